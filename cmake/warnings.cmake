@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# One list of warnings for all of Conch's own code. Each has caught a real class of mistake in C:
+# implicit narrowing is left out on purpose, since it drowns the rest in casts.
+
+add_compile_options(
+    -Wall -Wextra
+    -Wshadow                 # a second `st` hides an error
+    -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition
+    -Wwrite-strings          # string literals are const
+    -Wpointer-arith -Wcast-qual
+    -Wvla                    # sizes from outside must not reach the stack
+    -Wformat=2 -Wundef
+    -Wno-unused-parameter    # callbacks and vtable slots
+    -fno-strict-aliasing     # tensor bytes are viewed as many types
+    -fno-common
+)
+if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
+    add_compile_options(-Wlogical-op -Wduplicated-cond -Wduplicated-branches -Wno-error=format-nonliteral)
+endif()
+
+if(CONCH_SANITIZE)
+    add_compile_options(-fsanitize=${CONCH_SANITIZE} -fno-sanitize-recover=all)
+    add_link_options(-fsanitize=${CONCH_SANITIZE})
+endif()
+if(CONCH_COVERAGE)
+    add_compile_options(--coverage -O0 -fprofile-update=atomic)
+    add_link_options(--coverage)
+endif()
+if(CONCH_FUZZ)
+    add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
