@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/buf.h"
+
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "base/status.h"
+
+enum { SMALLEST_BYTES = 64 };
+
+void buf_init(struct buf *b, size_t max_bytes)
+{
+    *b = (struct buf)BUF_INIT(max_bytes);
+}
+
+void buf_done(struct buf *b)
+{
+    mem_free(b->data);
+    *b = (struct buf)BUF_INIT(b->max);
+}
+
+void buf_reset(struct buf *b)
+{
+    b->size = 0;
+    b->failed = b->full = false;
+    if (b->data)
+        b->data[0] = '\0';
+}
+
+char *buf_reserve(struct buf *b, size_t n_bytes)
+{
+    if (b->failed)
+        return NULL;
+    if (n_bytes > b->max - b->size) {
+        b->failed = b->full = true;
+        return NULL;
+    }
+    size_t needed = b->size + n_bytes + 1; /* the zero byte; max is never SIZE_MAX in earnest */
+    if (needed > b->capacity) {
+        size_t capacity = MAX(b->capacity * 2, (size_t)SMALLEST_BYTES);
+        capacity = MAX(MIN(capacity, b->max + 1), needed);
+        char *data = mem_try_realloc(b->data, capacity);
+        if (!data) {
+            b->failed = true;
+            return NULL;
+        }
+        b->data = data;
+        b->capacity = capacity;
+    }
+    return b->data + b->size;
+}
+
+void buf_add_slow(struct buf *b, const void *bytes, size_t n_bytes)
+{
+    char *place = buf_reserve(b, n_bytes);
+    if (!place)
+        return;
+    if (n_bytes)
+        memcpy(place, bytes, n_bytes);
+    place[n_bytes] = '\0';
+    b->size += n_bytes;
+}
+
+void buf_addv(struct buf *b, const char *fmt, va_list ap)
+{
+    va_list again;
+    va_copy(again, ap);
+    int length = vsnprintf(NULL, 0, fmt, again);
+    va_end(again);
+    char *place = length < 0 ? NULL : buf_reserve(b, (size_t)length);
+    if (!place)
+        return;
+    vsnprintf(place, (size_t)length + 1, fmt, ap);
+    b->size += (size_t)length;
+}
+
+void buf_addf(struct buf *b, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    buf_addv(b, fmt, ap);
+    va_end(ap);
+}
+
+struct status *buf_status(const struct buf *b)
+{
+    if (!b->failed)
+        return NULL;
+    if (b->full)
+        return status_new(STATUS_INVALID_ARG, "text exceeds the maximum of %zu bytes", b->max);
+    return status_no_memory();
+}
+
+char *buf_take(struct buf *b)
+{
+    char *text = b->data ? b->data : mem_strdup("");
+    *b = (struct buf)BUF_INIT(b->max);
+    return text;
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A growing byte buffer with a maximum from birth. Adding never fails in the caller's face: when
+ * the maximum or the memory ends, the buffer remembers it, ignores all further additions, and
+ * buf_status() tells at the end. After each addition a zero byte follows the content, uncounted.
+ */
+#ifndef CONCH_BASE_BUF_H
+#define CONCH_BASE_BUF_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "base/compiler.h"
+
+struct status;
+
+struct buf {
+    char *data; /* NULL until the first addition */
+    size_t size;
+    size_t capacity;
+    size_t max;
+    bool failed; /* something was not added: */
+    bool full;   /* … since it would have passed max; otherwise memory ended */
+};
+
+#define BUF_INIT(max_bytes)                                                                        \
+    {                                                                                              \
+        .max = (max_bytes)                                                                         \
+    }
+
+void buf_init(struct buf *b, size_t max_bytes);
+void buf_done(struct buf *b);
+
+/* buf_reset - empty again, memory kept, failure forgotten. */
+void buf_reset(struct buf *b);
+
+/* buf_reserve - room for n_bytes more; the place where they may be written, or NULL (failed). */
+char *buf_reserve(struct buf *b, size_t n_bytes);
+
+void buf_add_slow(struct buf *b, const void *bytes, size_t n_bytes);
+void buf_addf(struct buf *b, const char *fmt, ...) PRINTF_LIKE(2, 3);
+void buf_addv(struct buf *b, const char *fmt, va_list ap) PRINTF_LIKE(2, 0);
+
+static inline void buf_add(struct buf *b, const void *bytes, size_t n_bytes)
+{
+    if (LIKELY(!b->failed && b->capacity - b->size > n_bytes)) {
+        memcpy(b->data + b->size, bytes, n_bytes);
+        b->size += n_bytes;
+        b->data[b->size] = '\0';
+        return;
+    }
+    buf_add_slow(b, bytes, n_bytes);
+}
+
+static inline void buf_adds(struct buf *b, const char *s)
+{
+    buf_add(b, s, strlen(s));
+}
+
+static inline void buf_addc(struct buf *b, char c)
+{
+    buf_add(b, &c, 1);
+}
+
+/* buf_status - NULL, or why something is missing: the maximum (invalid argument) or memory. */
+NODISCARD struct status *buf_status(const struct buf *b);
+
+/* buf_text - the content as a string, "" when empty; borrowed. */
+static inline const char *buf_text(const struct buf *b)
+{
+    return b->size ? b->data : "";
+}
+
+/* buf_take - the content as a string that the caller owns (mem_free); the buffer is empty then. */
+char *buf_take(struct buf *b);
+
+#endif

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The log. One line per message, one write() per line; INFO and verbose go to stdout, WARNING and
+ * ERROR to stderr, all of it to the file when there is one. Formats as the specification's
+ * (features §10): default "I1120 15:04:05.123456 4711 file.c:12] "text"" and ISO8601. The message
+ * is escaped like a JSON string and quoted, without loss, so that no content can forge a line
+ * (TRITON_SERVER_ESCAPE_LOG_MESSAGES=0 turns that off). Settings may change at run time.
+ *
+ * A message that repeats (same place, same text) is written once; the number of repeats follows
+ * with the next different message, or after a second.
+ */
+#ifndef CONCH_BASE_LOG_H
+#define CONCH_BASE_LOG_H
+
+#include <stdbool.h>
+
+#include "base/compiler.h"
+
+/* The values are those of TRITONSERVER_LogLevel. */
+enum log_level { LOG_INFO, LOG_WARN, LOG_ERROR, LOG_VERBOSE };
+enum log_format { LOG_FORMAT_DEFAULT, LOG_FORMAT_ISO8601 };
+
+struct log_settings {
+    bool info, warning, error;
+    int verbose_level; /* 0 = none */
+    enum log_format format;
+};
+
+/* log_get_settings, log_set_settings - Thread: any. */
+void log_get_settings(struct log_settings *ret_settings);
+void log_set_settings(const struct log_settings *settings);
+
+/* log_open_file - from now on all goes to that file (appended); NULL or "" returns to the console.
+ */
+NODISCARD struct status *log_open_file(const char *path);
+
+/* log_is_on - the macros ask before they evaluate their arguments. @verbosity for LOG_VERBOSE */
+bool log_is_on(enum log_level level, int verbosity);
+
+/* log_write - one message; the macros below fill in the place. Thread: any, never under a lock of
+ * ours that a slow console could then hold up. */
+void log_write(enum log_level level, const char *file, int line, const char *fmt, ...)
+    PRINTF_LIKE(4, 5);
+
+/* log_text - the same for text that is ready, such as a backend's. */
+void log_text(enum log_level level, const char *file, int line, const char *text);
+
+/* log_table - a heading message followed by text that stands on lines of its own, unescaped. */
+void log_table(enum log_level level, const char *file, int line, const char *table);
+
+#define LOG_AT(level, verbosity, ...)                                                              \
+    do {                                                                                           \
+        if (log_is_on(level, verbosity))                                                           \
+            log_write(level, __FILE__, __LINE__, __VA_ARGS__);                                     \
+    } while (0)
+
+#define log_info(...)           LOG_AT(LOG_INFO, 0, __VA_ARGS__)
+#define log_warn(...)           LOG_AT(LOG_WARN, 0, __VA_ARGS__)
+#define log_error(...)          LOG_AT(LOG_ERROR, 0, __VA_ARGS__)
+#define log_verbose(level, ...) LOG_AT(LOG_VERBOSE, level, __VA_ARGS__)
+
+/* log_status - an error ends its life here: "<what>: <Code>: <message>", freed. NULL logs nothing.
+ */
+void log_status(enum log_level level, const char *what, struct status *st);
+
+#endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A hash map from byte strings to pointers. Keys are borrowed: they usually live in the value.
+ * Open addressing; the hash is seeded per process, so that clients cannot choose collisions.
+ */
+#ifndef CONCH_BASE_MAP_H
+#define CONCH_BASE_MAP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/compiler.h"
+
+struct map_entry {
+    const char *key; /* NULL = empty */
+    size_t key_length;
+    void *value;
+    uint64_t hash;
+};
+
+struct map {
+    struct map_entry *entries;
+    size_t capacity; /* a power of two, or 0 */
+    size_t count;
+};
+
+#define MAP_INIT                                                                                   \
+    {                                                                                              \
+        0                                                                                          \
+    }
+
+void map_init(struct map *m);
+void map_done(struct map *m);
+
+/* map_get - the value under the key, or NULL. */
+void *map_get(const struct map *m, const char *key, size_t key_length);
+void *map_gets(const struct map *m, const char *key);
+
+/* map_put - sets the value (not NULL) under the key; returns what was there, or NULL. */
+void *map_put(struct map *m, const char *key, size_t key_length, void *value);
+void *map_puts(struct map *m, const char *key, void *value);
+
+/* map_remove - removes and returns the value under the key, or NULL. */
+void *map_remove(struct map *m, const char *key, size_t key_length);
+
+/* map_next - walks all entries in no particular order; *pos starts at 0, NULL ends. */
+struct map_entry *map_next(const struct map *m, size_t *pos);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory from the system. Sizes that we choose: mem_alloc(), which aborts rather than return NULL.
+ * Sizes that a client or a model chooses: mem_try_alloc() and a status. All of Conch allocates
+ * through here, so that tests can count calls and make any one of them fail.
+ */
+#ifndef CONCH_BASE_MEM_H
+#define CONCH_BASE_MEM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/compiler.h"
+
+#define MEM_ALIGNMENT 64 /* of tensors: a cache line, and the widest vector register */
+
+void *mem_alloc(size_t size_bytes);
+void *mem_zalloc(size_t size_bytes);
+void *mem_realloc(void *p, size_t size_bytes);
+char *mem_strdup(const char *s);
+char *mem_strndup(const char *s, size_t length);
+char *mem_printf(const char *fmt, ...) PRINTF_LIKE(1, 2);
+
+/* NULL when there is no memory; zero bytes give a pointer that mem_free() takes. */
+NODISCARD void *mem_try_alloc(size_t size_bytes);
+NODISCARD void *mem_try_zalloc(size_t n_items, size_t item_bytes); /* NULL on overflow too */
+NODISCARD void *mem_try_realloc(void *p, size_t size_bytes);       /* p stays valid on NULL */
+NODISCARD void *mem_try_alloc_aligned(size_t size_bytes);          /* to MEM_ALIGNMENT */
+
+/* mem_free - ends any of the above; NULL is fine. */
+void mem_free(void *p);
+
+/*
+ * mem_set_test_hook - calls hook before every allocation; where it returns false, a mem_try_
+ * function returns NULL (the others go on, since they may not fail). NULL removes it.
+ *
+ * Thread: any, while no other thread allocates. For tests: counting, failing the n-th.
+ */
+typedef bool (*mem_test_hook_fn)(size_t size_bytes);
+void mem_set_test_hook(mem_test_hook_fn hook);
+
+#endif

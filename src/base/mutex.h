@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A mutex with a level. Locks are taken by rising level (the table is in core/README.md); debug
+ * builds keep each thread's stack of held locks and abort on a wrong order, on a second lock of
+ * the same mutex, and on an unlock by another thread. Release builds are plain pthread mutexes.
+ */
+#ifndef CONCH_BASE_MUTEX_H
+#define CONCH_BASE_MUTEX_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/compiler.h"
+
+struct mutex {
+    pthread_mutex_t mu;
+    int level;
+    const char *name;
+};
+
+/* mutex_init - level 1 is taken first, larger ones later; name is borrowed for ever. */
+void mutex_init(struct mutex *m, int level, const char *name);
+void mutex_done(struct mutex *m);
+
+#ifdef CONCH_DEBUG
+void mutex_lock(struct mutex *m);
+void mutex_unlock(struct mutex *m);
+void mutex_assert_held(const struct mutex *m);
+/* mutex_assert_none_held - opens each call out of our code: no callback runs under our locks. */
+void mutex_assert_none_held(void);
+#else
+static inline void mutex_lock(struct mutex *m)
+{
+    pthread_mutex_lock(&m->mu);
+}
+
+static inline void mutex_unlock(struct mutex *m)
+{
+    pthread_mutex_unlock(&m->mu);
+}
+
+static inline void mutex_assert_held(const struct mutex *m)
+{
+    (void)m;
+}
+
+static inline void mutex_assert_none_held(void)
+{
+}
+#endif
+
+/* A condition that waits on CLOCK_MONOTONIC. */
+struct cond {
+    pthread_cond_t cv;
+};
+
+void cond_init(struct cond *c);
+void cond_done(struct cond *c);
+void cond_wait(struct cond *c, struct mutex *m);
+/* cond_wait_until - false when deadline_ns (monotonic) has passed; UINT64_MAX waits for ever. */
+bool cond_wait_until(struct cond *c, struct mutex *m, uint64_t deadline_ns);
+void cond_signal(struct cond *c);
+void cond_broadcast(struct cond *c);
+
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A pool of memory blocks in size classes, last in first out: the block given out is the one that
+ * was given back last, so that it is still in the cache (cycling through cold buffers cost the
+ * prototype a factor of three). Blocks are aligned to 64 bytes. Each block names an owner, whose
+ * account the pool keeps; the pool keeps no more than a set number of unused bytes.
+ *
+ * Thread: any. Each event loop has a pool of its own, so that its lock is rarely contended; a
+ * backend's thread takes output buffers from the pool of the loop that waits for them.
+ */
+#ifndef CONCH_BASE_POOL_H
+#define CONCH_BASE_POOL_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/compiler.h"
+
+struct pool;
+
+/* Whose memory it is: a model, a frontend. Lives longer than its blocks. */
+struct mem_owner {
+    const char *name;
+    /* Any thread, relaxed: gauges. */
+    atomic_size_t bytes_now;
+    atomic_size_t blocks_now;
+    atomic_size_t bytes_peak;
+};
+
+struct pool_stats {
+    size_t used_bytes;   /* given out, as rounded up to size classes */
+    size_t unused_bytes; /* kept for the next */
+    uint64_t n_allocs;   /* calls of pool_alloc() */
+    uint64_t n_misses;   /* … that had to ask the system */
+};
+
+/*
+ * pool_new - a pool that keeps at most max_unused_bytes for later and never has more than
+ * max_used_bytes given out (0 = no limit).
+ *
+ */
+struct pool *pool_new(const char *name, size_t max_unused_bytes, size_t max_used_bytes);
+
+/* pool_free - ends the pool. Blocks still given out stay valid; the last release frees the rest. */
+void pool_free(struct pool *p);
+
+/*
+ * pool_alloc - a block of at least size_bytes, aligned to 64; its content is undefined.
+ *
+ * @owner   who is charged; NULL for nobody
+ * Returns  NULL when the limit or the memory ends
+ */
+NODISCARD void *pool_alloc(struct pool *p, size_t size_bytes, struct mem_owner *owner);
+
+/* pool_release - gives a block back to the pool it came from; NULL is fine. */
+void pool_release(void *block);
+
+/* pool_block_bytes - how many bytes the block really has. */
+size_t pool_block_bytes(const void *block);
+
+/* pool_trim - gives unused blocks back to the system until at most keep_bytes are left. */
+void pool_trim(struct pool *p, size_t keep_bytes);
+
+void pool_stats(struct pool *p, struct pool_stats *ret_stats);
+
+#endif

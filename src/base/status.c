@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One allocation per status, message included. The reference count makes sharing one error among
+ * many requests cheap; it is the only field that changes after status_new().
+ */
+#include "base/status.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+struct status {
+    enum status_code code;
+    atomic_int refs; /* 0 marks the static object, which is never freed */
+    const char *message;
+    char text[];
+};
+
+static struct status no_memory = {.code = STATUS_UNAVAILABLE, .message = "out of memory"};
+
+NORETURN void bug(const char *file, int line, const char *condition)
+{
+    fprintf(stderr, "conch: bug at %s:%d: %s\n", file, line, condition);
+    fflush(stderr);
+    __builtin_trap();
+}
+
+struct status *status_newv(enum status_code code, const char *fmt, va_list ap)
+{
+    va_list again;
+    va_copy(again, ap);
+    int length = vsnprintf(NULL, 0, fmt, again);
+    va_end(again);
+    if (length < 0)
+        length = 0;
+
+    struct status *st = mem_try_alloc(sizeof(*st) + (size_t)length + 1);
+    if (!st)
+        return &no_memory;
+    st->code = code;
+    atomic_init(&st->refs, 1);
+    st->message = st->text;
+    st->text[0] = '\0';
+    vsnprintf(st->text, (size_t)length + 1, fmt, ap);
+    return st;
+}
+
+struct status *status_new(enum status_code code, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    struct status *st = status_newv(code, fmt, ap);
+    va_end(ap);
+    return st;
+}
+
+struct status *status_no_memory(void)
+{
+    return &no_memory;
+}
+
+struct status *status_prefix(struct status *st, const char *fmt, ...)
+{
+    if (!st || st == &no_memory)
+        return st;
+
+    va_list ap;
+    va_start(ap, fmt);
+    struct status *prefix = status_newv(st->code, fmt, ap);
+    va_end(ap);
+
+    struct status *whole = status_new(st->code, "%s%s", prefix->message, st->message);
+    status_free(prefix);
+    status_free(st);
+    return whole;
+}
+
+static enum status_code code_of_errno(int err)
+{
+    switch (err) {
+    case ENOENT:
+    case ENOTDIR:
+        return STATUS_NOT_FOUND;
+    case ENOMEM:
+    case EMFILE:
+    case ENFILE:
+    case EADDRINUSE:
+    case EAGAIN:
+        return STATUS_UNAVAILABLE;
+    case EINVAL:
+        return STATUS_INVALID_ARG;
+    default:
+        return STATUS_INTERNAL;
+    }
+}
+
+struct status *status_from_errno(int err, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    struct status *text = status_newv(code_of_errno(err), fmt, ap);
+    va_end(ap);
+
+    char reason[128];
+    struct status *st =
+        status_new(text->code, "%s: %s", text->message, strerror_r(err, reason, sizeof(reason)));
+    status_free(text);
+    return st;
+}
+
+struct status *status_ref(struct status *st)
+{
+    if (st && st != &no_memory)
+        atomic_fetch_add_explicit(&st->refs, 1, memory_order_relaxed);
+    return st;
+}
+
+void status_free(struct status *st)
+{
+    if (!st || st == &no_memory)
+        return;
+    /* acq_rel: the last owner sees all that the others did before they let go. */
+    if (atomic_fetch_sub_explicit(&st->refs, 1, memory_order_acq_rel) == 1)
+        mem_free(st);
+}
+
+enum status_code status_code(const struct status *st)
+{
+    return st->code;
+}
+
+const char *status_message(const struct status *st)
+{
+    return st->message;
+}
+
+const char *status_code_name(enum status_code code)
+{
+    switch (code) {
+    case STATUS_UNKNOWN:
+        return "Unknown";
+    case STATUS_INTERNAL:
+        return "Internal";
+    case STATUS_NOT_FOUND:
+        return "Not found";
+    case STATUS_INVALID_ARG:
+        return "Invalid argument";
+    case STATUS_UNAVAILABLE:
+        return "Unavailable";
+    case STATUS_UNSUPPORTED:
+        return "Unsupported";
+    case STATUS_ALREADY_EXISTS:
+        return "Already exists";
+    case STATUS_CANCELLED:
+        return "Cancelled";
+    }
+    return "<invalid code>";
+}
