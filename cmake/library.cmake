@@ -17,14 +17,15 @@ function(conch_library name)
         list(APPEND sources ${found})
     endforeach()
     if(NOT sources)
-        return()
+        set(sources ${CMAKE_SOURCE_DIR}/cmake/empty.c)
     endif()
 
     add_library(conch_${name} STATIC ${sources})
     target_include_directories(conch_${name} PUBLIC
         ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include ${CMAKE_BINARY_DIR}/generated)
-    target_compile_definitions(conch_${name} PRIVATE _GNU_SOURCE)
+    conch_own_code(conch_${name})
     target_link_libraries(conch_${name} PUBLIC ${ARG_DEPS})
+    set_property(GLOBAL APPEND PROPERTY CONCH_LIBRARIES conch_${name})
 
     # Sanitizers and fuzzers leave their own symbols undefined in shared objects; the plain builds check.
     if(NOT CONCH_SANITIZE AND NOT CONCH_FUZZ)
@@ -33,4 +34,16 @@ function(conch_library name)
             -Wl,-z,defs -Wl,--whole-archive conch_${name} -Wl,--no-whole-archive)
         set_target_properties(arrows_${name}_link PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/arrows)
     endif()
+endfunction()
+
+# conch_link_whole(<target>)
+#
+# Links every conch_library() into <target>, all of each: nothing inside refers to the exported ABI,
+# so a linker that takes from an archive what it needs would leave it out.
+function(conch_link_whole target)
+    get_property(libraries GLOBAL PROPERTY CONCH_LIBRARIES)
+    foreach(library ${libraries})
+        target_sources(${target} PRIVATE $<TARGET_OBJECTS:${library}>)
+        target_link_libraries(${target} PRIVATE ${library})    # for what it depends on
+    endforeach()
 endfunction()

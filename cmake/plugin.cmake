@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+
+# conch_plugin(<target> DIR <folder> OUT <folder> [DEPS <libraries>])
+#
+# A backend, cache or repository agent: lib<target>.so from all C files of <folder>, put into <OUT>.
+# It sees only the public headers and its own tree. The ABI's symbols stay undefined and without a
+# DT_NEEDED: they come from whichever server loads it, ours or Triton.
+function(conch_plugin target)
+    cmake_parse_arguments(ARG "" "DIR;OUT" "DEPS" ${ARGN})
+    file(GLOB sources CONFIGURE_DEPENDS ${ARG_DIR}/*.c)
+    add_library(${target} MODULE ${sources})
+    target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/backends)
+    conch_own_code(${target})
+    target_link_libraries(${target} PRIVATE ${ARG_DEPS})
+    target_link_options(${target} PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/plugin.map)
+    set_target_properties(${target} PROPERTIES
+        LIBRARY_OUTPUT_DIRECTORY ${ARG_OUT}
+        LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/plugin.map)
+endfunction()
