@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "procfs.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+static uint64_t ticks_to_us(uint64_t ticks)
+{
+    return ticks * 1000000u / (uint64_t)sysconf(_SC_CLK_TCK);
+}
+
+static bool process_us(pid_t pid, uint64_t *ret_us)
+{
+    char path[64], text[1024];
+    unsigned long utime, stime;
+    const char *after_name;
+    size_t n;
+    FILE *f;
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    f = fopen(path, "re");
+    if (!f)
+        return false;
+    n = fread(text, 1, sizeof(text) - 1, f);
+    fclose(f);
+    text[n] = '\0';
+
+    /* The name in field 2 may hold spaces and parentheses: count fields from the last ')'. */
+    after_name = strrchr(text, ')');
+    if (!after_name ||
+        sscanf(after_name + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &utime,
+               &stime) != 2)
+        return false;
+    *ret_us = ticks_to_us(utime + stime);
+    return true;
+}
+
+static uint64_t cores_busy_us(uint64_t cpus)
+{
+    uint64_t ticks = 0;
+    char line[512];
+    FILE *f = fopen("/proc/stat", "re");
+
+    if (!f)
+        return 0;
+    while (fgets(line, sizeof(line), f)) {
+        unsigned long user, nice, system, irq, softirq, steal;
+        unsigned cpu;
+
+        if (sscanf(line, "cpu%u %lu %lu %lu %*u %*u %lu %lu %lu", &cpu, &user, &nice, &system, &irq,
+                   &softirq, &steal) != 7)
+            continue;
+        if (cpu < 64 && (cpus >> cpu & 1))
+            ticks += user + nice + system + irq + softirq + steal;
+    }
+    fclose(f);
+    return ticks_to_us(ticks);
+}
+
+bool cpu_sample_take(pid_t server, uint64_t cpus, struct cpu_sample *ret_sample)
+{
+    struct cpu_sample s = {0};
+    struct rusage ru;
+
+    if (server > 0 && !process_us(server, &s.server_us)) {
+        fprintf(stderr, "load: process %d is gone\n", (int)server);
+        return false;
+    }
+    getrusage(RUSAGE_SELF, &ru);
+    s.client_us = (uint64_t)(ru.ru_utime.tv_sec + ru.ru_stime.tv_sec) * 1000000u +
+                  (uint64_t)(ru.ru_utime.tv_usec + ru.ru_stime.tv_usec);
+    s.busy_us = cores_busy_us(cpus);
+    *ret_sample = s;
+    return true;
+}
