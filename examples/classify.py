@@ -8,6 +8,7 @@ tritonclient as it comes from PyPI; nothing in it knows about Conch.
 """
 
 import argparse
+import json
 import pathlib
 import re
 import sys
@@ -74,9 +75,18 @@ def compare(images, labels, scores):
     return accuracy(alone, labels) == accuracy(scores, labels) and gap < 1e-5
 
 
+def curl(url, image):
+    """The shell command that asks about one image, with the pixels as JSON."""
+    body = {"inputs": [{"name": "image", "datatype": "FP32", "shape": [1, 64], "data": image.tolist()}]}
+    return f"curl -s {url}/v2/models/{MODEL}/infer -d '{json.dumps(body, separators=(',', ':'))}'"
+
+
 def run(args):
     held_out = numpy.load(HELD_OUT_FILE)
     images, labels = held_out["images"], held_out["labels"]
+    if args.curl:
+        print(curl(args.url, images[0]))
+        return
     client = triton.InferenceServerClient(args.url, connection_timeout=5.0, network_timeout=60.0)
     server = client.get_server_metadata()
     print(f"{server['name']} {server['version']} at {args.url}, model '{MODEL}'\n")
@@ -94,6 +104,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--url", default="localhost:8000", help="host:port of the server (%(default)s)")
     parser.add_argument("--show", type=int, default=5, metavar="N", help="images to show (%(default)s)")
+    parser.add_argument("--curl", action="store_true", help="only print the curl that asks about the first image")
     parser.add_argument("--compare", action="store_true", help="ask ONNX Runtime, without a server, too")
     args = parser.parse_args()
     url = re.fullmatch(r"(?:\[[0-9a-fA-F:.]+\]|[^\s/:]+):(\d{1,5})", args.url)
