@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A loaded version of a model: its configuration, what requests must look like, its instances
+ * and its scheduler. This is TRITONBACKEND_Model.
+ */
+#ifndef CONCH_CORE_MODEL_H
+#define CONCH_CORE_MODEL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/map.h"
+#include "base/pool.h"
+#include "core/config/config.h"
+#include "core/tensor.h"
+
+struct backend;
+struct instance;
+struct scheduler;
+struct server;
+
+/* One declared input or output, ready for the check of a request. */
+struct tensor_spec {
+    const char *name;
+    enum dtype dtype;
+    bool optional;
+    uint32_t n_dims;
+    const int64_t *dims; /* without the batch dimension; -1 = any */
+    bool has_reshape;
+    uint32_t n_reshape_dims;
+    const int64_t *reshape_dims;
+};
+
+struct model {
+    /* Set while loading, constant afterwards. */
+    struct server *server;
+    char *name;
+    int64_t version;
+    char *version_text;
+    char *directory; /* of the model; the version's folder is below it */
+    struct model_config *config;
+    bool batching; /* max_batch_size > 0: the first dimension of every tensor is the batch */
+    uint32_t max_batch_size;
+    bool decoupled;
+    uint32_t n_inputs, n_required_inputs, n_outputs;
+    struct tensor_spec *inputs, *outputs; /* in the configuration's order */
+    struct map input_by_name, output_by_name;
+    struct backend *backend;
+    void *backend_state; /* TRITONBACKEND_ModelSetState */
+    uint32_t n_instances;
+    struct instance **instances;
+    struct scheduler *scheduler;
+    struct mem_owner owner;
+
+    /* Any thread. */
+    atomic_int refs;      /* the table; each request object */
+    atomic_uint inflight; /* requests accepted and not yet ended */
+    atomic_bool stopping; /* no new requests; drained when inflight is 0 */
+};
+
+void model_ref(struct model *m);
+void model_unref(struct model *m);
+
+const struct tensor_spec *model_find_input(const struct model *m, const char *name);
+const struct tensor_spec *model_find_output(const struct model *m, const char *name);
+
+#endif
