@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# A thin front: the build is in CMakeLists.txt, the work in tools/. `make help` lists the targets.
+
+PRESET ?= release
+PREFIX ?= /usr/local
+SECONDS ?= 10
+T ?=
+
+DEPS = tools/deps/install
+CONFIGURE = cmake --preset $(PRESET) --log-level=WARNING
+
+.PHONY: build deps run test check bench fuzz coverage docs install reference clean help
+
+build: ## build everything (PRESET=release|debug|asan|tsan|clang|…) into build/<preset>
+	@$(DEPS) -q run test
+	@$(CONFIGURE)
+	@cmake --build --preset $(PRESET)
+
+deps: ## install what Conch needs from Debian and PyPI (pins: tools/deps/pins)
+	@$(DEPS)
+
+run: ## build, serve examples/ and show it answering, until Ctrl-C (ONCE=1: end after the demo)
+	@$(DEPS) -q run
+	@$(CONFIGURE)
+	@cmake --build --preset $(PRESET) --target product
+	@tools/run-demo build/$(PRESET)
+
+test: ## run all tests (T=core/sched narrows to what begins so; PRESET=asan|tsan)
+	@$(DEPS) -q run test
+	@tools/test $(PRESET) $(T)
+
+check: ## formatting, clang-tidy, shellcheck, spelling, licence headers, arrows between folders
+	@$(DEPS) -q run test check
+	@tools/check
+
+bench: ## measure against nginx, yyjson and the genuine Triton; method and tables in bench/README.md
+	@$(DEPS) -q run test bench reference
+	@PRESET=$(PRESET) bench/run
+
+fuzz: ## search with each fuzz target for SECONDS=10 (T=fuzz/json narrows)
+	@$(DEPS) -q run test check
+	@CONCH_CMAKE=-DCONCH_FUZZ_SECONDS=$(SECONDS) tools/test --label fuzz fuzz $(T)
+
+coverage: ## run the tests with line counters; table per folder, fails below 85 % of src/
+	@$(DEPS) -q run test check
+	@tools/coverage
+
+docs: ## build the documentation into site/
+	@$(DEPS) -q docs
+	@.deps/venv/bin/mkdocs build --strict --quiet
+	@echo "docs: site/index.html"
+
+install: ## install into PREFIX=/usr/local (below DESTDIR=, if given)
+	@$(DEPS) -q run
+	@$(CONFIGURE)
+	@cmake --build --preset $(PRESET) --target product
+	@DESTDIR=$(DESTDIR) cmake --install build/$(PRESET) --prefix $(PREFIX)
+
+reference: ## install the genuine Triton into .deps/reference (oracle of tests, other side of benchmarks)
+	@tools/reference
+
+clean: ## remove build/ and site/ (what `make deps` brought stays in .deps/)
+	@rm -rf build site
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\): ## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
