@@ -38,6 +38,7 @@ enum {
     MAX_PIPELINE = 256,
     READ_SIZE = 256 * 1024,
     WRITE_VECTORS = 64,
+    MAX_COUNTERS = 16,
     STALL_LIMIT_S = 60, /* no reply at all for so long: the server hangs */
 };
 
@@ -45,6 +46,7 @@ struct options {
     const char *host;
     unsigned port;
     const char *request_path;
+    const char *counters_path; /* an array of 64-bit counts that somebody else keeps */
     const char *first_path; /* where the first reply's body is written, for the caller to check */
     unsigned connections;
     unsigned pipeline;
@@ -379,19 +381,42 @@ static double percentile_us(const struct load *l, double p)
     return l->latency[(size_t)(p * (double)(l->answered - 1) + 0.5)] / 10.0;
 }
 
+/* Adds sign * the counts in the file; there are as many as it holds, up to MAX_COUNTERS. */
+static size_t counters_add(const char *path, int sign, int64_t counters[MAX_COUNTERS])
+{
+    uint64_t now[MAX_COUNTERS];
+    size_t n;
+    FILE *f;
+
+    if (!path)
+        return 0;
+    f = fopen(path, "re");
+    if (!f)
+        die("%s: %s", path, strerror(errno));
+    n = fread(now, sizeof(now[0]), MAX_COUNTERS, f);
+    fclose(f);
+    for (size_t i = 0; i < n; i++)
+        counters[i] += sign * (int64_t)now[i];
+    return n;
+}
+
 static void report(struct load *l, uint64_t elapsed_ns, const struct cpu_sample *from,
-                   const struct cpu_sample *to)
+                   const struct cpu_sample *to, const int64_t *counters, size_t n_counters)
 {
     qsort(l->latency, l->answered, sizeof(*l->latency), latency_compare);
-    printf("{\"requests\": %llu, \"elapsed_s\": %.6f, \"p50_us\": %.1f, \"p99_us\": %.1f, "
-           "\"max_us\": %.1f, \"non_2xx\": %llu, \"mismatched\": %llu, \"reconnects\": %llu, "
-           "\"reply_bytes\": %zu, \"server_us\": %llu, \"client_us\": %llu, \"busy_us\": %llu}\n",
-           (unsigned long long)l->answered, (double)elapsed_ns / 1e9, percentile_us(l, 0.5),
-           percentile_us(l, 0.99), percentile_us(l, 1.0), (unsigned long long)l->non_2xx,
-           (unsigned long long)l->mismatched, (unsigned long long)l->reconnects, l->first_len,
-           (unsigned long long)(to->server_us - from->server_us),
-           (unsigned long long)(to->client_us - from->client_us),
-           (unsigned long long)(to->busy_us - from->busy_us));
+    printf(
+        "{\"requests\": %llu, \"elapsed_s\": %.6f, \"p50_us\": %.1f, \"p99_us\": %.1f, "
+        "\"max_us\": %.1f, \"non_2xx\": %llu, \"mismatched\": %llu, \"reconnects\": %llu, "
+        "\"reply_bytes\": %zu, \"server_us\": %llu, \"client_us\": %llu, \"busy_us\": %llu, \"counters\": [",
+        (unsigned long long)l->answered, (double)elapsed_ns / 1e9, percentile_us(l, 0.5),
+        percentile_us(l, 0.99), percentile_us(l, 1.0), (unsigned long long)l->non_2xx,
+        (unsigned long long)l->mismatched, (unsigned long long)l->reconnects, l->first_len,
+        (unsigned long long)(to->server_us - from->server_us),
+        (unsigned long long)(to->client_us - from->client_us),
+        (unsigned long long)(to->busy_us - from->busy_us));
+    for (size_t i = 0; i < n_counters; i++)
+        printf("%s%lld", i ? ", " : "", (long long)counters[i]);
+    printf("]}\n");
 }
 
 static void request_read(struct load *l)
@@ -418,18 +443,26 @@ static const char usage[] =
     "  --seconds S         seconds counted (2)\n"
     "  --verify N          leading bytes of each body held against the first reply (4096)\n"
     "  --first FILE        write the first reply's body there\n"
+    "  --counters FILE     64-bit counts whose growth is reported\n"
     "  --pid N             process whose CPU time is read\n"
     "  --cpus MASK         cores whose busy time is read, bit n = core n (3)\n";
 
 static struct options options_parse(int argc, char **argv)
 {
     static const struct option longs[] = {
-        {"host", required_argument, NULL, 'h'},     {"port", required_argument, NULL, 'p'},
-        {"request", required_argument, NULL, 'r'},  {"connections", required_argument, NULL, 'c'},
-        {"pipeline", required_argument, NULL, 'd'}, {"warmup", required_argument, NULL, 'w'},
-        {"seconds", required_argument, NULL, 's'},  {"verify", required_argument, NULL, 'v'},
-        {"first", required_argument, NULL, 'f'},    {"pid", required_argument, NULL, 'P'},
-        {"cpus", required_argument, NULL, 'C'},     {NULL, 0, NULL, 0},
+        {"host", required_argument, NULL, 'h'},
+        {"port", required_argument, NULL, 'p'},
+        {"request", required_argument, NULL, 'r'},
+        {"connections", required_argument, NULL, 'c'},
+        {"pipeline", required_argument, NULL, 'd'},
+        {"warmup", required_argument, NULL, 'w'},
+        {"seconds", required_argument, NULL, 's'},
+        {"verify", required_argument, NULL, 'v'},
+        {"first", required_argument, NULL, 'f'},
+        {"pid", required_argument, NULL, 'P'},
+        {"cpus", required_argument, NULL, 'C'},
+        {"counters", required_argument, NULL, 'n'},
+        {NULL, 0, NULL, 0},
     };
     struct options o = {
         .host = "127.0.0.1",
@@ -471,6 +504,9 @@ static struct options options_parse(int argc, char **argv)
         case 'f':
             o.first_path = optarg;
             break;
+        case 'n':
+            o.counters_path = optarg;
+            break;
         case 'P':
             o.server = (pid_t)strtol(optarg, NULL, 10);
             break;
@@ -493,8 +529,10 @@ static struct options options_parse(int argc, char **argv)
 int main(int argc, char **argv)
 {
     struct load l = {.opt = options_parse(argc, argv)};
+    int64_t counters[MAX_COUNTERS] = {0};
     struct cpu_sample from, to;
     uint64_t start_ns;
+    size_t n_counters;
 
     l.addr.sin_family = AF_INET;
     l.addr.sin_port = htons((uint16_t)l.opt.port);
@@ -514,11 +552,13 @@ int main(int argc, char **argv)
     run_phase(&l, l.opt.connections, l.opt.warmup_s);
     if (!cpu_sample_take(l.opt.server, l.opt.cpus, &from))
         return 1;
+    counters_add(l.opt.counters_path, -1, counters);
     start_ns = now_ns();
     run_phase(&l, l.opt.connections, l.opt.seconds);
     start_ns = now_ns() - start_ns;
     if (!cpu_sample_take(l.opt.server, l.opt.cpus, &to))
         return 1;
-    report(&l, start_ns, &from, &to);
+    n_counters = counters_add(l.opt.counters_path, 1, counters);
+    report(&l, start_ns, &from, &to, counters, n_counters);
     return 0;
 }

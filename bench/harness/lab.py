@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The workplace of one run: a temporary folder, the servers, the load generator."""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from . import repository, servers
+from .measure import Bench, say
+
+
+class Lab:
+    """Starts a server when a row first asks for it; `close()` stops them all."""
+
+    def __init__(self, root, build, settings):
+        self.root = root
+        self.build = build
+        self.programs = build / "bench"
+        self.settings = settings
+        self.folder = Path(tempfile.mkdtemp(prefix="conch-bench-"))
+        self.bench = Bench(self.programs / "bench_load", self.folder, settings)
+        self.running = {}
+
+    def close(self):
+        for server in self.running.values():
+            server.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def optional(self, make):
+        """What `make` starts, or None, with a line, when it is not there."""
+        try:
+            return make()
+        except servers.Missing as missing:
+            say(f"  left out: {missing}")
+            return None
+
+    def _once(self, name, start):
+        if name not in self.running:
+            log = self.folder / f"{name}.log"
+            self.running[name] = start(log, self.settings.server_cpu)
+            say(f"  {name}: process {self.running[name].pid}, port {self.running[name].port}")
+        return self.running[name]
+
+    def _repository(self, name, models=True, backend=None):
+        folder = self.folder / "repositories" / name
+        if not folder.exists():
+            folder.mkdir(parents=True)
+            if models:
+                repository.write(folder, backend)
+        return folder
+
+    def _identity_backend(self):
+        file = self.build / "backends" / "identity" / "libtriton_identity.so"
+        if not file.exists():
+            raise servers.Missing(f"{file} is not built")
+        return file
+
+    def malloc_file(self, server):
+        return self.folder / f"mallocs-{server.name}"
+
+    def _counting(self, name):
+        return {"LD_PRELOAD": str(self.programs / "malloc_count.so"),
+                "MALLOC_COUNT_FILE": str(self.folder / f"mallocs-{name}")}
+
+    # The servers that rows ask for.
+
+    def nginx(self):
+        return self._once("nginx", lambda log, cpu: servers.nginx(self.folder / "nginx", log, cpu))
+
+    def conch(self):
+        return self._once("conch", lambda log, cpu: servers.conch(
+            self.build, self._repository("conch"), log, cpu))
+
+    def conch_examples(self):
+        """The same program with the ONNX model `digits`."""
+        def start(log, cpu):
+            folder = self._repository("examples", models=False)
+            if not (folder / "digits").exists():
+                (folder / "digits").symlink_to(self.root / "examples" / "models" / "digits")
+            return servers.conch(self.build, folder, log, cpu)
+        return self._once("conch-examples", start)
+
+    def conch_empty(self):
+        return self._once("conch-empty", lambda log, cpu: servers.conch(
+            self.build, self._repository("empty", models=False), log, cpu))
+
+    def conch_counted(self):
+        return self._once("conch-counted", lambda log, cpu: servers.conch(
+            self.build, self._repository("conch"), log, cpu, env=self._counting("Conch")))
+
+    def _triton_repository(self):
+        return self._repository("triton", backend=self._identity_backend())
+
+    def triton(self):
+        return self._once("triton", lambda log, cpu: servers.triton(
+            self.root, self._triton_repository(), log, cpu))
+
+    def triton_empty(self):
+        return self._once("triton-empty", lambda log, cpu: servers.triton(
+            self.root, self._repository("empty", models=False), log, cpu))
+
+    def triton_counted(self):
+        return self._once("triton-counted", lambda log, cpu: servers.triton(
+            self.root, self._triton_repository(), log, cpu, env=self._counting("Triton")))

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Cells, rounds and medians.
+
+A cell is one server, one request, one number of connections. The cells of a row are measured in
+turn, round after round, so that whatever drifts on the machine falls on all of them alike.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+# More foreign CPU time than this share of one core spoils a cell (study, 2.0).
+FOREIGN_LIMIT = 0.06
+
+
+@dataclass
+class Settings:
+    seconds: float = 2.0
+    warmup: float = 0.3
+    rounds: int = 3
+    retries: int = 4
+    server_cpu: int = 0
+    client_cpu: int = 1
+    deadline: float = 0.0       # time.monotonic() after which nothing is repeated any more
+
+
+@dataclass
+class Cell:
+    server: object
+    request: object
+    connections: int
+    pipeline: int = 1
+    seconds: float = 0.0        # 0 = the settings' own
+    samples: list = field(default_factory=list)
+    disturbed: bool = False     # a round was kept although others used the cores
+
+    def median(self, what):
+        return statistics.median(s[what] for s in self.samples)
+
+    @property
+    def cpu_us(self):
+        return self.median("cpu_us")
+
+    @property
+    def p50_us(self):
+        return self.median("p50_us")
+
+    @property
+    def p99_us(self):
+        return self.median("p99_us")
+
+    @property
+    def per_second(self):
+        return self.median("per_second")
+
+
+class Failed(Exception):
+    """A measurement is worthless: wrong answers, or the load generator gave up."""
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def pin(cpu):
+    return lambda: os.sched_setaffinity(0, {cpu})
+
+
+def busy_us(cpus):
+    """The time these cores were not idle since the machine started."""
+    ticks = 0
+    for line in Path("/proc/stat").read_text().splitlines():
+        name, *values = line.split()
+        if name.startswith("cpu") and name[3:].isdigit() and int(name[3:]) in cpus:
+            user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, values[:8])
+            ticks += user + nice + system + irq + softirq + steal
+    return ticks * 1e6 / os.sysconf("SC_CLK_TCK")
+
+
+def process_us(pid):
+    """utime + stime of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) * 1e6 / os.sysconf("SC_CLK_TCK")
+
+
+class Bench:
+    """Runs the load generator; keeps the request files."""
+
+    def __init__(self, load, folder, settings):
+        self.load = load
+        self.folder = Path(folder)
+        self.settings = settings
+        self.files = {}
+        self.checked = set()
+
+    def request_file(self, request):
+        if id(request) not in self.files:
+            path = self.folder / f"request-{len(self.files)}"
+            path.write_bytes(request.wire)
+            self.files[id(request)] = (path, request)   # the request is kept: its id stays its own
+        return self.files[id(request)][0]
+
+    def wait_quiet(self):
+        """Until the two cores are idle, or for five seconds."""
+        cpus = {self.settings.server_cpu, self.settings.client_cpu}
+        give_up = min(time.monotonic() + 5, self.settings.deadline)
+        while time.monotonic() < give_up:
+            before = busy_us(cpus)
+            time.sleep(0.1)
+            if (busy_us(cpus) - before) / 1e5 <= FOREIGN_LIMIT + 0.1:   # one tick is 0.1 here
+                return
+
+    def once(self, cell, counters=None):
+        """
+        One run of the load generator; a dict of what it saw.
+
+        counters: a file of 64-bit counts whose growth during the run is reported too.
+        """
+        s = self.settings
+        first = self.folder / "first-reply"
+        argv = [str(self.load), "--port", str(cell.server.port),
+                "--request", str(self.request_file(cell.request)),
+                "--connections", str(cell.connections), "--pipeline", str(cell.pipeline),
+                "--warmup", str(s.warmup), "--seconds", str(cell.seconds or s.seconds),
+                "--pid", str(cell.server.pid), "--first", str(first),
+                "--cpus", str(1 << s.server_cpu | 1 << s.client_cpu)]
+        if counters:
+            argv += ["--counters", str(counters)]
+        done = subprocess.run(argv, capture_output=True, text=True, preexec_fn=pin(s.client_cpu),
+                              check=False)
+        what = f"{cell.server.name}, {cell.request.name}, {cell.connections} connections"
+        if done.returncode != 0:
+            raise Failed(f"{what}: {done.stderr.strip() or 'the load generator failed'}")
+        seen = json.loads(done.stdout)
+        if not seen["requests"] or seen["non_2xx"] or seen["mismatched"]:
+            raise Failed(f"{what}: {seen['requests']} answers, {seen['non_2xx']} not 2xx, "
+                         f"{seen['mismatched']} unlike the first: {done.stderr.strip()}")
+        if (cell.server.name, cell.request.name) not in self.checked and cell.server.name != "nginx":
+            wrong = cell.request.check(first.read_bytes())
+            if wrong:
+                raise Failed(f"{what}: {wrong}")
+            self.checked.add((cell.server.name, cell.request.name))
+        foreign = seen["busy_us"] - seen["server_us"] - seen["client_us"]
+        seen["foreign"] = max(0.0, foreign / 1e6 / seen["elapsed_s"])
+        seen["cpu_us"] = seen["server_us"] / seen["requests"]
+        seen["per_second"] = seen["requests"] / seen["elapsed_s"]
+        return seen
+
+    def sample(self, cell):
+        """A run that others did not disturb, or the least disturbed one of several."""
+        best = None
+        for _ in range(1 + self.settings.retries):
+            self.wait_quiet()
+            seen = self.once(cell)
+            if best is None or seen["foreign"] < best["foreign"]:
+                best = seen
+            if best["foreign"] <= FOREIGN_LIMIT or time.monotonic() > self.settings.deadline:
+                break
+        cell.disturbed |= best["foreign"] > FOREIGN_LIMIT
+        cell.samples.append(best)
+
+    def count(self, server, request, counters):
+        """What grew in the file of counters while requests were answered, 16 at a time."""
+        return self.once(Cell(server, request, 16, seconds=min(1.0, self.settings.seconds)), counters)
+
+    def measure(self, cells):
+        for turn in range(self.settings.rounds):
+            for cell in cells:
+                self.sample(cell)
+                last = cell.samples[-1]
+                say(f"  round {turn + 1}  {cell.server.name:7} {cell.request.name:20} "
+                    f"c={cell.connections:<3} {last['cpu_us']:10.2f} us CPU  "
+                    f"p50 {last['p50_us']:9.1f}  p99 {last['p99_us']:9.1f}  "
+                    f"{last['requests']:7} requests  foreign {100 * last['foreign']:.0f} %")

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The small programs of bench/micro, and what they need."""
+
+import json
+import os
+import subprocess
+
+from .measure import Failed, pin
+from .servers import Missing
+
+# What MALLOC_COUNT_FILE holds, in the order of enum call in malloc_count.c; free is not counted.
+ALLOCATING_CALLS = 4
+
+
+def _run(lab, argv, what):
+    done = subprocess.run([str(a) for a in argv], capture_output=True, text=True, check=False,
+                          preexec_fn=pin(lab.settings.client_cpu))
+    if done.returncode != 0:
+        raise Failed(f"{what}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def ort_library(lab):
+    """ONNX Runtime's library: the one CONCH_ONNXRUNTIME names, else the one `make deps` brought."""
+    named = os.environ.get("CONCH_ONNXRUNTIME")
+    found = [named] if named else sorted((lab.root / ".deps").rglob("libonnxruntime.so*"))
+    if not found:
+        raise Missing("no libonnxruntime.so below .deps (make deps)")
+    return found[-1]
+
+
+def ort_loop(lab, model, inputs, outputs):
+    """CPU µs of one Run of an example model in a bare loop."""
+    file = lab.root / "examples" / "models" / model / "1" / "model.onnx"
+    seconds = lab.settings.seconds / 2
+    out = _run(lab, [lab.programs / "bench_ort_loop", ort_library(lab), file, *inputs, *outputs, seconds],
+               "ort_loop")
+    return json.loads(out)["cpu_us_per_run"]
+
+
+def count_mallocs(lab, server, request):
+    """Allocating calls per request, counted while nothing but whole requests is under way."""
+    seen = lab.bench.count(server, request, lab.malloc_file(server))
+    return sum(seen["counters"][:ALLOCATING_CALLS]) / seen["requests"]
+
+
+def json_floats(lab):
+    """One dict per text, medians over its own interleaved rounds."""
+    program = lab.programs / "bench_json_floats"
+    if not program.exists():
+        raise Missing("bench_json_floats is not built: it needs yyjson (bench/fetch-yyjson)")
+    return json.loads(_run(lab, [program, lab.settings.rounds], "json_floats"))

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Markdown: tables, figures, and whether a goal is met."""
+
+import platform
+import subprocess
+import time
+from pathlib import Path
+
+
+def figure(value):
+    """A number with three digits that mean something."""
+    if value is None:
+        return "–"
+    if value >= 1000:
+        return f"{value:,.0f}".replace(",", " ")
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def table(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def met(yes):
+    return "yes" if yes else "**no**"
+
+
+def cpu(cell):
+    """CPU per request; a tilde when others used the cores meanwhile."""
+    return ("~" if cell.disturbed else "") + figure(cell.cpu_us)
+
+
+def _first(command):
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return "absent"
+    lines = (done.stdout + done.stderr).strip().splitlines()
+    return lines[0] if lines else "unknown"
+
+
+def conditions(root, settings):
+    model = next((line.split(":", 1)[1].strip()
+                  for line in Path("/proc/cpuinfo").read_text().splitlines()
+                  if line.startswith("model name")), platform.machine())
+    commit = _first(["git", "-C", str(root), "describe", "--always", "--dirty"])
+    return (f"{time.strftime('%Y-%m-%d %H:%M')}, commit {commit}, {model}, "
+            f"Linux {platform.release()}. {_first(['nginx', '-v'])}. "
+            f"Server on core {settings.server_cpu}, client on core {settings.client_cpu}; "
+            f"{settings.rounds} rounds of {settings.seconds:g} s, medians.\n")

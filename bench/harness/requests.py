@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""KServe v2 requests as the bytes that go over the wire, and the check of their replies."""
+
+import json
+import math
+import random
+import struct
+
+
+class Request:
+    """One prepared request. `check(body)` returns what is wrong with a reply's body, or None."""
+
+    def __init__(self, name, wire, check):
+        self.name = name
+        self.wire = wire
+        self.check = check
+
+    @property
+    def path(self):
+        return self.wire.split(b" ", 2)[1].decode()
+
+    @property
+    def method(self):
+        return self.wire.split(b" ", 1)[0].decode()
+
+    @property
+    def headers(self):
+        lines = self.wire.split(b"\r\n\r\n", 1)[0].decode().split("\r\n")[1:]
+        return dict(line.split(": ", 1) for line in lines)
+
+    @property
+    def body(self):
+        return self.wire.split(b"\r\n\r\n", 1)[1]
+
+
+def get(path):
+    wire = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
+    return Request("GET " + path, wire, lambda body: None)
+
+
+def floats(n):
+    """FP32 values of seven digits, like the pixels of a normalised picture."""
+    rng = random.Random(n)
+    return [round(rng.uniform(-2.7, 2.7), 6) for _ in range(n)]
+
+
+def _post(model, headers, body):
+    head = [f"POST /v2/models/{model}/infer HTTP/1.1", "Host: 127.0.0.1"]
+    head += [f"{name}: {value}" for name, value in headers.items()]
+    head += [f"Content-Length: {len(body)}", "", ""]
+    return "\r\n".join(head).encode() + body
+
+
+def binary(name, model, tensors, outputs, expect):
+    """
+    An infer request with binary tensors both ways, the form tritonclient sends by default.
+
+    tensors: {name: (shape, values)}; outputs: names asked for; expect: the values of the last
+    output, compared as FP32, or None when only its presence can be known.
+    """
+    inputs, tail = [], b""
+    for tensor, (shape, values) in tensors.items():
+        data = struct.pack(f"<{len(values)}f", *values)
+        inputs.append({"name": tensor, "shape": shape, "datatype": "FP32",
+                       "parameters": {"binary_data_size": len(data)}})
+        tail += data
+    head = json.dumps({
+        "inputs": inputs,
+        "outputs": [{"name": o, "parameters": {"binary_data": True}} for o in outputs],
+    }, separators=(",", ":")).encode()
+    headers = {"Content-Type": "application/octet-stream",
+               "Inference-Header-Content-Length": len(head)}
+
+    def check(body):
+        if expect is None:
+            return None if outputs[-1].encode() in body else f"no {outputs[-1]} in the reply"
+        data = struct.pack(f"<{len(expect)}f", *expect)
+        return None if body.endswith(data) else f"{outputs[-1]} is not what was sent"
+
+    return Request(name, _post(model, headers, head + tail), check)
+
+
+def as_json(name, model, tensor, shape, values, output):
+    """The same as JSON text, both ways."""
+    body = json.dumps({
+        "inputs": [{"name": tensor, "shape": shape, "datatype": "FP32", "data": values}],
+        "outputs": [{"name": output, "parameters": {"binary_data": False}}],
+    }, separators=(",", ":")).encode()
+
+    def check(reply):
+        data = json.loads(reply)["outputs"][0]["data"]
+        if len(data) != len(values):
+            return f"{len(data)} values, {len(values)} were sent"
+        for sent, got in zip(values, data):
+            if not math.isclose(sent, got, rel_tol=1e-6, abs_tol=1e-9):
+                return f"{output} has {got} where {sent} was sent"
+        return None
+
+    return Request(name, _post(model, {"Content-Type": "application/json"}, body), check)
+
+
+SMALL_SHAPE = [16]
+IMAGE_SHAPE = [1, 3, 224, 224]
+
+
+def small():
+    """64 bytes in, 64 bytes out."""
+    values = floats(16)
+    return binary("64 B, binary", "small", {"INPUT0": (SMALL_SHAPE, values)}, ["OUTPUT0"], values)
+
+
+def image():
+    """602 112 bytes in and out."""
+    values = floats(math.prod(IMAGE_SHAPE))
+    return binary("602 kB, binary", "image", {"INPUT0": (IMAGE_SHAPE, values)}, ["OUTPUT0"], values)
+
+
+def image_json():
+    values = floats(math.prod(IMAGE_SHAPE))
+    return as_json("602 kB, JSON", "image", "INPUT0", IMAGE_SHAPE, values, "OUTPUT0")
+
+
+def sink():
+    """602 112 bytes in, 4 bytes out: the other input is the only one asked back."""
+    tensors = {"INPUT0": (IMAGE_SHAPE, floats(math.prod(IMAGE_SHAPE))), "INPUT1": ([1], [0.5])}
+    return binary("602 kB in, 4 B out", "sink", tensors, ["OUTPUT1"], [0.5])

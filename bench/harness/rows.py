@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The rows of the benchmark. Each is a function that measures and returns Markdown; its first line of
+documentation is what `bench/run --list` prints. ROWS at the end is the order they run in.
+"""
+
+import statistics
+
+from . import micro, requests, wrk
+from .measure import Cell, say
+from .report import cpu, figure, met, table
+
+
+def _against_nginx(lab, request, connections, goal):
+    """Conch and nginx under the same bytes: a table of CPU per request."""
+    conch, nginx = lab.conch(), lab.nginx()
+    pairs = [(Cell(conch, request, n), Cell(nginx, request, n)) for n in connections]
+    lab.bench.measure([cell for pair in pairs for cell in pair])
+    return table(
+        ["connections", "Conch CPU µs", "nginx CPU µs", "ratio", "goal", "met", "Conch p50 / p99 µs",
+         "nginx p50 / p99 µs", "Conch requests/s", "nginx requests/s"],
+        [[a.connections, cpu(a), cpu(b), f"{a.cpu_us / b.cpu_us:.2f}", f"≤ {goal:.2f}",
+          met(a.cpu_us <= goal * b.cpu_us), f"{figure(a.p50_us)} / {figure(a.p99_us)}",
+          f"{figure(b.p50_us)} / {figure(b.p99_us)}", figure(a.per_second), figure(b.per_second)]
+         for a, b in pairs])
+
+
+def small(lab):
+    """identity of 64 bytes, binary, against nginx `return 200` for the same POST"""
+    return _against_nginx(lab, requests.small(), [16, 64], 1.10)
+
+
+def health(lab):
+    """GET /v2/health/ready against nginx `return 200`"""
+    return _against_nginx(lab, requests.get("/v2/health/ready"), [16, 64], 1.00)
+
+
+def sink(lab):
+    """602 kB in, 4 bytes out, against nginx discarding the same body"""
+    return _against_nginx(lab, requests.sink(), [1, 8], 1.00)
+
+
+def pipelined(lab):
+    """identity of 64 bytes with 8 requests outstanding per connection, against nginx"""
+    conch, nginx = lab.conch(), lab.nginx()
+    request = requests.small()
+    a, b = (Cell(server, request, 16, pipeline=8) for server in (conch, nginx))
+    lab.bench.measure([a, b])
+    return table(["connections × depth", "Conch CPU µs", "nginx CPU µs", "ratio"],
+                 [["16 × 8", cpu(a), cpu(b), f"{a.cpu_us / b.cpu_us:.2f}"]])
+
+
+def _against_triton(lab, request, goal, seconds=0.0):
+    conch, triton = lab.conch(), lab.triton()
+    pairs = [(Cell(conch, request, n, seconds=seconds), Cell(triton, request, n, seconds=seconds))
+             for n in (1, 16, 64)]
+    lab.bench.measure([cell for pair in pairs for cell in pair])
+    rows = []
+    for a, b in pairs:
+        times = b.cpu_us / a.cpu_us
+        latency = a.p50_us < b.p50_us and a.p99_us < b.p99_us
+        rows.append([a.connections, cpu(a), cpu(b), f"{times:.1f} ×", f"≥ {goal} ×", met(times >= goal),
+                     figure(a.p50_us), figure(b.p50_us), figure(a.p99_us), figure(b.p99_us),
+                     met(latency)])
+    return table(["connections", "Conch CPU µs", "Triton CPU µs", "less", "goal", "met",
+                  "Conch p50 µs", "Triton p50 µs", "Conch p99 µs", "Triton p99 µs",
+                  "both lower"], rows)
+
+
+def triton_small(lab):
+    """identity of 64 bytes, binary, the same backend in the genuine Triton"""
+    return _against_triton(lab, requests.small(), 4)
+
+
+def triton_image(lab):
+    """identity of 602 kB, binary both ways, the same backend in the genuine Triton"""
+    return _against_triton(lab, requests.image(), 4)
+
+
+def triton_json(lab):
+    """identity of 602 kB as JSON both ways, the same backend in the genuine Triton"""
+    # Triton answers 40 of these in a second: a cell needs time for its p99.
+    return _against_triton(lab, requests.image_json(), 10, seconds=2 * lab.settings.seconds)
+
+
+def digits(lab):
+    """the ONNX model of examples/digits: what the server adds to a bare Run"""
+    request = requests.binary("digits", "digits", {"image": ([1, 64], [0.0] * 64)}, ["scores"], None)
+    conch = lab.conch_examples()
+    cells = [Cell(conch, request, n) for n in (1, 16, 64)]
+    plain = [Cell(lab.conch(), requests.small(), n) for n in (1, 16, 64)]
+    bare = []
+    for _ in range(lab.settings.rounds):
+        bare.append(micro.ort_loop(lab, "digits", ("image", "1x64"), ("scores", "1x10")))
+        say(f"  bare Run {bare[-1]:.2f} us")
+        for cell in cells + plain:
+            lab.bench.sample(cell)
+    run_us = statistics.median(bare)
+    rows = []
+    for cell, same in zip(cells, plain):
+        added = cell.cpu_us - run_us
+        # One connection leaves the core idle between requests: its figure holds the wake-ups too.
+        goal = cell.connections > 1
+        rows.append([cell.connections, cpu(cell), figure(run_us), figure(added),
+                     "≤ 10" if goal else "–", met(added <= 10) if goal else "–", cpu(same),
+                     figure(cell.p50_us), figure(cell.p99_us)])
+    return table(["connections", "digits CPU µs", "bare Run CPU µs", "added µs", "goal", "met",
+                  "identity of 64 B CPU µs", "p50 µs", "p99 µs"], rows)
+
+
+def memory(lab):
+    """resident memory of the idle server without models"""
+    rows = []
+    for make, goal in ((lab.conch_empty, 20), (lab.triton_empty, None)):
+        server = lab.optional(make)
+        if not server:
+            continue
+        rss = server.memory_kb("VmRSS") / 1024
+        rows.append([server.name, figure(rss), figure(server.memory_kb("RssAnon") / 1024),
+                     f"≤ {goal}" if goal else "–", met(rss <= goal) if goal else "–"])
+        server.stop()
+    return table(["server", "RSS MB", "of it anonymous MB", "goal", "met"], rows)
+
+
+def mallocs(lab):
+    """calls of malloc and its kin per request in steady state, 16 connections"""
+    rows = []
+    conch = lab.conch_counted()
+    for request in (requests.get("/v2/health/ready"), requests.small(), requests.sink(),
+                    requests.image(), requests.image_json()):
+        per_request = micro.count_mallocs(lab, conch, request)
+        # A call now and then (a pool that grows once) is not one per request.
+        rows.append([request.name, conch.name, f"{per_request:.3f}", "0", met(per_request < 0.01)])
+    conch.stop()
+    triton = lab.optional(lab.triton_counted)
+    if triton:
+        request = requests.small()
+        rows.append([request.name, triton.name,
+                     f"{micro.count_mallocs(lab, triton, request):.3f}", "–", "–"])
+        triton.stop()
+    return table(["request", "server", "calls per request", "goal", "met"], rows)
+
+
+def json_floats(lab):
+    """FP32 tensors of JSON text into memory, against yyjson building its DOM of the same text"""
+    rows = []
+    for text in micro.json_floats(lab):
+        times = text["yyjson_us"] / text["conch_us"]
+        rows.append([text["text"], figure(text["bytes"]), figure(text["values"]),
+                     figure(text["conch_us"]), figure(text["yyjson_us"]), f"{times:.2f} ×", "≥ 1.00 ×",
+                     met(times >= 1)])
+    return table(["text", "bytes", "values", "Conch µs", "yyjson µs", "faster", "goal", "met"], rows)
+
+
+def cross_check(lab):
+    """rows small and health again, driven by wrk instead of our own client"""
+    rows = []
+    for request in (requests.small(), requests.get("/v2/health/ready")):
+        for connections in (16, 64):
+            pair = wrk.measure(lab, [lab.conch(), lab.nginx()], request, connections)
+            rows.append([request.name, connections, *(figure(us) for us in pair),
+                         f"{pair[0] / pair[1]:.2f}"])
+    return table(["request", "connections", "Conch CPU µs", "nginx CPU µs", "ratio"], rows)
+
+
+ROWS = {
+    "small": small,
+    "health": health,
+    "sink": sink,
+    "pipelined": pipelined,
+    "triton-small": triton_small,
+    "triton-image": triton_image,
+    "triton-json": triton_json,
+    "digits": digits,
+    "memory": memory,
+    "mallocs": mallocs,
+    "json": json_floats,
+    "wrk": cross_check,
+}

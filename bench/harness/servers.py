@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starting and stopping what is measured: Conch, the genuine Triton, nginx."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+START_LIMIT_S = 30
+
+
+class Missing(Exception):
+    """A server or program is not there; the rows that need it are left out and say so."""
+
+
+class Server:
+    """A process pinned to one core, that listens on 127.0.0.1:port."""
+
+    def __init__(self, name, argv, log, cpu, env=None, port=None):
+        self.name = name
+        self.log = Path(log)
+        self.port = port
+        with open(self.log, "wb") as out:
+            self.process = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
+                env={**os.environ, **(env or {})}, start_new_session=True,
+                preexec_fn=lambda: os.sched_setaffinity(0, {cpu}))
+        self.pid = self.process.pid
+        try:
+            self._wait_until_it_listens()
+        except Missing:
+            self.stop()
+            raise
+
+    def _wait_until_it_listens(self):
+        deadline = time.monotonic() + START_LIMIT_S
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                raise Missing(f"{self.name} ended at start: {self._last_line()}")
+            if self.port is None:
+                said = re.search(r"Started HTTPService at [^\s:]*:(\d+)",
+                                 self.log.read_text(errors="replace"))
+                self.port = int(said[1]) if said and int(said[1]) else None
+            if self.port is not None and self._answers():
+                return
+            time.sleep(0.02)
+        raise Missing(f"{self.name} does not listen after {START_LIMIT_S} s: {self._last_line()}")
+
+    def _answers(self):
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as s:
+                s.sendall(b"GET /v2/health/ready HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                return b" 200 " in s.recv(64)
+        except OSError:
+            return False
+
+    def _last_line(self):
+        lines = self.log.read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "(it said nothing)"
+
+    def memory_kb(self, field):
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith(field + ":"):
+                return int(line.split()[1])
+        raise KeyError(field)
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+# Both servers do the same work: no gRPC, no metrics.
+COMMON_FLAGS = ["--allow-grpc=false", "--allow-metrics=false"]
+
+
+def conch(build, repository, log, cpu, flags=(), env=None):
+    program = build / "bin" / "conch"
+    if not program.exists():
+        raise Missing(f"{program} is not built")
+    argv = [str(program), f"--model-repository={repository}",
+            f"--backend-directory={build / 'backends'}",
+            "--http-address=127.0.0.1", "--http-port=0", *COMMON_FLAGS, *flags]
+    return Server("Conch", argv, log, cpu, env=env)
+
+
+def triton(root, repository, log, cpu, flags=(), env=None):
+    program = os.environ.get("CONCH_REFERENCE", root / "tools" / "reference")
+    if not Path(program).exists():
+        raise Missing("the genuine Triton is not set up: CONCH_REFERENCE names no program")
+    ports = [str(free_port()) for _ in range(3)]
+    argv = [str(program), str(repository), *ports, *COMMON_FLAGS, *flags]
+    return Server("Triton", argv, log, cpu, env=env, port=int(ports[0]))
+
+
+NGINX = """
+daemon off; master_process off; worker_processes 1;
+pid {folder}/pid; error_log {folder}/error.log error;
+events {{ worker_connections 1024; }}
+http {{
+    access_log off; keepalive_requests 1000000000; keepalive_timeout 1h; client_max_body_size 0;
+    client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi; uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
+    server {{ listen 127.0.0.1:{port}; location / {{ return 200 "ok"; }} }}
+}}
+"""
+
+
+def nginx(folder, log, cpu):
+    program = next((p for p in ("/usr/sbin/nginx", "/usr/bin/nginx") if Path(p).exists()), None)
+    if not program:
+        raise Missing("nginx is not installed")
+    folder.mkdir()
+    port = free_port()
+    config = folder / "nginx.conf"
+    config.write_text(NGINX.format(folder=folder, port=port))
+    return Server("nginx", [program, "-c", str(config)], log, cpu, port=port)
