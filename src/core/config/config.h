@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The configuration of a model: read (config.pbtxt or JSON), complete, validate, print. The life of
+ * a configuration while its model loads:
+ *
+ *     read_file | parse_text | parse_json
+ *       → prepare   name, backend, defaults; general rules; refuses what the server cannot do yet
+ *       → [the backend library is loaded]
+ *       → place     instance groups get kinds, counts and names
+ *       → [the backend may complete it: merge_from_backend]
+ *       → finish    defaults again; rules of inputs and outputs
+ *       → constant from here on
+ *
+ * The message itself is `pb`: readers use it directly. Each message is reached once, and its
+ * pointers stay, so that an error can name line and column of the field it is about.
+ *
+ * Threads: one until finish; then any number of readers.
+ * The only I/O here is reading one configuration file: what lies in the model's folder is told by
+ * the caller.
+ */
+#ifndef CONCH_CORE_CONFIG_CONFIG_H
+#define CONCH_CORE_CONFIG_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/arena.h"
+#include "base/compiler.h"
+#include "base/pbmsg.h"
+#include "proto/model_config.pb-c.h"
+
+struct buf;
+struct status;
+
+struct model_config {
+    Inference__ModelConfig *pb; /* never NULL; everything below it lives in arena */
+
+    /* Below: for this folder's files. */
+    struct arena arena;
+    struct pb_positions positions; /* where fields stand in the text; empty without a text */
+    char *file;                    /* how errors name the text; NULL without */
+};
+
+/* An instance group that a backend asks for when the configuration leaves it open. */
+struct config_group {
+    Inference__ModelInstanceGroup__Kind kind;
+    int count;
+};
+
+/* What completion may know about the model. All borrowed during the call. */
+struct config_facts {
+    const char *model_name; /* the model's folder, or its name in a load request */
+
+    /* The entries of the first version folder in string order ("10" before "9"). */
+    const char *const *version_files;
+    size_t n_version_files;
+
+    bool auto_complete; /* false under --disable-auto-complete-config */
+
+    /* For model_config_place(). */
+    const struct config_group *preferred_groups; /* the backend's attribute */
+    size_t n_preferred_groups;
+    bool has_gpus;
+};
+
+/*
+ * model_config_new - an empty configuration: every field at its default.
+ */
+struct model_config *model_config_new(void);
+void model_config_free(struct model_config *c);
+
+/*
+ * model_config_read_file - reads a config.pbtxt. Regular files up to 64 MB only.
+ *
+ * Errors:  STATUS_NOT_FOUND    no such file
+ *          STATUS_INTERNAL     cannot be read, or is wrong (the reference's code for both)
+ */
+NODISCARD struct status *model_config_read_file(const char *path, struct model_config **ret_config);
+
+/*
+ * model_config_parse_text - the same from memory.
+ *
+ * @file  how errors name the text
+ */
+NODISCARD struct status *model_config_parse_text(const char *text, size_t length, const char *file,
+                                                 struct model_config **ret_config);
+
+/*
+ * model_config_parse_json - from JSON, such as a load request's override.
+ *
+ * Errors:  STATUS_INVALID_ARG  not JSON, or not a model configuration
+ */
+NODISCARD struct status *model_config_parse_json(const char *json, size_t length,
+                                                 struct model_config **ret_config);
+
+/*
+ * model_config_prepare - the server's completion (features §8.3), the general, scheduler and
+ * ensemble rules (behaviours §14.10 on), then model_config_check_honoured().
+ *
+ * Errors:  STATUS_INVALID_ARG    a rule is broken; the text ends in "(file:line:column)"
+ *          STATUS_UNSUPPORTED    a field that this server does not honour yet
+ */
+NODISCARD struct status *model_config_prepare(struct model_config *c,
+                                              const struct config_facts *facts);
+
+/*
+ * model_config_place - gives every instance group its kind, count, name and GPUs. Not for
+ * ensembles.
+ */
+NODISCARD struct status *model_config_place(struct model_config *c,
+                                            const struct config_facts *facts);
+
+/*
+ * model_config_merge_from_backend - what TRITONBACKEND_ModelSetConfig() hands over: takes
+ * max_batch_size, input, output, the decoupled flag, and the scheduling choice if there is none
+ * yet; all else in it is ignored.
+ *
+ * @c  unchanged on error
+ */
+NODISCARD struct status *model_config_merge_from_backend(struct model_config *c, const char *json,
+                                                         size_t length);
+
+/*
+ * model_config_finish - defaults that depend on what the backend completed, then the rules of
+ * inputs, outputs, batch tensors and sequence controls (behaviours §14.11 to 14.13). Forgets
+ * positions.
+ */
+NODISCARD struct status *model_config_finish(struct model_config *c,
+                                             const struct config_facts *facts);
+
+/*
+ * model_config_check_honoured - refuses by name each field that is set and that the server does
+ * not act upon yet (honoured.c). model_config_prepare() does this too.
+ */
+NODISCARD struct status *model_config_check_honoured(const struct model_config *c);
+
+/*
+ * model_config_print_json - as GET /v2/models/M/config answers: proto names, defaults printed, most
+ * 64-bit integers as numbers (behaviours §15). On a full buffer see buf_status().
+ */
+void model_config_print_json(const struct model_config *c, struct buf *out);
+
+/* model_config_print_text - as a config.pbtxt, without fields at their defaults. */
+void model_config_print_text(const struct model_config *c, struct buf *out);
+
+/* model_config_parameter - the text of `parameters { key … }`, or NULL. */
+const char *model_config_parameter(const struct model_config *c, const char *key);
+
+/* model_config_decoupled - any number of responses per request? */
+bool model_config_decoupled(const struct model_config *c);
+
+#endif
