@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * DESIGN: level-triggered epoll, one epoll_pwait2() per turn.
+ *
+ * Waiting: epoll_pwait2() takes nanoseconds, so a timer costs no system call of its own; a timerfd
+ * would cost a timerfd_settime() for each new earliest deadline and an event for each expiry. Where
+ * the kernel lacks it (before 5.11) or a container forbids it, epoll_wait() takes its place, with
+ * the wait rounded up to the next millisecond: still never early, at most a millisecond late.
+ *
+ * Removal during a turn: an event that was fetched for a watcher that is gone by now must not be
+ * delivered, since the watcher's memory may be gone too. loop_remove_fd() therefore looks through
+ * the events of this turn that are still to be delivered, a few hundred at most, and blanks its
+ * own.
+ *
+ * Sleep: the mailbox is asked before each wait that may block (base/mailbox.c). Its eventfd is
+ * watched edge-triggered, so that it never needs to be read.
+ */
+#include "base/loop.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <unistd.h>
+
+#include "base/status.h"
+
+static void assert_owner(const struct loop *loop)
+{
+#ifdef CONCH_DEBUG
+    BUG_ON(loop->running && !pthread_equal(loop->owner, pthread_self()));
+#else
+    (void)loop;
+#endif
+}
+
+/* Only the owner writes, so there is no need for a locked addition. */
+static void count(_Atomic uint64_t *counter, uint64_t n)
+{
+    uint64_t before = atomic_load_explicit(counter, memory_order_relaxed);
+    atomic_store_explicit(counter, before + n, memory_order_relaxed);
+}
+
+static void on_wake(struct loop_fd *w, uint32_t events)
+{
+    struct loop *loop = CONTAINER_OF(w, struct loop, wake);
+    (void)events;
+    count(&loop->counts.wakeups, 1); /* the messages themselves are taken in every turn */
+}
+
+struct status *loop_init(struct loop *loop, struct clock *clock)
+{
+    *loop = (struct loop){.clock = clock, .epoll_fd = -1, .wake.fd = -1};
+    struct status *st = mailbox_init(&loop->mailbox);
+    if (st)
+        return status_prefix(st, "event loop: ");
+
+    timers_init(&loop->timers);
+    list_init(&loop->deferred);
+    list_init(&loop->next);
+    loop_refresh_time(loop);
+
+    loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (loop->epoll_fd < 0)
+        st = status_from_errno(errno, "event loop: failed to create an epoll instance");
+    else
+        st = loop_add_fd(loop, &loop->wake, loop->mailbox.wake_fd, EPOLLIN | EPOLLET, on_wake);
+    if (st) {
+        loop_done(loop);
+        return st;
+    }
+    return NULL;
+}
+
+void loop_done(struct loop *loop)
+{
+    while (mailbox_deliver(&loop->mailbox) > 0) {
+        /* delivering may have posted more */
+    }
+    mailbox_done(&loop->mailbox);
+    if (loop->epoll_fd >= 0)
+        close(loop->epoll_fd);
+    loop->epoll_fd = -1;
+}
+
+uint64_t loop_refresh_time(struct loop *loop)
+{
+    loop->now_ns = clock_now_ns(loop->clock);
+    return loop->now_ns;
+}
+
+struct status *loop_add_fd(struct loop *loop, struct loop_fd *w, int fd, uint32_t events,
+                           loop_fd_fn callback)
+{
+    assert_owner(loop);
+    struct epoll_event ev = {.events = events, .data.ptr = w};
+    if (epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, fd, &ev) < 0) {
+        int err = errno;
+        w->fd = -1;
+        return status_from_errno(err == ENOSPC ? EAGAIN : err, "failed to watch descriptor %d", fd);
+    }
+    *w = (struct loop_fd){.fd = fd, .events = events, .callback = callback};
+    return NULL;
+}
+
+void loop_change_fd(struct loop *loop, struct loop_fd *w, uint32_t events)
+{
+    assert_owner(loop);
+    if (w->events == events)
+        return;
+    struct epoll_event ev = {.events = events, .data.ptr = w};
+    /* The kernel allocates nothing for a change: it fails for a wrong descriptor only. */
+    BUG_ON(epoll_ctl(loop->epoll_fd, EPOLL_CTL_MOD, w->fd, &ev) < 0);
+    w->events = events;
+}
+
+void loop_remove_fd(struct loop *loop, struct loop_fd *w)
+{
+    assert_owner(loop);
+    if (w->fd < 0)
+        return;
+    BUG_ON(epoll_ctl(loop->epoll_fd, EPOLL_CTL_DEL, w->fd, NULL) < 0);
+    w->fd = -1;
+    for (int i = loop->next_ready; i < loop->n_ready; i++) {
+        if (loop->ready[i].data.ptr == w)
+            loop->ready[i].data.ptr = NULL;
+    }
+}
+
+void loop_work_init(struct loop_work *work, loop_work_fn callback)
+{
+    *work = (struct loop_work){.callback = callback};
+    list_init(&work->link);
+}
+
+void loop_defer(struct loop *loop, struct loop_work *work)
+{
+    assert_owner(loop);
+    if (!list_empty(&work->link))
+        return;
+    /* Once per turn, so that every turn ends. Turn 0 is the time before the first. */
+    bool ran = loop->turn > 0 && work->ran_in_turn == loop->turn;
+    list_push(ran ? &loop->next : &loop->deferred, &work->link);
+}
+
+void loop_cancel_work(struct loop *loop, struct loop_work *work)
+{
+    assert_owner(loop);
+    list_remove(&work->link);
+}
+
+/* How long the turn may sleep. */
+static uint64_t wait_ns(struct loop *loop, uint64_t max_wait_ns)
+{
+    if (!list_empty(&loop->deferred))
+        return 0;
+    uint64_t next_ns = timers_next_ns(&loop->timers);
+    if (next_ns == UINT64_MAX || max_wait_ns == 0)
+        return max_wait_ns;
+    uint64_t now_ns = loop_refresh_time(loop); /* the last turn may have taken long */
+    return MIN(max_wait_ns, next_ns > now_ns ? next_ns - now_ns : 0);
+}
+
+static int wait_coarsely(struct loop *loop, uint64_t ns)
+{
+    int ms = -1;
+    if (ns != UINT64_MAX) {
+        uint64_t rounded_ms = ns / NS_PER_MS + (ns % NS_PER_MS != 0);
+        ms = rounded_ms < INT_MAX ? (int)rounded_ms : INT_MAX;
+    }
+    return epoll_wait(loop->epoll_fd, loop->ready, LOOP_BATCH, ms);
+}
+
+static int wait_for_events(struct loop *loop, uint64_t ns)
+{
+    if (loop->coarse_wait)
+        return wait_coarsely(loop, ns);
+    /* More than a day: the kernel's time types end somewhere, and a spurious turn costs nothing. */
+    struct timespec ts = {.tv_sec = (time_t)MIN(ns / NS_PER_S, (uint64_t)86400),
+                          .tv_nsec = (long)(ns % NS_PER_S)};
+    int n =
+        epoll_pwait2(loop->epoll_fd, loop->ready, LOOP_BATCH, ns == UINT64_MAX ? NULL : &ts, NULL);
+    if (n < 0 && (errno == ENOSYS || errno == EPERM)) {
+        loop->coarse_wait = true;
+        return wait_coarsely(loop, ns);
+    }
+    return n;
+}
+
+static unsigned int call_back_ready(struct loop *loop)
+{
+    unsigned int n_calls = 0;
+    while (loop->next_ready < loop->n_ready) {
+        struct epoll_event *ev = &loop->ready[loop->next_ready++];
+        struct loop_fd *w = ev->data.ptr;
+        if (!w)
+            continue; /* removed by an earlier callback of this turn */
+        /* An earlier callback may have stopped waiting for what had come. */
+        uint32_t events = ev->events & (w->events | EPOLLERR | EPOLLHUP);
+        if (!events)
+            continue;
+        n_calls++;
+        w->callback(w, events);
+    }
+    loop->n_ready = loop->next_ready = 0;
+    return n_calls;
+}
+
+static unsigned int run_deferred(struct loop *loop)
+{
+    unsigned int n = 0;
+    struct list *link;
+    while ((link = list_pop(&loop->deferred))) {
+        struct loop_work *work = LIST_ENTRY(link, struct loop_work, link);
+        work->ran_in_turn = loop->turn;
+        n++;
+        work->callback(work);
+    }
+    list_move_all(&loop->deferred, &loop->next);
+    return n;
+}
+
+unsigned int loop_turn(struct loop *loop, uint64_t max_wait_ns)
+{
+    assert_owner(loop);
+    uint64_t ns = wait_ns(loop, max_wait_ns);
+    if (ns > 0 && !mailbox_sleep(&loop->mailbox))
+        ns = 0;
+    int n_ready = wait_for_events(loop, ns);
+    BUG_ON(n_ready < 0 && errno != EINTR);
+
+    loop->turn++;
+    loop->n_ready = MAX(n_ready, 0);
+    loop_refresh_time(loop);
+    unsigned int n_calls = call_back_ready(loop);
+    unsigned int n_messages = mailbox_deliver(&loop->mailbox);
+    unsigned int n_timers = timers_run(&loop->timers, loop->now_ns);
+    unsigned int n_work = run_deferred(loop);
+
+    count(&loop->counts.turns, 1);
+    count(&loop->counts.sleeps, ns > 0);
+    count(&loop->counts.events, n_calls);
+    count(&loop->counts.messages, n_messages);
+    count(&loop->counts.timers, n_timers);
+    return n_calls + n_messages + n_timers + n_work;
+}
+
+void loop_run(struct loop *loop)
+{
+    loop->owner = pthread_self();
+    loop->running = true;
+    do {
+        loop_turn(loop, UINT64_MAX);
+    } while (!atomic_load_explicit(&loop->stopping, memory_order_acquire));
+    atomic_store_explicit(&loop->stopping, false, memory_order_relaxed);
+    loop->running = false;
+}
+
+void loop_stop(struct loop *loop)
+{
+    /* Pairs with the acquire in loop_run(): what the stopper did before is done there. */
+    atomic_store_explicit(&loop->stopping, true, memory_order_release);
+    mailbox_wake(&loop->mailbox);
+}
+
+void loop_get_stats(const struct loop *loop, struct loop_stats *ret_stats)
+{
+    *ret_stats = (struct loop_stats){
+        .turns = atomic_load_explicit(&loop->counts.turns, memory_order_relaxed),
+        .sleeps = atomic_load_explicit(&loop->counts.sleeps, memory_order_relaxed),
+        .events = atomic_load_explicit(&loop->counts.events, memory_order_relaxed),
+        .wakeups = atomic_load_explicit(&loop->counts.wakeups, memory_order_relaxed),
+        .messages = atomic_load_explicit(&loop->counts.messages, memory_order_relaxed),
+        .timers = atomic_load_explicit(&loop->counts.timers, memory_order_relaxed),
+    };
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * DESIGN: the sleeping-flag protocol (publish, then wake only who sleeps) in a single atomic word.
+ * `newest` is a stack of messages that senders push on; the owner takes the whole stack at once and
+ * turns it round. Since nobody ever takes a single message, there is no ABA problem.
+ *
+ *     NULL ──mailbox_sleep──► ASLEEP ──mailbox_post (writes the eventfd)──► messages
+ *       ▲  └──mailbox_post──► messages ──mailbox_post──► more messages        │
+ *       └──────────────────── mailbox_take ◄──────────────────────────────────┘
+ *
+ * No wake-up can be lost: the owner goes to sleep only by changing NULL to ASLEEP, in the same word
+ * that a sender changes; whichever of the two is second sees the first. No wake-up is sent twice:
+ * the sender that replaces ASLEEP is the only one to see it. A separate flag would need a full
+ * fence on both sides (and a second shared cache line) for the same.
+ *
+ * Memory orders: the release of a push pairs with the acquire of mailbox_take(). A later push is
+ * part of the release sequence of the earlier ones (all are read-modify-writes), so taking the
+ * newest message acquires all of them. Nothing is published by going to sleep: relaxed.
+ */
+#include "base/mailbox.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/status.h"
+
+static struct message asleep_mark;
+#define ASLEEP (&asleep_mark)
+
+struct status *mailbox_init(struct mailbox *mb)
+{
+    int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (fd < 0)
+        return status_from_errno(errno, "failed to create an eventfd");
+    atomic_init(&mb->newest, NULL);
+    mb->wake_fd = fd;
+    return NULL;
+}
+
+void mailbox_done(struct mailbox *mb)
+{
+    struct message *left = atomic_load_explicit(&mb->newest, memory_order_relaxed);
+    BUG_ON(left != NULL && left != ASLEEP);
+    close(mb->wake_fd);
+    mb->wake_fd = -1;
+}
+
+void mailbox_post(struct mailbox *mb, struct message *m)
+{
+    struct message *before = atomic_load_explicit(&mb->newest, memory_order_relaxed);
+    do {
+        m->next = before == ASLEEP ? NULL : before;
+    } while (!atomic_compare_exchange_weak_explicit(&mb->newest, &before, m, memory_order_release,
+                                                    memory_order_relaxed));
+    if (before == ASLEEP)
+        mailbox_wake(mb);
+}
+
+bool mailbox_sleep(struct mailbox *mb)
+{
+    struct message *none = NULL;
+    return atomic_compare_exchange_strong_explicit(&mb->newest, &none, ASLEEP, memory_order_relaxed,
+                                                   memory_order_relaxed);
+}
+
+struct message *mailbox_take(struct mailbox *mb)
+{
+    /* The usual case while requests run inline: nothing there, and no need to write the line. */
+    if (!atomic_load_explicit(&mb->newest, memory_order_relaxed))
+        return NULL;
+
+    struct message *m = atomic_exchange_explicit(&mb->newest, NULL, memory_order_acquire);
+    if (m == ASLEEP)
+        return NULL;
+    struct message *oldest_first = NULL;
+    while (m) {
+        struct message *older = m->next;
+        m->next = oldest_first;
+        oldest_first = m;
+        m = older;
+    }
+    return oldest_first;
+}
+
+unsigned int mailbox_deliver(struct mailbox *mb)
+{
+    unsigned int n = 0;
+    struct message *m = mailbox_take(mb);
+    while (m) {
+        struct message *next = m->next; /* deliver() may free m */
+        m->deliver(m);
+        m = next;
+        n++;
+    }
+    return n;
+}
+
+void mailbox_wake(struct mailbox *mb)
+{
+    uint64_t one = 1;
+    int saved_errno = errno; /* a signal handler must leave it alone */
+    while (write(mb->wake_fd, &one, sizeof(one)) < 0) {
+        if (errno == EINTR)
+            continue;
+        /* The counter is full after 2^64 - 2 wake-ups that nobody read: emptying it and writing
+         * again makes the edge that the owner waits for. */
+        BUG_ON(errno != EAGAIN);
+        uint64_t sum;
+        (void)!read(mb->wake_fd, &sum, sizeof(sum));
+    }
+    errno = saved_errno;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/timer.h"
+
+static struct timer *of_node(const struct heap_node *node)
+{
+    return CONTAINER_OF((uintptr_t)node, struct timer, node);
+}
+
+static bool earlier(const struct heap_node *a, const struct heap_node *b)
+{
+    return of_node(a)->deadline_ns < of_node(b)->deadline_ns;
+}
+
+void timer_init(struct timer *t, timer_fn callback)
+{
+    *t = (struct timer){.callback = callback};
+}
+
+void timers_init(struct timers *set)
+{
+    heap_init(&set->heap, earlier);
+}
+
+void timers_set(struct timers *set, struct timer *t, uint64_t deadline_ns)
+{
+    timers_clear(set, t);
+    t->deadline_ns = deadline_ns;
+    t->is_set = true;
+    heap_push(&set->heap, &t->node);
+}
+
+void timers_clear(struct timers *set, struct timer *t)
+{
+    if (!t->is_set)
+        return;
+    heap_remove(&set->heap, &t->node);
+    t->is_set = false;
+}
+
+uint64_t timers_next_ns(const struct timers *set)
+{
+    struct heap_node *top = heap_top(&set->heap);
+    return top ? of_node(top)->deadline_ns : UINT64_MAX;
+}
+
+unsigned int timers_run(struct timers *set, uint64_t now_ns)
+{
+    size_t most = set->heap.count;
+    unsigned int n_run = 0;
+    while (n_run < most && timers_next_ns(set) <= now_ns) {
+        struct timer *t = of_node(heap_pop(&set->heap));
+        t->is_set = false;
+        n_run++;
+        t->callback(t);
+    }
+    return n_run;
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The mailbox alone: order, one wake-up per sleep, and a stress in which a single lost wake-up
+ * would leave the reader asleep for good.
+ */
+#include "base/mailbox.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "base/thread.h"
+
+struct letter {
+    struct message message;
+    int sender;
+    int number;
+};
+
+static int delivered[16];
+static int n_delivered;
+
+static void note(struct message *m)
+{
+    delivered[n_delivered++] = CONTAINER_OF(m, struct letter, message)->number;
+}
+
+/* How many wake-ups were sent since the last call. */
+static uint64_t wakeups(struct mailbox *mb)
+{
+    uint64_t sum = 0;
+    if (read(mb->wake_fd, &sum, sizeof(sum)) < 0)
+        assert_int_equal(errno, EAGAIN);
+    return sum;
+}
+
+static void delivers_in_order(void **state)
+{
+    (void)state;
+    struct mailbox mb;
+    struct letter letters[5];
+    assert_null(mailbox_init(&mb));
+    n_delivered = 0;
+    for (int i = 0; i < 5; i++) {
+        letters[i] = (struct letter){.message.deliver = note, .number = i};
+        mailbox_post(&mb, &letters[i].message);
+    }
+    assert_int_equal(mailbox_deliver(&mb), 5);
+    assert_int_equal(n_delivered, 5);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(delivered[i], i);
+    assert_int_equal(mailbox_deliver(&mb), 0);
+    assert_int_equal(wakeups(&mb), 0); /* it never slept */
+    mailbox_done(&mb);
+}
+
+static void wakes_once_per_sleep(void **state)
+{
+    (void)state;
+    struct mailbox mb;
+    struct letter a = {.message.deliver = note}, b = a, c = a;
+    assert_null(mailbox_init(&mb));
+    n_delivered = 0;
+
+    assert_true(mailbox_sleep(&mb));
+    mailbox_post(&mb, &a.message);
+    mailbox_post(&mb, &b.message);
+    assert_int_equal(wakeups(&mb), 1);
+    assert_int_equal(mailbox_deliver(&mb), 2);
+
+    /* Awake again: no wake-up; and with a message waiting it may not sleep. */
+    mailbox_post(&mb, &c.message);
+    assert_int_equal(wakeups(&mb), 0);
+    assert_false(mailbox_sleep(&mb));
+    assert_int_equal(mailbox_deliver(&mb), 1);
+
+    assert_true(mailbox_sleep(&mb));
+    assert_int_equal(mailbox_deliver(&mb), 0); /* something else woke it */
+    mailbox_post(&mb, &c.message);
+    assert_int_equal(wakeups(&mb), 0);
+    assert_int_equal(mailbox_deliver(&mb), 1);
+    mailbox_done(&mb);
+}
+
+static struct mailbox *repost_to;
+
+static void post_again(struct message *m)
+{
+    struct letter *l = CONTAINER_OF(m, struct letter, message);
+    if (l->number-- > 0)
+        mailbox_post(repost_to, m);
+}
+
+static void a_message_may_be_posted_anew(void **state)
+{
+    (void)state;
+    struct mailbox mb;
+    struct letter l = {.message.deliver = post_again, .number = 2};
+    assert_null(mailbox_init(&mb));
+    repost_to = &mb;
+    assert_int_equal(mailbox_deliver(&mb), 0);
+    mailbox_post(&mb, &l.message);
+    /* Each round takes what was there when it began. */
+    assert_int_equal(mailbox_deliver(&mb), 1);
+    assert_int_equal(mailbox_deliver(&mb), 1);
+    assert_int_equal(mailbox_deliver(&mb), 1);
+    assert_int_equal(mailbox_deliver(&mb), 0);
+    mailbox_done(&mb);
+}
+
+static void a_full_counter_still_wakes(void **state)
+{
+    (void)state;
+    struct mailbox mb;
+    assert_null(mailbox_init(&mb));
+    uint64_t most = UINT64_MAX - 1;
+    assert_int_equal(write(mb.wake_fd, &most, sizeof(most)), sizeof(most));
+    mailbox_wake(&mb);
+    assert_int_equal(wakeups(&mb), 1);
+    mailbox_done(&mb);
+}
+
+enum { N_SENDERS = 4, N_EACH = 100000 };
+
+struct sender {
+    struct thread thread;
+    struct mailbox *mb;
+    int number;
+};
+
+static int next_of[N_SENDERS];
+static long n_received;
+
+static void check_and_free(struct message *m)
+{
+    struct letter *l = CONTAINER_OF(m, struct letter, message);
+    assert_int_equal(l->number, next_of[l->sender]);
+    next_of[l->sender]++;
+    n_received++;
+    mem_free(l);
+}
+
+static void send_all(void *arg)
+{
+    struct sender *s = arg;
+    for (int i = 0; i < N_EACH; i++) {
+        struct letter *l = mem_alloc(sizeof(*l));
+        *l = (struct letter){.message.deliver = check_and_free, .sender = s->number, .number = i};
+        mailbox_post(s->mb, &l->message);
+    }
+}
+
+/* The reader waits without a time limit: a lost wake-up hangs the test, and ctest ends it. */
+static void nothing_is_lost_between_threads(void **state)
+{
+    (void)state;
+    struct mailbox mb;
+    struct sender senders[N_SENDERS];
+    assert_null(mailbox_init(&mb));
+    for (int i = 0; i < N_SENDERS; i++) {
+        senders[i] = (struct sender){.mb = &mb, .number = i};
+        assert_null(thread_start(&senders[i].thread, "sender", send_all, &senders[i]));
+    }
+    uint64_t n_wakeups = 0, n_sleeps = 0;
+    while (n_received < (long)N_SENDERS * N_EACH) {
+        if (mailbox_sleep(&mb)) {
+            struct pollfd p = {.fd = mb.wake_fd, .events = POLLIN};
+            assert_int_equal(poll(&p, 1, -1), 1);
+            n_wakeups += wakeups(&mb);
+            n_sleeps++;
+        }
+        mailbox_deliver(&mb);
+    }
+    for (int i = 0; i < N_SENDERS; i++) {
+        thread_join(&senders[i].thread);
+        assert_int_equal(next_of[i], N_EACH);
+    }
+    assert_int_equal(n_wakeups, n_sleeps); /* one each */
+    mailbox_done(&mb);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(delivers_in_order),
+        cmocka_unit_test(wakes_once_per_sleep),
+        cmocka_unit_test(a_message_may_be_posted_anew),
+        cmocka_unit_test(a_full_counter_still_wakes),
+        cmocka_unit_test(nothing_is_lost_between_threads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
