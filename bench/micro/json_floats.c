@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * json_floats [ROUNDS] - how long FP32 tensors take out of JSON text: our pull parser, which writes
+ * the values into the tensor, against yyjson building its DOM of the same text (without the walk
+ * over the DOM that a server would need on top). yyjson gets its memory from a block that is there
+ * already, so that page faults do not count against it.
+ *
+ * Both parse the same text in turn, round after round; the medians are printed as JSON. The values
+ * are compared first: a fast parser that reads other numbers is no parser.
+ */
+#include "base/json.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "yyjson.h"
+
+enum { PICTURE = 3 * 224 * 224, SMALL = 16, MAX_ROUNDS = 99, VALUE_TEXT_MAX = 32 };
+
+/* A tensor as text, and what both parsers made of it. */
+struct text {
+    const char *name;
+    void (*print)(char *to, double random); /* one value, from a number in [0, 1) */
+    size_t n_values;
+    char *at;
+    size_t len;
+    float *values;
+    char *pool; /* yyjson's memory */
+    size_t pool_len;
+};
+
+static uint64_t cpu_ns(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static void print_pixel(char *to, double random)
+{
+    snprintf(to, VALUE_TEXT_MAX, "%.6f", 5.4 * random - 2.7);
+}
+
+/* What Python prints of an FP32 value: it becomes a double, and that takes 17 digits. */
+static void print_widened(char *to, double random)
+{
+    snprintf(to, VALUE_TEXT_MAX, "%.17g", (double)(float)(5.4 * random - 2.7));
+}
+
+static void print_whole(char *to, double random)
+{
+    snprintf(to, VALUE_TEXT_MAX, "%d", (int)(256 * random));
+}
+
+static void print_tiny(char *to, double random)
+{
+    snprintf(to, VALUE_TEXT_MAX, "%.9e", random * random * random * 1e-3);
+}
+
+static void fail(const struct text *t, const char *what)
+{
+    fprintf(stderr, "json_floats: %s: %s\n", t->name, what);
+    exit(1);
+}
+
+static void text_make(struct text *t)
+{
+    uint64_t state = 88172645463325252u;
+    char *p;
+
+    t->at = malloc(t->n_values * VALUE_TEXT_MAX + 2);
+    t->values = calloc(t->n_values, sizeof(*t->values));
+    if (!t->at || !t->values)
+        fail(t, "out of memory");
+    p = t->at;
+    *p++ = '[';
+    for (size_t i = 0; i < t->n_values; i++) {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        if (i > 0)
+            *p++ = ',';
+        t->print(p, (double)(state >> 11) * 0x1p-53);
+        p += strlen(p);
+    }
+    *p++ = ']';
+    t->len = (size_t)(p - t->at);
+    t->pool_len = yyjson_read_max_memory_usage(t->len, 0);
+    t->pool = malloc(t->pool_len);
+    if (!t->pool)
+        fail(t, "out of memory");
+    memset(t->pool, 1, t->pool_len);
+}
+
+static void conch_parse(struct text *t)
+{
+    struct json j;
+    size_t n = 0;
+
+    json_init(&j, t->at, t->len, NULL);
+    if (!json_read_f32s(&j, t->values, t->n_values, &n) || !json_end(&j) || n != t->n_values)
+        fail(t, "our parser refuses the text");
+}
+
+static yyjson_doc *yyjson_parse(struct text *t)
+{
+    yyjson_read_err error;
+    yyjson_doc *doc;
+    yyjson_alc alc;
+
+    yyjson_alc_pool_init(&alc, t->pool, t->pool_len);
+    /* With these flags the text is only read; the interface takes a pointer for those that do not.
+     */
+    doc = yyjson_read_opts(t->at, t->len, 0, &alc, &error);
+    if (!doc)
+        fail(t, error.msg);
+    return doc;
+}
+
+static void text_compare(struct text *t)
+{
+    yyjson_doc *doc = yyjson_parse(t);
+    yyjson_val *value;
+    size_t i, max;
+
+    conch_parse(t);
+    yyjson_arr_foreach(yyjson_doc_get_root(doc), i, max, value)
+    {
+        if ((float)yyjson_get_num(value) != t->values[i])
+            fail(t, "the two parsers read different values");
+    }
+    if (max != t->n_values)
+        fail(t, "the two parsers read different numbers of values");
+    yyjson_doc_free(doc);
+}
+
+/* CPU time of one parse, µs, over enough of them to be seen. */
+static double time_us(struct text *t, bool ours)
+{
+    unsigned n = 0;
+    uint64_t from = cpu_ns(), used;
+
+    do {
+        for (int i = 0; i < 10; i++, n++) {
+            if (ours)
+                conch_parse(t);
+            else
+                yyjson_doc_free(yyjson_parse(t));
+        }
+        used = cpu_ns() - from;
+    } while (used < 50000000);
+    return (double)used / 1e3 / n;
+}
+
+static int double_compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+int main(int argc, char **argv)
+{
+    struct text texts[] = {
+        {.name = "picture, 7 digits (-1.234567)", .print = print_pixel, .n_values = PICTURE},
+        {.name = "picture, 17 digits (FP32 as Python prints it)",
+         .print = print_widened,
+         .n_values = PICTURE},
+        {.name = "picture, whole numbers (0..255)", .print = print_whole, .n_values = PICTURE},
+        {.name = "picture, exponents (1.234567890e-05)", .print = print_tiny, .n_values = PICTURE},
+        {.name = "16 values, 7 digits", .print = print_pixel, .n_values = SMALL},
+    };
+    size_t n_texts = sizeof(texts) / sizeof(texts[0]);
+    int rounds = argc > 1 ? (int)strtol(argv[1], NULL, 10) : 3;
+
+    if (rounds < 1 || rounds > MAX_ROUNDS) {
+        fprintf(stderr, "usage: json_floats [ROUNDS, at most %d]\n", MAX_ROUNDS);
+        return 2;
+    }
+    printf("[");
+    for (size_t i = 0; i < n_texts; i++) {
+        double conch[MAX_ROUNDS], yyjson[MAX_ROUNDS];
+        struct text *t = &texts[i];
+
+        text_make(t);
+        text_compare(t);
+        for (int r = 0; r < rounds; r++) {
+            conch[r] = time_us(t, true);
+            yyjson[r] = time_us(t, false);
+        }
+        qsort(conch, (size_t)rounds, sizeof(conch[0]), double_compare);
+        qsort(yyjson, (size_t)rounds, sizeof(yyjson[0]), double_compare);
+        printf("%s\n {\"text\": \"%s\", \"bytes\": %zu, \"values\": %zu, \"conch_us\": %.3f, "
+               "\"yyjson_us\": %.3f}",
+               i ? "," : "", t->name, t->len, t->n_values, conch[rounds / 2], yyjson[rounds / 2]);
+    }
+    printf("\n]\n");
+    return 0;
+}
