@@ -2,7 +2,6 @@
 """The small programs of bench/micro, and what they need."""
 
 import json
-import os
 import subprocess
 
 from .measure import Failed, pin
@@ -21,11 +20,10 @@ def _run(lab, argv, what):
 
 
 def ort_library(lab):
-    """ONNX Runtime's library: the one CONCH_ONNXRUNTIME names, else the one `make deps` brought."""
-    named = os.environ.get("CONCH_ONNXRUNTIME")
-    found = [named] if named else sorted((lab.root / ".deps").rglob("libonnxruntime.so*"))
+    """ONNX Runtime's library, the one that `make deps` brought and Conch's backend finds."""
+    found = sorted((lab.root / ".deps" / "onnxruntime").glob("libonnxruntime.so*"))
     if not found:
-        raise Missing("no libonnxruntime.so below .deps (make deps)")
+        raise Missing("no libonnxruntime.so in .deps/onnxruntime (make deps)")
     return found[-1]
 
 

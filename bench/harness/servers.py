@@ -6,6 +6,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -98,9 +99,10 @@ def conch(build, repository, log, cpu, flags=(), env=None):
 
 
 def triton(root, repository, log, cpu, flags=(), env=None):
-    program = os.environ.get("CONCH_REFERENCE", root / "tools" / "reference")
-    if not Path(program).exists():
-        raise Missing("the genuine Triton is not set up: CONCH_REFERENCE names no program")
+    program = root / "tools" / "reference"
+    # Without arguments it only sets itself up; the first time that takes longer than a start may.
+    if subprocess.run([str(program)], stdout=sys.stderr, check=False).returncode != 0:
+        raise Missing("the genuine Triton cannot be set up (tools/reference)")
     ports = [str(free_port()) for _ in range(3)]
     argv = [str(program), str(repository), *ports, *COMMON_FLAGS, *flags]
     return Server("Triton", argv, log, cpu, env=env, port=int(ports[0]))
