@@ -24,7 +24,7 @@ run: ## build, serve examples/ and show it answering, until Ctrl-C (ONCE=1: end 
 	@$(DEPS) -q run
 	@$(CONFIGURE)
 	@cmake --build --preset $(PRESET) --target product
-	@tools/run-demo build/$(PRESET)
+	@CONCH_BIN=build/$(PRESET)/bin/conch CONCH_BACKENDS=build/$(PRESET)/backends tools/run-demo
 
 test: ## run all tests (T=core/sched narrows to what begins so; PRESET=asan|tsan)
 	@$(DEPS) -q run test
