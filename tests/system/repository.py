@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Model repositories for the tests, written where a test wants them."""
+
+import pathlib
+import shutil
+
+EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "models"
+
+# Wire name -> name in config.pbtxt
+DATATYPES = {
+    "BOOL": "TYPE_BOOL",
+    "UINT8": "TYPE_UINT8",
+    "UINT16": "TYPE_UINT16",
+    "UINT32": "TYPE_UINT32",
+    "UINT64": "TYPE_UINT64",
+    "INT8": "TYPE_INT8",
+    "INT16": "TYPE_INT16",
+    "INT32": "TYPE_INT32",
+    "INT64": "TYPE_INT64",
+    "FP16": "TYPE_FP16",
+    "FP32": "TYPE_FP32",
+    "FP64": "TYPE_FP64",
+    "BYTES": "TYPE_STRING",
+    "BF16": "TYPE_BF16",
+}
+
+
+def tensor(side, name, datatype, dims):
+    dims = ", ".join(map(str, dims))
+    return f'{side} [ {{ name: "{name}" data_type: {DATATYPES[datatype]} dims: [ {dims} ] }} ]\n'
+
+
+def write_model(root, name, config, versions=(1,)):
+    """A model directory with this config.pbtxt (None: without one) and these versions."""
+    folder = pathlib.Path(root) / name
+    for version in versions:
+        (folder / str(version)).mkdir(parents=True, exist_ok=True)
+    if config is not None:
+        (folder / "config.pbtxt").write_text(config)
+    return folder
+
+
+def write_identity(root, name, tensors, max_batch_size=0, versions=(1,), **parameters):
+    """A model of the backend identity; tensors is a list of (datatype, dims), INPUTi goes to OUTPUTi."""
+    config = f'name: "{name}"\nbackend: "identity"\nmax_batch_size: {max_batch_size}\n'
+    for i, (datatype, dims) in enumerate(tensors):
+        config += tensor("input", f"INPUT{i}", datatype, dims) + tensor("output", f"OUTPUT{i}", datatype, dims)
+    config += "instance_group [ { count: 1 kind: KIND_CPU } ]\n"
+    for key, value in parameters.items():
+        config += f'parameters {{ key: "{key}" value: {{ string_value: "{value}" }} }}\n'
+    return write_model(root, name, config, versions)
+
+
+def copy_example(root, name):
+    return shutil.copytree(EXAMPLES / name, pathlib.Path(root) / name)
+
+
+def write_standard(root):
+    """What most tests ask: one model per data type, and a few with shapes of their own."""
+    for datatype in DATATYPES:
+        write_identity(root, f"any_{datatype.lower()}", [(datatype, [-1])])
+    write_identity(root, "fixed", [("INT32", [4])])
+    write_identity(root, "matrix", [("FP32", [-1, 3])])
+    write_identity(root, "batch", [("FP32", [2])], max_batch_size=4)
+    write_identity(root, "pair", [("FP32", [-1]), ("INT32", [-1])])
+    write_identity(root, "pair_batch", [("FP32", [-1]), ("INT32", [-1])], max_batch_size=8)
+    write_identity(root, "versions", [("FP32", [-1])], versions=(1, 3, 10))
+    return root

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A server process under test: started on a free port, waited for, watched, and always ended.
+
+CONCH_BIN       the executable (build/release/conch)
+CONCH_BACKENDS  its backend directory (build/release/backends)
+CONCH_REFERENCE=1 says that CONCH_BIN is the genuine Triton: tests marked conch_only are skipped, and
+                the port is chosen here, because that server does not print the one it got.
+"""
+
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import threading
+import time
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BIN = os.environ.get("CONCH_BIN", str(ROOT / "build/release/conch"))
+BACKENDS = os.environ.get("CONCH_BACKENDS", str(ROOT / "build/release/backends"))
+REFERENCE = os.environ.get("CONCH_REFERENCE", "") not in ("", "0")
+
+START_WITHIN_S = 60
+STOP_WITHIN_S = 40
+SANITIZER = re.compile(r"ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|: runtime error: |BUG:")
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_for(condition, within_s, what):
+    """Poll until condition() is true and return what it gave; a failed assertion when time is up."""
+    until = time.monotonic() + within_s
+    while True:
+        got = condition()
+        if got:
+            return got
+        assert time.monotonic() < until, f"not within {within_s} s: {what}"
+        time.sleep(0.01)
+
+
+class Output:
+    """What a process prints, collected by a thread so that a full pipe never stops it."""
+
+    def __init__(self, pipe):
+        self._pipe = pipe
+        self._chunks = []
+        self._thread = threading.Thread(target=self._collect, daemon=True)
+        self._thread.start()
+
+    def _collect(self):
+        for chunk in iter(lambda: self._pipe.read1(65536), b""):
+            self._chunks.append(chunk)
+
+    def text(self):
+        return b"".join(self._chunks).decode("utf-8", "replace")
+
+    def join(self):
+        self._thread.join(10)
+        self._pipe.close()
+
+
+class Server:
+    """with Server(repository) as server: … – running and ready inside the block, gone after it."""
+
+    def __init__(self, *repositories, flags=(), env=None, program=None, ready=True, address="127.0.0.1"):
+        self.address = address
+        self._wait_ready = ready
+        port = free_port() if REFERENCE else 0
+        self.args = [program or BIN, *(f"--model-repository={path}" for path in repositories)]
+        self.args += [f"--backend-directory={BACKENDS}", f"--http-address={address}", f"--http-port={port}"]
+        self.args += ["--allow-grpc=false", "--allow-metrics=false", *flags]
+        self.env = {**os.environ, **(env or {})}
+        self.process = None
+        self.port = None
+
+    def __enter__(self):
+        self.process = subprocess.Popen(
+            self.args, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        self.out = Output(self.process.stdout)
+        self.err = Output(self.process.stderr)
+        try:
+            self._await_start()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def __exit__(self, kind, value, trace):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            code = self.process.wait(STOP_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"the server did not end within {STOP_WITHIN_S} s\n{self.log()}") from None
+        self.out.join()
+        self.err.join()
+        if kind is None:
+            self.assert_no_report()
+            assert code == 0, f"exit code {code}\n{self.log()}"
+
+    def _await_start(self):
+        line = re.compile(r"Started HTTPService at \S*:(\d+)")
+        found = wait_for(
+            lambda: self.process.poll() is not None or line.search(self.log()), START_WITHIN_S, "the HTTP port is open"
+        )
+        assert self.process.poll() is None, f"the server ended with {self.process.poll()}\n{self.log()}"
+        self.port = int(found[1])
+        if self._wait_ready:
+            wait_for(self._ready, START_WITHIN_S, "ready")
+
+    def _ready(self):
+        assert self.process.poll() is None, f"the server ended with {self.process.poll()}\n{self.log()}"
+        try:
+            with urllib.request.urlopen(f"http://{self.url}/v2/health/ready", timeout=5) as answer:
+                return answer.status == 200
+        except OSError:
+            return False
+
+    @property
+    def url(self):
+        return f"{self.address}:{self.port}"
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def log(self):
+        return self.out.text() + self.err.text()
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self.out.join()
+        self.err.join()
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def wait(self, within_s=STOP_WITHIN_S):
+        """The exit code, once the process has ended by itself."""
+        return self.process.wait(within_s)
+
+    def assert_alive(self):
+        code = self.process.poll()
+        assert code is None, f"the server ended with {code}\n{self.log()}"
+        self.assert_no_report()
+
+    def assert_no_report(self):
+        found = SANITIZER.search(self.log())
+        assert not found, f"the server reports {found[0]}\n{self.log()}"
+
+
+def run_to_end(*args, program=None, env=None, within_s=30):
+    """Run the server with these arguments where it is expected to end by itself: (code, stdout, stderr)."""
+    done = subprocess.run(
+        [program or BIN, *map(str, args)],
+        env={**os.environ, **(env or {})},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=within_s,
+        check=False,
+    )
+    out, err = done.stdout.decode(), done.stderr.decode()
+    assert not SANITIZER.search(out + err), out + err
+    return done.returncode, out, err
