@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "common/backend.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+TRITONSERVER_Error *backend_error(TRITONSERVER_Error_Code code, const char *fmt, ...)
+{
+    TRITONSERVER_Error *err;
+    char *text = NULL;
+    va_list args;
+
+    va_start(args, fmt);
+    if (vasprintf(&text, fmt, args) < 0)
+        text = NULL;
+    va_end(args);
+    err = TRITONSERVER_ErrorNew(code, text ? text : "out of memory");
+    free(text);
+    return err;
+}
+
+void backend_ignore(TRITONSERVER_Error *err, const char *what)
+{
+    if (!err)
+        return;
+    BACKEND_LOG(ERROR, "%s: %s - %s", what, TRITONSERVER_ErrorCodeString(err),
+                TRITONSERVER_ErrorMessage(err));
+    TRITONSERVER_ErrorDelete(err);
+}
+
+void backend_log(TRITONSERVER_LogLevel level, const char *file, int line, const char *fmt, ...)
+{
+    char *text = NULL;
+    va_list args;
+
+    va_start(args, fmt);
+    if (vasprintf(&text, fmt, args) < 0)
+        text = NULL;
+    va_end(args);
+    if (text)
+        TRITONSERVER_ErrorDelete(TRITONSERVER_LogMessage(level, file, line, text));
+    free(text);
+}
+
+/* Nothing that these backends call is younger than version 1.15, so an older server than the one
+ * that the headers describe will do. */
+#define NEEDED_MINOR 15
+
+TRITONSERVER_Error *backend_check_version(void)
+{
+    uint32_t major, minor;
+
+    TRY(TRITONBACKEND_ApiVersion(&major, &minor));
+    if (major != TRITONBACKEND_API_VERSION_MAJOR || minor < NEEDED_MINOR)
+        return backend_error(TRITONSERVER_ERROR_UNSUPPORTED,
+                             "the server's backend API is version %u.%u, this backend needs %d.%d",
+                             (unsigned int)major, (unsigned int)minor,
+                             TRITONBACKEND_API_VERSION_MAJOR, NEEDED_MINOR);
+    return NULL;
+}
+
+uint64_t backend_now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static TRITONSERVER_Error *parse_message(TRITONSERVER_Message *message, struct doc **ret_doc)
+{
+    const char *text, *why;
+    struct doc *d;
+    size_t len;
+
+    TRY(TRITONSERVER_MessageSerializeToJson(message, &text, &len));
+    d = doc_parse(text, len, &why);
+    if (!d)
+        return backend_error(TRITONSERVER_ERROR_INTERNAL, "the server's JSON is wrong: %s", why);
+    *ret_doc = d;
+    return NULL;
+}
+
+TRITONSERVER_Error *backend_settings(TRITONBACKEND_Backend *backend, struct doc **ret_config)
+{
+    TRITONSERVER_Message *message;
+
+    TRY(TRITONBACKEND_BackendConfig(backend, &message));
+    return parse_message(message, ret_config);
+}
+
+const char *backend_setting(const struct doc *config, const char *name)
+{
+    return doc_string(doc_get(doc_get(doc_root(config), "cmdline"), name), NULL);
+}
+
+TRITONSERVER_Error *backend_model_config(TRITONBACKEND_Model *model, struct doc **ret_config)
+{
+    TRITONSERVER_Message *message;
+    TRITONSERVER_Error *err;
+
+    TRY(TRITONBACKEND_ModelConfig(model, 1, &message));
+    err = parse_message(message, ret_config);
+    backend_ignore(TRITONSERVER_MessageDelete(message), "deleting a message");
+    return err;
+}
+
+const char *backend_parameter(const struct doc *config, const char *key)
+{
+    const struct doc_value *parameters = doc_get(doc_root(config), "parameters");
+
+    return doc_string(doc_get(doc_get(parameters, key), "string_value"), NULL);
+}
+
+TRITONSERVER_Error *backend_parameter_int(const struct doc *config, const char *key, int64_t min,
+                                          int64_t max, int64_t otherwise, int64_t *ret_number)
+{
+    const struct doc_value *parameters = doc_get(doc_root(config), "parameters");
+    const struct doc_value *value = doc_get(doc_get(parameters, key), "string_value");
+    int64_t number = otherwise;
+
+    if (value && (!doc_int(value, &number) || number < min || number > max))
+        return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                             "parameter '%s' must be a whole number from %lld to %lld, got '%s'",
+                             key, (long long)min, (long long)max, doc_string(value, ""));
+    *ret_number = number;
+    return NULL;
+}
+
+TRITONSERVER_Error *backend_input_copy(TRITONBACKEND_Input *input, uint32_t n_buffers, void *to,
+                                       uint64_t size)
+{
+    uint64_t done = 0;
+
+    for (uint32_t i = 0; i < n_buffers; i++) {
+        TRITONSERVER_MemoryType type = TRITONSERVER_MEMORY_CPU;
+        int64_t type_id = 0;
+        const void *from;
+        uint64_t n;
+
+        TRY(TRITONBACKEND_InputBuffer(input, i, &from, &n, &type, &type_id));
+        if (type == TRITONSERVER_MEMORY_GPU)
+            return backend_error(TRITONSERVER_ERROR_UNSUPPORTED,
+                                 "input data in GPU memory is not supported");
+        if (n > size - done)
+            return backend_error(TRITONSERVER_ERROR_INTERNAL,
+                                 "input has more data than its %llu bytes",
+                                 (unsigned long long)size);
+        if (n > 0)
+            memcpy((char *)to + done, from, n);
+        done += n;
+    }
+    if (done != size)
+        return backend_error(TRITONSERVER_ERROR_INTERNAL, "input has %llu of its %llu bytes",
+                             (unsigned long long)done, (unsigned long long)size);
+    return NULL;
+}
+
+TRITONSERVER_Error *backend_output_alloc(TRITONBACKEND_Output *output, uint64_t size,
+                                         void **ret_buffer)
+{
+    TRITONSERVER_MemoryType type = TRITONSERVER_MEMORY_CPU;
+    int64_t type_id = 0;
+
+    TRY(TRITONBACKEND_OutputBuffer(output, ret_buffer, size, &type, &type_id));
+    if (type == TRITONSERVER_MEMORY_GPU)
+        return backend_error(TRITONSERVER_ERROR_UNSUPPORTED,
+                             "output data in GPU memory is not supported");
+    return NULL;
+}
+
+void backend_answer_error(TRITONBACKEND_Request *request, TRITONBACKEND_Response *response,
+                          TRITONSERVER_Error *err)
+{
+    if (!response)
+        backend_ignore(TRITONBACKEND_ResponseNew(&response, request), "making an error response");
+    if (response)
+        backend_ignore(
+            TRITONBACKEND_ResponseSend(response, TRITONSERVER_RESPONSE_COMPLETE_FINAL, err),
+            "sending an error response");
+    TRITONSERVER_ErrorDelete(err);
+}

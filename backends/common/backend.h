@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * backend - what every backend needs: errors with a format, log lines, configuration, time, and
+ * the few steps with requests that are always the same.
+ *
+ * Only the public interface is used, so a backend built on this loads into Conch and into Triton.
+ */
+#ifndef BACKENDS_COMMON_BACKEND_H
+#define BACKENDS_COMMON_BACKEND_H
+
+#include "common/doc.h"
+#include "triton/core/tritonbackend.h"
+
+/* TRY - leave the function with the error of a call that failed. */
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        TRITONSERVER_Error *try_err = (call);                                                      \
+        if (try_err)                                                                               \
+            return try_err;                                                                        \
+    } while (0)
+
+/* backend_error - a new error with a formatted message; the caller owns it. */
+TRITONSERVER_Error *backend_error(TRITONSERVER_Error_Code code, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/*
+ * backend_ignore - end an error that nobody waits for, with a line in the log.
+ * @err   taken; NULL is fine
+ * @what  what was being done
+ */
+void backend_ignore(TRITONSERVER_Error *err, const char *what);
+
+/* BACKEND_LOG - one line in the server's log. Arguments are evaluated only if it is written.
+ * @level  INFO, WARN, ERROR or VERBOSE */
+#define BACKEND_LOG(level, ...)                                                                    \
+    do {                                                                                           \
+        if (TRITONSERVER_LogIsEnabled(TRITONSERVER_LOG_##level))                                   \
+            backend_log(TRITONSERVER_LOG_##level, __FILE__, __LINE__, __VA_ARGS__);                \
+    } while (0)
+void backend_log(TRITONSERVER_LogLevel level, const char *file, int line, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* backend_check_version - can this server run a backend compiled with these headers? */
+TRITONSERVER_Error *backend_check_version(void);
+
+/* backend_now_ns - the clock of the statistics. */
+uint64_t backend_now_ns(void);
+
+/* backend_setting - a setting of the backend from the command line; NULL if it was not given.
+ * @config  as backend_settings() gives it */
+const char *backend_setting(const struct doc *config, const char *name);
+TRITONSERVER_Error *backend_settings(TRITONBACKEND_Backend *backend, struct doc **ret_config);
+
+/* backend_model_config - a model's configuration; the caller ends it with doc_free(). */
+TRITONSERVER_Error *backend_model_config(TRITONBACKEND_Model *model, struct doc **ret_config);
+
+/* backend_parameter - the string_value of one of its parameters; NULL if there is none. */
+const char *backend_parameter(const struct doc *config, const char *key);
+
+/*
+ * backend_parameter_int - the same as a number.
+ * @otherwise  the result if the model has no such parameter
+ * Errors: INVALID_ARG  it is no whole number from min to max
+ */
+TRITONSERVER_Error *backend_parameter_int(const struct doc *config, const char *key, int64_t min,
+                                          int64_t max, int64_t otherwise, int64_t *ret_number);
+
+/*
+ * backend_input_copy - all bytes of an input, from however many buffers, into one.
+ * @to  room for size bytes
+ * Errors: INTERNAL     the buffers do not hold size bytes
+ *         UNSUPPORTED  one of them lives on a GPU
+ */
+TRITONSERVER_Error *backend_input_copy(TRITONBACKEND_Input *input, uint32_t n_buffers, void *to,
+                                       uint64_t size);
+
+/*
+ * backend_output_alloc - memory for an output, which must be on the host.
+ * Errors: UNSUPPORTED  the server gave memory of a GPU
+ */
+TRITONSERVER_Error *backend_output_alloc(TRITONBACKEND_Output *output, uint64_t size,
+                                         void **ret_buffer);
+
+/*
+ * backend_answer_error - send a request's only response: an error.
+ * @response  taken; NULL: one is made
+ * @err       taken
+ * The request is still the caller's, to be released.
+ */
+void backend_answer_error(TRITONBACKEND_Request *request, TRITONBACKEND_Response *response,
+                          TRITONSERVER_Error *err);
+
+#endif
