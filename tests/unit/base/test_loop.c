@@ -471,8 +471,9 @@ static void no_wakeup_is_lost_between_two_loops(void **state)
     loop_post(&p[0].loop, &ball.message);
     for (int i = 0; i < 2; i++)
         assert_null(thread_start(&p[i].thread, "player", play, &p[i]));
+    for (int i = 0; i < 2; i++)
+        thread_join(&p[i].thread); /* both: the last throw may still be waking the other loop */
     for (int i = 0; i < 2; i++) {
-        thread_join(&p[i].thread);
         struct loop_stats stats;
         loop_get_stats(&p[i].loop, &stats);
         assert_true(stats.sleeps > 0);
