@@ -27,7 +27,8 @@ def _once(lab, server, request, connections, script):
     # wrk takes whole seconds only.
     argv = ["wrk", "-t1", f"-c{connections}", f"-d{max(1, round(lab.settings.seconds))}",
             "-s", str(script), f"http://127.0.0.1:{server.port}{request.path}"]
-    lab.bench.wait_quiet()
+    if lab.settings.spare_s > 0:
+        lab.bench.wait_quiet()
     before = process_us(server.pid)
     done = subprocess.run(argv, capture_output=True, text=True, check=False,
                           preexec_fn=pin(lab.settings.client_cpu))
