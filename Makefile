@@ -34,9 +34,11 @@ check: ## formatting, clang-tidy, shellcheck, spelling, licence headers, arrows 
 	@$(DEPS) -q run test check
 	@tools/check
 
-bench: ## measure against nginx, yyjson and the genuine Triton; method and tables in bench/README.md
+bench: ## measure against nginx, yyjson and the genuine Triton, method in bench/README.md (BENCH=--quick, BENCH='ROW…')
 	@$(DEPS) -q run test bench reference
-	@PRESET=$(PRESET) bench/run
+	@$(CONFIGURE)
+	@cmake --build --preset $(PRESET)
+	@PRESET=$(PRESET) bench/run $(BENCH)
 
 fuzz: ## search with each fuzz target for SECONDS=10 (T=fuzz/json narrows)
 	@$(DEPS) -q run test check
