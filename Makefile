@@ -36,8 +36,6 @@ check: ## formatting, clang-tidy, shellcheck, spelling, licence headers, arrows 
 
 bench: ## measure against nginx, yyjson and the genuine Triton, method in bench/README.md (BENCH=--quick, BENCH='ROW…')
 	@$(DEPS) -q run test bench reference
-	@$(CONFIGURE)
-	@cmake --build --preset $(PRESET)
 	@PRESET=$(PRESET) bench/run $(BENCH)
 
 fuzz: ## search with each fuzz target for SECONDS=10 (T=fuzz/json narrows)

@@ -46,5 +46,5 @@ def json_floats(lab):
     """One dict per text, medians over its own interleaved rounds."""
     program = lab.programs / "bench_json_floats"
     if not program.exists():
-        raise Missing("bench_json_floats is not built: it needs yyjson (bench/fetch-yyjson)")
+        raise Missing("bench_json_floats is not built: it needs yyjson (make deps)")
     return json.loads(_run(lab, [program, lab.settings.rounds], "json_floats"))
