@@ -6,8 +6,13 @@
  * is escaped like a JSON string and quoted, without loss, so that no content can forge a line
  * (TRITON_SERVER_ESCAPE_LOG_MESSAGES=0 turns that off). Settings may change at run time.
  *
- * A message that repeats (same place, same text) is written once; the number of repeats follows
- * with the next different message, or after a second.
+ * A message that repeats (same place, same text) within a second is written once. How often it came
+ * again follows before the next different message, with the first repeat that is more than a second
+ * late, or with log_flush(), whatever comes first.
+ *
+ * Logging never fails. A line that the system does not take (disk full, a pipe that nobody reads)
+ * is dropped after at most a second of waiting, and the number of lost lines follows when it takes
+ * one again.
  */
 #ifndef CONCH_BASE_LOG_H
 #define CONCH_BASE_LOG_H
@@ -30,15 +35,30 @@ struct log_settings {
 void log_get_settings(struct log_settings *ret_settings);
 void log_set_settings(const struct log_settings *settings);
 
-/* log_open_file - from now on all goes to that file (appended); NULL or "" returns to the console.
+/*
+ * log_open_file - from now on all goes to that file (appended; opened anew even if it is the same
+ * path, after a rotation). NULL or "" returns to the console. On error nothing changes.
+ *
+ * Thread: any.
+ * Errors: as open() has them, with the path
  */
 NODISCARD struct status *log_open_file(const char *path);
+
+/* log_flush - writes the number of repeats held back. Called by a timer each second or so, and at
+ * the end. Thread: any. */
+void log_flush(void);
+
+struct clock;
+/* log_set_clock - the time by which repeats are counted; for tests. */
+void log_set_clock(struct clock *clock);
 
 /* log_is_on - the macros ask before they evaluate their arguments. @verbosity for LOG_VERBOSE */
 bool log_is_on(enum log_level level, int verbosity);
 
-/* log_write - one message; the macros below fill in the place. Thread: any, never under a lock of
- * ours that a slow console could then hold up. */
+/*
+ * log_write - one message, whether its level is on or not; the macros below ask, and fill in the
+ * place. Thread: any, but not under a lock that a slow console must not hold up.
+ */
 void log_write(enum log_level level, const char *file, int line, const char *fmt, ...)
     PRINTF_LIKE(4, 5);
 
@@ -61,6 +81,8 @@ void log_table(enum log_level level, const char *file, int line, const char *tab
 
 /* log_status - an error ends its life here: "<what>: <Code>: <message>", freed. NULL logs nothing.
  */
-void log_status(enum log_level level, const char *what, struct status *st);
+#define log_status(level, what, st) log_status_at(level, __FILE__, __LINE__, what, st)
+void log_status_at(enum log_level level, const char *file, int line, const char *what,
+                   struct status *st);
 
 #endif

@@ -1,0 +1,543 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The expected lines were compared with those of the genuine server. Where one write() per line
+ * matters, the log goes to a socket that keeps the borders of writes.
+ */
+#include "base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <regex.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "base/thread.h"
+
+/* The console, replaced while a test captures it. */
+
+static int saved_fds[2];
+static int reader_fds[2]; /* [0] of stdout, [1] of stderr */
+
+static void replace_console(int out_fd, int err_fd)
+{
+    fflush(NULL);
+    for (int i = 0; i < 2; i++) {
+        saved_fds[i] = fcntl(1 + i, F_DUPFD_CLOEXEC, 10);
+        dup2(i == 0 ? out_fd : err_fd, 1 + i);
+    }
+    close(out_fd);
+    if (err_fd != out_fd)
+        close(err_fd);
+}
+
+static void restore_console(void)
+{
+    for (int i = 0; i < 2; i++) {
+        dup2(saved_fds[i], 1 + i);
+        close(saved_fds[i]);
+    }
+}
+
+static void capture(void)
+{
+    int fds[2][2];
+    for (int i = 0; i < 2; i++) {
+        if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds[i]) < 0)
+            fail();
+        reader_fds[i] = fds[i][0];
+    }
+    replace_console(fds[0][1], fds[1][1]);
+}
+
+enum { MOST_WRITES = 16, MOST_BYTES = 40000 };
+struct captured {
+    char *writes[2][MOST_WRITES]; /* each one write() */
+    int n[2];
+};
+
+static void end_capture(struct captured *ret)
+{
+    restore_console();
+    *ret = (struct captured){0};
+    for (int i = 0; i < 2; i++) {
+        static char bytes[MOST_BYTES];
+        ssize_t n;
+        while ((n = recv(reader_fds[i], bytes, sizeof(bytes), 0)) > 0) {
+            assert_true(ret->n[i] < MOST_WRITES);
+            ret->writes[i][ret->n[i]++] = mem_strndup(bytes, (size_t)n);
+        }
+        close(reader_fds[i]);
+    }
+}
+
+static void captured_done(struct captured *c)
+{
+    for (int i = 0; i < 2; i++) {
+        for (int k = 0; k < c->n[i]; k++)
+            mem_free(c->writes[i][k]);
+    }
+}
+
+static void assert_matches(const char *text, const char *pattern)
+{
+    regex_t re;
+    assert_int_equal(regcomp(&re, pattern, REG_EXTENDED | REG_NOSUB), 0);
+    if (regexec(&re, text, 0, NULL, 0) != 0)
+        fail_msg("%s\ndoes not match %s", text, pattern);
+    regfree(&re);
+}
+
+#define TIME_PATTERN "[01][0-9][0-3][0-9] [0-2][0-9]:[0-5][0-9]:[0-6][0-9]\\.[0-9]{6} [0-9]+ "
+
+static struct clock_fake fake;
+
+static int setup(void **state)
+{
+    (void)state;
+    clock_fake_init(&fake, 1000 * NS_PER_S);
+    log_set_clock(&fake.clock);
+    struct log_settings usual = {.info = true, .warning = true, .error = true};
+    log_set_settings(&usual);
+    return 0;
+}
+
+static int forget(void **state)
+{
+    (void)state;
+    struct status *st = log_open_file(NULL); /* the last message too */
+    log_set_clock(NULL);
+    return st != NULL;
+}
+
+static void goes_to_console_in_the_default_format(void **state)
+{
+    (void)state;
+    struct captured c;
+    capture();
+    log_info("hello %d", 5);
+    log_warn("careful");
+    log_error("broken");
+    log_write(LOG_VERBOSE, "/a/b/some.cc", 12, "details");
+    log_text(LOG_INFO, "plain.c", 7, "");
+    end_capture(&c);
+
+    assert_int_equal(c.n[0], 3);
+    assert_int_equal(c.n[1], 2);
+    assert_matches(c.writes[0][0], "^I" TIME_PATTERN "test_log\\.c:[0-9]+\\] \"hello 5\"\n$");
+    assert_matches(c.writes[1][0], "^W" TIME_PATTERN "test_log\\.c:[0-9]+\\] \"careful\"\n$");
+    assert_matches(c.writes[1][1], "^E" TIME_PATTERN "test_log\\.c:[0-9]+\\] \"broken\"\n$");
+    assert_matches(c.writes[0][1], "^I" TIME_PATTERN "some\\.cc:12\\] \"details\"\n$");
+    assert_matches(c.writes[0][2], "^I" TIME_PATTERN "plain\\.c:7\\] \"\"\n$");
+    char pid[32];
+    snprintf(pid, sizeof(pid), " %d ", (int)getpid());
+    assert_non_null(strstr(c.writes[0][0], pid));
+    captured_done(&c);
+}
+
+static void iso8601_and_levels_change_at_run_time(void **state)
+{
+    (void)state;
+    struct captured c;
+    struct log_settings s = {.warning = true, .verbose_level = 2, .format = LOG_FORMAT_ISO8601};
+    capture();
+    log_set_settings(&s);
+    log_info("off");
+    log_error("off");
+    log_warn("on");
+    log_verbose(2, "deep");
+    log_verbose(3, "too deep");
+    end_capture(&c);
+
+    struct log_settings got;
+    log_get_settings(&got);
+    assert_true(!got.info && got.warning && !got.error && got.verbose_level == 2);
+    assert_int_equal(got.format, LOG_FORMAT_ISO8601);
+    assert_int_equal(c.n[0], 1);
+    assert_int_equal(c.n[1], 1);
+    const char *pattern = "^20[0-9]{2}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9]Z "
+                          "W [0-9]+ test_log\\.c:[0-9]+\\] \"on\"\n$";
+    assert_matches(c.writes[1][0], pattern);
+    assert_matches(c.writes[0][0], " I [0-9]+ test_log\\.c:[0-9]+\\] \"deep\"\n$");
+    captured_done(&c);
+}
+
+static int n_evaluated;
+
+static int evaluate(void)
+{
+    return ++n_evaluated;
+}
+
+static void arguments_of_levels_that_are_off_are_not_evaluated(void **state)
+{
+    (void)state;
+    log_verbose(1, "%d", evaluate());
+    assert_int_equal(n_evaluated, 0);
+}
+
+static void escapes_without_loss(void **state)
+{
+    (void)state;
+    struct captured c;
+    capture();
+    log_text(LOG_INFO, "f.c", 1, "a\"b\\c\td\ne\x01\x1b\x7f\xc3\xa9\xff<x>/\b\f\r\x1f");
+    end_capture(&c);
+    assert_int_equal(c.n[0], 1);
+    const char *quoted = strchr(c.writes[0][0], ']') + 2;
+    assert_string_equal(quoted, "\"a\\\"b\\\\c\\td\\ne\\u0001\\u001B\x7f\xc3\xa9\xff<x>/\\b\\f\\r"
+                                "\\u001F\"\n");
+    captured_done(&c);
+}
+
+/* The environment is read once, so this needs a process of its own. */
+static void the_environment_turns_escaping_off(void **state)
+{
+    (void)state;
+    int fds[2];
+    assert_int_equal(pipe(fds), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        setenv("TRITON_SERVER_ESCAPE_LOG_MESSAGES", "0", 1);
+        dup2(fds[1], 1);
+        execl("/proc/self/exe", "test_log", "print-one", (char *)NULL);
+        _exit(9);
+    }
+    close(fds[1]);
+    char bytes[256] = "";
+    ssize_t n = read(fds[0], bytes, sizeof(bytes) - 1);
+    assert_true(n > 0);
+    close(fds[0]);
+    int result;
+    assert_int_equal(waitpid(pid, &result, 0), pid);
+    assert_int_equal(result, 0);
+    assert_matches(bytes, "^I" TIME_PATTERN "one\\.c:1\\] a\"b\n$");
+}
+
+static char *letters(size_t length)
+{
+    char *text = mem_alloc(length + 1);
+    for (size_t i = 0; i < length; i++)
+        text[i] = (char)('a' + i % 26);
+    text[length] = '\0';
+    return text;
+}
+
+static void long_messages_are_whole_and_one_write(void **state)
+{
+    (void)state;
+    static const size_t lengths[] = {1023, 1024, 1025, 4096, 30000};
+    for (size_t i = 0; i < ARRAY_SIZE(lengths); i++) {
+        char *text = letters(lengths[i]);
+        struct captured c;
+        capture();
+        log_info("%s", text);
+        end_capture(&c);
+        assert_int_equal(c.n[0], 1);
+        const char *quoted = strchr(c.writes[0][0], ']') + 2;
+        assert_int_equal(strlen(quoted), lengths[i] + 3);
+        assert_memory_equal(quoted + 1, text, lengths[i]);
+        captured_done(&c);
+        mem_free(text);
+    }
+}
+
+static bool refuse(size_t size_bytes)
+{
+    (void)size_bytes;
+    return false;
+}
+
+static void without_memory_a_long_message_is_cut(void **state)
+{
+    (void)state;
+    char *text = letters(5000);
+    struct captured c;
+    capture();
+    mem_set_test_hook(refuse);
+    log_info("%s", text);
+    log_text(LOG_INFO, "t.c", 1, text);
+    log_table(LOG_INFO, "t.c", 2, "short table");
+    mem_set_test_hook(NULL);
+    end_capture(&c);
+    assert_int_equal(c.n[0], 3);
+    assert_int_equal(strlen(strchr(c.writes[0][0], ']') + 2), 1024 + 3);
+    assert_int_equal(strlen(strchr(c.writes[0][1], ']') + 2), 1024 + 3);
+    assert_matches(c.writes[0][2], "\"short table\"\n$");
+    captured_done(&c);
+    mem_free(text);
+}
+
+static int n_allocations;
+
+static bool count_allocation(size_t size_bytes)
+{
+    (void)size_bytes;
+    n_allocations++;
+    return true;
+}
+
+static void ordinary_messages_allocate_nothing(void **state)
+{
+    (void)state;
+    char *text = letters(900);
+    struct captured c;
+    capture();
+    mem_set_test_hook(count_allocation);
+    log_info("one %s", text);
+    log_warn("two");
+    mem_set_test_hook(NULL);
+    end_capture(&c);
+    assert_int_equal(n_allocations, 0);
+    captured_done(&c);
+    mem_free(text);
+}
+
+static void tables_stand_on_lines_of_their_own(void **state)
+{
+    (void)state;
+    struct captured c;
+    capture();
+    log_table(LOG_INFO, "src/server.c", 3, "+--+\n|\"x|\n+--+\n");
+    log_table(LOG_INFO, "src/server.c", 4, "+--+");
+    end_capture(&c);
+    assert_int_equal(c.n[0], 2);
+    assert_matches(c.writes[0][0],
+                   "^I" TIME_PATTERN "server\\.c:3\\] \n\\+--\\+\n\\|\"x\\|\n\\+--\\+\n\n$");
+    assert_matches(c.writes[0][1], "server\\.c:4\\] \n\\+--\\+\n\n$");
+    captured_done(&c);
+}
+
+static void repeats_are_counted(void **state)
+{
+    (void)state;
+    struct captured c;
+    capture();
+    for (int i = 0; i < 4; i++)
+        log_text(LOG_WARN, "r.c", 1, "again");
+    log_text(LOG_WARN, "r.c", 2, "again"); /* another place */
+    log_text(LOG_WARN, "r.c", 2, "again");
+    log_flush();
+    log_flush(); /* nothing left to tell */
+    end_capture(&c);
+    assert_int_equal(c.n[1], 4);
+    assert_matches(c.writes[1][0], "r\\.c:1\\] \"again\"\n$");
+    assert_matches(c.writes[1][1], "^W.*r\\.c:1\\] \"last message repeated 3 times\"\n$");
+    assert_matches(c.writes[1][2], "r\\.c:2\\] \"again\"\n$");
+    assert_matches(c.writes[1][3], "^W.*r\\.c:2\\] \"last message repeated 1 time\"\n$");
+    captured_done(&c);
+}
+
+static void repeats_are_told_within_a_second(void **state)
+{
+    (void)state;
+    struct captured c;
+    capture();
+    log_text(LOG_WARN, "r.c", 1, "again");
+    clock_fake_advance(&fake, NS_PER_S / 2);
+    log_text(LOG_WARN, "r.c", 1, "again"); /* held back */
+    clock_fake_advance(&fake, NS_PER_S / 2);
+    log_text(LOG_WARN, "r.c", 1, "again"); /* told with this one */
+    clock_fake_advance(&fake, NS_PER_S);
+    log_text(LOG_WARN, "r.c", 1, "again"); /* long ago: written itself */
+    end_capture(&c);
+    assert_int_equal(c.n[1], 3);
+    assert_matches(c.writes[1][1], "repeated 2 times");
+    assert_matches(c.writes[1][2], "\"again\"");
+    captured_done(&c);
+}
+
+static void a_file_takes_all(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/test-log-XXXXXX", path[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof(path), "%s/log", folder);
+    for (int round = 0; round < 2; round++) { /* the second appends */
+        assert_null(log_open_file(path));
+        log_info("to the file");
+        log_error("this too");
+    }
+    /* A file that cannot be opened changes nothing. */
+    struct status *st = log_open_file("/nonexistent/folder/log");
+    assert_non_null(st);
+    assert_string_equal(
+        status_message(st),
+        "failed to open log file '/nonexistent/folder/log': No such file or directory");
+    status_free(st);
+    log_warn("still there");
+    assert_null(log_open_file(""));
+
+    FILE *f = fopen(path, "r");
+    char bytes[1024] = "";
+    size_t n = fread(bytes, 1, sizeof(bytes) - 1, f);
+    fclose(f);
+    assert_true(n > 0);
+    assert_matches(bytes, "^I[^\n]*to the file\"\nE[^\n]*too\"\nI[^\n]*to the file\"\nE[^\n]*"
+                          "too\"\nW[^\n]*still there\"\n$");
+    unlink(path);
+    rmdir(folder);
+}
+
+/* Nobody reads the pipe: lines are dropped, counted, and told when somebody reads again. */
+static void a_full_pipe_costs_lines_but_no_hang(void **state)
+{
+    (void)state;
+    int fds[2];
+    assert_int_equal(pipe2(fds, O_NONBLOCK | O_CLOEXEC), 0);
+    fcntl(fds[0], F_SETPIPE_SZ, 4096);
+    replace_console(fds[1], fcntl(fds[1], F_DUPFD_CLOEXEC, 10));
+    char *text = letters(3000);
+    uint64_t before_ns = monotonic_ns();
+    for (int i = 0; i < 200; i++)
+        log_info("%d %s", i, text);
+    uint64_t took_ns = monotonic_ns() - before_ns;
+
+    static char bytes[1 << 20];
+    size_t size = 0;
+    ssize_t n;
+    for (int i = 0; i < 2; i++) {
+        while ((n = read(fds[0], bytes + size, sizeof(bytes) - 1 - size)) > 0)
+            size += (size_t)n;
+        if (i == 0)
+            log_info("back again");
+    }
+    restore_console();
+    close(fds[0]);
+    mem_free(text);
+    assert_in_range(took_ns, 0, 100 * NS_PER_S); /* not a second each */
+    bytes[size] = '\0';
+    assert_matches(bytes, "\nW[^\n]*\"1[0-9]+ log messages were lost\"\nI[^\n]*\"back again\"\n$");
+}
+
+static void errors_of_write_are_survived(void **state)
+{
+    (void)state;
+    signal(SIGPIPE, SIG_IGN);
+    int fds[2];
+    assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+    close(fds[0]);
+    int err = open("/dev/full", O_WRONLY | O_CLOEXEC);
+    assert_true(err >= 0);
+    replace_console(fds[1], err);
+    errno = 77;
+    log_info("to a closed pipe");
+    log_error("to a full disk");
+    int errno_after = errno;
+    restore_console();
+    assert_int_equal(errno_after, 77);
+
+    struct captured c;
+    capture();
+    log_info("well again");
+    log_info("and well");
+    end_capture(&c);
+    assert_int_equal(c.n[0], 3);
+    assert_matches(c.writes[0][0], "^W.*\"2 log messages were lost\"\n$");
+    captured_done(&c);
+}
+
+/* Many threads, lines longer than PIPE_BUF, a slow pipe: every line arrives whole, exactly once. */
+
+enum { N_WRITERS = 4, N_LINES = 100, LINE_LENGTH = 6000 };
+
+static void write_lines(void *arg)
+{
+    char c = *(char *)arg;
+    char text[LINE_LENGTH + 1];
+    memset(text, c, LINE_LENGTH);
+    text[LINE_LENGTH] = '\0';
+    for (int i = 0; i < N_LINES; i++)
+        log_info("%03d%s", i, text);
+}
+
+static void lines_of_many_threads_stay_whole(void **state)
+{
+    (void)state;
+    int fds[2];
+    assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+    replace_console(fds[1], fcntl(fds[1], F_DUPFD_CLOEXEC, 10));
+    struct thread writers[N_WRITERS];
+    char names[N_WRITERS];
+    for (int i = 0; i < N_WRITERS; i++) {
+        names[i] = (char)('A' + i);
+        assert_null(thread_start(&writers[i], "writer", write_lines, &names[i]));
+    }
+    FILE *f = fdopen(fds[0], "r");
+    char *line = NULL;
+    size_t room = 0;
+    int next[N_WRITERS] = {0}, n_bad = 0;
+    for (int i = 0; i < N_WRITERS * N_LINES; i++) {
+        ssize_t n = getline(&line, &room, f);
+        char *quoted = n > 0 ? strchr(line, '"') : NULL;
+        int writer = quoted ? quoted[4] - 'A' : -1;
+        if (writer < 0 || writer >= N_WRITERS || strlen(quoted) != 1 + 3 + LINE_LENGTH + 2 ||
+            strspn(quoted + 4, (char[]){quoted[4], 0}) != LINE_LENGTH ||
+            strtol(quoted + 1, NULL, 10) != next[writer]++)
+            n_bad++;
+    }
+    for (int i = 0; i < N_WRITERS; i++)
+        thread_join(&writers[i]);
+    restore_console();
+    free(line);
+    fclose(f);
+    assert_int_equal(n_bad, 0);
+}
+
+static void an_error_ends_in_the_log(void **state)
+{
+    (void)state;
+    struct captured c;
+    capture();
+    log_status(LOG_ERROR, "loading 'm'", status_new(STATUS_NOT_FOUND, "no file '%s'", "x"));
+    log_status(LOG_ERROR, "nothing", NULL);
+    log_set_settings(&(struct log_settings){0});
+    log_status(LOG_ERROR, "off", status_new(STATUS_NOT_FOUND, "freed all the same"));
+    end_capture(&c);
+    assert_int_equal(c.n[1], 1);
+    assert_matches(c.writes[1][0],
+                   "test_log\\.c:[0-9]+\\] \"loading 'm': Not found: no file 'x'\"\n$");
+    captured_done(&c);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "print-one") == 0) {
+        log_text(LOG_INFO, "one.c", 1, "a\"b");
+        return 0;
+    }
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, forget)
+    const struct CMUnitTest tests[] = {
+        TEST(goes_to_console_in_the_default_format),
+        TEST(iso8601_and_levels_change_at_run_time),
+        TEST(arguments_of_levels_that_are_off_are_not_evaluated),
+        TEST(escapes_without_loss),
+        TEST(the_environment_turns_escaping_off),
+        TEST(long_messages_are_whole_and_one_write),
+        TEST(without_memory_a_long_message_is_cut),
+        TEST(ordinary_messages_allocate_nothing),
+        TEST(tables_stand_on_lines_of_their_own),
+        TEST(repeats_are_counted),
+        TEST(repeats_are_told_within_a_second),
+        TEST(a_file_takes_all),
+        TEST(a_full_pipe_costs_lines_but_no_hang),
+        TEST(errors_of_write_are_survived),
+        TEST(lines_of_many_threads_stay_whole),
+        TEST(an_error_ends_in_the_log),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
