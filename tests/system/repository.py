@@ -33,8 +33,9 @@ def tensor(side, name, datatype, dims):
 def write_model(root, name, config, versions=(1,)):
     """A model directory with this config.pbtxt (None: without one) and these versions."""
     folder = pathlib.Path(root) / name
+    folder.mkdir(parents=True)
     for version in versions:
-        (folder / str(version)).mkdir(parents=True, exist_ok=True)
+        (folder / str(version)).mkdir()
     if config is not None:
         (folder / "config.pbtxt").write_text(config)
     return folder

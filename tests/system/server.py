@@ -113,13 +113,12 @@ class Server:
         )
         assert self.process.poll() is None, f"the server ended with {self.process.poll()}\n{self.log()}"
         self.port = int(found[1])
-        if self._wait_ready:
-            wait_for(self._ready, START_WITHIN_S, "ready")
+        wait_for(lambda: self._says_yes("ready" if self._wait_ready else "live"), START_WITHIN_S, "ready")
 
-    def _ready(self):
+    def _says_yes(self, question):
         assert self.process.poll() is None, f"the server ended with {self.process.poll()}\n{self.log()}"
         try:
-            with urllib.request.urlopen(f"http://{self.url}/v2/health/ready", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://{self.url}/v2/health/{question}", timeout=5) as answer:
                 return answer.status == 200
         except OSError:
             return False

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a newcomer meets first: the examples answer as their pages say, and the demonstration leaves nothing behind."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+
+import numpy
+import pytest
+
+from repository import EXAMPLES
+from server import BACKENDS, BIN, ROOT, Server, free_port, wait_for
+from wire import ask
+
+FOLDER = EXAMPLES.parent
+
+
+def run(*command, env=None, within_s=120):
+    """(exit code, stdout, stderr) of a program of examples/ or tools/."""
+    done = subprocess.run(
+        [*map(str, command)],
+        cwd=ROOT,
+        env={**os.environ, **(env or {})},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=within_s,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def demo_env(port):
+    return {"CONCH_BIN": BIN, "CONCH_BACKENDS": BACKENDS, "PYTHON": sys.executable, "PORT": str(port)}
+
+
+@pytest.fixture(scope="module")
+def examples():
+    with Server(EXAMPLES) as server:
+        yield server
+
+
+def test_the_kept_model_is_what_train_makes():
+    pytest.importorskip("sklearn")
+    pytest.importorskip("onnx")
+    code, out, err = run(sys.executable, FOLDER / "digits/train.py", "--check")
+    assert code == 0, out + err
+
+
+def test_classify_is_as_good_as_onnx_runtime_alone(examples):
+    pytest.importorskip("onnxruntime")
+    code, out, err = run(sys.executable, FOLDER / "classify.py", "--url", examples.url, "--compare")
+    assert code == 0, out + err
+    served = re.search(r"^Held-out images: (.*)$", out, re.MULTILINE)[1]
+    alone = re.search(r"^ONNX Runtime alone: (.*);", out, re.MULTILINE)[1]
+    assert served == alone
+    right, of = map(int, re.match(r"(\d+) of (\d+) right", served).groups())
+    assert of == 450
+    assert right / of > 0.97
+    assert any(block in out for block in "▀▄█")
+
+
+def test_the_curl_that_classify_prints(examples):
+    code, command, err = run(sys.executable, FOLDER / "classify.py", "--url", examples.url, "--curl")
+    assert code == 0, err
+    code, out, err = run("bash", "-c", command)
+    assert code == 0, err
+    output = json.loads(out)["outputs"][0]
+    label = numpy.load(FOLDER / "digits/held_out.npz")["labels"][0]
+    assert (output["name"], output["shape"]) == ("scores", [1, 10])
+    assert numpy.argmax(output["data"]) == label
+    assert abs(sum(output["data"]) - 1) < 1e-5
+
+
+def test_classify_without_a_server():
+    code, out, err = run(sys.executable, FOLDER / "classify.py", "--url", f"localhost:{free_port()}")
+    assert (code, out) == (1, "")
+    assert len(err.splitlines()) == 1
+    assert "no inference server answers at localhost:" in err
+
+
+def test_classify_on_a_server_without_the_model(server):
+    code, _, err = run(sys.executable, FOLDER / "classify.py", "--url", server.url)
+    assert code == 1
+    assert err.splitlines() == [
+        f"classify.py: {server.url} answered: Request for unknown model: 'digits' is not found"
+    ]
+
+
+def test_add_sub(examples):
+    code, out, err = run(sys.executable, FOLDER / "add_sub/client.py", "--url", examples.url)
+    assert code == 0, err
+    rows = {line.split()[0]: [int(n) for n in line.split()[1:]] for line in out.splitlines()}
+    assert rows["INPUT0"] == list(range(16))
+    assert rows["OUTPUT0"] == [a + b for a, b in zip(rows["INPUT0"], rows["INPUT1"])]
+    assert rows["OUTPUT1"] == [a - b for a, b in zip(rows["INPUT0"], rows["INPUT1"])]
+
+
+def test_identity_as_the_readme_asks_it(examples):
+    readme = (FOLDER / "README.md").read_text()
+    command = re.search(r"^    (curl localhost:8000.*\n.*)$", readme, re.MULTILINE)[1]
+    code, out, err = run("bash", "-c", command.replace("curl", "curl -s").replace("localhost:8000", examples.url))
+    assert code == 0, err
+    assert json.loads(out)["outputs"][0]["data"] == [1.0, 2.5, -3.0]
+
+
+def test_digits_has_labels_and_a_batch_dimension(examples):
+    assert ask(examples, "GET", "/v2/models/digits").json()["inputs"] == [
+        {"name": "image", "datatype": "FP32", "shape": [-1, 64]}
+    ]
+    output = ask(examples, "GET", "/v2/models/digits/config").json()["output"][0]
+    assert output["label_filename"] == "labels.txt"
+
+
+def test_demo_once():
+    code, out, err = run("tools/run-demo", env={**demo_env(free_port()), "ONCE": "1"})
+    assert code == 0, out + err
+    assert "Held-out images: 443 of 450 right" in out
+    assert '{"model_name":"digits","model_version":"1","outputs":[{"name":"scores"' in out
+
+
+def test_demo_tells_that_the_port_is_taken():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        code, out, err = run("tools/run-demo", env={**demo_env(port), "ONCE": "1"})
+    assert code == 1, out
+    assert err.splitlines()[-1].startswith(f"run-demo: port {port} is taken")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_demo_serves_until_it_is_told_to_stop(number):
+    port = free_port()
+    demo = subprocess.Popen(
+        ["tools/run-demo"],
+        cwd=ROOT,
+        env={**os.environ, **demo_env(port)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        lines = []
+        for line in demo.stdout:
+            lines.append(line)
+            if line.startswith("Serving"):
+                break
+        assert lines and lines[-1].startswith("Serving examples/models at http://127.0.0.1:"), "".join(lines)
+        # A terminal sends Ctrl-C to the whole group, a supervisor a signal to the one process.
+        (os.killpg if number == signal.SIGINT else os.kill)(demo.pid, number)
+        assert demo.wait(60) == 0
+    finally:
+        demo.stdout.close()
+        if demo.poll() is None:
+            os.killpg(demo.pid, signal.SIGKILL)
+            demo.wait()
+    wait_for(lambda: not members(demo.pid), 10, "no process of the demonstration is left")
+
+
+def members(group):
+    """The processes of a process group, by their command lines."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as stat:
+                state, _, its_group = stat.read().rpartition(")")[2].split()[:3]
+        except OSError:
+            continue
+        if int(its_group) == group and state != "Z":
+            found.append(name)
+    return found

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starting: what is printed, and the one clear line for each thing that can be wrong, with exit code 1."""
+
+import os
+import re
+import socket
+
+import pytest
+
+import repository
+from server import BACKENDS, BIN, REFERENCE, Server, free_port, run_to_end
+from wire import ask, given, infer
+
+OURS = pytest.mark.conch_only("it is how Conch does it")
+ONE = {"inputs": [given("INPUT0", "FP32", [1], [1])]}
+
+
+def start(root, *flags, env=None):
+    """Run on a repository where the start is expected to fail: (code, all that was printed)."""
+    code, out, err = run_to_end(
+        f"--model-repository={root}",
+        f"--backend-directory={BACKENDS}",
+        "--http-address=127.0.0.1",
+        f"--http-port={free_port()}",
+        "--allow-grpc=false",
+        "--allow-metrics=false",
+        *flags,
+        env=env,
+    )
+    return code, out + err
+
+
+def names(log, *words):
+    """The lines of a log that have all these words."""
+    return [line for line in log.splitlines() if all(word in line for word in words)]
+
+
+@OURS
+def test_port_0_prints_the_port_it_got(models):
+    repository.write_identity(models, "m", [("FP32", [-1])])
+    with Server(models) as server:
+        assert server.port != 0
+        assert ask(server, "GET", "/v2/models/m/ready").status == 200
+
+
+def test_tables_name_models_backends_and_options(models):
+    repository.write_identity(models, "first", [("FP32", [-1])], versions=(1, 4))
+    with Server(models) as server:
+        log = server.log()
+    assert re.search(r"\| first +\| 4 +\| READY +\|", log)
+    assert re.search(r"\| identity +\| \S+", log)
+    assert re.search(r"\| model_repository_path\[0\] +\| " + re.escape(str(models)), log)
+
+
+def test_two_repositories(models, tmp_path):
+    repository.write_identity(models, "here", [("FP32", [-1])])
+    repository.write_identity(tmp_path / "others", "there", [("FP32", [-1])])
+    with Server(models, tmp_path / "others") as server:
+        assert infer(server, "here", ONE).status == 200
+        assert infer(server, "there", ONE).status == 200
+
+
+def test_files_beside_models_and_odd_version_names_are_ignored(models):
+    repository.write_identity(models, "m", [("FP32", [-1])], versions=(2,))
+    (models / "README").write_text("not a model")
+    (models / "m" / "abc").mkdir()
+    (models / "m" / "007").mkdir()
+    with Server(models) as server:
+        assert ask(server, "GET", "/v2/models/m").json()["versions"] == ["2"]
+
+
+def test_no_repository():
+    code, out, err = run_to_end("--allow-grpc=false")
+    assert code == 1
+    assert names(out + err, "--model-repository must be specified")
+
+
+def test_repository_that_does_not_exist(tmp_path):
+    code, log = start(tmp_path / "nowhere")
+    assert code == 1
+    assert names(log, str(tmp_path / "nowhere"))
+
+
+@OURS
+def test_repository_that_is_a_file(tmp_path):
+    (tmp_path / "file").write_text("")
+    code, log = start(tmp_path / "file")
+    assert code == 1
+    assert names(log, str(tmp_path / "file"))
+
+
+def test_port_in_use(models):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        code, log = start(models, f"--http-port={port}")
+    assert code == 1
+    assert names(log, f"failed to start HTTP service: Unavailable - Socket '127.0.0.1:{port}' already in use")
+
+
+@OURS
+def test_address_that_is_none(models):
+    code, log = start(models, "--http-address=nobody.invalid")
+    assert code == 1
+    assert names(log, "nobody.invalid")
+
+
+GOOD = 'name: "m"\nbackend: "identity"\n' + repository.tensor("input", "INPUT0", "FP32", [1]) + repository.tensor("output", "OUTPUT0", "FP32", [1])
+
+# config.pbtxt -> words of the one line that tells what is wrong
+CONFIGS = {
+    "no text format": ("name = m {", ["config.pbtxt"]),
+    "unknown field": (GOOD + "colour: 1\n", ["config.pbtxt", "colour"]),
+    "wrong type": (GOOD + 'max_batch_size: "many"\n', ["config.pbtxt", "max_batch_size"]),
+    "other name": (GOOD.replace('name: "m"', 'name: "other"'), ["other", "m"]),
+    "negative batch": (GOOD + "max_batch_size: -1\n", ["'max_batch_size' must be non-negative value for m"]),
+    "input without dims": ('name: "m"\nbackend: "identity"\ninput [ { name: "I" data_type: TYPE_FP32 } ]\n', ["model input 'I' must specify 'dims'"]),
+    "dimension 0": (GOOD.replace("dims: [ 1 ]", "dims: [ 0 ]"), ["dimension must be integer >= 1, or -1"]),
+    "no such backend": (GOOD.replace("identity", "nonesuch"), ["nonesuch", "'m'"]),
+}
+
+
+@pytest.mark.parametrize("case", CONFIGS)
+def test_wrong_config(models, case):
+    text, words = CONFIGS[case]
+    repository.write_model(models, "m", text)
+    code, log = start(models)
+    assert code == 1, log
+    if not REFERENCE:
+        assert names(log, *words), log
+
+
+@OURS
+@pytest.mark.parametrize(
+    "field, text",
+    [
+        ("sequence_batching", "sequence_batching { }"),
+        ("ensemble_scheduling", 'ensemble_scheduling { step [ { model_name: "x" } ] }'),
+        ("model_warmup", 'model_warmup [ { name: "w" batch_size: 1 } ]'),
+    ],
+)
+def test_a_field_that_is_not_honoured_yet_is_refused_by_name(models, field, text):
+    repository.write_model(models, "m", GOOD + text + "\n")
+    code, log = start(models)
+    assert code == 1
+    assert names(log, field), log
+
+
+@OURS
+def test_config_that_cannot_be_read(models):
+    if os.geteuid() == 0:
+        # Root reads everything; a directory in its place nobody can read as a file.
+        (models / "m" / "config.pbtxt").mkdir(parents=True)
+        (models / "m" / "1").mkdir()
+    else:
+        folder = repository.write_model(models, "m", GOOD)
+        (folder / "config.pbtxt").chmod(0)
+    code, log = start(models)
+    assert code == 1
+    assert names(log, "m"), log
+
+
+def test_model_without_a_version(models):
+    repository.write_model(models, "m", GOOD, versions=())
+    code, log = start(models)
+    assert code == 1
+    assert names(log, "m", "version"), log
+
+
+@OURS
+@pytest.mark.parametrize("content", [b"", b"not a model", b"\x08\x08\x12"])
+def test_corrupt_onnx_model(models, content):
+    repository.copy_example(models, "add_sub")
+    (models / "add_sub" / "1" / "model.onnx").write_bytes(content)
+    code, log = start(models)
+    assert code == 1
+    assert names(log, "add_sub", "model.onnx"), log
+
+
+@OURS
+def test_missing_onnx_model(models):
+    repository.copy_example(models, "add_sub")
+    (models / "add_sub" / "1" / "model.onnx").unlink()
+    code, log = start(models)
+    assert code == 1
+    assert names(log, "add_sub", "model.onnx"), log
+
+
+def test_one_broken_model_need_not_stop_the_others(models):
+    repository.write_identity(models, "good", [("FP32", [-1])])
+    repository.write_model(models, "bad", GOOD.replace('"m"', '"bad"').replace("identity", "nonesuch"))
+    with Server(models, flags=["--exit-on-error=false"], ready=False) as server:
+        assert infer(server, "good", ONE).status == 200
+        assert infer(server, "bad", ONE).status in (404, 503)
+        assert ask(server, "GET", "/v2/health/live").status == 200
+        assert ask(server, "GET", "/v2/health/ready").status == 400
+
+
+@OURS
+def test_help_is_for_reading():
+    code, out, err = run_to_end("--help")
+    assert (code, err) == (0, "")
+    assert "--model-repository" in out
+    assert "--http-port" in out
+
+
+def test_help_as_tritonserver(tmp_path):
+    if REFERENCE:
+        program = BIN
+    else:
+        program = str(tmp_path / "tritonserver")
+        os.symlink(os.path.abspath(BIN), program)
+    code, out, err = run_to_end("--help", program=program)
+    assert (code, out) == (1, "")
+    assert "--model-repository" in err
+
+
+@pytest.mark.parametrize(
+    "flags, words",
+    [
+        (["--no-such-flag"], ["no-such-flag"]),
+        (["--http-port=many"], ["http-port", "many"]),
+        (["--http-thread-count=x"], ["http-thread-count"]),
+        (["--exit-on-error=maybe"], ["exit-on-error"]),
+        (["--http-max-input-size=0"], ["--http-max-input-size must be greater than 0"]),
+        (["stray"], ["stray"]),
+        (["--model-repository"], ["model-repository"]),
+    ],
+)
+def test_wrong_flags(models, flags, words):
+    code, out, err = run_to_end(f"--model-repository={models}", "--allow-grpc=false", "--allow-metrics=false", *flags)
+    assert code == 1
+    assert out == ""
+    if not REFERENCE:
+        assert names(err, *words), err
+
+
+def test_flags_as_two_words_and_cut_short(models):
+    repository.write_identity(models, "m", [("FP32", [-1])])
+    with Server(models, flags=["--http-thread", "2", "--log-info", "TRUE", "--exit-timeout", "5"]) as server:
+        assert infer(server, "m", ONE).status == 200

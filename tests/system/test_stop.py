@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stopping: what was accepted is answered, what is idle does not hold anything up."""
+
+import signal
+import socket
+import time
+
+import pytest
+
+import repository
+from server import REFERENCE, Server, wait_for
+from wire import Connection, ask, given, infer, request_bytes
+
+OURS = pytest.mark.conch_only("a fault of 2.51 that is not copied")
+ONE = b'{"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[1],"data":[7]}]}'
+
+
+@pytest.fixture
+def slow(models):
+    """A server whose model takes 0.4 s for a request, one at a time."""
+    repository.write_identity(models, "slow", [("FP32", [-1])], execute_delay_ms=400)
+    repository.write_identity(models, "quick", [("FP32", [-1])])
+    with Server(models) as server:
+        yield server
+
+
+def send_slow(server):
+    connection = Connection(server)
+    connection.send(request_bytes("POST", "/v2/models/slow/infer", ONE))
+    wait_for(connection.taken, 10, "the server has read the request")
+    return connection
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_accepted_requests_are_answered(slow, number):
+    """One is executing, two wait in the queue; all are answered before the server ends."""
+    connections = [send_slow(slow) for _ in range(3)]
+    slow.signal(number)
+    for connection in connections:
+        answer = connection.response()
+        assert answer.status == 200, answer
+        assert answer.json()["outputs"][0]["data"] == [7.0]
+        if REFERENCE:
+            connection.socket.close()  # it would wait for that, for as long as it is allowed to
+        else:
+            assert connection.closed()
+    assert slow.wait() == 0
+    assert f"Signal ({int(number)}) received." in slow.log()
+
+
+@OURS
+def test_no_new_connections_while_stopping(slow):
+    connection = send_slow(slow)
+    slow.signal(signal.SIGTERM)
+
+    def refused():
+        try:
+            socket.create_connection((slow.address, slow.port), timeout=5).close()
+        except ConnectionRefusedError:
+            return True
+        return False
+
+    wait_for(refused, 10, "new connections are refused")
+    assert connection.response().status == 200
+    assert slow.wait() == 0
+
+
+@OURS
+def test_idle_connections_do_not_hold_up_the_end(slow):
+    idle = [Connection(slow) for _ in range(20)]
+    for connection in idle[:10]:
+        assert connection.request("GET", "/v2/health/live").status == 200
+    before = time.monotonic()
+    slow.signal(signal.SIGTERM)
+    for connection in idle:
+        assert connection.closed()
+    assert slow.wait() == 0
+    assert time.monotonic() - before < 5
+
+
+@OURS
+def test_half_a_request_does_not_hold_up_the_end(slow):
+    with Connection(slow) as connection:
+        connection.send(request_bytes("POST", "/v2/models/slow/infer", headers={"Content-Length": 1000}) + b"{")
+        wait_for(connection.taken, 10, "the server has read it")
+        before = time.monotonic()
+        slow.signal(signal.SIGTERM)
+        assert slow.wait() == 0
+        assert time.monotonic() - before < 10
+
+
+@OURS
+def test_a_second_signal_changes_nothing(slow):
+    connection = send_slow(slow)
+    slow.signal(signal.SIGTERM)
+    slow.signal(signal.SIGTERM)
+    slow.signal(signal.SIGINT)
+    assert connection.response().status == 200
+    assert slow.wait() == 0
+
+
+def test_the_exit_timeout_is_the_longest_wait(models):
+    repository.write_identity(models, "slow", [("FP32", [-1])], execute_delay_ms=8000)
+    server = Server(models, flags=["--exit-timeout-secs=1"])
+    with pytest.raises(AssertionError, match="exit code 1"):
+        with server:
+            connection = send_slow(server)
+            before = time.monotonic()
+            server.signal(signal.SIGTERM)
+            assert server.wait() == 1
+            assert time.monotonic() - before < 7
+            connection.socket.close()
+    assert "Exit timeout expired. Exiting immediately." in server.log()
+
+
+@OURS
+def test_a_slow_model_does_not_hold_up_a_quick_one(slow):
+    """Nothing that executes for long may stand between a connection and another model."""
+    waiting = [send_slow(slow) for _ in range(2)]
+    before = time.monotonic()
+    for _ in range(20):
+        answer = infer(slow, "quick", {"inputs": [given("INPUT0", "FP32", [1], [1])]})
+        assert answer.status == 200
+        assert ask(slow, "GET", "/v2/health/ready").status == 200
+    assert time.monotonic() - before < 0.4
+    for connection in waiting:
+        assert connection.response().status == 200
+
+
+@OURS
+def test_a_client_that_leaves_does_not_disturb_the_others(slow):
+    leaves, stays = send_slow(slow), send_slow(slow)
+    leaves.socket.close()
+    assert stays.response().status == 200
+
+
+def test_starting_and_stopping_again(models):
+    repository.write_identity(models, "m", [("FP32", [-1])])
+    for _ in range(3):
+        with Server(models) as server:
+            assert infer(server, "m", {"inputs": [given("INPUT0", "FP32", [1], [1])]}).status == 200
