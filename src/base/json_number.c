@@ -1,0 +1,647 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reading numbers, one at a time and whole tensors of them.
+ *
+ * A decimal is scanned eight characters at a time within a 64-bit word: how many of them are
+ * digits, then their value by three multiplications, without a branch on the digits. A number of
+ * up to 19 digits becomes w·10^q with an exact w. That is rounded to a double by
+ *   - one multiplication or division of doubles when both sides are exact (Clinger's fast path),
+ *   - else one or two 64-bit multiplications with a 128-bit power of ten (D. Lemire, "Number
+ *     parsing at a gigabyte per second", 2021),
+ *   - else, for subnormal results and for longer numbers whose first 19 digits do not decide, by
+ *     strtod in the C locale.
+ * tests/unit/base/test_json_number.c holds all of it against strtod, bit for bit.
+ */
+#include "base/json.h"
+
+#include <locale.h>
+#include <math.h>
+
+#include "base/json_priv.h"
+
+/* A decimal number as it stands in the text: digits · 10^exponent. */
+struct decimal {
+    uint64_t digits;
+    int64_t exponent;
+    bool negative;
+    bool integer; /* neither fraction nor exponent */
+    bool special; /* NaN or an infinity; digits are the bits of the double */
+    bool more;    /* non-zero digits follow those: the value is greater */
+};
+
+static const uint64_t pow10_u64[20] = {
+    1,
+    10,
+    100,
+    1000,
+    10000,
+    100000,
+    1000000,
+    10000000,
+    100000000,
+    1000000000,
+    10000000000,
+    100000000000,
+    1000000000000,
+    10000000000000,
+    100000000000000,
+    1000000000000000,
+    10000000000000000,
+    100000000000000000,
+    1000000000000000000,
+    10000000000000000000u,
+};
+
+static const double pow10_double[23] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                        1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+                                        1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+
+/* ---- scanning ------------------------------------------------------------------------------- */
+
+/* Eight characters, each with '0' taken off (by exclusive or: no borrow between them). */
+static inline uint64_t load_digits(const char *p)
+{
+    uint64_t x;
+    memcpy(&x, p, 8);
+    return x ^ 0x3030303030303030;
+}
+
+/* How many of them, from the first on, are digits. */
+static inline unsigned count_digits(uint64_t x)
+{
+    /* A carry out of a byte, which only a non-digit makes, spoils only those after it. */
+    uint64_t other = ((x + 0x7676767676767676) | x) & 0x8080808080808080;
+    return other ? (unsigned)__builtin_ctzll(other) >> 3 : 8;
+}
+
+/* The value of eight digits, the first one in the lowest byte. */
+static inline uint64_t eight_digits(uint64_t x)
+{
+    x = (x * (1 + (10 << 8))) >> 8 & 0x00ff00ff00ff00ff;
+    x = (x * (1 + (100 << 16))) >> 16 & 0x0000ffff0000ffff;
+    return x * (1 + (10000ull << 32)) >> 32;
+}
+
+/* The value of the first n of them, n < 8. */
+static inline uint64_t some_digits(uint64_t x, unsigned n)
+{
+    return n ? eight_digits(x << (64 - 8 * n)) : 0;
+}
+
+/* NaN, Inf, Infinity; the minus sign was passed. */
+static const char *scan_special(const char *p, const char *end, struct decimal *d)
+{
+    size_t left = (size_t)(end - p);
+    double value;
+    if (left >= 3 && memcmp(p, "NaN", 3) == 0) {
+        value = (double)NAN;
+        p += 3;
+    } else if (left >= 3 && memcmp(p, "Inf", 3) == 0) {
+        value = (double)INFINITY;
+        p += 3;
+        if (p < end && *p == 'i') {
+            if (left < 8 || memcmp(p, "inity", 5) != 0)
+                return NULL;
+            p += 5;
+        }
+    } else {
+        return NULL;
+    }
+    /* RapidJSON ignores the sign of NaN. */
+    if (d->negative && isinf(value))
+        value = -value;
+    memcpy(&d->digits, &value, 8);
+    d->special = true;
+    d->integer = false;
+    return p;
+}
+
+/* Adds the digits at p to those of d, as many as fit exactly; the others only count. */
+static const char *scan_digits(const char *p, const char *end, struct decimal *d, bool fraction)
+{
+    for (; p < end && json_is_digit(*p); p++) {
+        unsigned digit = (unsigned)(*p - '0');
+        if (d->digits < 1000000000000000000u) {
+            d->digits = d->digits * 10 + digit;
+            d->exponent -= fraction;
+        } else {
+            d->more |= digit != 0;
+            d->exponent += !fraction;
+        }
+    }
+    return p;
+}
+
+/* The exponent; p is behind the letter. */
+static const char *scan_exponent(const char *p, const char *end, struct decimal *d)
+{
+    bool minus = false;
+    if (p < end && (*p == '+' || *p == '-'))
+        minus = *p++ == '-';
+    if (p == end || !json_is_digit(*p))
+        return NULL;
+    int64_t value = 0;
+    for (; p < end && json_is_digit(*p); p++) {
+        if (value < INT32_MAX) /* beyond that only the sign matters, whatever the digits */
+            value = value * 10 + (*p - '0');
+    }
+    d->exponent += minus ? -value : value;
+    d->integer = false;
+    return p;
+}
+
+/* Any number, of any length. */
+static const char *scan_slow(const char *p, const char *end, struct decimal *d)
+{
+    *d = (struct decimal){.integer = true};
+    if (p < end && *p == '-') {
+        d->negative = true;
+        p++;
+    }
+    if (p == end)
+        return NULL;
+    if (!json_is_digit(*p))
+        return scan_special(p, end, d);
+    p = *p == '0' ? p + 1 : scan_digits(p, end, d, false);
+    if (p < end && *p == '.') {
+        const char *from = ++p;
+        p = scan_digits(p, end, d, true);
+        if (p == from)
+            return NULL;
+        d->integer = false;
+    }
+    if (p < end && (*p | 0x20) == 'e')
+        return scan_exponent(p + 1, end, d);
+    return p;
+}
+
+enum { SCAN_AHEAD = 40 }; /* bytes that scan() may look at without asking where the end is */
+
+/* Any number; the usual ones without a loop. NULL when it is none. */
+static inline const char *scan(const char *from, const char *end, struct decimal *d)
+{
+    const char *p = from;
+    if (UNLIKELY(end - p < SCAN_AHEAD))
+        return scan_slow(from, end, d);
+    d->negative = *p == '-';
+    p += d->negative;
+    uint64_t x = load_digits(p);
+    unsigned n = count_digits(x);
+    if (UNLIKELY(n - 1 >= 7 || (n > 1 && *p == '0')))
+        return scan_slow(from, end, d); /* none, eight and more, or a zero in front */
+    uint64_t digits = some_digits(x, n);
+    d->integer = true;
+    d->special = false;
+    d->more = false;
+    d->exponent = 0;
+    p += n;
+    if (*p == '.') {
+        uint64_t x1 = load_digits(++p);
+        unsigned n1 = count_digits(x1);
+        if (n1 < 8) {
+            if (UNLIKELY(n1 == 0))
+                return NULL;
+            digits = digits * pow10_u64[n1] + some_digits(x1, n1);
+            p += n1;
+            d->exponent = -(int64_t)n1;
+        } else {
+            uint64_t x2 = load_digits(p + 8);
+            unsigned n2 = count_digits(x2);
+            digits = digits * 100000000 + eight_digits(x1);
+            if (n2 < 8) {
+                if (UNLIKELY(digits >= pow10_u64[19 - n2]))
+                    return scan_slow(from, end, d);
+                digits = digits * pow10_u64[n2] + some_digits(x2, n2);
+                p += 8 + n2;
+                d->exponent = -8 - (int64_t)n2;
+            } else {
+                uint64_t x3 = load_digits(p + 16);
+                unsigned n3 = count_digits(x3);
+                if (UNLIKELY(n3 == 8 || digits >= 100000000000))
+                    return scan_slow(from, end, d);
+                digits = digits * 100000000 + eight_digits(x2);
+                if (UNLIKELY(digits >= pow10_u64[19 - n3]))
+                    return scan_slow(from, end, d);
+                digits = digits * pow10_u64[n3] + some_digits(x3, n3);
+                p += 16 + n3;
+                d->exponent = -16 - (int64_t)n3;
+            }
+        }
+        d->integer = false;
+    }
+    d->digits = digits;
+    if (UNLIKELY((*p | 0x20) == 'e'))
+        return scan_exponent(p + 1, end, d);
+    return p;
+}
+
+/* ---- rounding to double --------------------------------------------------------------------- */
+
+/*
+ * digits · 10^q rounded to double, by the product with the power's first 64 or 128 bits. false
+ * when the result is subnormal or zero, which the caller leaves to strtod.
+ */
+static bool round_by_table(uint64_t w, int64_t q, double *ret_value)
+{
+    uint64_t bits;
+    if (w == 0) {
+        *ret_value = 0;
+        return true;
+    }
+    if (q < JSON_POW10_MIN)
+        return false;
+    if (q > 308) {
+        *ret_value = (double)INFINITY;
+        return true;
+    }
+    struct json_pow10 power = json_pow10_table[q - JSON_POW10_MIN];
+    if (q < 0 && ++power.lo == 0) /* the algorithm wants reciprocals rounded up */
+        power.hi++;
+    int shift = __builtin_clzll(w);
+    w <<= shift;
+    unsigned __int128 product = (unsigned __int128)w * power.hi;
+    uint64_t hi = (uint64_t)(product >> 64), lo = (uint64_t)product;
+    if ((hi & 0x1ff) == 0x1ff) { /* 55 bits and a carry could still change them */
+        uint64_t more = (uint64_t)((unsigned __int128)w * power.lo >> 64);
+        lo += more;
+        hi += lo < more;
+    }
+    int top = (int)(hi >> 63);
+    uint64_t mantissa = hi >> (top + 9);
+    int exponent = json_log2_pow10((int)q) + 63 + top - shift + 1023;
+    if (exponent <= 0)
+        return false;
+    /* Exactly between two doubles: to the even one. Only these powers leave such a product. */
+    if (lo <= 1 && q >= -4 && q <= 23 && (mantissa & 3) == 1 && mantissa << (top + 9) == hi)
+        mantissa--;
+    mantissa = (mantissa + (mantissa & 1)) >> 1;
+    if (mantissa >> 53) {
+        mantissa >>= 1;
+        exponent++;
+    }
+    if (exponent >= 0x7ff) {
+        *ret_value = (double)INFINITY;
+        return true;
+    }
+    bits = (mantissa & 0xfffffffffffff) | (uint64_t)exponent << 52;
+    memcpy(ret_value, &bits, 8);
+    return true;
+}
+
+/* strtod must not depend on the locale of the process that has loaded the library. */
+static locale_t c_locale;
+
+__attribute__((constructor)) static void open_locale(void)
+{
+    c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* static in the C library: cannot fail */
+}
+
+/*
+ * The last resort: what stands in [p, end), which is a finite decimal without its sign, by strtod.
+ * More than 767 digits are never needed to tell which double is nearest, when a digit behind them
+ * says that the number goes on.
+ */
+static double round_by_strtod(const char *p, const char *end)
+{
+    enum { MAX_DIGITS = 770 };
+    char text[MAX_DIGITS + 32];
+    size_t n = 0;
+    int64_t exponent = 0;
+    bool fraction = false, more = false;
+    for (; p < end && (json_is_digit(*p) || *p == '.'); p++) {
+        if (*p == '.') {
+            fraction = true;
+            continue;
+        }
+        if (n < MAX_DIGITS) {
+            if (n || *p != '0')
+                text[n++] = *p;
+            exponent -= fraction;
+        } else {
+            more |= *p != '0';
+            exponent += !fraction;
+        }
+    }
+    if (n == 0)
+        return 0;
+    if (more) {
+        text[n++] = '1';
+        exponent--;
+    }
+    if (p < end) {
+        struct decimal d = {.exponent = exponent};
+        scan_exponent(p + 1, end, &d);
+        exponent = d.exponent;
+    }
+    exponent = MAX(MIN(exponent, (int64_t)100000), (int64_t)-100000);
+    snprintf(text + n, sizeof(text) - n, "e%d", (int)exponent);
+
+    return strtod_l(text, NULL, c_locale);
+}
+
+/* The double nearest to the decimal d, which stands in [from, end). */
+static double round_slow(const struct decimal *d, const char *from, const char *end)
+{
+    double value, above;
+    if (d->special) {
+        memcpy(&value, &d->digits, 8);
+        return value;
+    }
+    bool decided = round_by_table(d->digits, d->exponent, &value);
+    if (decided && d->more)
+        decided = round_by_table(d->digits + 1, d->exponent, &above) && above == value;
+    if (!decided)
+        value = round_by_strtod(from + d->negative, end);
+    return d->negative ? -value : value;
+}
+
+static inline double round_decimal(const struct decimal *d, const char *from, const char *end)
+{
+    if (LIKELY(d->digits <= (uint64_t)1 << 53 && d->exponent + 22 >= 0 && d->exponent <= 22 &&
+               !d->special && !d->more)) {
+        double value = (double)(int64_t)d->digits;
+        value = d->exponent < 0 ? value / pow10_double[-d->exponent]
+                                : value * pow10_double[d->exponent];
+        return d->negative ? -value : value;
+    }
+    return round_slow(d, from, end);
+}
+
+/* ---- one number ----------------------------------------------------------------------------- */
+
+/* The double at p; NULL when it is none, or larger than any. */
+static inline const char *parse_double(const char *p, const char *end, double *ret_value)
+{
+    struct decimal d;
+    const char *after = scan(p, end, &d);
+    if (UNLIKELY(!after))
+        return NULL;
+    double value = round_decimal(&d, p, after);
+    if (UNLIKELY(isinf(value)) && !d.special)
+        return NULL;
+    *ret_value = value;
+    return after;
+}
+
+/* Is it an integer of 64 bits? Those of 20 digits are looked at once more. */
+static bool whole(const struct decimal *d, const char *end, uint64_t *ret_value)
+{
+    if (!d->integer)
+        return false;
+    if (d->exponent == 0) {
+        *ret_value = d->digits;
+        return true;
+    }
+    if (d->exponent != 1)
+        return false;
+    uint64_t last = (uint64_t)(end[-1] - '0');
+    return !__builtin_mul_overflow(d->digits, (uint64_t)10, ret_value) &&
+           !__builtin_add_overflow(*ret_value, last, ret_value);
+}
+
+const char *json_parse_number(const char *p, const char *end, struct json_number *ret_value)
+{
+    struct decimal d;
+    uint64_t magnitude;
+    const char *after = scan(p, end, &d);
+    if (!after)
+        return NULL;
+    if (whole(&d, after, &magnitude) && !(d.negative && magnitude > (uint64_t)1 << 63)) {
+        ret_value->kind = d.negative || magnitude <= INT64_MAX ? JSON_INT64 : JSON_UINT64;
+        ret_value->u64 = d.negative ? -magnitude : magnitude;
+        return after;
+    }
+    double value = round_decimal(&d, p, after);
+    if (isinf(value) && !d.special)
+        return NULL;
+    ret_value->kind = JSON_DOUBLE;
+    ret_value->d = value;
+    return after;
+}
+
+static const char *wrong(const char *text, const char *at, const char **ret_text,
+                         const char **ret_at)
+{
+    *ret_text = text;
+    *ret_at = at;
+    return NULL;
+}
+
+/* How far the text agrees with the word. */
+static const char *agree(const char *p, const char *end, const char *word)
+{
+    while (*word && p < end && *p == *word) {
+        p++;
+        word++;
+    }
+    return p;
+}
+
+const char *json_check_number(const char *from, const char *end, const char **ret_text,
+                              const char **ret_at)
+{
+    struct decimal d = {0};
+    double value;
+    const char *p = from, *after;
+    if (json_byte(p, end) == '-')
+        p++;
+    char c = json_byte(p, end);
+    if (!json_is_digit(c)) {
+        after = scan_special(p, end, &d);
+        if (after)
+            return after;
+        const char *at = agree(p, end, c == 'N' ? "NaN" : c == 'I' ? "Infinity" : "");
+        return wrong(JSON_TEXT_INVALID_VALUE, at, ret_text, ret_at);
+    }
+    if (c == '0') {
+        p++;
+    } else {
+        while (json_is_digit(json_byte(p, end)))
+            p++;
+    }
+    if (json_byte(p, end) == '.') {
+        p++;
+        if (!json_is_digit(json_byte(p, end)))
+            return wrong(JSON_TEXT_NO_FRACTION, p, ret_text, ret_at);
+        while (json_is_digit(json_byte(p, end)))
+            p++;
+    }
+    if ((json_byte(p, end) | 0x20) == 'e') {
+        after = scan_exponent(p + 1, end, &d);
+        if (!after) {
+            c = json_byte(p + 1, end);
+            return wrong(JSON_TEXT_NO_EXPONENT, p + (c == '+' || c == '-' ? 2 : 1), ret_text,
+                         ret_at);
+        }
+        p = after;
+    }
+    /* Only these can be too big; the others need no conversion. */
+    if ((d.exponent > 0 || p - from > 300) && !parse_double(from, end, &value))
+        return wrong(JSON_TEXT_TOO_BIG, from, ret_text, ret_at);
+    return p;
+}
+
+bool json_read_number(struct json *j, struct json_number *ret_value)
+{
+    if (json_peek(j) != JSON_NUMBER)
+        return json_fail_type(j, JSON_NOT_NUMBER);
+    const char *after = json_parse_number(j->p, j->end, ret_value);
+    if (!after)
+        return json_fail(j, JSON_SYNTAX, j->p);
+    j->p = after;
+    return true;
+}
+
+bool json_read_double(struct json *j, double *ret_value)
+{
+    if (json_peek(j) != JSON_NUMBER)
+        return json_fail_type(j, JSON_NOT_NUMBER);
+    const char *after = parse_double(j->p, j->end, ret_value);
+    if (!after)
+        return json_fail(j, JSON_SYNTAX, j->p);
+    j->p = after;
+    return true;
+}
+
+/*
+ * The integer at p. NULL when it is no number, with *ret_fits false when it is one, but no integer
+ * of that signedness.
+ */
+static inline const char *parse_int(const char *p, const char *end, bool is_signed,
+                                    uint64_t *ret_value, bool *ret_fits)
+{
+    struct json_number number;
+    struct decimal d;
+    *ret_fits = true;
+    const char *after = scan(p, end, &d);
+    if (LIKELY(after && d.integer && d.exponent == 0 && d.digits <= INT64_MAX &&
+               (is_signed || !d.negative))) {
+        *ret_value = d.negative ? -d.digits : d.digits;
+        return after;
+    }
+    if (!after || !json_parse_number(p, end, &number))
+        return NULL;
+    /* What is left for unsigned is -0, which RapidJSON takes for 0, and the upper half. */
+    *ret_fits = number.kind == JSON_INT64 ? is_signed || number.i64 == 0
+                                          : number.kind == JSON_UINT64 && !is_signed;
+    *ret_value = number.u64;
+    return after;
+}
+
+static bool read_int(struct json *j, bool is_signed, uint64_t *ret_value)
+{
+    enum json_failure failure = is_signed ? JSON_NOT_INT : JSON_NOT_UINT;
+    bool fits;
+    if (json_peek(j) != JSON_NUMBER)
+        return json_fail_type(j, failure);
+    const char *after = parse_int(j->p, j->end, is_signed, ret_value, &fits);
+    if (!after || !fits)
+        return json_fail(j, after ? failure : JSON_SYNTAX, j->p);
+    j->p = after;
+    return true;
+}
+
+bool json_read_int64(struct json *j, int64_t *ret_value)
+{
+    uint64_t value;
+    if (!read_int(j, true, &value))
+        return false;
+    *ret_value = (int64_t)value;
+    return true;
+}
+
+bool json_read_uint64(struct json *j, uint64_t *ret_value)
+{
+    return read_int(j, false, ret_value);
+}
+
+/* ---- tensors -------------------------------------------------------------------------------- */
+
+/*
+ * After an element: is the next one a number right behind the comma, or behind one blank, as
+ * Python prints? Then its place; else NULL, and the general way goes on.
+ */
+static inline const char *next_number(const char *p, const char *end)
+{
+    if (UNLIKELY(end - p < 3) || *p != ',')
+        return NULL;
+    p++;
+    if (*p == ' ')
+        p++;
+    return json_is_digit(*p) || *p == '-' ? p : NULL;
+}
+
+/*
+ * READ_NUMBERS(name, type, PARSE, FAILURE) - a bulk reader. PARSE has p, end and out[n], sets
+ * `after` and `fits`.
+ */
+#define READ_NUMBERS(name, type, PARSE, FAILURE)                                                   \
+    bool name(struct json *j, type *out, size_t max, size_t *ret_n)                                \
+    {                                                                                              \
+        unsigned depth = 1;                                                                        \
+        size_t n = 0;                                                                              \
+        const char *end = j->end;                                                                  \
+        if (!json_enter_array(j))                                                                  \
+            return false;                                                                          \
+        while (json_next_leaf(j, &depth)) {                                                        \
+            const char *p = j->p, *after;                                                          \
+            if (n == max)                                                                          \
+                return json_fail(j, JSON_TOO_MANY, p);                                             \
+            if (json_peek(j) != JSON_NUMBER)                                                       \
+                return json_fail_type(j, FAILURE);                                                 \
+            do {                                                                                   \
+                bool fits = true;                                                                  \
+                PARSE;                                                                             \
+                if (UNLIKELY(!after || !fits))                                                     \
+                    return json_fail(j, after ? FAILURE : JSON_SYNTAX, p);                         \
+                n++;                                                                               \
+                j->p = after;                                                                      \
+                p = next_number(after, end);                                                       \
+            } while (LIKELY(p && n < max));                                                        \
+        }                                                                                          \
+        if (j->failure != JSON_OK)                                                                 \
+            return false;                                                                          \
+        *ret_n = n;                                                                                \
+        return true;                                                                               \
+    }
+
+#define PARSE_F64 after = parse_double(p, end, &out[n])
+#define PARSE_F32                                                                                  \
+    double wide = 0;                                                                               \
+    after = parse_double(p, end, &wide);                                                           \
+    out[n] = (float)wide
+#define PARSE_INT(type, is_signed)                                                                 \
+    uint64_t wide = 0;                                                                             \
+    after = parse_int(p, end, is_signed, &wide, &fits);                                            \
+    out[n] = (type)wide
+
+READ_NUMBERS(json_read_f32s, float, PARSE_F32, JSON_NOT_NUMBER)
+READ_NUMBERS(json_read_f64s, double, PARSE_F64, JSON_NOT_NUMBER)
+READ_NUMBERS(json_read_i8s, int8_t, PARSE_INT(int8_t, true), JSON_NOT_INT)
+READ_NUMBERS(json_read_i16s, int16_t, PARSE_INT(int16_t, true), JSON_NOT_INT)
+READ_NUMBERS(json_read_i32s, int32_t, PARSE_INT(int32_t, true), JSON_NOT_INT)
+READ_NUMBERS(json_read_i64s, int64_t, PARSE_INT(int64_t, true), JSON_NOT_INT)
+READ_NUMBERS(json_read_u8s, uint8_t, PARSE_INT(uint8_t, false), JSON_NOT_UINT)
+READ_NUMBERS(json_read_u16s, uint16_t, PARSE_INT(uint16_t, false), JSON_NOT_UINT)
+READ_NUMBERS(json_read_u32s, uint32_t, PARSE_INT(uint32_t, false), JSON_NOT_UINT)
+READ_NUMBERS(json_read_u64s, uint64_t, PARSE_INT(uint64_t, false), JSON_NOT_UINT)
+
+bool json_read_bools(struct json *j, uint8_t *out, size_t max, size_t *ret_n)
+{
+    unsigned depth = 1;
+    size_t n = 0;
+    if (!json_enter_array(j))
+        return false;
+    for (; json_next_leaf(j, &depth); n++) {
+        bool value;
+        if (n == max)
+            return json_fail(j, JSON_TOO_MANY, j->p);
+        if (!json_read_bool(j, &value))
+            return false;
+        out[n] = value;
+    }
+    if (j->failure != JSON_OK)
+        return false;
+    *ret_n = n;
+    return true;
+}

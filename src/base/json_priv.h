@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of the JSON reader and writer share.
+ */
+#ifndef CONCH_BASE_JSON_PRIV_H
+#define CONCH_BASE_JSON_PRIV_H
+
+#include "base/json.h"
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "characters are looked at eight in a word, the first one in its lowest byte"
+#endif
+
+/* The words for a syntax error are a fact that clients see: RapidJSON's. */
+#define JSON_TEXT_INVALID_VALUE "Invalid value."
+#define JSON_TEXT_TOO_BIG       "Number too big to be stored in double."
+#define JSON_TEXT_NO_FRACTION   "Miss fraction part in number."
+#define JSON_TEXT_NO_EXPONENT   "Miss exponent in number."
+
+/* A 128-bit power of ten: 10^k = (hi·2^64 + lo) · 2^-s with 2^127 <= value < 2^128, cut off. */
+struct json_pow10 {
+    uint64_t hi, lo;
+};
+enum { JSON_POW10_MIN = -342, JSON_POW10_MAX = 325 };
+extern struct json_pow10 json_pow10_table[JSON_POW10_MAX - JSON_POW10_MIN + 1];
+
+/* floor(log2(10^k)) for |k| < 1650. */
+static inline int json_log2_pow10(int k)
+{
+    return (k * 1741647) >> 19;
+}
+
+static inline bool json_is_space(char c)
+{
+    return c == ' ' || c == '\n' || c == '\r' || c == '\t';
+}
+
+static inline const char *json_skip_space(const char *p, const char *end)
+{
+    while (p < end && json_is_space(*p))
+        p++;
+    return p;
+}
+
+/* The next byte, or the zero byte that stands for the end. */
+static inline char json_byte(const char *p, const char *end)
+{
+    return p < end ? *p : '\0';
+}
+
+static inline bool json_is_digit(char c)
+{
+    return (unsigned char)(c - '0') <= 9;
+}
+
+/* The high bit of every byte of x that is zero; bytes above the first such one may be wrong. */
+static inline uint64_t json_zero_bytes(uint64_t x)
+{
+    return (x - 0x0101010101010101) & ~x & 0x8080808080808080;
+}
+
+/* The next byte at or after p that ends a run of plain characters: quote, backslash or control. */
+static inline const char *json_plain_run(const char *p, const char *end)
+{
+    while (end - p >= 8) {
+        uint64_t x;
+        memcpy(&x, p, 8);
+        uint64_t stop = json_zero_bytes(x ^ 0x2222222222222222) |
+                        json_zero_bytes(x ^ 0x5c5c5c5c5c5c5c5c) |
+                        ((x - 0x2020202020202020) & ~x & 0x8080808080808080);
+        if (stop)
+            return p + (__builtin_ctzll(stop) >> 3);
+        p += 8;
+    }
+    while (p < end && *p != '"' && *p != '\\' && (unsigned char)*p >= 0x20)
+        p++;
+    return p;
+}
+
+/* Records the first failure; false, so that it can be returned. */
+bool json_fail(struct json *j, enum json_failure failure, const char *at);
+
+/*
+ * json_fail_type - the value at j->p is not what was wanted: as such when it is some other value,
+ * as a syntax error when it is none.
+ */
+bool json_fail_type(struct json *j, enum json_failure failure);
+
+/*
+ * json_parse_number - the number at p. Returns what follows it, or NULL when it is none that may
+ * stand in JSON.
+ */
+const char *json_parse_number(const char *p, const char *end, struct json_number *ret_value);
+
+/* json_check_number - passes the number at p; NULL with ret_error->text and *ret_at. */
+const char *json_check_number(const char *p, const char *end, const char **ret_text,
+                              const char **ret_at);
+
+/*
+ * json_next_leaf - the next value that is no array, in arrays nested *depth deep (1 after the
+ * outermost was entered). false at the end of the outermost, and on failure.
+ */
+bool json_next_leaf(struct json *j, unsigned *depth);
+
+#endif

@@ -1,0 +1,494 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Numbers, both ways, against the C library: what is read has strtod's bits, what is written reads
+ * back as the same double and has as few digits as any that do. Millions of random values each
+ * (CONCH_JSON_ROUNDS times more when asked), and those that are known to be hard.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "base/json.h"
+
+static size_t rounds = 1;
+
+static uint64_t state = 0x9e3779b97f4a7c15;
+
+static uint64_t random_bits(void) /* xorshift64*: the same values in every run */
+{
+    state ^= state >> 12;
+    state ^= state << 25;
+    state ^= state >> 27;
+    return state * 0x2545f4914f6cdd1d;
+}
+
+static uint64_t bits_of(double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, 8);
+    return bits;
+}
+
+static double double_of(uint64_t bits)
+{
+    double value;
+    memcpy(&value, &bits, 8);
+    return value;
+}
+
+/* Reads text as a double, at the end of the text and with much behind it: two ways in the code. */
+static void check_read(const char *text)
+{
+    double want = strtod(text, NULL);
+    double got[2] = {-1, -1};
+    char longer[4096];
+    struct json j;
+    json_init(&j, text, strlen(text), NULL);
+    bool ok = json_read_double(&j, &got[0]) && json_end(&j);
+    if (isinf(want)) {
+        if (ok)
+            fail_msg("%s was read as %.17g, it is too big", text, got[0]);
+        return;
+    }
+    if (!ok || bits_of(got[0]) != bits_of(want))
+        fail_msg("%s was read as %.17g (%d), strtod says %.17g", text, got[0], ok, want);
+    snprintf(longer, sizeof(longer), "[%s,%s,                                           1]", text,
+             text);
+    double three[3];
+    size_t n;
+    json_init(&j, longer, strlen(longer), NULL);
+    if (!json_read_f64s(&j, three, 3, &n) || n != 3 || bits_of(three[0]) != bits_of(want) ||
+        bits_of(three[1]) != bits_of(want))
+        fail_msg("%s was read as %.17g %.17g in an array, strtod says %.17g", text, three[0],
+                 three[1], want);
+}
+
+/* Digits in the text of a number, without zeros at either end. */
+static int significant(const char *text)
+{
+    int n = 0, zeros = 0;
+    for (; *text && *text != 'e'; text++) {
+        if (*text < '0' || *text > '9')
+            continue;
+        if (*text == '0') {
+            zeros += n > 0;
+        } else {
+            n += zeros + 1;
+            zeros = 0;
+        }
+    }
+    return n;
+}
+
+static const char *written(double value)
+{
+    static char text[64];
+    AUTO(buf) b = BUF_INIT(63);
+    json_write_double(&b, value);
+    assert_false(b.failed);
+    memcpy(text, buf_text(&b), b.size + 1);
+    return text;
+}
+
+static void check_write(double value)
+{
+    const char *text = written(value);
+    if (bits_of(strtod(text, NULL)) != bits_of(value))
+        fail_msg("%.17g was written as %s", value, text);
+    /* The shortest of %.Ng that comes back; the nearest of that length is what %.Ng is. */
+    char other[64];
+    int n = significant(text);
+    if (n > 1) {
+        snprintf(other, sizeof(other), "%.*e", n - 2, value);
+        if (strtod(other, NULL) == value)
+            fail_msg("%.17g was written as %s, but %s is shorter", value, text, other);
+    }
+    snprintf(other, sizeof(other), "%.*e", n - 1, value);
+    if (n > 0 && strtod(other, NULL) == value && strtold(other, NULL) != strtold(text, NULL)) {
+        long double mine = fabsl(strtold(text, NULL) - (long double)value);
+        long double theirs = fabsl(strtold(other, NULL) - (long double)value);
+        if (theirs < mine)
+            fail_msg("%.17g was written as %s, but %s is nearer", value, text, other);
+    }
+}
+
+static void reads_random_doubles(void **unused)
+{
+    (void)unused;
+    char text[64];
+    for (size_t i = 0; i < 300000 * rounds; i++) {
+        double value = double_of(random_bits());
+        if (!isfinite(value))
+            continue;
+        snprintf(text, sizeof(text), "%.*e", (int)(random_bits() % 22), value);
+        check_read(text);
+    }
+}
+
+static void reads_random_decimals(void **unused)
+{
+    (void)unused;
+    char text[128];
+    for (size_t i = 0; i < 300000 * rounds; i++) {
+        /* up to 25 digits, a point anywhere among them, small exponents now and then */
+        int n = 1 + (int)(random_bits() % 25), point = (int)(random_bits() % (unsigned)(n + 1));
+        int length = 0;
+        if (random_bits() & 1)
+            text[length++] = '-';
+        if (point == 0)
+            text[length++] = '0';
+        for (int at = 0; at < n; at++) {
+            if (at == point)
+                text[length++] = '.';
+            unsigned digit = (unsigned)(random_bits() >> 33) % 10;
+            if (at == 0 && point > 1 && digit == 0)
+                digit = 1;
+            text[length++] = (char)('0' + digit);
+        }
+        if (random_bits() % 4 == 0)
+            length += snprintf(text + length, 8, "e%d", (int)(random_bits() % 61) - 30);
+        text[length] = '\0';
+        check_read(text);
+    }
+}
+
+static void reads_what_lies_between_doubles(void **unused)
+{
+    (void)unused;
+    /* The exact middle of two neighbours, and a little above and below it. */
+    char text[1200];
+    for (size_t i = 0; i < 2000 * rounds; i++) {
+        uint64_t bits = random_bits() & 0x7fffffffffffffff;
+        if (i % 4 == 0)
+            bits &= 0x000fffffffffffff; /* subnormal */
+        else if (i % 4 == 1)
+            bits = (bits & 0x000fffffffffffff) | (uint64_t)(1000 + i % 60) << 52;
+        double low = double_of(bits), high = double_of(bits + 1);
+        if (!isfinite(low) || !isfinite(high))
+            continue;
+        long double middle = ((long double)low + (long double)high) / 2;
+        snprintf(text, sizeof(text), "%.800Le", middle);
+        check_read(text);
+        char *e = strchr(text, 'e');
+        char exponent[16];
+        snprintf(exponent, sizeof(exponent), "%s", e);
+        snprintf(e, 64, "1%s", exponent);
+        check_read(text);
+        snprintf(text, sizeof(text), "%.19Le", middle);
+        check_read(text);
+        snprintf(text, sizeof(text), "%.18Le", middle);
+        check_read(text);
+    }
+}
+
+static void reads_hard_ones(void **unused)
+{
+    (void)unused;
+    static const char *const texts[] = {
+        "0",
+        "-0",
+        "0.0",
+        "-0.0",
+        "0e5",
+        "0.000e-400",
+        "1",
+        "-1",
+        "10",
+        "1e0",
+        "1E+2",
+        "1e-2",
+        "0.1",
+        "0.3",
+        "123456789012345678",
+        "1234567890123456789",
+        "12345678901234567890",
+        "9007199254740992",
+        "9007199254740993",
+        "9007199254740993.0",
+        "9007199254740991.5",
+        "18446744073709551615",
+        "18446744073709551616",
+        "99999999999999999999",
+        "1.7976931348623157e308",
+        "1.7976931348623158e308",
+        "1.7976931348623159e308",
+        "1e308",
+        "1e309",
+        "-1e309",
+        "1e400",
+        "1e99999999999999999999",
+        "1e-99999999999999999999",
+        "2.2250738585072014e-308",
+        "2.2250738585072011e-308",
+        "2.2250738585072012e-308",
+        "4.9406564584124654e-324",
+        "2.4703282292062327e-324",
+        "2.4703282292062328e-324",
+        "5e-324",
+        "1e-323",
+        "1e-342",
+        "1e-343",
+        "1e-400",
+        "8.5e22",
+        "1e22",
+        "1e23",
+        "9.5367431640625e-07",
+        "7.2057594037927933e16",
+        "3.5844466002796428e298",
+        "6.02214076e23",
+        "1.23456789e-20",
+        "100000000000000016777215",
+        "100000000000000016777216",
+        "0.000000000000000000000000001",
+        "5708990770823839207320493820740630171355185151999e-3",
+        "5708990770823839524233143877797980545530986496.0",
+        "1.00000000000000011102230246251565404236316680908203125",
+        "1.00000000000000011102230246251565404236316680908203124",
+        "1.00000000000000011102230246251565404236316680908203126",
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+        check_read(texts[i]);
+    char zeros[1500] = "0.";
+    memset(zeros + 2, '0', 400);
+    memcpy(zeros + 402, "123e400", 8);
+    check_read(zeros);
+    memset(zeros, '7', 1100);
+    memcpy(zeros + 1100, "e-1000", 7);
+    check_read(zeros);
+    zeros[0] = '1';
+    memset(zeros + 1, '0', 1000);
+    memcpy(zeros + 1001, "1e-1001", 8);
+    check_read(zeros);
+}
+
+static void writes_random_doubles(void **unused)
+{
+    (void)unused;
+    for (size_t i = 0; i < 300000 * rounds; i++) {
+        double value = double_of(random_bits());
+        if (isfinite(value))
+            check_write(value);
+    }
+}
+
+static void writes_random_floats(void **unused)
+{
+    (void)unused;
+    for (size_t i = 0; i < 300000 * rounds; i++) {
+        uint32_t bits = (uint32_t)random_bits();
+        float value;
+        memcpy(&value, &bits, 4);
+        if (isfinite(value))
+            check_write((double)value);
+        check_write((double)(float)((double)(int64_t)random_bits() * 0x1p-63));
+    }
+}
+
+static void writes_few_digits(void **unused)
+{
+    (void)unused;
+    char text[64];
+    for (size_t i = 0; i < 300000 * rounds; i++) {
+        int n = (int)(random_bits() % 16);
+        snprintf(text, sizeof(text), "%.*e", n, (double)(int64_t)random_bits() * 0x1p-63);
+        snprintf(strchr(text, 'e'), 8, "e%d", (int)(random_bits() % 50) - 25);
+        check_write(strtod(text, NULL));
+    }
+}
+
+static void writes_hard_ones(void **unused)
+{
+    (void)unused;
+    for (int e = 0; e < 2047; e++) {
+        check_write(double_of((uint64_t)e << 52 | (e == 0)));
+        check_write(double_of(((uint64_t)e << 52) + 1));
+        check_write(double_of(((uint64_t)e << 52) - (e > 0)));
+    }
+    for (int k = -323; k <= 308; k++) {
+        char text[16];
+        snprintf(text, sizeof(text), "1e%d", k);
+        double value = strtod(text, NULL);
+        check_write(value);
+        check_write(nextafter(value, 0));
+        check_write(nextafter(value, INFINITY));
+    }
+    check_write(9007199254740991.0);
+    check_write(9007199254740993.0);
+    check_write(2e-323);
+    check_write(9.5367431640625e-07);
+}
+
+static void writes_in_the_known_forms(void **unused)
+{
+    (void)unused;
+    static const struct {
+        double value;
+        const char *text;
+    } cases[] = {
+        {0, "0.0"},
+        {-0.0, "-0.0"},
+        {1, "1.0"},
+        {-1, "-1.0"},
+        {255, "255.0"},
+        {(double)0.1f, "0.10000000149011612"},
+        {0.1, "0.1"},
+        {1.5, "1.5"},
+        {12.34, "12.34"},
+        {123456.789, "123456.789"},
+        {0.001, "0.001"},
+        {0.000001, "0.000001"},
+        {0.0000012345, "0.0000012345"},
+        {1e-7, "1e-7"},
+        {1.25e-7, "1.25e-7"},
+        {1e20, "100000000000000000000.0"},
+        {1.2345e20, "123450000000000000000.0"},
+        {1e21, "1e21"},
+        {1.5e21, "1.5e21"},
+        {9007199254740992.0, "9007199254740992.0"},
+        {12345678901234567.0, "12345678901234568.0"},
+        {1e300, "1e300"},
+        {1.7976931348623157e308, "1.7976931348623157e308"},
+        {5e-324, "5e-324"},
+        {-2.2250738585072014e-308, "-2.2250738585072014e-308"},
+        {INFINITY, "Infinity"},
+        {-INFINITY, "-Infinity"},
+        {NAN, "NaN"},
+        {-NAN, "NaN"},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+        assert_string_equal(written(cases[i].value), cases[i].text);
+}
+
+static void writes_integers(void **unused)
+{
+    (void)unused;
+    char want[32];
+    for (size_t i = 0; i < 200000 * rounds; i++) {
+        uint64_t value = random_bits() >> (random_bits() % 64);
+        AUTO(buf) b = BUF_INIT(100);
+        json_write_uint64(&b, value);
+        snprintf(want, sizeof(want), "%" PRIu64, value);
+        assert_string_equal(buf_text(&b), want);
+        buf_reset(&b);
+        json_write_int64(&b, (int64_t)value);
+        snprintf(want, sizeof(want), "%" PRId64, (int64_t)value);
+        assert_string_equal(buf_text(&b), want);
+        buf_reset(&b);
+        json_write_int64(&b, (int64_t)-value);
+        snprintf(want, sizeof(want), "%" PRId64, (int64_t)-value);
+        assert_string_equal(buf_text(&b), want);
+    }
+    static const uint64_t edges[] = {0,
+                                     9,
+                                     10,
+                                     99999999,
+                                     100000000,
+                                     9999999999999999,
+                                     10000000000000000,
+                                     INT64_MAX,
+                                     (uint64_t)INT64_MAX + 1,
+                                     UINT64_MAX};
+    for (size_t i = 0; i < ARRAY_SIZE(edges); i++) {
+        AUTO(buf) b = BUF_INIT(100);
+        json_write_uint64(&b, edges[i]);
+        snprintf(want, sizeof(want), "%" PRIu64, edges[i]);
+        assert_string_equal(buf_text(&b), want);
+    }
+}
+
+static void reads_integers_as_the_reference_tells_them(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *text;
+        int kind;
+        uint64_t bits;
+    } cases[] = {
+        {"0", JSON_INT64, 0},
+        {"-0", JSON_INT64, 0},
+        {"7", JSON_INT64, 7},
+        {"-7", JSON_INT64, (uint64_t)-7},
+        {"12345678", JSON_INT64, 12345678},
+        {"9223372036854775807", JSON_INT64, INT64_MAX},
+        {"9223372036854775808", JSON_UINT64, (uint64_t)INT64_MAX + 1},
+        {"-9223372036854775808", JSON_INT64, (uint64_t)INT64_MIN},
+        {"18446744073709551615", JSON_UINT64, UINT64_MAX},
+        {"18446744073709551616", JSON_DOUBLE, 0x43f0000000000000},
+        {"-9223372036854775809", JSON_DOUBLE, 0xc3e0000000000000},
+        {"10000000000000000000", JSON_UINT64, 10000000000000000000u},
+        {"1.0", JSON_DOUBLE, 0x3ff0000000000000},
+        {"1e0", JSON_DOUBLE, 0x3ff0000000000000},
+        {"10e-1", JSON_DOUBLE, 0x3ff0000000000000},
+        {"NaN", JSON_DOUBLE, 0x7ff8000000000000},
+        {"-NaN", JSON_DOUBLE, 0x7ff8000000000000},
+        {"Inf", JSON_DOUBLE, 0x7ff0000000000000},
+        {"Infinity", JSON_DOUBLE, 0x7ff0000000000000},
+        {"-Inf", JSON_DOUBLE, 0xfff0000000000000},
+        {"-Infinity", JSON_DOUBLE, 0xfff0000000000000},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        for (int padded = 0; padded < 2; padded++) {
+            char text[128];
+            snprintf(text, sizeof(text),
+                     padded ? "%s                                        "
+                              "          "
+                            : "%s",
+                     cases[i].text);
+            struct json_number number;
+            struct json j;
+            json_init(&j, text, strlen(text), NULL);
+            assert_true(json_read_number(&j, &number));
+            assert_true(json_end(&j));
+            assert_int_equal(number.kind, cases[i].kind);
+            assert_true(number.u64 == cases[i].bits);
+
+            int64_t i64;
+            uint64_t u64;
+            json_init(&j, text, strlen(text), NULL);
+            bool fits = cases[i].kind == JSON_INT64;
+            assert_int_equal(json_read_int64(&j, &i64), fits);
+            if (fits)
+                assert_true(i64 == (int64_t)cases[i].bits);
+            else
+                assert_int_equal(j.failure, JSON_NOT_INT);
+            json_init(&j, text, strlen(text), NULL);
+            fits = cases[i].kind == JSON_UINT64 ||
+                   (cases[i].kind == JSON_INT64 && (int64_t)cases[i].bits >= 0);
+            assert_int_equal(json_read_uint64(&j, &u64), fits);
+            if (fits)
+                assert_true(u64 == cases[i].bits);
+            else
+                assert_int_equal(j.failure, JSON_NOT_UINT);
+        }
+    }
+}
+
+int main(void)
+{
+    const char *more = getenv("CONCH_JSON_ROUNDS");
+    if (more)
+        rounds = strtoull(more, NULL, 10);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reads_hard_ones),
+        cmocka_unit_test(reads_random_doubles),
+        cmocka_unit_test(reads_random_decimals),
+        cmocka_unit_test(reads_what_lies_between_doubles),
+        cmocka_unit_test(reads_integers_as_the_reference_tells_them),
+        cmocka_unit_test(writes_in_the_known_forms),
+        cmocka_unit_test(writes_hard_ones),
+        cmocka_unit_test(writes_random_doubles),
+        cmocka_unit_test(writes_random_floats),
+        cmocka_unit_test(writes_few_digits),
+        cmocka_unit_test(writes_integers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
