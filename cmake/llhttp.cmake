@@ -18,4 +18,6 @@ else()
     add_library(llhttp STATIC ${LLHTTP_SOURCE}/llhttp.c ${LLHTTP_SOURCE}/api.c ${LLHTTP_SOURCE}/http.c)
     target_include_directories(llhttp SYSTEM PUBLIC ${LLHTTP_INCLUDE})
     target_compile_options(llhttp PRIVATE -w)    # generated code, not ours
+    # The strict half of the sources, which is the only one from version 9 on.
+    target_compile_definitions(llhttp PUBLIC LLHTTP_STRICT_MODE=1)
 endif()

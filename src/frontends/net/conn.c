@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "frontends/net/conn.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "frontends/net/worker.h"
+
+enum { MAX_PIECES = 64 };
+
+static void on_ready(struct loop_fd *watch, uint32_t events);
+static void on_flush(struct loop_work *work);
+
+static void on_output(struct http1 *h)
+{
+    struct conn *c = CONTAINER_OF(h, struct conn, http1);
+    loop_defer(&c->worker->loop, &c->flush);
+}
+
+static void begin(struct conn *c)
+{
+    struct worker *w = c->worker;
+    uint64_t now_ns = loop_now_ns(&w->loop);
+
+    http1_init(&c->http1, &w->env, on_output);
+    loop_work_init(&c->flush, on_flush);
+    c->read_ns = c->written_ns = now_ns;
+    struct status *st = loop_add_fd(&w->loop, &c->watch, c->fd, EPOLLIN, on_ready);
+    if (st) {
+        log_status(LOG_WARN, "connection refused", st);
+        atomic_fetch_sub_explicit(&w->n_conns, 1, memory_order_relaxed);
+        close(c->fd);
+        mem_free(c);
+        return;
+    }
+    if (list_empty(&w->conns))
+        loop_set_timer(&w->loop, &w->sweep, now_ns + NS_PER_S);
+    list_push(&w->conns, &c->link);
+    if (w->env.draining)
+        conn_drain(c);
+}
+
+static void on_arrival(struct message *m)
+{
+    begin(CONTAINER_OF(m, struct conn, arrival));
+}
+
+void conn_give(struct worker *w, int fd)
+{
+    struct conn *c = mem_try_zalloc(1, sizeof(*c));
+    if (!c) {
+        close(fd);
+        return;
+    }
+    c->worker = w;
+    c->fd = fd;
+    c->watch.fd = -1;
+    list_init(&c->link);
+    /* Counted before it arrives, so that the next hand-out sees it. */
+    atomic_fetch_add_explicit(&w->n_conns, 1, memory_order_relaxed);
+    c->arrival.deliver = on_arrival;
+    loop_post(&w->loop, &c->arrival);
+}
+
+void conn_close(struct conn *c)
+{
+    struct worker *w = c->worker;
+    http1_abort(&c->http1);
+    loop_cancel_work(&w->loop, &c->flush);
+    loop_remove_fd(&w->loop, &c->watch);
+    close(c->fd);
+    list_remove(&c->link);
+    atomic_fetch_sub_explicit(&w->n_conns, 1, memory_order_relaxed);
+    mem_free(c);
+    if (w->env.draining && w->on_left)
+        w->on_left(w->on_left_arg);
+}
+
+/* What to wait for now. Readiness to write is of interest only after the socket was full. */
+static void update_interest(struct conn *c)
+{
+    struct iovec space[2];
+    uint32_t events = c->waiting ? EPOLLOUT : 0;
+    if (!c->eof) {
+        if (c->lingering || http1_read_space(&c->http1, space) > 0)
+            events |= EPOLLIN;
+        else
+            events |= EPOLLRDHUP; /* the pipeline is full, but a client that leaves is noticed */
+    }
+    loop_change_fd(&c->worker->loop, &c->watch, events);
+}
+
+/* All is sent. What the client may still be sending must not turn the close into a reset, which
+ * would take the last reply out of its hands: it is read and thrown away for a while. */
+static void end(struct conn *c)
+{
+    if (c->eof || !c->http1.faulty) {
+        conn_close(c);
+        return;
+    }
+    shutdown(c->fd, SHUT_WR);
+    c->lingering = true;
+    c->read_ns = loop_now_ns(&c->worker->loop);
+    update_interest(c);
+}
+
+static void on_flush(struct loop_work *work)
+{
+    struct conn *c = CONTAINER_OF(work, struct conn, flush);
+    struct iovec pieces[MAX_PIECES];
+    int n;
+
+    while (!c->waiting && (n = http1_gather(&c->http1, pieces, MAX_PIECES)) > 0) {
+        ssize_t sent = writev(c->fd, pieces, n);
+        if (sent < 0) {
+            if (errno == EINTR)
+                continue;
+            if (errno != EAGAIN) {
+                conn_close(c);
+                return;
+            }
+            c->waiting = true;
+            break;
+        }
+        size_t asked = 0;
+        for (int i = 0; i < n; i++)
+            asked += pieces[i].iov_len;
+        /* A short write means a full buffer: the next one would fail. */
+        if ((size_t)sent < asked)
+            c->waiting = true;
+        c->written_ns = loop_now_ns(&c->worker->loop);
+        http1_sent(&c->http1, (size_t)sent);
+    }
+    if (http1_is_over(&c->http1) || (c->worker->env.draining && http1_is_idle(&c->http1))) {
+        if (!c->lingering)
+            end(c);
+        return;
+    }
+    update_interest(c);
+}
+
+static void on_eof(struct conn *c)
+{
+    c->eof = true;
+    if (c->lingering) {
+        conn_close(c);
+        return;
+    }
+    /* It may have closed only its side and still read, so replies under way are sent. */
+    http1_cancel(&c->http1);
+    if (http1_is_over(&c->http1))
+        conn_close(c);
+    else
+        update_interest(c);
+}
+
+static void note_progress(struct conn *c)
+{
+    uint64_t now_ns = loop_now_ns(&c->worker->loop);
+    c->read_ns = now_ns;
+    if (LIKELY(c->http1.input != HTTP1_HEAD || c->http1.parser.parsed == 0))
+        c->head_ns = 0;
+    else if (c->head_ns == 0)
+        c->head_ns = now_ns;
+}
+
+static void on_readable(struct conn *c)
+{
+    struct http_env *env = &c->worker->env;
+    struct iovec space[2];
+    int n_space = 1;
+
+    if (c->lingering)
+        space[0] = (struct iovec){env->scratch, env->scratch_bytes};
+    else
+        n_space = http1_read_space(&c->http1, space);
+    if (n_space == 0) {
+        update_interest(c);
+        return;
+    }
+    ssize_t n = n_space == 1 ? read(c->fd, space[0].iov_base, space[0].iov_len)
+                             : readv(c->fd, space, n_space);
+    if (n < 0) {
+        if (errno != EAGAIN && errno != EINTR)
+            conn_close(c);
+        return;
+    }
+    if (n == 0) {
+        on_eof(c);
+        return;
+    }
+    if (c->lingering)
+        return;
+    http1_received(&c->http1, (size_t)n);
+    note_progress(c);
+    update_interest(c);
+}
+
+static void on_ready(struct loop_fd *watch, uint32_t events)
+{
+    struct conn *c = CONTAINER_OF(watch, struct conn, watch);
+
+    if (events & (EPOLLERR | EPOLLHUP)) {
+        conn_close(c);
+        return;
+    }
+    if (events & EPOLLOUT) {
+        c->waiting = false;
+        loop_defer(&c->worker->loop, &c->flush);
+    }
+    if (events & EPOLLIN)
+        on_readable(c);
+    else if (events & EPOLLRDHUP)
+        on_eof(c);
+}
+
+static bool passed(uint64_t since_ns, uint64_t limit_ns, uint64_t now_ns)
+{
+    return limit_ns > 0 && now_ns > since_ns && now_ns - since_ns > limit_ns;
+}
+
+void conn_check_time(struct conn *c, uint64_t now_ns)
+{
+    const struct net_timeouts *t = c->worker->timeouts;
+    struct http1 *h = &c->http1;
+
+    if (c->lingering) {
+        if (passed(c->read_ns, t->linger_ns, now_ns))
+            conn_close(c);
+    } else if (c->waiting) {
+        if (passed(c->written_ns, t->write_ns, now_ns))
+            conn_close(c);
+    } else if (http1_is_idle(h)) {
+        if (passed(MAX(c->read_ns, c->written_ns), t->idle_ns, now_ns))
+            conn_close(c);
+    } else if (c->head_ns > 0) {
+        if (passed(c->head_ns, t->head_ns, now_ns))
+            http1_fault(h, 408, "the request head took too long");
+    } else if (h->current && passed(c->read_ns, t->body_ns, now_ns)) {
+        http1_fault(h, 408, "the request body took too long");
+    }
+}
+
+void conn_drain(struct conn *c)
+{
+    if (c->lingering || http1_is_idle(&c->http1))
+        conn_close(c);
+}

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "frontends/net/exchange.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/pool.h"
+#include "base/status.h"
+#include "frontends/net/http1.h"
+
+enum {
+    FIRST_BODY_BYTES = 16 << 10,   /* of a body of unknown length */
+    TRUSTED_BODY_BYTES = 64 << 20, /* a Content-Length up to here is allocated at once */
+    MAX_ARENA_BYTES = 64 << 20,
+};
+
+void http_env_init(struct http_env *env, const struct http_handler *handler, void *handler_ctx,
+                   const struct http_limits *limits, struct pool *pool, struct loop *loop,
+                   char *scratch, size_t scratch_bytes)
+{
+    *env = (struct http_env){
+        .handler = handler,
+        .handler_ctx = handler_ctx,
+        .limits = limits,
+        .pool = pool,
+        .loop = loop,
+        .scratch = scratch,
+        .scratch_bytes = scratch_bytes,
+    };
+    list_init(&env->unused);
+    /* What is left of a block for the arena must hold a small body and the reply's text. */
+    BUG_ON(sizeof(struct exchange) + 64 + handler->part_bytes + EXCHANGE_SMALL_BODY + 512 >
+           EXCHANGE_BLOCK_BYTES);
+}
+
+void http_env_done(struct http_env *env)
+{
+    BUG_ON(env->n_used > 0);
+    struct list *link;
+    while ((link = list_pop(&env->unused)))
+        pool_release(LIST_ENTRY(link, struct exchange, link));
+    env->n_unused = 0;
+}
+
+struct exchange *exchange_new(struct http_env *env, struct http1 *connection)
+{
+    struct exchange *x;
+    struct list *link = list_pop(&env->unused);
+    if (link) {
+        env->n_unused--;
+        x = LIST_ENTRY(link, struct exchange, link);
+    } else {
+        x = pool_alloc(env->pool, EXCHANGE_BLOCK_BYTES, NULL);
+        if (!x)
+            return NULL;
+        x->env = env;
+        list_init(&x->link);
+    }
+    env->n_used++;
+    x->connection = connection;
+    x->stage = EXCHANGE_RECEIVING;
+    x->refs = 1;
+    x->continue_left = 0;
+    x->headed = false;
+    x->body = NULL;
+    x->body_size = 0;
+    x->body_capacity = 0;
+    x->aligned_at = 0;
+    x->body_block = NULL;
+    x->n_iov = x->next_iov = 0;
+    char *rest = (char *)exchange_part(x) + ((env->handler->part_bytes + 63) & ~(size_t)63);
+    arena_init(&x->arena, rest, (size_t)((char *)x + EXCHANGE_BLOCK_BYTES - rest), MAX_ARENA_BYTES,
+               env->pool, NULL);
+    return x;
+}
+
+void exchange_ref(struct exchange *x)
+{
+    x->refs++;
+}
+
+void exchange_unref(struct exchange *x)
+{
+    if (--x->refs > 0)
+        return;
+    struct http_env *env = x->env;
+    pool_release(TAKE(x->body_block));
+    arena_reset(&x->arena);
+    env->n_used--;
+    if (env->n_unused >= EXCHANGE_MAX_UNUSED) {
+        pool_release(x);
+        return;
+    }
+    list_push_front(&env->unused, &x->link);
+    env->n_unused++;
+}
+
+void exchange_end(struct exchange *x)
+{
+    list_remove(&x->link);
+    x->connection = NULL;
+    x->stage = EXCHANGE_ENDED;
+    if (x->headed)
+        x->env->handler->on_end(x);
+    exchange_unref(x);
+}
+
+bool exchange_body_reserve(struct exchange *x, size_t wanted_bytes, size_t max_bytes)
+{
+    if (LIKELY(wanted_bytes <= x->body_capacity))
+        return true;
+
+    /* A length that is known is taken at its word only as far as it costs nothing to lie. */
+    size_t capacity = x->body_capacity ? x->body_capacity * 2 : FIRST_BODY_BYTES;
+    if (max_bytes <= TRUSTED_BODY_BYTES)
+        capacity = max_bytes;
+    else if (capacity < TRUSTED_BODY_BYTES && x->body_capacity == 0)
+        capacity = TRUSTED_BODY_BYTES;
+    if (capacity < wanted_bytes)
+        capacity = wanted_bytes;
+    if (capacity > max_bytes)
+        capacity = max_bytes;
+
+    size_t pad = (MEM_ALIGNMENT - x->aligned_at % MEM_ALIGNMENT) % MEM_ALIGNMENT;
+    char *body, *block = NULL;
+    if (capacity <= EXCHANGE_SMALL_BODY) {
+        body = arena_alloc(&x->arena, capacity + 2 * MEM_ALIGNMENT);
+        if (!body)
+            return false;
+        body += (MEM_ALIGNMENT - (uintptr_t)body % MEM_ALIGNMENT) % MEM_ALIGNMENT + pad;
+    } else {
+        block = pool_alloc(x->env->pool, capacity + pad, NULL);
+        if (!block)
+            return false;
+        body = block + pad;
+    }
+    /* A copy for bodies of unknown or enormous length only. */
+    if (x->body_size > 0)
+        memcpy(body, x->body, x->body_size);
+    pool_release(x->body_block);
+    x->body_block = block;
+    x->body = body;
+    x->body_capacity = capacity;
+    return true;
+}
+
+const char *http_status_text(int status)
+{
+    static const struct {
+        int status;
+        const char *text;
+    } texts[] = {
+        {200, "200 OK"},
+        {400, "400 Bad Request"},
+        {403, "403 Forbidden"},
+        {404, "404 Not Found"},
+        {405, "405 Method Not Allowed"},
+        {408, "408 Request Timeout"},
+        {413, "413 Content Too Large"},
+        {431, "431 Request Header Fields Too Large"},
+        {500, "500 Internal Server Error"},
+        {501, "501 Not Implemented"},
+        {503, "503 Service Unavailable"},
+        {505, "505 HTTP Version Not Supported"},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+        if (texts[i].status == status)
+            return texts[i].text;
+    }
+    return status < 500 ? "400 Bad Request" : "500 Internal Server Error";
+}
+
+/* ---- Replies ------------------------------------------------------------------------------- */
+
+static void add_piece(struct exchange *x, const void *bytes, size_t n_bytes)
+{
+    if (n_bytes > 0)
+        x->iov[x->n_iov++] = (struct iovec){(void *)(uintptr_t)bytes, n_bytes};
+}
+
+static void begin_pieces(struct exchange *x, struct iovec *iov)
+{
+    x->iov = iov;
+    x->n_iov = x->next_iov = 0;
+    /* Half an interim reply has left, and its other half must follow. */
+    add_piece(x, http1_continue_text + HTTP1_CONTINUE_BYTES - x->continue_left, x->continue_left);
+    x->continue_left = 0;
+}
+
+static char *put(char *at, const void *bytes, size_t n_bytes)
+{
+    memcpy(at, bytes, n_bytes);
+    return at + n_bytes;
+}
+
+#define PUT_TEXT(at, text) put(at, text, sizeof(text) - 1)
+
+static char *put_number(char *at, uint64_t n)
+{
+    char digits[20];
+    size_t i = sizeof(digits);
+    do {
+        digits[--i] = (char)('0' + n % 10);
+        n /= 10;
+    } while (n > 0);
+    return put(at, digits + i, sizeof(digits) - i);
+}
+
+/* What the reply must say about the connection; "" when that goes without saying. */
+static const char *connection_header(struct exchange *x)
+{
+    if (x->env->draining && x->connection && http1_is_newest(x->connection, x))
+        x->keep_alive = false;
+    if (!x->keep_alive)
+        return "Connection: close\r\n";
+    return x->http_1_1 ? "" : "Connection: keep-alive\r\n";
+}
+
+/* The reply is complete: it leaves at the end of the turn, or nowhere when the client is gone. */
+static void reply_done(struct exchange *x)
+{
+    BUG_ON(x->stage != EXCHANGE_HANDLING);
+    x->stage = EXCHANGE_REPLIED;
+    if (x->connection)
+        http1_replied(x->connection, x);
+    else
+        exchange_end(x);
+}
+
+/* Memory ended while the reply was made: this one needs none. */
+static void reply_no_memory(struct exchange *x)
+{
+    static const struct http_reply_fixed fixed =
+        HTTP_REPLY_FIXED("HTTP/1.1 503 Service Unavailable\r\n"
+                         "Content-Type: application/json\r\nContent-Length: 25\r\n",
+                         "{\"error\":\"out of memory\"}");
+    exchange_reply_fixed(x, &fixed);
+}
+
+void exchange_reply(struct exchange *x, const struct http_reply *reply)
+{
+    uint64_t body_bytes = 0;
+    for (int i = 0; i < reply->n_body; i++)
+        body_bytes += reply->body[i].iov_len;
+
+    struct iovec *iov = x->iov_first;
+    if (reply->n_body + 2 > EXCHANGE_IOV) {
+        iov = arena_alloc(&x->arena, sizeof(*iov) * (size_t)(reply->n_body + 2));
+        if (!iov) {
+            reply_no_memory(x);
+            return;
+        }
+    }
+
+    const char *status = http_status_text(reply->status);
+    const char *connection = connection_header(x);
+    size_t type_length = reply->content_type ? strlen(reply->content_type) : 0;
+    char *text = x->head_text;
+    if (reply->headers_length + type_length > sizeof(x->head_text) - 192) {
+        text = arena_alloc(&x->arena, reply->headers_length + type_length + 192);
+        if (!text) {
+            reply_no_memory(x);
+            return;
+        }
+    }
+    char *at = PUT_TEXT(text, "HTTP/1.1 ");
+    at = put(at, status, strlen(status));
+    if (reply->content_type) {
+        at = PUT_TEXT(at, "\r\nContent-Type: ");
+        at = put(at, reply->content_type, type_length);
+    }
+    at = PUT_TEXT(at, "\r\n");
+    at = put(at, reply->headers, reply->headers_length);
+    at = PUT_TEXT(at, "Content-Length: ");
+    at = put_number(at, body_bytes);
+    at = PUT_TEXT(at, "\r\n");
+    at = put(at, connection, strlen(connection));
+    at = PUT_TEXT(at, "\r\n");
+
+    begin_pieces(x, iov);
+    add_piece(x, text, (size_t)(at - text));
+    if (x->method != METHOD_HEAD) {
+        for (int i = 0; i < reply->n_body; i++)
+            add_piece(x, reply->body[i].iov_base, reply->body[i].iov_len);
+    }
+    reply_done(x);
+}
+
+void exchange_reply_fixed(struct exchange *x, const struct http_reply_fixed *reply)
+{
+    const char *connection = connection_header(x);
+    bool whole = x->method != METHOD_HEAD;
+
+    begin_pieces(x, x->iov_first);
+    if (!*connection) {
+        add_piece(x, reply->text, whole ? reply->length : reply->head_length);
+    } else { /* one header more, before the empty line */
+        add_piece(x, reply->text, reply->head_length - 2);
+        add_piece(x, connection, strlen(connection));
+        add_piece(x, reply->text + reply->head_length - 2,
+                  (whole ? reply->length : reply->head_length) - (reply->head_length - 2));
+    }
+    reply_done(x);
+}
+
+void exchange_reply_text(struct exchange *x, int status, const char *content_type, const char *text,
+                         size_t length)
+{
+    void *copy = arena_dup(&x->arena, text, length);
+    if (!copy) {
+        reply_no_memory(x);
+        return;
+    }
+    struct iovec body = {copy, length};
+    exchange_reply(x, &(struct http_reply){
+                          .status = status,
+                          .content_type = content_type,
+                          .headers = "",
+                          .body = &body,
+                          .n_body = 1,
+                      });
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An exchange: one HTTP request and its reply. The connection makes it when a head is complete,
+ * fills in the body, hands it to the handler, and sends what the handler replies, in the order of
+ * the requests.
+ *
+ *      on_head ──► on_request ──► exchange_reply() ──► (sent) ──► on_end
+ *          │            │                               ▲
+ *          │            └─ on_cancel: the client is gone; a reply must still come, and is dropped
+ *          └──► on_end: the connection ended before the body was there
+ *
+ * Exchanges are reused last in, first out, so that in steady state a request allocates nothing: an
+ * exchange, its arena's first memory, a small body and the handler's part are one block.
+ *
+ * Thread: the loop's, everything here.
+ */
+#ifndef CONCH_FRONTENDS_NET_EXCHANGE_H
+#define CONCH_FRONTENDS_NET_EXCHANGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "base/arena.h"
+#include "base/list.h"
+#include "frontends/net/head.h"
+
+struct exchange;
+struct http1;
+struct loop;
+struct pool;
+
+/* What a frontend does with requests. */
+struct http_handler {
+    size_t part_bytes; /* of exchange_part(): the handler's own memory in each exchange */
+
+    /*
+     * The head is there, the body may not be; `head` is valid during this call only. May set
+     * x->aligned_at. Optional.
+     */
+    void (*on_head)(struct exchange *x, const struct http_head *head);
+    /* The body is there. Now or later exactly one exchange_reply…() follows. */
+    void (*on_request)(struct exchange *x);
+    /* The client is gone: the reply will be dropped, the sooner it comes the better. Optional. */
+    void (*on_cancel)(struct exchange *x);
+    /* The reply has left, or never will: what its bytes belonged to may go. Follows each on_head.
+     */
+    void (*on_end)(struct exchange *x);
+};
+
+struct http_limits {
+    size_t max_head_bytes;
+    uint64_t max_body_bytes;
+    unsigned int max_chunks;   /* of a request body, not counting the last, empty one */
+    unsigned int max_pipeline; /* requests of a connection that may wait for their replies */
+};
+
+/* What the connections of one loop share. */
+struct http_env {
+    /* Constant once connections exist. */
+    const struct http_handler *handler;
+    void *handler_ctx; /* the handler's, per loop */
+    const struct http_limits *limits;
+    struct pool *pool; /* bodies, outputs */
+    struct loop *loop; /* NULL in tests without one */
+    char *scratch;     /* where sockets are read to; hot in the cache */
+    size_t scratch_bytes;
+
+    struct list unused; /* exchanges, last used first */
+    unsigned int n_unused;
+    unsigned int n_used;
+    bool draining; /* replies say "Connection: close" from now on */
+};
+
+enum {
+    EXCHANGE_BLOCK_BYTES = 8192, /* with everything that is embedded */
+    EXCHANGE_SMALL_BODY = 2048,  /* bodies up to here live in the arena */
+    EXCHANGE_MAX_UNUSED = 1024,
+    EXCHANGE_IOV = 6,
+};
+
+enum exchange_stage {
+    EXCHANGE_RECEIVING, /* head seen, body incomplete */
+    EXCHANGE_HANDLING,  /* with the handler */
+    EXCHANGE_REPLIED,   /* the reply waits to be sent */
+    EXCHANGE_ENDED,     /* on_end was called; references may be left */
+};
+
+struct exchange {
+    struct http_env *env;
+    struct http1 *connection; /* NULL when it is gone */
+    struct list link;         /* of the connection's, oldest first; of env->unused */
+    enum exchange_stage stage;
+    unsigned int refs;
+    enum http_method method;
+    bool keep_alive; /* the connection may go on after this one */
+    bool http_1_1;
+    bool headed;           /* on_head was called: on_end follows */
+    uint8_t continue_left; /* bytes of "100 Continue" that are still to be sent */
+
+    /* The body; the handler may read it from on_request to on_end. */
+    char *body;
+    size_t body_size;
+    size_t body_capacity;
+    size_t aligned_at; /* this byte of the body is to be aligned for tensors */
+    void *body_block;  /* from the pool; NULL when the arena has it */
+
+    struct arena arena; /* the handler's too; lives as long as the exchange */
+
+    /* The reply. */
+    struct iovec *iov;
+    int n_iov, next_iov;
+    struct iovec iov_first[EXCHANGE_IOV];
+    char head_text[320];
+};
+
+/* exchange_part - the handler's part, part_bytes large, aligned to 64; not cleared. */
+static inline void *exchange_part(struct exchange *x)
+{
+    return (char *)x + ((sizeof(*x) + 63) & ~(size_t)63);
+}
+
+/* exchange_of_part - the exchange around the handler's part. */
+static inline struct exchange *exchange_of_part(void *part)
+{
+    return (struct exchange *)(void *)((char *)part -
+                                       ((sizeof(struct exchange) + 63) & ~(size_t)63));
+}
+
+void http_env_init(struct http_env *env, const struct http_handler *handler, void *handler_ctx,
+                   const struct http_limits *limits, struct pool *pool, struct loop *loop,
+                   char *scratch, size_t scratch_bytes);
+/* http_env_done - frees the unused exchanges; none may be in use. */
+void http_env_done(struct http_env *env);
+
+/* exchange_ref, exchange_unref - keep the exchange and its memory beyond on_end. */
+void exchange_ref(struct exchange *x);
+void exchange_unref(struct exchange *x);
+
+/* A reply that is always the same. */
+struct http_reply_fixed {
+    const char *text;
+    size_t length;
+    size_t head_length; /* up to and with the empty line */
+};
+
+/* An initialiser from literals: status line and headers, each with its CR LF, and the body. */
+#define HTTP_REPLY_FIXED(head, body)                                                               \
+    {                                                                                              \
+        head "\r\n" body, sizeof(head "\r\n" body) - 1, sizeof(head "\r\n") - 1                    \
+    }
+
+struct http_reply {
+    int status;
+    const char *content_type; /* NULL for none */
+    const char *headers;      /* more of them: whole lines with CR LF; "" for none */
+    size_t headers_length;
+    const struct iovec *body; /* the bytes must stay until on_end; the array itself need not */
+    int n_body;
+};
+
+/* exchange_reply - the reply of an exchange that is in the handler's hands. */
+void exchange_reply(struct exchange *x, const struct http_reply *reply);
+void exchange_reply_fixed(struct exchange *x, const struct http_reply_fixed *reply);
+/* exchange_reply_text - a small body, copied into the arena. */
+void exchange_reply_text(struct exchange *x, int status, const char *content_type, const char *text,
+                         size_t length);
+
+/* ---- For the connection ------------------------------------------------------------------- */
+
+/* exchange_new - NULL when memory ends. */
+struct exchange *exchange_new(struct http_env *env, struct http1 *connection);
+
+/*
+ * exchange_body_reserve - room for more of the body; false when memory ends. The capacity grows by
+ * doubling, up to max_bytes, keeping aligned_at aligned.
+ */
+bool exchange_body_reserve(struct exchange *x, size_t wanted_bytes, size_t max_bytes);
+
+/* exchange_end - the connection lets go: on_end, then the connection's reference. */
+void exchange_end(struct exchange *x);
+
+/* http_status_text - "404 Not Found". */
+const char *http_status_text(int status);
+
+#endif

@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "frontends/net/http1.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/pool.h"
+
+const char http1_continue_text[] = "HTTP/1.1 100 Continue\r\n\r\n";
+
+static bool on_chunk_data(void *ctx, const char *bytes, size_t n_bytes);
+
+void http1_init(struct http1 *h, struct http_env *env, void (*on_output)(struct http1 *h))
+{
+    *h = (struct http1){.env = env, .on_output = on_output, .input = HTTP1_HEAD};
+    list_init(&h->exchanges);
+    head_parser_init(&h->parser, env->limits->max_chunks);
+    h->parser.on_data = on_chunk_data;
+    h->parser.ctx = h;
+}
+
+static void drop_held(struct http1 *h)
+{
+    pool_release(TAKE(h->held));
+    h->held_start = h->held_end = h->held_capacity = 0;
+}
+
+void http1_cancel(struct http1 *h)
+{
+    const struct http_handler *handler = h->env->handler;
+    LIST_FOR_EACH_SAFE (link, &h->exchanges) {
+        struct exchange *x = LIST_ENTRY(link, struct exchange, link);
+        if (x->stage == EXCHANGE_HANDLING && handler->on_cancel)
+            handler->on_cancel(x);
+    }
+    /* What is half received will never be whole. */
+    if (h->current) {
+        struct exchange *x = TAKE(h->current);
+        h->n_exchanges--;
+        exchange_end(x);
+    }
+    h->input = HTTP1_DONE;
+    drop_held(h);
+}
+
+void http1_abort(struct http1 *h)
+{
+    struct list *link;
+    while ((link = list_pop(&h->exchanges))) {
+        struct exchange *x = LIST_ENTRY(link, struct exchange, link);
+        h->n_exchanges--;
+        if (x->stage == EXCHANGE_HANDLING) {
+            x->connection = NULL;
+            if (h->env->handler->on_cancel)
+                h->env->handler->on_cancel(x);
+        } else {
+            exchange_end(x);
+        }
+    }
+    h->current = NULL;
+    h->input = HTTP1_DONE;
+    drop_held(h);
+}
+
+/* ---- Reading ------------------------------------------------------------------------------- */
+
+static bool is_blocked(const struct http1 *h)
+{
+    return h->input == HTTP1_HEAD && h->n_exchanges >= h->env->limits->max_pipeline;
+}
+
+int http1_read_space(struct http1 *h, struct iovec space[2])
+{
+    struct iovec scratch = {h->env->scratch, h->env->scratch_bytes};
+
+    if (h->input == HTTP1_DONE)
+        return 0;
+    if (h->held) {
+        if (is_blocked(h) || h->held_end == h->held_capacity)
+            return 0;
+        space[0] = (struct iovec){h->held + h->held_end, h->held_capacity - h->held_end};
+        return 1;
+    }
+    if (is_blocked(h))
+        return 0;
+    if (h->input == HTTP1_BODY) {
+        struct exchange *x = h->current;
+        space[0] = (struct iovec){x->body + x->body_size, x->body_capacity - x->body_size};
+        /* The last part of a body: whatever follows it comes along with the same call. */
+        space[1] = scratch;
+        return 2;
+    }
+    space[0] = scratch;
+    return 1;
+}
+
+/* Keeps bytes for later; they may lie in `held` itself. */
+static void hold(struct http1 *h, const char *bytes, size_t n_bytes)
+{
+    if (n_bytes == 0) {
+        drop_held(h);
+        return;
+    }
+    if (h->held) {
+        h->held_start = (size_t)(bytes - h->held);
+        if (h->held_start > 0) {
+            memmove(h->held, bytes, n_bytes);
+            h->held_start = 0;
+        }
+        h->held_end = n_bytes;
+        return;
+    }
+    size_t capacity = MAX(h->env->limits->max_head_bytes, h->env->scratch_bytes);
+    h->held = pool_alloc(h->env->pool, capacity, NULL);
+    if (!h->held) {
+        http1_fault(h, 503, "out of memory");
+        return;
+    }
+    memcpy(h->held, bytes, n_bytes); /* a part of a head, or what came ahead of its time */
+    h->held_start = 0;
+    h->held_end = n_bytes;
+    h->held_capacity = capacity;
+}
+
+static struct exchange *exchange_begin(struct http1 *h)
+{
+    struct exchange *x = exchange_new(h->env, h);
+    if (!x)
+        return NULL;
+    x->method = METHOD_GET;
+    x->http_1_1 = true;
+    x->keep_alive = true;
+    list_push(&h->exchanges, &x->link);
+    h->n_exchanges++;
+    return x;
+}
+
+/* Nobody waits for the interim reply any more; but what has begun to leave must end. */
+static void forget_continue(struct exchange *x)
+{
+    if (x->continue_left == HTTP1_CONTINUE_BYTES)
+        x->continue_left = 0;
+}
+
+void http1_fault(struct http1 *h, int status, const char *text)
+{
+    if (h->input == HTTP1_DONE)
+        return;
+    struct exchange *x = TAKE(h->current);
+    if (!x)
+        x = exchange_begin(h);
+    h->input = HTTP1_DONE;
+    h->faulty = true;
+    if (!x) { /* no memory to say so: the connection just ends */
+        h->on_output(h);
+        return;
+    }
+    x->keep_alive = false;
+    forget_continue(x);
+    x->stage = EXCHANGE_HANDLING;
+
+    char body[256];
+    int length = snprintf(body, sizeof(body), "{\"error\":\"%s\"}", text);
+    exchange_reply_text(x, status, "application/json", body, (size_t)length);
+}
+
+/* The body of the current exchange is complete. */
+static void dispatch(struct http1 *h)
+{
+    struct exchange *x = TAKE(h->current);
+    if (x->keep_alive) {
+        h->input = HTTP1_HEAD;
+        head_parser_reset(&h->parser);
+    } else {
+        h->input = HTTP1_DONE;
+    }
+    x->stage = EXCHANGE_HANDLING;
+    forget_continue(x);
+    h->env->handler->on_request(x);
+}
+
+static void begin_body(struct http1 *h, const struct http_head *head)
+{
+    struct exchange *x = h->current;
+    const struct http_limits *limits = h->env->limits;
+
+    if (head->content_length > limits->max_body_bytes) {
+        http1_fault(h, 413, "the request body is too large");
+        return;
+    }
+    if (!exchange_body_reserve(
+            x, 1, head->chunked ? (size_t)limits->max_body_bytes : (size_t)head->content_length)) {
+        http1_fault(h, 503, "out of memory");
+        return;
+    }
+    h->input = head->chunked ? HTTP1_CHUNKS : HTTP1_BODY;
+}
+
+/* A head is complete. */
+static void begin_exchange(struct http1 *h, bool body_follows)
+{
+    const struct http_head *head = &h->parser.head;
+    struct exchange *x = exchange_begin(h);
+    if (!x) {
+        http1_fault(h, 503, "out of memory");
+        return;
+    }
+    h->current = x;
+    x->method = head->method;
+    x->http_1_1 = head->http_1_1;
+    x->keep_alive = head->keep_alive;
+    x->headed = true;
+    if (h->env->handler->on_head)
+        h->env->handler->on_head(x, head);
+
+    struct span expect = head_find(head, "expect", 6);
+    bool has_body = head->content_length > 0 || head->chunked;
+    if (UNLIKELY(expect.at != NULL) && span_is(expect, "100-continue") && head->http_1_1 &&
+        has_body && !body_follows)
+        x->continue_left = HTTP1_CONTINUE_BYTES;
+
+    if (!has_body) {
+        dispatch(h);
+        return;
+    }
+    begin_body(h, head);
+    if (x->continue_left > 0)
+        h->on_output(h);
+}
+
+/* Goes on with a head at bytes; how much was used, SIZE_MAX to wait for more. */
+static size_t take_head(struct http1 *h, const char *bytes, size_t n_bytes)
+{
+    size_t max_bytes = MIN(h->env->limits->max_head_bytes, (size_t)HEAD_MAX_BYTES);
+    size_t end = 0;
+
+    /* Empty lines in front of a request are ignored (RFC 9112, 2.2). */
+    if (UNLIKELY(h->parser.parsed == 0 && (bytes[0] == '\r' || bytes[0] == '\n')))
+        return 1;
+
+    switch (head_parse(&h->parser, bytes, MIN(n_bytes, max_bytes), &end)) {
+    case PARSE_MORE:
+        if (n_bytes >= max_bytes) {
+            http1_fault(h, 431, "the request head is too large");
+            return 0;
+        }
+        return SIZE_MAX;
+    case PARSE_FAULT:
+        http1_fault(h, h->parser.fault.status, h->parser.fault.text);
+        return 0;
+    case PARSE_DONE:
+        break;
+    }
+    begin_exchange(h, n_bytes > end);
+    return end;
+}
+
+static size_t take_body(struct http1 *h, const char *bytes, size_t n_bytes)
+{
+    struct exchange *x = h->current;
+    size_t length = (size_t)h->parser.head.content_length;
+    size_t n = MIN(n_bytes, length - x->body_size);
+
+    if (!exchange_body_reserve(x, x->body_size + n, length)) {
+        http1_fault(h, 503, "out of memory");
+        return 0;
+    }
+    /* A copy of what came along with the head: at most the scratch buffer. */
+    memcpy(x->body + x->body_size, bytes, n);
+    x->body_size += n;
+    if (x->body_size == length)
+        dispatch(h);
+    return n;
+}
+
+static bool on_chunk_data(void *ctx, const char *bytes, size_t n_bytes)
+{
+    struct http1 *h = ctx;
+    struct exchange *x = h->current;
+    uint64_t max_bytes = h->env->limits->max_body_bytes;
+
+    if (n_bytes > max_bytes - x->body_size) {
+        h->parser.fault = (struct http_fault){413, "the request body is too large"};
+        return false;
+    }
+    if (!exchange_body_reserve(x, x->body_size + n_bytes, (size_t)max_bytes)) {
+        h->parser.fault = (struct http_fault){503, "out of memory"};
+        return false;
+    }
+    /* A copy: chunk headers stand between the pieces. */
+    memcpy(x->body + x->body_size, bytes, n_bytes);
+    x->body_size += n_bytes;
+    return true;
+}
+
+static size_t take_chunks(struct http1 *h, const char *bytes, size_t n_bytes)
+{
+    size_t used = n_bytes;
+    switch (head_parse_chunks(&h->parser, bytes, n_bytes, &used)) {
+    case PARSE_MORE:
+        return n_bytes;
+    case PARSE_FAULT:
+        http1_fault(h, h->parser.fault.status, h->parser.fault.text);
+        return 0;
+    case PARSE_DONE:
+        dispatch(h);
+        return used;
+    }
+    return n_bytes;
+}
+
+/* Takes from bytes what may be taken now, and holds the rest. */
+static void process(struct http1 *h, const char *bytes, size_t n_bytes)
+{
+    h->processing = true;
+    while (n_bytes > 0 && h->input != HTTP1_DONE && !is_blocked(h)) {
+        size_t used = 0;
+        if (h->input == HTTP1_HEAD)
+            used = take_head(h, bytes, n_bytes);
+        else if (h->input == HTTP1_BODY)
+            used = take_body(h, bytes, n_bytes);
+        else if (h->input == HTTP1_CHUNKS)
+            used = take_chunks(h, bytes, n_bytes);
+        if (used == SIZE_MAX)
+            break;
+        bytes += used;
+        n_bytes -= used;
+    }
+    h->processing = false;
+    if (h->input == HTTP1_DONE)
+        drop_held(h);
+    else if (n_bytes > 0 || h->held)
+        hold(h, bytes, n_bytes);
+}
+
+void http1_received(struct http1 *h, size_t n_bytes)
+{
+    if (h->input == HTTP1_DONE || n_bytes == 0)
+        return;
+    if (h->held) {
+        h->held_end += n_bytes;
+        process(h, h->held + h->held_start, h->held_end - h->held_start);
+        return;
+    }
+    if (h->input != HTTP1_BODY) {
+        process(h, h->env->scratch, n_bytes);
+        return;
+    }
+
+    /* Straight into the body, and perhaps beyond it into the scratch buffer. */
+    struct exchange *x = h->current;
+    size_t length = (size_t)h->parser.head.content_length;
+    size_t direct = MIN(n_bytes, x->body_capacity - x->body_size);
+    x->body_size += direct;
+    n_bytes -= direct;
+    if (x->body_size == length) {
+        dispatch(h);
+    } else if (x->body_size == x->body_capacity &&
+               !exchange_body_reserve(x, x->body_size + 1, length)) {
+        http1_fault(h, 503, "out of memory");
+    }
+    if (n_bytes > 0 && h->input != HTTP1_DONE)
+        process(h, h->env->scratch, n_bytes);
+}
+
+/* ---- Writing ------------------------------------------------------------------------------- */
+
+void http1_replied(struct http1 *h, struct exchange *x)
+{
+    if (!x->keep_alive && h->input != HTTP1_DONE) {
+        /* Decided while replying, since the server drains: the client has been told. */
+        h->input = HTTP1_DONE;
+        if (!h->processing)
+            drop_held(h);
+    }
+    h->on_output(h);
+}
+
+bool http1_is_newest(const struct http1 *h, const struct exchange *x)
+{
+    return h->exchanges.prev == &x->link;
+}
+
+int http1_gather(struct http1 *h, struct iovec *pieces, int max_pieces)
+{
+    int n = 0;
+    LIST_FOR_EACH (link, &h->exchanges) {
+        struct exchange *x = LIST_ENTRY(link, struct exchange, link);
+        if (x->stage != EXCHANGE_REPLIED) {
+            /* Only a request whose turn it is may be told to go on with its body. */
+            if (x->continue_left > 0 && n < max_pieces) {
+                const char *rest = http1_continue_text + HTTP1_CONTINUE_BYTES - x->continue_left;
+                pieces[n++] = (struct iovec){(void *)(uintptr_t)rest, x->continue_left};
+            }
+            break;
+        }
+        for (int i = x->next_iov; i < x->n_iov && n < max_pieces; i++)
+            pieces[n++] = x->iov[i];
+        if (n == max_pieces)
+            break;
+    }
+    return n;
+}
+
+void http1_sent(struct http1 *h, size_t n_bytes)
+{
+    struct list *link;
+    while ((link = h->exchanges.next) != &h->exchanges) {
+        struct exchange *x = LIST_ENTRY(link, struct exchange, link);
+        if (x->stage != EXCHANGE_REPLIED) {
+            x->continue_left -= (uint8_t)n_bytes;
+            break;
+        }
+        while (x->next_iov < x->n_iov && n_bytes >= x->iov[x->next_iov].iov_len)
+            n_bytes -= x->iov[x->next_iov++].iov_len;
+        if (x->next_iov < x->n_iov) {
+            struct iovec *v = &x->iov[x->next_iov];
+            v->iov_base = (char *)v->iov_base + n_bytes;
+            v->iov_len -= n_bytes;
+            break;
+        }
+        h->n_exchanges--;
+        exchange_end(x);
+    }
+    /* There is room in the pipeline again. */
+    if (h->held && !h->processing && !is_blocked(h))
+        process(h, h->held + h->held_start, h->held_end - h->held_start);
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The HTTP/1.1 of one connection, without the connection: bytes in, exchanges out, bytes out. No
+ * system call happens here, so that tests and fuzzers drive exactly what sockets drive.
+ *
+ * Reading: ask http1_read_space() where the next bytes should go, put them there, and tell
+ * http1_received(). A body whose length is known is read to where it stays.
+ * Writing: http1_gather() gives what should leave, http1_sent() takes note of what did.
+ *
+ *      HEAD ──► BODY ──┐        the next request, until one says that it is the last
+ *       ▲  └──► CHUNKS ┤
+ *       └──────────────┴──► DONE: nothing more is read; over when all replies are sent
+ */
+#ifndef CONCH_FRONTENDS_NET_HTTP1_H
+#define CONCH_FRONTENDS_NET_HTTP1_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/uio.h>
+
+#include "base/list.h"
+#include "frontends/net/exchange.h"
+#include "frontends/net/head.h"
+
+enum http1_input { HTTP1_HEAD, HTTP1_BODY, HTTP1_CHUNKS, HTTP1_DONE };
+
+struct http1 {
+    struct http_env *env;
+    void (*on_output)(struct http1 *h); /* something waits to be sent; may be called often */
+
+    enum http1_input input;
+    struct head_parser parser;
+    struct exchange *current; /* being received: the last of `exchanges`; NULL between two */
+
+    /*
+     * Bytes that may not be processed yet, or an unfinished head: a pool block, NULL usually.
+     * held[held_start..held_end) are they.
+     */
+    char *held;
+    size_t held_start, held_end, held_capacity;
+    bool processing; /* guards against coming back in from a handler */
+
+    struct list exchanges; /* oldest first */
+    unsigned int n_exchanges;
+    bool faulty; /* the input was refused: what else arrives means nothing */
+};
+
+void http1_init(struct http1 *h, struct http_env *env, void (*on_output)(struct http1 *h));
+
+/*
+ * http1_abort - the connection is gone. Exchanges in the handler's hands are cancelled and live on
+ * until they are replied to; all others end.
+ */
+void http1_abort(struct http1 *h);
+
+/* http1_cancel - the client will send no more; it may still read. Requests are cancelled. */
+void http1_cancel(struct http1 *h);
+
+/*
+ * http1_read_space - where the next bytes go: how many pieces were set (1 or 2), 0 when nothing may
+ * be read now.
+ */
+int http1_read_space(struct http1 *h, struct iovec space[2]);
+
+/* http1_received - n_bytes were put into the space. */
+void http1_received(struct http1 *h, size_t n_bytes);
+
+/* http1_fault - refuses the input from here on: a last reply, then the end. */
+void http1_fault(struct http1 *h, int status, const char *text);
+
+/*
+ * http1_gather - what should leave next, in order.
+ *
+ * Returns how many pieces were set, 0 when nothing is ready.
+ */
+int http1_gather(struct http1 *h, struct iovec *pieces, int max_pieces);
+
+/* http1_sent - n_bytes of what was gathered have left; replies that are complete end. */
+void http1_sent(struct http1 *h, size_t n_bytes);
+
+/* http1_is_over - no reply is due and none will come: close. */
+static inline bool http1_is_over(const struct http1 *h)
+{
+    return h->input == HTTP1_DONE && h->n_exchanges == 0;
+}
+
+/* http1_is_idle - between two requests. */
+static inline bool http1_is_idle(const struct http1 *h)
+{
+    return h->n_exchanges == 0 && !h->held && h->input == HTTP1_HEAD && h->parser.parsed == 0;
+}
+
+/* ---- For exchange.c ------------------------------------------------------------------------ */
+
+enum { HTTP1_CONTINUE_BYTES = 25 };
+extern const char http1_continue_text[HTTP1_CONTINUE_BYTES + 1];
+
+/* http1_replied - the exchange has its reply. */
+void http1_replied(struct http1 *h, struct exchange *x);
+
+/* http1_is_newest - no request of the connection came after this one. */
+bool http1_is_newest(const struct http1 *h, const struct exchange *x);
+
+#endif

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "frontends/net/server.h"
+
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "frontends/net/conn.h"
+
+enum { STOP_LEVEL = 895 }; /* a leaf in the table of core/README.md */
+
+struct net_server {
+    struct http_limits limits;
+    struct net_timeouts timeouts;
+    void (*ctx_free)(void *handler_ctx);
+    struct listener listener;
+    unsigned int n_workers; /* initialised */
+    unsigned int n_running; /* with a thread */
+    struct worker *workers;
+
+    struct mutex mu;
+    struct cond left; /* a worker has less under way than before */
+};
+
+void net_options_init(struct net_options *o)
+{
+    *o = (struct net_options){
+        .name = "net",
+        .address = "0.0.0.0",
+        .n_threads = 1,
+        .limits = {.max_head_bytes = 16 << 10,
+                   .max_body_bytes = INT32_MAX,
+                   .max_chunks = 65536,
+                   .max_pipeline = 64},
+        .timeouts = {.head_ns = 30 * NS_PER_S,
+                     .body_ns = 60 * NS_PER_S,
+                     .write_ns = 60 * NS_PER_S,
+                     .idle_ns = 3600 * NS_PER_S,
+                     .linger_ns = 2 * NS_PER_S},
+    };
+}
+
+static void on_left(void *arg)
+{
+    struct net_server *s = arg;
+    mutex_lock(&s->mu);
+    cond_signal(&s->left);
+    mutex_unlock(&s->mu);
+}
+
+static void server_free(struct net_server *s)
+{
+    for (unsigned int i = 0; i < s->n_running; i++)
+        worker_stop(&s->workers[i]);
+    listener_close(&s->listener);
+    for (unsigned int i = 0; i < s->n_workers; i++) {
+        struct worker *w = &s->workers[i];
+        void *ctx = w->env.handler_ctx;
+        worker_done(w);
+        if (s->ctx_free)
+            s->ctx_free(ctx);
+    }
+    mem_free(s->workers);
+    cond_done(&s->left);
+    mutex_done(&s->mu);
+    mem_free(s);
+}
+
+struct status *net_server_start(const struct net_options *o, struct net_server **ret)
+{
+    struct net_server *s = mem_zalloc(sizeof(*s));
+    s->limits = o->limits;
+    s->timeouts = o->timeouts;
+    s->ctx_free = o->ctx_free;
+    s->workers = mem_zalloc(sizeof(*s->workers) * o->n_threads);
+    mutex_init(&s->mu, STOP_LEVEL, "net_server.mu");
+    cond_init(&s->left);
+
+    struct status *st = listener_open(&s->listener, o->address, o->port, o->reuse_port);
+    if (st)
+        goto fail;
+    for (unsigned int i = 0; i < o->n_threads; i++) {
+        struct worker *w = &s->workers[i];
+        st = worker_init(w, o->handler, NULL, &s->limits, &s->timeouts);
+        if (st)
+            goto fail;
+        s->n_workers++;
+        if (o->ctx_new)
+            w->env.handler_ctx = o->ctx_new(o->handler_arg, &w->env);
+        w->on_left = on_left;
+        w->on_left_arg = s;
+    }
+    st = listener_start(&s->listener, s->workers, s->n_workers, o->max_conns);
+    if (st)
+        goto fail;
+    for (unsigned int i = 0; i < s->n_workers; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "%.8s-%u", o->name, i % 1000);
+        st = worker_start(&s->workers[i], name);
+        if (st)
+            goto fail;
+        s->n_running++;
+    }
+    *ret = s;
+    return NULL;
+fail:
+    server_free(s);
+    return st;
+}
+
+int net_server_port(const struct net_server *s)
+{
+    return s->listener.port;
+}
+
+/* ---- Stopping ------------------------------------------------------------------------------- */
+
+static void close_listener(struct worker *w, void *arg)
+{
+    (void)w;
+    listener_close(arg);
+}
+
+static void drain(struct worker *w, void *arg)
+{
+    (void)arg;
+    w->env.draining = true;
+    LIST_FOR_EACH_SAFE (link, &w->conns) {
+        conn_drain(LIST_ENTRY(link, struct conn, link));
+    }
+}
+
+static void cut_off(struct worker *w, void *arg)
+{
+    unsigned int *n_cut = arg;
+    LIST_FOR_EACH_SAFE (link, &w->conns) {
+        conn_close(LIST_ENTRY(link, struct conn, link));
+        ++*n_cut;
+    }
+}
+
+struct tally {
+    unsigned int conns, exchanges;
+};
+
+static void count_left(struct worker *w, void *arg)
+{
+    struct tally *t = arg;
+    LIST_FOR_EACH (link, &w->conns) {
+        t->conns++;
+    }
+    t->exchanges += w->env.n_used;
+}
+
+static struct tally tally(struct net_server *s)
+{
+    struct tally t = {0};
+    for (unsigned int i = 0; i < s->n_workers; i++)
+        worker_run(&s->workers[i], count_left, &t);
+    return t;
+}
+
+unsigned int net_server_stop(struct net_server *s, uint64_t deadline_ns)
+{
+    if (!s)
+        return 0;
+    worker_run(&s->workers[0], close_listener, &s->listener);
+    for (unsigned int i = 0; i < s->n_workers; i++)
+        worker_run(&s->workers[i], drain, NULL);
+
+    /* Each look is exact; between two looks a departure, or a tenth of a second, wakes us. */
+    struct tally t = tally(s);
+    while ((t.conns > 0 || t.exchanges > 0) && monotonic_ns() < deadline_ns) {
+        uint64_t look_ns = monotonic_ns() + 100 * NS_PER_MS;
+        mutex_lock(&s->mu);
+        cond_wait_until(&s->left, &s->mu, MIN(look_ns, deadline_ns));
+        mutex_unlock(&s->mu);
+        t = tally(s);
+    }
+
+    unsigned int n_cut = 0;
+    for (unsigned int i = 0; i < s->n_workers; i++)
+        worker_run(&s->workers[i], cut_off, &n_cut);
+    t = tally(s);
+    if (t.exchanges > 0) /* still with the handler, whose answers come to these loops */
+        return MAX(n_cut, t.exchanges);
+    server_free(s);
+    return n_cut;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A server of one protocol: a listening socket and the workers that serve its connections.
+ */
+#ifndef CONCH_FRONTENDS_NET_SERVER_H
+#define CONCH_FRONTENDS_NET_SERVER_H
+
+#include <stdbool.h>
+
+#include "frontends/net/exchange.h"
+#include "frontends/net/listener.h"
+#include "frontends/net/worker.h"
+
+struct net_options {
+    const char *name; /* of the threads: "http" gives http-0, http-1, … */
+    const char *address;
+    int port;
+    bool reuse_port;
+    unsigned int n_threads; /* at least 1 */
+    unsigned int max_conns; /* 0 = as many as descriptors */
+    struct http_limits limits;
+    struct net_timeouts timeouts;
+    const struct http_handler *handler;
+    void *handler_arg;
+    /* What the handler keeps per loop; called before the threads run, and after their end. */
+    void *(*ctx_new)(void *handler_arg, struct http_env *env);
+    void (*ctx_free)(void *handler_ctx);
+};
+
+struct net_server;
+
+/* net_options_init - the defaults; what is NULL must be filled in. */
+void net_options_init(struct net_options *o);
+
+/*
+ * net_server_start - listens and serves.
+ *
+ * Errors: as listener_open() and worker_start()
+ */
+NODISCARD struct status *net_server_start(const struct net_options *o, struct net_server **ret);
+
+int net_server_port(const struct net_server *s);
+
+/*
+ * net_server_stop - accepts no more, lets what is under way end, closes.
+ *
+ * Thread: any but a worker's. Blocks, at most until the deadline.
+ * Returns  how many connections were cut off; s is freed unless requests are still with the
+ *          handler then (they keep their worker)
+ */
+unsigned int net_server_stop(struct net_server *s, uint64_t deadline_ns);
+
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A worker: one thread with one event loop, and all that its connections share. Connections come
+ * to it once and never leave; nothing here is shared with other workers but the few atomics.
+ */
+#ifndef CONCH_FRONTENDS_NET_WORKER_H
+#define CONCH_FRONTENDS_NET_WORKER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base/loop.h"
+#include "base/mutex.h"
+#include "base/thread.h"
+#include "frontends/net/exchange.h"
+
+struct conn;
+
+/* How long a connection may take, nanoseconds; 0 = for ever. */
+struct net_timeouts {
+    uint64_t head_ns;   /* from the first byte of a head to its last */
+    uint64_t body_ns;   /* without a byte of a body that is being received */
+    uint64_t write_ns;  /* without a byte of a reply going out */
+    uint64_t idle_ns;   /* between requests */
+    uint64_t linger_ns; /* after a last reply, for the client to read it */
+};
+
+struct worker {
+    /* Set by worker_start(), constant afterwards. */
+    const struct net_timeouts *timeouts;
+    struct pool *pool;
+    struct thread thread;
+    void (*on_left)(void *arg); /* a connection or an exchange is gone, while draining */
+    void *on_left_arg;
+
+    /* The worker's thread. */
+    struct loop loop;
+    struct http_env env;
+    struct list conns;
+    struct timer sweep; /* once a second while there are connections */
+
+    /* Any thread, relaxed: counts. */
+    atomic_uint n_conns;
+};
+
+/*
+ * worker_start - starts the thread.
+ *
+ * @handler_ctx  the handler's own for this loop
+ * Errors: STATUS_UNAVAILABLE  no thread, no descriptor
+ */
+NODISCARD struct status *worker_init(struct worker *w, const struct http_handler *handler,
+                                     void *handler_ctx, const struct http_limits *limits,
+                                     const struct net_timeouts *timeouts);
+NODISCARD struct status *worker_start(struct worker *w, const char *name);
+/* worker_stop - ends the thread. worker_done() then frees what is left, if nothing is in use. */
+void worker_stop(struct worker *w);
+void worker_done(struct worker *w);
+
+/* worker_run - runs fn(arg) on the worker's thread and waits for it. Thread: any other. */
+void worker_run(struct worker *w, void (*fn)(struct worker *w, void *arg), void *arg);
+
+#endif

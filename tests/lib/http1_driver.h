@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Drives a struct http1 without a socket: bytes in, in any portions; replies out, in any portions.
+ * The handler answers each request with a line that tells what arrived, at once or later.
+ * Shared by the unit test and the fuzz target.
+ */
+#ifndef CONCH_TESTS_LIB_HTTP1_DRIVER_H
+#define CONCH_TESTS_LIB_HTTP1_DRIVER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/pool.h"
+#include "frontends/net/http1.h"
+
+enum { DRIVER_MAX_WAITING = 256 };
+
+struct driver {
+    struct http_limits limits;
+    struct http_env env;
+    struct pool *pool;
+    char scratch[512];
+    struct http1 http1;
+    bool defer; /* replies wait until driver_reply() */
+    struct exchange *waiting[DRIVER_MAX_WAITING];
+    unsigned int n_waiting;
+    unsigned int n_heads, n_ends, n_requests, n_cancelled;
+    size_t max_send; /* bytes per write; 0 = all */
+    char *out;
+    size_t out_size, out_capacity;
+    size_t aligned_at;
+};
+
+struct driver_part {
+    char path[64];
+};
+
+static void driver_on_head(struct exchange *x, const struct http_head *head)
+{
+    struct driver *d = x->env->handler_ctx;
+    struct driver_part *part = exchange_part(x);
+    struct span path = head_path(head);
+    snprintf(part->path, sizeof(part->path), "%.*s", (int)path.length, path.at);
+    struct span at = head_find(head, "inference-header-content-length", 31);
+    if (at.at)
+        x->aligned_at = strtoul(at.at, NULL, 10);
+    d->n_heads++;
+}
+
+static void driver_answer(struct exchange *x)
+{
+    struct driver_part *part = exchange_part(x);
+    char text[256];
+    uint32_t hash = 2166136261u;
+    for (size_t i = 0; i < x->body_size; i++)
+        hash = (hash ^ (unsigned char)x->body[i]) * 16777619u;
+    int n = snprintf(text, sizeof(text), "%d %s %zu %08x\n", (int)x->method, part->path,
+                     x->body_size, hash);
+    exchange_reply_text(x, 200, NULL, text, (size_t)n);
+}
+
+static void driver_on_request(struct exchange *x)
+{
+    struct driver *d = x->env->handler_ctx;
+    d->n_requests++;
+    if (x->body && x->aligned_at < x->body_size && (uintptr_t)(x->body + x->aligned_at) % 64 != 0)
+        abort();
+    if (!d->defer || d->n_waiting == DRIVER_MAX_WAITING)
+        driver_answer(x);
+    else
+        d->waiting[d->n_waiting++] = x;
+}
+
+static void driver_on_cancel(struct exchange *x)
+{
+    struct driver *d = x->env->handler_ctx;
+    d->n_cancelled++;
+}
+
+static void driver_on_end(struct exchange *x)
+{
+    struct driver *d = x->env->handler_ctx;
+    d->n_ends++;
+}
+
+static const struct http_handler driver_handler = {
+    .part_bytes = sizeof(struct driver_part),
+    .on_head = driver_on_head,
+    .on_request = driver_on_request,
+    .on_cancel = driver_on_cancel,
+    .on_end = driver_on_end,
+};
+
+static void driver_on_output(struct http1 *h)
+{
+    (void)h; /* driver_flush() looks by itself */
+}
+
+static inline void driver_init(struct driver *d)
+{
+    memset(d, 0, sizeof(*d));
+    d->limits = (struct http_limits){
+        .max_head_bytes = 1024, .max_body_bytes = 1 << 20, .max_chunks = 40, .max_pipeline = 4};
+    d->pool = pool_new("test", 1 << 20, 0);
+    http_env_init(&d->env, &driver_handler, d, &d->limits, d->pool, NULL, d->scratch,
+                  sizeof(d->scratch));
+    http1_init(&d->http1, &d->env, driver_on_output);
+}
+
+/* driver_flush - sends what may be sent. */
+static inline void driver_flush(struct driver *d)
+{
+    struct iovec pieces[8];
+    int n;
+    while ((n = http1_gather(&d->http1, pieces, 8)) > 0) {
+        size_t room = d->max_send ? d->max_send : SIZE_MAX, sent = 0;
+        for (int i = 0; i < n && room > 0; i++) {
+            size_t k = pieces[i].iov_len < room ? pieces[i].iov_len : room;
+            if (d->out_size + k > d->out_capacity) {
+                d->out_capacity = (d->out_size + k) * 2;
+                d->out = realloc(d->out, d->out_capacity);
+            }
+            memcpy(d->out + d->out_size, pieces[i].iov_base, k);
+            d->out_size += k;
+            sent += k;
+            room -= k;
+        }
+        http1_sent(&d->http1, sent);
+    }
+}
+
+/* driver_feed - gives the bytes as far as they are wanted; how many were. */
+static inline size_t driver_feed(struct driver *d, const char *bytes, size_t n_bytes)
+{
+    size_t fed = 0;
+    while (fed < n_bytes) {
+        struct iovec space[2];
+        int n_space = http1_read_space(&d->http1, space);
+        size_t got = 0;
+        for (int i = 0; i < n_space && fed < n_bytes; i++) {
+            size_t k = space[i].iov_len < n_bytes - fed ? space[i].iov_len : n_bytes - fed;
+            memcpy(space[i].iov_base, bytes + fed, k);
+            fed += k;
+            got += k;
+        }
+        if (got == 0)
+            break;
+        http1_received(&d->http1, got);
+    }
+    return fed;
+}
+
+/* driver_reply - answers the i-th of the requests that wait. */
+static inline void driver_reply(struct driver *d, unsigned int i)
+{
+    struct exchange *x = d->waiting[i];
+    memmove(d->waiting + i, d->waiting + i + 1, (--d->n_waiting - i) * sizeof(x));
+    driver_answer(x);
+}
+
+/* driver_done - the client goes; everything must come back. False when it does not. */
+static inline bool driver_done(struct driver *d)
+{
+    http1_abort(&d->http1);
+    while (d->n_waiting > 0)
+        driver_reply(d, d->n_waiting - 1);
+    bool fine = d->env.n_used == 0 && d->n_heads == d->n_ends;
+    http_env_done(&d->env);
+    struct pool_stats stats;
+    pool_stats(d->pool, &stats);
+    fine = fine && stats.used_bytes == 0;
+    pool_free(d->pool);
+    free(d->out);
+    return fine;
+}
+
+#endif

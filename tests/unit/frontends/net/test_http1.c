@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The HTTP/1.1 state without sockets: every split of the input, order of replies, limits. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "lib/http1_driver.h"
+
+struct split_case {
+    const char *name, *input, *output;
+};
+
+#define OK(n, body) "HTTP/1.1 200 OK\r\nContent-Length: " #n "\r\n\r\n" body
+#define OK_CLOSE(n, body)                                                                          \
+    "HTTP/1.1 200 OK\r\nContent-Length: " #n "\r\nConnection: close\r\n\r\n" body
+#define BAD(status, n, text)                                                                       \
+    "HTTP/1.1 " status "\r\nContent-Type: application/json\r\nContent-Length: " #n                 \
+    "\r\nConnection: close\r\n\r\n{\"error\":\"" text "\"}"
+
+static const struct split_case cases[] = {
+    {"get", "GET /v2 HTTP/1.1\r\nHost: x\r\n\r\n", OK(17, "0 /v2 0 811c9dc5\n")},
+    {"two in one", "GET /a HTTP/1.1\r\n\r\nGET /b?q=1#f HTTP/1.1\r\n\r\n",
+     OK(16, "0 /a 0 811c9dc5\n") OK(16, "0 /b 0 811c9dc5\n")},
+    {"post", "POST /p HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello", OK(16, "1 /p 5 4f9f2cab\n")},
+    {"post and get", "POST /p HTTP/1.1\r\ncontent-length:5\r\n\r\nhelloGET /b HTTP/1.1\r\n\r\n",
+     OK(16, "1 /p 5 4f9f2cab\n") OK(16, "0 /b 0 811c9dc5\n")},
+    {"aligned part",
+     "POST /p HTTP/1.1\r\nContent-Length: 5\r\nInference-Header-Content-Length: 3\r\n\r\nhello",
+     OK(16, "1 /p 5 4f9f2cab\n")},
+    {"chunked",
+     "POST /c HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2;x=y\r\nhe\r\n3\r\nllo\r\n0\r\n"
+     "Trailer: t\r\n\r\nGET /b HTTP/1.1\r\n\r\n",
+     OK(16, "1 /c 5 4f9f2cab\n") OK(16, "0 /b 0 811c9dc5\n")},
+    {"empty chunked", "POST /c HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+     OK(16, "1 /c 0 811c9dc5\n")},
+    {"close", "GET /a HTTP/1.1\r\nConnection: close\r\n\r\nGET /b HTTP/1.1\r\n\r\n",
+     OK_CLOSE(16, "0 /a 0 811c9dc5\n")},
+    {"1.0", "GET /a HTTP/1.0\r\n\r\n", OK_CLOSE(16, "0 /a 0 811c9dc5\n")},
+    {"1.0 that stays", "GET /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+     "HTTP/1.1 200 OK\r\nContent-Length: 16\r\nConnection: keep-alive\r\n\r\n0 /a 0 811c9dc5\n"},
+    {"head", "HEAD /a HTTP/1.1\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 16\r\n\r\n"},
+    {"empty lines first", "\r\n\r\nGET /a HTTP/1.1\r\n\r\n", OK(16, "0 /a 0 811c9dc5\n")},
+    {"method unknown", "BREW /a HTTP/1.1\r\n\r\n",
+     BAD("400 Bad Request", 45, "malformed request: unknown method")},
+    {"two lengths", "POST /a HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+     BAD("400 Bad Request", 56, "malformed request: its length is given twice")},
+    {"the same length twice", "POST /a HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\na",
+     BAD("400 Bad Request", 56, "malformed request: its length is given twice")},
+    {"length and chunks",
+     "POST /a HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+     BAD("400 Bad Request", 56, "malformed request: its length is given twice")},
+    {"chunks and length",
+     "POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n0\r\n\r\n",
+     BAD("400 Bad Request", 56, "malformed request: its length is given twice")},
+    {"length no number", "POST /a HTTP/1.1\r\nContent-Length: 1x\r\n\r\na",
+     BAD("400 Bad Request", 53, "malformed request: invalid Content-Length")},
+    {"not chunked at the end", "POST /a HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n",
+     BAD("400 Bad Request", 73, "malformed request: the last Transfer-Encoding must be chunked")},
+    {"folded", "GET /a HTTP/1.1\r\nA: b\r\n c\r\n\r\n", NULL},
+    {"folded, empty at first", "GET /a HTTP/1.1\r\nA:\r\n c\r\n\r\n", NULL},
+    {"bare LF", "GET /a HTTP/1.1\nA: b\n\n", NULL},
+    {"bare LF in a header", "GET /a HTTP/1.1\r\nA: b\nB: c\r\n\r\n", NULL},
+    {"blank before colon", "GET /a HTTP/1.1\r\nA : b\r\n\r\n", NULL},
+    {"chunk size no number", "POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", NULL},
+    {"too large", "POST /a HTTP/1.1\r\nContent-Length: 1048577\r\n\r\n",
+     BAD("413 Content Too Large", 41, "the request body is too large")},
+    {"good, then bad", "GET /a HTTP/1.1\r\n\r\nxx yy\r\n\r\n", NULL},
+    {"version 2", "GET /a HTTP/2.0\r\n\r\n", NULL},
+};
+
+/* What came out, in one feed per piece of the input. */
+static char *answer_to(const char *input, size_t length, size_t first, size_t second, size_t sends)
+{
+    struct driver d;
+    driver_init(&d);
+    d.max_send = sends;
+    size_t cuts[] = {0, first, second, length};
+    for (int i = 0; i < 3; i++) {
+        driver_feed(&d, input + cuts[i], cuts[i + 1] - cuts[i]);
+        driver_flush(&d);
+    }
+    char *out = calloc(1, d.out_size + 1);
+    if (d.out_size)
+        memcpy(out, d.out, d.out_size);
+    assert_true(driver_done(&d));
+    return out;
+}
+
+static void every_split_gives_the_same(void **state)
+{
+    (void)state;
+    for (size_t c = 0; c < ARRAY_SIZE(cases); c++) {
+        size_t length = strlen(cases[c].input);
+        char *whole = answer_to(cases[c].input, length, 0, 0, 0);
+        if (cases[c].output) {
+            if (strcmp(whole, cases[c].output) != 0)
+                print_error("case: %s\n", cases[c].name);
+            assert_string_equal(whole, cases[c].output);
+        } else {
+            if (!strstr(whole, "Connection: close"))
+                print_error("case: %s: %s\n", cases[c].name, whole);
+            assert_non_null(strstr(whole, "Connection: close"));
+            assert_non_null(strstr(whole, "{\"error\":\""));
+        }
+        for (size_t first = 0; first <= length; first++) {
+            for (size_t second = first; second <= length; second++) {
+                char *out = answer_to(cases[c].input, length, first, second, 1 + first % 7);
+                if (strcmp(out, whole) != 0)
+                    print_error("case: %s, cut at %zu and %zu\n", cases[c].name, first, second);
+                assert_string_equal(out, whole);
+                free(out);
+            }
+        }
+        free(whole);
+    }
+}
+
+static void replies_leave_in_the_order_of_the_requests(void **state)
+{
+    (void)state;
+    static const char input[] =
+        "GET /a HTTP/1.1\r\n\r\nGET /b HTTP/1.1\r\n\r\nGET /c HTTP/1.1\r\n\r\n";
+    static const char output[] =
+        OK(16, "0 /a 0 811c9dc5\n") OK(16, "0 /b 0 811c9dc5\n") OK(16, "0 /c 0 811c9dc5\n");
+    static const unsigned int orders[][3] = {{0, 0, 0}, {2, 1, 0}, {1, 1, 0},
+                                             {0, 1, 0}, {2, 0, 0}, {1, 0, 0}};
+    for (size_t i = 0; i < ARRAY_SIZE(orders); i++) {
+        struct driver d;
+        driver_init(&d);
+        d.defer = true;
+        driver_feed(&d, input, strlen(input));
+        assert_int_equal(d.n_waiting, 3);
+        for (int k = 0; k < 3; k++) {
+            driver_reply(&d, orders[i][k]);
+            driver_flush(&d);
+        }
+        assert_int_equal(d.out_size, strlen(output));
+        assert_memory_equal(d.out, output, strlen(output));
+        assert_true(driver_done(&d));
+    }
+}
+
+static void a_full_pipeline_stops_reading(void **state)
+{
+    (void)state;
+    static const char one[] = "GET /a HTTP/1.1\r\n\r\n";
+    struct driver d;
+    struct iovec space[2];
+    driver_init(&d);
+    d.defer = true;
+    char many[1000 * (sizeof(one) - 1)];
+    for (size_t i = 0; i < 1000; i++)
+        memcpy(many + i * strlen(one), one, strlen(one));
+    size_t fed = driver_feed(&d, many, sizeof(many));
+    assert_int_equal(d.n_waiting, 4); /* max_pipeline */
+    assert_true(fed <= sizeof(d.scratch));
+    assert_int_equal(http1_read_space(&d.http1, space), 0);
+    driver_reply(&d, 0);
+    driver_flush(&d);
+    assert_int_equal(d.n_waiting, 4); /* the next one moved up */
+    while (d.n_waiting > 0) {
+        driver_reply(&d, 0);
+        driver_flush(&d);
+    }
+    assert_int_equal(d.n_requests, fed / strlen(one));
+    assert_int_equal(http1_read_space(&d.http1, space), 1);
+    driver_feed(&d, many + fed, 2 * strlen(one)); /* goes on in the middle of a head */
+    driver_flush(&d);
+    assert_int_equal(d.n_requests, (fed + 2 * strlen(one)) / strlen(one));
+    assert_true(driver_done(&d));
+}
+
+static void large_bodies_land_in_place(void **state)
+{
+    (void)state;
+    struct driver d;
+    char head[128];
+    size_t length = 300000;
+    char *body = malloc(length);
+    memset(body, 'b', length);
+    int n = snprintf(head, sizeof(head),
+                     "POST /big HTTP/1.1\r\nInference-Header-Content-Length: 77\r\n"
+                     "Content-Length: %zu\r\n\r\n",
+                     length);
+    driver_init(&d);
+    assert_int_equal(driver_feed(&d, head, (size_t)n), n);
+    struct iovec space[2];
+    assert_int_equal(http1_read_space(&d.http1, space), 2);
+    assert_int_equal(space[0].iov_len, length); /* no buffer in between */
+    assert_int_equal(((uintptr_t)space[0].iov_base + 77) % 64, 0);
+    driver_feed(&d, body, length);
+    driver_feed(&d, "GET /b HTTP/1.1\r\n\r\n", 19);
+    driver_flush(&d);
+    assert_int_equal(d.n_requests, 2);
+    free(body);
+    assert_true(driver_done(&d));
+}
+
+static void continue_is_sent_once_and_in_turn(void **state)
+{
+    (void)state;
+    static const char head[] =
+        "POST /p HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n";
+    static const char output[] =
+        OK(16, "0 /a 0 811c9dc5\n") "HTTP/1.1 100 Continue\r\n\r\n" OK(16, "1 /p 5 4f9f2cab\n");
+    struct driver d;
+    driver_init(&d);
+    d.defer = true;
+    d.max_send = 7;
+    driver_feed(&d, "GET /a HTTP/1.1\r\n\r\n", 19);
+    driver_feed(&d, head, strlen(head));
+    driver_flush(&d);
+    assert_int_equal(d.out_size, 0); /* the reply to /a comes first */
+    driver_reply(&d, 0);
+    driver_flush(&d);
+    driver_feed(&d, "hello", 5);
+    driver_reply(&d, 0);
+    driver_flush(&d);
+    assert_int_equal(d.out_size, strlen(output));
+    assert_memory_equal(d.out, output, strlen(output));
+    assert_true(driver_done(&d));
+}
+
+static void limits_are_answered(void **state)
+{
+    (void)state;
+    struct driver d;
+    driver_init(&d);
+    for (int i = 0; i < 2000; i++)
+        driver_feed(&d, "GET /aaaaaaaa", i ? 1 : 13);
+    driver_flush(&d);
+    assert_non_null(memmem(d.out, d.out_size, "431 Request Header", 18));
+    assert_true(driver_done(&d));
+
+    driver_init(&d);
+    driver_feed(&d, "GET / HTTP/1.1\r\n", 16);
+    for (int i = 0; i < 70; i++)
+        driver_feed(&d, "A:b\r\n", 5);
+    driver_flush(&d);
+    assert_non_null(memmem(d.out, d.out_size, "too many headers", 16));
+    assert_true(driver_done(&d));
+
+    static const char chunked[] = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+    driver_init(&d);
+    driver_feed(&d, chunked, strlen(chunked));
+    for (int i = 0; i < 41; i++)
+        driver_feed(&d, "1\r\nx\r\n", 6);
+    driver_flush(&d);
+    assert_non_null(memmem(d.out, d.out_size, "too many chunks", 15));
+    assert_true(driver_done(&d));
+
+    driver_init(&d);
+    d.limits.max_body_bytes = 10;
+    driver_feed(&d, chunked, strlen(chunked));
+    driver_feed(&d, "b\r\n0123456789a\r\n", 16);
+    driver_flush(&d);
+    assert_non_null(memmem(d.out, d.out_size, "413 Content", 11));
+    assert_true(driver_done(&d));
+}
+
+static void a_client_that_leaves_cancels(void **state)
+{
+    (void)state;
+    struct driver d;
+    driver_init(&d);
+    d.defer = true;
+    driver_feed(&d, "GET /a HTTP/1.1\r\n\r\nPOST /b HTTP/1.1\r\nContent-Length: 9\r\n\r\nhalf", 62);
+    assert_int_equal(d.n_waiting, 1);
+    http1_cancel(&d.http1);
+    assert_int_equal(d.n_cancelled, 1);
+    assert_false(http1_is_over(&d.http1)); /* it may still read the reply */
+    driver_reply(&d, 0);
+    driver_flush(&d);
+    assert_true(http1_is_over(&d.http1));
+    assert_true(d.out_size > 0);
+    assert_true(driver_done(&d));
+}
+
+static void draining_says_so_in_the_newest_reply(void **state)
+{
+    (void)state;
+    static const char output[] = OK(16, "0 /a 0 811c9dc5\n") OK_CLOSE(16, "0 /b 0 811c9dc5\n");
+    struct driver d;
+    driver_init(&d);
+    d.defer = true;
+    driver_feed(&d, "GET /a HTTP/1.1\r\n\r\nGET /b HTTP/1.1\r\n\r\n", 38);
+    d.env.draining = true;
+    driver_reply(&d, 1);
+    driver_reply(&d, 0);
+    driver_flush(&d);
+    assert_int_equal(d.out_size, strlen(output));
+    assert_memory_equal(d.out, output, strlen(output));
+    assert_true(http1_is_over(&d.http1));
+    assert_true(driver_done(&d));
+}
+
+static void fixed_replies_close_too(void **state)
+{
+    (void)state;
+    static const struct http_reply_fixed fixed =
+        HTTP_REPLY_FIXED("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n", "ok");
+    static const struct {
+        const char *input, *output;
+    } rows[] = {
+        {"GET / HTTP/1.1\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"},
+        {"HEAD / HTTP/1.1\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"},
+        {"GET / HTTP/1.0\r\n\r\n",
+         "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        struct driver d;
+        driver_init(&d);
+        d.defer = true;
+        driver_feed(&d, rows[i].input, strlen(rows[i].input));
+        assert_int_equal(d.n_waiting, 1);
+        exchange_reply_fixed(d.waiting[--d.n_waiting], &fixed);
+        driver_flush(&d);
+        assert_int_equal(d.out_size, strlen(rows[i].output));
+        assert_memory_equal(d.out, rows[i].output, d.out_size);
+        assert_true(driver_done(&d));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_split_gives_the_same),
+        cmocka_unit_test(replies_leave_in_the_order_of_the_requests),
+        cmocka_unit_test(a_full_pipeline_stops_reading),
+        cmocka_unit_test(large_bodies_land_in_place),
+        cmocka_unit_test(continue_is_sent_once_and_in_turn),
+        cmocka_unit_test(limits_are_answered),
+        cmocka_unit_test(a_client_that_leaves_cancels),
+        cmocka_unit_test(draining_says_so_in_the_newest_reply),
+        cmocka_unit_test(fixed_replies_close_too),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
