@@ -543,7 +543,7 @@ static bool read_int(struct json *j, bool is_signed, uint64_t *ret_value)
 
 bool json_read_int64(struct json *j, int64_t *ret_value)
 {
-    uint64_t value;
+    uint64_t value = 0;
     if (!read_int(j, true, &value))
         return false;
     *ret_value = (int64_t)value;

@@ -93,7 +93,7 @@ bool json_fail_type(struct json *j, enum json_failure failure);
 const char *json_parse_number(const char *p, const char *end, struct json_number *ret_value);
 
 /* json_check_number - passes the number at p; NULL with ret_error->text and *ret_at. */
-const char *json_check_number(const char *p, const char *end, const char **ret_text,
+const char *json_check_number(const char *from, const char *end, const char **ret_text,
                               const char **ret_at);
 
 /*

@@ -249,6 +249,8 @@ static bool nesting_push(struct nesting *n, bool object)
     }
     uint64_t bit = (uint64_t)1 << (n->depth % 64);
     uint64_t *word = &n->bits[n->depth / 64];
+    if (n->depth % 64 == 0)
+        *word = 0;
     *word = object ? *word | bit : *word & ~bit;
     n->depth++;
     return true;
@@ -336,7 +338,7 @@ static const char *check_after(struct nesting *n, const char *p, const char *end
 static const char *walk_value(const char *p, const char *end, struct syntax *error)
 {
     struct nesting n;
-    n.bits = n.inline_bits; /* the bits themselves are written before they are read */
+    n.bits = n.inline_bits; /* nesting_push() clears each word when it enters it */
     n.depth = 0;
     n.max_depth = JSON_INLINE_DEPTH;
 
