@@ -21,7 +21,7 @@
 
 /* backend_error - a new error with a formatted message; the caller owns it. */
 TRITONSERVER_Error *backend_error(TRITONSERVER_Error_Code code, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
+    __attribute__((format(printf, 2, 3), returns_nonnull));
 
 /*
  * backend_ignore - end an error that nobody waits for, with a line in the log.

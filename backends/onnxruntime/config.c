@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * config - what the model file and the model configuration have to say to each other.
+ *
+ * Completion happens once, when the model loads: the new configuration is written as text, given to
+ * the server and read back, so that the rest of the backend knows one configuration only.
+ */
+#include "onnxruntime/model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_MAX_BATCH_SIZE 4
+
+static const struct doc_value *config_get(const struct model *m, const char *key)
+{
+    return doc_get(doc_root(m->config), key);
+}
+
+/* ---- Complete ------------------------------------------------------------------------------- */
+
+/* A model can batch when the first dimension of every tensor has any size. */
+static bool can_batch(const struct model *m)
+{
+    for (size_t i = 0; i < m->n_inputs; i++)
+        if (m->inputs[i].rank == 0 || m->inputs[i].dims[0] != -1)
+            return false;
+    for (size_t i = 0; i < m->n_outputs; i++)
+        if (m->outputs[i].rank == 0 || m->outputs[i].dims[0] != -1)
+            return false;
+    return true;
+}
+
+static TRITONSERVER_Error *default_batch_size(TRITONBACKEND_Model *handle, int64_t *ret_size)
+{
+    TRITONBACKEND_Backend *backend;
+    struct doc *settings;
+    const char *text;
+    char *end;
+
+    *ret_size = DEFAULT_MAX_BATCH_SIZE;
+    TRY(TRITONBACKEND_ModelBackend(handle, &backend));
+    TRY(backend_settings(backend, &settings));
+    text = backend_setting(settings, "default-max-batch-size");
+    if (text) {
+        long long size = strtoll(text, &end, 10);
+
+        if (end != text && *end == '\0' && size >= 0 && size <= INT32_MAX)
+            *ret_size = size;
+    }
+    doc_free(settings);
+    return NULL;
+}
+
+static void write_tensor(FILE *to, const struct tensor *t, bool batches)
+{
+    size_t first = batches ? 1 : 0;
+
+    fputs("{\"name\":", to);
+    doc_write_string(to, t->name);
+    fprintf(to, ",\"data_type\":\"%s\",\"dims\":[", t->type->config);
+    /* A configuration cannot say "no dimensions" but by reshaping one element. */
+    if (t->rank <= first)
+        fputs("1", to);
+    for (size_t d = first; d < t->rank; d++)
+        fprintf(to, "%s%lld", d > first ? "," : "", (long long)t->dims[d]);
+    fputs("]", to);
+    if (batches && t->rank == first)
+        fputs(",\"reshape\":{\"shape\":[]}", to);
+    fputs("}", to);
+}
+
+static void write_tensors(FILE *to, const struct tensor *tensors, size_t n, bool batches)
+{
+    fputs("[", to);
+    for (size_t i = 0; i < n; i++) {
+        if (i > 0)
+            fputs(",", to);
+        write_tensor(to, &tensors[i], batches);
+    }
+    fputs("]", to);
+}
+
+/* The old configuration with what was missing. */
+static void write_config(FILE *to, const struct model *m, int64_t max_batch_size)
+{
+    bool fill_inputs = doc_count(config_get(m, "input")) == 0;
+    bool fill_outputs = doc_count(config_get(m, "output")) == 0;
+
+    fprintf(to, "{\"max_batch_size\":%lld", (long long)max_batch_size);
+    for (const struct doc_value *v = doc_first(doc_root(m->config)); v; v = v->next) {
+        if (strcmp(v->key, "max_batch_size") == 0 ||
+            (fill_inputs && strcmp(v->key, "input") == 0) ||
+            (fill_outputs && strcmp(v->key, "output") == 0))
+            continue;
+        fputs(",", to);
+        doc_write_string(to, v->key);
+        fprintf(to, ":%.*s", (int)v->raw_len, v->raw);
+    }
+    if (fill_inputs) {
+        fputs(",\"input\":", to);
+        write_tensors(to, m->inputs, m->n_inputs, max_batch_size > 0);
+    }
+    if (fill_outputs) {
+        fputs(",\"output\":", to);
+        write_tensors(to, m->outputs, m->n_outputs, max_batch_size > 0);
+    }
+    if (max_batch_size > 1 && !config_get(m, "dynamic_batching") &&
+        !config_get(m, "sequence_batching") && !config_get(m, "ensemble_scheduling"))
+        fputs(",\"dynamic_batching\":{}", to);
+    fputs("}", to);
+}
+
+static TRITONSERVER_Error *set_config(struct model *m, TRITONBACKEND_Model *handle,
+                                      const char *text, size_t len)
+{
+    TRITONSERVER_Message *message;
+    TRITONSERVER_Error *err;
+    const char *why;
+    struct doc *config;
+
+    TRY(TRITONSERVER_MessageNewFromSerializedJson(&message, text, len));
+    err = TRITONBACKEND_ModelSetConfig(handle, 1, message);
+    backend_ignore(TRITONSERVER_MessageDelete(message), "deleting a message");
+    if (err)
+        return err;
+    config = doc_parse(text, len, &why);
+    if (!config)
+        return backend_error(TRITONSERVER_ERROR_INTERNAL, "completed configuration: %s", why);
+    doc_free(m->config);
+    m->config = config;
+    return NULL;
+}
+
+static TRITONSERVER_Error *choose_batch_size(struct model *m, TRITONBACKEND_Model *handle,
+                                             int64_t *ret_size)
+{
+    int64_t size = 0;
+
+    doc_int(config_get(m, "max_batch_size"), &size);
+    if (!can_batch(m)) {
+        if (size > 0)
+            return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                                 "autofill failed for model '%s': model does not support batching "
+                                 "while non-zero max_batch_size is specified",
+                                 m->name);
+    } else if (size == 0) {
+        TRY(default_batch_size(handle, &size));
+        if (size > 0)
+            BACKEND_LOG(WARN,
+                        "model '%s' can batch but its configuration has no max_batch_size: %lld is "
+                        "used; set one to allow larger batches",
+                        m->name, (long long)size);
+    }
+    *ret_size = size;
+    return NULL;
+}
+
+TRITONSERVER_Error *model_complete_config(struct model *m, TRITONBACKEND_Model *handle)
+{
+    TRITONSERVER_Error *err;
+    char *text = NULL;
+    int64_t max_batch_size;
+    size_t len;
+    FILE *to;
+
+    if (doc_count(config_get(m, "input")) > 0 && doc_count(config_get(m, "output")) > 0)
+        return NULL;
+    TRY(choose_batch_size(m, handle, &max_batch_size));
+    to = open_memstream(&text, &len);
+    if (!to)
+        return backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
+    write_config(to, m, max_batch_size);
+    if (fclose(to) != 0)
+        err = backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
+    else
+        err = set_config(m, handle, text, len);
+    free(text);
+    return err;
+}
+
+/* ---- Check ---------------------------------------------------------------------------------- */
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static TRITONSERVER_Error *unexpected(const char *what, const char *name,
+                                      const struct tensor *tensors, size_t n)
+{
+    const char **names = calloc(n + 1, sizeof(*names));
+    TRITONSERVER_Error *err = NULL;
+    char *list = NULL;
+    size_t len;
+    FILE *to = open_memstream(&list, &len);
+
+    if (names && to) {
+        for (size_t i = 0; i < n; i++)
+            names[i] = tensors[i].name;
+        qsort(names, n, sizeof(*names), by_name);
+        for (size_t i = 0; i < n; i++)
+            fprintf(to, "%s%s", i > 0 ? ", " : "", names[i]);
+    }
+    if (to && fclose(to) == 0)
+        err = backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                            "unexpected inference %s '%s', allowed %ss are: %s", what, name, what,
+                            list);
+    free(list);
+    free(names);
+    return err ? err : backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
+}
+
+struct shape_text {
+    char text[512];
+};
+
+static struct shape_text print_shape(const int64_t *dims, size_t n)
+{
+    struct shape_text s = {"["};
+    size_t at = 1;
+
+    for (size_t i = 0; i < n && at < sizeof(s.text) - 32; i++)
+        at += (size_t)snprintf(s.text + at, sizeof(s.text) - at, "%s%lld", i > 0 ? "," : "",
+                               (long long)dims[i]);
+    snprintf(s.text + at, sizeof(s.text) - at, "]");
+    return s;
+}
+
+/* The shape that the backend gets: dims, or what they are reshaped to, behind the batch. */
+static TRITONSERVER_Error *config_shape(const struct model *m, const struct doc_value *config,
+                                        int64_t *dims, size_t *ret_rank)
+{
+    const struct doc_value *reshape = doc_get(doc_get(config, "reshape"), "shape");
+    const struct doc_value *v = doc_first(reshape ? reshape : doc_get(config, "dims"));
+    size_t rank = 0;
+
+    if (m->max_batch_size > 0)
+        dims[rank++] = -1;
+    for (; v; v = v->next) {
+        if (rank == MAX_RANK)
+            return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                                 "model '%s', tensor '%s': more than %d dimensions", m->name,
+                                 doc_string(doc_get(config, "name"), ""), MAX_RANK);
+        dims[rank] = -1;
+        doc_int(v, &dims[rank++]);
+    }
+    *ret_rank = rank;
+    return NULL;
+}
+
+static bool shapes_fit(const struct tensor *t, const int64_t *dims, size_t rank)
+{
+    if (t->rank != rank)
+        return false;
+    for (size_t i = 0; i < rank; i++)
+        if (t->dims[i] >= 0 && dims[i] >= 0 && t->dims[i] != dims[i])
+            return false;
+    return true;
+}
+
+static TRITONSERVER_Error *check_shape(const struct model *m, struct tensor *t,
+                                       const struct doc_value *config)
+{
+    int64_t dims[MAX_RANK];
+    size_t rank;
+
+    TRY(config_shape(m, config, dims, &rank));
+    if (t->rank == 0) {
+        /* A single value, or the model does not tell its rank; then anything fits. */
+        t->scalar = m->max_batch_size == 0 && (rank == 0 || (rank == 1 && dims[0] == 1));
+        return NULL;
+    }
+    if (m->max_batch_size > 0 && t->dims[0] != -1)
+        return backend_error(
+            TRITONSERVER_ERROR_INVALID_ARG,
+            "model '%s', tensor '%s': max_batch_size > 0 needs a model whose first "
+            "dimension is -1, but the model expects shape %s",
+            m->name, t->name, print_shape(t->dims, t->rank).text);
+    if (shapes_fit(t, dims, rank))
+        return NULL;
+    return backend_error(
+        TRITONSERVER_ERROR_INVALID_ARG,
+        "model '%s', tensor '%s': the model expects %zu dimensions (shape %s) but the model "
+        "configuration specifies %zu dimensions (%s %s)",
+        m->name, t->name, t->rank, print_shape(t->dims, t->rank).text, rank,
+        m->max_batch_size > 0 ? "an initial batch dimension because max_batch_size > 0 followed by "
+                                "the explicit tensor shape, making complete shape"
+                              : "shape",
+        print_shape(dims, rank).text);
+}
+
+static TRITONSERVER_Error *check_type(const struct model *m, const struct tensor *t,
+                                      const struct doc_value *config, const char *what)
+{
+    const char *type = doc_string(doc_get(config, "data_type"), "");
+
+    if (strcmp(type, t->type->config) == 0)
+        return NULL;
+    return backend_error(
+        TRITONSERVER_ERROR_INVALID_ARG,
+        "unable to load model '%s', configuration expects datatype %s for %s '%s', "
+        "model provides %s",
+        m->name, type, what, t->name, t->type->config);
+}
+
+static TRITONSERVER_Error *check_side(const struct model *m, const char *what,
+                                      struct tensor *tensors, size_t n)
+{
+    for (const struct doc_value *v = doc_first(config_get(m, what)); v; v = v->next) {
+        const char *name = doc_string(doc_get(v, "name"), "");
+        struct tensor *t = model_tensor(tensors, n, name);
+
+        if (!t)
+            return unexpected(what, name, tensors, n);
+        TRY(check_type(m, t, v, what));
+        TRY(check_shape(m, t, v));
+    }
+    return NULL;
+}
+
+/* Inputs of the model that the scheduler provides: controls and states of sequences, and inputs
+ * made from the whole batch. */
+static size_t count_other_inputs(const struct model *m)
+{
+    const struct doc_value *sequence = config_get(m, "sequence_batching");
+    size_t n =
+        doc_count(doc_get(sequence, "control_input")) + doc_count(doc_get(sequence, "state"));
+    const struct doc_value *v = doc_first(config_get(m, "batch_input"));
+
+    for (; v; v = v->next)
+        n += doc_count(doc_get(v, "target_name"));
+    return n;
+}
+
+TRITONSERVER_Error *model_check_config(struct model *m)
+{
+    size_t n_expected = doc_count(config_get(m, "input")) + count_other_inputs(m);
+
+    if (n_expected != m->n_inputs)
+        return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                             "unable to load model '%s', configuration expects %zu inputs, model "
+                             "provides %zu",
+                             m->name, n_expected, m->n_inputs);
+    TRY(check_side(m, "input", m->inputs, m->n_inputs));
+    return check_side(m, "output", m->outputs, m->n_outputs);
+}

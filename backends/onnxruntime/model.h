@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * model - one loaded version of an ONNX model: its session and what its tensors look like.
+ *
+ * One session serves all instances of the model. A session may run on several threads at once, all
+ * instances run on the same CPUs and with the same options, so a session for each of them would
+ * only hold the weights and a pool of threads once more.
+ *
+ * Threads: constant once loaded, except predict.
+ */
+#ifndef BACKENDS_ONNXRUNTIME_MODEL_H
+#define BACKENDS_ONNXRUNTIME_MODEL_H
+
+#include <stdatomic.h>
+
+#include "onnxruntime/runtime.h"
+#include "onnxruntime/types.h"
+
+/* No ONNX operator makes tensors of so many dimensions. */
+#define MAX_RANK 32
+
+/* Where the size of an output's dimension can be read before the model runs. */
+struct dim_source {
+    int input; /* index of an input; -1: fixed or unknown */
+    int dim;   /* of that input */
+};
+
+struct tensor {
+    char *name;
+    const struct element_type *type;
+    size_t rank;             /* 0: one value, or the model does not say */
+    int64_t dims[MAX_RANK];  /* -1: any size */
+    char *symbols[MAX_RANK]; /* name of a size: equal names, equal sizes. NULL: none */
+    bool scalar;             /* inputs: the model takes rank 0 where requests have shape [1] */
+
+    bool predictable; /* outputs: every dimension is fixed or has a source */
+    struct dim_source from[MAX_RANK];
+};
+
+struct model {
+    struct runtime *rt; /* borrowed from the backend */
+    char *name;
+    char *path; /* of the .onnx file */
+    struct doc *config;
+    int64_t max_batch_size;
+
+    struct ort_session *session;
+    struct ort_run_options *run_options; /* NULL: none */
+    struct tensor *inputs;
+    size_t n_inputs;
+    struct tensor *outputs;
+    size_t n_outputs;
+
+    /* Ask for output memory before the model runs? Switched off for good, relaxed, when the model
+     * turns out to make other shapes than it says; a stale value costs one more attempt. */
+    atomic_bool predict;
+};
+
+/* model_load - open the session, complete the configuration if that is allowed, and check it. */
+TRITONSERVER_Error *model_load(struct runtime *rt, TRITONBACKEND_Model *handle,
+                               struct model **ret_model);
+void model_free(struct model *m);
+
+/* model_complete_config - write what the configuration leaves out into it, and tell the server. */
+TRITONSERVER_Error *model_complete_config(struct model *m, TRITONBACKEND_Model *handle);
+
+/* model_check_config - does the configuration fit the model? Sets tensor.scalar. */
+TRITONSERVER_Error *model_check_config(struct model *m);
+
+/* model_tensor - the tensor of a name, or NULL. */
+struct tensor *model_tensor(struct tensor *tensors, size_t n, const char *name);
+
+#endif

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * onnxruntime - ONNX models on CPUs, run by ONNX Runtime.
+ *
+ * Settings (--backend-config=onnxruntime,NAME=VALUE)
+ *   library-path            the library; otherwise it is looked for, see runtime.c
+ *   default-max-batch-size  for models that can batch and configure no max_batch_size; 4
+ *
+ * Model parameters
+ *   intra_op_thread_count  threads within an operator; 0 = CPUs that the process may use
+ *   inter_op_thread_count  threads across operators when execution_mode is 1; 0 = the same
+ *   execution_mode         0 = one operator after the other, 1 = independent ones in parallel
+ *   enable_mem_arena, enable_mem_pattern           0 = off
+ *   memory.enable_memory_arena_shrinkage, session.*  handed on to ONNX Runtime
+ *
+ *   onnxruntime.c  what the server calls        model.c    session, tensors
+ *   runtime.c      the library                  config.c   the configuration: complete, check
+ *   ort_api.h      its functions                execute.c  requests
+ *   types.c        element types                strings.c  tensors of strings
+ */
+#include "onnxruntime/execute.h"
+
+TRITONSERVER_Error *TRITONBACKEND_Initialize(TRITONBACKEND_Backend *backend)
+{
+    TRITONBACKEND_ArtifactType type;
+    TRITONSERVER_Error *err;
+    struct doc *settings;
+    struct runtime *rt;
+    const char *folder;
+
+    TRY(backend_check_version());
+    TRY(TRITONBACKEND_BackendArtifacts(backend, &type, &folder));
+    TRY(backend_settings(backend, &settings));
+    err = runtime_open(folder, backend_setting(settings, "library-path"), &rt);
+    doc_free(settings);
+    if (err)
+        return err;
+    err = TRITONBACKEND_BackendSetState(backend, rt);
+    if (err)
+        runtime_close(rt);
+    return err;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_Finalize(TRITONBACKEND_Backend *backend)
+{
+    void *rt;
+
+    TRY(TRITONBACKEND_BackendState(backend, &rt));
+    runtime_close(rt);
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_GetBackendAttribute(TRITONBACKEND_Backend *backend,
+                                                      TRITONBACKEND_BackendAttribute *attributes)
+{
+    TRY(TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(
+        attributes, TRITONSERVER_INSTANCEGROUPKIND_CPU, 0, NULL, 0));
+    return TRITONBACKEND_BackendAttributeSetParallelModelInstanceLoading(attributes, true);
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model *model)
+{
+    TRITONBACKEND_Backend *backend;
+    TRITONSERVER_Error *err;
+    struct model *m;
+    void *rt;
+
+    TRY(TRITONBACKEND_ModelBackend(model, &backend));
+    TRY(TRITONBACKEND_BackendState(backend, &rt));
+    TRY(model_load(rt, model, &m));
+    err = TRITONBACKEND_ModelSetState(model, m);
+    if (err)
+        model_free(m);
+    return err;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelFinalize(TRITONBACKEND_Model *model)
+{
+    void *m;
+
+    TRY(TRITONBACKEND_ModelState(model, &m));
+    model_free(m);
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceInitialize(TRITONBACKEND_ModelInstance *instance)
+{
+    TRITONSERVER_InstanceGroupKind kind;
+    TRITONBACKEND_Model *model;
+    TRITONSERVER_Error *err;
+    struct executor *x;
+    void *m;
+
+    TRY(TRITONBACKEND_ModelInstanceKind(instance, &kind));
+    if (kind == TRITONSERVER_INSTANCEGROUPKIND_GPU)
+        return backend_error(TRITONSERVER_ERROR_INVALID_ARG, "GPU instances not supported");
+    TRY(TRITONBACKEND_ModelInstanceModel(instance, &model));
+    TRY(TRITONBACKEND_ModelState(model, &m));
+    x = executor_new(m, instance);
+    if (!x)
+        return backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
+    err = TRITONBACKEND_ModelInstanceSetState(instance, x);
+    if (err)
+        executor_free(x);
+    return err;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceFinalize(TRITONBACKEND_ModelInstance *instance)
+{
+    void *x;
+
+    TRY(TRITONBACKEND_ModelInstanceState(instance, &x));
+    executor_free(x);
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstance *instance,
+                                                       TRITONBACKEND_Request **requests,
+                                                       const uint32_t request_count)
+{
+    void *x;
+
+    TRY(TRITONBACKEND_ModelInstanceState(instance, &x));
+    executor_run(x, requests, request_count);
+    return NULL;
+}

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "onnxruntime/runtime.h"
+
+#include <dlfcn.h>
+#include <glob.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HOW_TO_GET                                                                                 \
+    "get it with `make deps` in Conch's folder, `pip install onnxruntime` or (Debian 13) "         \
+    "`apt install libonnxruntime1.21`, or name it: "                                               \
+    "--backend-config=onnxruntime,library-path=FILE or CONCH_ONNXRUNTIME=FILE"
+
+/* ---- Find ----------------------------------------------------------------------------------- */
+
+/* What has been tried, for the message; a memory stream. */
+struct search {
+    char *tried;
+    size_t tried_len;
+    FILE *tried_to;
+};
+
+static void note(struct search *s, const char *where, const char *why)
+{
+    fprintf(s->tried_to, "%s%s%s%s", ftell(s->tried_to) > 0 ? ", " : "", where, why ? ": " : "",
+            why ? why : "");
+}
+
+static void *try_file(struct search *s, const char *file)
+{
+    void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    const char *why = dlerror();
+
+    if (!handle) {
+        /* The name is in their text already, and what is not there needs no further reason. */
+        size_t len = strlen(file);
+
+        if (why && strncmp(why, file, len) == 0 && why[len] == ':')
+            why += len + 1 + (why[len + 1] == ' ');
+        note(s, file, why && strstr(why, "No such file") ? NULL : why);
+    }
+    return handle;
+}
+
+static int by_version(const void *a, const void *b)
+{
+    return -strverscmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* The newest file of a pattern that can be loaded. */
+static void *try_pattern(struct search *s, const char *prefix, const char *pattern)
+{
+    char *full = NULL;
+    void *handle = NULL;
+    glob_t found;
+
+    if (!prefix || asprintf(&full, "%s%s", prefix, pattern) < 0)
+        return NULL;
+    if (glob(full, 0, NULL, &found) == 0) {
+        qsort(found.gl_pathv, found.gl_pathc, sizeof(*found.gl_pathv), by_version);
+        for (size_t i = 0; i < found.gl_pathc && !handle; i++)
+            handle = try_file(s, found.gl_pathv[i]);
+        globfree(&found);
+    } else {
+        note(s, full, NULL);
+    }
+    free(full);
+    return handle;
+}
+
+static void *search_library(struct search *s, const char *backend_dir, const char *library)
+{
+    static const char wheel[] = "/python3*/site-packages/onnxruntime/capi/libonnxruntime.so*";
+    static const char debian_wheel[] =
+        "/python3*/dist-packages/onnxruntime/capi/libonnxruntime.so*";
+    const char *venv = getenv("VIRTUAL_ENV"), *home = getenv("HOME");
+    char *dir = NULL;
+    void *handle = NULL;
+
+    /* Who names a file gets that file or an error, never another one. */
+    if (!library || !*library)
+        library = getenv("CONCH_ONNXRUNTIME");
+    if (library && *library)
+        return try_file(s, library);
+
+    handle = try_pattern(s, backend_dir, "/libonnxruntime.so*");
+    if (!handle)
+        handle = try_pattern(s, backend_dir, "/onnxruntime/libonnxruntime.so*");
+    if (!handle) /* In a clone, from build/<preset>/backends/onnxruntime. */
+        handle = try_pattern(s, backend_dir, "/../../../../.deps/onnxruntime/libonnxruntime.so*");
+    if (!handle)
+        handle = try_file(s, "libonnxruntime.so.1");
+    if (!handle)
+        handle = try_file(s, "libonnxruntime.so");
+    if (!handle && venv && asprintf(&dir, "%s/lib", venv) > 0)
+        handle = try_pattern(s, dir, wheel);
+    if (!handle && home) {
+        free(dir);
+        if (asprintf(&dir, "%s/.local/lib", home) < 0)
+            dir = NULL;
+        handle = try_pattern(s, dir, wheel);
+    }
+    free(dir);
+    if (!handle)
+        handle = try_pattern(s, "/usr/local/lib", debian_wheel);
+    if (!handle)
+        handle = try_pattern(s, "/usr/local/lib", wheel);
+    if (!handle)
+        handle = try_pattern(s, "/usr/lib", debian_wheel);
+    return handle;
+}
+
+static TRITONSERVER_Error *find_library(const char *backend_dir, const char *library,
+                                        void **ret_handle)
+{
+    struct search s = {0};
+    TRITONSERVER_Error *err = NULL;
+
+    s.tried_to = open_memstream(&s.tried, &s.tried_len);
+    if (!s.tried_to)
+        return backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
+    *ret_handle = search_library(&s, backend_dir, library);
+    fclose(s.tried_to);
+    if (!*ret_handle)
+        err = backend_error(TRITONSERVER_ERROR_NOT_FOUND,
+                            "ONNX Runtime's library libonnxruntime.so is missing; looked for %s; "
+                            "%s",
+                            s.tried, HOW_TO_GET);
+    free(s.tried);
+    return err;
+}
+
+/* ---- Load ----------------------------------------------------------------------------------- */
+
+/* Their log line becomes one of the server's. They say where as "file.cc:123 function". */
+static void forward_log(void *param, enum ort_severity severity, const char *category,
+                        const char *logid, const char *code_location, const char *message)
+{
+    TRITONSERVER_LogLevel level = severity >= ORT_ERROR     ? TRITONSERVER_LOG_ERROR
+                                  : severity == ORT_WARNING ? TRITONSERVER_LOG_WARN
+                                                            : TRITONSERVER_LOG_VERBOSE;
+    const char *colon = strchr(code_location, ':');
+    int line = colon ? (int)strtol(colon + 1, NULL, 10) : 0;
+    int file_len = colon ? (int)(colon - code_location) : (int)strlen(code_location);
+    char file[64];
+
+    if (!TRITONSERVER_LogIsEnabled(level))
+        return;
+    snprintf(file, sizeof(file), "%.*s", file_len, code_location);
+    backend_log(level, file, line, "ONNX Runtime: %s", message);
+}
+
+static void fill_table(struct ort_api *api, const void *const *table)
+{
+    /* Data and function pointers have one representation on every system that has dlsym. */
+#define ORT_FILL(place, result, name, parameters)                                                  \
+    memcpy(&api->name, &table[place], sizeof(api->name));
+    ORT_FUNCTIONS(ORT_FILL)
+#undef ORT_FILL
+}
+
+static TRITONSERVER_Error *load_table(struct runtime *rt, void *handle)
+{
+    ort_get_api_base_fn *get_api_base;
+    void *symbol = dlsym(handle, "OrtGetApiBase");
+    const void *const *table;
+    Dl_info where;
+    unsigned int major, minor;
+
+    if (!symbol)
+        return backend_error(TRITONSERVER_ERROR_UNSUPPORTED,
+                             "the ONNX Runtime library has no OrtGetApiBase: %s", dlerror());
+    if (dladdr(symbol, &where) && where.dli_fname)
+        rt->path = realpath(where.dli_fname, NULL);
+    memcpy(&get_api_base, &symbol, sizeof(get_api_base));
+    rt->version = get_api_base()->GetVersionString();
+
+    /* Asking for a table that is newer than the library makes it complain on standard error, so
+     * its version decides beforehand. Tables only grow; an old one serves as well as a new one. */
+    if (sscanf(rt->version, "%u.%u", &major, &minor) != 2 || major != 1 ||
+        minor < ORT_TABLE_VERSION)
+        return backend_error(TRITONSERVER_ERROR_UNSUPPORTED,
+                             "ONNX Runtime %s in %s cannot be used: version 1.%d or a later 1.x is "
+                             "needed",
+                             rt->version, rt->path ? rt->path : "?", ORT_TABLE_VERSION);
+    table = get_api_base()->GetApi(ORT_TABLE_VERSION);
+    if (!table)
+        return backend_error(TRITONSERVER_ERROR_UNSUPPORTED,
+                             "ONNX Runtime %s in %s does not give out its functions", rt->version,
+                             rt->path ? rt->path : "?");
+    fill_table(&rt->api, table);
+    return NULL;
+}
+
+static TRITONSERVER_Error *load(struct runtime *rt, void *handle)
+{
+    enum ort_severity severity =
+        TRITONSERVER_LogIsEnabled(TRITONSERVER_LOG_VERBOSE) ? ORT_VERBOSE : ORT_WARNING;
+
+    TRY(load_table(rt, handle));
+    TRY_ORT(rt, CreateEnvWithCustomLogger(forward_log, NULL, severity, "conch", &rt->env));
+    TRY_ORT(rt, CreateCpuMemoryInfo(ORT_ARENA_ALLOCATOR, ORT_MEMORY_DEFAULT, &rt->cpu));
+    TRY_ORT(rt, GetAllocatorWithDefaultOptions(&rt->heap));
+    return NULL;
+}
+
+TRITONSERVER_Error *runtime_open(const char *backend_dir, const char *library,
+                                 struct runtime **ret_runtime)
+{
+    struct runtime *rt;
+    TRITONSERVER_Error *err;
+    void *handle;
+
+    TRY(find_library(backend_dir, library, &handle));
+    rt = calloc(1, sizeof(*rt));
+    if (!rt)
+        return backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
+    err = load(rt, handle);
+    if (err) {
+        runtime_close(rt);
+        return err;
+    }
+    BACKEND_LOG(INFO, "ONNX Runtime %s from %s", rt->version, rt->path ? rt->path : "?");
+    *ret_runtime = rt;
+    return NULL;
+}
+
+void runtime_close(struct runtime *rt)
+{
+    if (!rt)
+        return;
+    if (rt->cpu)
+        rt->api.ReleaseMemoryInfo(rt->cpu);
+    if (rt->env)
+        rt->api.ReleaseEnv(rt->env);
+    /* The library stays loaded: its threads may still be on their way out of its code, and it
+     * keeps thread-local objects whose destructors are in it. */
+    free(rt->path);
+    free(rt);
+}
+
+TRITONSERVER_Error *runtime_error(const struct runtime *rt, struct ort_status *status)
+{
+    TRITONSERVER_Error *err;
+    char *text;
+
+    if (!status)
+        return NULL;
+    text = strdup(rt->api.GetErrorMessage(status));
+    if (text)
+        for (char *c = text; *c; c++)
+            if (*c == '\n' || *c == '\r')
+                *c = ' ';
+    err = backend_error(TRITONSERVER_ERROR_INTERNAL, "onnx runtime error %d: %s",
+                        rt->api.GetErrorCode(status), text ? text : "out of memory");
+    free(text);
+    rt->api.ReleaseStatus(status);
+    return err;
+}
