@@ -187,6 +187,16 @@ def test_missing_onnx_model(models):
     assert names(log, "add_sub", "model.onnx"), log
 
 
+@OURS
+def test_missing_onnx_runtime(models, tmp_path):
+    repository.copy_example(models, "add_sub")
+    library = str(tmp_path / "libonnxruntime.so")
+    code, log = start(models, env={"CONCH_ONNXRUNTIME": library})
+    assert code == 1
+    # Which library, where it was looked for, and how to get it.
+    assert names(log, "add_sub", library, "pip install onnxruntime"), log
+
+
 def test_one_broken_model_need_not_stop_the_others(models):
     repository.write_identity(models, "good", [("FP32", [-1])])
     repository.write_model(models, "bad", GOOD.replace('"m"', '"bad"').replace("identity", "nonesuch"))

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the documentation prints is what the server answers.
+
+A block of bash that asks localhost:8000 is run against the examples; a block of json or text right behind
+it is the output that it must have, where … stands for anything within a line.
+"""
+
+import os
+import re
+import subprocess
+
+import pytest
+
+from repository import EXAMPLES
+from server import ROOT, Server
+
+BLOCK = re.compile(r"```bash\n(?P<command>.*?)```(?:\n\n```(?:json|text)\n(?P<output>.*?)```)?", re.DOTALL)
+
+
+def commands():
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        text = page.read_text()
+        for block in BLOCK.finditer(text):
+            if "localhost:8000" in block["command"]:
+                line = text.count("\n", 0, block.start()) + 2
+                yield pytest.param(block["command"], block["output"], id=f"{page.relative_to(ROOT)}:{line}")
+
+
+@pytest.fixture(scope="module")
+def examples():
+    with Server(EXAMPLES) as server:
+        yield server
+
+
+@pytest.mark.parametrize("command, output", list(commands()))
+def test_command(examples, command, output):
+    done = subprocess.run(
+        ["bash", "-c", command.replace("localhost:8000", examples.url)],
+        cwd=ROOT,
+        env={**os.environ, "LC_ALL": "C.UTF-8"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    if output is not None:
+        expected = ".*".join(map(re.escape, output.rstrip("\n").split("…")))
+        assert re.fullmatch(expected, done.stdout.rstrip("\n")), f"{done.stdout}\nis not\n{output}"

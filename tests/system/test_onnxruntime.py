@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models of ONNX Runtime, written here: every type, completion from the file, several versions and instances."""
+
+import concurrent.futures
+
+import numpy
+import pytest
+import tritonclient.http as triton
+
+import repository
+from server import Server
+from wire import ask, given, infer
+
+onnx = pytest.importorskip("onnx")
+from onnx import TensorProto, helper  # noqa: E402
+
+ONNX_TYPES = {
+    "BOOL": TensorProto.BOOL,
+    "UINT8": TensorProto.UINT8,
+    "UINT16": TensorProto.UINT16,
+    "UINT32": TensorProto.UINT32,
+    "UINT64": TensorProto.UINT64,
+    "INT8": TensorProto.INT8,
+    "INT16": TensorProto.INT16,
+    "INT32": TensorProto.INT32,
+    "INT64": TensorProto.INT64,
+    "FP16": TensorProto.FLOAT16,
+    "FP32": TensorProto.FLOAT,
+    "FP64": TensorProto.DOUBLE,
+    "BYTES": TensorProto.STRING,
+    "BF16": TensorProto.BFLOAT16,
+}
+
+
+def as_written(inputs, outputs):
+    """A configuration that leaves nothing to be completed: no batch dimension, shapes as in the file."""
+
+    def dims(shape):
+        return [-1 if isinstance(dim, str) else dim for dim in shape]
+
+    return "".join(
+        repository.tensor(side, name, datatype, dims(shape))
+        for side, tensors in (("input", inputs), ("output", outputs))
+        for name, datatype, shape in tensors
+    )
+
+
+def write_onnx(root, name, nodes, inputs, outputs, config=as_written, versions=(1,)):
+    """A model of ONNX nodes; inputs and outputs are (name, wire type, shape)."""
+    if callable(config):
+        config = config(inputs, outputs)
+
+    def infos(tensors):
+        return [helper.make_tensor_value_info(n, ONNX_TYPES[t], shape) for n, t, shape in tensors]
+
+    graph = helper.make_graph(nodes, name, infos(inputs), infos(outputs))
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    folder = repository.write_model(root, name, config, versions)
+    for version in versions:
+        onnx.save(model, folder / str(version) / "model.onnx")
+    return folder
+
+
+def write_copy(root, name, datatype, shape, config=as_written, versions=(1,)):
+    node = helper.make_node("Identity", ["IN"], ["OUT"])
+    return write_onnx(root, name, [node], [("IN", datatype, shape)], [("OUT", datatype, shape)], config, versions)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    root = tmp_path_factory.mktemp("onnx")
+    for datatype in ONNX_TYPES:
+        write_copy(root, f"copy_{datatype.lower()}", datatype, ["n"])
+    write_copy(root, "matrix", "FP32", ["rows", 3])
+    write_copy(root, "batching", "FP32", ["b", 3], None)
+    write_copy(root, "fixed", "FP32", [2, 3], None)
+    two = repository.tensor("input", "IN", "FP32", [3]) + repository.tensor("output", "OUT", "FP32", [3])
+    write_copy(root, "many", "FP32", ["b", 3], f"max_batch_size: 8\n{two}instance_group [ {{ count: 3 kind: KIND_CPU }} ]\n")
+    write_copy(root, "versions", "FP32", ["n"], versions=(1, 2))
+    write_onnx(
+        root,
+        "lengths",
+        [helper.make_node("NonZero", ["IN"], ["OUT"])],
+        [("IN", "FP32", ["n"])],
+        [("OUT", "INT64", [1, "m"])],
+    )
+    write_onnx(
+        root,
+        "reshape",
+        [helper.make_node("Reshape", ["IN", "SHAPE"], ["OUT"])],
+        [("IN", "FP32", ["n"]), ("SHAPE", "INT64", [2])],
+        [("OUT", "FP32", ["a", "b"])],
+    )
+    with Server(root) as running:
+        yield running
+
+
+@pytest.fixture
+def client(server):
+    server.assert_alive()
+    with triton.InferenceServerClient(server.url, connection_timeout=10, network_timeout=60) as client:
+        yield client
+    server.assert_alive()
+
+
+def copied(client, model, array, datatype):
+    sent = triton.InferInput("IN", list(array.shape), datatype)
+    sent.set_data_from_numpy(array)
+    return client.infer(model, [sent]).as_numpy("OUT")
+
+
+@pytest.mark.parametrize("datatype", [name for name in ONNX_TYPES if name not in ("BYTES", "BF16")])
+def test_types(client, datatype):
+    dtype = helper.tensor_dtype_to_np_dtype(ONNX_TYPES[datatype])
+    sent = (numpy.arange(7) % 2).astype(dtype) if datatype == "BOOL" else numpy.arange(7).astype(dtype)
+    got = copied(client, f"copy_{datatype.lower()}", sent, datatype)
+    assert got.dtype == dtype
+    assert (got == sent).all()
+
+
+@pytest.mark.parametrize("datatype", ["FP16", "BF16"])
+def test_half_precision_bytes(server, datatype):
+    sent = bytes(range(20))
+    document = {
+        "inputs": [{"name": "IN", "datatype": datatype, "shape": [10], "parameters": {"binary_data_size": 20}}],
+        "outputs": [{"name": "OUT", "parameters": {"binary_data": True}}],
+    }
+    answer = infer(server, f"copy_{datatype.lower()}", document, sent)
+    assert answer.status == 200, answer
+    assert answer.body.endswith(sent)
+
+
+def test_strings(client):
+    sent = numpy.array([b"", b"one", "ünï 🐚".encode(), b"x" * 100_000], dtype=object)
+    assert list(copied(client, "copy_bytes", sent, "BYTES")) == list(sent)
+
+
+def test_no_elements(client):
+    answer = client.infer("matrix", [input_of(numpy.zeros((0, 3), numpy.float32))])
+    assert answer.get_output("OUT")["shape"] == [0, 3]
+
+
+def input_of(array, name="IN", datatype="FP32"):
+    sent = triton.InferInput(name, list(array.shape), datatype)
+    sent.set_data_from_numpy(array)
+    return sent
+
+
+def test_large_tensor(client):
+    sent = numpy.random.default_rng(1).standard_normal((100_000, 3)).astype(numpy.float32)
+    assert (copied(client, "matrix", sent, "FP32") == sent).all()
+
+
+@pytest.mark.parametrize("values", [[0, 0, 0], [1], [0, 2, 0, 4], []])
+def test_the_model_decides_the_output_shape(client, values):
+    array = numpy.array(values, numpy.float32)
+    answer = client.infer("lengths", [input_of(array)])
+    expected = numpy.nonzero(array)[0]
+    assert answer.get_output("OUT")["shape"] == [1, len(expected)]
+    if len(expected):
+        assert (answer.as_numpy("OUT")[0] == expected).all()
+
+
+def test_completion_from_the_file(server):
+    document = ask(server, "GET", "/v2/models/fixed").json()
+    assert document["platform"] == "onnxruntime_onnx"
+    assert document["inputs"] == [{"name": "IN", "datatype": "FP32", "shape": [2, 3]}]
+    config = ask(server, "GET", "/v2/models/fixed/config").json()
+    assert (config["backend"], config["max_batch_size"]) == ("onnxruntime", 0)
+    assert config["input"][0]["dims"] == [2, 3]
+
+
+def test_completion_finds_a_batch_dimension(server):
+    config = ask(server, "GET", "/v2/models/batching/config").json()
+    assert config["max_batch_size"] == 4
+    assert config["input"][0]["dims"] == [3]
+    assert ask(server, "GET", "/v2/models/batching").json()["inputs"][0]["shape"] == [-1, 3]
+
+
+def test_completed_batches(client):
+    for batch in (1, 4):
+        sent = numpy.arange(batch * 3, dtype=numpy.float32).reshape(batch, 3)
+        assert (copied(client, "batching", sent, "FP32") == sent).all()
+    with pytest.raises(triton.InferenceServerException, match="inference request batch-size must be <= 4"):
+        copied(client, "batching", numpy.zeros((5, 3), numpy.float32), "FP32")
+
+
+def test_the_highest_version(server):
+    assert ask(server, "GET", "/v2/models/versions").json()["versions"] == ["2"]
+
+
+def test_an_error_of_the_model_is_the_answer(server):
+    """A reshape of 4 elements to 3 × 3 fails while it executes; the next request is served."""
+
+    def reshape(shape):
+        return infer(
+            server,
+            "reshape",
+            {"inputs": [given("IN", "FP32", [4], [1, 2, 3, 4]), given("SHAPE", "INT64", [2], shape)]},
+        )
+
+    failed = reshape([3, 3])
+    assert failed.status == 500, failed
+    assert "reshape" in failed.error.lower()
+    assert reshape([2, 2]).json()["outputs"][0]["shape"] == [2, 2]
+
+
+def test_instances_at_the_same_time(server):
+    def work(number):
+        with triton.InferenceServerClient(server.url, connection_timeout=20, network_timeout=60) as client:
+            for turn in range(30):
+                sent = numpy.full((number % 8 + 1, 3), number * 100 + turn, numpy.float32)
+                assert (copied(client, "many", sent, "FP32") == sent).all()
+        return 1
+
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        assert sum(pool.map(work, range(16), timeout=120)) == 16
