@@ -53,7 +53,7 @@ void *arena_alloc_slow(struct arena *a, size_t size_bytes)
 {
     if (size_bytes > a->max_bytes || size_bytes > SIZE_MAX / 2)
         return NULL;
-    size_t rounded = (size_bytes + 15) & ~(size_t)15;
+    size_t rounded = (size_bytes + !size_bytes + 15) & ~(size_t)15;
     size_t room = MAX(rounded, (size_t)CHUNK_BYTES - sizeof(struct chunk));
     if (room > a->max_bytes - a->chunk_bytes_total) {
         room = rounded; /* near the maximum: no more than is asked for */

@@ -42,7 +42,8 @@ void *arena_alloc_slow(struct arena *a, size_t size_bytes);
 
 static inline void *arena_alloc(struct arena *a, size_t size_bytes)
 {
-    size_t rounded = (size_bytes + 15) & ~(size_t)15;
+    /* Nothing takes one place too: NULL means failure only. */
+    size_t rounded = (size_bytes + !size_bytes + 15) & ~(size_t)15;
     if (LIKELY(rounded >= size_bytes && (size_t)(a->end - a->next) >= rounded)) {
         void *p = a->next;
         a->next += rounded;

@@ -46,6 +46,7 @@ char *buf_reserve(struct buf *b, size_t n_bytes)
         }
         b->data = data;
         b->capacity = capacity;
+        b->data[b->size] = '\0'; /* the caller may add nothing after all */
     }
     return b->data + b->size;
 }
@@ -67,7 +68,11 @@ void buf_addv(struct buf *b, const char *fmt, va_list ap)
     va_copy(again, ap);
     int length = vsnprintf(NULL, 0, fmt, again);
     va_end(again);
-    char *place = length < 0 ? NULL : buf_reserve(b, (size_t)length);
+    if (length < 0) { /* more than INT_MAX bytes */
+        b->failed = b->full = true;
+        return;
+    }
+    char *place = buf_reserve(b, (size_t)length);
     if (!place)
         return;
     vsnprintf(place, (size_t)length + 1, fmt, ap);

@@ -162,9 +162,37 @@ void *pool_alloc(struct pool *p, size_t size_bytes, struct mem_owner *owner)
     return h + 1;
 }
 
+/* Unused blocks beyond keep_bytes, taken out and linked: freed by free_blocks() without the lock.
+ */
+static struct header *take_unused_locked(struct pool *p, size_t keep_bytes)
+{
+    struct header *victims = NULL;
+
+    mutex_assert_held(&p->mu);
+    for (int class = N_CLASSES - 1; class >= 0; class --) { /* the large ones give back most */
+        while (p->stats.unused_bytes > keep_bytes && p->unused[class]) {
+            struct header *h = p->unused[class];
+            p->unused[class] = h->next;
+            p->stats.unused_bytes -= h->size_bytes;
+            h->next = victims;
+            victims = h;
+        }
+    }
+    return victims;
+}
+
+static void free_blocks(struct header *h)
+{
+    while (h) {
+        struct header *next = h->next;
+        mem_free(h);
+        h = next;
+    }
+}
+
+/* A closed pool has no unused blocks; nobody else knows it any more. */
 static void pool_end(struct pool *p)
 {
-    pool_trim(p, 0);
     mutex_done(&p->mu);
     mem_free(p);
 }
@@ -206,11 +234,11 @@ void pool_free(struct pool *p)
     mutex_lock(&p->mu);
     p->closed = true;
     bool last = p->n_used == 0;
-    mutex_unlock(&p->mu);
+    struct header *victims = take_unused_locked(p, 0);
+    mutex_unlock(&p->mu); /* p may be gone from here on: another thread releases the last block */
+    free_blocks(victims);
     if (last)
         pool_end(p);
-    else
-        pool_trim(p, 0);
 }
 
 size_t pool_block_bytes(const void *block)
@@ -220,25 +248,10 @@ size_t pool_block_bytes(const void *block)
 
 void pool_trim(struct pool *p, size_t keep_bytes)
 {
-    struct header *victims = NULL;
-
     mutex_lock(&p->mu);
-    for (int class = N_CLASSES - 1; class >= 0; class --) { /* the large ones give back most */
-        while (p->stats.unused_bytes > keep_bytes && p->unused[class]) {
-            struct header *h = p->unused[class];
-            p->unused[class] = h->next;
-            p->stats.unused_bytes -= h->size_bytes;
-            h->next = victims;
-            victims = h;
-        }
-    }
+    struct header *victims = take_unused_locked(p, keep_bytes);
     mutex_unlock(&p->mu);
-
-    while (victims) {
-        struct header *next = victims->next;
-        mem_free(victims);
-        victims = next;
-    }
+    free_blocks(victims);
 }
 
 void pool_stats(struct pool *p, struct pool_stats *ret_stats)

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -24,8 +25,7 @@ static struct status no_memory = {.code = STATUS_UNAVAILABLE, .message = "out of
 NORETURN void bug(const char *file, int line, const char *condition)
 {
     fprintf(stderr, "conch: bug at %s:%d: %s\n", file, line, condition);
-    fflush(stderr);
-    __builtin_trap();
+    abort();
 }
 
 struct status *status_newv(enum status_code code, const char *fmt, va_list ap)
@@ -72,8 +72,12 @@ struct status *status_prefix(struct status *st, const char *fmt, ...)
     struct status *prefix = status_newv(st->code, fmt, ap);
     va_end(ap);
 
-    struct status *whole = status_new(st->code, "%s%s", prefix->message, st->message);
+    struct status *whole = &no_memory;
+    if (prefix != &no_memory)
+        whole = status_new(st->code, "%s%s", prefix->message, st->message);
     status_free(prefix);
+    if (whole == &no_memory)
+        return st; /* the cause matters more than its surroundings */
     status_free(st);
     return whole;
 }
@@ -103,6 +107,8 @@ struct status *status_from_errno(int err, const char *fmt, ...)
     va_start(ap, fmt);
     struct status *text = status_newv(code_of_errno(err), fmt, ap);
     va_end(ap);
+    if (text == &no_memory)
+        return text;
 
     char reason[128];
     struct status *st =

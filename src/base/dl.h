@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Shared libraries loaded at run time: backends, caches, repository agents, frameworks.
+ */
+#ifndef CONCH_BASE_DL_H
+#define CONCH_BASE_DL_H
+
+#include "base/compiler.h"
+
+struct dl; /* a loaded library */
+
+/*
+ * dl_open - loads the library at path, with all its symbols bound now and none of them offered to
+ * other libraries.
+ *
+ * Always opened by its path, never searched for, so that the library finds what it depends on
+ * beside itself ($ORIGIN) wherever we were started.
+ * Errors: STATUS_NOT_FOUND  with the dynamic linker's own words
+ * Source: behaviours 19.15
+ */
+NODISCARD struct status *dl_open(const char *path, struct dl **ret_dl);
+
+/* dl_close - gives the library up; NULL is fine. Nothing may run in it, or point to it, any more.
+ */
+void dl_close(struct dl *dl);
+
+/*
+ * dl_symbol - the address of a symbol that must be there.
+ *
+ * Errors: STATUS_NOT_FOUND
+ */
+NODISCARD struct status *dl_symbol(struct dl *dl, const char *name, void **ret_address);
+
+/* dl_optional_symbol - the address, or NULL when there is none. */
+void *dl_optional_symbol(struct dl *dl, const char *name);
+
+#endif

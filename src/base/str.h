@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Small questions about strings.
+ */
+#ifndef CONCH_BASE_STR_H
+#define CONCH_BASE_STR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/compiler.h"
+
+/*
+ * str_to_int64, str_to_uint64 - the number that the whole text is: decimal digits, for the first
+ * with a '-' in front if need be; no blanks, no '+', nothing behind. False (nothing written) when
+ * it is something else or does not fit.
+ */
+NODISCARD bool str_to_int64(const char *s, size_t length, int64_t *ret_value);
+NODISCARD bool str_to_uint64(const char *s, size_t length, uint64_t *ret_value);
+
+/* Whether s begins or ends with the other. */
+bool str_has_prefix(const char *s, const char *prefix);
+bool str_has_suffix(const char *s, const char *suffix);
+
+/* The same, except for the case of ASCII letters; the locale has no say. */
+bool str_equal_nocase(const char *a, const char *b);
+bool str_equal_nocase_n(const char *a, size_t a_length, const char *b, size_t b_length);
+
+/*
+ * str_edit_distance - how many letters must be put in, taken out, changed or exchanged with their
+ * neighbour to make b of a. Case counts. For "did you mean": SIZE_MAX when either is longer than
+ * STR_EDIT_MAX bytes.
+ */
+enum { STR_EDIT_MAX = 64 };
+size_t str_edit_distance(const char *a, const char *b);
+
+/*
+ * str_closest - which of the words the user probably meant: the one with the least edit distance,
+ * if it is small enough for its length; NULL when none is.
+ *
+ * @words  ends with NULL
+ */
+const char *str_closest(const char *s, const char *const *words);
+
+#endif
