@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/arena.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "base/pool.h"
+
+static int n_allocations;
+
+static bool count(size_t size_bytes)
+{
+    (void)size_bytes;
+    n_allocations++;
+    return true;
+}
+
+static bool refuse(size_t size_bytes)
+{
+    (void)size_bytes;
+    return false;
+}
+
+static void takes_its_first_memory_first(void **state)
+{
+    (void)state;
+    char first[200]; /* begins anywhere */
+    struct arena a;
+    n_allocations = 0;
+    mem_set_test_hook(count);
+    arena_init(&a, first + 1, sizeof(first) - 1, 10000, NULL, NULL);
+    for (int i = 0; i < 11; i++) {
+        char *p = arena_alloc(&a, 1);
+        assert_true(p > first && p < first + sizeof(first));
+        assert_int_equal((uintptr_t)p % 16, 0);
+    }
+    assert_int_equal(n_allocations, 0);
+    char *p = arena_alloc(&a, 100);
+    assert_int_equal(n_allocations, 1);
+    assert_int_equal((uintptr_t)p % 16, 0);
+    arena_reset(&a);
+    p = arena_alloc(&a, 100);
+    assert_true(p > first && p < first + sizeof(first));
+    mem_set_test_hook(NULL);
+    assert_int_equal(n_allocations, 1);
+    arena_reset(&a);
+}
+
+/* Every block is filled with its own mark: an overlap would change an earlier one. */
+static void blocks_do_not_overlap(void **state)
+{
+    (void)state;
+    static unsigned char *blocks[500];
+    static size_t sizes[500];
+    struct pool *pool = pool_new("test", 1 << 20, 0);
+    struct mem_owner owner = {.name = "test"};
+    struct arena a;
+    arena_init(&a, NULL, 0, 1 << 20, pool, &owner);
+    for (int round = 0; round < 3; round++) {
+        uint64_t seed = 1;
+        for (int i = 0; i < 500; i++) {
+            seed = seed * 6364136223846793005ULL + 1;
+            sizes[i] = (seed >> 40) % (i % 50 ? 200 : 9000);
+            blocks[i] = arena_alloc(&a, sizes[i]);
+            assert_non_null(blocks[i]);
+            assert_int_equal((uintptr_t)blocks[i] % 16, 0);
+            memset(blocks[i], i & 0xff, sizes[i]);
+        }
+        for (int i = 0; i < 500; i++) {
+            for (size_t k = 0; k < sizes[i]; k++)
+                assert_int_equal(blocks[i][k], i & 0xff);
+        }
+        assert_true(atomic_load(&owner.bytes_now) > 100000);
+        arena_reset(&a);
+        assert_int_equal(atomic_load(&owner.bytes_now), 0);
+    }
+    struct pool_stats stats;
+    pool_stats(pool, &stats);
+    assert_true(stats.n_allocs >= 3 * stats.n_misses); /* the later rounds took what was there */
+    assert_int_equal(stats.used_bytes, 0);
+    pool_free(pool);
+}
+
+static void ends_at_its_maximum(void **state)
+{
+    (void)state;
+    struct arena a;
+    arena_init(&a, NULL, 0, 10000, NULL, NULL);
+    assert_null(arena_alloc(&a, 10001));
+    assert_null(arena_alloc(&a, SIZE_MAX));
+    assert_null(arena_alloc(&a, SIZE_MAX - 14)); /* would be 0 after rounding */
+    assert_null(arena_strndup(&a, "x", SIZE_MAX));
+    size_t n = 0;
+    while (arena_alloc(&a, 100))
+        n += 112;
+    assert_in_range(n, 9500, 10000);
+    assert_null(arena_alloc(&a, 100));
+    arena_reset(&a);
+    assert_non_null(arena_alloc(&a, 10000)); /* all at once */
+    arena_reset(&a);
+
+    /* None but the first memory. */
+    _Alignas(16) char first[64];
+    arena_init(&a, first, sizeof(first), 0, NULL, NULL);
+    assert_ptr_equal(arena_alloc(&a, 64), first);
+    assert_null(arena_alloc(&a, 1));
+    arena_reset(&a);
+    /* Too small for anything. */
+    arena_init(&a, first + 1, 3, 0, NULL, NULL);
+    assert_null(arena_alloc(&a, 1));
+}
+
+static void no_memory_is_null(void **state)
+{
+    (void)state;
+    struct arena a;
+    arena_init(&a, NULL, 0, 10000, NULL, NULL);
+    mem_set_test_hook(refuse);
+    void *p = arena_alloc(&a, 1);
+    char *s = arena_strndup(&a, "text", 4);
+    mem_set_test_hook(NULL);
+    assert_null(p);
+    assert_null(s);
+    assert_non_null(arena_alloc(&a, 1)); /* it goes on when there is some again */
+    arena_reset(&a);
+}
+
+static void copies(void **state)
+{
+    (void)state;
+    struct arena a;
+    arena_init(&a, NULL, 0, 10000, NULL, NULL);
+    assert_non_null(arena_dup(&a, NULL, 0)); /* nothing is no failure */
+    assert_memory_equal(arena_dup(&a, "a\0b", 3), "a\0b", 3);
+    assert_string_equal(arena_strndup(&a, "text", 2), "te");
+    assert_string_equal(arena_strndup(&a, "", 0), "");
+    arena_reset(&a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(takes_its_first_memory_first),
+        cmocka_unit_test(blocks_do_not_overlap),
+        cmocka_unit_test(ends_at_its_maximum),
+        cmocka_unit_test(no_memory_is_null),
+        cmocka_unit_test(copies),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/buf.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "base/status.h"
+
+static void grows_by_all_means_of_adding(void **state)
+{
+    (void)state;
+    AUTO(buf) b = BUF_INIT(1000);
+    assert_string_equal(buf_text(&b), "");
+    assert_null(buf_status(&b));
+    buf_add(&b, "", 0);
+    assert_string_equal(buf_text(&b), "");
+    buf_adds(&b, "one");
+    buf_addc(&b, ' ');
+    buf_addf(&b, "%d %s", 2, "three");
+    buf_add(&b, " four!", 5);
+    assert_string_equal(buf_text(&b), "one 2 three four");
+    assert_int_equal(b.size, 16);
+
+    char *place = buf_reserve(&b, 3);
+    assert_ptr_equal(place, b.data + b.size);
+    assert_int_equal(b.size, 16); /* room only */
+    for (int i = 0; i < 900; i++)
+        buf_addc(&b, 'x');
+    assert_int_equal(b.size, 916);
+    assert_int_equal(b.data[916], '\0');
+    assert_memory_equal(b.data, "one 2 three fourxxx", 19);
+    assert_null(buf_status(&b));
+}
+
+static void stops_at_its_maximum(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 4; way++) {
+        struct buf b;
+        buf_init(&b, 10);
+        buf_adds(&b, "0123456789"); /* just fits */
+        assert_null(buf_status(&b));
+        assert_true(b.capacity <= 11);
+        if (way == 0)
+            buf_addc(&b, 'x');
+        else if (way == 1)
+            buf_addf(&b, "%s", "x");
+        else if (way == 2)
+            assert_null(buf_reserve(&b, 1));
+        else
+            assert_null(buf_reserve(&b, SIZE_MAX));
+        assert_true(b.failed && b.full);
+        buf_add(&b, "", 0); /* it stays failed */
+        assert_null(buf_reserve(&b, 0));
+        assert_string_equal(buf_text(&b), "0123456789");
+        struct status *st = buf_status(&b);
+        assert_int_equal(status_code(st), STATUS_INVALID_ARG);
+        assert_string_equal(status_message(st), "text exceeds the maximum of 10 bytes");
+        status_free(st);
+
+        buf_reset(&b);
+        assert_null(buf_status(&b));
+        assert_string_equal(buf_text(&b), "");
+        buf_adds(&b, "again");
+        assert_string_equal(buf_text(&b), "again");
+        buf_done(&b);
+        buf_done(&b);
+    }
+    AUTO(buf) none = BUF_INIT(0);
+    buf_addc(&none, 'x');
+    assert_true(none.full);
+}
+
+static bool refuse(size_t size_bytes)
+{
+    (void)size_bytes;
+    return false;
+}
+
+static void remembers_that_memory_ended(void **state)
+{
+    (void)state;
+    AUTO(buf) b = BUF_INIT(1000);
+    buf_adds(&b, "start");
+    mem_set_test_hook(refuse);
+    buf_addf(&b, "%0100d", 1);
+    mem_set_test_hook(NULL);
+    buf_adds(&b, " more");
+    assert_string_equal(buf_text(&b), "start");
+    assert_false(b.full);
+    assert_ptr_equal(buf_status(&b), status_no_memory());
+}
+
+static void hands_over_its_text(void **state)
+{
+    (void)state;
+    struct buf b = BUF_INIT(100);
+    buf_adds(&b, "text");
+    char *text = buf_take(&b);
+    assert_string_equal(text, "text");
+    mem_free(text);
+    text = buf_take(&b);
+    assert_string_equal(text, "");
+    mem_free(text);
+    assert_non_null(buf_reserve(&b, 5)); /* reserved, but nothing added */
+    text = buf_take(&b);
+    assert_string_equal(text, "");
+    mem_free(text);
+    assert_int_equal(b.max, 100);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(grows_by_all_means_of_adding),
+        cmocka_unit_test(stops_at_its_maximum),
+        cmocka_unit_test(remembers_that_memory_ended),
+        cmocka_unit_test(hands_over_its_text),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/mem.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static int n_calls;
+static bool answer;
+static size_t last_size;
+
+static bool hook(size_t size_bytes)
+{
+    n_calls++;
+    last_size = size_bytes;
+    return answer;
+}
+
+static void gives_memory(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {0, 1, 100, 1 << 20};
+    for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+        size_t size = sizes[i];
+        void *all[] = {mem_alloc(size),
+                       mem_zalloc(size),
+                       mem_try_alloc(size),
+                       mem_try_zalloc(size, 1),
+                       mem_realloc(NULL, size),
+                       mem_try_realloc(NULL, size),
+                       mem_try_alloc_aligned(size)};
+        for (size_t k = 0; k < ARRAY_SIZE(all); k++) {
+            assert_non_null(all[k]);
+            if (k == 1 || k == 3) {
+                for (size_t b = 0; b < size; b++)
+                    assert_int_equal(((char *)all[k])[b], 0);
+            }
+            memset(all[k], 0xff, size);
+        }
+        assert_int_equal((uintptr_t)all[6] % MEM_ALIGNMENT, 0);
+        for (size_t k = 0; k < ARRAY_SIZE(all); k++)
+            mem_free(all[k]);
+    }
+    mem_free(NULL);
+}
+
+static void copies_strings(void **state)
+{
+    (void)state;
+    char *a = mem_strdup("text"), *b = mem_strndup("text", 2), *c = mem_printf("%d-%s", 5, "x");
+    char *d = mem_strdup("");
+    assert_string_equal(a, "text");
+    assert_string_equal(b, "te");
+    assert_string_equal(c, "5-x");
+    assert_string_equal(d, "");
+    mem_free(a);
+    mem_free(b);
+    mem_free(c);
+    mem_free(d);
+}
+
+static void products_that_overflow_are_no_memory(void **state)
+{
+    (void)state;
+    assert_null(mem_try_zalloc(SIZE_MAX / 2 + 1, 2));
+    assert_null(mem_try_zalloc(2, SIZE_MAX / 2 + 1));
+    assert_null(mem_try_alloc_aligned(SIZE_MAX));
+    assert_null(mem_try_alloc_aligned(SIZE_MAX - 62));
+}
+
+static void the_hook_makes_tries_fail(void **state)
+{
+    (void)state;
+    void *p = mem_alloc(10);
+    memset(p, 7, 10);
+    answer = false;
+    n_calls = 0;
+    mem_set_test_hook(hook);
+    assert_null(mem_try_alloc(1));
+    assert_null(mem_try_zalloc(3, 4));
+    assert_int_equal(last_size, 12);
+    assert_null(mem_try_alloc_aligned(1));
+    assert_null(mem_try_realloc(p, 1000));
+    assert_int_equal(((char *)p)[9], 7); /* still valid */
+    assert_int_equal(n_calls, 4);
+
+    /* These may not fail, but are counted. */
+    p = mem_realloc(p, 20);
+    void *q = mem_alloc(1), *r = mem_zalloc(1);
+    char *s = mem_strdup("s"), *t = mem_printf("t");
+    assert_int_equal(n_calls, 9);
+    mem_set_test_hook(NULL);
+    void *u = mem_try_alloc(1);
+    assert_non_null(u);
+    assert_int_equal(n_calls, 9);
+    void *all[] = {p, q, r, s, t, u};
+    for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+        mem_free(all[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gives_memory),
+        cmocka_unit_test(copies_strings),
+        cmocka_unit_test(products_that_overflow_are_no_memory),
+        cmocka_unit_test(the_hook_makes_tries_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/pool.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "base/thread.h"
+#include "lib/death.h"
+
+static void rounds_up_by_less_than_a_quarter(void **state)
+{
+    (void)state;
+    struct pool *p = pool_new("test", 0, 0);
+    size_t size = 256;
+    for (; size <= (size_t)70 << 20; size += size < 5000 ? 1 : size / 7) {
+        void *block = pool_alloc(p, size, NULL);
+        assert_non_null(block);
+        assert_int_equal((uintptr_t)block % 64, 0);
+        size_t got = pool_block_bytes(block);
+        if (got < size || got - size >= size / 4 + 1)
+            fail_msg("%zu bytes for %zu", got, size);
+        ((char *)block)[0] = ((char *)block)[got - 1] = 1;
+        pool_release(block);
+    }
+    /* The borders of classes are classes. */
+    for (int shift = 8; shift <= 26; shift++) {
+        void *block = pool_alloc(p, (size_t)1 << shift, NULL);
+        assert_int_equal(pool_block_bytes(block), (size_t)1 << shift);
+        pool_release(block);
+    }
+    void *least = pool_alloc(p, 0, NULL);
+    assert_int_equal(pool_block_bytes(least), 256);
+    pool_release(least);
+    pool_release(NULL);
+    pool_free(p);
+    pool_free(NULL);
+}
+
+static void the_last_in_is_the_first_out(void **state)
+{
+    (void)state;
+    struct pool *p = pool_new("test", 1 << 20, 0);
+    void *a = pool_alloc(p, 1000, NULL), *b = pool_alloc(p, 1000, NULL);
+    pool_release(a);
+    pool_release(b);
+    assert_ptr_equal(pool_alloc(p, 990, NULL), b); /* of the same class */
+    assert_ptr_equal(pool_alloc(p, 1000, NULL), a);
+    struct pool_stats stats;
+    pool_stats(p, &stats);
+    assert_int_equal(stats.n_allocs, 4);
+    assert_int_equal(stats.n_misses, 2);
+    assert_int_equal(stats.used_bytes, 2048);
+    assert_int_equal(stats.unused_bytes, 0);
+    pool_release(a);
+    pool_release(b);
+    pool_free(p);
+}
+
+static void keeps_no_more_than_it_should(void **state)
+{
+    (void)state;
+    struct pool *p = pool_new("test", 3000, 0);
+    void *blocks[5];
+    for (int i = 0; i < 5; i++)
+        blocks[i] = pool_alloc(p, 1024, NULL);
+    for (int i = 0; i < 5; i++)
+        pool_release(blocks[i]);
+    struct pool_stats stats;
+    pool_stats(p, &stats);
+    assert_int_equal(stats.unused_bytes, 2048);
+    pool_trim(p, 2047);
+    pool_stats(p, &stats);
+    assert_int_equal(stats.unused_bytes, 1024);
+    pool_trim(p, 0);
+    pool_stats(p, &stats);
+    assert_int_equal(stats.unused_bytes, 0);
+    assert_int_equal(stats.used_bytes, 0);
+    pool_free(p);
+}
+
+static void gives_no_more_than_it_may(void **state)
+{
+    (void)state;
+    struct pool *p = pool_new("test", 1 << 20, 4096);
+    assert_null(pool_alloc(p, 4097, NULL));
+    assert_null(pool_alloc(p, (size_t)1 << 40, NULL));
+    assert_null(pool_alloc(p, SIZE_MAX, NULL));
+    assert_null(pool_alloc(p, SIZE_MAX - 64, NULL));
+    void *a = pool_alloc(p, 2048, NULL), *b = pool_alloc(p, 2048, NULL);
+    assert_non_null(a);
+    assert_non_null(b);
+    assert_null(pool_alloc(p, 1, NULL));
+    pool_release(a);
+    a = pool_alloc(p, 1, NULL);
+    assert_non_null(a);
+    pool_release(a);
+    pool_release(b);
+    pool_free(p);
+
+    p = pool_new("no limit", 0, 0);
+    assert_null(pool_alloc(p, SIZE_MAX, NULL));
+    assert_null(pool_alloc(p, SIZE_MAX - 63, NULL));
+    struct pool_stats stats;
+    pool_stats(p, &stats);
+    assert_int_equal(stats.used_bytes, 0);
+    pool_free(p);
+}
+
+static bool refuse(size_t size_bytes)
+{
+    (void)size_bytes;
+    return false;
+}
+
+static void no_memory_is_null_and_not_charged(void **state)
+{
+    (void)state;
+    struct pool *p = pool_new("test", 0, 4096);
+    struct mem_owner owner = {.name = "test"};
+    mem_set_test_hook(refuse);
+    void *none = pool_alloc(p, 4096, &owner);
+    mem_set_test_hook(NULL);
+    assert_null(none);
+    assert_int_equal(atomic_load(&owner.blocks_now), 0);
+    void *block = pool_alloc(p, 4096, &owner); /* the failed one does not count */
+    assert_non_null(block);
+    pool_release(block);
+    pool_free(p);
+}
+
+static void keeps_the_accounts_of_owners(void **state)
+{
+    (void)state;
+    struct pool *p = pool_new("test", 1 << 20, 0);
+    struct mem_owner x = {.name = "x"}, y = {.name = "y"};
+    void *a = pool_alloc(p, 1024, &x), *b = pool_alloc(p, 2048, &x);
+    pool_release(a);
+    void *c = pool_alloc(p, 1024, &y); /* x's old block has a new owner */
+    assert_ptr_equal(c, a);
+    assert_int_equal(atomic_load(&x.bytes_now), 2048);
+    assert_int_equal(atomic_load(&x.blocks_now), 1);
+    assert_int_equal(atomic_load(&x.bytes_peak), 3072);
+    assert_int_equal(atomic_load(&y.bytes_now), 1024);
+    pool_release(b);
+    pool_release(c);
+    assert_int_equal(atomic_load(&x.bytes_now), 0);
+    assert_int_equal(atomic_load(&y.blocks_now), 0);
+    assert_int_equal(atomic_load(&y.bytes_peak), 1024);
+    pool_free(p);
+}
+
+static void release_all(void *arg)
+{
+    void **blocks = arg;
+    for (int i = 0; blocks[i]; i++)
+        pool_release(blocks[i]);
+}
+
+/* The pool ends while its blocks are out; the last release, on another thread, frees the rest. */
+static void blocks_outlive_the_pool(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 200; round++) {
+        struct pool *p = pool_new("test", 1 << 20, 0);
+        struct mem_owner owner = {.name = "test"};
+        void *blocks[9] = {NULL}, *unused[4];
+        for (int i = 0; i < 8; i++) {
+            blocks[i] = pool_alloc(p, 1000 * ((size_t)i + 1), &owner);
+            memset(blocks[i], i, 1000);
+        }
+        for (int i = 0; i < 4; i++)
+            unused[i] = pool_alloc(p, 5000, NULL);
+        for (int i = 0; i < 4; i++)
+            pool_release(unused[i]);
+        struct thread t;
+        assert_null(thread_start(&t, "releaser", release_all, blocks));
+        pool_free(p); /* at the same time */
+        thread_join(&t);
+        assert_int_equal(atomic_load(&owner.bytes_now), 0);
+    }
+}
+
+static void churn(void *arg)
+{
+    struct pool *p = arg;
+    void *held[8] = {NULL};
+    uint64_t seed = (uintptr_t)&held;
+    for (int i = 0; i < 20000; i++) {
+        seed = seed * 6364136223846793005ULL + 1;
+        void **slot = &held[seed >> 61];
+        pool_release(*slot);
+        *slot = pool_alloc(p, (seed >> 32) % 3000, NULL);
+        if (*slot)
+            memset(*slot, 1, 256);
+    }
+    for (int i = 0; i < 8; i++)
+        pool_release(held[i]);
+}
+
+static void many_threads_share_it(void **state)
+{
+    (void)state;
+    struct pool *p = pool_new("test", 20000, 50000);
+    struct thread threads[4];
+    for (int i = 0; i < 4; i++)
+        assert_null(thread_start(&threads[i], "churn", churn, p));
+    for (int i = 0; i < 20; i++)
+        pool_trim(p, 1000);
+    for (int i = 0; i < 4; i++)
+        thread_join(&threads[i]);
+    struct pool_stats stats;
+    pool_stats(p, &stats);
+    assert_int_equal(stats.used_bytes, 0);
+    assert_in_range(stats.unused_bytes, 0, 20000);
+    assert_int_equal(stats.n_allocs, 80000);
+    pool_free(p);
+}
+
+static void release_twice(void *arg)
+{
+    pool_release(arg);
+    pool_release(arg);
+}
+
+static void a_second_release_aborts(void **state)
+{
+    (void)state;
+    struct pool *p = pool_new("test", 1 << 20, 0);
+    void *block = pool_alloc(p, 10, NULL);
+    assert_aborts(release_twice, block, "h->magic != MAGIC_USED");
+    pool_release(block);
+    pool_free(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rounds_up_by_less_than_a_quarter),
+        cmocka_unit_test(the_last_in_is_the_first_out),
+        cmocka_unit_test(keeps_no_more_than_it_should),
+        cmocka_unit_test(gives_no_more_than_it_may),
+        cmocka_unit_test(no_memory_is_null_and_not_charged),
+        cmocka_unit_test(keeps_the_accounts_of_owners),
+        cmocka_unit_test(blocks_outlive_the_pool),
+        cmocka_unit_test(many_threads_share_it),
+        cmocka_unit_test(a_second_release_aborts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

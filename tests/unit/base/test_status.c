@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/status.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "base/thread.h"
+#include "lib/death.h"
+
+static void holds_code_and_message(void **state)
+{
+    (void)state;
+    struct status *st = status_new(STATUS_INVALID_ARG, "input '%s': %d", "x", 7);
+    assert_int_equal(status_code(st), STATUS_INVALID_ARG);
+    assert_string_equal(status_message(st), "input 'x': 7");
+    st = status_prefix(st, "model '%s': ", "m");
+    assert_int_equal(status_code(st), STATUS_INVALID_ARG);
+    assert_string_equal(status_message(st), "model 'm': input 'x': 7");
+    status_free(st);
+    status_free(NULL);
+    assert_null(status_prefix(NULL, "nothing"));
+    assert_null(status_ref(NULL));
+}
+
+static void tells_what_the_system_said(void **state)
+{
+    (void)state;
+    static const struct {
+        int err;
+        enum status_code code;
+    } cases[] = {
+        {ENOENT, STATUS_NOT_FOUND},       {ENOTDIR, STATUS_NOT_FOUND},
+        {EMFILE, STATUS_UNAVAILABLE},     {ENOMEM, STATUS_UNAVAILABLE},
+        {EADDRINUSE, STATUS_UNAVAILABLE}, {EINVAL, STATUS_INVALID_ARG},
+        {EIO, STATUS_INTERNAL},           {EACCES, STATUS_INTERNAL},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct status *st = status_from_errno(cases[i].err, "opening '%s'", "f");
+        assert_int_equal(status_code(st), cases[i].code);
+        assert_memory_equal(status_message(st), "opening 'f': ", 13);
+        assert_string_equal(status_message(st) + 13, strerror(cases[i].err));
+        status_free(st);
+    }
+}
+
+static int allocations_left;
+
+static bool few(size_t size_bytes)
+{
+    (void)size_bytes;
+    return allocations_left-- > 0;
+}
+
+static void needs_no_memory_for_lack_of_memory(void **state)
+{
+    (void)state;
+    mem_set_test_hook(few);
+    allocations_left = 0;
+    struct status *st = status_new(STATUS_INTERNAL, "lost");
+    struct status *from_errno = status_from_errno(EIO, "lost");
+    mem_set_test_hook(NULL);
+    assert_ptr_equal(st, status_no_memory());
+    assert_ptr_equal(from_errno, status_no_memory());
+    assert_int_equal(status_code(st), STATUS_UNAVAILABLE);
+    assert_string_equal(status_message(st), "out of memory");
+    assert_ptr_equal(status_prefix(st, "x"), st);
+    assert_ptr_equal(status_ref(st), st);
+    for (int i = 0; i < 3; i++)
+        status_free(st); /* as often as anyone likes */
+    assert_string_equal(status_message(st), "out of memory");
+}
+
+static void a_prefix_without_memory_keeps_the_cause(void **state)
+{
+    (void)state;
+    for (int n = 0; n < 2; n++) {
+        struct status *st = status_new(STATUS_NOT_FOUND, "cause");
+        allocations_left = n;
+        mem_set_test_hook(few);
+        st = status_prefix(st, "where: ");
+        mem_set_test_hook(NULL);
+        assert_int_equal(status_code(st), STATUS_NOT_FOUND);
+        assert_string_equal(status_message(st), "cause");
+        status_free(st);
+    }
+}
+
+static void free_many(void *arg)
+{
+    struct status *st = arg;
+    for (int i = 0; i < 10000; i++)
+        status_free(st);
+}
+
+/* The sanitizers see a use after free, a double free and a leak. */
+static void is_shared_by_threads(void **state)
+{
+    (void)state;
+    struct status *st = status_new(STATUS_INTERNAL, "shared");
+    struct thread threads[2];
+    for (int i = 0; i < 20000; i++)
+        assert_ptr_equal(status_ref(st), st);
+    for (int i = 0; i < 2; i++)
+        assert_null(thread_start(&threads[i], "freer", free_many, st));
+    assert_string_equal(status_message(st), "shared");
+    for (int i = 0; i < 2; i++)
+        thread_join(&threads[i]);
+    assert_string_equal(status_message(st), "shared");
+    status_free(st);
+}
+
+static void names_codes(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"Unknown",          "Internal",    "Not found",
+                                        "Invalid argument", "Unavailable", "Unsupported",
+                                        "Already exists",   "Cancelled"};
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+        assert_string_equal(status_code_name((enum status_code)i), names[i]);
+    assert_string_equal(status_code_name((enum status_code)99), "<invalid code>");
+}
+
+static void fall_into_bug(void *arg)
+{
+    BUG_ON(arg == NULL);
+}
+
+static void bugs_abort(void **state)
+{
+    (void)state;
+    assert_aborts(fall_into_bug, NULL, "test_status.c");
+    assert_aborts(fall_into_bug, NULL, ": arg == NULL\n");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(holds_code_and_message),
+        cmocka_unit_test(tells_what_the_system_said),
+        cmocka_unit_test(needs_no_memory_for_lack_of_memory),
+        cmocka_unit_test(a_prefix_without_memory_keeps_the_cause),
+        cmocka_unit_test(is_shared_by_threads),
+        cmocka_unit_test(names_codes),
+        cmocka_unit_test(bugs_abort),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
