@@ -189,13 +189,15 @@ static inline char *put_finite(char *out, uint64_t bits)
         return out + n;
     }
     if (point > 0 && point <= 21) {
-        char digits[32];
+        char digits[33];
         digits[0] = first;
         store(digits + 1, d1);
         store(digits + 9, d2);
         store(digits + 17, ASCII_ZEROS);
+        store(digits + 25, ASCII_ZEROS);
         memcpy(out, digits, 24);
-        memcpy(out + point + 1, digits + MIN(point, 17), 17);
+        memcpy(out + point + 1, digits + MIN(point, 17),
+               16); /* point > 1: at most 15 digits follow it */
         out[point] = '.';
         if (n > point)
             return out + n + 1;
