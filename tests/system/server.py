@@ -157,6 +157,21 @@ class Server:
         assert not found, f"the server reports {found[0]}\n{self.log()}"
 
 
+class Triton(Server):
+    """The genuine server, as tools/reference installs it, with our backends."""
+
+    INSTALLED = ROOT / ".deps/reference/backends/python"
+
+    def __init__(self, repository, **more):
+        super().__init__(repository, **more)
+        ports = [str(free_port()) for _ in range(3)]
+        self.args = [str(ROOT / "tools/reference"), str(repository), *ports, f"--backend-directory={BACKENDS}"]
+        self.args += ["--allow-grpc=false", "--allow-metrics=false"]
+        library = sorted((ROOT / ".deps/onnxruntime").glob("libonnxruntime.so*"))
+        if library:
+            self.env.setdefault("CONCH_ONNXRUNTIME", str(library[0]))
+
+
 def run_to_end(*args, program=None, env=None, within_s=30):
     """Run the server with these arguments where it is expected to end by itself: (code, stdout, stderr)."""
     done = subprocess.run(

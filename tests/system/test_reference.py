@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The genuine Triton and Conch side by side, with the same models and the same backends, ours: the same answers.
+
+Needs `make reference`; skipped without it.
+"""
+
+import itertools
+import json
+import struct
+
+import pytest
+
+import repository
+from refused import REFUSED, SINCE
+from server import REFERENCE, Server, Triton
+from wire import ask, given, infer
+
+pytestmark = [
+    pytest.mark.skipif(not Triton.INSTALLED.exists(), reason="the genuine Triton is not installed: make reference"),
+    pytest.mark.skipif(REFERENCE, reason="CONCH_BIN is the genuine Triton"),
+]
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    root = repository.write_standard(tmp_path_factory.mktemp("both"))
+    repository.copy_example(root, "digits")
+    repository.copy_example(root, "add_sub")
+    with Server(root) as ours, Triton(root) as theirs:
+        yield ours, theirs
+
+
+def same(ours, theirs):
+    assert (ours.status, ours.body) == (theirs.status, theirs.body)
+    if ours.body:
+        assert ours.headers["content-type"] == theirs.headers["content-type"]
+
+
+@pytest.mark.parametrize("case", [name for name in REFUSED if name not in SINCE])
+def test_refused(both, case):
+    model, document, _, _ = REFUSED[case]
+    ours, theirs = (infer(server, model, document) for server in both)
+    assert ours.status == theirs.status
+    if case != "batches differ":  # which of the two is named is not defined there
+        assert ours.body == theirs.body
+
+
+@pytest.mark.parametrize("path", ["/v2/health/live", "/v2/models/any_fp32", "/v2/models/batch", "/v2/models/digits", "/v2/models/add_sub", "/v2/models/versions", "/v2/models/nobody", "/v2/none"])
+def test_paths(both, path):
+    same(*(ask(server, "GET", path) for server in both))
+
+
+@pytest.mark.parametrize("model", ["any_fp32", "batch", "versions", "digits", "add_sub"])
+def test_configuration(both, model):
+    """Fields that are newer than 2.51 may be there with us; all that it has is the same."""
+
+    def within(theirs, ours, path):
+        if isinstance(theirs, dict):
+            for key, value in theirs.items():
+                assert key in ours, f"{path}.{key}"
+                within(value, ours[key], f"{path}.{key}")
+        elif isinstance(theirs, list):
+            assert len(ours) == len(theirs), path
+            for i, (a, b) in enumerate(zip(theirs, ours)):
+                within(a, b, f"{path}[{i}]")
+        else:
+            assert theirs == ours, path
+
+    ours, theirs = (ask(server, "GET", f"/v2/models/{model}/config").json() for server in both)
+    within(theirs, ours, model)
+
+
+VALUES = {
+    "BOOL": [True, False],
+    "UINT8": [0, 255, 256],
+    "UINT16": [0, 65535, 65536],
+    "UINT32": [0, 2**32 - 1, 2**32],
+    "UINT64": [0, 2**63, 2**64 - 1],
+    "INT8": [-128, 127, 128, -129],
+    "INT16": [-32768, 32767, 32768],
+    "INT32": [-(2**31), 2**31 - 1, 2**31, 2**32],
+    "INT64": [-(2**63), 2**63 - 1],
+    "FP32": [0, -0.0, 1, 0.1, 1e-7, 1e-5, 123456.789, 16777217, 1e10, 1e20, 1e21, 1e22, 3.4e38, 1e-38, 1e-45, 1 / 3],
+    "FP64": [0, -0.0, 1, 0.1, 1e-7, 1.5e-6, 1e20, 1e21, 1.5e21, 123456789012345680, 1e300, 5e-324, 2.2250738585072014e-308, 1 / 3],
+    "BYTES": ["", "plain", 'a "b" \\ /', "\b\f\n\r\t\u0001\u001f\u007f", "é 漢字 🐚"],
+}
+
+
+@pytest.mark.parametrize("datatype", VALUES)
+def test_json_values(both, datatype):
+    data = VALUES[datatype]
+    document = {"id": "x", "inputs": [given("INPUT0", datatype, [len(data)], data)]}
+    same(*(infer(server, f"any_{datatype.lower()}", document) for server in both))
+
+
+def test_json_of_special_floats(both):
+    for datatype in ("FP32", "FP64"):
+        document = b'{"inputs":[{"name":"INPUT0","datatype":"%s","shape":[4],"data":[NaN,-Infinity,Inf,1E5]}]}' % datatype.encode()
+        same(*(infer(server, f"any_{datatype.lower()}", document) for server in both))
+
+
+def test_json_of_random_floats(both):
+    import random
+
+    source = random.Random(5)
+    bits = [source.getrandbits(32) for _ in range(3000)]
+    data = b"".join(struct.pack("<I", value) for value in bits if (value >> 23) & 0xFF != 0xFF)
+    count = len(data) // 4
+    document = {"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [count], "parameters": {"binary_data_size": len(data)}}]}
+    same(*(infer(server, "any_fp32", document, data) for server in both))
+
+
+@pytest.mark.parametrize("binary_in, binary_out, shape", list(itertools.product([False, True], [None, False, True], [[0], [1], [5]])))
+def test_binary_and_json(both, binary_in, binary_out, shape):
+    count = shape[0]
+    tail = struct.pack(f"<{count}f", *range(count))
+    one = {"name": "INPUT0", "datatype": "FP32", "shape": shape}
+    if binary_in:
+        one["parameters"] = {"binary_data_size": len(tail)}
+    else:
+        one["data"] = list(range(count))
+    document = {"inputs": [one]}
+    if binary_out is not None:
+        document["outputs"] = [{"name": "OUTPUT0", "parameters": {"binary_data": binary_out}}]
+    answers = [infer(server, "any_fp32", document, tail if binary_in else b"") for server in both]
+    same(*answers)
+    name = "inference-header-content-length"
+    assert answers[0].headers.get(name) == answers[1].headers.get(name)
+
+
+def test_models_of_onnx_runtime(both):
+    image = [(i * 7) % 17 for i in range(128)]
+    same(*(infer(server, "digits", {"inputs": [given("image", "FP32", [2, 64], image)]}) for server in both))
+    numbers = [given(name, "INT32", [1, 16], list(range(start, start + 16))) for name, start in (("INPUT0", 5), ("INPUT1", -3))]
+    same(*(infer(server, "add_sub", {"inputs": numbers}) for server in both))
+    outputs = [{"name": "OUTPUT1", "parameters": {"binary_data": True}}]
+    same(*(infer(server, "add_sub", {"inputs": numbers, "outputs": outputs}) for server in both))
+
+
+ODD = {
+    "duplicate members": b'{"inputs":[{"name":"INPUT0","name":"X","datatype":"FP32","shape":[1],"data":[1]}]}',
+    "byte order mark": b'\xef\xbb\xbf{"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[1],"data":[1]}]}',
+    "id with control characters": b'{"id":"a\\u0000b\\n","inputs":[{"name":"INPUT0","datatype":"FP32","shape":[1],"data":[1]}]}',
+    "empty id": b'{"id":"","inputs":[{"name":"INPUT0","datatype":"FP32","shape":[1],"data":[1]}]}',
+    "id null": b'{"id":null,"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[1],"data":[1]}]}',
+    "empty outputs": b'{"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[1],"data":[1]}],"outputs":[]}',
+    "outputs no array": b'{"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[1],"data":[1]}],"outputs":1}',
+    "output no name": b'{"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[1],"data":[1]}],"outputs":[{}]}',
+    "binary_data no boolean": b'{"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[1],"data":[1]}],"outputs":[{"name":"OUTPUT0","parameters":{"binary_data":1}}]}',
+    "binary_data_output no boolean": b'{"parameters":{"binary_data_output":1},"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[1],"data":[1]}]}',
+    "priority and timeout": b'{"parameters":{"priority":1,"timeout":5000000},"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[1],"data":[1]}]}',
+    "priority no number": b'{"parameters":{"priority":"x"},"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[1],"data":[1]}]}',
+    "parameters no object": b'{"parameters":[],"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[1],"data":[1]}]}',
+    "unknown datatype": b'{"inputs":[{"name":"INPUT0","datatype":"FP8","shape":[1],"data":[1]}]}',
+    "datatype in small letters": b'{"inputs":[{"name":"INPUT0","datatype":"fp32","shape":[1],"data":[1]}]}',
+    "integers as floats": b'{"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[2],"data":[18446744073709551616,-9223372036854775809]}]}',
+    "empty object": b"{}",
+    "blank": b"   ",
+    "null": b"null",
+    "a comment": b'{/*x*/"inputs":[]}',
+    "trailing comma": b'{"inputs":[],}',
+    "lone surrogate": b'{"id":"\\ud800","inputs":[]}',
+    "control character in a string": b'{"id":"a\nb","inputs":[]}',
+    "leading zero": b'{"a":01}',
+    "plus": b'{"a":+1}',
+    "fraction without digits": b'{"a":1.}',
+    "exponent without digits": b'{"a":1e}',
+    "capital true": b'{"a":True}',
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_odd_documents(both, case):
+    same(*(infer(server, "any_fp32", ODD[case]) for server in both))
+
+
+def test_many_header_lengths(both):
+    document = json.dumps({"inputs": [given("INPUT0", "FP32", [1], [1])]}).encode()
+    for value in (len(document), f" {len(document)}", f"+{len(document)}", len(document) + 1, -1, 1):
+        headers = {"Inference-Header-Content-Length": value}
+        same(*(ask(server, "POST", "/v2/models/any_fp32/infer", document, headers) for server in both))
