@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A backend that breaks the rules gets every client exactly one clear answer, and the server goes on.
+
+tests/plugins/misbehave/misbehave.c does what the request parameter `do` says.
+"""
+
+import concurrent.futures
+import http.client
+import json
+import pathlib
+import re
+
+import pytest
+
+import server as servers
+
+CONFIG = """
+name: "mis"
+backend: "misbehave"
+input [ { name: "IN" data_type: TYPE_INT32 dims: [-1] } ]
+output [ { name: "OUT" data_type: TYPE_INT32 dims: [-1] } ]
+instance_group [ { count: 2 kind: KIND_CPU } ]
+"""
+
+pytestmark = pytest.mark.conch_only("dies of it, or never answers")
+
+# What is done, HTTP status, a pattern of the error or the values of OUT (None: no outputs).
+CASES = [
+    ("execute-error", 503, "^execute has failed$"),
+    ("error-response", 400, "^this request is no good$"),
+    ("error-with-outputs", 400, "^too late$"),
+    ("answer-then-error", 200, [1, 2]),
+    ("no-answer", 500, "."),
+    ("unsent-answer", 500, "."),
+    ("unused-factory", 500, "."),
+    ("only-final", 500, "^expected a single response, got 0$"),
+    ("two-responses", 500, "^expected a single response, got 2$"),
+    ("after-final", 200, [1, 2]),
+    ("two-finals", 200, [1, 2]),
+    ("release-twice", 200, [1, 2]),
+    ("reschedule", 400, "Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE"),
+    ("late-answer", 200, [7, 7]),
+    ("late-release", 200, [1, 2]),
+    ("late-both", 200, [7, 7]),
+    ("wrong-output", 400, "unexpected inference output 'NOPE' for model 'mis'"),
+    ("no-outputs", 200, None),
+    ("no-buffer", 500, "OUT"),
+    ("huge-buffer", 400, "."),
+    ("short-buffer", 500, "output tensor shape does not match size of output for 'OUT'"),
+    ("long-buffer", 500, "output tensor shape does not match size of output for 'OUT'"),
+    ("buffer-twice", 400, "allocated buffer for output 'OUT' already exists"),
+    ("unknown-input", 400, "unknown request input name NOPE"),
+    ("input-index", 400, "out of bounds index 99: request has 1 inputs"),
+    ("output-index", 400, "out of bounds index 99: request has 1 requested outputs"),
+    ("parameter-index", 400, "out of bounds index 99: request has 2 parameters"),
+    ("string-correlation-id", 400, "correlation ID in request is not a string"),
+    ("null-response", 400, "^response was nullptr$"),
+    ("null-arguments", 400, r"^refused (\d+) of \1 calls$"),
+]
+
+
+@pytest.fixture(scope="module")
+def mis(tmp_path_factory):
+    root = tmp_path_factory.mktemp("models")
+    (root / "mis" / "1").mkdir(parents=True)
+    (root / "mis" / "config.pbtxt").write_text(CONFIG)
+    started = servers.Server(root)
+    folder = pathlib.Path(servers.BACKENDS).parent / "tests" / "backends"
+    ours = f"--backend-directory={folder}"
+    started.args = [ours if arg.startswith("--backend-directory=") else arg for arg in started.args]
+    with started:
+        yield started
+
+
+def ask(server, do=None, ms=30, values=(1, 2)):
+    """The status and the decoded body."""
+    body = {"inputs": [{"name": "IN", "datatype": "INT32", "shape": [len(values)], "data": list(values)}]}
+    if do:
+        body["parameters"] = {"do": do, "ms": ms}
+    connection = http.client.HTTPConnection(server.address, server.port, timeout=20)
+    try:
+        connection.request("POST", "/v2/models/mis/infer", json.dumps(body))
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
+    finally:
+        connection.close()
+
+
+def check(answer, status, expected):
+    got_status, body = answer
+    assert got_status == status, body
+    if isinstance(expected, str):
+        assert list(body) == ["error"]
+        assert re.search(expected, body["error"]), body["error"]
+    elif expected is None:
+        assert body["outputs"] == []
+    else:
+        assert [output["name"] for output in body["outputs"]] == ["OUT"]
+        assert body["outputs"][0]["data"] == expected
+
+
+@pytest.mark.parametrize("do, status, expected", CASES, ids=[case[0] for case in CASES])
+def test_one_clear_answer_and_the_server_goes_on(mis, do, status, expected):
+    check(ask(mis, do), status, expected)
+    for _ in range(4):  # both instances are still able to work
+        check(ask(mis), 200, [1, 2])
+    mis.assert_alive()
+
+
+@pytest.mark.parametrize("do", ["no-final", "negative-shape", "buffer-index"])
+def test_answered_in_one_way_or_another(mis, do):
+    status, body = ask(mis, do)
+    assert (status == 200 and "outputs" in body) or (400 <= status < 600 and body["error"]), body
+    check(ask(mis), 200, [1, 2])
+    mis.assert_alive()
+
+
+def test_answers_are_not_mixed_up(mis):
+    """All behaviours at once, among requests that follow the rules and must get their own values."""
+    good = [(None, 200, [n, n + 1, n + 2]) for n in range(len(CASES))]
+    mixed = [case for pair in zip(CASES, good, strict=True) for case in pair] * 3
+
+    def one(case):
+        do, status, expected = case
+        check(ask(mis, do, values=(1, 2) if do else expected), status, expected)
+
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        list(pool.map(one, mixed))
+    mis.assert_alive()
+
+
+def test_a_late_answer_does_not_hold_up_others(mis):
+    """The instances are free while answers are outstanding: three waits of 1 s take 1 s, not 3 s."""
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        waiting = [pool.submit(ask, mis, "late-answer", 1000) for _ in range(3)]
+        check(ask(mis), 200, [1, 2])
+        assert not any(future.done() for future in waiting)
+        for future in waiting:
+            check(future.result(), 200, [7, 7])

@@ -1,0 +1,616 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * misbehave - a backend that breaks the rules of tritonbackend.h on purpose.
+ *
+ * The model has one input IN and one output OUT, INT32 [-1]. The request parameter `do` (a string)
+ * chooses what happens to the request; without it OUT is IN, by the rules. The server has to turn
+ * each of these into exactly one clear answer, and go on. `ms` (an integer) is the delay of those
+ * that answer or release late.
+ *
+ * Every behaviour is a function, named in the table at the end.
+ */
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "triton/core/tritonbackend.h"
+
+#define FINAL TRITONSERVER_RESPONSE_COMPLETE_FINAL
+#define ALL   TRITONSERVER_REQUEST_RELEASE_ALL
+
+typedef TRITONSERVER_Error *behaviour_fn(TRITONBACKEND_Request *request);
+
+/* An error that is expected, or that nobody can do anything about. */
+static void drop(TRITONSERVER_Error *err)
+{
+    if (err)
+        TRITONSERVER_ErrorDelete(err);
+}
+
+static void must(TRITONSERVER_Error *err)
+{
+    if (!err)
+        return;
+    fprintf(stderr, "misbehave: %s\n", TRITONSERVER_ErrorMessage(err));
+    TRITONSERVER_ErrorDelete(err);
+}
+
+static void pause_ms(int64_t ms)
+{
+    struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+
+    while (nanosleep(&left, &left) != 0)
+        ;
+}
+
+/* The parameter's value: a string, or the address of an integer. */
+static const void *parameter(TRITONBACKEND_Request *request, const char *wanted,
+                             TRITONSERVER_ParameterType wanted_type)
+{
+    uint32_t n = 0;
+
+    must(TRITONBACKEND_RequestParameterCount(request, &n));
+    for (uint32_t i = 0; i < n; i++) {
+        TRITONSERVER_ParameterType type;
+        const void *value;
+        const char *key;
+
+        must(TRITONBACKEND_RequestParameter(request, i, &key, &type, &value));
+        if (strcmp(key, wanted) == 0 && type == wanted_type)
+            return value;
+    }
+    return NULL;
+}
+
+static int64_t delay_ms(TRITONBACKEND_Request *request)
+{
+    const int64_t *ms = parameter(request, "ms", TRITONSERVER_PARAMETER_INT);
+
+    return ms ? *ms : 0;
+}
+
+/* ---- Good manners, as building blocks -------------------------------------------------------- */
+
+static void put_ints(TRITONBACKEND_Response *response, const int32_t *values, int64_t n)
+{
+    TRITONSERVER_MemoryType memory = TRITONSERVER_MEMORY_CPU;
+    TRITONBACKEND_Output *output;
+    int64_t memory_id = 0;
+    void *to;
+
+    must(TRITONBACKEND_ResponseOutput(response, &output, "OUT", TRITONSERVER_TYPE_INT32, &n, 1));
+    must(TRITONBACKEND_OutputBuffer(output, &to, (uint64_t)n * sizeof(*values), &memory,
+                                    &memory_id));
+    if (n > 0)
+        memcpy(to, values, (size_t)n * sizeof(*values));
+}
+
+/* OUT := IN. */
+static void echo(TRITONBACKEND_Request *request, TRITONBACKEND_Response *response)
+{
+    TRITONSERVER_MemoryType memory = TRITONSERVER_MEMORY_CPU;
+    TRITONBACKEND_Input *input;
+    const void *data = NULL;
+    int64_t memory_id = 0;
+    uint64_t size = 0;
+    uint32_t n_buffers;
+
+    must(TRITONBACKEND_RequestInput(request, "IN", &input));
+    must(TRITONBACKEND_InputProperties(input, NULL, NULL, NULL, NULL, NULL, &n_buffers));
+    if (n_buffers > 0)
+        must(TRITONBACKEND_InputBuffer(input, 0, &data, &size, &memory, &memory_id));
+    put_ints(response, data, (int64_t)(size / sizeof(int32_t)));
+}
+
+static TRITONBACKEND_Response *echo_response(TRITONBACKEND_Request *request)
+{
+    TRITONBACKEND_Response *response = NULL;
+
+    must(TRITONBACKEND_ResponseNew(&response, request));
+    echo(request, response);
+    return response;
+}
+
+static void release(TRITONBACKEND_Request *request)
+{
+    must(TRITONBACKEND_RequestRelease(request, ALL));
+}
+
+static TRITONSERVER_Error *be_good(TRITONBACKEND_Request *request)
+{
+    must(TRITONBACKEND_ResponseSend(echo_response(request), FINAL, NULL));
+    release(request);
+    return NULL;
+}
+
+/* Answer with an error whose text is given. */
+static TRITONSERVER_Error *say(TRITONBACKEND_Request *request, TRITONBACKEND_Response *response,
+                               const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static TRITONSERVER_Error *say(TRITONBACKEND_Request *request, TRITONBACKEND_Response *response,
+                               const char *fmt, ...)
+{
+    TRITONSERVER_Error *err;
+    char text[1024];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    if (!response)
+        must(TRITONBACKEND_ResponseNew(&response, request));
+    err = TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INVALID_ARG, text);
+    must(TRITONBACKEND_ResponseSend(response, FINAL, err));
+    TRITONSERVER_ErrorDelete(err);
+    release(request);
+    return NULL;
+}
+
+/* Answer with the text of an error that some call should have given; the error is taken. */
+static TRITONSERVER_Error *say_error(TRITONBACKEND_Request *request,
+                                     TRITONBACKEND_Response *response, TRITONSERVER_Error *err)
+{
+    say(request, response, "%s", err ? TRITONSERVER_ErrorMessage(err) : "the call was accepted");
+    drop(err);
+    return NULL;
+}
+
+/* ---- Errors ---------------------------------------------------------------------------------- */
+
+static TRITONSERVER_Error *execute_error(TRITONBACKEND_Request *request)
+{
+    return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_UNAVAILABLE, "execute has failed");
+}
+
+static TRITONSERVER_Error *error_response(TRITONBACKEND_Request *request)
+{
+    return say(request, NULL, "this request is no good");
+}
+
+static TRITONSERVER_Error *error_with_outputs(TRITONBACKEND_Request *request)
+{
+    return say(request, echo_response(request), "too late");
+}
+
+/* Not allowed: after an answer the error has nothing left to answer. */
+static TRITONSERVER_Error *answer_then_error(TRITONBACKEND_Request *request)
+{
+    must(TRITONBACKEND_ResponseSend(echo_response(request), FINAL, NULL));
+    return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INTERNAL,
+                                 "execute has failed after its answer");
+}
+
+/* ---- Too few answers ------------------------------------------------------------------------- */
+
+static TRITONSERVER_Error *no_answer(TRITONBACKEND_Request *request)
+{
+    release(request);
+    return NULL;
+}
+
+static TRITONSERVER_Error *unsent_answer(TRITONBACKEND_Request *request)
+{
+    must(TRITONBACKEND_ResponseDelete(echo_response(request)));
+    release(request);
+    return NULL;
+}
+
+static TRITONSERVER_Error *no_final(TRITONBACKEND_Request *request)
+{
+    must(TRITONBACKEND_ResponseSend(echo_response(request), 0, NULL));
+    release(request);
+    return NULL;
+}
+
+static TRITONSERVER_Error *only_final(TRITONBACKEND_Request *request)
+{
+    TRITONBACKEND_ResponseFactory *factory;
+
+    must(TRITONBACKEND_ResponseFactoryNew(&factory, request));
+    must(TRITONBACKEND_ResponseFactorySendFlags(factory, FINAL));
+    release(request);
+    must(TRITONBACKEND_ResponseFactoryDelete(factory));
+    return NULL;
+}
+
+/* A factory could answer after the release, but its end says that it will not. */
+static TRITONSERVER_Error *unused_factory(TRITONBACKEND_Request *request)
+{
+    TRITONBACKEND_ResponseFactory *factory;
+
+    must(TRITONBACKEND_ResponseFactoryNew(&factory, request));
+    release(request);
+    must(TRITONBACKEND_ResponseFactoryDelete(factory));
+    return NULL;
+}
+
+/* ---- Too many answers ------------------------------------------------------------------------ */
+
+static TRITONSERVER_Error *two_responses(TRITONBACKEND_Request *request)
+{
+    must(TRITONBACKEND_ResponseSend(echo_response(request), 0, NULL));
+    drop(TRITONBACKEND_ResponseSend(echo_response(request), FINAL, NULL));
+    release(request);
+    return NULL;
+}
+
+static TRITONSERVER_Error *after_final(TRITONBACKEND_Request *request)
+{
+    TRITONBACKEND_Response *first = echo_response(request), *second = echo_response(request);
+
+    must(TRITONBACKEND_ResponseSend(first, FINAL, NULL));
+    drop(TRITONBACKEND_ResponseSend(second, 0, NULL));
+    release(request);
+    return NULL;
+}
+
+static TRITONSERVER_Error *two_finals(TRITONBACKEND_Request *request)
+{
+    TRITONBACKEND_Response *first = echo_response(request), *second = echo_response(request);
+
+    must(TRITONBACKEND_ResponseSend(first, FINAL, NULL));
+    drop(TRITONBACKEND_ResponseSend(second, FINAL, NULL));
+    release(request);
+    return NULL;
+}
+
+static TRITONSERVER_Error *release_twice(TRITONBACKEND_Request *request)
+{
+    must(TRITONBACKEND_ResponseSend(echo_response(request), FINAL, NULL));
+    release(request);
+    drop(TRITONBACKEND_RequestRelease(request, ALL));
+    return NULL;
+}
+
+static TRITONSERVER_Error *reschedule(TRITONBACKEND_Request *request)
+{
+    TRITONSERVER_Error *err =
+        TRITONBACKEND_RequestRelease(request, TRITONSERVER_REQUEST_RELEASE_RESCHEDULE);
+
+    /* Accepted, it would no longer be ours. */
+    return err ? say_error(request, NULL, err) : NULL;
+}
+
+/* ---- Late, which is allowed ------------------------------------------------------------------ */
+
+struct later {
+    TRITONBACKEND_Request *request;         /* to be released, or NULL */
+    TRITONBACKEND_ResponseFactory *factory; /* to be answered, or NULL */
+    int64_t ms;
+};
+
+static void *do_later(void *arg)
+{
+    struct later *later = arg;
+
+    pause_ms(later->ms);
+    if (later->factory) {
+        static const int32_t values[] = {7, 7};
+        TRITONBACKEND_Response *response;
+
+        must(TRITONBACKEND_ResponseNewFromFactory(&response, later->factory));
+        put_ints(response, values, 2);
+        must(TRITONBACKEND_ResponseSend(response, FINAL, NULL));
+        must(TRITONBACKEND_ResponseFactoryDelete(later->factory));
+    }
+    if (later->request)
+        release(later->request);
+    free(later);
+    return NULL;
+}
+
+static void start_later(TRITONBACKEND_Request *request, TRITONBACKEND_ResponseFactory *factory,
+                        int64_t ms)
+{
+    struct later *later = malloc(sizeof(*later));
+    pthread_t thread;
+
+    if (!later)
+        abort();
+    *later = (struct later){request, factory, ms};
+    if (pthread_create(&thread, NULL, do_later, later) != 0)
+        abort();
+    pthread_detach(thread);
+}
+
+static TRITONSERVER_Error *late_answer(TRITONBACKEND_Request *request)
+{
+    TRITONBACKEND_ResponseFactory *factory;
+    int64_t ms = delay_ms(request);
+
+    must(TRITONBACKEND_ResponseFactoryNew(&factory, request));
+    release(request);
+    start_later(NULL, factory, ms);
+    return NULL;
+}
+
+static TRITONSERVER_Error *late_release(TRITONBACKEND_Request *request)
+{
+    int64_t ms = delay_ms(request);
+
+    must(TRITONBACKEND_ResponseSend(echo_response(request), FINAL, NULL));
+    start_later(request, NULL, ms);
+    return NULL;
+}
+
+static TRITONSERVER_Error *late_both(TRITONBACKEND_Request *request)
+{
+    TRITONBACKEND_ResponseFactory *factory;
+    int64_t ms = delay_ms(request);
+
+    must(TRITONBACKEND_ResponseFactoryNew(&factory, request));
+    start_later(request, factory, ms);
+    return NULL;
+}
+
+/* ---- Wrong outputs --------------------------------------------------------------------------- */
+
+static TRITONSERVER_Error *wrong_output(TRITONBACKEND_Request *request)
+{
+    TRITONSERVER_MemoryType memory = TRITONSERVER_MEMORY_CPU;
+    TRITONBACKEND_Response *response;
+    TRITONBACKEND_Output *output;
+    int64_t memory_id = 0, n = 1;
+    TRITONSERVER_Error *err;
+    void *to;
+
+    must(TRITONBACKEND_ResponseNew(&response, request));
+    err = TRITONBACKEND_ResponseOutput(response, &output, "NOPE", TRITONSERVER_TYPE_INT32, &n, 1);
+    if (err)
+        return say_error(request, response, err);
+    must(TRITONBACKEND_OutputBuffer(output, &to, sizeof(int32_t), &memory, &memory_id));
+    memset(to, 0, sizeof(int32_t));
+    drop(TRITONBACKEND_ResponseSend(response, FINAL, NULL));
+    release(request);
+    return NULL;
+}
+
+static TRITONSERVER_Error *no_outputs(TRITONBACKEND_Request *request)
+{
+    TRITONBACKEND_Response *response;
+
+    must(TRITONBACKEND_ResponseNew(&response, request));
+    must(TRITONBACKEND_ResponseSend(response, FINAL, NULL));
+    release(request);
+    return NULL;
+}
+
+static TRITONSERVER_Error *no_buffer(TRITONBACKEND_Request *request)
+{
+    TRITONBACKEND_Response *response;
+    TRITONBACKEND_Output *output;
+    int64_t n = 1000;
+
+    must(TRITONBACKEND_ResponseNew(&response, request));
+    must(TRITONBACKEND_ResponseOutput(response, &output, "OUT", TRITONSERVER_TYPE_INT32, &n, 1));
+    drop(TRITONBACKEND_ResponseSend(response, FINAL, NULL));
+    release(request);
+    return NULL;
+}
+
+/* Ask for the given number of bytes for OUT, whose shape says n elements. */
+static TRITONSERVER_Error *ask_for(TRITONBACKEND_Request *request, int64_t n, uint64_t size)
+{
+    TRITONSERVER_MemoryType memory = TRITONSERVER_MEMORY_CPU;
+    TRITONBACKEND_Response *response;
+    TRITONBACKEND_Output *output;
+    TRITONSERVER_Error *err;
+    int64_t memory_id = 0;
+    void *to;
+
+    must(TRITONBACKEND_ResponseNew(&response, request));
+    err = TRITONBACKEND_ResponseOutput(response, &output, "OUT", TRITONSERVER_TYPE_INT32, &n, 1);
+    if (!err)
+        err = TRITONBACKEND_OutputBuffer(output, &to, size, &memory, &memory_id);
+    if (err)
+        return say_error(request, response, err);
+    memset(to, 0, size);
+    drop(TRITONBACKEND_ResponseSend(response, FINAL, NULL));
+    release(request);
+    return NULL;
+}
+
+static TRITONSERVER_Error *huge_buffer(TRITONBACKEND_Request *request)
+{
+    return ask_for(request, INT64_C(1) << 60, UINT64_C(1) << 62);
+}
+
+static TRITONSERVER_Error *short_buffer(TRITONBACKEND_Request *request)
+{
+    return ask_for(request, 1000, 8);
+}
+
+static TRITONSERVER_Error *long_buffer(TRITONBACKEND_Request *request)
+{
+    return ask_for(request, 2, 4096);
+}
+
+static TRITONSERVER_Error *negative_shape(TRITONBACKEND_Request *request)
+{
+    return ask_for(request, -1, 8);
+}
+
+static TRITONSERVER_Error *buffer_twice(TRITONBACKEND_Request *request)
+{
+    TRITONSERVER_MemoryType memory = TRITONSERVER_MEMORY_CPU;
+    TRITONBACKEND_Response *response;
+    TRITONBACKEND_Output *output;
+    int64_t memory_id = 0, n = 1;
+    void *to;
+
+    must(TRITONBACKEND_ResponseNew(&response, request));
+    must(TRITONBACKEND_ResponseOutput(response, &output, "OUT", TRITONSERVER_TYPE_INT32, &n, 1));
+    must(TRITONBACKEND_OutputBuffer(output, &to, 4, &memory, &memory_id));
+    return say_error(request, response,
+                     TRITONBACKEND_OutputBuffer(output, &to, 4, &memory, &memory_id));
+}
+
+/* ---- Wrong arguments ------------------------------------------------------------------------- */
+
+static TRITONSERVER_Error *unknown_input(TRITONBACKEND_Request *request)
+{
+    TRITONBACKEND_Input *input;
+
+    return say_error(request, NULL, TRITONBACKEND_RequestInput(request, "NOPE", &input));
+}
+
+static TRITONSERVER_Error *input_index(TRITONBACKEND_Request *request)
+{
+    TRITONBACKEND_Input *input;
+
+    return say_error(request, NULL, TRITONBACKEND_RequestInputByIndex(request, 99, &input));
+}
+
+static TRITONSERVER_Error *buffer_index(TRITONBACKEND_Request *request)
+{
+    TRITONSERVER_MemoryType memory = TRITONSERVER_MEMORY_CPU;
+    TRITONBACKEND_Input *input;
+    int64_t memory_id = 0;
+    const void *data;
+    uint64_t size;
+
+    must(TRITONBACKEND_RequestInput(request, "IN", &input));
+    return say_error(request, NULL,
+                     TRITONBACKEND_InputBuffer(input, 99, &data, &size, &memory, &memory_id));
+}
+
+static TRITONSERVER_Error *output_index(TRITONBACKEND_Request *request)
+{
+    const char *name;
+
+    return say_error(request, NULL, TRITONBACKEND_RequestOutputName(request, 99, &name));
+}
+
+static TRITONSERVER_Error *parameter_index(TRITONBACKEND_Request *request)
+{
+    TRITONSERVER_ParameterType type;
+    const void *value;
+    const char *key;
+
+    return say_error(request, NULL,
+                     TRITONBACKEND_RequestParameter(request, 99, &key, &type, &value));
+}
+
+static TRITONSERVER_Error *string_correlation_id(TRITONBACKEND_Request *request)
+{
+    const char *id;
+
+    return say_error(request, NULL, TRITONBACKEND_RequestCorrelationIdString(request, &id));
+}
+
+static TRITONSERVER_Error *null_response(TRITONBACKEND_Request *request)
+{
+    return say_error(request, NULL, TRITONBACKEND_ResponseSend(NULL, FINAL, NULL));
+}
+
+/* Every call with NULL must be refused; the answer says how many of how many were. */
+static TRITONSERVER_Error *null_arguments(TRITONBACKEND_Request *request)
+{
+    TRITONSERVER_MemoryType memory = TRITONSERVER_MEMORY_CPU;
+    TRITONBACKEND_Response *response = NULL;
+    TRITONBACKEND_Output *output = NULL;
+    TRITONBACKEND_Input *input = NULL;
+    int64_t memory_id = 0, n = 1;
+    const void *data;
+    uint32_t count;
+    uint64_t size;
+    void *to;
+    unsigned int refused = 0, n_calls;
+
+    must(TRITONBACKEND_ResponseNew(&response, request));
+    TRITONSERVER_Error *errors[] = {
+        TRITONBACKEND_RequestInputCount(NULL, &count),
+        TRITONBACKEND_RequestInputCount(request, NULL),
+        TRITONBACKEND_RequestInput(request, NULL, &input),
+        TRITONBACKEND_RequestInput(NULL, "IN", &input),
+        TRITONBACKEND_RequestInput(request, "IN", NULL),
+        TRITONBACKEND_RequestRelease(NULL, ALL),
+        TRITONBACKEND_InputProperties(NULL, NULL, NULL, NULL, NULL, NULL, &count),
+        TRITONBACKEND_InputBuffer(NULL, 0, &data, &size, &memory, &memory_id),
+        TRITONBACKEND_ResponseNew(&response, NULL),
+        TRITONBACKEND_ResponseNew(NULL, request),
+        TRITONBACKEND_ResponseOutput(NULL, &output, "OUT", TRITONSERVER_TYPE_INT32, &n, 1),
+        TRITONBACKEND_ResponseOutput(response, &output, NULL, TRITONSERVER_TYPE_INT32, &n, 1),
+        TRITONBACKEND_ResponseOutput(response, &output, "OUT", TRITONSERVER_TYPE_INT32, NULL, 1),
+        TRITONBACKEND_OutputBuffer(NULL, &to, 4, &memory, &memory_id),
+        TRITONBACKEND_ResponseFactoryNew(NULL, request),
+        TRITONBACKEND_ResponseFactoryDelete(NULL),
+        TRITONBACKEND_ResponseDelete(NULL),
+    };
+    n_calls = sizeof(errors) / sizeof(errors[0]);
+    for (unsigned int i = 0; i < n_calls; i++) {
+        refused += errors[i] != NULL;
+        drop(errors[i]);
+    }
+    return say(request, response, "refused %u of %u calls", refused, n_calls);
+}
+
+/* ---- The table ------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    behaviour_fn *run;
+} behaviours[] = {
+    {"execute-error", execute_error},
+    {"error-response", error_response},
+    {"error-with-outputs", error_with_outputs},
+    {"answer-then-error", answer_then_error},
+    {"no-answer", no_answer},
+    {"unsent-answer", unsent_answer},
+    {"no-final", no_final},
+    {"only-final", only_final},
+    {"unused-factory", unused_factory},
+    {"two-responses", two_responses},
+    {"after-final", after_final},
+    {"two-finals", two_finals},
+    {"release-twice", release_twice},
+    {"reschedule", reschedule},
+    {"late-answer", late_answer},
+    {"late-release", late_release},
+    {"late-both", late_both},
+    {"wrong-output", wrong_output},
+    {"no-outputs", no_outputs},
+    {"no-buffer", no_buffer},
+    {"huge-buffer", huge_buffer},
+    {"short-buffer", short_buffer},
+    {"long-buffer", long_buffer},
+    {"negative-shape", negative_shape},
+    {"buffer-twice", buffer_twice},
+    {"unknown-input", unknown_input},
+    {"input-index", input_index},
+    {"buffer-index", buffer_index},
+    {"output-index", output_index},
+    {"parameter-index", parameter_index},
+    {"string-correlation-id", string_correlation_id},
+    {"null-response", null_response},
+    {"null-arguments", null_arguments},
+};
+
+static behaviour_fn *find_behaviour(const char *name)
+{
+    if (!name)
+        return be_good;
+    for (size_t i = 0; i < sizeof(behaviours) / sizeof(behaviours[0]); i++)
+        if (strcmp(behaviours[i].name, name) == 0)
+            return behaviours[i].run;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstance *instance,
+                                                       TRITONBACKEND_Request **requests,
+                                                       const uint32_t request_count)
+{
+    /* The model does not batch and has no dynamic batcher, so there is one request. */
+    for (uint32_t i = 0; i < request_count; i++) {
+        const char *name = parameter(requests[i], "do", TRITONSERVER_PARAMETER_STRING);
+        behaviour_fn *run = find_behaviour(name);
+        TRITONSERVER_Error *err =
+            run ? run(requests[i]) : say(requests[i], NULL, "unknown behaviour '%s'", name);
+
+        if (err)
+            return err;
+    }
+    return NULL;
+}
