@@ -13,6 +13,11 @@
  * the sender that replaces ASLEEP is the only one to see it. A separate flag would need a full
  * fence on both sides (and a second shared cache line) for the same.
  *
+ * A list under a mutex costs about the same (bench_mailbox: 12–22 against 24–30 ns per message from
+ * one sender, 33–54 against 31–49 from two to four on two cores; both drown in the 10 µs of a
+ * wake-up). What decides is that a sender that loses its core in the middle holds up nobody, and
+ * that a message may be posted under any lock.
+ *
  * Memory orders: the release of a push pairs with the acquire of mailbox_take(). A later push is
  * part of the release sequence of the earlier ones (all are read-modify-writes), so taking the
  * newest message acquires all of them. Nothing is published by going to sleep: relaxed.
