@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A server process under test: started on a free port, waited for, watched, and always ended.
 
-CONCH_BIN       the executable (build/release/bin/conch)
-CONCH_BACKENDS  its backend directory (build/release/backends)
+CONCH_BUILD_DIR the build under test (build/release)
+CONCH_BIN       another executable than its bin/conch
+CONCH_BACKENDS  another backend directory than its backends/
 CONCH_REFERENCE=1 says that CONCH_BIN is the genuine Triton: tests marked conch_only are skipped, and
                 the port is chosen here, because that server does not print the one it got.
 """
@@ -18,8 +19,9 @@ import time
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BIN = os.environ.get("CONCH_BIN", str(ROOT / "build/release/bin/conch"))
-BACKENDS = os.environ.get("CONCH_BACKENDS", str(ROOT / "build/release/backends"))
+BUILD = pathlib.Path(os.environ.get("CONCH_BUILD_DIR", ROOT / "build/release"))
+BIN = os.environ.get("CONCH_BIN", str(BUILD / "bin/conch"))
+BACKENDS = os.environ.get("CONCH_BACKENDS", str(BUILD / "backends"))
 REFERENCE = os.environ.get("CONCH_REFERENCE", "") not in ("", "0")
 
 START_WITHIN_S = 60
