@@ -12,7 +12,7 @@ import subprocess
 import pytest
 
 from repository import EXAMPLES
-from server import ROOT, Server
+from server import BIN, ROOT, Server
 
 BLOCK = re.compile(r"```bash\n(?P<command>.*?)```(?:\n\n```(?:json|text)\n(?P<output>.*?)```)?", re.DOTALL)
 
@@ -48,3 +48,9 @@ def test_command(examples, command, output):
     if output is not None:
         expected = ".*".join(map(re.escape, output.rstrip("\n").split("…")))
         assert re.fullmatch(expected, done.stdout.rstrip("\n")), f"{done.stdout}\nis not\n{output}"
+
+
+@pytest.mark.conch_only("it is Conch's help")
+def test_options_page():
+    done = subprocess.run([ROOT / "tools/options-page", BIN], capture_output=True, text=True, timeout=30, check=True)
+    assert (ROOT / "docs/options.md").read_text() == done.stdout, "run tools/options-page > docs/options.md"

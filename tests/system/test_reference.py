@@ -6,13 +6,15 @@ Needs `make reference`; skipped without it.
 
 import itertools
 import json
+import random
+import re
 import struct
 
 import pytest
 
 import repository
 from refused import REFUSED, SINCE
-from server import REFERENCE, Server, Triton
+from server import REFERENCE, ROOT, Server, Triton, run_to_end
 from wire import ask, given, infer
 
 pytestmark = [
@@ -100,8 +102,6 @@ def test_json_of_special_floats(both):
 
 
 def test_json_of_random_floats(both):
-    import random
-
     source = random.Random(5)
     bits = [source.getrandbits(32) for _ in range(3000)]
     data = b"".join(struct.pack("<I", value) for value in bits if (value >> 23) & 0xFF != 0xFF)
@@ -179,3 +179,13 @@ def test_many_header_lengths(both):
     for value in (len(document), f" {len(document)}", f"+{len(document)}", len(document) + 1, -1, 1):
         headers = {"Inference-Header-Content-Length": value}
         same(*(ask(server, "POST", "/v2/models/any_fp32/infer", document, headers) for server in both))
+
+
+def test_all_flags_are_known():
+    """Each that the genuine server lists is in our help, too."""
+    flag = re.compile(r"^\s*--([a-z][a-z0-9-]+)", re.MULTILINE)
+    _, out, err = run_to_end("none", 1, 2, 3, "--help", program=str(ROOT / "tools/reference"))
+    theirs = set(flag.findall(out + err))
+    assert len(theirs) > 60
+    _, out, _ = run_to_end("--help")
+    assert theirs <= set(flag.findall(out))
