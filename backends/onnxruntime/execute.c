@@ -72,6 +72,8 @@ struct executor {
     struct part *parts;
     uint32_t n_parts, max_parts;
     uint64_t rows; /* of all parts */
+    bool predict;  /* bind outputs to the server's memory in this attempt? */
+    bool run_failed;
     uint64_t exec_start_ns, compute_start_ns, compute_end_ns;
 };
 
@@ -406,7 +408,7 @@ static TRITONSERVER_Error *bind_output(struct executor *x, size_t place)
 static TRITONSERVER_Error *bind_outputs(struct executor *x)
 {
     TRY(TRITONBACKEND_ResponseNew(&x->parts[0].response, x->parts[0].request));
-    if (!atomic_load_explicit(&x->m->predict, memory_order_relaxed))
+    if (!x->predict)
         return NULL;
     for (size_t place = 0; place < x->n_out; place++)
         TRY(bind_output(x, place));
@@ -571,23 +573,17 @@ static TRITONSERVER_Error *compute(struct executor *x)
     struct model *m = x->m;
 
     x->rows = x->n_parts; /* until the inputs tell */
+    x->run_failed = false;
     x->exec_start_ns = x->compute_start_ns = x->compute_end_ns = backend_now_ns();
     TRY(prepare(x));
     x->compute_start_ns = x->compute_end_ns = backend_now_ns();
+    x->run_failed = true;
     TRY_ORT(x->rt, Run(m->session, m->run_options, x->in_names,
                        (const struct ort_value *const *)x->in_values, m->n_inputs, x->out_names,
                        x->n_out, x->out_values));
+    x->run_failed = false;
     x->compute_end_ns = backend_now_ns();
     return write_outputs(x);
-}
-
-/* Did the model refuse memory because it makes another shape than it declares? */
-static bool is_wrong_prediction(const struct executor *x, TRITONSERVER_Error *err)
-{
-    for (size_t i = 0; i < x->n_out; i++)
-        if (x->out[i].in_place)
-            return strstr(TRITONSERVER_ErrorMessage(err), "shape verification failed") != NULL;
-    return false;
 }
 
 static void finish(struct executor *x, TRITONSERVER_Error *err)
@@ -620,24 +616,48 @@ static void finish(struct executor *x, TRITONSERVER_Error *err)
     }
 }
 
-/* The values go first: their memory may be the requests' or the responses'. */
-static TRITONSERVER_Error *attempt(struct executor *x)
+static bool any_in_place(const struct executor *x)
 {
-    TRITONSERVER_Error *err = compute(x);
-    bool wrong = err && is_wrong_prediction(x, err);
+    for (size_t i = 0; i < x->n_out; i++)
+        if (x->out[i].in_place)
+            return true;
+    return false;
+}
 
-    release_values(x);
-    if (!wrong)
-        return err;
-    BACKEND_LOG(WARN,
-                "model '%s' makes outputs of other shapes than it declares (%s); they are copied "
-                "from now on",
-                x->m->name, TRITONSERVER_ErrorMessage(err));
-    TRITONSERVER_ErrorDelete(err);
-    atomic_store_explicit(&x->m->predict, false, memory_order_relaxed);
-    drop_responses(x);
+static TRITONSERVER_Error *attempt(struct executor *x, bool predict, bool *ret_worth_another)
+{
+    TRITONSERVER_Error *err;
+
+    x->predict = predict;
     err = compute(x);
+    *ret_worth_another = err && x->run_failed && any_in_place(x);
+    /* Before the answers are sent or dropped: their memory may be in these values. */
     release_values(x);
+    return err;
+}
+
+/*
+ * Models do not always keep to the shapes that they declare, and then ONNX Runtime refuses the
+ * memory we bound. Its texts differ from release to release, so a failed run is repeated without
+ * that; only if it then succeeds was it the shape, and the model is not trusted again.
+ */
+static TRITONSERVER_Error *run(struct executor *x)
+{
+    bool predict = atomic_load_explicit(&x->m->predict, memory_order_relaxed), again;
+    TRITONSERVER_Error *err = attempt(x, predict, &again), *first = err;
+
+    if (!again)
+        return err;
+    drop_responses(x);
+    err = attempt(x, false, &again);
+    if (!err) {
+        atomic_store_explicit(&x->m->predict, false, memory_order_relaxed);
+        BACKEND_LOG(WARN,
+                    "model '%s' makes outputs of other shapes than it declares; they are copied "
+                    "from now on: %s",
+                    x->m->name, TRITONSERVER_ErrorMessage(first));
+    }
+    TRITONSERVER_ErrorDelete(first);
     return err;
 }
 
@@ -660,7 +680,7 @@ static void run_alone(struct executor *x, TRITONBACKEND_Request *request)
 
     x->parts = &part;
     x->n_parts = 1;
-    finish(x, name_model(x->m, attempt(x)));
+    finish(x, name_model(x->m, run(x)));
     x->parts = parts;
 }
 
@@ -679,7 +699,7 @@ static bool run_together(struct executor *x, TRITONBACKEND_Request **requests, u
     x->n_parts = n;
     for (uint32_t i = 0; i < n; i++)
         x->parts[i] = (struct part){.request = requests[i]};
-    err = attempt(x);
+    err = run(x);
     if (!err) {
         finish(x, NULL);
         return true;
