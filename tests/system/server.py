@@ -68,13 +68,17 @@ class Output:
 
 
 class Server:
-    """with Server(repository) as server: … – running and ready inside the block, gone after it."""
+    """with Server(repository) as server: … – running and ready inside the block, gone after it.
 
-    def __init__(self, *repositories, flags=(), env=None, program=None, ready=True, address="127.0.0.1"):
+    wrap is a command that executes another one, such as prlimit; it must keep the process id.
+    """
+
+    def __init__(self, *repositories, flags=(), env=None, wrap=(), port=None, ready=True, address="127.0.0.1"):
         self.address = address
         self._wait_ready = ready
-        port = free_port() if REFERENCE else 0
-        self.args = [program or BIN, *(f"--model-repository={path}" for path in repositories)]
+        if port is None:
+            port = free_port() if REFERENCE else 0
+        self.args = [*wrap, BIN, *(f"--model-repository={path}" for path in repositories)]
         self.args += [f"--backend-directory={BACKENDS}", f"--http-address={address}", f"--http-port={port}"]
         self.args += ["--allow-grpc=false", "--allow-metrics=false", *flags]
         self.env = {**os.environ, **(env or {})}
