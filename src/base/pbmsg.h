@@ -75,6 +75,9 @@ void *pb_append(struct arena *a, ProtobufCMessage *m, const ProtobufCFieldDescri
 size_t pb_count(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f);
 void *pb_element(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f, size_t index);
 
+/* pb_value - the value of a singular field; of a oneof's member, only if that is chosen. */
+const void *pb_value(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f);
+
 /* pb_element_size - bytes of one value of the field in a message or array. */
 size_t pb_element_size(const ProtobufCFieldDescriptor *f);
 
@@ -90,5 +93,20 @@ NODISCARD bool pb_map_settle(struct arena *a, ProtobufCMessage *m,
  */
 const char *pb_suggest_field(const ProtobufCMessageDescriptor *d, const char *name, size_t length);
 const char *pb_suggest_enum(const ProtobufCEnumDescriptor *d, const char *name, size_t length);
+
+/*
+ * The order in which a printer shows the fields of such a message: their ids, ended by 0; NULL for
+ * the order of the ids. (Descriptors do not keep the order of declaration.)
+ */
+typedef const uint32_t *(*pb_order_fn)(const ProtobufCMessageDescriptor *type);
+
+/*
+ * pb_number - a finite float or double in the digits that protobuf prints: as few as it can be
+ * read back from, of 6 or 9 (float), 15 or 17 (double).
+ */
+struct pb_number {
+    char text[32];
+};
+struct pb_number pb_number(double value, bool is_float);
 
 #endif

@@ -51,7 +51,8 @@ struct config_group {
 struct config_facts {
     const char *model_name; /* the model's folder, or its name in a load request */
 
-    /* The entries of the first version folder in string order ("10" before "9"). */
+    /* The entries of the first version folder in string order ("10" before "9"); the name of a
+     * folder ends in '/'. */
     const char *const *version_files;
     size_t n_version_files;
 

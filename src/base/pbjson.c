@@ -1,0 +1,482 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reading the JSON form: one walk over the pull parser, steered by the descriptors.
+ */
+#include "base/pbjson.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/json.h"
+#include "base/status.h"
+#include "base/utf8.h"
+
+enum { MAX_SHOWN = 60, MAX_PATH_BYTES = 400 };
+
+/* Where the walk stands, as errors name it: "input[2].dims[0]". */
+struct step {
+    const struct step *outer; /* NULL for the whole message */
+    const char *name;         /* NULL: an element of the outer step's array */
+    size_t index;
+};
+
+struct reader {
+    struct json json;
+    struct arena *arena;
+    const char *text;
+    int depth;
+};
+
+static void print_path(const struct step *s, struct buf *out)
+{
+    if (!s)
+        return;
+    print_path(s->outer, out);
+    if (s->name)
+        buf_addf(out, "%s%s", out->size ? "." : "", s->name);
+    else
+        buf_addf(out, "[%zu]", s->index);
+}
+
+/* "<line>:<column>: <path>: <text>" for what is wrong at `at`. */
+NODISCARD PRINTF_LIKE(4, 5) static struct status *fail(const struct reader *r, const char *at,
+                                                       const struct step *step, const char *fmt,
+                                                       ...)
+{
+    size_t line = 1;
+    const char *start = r->text;
+    for (const char *c = r->text; c < at; c++) {
+        if (*c == '\n') {
+            line++;
+            start = c + 1;
+        }
+    }
+    va_list ap;
+    va_start(ap, fmt);
+    struct status *st = status_newv(STATUS_INVALID_ARG, fmt, ap);
+    va_end(ap);
+
+    AUTO(buf) path = BUF_INIT(MAX_PATH_BYTES);
+    print_path(step, &path);
+    return status_prefix(st, "%zu:%zu: %s%s", line, (size_t)(at - start) + 1, buf_text(&path),
+                         path.size ? ": " : "");
+}
+
+NODISCARD static struct status *fail_memory(const struct reader *r)
+{
+    return status_new(STATUS_INVALID_ARG, "the message is larger than %zu bytes in memory",
+                      r->arena->max_bytes);
+}
+
+/* The parser has failed: either the text is no JSON, or the value is not of the wanted type. */
+NODISCARD static struct status *fail_json(const struct reader *r, const struct step *step,
+                                          const char *wanted)
+{
+    const struct json *j = &r->json;
+    struct json_error error;
+    if (j->failure == JSON_OUT_OF_MEMORY)
+        return fail_memory(r);
+    if (!json_check(r->text, (size_t)(j->end - r->text), &error))
+        return fail(r, r->text + error.offset, step, "%s", error.text);
+    return fail(r, j->failed_at ? j->failed_at : j->p, step, "expected %s", wanted);
+}
+
+/* A name or value from the text, cut to what an error shows. */
+struct shown {
+    char text[MAX_SHOWN + 1];
+};
+
+static struct shown shown(struct json_str s)
+{
+    struct shown result;
+    size_t n = MIN(s.length, (size_t)MAX_SHOWN);
+    while (n < s.length && n > 0 && ((unsigned char)s.at[n] & 0xc0) == 0x80)
+        n--;
+    for (size_t i = 0; i < n; i++)
+        result.text[i] = (unsigned char)s.at[i] < ' ' ? '?' : s.at[i];
+    result.text[n] = '\0';
+    return result;
+}
+
+/* The field's name in camelCase, compared without building it. */
+static bool is_camel_case_of(struct json_str name, const char *declared)
+{
+    size_t n = 0;
+    bool upper = false;
+    for (; *declared; declared++) {
+        if (*declared == '_') {
+            upper = true;
+            continue;
+        }
+        char c = *declared;
+        if (upper && c >= 'a' && c <= 'z')
+            c = (char)(c - 'a' + 'A');
+        upper = false;
+        if (n == name.length || name.at[n++] != c)
+            return false;
+    }
+    return n == name.length;
+}
+
+static const ProtobufCFieldDescriptor *find_field(const ProtobufCMessageDescriptor *d,
+                                                  struct json_str name)
+{
+    const ProtobufCFieldDescriptor *f = pb_field_named(d, name.at, name.length);
+    for (unsigned i = 0; !f && i < d->n_fields; i++) {
+        if (is_camel_case_of(name, d->fields[i].name))
+            f = &d->fields[i];
+    }
+    return f;
+}
+
+/* A number, or a string that holds one. */
+NODISCARD static struct status *read_number(struct reader *r, const struct step *step,
+                                            const char *wanted, struct json_number *ret_number)
+{
+    struct json *j = &r->json;
+    if (json_peek(j) != JSON_STRING)
+        return json_read_number(j, ret_number) ? NULL : fail_json(r, step, wanted);
+
+    const char *at = j->p;
+    struct json_str s;
+    struct json inside;
+    if (!json_read_string(j, &s))
+        return fail_json(r, step, wanted);
+    json_init(&inside, s.at, s.length, NULL);
+    bool blank = s.length == 0 || s.at[0] <= ' ' || s.at[s.length - 1] <= ' ';
+    if (blank || !json_read_number(&inside, ret_number) || !json_end(&inside))
+        return fail(r, at, step, "expected %s, got \"%s\"", wanted, shown(s).text);
+    return NULL;
+}
+
+/* An integer of a type with these limits; 1.0 and 1e3 are integers too. */
+NODISCARD static struct status *read_integer(struct reader *r, const struct step *step, int64_t min,
+                                             uint64_t max, uint64_t *ret_bits)
+{
+    const char *at = r->json.p;
+    struct json_number n;
+    struct status *st = read_number(r, step, "an integer", &n);
+    if (st)
+        return st;
+    if (n.kind == JSON_DOUBLE) {
+        if (!(n.d == floor(n.d)) || isinf(n.d))
+            return fail(r, at, step, "expected an integer");
+        if (n.d >= -0x1p63 && n.d < 0x1p63) {
+            n.i64 = (int64_t)n.d;
+            n.kind = JSON_INT64;
+        } else if (n.d >= 0 && n.d < 0x1p64) {
+            n.u64 = (uint64_t)n.d;
+            n.kind = JSON_UINT64;
+        }
+    }
+    bool fits = n.kind == JSON_INT64    ? n.i64 < 0 ? n.i64 >= min : (uint64_t)n.i64 <= max
+                : n.kind == JSON_UINT64 ? n.u64 <= max
+                                        : false;
+    if (!fits)
+        return fail(r, at, step, "integer out of range, from %" PRId64 " to %" PRIu64 " are fine",
+                    min, max);
+    *ret_bits = n.kind == JSON_INT64 ? (uint64_t)n.i64 : n.u64;
+    return NULL;
+}
+
+NODISCARD static struct status *read_double(struct reader *r, const struct step *step,
+                                            double *ret_value)
+{
+    struct json_number n;
+    struct status *st = read_number(r, step, "a number", &n);
+    if (st)
+        return st;
+    *ret_value = n.kind == JSON_DOUBLE   ? n.d
+                 : n.kind == JSON_UINT64 ? (double)n.u64
+                                         : (double)n.i64;
+    return NULL;
+}
+
+NODISCARD static struct status *read_text(struct reader *r, const struct step *step,
+                                          struct json_str *ret_text)
+{
+    const char *at = r->json.p;
+    if (!json_read_string(&r->json, ret_text))
+        return fail_json(r, step, "a string");
+    if (memchr(ret_text->at, '\0', ret_text->length))
+        return fail(r, at, step, "the string contains a NUL byte");
+    if (!utf8_is_valid(ret_text->at, ret_text->length))
+        return fail(r, at, step, "the string is not valid UTF-8");
+    return NULL;
+}
+
+NODISCARD static struct status *read_enum(struct reader *r, const struct step *step,
+                                          const ProtobufCEnumDescriptor *d, int *ret_value)
+{
+    const char *at = r->json.p;
+    if (json_peek(&r->json) == JSON_NUMBER) {
+        uint64_t bits = 0; /* one without a name is fine: enums of proto3 are open */
+        struct status *st = read_integer(r, step, INT32_MIN, INT32_MAX, &bits);
+        *ret_value = (int)(int64_t)bits;
+        return st;
+    }
+    struct json_str name;
+    if (!json_read_string(&r->json, &name))
+        return fail_json(r, step, "a name or a number");
+    for (unsigned i = 0; i < d->n_value_names; i++) {
+        const char *candidate = d->values_by_name[i].name;
+        if (strlen(candidate) == name.length && strncasecmp(candidate, name.at, name.length) == 0) {
+            *ret_value = d->values[d->values_by_name[i].index].value;
+            return NULL;
+        }
+    }
+    const char *meant = pb_suggest_enum(d, name.at, name.length);
+    return fail(r, at, step, "unknown value \"%s\"%s%s%s", shown(name).text,
+                meant ? ", did you mean \"" : "", meant ? meant : "", meant ? "\"?" : "");
+}
+
+/* The value of a base64 digit, either alphabet; -1 for none. */
+static int base64_digit(char c)
+{
+    if (c >= 'A' && c <= 'Z')
+        return c - 'A';
+    if (c >= 'a' && c <= 'z')
+        return c - 'a' + 26;
+    if (c >= '0' && c <= '9')
+        return c - '0' + 52;
+    if (c == '+' || c == '-')
+        return 62;
+    return c == '/' || c == '_' ? 63 : -1;
+}
+
+NODISCARD static struct status *read_bytes(struct reader *r, const struct step *step,
+                                           ProtobufCBinaryData *ret_bytes)
+{
+    const char *at = r->json.p;
+    struct json_str s;
+    if (!json_read_string(&r->json, &s))
+        return fail_json(r, step, "a string in base64");
+    while (s.length && s.at[s.length - 1] == '=')
+        s.length--;
+
+    uint8_t *bytes = arena_alloc(r->arena, s.length / 4 * 3 + 3);
+    if (!bytes)
+        return fail_memory(r);
+    size_t n = 0;
+    uint32_t group = 0;
+    for (size_t i = 0; i < s.length; i++) {
+        int digit = base64_digit(s.at[i]);
+        if (digit < 0 || (i + 1 == s.length && s.length % 4 == 1))
+            return fail(r, at, step, "the string is not base64");
+        group = group << 6 | (uint32_t)digit;
+        if (i % 4)
+            bytes[n++] = (uint8_t)(group >> (6 - 2 * (i % 4)));
+    }
+    *ret_bytes = (ProtobufCBinaryData){.len = n, .data = bytes};
+    return NULL;
+}
+
+NODISCARD static struct status *read_object(struct reader *r, const struct step *step,
+                                            ProtobufCMessage *m);
+
+NODISCARD static struct status *read_message(struct reader *r, const struct step *step,
+                                             const ProtobufCMessageDescriptor *d,
+                                             ProtobufCMessage **ret_message)
+{
+    if (r->depth == PBJSON_MAX_DEPTH)
+        return fail(r, r->json.p, step, "nested too deep, the limit is %d", PBJSON_MAX_DEPTH);
+    ProtobufCMessage *m = pb_new(r->arena, d);
+    if (!m)
+        return fail_memory(r);
+    *ret_message = m;
+    r->depth++;
+    struct status *st = read_object(r, step, m);
+    r->depth--;
+    return st;
+}
+
+NODISCARD static struct status *read_value(struct reader *r, const struct step *step,
+                                           const ProtobufCFieldDescriptor *f, void *slot)
+{
+    struct status *st;
+    uint64_t bits = 0;
+    double d = 0;
+
+    switch (f->type) {
+    case PROTOBUF_C_TYPE_INT32:
+    case PROTOBUF_C_TYPE_SINT32:
+    case PROTOBUF_C_TYPE_SFIXED32:
+        st = read_integer(r, step, INT32_MIN, INT32_MAX, &bits);
+        *(int32_t *)slot = (int32_t)(int64_t)bits;
+        return st;
+    case PROTOBUF_C_TYPE_UINT32:
+    case PROTOBUF_C_TYPE_FIXED32:
+        st = read_integer(r, step, 0, UINT32_MAX, &bits);
+        *(uint32_t *)slot = (uint32_t)bits;
+        return st;
+    case PROTOBUF_C_TYPE_INT64:
+    case PROTOBUF_C_TYPE_SINT64:
+    case PROTOBUF_C_TYPE_SFIXED64:
+        st = read_integer(r, step, INT64_MIN, INT64_MAX, &bits);
+        *(int64_t *)slot = (int64_t)bits;
+        return st;
+    case PROTOBUF_C_TYPE_UINT64:
+    case PROTOBUF_C_TYPE_FIXED64:
+        return read_integer(r, step, 0, UINT64_MAX, slot);
+    case PROTOBUF_C_TYPE_FLOAT:
+        st = read_double(r, step, &d);
+        *(float *)slot = (float)d;
+        return st;
+    case PROTOBUF_C_TYPE_DOUBLE:
+        return read_double(r, step, slot);
+    case PROTOBUF_C_TYPE_BOOL: {
+        bool value = false;
+        if (!json_read_bool(&r->json, &value))
+            return fail_json(r, step, "true or false");
+        *(protobuf_c_boolean *)slot = value;
+        return NULL;
+    }
+    case PROTOBUF_C_TYPE_ENUM:
+        return read_enum(r, step, f->descriptor, slot);
+    case PROTOBUF_C_TYPE_STRING: {
+        struct json_str s;
+        st = read_text(r, step, &s);
+        if (st)
+            return st;
+        *(char **)slot = arena_strndup(r->arena, s.at, s.length);
+        return *(char **)slot ? NULL : fail_memory(r);
+    }
+    case PROTOBUF_C_TYPE_BYTES:
+        return read_bytes(r, step, slot);
+    case PROTOBUF_C_TYPE_MESSAGE:
+        return read_message(r, step, f->descriptor, slot);
+    }
+    BUG_ON(true);
+}
+
+NODISCARD static struct status *read_array(struct reader *r, const struct step *step,
+                                           ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
+{
+    if (!json_enter_array(&r->json))
+        return fail_json(r, step, "an array");
+    struct step element = {.outer = step};
+    while (json_next_element(&r->json)) {
+        void *slot = pb_append(r->arena, m, f);
+        if (!slot)
+            return fail_memory(r);
+        struct status *st = read_value(r, &element, f, slot);
+        if (st)
+            return st;
+        element.index++;
+    }
+    return r->json.failure ? fail_json(r, step, "an array") : NULL;
+}
+
+/* A map's key, which JSON writes as a name. */
+NODISCARD static struct status *read_key(struct reader *r, const struct step *step,
+                                         struct json_str name, const ProtobufCFieldDescriptor *f,
+                                         void *slot)
+{
+    if (f->type == PROTOBUF_C_TYPE_STRING) {
+        if (memchr(name.at, '\0', name.length) || !utf8_is_valid(name.at, name.length))
+            return fail(r, r->json.p, step, "a key is not valid text");
+        *(char **)slot = arena_strndup(r->arena, name.at, name.length);
+        return *(char **)slot ? NULL : fail_memory(r);
+    }
+
+    /* Any other key reads like the value that stands between the quotes. */
+    struct reader inside = {.arena = r->arena, .text = name.at};
+    json_init(&inside.json, name.at, name.length, NULL);
+    struct status *st = read_value(&inside, NULL, f, slot);
+    if (!st && json_end(&inside.json))
+        return NULL;
+    status_free(st);
+    return fail(r, r->json.p, step, "the key \"%s\" is wrong for this map", shown(name).text);
+}
+
+NODISCARD static struct status *read_map(struct reader *r, const struct step *step,
+                                         ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
+{
+    const ProtobufCMessageDescriptor *entry_type = f->descriptor;
+    struct json_str name;
+    if (!json_enter_object(&r->json))
+        return fail_json(r, step, "an object");
+    while (json_next_member(&r->json, &name)) {
+        ProtobufCMessage **slot = pb_append(r->arena, m, f);
+        ProtobufCMessage *entry = slot ? pb_new(r->arena, entry_type) : NULL;
+        if (!entry)
+            return fail_memory(r);
+        *slot = entry;
+        struct shown key = shown(name);
+        struct step element = {.outer = step, .name = key.text};
+        struct status *st =
+            read_key(r, step, name, &entry_type->fields[0], pb_slot(entry, &entry_type->fields[0]));
+        if (!st)
+            st = read_value(r, &element, &entry_type->fields[1],
+                            pb_slot(entry, &entry_type->fields[1]));
+        if (st)
+            return st;
+    }
+    if (r->json.failure)
+        return fail_json(r, step, "an object");
+    return pb_map_settle(r->arena, m, f) ? NULL : fail_memory(r);
+}
+
+NODISCARD static struct status *read_member(struct reader *r, const struct step *outer,
+                                            struct json_str name, ProtobufCMessage *m)
+{
+    const ProtobufCMessageDescriptor *d = m->descriptor;
+    const ProtobufCFieldDescriptor *f = find_field(d, name);
+    if (!f) {
+        const char *meant = pb_suggest_field(d, name.at, name.length);
+        return fail(r, r->json.p, outer, "unknown field \"%s\"%s%s%s", shown(name).text,
+                    meant ? ", did you mean \"" : "", meant ? meant : "", meant ? "\"?" : "");
+    }
+
+    struct step step = {.outer = outer, .name = f->name};
+    if (json_peek(&r->json) == JSON_NULL)
+        return json_read_null(&r->json) ? NULL : fail_json(r, &step, "a value");
+    if (f->label == PROTOBUF_C_LABEL_REPEATED) {
+        if (pb_count(m, f))
+            return fail(r, r->json.p, &step, "given twice");
+        return pb_is_map(d, f) ? read_map(r, &step, m, f) : read_array(r, &step, m, f);
+    }
+    if (f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) {
+        const ProtobufCFieldDescriptor *other = pb_oneof_chosen(m, f);
+        if (other && other != f)
+            return fail(r, r->json.p, &step, "given along with \"%s\", only one of them may be",
+                        other->name);
+    }
+    if (pb_is_set(m, f))
+        return fail(r, r->json.p, &step, "given twice");
+    return read_value(r, &step, f, pb_slot(m, f));
+}
+
+NODISCARD static struct status *read_object(struct reader *r, const struct step *step,
+                                            ProtobufCMessage *m)
+{
+    struct json_str name;
+    if (!json_enter_object(&r->json))
+        return fail_json(r, step, "an object");
+    while (json_next_member(&r->json, &name)) {
+        struct status *st = read_member(r, step, name, m);
+        if (st)
+            return st;
+    }
+    return r->json.failure ? fail_json(r, step, "an object") : NULL;
+}
+
+struct status *pbjson_parse(const ProtobufCMessageDescriptor *type, const char *text, size_t length,
+                            struct arena *arena, ProtobufCMessage **ret_message)
+{
+    struct reader r = {.arena = arena, .text = text};
+    json_init(&r.json, text, length, arena);
+    ProtobufCMessage *m = NULL;
+    struct status *st = read_message(&r, NULL, type, &m);
+    if (!st && !json_end(&r.json))
+        st = fail_json(&r, NULL, "the end of the text");
+    if (!st)
+        *ret_message = m;
+    return st;
+}

@@ -1,0 +1,521 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reading the text format: a recursive descent over the tokens, one function per rule of the
+ * format. The first error ends it; its text is what protobuf says in that case, and then what we
+ * know.
+ */
+#include "base/pbtext.h"
+
+#include <float.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/pbmsg.h"
+#include "base/pbtext_priv.h"
+#include "base/status.h"
+#include "base/utf8.h"
+
+enum { MAX_SHOWN = 60 }; /* bytes of a token that an error repeats */
+
+struct parser {
+    struct lexer lex;
+    const char *name;
+    struct arena *arena;
+    struct pb_positions *positions;
+    struct buf scratch;
+    int depth;
+};
+
+/* A place in the text, kept for an error that comes later. */
+struct place {
+    uint32_t line, column;
+};
+
+static struct place here(const struct parser *p)
+{
+    return (struct place){p->lex.token.line, p->lex.token.column};
+}
+
+NODISCARD PRINTF_LIKE(3, 4) static struct status *fail(const struct parser *p, struct place at,
+                                                       const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    struct status *st = status_newv(STATUS_INVALID_ARG, fmt, ap);
+    va_end(ap);
+    return status_prefix(st, "%s:%" PRIu32 ":%" PRIu32 ": ", p->name, at.line, at.column);
+}
+
+NODISCARD static struct status *fail_memory(const struct parser *p)
+{
+    return status_new(STATUS_INVALID_ARG, "%s: the message is larger than %zu bytes in memory",
+                      p->name, p->arena->max_bytes);
+}
+
+/* The current token as an error shows it: one line, not too long. */
+struct shown {
+    char text[MAX_SHOWN + 8];
+};
+
+static struct shown shown_bytes(const char *text, size_t length)
+{
+    struct shown s;
+    size_t n = MIN(length, (size_t)MAX_SHOWN);
+    while (n < length && n > 0 && ((unsigned char)text[n] & 0xc0) == 0x80)
+        n--; /* not inside a character */
+    for (size_t i = 0; i < n; i++)
+        s.text[i] = (unsigned char)text[i] < ' ' || text[i] == 0x7f ? '?' : text[i];
+    snprintf(s.text + n, sizeof(s.text) - n, "%s", n < length ? "..." : "");
+    return s;
+}
+
+static struct shown shown(const struct parser *p)
+{
+    const struct token *t = &p->lex.token;
+    if (t->type == TOKEN_END)
+        return shown_bytes("end of text", strlen("end of text"));
+    return shown_bytes(t->text, t->length);
+}
+
+static bool looking_at(const struct parser *p, char symbol)
+{
+    return p->lex.token.type == TOKEN_SYMBOL && *p->lex.token.text == symbol;
+}
+
+static bool take(struct parser *p, char symbol)
+{
+    if (!looking_at(p, symbol))
+        return false;
+    lexer_next(&p->lex);
+    return true;
+}
+
+/* "Expected <what>, got: <token>", or what the lexer has against the token. */
+NODISCARD static struct status *unexpected(const struct parser *p, const char *what)
+{
+    if (p->lex.token.type == TOKEN_BAD)
+        return fail(p, here(p), "%s", p->lex.complaint);
+    return fail(p, here(p), "Expected %s, got: %s", what, shown(p).text);
+}
+
+NODISCARD static struct status *expect(struct parser *p, char symbol)
+{
+    if (take(p, symbol))
+        return NULL;
+    if (p->lex.token.type == TOKEN_BAD)
+        return fail(p, here(p), "%s", p->lex.complaint);
+    return fail(p, here(p), "Expected \"%c\", found \"%s\"", symbol, shown(p).text);
+}
+
+/* An integer token up to max. */
+NODISCARD static struct status *read_unsigned(struct parser *p, uint64_t max, uint64_t *ret_value)
+{
+    const struct token *t = &p->lex.token;
+    if (t->type != TOKEN_INTEGER)
+        return unexpected(p, "integer");
+
+    size_t i = 0;
+    unsigned base = 10;
+    if (t->length > 1 && t->text[0] == '0') {
+        base = (t->text[1] | 0x20) == 'x' ? 16 : 8;
+        i = base == 16 ? 2 : 1;
+    }
+    uint64_t value = 0;
+    for (; i < t->length; i++) {
+        char c = t->text[i];
+        unsigned digit = (unsigned)(c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
+        if (value > (UINT64_MAX - digit) / base)
+            return fail(p, here(p), "Integer out of range (%s)", shown(p).text);
+        value = value * base + digit;
+    }
+    if (value > max)
+        return fail(p, here(p), "Integer out of range (%s), the largest here is %" PRIu64,
+                    shown(p).text, max);
+    lexer_next(&p->lex);
+    *ret_value = value;
+    return NULL;
+}
+
+NODISCARD static struct status *read_signed(struct parser *p, int64_t max, int64_t *ret_value)
+{
+    bool negative = take(p, '-');
+    uint64_t value = 0;
+    struct status *st = read_unsigned(p, (uint64_t)max + negative, &value);
+    if (!st)
+        *ret_value = (int64_t)(negative ? 0 - value : value);
+    return st;
+}
+
+static bool is_word(const struct token *t, const char *word)
+{
+    return t->length == strlen(word) && strncasecmp(t->text, word, t->length) == 0;
+}
+
+NODISCARD static struct status *read_double(struct parser *p, double *ret_value)
+{
+    bool negative = take(p, '-');
+    const struct token *t = &p->lex.token;
+    double value;
+
+    if (t->type == TOKEN_INTEGER || t->type == TOKEN_FLOAT) {
+        if (t->type == TOKEN_INTEGER && t->length > 1 && t->text[0] == '0')
+            return fail(p, here(p), "Expect a decimal number, got: %s", shown(p).text);
+        buf_reset(&p->scratch);
+        buf_add(&p->scratch, t->text, t->length); /* strtod() stops at a suffix f */
+        if (p->scratch.failed)
+            return buf_status(&p->scratch);
+        value = strtod(buf_text(&p->scratch), NULL);
+    } else if (t->type == TOKEN_IDENTIFIER && (is_word(t, "inf") || is_word(t, "infinity"))) {
+        value = (double)__builtin_inf();
+    } else if (t->type == TOKEN_IDENTIFIER && is_word(t, "nan")) {
+        value = __builtin_nan("");
+    } else {
+        return unexpected(p, "double");
+    }
+    lexer_next(&p->lex);
+    *ret_value = negative ? -value : value;
+    return NULL;
+}
+
+NODISCARD static struct status *read_bool(struct parser *p, const ProtobufCFieldDescriptor *f,
+                                          protobuf_c_boolean *ret_value)
+{
+    const struct token *t = &p->lex.token;
+    if (t->type == TOKEN_INTEGER) {
+        uint64_t value = 0;
+        struct status *st = read_unsigned(p, 1, &value);
+        *ret_value = (protobuf_c_boolean)value;
+        return st;
+    }
+    if (t->type != TOKEN_IDENTIFIER)
+        return unexpected(p, "true or false");
+
+    struct shown word = shown(p);
+    if (strcmp(word.text, "true") == 0 || strcmp(word.text, "True") == 0 ||
+        strcmp(word.text, "t") == 0)
+        *ret_value = true;
+    else if (strcmp(word.text, "false") == 0 || strcmp(word.text, "False") == 0 ||
+             strcmp(word.text, "f") == 0)
+        *ret_value = false;
+    else
+        return fail(p, here(p),
+                    "Invalid value for boolean field \"%s\". Value: \"%s\", expected true or false",
+                    f->name, word.text);
+    lexer_next(&p->lex);
+    return NULL;
+}
+
+NODISCARD static struct status *read_enum(struct parser *p, const ProtobufCFieldDescriptor *f,
+                                          int *ret_value)
+{
+    const ProtobufCEnumDescriptor *d = f->descriptor;
+    const struct token *t = &p->lex.token;
+
+    if (t->type == TOKEN_INTEGER || looking_at(p, '-')) {
+        int64_t number = 0; /* one without a name is fine: enums of proto3 are open */
+        struct status *st = read_signed(p, INT32_MAX, &number);
+        *ret_value = (int)number;
+        return st;
+    }
+    if (t->type != TOKEN_IDENTIFIER)
+        return unexpected(p, "integer or identifier");
+
+    const ProtobufCEnumValue *v = pb_enum_named(d, t->text, t->length);
+    if (!v) {
+        const char *meant = pb_suggest_enum(d, t->text, t->length);
+        return fail(p, here(p), "Unknown enumeration value of \"%s\" for field \"%s\"%s%s%s",
+                    shown(p).text, f->name, meant ? ", did you mean \"" : "", meant ? meant : "",
+                    meant ? "\"?" : "");
+    }
+    *ret_value = v->value;
+    lexer_next(&p->lex);
+    return NULL;
+}
+
+/* One or more string tokens, joined in p->scratch. */
+NODISCARD static struct status *read_string(struct parser *p)
+{
+    if (p->lex.token.type != TOKEN_STRING)
+        return unexpected(p, "string");
+    buf_reset(&p->scratch);
+    while (p->lex.token.type == TOKEN_STRING) {
+        lexer_decode(&p->lex.token, &p->scratch);
+        lexer_next(&p->lex);
+    }
+    return buf_status(&p->scratch);
+}
+
+NODISCARD static struct status *read_text(struct parser *p, const ProtobufCFieldDescriptor *f,
+                                          char **ret_text)
+{
+    struct place at = here(p);
+    struct status *st = read_string(p);
+    if (st)
+        return st;
+    const char *s = buf_text(&p->scratch);
+    size_t n = p->scratch.size;
+    if (memchr(s, '\0', n))
+        return fail(p, at, "String for field \"%s\" contains a NUL byte", f->name);
+    if (!utf8_is_valid(s, n))
+        return fail(p, at, "String for field \"%s\" is not valid UTF-8", f->name);
+    *ret_text = arena_strndup(p->arena, s, n);
+    return *ret_text ? NULL : fail_memory(p);
+}
+
+NODISCARD static struct status *read_bytes(struct parser *p, ProtobufCBinaryData *ret_bytes)
+{
+    struct status *st = read_string(p);
+    if (st)
+        return st;
+    ret_bytes->len = p->scratch.size;
+    ret_bytes->data = arena_dup(p->arena, buf_text(&p->scratch), p->scratch.size);
+    return ret_bytes->data ? NULL : fail_memory(p);
+}
+
+NODISCARD static struct status *read_fields(struct parser *p, ProtobufCMessage *m, char end);
+
+/* { fields } or < fields > */
+NODISCARD static struct status *read_message(struct parser *p, const ProtobufCFieldDescriptor *f,
+                                             ProtobufCMessage **ret_message)
+{
+    struct place at = here(p);
+    char end = looking_at(p, '<') ? '>' : '}';
+    struct status *st = end == '>' ? expect(p, '<') : expect(p, '{');
+    if (st)
+        return st;
+    if (p->depth == PBTEXT_MAX_DEPTH)
+        return fail(p, at, "Message is too deep, the limit is %d", PBTEXT_MAX_DEPTH);
+
+    ProtobufCMessage *m = pb_new(p->arena, f->descriptor);
+    if (!m)
+        return fail_memory(p);
+    *ret_message = m;
+    p->depth++;
+    st = read_fields(p, m, end);
+    p->depth--;
+    if (st)
+        return st;
+    if (p->lex.token.type == TOKEN_END)
+        return fail(p, here(p),
+                    "Expected \"%c\", found end of text; the message \"%s\" that begins at %" PRIu32
+                    ":%" PRIu32 " is not closed",
+                    end, f->name, at.line, at.column);
+    return expect(p, end);
+}
+
+/* One value of the field, into its place. */
+NODISCARD static struct status *read_value(struct parser *p, const ProtobufCFieldDescriptor *f,
+                                           void *slot)
+{
+    struct status *st;
+    int64_t i = 0;
+    uint64_t u = 0;
+    double d = 0;
+
+    switch (f->type) {
+    case PROTOBUF_C_TYPE_INT32:
+    case PROTOBUF_C_TYPE_SINT32:
+    case PROTOBUF_C_TYPE_SFIXED32:
+        st = read_signed(p, INT32_MAX, &i);
+        *(int32_t *)slot = (int32_t)i;
+        return st;
+    case PROTOBUF_C_TYPE_INT64:
+    case PROTOBUF_C_TYPE_SINT64:
+    case PROTOBUF_C_TYPE_SFIXED64:
+        st = read_signed(p, INT64_MAX, &i);
+        *(int64_t *)slot = i;
+        return st;
+    case PROTOBUF_C_TYPE_UINT32:
+    case PROTOBUF_C_TYPE_FIXED32:
+        st = read_unsigned(p, UINT32_MAX, &u);
+        *(uint32_t *)slot = (uint32_t)u;
+        return st;
+    case PROTOBUF_C_TYPE_UINT64:
+    case PROTOBUF_C_TYPE_FIXED64:
+        st = read_unsigned(p, UINT64_MAX, &u);
+        *(uint64_t *)slot = u;
+        return st;
+    case PROTOBUF_C_TYPE_FLOAT:
+        st = read_double(p, &d);
+        *(float *)slot = (float)d; /* too large becomes infinite */
+        return st;
+    case PROTOBUF_C_TYPE_DOUBLE:
+        st = read_double(p, &d);
+        *(double *)slot = d;
+        return st;
+    case PROTOBUF_C_TYPE_BOOL:
+        return read_bool(p, f, slot);
+    case PROTOBUF_C_TYPE_ENUM:
+        return read_enum(p, f, slot);
+    case PROTOBUF_C_TYPE_STRING:
+        return read_text(p, f, slot);
+    case PROTOBUF_C_TYPE_BYTES:
+        return read_bytes(p, slot);
+    case PROTOBUF_C_TYPE_MESSAGE:
+        return read_message(p, f, slot);
+    }
+    BUG_ON(true);
+}
+
+/* A value of the field in m: its only one, or one more. */
+NODISCARD static struct status *read_into(struct parser *p, ProtobufCMessage *m,
+                                          const ProtobufCFieldDescriptor *f, const struct place *at)
+{
+    bool repeated = f->label == PROTOBUF_C_LABEL_REPEATED;
+    struct place place = at ? *at : here(p);
+    if (p->positions)
+        pb_positions_add(p->positions, m, f->id, repeated ? pb_count(m, f) : 0, place.line,
+                         place.column);
+    void *slot = repeated ? pb_append(p->arena, m, f) : pb_slot(m, f);
+    return slot ? read_value(p, f, slot) : fail_memory(p);
+}
+
+/* [value, value]; the bracket is taken already. */
+NODISCARD static struct status *read_list(struct parser *p, ProtobufCMessage *m,
+                                          const ProtobufCFieldDescriptor *f)
+{
+    struct status *st = NULL;
+    if (take(p, ']'))
+        return NULL;
+    while (!st) {
+        st = read_into(p, m, f, NULL);
+        if (st || take(p, ']'))
+            break;
+        st = expect(p, ',');
+    }
+    return st;
+}
+
+/* A singular field may come once, and of a oneof one member only. */
+NODISCARD static struct status *check_single(const struct parser *p, const ProtobufCMessage *m,
+                                             const ProtobufCFieldDescriptor *f, struct place at)
+{
+    const ProtobufCFieldDescriptor *earlier = NULL;
+    if (f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF)
+        earlier = pb_oneof_chosen(m, f);
+    else if (pb_is_set(m, f))
+        earlier = f;
+    if (!earlier)
+        return NULL;
+
+    const struct pb_position *first =
+        p->positions ? pb_positions_find(p->positions, m, earlier->id, 0) : NULL;
+    char where[48] = "";
+    if (first)
+        snprintf(where, sizeof(where), ", first at %" PRIu32 ":%" PRIu32, first->line,
+                 first->column);
+    if (earlier == f)
+        return fail(p, at, "Non-repeated field \"%s\" is specified multiple times%s", f->name,
+                    where);
+    return fail(p, at,
+                "Field \"%s\" is specified along with field \"%s\", another member of the same "
+                "oneof%s",
+                f->name, earlier->name, where);
+}
+
+/* [some.extension]: no message of ours has any. */
+NODISCARD static struct status *refuse_extension(struct parser *p, const ProtobufCMessage *m,
+                                                 struct place at)
+{
+    const char *from = p->lex.token.text, *to = from;
+    do {
+        if (p->lex.token.type != TOKEN_IDENTIFIER)
+            return unexpected(p, "identifier");
+        to = p->lex.token.text + p->lex.token.length;
+        lexer_next(&p->lex);
+    } while (take(p, '.') || take(p, '/'));
+    struct status *st = expect(p, ']');
+    if (st)
+        return st;
+    return fail(p, at, "Extension \"%s\" is not defined or is not an extension of \"%s\"",
+                shown_bytes(from, (size_t)(to - from)).text, m->descriptor->name);
+}
+
+/* name: value, name { … }, name: [values]; a separator may follow. */
+NODISCARD static struct status *read_field(struct parser *p, ProtobufCMessage *m)
+{
+    struct place at = here(p);
+    const struct token *t = &p->lex.token;
+
+    if (take(p, '['))
+        return refuse_extension(p, m, at);
+    if (t->type != TOKEN_IDENTIFIER)
+        return unexpected(p, "identifier");
+    const ProtobufCFieldDescriptor *f = pb_field_named(m->descriptor, t->text, t->length);
+    if (!f) {
+        const char *meant = pb_suggest_field(m->descriptor, t->text, t->length);
+        return fail(p, at, "Message type \"%s\" has no field named \"%s\"%s%s%s",
+                    m->descriptor->name, shown(p).text, meant ? ", did you mean \"" : "",
+                    meant ? meant : "", meant ? "\"?" : "");
+    }
+    lexer_next(&p->lex);
+
+    bool repeated = f->label == PROTOBUF_C_LABEL_REPEATED;
+    struct status *st = repeated ? NULL : check_single(p, m, f, at);
+    if (st)
+        return st;
+    if (f->type == PROTOBUF_C_TYPE_MESSAGE)
+        take(p, ':');
+    else
+        st = expect(p, ':');
+    if (!st)
+        st = repeated && take(p, '[') ? read_list(p, m, f) : read_into(p, m, f, &at);
+    if (!st && !take(p, ';'))
+        take(p, ',');
+    return st;
+}
+
+NODISCARD static struct status *settle_maps(struct parser *p, ProtobufCMessage *m)
+{
+    const ProtobufCMessageDescriptor *d = m->descriptor;
+    for (unsigned i = 0; i < d->n_fields; i++) {
+        const ProtobufCFieldDescriptor *f = &d->fields[i];
+        if (f->label == PROTOBUF_C_LABEL_REPEATED && f->type == PROTOBUF_C_TYPE_MESSAGE &&
+            pb_count(m, f) && pb_is_map(d, f) && !pb_map_settle(p->arena, m, f))
+            return fail_memory(p);
+    }
+    return NULL;
+}
+
+/* All fields up to the end of the message (which the caller takes) or of the text. */
+NODISCARD static struct status *read_fields(struct parser *p, ProtobufCMessage *m, char end)
+{
+    struct status *st = NULL;
+    while (!st && p->lex.token.type != TOKEN_END) {
+        if (end && (looking_at(p, '}') || looking_at(p, '>')))
+            break;
+        st = read_field(p, m);
+    }
+    return st ? st : settle_maps(p, m);
+}
+
+struct status *pbtext_parse(const ProtobufCMessageDescriptor *type, const char *text, size_t length,
+                            const char *name, struct arena *arena, struct pb_positions *positions,
+                            ProtobufCMessage **ret_message)
+{
+    struct parser p = {
+        .name = name,
+        .arena = arena,
+        .positions = positions,
+        .scratch = BUF_INIT(PBTEXT_MAX_BYTES + 64),
+    };
+    if (length > PBTEXT_MAX_BYTES)
+        return status_new(STATUS_INVALID_ARG, "%s: %zu bytes of text, at most %d are read", name,
+                          length, PBTEXT_MAX_BYTES);
+
+    ProtobufCMessage *m = pb_new(arena, type);
+    if (!m)
+        return fail_memory(&p);
+    lexer_init(&p.lex, text, length);
+    struct status *st = read_fields(&p, m, '\0');
+    buf_done(&p.scratch);
+    if (!st)
+        *ret_message = m;
+    return st;
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * protobuf's text format, to and from proto3 messages of protobuf-c. It accepts what protobuf's C++
+ * parser accepts, with two exceptions that a C string asks for: a `string` field must be valid
+ * UTF-8 and free of NUL bytes.
+ *
+ * Safe with any input: memory is bounded by the arena, nesting by PBTEXT_MAX_DEPTH, and the work is
+ * linear in the text.
+ */
+#ifndef CONCH_BASE_PBTEXT_H
+#define CONCH_BASE_PBTEXT_H
+
+#include <protobuf-c/protobuf-c.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/compiler.h"
+#include "base/pbmsg.h"
+
+struct arena;
+struct buf;
+struct status;
+
+enum {
+    PBTEXT_MAX_DEPTH = 100,
+    PBTEXT_MAX_BYTES = 64 << 20,
+};
+
+/*
+ * pbtext_parse - a message from its text form.
+ *
+ * Thread: any.
+ * @name       what errors begin with: "<name>:<line>:<column>: "; usually a file's path
+ * @arena      holds the message; what a failed call took stays until the arena ends
+ * @positions  learns where each field stands; may be NULL
+ * Errors:  STATUS_INVALID_ARG  the first thing that is wrong, what would have been right
+ *                              when that can be told, and where
+ */
+NODISCARD struct status *pbtext_parse(const ProtobufCMessageDescriptor *type, const char *text,
+                                      size_t length, const char *name, struct arena *arena,
+                                      struct pb_positions *positions,
+                                      ProtobufCMessage **ret_message);
+
+/*
+ * pbtext_print - appends the text form: a field per line, indented by two, lists of numbers as
+ * [1, 2], nothing that is at its default.
+ *
+ * @order  NULL for the order of field numbers
+ */
+void pbtext_print(const ProtobufCMessage *m, pb_order_fn order, struct buf *out);
+
+#endif

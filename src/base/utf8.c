@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/utf8.h"
+
+#include <string.h>
+
+/* The bytes of the sequence at s, or 0 if there is no valid one. */
+static size_t sequence(const unsigned char *s, size_t room)
+{
+    unsigned char low = 0x80, high = 0xbf; /* limits of the second byte */
+    size_t n;
+
+    if (s[0] < 0x80)
+        return 1;
+    if (s[0] < 0xc2)
+        return 0; /* a continuation, or a longer form than needed */
+    if (s[0] < 0xe0) {
+        n = 2;
+    } else if (s[0] < 0xf0) {
+        n = 3;
+        if (s[0] == 0xe0)
+            low = 0xa0;
+        else if (s[0] == 0xed)
+            high = 0x9f; /* surrogates */
+    } else if (s[0] < 0xf5) {
+        n = 4;
+        if (s[0] == 0xf0)
+            low = 0x90;
+        else if (s[0] == 0xf4)
+            high = 0x8f;
+    } else {
+        return 0;
+    }
+    if (n > room || s[1] < low || s[1] > high)
+        return 0;
+    for (size_t i = 2; i < n; i++) {
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+    }
+    return n;
+}
+
+bool utf8_is_valid(const char *s, size_t length)
+{
+    const unsigned char *at = (const unsigned char *)s;
+    const unsigned char *end = at + length;
+
+    while (at < end) {
+        uint64_t word;
+        while (end - at >= 8 && (memcpy(&word, at, 8), (word & 0x8080808080808080u) == 0))
+            at += 8;
+        if (at == end)
+            break;
+        size_t n = sequence(at, (size_t)(end - at));
+        if (n == 0)
+            return false;
+        at += n;
+    }
+    return true;
+}
+
+size_t utf8_encode(uint32_t c, char ret_bytes[4])
+{
+    if (c < 0x80) {
+        ret_bytes[0] = (char)c;
+        return 1;
+    }
+    if (c < 0x800) {
+        ret_bytes[0] = (char)(0xc0 | (c >> 6));
+        ret_bytes[1] = (char)(0x80 | (c & 0x3f));
+        return 2;
+    }
+    if (c < 0x10000) {
+        if (c >= 0xd800 && c < 0xe000)
+            return 0;
+        ret_bytes[0] = (char)(0xe0 | (c >> 12));
+        ret_bytes[1] = (char)(0x80 | ((c >> 6) & 0x3f));
+        ret_bytes[2] = (char)(0x80 | (c & 0x3f));
+        return 3;
+    }
+    if (c < 0x110000) {
+        ret_bytes[0] = (char)(0xf0 | (c >> 18));
+        ret_bytes[1] = (char)(0x80 | ((c >> 12) & 0x3f));
+        ret_bytes[2] = (char)(0x80 | ((c >> 6) & 0x3f));
+        ret_bytes[3] = (char)(0x80 | (c & 0x3f));
+        return 4;
+    }
+    return 0;
+}

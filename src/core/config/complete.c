@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the server fills in by itself: the backend and its file (features §8.3), defaults, instance
+ * groups. What stands in the configuration already is never changed.
+ */
+#include <string.h>
+
+#include "base/pbmsg.h"
+#include "base/status.h"
+#include "core/config/config.h"
+#include "core/config/config_priv.h"
+
+enum { SEQUENCE_IDLE_US = 1000000 };
+
+/* Any more than this in one field is out of memory for us. */
+NODISCARD static struct status *set(struct model_config *c, char **field, const char *value)
+{
+    char *copy = config_text(c, "%s", value);
+    if (!copy)
+        return status_no_memory();
+    *field = copy;
+    return NULL;
+}
+
+enum form { FORM_FILE, FORM_FOLDER, FORM_EITHER };
+
+/* One kind of model that is recognised by its platform, its backend or its file. */
+struct artifact {
+    const char *backend;
+    const char *platform; /* NULL: the backend has none */
+    const char *file;
+    enum form form;      /* as what the file must lie in the version's folder to be recognised */
+    bool needs_platform; /* the backend's name alone does not tell which of its files is meant */
+};
+
+/* In the order in which they are looked for. */
+static const struct artifact artifacts[] = {
+    {"tensorflow", "tensorflow_savedmodel", "model.savedmodel", FORM_EITHER, true},
+    {"tensorflow", "tensorflow_graphdef", "model.graphdef", FORM_EITHER, true},
+    {"tensorrt", "tensorrt_plan", "model.plan", FORM_FILE, false},
+    {"onnxruntime", "onnxruntime_onnx", "model.onnx", FORM_EITHER, false},
+    {"openvino", NULL, "model.xml", FORM_EITHER, false},
+    {"pytorch", "torch_aoti", "model.pt2", FORM_FILE, true},
+    {"pytorch", "pytorch_libtorch", "model.pt", FORM_FILE, false},
+    {"python", NULL, "model.py", FORM_EITHER, false},
+};
+
+static bool has_file(const struct config_facts *facts, const struct artifact *a)
+{
+    size_t length = strlen(a->file);
+    for (size_t i = 0; i < facts->n_version_files; i++) {
+        const char *entry = facts->version_files[i];
+        if (strncmp(entry, a->file, length) != 0)
+            continue;
+        if (entry[length] == '\0' && a->form != FORM_FOLDER)
+            return true;
+        if (strcmp(entry + length, "/") == 0 && a->form != FORM_FILE)
+            return true;
+    }
+    return false;
+}
+
+static bool is_platform(const struct artifact *a, const char *platform)
+{
+    if (a->platform && strcmp(platform, a->platform) == 0)
+        return true;
+    return a->platform && strcmp(a->platform, "pytorch_libtorch") == 0 &&
+           strcmp(platform, "libtorch") == 0;
+}
+
+/* Is the configured model of this kind, as far as it says? */
+static bool recognise(const struct artifact *a, const Inference__ModelConfig *pb,
+                      const struct config_facts *facts)
+{
+    bool named = strcmp(pb->backend, a->backend) == 0;
+    if (*pb->backend && !named)
+        return false;
+    if (is_platform(a, pb->platform))
+        return true;
+    if (named && !a->needs_platform)
+        return true;
+    if (*pb->platform && a->needs_platform)
+        return false;
+    if (*pb->default_model_filename)
+        return strcmp(pb->default_model_filename, a->file) == 0;
+    return !*pb->platform && has_file(facts, a);
+}
+
+NODISCARD static struct status *fill(struct model_config *c, const struct artifact *a)
+{
+    Inference__ModelConfig *pb = c->pb;
+    struct status *st = NULL;
+    if (!*pb->backend)
+        st = set(c, &pb->backend, a->backend);
+    if (!st && !*pb->platform && a->platform)
+        st = set(c, &pb->platform, a->platform);
+    if (!st && !*pb->default_model_filename)
+        st = set(c, &pb->default_model_filename, a->file);
+    return st;
+}
+
+/* A model "x.<backend>" that says nothing about itself. */
+NODISCARD static struct status *fill_custom(struct model_config *c,
+                                            const struct config_facts *facts)
+{
+    Inference__ModelConfig *pb = c->pb;
+    if (*pb->backend || *pb->platform || *pb->default_model_filename ||
+        pb->scheduling_choice_case ==
+            INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_ENSEMBLE_SCHEDULING)
+        return NULL;
+
+    const char *dot = strchr(facts->model_name, '.');
+    if (!dot)
+        return config_fail(c, at_message(NULL),
+                           "Invalid model name: Could not determine backend for model '%s' with no "
+                           "backend in model configuration. Expected model name of the form "
+                           "'model.<backend_name>'.",
+                           facts->model_name);
+    struct status *st = set(c, &pb->backend, dot + 1);
+    if (st)
+        return st;
+    pb->default_model_filename = config_text(c, "model.%s", dot + 1);
+    return pb->default_model_filename ? NULL : status_no_memory();
+}
+
+struct status *config_fill_backend(struct model_config *c, const struct config_facts *facts)
+{
+    Inference__ModelConfig *pb = c->pb;
+    if (!*pb->name) {
+        struct status *st = set(c, &pb->name, facts->model_name);
+        if (st)
+            return st;
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(artifacts); i++) {
+        if (recognise(&artifacts[i], pb, facts))
+            return fill(c, &artifacts[i]);
+    }
+    return fill_custom(c, facts);
+}
+
+/* A new message in the configuration; used for the few that completion adds. */
+static void *make(struct model_config *c, const ProtobufCMessageDescriptor *type)
+{
+    return pb_new(&c->arena, type);
+}
+
+NODISCARD static struct status *append_int(struct model_config *c, ProtobufCMessage *m,
+                                           const char *field, int32_t value)
+{
+    int32_t *slot = pb_append(&c->arena, m, pb_field_named(m->descriptor, field, strlen(field)));
+    if (!slot)
+        return status_no_memory();
+    *slot = value;
+    return NULL;
+}
+
+NODISCARD static struct status *pin_memory(struct model_config *c)
+{
+    Inference__ModelConfig *pb = c->pb;
+    if (!pb->optimization) {
+        pb->optimization = make(c, &inference__model_optimization_policy__descriptor);
+        if (!pb->optimization)
+            return status_no_memory();
+    }
+    Inference__ModelOptimizationPolicy__PinnedMemoryBuffer **flags[] = {
+        &pb->optimization->input_pinned_memory, &pb->optimization->output_pinned_memory};
+    for (size_t i = 0; i < ARRAY_SIZE(flags); i++) {
+        if (*flags[i])
+            continue;
+        *flags[i] =
+            make(c, &inference__model_optimization_policy__pinned_memory_buffer__descriptor);
+        if (!*flags[i])
+            return status_no_memory();
+        (*flags[i])->enable = true;
+    }
+    return NULL;
+}
+
+NODISCARD static struct status *default_version_policy(struct model_config *c)
+{
+    Inference__ModelVersionPolicy *policy = make(c, &inference__model_version_policy__descriptor);
+    Inference__ModelVersionPolicy__Latest *latest =
+        make(c, &inference__model_version_policy__latest__descriptor);
+    if (!policy || !latest)
+        return status_no_memory();
+    latest->num_versions = 1;
+    policy->policy_choice_case = INFERENCE__MODEL_VERSION_POLICY__POLICY_CHOICE_LATEST;
+    policy->latest = latest;
+    c->pb->version_policy = policy;
+    return NULL;
+}
+
+/* Schedulers prefer the largest batch unless told otherwise. */
+NODISCARD static struct status *scheduler_defaults(struct model_config *c)
+{
+    Inference__ModelConfig *pb = c->pb;
+    switch (pb->scheduling_choice_case) {
+    case INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING:
+        if (!pb->dynamic_batching->n_preferred_batch_size && pb->max_batch_size > 0)
+            return append_int(c, &pb->dynamic_batching->base, "preferred_batch_size",
+                              pb->max_batch_size);
+        break;
+    case INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING: {
+        Inference__ModelSequenceBatching *s = pb->sequence_batching;
+        if (!s->max_sequence_idle_microseconds)
+            s->max_sequence_idle_microseconds = SEQUENCE_IDLE_US;
+        if (s->strategy_choice_case == INFERENCE__MODEL_SEQUENCE_BATCHING__STRATEGY_CHOICE_OLDEST &&
+            !s->oldest->n_preferred_batch_size && pb->max_batch_size > 0)
+            return append_int(c, &s->oldest->base, "preferred_batch_size", pb->max_batch_size);
+        break;
+    }
+    default:
+        break;
+    }
+    return NULL;
+}
+
+static bool is_ensemble(const Inference__ModelConfig *pb)
+{
+    return pb->scheduling_choice_case ==
+           INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_ENSEMBLE_SCHEDULING;
+}
+
+struct status *config_normalise(struct model_config *c)
+{
+    struct status *st = NULL;
+    if (!c->pb->version_policy)
+        st = default_version_policy(c);
+    if (!st)
+        st = scheduler_defaults(c);
+    if (!st && !is_ensemble(c->pb))
+        st = pin_memory(c);
+    return st;
+}
+
+/* Without a group there is one, as the backend prefers it, named after the model. */
+NODISCARD static struct status *add_default_group(struct model_config *c,
+                                                  const struct config_facts *facts)
+{
+    Inference__ModelInstanceGroup *group = make(c, &inference__model_instance_group__descriptor);
+    const char *field = "instance_group";
+    Inference__ModelInstanceGroup **slot = pb_append(
+        &c->arena, &c->pb->base, pb_field_named(c->pb->base.descriptor, field, strlen(field)));
+    if (!group || !slot)
+        return status_no_memory();
+    *slot = group;
+    group->name = c->pb->name;
+    for (size_t i = 0; i < facts->n_preferred_groups; i++) {
+        const struct config_group *preferred = &facts->preferred_groups[i];
+        group->kind = preferred->kind;
+        group->count = preferred->count;
+        if (preferred->kind != INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_GPU || facts->has_gpus)
+            break; /* one that asks for GPUs that are not there gives way to the next */
+    }
+    return NULL;
+}
+
+static int default_count(const Inference__ModelConfig *pb,
+                         const Inference__ModelInstanceGroup *group,
+                         const struct config_facts *facts)
+{
+    for (size_t i = 0; i < facts->n_preferred_groups; i++) {
+        const struct config_group *preferred = &facts->preferred_groups[i];
+        if (preferred->kind == group->kind && preferred->count > 0)
+            return preferred->count;
+    }
+    bool two = strcmp(pb->backend, "tensorflow") == 0 || strcmp(pb->backend, "onnxruntime") == 0;
+    return two && group->kind == INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_CPU ? 2 : 1;
+}
+
+struct status *model_config_place(struct model_config *c, const struct config_facts *facts)
+{
+    Inference__ModelConfig *pb = c->pb;
+    if (is_ensemble(pb))
+        return NULL;
+    if (pb->n_instance_group == 0) {
+        struct status *st = add_default_group(c, facts);
+        if (st)
+            return st;
+    }
+    for (size_t i = 0; i < pb->n_instance_group; i++) {
+        Inference__ModelInstanceGroup *group = pb->instance_group[i];
+        if (!*group->name) {
+            group->name = config_text(c, "%s_%zu", pb->name, i);
+            if (!group->name)
+                return status_no_memory();
+        }
+        if (group->kind == INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_AUTO)
+            group->kind = facts->has_gpus ? INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_GPU
+                                          : INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_CPU;
+        if (group->count < 1)
+            group->count = default_count(pb, group, facts);
+    }
+    return config_check_groups(c, facts->has_gpus);
+}

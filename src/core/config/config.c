@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reading and holding a configuration. All of a message lives in the arena, so that completion adds
+ * to it without asking who frees what.
+ */
+#include "core/config/config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "base/pbjson.h"
+#include "base/pbtext.h"
+#include "base/status.h"
+#include "core/config/config_priv.h"
+
+static const ProtobufCMessageDescriptor *const config_type = &inference__model_config__descriptor;
+
+/* Without a message yet. */
+static struct model_config *new_empty(const char *file)
+{
+    struct model_config *c = mem_zalloc(sizeof(*c));
+    arena_init(&c->arena, NULL, 0, CONFIG_MAX_MEMORY, NULL, NULL);
+    c->file = file ? mem_strdup(file) : NULL;
+    return c;
+}
+
+struct model_config *model_config_new(void)
+{
+    struct model_config *c = new_empty(NULL);
+    c->pb = (Inference__ModelConfig *)pb_new(&c->arena, config_type);
+    BUG_ON(!c->pb); /* a few hundred bytes of our own choosing */
+    return c;
+}
+
+void model_config_free(struct model_config *c)
+{
+    if (!c)
+        return;
+    pb_positions_done(&c->positions);
+    arena_reset(&c->arena);
+    mem_free(c->file);
+    mem_free(c);
+}
+
+struct status *model_config_parse_text(const char *text, size_t length, const char *file,
+                                       struct model_config **ret_config)
+{
+    struct model_config *c = new_empty(file);
+    ProtobufCMessage *m = NULL;
+    struct status *st = pbtext_parse(config_type, text, length, file, &c->arena, &c->positions, &m);
+    if (st) {
+        model_config_free(c);
+        struct status *whole =
+            status_new(STATUS_INTERNAL, "failed to read text proto from %s", status_message(st));
+        status_free(st);
+        return whole;
+    }
+    c->pb = (Inference__ModelConfig *)m;
+    *ret_config = c;
+    return NULL;
+}
+
+struct status *model_config_parse_json(const char *json, size_t length,
+                                       struct model_config **ret_config)
+{
+    struct model_config *c = new_empty(NULL);
+    ProtobufCMessage *m = NULL;
+    struct status *st = pbjson_parse(config_type, json, length, &c->arena, &m);
+    if (st) {
+        model_config_free(c);
+        return st;
+    }
+    c->pb = (Inference__ModelConfig *)m;
+    *ret_config = c;
+    return NULL;
+}
+
+/* The whole of an open file; it may grow or shrink meanwhile. */
+NODISCARD static struct status *read_all(int fd, const char *path, struct buf *out)
+{
+    enum { STEP = 16384 };
+    for (;;) {
+        char *room = buf_reserve(out, STEP);
+        if (!room)
+            return status_prefix(buf_status(out), "failed to read text proto from %s: ", path);
+        ssize_t n = read(fd, room, STEP);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return status_from_errno(errno, "failed to read text proto from %s", path);
+        if (n == 0)
+            return NULL;
+        out->size += (size_t)n;
+    }
+}
+
+struct status *model_config_read_file(const char *path, struct model_config **ret_config)
+{
+    struct stat info;
+    /* Not blocking: a FIFO of that name must not hold us up. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return status_from_errno(errno, "failed to open text file for read %s", path);
+
+    AUTO(buf) text = BUF_INIT(CONFIG_MAX_BYTES + 1);
+    struct status *st = NULL;
+    if (fstat(fd, &info) < 0)
+        st = status_from_errno(errno, "failed to read text proto from %s", path);
+    else if (!S_ISREG(info.st_mode))
+        st = status_new(STATUS_INTERNAL, "failed to read text proto from %s: not a regular file",
+                        path);
+    else if (info.st_size > CONFIG_MAX_BYTES)
+        st = status_new(STATUS_INTERNAL,
+                        "failed to read text proto from %s: %jd bytes, at most %d are read", path,
+                        (intmax_t)info.st_size, CONFIG_MAX_BYTES);
+    else
+        st = read_all(fd, path, &text);
+    close(fd);
+    return st ? st : model_config_parse_text(buf_text(&text), text.size, path, ret_config);
+}
+
+/* Where the message itself stands: as the value of a field that was read. */
+static const struct pb_position *find_message(const struct pb_positions *positions,
+                                              const void *message)
+{
+    for (size_t i = 0; i < positions->count; i++) {
+        const struct pb_position *at = &positions->items[i];
+        const ProtobufCMessage *outer = at->message;
+        const ProtobufCFieldDescriptor *f =
+            protobuf_c_message_descriptor_get_field(outer->descriptor, at->field_id);
+        if (f->type != PROTOBUF_C_TYPE_MESSAGE)
+            continue;
+        bool repeated = f->label == PROTOBUF_C_LABEL_REPEATED;
+        if (repeated && at->index >= pb_count(outer, f))
+            continue;
+        const void *value = repeated ? pb_element(outer, f, at->index) : pb_value(outer, f);
+        if (*(void *const *)value == message)
+            return at;
+    }
+    return NULL;
+}
+
+static const struct pb_position *find_place(const struct model_config *c, struct config_place place)
+{
+    const ProtobufCMessage *m = place.message;
+    if (!m)
+        return NULL;
+    if (place.field) {
+        const ProtobufCFieldDescriptor *f =
+            pb_field_named(m->descriptor, place.field, strlen(place.field));
+        const struct pb_position *at =
+            f ? pb_positions_find(&c->positions, m, f->id, place.index) : NULL;
+        if (at)
+            return at;
+    }
+    return find_message(&c->positions, m);
+}
+
+struct status *config_add_place(const struct model_config *c, struct config_place place,
+                                struct status *st)
+{
+    if (!c->file || !st)
+        return st;
+    const struct pb_position *at = find_place(c, place);
+    struct status *whole;
+    if (at)
+        whole = status_new(status_code(st), "%s (%s:%" PRIu32 ":%" PRIu32 ")", status_message(st),
+                           c->file, at->line, at->column);
+    else
+        whole = status_new(status_code(st), "%s (%s)", status_message(st), c->file);
+    status_free(st);
+    return whole;
+}
+
+struct status *config_fail(const struct model_config *c, struct config_place place, const char *fmt,
+                           ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    struct status *st = status_newv(STATUS_INVALID_ARG, fmt, ap);
+    va_end(ap);
+    return config_add_place(c, place, st);
+}
+
+char *config_text(struct model_config *c, const char *fmt, ...)
+{
+    AUTO(buf) text = BUF_INIT(CONFIG_MAX_BYTES);
+    va_list ap;
+    va_start(ap, fmt);
+    buf_addv(&text, fmt, ap);
+    va_end(ap);
+    return text.failed ? NULL : arena_strndup(&c->arena, buf_text(&text), text.size);
+}
+
+const char *model_config_parameter(const struct model_config *c, const char *key)
+{
+    for (size_t i = 0; i < c->pb->n_parameters; i++) {
+        const Inference__ModelConfig__ParametersEntry *p = c->pb->parameters[i];
+        if (strcmp(p->key, key) == 0)
+            return p->value->string_value;
+    }
+    return NULL;
+}
+
+bool model_config_decoupled(const struct model_config *c)
+{
+    return c->pb->model_transaction_policy && c->pb->model_transaction_policy->decoupled;
+}
+
+struct status *model_config_prepare(struct model_config *c, const struct config_facts *facts)
+{
+    struct status *st = config_fill_backend(c, facts);
+    if (!st)
+        st = config_normalise(c);
+    if (!st)
+        st = config_check_general(c);
+    if (!st && !facts->auto_complete)
+        st = config_check_io(c);
+    if (!st && strcmp(c->pb->name, facts->model_name) != 0)
+        st = config_fail(c, at_field(c->pb, "name"),
+                         "unexpected directory name '%s' for model '%s', directory name must equal "
+                         "model name",
+                         facts->model_name, c->pb->name);
+    return st ? st : model_config_check_honoured(c);
+}
+
+struct status *model_config_finish(struct model_config *c, const struct config_facts *facts)
+{
+    struct status *st = config_normalise(c);
+    if (!st)
+        st = config_check_general(c);
+    if (!st)
+        st = config_check_io(c);
+    if (!st)
+        st = model_config_check_honoured(c);
+    if (!st)
+        pb_positions_done(&c->positions);
+    return st;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside the configuration library: one file per step of the life in config.h.
+ */
+#ifndef CONCH_CORE_CONFIG_CONFIG_PRIV_H
+#define CONCH_CORE_CONFIG_CONFIG_PRIV_H
+
+#include "core/config/config.h"
+
+enum { CONFIG_MAX_BYTES = 64 << 20, CONFIG_MAX_MEMORY = 256 << 20 };
+
+/*
+ * Which field an error is about: `field` of `message`, its element `index` when it is repeated.
+ * One that does not stand in the text is placed where its message stands.
+ */
+struct config_place {
+    const void *message;
+    const char *field;
+    size_t index;
+};
+
+static inline struct config_place at_element(const void *message, const char *field, size_t index)
+{
+    return (struct config_place){.message = message, .field = field, .index = index};
+}
+
+static inline struct config_place at_field(const void *message, const char *field)
+{
+    return at_element(message, field, 0);
+}
+
+static inline struct config_place at_message(const void *message)
+{
+    return at_element(message, NULL, 0);
+}
+
+/* config_fail - a broken rule (STATUS_INVALID_ARG); " (file:line:column)" is added. */
+NODISCARD struct status *config_fail(const struct model_config *c, struct config_place place,
+                                     const char *fmt, ...) PRINTF_LIKE(3, 4);
+
+/* config_add_place - the same for a status that is there already; taken. */
+NODISCARD struct status *config_add_place(const struct model_config *c, struct config_place place,
+                                          struct status *st);
+
+/* config_text - a copy of the string in the configuration's memory; NULL when that ends. */
+char *config_text(struct model_config *c, const char *fmt, ...) PRINTF_LIKE(2, 3);
+
+/* complete.c */
+NODISCARD struct status *config_fill_backend(struct model_config *c,
+                                             const struct config_facts *facts);
+NODISCARD struct status *config_normalise(struct model_config *c);
+
+/* validate.c, validate_sequence.c, validate_ensemble.c, validate_io.c */
+NODISCARD struct status *config_check_general(const struct model_config *c);
+NODISCARD struct status *config_check_sequence(const struct model_config *c);
+NODISCARD struct status *config_check_ensemble(const struct model_config *c);
+NODISCARD struct status *config_check_groups(const struct model_config *c, bool has_gpus);
+NODISCARD struct status *config_check_io(const struct model_config *c);
+
+/* honoured.c: does the server act upon this top-level field? */
+bool config_is_honoured(const char *field);
+
+/* print.c */
+const uint32_t *config_field_order(const ProtobufCMessageDescriptor *type);
+
+#endif

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the server does about each field. A field that it does not act upon yet is refused by name:
+ * a configuration must never be misread in silence. A field at its default asks for nothing.
+ *
+ * One line per field; what comes to be supported changes its line here.
+ */
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/status.h"
+#include "core/config/config.h"
+#include "core/config/config_priv.h"
+
+enum answer {
+    YES,   /* acted upon, or for the backend to act upon */
+    TUNES, /* only speed on hardware that is not there: accepted, without effect */
+    LOOK,  /* a message: its own fields tell */
+    NO,    /* refused as soon as it is set */
+};
+
+enum { MAX_PATH_BYTES = 200 };
+
+struct line {
+    const char *field;
+    enum answer answer;
+};
+
+struct table {
+    const ProtobufCMessageDescriptor *type;
+    const struct line *lines; /* by field number, ended by a NULL field */
+};
+
+#define TABLE(message, ...)                                                                        \
+    {                                                                                              \
+        &inference__##message##__descriptor, (const struct line[])                                 \
+        {                                                                                          \
+            __VA_ARGS__,                                                                           \
+            {                                                                                      \
+                NULL, NO                                                                           \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+/* clang-format off */
+static const struct table tables[] = {
+    TABLE(model_config,
+        {"name", YES},
+        {"platform", YES},
+        {"version_policy", LOOK},
+        {"max_batch_size", YES},
+        {"input", LOOK},
+        {"output", LOOK},
+        {"instance_group", LOOK},
+        {"default_model_filename", YES},
+        {"cc_model_filenames", TUNES},
+        {"metric_tags", NO},
+        {"dynamic_batching", NO},
+        {"optimization", LOOK},
+        {"sequence_batching", NO},
+        {"parameters", YES},
+        {"ensemble_scheduling", NO},
+        {"model_warmup", NO},
+        {"backend", YES},
+        {"model_operations", LOOK},
+        {"model_transaction_policy", LOOK},
+        {"batch_input", NO},
+        {"batch_output", NO},
+        {"model_repository_agents", LOOK},
+        {"response_cache", LOOK},
+        {"runtime", YES},
+        {"model_metrics", LOOK}),
+    TABLE(model_version_policy,
+        {"latest", LOOK},
+        {"all", NO},
+        {"specific", NO}),
+    TABLE(model_version_policy__latest,
+        {"num_versions", YES}),         /* 0 and 1: check_versions() */
+    TABLE(model_input,
+        {"name", YES},
+        {"data_type", YES},
+        {"format", NO},
+        {"dims", YES},
+        {"reshape", YES},
+        {"is_shape_tensor", NO},
+        {"allow_ragged_batch", NO},
+        {"optional", YES},
+        {"is_non_linear_format_io", NO}),
+    TABLE(model_output,
+        {"name", YES},
+        {"data_type", YES},
+        {"dims", YES},
+        {"label_filename", YES},
+        {"reshape", YES},
+        {"is_shape_tensor", NO},
+        {"is_non_linear_format_io", NO}),
+    TABLE(model_instance_group,
+        {"name", YES},
+        {"count", YES},
+        {"gpus", YES},                  /* the rules of model_config_place() */
+        {"kind", YES},                  /* as above */
+        {"profile", NO},
+        {"rate_limiter", LOOK},
+        {"passive", NO},
+        {"secondary_devices", NO},
+        {"host_policy", NO}),
+    TABLE(model_rate_limiter,
+        {"resources", NO},
+        {"priority", NO}),
+    TABLE(model_optimization_policy,
+        {"graph", YES},                 /* the backend reads it */
+        {"priority", TUNES},
+        {"cuda", TUNES},
+        {"execution_accelerators", LOOK},
+        {"input_pinned_memory", TUNES},
+        {"output_pinned_memory", TUNES},
+        {"gather_kernel_buffer_threshold", TUNES},
+        {"eager_batching", TUNES}),
+    TABLE(model_optimization_policy__execution_accelerators,
+        {"gpu_execution_accelerator", NO},
+        {"cpu_execution_accelerator", NO}),
+    TABLE(model_operations,
+        {"op_library_filename", NO}),
+    TABLE(model_transaction_policy,
+        {"decoupled", NO}),
+    TABLE(model_repository_agents,
+        {"agents", NO}),
+    TABLE(model_response_cache,
+        {"enable", NO}),
+    TABLE(model_metrics,
+        {"metric_control", NO}),
+};
+/* clang-format on */
+
+static const struct line *lines_of(const ProtobufCMessageDescriptor *type)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(tables); i++) {
+        if (tables[i].type == type)
+            return tables[i].lines;
+    }
+    return NULL;
+}
+
+bool config_is_honoured(const char *field)
+{
+    for (const struct line *l = lines_of(&inference__model_config__descriptor); l->field; l++) {
+        if (strcmp(l->field, field) == 0)
+            return l->answer != NO;
+    }
+    return false;
+}
+
+/* The way down from the whole configuration, for the error. */
+struct path {
+    const struct path *outer;
+    const char *field;
+};
+
+static void print_path(const struct path *p, struct buf *out)
+{
+    if (!p)
+        return;
+    print_path(p->outer, out);
+    if (out->size)
+        buf_addc(out, '.');
+    buf_adds(out, p->field);
+}
+
+NODISCARD static struct status *refuse(const struct model_config *c, const ProtobufCMessage *m,
+                                       const struct path *path, const char *why)
+{
+    AUTO(buf) name = BUF_INIT(MAX_PATH_BYTES);
+    print_path(path, &name);
+    struct status *st =
+        status_new(STATUS_UNSUPPORTED, "model '%s': field '%s' %sis not supported yet by Conch",
+                   c->pb->name, buf_text(&name), why);
+    return config_add_place(c, at_field(m, path->field), st);
+}
+
+NODISCARD static struct status *check_message(const struct model_config *c,
+                                              const ProtobufCMessage *m, const struct path *outer);
+
+NODISCARD static struct status *check_field(const struct model_config *c, const ProtobufCMessage *m,
+                                            const ProtobufCFieldDescriptor *f,
+                                            const struct path *path, enum answer answer)
+{
+    if (answer == NO)
+        return refuse(c, m, path, "");
+    if (answer != LOOK)
+        return NULL;
+    if (f->label != PROTOBUF_C_LABEL_REPEATED)
+        return check_message(c, *(ProtobufCMessage *const *)pb_value(m, f), path);
+    struct status *st = NULL;
+    for (size_t i = 0; i < pb_count(m, f) && !st; i++)
+        st = check_message(c, *(ProtobufCMessage **)pb_element(m, f, i), path);
+    return st;
+}
+
+NODISCARD static struct status *check_message(const struct model_config *c,
+                                              const ProtobufCMessage *m, const struct path *outer)
+{
+    const struct line *lines = lines_of(m->descriptor);
+    for (unsigned i = 0; i < m->descriptor->n_fields; i++) {
+        const ProtobufCFieldDescriptor *f = &m->descriptor->fields[i];
+        if (!pb_is_set(m, f))
+            continue;
+        /* The unit test holds the tables against the descriptors: same fields, same order. */
+        struct path path = {.outer = outer, .field = f->name};
+        struct status *st = check_field(c, m, f, &path, lines[i].answer);
+        if (st)
+            return st;
+    }
+    return NULL;
+}
+
+NODISCARD static struct status *check_versions(const struct model_config *c)
+{
+    const Inference__ModelVersionPolicy *p = c->pb->version_policy;
+    if (!p || p->policy_choice_case != INFERENCE__MODEL_VERSION_POLICY__POLICY_CHOICE_LATEST ||
+        p->latest->num_versions <= 1)
+        return NULL;
+    const struct path policy = {.field = "version_policy"},
+                      latest = {.outer = &policy, .field = "latest"},
+                      versions = {.outer = &latest, .field = "num_versions"};
+    return refuse(c, &p->latest->base, &versions, "above 1 ");
+}
+
+struct status *model_config_check_honoured(const struct model_config *c)
+{
+    struct status *st = check_message(c, &c->pb->base, NULL);
+    return st ? st : check_versions(c);
+}

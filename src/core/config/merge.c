@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Taking over what a backend found out about its model (behaviours §14.5).
+ */
+#include "base/pbjson.h"
+#include "base/pbmsg.h"
+#include "base/status.h"
+#include "core/config/config.h"
+#include "core/config/config_priv.h"
+
+typedef Inference__ModelConfig__SchedulingChoiceCase choice_case;
+
+static const char *choice_name(choice_case choice)
+{
+    switch (choice) {
+    case INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING:
+        return "dynamic_batching";
+    case INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING:
+        return "sequence_batching";
+    case INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_ENSEMBLE_SCHEDULING:
+        return "ensemble_scheduling";
+    default:
+        return "none";
+    }
+}
+
+/*
+ * The choice is the backend's only when the configuration leaves it open. A dynamic batcher that
+ * only a backend asks for changes no answer, so a server without one serves the model without it.
+ */
+NODISCARD static struct status *merge_choice(struct model_config *c,
+                                             const Inference__ModelConfig *from)
+{
+    Inference__ModelConfig *pb = c->pb;
+    choice_case had = pb->scheduling_choice_case, wants = from->scheduling_choice_case;
+    if (had == wants)
+        return NULL;
+    if (had != INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE__NOT_SET)
+        return status_new(STATUS_INTERNAL,
+                          "Cannot update scheduling choice from %d to %d when auto-completing. "
+                          "(from %s to %s)",
+                          (int)had, (int)wants, choice_name(had), choice_name(wants));
+    if (wants == INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING &&
+        !config_is_honoured("dynamic_batching"))
+        return NULL;
+    pb->scheduling_choice_case = wants;
+    pb->dynamic_batching = from->dynamic_batching; /* one union: whichever it is */
+    return NULL;
+}
+
+struct status *model_config_merge_from_backend(struct model_config *c, const char *json,
+                                               size_t length)
+{
+    ProtobufCMessage *m = NULL;
+    struct status *st =
+        pbjson_parse(&inference__model_config__descriptor, json, length, &c->arena, &m);
+    if (st)
+        return status_prefix(st, "the backend's configuration of model '%s': ", c->pb->name);
+
+    const Inference__ModelConfig *from = (const Inference__ModelConfig *)m;
+    st = merge_choice(c, from);
+    if (st)
+        return st;
+    Inference__ModelConfig *pb = c->pb;
+    pb->max_batch_size = from->max_batch_size;
+    pb->n_input = from->n_input;
+    pb->input = from->input;
+    pb->n_output = from->n_output;
+    pb->output = from->output;
+    if (from->model_transaction_policy)
+        pb->model_transaction_policy = from->model_transaction_policy;
+    return NULL;
+}

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The general rules of a configuration, those of the dynamic batcher and of instance groups. The
+ * texts are the reference's (behaviours §14.9, 14.10, 14.16): people search for them.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "core/config/config.h"
+#include "core/config/config_priv.h"
+
+static bool is_ensemble(const Inference__ModelConfig *pb)
+{
+    return pb->scheduling_choice_case ==
+           INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_ENSEMBLE_SCHEDULING;
+}
+
+/* Frameworks that the platform's name and the backend's name both tell; NULL for all others. */
+static const char *framework_of_platform(const char *platform)
+{
+    static const char *const known[][2] = {
+        {"tensorflow_savedmodel", "tensorflow"},
+        {"tensorflow_graphdef", "tensorflow"},
+        {"tensorrt_plan", "tensorrt"},
+        {"onnxruntime_onnx", "onnxruntime"},
+        {"pytorch_libtorch", "pytorch"},
+        {"libtorch", "pytorch"},
+        {"torch_aoti", "pytorch"},
+        {"ensemble", "ensemble"},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
+        if (strcmp(platform, known[i][0]) == 0)
+            return known[i][1];
+    }
+    return NULL;
+}
+
+static const char *framework_of_backend(const char *backend)
+{
+    static const char *const known[] = {"tensorflow", "tensorrt", "onnxruntime", "pytorch"};
+    for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
+        if (strcmp(backend, known[i]) == 0)
+            return known[i];
+    }
+    return NULL;
+}
+
+NODISCARD static struct status *check_backend(const struct model_config *c)
+{
+    const Inference__ModelConfig *pb = c->pb;
+    bool ensemble = strcmp(pb->platform, "ensemble") == 0;
+
+    if (!*pb->platform && !*pb->backend && !is_ensemble(pb))
+        return config_fail(c, at_message(pb), "must specify 'platform' or 'backend' for '%s'",
+                           pb->name);
+    if (ensemble && !*pb->backend)
+        return NULL;
+    const char *by_platform = framework_of_platform(pb->platform);
+    const char *by_backend = framework_of_backend(pb->backend);
+    if (!*pb->backend && *pb->platform && !by_platform)
+        return config_fail(c, at_field(pb, "platform"), "unexpected platform type '%s' for %s",
+                           pb->platform, pb->name);
+    bool same = by_platform == by_backend ||
+                (by_platform && by_backend && strcmp(by_platform, by_backend) == 0);
+    if (!same)
+        return config_fail(c, at_field(pb, "platform"),
+                           "unexpected 'platform' and 'backend' pair, got:%s, %s", pb->platform,
+                           pb->backend);
+    return NULL;
+}
+
+NODISCARD static struct status *check_policy(const struct model_config *c,
+                                             const Inference__ModelQueuePolicy *policy)
+{
+    if (policy && policy->default_timeout_microseconds != 0 &&
+        policy->timeout_action == INFERENCE__MODEL_QUEUE_POLICY__TIMEOUT_ACTION__DELAY)
+        return config_fail(c, at_field(policy, "timeout_action"),
+                           "Queue policy can not have DELAY as timeout action when "
+                           "'preserve_ordering' is true for %s",
+                           c->pb->name);
+    return NULL;
+}
+
+NODISCARD static struct status *check_order(const struct model_config *c,
+                                            const Inference__ModelDynamicBatching *b)
+{
+    if (b->priority_levels > 1)
+        return config_fail(
+            c, at_field(b, "preserve_ordering"),
+            "Only one priority level is allowed when 'preserve_ordering' is true for %s",
+            c->pb->name);
+    struct status *st = check_policy(c, b->default_queue_policy);
+    for (size_t i = 0; i < b->n_priority_queue_policy && !st; i++)
+        st = check_policy(c, b->priority_queue_policy[i]->value);
+    return st;
+}
+
+NODISCARD static struct status *check_dynamic(const struct model_config *c)
+{
+    const Inference__ModelConfig *pb = c->pb;
+    const Inference__ModelDynamicBatching *b = pb->dynamic_batching;
+
+    for (size_t i = 0; i < b->n_preferred_batch_size; i++) {
+        struct config_place place = at_element(b, "preferred_batch_size", i);
+        if (b->preferred_batch_size[i] <= 0)
+            return config_fail(c, place, "dynamic batching preferred size must be positive for %s",
+                               pb->name);
+        if (b->preferred_batch_size[i] > pb->max_batch_size)
+            return config_fail(c, place,
+                               "dynamic batching preferred size must be <= max batch size for %s",
+                               pb->name);
+    }
+    if (b->priority_levels != 0) {
+        uint64_t n = b->priority_levels;
+        if (b->default_priority_level == 0 || b->default_priority_level > n)
+            return config_fail(c, at_field(b, "default_priority_level"),
+                               "default priority level must be in range [1, %" PRIu64 "] for %s", n,
+                               pb->name);
+        for (size_t i = 0; i < b->n_priority_queue_policy; i++) {
+            uint64_t level = b->priority_queue_policy[i]->key;
+            if (level == 0 || level > n)
+                return config_fail(
+                    c, at_field(b->priority_queue_policy[i], "key"),
+                    "priority queue policy must have priority level in range [1, %" PRIu64
+                    "] for %s",
+                    n, pb->name);
+        }
+    }
+    return b->preserve_ordering ? check_order(c, b) : NULL;
+}
+
+NODISCARD static struct status *check_cache(const struct model_config *c)
+{
+    const Inference__ModelConfig *pb = c->pb;
+    if (!pb->response_cache || !pb->response_cache->enable)
+        return NULL;
+    const char *in_the_way = NULL;
+    if (model_config_decoupled(c))
+        in_the_way = "'decoupled' transaction policy";
+    else if (pb->scheduling_choice_case ==
+             INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING)
+        in_the_way = "sequence batching scheduler";
+    if (in_the_way)
+        return config_fail(c, at_field(pb->response_cache, "enable"),
+                           "Response Cache does not currently support model %s with %s. Please "
+                           "disable the response cache.",
+                           pb->name, in_the_way);
+    return NULL;
+}
+
+NODISCARD static struct status *check_metrics(const struct model_config *c)
+{
+    const Inference__ModelMetrics *metrics = c->pb->model_metrics;
+    for (size_t i = 0; metrics && i < metrics->n_metric_control; i++) {
+        const Inference__ModelMetrics__MetricControl *m = metrics->metric_control[i];
+        const char *fault = NULL;
+        if (!m->metric_identifier)
+            fault = "metric control must specify 'metric_identifier'";
+        else if (!*m->metric_identifier->family)
+            fault = "metric identifier must specify non-empty 'family'";
+        else if (m->metric_options_case !=
+                 INFERENCE__MODEL_METRICS__METRIC_CONTROL__METRIC_OPTIONS_HISTOGRAM_OPTIONS)
+            fault = "metric control must specify 'histogram_options'";
+        else if (m->histogram_options->n_buckets == 0)
+            fault = "histogram options must specify non-empty 'buckets'";
+        if (fault)
+            return config_fail(c, at_message(m), "%s", fault);
+    }
+    return NULL;
+}
+
+struct status *config_check_general(const struct model_config *c)
+{
+    const Inference__ModelConfig *pb = c->pb;
+    if (!*pb->name)
+        return config_fail(c, at_message(pb), "model configuration must specify 'name'");
+    struct status *st = check_backend(c);
+    if (st)
+        return st;
+    if (pb->max_batch_size < 0)
+        return config_fail(c, at_field(pb, "max_batch_size"),
+                           "'max_batch_size' must be non-negative value for %s", pb->name);
+    if (pb->scheduling_choice_case == INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING)
+        st = check_dynamic(c);
+    else if (pb->scheduling_choice_case ==
+             INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING)
+        st = config_check_sequence(c);
+    if (!st && is_ensemble(pb))
+        st = config_check_ensemble(c);
+    else if (!st && strcmp(pb->platform, "ensemble") == 0)
+        st = config_fail(
+            c, at_field(pb, "platform"),
+            "ensemble scheduling must be set for ensemble %s whose platform is ensemble", pb->name);
+    if (!st)
+        st = check_cache(c);
+    return st ? st : check_metrics(c);
+}
+
+struct status *config_check_groups(const struct model_config *c, bool has_gpus)
+{
+    const Inference__ModelConfig *pb = c->pb;
+    for (size_t i = 0; i < pb->n_instance_group; i++) {
+        const Inference__ModelInstanceGroup *g = pb->instance_group[i];
+        const char *fault = NULL, *field = "gpus";
+        switch (g->kind) {
+        case INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_MODEL:
+            if (g->n_gpus)
+                fault = "has kind KIND_MODEL but specifies one or more GPUs";
+            break;
+        case INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_CPU:
+            if (g->n_gpus)
+                fault = "has kind KIND_CPU but specifies one or more GPUs";
+            break;
+        case INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_GPU:
+            field = "kind";
+            if (!has_gpus)
+                fault = "has kind KIND_GPU but server does not support GPUs";
+            break;
+        default:
+            field = "kind";
+            fault = "has unexpected kind";
+        }
+        if (fault)
+            return config_fail(c, at_field(g, field), "instance group %s of model %s %s", g->name,
+                               pb->name, fault);
+    }
+    return NULL;
+}

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The rules of an ensemble that its own configuration can tell (behaviours §14.14): every tensor
+ * must be reached from the inputs, and must lead somewhere. What the composing models say about
+ * themselves is checked where they are known.
+ *
+ * A tensor is ready when it is an input of the ensemble, or when the step that writes it has all it
+ * reads. Readiness spreads through a work list, so the time is linear in the number of map entries.
+ */
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/map.h"
+#include "base/status.h"
+#include "core/config/config.h"
+#include "core/config/config_priv.h"
+
+struct step;
+
+/* One use of a tensor by a step. */
+struct use {
+    struct use *next; /* of the same tensor */
+    struct step *step;
+};
+
+struct tensor {
+    const char *name;
+    struct step *writer; /* NULL: none */
+    struct use *readers;
+    struct tensor *next_ready; /* in the work list */
+    struct tensor *next_made;  /* in the order of first mention */
+    bool ready;
+    bool is_output;
+};
+
+struct step {
+    struct tensor **reads, **writes;
+    size_t n_reads, n_writes;
+    size_t n_missing; /* of reads, not ready yet */
+};
+
+struct graph {
+    const struct model_config *config;
+    struct arena arena;
+    struct map tensors;
+    struct tensor *first_made, **last_made;
+    struct tensor *work;
+    struct step *steps;
+};
+
+static struct tensor *tensor_named(struct graph *g, const char *name)
+{
+    struct tensor *t = map_gets(&g->tensors, name);
+    if (t)
+        return t;
+    t = arena_alloc(&g->arena, sizeof(*t));
+    if (!t)
+        return NULL;
+    *t = (struct tensor){.name = name};
+    map_puts(&g->tensors, name, t);
+    *g->last_made = t;
+    g->last_made = &t->next_made;
+    return t;
+}
+
+NODISCARD static struct status *link_outputs(struct graph *g, struct step *s, size_t index)
+{
+    const Inference__ModelConfig *pb = g->config->pb;
+    const Inference__ModelEnsembling__Step *step = pb->ensemble_scheduling->step[index];
+    s->writes = arena_alloc(&g->arena, step->n_output_map * sizeof(struct tensor *));
+    if (!s->writes)
+        return status_no_memory();
+    for (size_t i = 0; i < step->n_output_map; i++) {
+        struct tensor *t = tensor_named(g, step->output_map[i]->value);
+        if (!t)
+            return status_no_memory();
+        if (t->writer)
+            return config_fail(g->config, at_element(step, "output_map", i),
+                               "ensemble tensor '%s' can appear in an output map only once for "
+                               "ensemble '%s' step %zu",
+                               t->name, pb->name, index);
+        t->writer = s;
+        s->writes[s->n_writes++] = t;
+    }
+    return NULL;
+}
+
+NODISCARD static struct status *link_inputs(struct graph *g, struct step *s,
+                                            const Inference__ModelEnsembling__Step *step)
+{
+    s->reads = arena_alloc(&g->arena, step->n_input_map * sizeof(struct tensor *));
+    if (!s->reads)
+        return status_no_memory();
+    for (size_t i = 0; i < step->n_input_map; i++) {
+        struct tensor *t = tensor_named(g, step->input_map[i]->value);
+        struct use *use = arena_alloc(&g->arena, sizeof(*use));
+        if (!t || !use)
+            return status_no_memory();
+        *use = (struct use){.next = t->readers, .step = s};
+        t->readers = use;
+        s->reads[s->n_reads++] = t;
+    }
+    s->n_missing = s->n_reads;
+    return NULL;
+}
+
+NODISCARD static struct status *link_steps(struct graph *g)
+{
+    const Inference__ModelConfig *pb = g->config->pb;
+    const Inference__ModelEnsembling *e = pb->ensemble_scheduling;
+    g->steps = arena_alloc(&g->arena, e->n_step * sizeof(struct step));
+    if (!g->steps)
+        return status_no_memory();
+    for (size_t i = 0; i < e->n_step; i++) {
+        const Inference__ModelEnsembling__Step *step = e->step[i];
+        const char *missing = !*step->model_name    ? "model_name"
+                              : !step->n_input_map  ? "input_map"
+                              : !step->n_output_map ? "output_map"
+                                                    : NULL;
+        if (missing)
+            return config_fail(g->config, at_message(step),
+                               "must specify '%s' in step %zu of ensemble '%s'", missing, i,
+                               pb->name);
+        g->steps[i] = (struct step){0};
+        struct status *st = link_outputs(g, &g->steps[i], i);
+        if (!st)
+            st = link_inputs(g, &g->steps[i], step);
+        if (st)
+            return st;
+    }
+    return NULL;
+}
+
+static void make_ready(struct graph *g, struct tensor *t)
+{
+    if (t->ready)
+        return;
+    t->ready = true;
+    t->next_ready = g->work;
+    g->work = t;
+}
+
+NODISCARD static struct status *start_from_inputs(struct graph *g)
+{
+    const Inference__ModelConfig *pb = g->config->pb;
+    for (size_t i = 0; i < pb->n_input; i++) {
+        struct tensor *t = map_gets(&g->tensors, pb->input[i]->name);
+        if (!t) /* the odd quote is the reference's */
+            return config_fail(g->config, at_field(pb->input[i], "name"),
+                               "ensemble input '%s' for ensemble %s' is not used",
+                               pb->input[i]->name, pb->name);
+        make_ready(g, t);
+    }
+    return NULL;
+}
+
+static void spread(struct graph *g)
+{
+    while (g->work) {
+        struct tensor *t = g->work;
+        g->work = t->next_ready;
+        for (struct use *use = t->readers; use; use = use->next) {
+            struct step *s = use->step;
+            if (--s->n_missing)
+                continue;
+            for (size_t i = 0; i < s->n_writes; i++)
+                make_ready(g, s->writes[i]);
+        }
+    }
+}
+
+NODISCARD static struct status *check_outputs(struct graph *g)
+{
+    const Inference__ModelConfig *pb = g->config->pb;
+    for (size_t i = 0; i < pb->n_output; i++) {
+        const char *name = pb->output[i]->name;
+        struct config_place place = at_field(pb->output[i], "name");
+        struct tensor *t = map_gets(&g->tensors, name);
+        if (!t)
+            return config_fail(g->config, place,
+                               "ensemble output '%s' for ensemble %s' is not used", name, pb->name);
+        if (t->ready) {
+            t->is_output = true;
+            continue;
+        }
+        const char *open = NULL;
+        for (size_t k = 0; t->writer && k < t->writer->n_reads && !open; k++) {
+            if (!t->writer->reads[k]->ready)
+                open = t->writer->reads[k]->name;
+        }
+        if (!open)
+            return config_fail(g->config, place, "output '%s' for ensemble '%s' is not written",
+                               name, pb->name);
+        return config_fail(g->config, place,
+                           "output '%s' for ensemble '%s' is not written: at least one of its "
+                           "depending tensors, '%s', is not connected",
+                           name, pb->name, open);
+    }
+    return NULL;
+}
+
+NODISCARD static struct status *check_unused(struct graph *g)
+{
+    for (struct tensor *t = g->first_made; t; t = t->next_made) {
+        if (!t->is_output && (!t->ready || !t->readers))
+            return config_fail(g->config, at_field(g->config->pb, "ensemble_scheduling"),
+                               "ensemble tensor '%s' is unused in ensemble '%s'", t->name,
+                               g->config->pb->name);
+    }
+    return NULL;
+}
+
+NODISCARD static struct status *check_graph(const struct model_config *c)
+{
+    struct graph g = {.config = c, .tensors = MAP_INIT};
+    g.last_made = &g.first_made;
+    arena_init(&g.arena, NULL, 0, CONFIG_MAX_MEMORY, NULL, NULL);
+    struct status *st = link_steps(&g);
+    if (!st)
+        st = start_from_inputs(&g);
+    if (!st) {
+        spread(&g);
+        st = check_outputs(&g);
+    }
+    if (!st)
+        st = check_unused(&g);
+    map_done(&g.tensors);
+    arena_reset(&g.arena);
+    return st;
+}
+
+struct status *config_check_ensemble(const struct model_config *c)
+{
+    const Inference__ModelConfig *pb = c->pb;
+    const char *name = pb->name;
+
+    if (strcmp(pb->platform, "ensemble") != 0)
+        return config_fail(c, at_field(pb, "ensemble_scheduling"),
+                           "ensemble scheduling cannot be set for model '%s' whose platform is "
+                           "not ensemble",
+                           name);
+    if (*pb->backend)
+        return config_fail(c, at_field(pb, "backend"),
+                           "Ensemble model '%s' must have platform type 'ensemble' and empty "
+                           "backend type",
+                           name);
+    if (pb->n_instance_group)
+        return config_fail(c, at_field(pb, "instance_group"),
+                           "instance group should not be specified for ensemble '%s'", name);
+    if (pb->optimization)
+        return config_fail(c, at_field(pb, "optimization"),
+                           "optimization should not be specified for ensemble '%s'", name);
+    if (pb->n_model_warmup)
+        return config_fail(c, at_field(pb, "model_warmup"),
+                           "model_warmup can not be specified for ensemble '%s'", name);
+    if (pb->ensemble_scheduling->n_step == 0)
+        return config_fail(c, at_field(pb, "ensemble_scheduling"),
+                           "must specify 'step' for ensemble '%s'", name);
+    return check_graph(c);
+}

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The rules of inputs, outputs and batch tensors (behaviours §14.12, 14.13).
+ */
+#include <string.h>
+
+#include "base/status.h"
+#include "core/config/config.h"
+#include "core/config/config_priv.h"
+
+/* An input or an output, as far as the rules are the same. */
+struct tensor {
+    const void *message;
+    const char *what; /* "model input " */
+    const char *name;
+    Inference__DataType type;
+    size_t n_dims;
+    const int64_t *dims;
+    const Inference__ModelTensorReshape *reshape;
+    bool is_shape_tensor, is_non_linear;
+};
+
+static bool is_bad_dim(int64_t dim)
+{
+    return dim < 1 && dim != -1;
+}
+
+/* The elements before the first wildcard; *at moves behind it. Saturates. */
+static uint64_t chunk(const int64_t *dims, size_t n, size_t *at)
+{
+    uint64_t elements = 1;
+    while (*at < n && dims[*at] != -1) {
+        if (__builtin_mul_overflow(elements, (uint64_t)dims[*at], &elements))
+            elements = UINT64_MAX;
+        ++*at;
+    }
+    ++*at;
+    return elements;
+}
+
+static size_t count_wildcards(const int64_t *dims, size_t n)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++)
+        count += dims[i] == -1;
+    return count;
+}
+
+/* What is wrong with the reshape, or NULL. Dimensions between wildcards must agree pair by pair. */
+static const char *reshape_fault(const struct tensor *t)
+{
+    static const char other_size[] = "has different size for dims and reshape";
+    const int64_t *shape = t->reshape->shape;
+    size_t n_shape = t->reshape->n_shape;
+    size_t wild = count_wildcards(t->dims, t->n_dims), wild_shape = count_wildcards(shape, n_shape);
+
+    if (!wild != !wild_shape)
+        return other_size;
+    if (wild != wild_shape)
+        return "has different number of variable-size dimensions for dims and reshape";
+    size_t i = 0, k = 0;
+    for (size_t pair = 0; pair <= wild; pair++) {
+        if (chunk(t->dims, t->n_dims, &i) != chunk(shape, n_shape, &k))
+            return other_size;
+    }
+    return NULL;
+}
+
+#define FAIL(place, fmt, ...)                                                                      \
+    config_fail(c, place, "%s'%s' " fmt " for %s", t->what, t->name __VA_OPT__(, ) __VA_ARGS__,    \
+                c->pb->name)
+
+NODISCARD static struct status *check_tensor(const struct model_config *c, const struct tensor *t)
+{
+    const char *model = c->pb->name;
+    if (!*t->name)
+        return config_fail(c, at_message(t->message), "%smust specify 'name' for %s", t->what,
+                           model);
+    if (t->type == INFERENCE__DATA_TYPE__TYPE_INVALID)
+        return FAIL(at_field(t->message, "data_type"), "must specify 'data_type'");
+    if (t->n_dims == 0)
+        return FAIL(at_field(t->message, "dims"), "must specify 'dims'");
+    if (t->reshape && t->reshape->n_shape == 0 && c->pb->max_batch_size == 0)
+        return FAIL(at_field(t->message, "reshape"),
+                    "cannot have empty reshape for non-batching model as scalar tensors are not "
+                    "supported");
+    for (size_t i = 0; i < t->n_dims; i++) {
+        if (is_bad_dim(t->dims[i]))
+            return FAIL(at_element(t->message, "dims", i),
+                        "dimension must be integer >= 1, or -1 to indicate a variable-size "
+                        "dimension");
+    }
+    if (t->reshape) {
+        for (size_t i = 0; i < t->reshape->n_shape; i++) {
+            if (is_bad_dim(t->reshape->shape[i]))
+                return FAIL(at_element(t->reshape, "shape", i),
+                            "reshape dimensions must be integer >= 1, or -1 to indicate a "
+                            "variable-size dimension");
+        }
+        const char *fault = reshape_fault(t);
+        if (fault)
+            return FAIL(at_field(t->message, "reshape"), "%s", fault);
+    }
+    return NULL;
+}
+
+NODISCARD static struct status *check_tensorrt_only(const struct model_config *c,
+                                                    const struct tensor *t)
+{
+    if (strcmp(c->pb->platform, "tensorrt_plan") == 0)
+        return NULL;
+    if (t->is_shape_tensor)
+        return config_fail(c, at_field(t->message, "is_shape_tensor"),
+                           "shape tensors are only supported for TensorRT platform for %s",
+                           c->pb->name);
+    if (t->is_non_linear)
+        return config_fail(c, at_field(t->message, "is_non_linear_format_io"),
+                           "Non-linear IO format is only supported for the TensorRT platform for "
+                           "%s",
+                           c->pb->name);
+    return NULL;
+}
+
+NODISCARD static struct status *check_input(const struct model_config *c,
+                                            const Inference__ModelInput *input)
+{
+    const struct tensor t = {.message = input,
+                             .what = "model input ",
+                             .name = input->name,
+                             .type = input->data_type,
+                             .n_dims = input->n_dims,
+                             .dims = input->dims,
+                             .reshape = input->reshape,
+                             .is_shape_tensor = input->is_shape_tensor,
+                             .is_non_linear = input->is_non_linear_format_io};
+    struct status *st = check_tensor(c, &t);
+    if (st)
+        return st;
+    if (input->format != INFERENCE__MODEL_INPUT__FORMAT__FORMAT_NONE && input->n_dims != 3)
+        return config_fail(c, at_field(input, "format"),
+                           "model input NHWC/NCHW require 3 dims for %s", c->pb->name);
+    return check_tensorrt_only(c, &t);
+}
+
+NODISCARD static struct status *check_output(const struct model_config *c,
+                                             const Inference__ModelOutput *output)
+{
+    const struct tensor t = {.message = output,
+                             .what = "model output ",
+                             .name = output->name,
+                             .type = output->data_type,
+                             .n_dims = output->n_dims,
+                             .dims = output->dims,
+                             .reshape = output->reshape,
+                             .is_shape_tensor = output->is_shape_tensor,
+                             .is_non_linear = output->is_non_linear_format_io};
+    struct status *st = check_tensor(c, &t);
+    return st ? st : check_tensorrt_only(c, &t);
+}
+
+static bool has_input(const Inference__ModelConfig *pb, const char *name)
+{
+    for (size_t i = 0; i < pb->n_input; i++) {
+        if (strcmp(pb->input[i]->name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool has_output(const Inference__ModelConfig *pb, const char *name)
+{
+    for (size_t i = 0; i < pb->n_output; i++) {
+        if (strcmp(pb->output[i]->name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+static const char *enum_name(const ProtobufCEnumDescriptor *d, int number)
+{
+    const ProtobufCEnumValue *v = protobuf_c_enum_descriptor_get_value(d, number);
+    return v ? v->name : "";
+}
+
+/* Both kinds of batch tensor have one source, which must be an input. */
+NODISCARD static struct status *check_source(const struct model_config *c, const void *message,
+                                             const char *what, const char *kind, size_t n,
+                                             char *const *names)
+{
+    if (n != 1)
+        return config_fail(c, at_field(message, "source_input"),
+                           "batch %s kind '%s' expects 1 source input, got %zu for %s", what, kind,
+                           n, c->pb->name);
+    if (!has_input(c->pb, names[0]))
+        return config_fail(c, at_field(message, "source_input"),
+                           "unknown source input name '%s' for %s", names[0], c->pb->name);
+    return NULL;
+}
+
+NODISCARD static struct status *check_batch_input(const struct model_config *c,
+                                                  const Inference__BatchInput *b)
+{
+    const char *kind = enum_name(&inference__batch_input__kind__descriptor, (int)b->kind);
+    if (!*kind)
+        return config_fail(c, at_field(b, "kind"), "unknown batch input kind '%d' for %s",
+                           (int)b->kind, c->pb->name);
+    /* The data type comes between the source's number and its name, as in the reference. */
+    if (b->n_source_input == 1 && b->data_type != INFERENCE__DATA_TYPE__TYPE_INT32 &&
+        b->data_type != INFERENCE__DATA_TYPE__TYPE_FP32)
+        return config_fail(c, at_field(b, "data_type"),
+                           "batch input data type must be TYPE_INT32 or TYPE_FP32 for %s",
+                           c->pb->name);
+    return check_source(c, b, "input", kind, b->n_source_input, b->source_input);
+}
+
+NODISCARD static struct status *check_batch_output(const struct model_config *c,
+                                                   const Inference__BatchOutput *b)
+{
+    const Inference__ModelConfig *pb = c->pb;
+    const char *kind = enum_name(&inference__batch_output__kind__descriptor, (int)b->kind);
+    if (!*kind)
+        return config_fail(c, at_field(b, "kind"), "unknown batch output kind '%d' for %s",
+                           (int)b->kind, pb->name);
+    struct status *st = check_source(c, b, "output", kind, b->n_source_input, b->source_input);
+    for (size_t i = 0; i < b->n_target_name && !st; i++) {
+        const char *target = b->target_name[i];
+        if (!has_output(pb, target))
+            return config_fail(c, at_element(b, "target_name", i),
+                               "unknown target output name '%s' for %s", target, pb->name);
+        /* A name is a target once, over all batch outputs. */
+        for (size_t o = 0; o < pb->n_batch_output; o++) {
+            const Inference__BatchOutput *other = pb->batch_output[o];
+            size_t n = other == b ? i : other->n_target_name;
+            for (size_t k = 0; k < n; k++) {
+                if (strcmp(other->target_name[k], target) == 0)
+                    return config_fail(c, at_element(b, "target_name", i),
+                                       "target output name '%s' can only be specified once for %s",
+                                       target, pb->name);
+            }
+            if (other == b)
+                break;
+        }
+    }
+    return st;
+}
+
+struct status *config_check_io(const struct model_config *c)
+{
+    const Inference__ModelConfig *pb = c->pb;
+    struct status *st = NULL;
+    for (size_t i = 0; i < pb->n_input && !st; i++)
+        st = check_input(c, pb->input[i]);
+    for (size_t i = 0; i < pb->n_output && !st; i++)
+        st = check_output(c, pb->output[i]);
+    for (size_t i = 0; i < pb->n_batch_input && !st; i++)
+        st = check_batch_input(c, pb->batch_input[i]);
+    for (size_t i = 0; i < pb->n_batch_output && !st; i++)
+        st = check_batch_output(c, pb->batch_output[i]);
+    return st;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * configtool NAME FILE [ENTRY…] - the life of a configuration without a server: reads FILE as the
+ * configuration of model NAME whose first version folder holds the ENTRYs, completes and checks it,
+ * and prints the JSON that GET /v2/models/NAME/config would answer. An error goes to stderr.
+ * With CONFIGTOOL_TEXT set it prints the text form.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/buf.h"
+#include "base/status.h"
+#include "core/config/config.h"
+
+int main(int argc, char **argv)
+{
+    if (argc < 3)
+        return 2;
+    struct config_facts facts = {
+        .model_name = argv[1],
+        .version_files = (const char *const *)argv + 3,
+        .n_version_files = (size_t)argc - 3,
+        .auto_complete = true,
+    };
+    struct model_config *c = NULL;
+    struct status *st = model_config_read_file(argv[2], &c);
+    if (!st)
+        st = model_config_prepare(c, &facts);
+    if (!st)
+        st = model_config_place(c, &facts);
+    if (!st)
+        st = model_config_finish(c, &facts);
+    if (!st) {
+        AUTO(buf) out = BUF_INIT((size_t)1 << 28);
+        if (getenv("CONFIGTOOL_TEXT"))
+            model_config_print_text(c, &out);
+        else
+            model_config_print_json(c, &out);
+        puts(buf_text(&out));
+    }
+    if (st)
+        fprintf(stderr, "%s: %s\n", status_code_name(status_code(st)), status_message(st));
+    int rc = st ? 1 : 0;
+    status_free(st);
+    model_config_free(c);
+    return rc;
+}
