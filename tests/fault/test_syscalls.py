@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real server whose system calls fail now and then, all in ways that a server must not show its clients.
+
+faultlib.c gives the faults; only the server runs under it. Every request must be answered right, in
+order, on its own connection: none of the faults is a reason to drop one.
+"""
+
+import concurrent.futures
+import json
+import os
+import pathlib
+import resource
+import signal
+import struct
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "system"))
+
+import repository  # noqa: E402
+from server import BIN, Server, wait_for  # noqa: E402
+from wire import Connection, ask, request_bytes  # noqa: E402
+
+FAULTLIB = pathlib.Path(BIN).resolve().parents[1] / "tests/faultlib.so"
+KINDS = ("interrupted", "not ready", "short", "few", "no files", "aborted")  # enum kind in faultlib.c
+SEEDS = (1, 2, 3)
+CLIENTS = 8
+ROUNDS = 12
+
+
+@pytest.fixture
+def models(tmp_path):
+    root = tmp_path / "models"
+    root.mkdir()
+    repository.write_identity(root, "here", [("FP32", [-1])])
+    repository.write_identity(root, "there", [("INT32", [-1])], CONCH_EXECUTION="thread")
+    return root
+
+
+class Faulty(Server):
+    """A server under faultlib; counts() says what it was given."""
+
+    def __init__(self, models, seed, counts_file, one_in=4, **more):
+        environment = {
+            "LD_PRELOAD": str(FAULTLIB),
+            "FAULT_SEED": str(seed),
+            "FAULT_ONE_IN": str(one_in),
+            "FAULT_COUNTS": str(counts_file),
+            # faultlib comes before the sanitizer's own library, which may not mind.
+            "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0",
+        }
+        super().__init__(models, env=environment, **more)
+        self.counts_file = counts_file
+
+    def counts(self):
+        numbers = struct.unpack(f"={len(KINDS)}Q", self.counts_file.read_bytes())
+        return dict(zip(KINDS, numbers))
+
+
+def descriptors(server):
+    return len(os.listdir(f"/proc/{server.pid}/fd"))
+
+
+def assert_descriptors_come_back(server, before):
+    wait_for(lambda: descriptors(server) <= before, 30, f"{before} descriptors are open again")
+
+
+def binary_request(model, datatype, payload, count):
+    head = {
+        "inputs": [
+            {"name": "INPUT0", "datatype": datatype, "shape": [count], "parameters": {"binary_data_size": len(payload)}}
+        ],
+        "outputs": [{"name": "OUTPUT0", "parameters": {"binary_data": True}}],
+    }
+    text = json.dumps(head).encode()
+    headers = {"Inference-Header-Content-Length": len(text)}
+    return request_bytes("POST", f"/v2/models/{model}/infer", text + payload, headers)
+
+
+def json_request(model, datatype, values, request_id):
+    text = json.dumps(
+        {"id": request_id, "inputs": [{"name": "INPUT0", "datatype": datatype, "shape": [len(values)], "data": values}]}
+    )
+    return request_bytes("POST", f"/v2/models/{model}/infer", text.encode())
+
+
+def chunked(request, size):
+    head, _, body = request.partition(b"\r\n\r\n")
+    lines = [line for line in head.split(b"\r\n") if not line.lower().startswith(b"content-length:")]
+    pieces = b"".join(
+        b"%x\r\n%s\r\n" % (len(body[at : at + size]), body[at : at + size]) for at in range(0, len(body), size)
+    )
+    return b"\r\n".join([*lines, b"Transfer-Encoding: chunked"]) + b"\r\n\r\n" + pieces + b"0\r\n\r\n"
+
+
+def assert_payload(answer, payload):
+    assert answer.status == 200, answer
+    head = int(answer.headers["inference-header-content-length"])
+    assert answer.body[head:] == payload
+
+
+def assert_values(answer, values, request_id):
+    assert answer.status == 200, answer
+    assert answer.json()["id"] == request_id
+    assert answer.json()["outputs"][0]["data"] == values
+
+
+def client(server, number):
+    """All kinds of requests, one connection per round; raises when an answer is not what it must be."""
+    for turn in range(ROUNDS):
+        mark = number * 1000 + turn
+        small = struct.pack("=4i", mark, 1, 2, 3)
+        large = struct.pack("=i", mark) * 150_000
+        with Connection(server) as connection:
+            assert connection.request("GET", "/v2/health/ready").status == 200
+            assert connection.request("GET", "/v2/models/here").json()["name"] == "here"
+
+            connection.send(binary_request("there", "INT32", small, 4))
+            assert_payload(connection.response(), small)
+            connection.send(binary_request("here", "FP32", large, 150_000))
+            assert_payload(connection.response(), large)
+            connection.send(chunked(binary_request("there", "INT32", large, 150_000), 7_000))
+            assert_payload(connection.response(), large)
+
+            # Pipelined: answers in order, whichever model is faster.
+            models = [("here", "FP32", 1.5), ("there", "INT32", 7)] * 5
+            connection.send(
+                b"".join(json_request(m, t, [v, mark], f"{mark}-{i}") for i, (m, t, v) in enumerate(models))
+            )
+            for i, (_, _, value) in enumerate(models):
+                assert_values(connection.response(), [value, mark], f"{mark}-{i}")
+
+            assert connection.request("GET", "/v2/models/none").status == 404
+        # One more that closes by itself.
+        assert ask(server, "GET", "/v2/health/live", headers={"Connection": "close"}).status == 200
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_faults_are_not_seen_by_clients(models, tmp_path, seed):
+    with Faulty(models, seed, tmp_path / "counts") as server:
+        ask(server, "GET", "/v2/health/ready")
+        before = descriptors(server)
+        with concurrent.futures.ThreadPoolExecutor(CLIENTS) as pool:
+            for done in [pool.submit(client, server, number) for number in range(CLIENTS)]:
+                done.result(timeout=120)
+        server.assert_alive()
+        assert_descriptors_come_back(server, before)
+        given = server.counts()
+    # Each kind was given, often enough to mean something.
+    assert min(given.values()) > 0, given
+    assert given["interrupted"] > 100 and given["short"] > 100, given
+
+
+def test_clients_that_vanish_leave_nothing(models, tmp_path):
+    with Faulty(models, 4, tmp_path / "counts") as server:
+        ask(server, "GET", "/v2/health/ready")
+        before = descriptors(server)
+        large = binary_request("there", "INT32", bytes(600_000), 150_000)
+        for turn in range(40):
+            with Connection(server) as connection:
+                # Somewhere in the head, in the body, or while the answer is on its way.
+                connection.send(large[: (40, 300_000, len(large))[turn % 3]])
+        assert ask(server, "GET", "/v2/health/ready").status == 200
+        assert_descriptors_come_back(server, before)
+
+
+def cpu_seconds(server):
+    fields = pathlib.Path(f"/proc/{server.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_without_descriptors_new_connections_wait(models):
+    """The limit itself, not a pretended one: who is in goes on, who comes waits and is served later."""
+    with Server(models) as server:
+        ask(server, "GET", "/v2/health/ready")
+        before = descriptors(server)
+        limit = before + 10
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (limit, limit))
+        request = binary_request("here", "FP32", bytes(16), 4)
+        connections = [Connection(server) for _ in range(30)]
+        for connection in connections:
+            connection.send(request)
+        wait_for(lambda: descriptors(server) >= limit, 20, "all descriptors are in use")
+
+        inside = []
+        for connection in connections:
+            connection.socket.settimeout(0.3)
+            try:
+                assert_payload(connection.response(), bytes(16))
+                inside.append(connection)
+            except TimeoutError:
+                pass
+        assert 5 <= len(inside) <= 10
+        for connection in inside:  # they go on as if nothing was
+            connection.socket.settimeout(20)
+            connection.send(request)
+            assert_payload(connection.response(), bytes(16))
+
+        # The waiting cost almost nothing: the attempts of at least 4 s were no busy loop.
+        assert cpu_seconds(server) < 2
+        waiting = [connection for connection in connections if connection not in inside]
+        for connection in inside:
+            connection.socket.close()
+        for connection in waiting:
+            connection.socket.settimeout(20)
+            assert_payload(connection.response(), bytes(16))
+            connection.socket.close()
+        assert_descriptors_come_back(server, before)
+        assert "no more connections are accepted for now" in server.log()
+
+
+def test_a_signal_in_the_middle_of_work(models, tmp_path):
+    """SIGTERM while every call may fail: what was accepted is answered, and the server ends well."""
+    with Faulty(models, 5, tmp_path / "counts") as server:
+        large = struct.pack("=i", 77) * 150_000
+        with Connection(server) as connection:
+            connection.send(binary_request("there", "INT32", large, 150_000))
+            wait_for(connection.taken, 20, "the request has arrived")
+            server.signal(signal.SIGTERM)
+            assert_payload(connection.response(), large)
+        assert server.wait() == 0
