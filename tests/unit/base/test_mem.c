@@ -51,10 +51,10 @@ static void gives_memory(void **state)
 static void copies_strings(void **state)
 {
     (void)state;
-    char *a = mem_strdup("text"), *b = mem_strndup("text", 2), *c = mem_printf("%d-%s", 5, "x");
+    char *a = mem_strdup("text"), *b = mem_strndup("one two", 3), *c = mem_printf("%d-%s", 5, "x");
     char *d = mem_strdup("");
     assert_string_equal(a, "text");
-    assert_string_equal(b, "te");
+    assert_string_equal(b, "one");
     assert_string_equal(c, "5-x");
     assert_string_equal(d, "");
     mem_free(a);
