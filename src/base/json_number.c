@@ -16,6 +16,8 @@
 
 #include <locale.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "base/json_priv.h"
 

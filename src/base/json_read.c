@@ -92,6 +92,8 @@ static const char *wrong(struct syntax *error, const char *text, const char *at)
     return NULL;
 }
 
+static const char BAD_ESCAPE[] = "Invalid escape character in string.";
+
 /* Passes one escape; p is at the backslash. RapidJSON places most of its errors there. */
 static const char *check_escape(const char *p, const char *end, struct syntax *error)
 {
@@ -111,14 +113,14 @@ static const char *check_escape(const char *p, const char *end, struct syntax *e
     case 'u':
         break;
     default:
-        return wrong(error, "Invalid escape character in string.", p);
+        return wrong(error, BAD_ESCAPE, p);
     }
     int code = hex4(p + 2, end, &at);
     if (code < 0)
         return wrong(error, BAD_HEX, p);
-    if (code < 0xd800 || code > 0xdfff)
+    if (code < 0xd800 || code > 0xdbff) /* the second half of a pair may stand alone, there too */
         return p + 6;
-    if (code > 0xdbff || json_byte(p + 6, end) != '\\' || json_byte(p + 7, end) != 'u')
+    if (json_byte(p + 6, end) != '\\' || json_byte(p + 7, end) != 'u')
         return wrong(error, BAD_PAIR, p);
     int low = hex4(p + 8, end, &at);
     if (low < 0)
@@ -141,7 +143,7 @@ static const char *check_string(const char *p, const char *end, bool *ret_escape
         if (c == '\0')
             return wrong(error, "Missing a closing quotation mark in string.", p);
         if (c != '\\')
-            return wrong(error, "Invalid encoding in string.", p);
+            return wrong(error, BAD_ESCAPE, p); /* a control character: so it is called */
         *ret_escapes = true;
         p = check_escape(p, end, error);
         if (!p)
@@ -211,7 +213,7 @@ static size_t unescape(const char *p, const char *end, char *out)
             const char *at;
             code = (unsigned)hex4(p, end, &at);
             p += 4;
-            if (code >= 0xd800 && code <= 0xdfff) {
+            if (code >= 0xd800 && code <= 0xdbff) {
                 unsigned low = (unsigned)hex4(p + 2, end, &at);
                 code = 0x10000 + ((code & 0x3ff) << 10 | (low & 0x3ff));
                 p += 6;
@@ -322,8 +324,8 @@ static const char *check_after(struct nesting *n, const char *p, const char *end
         }
         if (c != (object ? '}' : ']'))
             return wrong(error,
-                         object ? "Missing a comma or } after an object member."
-                                : "Missing a comma or ] after an array element.",
+                         object ? "Missing a comma or '}' after an object member."
+                                : "Missing a comma or ']' after an array element.",
                          p);
         n->depth--;
         p++;
@@ -360,7 +362,8 @@ static const char *walk_value(const char *p, const char *end, struct syntax *err
                 continue;
             }
         } else if (c == ']' || c == '}' || c == ',' || c == ':' || c == '\0') {
-            p = wrong(error, n.depth ? JSON_TEXT_INVALID_VALUE : "The document is empty.", p);
+            bool empty = c == '\0' && n.depth == 0;
+            p = wrong(error, empty ? "The document is empty." : JSON_TEXT_INVALID_VALUE, p);
             break;
         } else {
             p = check_scalar(p, end, error);
