@@ -45,6 +45,7 @@ void arena_reset(struct arena *a)
     }
     a->chunks = NULL;
     a->chunk_bytes_total = 0;
+    a->starved = false;
     a->next = a->first;
     a->end = a->first + a->first_bytes;
 }
@@ -63,8 +64,10 @@ void *arena_alloc_slow(struct arena *a, size_t size_bytes)
 
     size_t total = sizeof(struct chunk) + room;
     struct chunk *c = a->pool ? pool_alloc(a->pool, total, a->owner) : mem_try_alloc(total);
-    if (!c)
+    if (!c) {
+        a->starved = true;
         return NULL;
+    }
     c->next = a->chunks;
     a->chunks = c;
     a->chunk_bytes_total += room;

@@ -7,6 +7,7 @@
 #ifndef CONCH_BASE_ARENA_H
 #define CONCH_BASE_ARENA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/compiler.h"
@@ -23,6 +24,7 @@ struct arena {
     size_t max_bytes;
     struct pool *pool;
     struct mem_owner *owner;
+    bool starved; /* something was not given since memory ended, not since max_bytes was reached */
 };
 
 /*

@@ -70,6 +70,8 @@ NODISCARD PRINTF_LIKE(4, 5) static struct status *fail(const struct reader *r, c
 
 NODISCARD static struct status *fail_memory(const struct reader *r)
 {
+    if (r->arena->starved)
+        return status_no_memory();
     return status_new(STATUS_INVALID_ARG, "the message is larger than %zu bytes in memory",
                       r->arena->max_bytes);
 }

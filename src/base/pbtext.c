@@ -54,6 +54,8 @@ NODISCARD PRINTF_LIKE(3, 4) static struct status *fail(const struct parser *p, s
 
 NODISCARD static struct status *fail_memory(const struct parser *p)
 {
+    if (p->arena->starved)
+        return status_no_memory();
     return status_new(STATUS_INVALID_ARG, "%s: the message is larger than %zu bytes in memory",
                       p->name, p->arena->max_bytes);
 }

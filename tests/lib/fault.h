@@ -13,8 +13,9 @@ struct status;
  * A piece of work from nothing to nothing: whatever it makes it ends, on every way out. Its own
  * allocations for the test's sake are made by malloc(), which is not failed.
  *
- * Returns NULL when all was done, or the status that told of the lack of memory. Work that reports
- * by other means returns status_no_memory() for it. Any other status fails the test.
+ * Returns NULL when all was done, or the status that told of the lack of memory, in words that have
+ * "out of memory" in them. Work that reports by other means returns status_no_memory() for it. Any
+ * other status fails the test.
  */
 typedef struct status *(*fault_scenario_fn)(void *arg);
 

@@ -98,6 +98,7 @@ static void ends_at_its_maximum(void **state)
     size_t n = 0;
     while (arena_alloc(&a, 100))
         n += 112;
+    assert_false(a.starved);
     assert_in_range(n, 9500, 10000);
     assert_null(arena_alloc(&a, 100));
     arena_reset(&a);
@@ -126,6 +127,7 @@ static void no_memory_is_null(void **state)
     mem_set_test_hook(NULL);
     assert_null(p);
     assert_null(s);
+    assert_true(a.starved);
     assert_non_null(arena_alloc(&a, 1)); /* it goes on when there is some again */
     arena_reset(&a);
 }
