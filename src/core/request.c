@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The life of a request.
+ *
+ * Where it is (`stage`, who holds its inputs):
+ *
+ *      IDLE ──server_infer()──► QUEUED ──instance──► EXECUTING ──request_release()──► RELEASED
+ *        ▲                        │                       │
+ *        └──── maker again ◄──────┴── refused, cancelled ─┘ (answered by the core, released)
+ *
+ * Whether it has its answer (`answered`): false → true exactly once, by an atomic exchange in
+ * claim_answer(); whoever wins delivers the final response. That is the single terminal transition.
+ *
+ * Who may still answer (`senders`): the core or the backend while it holds the request, each
+ * response factory, each response that is not sent yet. When the last of them lets go of a request
+ * that has no answer, the core answers in their place: nothing that was accepted is ever lost.
+ * That moment, in sender_done(), is also the end of the request for its model.
+ *
+ * Whose memory it is (`refs`): the maker's reference from request_init(), one for the senders
+ * together, one for each response that the maker has not freed yet. The last one calls
+ * ops->destroy().
+ */
+#include "core/request_priv.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "core/model.h"
+#include "core/response.h"
+
+enum {
+    MAX_ARENA_BYTES = 64 << 20, /* names, shapes and parameters of one request; no tensors */
+    MAX_CORRELATION_LENGTH = 128,
+};
+
+void request_init(struct request *r, const struct request_ops *ops, struct model *model,
+                  void *first, size_t first_bytes, struct pool *pool)
+{
+    memset(r, 0, sizeof(*r));
+    r->ops = ops;
+    r->model = model;
+    r->pool = pool;
+    r->id = "";
+    arena_init(&r->arena, first, first_bytes, MAX_ARENA_BYTES, pool, NULL);
+    list_init(&r->link);
+    atomic_init(&r->refs, 1);
+    atomic_init(&r->stage, REQUEST_IDLE);
+}
+
+void request_ref(struct request *r)
+{
+    atomic_fetch_add_explicit(&r->refs, 1, memory_order_relaxed);
+}
+
+void request_unref(struct request *r)
+{
+    /* acq_rel: what the others wrote is visible to whoever ends it. */
+    if (atomic_fetch_sub_explicit(&r->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    arena_reset(&r->arena);
+    model_unref(r->model);
+    r->ops->destroy(r);
+}
+
+/*
+ * Room for one more item in an array of the arena; what the array had before stays in the arena
+ * as waste, at most as much as it now has.
+ */
+static void *grow(struct arena *a, void *items, uint32_t n, uint32_t *capacity, size_t item_bytes)
+{
+    if (n < *capacity)
+        return items;
+    uint32_t wanted = *capacity ? *capacity * 2 : 4;
+    void *grown = arena_alloc(a, (size_t)wanted * item_bytes);
+    if (!grown)
+        return NULL;
+    if (n)
+        memcpy(grown, items, (size_t)n * item_bytes);
+    *capacity = wanted;
+    return grown;
+}
+
+struct parameter *parameter_append(struct arena *a, struct parameter **items, uint32_t *n,
+                                   uint32_t *capacity, const struct parameter *p)
+{
+    struct parameter *grown = grow(a, *items, *n, capacity, sizeof(**items));
+    if (!grown)
+        return NULL;
+    *items = grown;
+    struct parameter copy = *p;
+    copy.name = arena_strndup(a, p->name, strlen(p->name));
+    if (p->type == PARAMETER_STRING)
+        copy.string = arena_strndup(a, p->string, strlen(p->string));
+    if (!copy.name || (p->type == PARAMETER_STRING && !copy.string))
+        return NULL;
+    grown[*n] = copy;
+    return &grown[(*n)++];
+}
+
+static struct status *input_append(struct request *r, const char *name, size_t name_length,
+                                   struct input **ret_input)
+{
+    for (uint32_t i = 0; i < r->n_inputs; i++) {
+        if (strncmp(r->inputs[i]->name, name, name_length) == 0 &&
+            r->inputs[i]->name[name_length] == '\0')
+            return status_new(STATUS_INVALID_ARG, "input '%.*s' already exists in request",
+                              (int)name_length, name);
+    }
+
+    struct input **inputs =
+        grow(&r->arena, r->inputs, r->n_inputs, &r->input_capacity, sizeof(*inputs));
+    if (!inputs)
+        return status_no_memory();
+    r->inputs = inputs;
+
+    struct input *in = arena_alloc(&r->arena, sizeof(*in));
+    char *copy = arena_strndup(&r->arena, name, name_length);
+    if (!in || !copy)
+        return status_no_memory();
+    *in = (struct input){.name = copy, .buffers = &in->first, .buffer_capacity = 1};
+    inputs[r->n_inputs++] = in;
+    *ret_input = in;
+    return NULL;
+}
+
+/* The shape of an input as the reference accepts it: -1 is looked at later, less never. */
+static struct status *shape_acceptable(const char *name, size_t name_length, const int64_t *shape,
+                                       size_t n_dims)
+{
+    AUTO(buf) text = BUF_INIT(4096);
+    int64_t elements = 1;
+    const char *fault = NULL;
+
+    for (size_t i = 0; i < n_dims && !fault; i++) {
+        if (shape[i] < -1)
+            fault = "contains an invalid dimension in shape";
+        else if (shape[i] > 0 && __builtin_mul_overflow(elements, shape[i], &elements))
+            fault = "too many";
+    }
+    if (LIKELY(!fault))
+        return NULL;
+    shape_print(&text, shape, n_dims);
+    if (fault[0] == 't')
+        return status_new(STATUS_INVALID_ARG,
+                          "element count for tensor '%.*s' exceeds maximum size of %lld",
+                          (int)name_length, name, (long long)INT64_MAX);
+    return status_new(STATUS_INVALID_ARG, "tensor '%.*s' %s %s", (int)name_length, name, fault,
+                      buf_text(&text));
+}
+
+struct status *request_add_input(struct request *r, const char *name, size_t name_length,
+                                 enum dtype dtype, const int64_t *shape, size_t n_dims,
+                                 struct input **ret_input)
+{
+    struct status *st = shape_acceptable(name, name_length, shape, n_dims);
+    if (st)
+        return st;
+
+    struct input *in;
+    st = input_append(r, name, name_length, &in);
+    if (st)
+        return st;
+    in->dtype = dtype;
+    in->n_dims = (uint32_t)n_dims;
+    in->shape = arena_dup(&r->arena, shape, n_dims * sizeof(*shape));
+    if (!in->shape) {
+        r->n_inputs--;
+        return status_no_memory();
+    }
+    *ret_input = in;
+    return NULL;
+}
+
+struct status *request_add_raw_input(struct request *r, const char *name, size_t name_length,
+                                     struct input **ret_input)
+{
+    struct input *in;
+    struct status *st = input_append(r, name, name_length, &in);
+    if (st)
+        return st;
+    in->raw = true;
+    *ret_input = in;
+    return NULL;
+}
+
+struct input *request_find_input(const struct request *r, const char *name)
+{
+    for (uint32_t i = 0; i < r->n_inputs; i++) {
+        if (strcmp(r->inputs[i]->name, name) == 0)
+            return r->inputs[i];
+    }
+    return NULL;
+}
+
+struct status *request_add_data(struct request *r, struct input *in,
+                                const struct tensor_buffer *buffer)
+{
+    size_t total = in->size_bytes;
+    if (!buffer->host_policy && __builtin_add_overflow(total, buffer->size_bytes, &total))
+        return status_new(STATUS_INVALID_ARG, "byte size overflow for input '%s'", in->name);
+
+    struct tensor_buffer *buffers =
+        grow(&r->arena, in->buffers, in->n_buffers, &in->buffer_capacity, sizeof(*buffers));
+    if (!buffers)
+        return status_no_memory();
+    in->buffers = buffers;
+    buffers[in->n_buffers] = *buffer;
+    if (buffer->host_policy) {
+        char *policy = arena_strndup(&r->arena, buffer->host_policy, strlen(buffer->host_policy));
+        if (!policy)
+            return status_no_memory();
+        buffers[in->n_buffers].host_policy = policy;
+    }
+    in->n_buffers++;
+    in->size_bytes = total;
+    return NULL;
+}
+
+struct status *request_add_output(struct request *r, const char *name, size_t name_length)
+{
+    for (uint32_t i = 0; i < r->n_outputs; i++) {
+        if (strncmp(r->outputs[i], name, name_length) == 0 && r->outputs[i][name_length] == '\0')
+            return status_new(STATUS_INVALID_ARG, "output '%.*s' already exists in request",
+                              (int)name_length, name);
+    }
+    const char **outputs =
+        grow(&r->arena, r->outputs, r->n_outputs, &r->output_capacity, sizeof(*outputs));
+    char *copy = arena_strndup(&r->arena, name, name_length);
+    if (!outputs || !copy)
+        return status_no_memory();
+    r->outputs = outputs;
+    outputs[r->n_outputs++] = copy;
+    return NULL;
+}
+
+struct status *request_add_parameter(struct request *r, const struct parameter *p)
+{
+    if (!parameter_append(&r->arena, &r->parameters, &r->n_parameters, &r->parameter_capacity, p))
+        return status_no_memory();
+    return NULL;
+}
+
+struct status *request_set_id(struct request *r, const char *id, size_t length)
+{
+    char *copy = arena_strndup(&r->arena, id, length);
+    if (!copy)
+        return status_no_memory();
+    r->id = copy;
+    return NULL;
+}
+
+struct status *request_set_correlation_string(struct request *r, const char *id, size_t length)
+{
+    if (length > MAX_CORRELATION_LENGTH)
+        return status_new(STATUS_UNSUPPORTED,
+                          "string correlation ID cannot be longer than %d characters",
+                          MAX_CORRELATION_LENGTH);
+    char *copy = arena_strndup(&r->arena, id, length);
+    if (!copy)
+        return status_no_memory();
+    r->correlation_id = (struct correlation_id){.string = copy};
+    return NULL;
+}
+
+const char *request_log_name(const struct request *r)
+{
+    return r->id[0] ? r->id : "<id_unknown>";
+}
+
+void request_cancel(struct request *r)
+{
+    atomic_store_explicit(&r->cancelled, true, memory_order_relaxed);
+}
+
+/* ------------------------------------------------------------------------------------------ */
+
+void request_begin(struct request *r)
+{
+    /* The scheduler's lock, or the call itself on this thread, publishes all of this. */
+    r->queue_ns = 0;
+    atomic_store_explicit(&r->answered, false, memory_order_relaxed);
+    atomic_store_explicit(&r->senders, 1, memory_order_relaxed);
+    atomic_store_explicit(&r->stage, REQUEST_QUEUED, memory_order_relaxed);
+    atomic_fetch_add_explicit(&r->refs, 1, memory_order_relaxed);
+    /* seq_cst: pairs with model_stop(), which sets `stopping` and then reads `inflight`. */
+    atomic_fetch_add(&r->model->inflight, 1);
+}
+
+void request_unbegin(struct request *r)
+{
+    atomic_store_explicit(&r->stage, REQUEST_IDLE, memory_order_relaxed);
+    atomic_store_explicit(&r->senders, 0, memory_order_relaxed);
+    model_request_ended(r->model);
+    /* The maker has a reference of its own: this is never the last. */
+    atomic_fetch_sub_explicit(&r->refs, 1, memory_order_relaxed);
+}
+
+static bool claim_answer(struct request *r)
+{
+    return !atomic_exchange_explicit(&r->answered, true, memory_order_acq_rel);
+}
+
+void request_sender_add(struct request *r)
+{
+    atomic_fetch_add_explicit(&r->senders, 1, memory_order_relaxed);
+}
+
+/* An error as the final response, made by the core; the answer is already claimed. */
+static void deliver_error(struct request *r, struct status *error)
+{
+    struct response *resp;
+    struct status *st = response_make(r, &resp);
+    if (st) {
+        /* Not even a response fits in memory: the flags alone still end the request. */
+        status_free(st);
+        status_free(error);
+        r->ops->respond(r, NULL, RESPONSE_FINAL);
+        return;
+    }
+    resp->error = error;
+    resp->sent = true;
+    r->ops->respond(r, resp, RESPONSE_FINAL);
+}
+
+void request_sender_done(struct request *r)
+{
+    if (atomic_fetch_sub_explicit(&r->senders, 1, memory_order_acq_rel) != 1)
+        return;
+    if (UNLIKELY(!atomic_load_explicit(&r->answered, memory_order_acquire)) && claim_answer(r))
+        deliver_error(r, status_new(STATUS_INTERNAL,
+                                    "model '%s' released the request without a final response",
+                                    r->model->name));
+    model_request_ended(r->model);
+    request_unref(r);
+}
+
+struct status *request_deliver(struct request *r, struct response *resp, uint32_t flags)
+{
+    if (flags & RESPONSE_FINAL) {
+        if (!claim_answer(r))
+            goto too_late;
+    } else if (atomic_load_explicit(&r->answered, memory_order_acquire)) {
+        goto too_late;
+    }
+    r->ops->respond(r, resp, flags);
+    return NULL;
+
+too_late:
+    response_free(resp);
+    return status_new(STATUS_INVALID_ARG,
+                      "[request id: %s] model '%s' sent a response after the final one",
+                      request_log_name(r), r->model->name);
+}
+
+struct status *request_send_flags(struct request *r, uint32_t flags)
+{
+    return request_deliver(r, NULL, flags);
+}
+
+void request_answer_error(struct request *r, struct status *error)
+{
+    if (claim_answer(r))
+        deliver_error(r, error);
+    else
+        status_free(error);
+}
+
+struct status *request_release(struct request *r, uint32_t flags)
+{
+    /* Exactly one release counts; a second one, or one of a request not in execution, is refused.
+     */
+    int expected = REQUEST_EXECUTING;
+    if (!atomic_compare_exchange_strong_explicit(&r->stage, &expected, REQUEST_RELEASED,
+                                                 memory_order_acq_rel, memory_order_acquire))
+        return status_new(STATUS_INVALID_ARG,
+                          "[request id: %s] request is released, but not held by a backend",
+                          request_log_name(r));
+    if (r->ops->release)
+        r->ops->release(r, flags);
+    request_sender_done(r);
+    return NULL;
+}
+
+void request_reject(struct request *r, struct status *error)
+{
+    request_answer_error(r, error);
+    atomic_store_explicit(&r->stage, REQUEST_EXECUTING, memory_order_relaxed);
+    struct status *st = request_release(r, RELEASE_ALL);
+    BUG_ON(st != NULL);
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The inner life of requests: what the core's own files (server, schedulers, instances, responses)
+ * and the backend API share. See the drawing in request.c.
+ */
+#ifndef CONCH_CORE_REQUEST_PRIV_H
+#define CONCH_CORE_REQUEST_PRIV_H
+
+#include "core/request.h"
+#include "core/response.h"
+
+/*
+ * request_check - the request against its model, in the order of behaviours §7; resolves raw
+ * inputs, specs, reshapes and the batch size.
+ */
+NODISCARD struct status *request_check(struct request *r);
+
+/* request_begin - the core accepts the request: IDLE → QUEUED. */
+void request_begin(struct request *r);
+/* request_unbegin - … and gives it back to its maker, unanswered: the scheduler refused it. */
+void request_unbegin(struct request *r);
+
+/* request_release - the backend (or the core in its place) lets go of the inputs. Once. */
+NODISCARD struct status *request_release(struct request *r, uint32_t flags);
+
+/* request_reject - answers and releases a request that is queued or whose execution failed; taken.
+ */
+void request_reject(struct request *r, struct status *error);
+
+/* One more, one less who may answer. */
+void request_sender_add(struct request *r);
+void request_sender_done(struct request *r);
+
+/* request_deliver - calls ops->respond() unless the final response is out. Takes resp. */
+NODISCARD struct status *request_deliver(struct request *r, struct response *resp, uint32_t flags);
+
+/* response_make - a response that does not count as a sender. */
+NODISCARD struct status *response_make(struct request *r, struct response **ret_response);
+
+/*
+ * output_undo_reshape - the shape that the client sees from the one that the backend gave: the
+ * model's dims, whose -1 take the values of the reshape's -1 in order.
+ */
+NODISCARD struct status *output_undo_reshape(struct response *resp, struct output *out,
+                                             const struct tensor_spec *spec);
+
+struct parameter *parameter_append(struct arena *a, struct parameter **items, uint32_t *n,
+                                   uint32_t *capacity, const struct parameter *p);
+
+/* model_request_ended - one request of the model less in flight. */
+void model_request_ended(struct model *m);
+
+#endif

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A response is one block of the request's pool: the struct, and behind it the memory that its
+ * arena begins in, enough for a few outputs. It keeps its request alive, and while it is unsent it
+ * counts as one who may still answer it (request.c).
+ */
+#include "core/response.h"
+
+#include <string.h>
+
+#include "base/pool.h"
+#include "base/status.h"
+#include "core/model.h"
+#include "core/request_priv.h"
+
+enum {
+    RESPONSE_BYTES = 1024,
+    MAX_ARENA_BYTES = 16 << 20,
+};
+
+struct status *response_make(struct request *r, struct response **ret_response)
+{
+    struct response *resp = pool_alloc(r->pool, RESPONSE_BYTES, NULL);
+    if (!resp)
+        return status_no_memory();
+    memset(resp, 0, sizeof(*resp));
+    resp->request = r;
+    request_ref(r);
+    list_init(&resp->link);
+    arena_init(&resp->arena, resp + 1, RESPONSE_BYTES - sizeof(*resp), MAX_ARENA_BYTES, r->pool,
+               NULL);
+    *ret_response = resp;
+    return NULL;
+}
+
+struct status *response_new(struct request *r, struct response **ret_response)
+{
+    struct status *st = response_make(r, ret_response);
+    if (!st)
+        request_sender_add(r);
+    return st;
+}
+
+void response_free(struct response *resp)
+{
+    if (!resp)
+        return;
+    struct request *r = resp->request;
+    for (uint32_t i = 0; i < resp->n_outputs; i++) {
+        if (resp->outputs[i]->allocated)
+            r->ops->free_output(r, resp->outputs[i]);
+    }
+    status_free(resp->error);
+    bool unsent = !resp->sent;
+    arena_reset(&resp->arena);
+    pool_release(resp);
+    if (unsent)
+        request_sender_done(r);
+    request_unref(r);
+}
+
+struct status *response_add_output(struct response *resp, const char *name, enum dtype dtype,
+                                   const int64_t *shape, size_t n_dims, struct output **ret_output)
+{
+    if (resp->n_outputs == resp->output_capacity) {
+        uint32_t capacity = resp->output_capacity ? resp->output_capacity * 2 : 4;
+        struct output **grown = arena_alloc(&resp->arena, capacity * sizeof(struct output *));
+        if (!grown)
+            return status_no_memory();
+        if (resp->n_outputs)
+            memcpy(grown, resp->outputs, resp->n_outputs * sizeof(struct output *));
+        resp->outputs = grown;
+        resp->output_capacity = capacity;
+    }
+    struct output *out = arena_alloc(&resp->arena, sizeof(*out));
+    char *copy = arena_strndup(&resp->arena, name, strlen(name));
+    int64_t *dims = arena_dup(&resp->arena, shape, n_dims * sizeof(*shape));
+    if (!out || !copy || !dims)
+        return status_no_memory();
+    *out = (struct output){
+        .response = resp,
+        .name = copy,
+        .dtype = dtype,
+        .n_dims = (uint32_t)n_dims,
+        .shape = dims,
+    };
+    resp->outputs[resp->n_outputs++] = out;
+    *ret_output = out;
+    return NULL;
+}
+
+struct status *output_alloc(struct output *out, size_t size_bytes)
+{
+    struct request *r = out->response->request;
+    if (out->allocated)
+        return status_new(STATUS_ALREADY_EXISTS, "allocated buffer for output '%s' already exists",
+                          out->name);
+    struct status *st = r->ops->alloc_output(r, out, size_bytes);
+    if (st)
+        return st;
+    out->size_bytes = size_bytes;
+    out->allocated = true;
+    return NULL;
+}
+
+struct status *response_add_parameter(struct response *resp, const struct parameter *p)
+{
+    if (!parameter_append(&resp->arena, &resp->parameters, &resp->n_parameters,
+                          &resp->parameter_capacity, p))
+        return status_no_memory();
+    return NULL;
+}
+
+/*
+ * The outputs as the client shall see them: those it asked for, with the model's reshape undone.
+ * A backend may answer any type and shape; only a name that the model has not is an error.
+ */
+static struct status *response_check(struct response *resp)
+{
+    struct model *m = resp->request->model;
+    for (uint32_t i = 0; i < resp->n_outputs; i++) {
+        struct output *out = resp->outputs[i];
+        const struct tensor_spec *spec = model_find_output(m, out->name);
+        if (UNLIKELY(!spec))
+            return status_new(STATUS_INVALID_ARG, "unexpected inference output '%s' for model '%s'",
+                              out->name, m->name);
+        if (spec->has_reshape) {
+            struct status *st = output_undo_reshape(resp, out, spec);
+            if (st)
+                return st;
+        }
+    }
+    return NULL;
+}
+
+struct status *response_send(struct response *resp, uint32_t flags, struct status *error)
+{
+    struct request *r = resp->request;
+    if (!error)
+        error = response_check(resp);
+    resp->error = error;
+    resp->sent = true;
+    struct status *st = request_deliver(r, resp, flags);
+    request_sender_done(r);
+    return st;
+}
+
+struct status *response_alloc_pooled(struct request *r, struct output *out, size_t size_bytes)
+{
+    out->memory_type = MEMORY_CPU;
+    out->memory_type_id = 0;
+    if (size_bytes == 0)
+        return NULL;
+    out->base = pool_alloc(r->pool, size_bytes, &r->model->owner);
+    if (!out->base)
+        return status_new(STATUS_UNAVAILABLE,
+                          "out of memory: %zu bytes for output '%s' of model '%s'", size_bytes,
+                          out->name, r->model->name);
+    return NULL;
+}
+
+void response_free_pooled(struct request *r, struct output *out)
+{
+    (void)r;
+    pool_release(out->base);
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One pointer that many threads read and one thread at a time replaces. Reading takes no lock and
+ * writes no memory that another core reads, except while a replacement is going on.
+ *
+ *     struct table *t = snapshot_enter(&s);     nanoseconds only: no waiting, no calls out
+ *     …
+ *     snapshot_leave();
+ *
+ * snapshot_replace() returns when no reader can have the old value any longer, so that the caller
+ * may free it. (Hazard pointers: each thread announces the value that it is reading.)
+ */
+#ifndef CONCH_CORE_SNAPSHOT_H
+#define CONCH_CORE_SNAPSHOT_H
+
+#include <stdatomic.h>
+
+struct snapshot {
+    _Atomic(void *) current;
+};
+
+/* Thread: any. A thread reads one snapshot at a time. */
+void *snapshot_enter(struct snapshot *s);
+void snapshot_leave(void);
+
+/* snapshot_replace - returns the old value, which nobody reads now. Thread: control, one writer. */
+void *snapshot_replace(struct snapshot *s, void *next);
+
+#endif
