@@ -280,7 +280,6 @@ void request_cancel(struct request *r)
 void request_begin(struct request *r)
 {
     /* The scheduler's lock, or the call itself on this thread, publishes all of this. */
-    r->queue_ns = 0;
     atomic_store_explicit(&r->answered, false, memory_order_relaxed);
     atomic_store_explicit(&r->senders, 1, memory_order_relaxed);
     atomic_store_explicit(&r->stage, REQUEST_QUEUED, memory_order_relaxed);

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The registry of backend libraries. A library is loaded and initialised by the first thread that
+ * asks for it, without a lock (its Initialize may take as long as it likes); others that want the
+ * same one wait for the outcome.
+ */
+#include "core/backend/backend.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/buf.h"
+#include "base/dl.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/status.h"
+
+enum { REGISTRY_LEVEL = 200, MAX_CONFIG_BYTES = 1 << 20, MAX_SEARCHED = 16 << 10 };
+
+void backend_registry_init(struct backend_registry *reg, struct server *server,
+                           const char *directory, const struct backend_setting *settings,
+                           size_t n_settings, bool auto_complete)
+{
+    *reg = (struct backend_registry){
+        .server = server,
+        .directory = directory,
+        .settings = settings,
+        .n_settings = n_settings,
+        .auto_complete = auto_complete,
+    };
+    mutex_init(&reg->mu, REGISTRY_LEVEL, "registry.mu");
+    cond_init(&reg->changed);
+    list_init(&reg->backends);
+}
+
+static void backend_free(struct backend *b)
+{
+    if (!b)
+        return;
+    if (b->library)
+        dl_close(b->library);
+    mem_free(b->attribute.groups);
+    status_free(b->failure);
+    mem_free(b->name);
+    mem_free(b->library_path);
+    mem_free(b->directory);
+    mem_free(b->config_json);
+    mem_free(b);
+}
+
+void backend_registry_done(struct backend_registry *reg)
+{
+    struct list *link;
+    while ((link = list_pop(&reg->backends)))
+        backend_free(LIST_ENTRY(link, struct backend, link));
+    cond_done(&reg->changed);
+    mutex_done(&reg->mu);
+}
+
+/* ------------------------------------------------------------------------ finding the library */
+
+static bool is_file(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+/* "a/b.so" is fine, "../b.so" and "/b.so" are not: a model names nothing outside its folders. */
+static bool escapes(const char *name)
+{
+    if (name[0] == '/')
+        return true;
+    for (const char *p = name; p; p = strchr(p, '/')) {
+        p += *p == '/';
+        if (strncmp(p, "..", 2) == 0 && (p[2] == '/' || p[2] == '\0'))
+            return true;
+    }
+    return false;
+}
+
+struct status *backend_find_library(const struct backend_registry *reg,
+                                    const struct model_config *config, const char *model_directory,
+                                    const char *version_directory, char **ret_path)
+{
+    const Inference__ModelConfig *pb = config->pb;
+    struct status *st = NULL;
+    char *name = pb->runtime && pb->runtime[0] ? mem_strdup(pb->runtime)
+                                               : mem_printf("libtriton_%s.so", pb->backend);
+    char *own_directory = mem_printf("%s/%s", reg->directory, pb->backend);
+    const char *const places[] = {version_directory, model_directory, own_directory};
+    AUTO(buf) searched = BUF_INIT(MAX_SEARCHED);
+
+    if (escapes(name) || escapes(pb->backend) || strchr(pb->backend, '/')) {
+        st = status_new(STATUS_INVALID_ARG,
+                        "backend library name '%s' escapes backend directory '%s', for model "
+                        "'%s', check model config runtime field",
+                        name, own_directory, pb->name);
+        goto out;
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+        char *path = mem_printf("%s/%s", places[i], name);
+        if (is_file(path)) {
+            *ret_path = path;
+            goto out;
+        }
+        mem_free(path);
+        buf_addf(&searched, "'%s' ", places[i]);
+    }
+    st = status_new(STATUS_INVALID_ARG,
+                    "unable to find backend library '%s' for model '%s', searched: %s", name,
+                    pb->name, buf_text(&searched));
+out:
+    mem_free(own_directory);
+    mem_free(name);
+    return st;
+}
+
+/* ----------------------------------------------------------------------------------- loading */
+
+/*
+ * The settings that a backend sees: those for all, then its own, which win; behind the ones that
+ * every backend has.
+ */
+static char *config_json(const struct backend_registry *reg, const char *backend)
+{
+    struct {
+        const char *key, *value;
+    } all[] = {
+        {"auto-complete-config", reg->auto_complete ? "true" : "false"},
+        {"backend-directory", reg->directory},
+        {"default-max-batch-size", "4"},
+        {"min-compute-capability", "0.000000"},
+    };
+    AUTO(buf) out = BUF_INIT(MAX_CONFIG_BYTES);
+    bool first = true;
+
+    buf_adds(&out, "{\"cmdline\":{");
+    for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+        for (size_t j = 0; j < reg->n_settings; j++) {
+            const struct backend_setting *s = &reg->settings[j];
+            bool ours = strcmp(s->backend, backend) == 0 || !s->backend[0];
+            if (ours && strcmp(s->key, all[i].key) == 0)
+                all[i].value = s->value;
+        }
+        buf_adds(&out, first ? "" : ",");
+        first = false;
+        json_write_string(&out, all[i].key, strlen(all[i].key));
+        buf_addc(&out, ':');
+        json_write_string(&out, all[i].value, strlen(all[i].value));
+    }
+    for (size_t j = 0; j < reg->n_settings; j++) {
+        const struct backend_setting *s = &reg->settings[j];
+        bool known = strcmp(s->backend, backend) != 0 && s->backend[0];
+        for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+            known |= strcmp(s->key, all[i].key) == 0;
+        for (size_t k = j + 1; k < reg->n_settings; k++) /* a later or more special one wins */
+            known |= strcmp(s->key, reg->settings[k].key) == 0 &&
+                     (strcmp(reg->settings[k].backend, backend) == 0 ||
+                      (!reg->settings[k].backend[0] && !s->backend[0]));
+        for (size_t k = 0; k < j; k++)
+            known |= !s->backend[0] && strcmp(s->key, reg->settings[k].key) == 0 &&
+                     strcmp(reg->settings[k].backend, backend) == 0;
+        if (known)
+            continue;
+        buf_addc(&out, ',');
+        json_write_string(&out, s->key, strlen(s->key));
+        buf_addc(&out, ':');
+        json_write_string(&out, s->value, strlen(s->value));
+    }
+    buf_adds(&out, "}}");
+    return buf_take(&out);
+}
+
+static char *directory_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? mem_strndup(path, (size_t)(slash - path)) : mem_strdup(".");
+}
+
+static struct status *resolve(struct backend *b)
+{
+    const struct {
+        const char *symbol;
+        void **slot;
+        bool mandatory;
+    } wanted[] = {
+        {"TRITONBACKEND_Initialize", (void **)&b->fns.initialize, false},
+        {"TRITONBACKEND_Finalize", (void **)&b->fns.finalize, false},
+        {"TRITONBACKEND_GetBackendAttribute", (void **)&b->fns.get_attribute, false},
+        {"TRITONBACKEND_ModelInitialize", (void **)&b->fns.model_initialize, false},
+        {"TRITONBACKEND_ModelFinalize", (void **)&b->fns.model_finalize, false},
+        {"TRITONBACKEND_ModelInstanceInitialize", (void **)&b->fns.instance_initialize, false},
+        {"TRITONBACKEND_ModelInstanceFinalize", (void **)&b->fns.instance_finalize, false},
+        {"TRITONBACKEND_ModelInstanceReady", (void **)&b->fns.instance_ready, false},
+        {"TRITONBACKEND_ModelInstanceExecute", (void **)&b->fns.instance_execute, true},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(wanted); i++) {
+        struct status *st = wanted[i].mandatory
+                                ? dl_symbol(b->library, wanted[i].symbol, wanted[i].slot)
+                                : NULL;
+        if (st)
+            return st;
+        if (!wanted[i].mandatory)
+            *wanted[i].slot = dl_optional_symbol(b->library, wanted[i].symbol);
+    }
+    return NULL;
+}
+
+static struct status *load(struct backend *b)
+{
+    struct status *st = NULL;
+    if (!b->fns.instance_execute) { /* else it is built in */
+        st = dl_open(b->library_path, &b->library);
+        if (!st)
+            st = resolve(b);
+    }
+    if (!st && b->fns.initialize)
+        st = b->fns.initialize(b);
+    if (!st && b->fns.get_attribute)
+        st = b->fns.get_attribute(b, &b->attribute);
+    return st;
+}
+
+static struct backend *find_locked(struct backend_registry *reg, const char *library_path)
+{
+    LIST_FOR_EACH (link, &reg->backends) {
+        struct backend *b = LIST_ENTRY(link, struct backend, link);
+        if (strcmp(b->library_path, library_path) == 0)
+            return b;
+    }
+    return NULL;
+}
+
+static struct backend *backend_new(struct backend_registry *reg, const char *name, const char *path)
+{
+    struct backend *b = mem_zalloc(sizeof(*b));
+    b->name = mem_strdup(name);
+    b->library_path = mem_strdup(path);
+    b->directory = directory_of(path);
+    b->config_json = config_json(reg, name);
+    b->server = reg->server;
+    b->stage = BACKEND_LOADING;
+    return b;
+}
+
+/* Under mu. One user less of a backend whose outcome is known; the last one ends it. */
+static void put_locked(struct backend_registry *reg, struct backend *b)
+{
+    mutex_assert_held(&reg->mu);
+    if (--b->users > 0)
+        return;
+    /* It stays in the list, as loading, so that nobody loads it anew before it is gone. */
+    bool loaded = b->stage == BACKEND_LOADED;
+    b->stage = BACKEND_LOADING;
+    mutex_unlock(&reg->mu);
+    if (loaded && b->fns.finalize)
+        log_status(LOG_ERROR, "failed to finalize backend", b->fns.finalize(b));
+    mutex_lock(&reg->mu);
+    list_remove(&b->link);
+    cond_broadcast(&reg->changed);
+    mutex_unlock(&reg->mu);
+    backend_free(b);
+    mutex_lock(&reg->mu);
+}
+
+struct status *backend_get(struct backend_registry *reg, const char *name, const char *library_path,
+                           struct backend **ret_backend)
+{
+    mutex_lock(&reg->mu);
+    struct backend *b;
+    while ((b = find_locked(reg, library_path)) && b->stage == BACKEND_LOADING)
+        cond_wait(&reg->changed, &reg->mu);
+    if (b && b->stage == BACKEND_LOADED) {
+        b->users++;
+        mutex_unlock(&reg->mu);
+        *ret_backend = b;
+        return NULL;
+    }
+    b = backend_new(reg, name, library_path);
+    b->users = 1;
+    list_push(&reg->backends, &b->link);
+    mutex_unlock(&reg->mu);
+
+    log_verbose(1, "loading backend '%s' from %s", name, library_path);
+    struct status *st = load(b);
+
+    mutex_lock(&reg->mu);
+    b->stage = st ? BACKEND_FAILED : BACKEND_LOADED;
+    if (st)
+        put_locked(reg, b);
+    else
+        cond_broadcast(&reg->changed);
+    mutex_unlock(&reg->mu);
+    if (st)
+        return st;
+    *ret_backend = b;
+    return NULL;
+}
+
+void backend_put(struct backend_registry *reg, struct backend *b)
+{
+    if (!b)
+        return;
+    mutex_lock(&reg->mu);
+    put_locked(reg, b);
+    mutex_unlock(&reg->mu);
+}
+
+void backend_add_builtin(struct backend_registry *reg, const char *name, const char *path,
+                         const struct backend_functions *fns)
+{
+    struct backend *b = backend_new(reg, name, path);
+    b->fns = *fns;
+    b->users = 1;
+    b->stage = BACKEND_LOADED;
+    mutex_lock(&reg->mu);
+    list_push(&reg->backends, &b->link);
+    mutex_unlock(&reg->mu);
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Backends: shared libraries that execute models, behind the functions of tritonbackend.h. A
+ * library is loaded once, by its path, and shared by all models that use it. struct backend is
+ * TRITONBACKEND_Backend.
+ */
+#ifndef CONCH_CORE_BACKEND_BACKEND_H
+#define CONCH_CORE_BACKEND_BACKEND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/list.h"
+#include "base/mutex.h"
+#include "core/config/config.h"
+
+struct instance;
+struct model;
+struct request;
+struct server;
+struct status;
+
+/* What a backend implements; only instance_execute is mandatory, the others may be NULL. */
+struct backend_functions {
+    struct status *(*initialize)(struct backend *);
+    struct status *(*finalize)(struct backend *);
+    struct status *(*get_attribute)(struct backend *, struct backend_attribute *);
+    struct status *(*model_initialize)(struct model *);
+    struct status *(*model_finalize)(struct model *);
+    struct status *(*instance_initialize)(struct instance *);
+    struct status *(*instance_finalize)(struct instance *);
+    struct status *(*instance_ready)(struct instance *);
+    struct status *(*instance_execute)(struct instance *, struct request **, uint32_t n);
+};
+
+enum execution_policy { EXECUTION_BLOCKING, EXECUTION_DEVICE_BLOCKING };
+
+/* What a backend says of itself. This is TRITONBACKEND_BackendAttribute. */
+struct backend_attribute {
+    bool parallel_instance_loading;
+    size_t n_groups;
+    struct config_group *groups;
+};
+
+struct backend {
+    /* Constant once loaded. */
+    char *name;
+    char *library_path;
+    char *directory;
+    char *config_json; /* {"cmdline":{…}} */
+    struct backend_functions fns;
+    struct dl *library; /* NULL for one that is built in, as in tests */
+    struct backend_attribute attribute;
+    struct server *server;
+
+    /* The backend's own, from any of its threads. */
+    void *state;
+    enum execution_policy policy;
+
+    /* Under registry.mu. */
+    struct list link;
+    unsigned int users;
+    enum { BACKEND_LOADING, BACKEND_LOADED, BACKEND_FAILED } stage;
+    struct status *failure;
+};
+
+/* One setting of the command line; an empty backend name means all of them. */
+struct backend_setting {
+    const char *backend, *key, *value;
+};
+
+/* All backends of a server. */
+struct backend_registry {
+    /* Constant. */
+    struct server *server;
+    const char *directory; /* of all backends, borrowed */
+    const struct backend_setting *settings;
+    size_t n_settings;
+    bool auto_complete;
+
+    struct mutex mu; /* level 200 in core/README.md */
+    struct cond changed;
+    /* Under mu. */
+    struct list backends;
+};
+
+void backend_registry_init(struct backend_registry *reg, struct server *server,
+                           const char *directory, const struct backend_setting *settings,
+                           size_t n_settings, bool auto_complete);
+void backend_registry_done(struct backend_registry *reg);
+
+/*
+ * backend_find_library - the path of the library that a model's backend needs: `runtime`, or
+ * libtriton_<backend>.so, in the version's folder, the model's folder, the backend's own folder.
+ *
+ * Errors: STATUS_INVALID_ARG  the name leads out of those folders, or no such file
+ */
+NODISCARD struct status *backend_find_library(const struct backend_registry *reg,
+                                              const struct model_config *config,
+                                              const char *model_directory,
+                                              const char *version_directory, char **ret_path);
+
+/*
+ * backend_get - the backend of that library, loaded and initialised; backend_put() ends the use,
+ * and the last use finalises and unloads it.
+ *
+ * Thread: control. Waits while another thread loads the same library.
+ * Errors: STATUS_NOT_FOUND, STATUS_INTERNAL, and what TRITONBACKEND_Initialize returns
+ */
+NODISCARD struct status *backend_get(struct backend_registry *reg, const char *name,
+                                     const char *library_path, struct backend **ret_backend);
+void backend_put(struct backend_registry *reg, struct backend *b);
+
+/* backend_add_builtin - a backend without a library, for tests; taken. */
+void backend_add_builtin(struct backend_registry *reg, const char *name, const char *path,
+                         const struct backend_functions *fns);
+
+
+#endif

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/backend/instance.h"
+
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "core/backend/backend.h"
+#include "core/model.h"
+#include "core/request_priv.h"
+
+struct status *instance_new(struct model *m, const char *name, enum instance_kind kind,
+                            int32_t device_id, struct instance **ret_instance)
+{
+    struct instance *in = mem_zalloc(sizeof(*in));
+    in->model = m;
+    in->name = mem_strdup(name);
+    in->kind = kind;
+    in->device_id = device_id;
+    in->host_policy = kind == INSTANCE_MODEL ? "model" : "cpu";
+    in->batch_capacity = MAX(m->max_batch_size, 1u);
+    in->batch = mem_zalloc(in->batch_capacity * sizeof(*in->batch));
+    list_init(&in->idle_link);
+    cond_init(&in->work);
+
+    const struct backend_functions *fns = &m->backend->fns;
+    log_verbose(1, "initializing instance '%s' of model '%s' version %s", name, m->name,
+                m->version_text);
+    struct status *st = fns->instance_initialize ? fns->instance_initialize(in) : NULL;
+    if (st) {
+        cond_done(&in->work);
+        mem_free(in->batch);
+        mem_free(in->name);
+        mem_free(in);
+        return st;
+    }
+    *ret_instance = in;
+    return NULL;
+}
+
+void instance_free(struct instance *in)
+{
+    if (!in)
+        return;
+    const struct backend_functions *fns = &in->model->backend->fns;
+    if (fns->instance_finalize)
+        log_status(LOG_ERROR, "failed to finalize model instance", fns->instance_finalize(in));
+    cond_done(&in->work);
+    mem_free(in->batch);
+    mem_free(in->name);
+    mem_free(in);
+}
+
+/*
+ * A cancelled request is not executed any more. Its error has no text, as clients know it from the
+ * reference.
+ */
+static uint32_t drop_cancelled(struct request **batch, uint32_t n)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (UNLIKELY(request_is_cancelled(batch[i])))
+            request_reject(batch[i], status_new(STATUS_CANCELLED, "%s", ""));
+        else
+            batch[kept++] = batch[i];
+    }
+    return kept;
+}
+
+uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t n)
+{
+    n = drop_cancelled(batch, n);
+    if (n == 0)
+        return 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        /* A backend that releases a request and then returns an error is wrong, yet must not make
+         * us touch what is gone: the requests stay until the call is over. */
+        request_ref(batch[i]);
+        atomic_store_explicit(&batch[i]->stage, REQUEST_EXECUTING, memory_order_release);
+    }
+
+    mutex_assert_none_held();
+    uint64_t start_ns = monotonic_ns();
+    struct status *error = in->model->backend->fns.instance_execute(in, batch, n);
+    uint64_t took_ns = monotonic_ns() - start_ns;
+
+    for (uint32_t i = 0; i < n; i++) {
+        if (UNLIKELY(error != NULL)) {
+            request_answer_error(batch[i], status_ref(error));
+            instance_report_statistics(in, batch[i], false, start_ns, 0, 0, start_ns + took_ns);
+            status_free(request_release(batch[i], RELEASE_ALL)); /* unless the backend has */
+        }
+        request_unref(batch[i]);
+    }
+    if (UNLIKELY(error != NULL))
+        log_verbose(1, "model '%s', instance '%s': execution failed: %s", in->model->name, in->name,
+                    status_message(error));
+    status_free(error);
+    return took_ns;
+}
+
+/* ------------------------------------------------------------------------------------------ */
+
+static void count(atomic_uint_least64_t *counter, uint64_t by)
+{
+    atomic_fetch_add_explicit(counter, by, memory_order_relaxed);
+}
+
+/* Times of a backend that does not keep the order must not wrap the sums. */
+static uint64_t span(uint64_t from_ns, uint64_t to_ns)
+{
+    return to_ns > from_ns ? to_ns - from_ns : 0;
+}
+
+void instance_report_statistics(struct instance *in, const struct request *r, bool success,
+                                uint64_t exec_start_ns, uint64_t compute_start_ns,
+                                uint64_t compute_end_ns, uint64_t exec_end_ns)
+{
+    struct instance_stats *s = &in->stats;
+    uint64_t whole_ns = span(r->start_ns, exec_end_ns);
+    if (!success) {
+        count(&s->fail_count, 1);
+        count(&s->fail_ns, whole_ns);
+        return;
+    }
+    count(&s->success_count, 1);
+    count(&s->success_ns, whole_ns);
+    count(&s->queue_ns, span(r->queue_ns, exec_start_ns));
+    count(&s->compute_input_ns, span(exec_start_ns, compute_start_ns));
+    count(&s->compute_infer_ns, span(compute_start_ns, compute_end_ns));
+    count(&s->compute_output_ns, span(compute_end_ns, exec_end_ns));
+    count(&s->inference_count, MAX(r->batch_size, 1u));
+}
+
+void instance_report_batch(struct instance *in, uint64_t batch_size)
+{
+    (void)batch_size; /* counted per size where statistics print it */
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME_COARSE, &now);
+    count(&in->stats.execution_count, 1);
+    atomic_store_explicit(&in->stats.last_inference_ms,
+                          (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / NS_PER_MS,
+                          memory_order_relaxed);
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A model instance: one copy of a model that executes one batch at a time, either on its own
+ * worker thread or inline on a thread that has a request for it. The scheduler says which; an
+ * instance that becomes idle pulls its next batch itself. This is TRITONBACKEND_ModelInstance.
+ */
+#ifndef CONCH_CORE_BACKEND_INSTANCE_H
+#define CONCH_CORE_BACKEND_INSTANCE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "base/mutex.h"
+#include "base/thread.h"
+
+struct model;
+struct request;
+struct status;
+
+/* The values are those of TRITONSERVER_InstanceGroupKind. */
+enum instance_kind { INSTANCE_AUTO, INSTANCE_CPU, INSTANCE_GPU, INSTANCE_MODEL };
+
+/* Who executes on the instance now; drawn in core/sched/scheduler.c. */
+enum runner { RUNNER_NONE, RUNNER_CALLER, RUNNER_WORKER };
+
+/* What backends report, summed up. Any thread, relaxed: read as they are. */
+struct instance_stats {
+    atomic_uint_least64_t success_count, success_ns;
+    atomic_uint_least64_t fail_count, fail_ns;
+    atomic_uint_least64_t queue_ns;
+    atomic_uint_least64_t compute_input_ns, compute_infer_ns, compute_output_ns;
+    atomic_uint_least64_t inference_count, execution_count;
+    atomic_uint_least64_t last_inference_ms; /* since the epoch */
+};
+
+struct instance {
+    /* Constant once initialised. */
+    struct model *model;
+    char *name;
+    enum instance_kind kind;
+    int32_t device_id;
+    const char *host_policy; /* its name: "cpu", "model" */
+    uint32_t batch_capacity;
+    struct request **batch; /* the runner's */
+
+    /* The backend's. */
+    void *state;
+    struct instance_stats stats;
+    atomic_size_t reported_bytes; /* memory that the backend says it uses */
+
+    /* Under scheduler.mu. */
+    enum runner runner;
+    struct list idle_link;
+    struct cond work;
+    struct thread thread;
+    bool has_thread, stop;
+};
+
+/*
+ * instance_new - makes an instance and initialises it in its backend. Thread: control.
+ */
+NODISCARD struct status *instance_new(struct model *m, const char *name, enum instance_kind kind,
+                                      int32_t device_id, struct instance **ret_instance);
+
+/* instance_free - finalises it; no thread executes on it any longer. NULL is fine. */
+void instance_free(struct instance *in);
+
+/*
+ * instance_execute - gives the batch to the backend; every request has been answered and released,
+ * or is the backend's, when this returns.
+ *
+ * Thread: whoever runs the instance. No lock is held.
+ * @batch    n requests that are queued
+ * Returns   the time that the backend took, in nanoseconds
+ */
+uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t n);
+
+/* instance_report_statistics - what TRITONBACKEND_ModelInstanceReportStatistics says. */
+void instance_report_statistics(struct instance *in, const struct request *r, bool success,
+                                uint64_t exec_start_ns, uint64_t compute_start_ns,
+                                uint64_t compute_end_ns, uint64_t exec_end_ns);
+void instance_report_batch(struct instance *in, uint64_t batch_size);
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The making and ending of models, for the repository. The life of a model:
+ *
+ *     model_load:   config → backend → model → instances → scheduler   READY
+ *     model_stop:   no new requests; wait until those inside have ended
+ *     model_unload: scheduler, instances, model in its backend, backend; the rest with the last
+ *                   reference
+ */
+#ifndef CONCH_CORE_MODEL_PRIV_H
+#define CONCH_CORE_MODEL_PRIV_H
+
+#include "core/model.h"
+
+struct backend_registry;
+struct storage_version;
+
+/* model_new - a model that is nothing but its configuration, which is taken. */
+struct model *model_new(struct server *server, const char *name, int64_t version,
+                        const char *directory, struct model_config *config);
+
+/* model_make_specs - what requests must look like, from the finished configuration. */
+void model_make_specs(struct model *m);
+
+/*
+ * model_load - everything up to READY. Thread: control.
+ *
+ * @facts      what completion may know; `preferred_groups` is filled in here
+ * @config     taken in every case
+ * Errors:     whatever configuration, library or backend say; nothing is left behind then
+ */
+NODISCARD struct status *model_load(struct server *server, struct backend_registry *reg,
+                                    const char *name, int64_t version, const char *directory,
+                                    struct model_config *config, struct config_facts *facts,
+                                    struct model **ret_model);
+
+/* model_stop - refuses new requests from now on. Thread: control. */
+void model_stop(struct model *m);
+
+/* model_unload - the model is stopped and has no request inside. Thread: control. */
+void model_unload(struct model *m, struct backend_registry *reg);
+
+/* model_is_ready_to_run - asks each instance's backend, if it answers that. */
+bool model_is_ready_to_run(struct model *m);
+
+#endif

@@ -1,0 +1,520 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/repo/repository.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "base/table.h"
+#include "base/thread.h"
+#include "core/model_priv.h"
+#include "core/repo/scan.h"
+#include "core/server_options.h"
+
+enum { REPOSITORY_LEVEL = 100, MAX_LOAD_THREADS = 64 };
+
+/* What requests see: immutable, made anew for each change, freed when nobody reads it any longer. */
+struct table_model {
+    const char *name;
+    size_t n_versions;
+    struct table_version {
+        int64_t version;
+        struct model *model; /* a reference, or NULL unless READY */
+    } *versions;             /* ascending */
+};
+
+struct table {
+    struct map by_name; /* of table_model */
+    size_t n_models;
+    struct table_model models[];
+};
+
+const char *version_state_name(enum version_state state)
+{
+    static const char *const names[] = {"UNKNOWN", "LOADING", "READY", "UNLOADING", "UNAVAILABLE"};
+    return names[state];
+}
+
+void repository_init(struct repository *repo, struct server *server,
+                     struct backend_registry *backends, const struct server_options *options)
+{
+    memset(repo, 0, sizeof(*repo));
+    repo->server = server;
+    repo->backends = backends;
+    repo->options = options;
+    mutex_init(&repo->mu, REPOSITORY_LEVEL, "repository.mu");
+}
+
+/* ------------------------------------------------------------------------------- the table */
+
+static void table_free(struct table *t)
+{
+    if (!t)
+        return;
+    for (size_t i = 0; i < t->n_models; i++) {
+        for (size_t j = 0; j < t->models[i].n_versions; j++)
+            model_unref(t->models[i].versions[j].model);
+        mem_free(t->models[i].versions);
+    }
+    map_done(&t->by_name);
+    mem_free(t);
+}
+
+/* Makes the table of what the books say now, and waits until nobody reads the one before. */
+static void publish(struct repository *repo)
+{
+    mutex_lock(&repo->mu);
+    struct table *t =
+        mem_zalloc(sizeof(*t) + repo->n_models * sizeof(t->models[0]));
+    map_init(&t->by_name);
+    t->n_models = repo->n_models;
+    for (size_t i = 0; i < repo->n_models; i++) {
+        const struct repo_model *rm = &repo->models[i];
+        struct table_model *tm = &t->models[i];
+        tm->name = rm->name;
+        tm->n_versions = rm->n_versions;
+        tm->versions = mem_zalloc(rm->n_versions * sizeof(*tm->versions));
+        for (size_t j = 0; j < rm->n_versions; j++) {
+            const struct repo_version *rv = &rm->versions[j];
+            tm->versions[j].version = rv->version;
+            if (rv->state == VERSION_READY) {
+                model_ref(rv->model);
+                tm->versions[j].model = rv->model;
+            }
+        }
+        map_puts(&t->by_name, tm->name, tm);
+    }
+    mutex_unlock(&repo->mu);
+
+    table_free(snapshot_replace(&repo->table, t));
+}
+
+#define UNKNOWN "Request for unknown model: "
+
+/* Between snapshot_enter() and snapshot_leave(). */
+static struct status *look_up(const struct table *t, const char *name, size_t name_length,
+                              const struct table_model **ret_model)
+{
+    *ret_model = t ? map_get(&t->by_name, name, name_length) : NULL;
+    if (*ret_model && (*ret_model)->n_versions)
+        return NULL;
+    return status_new(STATUS_NOT_FOUND, UNKNOWN "'%.*s' is not found", (int)name_length, name);
+}
+
+static struct status *pick_version(const struct table_model *tm, int64_t version,
+                                   struct model **ret_model)
+{
+    if (version == CONCH_VERSION_LATEST) {
+        for (size_t i = tm->n_versions; i-- > 0;) {
+            if (tm->versions[i].model) {
+                *ret_model = tm->versions[i].model;
+                return NULL;
+            }
+        }
+        return status_new(STATUS_NOT_FOUND, UNKNOWN "'%s' has no available versions", tm->name);
+    }
+    for (size_t i = 0; i < tm->n_versions; i++) {
+        if (tm->versions[i].version != version)
+            continue;
+        *ret_model = tm->versions[i].model;
+        if (*ret_model)
+            return NULL;
+        return status_new(STATUS_UNAVAILABLE, UNKNOWN "'%s' version %lld is not at ready state",
+                          tm->name, (long long)version);
+    }
+    return status_new(STATUS_NOT_FOUND, UNKNOWN "'%s' version %lld is not found", tm->name,
+                      (long long)version);
+}
+
+struct status *repository_find(struct repository *repo, const char *name, size_t name_length,
+                               int64_t version, struct model **ret_model)
+{
+    const struct table_model *tm;
+    struct model *m = NULL;
+
+    struct table *t = snapshot_enter(&repo->table);
+    struct status *st = look_up(t, name, name_length, &tm);
+    if (!st)
+        st = pick_version(tm, version, &m);
+    if (!st)
+        model_ref(m);
+    snapshot_leave();
+    if (st)
+        return st;
+    *ret_model = m;
+    return NULL;
+}
+
+struct status *repository_versions(struct repository *repo, const char *name, size_t name_length,
+                                   int64_t **ret_versions, size_t *ret_n)
+{
+    const struct table_model *tm;
+    size_t n = 0;
+    int64_t *versions = NULL;
+
+    struct table *t = snapshot_enter(&repo->table);
+    struct status *st = look_up(t, name, name_length, &tm);
+    if (!st) {
+        versions = mem_alloc(tm->n_versions * sizeof(*versions));
+        for (size_t i = 0; i < tm->n_versions; i++) {
+            if (tm->versions[i].model)
+                versions[n++] = tm->versions[i].version;
+        }
+        if (n == 0)
+            st = status_new(STATUS_NOT_FOUND, UNKNOWN "'%s' has no available versions", tm->name);
+    }
+    snapshot_leave();
+    if (st) {
+        mem_free(versions);
+        return st;
+    }
+    *ret_versions = versions;
+    *ret_n = n;
+    return NULL;
+}
+
+/* ------------------------------------------------------------------------------- the books */
+
+static int compare_models(const void *a, const void *b)
+{
+    const struct repo_model *x = a, *y = b;
+    return strcmp(x->name, y->name);
+}
+
+static void forget(struct repo_model *rm)
+{
+    for (size_t i = 0; i < rm->n_versions; i++)
+        mem_free(rm->versions[i].reason);
+    mem_free(rm->versions);
+    mem_free(rm->failure);
+    mem_free(rm->directory);
+    mem_free(rm->name);
+}
+
+/* The models of one repository: its folders, whatever is in them. */
+static struct status *list_models(struct repository *repo, const char *root)
+{
+    struct file_info info;
+    struct file_names entries;
+    struct status *st = file_stat(root, &info);
+    if (!st && info.kind == FILE_MISSING)
+        return status_new(STATUS_INTERNAL, "failed to stat file %s", root);
+    if (!st)
+        st = file_list(root, &entries);
+    if (st)
+        return status_prefix(st, "model repository: ");
+
+    repo->models =
+        mem_realloc(repo->models, (repo->n_models + entries.count) * sizeof(*repo->models));
+    for (size_t i = 0; i < entries.count; i++) {
+        char *path = mem_printf("%s/%s", root, entries.names[i]);
+        info.kind = FILE_MISSING;
+        log_status(LOG_WARN, "an entry of the model repository is left out",
+                   file_stat(path, &info));
+        if (info.kind == FILE_FOLDER)
+            repo->models[repo->n_models++] =
+                (struct repo_model){.name = mem_strdup(entries.names[i]), .directory = path};
+        else
+            mem_free(path);
+    }
+    file_names_done(&entries);
+    return NULL;
+}
+
+/* A model that two repositories have is served from neither. */
+static void refuse_duplicates(struct repository *repo)
+{
+    size_t kept = 0;
+    qsort(repo->models, repo->n_models, sizeof(*repo->models), compare_models);
+    for (size_t i = 0; i < repo->n_models; i++) {
+        struct repo_model *rm = &repo->models[i];
+        struct repo_model *last = kept ? &repo->models[kept - 1] : NULL;
+        if (last && strcmp(last->name, rm->name) == 0) {
+            if (!last->failure) {
+                last->failure = mem_strdup("model appears in two or more repositories");
+                log_error("failed to poll model '%s': %s: %s, %s", rm->name, last->failure,
+                          last->directory, rm->directory);
+            }
+            forget(rm);
+        } else {
+            repo->models[kept++] = *rm;
+        }
+    }
+    repo->n_models = kept;
+}
+
+static void set_state(struct repository *repo, struct repo_version *rv, enum version_state state,
+                      struct model *m, const char *reason)
+{
+    mutex_lock(&repo->mu);
+    rv->state = state;
+    rv->model = m;
+    mem_free(rv->reason);
+    rv->reason = mem_strdup(reason);
+    mutex_unlock(&repo->mu);
+}
+
+/* Reads and loads one model; only this thread touches rm's versions until it is done. */
+static bool load_one(struct repository *repo, struct repo_model *rm)
+{
+    struct scanned_model scanned;
+    struct status *st = rm->failure ? NULL : scan_model(rm->name, rm->directory, repo->options,
+                                                        &scanned);
+    if (rm->failure)
+        return false;
+    if (!st && scanned.n_versions == 0) {
+        st = status_new(STATUS_INVALID_ARG,
+                        "at least one version must be available under the version policy of model "
+                        "'%s'",
+                        rm->name);
+        scanned_model_done(&scanned);
+    }
+    if (st) {
+        log_error("Poll failed for model directory '%s': %s", rm->name, status_message(st));
+        mutex_lock(&repo->mu);
+        rm->failure = mem_printf("%s: %s", status_code_name(status_code(st)), status_message(st));
+        mutex_unlock(&repo->mu);
+        status_free(st);
+        return false;
+    }
+
+    int64_t version = scanned.versions[0];
+    struct repo_version *versions = mem_zalloc(sizeof(*versions));
+    versions[0] = (struct repo_version){
+        .version = version, .state = VERSION_LOADING, .reason = mem_strdup("")};
+    mutex_lock(&repo->mu);
+    rm->versions = versions;
+    rm->n_versions = 1;
+    mutex_unlock(&repo->mu);
+
+    log_info("loading: %s:%lld", rm->name, (long long)version);
+    struct model *m = NULL;
+    struct config_facts facts = scan_facts(rm->name, &scanned, repo->options);
+    st = model_load(repo->server, repo->backends, rm->name, version, rm->directory,
+                    TAKE(scanned.config), &facts, &m);
+    scanned_model_done(&scanned);
+    if (st) {
+        log_error("failed to load '%s' version %lld: %s: %s", rm->name, (long long)version,
+                  status_code_name(status_code(st)), status_message(st));
+        char *reason = mem_printf("%s: %s", status_code_name(status_code(st)), status_message(st));
+        set_state(repo, &versions[0], VERSION_UNAVAILABLE, NULL, reason);
+        mem_free(reason);
+        status_free(st);
+        return false;
+    }
+    set_state(repo, &versions[0], VERSION_READY, m, "");
+    log_info("successfully loaded '%s'", rm->name);
+    return true;
+}
+
+struct loader {
+    struct repository *repo;
+    atomic_size_t next;
+    atomic_size_t n_failed;
+};
+
+static void load_some(void *arg)
+{
+    struct loader *l = arg;
+    for (;;) {
+        size_t i = atomic_fetch_add(&l->next, 1);
+        if (i >= l->repo->n_models)
+            return;
+        if (!load_one(l->repo, &l->repo->models[i]))
+            atomic_fetch_add(&l->n_failed, 1);
+    }
+}
+
+struct status *repository_load_all(struct repository *repo)
+{
+    for (size_t i = 0; i < repo->options->n_repositories; i++) {
+        struct status *st = list_models(repo, repo->options->repositories[i]);
+        if (st)
+            return st;
+    }
+    refuse_duplicates(repo);
+
+    struct loader loader = {.repo = repo};
+    struct thread threads[MAX_LOAD_THREADS];
+    size_t wanted = MIN((size_t)repo->options->load_threads, (size_t)MAX_LOAD_THREADS);
+    wanted = MIN(wanted, repo->n_models);
+    size_t n_threads = 0;
+    while (n_threads + 1 < wanted) { /* this thread loads, too */
+        struct status *st = thread_start(&threads[n_threads], "model-load", load_some, &loader);
+        if (st) {
+            log_status(LOG_WARN, "fewer threads load models", st);
+            break;
+        }
+        n_threads++;
+    }
+    load_some(&loader);
+    for (size_t i = 0; i < n_threads; i++)
+        thread_join(&threads[i]);
+
+    publish(repo);
+    if (atomic_load(&loader.n_failed))
+        return status_new(STATUS_INTERNAL, "failed to load all models");
+    return NULL;
+}
+
+/* ----------------------------------------------------------------------------- asking, ending */
+
+struct model_index_row *repository_index(struct repository *repo, bool ready_only, size_t *ret_n)
+{
+    mutex_lock(&repo->mu);
+    size_t n = 0, capacity = 0;
+    for (size_t i = 0; i < repo->n_models; i++)
+        capacity += MAX(repo->models[i].n_versions, (size_t)1);
+    struct model_index_row *rows = mem_zalloc(capacity * sizeof(*rows));
+    for (size_t i = 0; i < repo->n_models; i++) {
+        const struct repo_model *rm = &repo->models[i];
+        if (rm->n_versions == 0 && !ready_only)
+            rows[n++] = (struct model_index_row){.name = rm->name, .state = "", .reason = ""};
+        for (size_t j = 0; j < rm->n_versions; j++) {
+            const struct repo_version *rv = &rm->versions[j];
+            if (ready_only && rv->state != VERSION_READY)
+                continue;
+            rows[n++] = (struct model_index_row){
+                .name = rm->name,
+                .version = rv->version,
+                .state = version_state_name(rv->state),
+                .reason = rv->reason,
+            };
+        }
+    }
+    mutex_unlock(&repo->mu);
+    *ret_n = n;
+    return rows;
+}
+
+/*
+ * Each READY model version, with a reference, so that whoever asks backends need not hold the
+ * lock. Ends with NULL; the caller frees.
+ */
+static struct model **ready_models(struct repository *repo, bool *ret_all_ready)
+{
+    bool all_ready = true;
+    mutex_lock(&repo->mu);
+    size_t n = 0, capacity = 1;
+    for (size_t i = 0; i < repo->n_models; i++)
+        capacity += repo->models[i].n_versions;
+    struct model **models = mem_zalloc(capacity * sizeof(struct model *));
+    for (size_t i = 0; i < repo->n_models; i++) {
+        const struct repo_model *rm = &repo->models[i];
+        all_ready &= rm->n_versions > 0;
+        for (size_t j = 0; j < rm->n_versions; j++) {
+            if (rm->versions[j].state != VERSION_READY) {
+                all_ready = false;
+                continue;
+            }
+            model_ref(rm->versions[j].model);
+            models[n++] = rm->versions[j].model;
+        }
+    }
+    mutex_unlock(&repo->mu);
+    if (ret_all_ready)
+        *ret_all_ready = all_ready;
+    return models;
+}
+
+static void unref_all(struct model **models)
+{
+    for (size_t i = 0; models[i]; i++)
+        model_unref(models[i]);
+    mem_free(models);
+}
+
+bool repository_all_ready(struct repository *repo)
+{
+    bool all_ready;
+    struct model **models = ready_models(repo, &all_ready);
+    for (size_t i = 0; all_ready && models[i]; i++)
+        all_ready = model_is_ready_to_run(models[i]);
+    unref_all(models);
+    return all_ready;
+}
+
+void repository_stop(struct repository *repo)
+{
+    struct model **models = ready_models(repo, NULL);
+    for (size_t i = 0; models[i]; i++)
+        model_stop(models[i]);
+    unref_all(models);
+}
+
+size_t repository_inflight(struct repository *repo, bool log_them)
+{
+    size_t n = 0;
+    struct model **models = ready_models(repo, NULL);
+    for (size_t i = 0; models[i]; i++) {
+        unsigned int inflight = atomic_load(&models[i]->inflight);
+        n += inflight > 0;
+        if (inflight && log_them)
+            log_info("Model '%s' (version %s) has %u in-flight inferences", models[i]->name,
+                     models[i]->version_text, inflight);
+    }
+    unref_all(models);
+    return n;
+}
+
+bool repository_busy(struct repository *repo)
+{
+    return repository_inflight(repo, false) > 0;
+}
+
+void repository_unload_all(struct repository *repo)
+{
+    table_free(snapshot_replace(&repo->table, NULL));
+    for (size_t i = 0; i < repo->n_models; i++) {
+        struct repo_model *rm = &repo->models[i];
+        for (size_t j = 0; j < rm->n_versions; j++) {
+            struct repo_version *rv = &rm->versions[j];
+            struct model *m = rv->model;
+            if (!m)
+                continue;
+            set_state(repo, rv, VERSION_UNLOADING, m, "");
+            model_unload(m, repo->backends);
+            set_state(repo, rv, VERSION_UNAVAILABLE, NULL, "unloaded");
+            log_info("successfully unloaded '%s' version %lld", rm->name, (long long)rv->version);
+            model_unref(m);
+        }
+    }
+}
+
+void repository_done(struct repository *repo)
+{
+    table_free(snapshot_replace(&repo->table, NULL));
+    for (size_t i = 0; i < repo->n_models; i++)
+        forget(&repo->models[i]);
+    mem_free(repo->models);
+    mutex_done(&repo->mu);
+}
+
+void repository_table(struct repository *repo, struct buf *out)
+{
+    struct table_text *t = table_text_new(3, (const char *const[]){"Model", "Version", "Status"});
+    mutex_lock(&repo->mu);
+    for (size_t i = 0; i < repo->n_models; i++) {
+        const struct repo_model *rm = &repo->models[i];
+        if (rm->failure)
+            table_text_row(t, (const char *const[]){rm->name, "-", rm->failure});
+        for (size_t j = 0; j < rm->n_versions; j++) {
+            const struct repo_version *rv = &rm->versions[j];
+            char *version = mem_printf("%lld", (long long)rv->version);
+            char *status = mem_printf("%s%s%s", version_state_name(rv->state),
+                                      rv->reason[0] ? ": " : "", rv->reason);
+            table_text_row(t, (const char *const[]){rm->name, version, status});
+            mem_free(status);
+            mem_free(version);
+        }
+    }
+    mutex_unlock(&repo->mu);
+    table_text_print(t, out);
+    table_text_free(t);
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What lies in a model's folder: its configuration and its versions (features §8.1).
+ */
+#ifndef CONCH_CORE_REPO_SCAN_H
+#define CONCH_CORE_REPO_SCAN_H
+
+#include "core/config/config.h"
+
+struct server_options;
+
+struct scanned_model {
+    struct model_config *config; /* prepared */
+    size_t n_versions;           /* those that the version policy serves, ascending */
+    int64_t *versions;
+    size_t n_files; /* the entries of the first version folder in string order */
+    char **files;
+};
+
+/*
+ * scan_model - reads one model's folder.
+ *
+ * Thread: control. Reads folders and the configuration.
+ * Errors: why the model cannot be served; the text names file and cause
+ */
+NODISCARD struct status *scan_model(const char *name, const char *directory,
+                                    const struct server_options *options,
+                                    struct scanned_model *ret_scanned);
+void scanned_model_done(struct scanned_model *scanned);
+
+/* scan_facts - what completion may know about the model; borrows from scanned. */
+struct config_facts scan_facts(const char *name, const struct scanned_model *scanned,
+                               const struct server_options *options);
+
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The default scheduler: first in, first out, each request on its own, no delay, no limit.
+ */
+#include "base/mem.h"
+#include "base/status.h"
+#include "core/request.h"
+#include "core/sched/scheduler.h"
+
+struct default_scheduler {
+    struct scheduler scheduler;
+    /* Under scheduler.mu. */
+    struct list waiting; /* requests, oldest first */
+};
+
+static struct default_scheduler *of(struct scheduler *s)
+{
+    return CONTAINER_OF(s, struct default_scheduler, scheduler);
+}
+
+static struct status *push(struct scheduler *s, struct request *r)
+{
+    list_push(&of(s)->waiting, &r->link);
+    return NULL;
+}
+
+static uint32_t take(struct scheduler *s, struct request **batch, uint32_t max)
+{
+    (void)max; /* several queued requests are not batched */
+    struct list *link = list_pop(&of(s)->waiting);
+    if (!link)
+        return 0;
+    batch[0] = LIST_ENTRY(link, struct request, link);
+    return 1;
+}
+
+static bool has_work(struct scheduler *s)
+{
+    return !list_empty(&of(s)->waiting);
+}
+
+static void end(struct scheduler *s)
+{
+    scheduler_done(s);
+    mem_free(of(s));
+}
+
+static const struct scheduler_ops ops = {
+    .name = "default",
+    .push_locked = push,
+    .take_locked = take,
+    .has_work_locked = has_work,
+    .free = end,
+};
+
+struct status *default_scheduler_new(struct model *m, struct scheduler **ret_scheduler)
+{
+    struct default_scheduler *d = mem_zalloc(sizeof(*d));
+    list_init(&d->waiting);
+    struct status *st = scheduler_init(&d->scheduler, &ops, m);
+    if (st) {
+        mem_free(d);
+        return st;
+    }
+    *ret_scheduler = &d->scheduler;
+    return NULL;
+}

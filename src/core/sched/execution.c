@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/sched/execution.h"
+
+#include <string.h>
+
+#include "base/status.h"
+#include "core/request.h"
+
+enum {
+    FIRST_PROOF = 4,       /* short executions that a new model has to show */
+    PROOF_AFTER_LAPSE = 64, /* … and after a lapse; doubled for each further one */
+    MAX_LAPSES = 12,
+};
+
+struct status *execution_init(struct execution *e, const char *parameter)
+{
+    static const char *const words[] = {"auto", "inline", "thread"};
+
+    memset(e, 0, sizeof(*e));
+    atomic_init(&e->to_prove, FIRST_PROOF);
+    if (!parameter)
+        return NULL;
+    for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+        if (strcmp(parameter, words[i]) == 0) {
+            e->mode = (enum execution_mode)i;
+            return NULL;
+        }
+    }
+    return status_new(STATUS_INVALID_ARG,
+                      "parameter 'CONCH_EXECUTION' is '%s', expected 'auto', 'inline' or 'thread'",
+                      parameter);
+}
+
+bool execution_may_inline(const struct execution *e, const struct inline_budget *budget)
+{
+    if (!budget || e->mode == EXECUTION_THREAD)
+        return false;
+    if (e->mode == EXECUTION_INLINE)
+        return true;
+    if (atomic_load_explicit(&e->to_prove, memory_order_relaxed))
+        return false;
+    uint64_t mean_ns = atomic_load_explicit(&e->mean_ns, memory_order_relaxed);
+    return mean_ns < EXECUTION_SHORT_NS && mean_ns <= budget->left_ns;
+}
+
+void execution_measured(struct execution *e, uint64_t took_ns, bool inlined)
+{
+    if (e->mode != EXECUTION_AUTO)
+        return;
+
+    /* Several instances may meet here; a lost update of an average does no harm. */
+    uint64_t mean_ns = atomic_load_explicit(&e->mean_ns, memory_order_relaxed);
+    if (mean_ns == 0)
+        mean_ns = took_ns;
+    else
+        mean_ns += ((int64_t)took_ns - (int64_t)mean_ns) / 8;
+    atomic_store_explicit(&e->mean_ns, MAX(mean_ns, (uint64_t)1), memory_order_relaxed);
+
+    unsigned int to_prove = atomic_load_explicit(&e->to_prove, memory_order_relaxed);
+    if (inlined && took_ns >= EXECUTION_LAPSE_NS) {
+        unsigned int lapses = atomic_load_explicit(&e->lapses, memory_order_relaxed);
+        atomic_store_explicit(&e->to_prove, PROOF_AFTER_LAPSE << lapses, memory_order_relaxed);
+        if (lapses < MAX_LAPSES)
+            atomic_store_explicit(&e->lapses, lapses + 1, memory_order_relaxed);
+    } else if (to_prove && took_ns < EXECUTION_SHORT_NS) {
+        atomic_store_explicit(&e->to_prove, to_prove - 1, memory_order_relaxed);
+    }
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where a model executes: inline on the thread that has the request, or on the instance's worker
+ * thread. A hand-off between cores costs about 40 µs of wall time and 10 of CPU, so a model that
+ * takes less is better run where the request is; one that takes longer must not hold up a loop
+ * with all its connections.
+ *
+ * The model parameter CONCH_EXECUTION says `inline`, `thread` or `auto` (the default). Auto
+ * decides by measured time: a model proves itself on its worker first, runs inline while its
+ * average stays below the price of a hand-off and the loop's turn has time left, and goes back to
+ * the worker, for longer each time, when one execution takes much longer.
+ */
+#ifndef CONCH_CORE_SCHED_EXECUTION_H
+#define CONCH_CORE_SCHED_EXECUTION_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/compiler.h"
+
+struct inline_budget;
+struct status;
+
+enum execution_mode { EXECUTION_AUTO, EXECUTION_INLINE, EXECUTION_THREAD };
+
+struct execution {
+    enum execution_mode mode; /* constant */
+    /* Any thread, relaxed: estimates; a stale value costs one worse decision. */
+    atomic_uint_least64_t mean_ns; /* of the recent executions */
+    atomic_uint to_prove;          /* short executions still wanted before it may run inline */
+    atomic_uint lapses;            /* how often it took too long inline */
+};
+
+/* What a loop may spend inline in one turn, and what counts as short and as a lapse. */
+#define EXECUTION_BUDGET_NS 300000ULL
+#define EXECUTION_SHORT_NS  40000ULL
+#define EXECUTION_LAPSE_NS  1000000ULL
+
+/*
+ * execution_init - by the model's parameter; NULL means auto.
+ *
+ * Errors: STATUS_INVALID_ARG  an unknown word
+ */
+NODISCARD struct status *execution_init(struct execution *e, const char *parameter);
+
+/* execution_may_inline - may this thread run the model now? @budget NULL: never. */
+bool execution_may_inline(const struct execution *e, const struct inline_budget *budget);
+
+/* execution_measured - one execution took took_ns; `inlined` says where. */
+void execution_measured(struct execution *e, uint64_t took_ns, bool inlined);
+
+#endif

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Instances pull: who runs an instance (`runner`, under mu) goes round like this.
+ *
+ *                  submit, may be inline           submit otherwise, or more work after inline
+ *      CALLER ◄──────────────────────── NONE ──────────────────────────► WORKER
+ *        │ nothing left                  ▲ ▲          nothing left          │
+ *        └───────────────────────────────┘ └────────────────────────────────┘
+ *
+ * Invariants: an instance is on the idle list exactly while its runner is NONE. While requests are
+ * queued that could be executed, no instance is idle: submit() takes one off the list with the
+ * push, under the same lock, and a runner looks for more before it becomes idle. So no wake-up can
+ * be lost, and a busy instance is never signalled: its worker finds the next batch by itself.
+ *
+ * A worker thread starts with the first work that needs it.
+ */
+#include "core/sched/scheduler.h"
+
+#include <stdio.h>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "core/backend/instance.h"
+#include "core/model.h"
+#include "core/request_priv.h"
+
+enum { SCHEDULER_LEVEL = 500 };
+
+struct status *scheduler_init(struct scheduler *s, const struct scheduler_ops *ops, struct model *m)
+{
+    s->ops = ops;
+    s->model = m;
+    list_init(&s->idle);
+    s->stopping = false;
+    struct status *st =
+        execution_init(&s->execution, model_config_parameter(m->config, "CONCH_EXECUTION"));
+    if (st)
+        return st;
+    mutex_init(&s->mu, SCHEDULER_LEVEL, "scheduler.mu");
+    return NULL;
+}
+
+void scheduler_done(struct scheduler *s)
+{
+    mutex_done(&s->mu);
+}
+
+void scheduler_add_instance(struct scheduler *s, struct instance *in)
+{
+    mutex_lock(&s->mu);
+    in->runner = RUNNER_NONE;
+    list_push_front(&s->idle, &in->idle_link);
+    mutex_unlock(&s->mu);
+}
+
+/* Executes batches until there is none; the caller holds mu and is the instance's runner. */
+static void run_locked(struct scheduler *s, struct instance *in)
+{
+    for (;;) {
+        uint32_t n = s->ops->take_locked(s, in->batch, in->batch_capacity);
+        if (n == 0)
+            break;
+        mutex_unlock(&s->mu);
+        uint64_t took_ns = instance_execute(in, in->batch, n);
+        if (took_ns)
+            execution_measured(&s->execution, took_ns, false);
+        mutex_lock(&s->mu);
+    }
+    in->runner = RUNNER_NONE;
+    list_push_front(&s->idle, &in->idle_link);
+}
+
+static void worker(void *arg)
+{
+    struct instance *in = arg;
+    struct scheduler *s = in->model->scheduler;
+
+    mutex_lock(&s->mu);
+    while (!in->stop) {
+        if (in->runner == RUNNER_WORKER)
+            run_locked(s, in);
+        else
+            cond_wait(&in->work, &s->mu);
+    }
+    mutex_unlock(&s->mu);
+}
+
+/*
+ * The instance's worker is its runner from now on: wake it, or start it. (Starting it under the
+ * lock means that nobody sees a thread whose id is not known yet.) Where the system has no thread
+ * left, this one runs the model: rather late than never. Unlocks mu.
+ */
+static void give_to_worker_and_unlock(struct scheduler *s, struct instance *in)
+{
+    struct status *st = NULL;
+
+    in->runner = RUNNER_WORKER;
+    if (LIKELY(in->has_thread)) {
+        cond_signal(&in->work);
+    } else {
+        st = thread_start(&in->thread, in->name, worker, in);
+        in->has_thread = !st;
+        if (st)
+            run_locked(s, in);
+    }
+    mutex_unlock(&s->mu);
+    log_status(LOG_WARN, "a model runs on the thread of its request", st);
+}
+
+static void run_inline(struct scheduler *s, struct instance *in, uint32_t n,
+                       struct inline_budget *budget)
+{
+    uint64_t took_ns = instance_execute(in, in->batch, n);
+    budget->left_ns -= MIN(took_ns, budget->left_ns);
+    if (took_ns)
+        execution_measured(&s->execution, took_ns, true);
+
+    mutex_lock(&s->mu);
+    /* What came meanwhile from other threads goes to the worker: this one has a loop to turn. */
+    if (LIKELY(!s->ops->has_work_locked(s))) {
+        in->runner = RUNNER_NONE;
+        list_push_front(&s->idle, &in->idle_link);
+        mutex_unlock(&s->mu);
+        return;
+    }
+    give_to_worker_and_unlock(s, in);
+}
+
+struct status *scheduler_submit(struct scheduler *s, struct request *r)
+{
+    struct inline_budget *budget = r->budget;
+
+    mutex_lock(&s->mu);
+    struct status *st =
+        UNLIKELY(s->stopping)
+            ? status_new(STATUS_UNAVAILABLE,
+                         "[request id: %s] Server is stopping, scheduler for model has stopped "
+                         "accepting new inference requests",
+                         request_log_name(r))
+            : s->ops->push_locked(s, r);
+    struct list *link = st ? NULL : list_pop(&s->idle);
+    if (!link) {
+        mutex_unlock(&s->mu);
+        return st;
+    }
+
+    struct instance *in = LIST_ENTRY(link, struct instance, idle_link);
+    if (execution_may_inline(&s->execution, budget)) {
+        uint32_t n = s->ops->take_locked(s, in->batch, in->batch_capacity);
+        in->runner = n ? RUNNER_CALLER : RUNNER_NONE;
+        if (!n)
+            list_push_front(&s->idle, &in->idle_link);
+        mutex_unlock(&s->mu);
+        if (n)
+            run_inline(s, in, n, budget);
+        return NULL;
+    }
+    give_to_worker_and_unlock(s, in);
+    return NULL;
+}
+
+void scheduler_stop(struct scheduler *s)
+{
+    mutex_lock(&s->mu);
+    s->stopping = true;
+    mutex_unlock(&s->mu);
+}
+
+void scheduler_free(struct scheduler *s)
+{
+    if (!s)
+        return;
+    struct model *m = s->model;
+    for (uint32_t i = 0; i < m->n_instances; i++) {
+        struct instance *in = m->instances[i];
+        if (!in)
+            continue;
+        mutex_lock(&s->mu);
+        in->stop = true;
+        bool has_thread = in->has_thread;
+        cond_signal(&in->work);
+        mutex_unlock(&s->mu);
+        if (has_thread)
+            thread_join(&in->thread);
+    }
+    s->ops->free(s);
+}

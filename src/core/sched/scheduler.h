@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A model version has one scheduler, with one lock. Requests are pushed into it; instances pull
+ * batches out of it. What is common to all schedulers (who runs where, waking, stopping) is in
+ * scheduler.c; a kind of scheduler is a queue with a rule for the next batch (struct
+ * scheduler_ops).
+ */
+#ifndef CONCH_CORE_SCHED_SCHEDULER_H
+#define CONCH_CORE_SCHED_SCHEDULER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "base/mutex.h"
+#include "core/sched/execution.h"
+
+struct instance;
+struct model;
+struct request;
+struct scheduler;
+struct status;
+
+struct scheduler_ops {
+    const char *name;
+    /* Under mu. Takes r, or returns why not. */
+    struct status *(*push_locked)(struct scheduler *s, struct request *r);
+    /* Under mu. The next batch, at most max requests; 0 when nothing is to be executed now. */
+    uint32_t (*take_locked)(struct scheduler *s, struct request **batch, uint32_t max);
+    /* Under mu. Would take_locked() give a batch? */
+    bool (*has_work_locked)(struct scheduler *s);
+    void (*free)(struct scheduler *s);
+};
+
+struct scheduler {
+    /* Constant once made. */
+    const struct scheduler_ops *ops;
+    struct model *model;
+    struct execution execution;
+
+    struct mutex mu; /* level 500 in core/README.md */
+    /* Under mu. */
+    struct list idle; /* instances with no runner, the last one to finish first */
+    bool stopping;
+};
+
+/* scheduler_init, scheduler_done - the common part, for those who make a kind of scheduler. */
+NODISCARD struct status *scheduler_init(struct scheduler *s, const struct scheduler_ops *ops,
+                                        struct model *m);
+void scheduler_done(struct scheduler *s);
+
+/* default_scheduler_new - first in, first out, one request at a time (behaviours §10.1). */
+NODISCARD struct status *default_scheduler_new(struct model *m, struct scheduler **ret_scheduler);
+
+/* scheduler_add_instance - the instance may be used from now on. Thread: control. */
+void scheduler_add_instance(struct scheduler *s, struct instance *in);
+
+/*
+ * scheduler_submit - a checked request that request_begin() has seen.
+ *
+ * Thread: any. Takes s->mu. May execute the model before it returns (r->budget).
+ * @r      taken on success, still the caller's on error
+ * Errors: STATUS_UNAVAILABLE  the model is stopping
+ */
+NODISCARD struct status *scheduler_submit(struct scheduler *s, struct request *r);
+
+/* scheduler_stop - refuses new requests from now on; those inside are still executed. */
+void scheduler_stop(struct scheduler *s);
+
+/* scheduler_free - joins the workers. The scheduler is stopped and empty. NULL is fine. */
+void scheduler_free(struct scheduler *s);
+
+#endif

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/server.h"
+
+#include <stdio.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/pool.h"
+#include "base/status.h"
+#include "base/table.h"
+#include "core/model_priv.h"
+#include "core/request_priv.h"
+#include "core/sched/scheduler.h"
+#include "core/server_options.h"
+#include "core/server_priv.h"
+
+enum {
+    DRAIN_LEVEL = 300,
+    API_POOL_UNUSED_BYTES = 64 << 20,
+    MAX_TABLE_BYTES = 64 << 20,
+};
+
+const char *server_id(const struct server *s)
+{
+    return s->options->server_id;
+}
+
+const char *server_version(const struct server *s)
+{
+    (void)s;
+    /* The release of the reference whose protocol this is, and our own as build metadata. */
+    return "2.73.0+conch." CONCH_VERSION;
+}
+
+const char *const *server_extensions(const struct server *s)
+{
+    static const char *const extensions[] = {"model_configuration", "binary_tensor_data",
+                                             "parameters", NULL};
+    (void)s;
+    return extensions;
+}
+
+/* ------------------------------------------------------------------------------ start, tables */
+
+static void option_row(struct table_text *t, const char *name, char *value)
+{
+    table_text_row(t, (const char *const[]){name, value});
+    mem_free(value);
+}
+
+static void print_options(struct server *s, struct buf *out)
+{
+    const struct server_options *o = s->options;
+    struct table_text *t = table_text_new(2, (const char *const[]){"Option", "Value"});
+    AUTO(buf) extensions = BUF_INIT(4096);
+    for (const char *const *e = server_extensions(s); *e; e++)
+        buf_addf(&extensions, "%s%s", extensions.size ? " " : "", *e);
+
+    option_row(t, "server_id", mem_strdup(o->server_id));
+    option_row(t, "server_version", mem_strdup(server_version(s)));
+    option_row(t, "server_extensions", mem_strdup(buf_text(&extensions)));
+    for (size_t i = 0; i < o->n_repositories; i++) {
+        char name[64];
+        snprintf(name, sizeof(name), "model_repository_path[%zu]", i);
+        option_row(t, name, mem_strdup(o->repositories[i]));
+    }
+    option_row(t, "model_control_mode", mem_strdup("MODE_NONE"));
+    option_row(t, "strict_model_config", mem_printf("%d", o->strict_model_config));
+    option_row(t, "model_config_name", mem_strdup(o->model_config_name));
+    option_row(t, "rate_limit", mem_strdup("OFF"));
+    option_row(t, "strict_readiness", mem_printf("%d", o->strict_readiness));
+    option_row(t, "exit_timeout", mem_printf("%u", o->exit_timeout_s));
+    option_row(t, "cache_enabled", mem_strdup("0"));
+    table_text_print(t, out);
+    table_text_free(t);
+}
+
+static void print_backends(struct server *s, struct buf *out)
+{
+    struct table_text *t = table_text_new(3, (const char *const[]){"Backend", "Path", "Config"});
+    mutex_lock(&s->backends.mu);
+    LIST_FOR_EACH (link, &s->backends.backends) {
+        const struct backend *b = LIST_ENTRY(link, struct backend, link);
+        if (b->stage == BACKEND_LOADED)
+            table_text_row(t, (const char *const[]){b->name, b->library_path, b->config_json});
+    }
+    mutex_unlock(&s->backends.mu);
+    table_text_print(t, out);
+    table_text_free(t);
+}
+
+static void log_tables(struct server *s)
+{
+    AUTO(buf) agents = BUF_INIT(MAX_TABLE_BYTES);
+    AUTO(buf) backends = BUF_INIT(MAX_TABLE_BYTES);
+    AUTO(buf) models = BUF_INIT(MAX_TABLE_BYTES);
+    AUTO(buf) options = BUF_INIT(MAX_TABLE_BYTES);
+
+    if (!log_is_on(LOG_INFO, 0))
+        return;
+    struct table_text *t =
+        table_text_new(2, (const char *const[]){"Repository Agent", "Path"});
+    table_text_print(t, &agents);
+    table_text_free(t);
+    print_backends(s, &backends);
+    repository_table(&s->repository, &models);
+    print_options(s, &options);
+    log_table(LOG_INFO, __FILE__, __LINE__, buf_text(&agents));
+    log_table(LOG_INFO, __FILE__, __LINE__, buf_text(&backends));
+    log_table(LOG_INFO, __FILE__, __LINE__, buf_text(&models));
+    log_table(LOG_INFO, __FILE__, __LINE__, buf_text(&options));
+}
+
+struct status *server_new(const struct server_options *options, struct server **ret_server)
+{
+    if (options->n_repositories == 0)
+        return status_new(STATUS_INVALID_ARG, "--model-repository must be specified");
+
+    struct server *s = mem_zalloc(sizeof(*s));
+    s->options = server_options_copy(options);
+    atomic_init(&s->state, SERVER_INITIALIZING);
+    atomic_init(&s->exit_timeout_s, options->exit_timeout_s);
+    mutex_init(&s->drain_mu, DRAIN_LEVEL, "server.drain_mu");
+    cond_init(&s->drained);
+    s->pool = pool_new("api", API_POOL_UNUSED_BYTES, 0);
+    backend_registry_init(&s->backends, s, s->options->backend_directory,
+                          s->options->backend_settings, s->options->n_backend_settings,
+                          !s->options->strict_model_config);
+    repository_init(&s->repository, s, &s->backends, s->options);
+
+    struct status *st = repository_load_all(&s->repository);
+    log_tables(s);
+    if (st && options->exit_on_error) {
+        atomic_store(&s->state, SERVER_FAILED);
+        repository_stop(&s->repository);
+        repository_unload_all(&s->repository);
+        server_free(s);
+        return st;
+    }
+    if (st)
+        log_status(LOG_ERROR, "the server starts without some of its models", st);
+    atomic_store(&s->state, SERVER_READY);
+    *ret_server = s;
+    return NULL;
+}
+
+/* ------------------------------------------------------------------------------------ stop */
+
+void server_set_exit_timeout(struct server *s, unsigned int seconds)
+{
+    atomic_store(&s->exit_timeout_s, seconds);
+}
+
+static unsigned int seconds_left(uint64_t deadline_ns)
+{
+    uint64_t now_ns = monotonic_ns();
+    return now_ns >= deadline_ns ? 0 : (unsigned int)((deadline_ns - now_ns + NS_PER_S - 1) / NS_PER_S);
+}
+
+/* Waits until no model has a request inside; a line per second says what is still there. */
+static bool drain(struct server *s, uint64_t deadline_ns)
+{
+    uint64_t tick_ns = monotonic_ns();
+    for (;;) {
+        bool at_tick = monotonic_ns() >= tick_ns;
+        /* Counted without the lock, which is no matter: a model that becomes empty signals under
+         * it, and the wait below is bounded by the next tick. */
+        size_t n = repository_inflight(&s->repository, at_tick);
+        if (at_tick) {
+            log_info("Timeout %u: Found %zu model versions that have in-flight inferences",
+                     seconds_left(deadline_ns), n);
+            tick_ns += NS_PER_S;
+        }
+        if (n == 0)
+            return true;
+        if (monotonic_ns() >= deadline_ns)
+            return false;
+        mutex_lock(&s->drain_mu);
+        if (repository_busy(&s->repository))
+            cond_wait_until(&s->drained, &s->drain_mu, MIN(tick_ns, deadline_ns));
+        mutex_unlock(&s->drain_mu);
+    }
+}
+
+struct status *server_stop(struct server *s)
+{
+    int state = atomic_exchange(&s->state, SERVER_EXITING);
+    if (state == SERVER_EXITING)
+        return NULL;
+
+    uint64_t deadline_ns = monotonic_ns() + atomic_load(&s->exit_timeout_s) * NS_PER_S;
+    log_info("Waiting for in-flight requests to complete.");
+    repository_stop(&s->repository);
+    if (!drain(s, deadline_ns))
+        return status_new(STATUS_INTERNAL, "Exit timeout expired. Exiting immediately.");
+    log_info("All models are stopped, unloading models");
+    repository_unload_all(&s->repository);
+    log_info("Timeout %u: Found 0 live models and 0 in-flight non-inference requests",
+             seconds_left(deadline_ns));
+    return NULL;
+}
+
+void server_free(struct server *s)
+{
+    if (!s)
+        return;
+    repository_done(&s->repository);
+    backend_registry_done(&s->backends);
+    pool_free(s->pool);
+    cond_done(&s->drained);
+    mutex_done(&s->drain_mu);
+    server_options_free(s->options);
+    mem_free(s);
+}
+
+void model_request_ended(struct model *m)
+{
+    /* seq_cst: pairs with model_stop(), which sets `stopping` before anybody reads `inflight`. */
+    if (atomic_fetch_sub(&m->inflight, 1) != 1 || LIKELY(!atomic_load(&m->stopping)))
+        return;
+    mutex_lock(&m->server->drain_mu);
+    cond_broadcast(&m->server->drained);
+    mutex_unlock(&m->server->drain_mu);
+}
+
+/* --------------------------------------------------------------------------------- questions */
+
+static struct status *refuse_when_exiting(struct server *s)
+{
+    if (atomic_load(&s->state) == SERVER_EXITING)
+        return status_new(STATUS_UNAVAILABLE, "Server exiting");
+    return NULL;
+}
+
+struct status *server_is_live(struct server *s, bool *ret_live)
+{
+    struct status *st = refuse_when_exiting(s);
+    if (!st)
+        *ret_live = atomic_load(&s->state) == SERVER_READY;
+    return st;
+}
+
+struct status *server_is_ready(struct server *s, bool *ret_ready)
+{
+    struct status *st = refuse_when_exiting(s);
+    if (st)
+        return st;
+    *ret_ready = atomic_load(&s->state) == SERVER_READY &&
+                 (!s->options->strict_readiness || repository_all_ready(&s->repository));
+    return NULL;
+}
+
+struct status *server_find_model(struct server *s, const char *name, size_t name_length,
+                                 int64_t version, struct model **ret_model)
+{
+    return repository_find(&s->repository, name, name_length, version, ret_model);
+}
+
+struct status *server_model_versions(struct server *s, const char *name, size_t name_length,
+                                     int64_t **ret_versions, size_t *ret_n)
+{
+    return repository_versions(&s->repository, name, name_length, ret_versions, ret_n);
+}
+
+struct status *server_model_is_ready(struct server *s, const char *name, size_t name_length,
+                                     int64_t version, bool *ret_ready)
+{
+    struct model *m;
+    struct status *st = server_find_model(s, name, name_length, version, &m);
+    if (st)
+        return st;
+    *ret_ready = model_is_ready_to_run(m);
+    model_unref(m);
+    return NULL;
+}
+
+struct model_index_row *server_index(struct server *s, bool ready_only, size_t *ret_n)
+{
+    return repository_index(&s->repository, ready_only, ret_n);
+}
+
+struct status *server_infer(struct server *s, struct request *r)
+{
+    (void)s;
+    struct model *m = r->model;
+
+    if (UNLIKELY(atomic_load_explicit(&r->senders, memory_order_acquire) != 0))
+        return status_new(STATUS_INVALID_ARG, "[request id: %s] request is in flight already",
+                          request_log_name(r));
+    struct status *st = request_check(r);
+    if (st)
+        return st;
+
+    r->start_ns = r->queue_ns = monotonic_ns();
+    request_begin(r);
+    /* Counted in first, then asked: so an unload either waits for this request, or it is refused
+     * (model_stop()). */
+    if (UNLIKELY(atomic_load(&m->stopping)))
+        st = status_new(STATUS_UNAVAILABLE,
+                        "[request id: %s] Server is stopping, scheduler for model has stopped "
+                        "accepting new inference requests",
+                        request_log_name(r));
+    else
+        st = scheduler_submit(m->scheduler, r);
+    if (st)
+        request_unbegin(r);
+    return st;
+}

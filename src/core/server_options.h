@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a server is started with. This is TRITONSERVER_ServerOptions. Settings of features that do
+ * not exist yet have no field here: their setters refuse what asks for behaviour.
+ */
+#ifndef CONCH_CORE_SERVER_OPTIONS_H
+#define CONCH_CORE_SERVER_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct backend_setting;
+
+struct server_options {
+    char *server_id;
+    size_t n_repositories;
+    char **repositories;
+    char *model_config_name;
+    bool strict_model_config; /* no auto-completion */
+    bool exit_on_error;
+    bool strict_readiness;
+    unsigned int exit_timeout_s;
+    unsigned int load_threads;
+    unsigned int load_retries;
+    char *backend_directory;
+    size_t n_backend_settings;
+    struct backend_setting *backend_settings;
+    uint64_t pinned_pool_bytes; /* shown only: there is no GPU support */
+    double min_compute_capability;
+    char *repoagent_directory, *cache_directory; /* kept for what comes */
+};
+
+struct server_options *server_options_new(void);
+struct server_options *server_options_copy(const struct server_options *o);
+void server_options_free(struct server_options *o);
+
+/* server_options_set_string - replaces one of the strings above. */
+void server_options_set_string(char **slot, const char *value);
+void server_options_add_repository(struct server_options *o, const char *path);
+void server_options_add_backend_setting(struct server_options *o, const char *backend,
+                                        const char *key, const char *value);
+
+#endif
