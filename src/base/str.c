@@ -101,3 +101,15 @@ const char *str_closest(const char *s, const char *const *words)
     }
     return closest;
 }
+
+bool str_escapes_folder(const char *path)
+{
+    if (path[0] == '/')
+        return true;
+    for (const char *p = path; p; p = strchr(p, '/')) {
+        p += *p == '/';
+        if (p[0] == '.' && p[1] == '.' && (p[2] == '/' || p[2] == '\0'))
+            return true;
+    }
+    return false;
+}

@@ -43,4 +43,10 @@ size_t str_edit_distance(const char *a, const char *b);
  */
 const char *str_closest(const char *s, const char *const *words);
 
+/*
+ * str_escapes_folder - would this relative path lead out of the folder that it is relative to?
+ * ("a/b" is fine, "/b" and "a/../../b" and even "a/.." are not.)
+ */
+bool str_escapes_folder(const char *path);
+
 #endif

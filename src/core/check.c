@@ -191,16 +191,11 @@ static struct status *wrong_shape(struct request *r, const struct input *in)
     struct model *m = r->model;
     AUTO(buf) expected = BUF_INIT(MAX_TEXT);
     AUTO(buf) got = BUF_INIT(MAX_TEXT);
-    int64_t any = -1;
-
-    if (m->batching) { /* "[-1" and the rest without its bracket */
-        AUTO(buf) rest = BUF_INIT(MAX_TEXT);
-        shape_print(&expected, &any, 1);
-        shape_print(&rest, in->spec->dims, in->spec->n_dims);
-        expected.size--;
-        if (in->spec->n_dims)
-            buf_addc(&expected, ',');
-        buf_adds(&expected, buf_text(&rest) + 1);
+    if (m->batching) { /* the batch dimension in front */
+        buf_adds(&expected, "[-1");
+        for (uint32_t i = 0; i < in->spec->n_dims; i++)
+            buf_addf(&expected, ",%lld", (long long)in->spec->dims[i]);
+        buf_addc(&expected, ']');
     } else {
         shape_print(&expected, in->spec->dims, in->spec->n_dims);
     }

@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "core/backend/backend.h"
 #include "core/backend/instance.h"
+#include "core/labels.h"
 #include "core/model_priv.h"
 #include "core/sched/scheduler.h"
 
@@ -39,6 +40,8 @@ void model_unref(struct model *m)
         return;
     map_done(&m->input_by_name);
     map_done(&m->output_by_name);
+    for (uint32_t i = 0; i < m->n_outputs; i++)
+        labels_free(m->outputs[i].labels);
     mem_free(m->inputs);
     mem_free(m->outputs);
     model_config_free(m->config);
@@ -48,7 +51,7 @@ void model_unref(struct model *m)
     mem_free(m);
 }
 
-void model_make_specs(struct model *m)
+struct status *model_make_specs(struct model *m)
 {
     const Inference__ModelConfig *pb = m->config->pb;
 
@@ -94,7 +97,14 @@ void model_make_specs(struct model *m)
             spec->reshape_dims = out->reshape->shape;
         }
         map_puts(&m->output_by_name, spec->name, spec);
+        if (out->label_filename[0]) {
+            struct status *st =
+                labels_read(m->name, spec->name, m->directory, out->label_filename, &spec->labels);
+            if (st)
+                return st;
+        }
     }
+    return NULL;
 }
 
 /* Few tensors: comparing is faster than hashing. */

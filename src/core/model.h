@@ -17,6 +17,7 @@
 
 struct backend;
 struct instance;
+struct labels;
 struct scheduler;
 struct server;
 
@@ -30,6 +31,7 @@ struct tensor_spec {
     bool has_reshape;
     uint32_t n_reshape_dims;
     const int64_t *reshape_dims;
+    struct labels *labels; /* of an output's classes; NULL without a label file */
 };
 
 struct model {
@@ -47,17 +49,19 @@ struct model {
     struct tensor_spec *inputs, *outputs; /* in the configuration's order */
     struct map input_by_name, output_by_name;
     struct backend *backend;
-    void *backend_state; /* TRITONBACKEND_ModelSetState */
+    void *backend_state;         /* TRITONBACKEND_ModelSetState */
     bool initialized_in_backend; /* ModelInitialize succeeded, ModelFinalize is due */
     uint32_t n_instances;
     struct instance **instances;
     struct scheduler *scheduler;
+    bool auto_complete; /* the backend may complete the configuration */
     struct mem_owner owner;
 
     /* Any thread. */
-    atomic_int refs;      /* the table; each request object */
-    atomic_uint inflight; /* requests accepted and not yet ended */
-    atomic_bool stopping; /* no new requests; drained when inflight is 0 */
+    atomic_int refs;              /* the table; each request object */
+    atomic_size_t reported_bytes; /* memory that the backend says it uses */
+    atomic_uint inflight;         /* requests accepted and not yet ended */
+    atomic_bool stopping;         /* no new requests; drained when inflight is 0 */
 };
 
 void model_ref(struct model *m);

@@ -61,14 +61,14 @@ struct status *model_load(struct server *server, struct backend_registry *reg, c
     char *version_directory = mem_printf("%s/%lld", directory, (long long)version);
     char *library = NULL;
 
-    struct status *st =
-        backend_find_library(reg, config, directory, version_directory, &library);
+    struct status *st = backend_find_library(reg, config, directory, version_directory, &library);
     if (st)
         goto out;
     st = backend_get(reg, config->pb->backend, library, &m->backend);
     if (st)
         goto out;
 
+    m->auto_complete = facts->auto_complete;
     facts->preferred_groups = m->backend->attribute.groups;
     facts->n_preferred_groups = m->backend->attribute.n_groups;
     st = model_config_place(config, facts);
@@ -84,7 +84,9 @@ struct status *model_load(struct server *server, struct backend_registry *reg, c
     st = model_config_finish(config, facts);
     if (st)
         goto out;
-    model_make_specs(m);
+    st = model_make_specs(m);
+    if (st)
+        goto out;
 
     st = make_instances(m);
     if (st)

@@ -19,8 +19,12 @@ struct storage_version;
 struct model *model_new(struct server *server, const char *name, int64_t version,
                         const char *directory, struct model_config *config);
 
-/* model_make_specs - what requests must look like, from the finished configuration. */
-void model_make_specs(struct model *m);
+/*
+ * model_make_specs - what requests must look like, from the finished configuration; reads labels.
+ *
+ * Errors: a label file that cannot be read
+ */
+NODISCARD struct status *model_make_specs(struct model *m);
 
 /*
  * model_load - everything up to READY. Thread: control.

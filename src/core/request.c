@@ -24,9 +24,7 @@
 
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/log.h"
-#include "base/mem.h"
+#include "base/buf.h"
 #include "base/status.h"
 #include "core/model.h"
 #include "core/response.h"
@@ -120,7 +118,7 @@ static struct status *input_append(struct request *r, const char *name, size_t n
     char *copy = arena_strndup(&r->arena, name, name_length);
     if (!in || !copy)
         return status_no_memory();
-    *in = (struct input){.name = copy, .buffers = &in->first, .buffer_capacity = 1};
+    *in = (struct input){.name = copy, .request = r, .buffers = &in->first, .buffer_capacity = 1};
     inputs[r->n_inputs++] = in;
     *ret_input = in;
     return NULL;

@@ -59,7 +59,8 @@ struct parameter {
 struct input {
     const char *name;
     enum dtype dtype;
-    bool raw; /* shape and type are to be deduced from the model's configuration */
+    struct request *request; /* whose it is */
+    bool raw;                /* shape and type are to be deduced from the model's configuration */
     uint32_t n_dims;
     int64_t *shape; /* as the client gave it, batch dimension included */
     uint32_t n_buffers;

@@ -84,7 +84,7 @@ static void print_backends(struct server *s, struct buf *out)
     LIST_FOR_EACH (link, &s->backends.backends) {
         const struct backend *b = LIST_ENTRY(link, struct backend, link);
         if (b->stage == BACKEND_LOADED)
-            table_text_row(t, (const char *const[]){b->name, b->library_path, b->config_json});
+            table_text_row(t, (const char *const[]){b->name, b->library_path, b->config.json});
     }
     mutex_unlock(&s->backends.mu);
     table_text_print(t, out);
@@ -100,8 +100,7 @@ static void log_tables(struct server *s)
 
     if (!log_is_on(LOG_INFO, 0))
         return;
-    struct table_text *t =
-        table_text_new(2, (const char *const[]){"Repository Agent", "Path"});
+    struct table_text *t = table_text_new(2, (const char *const[]){"Repository Agent", "Path"});
     table_text_print(t, &agents);
     table_text_free(t);
     print_backends(s, &backends);
@@ -156,7 +155,8 @@ void server_set_exit_timeout(struct server *s, unsigned int seconds)
 static unsigned int seconds_left(uint64_t deadline_ns)
 {
     uint64_t now_ns = monotonic_ns();
-    return now_ns >= deadline_ns ? 0 : (unsigned int)((deadline_ns - now_ns + NS_PER_S - 1) / NS_PER_S);
+    return now_ns >= deadline_ns ? 0
+                                 : (unsigned int)((deadline_ns - now_ns + NS_PER_S - 1) / NS_PER_S);
 }
 
 /* Waits until no model has a request inside; a line per second says what is still there. */
@@ -165,8 +165,11 @@ static bool drain(struct server *s, uint64_t deadline_ns)
     uint64_t tick_ns = monotonic_ns();
     for (;;) {
         bool at_tick = monotonic_ns() >= tick_ns;
-        /* Counted without the lock, which is no matter: a model that becomes empty signals under
-         * it, and the wait below is bounded by the next tick. */
+        /* A model that becomes empty after this line is an event that ends the wait below. */
+        mutex_lock(&s->drain_mu);
+        unsigned int seen = s->n_drained;
+        mutex_unlock(&s->drain_mu);
+
         size_t n = repository_inflight(&s->repository, at_tick);
         if (at_tick) {
             log_info("Timeout %u: Found %zu model versions that have in-flight inferences",
@@ -178,7 +181,7 @@ static bool drain(struct server *s, uint64_t deadline_ns)
         if (monotonic_ns() >= deadline_ns)
             return false;
         mutex_lock(&s->drain_mu);
-        if (repository_busy(&s->repository))
+        if (s->n_drained == seen)
             cond_wait_until(&s->drained, &s->drain_mu, MIN(tick_ns, deadline_ns));
         mutex_unlock(&s->drain_mu);
     }
@@ -221,6 +224,7 @@ void model_request_ended(struct model *m)
     if (atomic_fetch_sub(&m->inflight, 1) != 1 || LIKELY(!atomic_load(&m->stopping)))
         return;
     mutex_lock(&m->server->drain_mu);
+    m->server->n_drained++;
     cond_broadcast(&m->server->drained);
     mutex_unlock(&m->server->drain_mu);
 }

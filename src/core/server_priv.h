@@ -21,11 +21,13 @@ struct server {
     struct repository repository;
     struct pool *pool; /* for requests of the C API */
 
-    atomic_int state;            /* enum server_state */
+    atomic_int state; /* enum server_state */
     atomic_uint exit_timeout_s;
 
     struct mutex drain_mu; /* level 300 in core/README.md */
-    struct cond drained;   /* a stopping model has become empty */
+    struct cond drained;
+    /* Under drain_mu. */
+    unsigned int n_drained; /* how often a stopping model has become empty */
 };
 
 #endif

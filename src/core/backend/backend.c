@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "base/str.h"
 
 enum { REGISTRY_LEVEL = 200, MAX_CONFIG_BYTES = 1 << 20, MAX_SEARCHED = 16 << 10 };
 
@@ -47,7 +48,7 @@ static void backend_free(struct backend *b)
     mem_free(b->name);
     mem_free(b->library_path);
     mem_free(b->directory);
-    mem_free(b->config_json);
+    mem_free(b->config.json);
     mem_free(b);
 }
 
@@ -68,19 +69,6 @@ static bool is_file(const char *path)
     return stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-/* "a/b.so" is fine, "../b.so" and "/b.so" are not: a model names nothing outside its folders. */
-static bool escapes(const char *name)
-{
-    if (name[0] == '/')
-        return true;
-    for (const char *p = name; p; p = strchr(p, '/')) {
-        p += *p == '/';
-        if (strncmp(p, "..", 2) == 0 && (p[2] == '/' || p[2] == '\0'))
-            return true;
-    }
-    return false;
-}
-
 struct status *backend_find_library(const struct backend_registry *reg,
                                     const struct model_config *config, const char *model_directory,
                                     const char *version_directory, char **ret_path)
@@ -93,7 +81,7 @@ struct status *backend_find_library(const struct backend_registry *reg,
     const char *const places[] = {version_directory, model_directory, own_directory};
     AUTO(buf) searched = BUF_INIT(MAX_SEARCHED);
 
-    if (escapes(name) || escapes(pb->backend) || strchr(pb->backend, '/')) {
+    if (str_escapes_folder(name) || str_escapes_folder(pb->backend) || strchr(pb->backend, '/')) {
         st = status_new(STATUS_INVALID_ARG,
                         "backend library name '%s' escapes backend directory '%s', for model "
                         "'%s', check model config runtime field",
@@ -198,9 +186,8 @@ static struct status *resolve(struct backend *b)
         {"TRITONBACKEND_ModelInstanceExecute", (void **)&b->fns.instance_execute, true},
     };
     for (size_t i = 0; i < ARRAY_SIZE(wanted); i++) {
-        struct status *st = wanted[i].mandatory
-                                ? dl_symbol(b->library, wanted[i].symbol, wanted[i].slot)
-                                : NULL;
+        struct status *st =
+            wanted[i].mandatory ? dl_symbol(b->library, wanted[i].symbol, wanted[i].slot) : NULL;
         if (st)
             return st;
         if (!wanted[i].mandatory)
@@ -240,7 +227,8 @@ static struct backend *backend_new(struct backend_registry *reg, const char *nam
     b->name = mem_strdup(name);
     b->library_path = mem_strdup(path);
     b->directory = directory_of(path);
-    b->config_json = config_json(reg, name);
+    b->config.json = config_json(reg, name);
+    b->config.size_bytes = strlen(b->config.json);
     b->server = reg->server;
     b->stage = BACKEND_LOADING;
     return b;

@@ -13,7 +13,10 @@
 #include "base/list.h"
 #include "base/mutex.h"
 #include "core/config/config.h"
+#include "core/message.h"
 
+struct backend;
+struct backend_attribute;
 struct instance;
 struct model;
 struct request;
@@ -47,7 +50,7 @@ struct backend {
     char *name;
     char *library_path;
     char *directory;
-    char *config_json; /* {"cmdline":{…}} */
+    struct message config; /* {"cmdline":{…}} */
     struct backend_functions fns;
     struct dl *library; /* NULL for one that is built in, as in tests */
     struct backend_attribute attribute;
@@ -114,6 +117,5 @@ void backend_put(struct backend_registry *reg, struct backend *b);
 /* backend_add_builtin - a backend without a library, for tests; taken. */
 void backend_add_builtin(struct backend_registry *reg, const char *name, const char *path,
                          const struct backend_functions *fns);
-
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/backend/instance.h"
 
+#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -11,6 +12,16 @@
 #include "core/model.h"
 #include "core/request_priv.h"
 
+/* Ends what is ours; the backend knows it no longer, or never did. */
+static void dispose(struct instance *in)
+{
+    cond_done(&in->work);
+    mem_free(in->host_policy_document.json);
+    mem_free(in->batch);
+    mem_free(in->name);
+    mem_free(in);
+}
+
 struct status *instance_new(struct model *m, const char *name, enum instance_kind kind,
                             int32_t device_id, struct instance **ret_instance)
 {
@@ -19,7 +30,9 @@ struct status *instance_new(struct model *m, const char *name, enum instance_kin
     in->name = mem_strdup(name);
     in->kind = kind;
     in->device_id = device_id;
-    in->host_policy = kind == INSTANCE_MODEL ? "model" : "cpu";
+    in->host_policy_document.json =
+        mem_strdup(kind == INSTANCE_MODEL ? "{\"model\":{}}" : "{\"cpu\":{}}");
+    in->host_policy_document.size_bytes = strlen(in->host_policy_document.json);
     in->batch_capacity = MAX(m->max_batch_size, 1u);
     in->batch = mem_zalloc(in->batch_capacity * sizeof(*in->batch));
     list_init(&in->idle_link);
@@ -30,10 +43,7 @@ struct status *instance_new(struct model *m, const char *name, enum instance_kin
                 m->version_text);
     struct status *st = fns->instance_initialize ? fns->instance_initialize(in) : NULL;
     if (st) {
-        cond_done(&in->work);
-        mem_free(in->batch);
-        mem_free(in->name);
-        mem_free(in);
+        dispose(in);
         return st;
     }
     *ret_instance = in;
@@ -47,10 +57,7 @@ void instance_free(struct instance *in)
     const struct backend_functions *fns = &in->model->backend->fns;
     if (fns->instance_finalize)
         log_status(LOG_ERROR, "failed to finalize model instance", fns->instance_finalize(in));
-    cond_done(&in->work);
-    mem_free(in->batch);
-    mem_free(in->name);
-    mem_free(in);
+    dispose(in);
 }
 
 /*

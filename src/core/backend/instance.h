@@ -14,6 +14,7 @@
 #include "base/list.h"
 #include "base/mutex.h"
 #include "base/thread.h"
+#include "core/message.h"
 
 struct model;
 struct request;
@@ -41,7 +42,7 @@ struct instance {
     char *name;
     enum instance_kind kind;
     int32_t device_id;
-    const char *host_policy; /* its name: "cpu", "model" */
+    struct message host_policy_document; /* {"<its name>":{}} */
     uint32_t batch_capacity;
     struct request **batch; /* the runner's */
 

@@ -19,14 +19,15 @@
 
 enum { REPOSITORY_LEVEL = 100, MAX_LOAD_THREADS = 64 };
 
-/* What requests see: immutable, made anew for each change, freed when nobody reads it any longer. */
+/* What requests see: immutable, made anew for each change, freed when nobody reads it any longer.
+ */
 struct table_model {
     const char *name;
     size_t n_versions;
     struct table_version {
         int64_t version;
         struct model *model; /* a reference, or NULL unless READY */
-    } *versions;             /* ascending */
+    } * versions;            /* ascending */
 };
 
 struct table {
@@ -70,8 +71,7 @@ static void table_free(struct table *t)
 static void publish(struct repository *repo)
 {
     mutex_lock(&repo->mu);
-    struct table *t =
-        mem_zalloc(sizeof(*t) + repo->n_models * sizeof(t->models[0]));
+    struct table *t = mem_zalloc(sizeof(*t) + repo->n_models * sizeof(t->models[0]));
     map_init(&t->by_name);
     t->n_models = repo->n_models;
     for (size_t i = 0; i < repo->n_models; i++) {
@@ -264,8 +264,8 @@ static void set_state(struct repository *repo, struct repo_version *rv, enum ver
 static bool load_one(struct repository *repo, struct repo_model *rm)
 {
     struct scanned_model scanned;
-    struct status *st = rm->failure ? NULL : scan_model(rm->name, rm->directory, repo->options,
-                                                        &scanned);
+    struct status *st =
+        rm->failure ? NULL : scan_model(rm->name, rm->directory, repo->options, &scanned);
     if (rm->failure)
         return false;
     if (!st && scanned.n_versions == 0) {
@@ -461,11 +461,6 @@ size_t repository_inflight(struct repository *repo, bool log_them)
     }
     unref_all(models);
     return n;
-}
-
-bool repository_busy(struct repository *repo)
-{
-    return repository_inflight(repo, false) > 0;
 }
 
 void repository_unload_all(struct repository *repo)

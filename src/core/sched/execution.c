@@ -7,7 +7,7 @@
 #include "core/request.h"
 
 enum {
-    FIRST_PROOF = 4,       /* short executions that a new model has to show */
+    FIRST_PROOF = 4,        /* short executions that a new model has to show */
     PROOF_AFTER_LAPSE = 64, /* … and after a lapse; doubled for each further one */
     MAX_LAPSES = 12,
 };

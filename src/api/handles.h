@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The handles of the public ABI are our own structs: this header is the list of who is who, and
+ * the few objects that exist only for the ABI.
+ */
+#ifndef CONCH_API_HANDLES_H
+#define CONCH_API_HANDLES_H
+
+#include "core/message.h"
+#include "core/response.h"
+#include "triton/core/tritonbackend.h"
+#include "triton/core/tritonserver.h"
+
+struct status;
+
+/* HANDLE(public type, our type, name): to_<name>() gives ours, as_<name>() the public one. */
+#define HANDLE(public_type, our_type, name)                                                        \
+    static inline our_type *to_##name(public_type *handle)                                         \
+    {                                                                                              \
+        return (our_type *)handle;                                                                 \
+    }                                                                                              \
+    static inline public_type *as_##name(our_type *object)                                         \
+    {                                                                                              \
+        return (public_type *)object;                                                              \
+    }
+
+HANDLE(TRITONSERVER_Error, struct status, status)
+HANDLE(TRITONSERVER_Server, struct server, server)
+HANDLE(TRITONSERVER_ServerOptions, struct server_options, options)
+HANDLE(TRITONSERVER_InferenceRequest, struct api_request, api_request)
+HANDLE(TRITONSERVER_InferenceResponse, struct response, server_response)
+HANDLE(TRITONSERVER_Message, struct message, message)
+HANDLE(TRITONSERVER_BufferAttributes, struct buffer_attributes, attributes)
+HANDLE(TRITONSERVER_ResponseAllocator, struct response_allocator, allocator)
+HANDLE(TRITONBACKEND_Backend, struct backend, backend)
+HANDLE(TRITONBACKEND_BackendAttribute, struct backend_attribute, backend_attribute)
+HANDLE(TRITONBACKEND_Model, struct model, model)
+HANDLE(TRITONBACKEND_ModelInstance, struct instance, instance)
+HANDLE(TRITONBACKEND_MemoryManager, struct server, memory_manager)
+HANDLE(TRITONBACKEND_Request, struct request, request)
+HANDLE(TRITONBACKEND_Input, struct input, input)
+HANDLE(TRITONBACKEND_Output, struct output, output)
+HANDLE(TRITONBACKEND_Response, struct response, response)
+HANDLE(TRITONBACKEND_ResponseFactory, struct response_factory, factory)
+
+/* message_new - takes the text (mem_free). */
+struct message *message_new(char *json, size_t size_bytes);
+
+struct buffer_attributes {
+    enum memory_type type;
+    int64_t type_id;
+    size_t size_bytes;
+    void *cuda_ipc_handle;
+};
+
+/* The embedder's memory for outputs. */
+struct response_allocator {
+    TRITONSERVER_ResponseAllocatorAllocFn_t alloc_fn;
+    TRITONSERVER_ResponseAllocatorReleaseFn_t release_fn;
+    TRITONSERVER_ResponseAllocatorStartFn_t start_fn;
+    TRITONSERVER_ResponseAllocatorBufferAttributesFn_t attributes_fn;
+    TRITONSERVER_ResponseAllocatorQueryFn_t query_fn;
+};
+
+/* A request that an embedder made: ours, and what it gave us to call. */
+struct api_request {
+    struct request request;
+    struct server *server;
+    struct response_allocator *allocator;
+    void *allocator_data;
+    TRITONSERVER_InferenceResponseCompleteFn_t response_fn;
+    void *response_data;
+    TRITONSERVER_InferenceRequestReleaseFn_t release_fn;
+    void *release_data;
+    char first[1536]; /* where its arena begins */
+};
+
+/* api_request_of - NULL for a request that a frontend made. */
+struct api_request *api_request_of(struct request *r);
+
+/* A way to answer a request after its release. */
+struct response_factory {
+    struct request *request; /* a reference; counts as one who may answer */
+};
+
+/* Each output and input needs its attributes once at most; they live in the request's arena. */
+TRITONSERVER_Error *attributes_in(struct arena *a, enum memory_type type, int64_t type_id,
+                                  size_t size_bytes, TRITONSERVER_BufferAttributes **ret);
+
+/* A NULL where an object is needed is the caller's mistake, and an answer. */
+#define NEED(pointer)                                                                              \
+    do {                                                                                           \
+        if (UNLIKELY(!(pointer)))                                                                  \
+            return as_status(                                                                      \
+                status_new(STATUS_INVALID_ARG, "%s: '%s' was nullptr", __func__, #pointer));       \
+    } while (0)
+
+#endif

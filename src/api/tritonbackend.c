@@ -1,0 +1,984 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tritonbackend.h: what the server offers to backends. Thin: each function checks its arguments,
+ * and reads or calls the core.
+ */
+#include <string.h>
+
+#include "api/handles.h"
+#include "base/buf.h"
+#include "base/mem.h"
+#include "base/pool.h"
+#include "base/status.h"
+#include "core/backend/backend.h"
+#include "core/backend/instance.h"
+#include "core/model.h"
+#include "core/request_priv.h"
+#include "documents/documents.h"
+
+enum { MAX_CONFIG_BYTES = 1 << 28 };
+
+_Static_assert((int)INSTANCE_MODEL == (int)TRITONSERVER_INSTANCEGROUPKIND_MODEL, "kinds");
+_Static_assert((int)EXECUTION_DEVICE_BLOCKING == (int)TRITONBACKEND_EXECUTION_DEVICE_BLOCKING,
+               "execution policies");
+
+TRITONSERVER_Error *TRITONBACKEND_ApiVersion(uint32_t *major, uint32_t *minor)
+{
+    *major = TRITONBACKEND_API_VERSION_MAJOR;
+    *minor = TRITONBACKEND_API_VERSION_MINOR;
+    return NULL;
+}
+
+static TRITONSERVER_Error *out_of_bounds(const char *what, uint32_t index, uint32_t count)
+{
+    return as_status(status_new(STATUS_INVALID_ARG, "out of bounds index %u: there are %u %s",
+                                index, count, what));
+}
+
+/* ------------------------------------------------------------------------------ memory manager */
+
+TRITONSERVER_Error *TRITONBACKEND_MemoryManagerAllocate(TRITONBACKEND_MemoryManager *manager,
+                                                        void **buffer,
+                                                        const TRITONSERVER_MemoryType memory_type,
+                                                        const int64_t memory_type_id,
+                                                        const uint64_t byte_size)
+{
+    NEED(manager);
+    NEED(buffer);
+    (void)memory_type_id;
+    if (memory_type == TRITONSERVER_MEMORY_GPU)
+        return as_status(
+            status_new(STATUS_UNSUPPORTED, "GPU memory allocation not supported: no GPU support"));
+    void *block = mem_try_alloc_aligned(byte_size);
+    if (!block)
+        return as_status(status_new(STATUS_UNAVAILABLE, "out of memory: %llu bytes for a backend",
+                                    (unsigned long long)byte_size));
+    *buffer = block;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_MemoryManagerFree(TRITONBACKEND_MemoryManager *manager,
+                                                    void *buffer,
+                                                    const TRITONSERVER_MemoryType memory_type,
+                                                    const int64_t memory_type_id)
+{
+    NEED(manager);
+    (void)memory_type;
+    (void)memory_type_id;
+    mem_free(buffer);
+    return NULL;
+}
+
+/* ---------------------------------------------------------------------------------------- input */
+
+/* Is this buffer one of those that an instance with that host policy reads? */
+static bool is_for(const struct tensor_buffer *b, const char *policy)
+{
+    return policy ? b->host_policy && strcmp(b->host_policy, policy) == 0 : !b->host_policy;
+}
+
+/* The buffers for a host policy are its own, or those for everybody when it has none. */
+static const char *effective_policy(const struct input *in, const char *policy)
+{
+    for (uint32_t i = 0; policy && i < in->n_buffers; i++) {
+        if (is_for(&in->buffers[i], policy))
+            return policy;
+    }
+    return NULL;
+}
+
+static struct status *buffer_at(struct input *in, const char *policy, uint32_t index,
+                                struct tensor_buffer **ret_buffer)
+{
+    uint32_t seen = 0;
+    policy = effective_policy(in, policy);
+    for (uint32_t i = 0; i < in->n_buffers; i++) {
+        if (is_for(&in->buffers[i], policy) && seen++ == index) {
+            *ret_buffer = &in->buffers[i];
+            return NULL;
+        }
+    }
+    return status_new(STATUS_INVALID_ARG, "out of bounds index %u: input '%s' has %u buffers",
+                      index, in->name, seen);
+}
+
+static void count_buffers(const struct input *in, const char *policy, uint64_t *byte_size,
+                          uint32_t *buffer_count)
+{
+    uint64_t bytes = 0;
+    uint32_t n = 0;
+    policy = effective_policy(in, policy);
+    for (uint32_t i = 0; i < in->n_buffers; i++) {
+        if (is_for(&in->buffers[i], policy)) {
+            bytes += in->buffers[i].size_bytes;
+            n++;
+        }
+    }
+    if (byte_size)
+        *byte_size = bytes;
+    if (buffer_count)
+        *buffer_count = n;
+}
+
+TRITONSERVER_Error *
+TRITONBACKEND_InputPropertiesForHostPolicy(TRITONBACKEND_Input *input, const char *host_policy_name,
+                                           const char **name, TRITONSERVER_DataType *datatype,
+                                           const int64_t **shape, uint32_t *dims_count,
+                                           uint64_t *byte_size, uint32_t *buffer_count)
+{
+    NEED(input);
+    const struct input *in = to_input(input);
+    if (name)
+        *name = in->name;
+    if (datatype)
+        *datatype = (TRITONSERVER_DataType)in->dtype;
+    if (shape)
+        *shape = in->backend_shape;
+    if (dims_count)
+        *dims_count = in->n_backend_dims;
+    count_buffers(in, host_policy_name, byte_size, buffer_count);
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_InputProperties(TRITONBACKEND_Input *input, const char **name,
+                                                  TRITONSERVER_DataType *datatype,
+                                                  const int64_t **shape, uint32_t *dims_count,
+                                                  uint64_t *byte_size, uint32_t *buffer_count)
+{
+    return TRITONBACKEND_InputPropertiesForHostPolicy(input, NULL, name, datatype, shape,
+                                                      dims_count, byte_size, buffer_count);
+}
+
+TRITONSERVER_Error *TRITONBACKEND_InputBufferForHostPolicy(
+    TRITONBACKEND_Input *input, const char *host_policy_name, const uint32_t index,
+    const void **buffer, uint64_t *buffer_byte_size, TRITONSERVER_MemoryType *memory_type,
+    int64_t *memory_type_id)
+{
+    struct tensor_buffer *b;
+    NEED(input);
+    struct status *st = buffer_at(to_input(input), host_policy_name, index, &b);
+    if (st)
+        return as_status(st);
+    *buffer = b->base;
+    *buffer_byte_size = b->size_bytes;
+    *memory_type = (TRITONSERVER_MemoryType)b->type;
+    *memory_type_id = b->type_id;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_InputBuffer(TRITONBACKEND_Input *input, const uint32_t index,
+                                              const void **buffer, uint64_t *buffer_byte_size,
+                                              TRITONSERVER_MemoryType *memory_type,
+                                              int64_t *memory_type_id)
+{
+    return TRITONBACKEND_InputBufferForHostPolicy(input, NULL, index, buffer, buffer_byte_size,
+                                                  memory_type, memory_type_id);
+}
+
+TRITONSERVER_Error *
+TRITONBACKEND_InputBufferAttributes(TRITONBACKEND_Input *input, const uint32_t index,
+                                    const void **buffer,
+                                    TRITONSERVER_BufferAttributes **buffer_attributes)
+{
+    struct tensor_buffer *b;
+    NEED(input);
+    struct input *in = to_input(input);
+    struct status *st = buffer_at(in, NULL, index, &b);
+    if (st)
+        return as_status(st);
+    *buffer = b->base;
+    return attributes_in(&in->request->arena, b->type, b->type_id, b->size_bytes,
+                         buffer_attributes);
+}
+
+/* --------------------------------------------------------------------------------------- output */
+
+TRITONSERVER_Error *TRITONBACKEND_OutputBuffer(TRITONBACKEND_Output *output, void **buffer,
+                                               const uint64_t buffer_byte_size,
+                                               TRITONSERVER_MemoryType *memory_type,
+                                               int64_t *memory_type_id)
+{
+    NEED(output);
+    NEED(buffer);
+    struct output *out = to_output(output);
+    if (out->response->sent)
+        return as_status(
+            status_new(STATUS_INVALID_ARG, "response of output '%s' is sent already", out->name));
+    if (!out->allocated) {
+        out->memory_type = (enum memory_type) * memory_type;
+        out->memory_type_id = *memory_type_id;
+    }
+    struct status *st = output_alloc(out, buffer_byte_size);
+    if (st)
+        return as_status(st);
+    *buffer = out->base;
+    *memory_type = (TRITONSERVER_MemoryType)out->memory_type;
+    *memory_type_id = out->memory_type_id;
+    return NULL;
+}
+
+TRITONSERVER_Error *
+TRITONBACKEND_OutputBufferAttributes(TRITONBACKEND_Output *output,
+                                     TRITONSERVER_BufferAttributes **buffer_attributes)
+{
+    NEED(output);
+    struct output *out = to_output(output);
+    if (!out->allocated)
+        return as_status(status_new(STATUS_INVALID_ARG,
+                                    "output '%s' has no buffer yet, so it has no attributes",
+                                    out->name));
+    TRITONSERVER_Error *error =
+        attributes_in(&out->response->arena, out->memory_type, out->memory_type_id, out->size_bytes,
+                      buffer_attributes);
+    if (error)
+        return error;
+    struct api_request *a = api_request_of(out->response->request);
+    if (!a || !a->allocator->attributes_fn)
+        return NULL;
+    return a->allocator->attributes_fn(as_allocator(a->allocator), out->name, *buffer_attributes,
+                                       a->allocator_data, out->maker_data);
+}
+
+/* -------------------------------------------------------------------------------------- request */
+
+TRITONSERVER_Error *TRITONBACKEND_RequestId(TRITONBACKEND_Request *request, const char **id)
+{
+    NEED(request);
+    *id = to_request(request)->id;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_RequestIsCancelled(TRITONBACKEND_Request *request,
+                                                     bool *is_cancelled)
+{
+    NEED(request);
+    *is_cancelled = request_is_cancelled(to_request(request));
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_RequestCorrelationId(TRITONBACKEND_Request *request, uint64_t *id)
+{
+    NEED(request);
+    const struct request *r = to_request(request);
+    if (r->correlation_id.string)
+        return as_status(status_new(STATUS_INVALID_ARG,
+                                    "[request id: %s] correlation ID in request is not an unsigned "
+                                    "int",
+                                    request_log_name(r)));
+    *id = r->correlation_id.number;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_RequestCorrelationIdString(TRITONBACKEND_Request *request,
+                                                             const char **id)
+{
+    NEED(request);
+    const struct request *r = to_request(request);
+    if (!r->correlation_id.string)
+        return as_status(status_new(STATUS_INVALID_ARG,
+                                    "[request id: %s] correlation ID in request is not a string",
+                                    request_log_name(r)));
+    *id = r->correlation_id.string;
+    return NULL;
+}
+
+TRITONSERVER_Error *
+TRITONBACKEND_InferenceRequestTimeoutMicroseconds(TRITONBACKEND_Request *request, uint64_t *timeout)
+{
+    NEED(request);
+    *timeout = to_request(request)->timeout_us;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_RequestFlags(TRITONBACKEND_Request *request, uint32_t *flags)
+{
+    NEED(request);
+    *flags = to_request(request)->flags;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_RequestParameterCount(TRITONBACKEND_Request *request,
+                                                        uint32_t *count)
+{
+    NEED(request);
+    *count = to_request(request)->n_parameters;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_RequestParameter(TRITONBACKEND_Request *request,
+                                                   const uint32_t index, const char **key,
+                                                   TRITONSERVER_ParameterType *type,
+                                                   const void **vvalue)
+{
+    NEED(request);
+    const struct request *r = to_request(request);
+    if (index >= r->n_parameters)
+        return out_of_bounds("parameters", index, r->n_parameters);
+    const struct parameter *p = &r->parameters[index];
+    *key = p->name;
+    *type = (TRITONSERVER_ParameterType)p->type;
+    *vvalue = p->type == PARAMETER_STRING ? (const void *)p->string : (const void *)&p->int64;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_RequestInputCount(TRITONBACKEND_Request *request,
+                                                    uint32_t *input_count)
+{
+    NEED(request);
+    *input_count = to_request(request)->n_inputs;
+    return NULL;
+}
+
+/* An input by its index, with the reference's text. */
+static struct status *input_at(const struct request *r, uint32_t index, struct input **ret_input)
+{
+    if (index >= r->n_inputs)
+        return status_new(STATUS_INVALID_ARG,
+                          "[request id: %s] out of bounds index %u: request has %u inputs",
+                          request_log_name(r), index, r->n_inputs);
+    *ret_input = r->inputs[index];
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_RequestInputName(TRITONBACKEND_Request *request,
+                                                   const uint32_t index, const char **input_name)
+{
+    struct input *in;
+    NEED(request);
+    *input_name = NULL;
+    struct status *st = input_at(to_request(request), index, &in);
+    if (!st)
+        *input_name = in->name;
+    return as_status(st);
+}
+
+TRITONSERVER_Error *TRITONBACKEND_RequestInput(TRITONBACKEND_Request *request, const char *name,
+                                               TRITONBACKEND_Input **input)
+{
+    NEED(request);
+    NEED(name);
+    const struct request *r = to_request(request);
+    struct input *in = request_find_input(r, name);
+    *input = as_input(in);
+    if (!in)
+        return as_status(status_new(STATUS_INVALID_ARG,
+                                    "[request id: %s] unknown request input name %s",
+                                    request_log_name(r), name));
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_RequestInputByIndex(TRITONBACKEND_Request *request,
+                                                      const uint32_t index,
+                                                      TRITONBACKEND_Input **input)
+{
+    struct input *in;
+    NEED(request);
+    *input = NULL;
+    struct status *st = input_at(to_request(request), index, &in);
+    if (!st)
+        *input = as_input(in);
+    return as_status(st);
+}
+
+/* No requested outputs means all that the model has. */
+TRITONSERVER_Error *TRITONBACKEND_RequestOutputCount(TRITONBACKEND_Request *request,
+                                                     uint32_t *output_count)
+{
+    NEED(request);
+    const struct request *r = to_request(request);
+    *output_count = r->n_outputs ? r->n_outputs : r->model->n_outputs;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_RequestOutputName(TRITONBACKEND_Request *request,
+                                                    const uint32_t index, const char **output_name)
+{
+    NEED(request);
+    const struct request *r = to_request(request);
+    uint32_t n = r->n_outputs ? r->n_outputs : r->model->n_outputs;
+    *output_name = NULL;
+    if (index >= n)
+        return as_status(status_new(STATUS_INVALID_ARG,
+                                    "[request id: %s] out of bounds index %u: request has %u "
+                                    "requested outputs",
+                                    request_log_name(r), index, n));
+    *output_name = r->n_outputs ? r->outputs[index] : r->model->outputs[index].name;
+    return NULL;
+}
+
+TRITONSERVER_Error *
+TRITONBACKEND_RequestOutputBufferProperties(TRITONBACKEND_Request *request, const char *name,
+                                            size_t *byte_size, TRITONSERVER_MemoryType *memory_type,
+                                            int64_t *memory_type_id)
+{
+    NEED(request);
+    struct api_request *a = api_request_of(to_request(request));
+    if (a && a->allocator->query_fn)
+        return a->allocator->query_fn(as_allocator(a->allocator), a->allocator_data, name,
+                                      byte_size, memory_type, memory_type_id);
+    *memory_type = TRITONSERVER_MEMORY_CPU;
+    *memory_type_id = 0;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_RequestRelease(TRITONBACKEND_Request *request,
+                                                 uint32_t release_flags)
+{
+    NEED(request);
+    if (release_flags & TRITONSERVER_REQUEST_RELEASE_RESCHEDULE)
+        return as_status(status_new(STATUS_INVALID_ARG,
+                                    "Request is released with "
+                                    "TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while the model is "
+                                    "not configured to handle such a flag."));
+    return as_status(request_release(to_request(request), release_flags));
+}
+
+/* ---------------------------------------------------------------------------- response factory */
+
+TRITONSERVER_Error *TRITONBACKEND_ResponseFactoryNew(TRITONBACKEND_ResponseFactory **factory,
+                                                     TRITONBACKEND_Request *request)
+{
+    NEED(factory);
+    NEED(request);
+    struct request *r = to_request(request);
+    struct response_factory *f = pool_alloc(r->pool, sizeof(*f), NULL);
+    if (!f)
+        return as_status(status_no_memory());
+    f->request = r;
+    request_ref(r);
+    request_sender_add(r);
+    *factory = as_factory(f);
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ResponseFactoryDelete(TRITONBACKEND_ResponseFactory *factory)
+{
+    NEED(factory);
+    struct request *r = to_factory(factory)->request;
+    pool_release(factory);
+    request_sender_done(r);
+    request_unref(r);
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ResponseFactoryIsCancelled(TRITONBACKEND_ResponseFactory *factory,
+                                                             bool *is_cancelled)
+{
+    NEED(factory);
+    *is_cancelled = request_is_cancelled(to_factory(factory)->request);
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ResponseFactorySendFlags(TRITONBACKEND_ResponseFactory *factory,
+                                                           const uint32_t send_flags)
+{
+    NEED(factory);
+    return as_status(request_send_flags(to_factory(factory)->request, send_flags));
+}
+
+/* ------------------------------------------------------------------------------------ response */
+
+static TRITONSERVER_Error *new_response(struct request *r, TRITONBACKEND_Response **ret_response)
+{
+    struct response *resp;
+    struct status *st = response_new(r, &resp);
+    if (st)
+        return as_status(st);
+    struct api_request *a = api_request_of(r);
+    if (a && a->allocator->start_fn) {
+        st = to_status(a->allocator->start_fn(as_allocator(a->allocator), a->allocator_data));
+        if (st) {
+            response_free(resp);
+            return as_status(st);
+        }
+    }
+    *ret_response = as_response(resp);
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ResponseNew(TRITONBACKEND_Response **response,
+                                              TRITONBACKEND_Request *request)
+{
+    NEED(response);
+    NEED(request);
+    return new_response(to_request(request), response);
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ResponseNewFromFactory(TRITONBACKEND_Response **response,
+                                                         TRITONBACKEND_ResponseFactory *factory)
+{
+    NEED(response);
+    NEED(factory);
+    return new_response(to_factory(factory)->request, response);
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ResponseDelete(TRITONBACKEND_Response *response)
+{
+    NEED(response);
+    response_free(to_response(response));
+    return NULL;
+}
+
+static TRITONSERVER_Error *add_parameter(TRITONBACKEND_Response *response,
+                                         const struct parameter *p)
+{
+    NEED(response);
+    NEED(p->name);
+    return as_status(response_add_parameter(to_response(response), p));
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ResponseSetStringParameter(TRITONBACKEND_Response *response,
+                                                             const char *name, const char *value)
+{
+    NEED(value);
+    struct parameter p = {.name = name, .type = PARAMETER_STRING, .string = value};
+    return add_parameter(response, &p);
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ResponseSetIntParameter(TRITONBACKEND_Response *response,
+                                                          const char *name, const int64_t value)
+{
+    struct parameter p = {.name = name, .type = PARAMETER_INT, .int64 = value};
+    return add_parameter(response, &p);
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ResponseSetBoolParameter(TRITONBACKEND_Response *response,
+                                                           const char *name, const bool value)
+{
+    struct parameter p = {.name = name, .type = PARAMETER_BOOL, .boolean = value};
+    return add_parameter(response, &p);
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ResponseSetDoubleParameter(TRITONBACKEND_Response *response,
+                                                             const char *name, const double value)
+{
+    struct parameter p = {.name = name, .type = PARAMETER_DOUBLE, .float64 = value};
+    return add_parameter(response, &p);
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ResponseOutput(TRITONBACKEND_Response *response,
+                                                 TRITONBACKEND_Output **output, const char *name,
+                                                 const TRITONSERVER_DataType datatype,
+                                                 const int64_t *shape, const uint32_t dims_count)
+{
+    struct output *out;
+    NEED(response);
+    NEED(output);
+    NEED(name);
+    if (dims_count)
+        NEED(shape);
+    struct status *st = response_add_output(to_response(response), name, (enum dtype)datatype,
+                                            shape, dims_count, &out);
+    if (!st)
+        *output = as_output(out);
+    return as_status(st);
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ResponseSend(TRITONBACKEND_Response *response,
+                                               const uint32_t send_flags, TRITONSERVER_Error *error)
+{
+    if (!response)
+        return as_status(status_new(STATUS_INVALID_ARG, "response was nullptr"));
+    /* The error stays the backend's to delete, as the ABI has it; ours is shared, not copied. */
+    return as_status(
+        response_send(to_response(response), send_flags, status_ref(to_status(error))));
+}
+
+static void describe(const struct output *out, TRITONSERVER_DataType *datatype,
+                     const int64_t **shape, uint64_t *dim_count)
+{
+    *datatype = (TRITONSERVER_DataType)out->dtype;
+    *shape = out->shape;
+    *dim_count = out->n_dims;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_InferenceResponseOutputByName(TRITONBACKEND_Response *response,
+                                                                const char *name,
+                                                                TRITONSERVER_DataType *datatype,
+                                                                const int64_t **shape,
+                                                                uint64_t *dim_count)
+{
+    NEED(response);
+    NEED(name);
+    const struct response *resp = to_response(response);
+    for (uint32_t i = 0; i < resp->n_outputs; i++) {
+        if (strcmp(resp->outputs[i]->name, name) == 0) {
+            describe(resp->outputs[i], datatype, shape, dim_count);
+            return NULL;
+        }
+    }
+    return as_status(
+        status_new(STATUS_INVALID_ARG, "output name %s does not exist in the response", name));
+}
+
+TRITONSERVER_Error *TRITONBACKEND_InferenceResponseOutput(TRITONBACKEND_Response *response,
+                                                          const uint32_t index, const char **name,
+                                                          TRITONSERVER_DataType *datatype,
+                                                          const int64_t **shape,
+                                                          uint64_t *dim_count)
+{
+    NEED(response);
+    const struct response *resp = to_response(response);
+    if (index >= resp->n_outputs)
+        return out_of_bounds("outputs", index, resp->n_outputs);
+    *name = resp->outputs[index]->name;
+    describe(resp->outputs[index], datatype, shape, dim_count);
+    return NULL;
+}
+
+/* ------------------------------------------------------------------------------------- backend */
+
+TRITONSERVER_Error *TRITONBACKEND_BackendName(TRITONBACKEND_Backend *backend, const char **name)
+{
+    NEED(backend);
+    *name = to_backend(backend)->name;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_BackendConfig(TRITONBACKEND_Backend *backend,
+                                                TRITONSERVER_Message **backend_config)
+{
+    NEED(backend);
+    *backend_config = as_message(&to_backend(backend)->config);
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_BackendExecutionPolicy(TRITONBACKEND_Backend *backend,
+                                                         TRITONBACKEND_ExecutionPolicy *policy)
+{
+    NEED(backend);
+    *policy = (TRITONBACKEND_ExecutionPolicy)to_backend(backend)->policy;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_BackendSetExecutionPolicy(TRITONBACKEND_Backend *backend,
+                                                            TRITONBACKEND_ExecutionPolicy policy)
+{
+    NEED(backend);
+    to_backend(backend)->policy = (enum execution_policy)policy;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_BackendArtifacts(TRITONBACKEND_Backend *backend,
+                                                   TRITONBACKEND_ArtifactType *artifact_type,
+                                                   const char **location)
+{
+    NEED(backend);
+    *artifact_type = TRITONBACKEND_ARTIFACT_FILESYSTEM;
+    *location = to_backend(backend)->directory;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_BackendMemoryManager(TRITONBACKEND_Backend *backend,
+                                                       TRITONBACKEND_MemoryManager **manager)
+{
+    NEED(backend);
+    *manager = as_memory_manager(to_backend(backend)->server);
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_BackendState(TRITONBACKEND_Backend *backend, void **state)
+{
+    NEED(backend);
+    *state = to_backend(backend)->state;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_BackendSetState(TRITONBACKEND_Backend *backend, void *state)
+{
+    NEED(backend);
+    to_backend(backend)->state = state;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(
+    TRITONBACKEND_BackendAttribute *backend_attributes, const TRITONSERVER_InstanceGroupKind kind,
+    const uint64_t count, const uint64_t *device_ids, const uint64_t id_count)
+{
+    static const Inference__ModelInstanceGroup__Kind kinds[] = {
+        [TRITONSERVER_INSTANCEGROUPKIND_AUTO] = INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_AUTO,
+        [TRITONSERVER_INSTANCEGROUPKIND_CPU] = INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_CPU,
+        [TRITONSERVER_INSTANCEGROUPKIND_GPU] = INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_GPU,
+        [TRITONSERVER_INSTANCEGROUPKIND_MODEL] = INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_MODEL,
+    };
+    NEED(backend_attributes);
+    (void)device_ids; /* of GPUs, of which there are none */
+    (void)id_count;
+    if (kind >= ARRAY_SIZE(kinds))
+        return as_status(status_new(STATUS_INVALID_ARG, "unknown instance group kind %d", kind));
+    struct backend_attribute *a = to_backend_attribute(backend_attributes);
+    a->groups = mem_realloc(a->groups, (a->n_groups + 1) * sizeof(*a->groups));
+    a->groups[a->n_groups++] =
+        (struct config_group){.kind = kinds[kind], .count = (int)MIN(count, (uint64_t)INT32_MAX)};
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_BackendAttributeSetParallelModelInstanceLoading(
+    TRITONBACKEND_BackendAttribute *backend_attributes, bool enabled)
+{
+    NEED(backend_attributes);
+    to_backend_attribute(backend_attributes)->parallel_instance_loading = enabled;
+    return NULL;
+}
+
+/* --------------------------------------------------------------------------------------- model */
+
+TRITONSERVER_Error *TRITONBACKEND_ModelName(TRITONBACKEND_Model *model, const char **name)
+{
+    NEED(model);
+    *name = to_model(model)->name;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelVersion(TRITONBACKEND_Model *model, uint64_t *version)
+{
+    NEED(model);
+    *version = (uint64_t)to_model(model)->version;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelRepository(TRITONBACKEND_Model *model,
+                                                  TRITONBACKEND_ArtifactType *artifact_type,
+                                                  const char **location)
+{
+    NEED(model);
+    *artifact_type = TRITONBACKEND_ARTIFACT_FILESYSTEM;
+    *location = to_model(model)->directory;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelConfig(TRITONBACKEND_Model *model,
+                                              const uint32_t config_version,
+                                              TRITONSERVER_Message **model_config)
+{
+    AUTO(buf) text = BUF_INIT(MAX_CONFIG_BYTES);
+    NEED(model);
+    NEED(model_config);
+    struct status *st = document_check_config_version(config_version);
+    if (st)
+        return as_status(st);
+    model_config_print_json(to_model(model)->config, &text);
+    st = buf_status(&text);
+    if (st)
+        return as_status(st);
+    size_t size = text.size;
+    *model_config = as_message(message_new(buf_take(&text), size));
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelAutoCompleteConfig(TRITONBACKEND_Model *model,
+                                                          bool *auto_complete_config)
+{
+    NEED(model);
+    *auto_complete_config = to_model(model)->auto_complete;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelSetConfig(TRITONBACKEND_Model *model,
+                                                 const uint32_t config_version,
+                                                 TRITONSERVER_Message *model_config)
+{
+    NEED(model);
+    NEED(model_config);
+    struct model *m = to_model(model);
+    struct status *st = document_check_config_version(config_version);
+    if (!st && m->initialized_in_backend)
+        st = status_new(STATUS_INVALID_ARG,
+                        "the configuration of model '%s' can be set while it is initialized only",
+                        m->name);
+    if (!st)
+        st = model_config_merge_from_backend(m->config, to_message(model_config)->json,
+                                             to_message(model_config)->size_bytes);
+    return as_status(st);
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelServer(TRITONBACKEND_Model *model,
+                                              TRITONSERVER_Server **server)
+{
+    NEED(model);
+    *server = as_server(to_model(model)->server);
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelBackend(TRITONBACKEND_Model *model,
+                                               TRITONBACKEND_Backend **backend)
+{
+    NEED(model);
+    *backend = as_backend(to_model(model)->backend);
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelState(TRITONBACKEND_Model *model, void **state)
+{
+    NEED(model);
+    *state = to_model(model)->backend_state;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelSetState(TRITONBACKEND_Model *model, void *state)
+{
+    NEED(model);
+    to_model(model)->backend_state = state;
+    return NULL;
+}
+
+/* The sum of what a backend says it uses. */
+static size_t sum_of(TRITONSERVER_BufferAttributes **usage, uint32_t usage_size)
+{
+    size_t sum = 0;
+    for (uint32_t i = 0; i < usage_size; i++)
+        sum += to_attributes(usage[i])->size_bytes;
+    return sum;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelReportMemoryUsage(TRITONBACKEND_Model *model,
+                                                         TRITONSERVER_BufferAttributes **usage,
+                                                         uint32_t usage_size)
+{
+    NEED(model);
+    if (usage_size)
+        NEED(usage);
+    atomic_store_explicit(&to_model(model)->reported_bytes, sum_of(usage, usage_size),
+                          memory_order_relaxed);
+    return NULL;
+}
+
+/* ------------------------------------------------------------------------------------ instance */
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceName(TRITONBACKEND_ModelInstance *instance,
+                                                    const char **name)
+{
+    NEED(instance);
+    *name = to_instance(instance)->name;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceKind(TRITONBACKEND_ModelInstance *instance,
+                                                    TRITONSERVER_InstanceGroupKind *kind)
+{
+    NEED(instance);
+    *kind = (TRITONSERVER_InstanceGroupKind)to_instance(instance)->kind;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceDeviceId(TRITONBACKEND_ModelInstance *instance,
+                                                        int32_t *device_id)
+{
+    NEED(instance);
+    *device_id = to_instance(instance)->device_id;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceHostPolicy(TRITONBACKEND_ModelInstance *instance,
+                                                          TRITONSERVER_Message **host_policy)
+{
+    NEED(instance);
+    *host_policy = as_message(&to_instance(instance)->host_policy_document);
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceIsPassive(TRITONBACKEND_ModelInstance *instance,
+                                                         bool *is_passive)
+{
+    NEED(instance);
+    *is_passive = false; /* a configuration with a passive group is refused so far */
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceProfileCount(TRITONBACKEND_ModelInstance *instance,
+                                                            uint32_t *count)
+{
+    NEED(instance);
+    *count = 0; /* profiles come with TensorRT, and are refused so far */
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceProfileName(TRITONBACKEND_ModelInstance *instance,
+                                                           const uint32_t index,
+                                                           const char **profile_name)
+{
+    NEED(instance);
+    *profile_name = NULL;
+    return out_of_bounds("profiles", index, 0);
+}
+
+TRITONSERVER_Error *
+TRITONBACKEND_ModelInstanceSecondaryDeviceCount(TRITONBACKEND_ModelInstance *instance,
+                                                uint32_t *count)
+{
+    NEED(instance);
+    *count = 0;
+    return NULL;
+}
+
+TRITONSERVER_Error *
+TRITONBACKEND_ModelInstanceSecondaryDeviceProperties(TRITONBACKEND_ModelInstance *instance,
+                                                     uint32_t index, const char **kind, int64_t *id)
+{
+    NEED(instance);
+    (void)kind;
+    (void)id;
+    return out_of_bounds("secondary devices", index, 0);
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceModel(TRITONBACKEND_ModelInstance *instance,
+                                                     TRITONBACKEND_Model **model)
+{
+    NEED(instance);
+    *model = as_model(to_instance(instance)->model);
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceState(TRITONBACKEND_ModelInstance *instance,
+                                                     void **state)
+{
+    NEED(instance);
+    *state = to_instance(instance)->state;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceSetState(TRITONBACKEND_ModelInstance *instance,
+                                                        void *state)
+{
+    NEED(instance);
+    to_instance(instance)->state = state;
+    return NULL;
+}
+
+TRITONSERVER_Error *
+TRITONBACKEND_ModelInstanceReportMemoryUsage(TRITONBACKEND_ModelInstance *instance,
+                                             TRITONSERVER_BufferAttributes **usage,
+                                             uint32_t usage_size)
+{
+    NEED(instance);
+    if (usage_size)
+        NEED(usage);
+    atomic_store_explicit(&to_instance(instance)->reported_bytes, sum_of(usage, usage_size),
+                          memory_order_relaxed);
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportStatistics(
+    TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request *request, const bool success,
+    const uint64_t exec_start_ns, const uint64_t compute_start_ns, const uint64_t compute_end_ns,
+    const uint64_t exec_end_ns)
+{
+    NEED(instance);
+    NEED(request);
+    instance_report_statistics(to_instance(instance), to_request(request), success, exec_start_ns,
+                               compute_start_ns, compute_end_ns, exec_end_ns);
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportBatchStatistics(
+    TRITONBACKEND_ModelInstance *instance, const uint64_t batch_size, const uint64_t exec_start_ns,
+    const uint64_t compute_start_ns, const uint64_t compute_end_ns, const uint64_t exec_end_ns)
+{
+    NEED(instance);
+    (void)exec_start_ns;
+    (void)compute_start_ns;
+    (void)compute_end_ns;
+    (void)exec_end_ns;
+    instance_report_batch(to_instance(instance), batch_size);
+    return NULL;
+}

@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tritonserver.h: what a server is started with. A setting of a feature that does not exist yet is
+ * accepted where it switches the feature off or only sizes or places it, and refused where it asks
+ * for its behaviour.
+ */
+#include <string.h>
+
+#include "api/handles.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "core/server_options.h"
+
+static TRITONSERVER_Error *not_yet(const char *what)
+{
+    return as_status(status_new(STATUS_UNSUPPORTED, "%s is not supported yet", what));
+}
+
+TRITONSERVER_Error *TRITONSERVER_ServerOptionsNew(TRITONSERVER_ServerOptions **options)
+{
+    NEED(options);
+    *options = as_options(server_options_new());
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONSERVER_ServerOptionsDelete(TRITONSERVER_ServerOptions *options)
+{
+    server_options_free(to_options(options));
+    return NULL;
+}
+
+/* ------------------------------------------------------------------ identity, repository, life */
+
+TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetServerId(TRITONSERVER_ServerOptions *options,
+                                                          const char *server_id)
+{
+    NEED(options);
+    NEED(server_id);
+    server_options_set_string(&to_options(options)->server_id, server_id);
+    return NULL;
+}
+
+TRITONSERVER_Error *
+TRITONSERVER_ServerOptionsSetModelRepositoryPath(TRITONSERVER_ServerOptions *options,
+                                                 const char *model_repository_path)
+{
+    NEED(options);
+    NEED(model_repository_path);
+    server_options_add_repository(to_options(options), model_repository_path);
+    return NULL;
+}
+
+TRITONSERVER_Error *
+TRITONSERVER_ServerOptionsSetModelControlMode(TRITONSERVER_ServerOptions *options,
+                                              TRITONSERVER_ModelControlMode mode)
+{
+    NEED(options);
+    return mode == TRITONSERVER_MODEL_CONTROL_NONE ? NULL
+                                                   : not_yet("a model control mode but 'none'");
+}
+
+TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetStartupModel(TRITONSERVER_ServerOptions *options,
+                                                              const char *model_name)
+{
+    NEED(options);
+    (void)model_name;
+    return not_yet("loading single models at start");
+}
+
+TRITONSERVER_Error *
+TRITONSERVER_ServerOptionsSetStrictModelConfig(TRITONSERVER_ServerOptions *options, bool strict)
+{
+    NEED(options);
+    to_options(options)->strict_model_config = strict;
+    return NULL;
+}
+
+TRITONSERVER_Error *
+TRITONSERVER_ServerOptionsSetModelConfigName(TRITONSERVER_ServerOptions *options,
+                                             const char *model_config_name)
+{
+    NEED(options);
+    NEED(model_config_name);
+    server_options_set_string(&to_options(options)->model_config_name, model_config_name);
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetExitOnError(TRITONSERVER_ServerOptions *options,
+                                                             bool exit)
+{
+    NEED(options);
+    to_options(options)->exit_on_error = exit;
+    return NULL;
+}
+
+TRITONSERVER_Error *
+TRITONSERVER_ServerOptionsSetStrictReadiness(TRITONSERVER_ServerOptions *options, bool strict)
+{
+    NEED(options);
+    to_options(options)->strict_readiness = strict;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetExitTimeout(TRITONSERVER_ServerOptions *options,
+                                                             unsigned int timeout)
+{
+    NEED(options);
+    to_options(options)->exit_timeout_s = timeout;
+    return NULL;
+}
+
+TRITONSERVER_Error *
+TRITONSERVER_ServerOptionsSetModelLoadThreadCount(TRITONSERVER_ServerOptions *options,
+                                                  unsigned int thread_count)
+{
+    NEED(options);
+    if (thread_count == 0)
+        return as_status(
+            status_new(STATUS_INVALID_ARG, "model load thread count must be at least 1, got 0"));
+    to_options(options)->load_threads = thread_count;
+    return NULL;
+}
+
+TRITONSERVER_Error *
+TRITONSERVER_ServerOptionsSetModelLoadRetryCount(TRITONSERVER_ServerOptions *options,
+                                                 unsigned int retry_count)
+{
+    NEED(options);
+    to_options(options)->load_retries = retry_count;
+    return NULL;
+}
+
+TRITONSERVER_Error *
+TRITONSERVER_ServerOptionsSetModelNamespacing(TRITONSERVER_ServerOptions *options,
+                                              bool enable_namespace)
+{
+    NEED(options);
+    return enable_namespace ? not_yet("model namespacing") : NULL;
+}
+
+/* ------------------------------------------------------------------- limits, memory, devices */
+
+TRITONSERVER_Error *
+TRITONSERVER_ServerOptionsSetRateLimiterMode(TRITONSERVER_ServerOptions *options,
+                                             TRITONSERVER_RateLimitMode mode)
+{
+    NEED(options);
+    return mode == TRITONSERVER_RATE_LIMIT_OFF ? NULL : not_yet("the rate limiter");
+}
+
+TRITONSERVER_Error *
+TRITONSERVER_ServerOptionsAddRateLimiterResource(TRITONSERVER_ServerOptions *options,
+                                                 const char *resource_name,
+                                                 const size_t resource_count, const int device)
+{
+    NEED(options);
+    NEED(resource_name);
+    (void)resource_count; /* sizes a limiter that is off */
+    (void)device;
+    return NULL;
+}
+
+TRITONSERVER_Error *
+TRITONSERVER_ServerOptionsSetPinnedMemoryPoolByteSize(TRITONSERVER_ServerOptions *options,
+                                                      uint64_t size)
+{
+    NEED(options);
+    (void)size; /* sizes a pool that exists with a GPU only */
+    return NULL;
+}
+
+TRITONSERVER_Error *
+TRITONSERVER_ServerOptionsSetCudaMemoryPoolByteSize(TRITONSERVER_ServerOptions *options,
+                                                    int gpu_device, uint64_t size)
+{
+    NEED(options);
+    (void)gpu_device;
+    (void)size;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetCudaVirtualAddressSize(
+    TRITONSERVER_ServerOptions *options, int gpu_device, size_t cuda_virtual_address_size)
+{
+    NEED(options);
+    (void)gpu_device;
+    (void)cuda_virtual_address_size;
+    return NULL;
+}
+
+TRITONSERVER_Error *
+TRITONSERVER_ServerOptionsSetMinSupportedComputeCapability(TRITONSERVER_ServerOptions *options,
+                                                           double cc)
+{
+    NEED(options);
+    (void)cc;
+    return NULL;
+}
+
+TRITONSERVER_Error *
+TRITONSERVER_ServerOptionsSetBufferManagerThreadCount(TRITONSERVER_ServerOptions *options,
+                                                      unsigned int thread_count)
+{
+    NEED(options);
+    (void)thread_count;
+    return NULL;
+}
+
+TRITONSERVER_Error *
+TRITONSERVER_ServerOptionsSetEnablePeerAccess(TRITONSERVER_ServerOptions *options,
+                                              bool enable_peer_access)
+{
+    NEED(options);
+    (void)enable_peer_access; /* between GPUs, of which there are none */
+    return NULL;
+}
+
+TRITONSERVER_Error *
+TRITONSERVER_ServerOptionsSetModelLoadDeviceLimit(TRITONSERVER_ServerOptions *options,
+                                                  const TRITONSERVER_InstanceGroupKind kind,
+                                                  const int device_id, const double fraction)
+{
+    NEED(options);
+    if (device_id < 0)
+        return as_status(
+            status_new(STATUS_INVALID_ARG, "expects device ID >= 0, got %d", device_id));
+    if (!(fraction >= 0.0 && fraction <= 1.0))
+        return as_status(status_new(STATUS_INVALID_ARG,
+                                    "expects limit fraction to be in range [0.0, 1.0], got %f",
+                                    fraction));
+    if (kind != TRITONSERVER_INSTANCEGROUPKIND_GPU)
+        return as_status(status_new(STATUS_UNSUPPORTED,
+                                    "given device kind is not supported, got: %s",
+                                    TRITONSERVER_InstanceGroupKindString(kind)));
+    return NULL; /* there is no GPU whose memory could run short */
+}
+
+TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetHostPolicy(TRITONSERVER_ServerOptions *options,
+                                                            const char *policy_name,
+                                                            const char *setting, const char *value)
+{
+    NEED(options);
+    NEED(policy_name);
+    NEED(setting);
+    NEED(value);
+    if (strcmp(setting, "numa-node") != 0 && strcmp(setting, "cpu-cores") != 0)
+        return as_status(status_new(STATUS_INVALID_ARG,
+                                    "Unsupported host policy setting '%s' is specified, supported "
+                                    "settings are 'numa-node', 'cpu-cores'",
+                                    setting));
+    return not_yet("a host policy");
+}
+
+/* ------------------------------------------------------------- cache, log, metrics, backends */
+
+TRITONSERVER_Error *
+TRITONSERVER_ServerOptionsSetResponseCacheByteSize(TRITONSERVER_ServerOptions *options,
+                                                   uint64_t size)
+{
+    NEED(options);
+    return size ? not_yet("the response cache") : NULL;
+}
+
+TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetCacheConfig(TRITONSERVER_ServerOptions *options,
+                                                             const char *cache_name,
+                                                             const char *config_json)
+{
+    NEED(options);
+    NEED(cache_name);
+    NEED(config_json);
+    return not_yet("the response cache");
+}
+
+TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetCacheDirectory(TRITONSERVER_ServerOptions *options,
+                                                                const char *cache_dir)
+{
+    NEED(options);
+    NEED(cache_dir);
+    server_options_set_string(&to_options(options)->cache_directory, cache_dir);
+    return NULL;
+}
+
+/* The log is the process's, not the server's. */
+TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogFile(TRITONSERVER_ServerOptions *options,
+                                                         const char *file)
+{
+    NEED(options);
+    return as_status(log_open_file(file));
+}
+
+#define CHANGE_LOG(field, value)                                                                   \
+    do {                                                                                           \
+        struct log_settings settings;                                                              \
+        NEED(options);                                                                             \
+        log_get_settings(&settings);                                                               \
+        settings.field = (value);                                                                  \
+        log_set_settings(&settings);                                                               \
+        return NULL;                                                                               \
+    } while (0)
+
+TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogInfo(TRITONSERVER_ServerOptions *options,
+                                                         bool log)
+{
+    CHANGE_LOG(info, log);
+}
+
+TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogWarn(TRITONSERVER_ServerOptions *options,
+                                                         bool log)
+{
+    CHANGE_LOG(warning, log);
+}
+
+TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogError(TRITONSERVER_ServerOptions *options,
+                                                          bool log)
+{
+    CHANGE_LOG(error, log);
+}
+
+TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogFormat(TRITONSERVER_ServerOptions *options,
+                                                           const TRITONSERVER_LogFormat format)
+{
+    CHANGE_LOG(format, (enum log_format)format);
+}
+
+TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogVerbose(TRITONSERVER_ServerOptions *options,
+                                                            int level)
+{
+    CHANGE_LOG(verbose_level, level);
+}
+
+/* Metrics are not published yet; an embedder that leaves them at their default is not refused. */
+TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetMetrics(TRITONSERVER_ServerOptions *options,
+                                                         bool metrics)
+{
+    NEED(options);
+    (void)metrics;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetGpuMetrics(TRITONSERVER_ServerOptions *options,
+                                                            bool gpu_metrics)
+{
+    NEED(options);
+    (void)gpu_metrics;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetCpuMetrics(TRITONSERVER_ServerOptions *options,
+                                                            bool cpu_metrics)
+{
+    NEED(options);
+    (void)cpu_metrics;
+    return NULL;
+}
+
+TRITONSERVER_Error *
+TRITONSERVER_ServerOptionsSetMetricsInterval(TRITONSERVER_ServerOptions *options,
+                                             uint64_t metrics_interval_ms)
+{
+    NEED(options);
+    (void)metrics_interval_ms;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetMetricsConfig(TRITONSERVER_ServerOptions *options,
+                                                               const char *name,
+                                                               const char *setting,
+                                                               const char *value)
+{
+    NEED(options);
+    NEED(setting);
+    NEED(value);
+    (void)name;
+    return not_yet("a configuration of metrics");
+}
+
+TRITONSERVER_Error *
+TRITONSERVER_ServerOptionsSetBackendDirectory(TRITONSERVER_ServerOptions *options,
+                                              const char *backend_dir)
+{
+    NEED(options);
+    NEED(backend_dir);
+    server_options_set_string(&to_options(options)->backend_directory, backend_dir);
+    return NULL;
+}
+
+TRITONSERVER_Error *
+TRITONSERVER_ServerOptionsSetRepoAgentDirectory(TRITONSERVER_ServerOptions *options,
+                                                const char *repoagent_dir)
+{
+    NEED(options);
+    NEED(repoagent_dir);
+    server_options_set_string(&to_options(options)->repoagent_directory, repoagent_dir);
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetBackendConfig(TRITONSERVER_ServerOptions *options,
+                                                               const char *backend_name,
+                                                               const char *setting,
+                                                               const char *value)
+{
+    NEED(options);
+    NEED(backend_name);
+    NEED(setting);
+    NEED(value);
+    server_options_add_backend_setting(to_options(options), backend_name, setting, value);
+    return NULL;
+}

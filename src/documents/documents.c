@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "documents/documents.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "core/model.h"
+#include "core/server.h"
+
+static void put_text(struct json_writer *w, const char *name, const char *value)
+{
+    json_put_name(w, name);
+    json_put_text(w, value);
+}
+
+void document_server_metadata(const struct server *s, struct buf *out)
+{
+    struct json_writer w = {.out = out};
+    json_put_open(&w, '{');
+    put_text(&w, "name", server_id(s));
+    put_text(&w, "version", server_version(s));
+    json_put_name(&w, "extensions");
+    json_put_open(&w, '[');
+    for (const char *const *e = server_extensions(s); *e; e++)
+        json_put_text(&w, *e);
+    json_put_close(&w, ']');
+    json_put_close(&w, '}');
+}
+
+/* Versions are strings in metadata. */
+static void put_version(struct json_writer *w, int64_t version)
+{
+    char text[24];
+    snprintf(text, sizeof(text), "%" PRId64, version);
+    json_put_text(w, text);
+}
+
+static void put_versions(struct json_writer *w, const struct model *m, int64_t version)
+{
+    int64_t *versions;
+    size_t n;
+
+    json_put_name(w, "versions");
+    json_put_open(w, '[');
+    struct status *st =
+        version == CONCH_VERSION_LATEST
+            ? server_model_versions(m->server, m->name, strlen(m->name), &versions, &n)
+            : NULL;
+    if (version != CONCH_VERSION_LATEST || st) {
+        put_version(w, m->version); /* also when it has just been unloaded */
+        status_free(st);
+    } else {
+        for (size_t i = 0; i < n; i++)
+            put_version(w, versions[i]);
+        mem_free(versions);
+    }
+    json_put_close(w, ']');
+}
+
+static void put_tensors(struct json_writer *w, const char *name, const struct model *m,
+                        const struct tensor_spec *specs, uint32_t n)
+{
+    json_put_name(w, name);
+    json_put_open(w, '[');
+    for (uint32_t i = 0; i < n; i++) {
+        json_put_open(w, '{');
+        put_text(w, "name", specs[i].name);
+        put_text(w, "datatype", dtype_name(specs[i].dtype));
+        json_put_name(w, "shape");
+        json_put_open(w, '[');
+        if (m->batching)
+            json_put_int64(w, -1);
+        for (uint32_t d = 0; d < specs[i].n_dims; d++)
+            json_put_int64(w, specs[i].dims[d]);
+        json_put_close(w, ']');
+        json_put_close(w, '}');
+    }
+    json_put_close(w, ']');
+}
+
+void document_model_metadata(const struct model *m, int64_t version, struct buf *out)
+{
+    const Inference__ModelConfig *pb = m->config->pb;
+    struct json_writer w = {.out = out};
+    json_put_open(&w, '{');
+    put_text(&w, "name", m->name);
+    put_versions(&w, m, version);
+    put_text(&w, "platform", pb->platform[0] ? pb->platform : pb->backend);
+    put_tensors(&w, "inputs", m, m->inputs, m->n_inputs);
+    put_tensors(&w, "outputs", m, m->outputs, m->n_outputs);
+    json_put_close(&w, '}');
+}
+
+void document_index(struct server *s, bool ready_only, struct buf *out)
+{
+    size_t n;
+    struct model_index_row *rows = server_index(s, ready_only, &n);
+    struct json_writer w = {.out = out};
+    json_put_open(&w, '[');
+    for (size_t i = 0; i < n; i++) {
+        json_put_open(&w, '{');
+        put_text(&w, "name", rows[i].name);
+        if (rows[i].version) {
+            json_put_name(&w, "version");
+            put_version(&w, rows[i].version);
+            put_text(&w, "state", rows[i].state);
+            if (rows[i].reason[0])
+                put_text(&w, "reason", rows[i].reason);
+        }
+        json_put_close(&w, '}');
+    }
+    json_put_close(&w, ']');
+    mem_free(rows);
+}
+
+struct status *document_check_config_version(uint32_t version)
+{
+    if (version == 1)
+        return NULL;
+    return status_new(STATUS_INVALID_ARG,
+                      "model configuration version %u not supported, supported versions are: 1",
+                      version);
+}

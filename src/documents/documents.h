@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The documents in JSON that the C API and the HTTP frontend both answer with: core's structs,
+ * encoded once. Each function appends to out; what went wrong there says buf_status(out).
+ */
+#ifndef CONCH_DOCUMENTS_DOCUMENTS_H
+#define CONCH_DOCUMENTS_DOCUMENTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/compiler.h"
+
+struct buf;
+struct model;
+struct server;
+struct status;
+
+/* {"name","version","extensions":[…]} */
+void document_server_metadata(const struct server *s, struct buf *out);
+
+/*
+ * document_model_metadata - {"name","versions":[…],"platform","inputs":[…],"outputs":[…]}
+ *
+ * @version  as asked for: CONCH_VERSION_LATEST lists all READY versions, else that one
+ */
+void document_model_metadata(const struct model *m, int64_t version, struct buf *out);
+
+/* [{"name"[,"version","state"[,"reason"]]}, …] */
+void document_index(struct server *s, bool ready_only, struct buf *out);
+
+/* document_check_config_version - Errors: STATUS_INVALID_ARG  anything but 1 */
+NODISCARD struct status *document_check_config_version(uint32_t version);
+
+#endif
