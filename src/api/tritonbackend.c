@@ -430,7 +430,7 @@ TRITONSERVER_Error *TRITONBACKEND_RequestRelease(TRITONBACKEND_Request *request,
                                     "Request is released with "
                                     "TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while the model is "
                                     "not configured to handle such a flag."));
-    return as_status(request_release(to_request(request), release_flags));
+    return as_status(request_release(to_request(request)));
 }
 
 /* ---------------------------------------------------------------------------- response factory */

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/status.h"
+#include "core/labels.h"
 #include "core/model.h"
 #include "core/request_priv.h"
 #include "core/server.h"
@@ -634,7 +635,7 @@ TRITONSERVER_Error *TRITONSERVER_InferenceResponseOutput(
     TRITONSERVER_DataType *datatype, const int64_t **shape, uint64_t *dim_count, const void **base,
     size_t *byte_size, TRITONSERVER_MemoryType *memory_type, int64_t *memory_type_id, void **userp)
 {
-    struct output *out;
+    struct output *out = NULL;
     NEED(inference_response);
     struct status *st = output_at(to_server_response(inference_response), index, &out);
     if (st)
@@ -655,7 +656,7 @@ TRITONSERVER_Error *TRITONSERVER_InferenceResponseOutputClassificationLabel(
     TRITONSERVER_InferenceResponse *inference_response, const uint32_t index,
     const size_t class_index, const char **label)
 {
-    struct output *out;
+    struct output *out = NULL;
     NEED(inference_response);
     const struct response *resp = to_server_response(inference_response);
     struct status *st = output_at(resp, index, &out);

@@ -5,8 +5,9 @@
  * Where it is (`stage`, who holds its inputs):
  *
  *      IDLE ──server_infer()──► QUEUED ──instance──► EXECUTING ──request_release()──► RELEASED
- *        ▲                        │                       │
- *        └──── maker again ◄──────┴── refused, cancelled ─┘ (answered by the core, released)
+ *        ▲                        │ refused: given back unanswered                       │
+ *        ├────────────────────────┘                                                      │
+ *        └── the last sender lets go: ops->release(), the maker may use it again ◄───────┘
  *
  * Whether it has its answer (`answered`): false → true exactly once, by an atomic exchange in
  * claim_answer(); whoever wins delivers the final response. That is the single terminal transition.
@@ -331,6 +332,9 @@ void request_sender_done(struct request *r)
                                     "model '%s' released the request without a final response",
                                     r->model->name));
     model_request_ended(r->model);
+    atomic_store_explicit(&r->stage, REQUEST_IDLE, memory_order_release);
+    if (r->ops->release)
+        r->ops->release(r, RELEASE_ALL); /* the maker may start it anew in there */
     request_unref(r);
 }
 
@@ -365,7 +369,7 @@ void request_answer_error(struct request *r, struct status *error)
         status_free(error);
 }
 
-struct status *request_release(struct request *r, uint32_t flags)
+struct status *request_release(struct request *r)
 {
     /* Exactly one release counts; a second one, or one of a request not in execution, is refused.
      */
@@ -375,8 +379,6 @@ struct status *request_release(struct request *r, uint32_t flags)
         return status_new(STATUS_INVALID_ARG,
                           "[request id: %s] request is released, but not held by a backend",
                           request_log_name(r));
-    if (r->ops->release)
-        r->ops->release(r, flags);
     request_sender_done(r);
     return NULL;
 }
@@ -385,6 +387,6 @@ void request_reject(struct request *r, struct status *error)
 {
     request_answer_error(r, error);
     atomic_store_explicit(&r->stage, REQUEST_EXECUTING, memory_order_relaxed);
-    struct status *st = request_release(r, RELEASE_ALL);
+    struct status *st = request_release(r);
     BUG_ON(st != NULL);
 }

@@ -104,7 +104,10 @@ struct request_ops {
      * carries RESPONSE_FINAL is the last one, and comes exactly once.
      */
     void (*respond)(struct request *r, struct response *resp, uint32_t flags);
-    /* The inputs are needed no longer. Before or after the responses. Optional. */
+    /*
+     * The request has ended: it has its final response, nobody reads its inputs, and it may be
+     * changed and started again. Optional.
+     */
     void (*release)(struct request *r, uint32_t flags);
     /* Nobody refers to the request any longer: its memory may be reused. */
     void (*destroy)(struct request *r);

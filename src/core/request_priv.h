@@ -20,8 +20,8 @@ void request_begin(struct request *r);
 /* request_unbegin - … and gives it back to its maker, unanswered: the scheduler refused it. */
 void request_unbegin(struct request *r);
 
-/* request_release - the backend (or the core in its place) lets go of the inputs. Once. */
-NODISCARD struct status *request_release(struct request *r, uint32_t flags);
+/* request_release - the backend (or the core in its place) lets go of the request. Once. */
+NODISCARD struct status *request_release(struct request *r);
 
 /* request_reject - answers and releases a request that is queued or whose execution failed; taken.
  */

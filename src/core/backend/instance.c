@@ -98,7 +98,7 @@ uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t 
         if (UNLIKELY(error != NULL)) {
             request_answer_error(batch[i], status_ref(error));
             instance_report_statistics(in, batch[i], false, start_ns, 0, 0, start_ns + took_ns);
-            status_free(request_release(batch[i], RELEASE_ALL)); /* unless the backend has */
+            status_free(request_release(batch[i])); /* unless the backend has */
         }
         request_unref(batch[i]);
     }

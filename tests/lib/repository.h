@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A model repository in a temporary folder, for tests in C.
+ */
+#ifndef CONCH_TESTS_LIB_REPOSITORY_H
+#define CONCH_TESTS_LIB_REPOSITORY_H
+
+struct test_repository {
+    char path[64];
+};
+
+void repository_make(struct test_repository *repo);
+/* repository_add - the model's folder with a config.pbtxt and one empty version folder. */
+void repository_add(struct test_repository *repo, const char *model, const char *config,
+                    int version);
+void repository_remove(struct test_repository *repo);
+
+#endif

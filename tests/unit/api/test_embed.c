@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A program that embeds the server by its public ABI alone: start, metadata, requests with
+ * callbacks from the server's threads, cancelling, stopping. Uses the real identity backend.
+ */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "lib/repository.h"
+#include "triton/core/tritonserver.h"
+
+static const char config[] = "backend: \"identity\"\n"
+                             "max_batch_size: 8\n"
+                             "input { name: \"INPUT0\" data_type: TYPE_FP32 dims: [ -1 ] }\n"
+                             "output { name: \"OUTPUT0\" data_type: TYPE_FP32 dims: [ -1 ] }\n";
+
+#define OK(call)                                                                                   \
+    do {                                                                                           \
+        TRITONSERVER_Error *error_ = (call);                                                       \
+        if (error_)                                                                                \
+            fail_msg("%s: %s", #call, TRITONSERVER_ErrorMessage(error_));                          \
+    } while (0)
+
+/* What the callbacks saw of one request; the test waits until both have come. */
+struct seen {
+    pthread_mutex_t mu;
+    pthread_cond_t cv;
+    int n_responses, n_final, n_released;
+    TRITONSERVER_InferenceResponse *response;
+    int n_allocated, n_freed;
+};
+
+static struct seen seen = {.mu = PTHREAD_MUTEX_INITIALIZER, .cv = PTHREAD_COND_INITIALIZER};
+
+static void on_response(TRITONSERVER_InferenceResponse *response, const uint32_t flags, void *userp)
+{
+    struct seen *s = userp;
+    pthread_mutex_lock(&s->mu);
+    if (response) {
+        s->n_responses++;
+        s->response = response;
+    }
+    s->n_final += (flags & TRITONSERVER_RESPONSE_COMPLETE_FINAL) != 0;
+    pthread_cond_broadcast(&s->cv);
+    pthread_mutex_unlock(&s->mu);
+}
+
+static void on_release(TRITONSERVER_InferenceRequest *request, const uint32_t flags, void *userp)
+{
+    struct seen *s = userp;
+    (void)request;
+    assert_int_equal(flags, TRITONSERVER_REQUEST_RELEASE_ALL);
+    pthread_mutex_lock(&s->mu);
+    s->n_released++;
+    pthread_cond_broadcast(&s->cv);
+    pthread_mutex_unlock(&s->mu);
+}
+
+static TRITONSERVER_Error *allocate(TRITONSERVER_ResponseAllocator *allocator, const char *name,
+                                    size_t byte_size, TRITONSERVER_MemoryType type, int64_t type_id,
+                                    void *userp, void **buffer, void **buffer_userp,
+                                    TRITONSERVER_MemoryType *actual_type, int64_t *actual_id)
+{
+    struct seen *s = userp;
+    (void)allocator;
+    (void)type;
+    (void)type_id;
+    assert_string_equal(name, "OUTPUT0");
+    *buffer = malloc(byte_size ? byte_size : 1);
+    *buffer_userp = s;
+    *actual_type = TRITONSERVER_MEMORY_CPU;
+    *actual_id = 0;
+    __atomic_fetch_add(&s->n_allocated, 1, __ATOMIC_SEQ_CST);
+    return NULL;
+}
+
+static TRITONSERVER_Error *give_back(TRITONSERVER_ResponseAllocator *allocator, void *buffer,
+                                     void *buffer_userp, size_t byte_size,
+                                     TRITONSERVER_MemoryType type, int64_t type_id)
+{
+    struct seen *s = buffer_userp;
+    (void)allocator;
+    (void)byte_size;
+    (void)type;
+    (void)type_id;
+    __atomic_fetch_add(&s->n_freed, 1, __ATOMIC_SEQ_CST);
+    free(buffer);
+    return NULL;
+}
+
+static void wait_for_end(struct seen *s)
+{
+    pthread_mutex_lock(&s->mu);
+    while (s->n_final == 0 || s->n_released == 0)
+        pthread_cond_wait(&s->cv, &s->mu);
+    pthread_mutex_unlock(&s->mu);
+}
+
+static TRITONSERVER_Server *start(const char *repository)
+{
+    TRITONSERVER_ServerOptions *options;
+    TRITONSERVER_Server *server = NULL;
+    OK(TRITONSERVER_ServerOptionsNew(&options));
+    OK(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, repository));
+    OK(TRITONSERVER_ServerOptionsSetBackendDirectory(options, CONCH_BUILD_DIR "/backends"));
+    OK(TRITONSERVER_ServerOptionsSetLogInfo(options, false));
+    OK(TRITONSERVER_ServerNew(&server, options));
+    OK(TRITONSERVER_ServerOptionsDelete(options));
+    return server;
+}
+
+static void assert_message(TRITONSERVER_Message *message, const char *expected)
+{
+    const char *base;
+    size_t size;
+    OK(TRITONSERVER_MessageSerializeToJson(message, &base, &size));
+    char *text = strndup(base, size);
+    assert_string_equal(text, expected);
+    free(text);
+    OK(TRITONSERVER_MessageDelete(message));
+}
+
+static void answers_requests(void **state)
+{
+    (void)state;
+    struct test_repository repo;
+    repository_make(&repo);
+    repository_add(&repo, "echo", config, 1);
+    TRITONSERVER_Server *server = start(repo.path);
+
+    bool yes = false;
+    OK(TRITONSERVER_ServerIsLive(server, &yes));
+    assert_true(yes);
+    yes = false;
+    OK(TRITONSERVER_ServerIsReady(server, &yes));
+    assert_true(yes);
+    yes = false;
+    OK(TRITONSERVER_ServerModelIsReady(server, "echo", -1, &yes));
+    assert_true(yes);
+
+    TRITONSERVER_Message *message;
+    OK(TRITONSERVER_ServerModelMetadata(server, "echo", 1, &message));
+    assert_message(message,
+                   "{\"name\":\"echo\",\"versions\":[\"1\"],\"platform\":\"identity\","
+                   "\"inputs\":[{\"name\":\"INPUT0\",\"datatype\":\"FP32\",\"shape\":[-1,-1]}],"
+                   "\"outputs\":[{\"name\":\"OUTPUT0\",\"datatype\":\"FP32\",\"shape\":[-1,-1]}]}");
+    OK(TRITONSERVER_ServerModelIndex(server, 0, &message));
+    assert_message(message, "[{\"name\":\"echo\",\"version\":\"1\",\"state\":\"READY\"}]");
+
+    TRITONSERVER_ResponseAllocator *allocator;
+    OK(TRITONSERVER_ResponseAllocatorNew(&allocator, allocate, give_back, NULL));
+    TRITONSERVER_InferenceRequest *request;
+    OK(TRITONSERVER_InferenceRequestNew(&request, server, "echo", -1));
+    OK(TRITONSERVER_InferenceRequestSetId(request, "r1"));
+    float values[4] = {1, 2, 3, 4};
+    int64_t shape[2] = {2, 2};
+    OK(TRITONSERVER_InferenceRequestAddInput(request, "INPUT0", TRITONSERVER_TYPE_FP32, shape, 2));
+    /* In two pieces, which the backend has to put together. */
+    OK(TRITONSERVER_InferenceRequestAppendInputData(request, "INPUT0", values, 8,
+                                                    TRITONSERVER_MEMORY_CPU, 0));
+    OK(TRITONSERVER_InferenceRequestAppendInputData(request, "INPUT0", values + 2, 8,
+                                                    TRITONSERVER_MEMORY_CPU, 0));
+    OK(TRITONSERVER_InferenceRequestSetResponseCallback(request, allocator, &seen, on_response,
+                                                        &seen));
+    OK(TRITONSERVER_InferenceRequestSetReleaseCallback(request, on_release, &seen));
+
+    for (int round = 0; round < 3; round++) { /* the same object again */
+        seen.n_responses = seen.n_final = seen.n_released = 0;
+        OK(TRITONSERVER_ServerInferAsync(server, request, NULL));
+        wait_for_end(&seen);
+        assert_int_equal(seen.n_responses, 1);
+        assert_int_equal(seen.n_final, 1);
+        assert_int_equal(seen.n_released, 1);
+
+        const char *name, *id;
+        TRITONSERVER_DataType type;
+        TRITONSERVER_MemoryType memory_type;
+        const int64_t *out_shape;
+        uint64_t n_dims;
+        const void *base;
+        size_t size;
+        int64_t memory_id;
+        void *userp;
+        uint32_t n;
+        assert_null(TRITONSERVER_InferenceResponseError(seen.response));
+        OK(TRITONSERVER_InferenceResponseId(seen.response, &id));
+        assert_string_equal(id, "r1");
+        OK(TRITONSERVER_InferenceResponseOutputCount(seen.response, &n));
+        assert_int_equal(n, 1);
+        OK(TRITONSERVER_InferenceResponseOutput(seen.response, 0, &name, &type, &out_shape, &n_dims,
+                                                &base, &size, &memory_type, &memory_id, &userp));
+        assert_string_equal(name, "OUTPUT0");
+        assert_int_equal(type, TRITONSERVER_TYPE_FP32);
+        assert_int_equal(n_dims, 2);
+        assert_int_equal(size, sizeof(values));
+        assert_memory_equal(base, values, sizeof(values));
+        assert_ptr_equal(userp, &seen);
+        OK(TRITONSERVER_InferenceResponseDelete(seen.response));
+    }
+    assert_int_equal(seen.n_allocated, 3);
+    assert_int_equal(seen.n_freed, 3);
+
+    /* A request that does not fit is refused, and still the caller's. */
+    OK(TRITONSERVER_InferenceRequestRemoveAllInputData(request, "INPUT0"));
+    TRITONSERVER_Error *error = TRITONSERVER_ServerInferAsync(server, request, NULL);
+    assert_non_null(error);
+    assert_int_equal(TRITONSERVER_ErrorCode(error), TRITONSERVER_ERROR_INVALID_ARG);
+    assert_string_equal(TRITONSERVER_ErrorMessage(error),
+                        "[request id: r1] input byte size mismatch for input 'INPUT0' for model "
+                        "'echo'. Expected 16, got 0");
+    TRITONSERVER_ErrorDelete(error);
+
+    /* A cancelled one is answered as such. */
+    OK(TRITONSERVER_InferenceRequestAppendInputData(request, "INPUT0", values, 16,
+                                                    TRITONSERVER_MEMORY_CPU, 0));
+    OK(TRITONSERVER_InferenceRequestCancel(request));
+    seen.n_responses = seen.n_final = seen.n_released = 0;
+    OK(TRITONSERVER_ServerInferAsync(server, request, NULL));
+    wait_for_end(&seen);
+    error = TRITONSERVER_InferenceResponseError(seen.response);
+    assert_non_null(error);
+    assert_int_equal(TRITONSERVER_ErrorCode(error), TRITONSERVER_ERROR_CANCELLED);
+    OK(TRITONSERVER_InferenceResponseDelete(seen.response));
+
+    OK(TRITONSERVER_InferenceRequestDelete(request));
+    OK(TRITONSERVER_ResponseAllocatorDelete(allocator));
+
+    error = TRITONSERVER_InferenceRequestNew(&request, server, "nobody", -1);
+    assert_non_null(error);
+    assert_int_equal(TRITONSERVER_ErrorCode(error), TRITONSERVER_ERROR_NOT_FOUND);
+    assert_string_equal(TRITONSERVER_ErrorMessage(error),
+                        "Request for unknown model: 'nobody' is not found");
+    TRITONSERVER_ErrorDelete(error);
+
+    OK(TRITONSERVER_ServerStop(server));
+    error = TRITONSERVER_ServerIsLive(server, &yes);
+    assert_non_null(error);
+    assert_string_equal(TRITONSERVER_ErrorMessage(error), "Server exiting");
+    TRITONSERVER_ErrorDelete(error);
+    OK(TRITONSERVER_ServerDelete(server));
+    repository_remove(&repo);
+}
+
+static void start_fails(const char *repository, const char *expected)
+{
+    TRITONSERVER_ServerOptions *options;
+    TRITONSERVER_Server *server = NULL;
+    OK(TRITONSERVER_ServerOptionsNew(&options));
+    if (repository)
+        OK(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, repository));
+    OK(TRITONSERVER_ServerOptionsSetBackendDirectory(options, CONCH_BUILD_DIR "/backends"));
+    OK(TRITONSERVER_ServerOptionsSetLogError(options, false));
+    TRITONSERVER_Error *error = TRITONSERVER_ServerNew(&server, options);
+    assert_non_null(error);
+    assert_null(server);
+    assert_string_equal(TRITONSERVER_ErrorMessage(error), expected);
+    TRITONSERVER_ErrorDelete(error);
+    OK(TRITONSERVER_ServerOptionsSetLogError(options, true));
+    OK(TRITONSERVER_ServerOptionsDelete(options));
+}
+
+static void refuses_to_start(void **state)
+{
+    (void)state;
+    struct test_repository repo;
+    repository_make(&repo);
+    repository_add(&repo, "good", config, 1);
+    repository_add(
+        &repo, "bad",
+        "backend: \"nowhere\"\ninput { name: \"I\" data_type: TYPE_FP32 dims: 1 }\noutput { name: \"O\" data_type: TYPE_FP32 dims: 1 }\n",
+        1);
+    start_fails(NULL, "--model-repository must be specified");
+    start_fails("/no/such/folder", "failed to stat file /no/such/folder");
+    start_fails(repo.path, "failed to load all models");
+    repository_remove(&repo);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(answers_requests),
+        cmocka_unit_test(refuses_to_start),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
