@@ -115,8 +115,9 @@ NODISCARD static struct status *expect(struct parser *p, char symbol)
     return fail(p, here(p), "Expected \"%c\", found \"%s\"", symbol, shown(p).text);
 }
 
-/* An integer token up to max. */
-NODISCARD static struct status *read_unsigned(struct parser *p, uint64_t max, uint64_t *ret_value)
+/* An integer token up to max. @negative: a minus went before it, for the error */
+NODISCARD static struct status *read_magnitude(struct parser *p, uint64_t max, bool negative,
+                                               uint64_t *ret_value)
 {
     const struct token *t = &p->lex.token;
     if (t->type != TOKEN_INTEGER)
@@ -137,18 +138,23 @@ NODISCARD static struct status *read_unsigned(struct parser *p, uint64_t max, ui
         value = value * base + digit;
     }
     if (value > max)
-        return fail(p, here(p), "Integer out of range (%s), the largest here is %" PRIu64,
-                    shown(p).text, max);
+        return fail(p, here(p), "Integer out of range (%s), the %s here is %s%" PRIu64,
+                    shown(p).text, negative ? "smallest" : "largest", negative ? "-" : "", max);
     lexer_next(&p->lex);
     *ret_value = value;
     return NULL;
+}
+
+NODISCARD static struct status *read_unsigned(struct parser *p, uint64_t max, uint64_t *ret_value)
+{
+    return read_magnitude(p, max, false, ret_value);
 }
 
 NODISCARD static struct status *read_signed(struct parser *p, int64_t max, int64_t *ret_value)
 {
     bool negative = take(p, '-');
     uint64_t value = 0;
-    struct status *st = read_unsigned(p, (uint64_t)max + negative, &value);
+    struct status *st = read_magnitude(p, (uint64_t)max + negative, negative, &value);
     if (!st)
         *ret_value = (int64_t)(negative ? 0 - value : value);
     return st;

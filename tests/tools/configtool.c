@@ -3,7 +3,7 @@
  * configtool NAME FILE [ENTRY…] - the life of a configuration without a server: reads FILE as the
  * configuration of model NAME whose first version folder holds the ENTRYs, completes and checks it,
  * and prints the JSON that GET /v2/models/NAME/config would answer. An error goes to stderr.
- * With CONFIGTOOL_TEXT set it prints the text form.
+ * CONFIGTOOL_TEXT=1 prints the text form, CONFIGTOOL_STRICT=1 is --disable-auto-complete-config.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ int main(int argc, char **argv)
         .model_name = argv[1],
         .version_files = (const char *const *)argv + 3,
         .n_version_files = (size_t)argc - 3,
-        .auto_complete = true,
+        .auto_complete = !getenv("CONFIGTOOL_STRICT"),
     };
     struct model_config *c = NULL;
     struct status *st = model_config_read_file(argv[2], &c);

@@ -49,21 +49,16 @@ static const char *framework_of_backend(const char *backend)
 NODISCARD static struct status *check_backend(const struct model_config *c)
 {
     const Inference__ModelConfig *pb = c->pb;
-    bool ensemble = strcmp(pb->platform, "ensemble") == 0;
+    if (is_ensemble(pb) || (strcmp(pb->platform, "ensemble") == 0 && !*pb->backend))
+        return NULL; /* config_check_ensemble() */
 
-    if (!*pb->platform && !*pb->backend && !is_ensemble(pb))
-        return config_fail(c, at_message(pb), "must specify 'platform' or 'backend' for '%s'",
-                           pb->name);
-    if (ensemble && !*pb->backend)
-        return NULL;
     const char *by_platform = framework_of_platform(pb->platform);
     const char *by_backend = framework_of_backend(pb->backend);
-    if (!*pb->backend && *pb->platform && !by_platform)
+    if (!*pb->backend && !by_platform)
         return config_fail(c, at_field(pb, "platform"), "unexpected platform type '%s' for %s",
                            pb->platform, pb->name);
-    bool same = by_platform == by_backend ||
-                (by_platform && by_backend && strcmp(by_platform, by_backend) == 0);
-    if (!same)
+    /* A backend that we do not know may use any platform's name. */
+    if (by_backend && (!by_platform || strcmp(by_platform, by_backend) != 0))
         return config_fail(c, at_field(pb, "platform"),
                            "unexpected 'platform' and 'backend' pair, got:%s, %s", pb->platform,
                            pb->backend);

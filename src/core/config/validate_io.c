@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "base/map.h"
 #include "base/status.h"
 #include "core/config/config.h"
 #include "core/config/config_priv.h"
@@ -158,23 +159,11 @@ NODISCARD static struct status *check_output(const struct model_config *c,
     return st ? st : check_tensorrt_only(c, &t);
 }
 
-static bool has_input(const Inference__ModelConfig *pb, const char *name)
-{
-    for (size_t i = 0; i < pb->n_input; i++) {
-        if (strcmp(pb->input[i]->name, name) == 0)
-            return true;
-    }
-    return false;
-}
-
-static bool has_output(const Inference__ModelConfig *pb, const char *name)
-{
-    for (size_t i = 0; i < pb->n_output; i++) {
-        if (strcmp(pb->output[i]->name, name) == 0)
-            return true;
-    }
-    return false;
-}
+/* Names that batch tensors refer to; of maps, since a configuration may have any number of them. */
+struct names {
+    const struct model_config *config;
+    struct map inputs, outputs, targets;
+};
 
 static const char *enum_name(const ProtobufCEnumDescriptor *d, int number)
 {
@@ -183,23 +172,25 @@ static const char *enum_name(const ProtobufCEnumDescriptor *d, int number)
 }
 
 /* Both kinds of batch tensor have one source, which must be an input. */
-NODISCARD static struct status *check_source(const struct model_config *c, const void *message,
+NODISCARD static struct status *check_source(const struct names *names, const void *message,
                                              const char *what, const char *kind, size_t n,
-                                             char *const *names)
+                                             char *const *sources)
 {
+    const struct model_config *c = names->config;
     if (n != 1)
         return config_fail(c, at_field(message, "source_input"),
                            "batch %s kind '%s' expects 1 source input, got %zu for %s", what, kind,
                            n, c->pb->name);
-    if (!has_input(c->pb, names[0]))
+    if (!map_gets(&names->inputs, sources[0]))
         return config_fail(c, at_field(message, "source_input"),
-                           "unknown source input name '%s' for %s", names[0], c->pb->name);
+                           "unknown source input name '%s' for %s", sources[0], c->pb->name);
     return NULL;
 }
 
-NODISCARD static struct status *check_batch_input(const struct model_config *c,
+NODISCARD static struct status *check_batch_input(const struct names *names,
                                                   const Inference__BatchInput *b)
 {
+    const struct model_config *c = names->config;
     const char *kind = enum_name(&inference__batch_input__kind__descriptor, (int)b->kind);
     if (!*kind)
         return config_fail(c, at_field(b, "kind"), "unknown batch input kind '%d' for %s",
@@ -210,37 +201,59 @@ NODISCARD static struct status *check_batch_input(const struct model_config *c,
         return config_fail(c, at_field(b, "data_type"),
                            "batch input data type must be TYPE_INT32 or TYPE_FP32 for %s",
                            c->pb->name);
-    return check_source(c, b, "input", kind, b->n_source_input, b->source_input);
+    return check_source(names, b, "input", kind, b->n_source_input, b->source_input);
 }
 
-NODISCARD static struct status *check_batch_output(const struct model_config *c,
+NODISCARD static struct status *check_targets(struct names *names, const Inference__BatchOutput *b)
+{
+    const struct model_config *c = names->config;
+    struct status *st = NULL;
+    for (size_t i = 0; i < b->n_target_name && !st; i++) {
+        char *target = b->target_name[i];
+        struct config_place place = at_element(b, "target_name", i);
+        if (!map_gets(&names->outputs, target))
+            st = config_fail(c, place, "unknown target output name '%s' for %s", target,
+                             c->pb->name);
+        else if (map_puts(&names->targets, target, target))
+            st = config_fail(c, place, "target output name '%s' can only be specified once for %s",
+                             target, c->pb->name);
+    }
+    map_done(&names->targets); /* once per batch output: others may have the same */
+    map_init(&names->targets);
+    return st;
+}
+
+NODISCARD static struct status *check_batch_output(struct names *names,
                                                    const Inference__BatchOutput *b)
 {
-    const Inference__ModelConfig *pb = c->pb;
+    const struct model_config *c = names->config;
     const char *kind = enum_name(&inference__batch_output__kind__descriptor, (int)b->kind);
     if (!*kind)
         return config_fail(c, at_field(b, "kind"), "unknown batch output kind '%d' for %s",
-                           (int)b->kind, pb->name);
-    struct status *st = check_source(c, b, "output", kind, b->n_source_input, b->source_input);
-    for (size_t i = 0; i < b->n_target_name && !st; i++) {
-        const char *target = b->target_name[i];
-        if (!has_output(pb, target))
-            return config_fail(c, at_element(b, "target_name", i),
-                               "unknown target output name '%s' for %s", target, pb->name);
-        /* A name is a target once, over all batch outputs. */
-        for (size_t o = 0; o < pb->n_batch_output; o++) {
-            const Inference__BatchOutput *other = pb->batch_output[o];
-            size_t n = other == b ? i : other->n_target_name;
-            for (size_t k = 0; k < n; k++) {
-                if (strcmp(other->target_name[k], target) == 0)
-                    return config_fail(c, at_element(b, "target_name", i),
-                                       "target output name '%s' can only be specified once for %s",
-                                       target, pb->name);
-            }
-            if (other == b)
-                break;
-        }
-    }
+                           (int)b->kind, c->pb->name);
+    struct status *st = check_source(names, b, "output", kind, b->n_source_input, b->source_input);
+    return st ? st : check_targets(names, b);
+}
+
+NODISCARD static struct status *check_batch_io(const struct model_config *c)
+{
+    const Inference__ModelConfig *pb = c->pb;
+    struct names names = {
+        .config = c, .inputs = MAP_INIT, .outputs = MAP_INIT, .targets = MAP_INIT};
+    struct status *st = NULL;
+    if (!pb->n_batch_input && !pb->n_batch_output)
+        return NULL;
+    for (size_t i = 0; i < pb->n_input; i++)
+        map_puts(&names.inputs, pb->input[i]->name, pb->input[i]);
+    for (size_t i = 0; i < pb->n_output; i++)
+        map_puts(&names.outputs, pb->output[i]->name, pb->output[i]);
+    for (size_t i = 0; i < pb->n_batch_input && !st; i++)
+        st = check_batch_input(&names, pb->batch_input[i]);
+    for (size_t i = 0; i < pb->n_batch_output && !st; i++)
+        st = check_batch_output(&names, pb->batch_output[i]);
+    map_done(&names.inputs);
+    map_done(&names.outputs);
+    map_done(&names.targets);
     return st;
 }
 
@@ -252,9 +265,5 @@ struct status *config_check_io(const struct model_config *c)
         st = check_input(c, pb->input[i]);
     for (size_t i = 0; i < pb->n_output && !st; i++)
         st = check_output(c, pb->output[i]);
-    for (size_t i = 0; i < pb->n_batch_input && !st; i++)
-        st = check_batch_input(c, pb->batch_input[i]);
-    for (size_t i = 0; i < pb->n_batch_output && !st; i++)
-        st = check_batch_output(c, pb->batch_output[i]);
-    return st;
+    return st ? st : check_batch_io(c);
 }

@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "base/map.h"
 #include "base/status.h"
 #include "core/config/config.h"
 #include "core/config/config_priv.h"
@@ -67,26 +68,37 @@ check_typed(const struct model_config *c, const Inference__ModelSequenceBatching
     return NULL;
 }
 
-/* Any of the right kind, once, in a tensor of its own. */
+/* Every control tensor has a name of its own. */
+NODISCARD static struct status *check_names(const struct model_config *c)
+{
+    const Inference__ModelSequenceBatching *batching = c->pb->sequence_batching;
+    struct map seen = MAP_INIT;
+    struct status *st = NULL;
+    for (size_t i = 0; i < batching->n_control_input && !st; i++) {
+        const Inference__ModelSequenceBatching__ControlInput *input = batching->control_input[i];
+        if (!*input->name)
+            st = config_fail(c, at_message(input),
+                             "sequence batching control tensor must have a name for %s",
+                             c->pb->name);
+        else if (map_puts(&seen, input->name, input->name))
+            st = config_fail(c, at_field(input, "name"),
+                             "sequence batching control tensor '%s' is specified for multiple "
+                             "control kinds for %s",
+                             input->name, c->pb->name);
+    }
+    map_done(&seen);
+    return st;
+}
+
+/* The control of that kind, of which there may be one. */
 NODISCARD static struct status *check_kind(const struct model_config *c, control_kind kind,
                                            const Inference__ModelSequenceBatching__Control **ret)
 {
     const Inference__ModelSequenceBatching *batching = c->pb->sequence_batching;
-    const char *model = c->pb->name;
 
     *ret = NULL;
     for (size_t i = 0; i < batching->n_control_input; i++) {
         const Inference__ModelSequenceBatching__ControlInput *input = batching->control_input[i];
-        if (!*input->name)
-            return config_fail(c, at_message(input),
-                               "sequence batching control tensor must have a name for %s", model);
-        for (size_t k = 0; k < i; k++) {
-            if (strcmp(batching->control_input[k]->name, input->name) == 0)
-                return config_fail(c, at_field(input, "name"),
-                                   "sequence batching control tensor '%s' is specified for "
-                                   "multiple control kinds for %s",
-                                   input->name, model);
-        }
         for (size_t k = 0; k < input->n_control; k++) {
             const Inference__ModelSequenceBatching__Control *control = input->control[k];
             if (control->kind != kind)
@@ -94,7 +106,7 @@ NODISCARD static struct status *check_kind(const struct model_config *c, control
             if (*ret)
                 return config_fail(c, at_field(control, "kind"),
                                    "sequence batching specifies multiple %s tensors for %s",
-                                   kind_name(kind), model);
+                                   kind_name(kind), c->pb->name);
             *ret = control;
             struct status *st =
                 kind == INFERENCE__MODEL_SEQUENCE_BATCHING__CONTROL__KIND__CONTROL_SEQUENCE_CORRID
@@ -166,11 +178,11 @@ struct status *config_check_sequence(const struct model_config *c)
         INFERENCE__MODEL_SEQUENCE_BATCHING__CONTROL__KIND__CONTROL_SEQUENCE_CORRID,
     };
     const Inference__ModelSequenceBatching__Control *control = NULL;
-    for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
-        struct status *st = check_kind(c, kinds[i], &control);
-        if (st)
-            return st;
-    }
-    struct status *st = control ? check_corrid_type(c, control) : NULL; /* the last kind */
+    struct status *st = check_names(c);
+    for (size_t i = 0; i < ARRAY_SIZE(kinds) && !st; i++)
+        st = check_kind(c, kinds[i], &control);
+    if (st)
+        return st;
+    st = control ? check_corrid_type(c, control) : NULL; /* the last kind */
     return st ? st : check_strategy(c);
 }

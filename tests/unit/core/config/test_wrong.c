@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Wrong configurations and exactly what is said of them: wrong.txt, a block for each:
+ *
+ *     == title
+ *     @strict                     (auto-completion is off)
+ *     the configuration of model 'm'
+ *     -- Code: message
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "base/status.h"
+#include "core/config/config.h"
+
+enum { MAX_BLOCK = 1 << 16 };
+
+struct block {
+    char title[200];
+    char expected[2000];
+    struct buf text;
+    bool strict;
+};
+
+static bool read_block(FILE *f, struct block *b)
+{
+    char line[4096];
+    buf_reset(&b->text);
+    b->strict = false;
+    b->title[0] = '\0';
+    while (fgets(line, sizeof(line), f)) {
+        char *end = strchr(line, '\n');
+        assert_non_null(end);
+        if (strncmp(line, "-- ", 3) == 0) {
+            *end = '\0';
+            snprintf(b->expected, sizeof(b->expected), "%s", line + 3);
+            assert_int_not_equal(b->title[0], '\0');
+            return true;
+        }
+        if (strncmp(line, "== ", 3) == 0) {
+            *end = '\0';
+            assert_int_equal(b->text.size, 0); /* the block before has its answer */
+            snprintf(b->title, sizeof(b->title), "%s", line + 3);
+        } else if (strcmp(line, "@strict\n") == 0) {
+            b->strict = true;
+        } else if (b->title[0]) {
+            buf_adds(&b->text, line);
+        }
+    }
+    assert_int_equal(b->title[0], '\0');
+    return false;
+}
+
+static struct status *live(const struct block *b)
+{
+    struct config_facts facts = {.model_name = "m", .auto_complete = !b->strict};
+    struct model_config *c = NULL;
+    struct status *st =
+        model_config_parse_text(buf_text(&b->text), b->text.size, "config.pbtxt", &c);
+    if (!st)
+        st = model_config_prepare(c, &facts);
+    if (!st)
+        st = model_config_place(c, &facts);
+    if (!st)
+        st = model_config_finish(c, &facts);
+    model_config_free(c);
+    return st;
+}
+
+static void wrong_configurations(void **state)
+{
+    static struct block b = {.text = BUF_INIT(MAX_BLOCK)};
+    FILE *f = fopen(CONCH_SOURCE_DIR "/tests/unit/core/config/wrong.txt", "r");
+    size_t n = 0, n_bad = 0;
+    assert_non_null(f);
+    while (read_block(f, &b)) {
+        char got[2000] = "accepted";
+        struct status *st = live(&b);
+        if (st)
+            snprintf(got, sizeof(got), "%s: %s", status_code_name(status_code(st)),
+                     status_message(st));
+        status_free(st);
+        if (strcmp(got, b.expected) != 0) {
+            print_error("%s\n    expected %s\n    got      %s\n", b.title, b.expected, got);
+            n_bad++;
+        }
+        n++;
+    }
+    fclose(f);
+    buf_done(&b.text);
+    print_message("%zu wrong configurations\n", n);
+    assert_int_equal(n_bad, 0);
+    assert_true(n >= 80);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(wrong_configurations)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
