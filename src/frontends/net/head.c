@@ -4,6 +4,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/compiler.h"
+
 static struct head_parser *parser_of(llhttp_t *llhttp)
 {
     return llhttp->data;
@@ -280,6 +282,12 @@ enum parse_result head_parse_chunks(struct head_parser *p, const char *bytes, si
 struct span head_path(const struct http_head *head)
 {
     struct span path = {head->base + head->target, head->target_length};
+    /* The absolute form, as proxies are asked (RFC 9112, 3.2.2): what follows the authority. */
+    if (UNLIKELY(path.length > 7 && strncasecmp(path.at, "http://", 7) == 0)) {
+        const char *slash = memchr(path.at + 7, '/', path.length - 7);
+        if (slash)
+            path = (struct span){slash, path.length - (size_t)(slash - path.at)};
+    }
     for (size_t i = 0; i < path.length; i++) {
         if (path.at[i] == '?' || path.at[i] == '#') {
             path.length = i;

@@ -160,10 +160,8 @@ static struct tally tally(struct net_server *s)
     return t;
 }
 
-unsigned int net_server_stop(struct net_server *s, uint64_t deadline_ns)
+unsigned int net_server_stop(struct net_server *s, uint64_t deadline_ns, bool *ret_freed)
 {
-    if (!s)
-        return 0;
     worker_run(&s->workers[0], close_listener, &s->listener);
     for (unsigned int i = 0; i < s->n_workers; i++)
         worker_run(&s->workers[i], drain, NULL);
@@ -182,6 +180,7 @@ unsigned int net_server_stop(struct net_server *s, uint64_t deadline_ns)
     for (unsigned int i = 0; i < s->n_workers; i++)
         worker_run(&s->workers[i], cut_off, &n_cut);
     t = tally(s);
+    *ret_freed = t.exchanges == 0;
     if (t.exchanges > 0) /* still with the handler, whose answers come to these loops */
         return MAX(n_cut, t.exchanges);
     server_free(s);

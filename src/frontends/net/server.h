@@ -45,9 +45,9 @@ int net_server_port(const struct net_server *s);
  * net_server_stop - accepts no more, lets what is under way end, closes.
  *
  * Thread: any but a worker's. Blocks, at most until the deadline.
- * Returns  how many connections were cut off; s is freed unless requests are still with the
- *          handler then (they keep their worker)
+ * @ret_freed  whether s is gone; not when the handler still has requests, which keep their worker
+ * Returns     how many connections were cut off
  */
-unsigned int net_server_stop(struct net_server *s, uint64_t deadline_ns);
+unsigned int net_server_stop(struct net_server *s, uint64_t deadline_ns, bool *ret_freed);
 
 #endif

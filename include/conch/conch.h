@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What libtritonserver.so offers besides Triton's API: starting Conch's frontends in the process
+ * that embeds the server.
+ *
+ *     struct conch_http_options o;
+ *     struct conch_http *http;
+ *     conch_http_options_init(&o);
+ *     o.port = 0;
+ *     TRITONSERVER_Error *err = conch_http_start(server, &o, &http);
+ *     if (!err) {
+ *         printf("port %d\n", conch_http_port(http));
+ *         …
+ *         conch_http_stop(http, 30000);
+ *     }
+ */
+#ifndef CONCH_CONCH_H
+#define CONCH_CONCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "triton/core/tritonserver.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#ifndef CONCH_DECLSPEC
+#define CONCH_DECLSPEC __attribute__((__visibility__("default")))
+#endif
+
+struct conch_http;
+
+/* Set by conch_http_options_init(), then by the caller. */
+struct conch_http_options {
+    size_t size;         /* of this struct, as the caller knows it; set by the initialiser */
+    const char *address; /* a numeric address or a host name */
+    int port;            /* 0 = any that is free: conch_http_port() tells it */
+    bool reuse_port;     /* several processes may listen on the port */
+    int n_threads;       /* event loops; 0 = one for each CPU, and never more than that */
+
+    size_t max_input_bytes;       /* --http-max-input-size: JSON, JSON tensors, raw bodies */
+    uint64_t max_body_bytes;      /* of a request, binary tensors included */
+    size_t max_head_bytes;        /* of a request line and its headers */
+    unsigned int max_connections; /* 0 = no limit of ours */
+    unsigned int max_pipeline;    /* requests of a connection that may be under way */
+
+    /* Milliseconds; 0 = for ever. */
+    uint64_t head_timeout_ms;  /* from the first byte of a request's head to its last */
+    uint64_t body_timeout_ms;  /* without a byte of a body that is being received */
+    uint64_t write_timeout_ms; /* without a byte of a reply going out */
+    uint64_t idle_timeout_ms;  /* between two requests */
+};
+
+/* conch_http_options_init - the defaults: 0.0.0.0:8000, a loop for each CPU. */
+CONCH_DECLSPEC void conch_http_options_init(struct conch_http_options *options);
+
+/*
+ * conch_http_start - serves HTTP/REST for a server, which must live until conch_http_stop().
+ *
+ * Errors: UNAVAILABLE  Socket 'a:p' already in use
+ *         INVALID_ARG  an option makes no sense
+ */
+CONCH_DECLSPEC struct TRITONSERVER_Error *conch_http_start(struct TRITONSERVER_Server *server,
+                                                           const struct conch_http_options *options,
+                                                           struct conch_http **ret_http);
+
+/* conch_http_port - the port that is listened on. */
+CONCH_DECLSPEC int conch_http_port(const struct conch_http *http);
+
+/*
+ * conch_http_stop - no new connections; idle ones are closed at once; requests under way are
+ * answered, for as long as timeout_ms allows; then all is closed and http is gone.
+ *
+ * Returns how many connections were cut off.
+ */
+CONCH_DECLSPEC unsigned int conch_http_stop(struct conch_http *http, uint64_t timeout_ms);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

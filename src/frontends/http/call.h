@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the HTTP frontend keeps in each exchange, and per loop.
+ */
+#ifndef CONCH_FRONTENDS_HTTP_CALL_H
+#define CONCH_FRONTENDS_HTTP_CALL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/mailbox.h"
+#include "core/request.h"
+#include "frontends/net/exchange.h"
+#include "frontends/ops/ops.h"
+
+struct response;
+struct route;
+
+/* Constant after the start. */
+struct http_settings {
+    struct server *server;
+    size_t max_input_bytes; /* --http-max-input-size */
+};
+
+/* Per loop; the loop's thread only. */
+struct http_ctx {
+    const struct http_settings *settings;
+    struct http_env *env;
+    struct inline_budget budget; /* set anew each turn */
+    uint64_t budget_turn;
+    struct buf json; /* replies are printed here; it keeps its memory */
+};
+
+/* The header Inference-Header-Content-Length, parsed as the reference does. */
+enum header_length {
+    HEADER_LENGTH_NONE,
+    HEADER_LENGTH_FINE,
+    HEADER_LENGTH_BAD,
+    HEADER_LENGTH_RANGE
+};
+
+/* How an output is wished for. */
+enum output_form { OUTPUT_DEFAULT, OUTPUT_JSON, OUTPUT_BINARY };
+
+struct output_wish {
+    const char *name;
+    enum output_form form;
+};
+
+enum { HTTP_REQUEST_MEMORY = 1536 }; /* names and shapes of the usual request */
+
+/* The part of an exchange that is the frontend's. */
+struct http_call {
+    /* Set when the head has come. */
+    const struct route *route; /* NULL: no such path */
+    bool wrong_method;
+    bool unknown_encoding;
+    enum header_length header_length_kind;
+    int64_t header_length;
+    const char *header_length_text; /* when it is wrong */
+    struct ops_model_ref model;
+
+    /* An inference; see infer.c. */
+    bool begun;     /* `request` is initialised */
+    bool with_core; /* server_infer() took it */
+    bool binary_default;
+    uint32_t n_wishes, wish_capacity;
+    struct output_wish *wishes; /* in the request's arena */
+    void *blocks;               /* pool blocks of JSON tensors, linked */
+    char *json_taken;           /* the text of a large reply; mem_free() */
+    struct message answered, destroyed;
+    _Atomic(struct response *) response; /* the first; NULL for none */
+    atomic_uint n_responses;
+    struct request request;
+    _Alignas(16) char request_memory[HTTP_REQUEST_MEMORY];
+};
+
+static inline struct http_ctx *call_ctx(struct exchange *x)
+{
+    return x->env->handler_ctx;
+}
+
+/* Replies that several files make. */
+void reply_status(struct exchange *x, struct status *st, const char *content_type); /* taken */
+void reply_error(struct exchange *x, int http_status, const char *content_type, const char *text);
+extern const char content_json[], content_text[];
+
+/* http_print_error - {"error":"…"} */
+void http_print_error(struct buf *out, const char *text);
+
+#endif

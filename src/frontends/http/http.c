@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The HTTP frontend: its routes, what it takes from a request's head, start and stop.
+ */
+#include "conch/conch.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "base/thread.h"
+#include "frontends/http/call.h"
+#include "frontends/http/infer.h"
+#include "frontends/http/meta.h"
+#include "frontends/http/route.h"
+#include "frontends/net/server.h"
+
+enum { MAX_JSON_REPLY = INT32_MAX };
+
+static const struct route routes[] = {
+    {METHOD_POST, "/v2/models/{m}[/versions/{v}]/infer", infer_handle, content_text},
+    {METHOD_GET, "/v2/health/live", meta_live, content_text},
+    {METHOD_GET, "/v2/health/ready", meta_ready, content_text},
+    {METHOD_GET, "/v2/models/{m}[/versions/{v}]/ready", meta_model_ready, content_text},
+    {METHOD_GET, "/v2/models/{m}[/versions/{v}]/config", meta_model_config, content_json},
+    {METHOD_GET, "/v2/models/{m}[/versions/{v}]", meta_model, content_json},
+    {METHOD_GET, "/v2", meta_server, content_json},
+};
+
+/* ---- What the connection calls --------------------------------------------------------------- */
+
+/* As C++'s stoi() reads: blanks, a sign, digits; what follows does not matter. */
+static enum header_length parse_header_length(struct span s, int64_t *ret)
+{
+    size_t i = 0;
+    while (i < s.length && (s.at[i] == ' ' || (s.at[i] >= '\t' && s.at[i] <= '\r')))
+        i++;
+    bool negative = i < s.length && s.at[i] == '-';
+    if (i < s.length && (s.at[i] == '-' || s.at[i] == '+'))
+        i++;
+    if (i == s.length || s.at[i] < '0' || s.at[i] > '9')
+        return HEADER_LENGTH_BAD;
+    int64_t n = 0;
+    for (; i < s.length && s.at[i] >= '0' && s.at[i] <= '9' && n <= INT32_MAX; i++)
+        n = n * 10 + (s.at[i] - '0');
+    if (negative)
+        n = -n;
+    if (n > INT32_MAX || n < INT32_MIN)
+        return HEADER_LENGTH_RANGE;
+    *ret = n;
+    return HEADER_LENGTH_FINE;
+}
+
+static void read_infer_headers(struct exchange *x, const struct http_head *head)
+{
+    static const char length_name[] = "inference-header-content-length";
+    static const char encoding_name[] = "content-encoding";
+    struct http_call *call = exchange_part(x);
+
+    struct span length = head_find(head, length_name, sizeof(length_name) - 1);
+    if (length.at) {
+        call->header_length_kind = parse_header_length(length, &call->header_length);
+        if (call->header_length_kind != HEADER_LENGTH_FINE) {
+            const char *text = arena_strndup(&x->arena, length.at, MIN(length.length, (size_t)256));
+            call->header_length_text = text ? text : "";
+        } else if (call->header_length > 0) {
+            x->aligned_at = (size_t)call->header_length;
+        }
+    }
+    struct span encoding = head_find(head, encoding_name, sizeof(encoding_name) - 1);
+    call->unknown_encoding = encoding.at && encoding.length > 0 && !span_is(encoding, "identity");
+}
+
+static void on_head(struct exchange *x, const struct http_head *head)
+{
+    struct http_call *call = exchange_part(x);
+    struct route_match m = route_find(routes, ARRAY_SIZE(routes), head_path(head));
+
+    call->begun = false;
+    call->with_core = false;
+    call->json_taken = NULL;
+    call->unknown_encoding = false;
+    call->header_length_kind = HEADER_LENGTH_NONE;
+    call->model = (struct ops_model_ref){0};
+    call->route = m.route;
+    call->wrong_method = m.route && m.route->method != x->method;
+    if (!m.route || call->wrong_method)
+        return;
+    if (m.model.at) {
+        /* Copied: the head's bytes are gone when the body is complete. */
+        char *name = arena_dup(&x->arena, m.model.at, m.model.length);
+        char *version = m.version.at ? arena_dup(&x->arena, m.version.at, m.version.length) : NULL;
+        call->model = (struct ops_model_ref){
+            .name = name ? name : "",
+            .name_length = name ? m.model.length : 0,
+            .version = version,
+            .version_length = version ? m.version.length : 0,
+        };
+    }
+    if (m.route->handle == infer_handle)
+        read_infer_headers(x, head);
+}
+
+static void on_request(struct exchange *x)
+{
+    struct http_call *call = exchange_part(x);
+    if (UNLIKELY(!call->route))
+        reply_error(x, 404, content_text, "Not Found");
+    else if (UNLIKELY(call->wrong_method))
+        reply_error(x, 405, call->route->error_type, "Method Not Allowed");
+    else
+        call->route->handle(x);
+}
+
+static const struct http_handler handler = {
+    .part_bytes = sizeof(struct http_call),
+    .on_head = on_head,
+    .on_request = on_request,
+    .on_cancel = infer_cancel,
+    .on_end = infer_end,
+};
+
+/* ---- Start and stop -------------------------------------------------------------------------- */
+
+struct conch_http {
+    struct http_settings settings;
+    struct net_server *net;
+};
+
+static void *ctx_new(void *arg, struct http_env *env)
+{
+    struct conch_http *http = arg;
+    struct http_ctx *ctx = mem_zalloc(sizeof(*ctx));
+    ctx->settings = &http->settings;
+    ctx->env = env;
+    buf_init(&ctx->json, MAX_JSON_REPLY);
+    return ctx;
+}
+
+static void ctx_free(void *arg)
+{
+    struct http_ctx *ctx = arg;
+    if (!ctx)
+        return;
+    buf_done(&ctx->json);
+    mem_free(ctx);
+}
+
+void conch_http_options_init(struct conch_http_options *o)
+{
+    *o = (struct conch_http_options){
+        .size = sizeof(*o),
+        .address = "0.0.0.0",
+        .port = 8000,
+        .max_input_bytes = 64 << 20,
+        .max_body_bytes = INT32_MAX,
+        .max_head_bytes = 16 << 10,
+        .max_pipeline = 64,
+        .head_timeout_ms = 30000,
+        .body_timeout_ms = 60000,
+        .write_timeout_ms = 60000,
+        .idle_timeout_ms = 3600000,
+    };
+}
+
+TRITONSERVER_Error *conch_http_start(TRITONSERVER_Server *server,
+                                     const struct conch_http_options *options,
+                                     struct conch_http **ret_http)
+{
+    struct conch_http_options o;
+    conch_http_options_init(&o);
+    if (!server || !options || !ret_http || options->size == 0 || options->size > sizeof(o))
+        return (TRITONSERVER_Error *)status_new(STATUS_INVALID_ARG,
+                                                "conch_http_start: invalid arguments");
+    memcpy(&o, options, options->size); /* a caller of an older header knows fewer members */
+
+    int n_cpus = thread_cpu_count();
+    struct net_options net;
+    net_options_init(&net);
+    net.name = "http";
+    net.address = o.address;
+    net.port = o.port;
+    net.reuse_port = o.reuse_port;
+    net.n_threads =
+        o.n_threads > 0 && o.n_threads < n_cpus ? (unsigned int)o.n_threads : (unsigned int)n_cpus;
+    net.max_conns = o.max_connections;
+    net.limits.max_head_bytes = o.max_head_bytes;
+    net.limits.max_body_bytes = o.max_body_bytes;
+    net.limits.max_pipeline = o.max_pipeline > 0 ? o.max_pipeline : 1;
+    net.timeouts.head_ns = o.head_timeout_ms * NS_PER_MS;
+    net.timeouts.body_ns = o.body_timeout_ms * NS_PER_MS;
+    net.timeouts.write_ns = o.write_timeout_ms * NS_PER_MS;
+    net.timeouts.idle_ns = o.idle_timeout_ms * NS_PER_MS;
+    net.handler = &handler;
+    net.ctx_new = ctx_new;
+    net.ctx_free = ctx_free;
+
+    struct conch_http *http = mem_zalloc(sizeof(*http));
+    http->settings.server = (struct server *)server;
+    http->settings.max_input_bytes = o.max_input_bytes;
+    net.handler_arg = http;
+    struct status *st = net_server_start(&net, &http->net);
+    if (st) {
+        mem_free(http);
+        return (TRITONSERVER_Error *)st;
+    }
+    log_info("Started HTTPService at %s:%d", o.address, net_server_port(http->net));
+    *ret_http = http;
+    return NULL;
+}
+
+int conch_http_port(const struct conch_http *http)
+{
+    return net_server_port(http->net);
+}
+
+unsigned int conch_http_stop(struct conch_http *http, uint64_t timeout_ms)
+{
+    if (!http)
+        return 0;
+    bool freed;
+    unsigned int n = net_server_stop(http->net, monotonic_ns() + timeout_ms * NS_PER_MS, &freed);
+    if (freed)
+        mem_free(http);
+    return n;
+}

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The life of an inference between HTTP and the core.
+ *
+ * The exchange, its body and the request's memory are one block, in use until the last of: the
+ * reply has left (on_end), the core has let go of the request (on_destroy). Each of the two has a
+ * reference to the exchange.
+ *
+ *      infer_handle ─► server_infer ─► on_respond ─► reply ─► infer_end ─► response_free,
+ *                                                                          request_unref
+ *                                         on_destroy ◄──────────────────────────┘ (or later,
+ *                                              └► exchange_unref                   when the backend
+ *                                                                                  releases it)
+ *
+ * on_respond and on_destroy may come on any thread. On the loop's own thread (a model that is
+ * executed inline) they act at once; on another one they post a message to the loop.
+ */
+#include "frontends/http/infer.h"
+
+#include <pthread.h>
+
+#include "base/clock.h"
+#include "base/loop.h"
+#include "base/mem.h"
+#include "base/pool.h"
+#include "base/status.h"
+#include "core/model.h"
+#include "core/response.h"
+
+/* How long the models of one turn may hold the loop: about what a hundred small requests take. */
+#define INLINE_NS_PER_TURN (500 * NS_PER_US)
+
+static struct exchange *exchange_of(struct request *r)
+{
+    return exchange_of_part(CONTAINER_OF(r, struct http_call, request));
+}
+
+static bool on_own_thread(const struct exchange *x)
+{
+    /* The owner is set before the first connection exists. */
+    return pthread_equal(x->env->loop->owner, pthread_self());
+}
+
+/* ---- What the core calls --------------------------------------------------------------------- */
+
+/* The final response is there: the loop's thread goes on. */
+static void reply(struct exchange *x)
+{
+    struct http_call *call = exchange_part(x);
+    unsigned int n = atomic_load(&call->n_responses);
+    struct response *resp = atomic_load(&call->response);
+
+    if (UNLIKELY(n != 1)) {
+        struct status *st = status_new(STATUS_INTERNAL, "expected a single response, got %u", n);
+        reply_status(x, st, content_text);
+    } else if (resp->error) {
+        reply_status(x, status_ref(resp->error), content_text);
+    } else {
+        infer_print(x, resp);
+    }
+}
+
+static void on_answered(struct message *m)
+{
+    reply(exchange_of_part(CONTAINER_OF(m, struct http_call, answered)));
+}
+
+static void on_respond(struct request *r, struct response *resp, uint32_t flags)
+{
+    struct http_call *call = CONTAINER_OF(r, struct http_call, request);
+    struct exchange *x = exchange_of(r);
+
+    if (resp) {
+        struct response *none = NULL;
+        if (!atomic_compare_exchange_strong(&call->response, &none, resp))
+            response_free(resp); /* one is all that HTTP can carry; more are an error */
+        atomic_fetch_add(&call->n_responses, 1);
+    }
+    if (!(flags & RESPONSE_FINAL))
+        return;
+    if (on_own_thread(x))
+        reply(x);
+    else
+        loop_post(x->env->loop, &call->answered);
+}
+
+static void destroy(struct exchange *x)
+{
+    struct http_call *call = exchange_part(x);
+    void *block = call->blocks;
+    while (block) {
+        void *next = *(void **)block;
+        pool_release(block);
+        block = next;
+    }
+    exchange_unref(x);
+}
+
+static void on_destroyed(struct message *m)
+{
+    destroy(exchange_of_part(CONTAINER_OF(m, struct http_call, destroyed)));
+}
+
+static void on_destroy(struct request *r)
+{
+    struct http_call *call = CONTAINER_OF(r, struct http_call, request);
+    struct exchange *x = exchange_of(r);
+    if (on_own_thread(x))
+        destroy(x);
+    else
+        loop_post(x->env->loop, &call->destroyed);
+}
+
+static const struct request_ops ops = {
+    .alloc_output = response_alloc_pooled,
+    .free_output = response_free_pooled,
+    .respond = on_respond,
+    .destroy = on_destroy,
+};
+
+/* ---- The exchange's events ------------------------------------------------------------------- */
+
+/* What bodies may be encoded as: nothing but themselves, so far. */
+static void reply_encoding(struct exchange *x)
+{
+    static const char accept[] = "Accept-Encoding: identity\r\n";
+    static const char text[] = "{\"error\":\"Unsupported compression type\"}";
+    struct iovec body = {(void *)(uintptr_t)text, sizeof(text) - 1};
+    exchange_reply(x, &(struct http_reply){
+                          .status = 501,
+                          .content_type = content_text,
+                          .headers = accept,
+                          .headers_length = sizeof(accept) - 1,
+                          .body = &body,
+                          .n_body = 1,
+                      });
+}
+
+static void begin(struct exchange *x, struct model *model)
+{
+    struct http_ctx *ctx = call_ctx(x);
+    struct http_call *call = exchange_part(x);
+
+    call->begun = true;
+    call->with_core = false;
+    call->binary_default = false;
+    call->n_wishes = call->wish_capacity = 0;
+    call->wishes = NULL;
+    call->blocks = NULL;
+    atomic_init(&call->response, NULL);
+    atomic_init(&call->n_responses, 0);
+    call->answered.deliver = on_answered;
+    call->destroyed.deliver = on_destroyed;
+    request_init(&call->request, &ops, model, call->request_memory, sizeof(call->request_memory),
+                 x->env->pool);
+    exchange_ref(x); /* on_destroy's */
+
+    if (ctx->budget_turn != x->env->loop->turn) {
+        ctx->budget_turn = x->env->loop->turn;
+        ctx->budget.left_ns = INLINE_NS_PER_TURN;
+    }
+    call->request.budget = &ctx->budget;
+}
+
+void infer_handle(struct exchange *x)
+{
+    struct http_ctx *ctx = call_ctx(x);
+    struct http_call *call = exchange_part(x);
+    struct model *model;
+    const char *type = content_json;
+
+    struct status *st =
+        ops_infer_model(ctx->settings->server, &call->model, "HTTP end point", &model);
+    if (st) {
+        reply_status(x, st, content_text);
+        return;
+    }
+    if (UNLIKELY(call->unknown_encoding)) {
+        model_unref(model);
+        reply_encoding(x);
+        return;
+    }
+    begin(x, model);
+    st = infer_parse(x, &type);
+    if (!st) {
+        call->with_core = true; /* before: the reply may be out when it returns */
+        st = ops_infer(ctx->settings->server, &call->request);
+        if (!st)
+            return;
+        call->with_core = false;
+    }
+    reply_status(x, st, type);
+}
+
+void infer_cancel(struct exchange *x)
+{
+    struct http_call *call = exchange_part(x);
+    if (call->begun && call->with_core)
+        request_cancel(&call->request);
+}
+
+void infer_end(struct exchange *x)
+{
+    struct http_call *call = exchange_part(x);
+    if (!call->begun)
+        return;
+    mem_free(TAKE(call->json_taken));
+    response_free(atomic_exchange(&call->response, NULL));
+    request_unref(&call->request);
+}
+
+void *infer_block(struct exchange *x, size_t size_bytes)
+{
+    enum { LINK_BYTES = MEM_ALIGNMENT, SMALL_BYTES = 1024 };
+    struct http_call *call = exchange_part(x);
+
+    if (size_bytes <= SMALL_BYTES) {
+        char *p = arena_alloc(&x->arena, size_bytes + MEM_ALIGNMENT);
+        return p ? p + (MEM_ALIGNMENT - (uintptr_t)p % MEM_ALIGNMENT) % MEM_ALIGNMENT : NULL;
+    }
+    size_t total;
+    if (__builtin_add_overflow(size_bytes, (size_t)LINK_BYTES, &total))
+        return NULL;
+    char *block = pool_alloc(x->env->pool, total, &call->request.model->owner);
+    if (!block)
+        return NULL;
+    *(void **)(void *)block = call->blocks;
+    call->blocks = block;
+    return block + LINK_BYTES;
+}

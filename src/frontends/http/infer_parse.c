@@ -1,0 +1,749 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The body of an inference, JSON with binary tensors behind it, into a request of the core.
+ *
+ * The text is walked once. The values of a tensor go straight into its buffer when its name,
+ * datatype and shape stand before them, as clients write them; otherwise their place is remembered
+ * until the tensor is known.
+ *
+ * Which of several errors is told: the reference parses all of the text before it looks at any
+ * field, then looks at id, parameters, inputs, outputs in this order, whatever their order in the
+ * text. So an error in one of them is put aside while the walk goes on, and when anything is wrong
+ * json_check() looks for a syntax error first.
+ */
+#include <string.h>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "core/model.h"
+#include "frontends/http/infer.h"
+
+enum { MAX_EXTRA_INPUTS = 64, USUAL_DIMS = 16 };
+
+struct parse {
+    struct exchange *x;
+    struct http_call *call;
+    struct request *r;
+    size_t max_bytes;
+    const char *tail; /* binary data not taken yet */
+    size_t tail_bytes;
+};
+
+/* ---- Errors of the JSON library: internal errors, as the reference has them (§3.5) -------------
+ */
+
+static struct status *json_status(enum json_failure failure, const char *what)
+{
+    if (failure == JSON_OUT_OF_MEMORY)
+        return status_no_memory();
+    if (failure == JSON_TOO_DEEP)
+        return status_new(STATUS_INVALID_ARG, "%s", json_failure_text(failure));
+    /* A syntax error is only noted here: infer_parse() finds its words. */
+    return status_new(STATUS_INTERNAL, "%s: %s", what,
+                      failure == JSON_OK ? "no value" : json_failure_text(failure));
+}
+
+static struct status *field_status(enum json_failure failure, const char *field)
+{
+    char what[64];
+    snprintf(what, sizeof(what), "Unable to parse '%s'", field);
+    return json_status(failure, what);
+}
+
+static struct status *missing(const char *field)
+{
+    return status_new(STATUS_INTERNAL,
+                      "Unable to parse '%s': attempt to access non-existing object member '%s'",
+                      field, field);
+}
+
+/* ---- Inputs ---------------------------------------------------------------------------------- */
+
+/* Where the members of an input stand; a cursor's `text` is NULL for those that are missing. */
+struct input_text {
+    struct json name, datatype, shape, parameters, data;
+    struct json binary_size, region; /* inside parameters */
+};
+
+struct input_made {
+    struct input *in;
+    enum dtype dtype;
+    int64_t n_elements;
+};
+
+static bool is_there(const struct json *j)
+{
+    return j->text != NULL;
+}
+
+static struct status *read_shape(struct parse *p, struct json *j, int64_t **ret_dims, size_t *ret_n)
+{
+    size_t n = 0, capacity = USUAL_DIMS;
+    int64_t *dims = arena_alloc(&p->x->arena, capacity * sizeof(*dims));
+    if (!dims)
+        return status_no_memory();
+    if (!json_enter_array(j))
+        return field_status(j->failure, "shape");
+    while (json_next_element(j)) {
+        uint64_t dim;
+        if (!json_read_uint64(j, &dim))
+            return field_status(j->failure, "shape");
+        if (n == capacity) {
+            int64_t *grown = arena_alloc(&p->x->arena, 2 * capacity * sizeof(*dims));
+            if (!grown)
+                return status_no_memory();
+            memcpy(grown, dims, n * sizeof(*dims));
+            dims = grown;
+            capacity *= 2;
+        }
+        dims[n++] = dim > INT64_MAX ? -1 : (int64_t)dim;
+    }
+    if (j->failure)
+        return field_status(j->failure, "shape");
+    *ret_dims = dims;
+    *ret_n = n;
+    return NULL;
+}
+
+static struct status *shape_status(enum shape_fault fault, struct json_str name,
+                                   const int64_t *dims, size_t n_dims)
+{
+    AUTO(buf) shape = BUF_INIT(4096);
+    shape_print(&shape, dims, n_dims);
+    return status_new(STATUS_INVALID_ARG, "invalid shape for input '%.*s': shape %s %s",
+                      (int)name.length, name.at, buf_text(&shape),
+                      fault == SHAPE_BAD_DIM
+                          ? "contains one or more invalid dimensions"
+                          : "causes total element count to exceed maximum size of "
+                            "9223372036854775807");
+}
+
+static struct status *open_input(struct parse *p, const struct input_text *text,
+                                 struct input_made *ret)
+{
+    struct json_str name, datatype;
+    int64_t *dims = NULL;
+    size_t n_dims = 0;
+
+    struct json j = text->name;
+    if (!is_there(&j))
+        return missing("name");
+    if (!json_read_string(&j, &name))
+        return field_status(j.failure, "name");
+    j = text->datatype;
+    if (!is_there(&j))
+        return missing("datatype");
+    if (!json_read_string(&j, &datatype))
+        return field_status(j.failure, "datatype");
+    j = text->shape;
+    if (!is_there(&j))
+        return missing("shape");
+    struct status *st = read_shape(p, &j, &dims, &n_dims);
+    if (st)
+        return st;
+
+    ret->dtype = dtype_from_name(datatype.at, datatype.length);
+    if (ret->dtype == DTYPE_INVALID)
+        return status_new(STATUS_INVALID_ARG, "invalid datatype for input %.*s", (int)name.length,
+                          name.at);
+    enum shape_fault fault = shape_elements(dims, n_dims, &ret->n_elements);
+    if (fault)
+        return shape_status(fault, name, dims, n_dims);
+    /* Each input is compared with those before it: their number must not be the client's choice. */
+    if (p->r->n_inputs >= p->r->model->n_inputs + MAX_EXTRA_INPUTS)
+        return status_new(STATUS_INVALID_ARG,
+                          "expected %u inputs but got more than %u inputs for model '%s'",
+                          p->r->model->n_inputs, p->r->n_inputs, p->r->model->name);
+    return request_add_input(p->r, name.at, name.length, ret->dtype, dims, n_dims, &ret->in);
+}
+
+static struct status *add_data(struct parse *p, struct input *in, const void *base, size_t n_bytes)
+{
+    return request_add_data(p->r, in, &(struct tensor_buffer){.base = base, .size_bytes = n_bytes});
+}
+
+static struct status *too_large(struct parse *p, const char *what, size_t n_bytes)
+{
+    return status_new(STATUS_INVALID_ARG,
+                      "%s has a byte_size (%zu bytes) that exceeds the maximum allowed value of "
+                      "%zu bytes. Use --http-max-input-size to increase the limit.",
+                      what, n_bytes, p->max_bytes);
+}
+
+static struct status *input_too_large(struct parse *p, const struct input *in, size_t n_bytes)
+{
+    char what[512];
+    snprintf(what, sizeof(what), "JSON input '%s'", in->name);
+    return too_large(p, what, n_bytes);
+}
+
+static struct status *read_strings(struct parse *p, struct input *in, struct json *j)
+{
+    size_t n, n_bytes, n_again;
+    struct json count = *j;
+    if (!json_read_strings(&count, NULL, 0, SIZE_MAX, &n, &n_bytes)) {
+        if (count.failure == JSON_NOT_ARRAY)
+            return field_status(count.failure, "data");
+        return json_status(count.failure, "Unable to parse JSON bytes array");
+    }
+    if (n_bytes > p->max_bytes)
+        return input_too_large(p, in, n_bytes);
+    char *bytes = infer_block(p->x, n_bytes);
+    if (!bytes)
+        return status_no_memory();
+    if (!json_read_strings(j, bytes, n_bytes, n, &n, &n_again))
+        return json_status(j->failure, "Unable to parse JSON bytes array");
+    return add_data(p, in, bytes, n_bytes);
+}
+
+static bool read_values(struct json *j, enum dtype dtype, void *out, size_t max, size_t *ret_n)
+{
+    switch (dtype) {
+    case DTYPE_BOOL:
+        return json_read_bools(j, out, max, ret_n);
+    case DTYPE_UINT8:
+        return json_read_u8s(j, out, max, ret_n);
+    case DTYPE_UINT16:
+        return json_read_u16s(j, out, max, ret_n);
+    case DTYPE_UINT32:
+        return json_read_u32s(j, out, max, ret_n);
+    case DTYPE_UINT64:
+        return json_read_u64s(j, out, max, ret_n);
+    case DTYPE_INT8:
+        return json_read_i8s(j, out, max, ret_n);
+    case DTYPE_INT16:
+        return json_read_i16s(j, out, max, ret_n);
+    case DTYPE_INT32:
+        return json_read_i32s(j, out, max, ret_n);
+    case DTYPE_INT64:
+        return json_read_i64s(j, out, max, ret_n);
+    case DTYPE_FP32:
+        return json_read_f32s(j, out, max, ret_n);
+    default:
+        return json_read_f64s(j, out, max, ret_n);
+    }
+}
+
+/* The member "data" at j into the input; j is behind it then. */
+static struct status *read_data(struct parse *p, const struct input_made *made, struct json *j)
+{
+    struct input *in = made->in;
+
+    if (made->dtype == DTYPE_FP16 || made->dtype == DTYPE_BF16)
+        return status_new(STATUS_INVALID_ARG,
+                          "receiving %s data via JSON is not supported. Please use the binary data "
+                          "format for input %s",
+                          dtype_name(made->dtype), in->name);
+    if (made->n_elements == 0) { /* not looked at, as the reference does */
+        if (!json_skip_value(j))
+            return field_status(j->failure, "data");
+        return add_data(p, in, NULL, 0);
+    }
+    if (made->dtype == DTYPE_BYTES)
+        return read_strings(p, in, j);
+
+    size_t element_bytes = dtype_size(made->dtype), n_bytes;
+    if (__builtin_mul_overflow((size_t)made->n_elements, element_bytes, &n_bytes))
+        return status_new(STATUS_INVALID_ARG, "byte size overflow for input '%s'", in->name);
+    if (n_bytes > p->max_bytes)
+        return input_too_large(p, in, n_bytes);
+
+    /* What the text cannot hold is not allocated: a value and its comma are two bytes at least. */
+    size_t n_possible = (size_t)(j->end - j->p) / 2 + 1, n;
+    size_t n_room = MIN((size_t)made->n_elements, n_possible);
+    void *out = infer_block(p->x, n_room * element_bytes);
+    if (!out)
+        return status_no_memory();
+    if (!read_values(j, made->dtype, out, n_room, &n))
+        return field_status(j->failure, "data");
+    if (n < (size_t)made->n_elements)
+        return status_new(STATUS_INTERNAL,
+                          "Failed to parse 'data' field: shape does not match true shape");
+    return add_data(p, in, out, n_bytes);
+}
+
+static struct status *take_binary(struct parse *p, struct input *in, struct json size)
+{
+    uint64_t n_bytes;
+    if (!json_read_uint64(&size, &n_bytes))
+        return field_status(size.failure, "binary_data_size");
+    if (n_bytes > p->tail_bytes)
+        return status_new(
+            STATUS_INVALID_ARG,
+            "unexpected size for input '%s', expecting %llu additional bytes for model '%s'",
+            in->name, (unsigned long long)(n_bytes - p->tail_bytes), p->r->model->name);
+    const char *base = p->tail;
+    p->tail += n_bytes;
+    p->tail_bytes -= (size_t)n_bytes;
+    return add_data(p, in, base, (size_t)n_bytes);
+}
+
+/* The two members of an input's parameters that say where its data is. */
+static bool find_sources(struct input_text *text)
+{
+    struct json j = text->parameters;
+    struct json_str key;
+    if (!is_there(&j) || json_peek(&j) != JSON_OBJECT)
+        return true;
+    json_enter_object(&j);
+    while (json_next_member(&j, &key)) {
+        if (json_str_is(key, "binary_data_size") && !is_there(&text->binary_size))
+            text->binary_size = j;
+        else if (json_str_is(key, "shared_memory_region") && !is_there(&text->region))
+            text->region = j;
+        json_skip_value(&j);
+    }
+    return j.failure == JSON_OK;
+}
+
+/* Exactly one place says where the data is (§3.9). */
+static struct status *check_sources(const struct input_text *text)
+{
+    bool data = is_there(&text->data), binary = is_there(&text->binary_size);
+    bool region = is_there(&text->region);
+    if (LIKELY((int)data + binary + region == 1))
+        return NULL;
+    return status_new(STATUS_INVALID_ARG,
+                      "Input must set only one of the following fields: 'data', "
+                      "'binary_data_size' in 'parameters', 'shared_memory_region' in "
+                      "'parameters'. But %s%s%s%s",
+                      data || binary || region ? "set" : "no field is set", data ? " 'data'" : "",
+                      binary ? " 'binary_data_size'" : "", region ? " 'shared_memory_region'" : "");
+}
+
+static struct status *parse_input(struct parse *p, struct json *j)
+{
+    struct input_text text = {0};
+    struct input_made made = {0};
+    struct status *opened = NULL, *data = NULL, *st;
+    struct json_str key;
+
+    if (json_peek(j) != JSON_OBJECT)
+        return check_sources(&text);
+    json_enter_object(j);
+    while (json_next_member(j, &key)) {
+        if (json_str_is(key, "name") && !is_there(&text.name)) {
+            text.name = *j;
+        } else if (json_str_is(key, "datatype") && !is_there(&text.datatype)) {
+            text.datatype = *j;
+        } else if (json_str_is(key, "shape") && !is_there(&text.shape)) {
+            text.shape = *j;
+        } else if (json_str_is(key, "parameters") && !is_there(&text.parameters)) {
+            text.parameters = *j;
+        } else if (json_str_is(key, "data") && !is_there(&text.data)) {
+            text.data = *j;
+            if (is_there(&text.name) && is_there(&text.datatype) && is_there(&text.shape)) {
+                opened = open_input(p, &text, &made);
+                if (!opened)
+                    data = read_data(p, &made, j);
+                if (!opened && !data)
+                    continue;
+                *j = text.data;
+            }
+        }
+        json_skip_value(j);
+    }
+
+    st = j->failure || !find_sources(&text) ? field_status(JSON_SYNTAX, "inputs") : NULL;
+    if (!st)
+        st = check_sources(&text);
+    if (!st && !opened && !made.in)
+        opened = open_input(p, &text, &made);
+    if (!st)
+        st = TAKE(opened);
+    if (!st && is_there(&text.binary_size))
+        st = take_binary(p, made.in, text.binary_size);
+    else if (!st && is_there(&text.region))
+        st = status_new(STATUS_UNSUPPORTED,
+                        "input '%s': parameter 'shared_memory_region' is not supported by this "
+                        "server",
+                        made.in->name);
+    else if (!st && data)
+        st = TAKE(data);
+    else if (!st && made.in->n_buffers == 0)
+        st = read_data(p, &made, &text.data);
+    status_free(opened);
+    status_free(data);
+    return st;
+}
+
+static struct status *parse_inputs(struct parse *p, struct json *j)
+{
+    if (!json_enter_array(j))
+        return field_status(j->failure, "inputs");
+    while (json_next_element(j)) {
+        struct status *st = parse_input(p, j);
+        if (st)
+            return st;
+    }
+    if (j->failure)
+        return field_status(j->failure, "inputs");
+    if (p->tail_bytes > 0)
+        return status_new(STATUS_INVALID_ARG, "unexpected additional input data for model '%s'",
+                          p->r->model->name);
+    return NULL;
+}
+
+/* ---- Outputs --------------------------------------------------------------------------------- */
+
+static struct status *add_wish(struct parse *p, enum output_form form)
+{
+    struct http_call *call = p->call;
+    if (call->n_wishes == call->wish_capacity) {
+        uint32_t capacity = call->wish_capacity ? 2 * call->wish_capacity : 4;
+        struct output_wish *grown = arena_alloc(&p->x->arena, capacity * sizeof(*grown));
+        if (!grown)
+            return status_no_memory();
+        if (call->n_wishes)
+            memcpy(grown, call->wishes, call->n_wishes * sizeof(*grown));
+        call->wishes = grown;
+        call->wish_capacity = capacity;
+    }
+    call->wishes[call->n_wishes++] = (struct output_wish){p->r->outputs[p->r->n_outputs - 1], form};
+    return NULL;
+}
+
+/* What an output's parameters ask for. */
+static struct status *parse_output_parameters(struct json j, struct json_str output,
+                                              enum output_form *ret_form)
+{
+    struct json_str key;
+    bool binary_seen = false, binary = false, classes_seen = false, region = false;
+    uint64_t classes = 0;
+
+    if (!is_there(&j) || json_peek(&j) != JSON_OBJECT)
+        return NULL;
+    json_enter_object(&j);
+    while (json_next_member(&j, &key)) {
+        if (json_str_is(key, "binary_data") && !binary_seen) {
+            binary_seen = true;
+            if (!json_read_bool(&j, &binary))
+                return field_status(j.failure, "binary_data");
+        } else if (json_str_is(key, "classification") && !classes_seen) {
+            classes_seen = true;
+            if (!json_read_uint64(&j, &classes))
+                return json_status(j.failure, "Unable to set 'classification'");
+        } else {
+            region |= json_str_is(key, "shared_memory_region");
+            json_skip_value(&j);
+        }
+    }
+    if (j.failure)
+        return field_status(j.failure, "outputs");
+    if (region && classes > 0)
+        return status_new(STATUS_INVALID_ARG,
+                          "Output can't set both 'shared_memory_region' and 'classification'");
+    if (region && binary)
+        return status_new(STATUS_INVALID_ARG,
+                          "Output can't set both 'shared_memory_region' and 'binary_data'");
+    if (region || classes > 0)
+        return status_new(
+            STATUS_UNSUPPORTED, "output '%.*s': parameter '%s' is not supported by this server",
+            (int)output.length, output.at, region ? "shared_memory_region" : "classification");
+    if (binary_seen)
+        *ret_form = binary ? OUTPUT_BINARY : OUTPUT_JSON;
+    return NULL;
+}
+
+static struct status *parse_output(struct parse *p, struct json *j)
+{
+    struct json name = {0}, parameters = {0};
+    struct json_str key, text;
+    enum output_form form = OUTPUT_DEFAULT;
+
+    if (json_peek(j) != JSON_OBJECT)
+        return missing("name");
+    json_enter_object(j);
+    while (json_next_member(j, &key)) {
+        if (json_str_is(key, "name") && !is_there(&name))
+            name = *j;
+        else if (json_str_is(key, "parameters") && !is_there(&parameters))
+            parameters = *j;
+        json_skip_value(j);
+    }
+    if (j->failure)
+        return field_status(j->failure, "outputs");
+    if (!is_there(&name))
+        return missing("name");
+    if (!json_read_string(&name, &text))
+        return field_status(name.failure, "name");
+    struct status *st = parse_output_parameters(parameters, text, &form);
+    if (st)
+        return st;
+    /* One more than the model has: the core will find the one that is unknown. */
+    if (p->r->n_outputs > p->r->model->n_outputs)
+        return NULL;
+    st = request_add_output(p->r, text.at, text.length);
+    return st ? st : add_wish(p, form);
+}
+
+static struct status *parse_outputs(struct parse *p, struct json *j)
+{
+    if (!json_enter_array(j))
+        return field_status(j->failure, "outputs");
+    while (json_next_element(j)) {
+        struct status *st = parse_output(p, j);
+        if (st)
+            return st;
+    }
+    return j->failure ? field_status(j->failure, "outputs") : NULL;
+}
+
+/* ---- The rest -------------------------------------------------------------------------------- */
+
+static struct status *parse_id(struct parse *p, struct json *j)
+{
+    struct json_str id;
+    if (!json_read_string(j, &id))
+        return field_status(j->failure, "id");
+    return request_set_id(p->r, id.at, id.length);
+}
+
+static struct status *parse_sequence_id(struct parse *p, struct json *j)
+{
+    struct json number = *j;
+    struct json_str text;
+    uint64_t id;
+    if (json_read_uint64(&number, &id)) {
+        *j = number;
+        p->r->correlation_id = (struct correlation_id){.number = id};
+        return NULL;
+    }
+    if (!json_read_string(j, &text))
+        return field_status(j->failure, "sequence_id");
+    return request_set_correlation_string(p->r, text.at, text.length);
+}
+
+static struct status *parse_sequence_flag(struct parse *p, struct json *j, const char *name,
+                                          uint32_t flag)
+{
+    bool set;
+    if (!json_read_bool(j, &set))
+        return field_status(j->failure, name);
+    if (set)
+        p->r->flags |= flag;
+    return NULL;
+}
+
+static struct status *add_custom(struct parse *p, struct json *j, struct json_str key)
+{
+    struct parameter parameter = {.name = arena_strndup(&p->x->arena, key.at, key.length)};
+    struct json_number number;
+    struct json_str text;
+    bool fine = true;
+
+    if (!parameter.name)
+        return status_no_memory();
+    if (strncmp(parameter.name, "triton_", 7) == 0)
+        return status_new(STATUS_INVALID_ARG,
+                          "parameter keys starting with 'triton_' are reserved for Triton usage "
+                          "and should not be specified.");
+    switch (json_peek(j)) {
+    case JSON_STRING:
+        fine = json_read_string(j, &text);
+        parameter.type = PARAMETER_STRING;
+        parameter.string = fine ? arena_strndup(&p->x->arena, text.at, text.length) : NULL;
+        if (fine && !parameter.string)
+            return status_no_memory();
+        break;
+    case JSON_BOOL:
+        fine = json_read_bool(j, &parameter.boolean);
+        parameter.type = PARAMETER_BOOL;
+        break;
+    case JSON_NUMBER:
+        fine = json_read_number(j, &number);
+        if (fine && number.kind == JSON_INT64) {
+            parameter.type = PARAMETER_INT;
+            parameter.int64 = number.i64;
+        } else if (fine) { /* what is no int64 becomes a double (§27.6) */
+            parameter.type = PARAMETER_DOUBLE;
+            parameter.float64 = number.kind == JSON_UINT64 ? (double)number.u64 : number.d;
+        }
+        break;
+    default:
+        return status_new(STATUS_INVALID_ARG,
+                          "parameter '%s' has invalid type. It should be either 'int', 'bool', or "
+                          "'string'.",
+                          parameter.name);
+    }
+    return fine ? request_add_parameter(p->r, &parameter) : field_status(j->failure, "parameters");
+}
+
+static struct status *parse_uint(struct json *j, const char *name, uint64_t *ret)
+{
+    return json_read_uint64(j, ret) ? NULL : field_status(j->failure, name);
+}
+
+static struct status *parse_parameter(struct parse *p, struct json *j, struct json_str key)
+{
+    if (json_str_is(key, "sequence_id"))
+        return parse_sequence_id(p, j);
+    if (json_str_is(key, "sequence_start"))
+        return parse_sequence_flag(p, j, "sequence_start", REQUEST_SEQUENCE_START);
+    if (json_str_is(key, "sequence_end"))
+        return parse_sequence_flag(p, j, "sequence_end", REQUEST_SEQUENCE_END);
+    if (json_str_is(key, "priority"))
+        return parse_uint(j, "priority", &p->r->priority);
+    if (json_str_is(key, "timeout"))
+        return parse_uint(j, "timeout", &p->r->timeout_us);
+    if (json_str_is(key, "binary_data_output"))
+        return json_read_bool(j, &p->call->binary_default)
+                   ? NULL
+                   : field_status(j->failure, "binary_data_output");
+    if (json_str_is(key, "headers")) { /* reserved for forwarded headers, which are not offered */
+        json_skip_value(j);
+        return NULL;
+    }
+    return add_custom(p, j, key);
+}
+
+static struct status *parse_parameters(struct parse *p, struct json *j)
+{
+    struct json_str key;
+    if (json_peek(j) != JSON_OBJECT)
+        return status_new(STATUS_INTERNAL,
+                          "failed to get request params.: attempt to get members for non-object");
+    json_enter_object(j);
+    while (json_next_member(j, &key)) {
+        struct status *st = parse_parameter(p, j, key);
+        if (st)
+            return st;
+    }
+    return j->failure ? field_status(j->failure, "parameters") : NULL;
+}
+
+/* ---- The whole ------------------------------------------------------------------------------- */
+
+enum section { SECTION_ID, SECTION_PARAMETERS, SECTION_INPUTS, SECTION_OUTPUTS, N_SECTIONS };
+
+static const struct {
+    const char *name;
+    struct status *(*parse)(struct parse *p, struct json *j);
+} sections[N_SECTIONS] = {
+    [SECTION_ID] = {"id", parse_id},
+    [SECTION_PARAMETERS] = {"parameters", parse_parameters},
+    [SECTION_INPUTS] = {"inputs", parse_inputs},
+    [SECTION_OUTPUTS] = {"outputs", parse_outputs},
+};
+
+/* The first error by the reference's order, and all others freed. */
+static struct status *first_error(struct status *errors[N_SECTIONS], const char *text,
+                                  size_t length)
+{
+    struct json_error error;
+    struct status *first = NULL;
+    if (!json_check(text, length, &error))
+        first = status_new(STATUS_INTERNAL, "failed to parse the request JSON buffer: %s at %zu",
+                           error.text, error.offset);
+    for (int i = 0; i < N_SECTIONS; i++) {
+        if (first)
+            status_free(errors[i]);
+        else
+            first = errors[i];
+    }
+    return first;
+}
+
+static struct status *parse_document(struct parse *p, const char *text, size_t length)
+{
+    struct status *errors[N_SECTIONS] = {NULL};
+    bool seen[N_SECTIONS] = {false}, failed = false;
+    struct json_str key;
+    struct json j;
+
+    json_init(&j, text, length, &p->x->arena);
+    bool is_object = json_enter_object(&j);
+    while (is_object && json_next_member(&j, &key)) {
+        int section = 0;
+        while (section < N_SECTIONS && !json_str_equals(key, sections[section].name))
+            section++;
+        if (section == N_SECTIONS || seen[section]) {
+            json_skip_value(&j);
+            continue;
+        }
+        seen[section] = true;
+        struct json at = j;
+        errors[section] = sections[section].parse(p, &j);
+        if (errors[section]) {
+            failed = true;
+            j = at;
+            json_skip_value(&j);
+        }
+    }
+    if (!seen[SECTION_INPUTS]) {
+        errors[SECTION_INPUTS] = missing("inputs");
+        failed = true;
+    }
+    if (LIKELY(json_end(&j) && !failed))
+        return NULL;
+    struct status *st = first_error(errors, text, length);
+    return st ? st : status_no_memory(); /* of a name with escapes */
+}
+
+static struct status *parse_raw(struct parse *p, const char *body, size_t n_bytes)
+{
+    struct input *in;
+    if (n_bytes > p->max_bytes)
+        return too_large(p, "Raw input", n_bytes);
+    struct status *st = request_add_raw_input(p->r, "raw_input", 9, &in);
+    if (st)
+        return st;
+    p->call->binary_default = true;
+    return add_data(p, in, body, n_bytes);
+}
+
+/* Inference-Header-Content-Length (§3.3): without it, all of the body is JSON. */
+static struct status *header_length(const struct http_call *call, size_t body_bytes,
+                                    size_t *ret_length)
+{
+    switch (call->header_length_kind) {
+    case HEADER_LENGTH_NONE:
+        *ret_length = body_bytes;
+        return NULL;
+    case HEADER_LENGTH_BAD:
+        return status_new(STATUS_INVALID_ARG,
+                          "Unable to parse Inference-Header-Content-Length, got: %s",
+                          call->header_length_text);
+    case HEADER_LENGTH_RANGE:
+        return status_new(STATUS_INVALID_ARG,
+                          "Unable to parse Inference-Header-Content-Length, value is out of range "
+                          "[ -2147483648, 2147483647 ], got: %s",
+                          call->header_length_text);
+    case HEADER_LENGTH_FINE:
+        break;
+    }
+    if (call->header_length < 0 || (uint64_t)call->header_length > body_bytes)
+        return status_new(STATUS_INVALID_ARG,
+                          "inference header size should be in range (0, %zu), got: %lld",
+                          body_bytes, (long long)call->header_length);
+    *ret_length = (size_t)call->header_length;
+    return NULL;
+}
+
+struct status *infer_parse(struct exchange *x, const char **ret_type)
+{
+    struct http_call *call = exchange_part(x);
+    struct parse p = {
+        .x = x,
+        .call = call,
+        .r = &call->request,
+        .max_bytes = call_ctx(x)->settings->max_input_bytes,
+    };
+    size_t json_bytes = 0;
+
+    struct status *st = header_length(call, x->body_size, &json_bytes);
+    if (st) {
+        *ret_type = content_text;
+        return st;
+    }
+    if (json_bytes == 0)
+        return parse_raw(&p, x->body, x->body_size);
+    if (json_bytes > p.max_bytes)
+        return status_new(STATUS_INVALID_ARG,
+                          "request JSON size of %zu bytes exceeds the maximum allowed input size "
+                          "of %zu bytes. Use --http-max-input-size to increase the limit.",
+                          json_bytes, p.max_bytes);
+    p.tail = x->body + json_bytes;
+    p.tail_bytes = x->body_size - json_bytes;
+    return parse_document(&p, x->body, json_bytes);
+}

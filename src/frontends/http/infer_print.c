@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A response of the core as a reply (behaviours §3.19 to §4.7): one JSON object, and behind it the
+ * bytes of the outputs that are wanted as binary, sent from where the backend wrote them.
+ */
+#include <string.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "core/model.h"
+#include "core/response.h"
+#include "frontends/http/infer.h"
+
+enum { COPIED_JSON = 4096 }; /* larger texts are handed over as they are */
+
+struct print {
+    struct exchange *x;
+    struct http_call *call;
+    struct json_writer w;
+    struct iovec *pieces; /* the JSON, then binary outputs */
+    int n_pieces;
+};
+
+static bool wants_binary(const struct http_call *call, const char *name)
+{
+    for (uint32_t i = 0; i < call->n_wishes; i++) {
+        if (strcmp(call->wishes[i].name, name) == 0) {
+            if (call->wishes[i].form != OUTPUT_DEFAULT)
+                return call->wishes[i].form == OUTPUT_BINARY;
+            break;
+        }
+    }
+    return call->binary_default;
+}
+
+static struct status *print_parameters(struct print *p, const struct response *resp)
+{
+    struct json_writer *w = &p->w;
+    if (LIKELY(resp->n_parameters == 0))
+        return NULL;
+    json_put_name(w, "parameters");
+    json_put_open(w, '{');
+    for (uint32_t i = 0; i < resp->n_parameters; i++) {
+        const struct parameter *parameter = &resp->parameters[i];
+        json_put_name(w, parameter->name);
+        switch (parameter->type) {
+        case PARAMETER_STRING:
+            json_put_text(w, parameter->string);
+            break;
+        case PARAMETER_INT:
+            json_put_int64(w, parameter->int64);
+            break;
+        case PARAMETER_BOOL:
+            json_put_bool(w, parameter->boolean);
+            break;
+        case PARAMETER_DOUBLE:
+            json_put_double(w, parameter->float64);
+            break;
+        case PARAMETER_BYTES:
+            return status_new(STATUS_UNSUPPORTED,
+                              "Response parameter of type 'TRITONSERVER_PARAMETER_BYTES' is not "
+                              "currently supported");
+        }
+    }
+    json_put_close(w, '}');
+    return NULL;
+}
+
+static struct status *misfit(const struct output *out)
+{
+    return status_new(STATUS_INTERNAL,
+                      "output '%s': its %zu bytes do not fit its shape and its datatype %s",
+                      out->name, out->size_bytes, dtype_name(out->dtype));
+}
+
+static struct status *print_strings(struct print *p, const struct output *out, int64_t n_elements)
+{
+    const char *at = out->base, *end = at + out->size_bytes;
+    struct json_writer list = {.out = p->w.out};
+    json_put_open(&list, '[');
+    for (int64_t i = 0; i < n_elements; i++) {
+        uint32_t length;
+        if ((size_t)(end - at) < sizeof(length))
+            return misfit(out);
+        memcpy(&length, at, sizeof(length));
+        at += sizeof(length);
+        if ((size_t)(end - at) < length)
+            return misfit(out);
+        json_put_string(&list, at, length);
+        at += length;
+    }
+    json_put_close(&list, ']');
+    return NULL;
+}
+
+static struct status *print_data(struct print *p, const struct output *out)
+{
+    struct buf *b = p->w.out;
+    int64_t n_elements;
+    size_t n_bytes;
+
+    if (out->dtype == DTYPE_FP16 || out->dtype == DTYPE_BF16)
+        return status_new(STATUS_INVALID_ARG,
+                          "sending %s data via JSON is not supported. Please use the binary data "
+                          "format for output %s",
+                          dtype_name(out->dtype), out->name);
+    if (shape_elements(out->shape, out->n_dims, &n_elements))
+        return misfit(out);
+    json_put_name(&p->w, "data");
+    json_put_value(&p->w);
+    if (out->dtype == DTYPE_BYTES)
+        return print_strings(p, out, n_elements);
+    if (__builtin_mul_overflow((size_t)n_elements, dtype_size(out->dtype), &n_bytes) ||
+        n_bytes != out->size_bytes)
+        return misfit(out);
+
+    size_t n = (size_t)n_elements;
+    switch (out->dtype) {
+    case DTYPE_BOOL:
+        json_write_bools(b, out->base, n);
+        break;
+    case DTYPE_UINT8:
+        json_write_u8s(b, out->base, n);
+        break;
+    case DTYPE_UINT16:
+        json_write_u16s(b, out->base, n);
+        break;
+    case DTYPE_UINT32:
+        json_write_u32s(b, out->base, n);
+        break;
+    case DTYPE_UINT64:
+        json_write_u64s(b, out->base, n);
+        break;
+    case DTYPE_INT8:
+        json_write_i8s(b, out->base, n);
+        break;
+    case DTYPE_INT16:
+        json_write_i16s(b, out->base, n);
+        break;
+    case DTYPE_INT32:
+        json_write_i32s(b, out->base, n);
+        break;
+    case DTYPE_INT64:
+        json_write_i64s(b, out->base, n);
+        break;
+    case DTYPE_FP32:
+        json_write_f32s(b, out->base, n);
+        break;
+    case DTYPE_FP64:
+        json_write_f64s(b, out->base, n);
+        break;
+    default:
+        return misfit(out);
+    }
+    return NULL;
+}
+
+static struct status *print_output(struct print *p, struct output *out)
+{
+    struct json_writer *w = &p->w;
+
+    json_put_open(w, '{');
+    json_put_name(w, "name");
+    json_put_text(w, out->name);
+    json_put_name(w, "datatype");
+    json_put_text(w, dtype_name(out->dtype));
+    json_put_name(w, "shape");
+    json_put_open(w, '[');
+    for (uint32_t i = 0; i < out->n_dims; i++)
+        json_put_int64(w, out->shape[i]);
+    json_put_close(w, ']');
+    if (wants_binary(p->call, out->name)) {
+        json_put_name(w, "parameters");
+        json_put_open(w, '{');
+        json_put_name(w, "binary_data_size");
+        json_put_uint64(w, out->size_bytes);
+        json_put_close(w, '}');
+        if (out->size_bytes > 0)
+            p->pieces[p->n_pieces++] = (struct iovec){out->base, out->size_bytes};
+    } else {
+        struct status *st = print_data(p, out);
+        if (st)
+            return st;
+    }
+    json_put_close(w, '}');
+    return NULL;
+}
+
+static struct status *print_document(struct print *p, struct response *resp)
+{
+    const struct request *r = &p->call->request;
+    struct json_writer *w = &p->w;
+
+    json_put_open(w, '{');
+    if (r->id[0]) {
+        json_put_name(w, "id");
+        json_put_text(w, r->id);
+    }
+    json_put_name(w, "model_name");
+    json_put_text(w, r->model->name);
+    json_put_name(w, "model_version");
+    json_put_text(w, r->model->version_text);
+    struct status *st = print_parameters(p, resp);
+    if (st)
+        return st;
+    json_put_name(w, "outputs");
+    json_put_open(w, '[');
+    for (uint32_t i = 0; i < resp->n_outputs; i++) {
+        st = print_output(p, resp->outputs[i]);
+        if (st)
+            return st;
+    }
+    json_put_close(w, ']');
+    json_put_close(w, '}');
+    return buf_status(w->out);
+}
+
+/* The text leaves the loop's buffer for the exchange. */
+static char *keep_text(struct print *p, size_t size)
+{
+    struct buf *json = p->w.out;
+    if (size <= COPIED_JSON) /* a copy, so that the buffer keeps its memory */
+        return arena_dup(&p->x->arena, json->data, size);
+    p->call->json_taken = buf_take(json);
+    return p->call->json_taken;
+}
+
+void infer_print(struct exchange *x, struct response *resp)
+{
+    struct http_ctx *ctx = call_ctx(x);
+    struct iovec few[EXCHANGE_IOV];
+    struct print p = {
+        .x = x, .call = exchange_part(x), .w = {.out = &ctx->json}, .pieces = few, .n_pieces = 1};
+    struct status *st;
+
+    buf_reset(&ctx->json);
+    if (resp->n_outputs + 1 > EXCHANGE_IOV)
+        p.pieces = arena_alloc(&x->arena, (resp->n_outputs + 1) * sizeof(*p.pieces));
+    st = p.pieces ? print_document(&p, resp) : status_no_memory();
+    size_t size = ctx->json.size;
+    char *text = st ? NULL : keep_text(&p, size);
+    if (!text) {
+        reply_status(x, st ? st : status_no_memory(), content_text);
+        return;
+    }
+
+    char length[64];
+    int n = 0;
+    p.pieces[0] = (struct iovec){text, size};
+    if (p.n_pieces > 1)
+        n = snprintf(length, sizeof(length), "Inference-Header-Content-Length: %zu\r\n", size);
+    exchange_reply(x,
+                   &(struct http_reply){
+                       .status = 200,
+                       .content_type = p.n_pieces > 1 ? "application/octet-stream" : content_json,
+                       .headers = length,
+                       .headers_length = (size_t)n,
+                       .body = p.pieces,
+                       .n_body = p.n_pieces,
+                   });
+}

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "frontends/http/meta.h"
+
+#include "base/json.h"
+#include "base/status.h"
+#include "core/model.h"
+#include "frontends/http/call.h"
+#include "frontends/ops/errors.h"
+
+const char content_json[] = "application/json";
+const char content_text[] = "text/plain";
+
+void http_print_error(struct buf *out, const char *text)
+{
+    struct json_writer w = {.out = out};
+    json_put_open(&w, '{');
+    json_put_name(&w, "error");
+    json_put_text(&w, text);
+    json_put_close(&w, '}');
+}
+
+/* What was printed into the loop's buffer, as the body. */
+static void reply_printed(struct exchange *x, int status, const char *content_type)
+{
+    struct buf *json = &call_ctx(x)->json;
+    if (json->failed) {
+        reply_status(x, buf_status(json), content_type);
+        return;
+    }
+    exchange_reply_text(x, status, content_type, buf_text(json), json->size);
+}
+
+void reply_error(struct exchange *x, int http_status, const char *content_type, const char *text)
+{
+    struct buf *json = &call_ctx(x)->json;
+    buf_reset(json);
+    http_print_error(json, text);
+    if (json->failed) { /* an error text of this size is not worth its memory */
+        static const char brief[] = "{\"error\":\"out of memory\"}";
+        exchange_reply_text(x, 503, content_type, brief, sizeof(brief) - 1);
+        return;
+    }
+    exchange_reply_text(x, http_status, content_type, json->data, json->size);
+}
+
+void reply_status(struct exchange *x, struct status *st, const char *content_type)
+{
+    reply_error(x, ops_error_of(status_code(st))->http_status, content_type, status_message(st));
+    status_free(st);
+}
+
+static const struct http_reply_fixed yes =
+    HTTP_REPLY_FIXED("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 0\r\n", "");
+static const struct http_reply_fixed no = HTTP_REPLY_FIXED(
+    "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 0\r\n", "");
+
+static void reply_health(struct exchange *x, struct status *st, bool fine)
+{
+    if (st)
+        reply_status(x, st, content_text);
+    else
+        exchange_reply_fixed(x, fine ? &yes : &no);
+}
+
+void meta_live(struct exchange *x)
+{
+    bool live = false;
+    struct status *st = ops_server_live(call_ctx(x)->settings->server, &live);
+    reply_health(x, st, live);
+}
+
+void meta_ready(struct exchange *x)
+{
+    bool ready = false;
+    struct status *st = ops_server_ready(call_ctx(x)->settings->server, &ready);
+    reply_health(x, st, ready);
+}
+
+void meta_server(struct exchange *x)
+{
+    struct ops_server_metadata m;
+    struct status *st = ops_server_metadata(call_ctx(x)->settings->server, &m);
+    if (st) {
+        reply_status(x, st, content_json);
+        return;
+    }
+    struct buf *json = &call_ctx(x)->json;
+    struct json_writer w = {.out = json};
+    buf_reset(json);
+    json_put_open(&w, '{');
+    json_put_name(&w, "name");
+    json_put_text(&w, m.name);
+    json_put_name(&w, "version");
+    json_put_text(&w, m.version);
+    json_put_name(&w, "extensions");
+    json_put_open(&w, '[');
+    for (const char *const *e = m.extensions; *e; e++)
+        json_put_text(&w, *e);
+    json_put_close(&w, ']');
+    json_put_close(&w, '}');
+    reply_printed(x, 200, content_json);
+}
+
+static void print_tensors(struct json_writer *w, const char *name, const struct tensor_spec *specs,
+                          uint32_t n, bool batching)
+{
+    json_put_name(w, name);
+    json_put_open(w, '[');
+    for (uint32_t i = 0; i < n; i++) {
+        json_put_open(w, '{');
+        json_put_name(w, "name");
+        json_put_text(w, specs[i].name);
+        json_put_name(w, "datatype");
+        json_put_text(w, dtype_name(specs[i].dtype));
+        json_put_name(w, "shape");
+        json_put_open(w, '[');
+        if (batching)
+            json_put_int64(w, -1);
+        for (uint32_t d = 0; d < specs[i].n_dims; d++)
+            json_put_int64(w, specs[i].dims[d]);
+        json_put_close(w, ']');
+        json_put_close(w, '}');
+    }
+    json_put_close(w, ']');
+}
+
+void meta_model(struct exchange *x)
+{
+    struct http_call *call = exchange_part(x);
+    struct ops_model_metadata m;
+    struct status *st = ops_model_metadata(call_ctx(x)->settings->server, &call->model, &m);
+    if (st) {
+        reply_status(x, st, content_json);
+        return;
+    }
+    struct buf *json = &call_ctx(x)->json;
+    struct json_writer w = {.out = json};
+    buf_reset(json);
+    json_put_open(&w, '{');
+    json_put_name(&w, "name");
+    json_put_text(&w, m.model->name);
+    json_put_name(&w, "versions");
+    json_put_open(&w, '[');
+    for (size_t i = 0; i < m.n_versions; i++) {
+        char text[24];
+        snprintf(text, sizeof(text), "%lld", (long long)m.versions[i]);
+        json_put_text(&w, text);
+    }
+    json_put_close(&w, ']');
+    json_put_name(&w, "platform");
+    json_put_text(&w, m.platform);
+    print_tensors(&w, "inputs", m.model->inputs, m.model->n_inputs, m.model->batching);
+    print_tensors(&w, "outputs", m.model->outputs, m.model->n_outputs, m.model->batching);
+    json_put_close(&w, '}');
+    ops_model_metadata_done(&m);
+    reply_printed(x, 200, content_json);
+}
+
+void meta_model_ready(struct exchange *x)
+{
+    struct http_call *call = exchange_part(x);
+    bool ready = false;
+    struct status *st = ops_model_ready(call_ctx(x)->settings->server, &call->model, &ready);
+    if (st)
+        reply_status(x, st, content_text);
+    else if (ready)
+        exchange_reply_fixed(x, &yes);
+    else
+        reply_error(x, 400, content_text, "Model version not ready");
+}
+
+void meta_model_config(struct exchange *x)
+{
+    struct http_call *call = exchange_part(x);
+    struct model *model;
+    struct status *st = ops_model_find(call_ctx(x)->settings->server, &call->model, &model);
+    if (st) {
+        reply_status(x, st, content_json);
+        return;
+    }
+    struct buf *json = &call_ctx(x)->json;
+    buf_reset(json);
+    model_config_print_json(model->config, json);
+    model_unref(model);
+    reply_printed(x, 200, content_json);
+}

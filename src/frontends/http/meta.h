@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The replies that tell about server and models: one handler per route.
+ */
+#ifndef CONCH_FRONTENDS_HTTP_META_H
+#define CONCH_FRONTENDS_HTTP_META_H
+
+struct exchange;
+
+void meta_server(struct exchange *x);
+void meta_live(struct exchange *x);
+void meta_ready(struct exchange *x);
+void meta_model(struct exchange *x);
+void meta_model_ready(struct exchange *x);
+void meta_model_config(struct exchange *x);
+
+#endif

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "frontends/http/route.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+static bool starts_with(const char *at, const char *end, const char *text, size_t length)
+{
+    return (size_t)(end - at) >= length && memcmp(at, text, length) == 0;
+}
+
+/* One pass over pattern and path side by side. */
+static bool fits(const char *pattern, struct span path, struct route_match *m)
+{
+    static const char versions[] = "[/versions/{v}]";
+    const char *at = path.at, *end = path.at + path.length;
+
+    m->model = m->version = (struct span){NULL, 0};
+    while (*pattern) {
+        if (strncmp(pattern, "{m}", 3) == 0) {
+            const char *from = at;
+            while (at < end && *at != '/')
+                at++;
+            m->model = (struct span){from, (size_t)(at - from)};
+            if (m->model.length == 0)
+                return false;
+            pattern += 3;
+        } else if (*pattern == '[') {
+            if (starts_with(at, end, "/versions/", 10)) {
+                const char *from = at + 10, *p = from;
+                while (p < end && *p >= '0' && *p <= '9')
+                    p++;
+                if (p == from)
+                    return false;
+                m->version = (struct span){from, (size_t)(p - from)};
+                at = p;
+            }
+            pattern += sizeof(versions) - 1;
+        } else {
+            if (at == end || *at != *pattern)
+                return false;
+            at++;
+            pattern++;
+        }
+    }
+    return at == end;
+}
+
+struct route_match route_find(const struct route *routes, size_t n_routes, struct span path)
+{
+    struct route_match m = {0};
+    for (size_t i = 0; i < n_routes; i++) {
+        if (fits(routes[i].pattern, path, &m)) {
+            m.route = &routes[i];
+            return m;
+        }
+    }
+    return (struct route_match){0};
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a status code is on each wire: one table for all protocols (behaviours §1.3, §1.4).
+ */
+#ifndef CONCH_FRONTENDS_OPS_ERRORS_H
+#define CONCH_FRONTENDS_OPS_ERRORS_H
+
+#include "base/status.h"
+
+struct ops_error {
+    enum status_code code;
+    int http_status;
+    int grpc_status;
+    const char *grpc_name;
+};
+
+/* ops_error_of - the row of a code; lives for ever. */
+const struct ops_error *ops_error_of(enum status_code code);
+
+#endif

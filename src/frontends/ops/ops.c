@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "frontends/ops/ops.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "core/model.h"
+#include "core/server.h"
+
+/* The version of a reference (behaviours §2.1); the texts are the reference's. */
+static struct status *parse_version(const struct ops_model_ref *ref, int64_t *ret_version)
+{
+    if (LIKELY(ref->version_length == 0)) {
+        *ret_version = CONCH_VERSION_LATEST;
+        return NULL;
+    }
+    const char *at = ref->version, *end = at + ref->version_length;
+    bool negative = *at == '-';
+    int64_t n = 0;
+    if (negative)
+        at++;
+    bool fine = at < end;
+    for (; fine && at < end; at++)
+        fine = *at >= '0' && *at <= '9' && !__builtin_mul_overflow(n, 10, &n) &&
+               !__builtin_add_overflow(n, *at - '0', &n);
+    if (!fine)
+        return status_new(STATUS_INVALID_ARG,
+                          "failed to get model version from specified version string '%.*s' "
+                          "(details: stol), version should be an integral value > 0",
+                          (int)MIN(ref->version_length, (size_t)256), ref->version);
+    if (negative)
+        return status_new(
+            STATUS_INVALID_ARG,
+            "invalid model version specified '%.*s' , version should be an integral value > 0",
+            (int)MIN(ref->version_length, (size_t)256), ref->version);
+    *ret_version = n;
+    return NULL;
+}
+
+struct status *ops_server_live(struct server *s, bool *ret_live)
+{
+    return server_is_live(s, ret_live);
+}
+
+struct status *ops_server_ready(struct server *s, bool *ret_ready)
+{
+    return server_is_ready(s, ret_ready);
+}
+
+struct status *ops_server_metadata(struct server *s, struct ops_server_metadata *ret)
+{
+    *ret = (struct ops_server_metadata){
+        .name = server_id(s),
+        .version = server_version(s),
+        .extensions = server_extensions(s),
+    };
+    return NULL;
+}
+
+struct status *ops_model_ready(struct server *s, const struct ops_model_ref *ref, bool *ret_ready)
+{
+    int64_t version;
+    struct status *st = parse_version(ref, &version);
+    if (st)
+        return st;
+    return server_model_is_ready(s, ref->name, ref->name_length, version, ret_ready);
+}
+
+struct status *ops_model_find(struct server *s, const struct ops_model_ref *ref,
+                              struct model **ret_model)
+{
+    int64_t version;
+    struct status *st = parse_version(ref, &version);
+    if (st)
+        return st;
+    return server_find_model(s, ref->name, ref->name_length, version, ret_model);
+}
+
+struct status *ops_model_metadata(struct server *s, const struct ops_model_ref *ref,
+                                  struct ops_model_metadata *ret)
+{
+    struct ops_model_metadata m = {0};
+    struct status *st = ops_model_find(s, ref, &m.model);
+    if (st)
+        return st;
+    if (ref->version_length > 0) {
+        m.versions = mem_alloc(sizeof(*m.versions));
+        m.versions[0] = m.model->version;
+        m.n_versions = 1;
+    } else {
+        st = server_model_versions(s, ref->name, ref->name_length, &m.versions, &m.n_versions);
+        if (st) {
+            model_unref(m.model);
+            return st;
+        }
+    }
+    const Inference__ModelConfig *config = m.model->config->pb;
+    m.platform = config->platform && *config->platform ? config->platform : config->backend;
+    *ret = m;
+    return NULL;
+}
+
+void ops_model_metadata_done(struct ops_model_metadata *m)
+{
+    model_unref(TAKE(m->model));
+    mem_free(TAKE(m->versions));
+}
+
+struct status *ops_infer_model(struct server *s, const struct ops_model_ref *ref,
+                               const char *protocol, struct model **ret_model)
+{
+    struct model *m;
+    struct status *st = ops_model_find(s, ref, &m);
+    if (st)
+        return st;
+    if (m->decoupled) {
+        model_unref(m);
+        return status_new(STATUS_UNSUPPORTED,
+                          "%s doesn't support models with decoupled transaction policy", protocol);
+    }
+    *ret_model = m;
+    return NULL;
+}
+
+struct status *ops_infer(struct server *s, struct request *r)
+{
+    return server_infer(s, r);
+}

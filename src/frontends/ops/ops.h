@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The operations that clients may ask for, one typed call each, whatever the protocol. Admin
+ * verbs, restrictions and version strings are checked here and nowhere else, so that no route can
+ * get around a check. Answers are structs; frontends encode them.
+ *
+ * Thread: any, also an event loop's: nothing here blocks.
+ */
+#ifndef CONCH_FRONTENDS_OPS_OPS_H
+#define CONCH_FRONTENDS_OPS_OPS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/compiler.h"
+
+struct model;
+struct request;
+struct server;
+
+/* Which model: as it stands in a path or a message. Borrowed. */
+struct ops_model_ref {
+    const char *name;
+    size_t name_length;
+    const char *version; /* digits; empty for the latest */
+    size_t version_length;
+};
+
+struct ops_server_metadata {
+    const char *name, *version;    /* borrowed from the server */
+    const char *const *extensions; /* NULL ends */
+};
+
+struct ops_model_metadata {
+    struct model *model;
+    const char *platform; /* borrowed from the model */
+    size_t n_versions;
+    int64_t *versions; /* ascending */
+};
+
+/* Errors: STATUS_UNAVAILABLE  Server exiting */
+NODISCARD struct status *ops_server_live(struct server *s, bool *ret_live);
+NODISCARD struct status *ops_server_ready(struct server *s, bool *ret_ready);
+
+NODISCARD struct status *ops_server_metadata(struct server *s, struct ops_server_metadata *ret);
+
+/*
+ * ops_model_ready - whether the version can serve.
+ *
+ * Errors: as ops_model_find()
+ */
+NODISCARD struct status *ops_model_ready(struct server *s, const struct ops_model_ref *ref,
+                                         bool *ret_ready);
+
+/*
+ * ops_model_find - the model version, whose reference the caller ends with model_unref().
+ *
+ * Errors: STATUS_INVALID_ARG  the version is no number, or none above 0
+ *         STATUS_NOT_FOUND    Request for unknown model: …
+ *         STATUS_UNAVAILABLE  … it is not at ready state
+ */
+NODISCARD struct status *ops_model_find(struct server *s, const struct ops_model_ref *ref,
+                                        struct model **ret_model);
+
+/*
+ * ops_model_metadata - what a client may know; ended by ops_model_metadata_done().
+ *
+ * Errors: as ops_model_find()
+ */
+NODISCARD struct status *ops_model_metadata(struct server *s, const struct ops_model_ref *ref,
+                                            struct ops_model_metadata *ret);
+void ops_model_metadata_done(struct ops_model_metadata *m);
+
+/*
+ * ops_infer_model - as ops_model_find(), for an inference of one response.
+ *
+ * Errors: as ops_model_find(), and
+ *         STATUS_UNSUPPORTED  the model is decoupled: `protocol` cannot carry its responses
+ * @protocol  how the error names the caller: "HTTP end point", "ModelInfer RPC"
+ */
+NODISCARD struct status *ops_infer_model(struct server *s, const struct ops_model_ref *ref,
+                                         const char *protocol, struct model **ret_model);
+
+/* ops_infer - server_infer(). */
+NODISCARD struct status *ops_infer(struct server *s, struct request *r);
+
+#endif
