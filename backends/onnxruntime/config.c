@@ -160,7 +160,7 @@ TRITONSERVER_Error *model_complete_config(struct model *m, TRITONBACKEND_Model *
 {
     TRITONSERVER_Error *err;
     char *text = NULL;
-    int64_t max_batch_size;
+    int64_t max_batch_size = 0;
     size_t len;
     FILE *to;
 

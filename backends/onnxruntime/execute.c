@@ -267,9 +267,9 @@ static TRITONSERVER_Error *bind_input(struct executor *x, size_t i)
 {
     const struct tensor *t = &x->m->inputs[i];
     struct bound_input *in = &x->in[i];
-    struct piece last;
-    const void *data;
-    uint64_t size;
+    struct piece last = {0};
+    const void *data = NULL;
+    uint64_t size = 0;
 
     TRY(join_shapes(x, t, in, &size, &last));
     TRY(input_data(x, t, in, size, &last, &data));
@@ -495,7 +495,7 @@ static TRITONSERVER_Error *copy_rows(struct executor *x, size_t place, struct pa
     TRY(backend_output_alloc(output, size, &to));
     if (t->type->size == 0)
         return strings_write(x->rt, x->out_values[place], first, n, to, size);
-    if (size > 0)
+    if (size > 0 && out->data)
         memcpy(to, out->data + first * t->type->size, size);
     return NULL;
 }

@@ -154,7 +154,7 @@ static void fill_table(struct ort_api *api, const void *const *table)
 {
     /* Data and function pointers have one representation on every system that has dlsym. */
 #define ORT_FILL(place, result, name, parameters)                                                  \
-    memcpy(&api->name, &table[place], sizeof(api->name));
+    api->name = (__typeof__(api->name))(uintptr_t)table[place];
     ORT_FUNCTIONS(ORT_FILL)
 #undef ORT_FILL
 }
@@ -209,7 +209,7 @@ TRITONSERVER_Error *runtime_open(const char *backend_dir, const char *library,
 {
     struct runtime *rt;
     TRITONSERVER_Error *err;
-    void *handle;
+    void *handle = NULL;
 
     TRY(find_library(backend_dir, library, &handle));
     rt = calloc(1, sizeof(*rt));
