@@ -326,10 +326,14 @@ NODISCARD static struct status *read_value(struct reader *r, const struct step *
     case PROTOBUF_C_TYPE_UINT64:
     case PROTOBUF_C_TYPE_FIXED64:
         return read_integer(r, step, 0, UINT64_MAX, slot);
-    case PROTOBUF_C_TYPE_FLOAT:
+    case PROTOBUF_C_TYPE_FLOAT: {
+        const char *at = r->json.p;
         st = read_double(r, step, &d);
         *(float *)slot = (float)d;
+        if (!st && isfinite(d) && !isfinite((float)d))
+            st = fail(r, at, step, "the number is too large for a float");
         return st;
+    }
     case PROTOBUF_C_TYPE_DOUBLE:
         return read_double(r, step, slot);
     case PROTOBUF_C_TYPE_BOOL: {

@@ -12,6 +12,8 @@
 
 enum { TAB_WIDTH = 8 };
 
+static const char beyond_ascii[] = "Characters beyond ASCII may stand in strings and comments only";
+
 static bool is_digit(char c)
 {
     return c >= '0' && c <= '9';
@@ -253,6 +255,8 @@ void lexer_next(struct lexer *l)
         t->type = TOKEN_IDENTIFIER;
         while (is_letter(peek(l)) || is_digit(peek(l)))
             l->at++;
+        if ((unsigned char)peek(l) >= 0x80)
+            complain(l, beyond_ascii); /* rather than name the half before it */
     } else if (is_digit((char)c) || (c == '.' && l->at + 1 < l->end && is_digit(l->at[1]))) {
         number(l);
     } else if (c == '"' || c == '\'') {
@@ -260,7 +264,7 @@ void lexer_next(struct lexer *l)
     } else if (c < ' ' || c == 0x7f) {
         complain(l, "Invalid control characters encountered in text");
     } else if (c >= 0x80) {
-        complain(l, "Characters beyond ASCII may stand in strings and comments only");
+        complain(l, beyond_ascii);
     } else {
         t->type = TOKEN_SYMBOL;
         l->at++;
