@@ -107,7 +107,7 @@ void loop_run(struct loop *loop);
 
 /*
  * loop_stop - loop_run() returns at the end of the current turn; if it does not run yet, at the end
- * of its first turn. Thread: any; signal handlers too.
+ * of its first turn. Must have returned before loop_done(). Thread: any; signal handlers too.
  */
 void loop_stop(struct loop *loop);
 

@@ -12,6 +12,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/compiler.h"
 
@@ -27,14 +28,24 @@ struct message {
 struct mailbox {
     /* Any thread: the newest message, linked to the older ones; or NULL, or a mark for "asleep". */
     _Atomic(struct message *) newest;
-    /* Set by mailbox_init(), constant afterwards. An eventfd, to be watched edge-triggered. */
+    /* Any thread: calls of mailbox_wake(). */
+    atomic_uint_fast64_t n_wakes;
+    /* Set by mailbox_init(), constant afterwards. An eventfd: watch it edge-triggered, or empty
+     * it by mailbox_clear(). */
     int wake_fd;
+    /* The owner's. */
+    bool slept;         /* mailbox_sleep() gave leave, mailbox_take() has not followed yet */
+    uint64_t n_awaited; /* sleeps that a message ended: each has a sender that writes wake_fd */
+    uint64_t n_cleared; /* wake-ups taken out of wake_fd */
 };
 
 /* mailbox_init - Errors: STATUS_UNAVAILABLE  no file descriptor is left */
 NODISCARD struct status *mailbox_init(struct mailbox *mb);
 
-/* mailbox_done - the mailbox must be empty, and nobody may post any more. */
+/*
+ * mailbox_done - the mailbox must be empty, and nobody may begin to post or wake any more. A sender
+ * whose message was delivered may still be inside mailbox_post(): it is waited for.
+ */
 void mailbox_done(struct mailbox *mb);
 
 /*
@@ -66,7 +77,16 @@ struct message *mailbox_take(struct mailbox *mb);
 unsigned int mailbox_deliver(struct mailbox *mb);
 
 /*
- * mailbox_wake - makes wake_fd readable whatever the owner does. Thread: any; signal handlers too.
+ * mailbox_clear - makes wake_fd unreadable again; how many wake-ups there were. For owners that do
+ * not watch it edge-triggered, and would find it ready for ever.
+ *
+ * Thread: the owner's.
+ */
+uint64_t mailbox_clear(struct mailbox *mb);
+
+/*
+ * mailbox_wake - makes wake_fd readable whatever the owner does. Must have returned before
+ * mailbox_done(). Thread: any; signal handlers too.
  */
 void mailbox_wake(struct mailbox *mb);
 
