@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A model with a backend made of functions in the test, and requests for it, without a server
+ * around them.
+ */
+#ifndef CONCH_TESTS_LIB_FAKE_MODEL_H
+#define CONCH_TESTS_LIB_FAKE_MODEL_H
+
+#include <pthread.h>
+
+#include "base/status.h"
+#include "core/backend/backend.h"
+#include "core/backend/instance.h"
+#include "core/model_priv.h"
+#include "core/request_priv.h"
+#include "core/sched/scheduler.h"
+#include "core/server_priv.h"
+
+typedef struct status *(*fake_execute_fn)(struct instance *, struct request **, uint32_t n);
+
+struct fake_model {
+    struct server server;
+    struct backend backend;
+    struct model *model;
+};
+
+/*
+ * fake_model_make - a READY model. The configuration needs inputs and outputs only; its name is
+ * "m", its backend "fake".
+ */
+void fake_model_make(struct fake_model *f, const char *config, uint32_t n_instances,
+                     fake_execute_fn execute);
+/* fake_model_end - waits until it is empty, then takes it down. */
+void fake_model_end(struct fake_model *f);
+
+/* A request that notes what comes; its fields may be read after fake_request_wait(). */
+struct fake_request {
+    struct request request;
+    struct pool *pool;
+    pthread_mutex_t mu;
+    pthread_cond_t cv;
+    int n_responses, n_final, n_released, n_destroyed;
+    enum status_code last_code; /* of the last response, when it was an error */
+    bool failed;
+    char last_error[512];
+    char memory[2048];
+};
+
+/* fake_request_make - the caller ends it with fake_request_end(). */
+void fake_request_make(struct fake_request *fr, struct fake_model *f);
+/* fake_request_wait - until it has its final response and is released. */
+void fake_request_wait(struct fake_request *fr);
+/* fake_request_end - gives up the maker's reference and waits until nobody has one. */
+void fake_request_end(struct fake_request *fr);
+
+/* fake_answer - what a good backend does: one final response without outputs, and the release. */
+void fake_answer(struct request *r);
+
+#endif

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Instances that pull, from many threads at once: every request is executed exactly once, no
+ * instance executes two at a time, nothing is left behind. Meant to run under tsan.
+ */
+#include "core/sched/scheduler.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "core/server.h"
+#include "lib/fake_model.h"
+
+static const char config_format[] = "input { name: \"A\" data_type: TYPE_FP32 dims: [ 1 ] }\n"
+                                    "output { name: \"X\" data_type: TYPE_FP32 dims: [ 1 ] }\n";
+
+enum { N_THREADS = 4, N_EACH = 300, N_INSTANCES = 2 };
+
+static atomic_int n_executed, n_at_once[N_INSTANCES], n_clashes, n_on_caller;
+static __thread bool i_submit;
+
+static struct status *execute(struct instance *in, struct request **requests, uint32_t n)
+{
+    int which = in->name[2] - '0';
+    if (atomic_fetch_add(&n_at_once[which], 1) != 0)
+        atomic_fetch_add(&n_clashes, 1);
+    if (i_submit)
+        atomic_fetch_add(&n_on_caller, 1);
+    atomic_fetch_add(&n_executed, (int)n);
+    for (uint32_t i = 0; i < n; i++)
+        fake_answer(requests[i]);
+    atomic_fetch_sub(&n_at_once[which], 1);
+    return NULL;
+}
+
+static void prepare(struct fake_request *fr, struct fake_model *f, struct inline_budget *budget)
+{
+    static const float value = 1;
+    struct tensor_buffer data = {.base = &value, .size_bytes = sizeof(value)};
+    struct input *in;
+    int64_t one = 1;
+    fake_request_make(fr, f);
+    fr->request.budget = budget;
+    assert_null(request_add_input(&fr->request, "A", 1, DTYPE_FP32, &one, 1, &in));
+    assert_null(request_add_data(&fr->request, in, &data));
+}
+
+struct submitter {
+    pthread_t thread;
+    struct fake_model *model;
+    bool may_inline;
+};
+
+static void *submit_many(void *arg)
+{
+    struct submitter *s = arg;
+    i_submit = true;
+    for (int i = 0; i < N_EACH; i++) {
+        struct inline_budget budget = {.left_ns = EXECUTION_BUDGET_NS};
+        struct fake_request fr;
+        prepare(&fr, s->model, s->may_inline ? &budget : NULL);
+        assert_null(server_infer(&s->model->server, &fr.request));
+        fake_request_wait(&fr);
+        assert_int_equal(fr.n_responses, 1);
+        assert_false(fr.failed);
+        fake_request_end(&fr);
+    }
+    return NULL;
+}
+
+static void storm(const char *execution)
+{
+    struct fake_model f;
+    struct submitter submitters[N_THREADS];
+    char config[512];
+    snprintf(config, sizeof(config),
+             "%sparameters { key: \"CONCH_EXECUTION\" value { string_value: \"%s\" } }\n",
+             config_format, execution);
+    atomic_store(&n_executed, 0);
+    atomic_store(&n_on_caller, 0);
+    fake_model_make(&f, config, N_INSTANCES, execute);
+    for (int i = 0; i < N_THREADS; i++) {
+        submitters[i] = (struct submitter){.model = &f, .may_inline = i % 2 == 0};
+        pthread_create(&submitters[i].thread, NULL, submit_many, &submitters[i]);
+    }
+    for (int i = 0; i < N_THREADS; i++)
+        pthread_join(submitters[i].thread, NULL);
+    fake_model_end(&f);
+    assert_int_equal(atomic_load(&n_executed), N_THREADS * N_EACH);
+    assert_int_equal(atomic_load(&n_clashes), 0);
+}
+
+static void each_request_is_executed_once(void **state)
+{
+    (void)state;
+    storm("auto");
+    storm("inline");
+    assert_true(atomic_load(&n_on_caller) > 0);
+    storm("thread");
+    assert_int_equal(atomic_load(&n_on_caller), 0);
+}
+
+/* ------------------------------------------------------------------------------------------ */
+
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+static char order[16];
+static atomic_int n_in_order;
+
+static struct status *execute_in_order(struct instance *in, struct request **requests, uint32_t n)
+{
+    (void)in;
+    (void)n;
+    pthread_mutex_lock(&gate); /* closed while requests queue up */
+    pthread_mutex_unlock(&gate);
+    order[atomic_fetch_add(&n_in_order, 1)] = requests[0]->id[0];
+    fake_answer(requests[0]);
+    return NULL;
+}
+
+static void first_in_first_out_without_the_cancelled(void **state)
+{
+    (void)state;
+    struct fake_model f;
+    struct fake_request requests[5];
+    fake_model_make(&f, config_format, 1, execute_in_order);
+    pthread_mutex_lock(&gate);
+    for (int i = 0; i < 5; i++) {
+        prepare(&requests[i], &f, NULL);
+        assert_null(request_set_id(&requests[i].request, &"abcde"[i], 1));
+        assert_null(server_infer(&f.server, &requests[i].request));
+    }
+    /* The first one is in execution, or about to be: only what waits behind it can be dropped. */
+    request_cancel(&requests[2].request);
+    pthread_mutex_unlock(&gate);
+    for (int i = 0; i < 5; i++) {
+        fake_request_wait(&requests[i]);
+        assert_int_equal(requests[i].n_responses, 1);
+        assert_int_equal(requests[i].failed, i == 2);
+    }
+    assert_int_equal(requests[2].last_code, STATUS_CANCELLED);
+    assert_string_equal(requests[2].last_error, "");
+    assert_string_equal(order, "abde");
+    fake_model_end(&f);
+    for (int i = 0; i < 5; i++)
+        fake_request_end(&requests[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_request_is_executed_once),
+        cmocka_unit_test(first_in_first_out_without_the_cancelled),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

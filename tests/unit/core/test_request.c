@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The life of a request with backends that keep the rules and backends that break them: whatever
+ * they do, there is one final response, one release, and all memory comes back (under asan).
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/status.h"
+#include "core/server.h"
+#include "lib/fake_model.h"
+
+static const char config[] = "input { name: \"A\" data_type: TYPE_FP32 dims: [ 1 ] }\n"
+                             "output { name: \"X\" data_type: TYPE_FP32 dims: [ 1 ] }\n";
+
+/* What the backend does with the one request of a test, and what it was told. */
+static void (*deed)(struct request *r);
+static struct status *execute_result;
+static struct status *told[4];
+static int n_told;
+
+static void tell(struct status *st)
+{
+    told[n_told++] = st;
+}
+
+static struct status *execute(struct instance *in, struct request **requests, uint32_t n)
+{
+    (void)in;
+    assert_int_equal(n, 1);
+    deed(requests[0]);
+    return TAKE(execute_result);
+}
+
+static void run(struct fake_request *fr, void (*what)(struct request *r))
+{
+    struct fake_model f;
+    struct input *in;
+    int64_t one = 1;
+    static const float value = 1;
+    struct tensor_buffer data = {.base = &value, .size_bytes = sizeof(value)};
+
+    n_told = 0;
+    deed = what;
+    fake_model_make(&f, config, 1, execute);
+    fake_request_make(fr, &f);
+    assert_null(request_add_input(&fr->request, "A", 1, DTYPE_FP32, &one, 1, &in));
+    assert_null(request_add_data(&fr->request, in, &data));
+    assert_null(server_infer(&f.server, &fr->request));
+    fake_request_wait(fr);
+    fake_model_end(&f); /* after this no callback can come any more */
+    assert_int_equal(fr->n_final, 1);
+    assert_int_equal(fr->n_released, 1);
+    fake_request_end(fr);
+    assert_int_equal(fr->n_destroyed, 1);
+}
+
+static void expect_told(int i, const char *text)
+{
+    assert_true(i < n_told);
+    assert_non_null(told[i]);
+    assert_string_equal(status_message(told[i]), text);
+    status_free(told[i]);
+}
+
+static void good(struct request *r)
+{
+    fake_answer(r);
+}
+
+static void a_good_backend(void **state)
+{
+    (void)state;
+    struct fake_request fr;
+    run(&fr, good);
+    assert_int_equal(fr.n_responses, 1);
+    assert_false(fr.failed);
+}
+
+static void silent(struct request *r)
+{
+    tell(request_release(r));
+}
+
+static void a_release_without_a_response_is_answered(void **state)
+{
+    (void)state;
+    struct fake_request fr;
+    run(&fr, silent);
+    assert_null(told[0]);
+    assert_int_equal(fr.n_responses, 1);
+    assert_true(fr.failed);
+    assert_int_equal(fr.last_code, STATUS_INTERNAL);
+    assert_string_equal(fr.last_error, "model 'm' released the request without a final response");
+}
+
+static void deletes_its_response(struct request *r)
+{
+    struct response *resp;
+    assert_null(response_new(r, &resp));
+    response_free(resp);
+    tell(request_release(r));
+}
+
+static void a_response_that_is_deleted_is_answered(void **state)
+{
+    (void)state;
+    struct fake_request fr;
+    run(&fr, deletes_its_response);
+    assert_true(fr.failed);
+    assert_int_equal(fr.n_responses, 1);
+}
+
+static void answers_twice(struct request *r)
+{
+    struct response *resp;
+    assert_null(response_new(r, &resp));
+    tell(response_send(resp, RESPONSE_FINAL, NULL));
+    assert_null(response_new(r, &resp));
+    tell(response_send(resp, RESPONSE_FINAL, NULL));
+    tell(request_send_flags(r, RESPONSE_FINAL));
+    tell(request_release(r));
+}
+
+static void only_the_first_final_response_counts(void **state)
+{
+    (void)state;
+    struct fake_request fr;
+    run(&fr, answers_twice);
+    assert_int_equal(fr.n_responses, 1);
+    assert_false(fr.failed);
+    assert_null(told[0]);
+    expect_told(1, "[request id: <id_unknown>] model 'm' sent a response after the final one");
+    expect_told(2, "[request id: <id_unknown>] model 'm' sent a response after the final one");
+    assert_null(told[3]);
+}
+
+static void releases_twice(struct request *r)
+{
+    struct response *resp;
+    assert_null(response_new(r, &resp));
+    tell(request_release(r)); /* the response may still come */
+    tell(request_release(r));
+    tell(response_send(resp, RESPONSE_FINAL, NULL));
+}
+
+static void a_second_release_is_refused(void **state)
+{
+    (void)state;
+    struct fake_request fr;
+    run(&fr, releases_twice);
+    assert_null(told[0]);
+    expect_told(1, "[request id: <id_unknown>] request is released, but not held by a backend");
+    assert_null(told[2]);
+    assert_int_equal(fr.n_responses, 1);
+    assert_false(fr.failed);
+}
+
+static void nothing(struct request *r)
+{
+    (void)r;
+}
+
+static void an_error_of_execute_is_the_answer(void **state)
+{
+    (void)state;
+    struct fake_request fr;
+    execute_result = status_new(STATUS_UNAVAILABLE, "no coffee");
+    run(&fr, nothing);
+    assert_true(fr.failed);
+    assert_int_equal(fr.last_code, STATUS_UNAVAILABLE);
+    assert_string_equal(fr.last_error, "no coffee");
+}
+
+static void an_error_after_all_was_done_is_harmless(void **state)
+{
+    (void)state;
+    struct fake_request fr;
+    execute_result = status_new(STATUS_UNAVAILABLE, "no coffee");
+    run(&fr, good);
+    assert_int_equal(fr.n_responses, 1);
+    assert_false(fr.failed);
+}
+
+static void invents_an_output(struct request *r)
+{
+    struct response *resp;
+    struct output *out;
+    int64_t one = 1;
+    assert_null(response_new(r, &resp));
+    assert_null(response_add_output(resp, "Z", DTYPE_FP32, &one, 1, &out));
+    assert_null(output_alloc(out, 4));
+    struct status *st = output_alloc(out, 4);
+    assert_int_equal(status_code(st), STATUS_ALREADY_EXISTS);
+    status_free(st);
+    tell(response_send(resp, RESPONSE_FINAL, NULL));
+    tell(request_release(r));
+}
+
+static void an_invented_output_is_an_error(void **state)
+{
+    (void)state;
+    struct fake_request fr;
+    run(&fr, invents_an_output);
+    assert_true(fr.failed);
+    assert_int_equal(fr.last_code, STATUS_INVALID_ARG);
+    assert_string_equal(fr.last_error, "unexpected inference output 'Z' for model 'm'");
+}
+
+/* ------------------------------------------------------------------------------------------ */
+
+static void a_stopping_model_refuses(void **state)
+{
+    (void)state;
+    struct fake_model f;
+    struct fake_request fr;
+    struct input *in;
+    int64_t one = 1;
+    float value = 1;
+    struct tensor_buffer data = {.base = &value, .size_bytes = sizeof(value)};
+    fake_model_make(&f, config, 1, execute);
+    fake_request_make(&fr, &f);
+    assert_null(request_add_input(&fr.request, "A", 1, DTYPE_FP32, &one, 1, &in));
+    assert_null(request_add_data(&fr.request, in, &data));
+    model_stop(f.model);
+    struct status *st = server_infer(&f.server, &fr.request);
+    assert_int_equal(status_code(st), STATUS_UNAVAILABLE);
+    assert_string_equal(status_message(st),
+                        "[request id: <id_unknown>] Server is stopping, scheduler for model has "
+                        "stopped accepting new inference requests");
+    status_free(st);
+    assert_int_equal(fr.n_responses, 0);
+    assert_int_equal(fr.n_released, 0);
+    fake_model_end(&f);
+    fake_request_end(&fr);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_good_backend),
+        cmocka_unit_test(a_release_without_a_response_is_answered),
+        cmocka_unit_test(a_response_that_is_deleted_is_answered),
+        cmocka_unit_test(only_the_first_final_response_counts),
+        cmocka_unit_test(a_second_release_is_refused),
+        cmocka_unit_test(an_error_of_execute_is_the_answer),
+        cmocka_unit_test(an_error_after_all_was_done_is_harmless),
+        cmocka_unit_test(an_invented_output_is_an_error),
+        cmocka_unit_test(a_stopping_model_refuses),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
