@@ -343,7 +343,7 @@ static struct status *input_at(const struct request *r, uint32_t index, struct i
 TRITONSERVER_Error *TRITONBACKEND_RequestInputName(TRITONBACKEND_Request *request,
                                                    const uint32_t index, const char **input_name)
 {
-    struct input *in;
+    struct input *in = NULL;
     NEED(request);
     *input_name = NULL;
     struct status *st = input_at(to_request(request), index, &in);
@@ -371,7 +371,7 @@ TRITONSERVER_Error *TRITONBACKEND_RequestInputByIndex(TRITONBACKEND_Request *req
                                                       const uint32_t index,
                                                       TRITONBACKEND_Input **input)
 {
-    struct input *in;
+    struct input *in = NULL;
     NEED(request);
     *input = NULL;
     struct status *st = input_at(to_request(request), index, &in);
