@@ -59,10 +59,16 @@ static struct status *missing(const char *field)
 
 /* ---- Inputs ---------------------------------------------------------------------------------- */
 
-/* Where the members of an input stand; a cursor's `text` is NULL for those that are missing. */
+/* What the members of an input say, as far as they could be read. */
 struct input_text {
-    struct json name, datatype, shape, parameters, data;
-    struct json binary_size, region; /* inside parameters */
+    bool has_name, has_datatype, has_shape, has_parameters, has_data, has_size, has_region;
+    enum json_failure name_failure, datatype_failure, size_failure;
+    struct json_str name, datatype;
+    struct status *shape_error; /* freed by parse_input() */
+    int64_t *dims;
+    size_t n_dims;
+    uint64_t binary_bytes; /* parameters: binary_data_size */
+    struct json data;      /* where it stands */
 };
 
 struct input_made {
@@ -70,11 +76,6 @@ struct input_made {
     enum dtype dtype;
     int64_t n_elements;
 };
-
-static bool is_there(const struct json *j)
-{
-    return j->text != NULL;
-}
 
 static struct status *read_shape(struct parse *p, struct json *j, int64_t **ret_dims, size_t *ret_n)
 {
@@ -105,56 +106,48 @@ static struct status *read_shape(struct parse *p, struct json *j, int64_t **ret_
     return NULL;
 }
 
-static struct status *shape_status(enum shape_fault fault, struct json_str name,
-                                   const int64_t *dims, size_t n_dims)
+static struct status *shape_status(enum shape_fault fault, const struct input_text *text)
 {
     AUTO(buf) shape = BUF_INIT(4096);
-    shape_print(&shape, dims, n_dims);
+    shape_print(&shape, text->dims, text->n_dims);
     return status_new(STATUS_INVALID_ARG, "invalid shape for input '%.*s': shape %s %s",
-                      (int)name.length, name.at, buf_text(&shape),
+                      (int)text->name.length, text->name.at, buf_text(&shape),
                       fault == SHAPE_BAD_DIM
                           ? "contains one or more invalid dimensions"
                           : "causes total element count to exceed maximum size of "
                             "9223372036854775807");
 }
 
-static struct status *open_input(struct parse *p, const struct input_text *text,
-                                 struct input_made *ret)
+/* The input from its name, datatype and shape, in this order. */
+static struct status *open_input(struct parse *p, struct input_text *text, struct input_made *ret)
 {
-    struct json_str name, datatype;
-    int64_t *dims = NULL;
-    size_t n_dims = 0;
-
-    struct json j = text->name;
-    if (!is_there(&j))
+    if (!text->has_name)
         return missing("name");
-    if (!json_read_string(&j, &name))
-        return field_status(j.failure, "name");
-    j = text->datatype;
-    if (!is_there(&j))
+    if (text->name_failure)
+        return field_status(text->name_failure, "name");
+    if (!text->has_datatype)
         return missing("datatype");
-    if (!json_read_string(&j, &datatype))
-        return field_status(j.failure, "datatype");
-    j = text->shape;
-    if (!is_there(&j))
+    if (text->datatype_failure)
+        return field_status(text->datatype_failure, "datatype");
+    if (!text->has_shape)
         return missing("shape");
-    struct status *st = read_shape(p, &j, &dims, &n_dims);
-    if (st)
-        return st;
+    if (text->shape_error)
+        return TAKE(text->shape_error);
 
-    ret->dtype = dtype_from_name(datatype.at, datatype.length);
+    ret->dtype = dtype_from_name(text->datatype.at, text->datatype.length);
     if (ret->dtype == DTYPE_INVALID)
-        return status_new(STATUS_INVALID_ARG, "invalid datatype for input %.*s", (int)name.length,
-                          name.at);
-    enum shape_fault fault = shape_elements(dims, n_dims, &ret->n_elements);
+        return status_new(STATUS_INVALID_ARG, "invalid datatype for input %.*s",
+                          (int)text->name.length, text->name.at);
+    enum shape_fault fault = shape_elements(text->dims, text->n_dims, &ret->n_elements);
     if (fault)
-        return shape_status(fault, name, dims, n_dims);
+        return shape_status(fault, text);
     /* Each input is compared with those before it: their number must not be the client's choice. */
     if (p->r->n_inputs >= p->r->model->n_inputs + MAX_EXTRA_INPUTS)
         return status_new(STATUS_INVALID_ARG,
                           "expected %u inputs but got more than %u inputs for model '%s'",
                           p->r->model->n_inputs, p->r->n_inputs, p->r->model->name);
-    return request_add_input(p->r, name.at, name.length, ret->dtype, dims, n_dims, &ret->in);
+    return request_add_input(p->r, text->name.at, text->name.length, ret->dtype, text->dims,
+                             text->n_dims, &ret->in);
 }
 
 static struct status *add_data(struct parse *p, struct input *in, const void *base, size_t n_bytes)
@@ -262,45 +255,26 @@ static struct status *read_data(struct parse *p, const struct input_made *made, 
     return add_data(p, in, out, n_bytes);
 }
 
-static struct status *take_binary(struct parse *p, struct input *in, struct json size)
+static struct status *take_binary(struct parse *p, struct input *in, const struct input_text *text)
 {
-    uint64_t n_bytes;
-    if (!json_read_uint64(&size, &n_bytes))
-        return field_status(size.failure, "binary_data_size");
-    if (n_bytes > p->tail_bytes)
+    if (text->size_failure)
+        return field_status(text->size_failure, "binary_data_size");
+    if (text->binary_bytes > p->tail_bytes)
         return status_new(
             STATUS_INVALID_ARG,
             "unexpected size for input '%s', expecting %llu additional bytes for model '%s'",
-            in->name, (unsigned long long)(n_bytes - p->tail_bytes), p->r->model->name);
+            in->name, (unsigned long long)(text->binary_bytes - p->tail_bytes), p->r->model->name);
+    size_t n_bytes = (size_t)text->binary_bytes;
     const char *base = p->tail;
     p->tail += n_bytes;
-    p->tail_bytes -= (size_t)n_bytes;
-    return add_data(p, in, base, (size_t)n_bytes);
-}
-
-/* The two members of an input's parameters that say where its data is. */
-static bool find_sources(struct input_text *text)
-{
-    struct json j = text->parameters;
-    struct json_str key;
-    if (!is_there(&j) || json_peek(&j) != JSON_OBJECT)
-        return true;
-    json_enter_object(&j);
-    while (json_next_member(&j, &key)) {
-        if (json_str_is(key, "binary_data_size") && !is_there(&text->binary_size))
-            text->binary_size = j;
-        else if (json_str_is(key, "shared_memory_region") && !is_there(&text->region))
-            text->region = j;
-        json_skip_value(&j);
-    }
-    return j.failure == JSON_OK;
+    p->tail_bytes -= n_bytes;
+    return add_data(p, in, base, n_bytes);
 }
 
 /* Exactly one place says where the data is (§3.9). */
 static struct status *check_sources(const struct input_text *text)
 {
-    bool data = is_there(&text->data), binary = is_there(&text->binary_size);
-    bool region = is_there(&text->region);
+    bool data = text->has_data, binary = text->has_size, region = text->has_region;
     if (LIKELY((int)data + binary + region == 1))
         return NULL;
     return status_new(STATUS_INVALID_ARG,
@@ -311,49 +285,95 @@ static struct status *check_sources(const struct input_text *text)
                       binary ? " 'binary_data_size'" : "", region ? " 'shared_memory_region'" : "");
 }
 
+/* A failure of a type is for later: the walk goes on behind the value. */
+static enum json_failure pass_over(struct json *j, struct json value)
+{
+    enum json_failure failure = j->failure;
+    *j = value;
+    json_skip_value(j);
+    return failure;
+}
+
+/* The two members of an input's parameters that say where its data is. */
+static void read_sources(struct input_text *text, struct json *j)
+{
+    struct json_str key;
+    if (json_peek(j) != JSON_OBJECT) {
+        json_skip_value(j);
+        return;
+    }
+    json_enter_object(j);
+    while (json_next_member(j, &key)) {
+        if (json_str_is(key, "binary_data_size") && !text->has_size) {
+            struct json value = *j;
+            text->has_size = true;
+            if (!json_read_uint64(j, &text->binary_bytes))
+                text->size_failure = pass_over(j, value);
+            continue;
+        }
+        text->has_region |= json_str_is(key, "shared_memory_region");
+        json_skip_value(j);
+    }
+}
+
+/* The members of an input. Its data goes to its place at once when the input is known by then. */
+static void read_input(struct parse *p, struct json *j, struct input_text *text,
+                       struct input_made *made, struct status **opened, struct status **data)
+{
+    struct json_str key;
+    json_enter_object(j);
+    while (json_next_member(j, &key)) {
+        struct json value = *j;
+        if (json_str_is(key, "name") && !text->has_name) {
+            text->has_name = true;
+            if (!json_read_string(j, &text->name))
+                text->name_failure = pass_over(j, value);
+        } else if (json_str_is(key, "datatype") && !text->has_datatype) {
+            text->has_datatype = true;
+            if (!json_read_string(j, &text->datatype))
+                text->datatype_failure = pass_over(j, value);
+        } else if (json_str_is(key, "shape") && !text->has_shape) {
+            text->has_shape = true;
+            text->shape_error = read_shape(p, j, &text->dims, &text->n_dims);
+            if (text->shape_error)
+                pass_over(j, value);
+        } else if (json_str_is(key, "parameters") && !text->has_parameters) {
+            text->has_parameters = true;
+            read_sources(text, j);
+        } else if (json_str_is(key, "data") && !text->has_data) {
+            text->has_data = true;
+            text->data = value;
+            if (!text->has_name || !text->has_datatype || !text->has_shape) {
+                json_skip_value(j);
+                continue;
+            }
+            *opened = open_input(p, text, made);
+            if (!*opened)
+                *data = read_data(p, made, j);
+            if (*opened || *data)
+                pass_over(j, value);
+        } else {
+            json_skip_value(j);
+        }
+    }
+}
+
 static struct status *parse_input(struct parse *p, struct json *j)
 {
     struct input_text text = {0};
     struct input_made made = {0};
-    struct status *opened = NULL, *data = NULL, *st;
-    struct json_str key;
+    struct status *opened = NULL, *data = NULL;
 
-    if (json_peek(j) != JSON_OBJECT)
-        return check_sources(&text);
-    json_enter_object(j);
-    while (json_next_member(j, &key)) {
-        if (json_str_is(key, "name") && !is_there(&text.name)) {
-            text.name = *j;
-        } else if (json_str_is(key, "datatype") && !is_there(&text.datatype)) {
-            text.datatype = *j;
-        } else if (json_str_is(key, "shape") && !is_there(&text.shape)) {
-            text.shape = *j;
-        } else if (json_str_is(key, "parameters") && !is_there(&text.parameters)) {
-            text.parameters = *j;
-        } else if (json_str_is(key, "data") && !is_there(&text.data)) {
-            text.data = *j;
-            if (is_there(&text.name) && is_there(&text.datatype) && is_there(&text.shape)) {
-                opened = open_input(p, &text, &made);
-                if (!opened)
-                    data = read_data(p, &made, j);
-                if (!opened && !data)
-                    continue;
-                *j = text.data;
-            }
-        }
-        json_skip_value(j);
-    }
-
-    st = j->failure || !find_sources(&text) ? field_status(JSON_SYNTAX, "inputs") : NULL;
-    if (!st)
-        st = check_sources(&text);
+    if (json_peek(j) == JSON_OBJECT)
+        read_input(p, j, &text, &made, &opened, &data);
+    struct status *st = j->failure ? field_status(j->failure, "inputs") : check_sources(&text);
     if (!st && !opened && !made.in)
         opened = open_input(p, &text, &made);
     if (!st)
         st = TAKE(opened);
-    if (!st && is_there(&text.binary_size))
-        st = take_binary(p, made.in, text.binary_size);
-    else if (!st && is_there(&text.region))
+    if (!st && text.has_size)
+        st = take_binary(p, made.in, &text);
+    else if (!st && text.has_region)
         st = status_new(STATUS_UNSUPPORTED,
                         "input '%s': parameter 'shared_memory_region' is not supported by this "
                         "server",
@@ -364,6 +384,7 @@ static struct status *parse_input(struct parse *p, struct json *j)
         st = read_data(p, &made, &text.data);
     status_free(opened);
     status_free(data);
+    status_free(text.shape_error);
     return st;
 }
 
@@ -404,32 +425,34 @@ static struct status *add_wish(struct parse *p, enum output_form form)
 }
 
 /* What an output's parameters ask for. */
-static struct status *parse_output_parameters(struct json j, struct json_str output,
+static struct status *parse_output_parameters(struct json *j, struct json_str output,
                                               enum output_form *ret_form)
 {
     struct json_str key;
     bool binary_seen = false, binary = false, classes_seen = false, region = false;
     uint64_t classes = 0;
 
-    if (!is_there(&j) || json_peek(&j) != JSON_OBJECT)
+    if (json_peek(j) != JSON_OBJECT) {
+        json_skip_value(j);
         return NULL;
-    json_enter_object(&j);
-    while (json_next_member(&j, &key)) {
+    }
+    json_enter_object(j);
+    while (json_next_member(j, &key)) {
         if (json_str_is(key, "binary_data") && !binary_seen) {
             binary_seen = true;
-            if (!json_read_bool(&j, &binary))
-                return field_status(j.failure, "binary_data");
+            if (!json_read_bool(j, &binary))
+                return field_status(j->failure, "binary_data");
         } else if (json_str_is(key, "classification") && !classes_seen) {
             classes_seen = true;
-            if (!json_read_uint64(&j, &classes))
-                return json_status(j.failure, "Unable to set 'classification'");
+            if (!json_read_uint64(j, &classes))
+                return json_status(j->failure, "Unable to set 'classification'");
         } else {
             region |= json_str_is(key, "shared_memory_region");
-            json_skip_value(&j);
+            json_skip_value(j);
         }
     }
-    if (j.failure)
-        return field_status(j.failure, "outputs");
+    if (j->failure)
+        return field_status(j->failure, "outputs");
     if (region && classes > 0)
         return status_new(STATUS_INVALID_ARG,
                           "Output can't set both 'shared_memory_region' and 'classification'");
@@ -447,33 +470,51 @@ static struct status *parse_output_parameters(struct json j, struct json_str out
 
 static struct status *parse_output(struct parse *p, struct json *j)
 {
-    struct json name = {0}, parameters = {0};
-    struct json_str key, text;
+    bool has_name = false, has_parameters = false, parsed = false;
+    enum json_failure name_failure = JSON_OK;
     enum output_form form = OUTPUT_DEFAULT;
+    struct json_str key, name = {"", 0};
+    struct json parameters = *j;
+    struct status *st = NULL;
 
     if (json_peek(j) != JSON_OBJECT)
         return missing("name");
     json_enter_object(j);
     while (json_next_member(j, &key)) {
-        if (json_str_is(key, "name") && !is_there(&name))
-            name = *j;
-        else if (json_str_is(key, "parameters") && !is_there(&parameters))
-            parameters = *j;
-        json_skip_value(j);
+        struct json value = *j;
+        if (json_str_is(key, "name") && !has_name) {
+            has_name = true;
+            if (!json_read_string(j, &name))
+                name_failure = pass_over(j, value);
+        } else if (json_str_is(key, "parameters") && !has_parameters) {
+            has_parameters = true;
+            parameters = value;
+            /* An error in them counts only after one in the name, which may still follow. */
+            parsed = has_name && !name_failure;
+            if (parsed)
+                st = parse_output_parameters(j, name, &form);
+            if (st)
+                return st;
+            if (!parsed)
+                json_skip_value(j);
+        } else {
+            json_skip_value(j);
+        }
     }
     if (j->failure)
         return field_status(j->failure, "outputs");
-    if (!is_there(&name))
+    if (!has_name)
         return missing("name");
-    if (!json_read_string(&name, &text))
-        return field_status(name.failure, "name");
-    struct status *st = parse_output_parameters(parameters, text, &form);
+    if (name_failure)
+        return field_status(name_failure, "name");
+    if (has_parameters && !parsed)
+        st = parse_output_parameters(&parameters, name, &form);
     if (st)
         return st;
     /* One more than the model has: the core will find the one that is unknown. */
     if (p->r->n_outputs > p->r->model->n_outputs)
         return NULL;
-    st = request_add_output(p->r, text.at, text.length);
+    st = request_add_output(p->r, name.at, name.length);
     return st ? st : add_wish(p, form);
 }
 

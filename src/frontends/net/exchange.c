@@ -163,7 +163,9 @@ const char *http_status_text(int status)
         {503, "503 Service Unavailable"},
         {505, "505 HTTP Version Not Supported"},
     };
-    for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+    if (LIKELY(status == 200))
+        return texts[0].text;
+    for (size_t i = 1; i < ARRAY_SIZE(texts); i++) {
         if (texts[i].status == status)
             return texts[i].text;
     }
@@ -197,13 +199,15 @@ static char *put(char *at, const void *bytes, size_t n_bytes)
 
 static char *put_number(char *at, uint64_t n)
 {
-    char digits[20];
-    size_t i = sizeof(digits);
+    char *end = at + 1;
+    for (uint64_t rest = n; rest >= 10; rest /= 10)
+        end++;
+    char *p = end;
     do {
-        digits[--i] = (char)('0' + n % 10);
+        *--p = (char)('0' + n % 10);
         n /= 10;
     } while (n > 0);
-    return put(at, digits + i, sizeof(digits) - i);
+    return end;
 }
 
 /* What the reply must say about the connection; "" when that goes without saying. */
@@ -256,8 +260,8 @@ void exchange_reply(struct exchange *x, const struct http_reply *reply)
     const char *connection = connection_header(x);
     size_t type_length = reply->content_type ? strlen(reply->content_type) : 0;
     char *text = x->head_text;
-    if (reply->headers_length + type_length > sizeof(x->head_text) - 192) {
-        text = arena_alloc(&x->arena, reply->headers_length + type_length + 192);
+    if (reply->headers_length + type_length > sizeof(x->head_text) - 256) {
+        text = arena_alloc(&x->arena, reply->headers_length + type_length + 256);
         if (!text) {
             reply_no_memory(x);
             return;
@@ -271,6 +275,11 @@ void exchange_reply(struct exchange *x, const struct http_reply *reply)
     }
     at = PUT_TEXT(at, "\r\n");
     at = put(at, reply->headers, reply->headers_length);
+    if (reply->json_length > 0) {
+        at = PUT_TEXT(at, "Inference-Header-Content-Length: ");
+        at = put_number(at, reply->json_length);
+        at = PUT_TEXT(at, "\r\n");
+    }
     at = PUT_TEXT(at, "Content-Length: ");
     at = put_number(at, body_bytes);
     at = PUT_TEXT(at, "\r\n");

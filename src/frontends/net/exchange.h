@@ -156,6 +156,7 @@ struct http_reply {
     const char *content_type; /* NULL for none */
     const char *headers;      /* more of them: whole lines with CR LF; "" for none */
     size_t headers_length;
+    size_t json_length;       /* Inference-Header-Content-Length, when not 0 */
     const struct iovec *body; /* the bytes must stay until on_end; the array itself need not */
     int n_body;
 };
