@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The program: options → server → frontends → a signal → drain → exit code.
+ *
+ * It is an embedder like any other: all it has of the server is the public API, and conch.h for the
+ * frontends. Main owns start and stop. Signals arrive in a handler that only wakes main; before the
+ * server serves they end the process as they would without a handler, so that Ctrl-C stops a slow
+ * start.
+ */
+#include <errno.h>
+#include <execinfo.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/compiler.h"
+#include "conch/conch.h"
+#include "options.h"
+#include "triton/core/tritonserver.h"
+
+/* ---- messages ------------------------------------------------------------------------------- */
+
+static void log_line(TRITONSERVER_LogLevel level, int line, const char *fmt, ...) PRINTF_LIKE(3, 4);
+
+static void log_line(TRITONSERVER_LogLevel level, int line, const char *fmt, ...)
+{
+    char text[2048];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    TRITONSERVER_ErrorDelete(TRITONSERVER_LogMessage(level, __FILE__, line, text));
+}
+
+#define log_info(...)  log_line(TRITONSERVER_LOG_INFO, __LINE__, __VA_ARGS__)
+#define log_warn(...)  log_line(TRITONSERVER_LOG_WARN, __LINE__, __VA_ARGS__)
+#define log_error(...) log_line(TRITONSERVER_LOG_ERROR, __LINE__, __VA_ARGS__)
+
+/* An error ends here, on stderr: "error: <what>: <Code> - <message>". False when there was one. */
+static bool passed(TRITONSERVER_Error *error, const char *what)
+{
+    if (!error)
+        return true;
+    fprintf(stderr, "error: %s: %s - %s\n", what, TRITONSERVER_ErrorCodeString(error),
+            TRITONSERVER_ErrorMessage(error));
+    TRITONSERVER_ErrorDelete(error);
+    return false;
+}
+
+/* The same in the log: "failed to <what>: <Code> - <message>". */
+static bool worked(TRITONSERVER_Error *error, const char *what)
+{
+    if (!error)
+        return true;
+    log_error("failed to %s: %s - %s", what, TRITONSERVER_ErrorCodeString(error),
+              TRITONSERVER_ErrorMessage(error));
+    TRITONSERVER_ErrorDelete(error);
+    return false;
+}
+
+/* ---- signals -------------------------------------------------------------------------------- */
+
+static sem_t signalled;
+static atomic_bool serving;
+static atomic_int signal_number; /* the first one; later ones change nothing */
+
+static void on_signal(int number)
+{
+    int saved = errno, none = 0;
+    if (!atomic_load(&serving)) {
+        signal(number, SIG_DFL);
+        raise(number); /* delivered when this handler has returned */
+    } else if (atomic_compare_exchange_strong(&signal_number, &none, number)) {
+        sem_post(&signalled);
+    }
+    errno = saved;
+}
+
+/* Says where it happened, then lets it happen. */
+static void on_crash(int number)
+{
+    void *frames[64];
+    char line[] = "Signal (00) received.\n";
+    line[8] = (char)('0' + number / 10);
+    line[9] = (char)('0' + number % 10);
+    if (write(STDERR_FILENO, line, sizeof(line) - 1) > 0)
+        backtrace_symbols_fd(frames, backtrace(frames, 64), STDERR_FILENO);
+    raise(number); /* SA_RESETHAND has put the default back */
+}
+
+static void catch_signals(void)
+{
+    static const int crashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before;
+    void *frame;
+
+    sem_init(&signalled, 0, 0);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
+
+    backtrace(&frame, 1); /* loads its library now, not inside a handler */
+    action = (struct sigaction){.sa_handler = on_crash, .sa_flags = (int)SA_RESETHAND};
+    for (size_t i = 0; i < ARRAY_SIZE(crashes); i++) {
+        /* A sanitizer that has its own handler says more than ours. */
+        if (sigaction(crashes[i], NULL, &before) == 0 && before.sa_handler == SIG_DFL)
+            sigaction(crashes[i], &action, NULL);
+    }
+}
+
+static int wait_for_signal(void)
+{
+    while (sem_wait(&signalled) != 0)
+        ; /* EINTR: by another signal */
+    return atomic_load(&signal_number);
+}
+
+/* ---- options to server options -------------------------------------------------------------- */
+
+/*
+ * Backends stand beside the program: in a build folder under backends/, installed under
+ * lib/conch/backends/. Elsewhere, where Triton has them.
+ */
+static const char *default_backend_directory(void)
+{
+    static char path[4096];
+    static const char *const places[] = {"../lib/conch/backends", "../backends"};
+    char program[2048];
+    ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
+    if (length > 0) {
+        program[length] = '\0';
+        *(strrchr(program, '/') + 1) = '\0';
+        for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+            snprintf(path, sizeof(path), "%s%s", program, places[i]);
+            char *real = realpath(path, NULL);
+            if (real) {
+                snprintf(path, sizeof(path), "%s", real);
+                free(real);
+                return path;
+            }
+        }
+    }
+    return "/opt/tritonserver/backends";
+}
+
+/* One --backend-config: [backend,]setting=value, which was checked. */
+static bool set_backend_config(TRITONSERVER_ServerOptions *so, const char *text)
+{
+    const char *comma = strchr(text, ','), *equals = strchr(text, '=');
+    if (comma && comma > equals)
+        comma = NULL;
+    if (comma)
+        equals = strchr(comma, '=');
+    const char *name = comma ? comma + 1 : text;
+    char *backend = strndup(text, comma ? (size_t)(comma - text) : 0);
+    char *setting = strndup(name, (size_t)(equals - name));
+    if (!backend || !setting)
+        abort();
+    bool ok = passed(TRITONSERVER_ServerOptionsSetBackendConfig(so, backend, setting, equals + 1),
+                     "setting backend configuration");
+    free(backend);
+    free(setting);
+    return ok;
+}
+
+static bool set_log(TRITONSERVER_ServerOptions *so, const struct options *o)
+{
+    bool iso = strcmp(option_text(o, OPT_LOG_FORMAT), "ISO8601") == 0;
+    const char *file = option_text(o, OPT_LOG_FILE);
+    return passed(TRITONSERVER_ServerOptionsSetLogInfo(so, option_bool(o, OPT_LOG_INFO)),
+                  "setting log info enable") &&
+           passed(TRITONSERVER_ServerOptionsSetLogWarn(so, option_bool(o, OPT_LOG_WARNING)),
+                  "setting log warning enable") &&
+           passed(TRITONSERVER_ServerOptionsSetLogError(so, option_bool(o, OPT_LOG_ERROR)),
+                  "setting log error enable") &&
+           passed(TRITONSERVER_ServerOptionsSetLogVerbose(so, (int)option_int(o, OPT_LOG_VERBOSE)),
+                  "setting log verbose level") &&
+           passed(TRITONSERVER_ServerOptionsSetLogFormat(so, iso ? TRITONSERVER_LOG_ISO8601
+                                                                 : TRITONSERVER_LOG_DEFAULT),
+                  "setting log format") &&
+           (!*file || passed(TRITONSERVER_ServerOptionsSetLogFile(so, file), "setting log file"));
+}
+
+static bool set_server_options(TRITONSERVER_ServerOptions *so, const struct options *o)
+{
+    const struct option_value *repositories = &o->values[OPT_MODEL_REPOSITORY];
+    const struct option_value *configs = &o->values[OPT_BACKEND_CONFIG];
+    const char *backends = option_text(o, OPT_BACKEND_DIRECTORY);
+    bool strict = option_bool(o, OPT_DISABLE_AUTO_COMPLETE_CONFIG);
+
+    for (size_t i = 0; i < repositories->n_list; i++) {
+        if (!passed(TRITONSERVER_ServerOptionsSetModelRepositoryPath(so, repositories->list[i]),
+                    "setting model repository path"))
+            return false;
+    }
+    for (size_t i = 0; i < configs->n_list; i++) {
+        if (!set_backend_config(so, configs->list[i]))
+            return false;
+    }
+    return passed(TRITONSERVER_ServerOptionsSetServerId(so, option_text(o, OPT_ID)),
+                  "setting server ID") &&
+           passed(TRITONSERVER_ServerOptionsSetExitTimeout(
+                      so, (unsigned int)option_int(o, OPT_EXIT_TIMEOUT_SECS)),
+                  "setting exit timeout") &&
+           passed(TRITONSERVER_ServerOptionsSetExitOnError(so, option_bool(o, OPT_EXIT_ON_ERROR)),
+                  "setting exit on error") &&
+           passed(TRITONSERVER_ServerOptionsSetStrictReadiness(
+                      so, option_bool(o, OPT_STRICT_READINESS)),
+                  "setting strict readiness") &&
+           passed(TRITONSERVER_ServerOptionsSetStrictModelConfig(so, strict),
+                  "setting strict model configuration") &&
+           passed(TRITONSERVER_ServerOptionsSetModelLoadThreadCount(
+                      so, (unsigned int)option_int(o, OPT_MODEL_LOAD_THREAD_COUNT)),
+                  "setting model load thread count") &&
+           passed(TRITONSERVER_ServerOptionsSetBackendDirectory(
+                      so, backends ? backends : default_backend_directory()),
+                  "setting backend directory");
+}
+
+/* ---- start and stop ------------------------------------------------------------------------- */
+
+static bool start_http(TRITONSERVER_Server *server, const struct options *o,
+                       struct conch_http **ret_http)
+{
+    struct conch_http_options http;
+    conch_http_options_init(&http);
+    http.address = option_text(o, OPT_HTTP_ADDRESS);
+    http.port = (int)option_int(o, OPT_HTTP_PORT);
+    http.reuse_port = option_bool(o, OPT_REUSE_HTTP_PORT);
+    http.n_threads = (int)option_int(o, OPT_HTTP_THREAD_COUNT);
+    http.max_input_bytes = (size_t)option_int(o, OPT_HTTP_MAX_INPUT_SIZE);
+    return worked(conch_http_start(server, &http, ret_http), "start HTTP service");
+}
+
+/* The one line that says what is served where, and what is not although nobody switched it off. */
+static void log_services(const struct options *o, const struct conch_http *http)
+{
+    bool no_grpc = option_bool(o, OPT_ALLOW_GRPC), no_metrics = option_bool(o, OPT_ALLOW_METRICS);
+    const char *missing = no_grpc && no_metrics ? " (gRPC and metrics are not available yet)"
+                          : no_grpc             ? " (gRPC is not available yet)"
+                          : no_metrics          ? " (metrics are not available yet)"
+                                                : "";
+    if (!http) {
+        log_warn("Nothing is served: HTTP is switched off%s", missing);
+        return;
+    }
+    const char *address = option_text(o, OPT_HTTP_ADDRESS);
+    bool v6 = strchr(address, ':') != NULL;
+    log_info("Serving HTTP at http://%s%s%s:%d/v2%s", v6 ? "[" : "", address, v6 ? "]" : "",
+             conch_http_port(http), missing);
+}
+
+static uint64_t now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/*
+ * First the frontend, then the server, both within the one exit timeout. False when it did not
+ * suffice: what is still running then must not be waited for.
+ */
+static bool stop(TRITONSERVER_Server *server, struct conch_http *http, uint64_t timeout_ms)
+{
+    uint64_t from_ms = now_ms();
+    unsigned int n_cut = conch_http_stop(http, timeout_ms);
+    if (n_cut)
+        log_info("Timeout 0: Found %u HTTP service connections", n_cut);
+    uint64_t used_ms = now_ms() - from_ms;
+    uint64_t left_ms = used_ms < timeout_ms ? timeout_ms - used_ms : 0;
+    return worked(TRITONSERVER_ServerSetExitTimeout(server, (unsigned int)((left_ms + 999) / 1000)),
+                  "set exit timeout") &&
+           worked(TRITONSERVER_ServerStop(server), "stop server");
+}
+
+static bool create_server(const struct options *o, TRITONSERVER_Server **ret_server)
+{
+    TRITONSERVER_ServerOptions *so = NULL;
+    if (!passed(TRITONSERVER_ServerOptionsNew(&so), "creating server options"))
+        return false;
+    bool ok = set_log(so, o);
+    /* Deprecations go where Triton has them, the rest into the log. */
+    for (size_t i = 0; ok && i < o->n_notices; i++) {
+        if (strncmp(o->notices[i], "Warning:", 8) == 0)
+            fprintf(stderr, "%s\n", o->notices[i]);
+        else
+            log_warn("%s", o->notices[i]);
+    }
+    ok = ok && set_server_options(so, o) &&
+         passed(TRITONSERVER_ServerNew(ret_server, so), "creating server");
+    passed(TRITONSERVER_ServerOptionsDelete(so), "deleting server options");
+    return ok;
+}
+
+static int run(const struct options *o)
+{
+    TRITONSERVER_Server *server = NULL;
+    struct conch_http *http = NULL;
+
+    catch_signals();
+    if (!create_server(o, &server))
+        return 1;
+    if (option_bool(o, OPT_ALLOW_HTTP) && !start_http(server, o, &http)) {
+        passed(TRITONSERVER_ServerDelete(server), "deleting server");
+        return 1;
+    }
+    log_services(o, http);
+
+    atomic_store(&serving, true);
+    int number = wait_for_signal();
+    printf("Signal (%d) received.\n", number);
+    fflush(stdout);
+
+    if (!stop(server, http, (uint64_t)option_int(o, OPT_EXIT_TIMEOUT_SECS) * 1000)) {
+        fflush(NULL);
+        _exit(1); /* requests are still executing: nothing may be freed under them */
+    }
+    return passed(TRITONSERVER_ServerDelete(server), "deleting server") ? 0 : 1;
+}
+
+/* ---- the command line ----------------------------------------------------------------------- */
+
+/* Started under Triton's name: what its start scripts and tests expect of the command line. */
+static bool is_tritonserver(const char *program)
+{
+    const char *slash = strrchr(program, '/');
+    return strcmp(slash ? slash + 1 : program, "tritonserver") == 0;
+}
+
+static void print_version(void)
+{
+    uint32_t major = 0, minor = 0;
+    passed(TRITONSERVER_ApiVersion(&major, &minor), "asking for the API version");
+    printf("conch %s (TRITONSERVER API %u.%u)\n", CONCH_VERSION, major, minor);
+}
+
+/* What is wrong with the command line: with the usage as Triton has it, else on one line. */
+static void print_wrong(char *wrong, bool as_tritonserver)
+{
+    if (as_tritonserver) {
+        options_help(stderr, "tritonserver");
+        fprintf(stderr, "\n%s\n", wrong);
+        return;
+    }
+    for (char *p = strchr(wrong, '\n'); p; p = strchr(p, '\n'))
+        *p = ' ';
+    fprintf(stderr, "conch: %s\nTry 'conch --help'.\n", wrong);
+}
+
+int main(int argc, char **argv)
+{
+    struct options o;
+    int code = 0;
+    bool as_tritonserver = argc > 0 && is_tritonserver(argv[0]);
+    char *wrong = options_parse(&o, argc, argv);
+
+    if (wrong) {
+        print_wrong(wrong, as_tritonserver);
+        code = 1;
+    } else if (o.values[OPT_HELP].given) {
+        options_help(as_tritonserver ? stderr : stdout, as_tritonserver ? "tritonserver" : "conch");
+        code = as_tritonserver;
+    } else if (o.values[OPT_VERSION].given) {
+        print_version();
+    } else {
+        code = run(&o);
+    }
+    free(wrong);
+    options_done(&o);
+    return code;
+}

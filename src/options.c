@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Parsing the command line by the table in options.def.
+ *
+ * Not getopt_long: it prints its errors itself, and lets each new flag of ours make a prefix
+ * ambiguous that start scripts for Triton use; here our own flags match only in full.
+ */
+#include "options.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "options_priv.h"
+
+#define HONOURED                EFFECT_HONOURED, NULL, NULL, NULL
+#define INERT(feature)          EFFECT_INERT, NULL, NULL, feature
+#define ONLY(harmless, feature) EFFECT_ONLY, NULL, harmless, feature
+#define ASKS(function, feature) EFFECT_ASKS, function, NULL, feature
+
+const struct option option_table[N_OPTIONS] = {
+#define OPTION(group, id, flag, kind, argument, initial, check, ...)                               \
+    {flag, GROUP_##group, KIND_##kind, argument, initial, check, __VA_ARGS__},
+#include "options.def"
+#undef OPTION
+};
+
+char *option_message(const char *fmt, ...)
+{
+    char *text;
+    va_list ap;
+    va_start(ap, fmt);
+    int length = vasprintf(&text, fmt, ap);
+    va_end(ap);
+    if (length < 0)
+        abort();
+    return text;
+}
+
+static void *grow(void *list, size_t n, size_t item_bytes)
+{
+    list = reallocarray(list, n + 1, item_bytes);
+    if (!list)
+        abort();
+    return list;
+}
+
+static void add_notice(struct options *o, char *text)
+{
+    o->notices = grow(o->notices, o->n_notices, sizeof(*o->notices));
+    o->notices[o->n_notices++] = text;
+}
+
+/* ---- values --------------------------------------------------------------------------------- */
+
+char *option_parse_int(const char *text, int64_t min, int64_t max, int64_t *ret_value)
+{
+    char *end;
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    if (end == text || *end)
+        return option_message("Invalid option value. Got %s", text);
+    if (errno == ERANGE || value < min || value > max)
+        return option_message("Provided option value is out of bound. Got %s", text);
+    *ret_value = value;
+    return NULL;
+}
+
+char *option_parse_real(const char *text, double *ret_value)
+{
+    char *end;
+    errno = 0;
+    double value = strtod(text, &end);
+    if (end == text || *end)
+        return option_message("Invalid option value. Got %s", text);
+    if (errno == ERANGE)
+        return option_message("Provided option value is out of bound. Got %s", text);
+    *ret_value = value;
+    return NULL;
+}
+
+static bool is_word(const char *text, const char *a, const char *b, const char *c)
+{
+    return strcasecmp(text, a) == 0 || strcasecmp(text, b) == 0 || strcasecmp(text, c) == 0;
+}
+
+static char *parse_bool(const char *text, int64_t *ret_value)
+{
+    *ret_value = is_word(text, "true", "on", "1");
+    if (*ret_value || is_word(text, "false", "off", "0"))
+        return NULL;
+    return option_message("invalid value for bool option: %s", text);
+}
+
+static char *parse_value(const struct option *option, struct option_value *v, const char *text)
+{
+    char *wrong = NULL;
+    switch (option->kind) {
+    case KIND_NONE:
+        v->number = 1;
+        return NULL;
+    case KIND_BOOL:
+        wrong = parse_bool(text, &v->number);
+        break;
+    case KIND_INT:
+        wrong = option_parse_int(text, INT32_MIN, INT32_MAX, &v->number);
+        break;
+    case KIND_INT64:
+        wrong = option_parse_int(text, INT64_MIN, INT64_MAX, &v->number);
+        break;
+    case KIND_REAL:
+        wrong = option_parse_real(text, &v->real);
+        break;
+    case KIND_LEVEL:
+        if (strcasecmp(text, "true") == 0 || strcasecmp(text, "false") == 0)
+            wrong = parse_bool(text, &v->number);
+        else
+            wrong = option_parse_int(text, INT32_MIN, INT32_MAX, &v->number);
+        break;
+    case KIND_TEXT:
+    case KIND_LIST:
+        break;
+    }
+    if (!wrong && option->check)
+        wrong = option->check(option, v, text);
+    return wrong;
+}
+
+/* ---- what becomes of a flag ----------------------------------------------------------------- */
+
+/* Does this value ask for something that does not exist yet? */
+static bool asks_for_more(const struct option *option, const struct option_value *v,
+                          const char *text)
+{
+    int64_t harmless;
+    switch (option->effect) {
+    case EFFECT_HONOURED:
+    case EFFECT_INERT:
+        return false;
+    case EFFECT_ASKS:
+        return option->asks(text);
+    case EFFECT_ONLY:
+        break;
+    }
+    if (!option->harmless)
+        return true;
+    switch (option->kind) {
+    case KIND_BOOL:
+        return v->number != (strcmp(option->harmless, "true") == 0);
+    case KIND_INT:
+    case KIND_INT64:
+        free(option_parse_int(option->harmless, INT64_MIN, INT64_MAX, &harmless));
+        return v->number != harmless;
+    default:
+        return strcasecmp(text, option->harmless) != 0;
+    }
+}
+
+static char *refusal(const struct option *option, const char *text)
+{
+    return option_message("--%s%s%s asks for what Conch does not have yet: %s", option->flag,
+                          text ? "=" : "", text ? text : "", option->feature);
+}
+
+static char *take(struct options *o, enum option_id id, const char *text)
+{
+    const struct option *option = &option_table[id];
+    struct option_value *v = &o->values[id];
+    char *wrong = parse_value(option, v, text);
+    if (wrong) {
+        char *whole = option_message("Bad option: \"--%s\".\n%s", option->flag, wrong);
+        free(wrong);
+        return whole;
+    }
+    bool first = !v->given;
+    v->given = true;
+    v->text = text;
+    if (option->kind == KIND_LIST) {
+        if (id == OPT_MODEL_STORE)
+            v = &o->values[OPT_MODEL_REPOSITORY];
+        v->list = grow(v->list, v->n_list, sizeof(*v->list));
+        v->list[v->n_list++] = text;
+    }
+    if (first && (option->effect == EFFECT_INERT || option->effect == EFFECT_ASKS))
+        add_notice(o, option_message("--%s has no effect yet: it is for %s", option->flag,
+                                     option->feature));
+    return NULL;
+}
+
+/* The first flag whose last value (any, of a list) asks for too much. */
+static char *check_effects(const struct options *o)
+{
+    for (int id = 0; id < N_OPTIONS; id++) {
+        const struct option_value *v = &o->values[id];
+        if (!v->given)
+            continue;
+        if (option_table[id].kind != KIND_LIST) {
+            if (asks_for_more(&option_table[id], v, v->text))
+                return refusal(&option_table[id], v->text);
+            continue;
+        }
+        for (size_t i = 0; i < v->n_list; i++) {
+            if (asks_for_more(&option_table[id], v, v->list[i]))
+                return refusal(&option_table[id], v->list[i]);
+        }
+    }
+    return NULL;
+}
+
+static void add_deprecations(struct options *o)
+{
+    static const struct {
+        enum option_id id;
+        const char *replacement;
+    } traces[] = {
+        {OPT_TRACE_FILE, "triton,file=<path>"},
+        {OPT_TRACE_LEVEL, "level=<OFF|TIMESTAMPS|TENSORS>"},
+        {OPT_TRACE_RATE, "rate=<count>"},
+        {OPT_TRACE_COUNT, "count=<count>"},
+        {OPT_TRACE_LOG_FREQUENCY, "triton,log-frequency=<count>"},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(traces); i++) {
+        if (o->values[traces[i].id].given)
+            add_notice(o, option_message("Warning: '--%s' has been deprecated. Please use "
+                                         "'--trace-config %s' instead.",
+                                         option_table[traces[i].id].flag, traces[i].replacement));
+    }
+    const struct option_value *cache = &o->values[OPT_RESPONSE_CACHE_BYTE_SIZE];
+    if (cache->given)
+        add_notice(
+            o, option_message("Warning: '--response-cache-byte-size' has been deprecated! Please "
+                              "use '--cache-config=local,size=%s' instead.",
+                              cache->text));
+    struct option_value *strict = &o->values[OPT_STRICT_MODEL_CONFIG];
+    struct option_value *disable = &o->values[OPT_DISABLE_AUTO_COMPLETE_CONFIG];
+    if (!strict->given)
+        return;
+    add_notice(o, option_message("Warning: '--strict-model-config' has been deprecated! Please use "
+                                 "'--disable-auto-complete-config' instead."));
+    if (disable->given && !strict->number)
+        add_notice(
+            o, option_message("Warning: Overriding deprecated '--strict-model-config' from False "
+                              "to True in favor of '--disable-auto-complete-config'!"));
+    else
+        disable->number = strict->number;
+}
+
+/* ---- the command line ----------------------------------------------------------------------- */
+
+/* Flags that Triton does not have: prefixes of them mean nothing. */
+static bool is_ours(enum option_id id)
+{
+    return id == OPT_VERSION;
+}
+
+/* The flag that the first `length` characters of name mean, or N_OPTIONS and *ret_wrong. */
+static enum option_id find(const char *name, size_t length, char **ret_wrong)
+{
+    enum option_id found = N_OPTIONS;
+    char *several = NULL;
+    for (int id = 0; id < N_OPTIONS && length > 0; id++) {
+        const char *flag = option_table[id].flag;
+        if (strncmp(flag, name, length) != 0)
+            continue;
+        if (flag[length] == '\0') {
+            free(several);
+            return id;
+        }
+        if (is_ours(id))
+            continue;
+        if (found != N_OPTIONS) {
+            char *more = several ? option_message("%s '--%s'", several, flag)
+                                 : option_message("'--%s' '--%s'", option_table[found].flag, flag);
+            free(several);
+            several = more;
+        }
+        found = id;
+    }
+    if (several) {
+        *ret_wrong = option_message("option '--%.*s' is ambiguous; possibilities: %s", (int)length,
+                                    name, several);
+        free(several);
+        return N_OPTIONS;
+    }
+    if (found == N_OPTIONS) {
+        *ret_wrong = option_message("unrecognized option '--%.*s'", (int)length, name);
+        return N_OPTIONS;
+    }
+    return found;
+}
+
+static void set_defaults(struct options *o)
+{
+    *o = (struct options){0};
+    for (int id = 0; id < N_OPTIONS; id++) {
+        const struct option *option = &option_table[id];
+        struct option_value *v = &o->values[id];
+        if (!option->initial)
+            continue;
+        v->text = option->initial;
+        char *wrong = parse_value(option, v, option->initial);
+        if (wrong) /* our own table */
+            abort();
+    }
+    const char *mode = getenv("AIP_MODE");
+    if (mode && strcmp(mode, "PREDICTION") == 0) {
+        o->values[OPT_ALLOW_HTTP].number = 0;
+        o->values[OPT_ALLOW_VERTEX_AI].number = 1;
+    }
+}
+
+/* What the environment says where the command line did not. */
+static char *apply_environment(struct options *o)
+{
+    struct option_value *repositories = &o->values[OPT_MODEL_REPOSITORY];
+    const char *storage = getenv("AIP_STORAGE_URI");
+    if (repositories->n_list == 0 && storage) {
+        repositories->list = grow(NULL, 0, sizeof(*repositories->list));
+        repositories->list[repositories->n_list++] = storage;
+    }
+    if (o->values[OPT_ALLOW_VERTEX_AI].number)
+        return option_message(
+            "AIP_MODE=PREDICTION asks for what Conch does not have yet: the Vertex AI "
+            "endpoint (--allow-vertex-ai=false does without)");
+    return NULL;
+}
+
+char *options_parse(struct options *o, int argc, char *const argv[])
+{
+    char *wrong = NULL;
+    set_defaults(o);
+    for (int i = 1; i < argc; i++) {
+        const char *name = argv[i] + 2, *value = NULL;
+        if (strncmp(argv[i], "--", 2) != 0) {
+            if (argv[i][0] == '-' && argv[i][1])
+                return option_message("invalid option -- '%c'", argv[i][1]);
+            return option_message("Unexpected argument: %s", argv[i]);
+        }
+        if (!*name) { /* "--": only arguments follow, and there may be none */
+            if (i + 1 < argc)
+                return option_message("Unexpected argument: %s", argv[i + 1]);
+            break;
+        }
+        const char *equals = strchr(name, '=');
+        enum option_id id = find(name, equals ? (size_t)(equals - name) : strlen(name), &wrong);
+        if (wrong)
+            return wrong;
+        const char *flag = option_table[id].flag;
+        if (option_table[id].kind == KIND_NONE) {
+            if (equals)
+                return option_message("option '--%s' doesn't allow an argument", flag);
+        } else if (equals) {
+            value = equals + 1;
+        } else {
+            if (i + 1 == argc)
+                return option_message("option '--%s' requires an argument", flag);
+            value = argv[++i];
+        }
+        wrong = take(o, id, value);
+        if (wrong)
+            return wrong;
+        if (id == OPT_HELP || id == OPT_VERSION)
+            return NULL;
+    }
+    wrong = options_check_together(o);
+    if (!wrong)
+        wrong = check_effects(o);
+    if (!wrong)
+        wrong = apply_environment(o);
+    if (!wrong)
+        add_deprecations(o);
+    return wrong;
+}
+
+void options_done(struct options *o)
+{
+    for (int id = 0; id < N_OPTIONS; id++)
+        free(o->values[id].list);
+    for (size_t i = 0; i < o->n_notices; i++)
+        free(o->notices[i]);
+    free(o->notices);
+}

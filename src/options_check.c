@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a flag's value must look like, with the words that Triton has for it where it is wrong.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "options_priv.h"
+
+static char *out_of_bound(const char *text)
+{
+    return option_message("Provided option value is out of bound. Got %s", text);
+}
+
+CHECK(check_not_negative)
+{
+    return v->number < 0 ? out_of_bound(text) : NULL;
+}
+
+CHECK(check_positive)
+{
+    return v->number < 1 ? out_of_bound(text) : NULL;
+}
+
+CHECK(check_port)
+{
+    return v->number < 0 || v->number > 65535 ? out_of_bound(text) : NULL;
+}
+
+CHECK(check_response_pool)
+{
+    return v->number > 0
+               ? NULL
+               : option_message("Error: --grpc-max-response-pool-size must be greater than 0.");
+}
+
+CHECK(check_max_input_size)
+{
+    return v->number > 0 ? NULL
+                         : option_message("Error: --http-max-input-size must be greater than 0.");
+}
+
+CHECK(check_grpc_threads)
+{
+    if (v->number >= 2 && v->number <= 128)
+        return NULL;
+    return option_message(
+        "invalid argument for --grpc_infer_thread_count. Must be in the range 2 to "
+        "128.");
+}
+
+/* ---- one word of several -------------------------------------------------------------------- */
+
+static bool is_one_of(const char *text, const char *const words[])
+{
+    for (; *words; words++) {
+        if (strcasecmp(text, *words) == 0)
+            return true;
+    }
+    return false;
+}
+
+CHECK(check_log_format)
+{
+    if (strcmp(text, "default") == 0 || strcmp(text, "ISO8601") == 0)
+        return NULL;
+    return option_message("invalid argument for --log-format");
+}
+
+CHECK(check_control_mode)
+{
+    static const char *const modes[] = {"none", "poll", "explicit", NULL};
+    return is_one_of(text, modes) ? NULL
+                                  : option_message("invalid argument for --model-control-mode");
+}
+
+CHECK(check_rate_limit)
+{
+    static const char *const modes[] = {"execution_count", "off", NULL};
+    return is_one_of(text, modes) ? NULL : option_message("invalid argument for --rate-limit");
+}
+
+CHECK(check_compression)
+{
+    static const char *const levels[] = {"none", "low", "medium", "high", NULL};
+    if (is_one_of(text, levels))
+        return NULL;
+    return option_message("invalid argument for --grpc_infer_response_compression_level");
+}
+
+CHECK(check_trace_level)
+{
+    static const char *const levels[] = {"off",  "timestamps", "tensors", "false",
+                                         "true", "min",        "max",     NULL};
+    return is_one_of(text, levels)
+               ? NULL
+               : option_message("invalid value for trace level option: %s", text);
+}
+
+static char *not_empty(const struct option *option, const char *text)
+{
+    return *text ? NULL : option_message("Error: empty argument for --%s", option->flag);
+}
+
+CHECK(check_config_name)
+{
+    return not_empty(option, text);
+}
+
+CHECK(check_agent_directory)
+{
+    return not_empty(option, text);
+}
+
+/* ---- settings: [name,]setting=value --------------------------------------------------------- */
+
+/* The place of c in text, with something on both sides of it; NULL otherwise. */
+static const char *between(const char *text, char c)
+{
+    const char *at = strchr(text, c);
+    return at && at != text && at[1] ? at : NULL;
+}
+
+CHECK(check_backend_config)
+{
+    const char *comma = strchr(text, ',');
+    if (comma != text && between(comma ? comma + 1 : text, '='))
+        return NULL;
+    return option_message(
+        "--backend-config option format is '<backend name>,<setting>=<value>'. Got %s", text);
+}
+
+CHECK(check_cache_config)
+{
+    const char *comma = strchr(text, ',');
+    if (!comma || comma == text)
+        return option_message("No cache specified. --cache-config option format is <cache "
+                              "name>,<setting>=<value>. Got %s",
+                              text);
+    if (between(comma + 1, '='))
+        return NULL;
+    return option_message(
+        "--cache-config option format is '<cache name>,<setting>=<value>'. Got %s", text);
+}
+
+CHECK(check_metrics_config)
+{
+    if (between(text, '='))
+        return NULL;
+    return option_message("--metrics-config option format is <setting>=<value>. Got %s", text);
+}
+
+CHECK(check_host_policy)
+{
+    const char *comma = between(text, ',');
+    const char *equals = comma ? between(comma + 1, '=') : NULL;
+    if (!equals)
+        return option_message(
+            "--host-policy option format is '<policy name>,<setting>=<value>'. Got %s", text);
+    size_t length = (size_t)(equals - comma) - 1;
+    if ((length == 9 && memcmp(comma + 1, "numa-node", 9) == 0) ||
+        (length == 9 && memcmp(comma + 1, "cpu-cores", 9) == 0))
+        return NULL;
+    return option_message(
+        "Unsupported host policy setting '%.*s' is specified, supported settings are "
+        "'numa-node', 'cpu-cores'",
+        (int)length, comma + 1);
+}
+
+/* A setting of tracing, taken apart; mode is empty for the global ones. */
+struct trace_setting {
+    const char *name, *value;
+    size_t name_length;
+    bool global;
+};
+
+static bool split_trace_setting(const char *text, struct trace_setting *ret_setting)
+{
+    const char *comma = strchr(text, ','), *name = text;
+    const char *equals = strchr(text, '=');
+    if (comma && equals && comma < equals)
+        name = comma + 1;
+    if (!between(name, '=') || comma == text)
+        return false;
+    *ret_setting = (struct trace_setting){.name = name,
+                                          .value = equals + 1,
+                                          .name_length = (size_t)(equals - name),
+                                          .global = name == text};
+    return true;
+}
+
+static bool is_setting(const struct trace_setting *s, const char *name)
+{
+    return s->global && s->name_length == strlen(name) &&
+           memcmp(s->name, name, s->name_length) == 0;
+}
+
+CHECK(check_trace_config)
+{
+    static const char *const modes[] = {"triton", "opentelemetry", NULL};
+    struct trace_setting s;
+    int64_t number;
+    if (!split_trace_setting(text, &s))
+        return option_message(
+            "--trace-config option format is '<trace mode>,<setting>=<value>'. Got %s", text);
+    if (is_setting(&s, "level"))
+        return check_trace_level(option, v, s.value);
+    if (is_setting(&s, "rate") || is_setting(&s, "count"))
+        return option_parse_int(s.value, INT32_MIN, INT32_MAX, &number);
+    if (is_setting(&s, "mode") && !is_one_of(s.value, modes))
+        return option_message("invalid value for trace mode option: %s", s.value);
+    return NULL;
+}
+
+bool trace_level_asks(const char *text)
+{
+    static const char *const none[] = {"off", "false", NULL};
+    return !is_one_of(text, none);
+}
+
+bool trace_config_asks(const char *text)
+{
+    struct trace_setting s;
+    if (!split_trace_setting(text, &s))
+        return true;
+    return (is_setting(&s, "level") && trace_level_asks(s.value)) ||
+           (is_setting(&s, "mode") && strcasecmp(s.value, "triton") != 0);
+}
+
+/* ---- pairs ---------------------------------------------------------------------------------- */
+
+/* text as <first><c><second>: a copy of the first that the caller frees, and the second. */
+static char *split_pair(const char *text, char c, char **ret_first, const char **ret_second)
+{
+    const char *at = strchr(text, c);
+    if (!at || strchr(at + 1, c))
+        return option_message(
+            "Cannot parse pair option due to incorrect number of inputs.--<pair option> "
+            "argument requires format <first>%c<second>. Found: %s",
+            c, text);
+    *ret_first = option_message("%.*s", (int)(at - text), text);
+    *ret_second = at + 1;
+    return NULL;
+}
+
+static char *parse_pair(const char *text, char c, int64_t max, int64_t *ret_first,
+                        int64_t *ret_second)
+{
+    char *first;
+    const char *second;
+    char *wrong = split_pair(text, c, &first, &second);
+    if (wrong)
+        return wrong;
+    wrong = option_parse_int(first, 0, max, ret_first);
+    if (!wrong)
+        wrong = option_parse_int(second, 0, max, ret_second);
+    free(first);
+    return wrong;
+}
+
+CHECK(check_gpu_size)
+{
+    int64_t gpu, bytes;
+    return parse_pair(text, ':', INT64_MAX, &gpu, &bytes);
+}
+
+CHECK(check_port_range)
+{
+    int64_t from, to;
+    return parse_pair(text, '-', 65535, &from, &to);
+}
+
+CHECK(check_gpu_limit)
+{
+    char *first;
+    const char *second;
+    int64_t gpu;
+    double fraction;
+    char *wrong = split_pair(text, ':', &first, &second);
+    if (wrong)
+        return wrong;
+    wrong = option_parse_int(first, INT32_MIN, INT32_MAX, &gpu);
+    if (!wrong && gpu < 0)
+        wrong = option_message("expects device ID >= 0, got %s", first);
+    if (!wrong)
+        wrong = option_parse_real(second, &fraction);
+    if (!wrong && !(fraction >= 0 && fraction <= 1))
+        wrong = option_message("expects limit fraction to be in range [0.0, 1.0], got %s", second);
+    free(first);
+    return wrong;
+}
+
+CHECK(check_rate_resource)
+{
+    const char *colon = between(text, ':');
+    if (!colon)
+        return option_message(
+            "--rate-limit-resource option format is '<resource_name>:<count>:<device>' "
+            "or '<resource_name>:<count>'. Got %s",
+            text);
+    const char *device = strchr(colon + 1, ':');
+    int length = device ? (int)(device - colon) - 1 : (int)strlen(colon + 1);
+    char *count = option_message("%.*s", length, colon + 1);
+    int64_t number;
+    char *wrong = option_parse_int(count, INT32_MIN, INT32_MAX, &number);
+    if (!wrong && device)
+        wrong = option_parse_int(device + 1, INT32_MIN, INT32_MAX, &number);
+    free(count);
+    return wrong;
+}
+
+/* ---- restrictions: <api>[,<api>…]:<key>=<value> --------------------------------------------- */
+
+static const char *const apis[] = {
+    "health",           "metadata",   "inference", "shared-memory", "model-config",
+    "model-repository", "statistics", "trace",     "logging",       NULL,
+};
+
+/* Is this name, of that length, among the names before the colon? */
+static bool names_api(const char *restriction, const char *name, size_t length)
+{
+    const char *colon = strchr(restriction, ':');
+    for (const char *p = restriction; p < colon;) {
+        size_t n = strcspn(p, ",:");
+        if (n == length && memcmp(p, name, n) == 0)
+            return true;
+        p += n + 1;
+    }
+    return false;
+}
+
+CHECK(check_restricted)
+{
+    const char *what = strstr(option->flag, "protocol") ? "protocol" : "api";
+    const char *colon = between(text, ':');
+    if (!colon || !between(colon + 1, '='))
+        return option_message("--%s option format is '<config name>:<setting>=<value>'. Got %s",
+                              option->flag, text);
+    for (const char *p = text; p < colon;) {
+        size_t n = strcspn(p, ",:");
+        const char *const *known = apis;
+        while (*known && !(strlen(*known) == n && memcmp(*known, p, n) == 0))
+            known++;
+        if (!*known)
+            return option_message("unknown restricted %s '%.*s' ", what, (int)n, p);
+        for (size_t i = 0; i < v->n_list; i++) {
+            if (names_api(v->list[i], p, n))
+                return option_message(
+                    "restricted %s '%.*s' can not be specified in multiple config "
+                    "groups",
+                    what, (int)n, p);
+        }
+        p += n + 1;
+    }
+    return NULL;
+}
+
+/* ---- between flags -------------------------------------------------------------------------- */
+
+struct service {
+    const char *name;
+    enum option_id allow, address, port;
+};
+
+static const struct service services[] = {
+    {"HTTP", OPT_ALLOW_HTTP, OPT_HTTP_ADDRESS, OPT_HTTP_PORT},
+    {"GRPC", OPT_ALLOW_GRPC, OPT_GRPC_ADDRESS, OPT_GRPC_PORT},
+    {"metrics", OPT_ALLOW_METRICS, OPT_METRICS_ADDRESS, OPT_METRICS_PORT},
+};
+
+/*
+ * Is the service placed somewhere? HTTP is. Of those that do not exist yet, the default place is
+ * nobody's wish; only one that was asked for can be in the way.
+ */
+static bool is_placed(const struct options *o, const struct service *s)
+{
+    return option_bool(o, s->allow) && option_int(o, s->port) != 0 &&
+           (s->port == OPT_HTTP_PORT || o->values[s->port].given);
+}
+
+static const char *address_of(const struct options *o, const struct service *s)
+{
+    const char *address = option_text(o, s->address);
+    return address ? address : option_text(o, OPT_HTTP_ADDRESS);
+}
+
+static char *check_ports(const struct options *o)
+{
+    int64_t from = 0, to = 65535;
+    const char *range = option_text(o, OPT_SAGEMAKER_SAFE_PORT_RANGE);
+    if (range)
+        free(parse_pair(range, '-', 65535, &from, &to));
+    for (size_t i = 0; i < ARRAY_SIZE(services); i++) {
+        const struct service *a = &services[i];
+        if (!is_placed(o, a))
+            continue;
+        int64_t port = option_int(o, a->port);
+        if (port < from || port > to)
+            return option_message(
+                "The server cannot listen to %s requests at port %d, allowed port range "
+                "is [%d, %d]",
+                a->name, (int)port, (int)from, (int)to);
+        for (size_t k = i + 1; k < ARRAY_SIZE(services); k++) {
+            const struct service *b = &services[k];
+            if (is_placed(o, b) && option_int(o, b->port) == port &&
+                strcmp(address_of(o, a), address_of(o, b)) == 0)
+                return option_message(
+                    "The server cannot listen to %s requests and %s requests at the "
+                    "same address and port %s:%d",
+                    a->name, b->name, address_of(o, a), (int)port);
+        }
+    }
+    return NULL;
+}
+
+char *options_check_together(const struct options *o)
+{
+    const struct option_value *models = &o->values[OPT_LOAD_MODEL];
+    if (models->given && strcasecmp(option_text(o, OPT_MODEL_CONTROL_MODE), "explicit") != 0)
+        return option_message("Error: Use of '--load-model' requires setting "
+                              "'--model-control-mode=explicit' as well.");
+    if (o->values[OPT_CACHE_CONFIG].given && o->values[OPT_RESPONSE_CACHE_BYTE_SIZE].given)
+        return option_message(
+            "Error: Incompatible flags --response-cache-byte-size and --cache-config "
+            "both provided. Please provide one or the other.");
+    return check_ports(o);
+}

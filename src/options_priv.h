@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of the option table share.
+ */
+#ifndef CONCH_OPTIONS_PRIV_H
+#define CONCH_OPTIONS_PRIV_H
+
+#include "base/compiler.h"
+#include "options.h"
+
+enum option_kind {
+    KIND_NONE,
+    KIND_BOOL,
+    KIND_INT,
+    KIND_INT64,
+    KIND_REAL,
+    KIND_LEVEL,
+    KIND_TEXT,
+    KIND_LIST,
+};
+
+enum option_group {
+    GROUP_GENERAL,
+    GROUP_SERVER,
+    GROUP_LOGGING,
+    GROUP_REPOSITORY,
+    GROUP_HTTP,
+    GROUP_GRPC,
+    GROUP_SAGEMAKER,
+    GROUP_VERTEX,
+    GROUP_METRICS,
+    GROUP_TRACING,
+    GROUP_BACKEND,
+    GROUP_AGENT,
+    GROUP_CACHE,
+    GROUP_RATE,
+    GROUP_DEVICE,
+    GROUP_SHARED_MEMORY,
+    GROUP_DEPRECATED,
+};
+
+enum option_effect {
+    EFFECT_HONOURED,
+    EFFECT_INERT,
+    EFFECT_ONLY,
+    EFFECT_ASKS,
+};
+
+struct option {
+    const char *flag; /* without the dashes */
+    enum option_group group;
+    enum option_kind kind;
+    const char *argument;
+    const char *initial;
+    /* NULL, or what is wrong with text, whose number is in v (the list does not have it yet). */
+    char *(*check)(const struct option *option, const struct option_value *v, const char *text);
+    enum option_effect effect;
+    bool (*asks)(const char *text);
+    const char *harmless;
+    const char *feature; /* the missing one */
+    const char *help;
+};
+
+extern const struct option option_table[N_OPTIONS];
+
+/* A message; memory for one is taken for granted in this program. */
+char *option_message(const char *fmt, ...) PRINTF_LIKE(1, 2);
+
+/* Whole text as a number: NULL, or the message. */
+char *option_parse_int(const char *text, int64_t min, int64_t max, int64_t *ret_value);
+char *option_parse_real(const char *text, double *ret_value);
+
+/* The checks that options.def names, in options_check.c. */
+#define CHECK(name)                                                                                \
+    char *name(const struct option *option, const struct option_value *v, const char *text)
+CHECK(check_not_negative);
+CHECK(check_positive);
+CHECK(check_port);
+CHECK(check_port_range);
+CHECK(check_log_format);
+CHECK(check_control_mode);
+CHECK(check_config_name);
+CHECK(check_max_input_size);
+CHECK(check_restricted);
+CHECK(check_grpc_threads);
+CHECK(check_response_pool);
+CHECK(check_compression);
+CHECK(check_metrics_config);
+CHECK(check_trace_config);
+CHECK(check_trace_level);
+CHECK(check_backend_config);
+CHECK(check_agent_directory);
+CHECK(check_cache_config);
+CHECK(check_rate_limit);
+CHECK(check_rate_resource);
+CHECK(check_gpu_size);
+CHECK(check_gpu_limit);
+CHECK(check_host_policy);
+bool trace_config_asks(const char *text);
+bool trace_level_asks(const char *text);
+
+/* options_check_together - NULL, or what is wrong between several flags. */
+char *options_check_together(const struct options *o);
+
+#endif

@@ -1,0 +1,530 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The command line, by tables: every flag, every message. The program's files are compiled in here,
+ * since they belong to no library.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "options.c"
+#include "options_check.c"
+#include "options_help.c"
+
+enum { MAX_ARGS = 16 };
+
+/* The flags of a line, parted by blanks; a word in the line may not have any. */
+static char *parse_line(struct options *o, const char *line)
+{
+    static char copy[1024];
+    char *argv[MAX_ARGS + 1] = {(char *)(uintptr_t) "conch"};
+    int argc = 1;
+    snprintf(copy, sizeof(copy), "%s", line);
+    char *rest = NULL;
+    for (char *word = strtok_r(copy, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
+        assert_true(argc < MAX_ARGS);
+        argv[argc++] = word;
+    }
+    return options_parse(o, argc, argv);
+}
+
+static void expect_ok(const char *line)
+{
+    struct options o;
+    char *wrong = parse_line(&o, line);
+    if (wrong)
+        fail_msg("%s: %s", line, wrong);
+    options_done(&o);
+}
+
+static void expect_wrong(const char *line, const char *text)
+{
+    struct options o;
+    char *wrong = parse_line(&o, line);
+    if (!wrong)
+        fail_msg("%s was accepted, not answered with: %s", line, text);
+    if (strcmp(wrong, text) != 0)
+        fail_msg("%s was answered with: %s\nnot with: %s", line, wrong, text);
+    free(wrong);
+    options_done(&o);
+}
+
+static int clear_environment(void **unused)
+{
+    (void)unused;
+    unsetenv("AIP_MODE");
+    unsetenv("AIP_STORAGE_URI");
+    return 0;
+}
+
+static void has_all_flags_of_triton_and_one_more(void **unused)
+{
+    (void)unused;
+    assert_int_equal(N_OPTIONS, 91 + 1);
+    for (int a = 0; a < N_OPTIONS; a++) {
+        for (int b = a + 1; b < N_OPTIONS; b++)
+            assert_string_not_equal(option_table[a].flag, option_table[b].flag);
+        assert_non_null(option_table[a].help);
+        assert_true((option_table[a].kind == KIND_NONE) == !option_table[a].argument);
+    }
+}
+
+static void defaults_are_the_reference_s(void **unused)
+{
+    (void)unused;
+    struct options o;
+    assert_null(parse_line(&o, ""));
+    assert_string_equal(option_text(&o, OPT_ID), "triton");
+    assert_int_equal(option_int(&o, OPT_EXIT_TIMEOUT_SECS), 30);
+    assert_true(option_bool(&o, OPT_LOG_INFO));
+    assert_int_equal(option_int(&o, OPT_LOG_VERBOSE), 0);
+    assert_int_equal(o.values[OPT_MODEL_REPOSITORY].n_list, 0);
+    assert_true(option_bool(&o, OPT_EXIT_ON_ERROR));
+    assert_true(option_bool(&o, OPT_STRICT_READINESS));
+    assert_false(option_bool(&o, OPT_DISABLE_AUTO_COMPLETE_CONFIG));
+    assert_true(option_bool(&o, OPT_ALLOW_HTTP));
+    assert_string_equal(option_text(&o, OPT_HTTP_ADDRESS), "0.0.0.0");
+    assert_int_equal(option_int(&o, OPT_HTTP_PORT), 8000);
+    assert_int_equal(option_int(&o, OPT_HTTP_THREAD_COUNT), 8);
+    assert_int_equal(option_int(&o, OPT_HTTP_MAX_INPUT_SIZE), 67108864);
+    assert_true(option_bool(&o, OPT_ALLOW_GRPC));
+    assert_false(o.values[OPT_ALLOW_GRPC].given);
+    assert_int_equal(option_int(&o, OPT_MODEL_LOAD_THREAD_COUNT), 4);
+    assert_int_equal(option_int(&o, OPT_GRPC_MAX_RESPONSE_POOL_SIZE), INT32_MAX);
+    assert_true(option_real(&o, OPT_METRICS_INTERVAL_MS) == 2000.0);
+    assert_int_equal(o.n_notices, 0);
+    options_done(&o);
+}
+
+/* For every flag: a value that parses; a flag that must be switched off is given that value. */
+static const char *good_value(const struct option *option)
+{
+    static const struct {
+        const char *flag, *value;
+    } special[] = {
+        {"http-restricted-api", "health,metadata:k=v"},
+        {"grpc-restricted-protocol", "health:k=v"},
+        {"sagemaker-safe-port-range", "1000-9000"},
+        {"metrics-config", "summary_latencies=true"},
+        {"trace-config", "triton,file=/tmp/x"},
+        {"backend-config", "onnxruntime,default-max-batch-size=8"},
+        {"cache-config", "local,size=100"},
+        {"rate-limit-resource", "R:4:0"},
+        {"cuda-memory-pool-byte-size", "0:100"},
+        {"cuda-virtual-address-size", "0:100"},
+        {"host-policy", "p,cpu-cores=0-1"},
+        {"model-load-gpu-limit", "0:0.5"},
+        {"trace-level", "OFF"},
+        {"log-format", "ISO8601"},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(special); i++) {
+        if (strcmp(special[i].flag, option->flag) == 0)
+            return special[i].value;
+    }
+    if (option->harmless && *option->harmless)
+        return option->harmless;
+    switch (option->kind) {
+    case KIND_BOOL:
+        return "false";
+    case KIND_REAL:
+        return "1.5";
+    case KIND_TEXT:
+    case KIND_LIST:
+        return "word";
+    default:
+        return "7";
+    }
+}
+
+static void every_flag_parses_in_both_forms(void **unused)
+{
+    (void)unused;
+    for (int id = 0; id < N_OPTIONS; id++) {
+        const struct option *option = &option_table[id];
+        bool refused = option->effect == EFFECT_ONLY && (!option->harmless || !*option->harmless);
+        for (int two_words = 0; two_words < 2; two_words++) {
+            char line[256];
+            struct options o;
+            if (option->kind == KIND_NONE)
+                snprintf(line, sizeof(line), "--%s", option->flag);
+            else
+                snprintf(line, sizeof(line), "--%s%c%s", option->flag, two_words ? ' ' : '=',
+                         good_value(option));
+            char *wrong = parse_line(&o, line);
+            if (id == OPT_LOAD_MODEL) {
+                assert_non_null(strstr(wrong, "--model-control-mode=explicit"));
+            } else if (refused) {
+                assert_non_null(wrong);
+                assert_non_null(strstr(wrong, "asks for what Conch does not have yet"));
+                assert_non_null(strstr(wrong, option->flag));
+            } else if (wrong) {
+                fail_msg("%s: %s", line, wrong);
+            }
+            assert_true(o.values[id].given);
+            if (!wrong && option->effect == EFFECT_INERT) {
+                assert_true(o.n_notices >= 1);
+                assert_non_null(strstr(o.notices[0], option->flag));
+                assert_non_null(strstr(o.notices[0], "has no effect yet"));
+            } else if (!wrong && option->effect == EFFECT_HONOURED &&
+                       option->group != GROUP_DEPRECATED) {
+                assert_int_equal(o.n_notices, 0);
+            }
+            free(wrong);
+            options_done(&o);
+        }
+    }
+}
+
+static void values_arrive(void **unused)
+{
+    (void)unused;
+    struct options o;
+    assert_null(parse_line(&o, "--model-store=/a --model-repository /b --http-port=0 --id x --id=y "
+                               "--log-verbose=true --strict-model-config=TRUE"));
+    assert_int_equal(o.values[OPT_MODEL_REPOSITORY].n_list, 2);
+    assert_string_equal(o.values[OPT_MODEL_REPOSITORY].list[0], "/a");
+    assert_string_equal(o.values[OPT_MODEL_REPOSITORY].list[1], "/b");
+    assert_int_equal(option_int(&o, OPT_HTTP_PORT), 0);
+    assert_string_equal(option_text(&o, OPT_ID), "y");
+    assert_int_equal(option_int(&o, OPT_LOG_VERBOSE), 1);
+    assert_true(option_bool(&o, OPT_DISABLE_AUTO_COMPLETE_CONFIG));
+    options_done(&o);
+
+    assert_null(parse_line(&o, "--log-info=OFF --log-warning 0 --log-error=False --log-verbose 3"));
+    assert_false(option_bool(&o, OPT_LOG_INFO));
+    assert_false(option_bool(&o, OPT_LOG_WARNING));
+    assert_false(option_bool(&o, OPT_LOG_ERROR));
+    assert_int_equal(option_int(&o, OPT_LOG_VERBOSE), 3);
+    options_done(&o);
+
+    assert_null(parse_line(&o, "--http-max-input-size=9000000000 --backend-config=a=b "
+                               "--backend-config=onnx,c=d=e"));
+    assert_true(option_int(&o, OPT_HTTP_MAX_INPUT_SIZE) == 9000000000);
+    assert_int_equal(o.values[OPT_BACKEND_CONFIG].n_list, 2);
+    assert_string_equal(o.values[OPT_BACKEND_CONFIG].list[1], "onnx,c=d=e");
+    options_done(&o);
+}
+
+static void prefixes_and_the_rest_of_getopt(void **unused)
+{
+    (void)unused;
+    struct options o;
+    assert_null(parse_line(&o, "--http-po=5 --exit-t 9 --"));
+    assert_int_equal(option_int(&o, OPT_HTTP_PORT), 5);
+    assert_int_equal(option_int(&o, OPT_EXIT_TIMEOUT_SECS), 9);
+    options_done(&o);
+    /* "id" is whole, though nothing else begins so; "version" is ours, so its prefixes are not. */
+    expect_ok("--id=x");
+    expect_wrong("--vers", "unrecognized option '--vers'");
+    expect_wrong("--foo", "unrecognized option '--foo'");
+    expect_wrong("--foo=1", "unrecognized option '--foo'");
+    expect_wrong("--=1", "unrecognized option '--'");
+    expect_wrong("--trace-l", "option '--trace-l' is ambiguous; possibilities: '--trace-level' "
+                              "'--trace-log-frequency'");
+    expect_wrong("--http-port", "option '--http-port' requires an argument");
+    expect_wrong("--help=1", "option '--help' doesn't allow an argument");
+    expect_wrong("--disable-auto-complete-config=true",
+                 "option '--disable-auto-complete-config' doesn't allow an argument");
+    expect_wrong("-x", "invalid option -- 'x'");
+    expect_wrong("stray", "Unexpected argument: stray");
+    expect_wrong("-", "Unexpected argument: -");
+    expect_wrong("--id=a -- stray", "Unexpected argument: stray");
+    expect_ok("--help --foo");
+    expect_ok("--version stray");
+}
+
+static void messages_are_the_reference_s(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *line, *text;
+    } cases[] = {
+        {"--http-port=x", "Bad option: \"--http-port\".\nInvalid option value. Got x"},
+        {"--http-port=", "Bad option: \"--http-port\".\nInvalid option value. Got "},
+        {"--http-port=5x", "Bad option: \"--http-port\".\nInvalid option value. Got 5x"},
+        {"--http-port=70000",
+         "Bad option: \"--http-port\".\nProvided option value is out of bound. Got 70000"},
+        {"--http-port=-1",
+         "Bad option: \"--http-port\".\nProvided option value is out of bound. Got -1"},
+        {"--grpc-keepalive-time=99999999999",
+         "Bad option: \"--grpc-keepalive-time\".\nProvided option value is out of bound. Got "
+         "99999999999"},
+        {"--http-max-input-size=99999999999999999999",
+         "Bad option: \"--http-max-input-size\".\nProvided option value is out of bound. Got "
+         "99999999999999999999"},
+        {"--http-max-input-size=0",
+         "Bad option: \"--http-max-input-size\".\nError: --http-max-input-size must be greater "
+         "than 0."},
+        {"--grpc-max-response-pool-size=0",
+         "Bad option: \"--grpc-max-response-pool-size\".\nError: --grpc-max-response-pool-size "
+         "must be greater than 0."},
+        {"--exit-timeout-secs=-5",
+         "Bad option: \"--exit-timeout-secs\".\nProvided option value is out of bound. Got -5"},
+        {"--http-thread-count=0",
+         "Bad option: \"--http-thread-count\".\nProvided option value is out of bound. Got 0"},
+        {"--allow-http=maybe",
+         "Bad option: \"--allow-http\".\ninvalid value for bool option: maybe"},
+        {"--log-verbose=x", "Bad option: \"--log-verbose\".\nInvalid option value. Got x"},
+        {"--log-format=foo", "Bad option: \"--log-format\".\ninvalid argument for --log-format"},
+        {"--model-control-mode=foo",
+         "Bad option: \"--model-control-mode\".\ninvalid argument for --model-control-mode"},
+        {"--model-config-name=",
+         "Bad option: \"--model-config-name\".\nError: empty argument for --model-config-name"},
+        {"--repoagent-directory=",
+         "Bad option: \"--repoagent-directory\".\nError: empty argument for "
+         "--repoagent-directory"},
+        {"--rate-limit=foo", "Bad option: \"--rate-limit\".\ninvalid argument for --rate-limit"},
+        {"--rate-limit-resource=foo",
+         "Bad option: \"--rate-limit-resource\".\n--rate-limit-resource option format is "
+         "'<resource_name>:<count>:<device>' or '<resource_name>:<count>'. Got foo"},
+        {"--rate-limit-resource=a:b:c",
+         "Bad option: \"--rate-limit-resource\".\nInvalid option value. Got b"},
+        {"--rate-limit-resource=a:1:c",
+         "Bad option: \"--rate-limit-resource\".\nInvalid option value. Got c"},
+        {"--grpc-infer-thread-count=1",
+         "Bad option: \"--grpc-infer-thread-count\".\ninvalid argument for "
+         "--grpc_infer_thread_count. Must be in the range 2 to 128."},
+        {"--grpc-infer-response-compression-level=x",
+         "Bad option: \"--grpc-infer-response-compression-level\".\ninvalid argument for "
+         "--grpc_infer_response_compression_level"},
+        {"--backend-config=foo",
+         "Bad option: \"--backend-config\".\n--backend-config option format is '<backend "
+         "name>,<setting>=<value>'. Got foo"},
+        {"--backend-config=,a=b",
+         "Bad option: \"--backend-config\".\n--backend-config option format is '<backend "
+         "name>,<setting>=<value>'. Got ,a=b"},
+        {"--cache-config=foo",
+         "Bad option: \"--cache-config\".\nNo cache specified. --cache-config option format is "
+         "<cache name>,<setting>=<value>. Got foo"},
+        {"--cache-config=local,foo",
+         "Bad option: \"--cache-config\".\n--cache-config option format is '<cache "
+         "name>,<setting>=<value>'. Got local,foo"},
+        {"--metrics-config=foo",
+         "Bad option: \"--metrics-config\".\n--metrics-config option format is "
+         "<setting>=<value>. Got foo"},
+        {"--trace-config=foo",
+         "Bad option: \"--trace-config\".\n--trace-config option format is '<trace "
+         "mode>,<setting>=<value>'. Got foo"},
+        {"--trace-config=level=FOO",
+         "Bad option: \"--trace-config\".\ninvalid value for trace level option: FOO"},
+        {"--trace-config=rate=x", "Bad option: \"--trace-config\".\nInvalid option value. Got x"},
+        {"--trace-config=mode=x",
+         "Bad option: \"--trace-config\".\ninvalid value for trace mode option: x"},
+        {"--trace-level=FOO",
+         "Bad option: \"--trace-level\".\ninvalid value for trace level option: FOO"},
+        {"--host-policy=foo",
+         "Bad option: \"--host-policy\".\n--host-policy option format is '<policy "
+         "name>,<setting>=<value>'. Got foo"},
+        {"--host-policy=p,foo=1",
+         "Bad option: \"--host-policy\".\nUnsupported host policy setting 'foo' is specified, "
+         "supported settings are 'numa-node', 'cpu-cores'"},
+        {"--model-load-gpu-limit=-1:0.3",
+         "Bad option: \"--model-load-gpu-limit\".\nexpects device ID >= 0, got -1"},
+        {"--model-load-gpu-limit=0:-0.4",
+         "Bad option: \"--model-load-gpu-limit\".\nexpects limit fraction to be in range [0.0, "
+         "1.0], got -0.4"},
+        {"--model-load-gpu-limit=0:x",
+         "Bad option: \"--model-load-gpu-limit\".\nInvalid option value. Got x"},
+        {"--cuda-memory-pool-byte-size=1",
+         "Bad option: \"--cuda-memory-pool-byte-size\".\nCannot parse pair option due to "
+         "incorrect number of inputs.--<pair option> argument requires format "
+         "<first>:<second>. Found: 1"},
+        {"--cuda-virtual-address-size=a:1",
+         "Bad option: \"--cuda-virtual-address-size\".\nInvalid option value. Got a"},
+        {"--sagemaker-safe-port-range=1",
+         "Bad option: \"--sagemaker-safe-port-range\".\nCannot parse pair option due to "
+         "incorrect number of inputs.--<pair option> argument requires format "
+         "<first>-<second>. Found: 1"},
+        {"--min-supported-compute-capability=x",
+         "Bad option: \"--min-supported-compute-capability\".\nInvalid option value. Got x"},
+        {"--min-supported-compute-capability=1e999",
+         "Bad option: \"--min-supported-compute-capability\".\nProvided option value is out of "
+         "bound. Got 1e999"},
+        {"--http-restricted-api=foo",
+         "Bad option: \"--http-restricted-api\".\n--http-restricted-api option format is "
+         "'<config name>:<setting>=<value>'. Got foo"},
+        {"--http-restricted-api=health:a",
+         "Bad option: \"--http-restricted-api\".\n--http-restricted-api option format is "
+         "'<config name>:<setting>=<value>'. Got health:a"},
+        {"--http-restricted-api=health,foo:a=b",
+         "Bad option: \"--http-restricted-api\".\nunknown restricted api 'foo' "},
+        {"--grpc-restricted-protocol=foo:a=b",
+         "Bad option: \"--grpc-restricted-protocol\".\nunknown restricted protocol 'foo' "},
+        {"--http-restricted-api=trace,health:a=b --http-restricted-api=health:c=d",
+         "Bad option: \"--http-restricted-api\".\nrestricted api 'health' can not be specified in "
+         "multiple config groups"},
+        {"--load-model=x", "Error: Use of '--load-model' requires setting "
+                           "'--model-control-mode=explicit' as well."},
+        {"--cache-config=a,b=1 --response-cache-byte-size=5",
+         "Error: Incompatible flags --response-cache-byte-size and --cache-config both provided. "
+         "Please provide one or the other."},
+        {"--http-port=18700 --grpc-port=18700",
+         "The server cannot listen to HTTP requests and GRPC requests at the same address and "
+         "port 0.0.0.0:18700"},
+        {"--http-port=18700 --http-address=127.0.0.1 --metrics-port=18700",
+         "The server cannot listen to HTTP requests and metrics requests at the same address and "
+         "port 127.0.0.1:18700"},
+        {"--http-port=500 --sagemaker-safe-port-range=1000-2000",
+         "The server cannot listen to HTTP requests at port 500, allowed port range is [1000, "
+         "2000]"},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+        expect_wrong(cases[i].line, cases[i].text);
+    expect_ok("--http-port=18700 --grpc-port=18700 --grpc-address=127.0.0.1");
+    expect_ok("--http-port=18700 --grpc-port=18700 --allow-grpc=false");
+    expect_ok("--http-port=8001");
+    expect_ok("--http-port=0 --grpc-port=0 --sagemaker-safe-port-range=1000-2000");
+}
+
+static void what_does_not_exist_is_refused_by_name(void **unused)
+{
+    (void)unused;
+    static const char *const lines[] = {
+        "--allow-grpc=true",
+        "--allow-metrics=1",
+        "--allow-sagemaker=on",
+        "--allow-vertex-ai=true",
+        "--allow-client-shm=true",
+        "--model-control-mode=poll",
+        "--model-control-mode=EXPLICIT",
+        "--model-load-retry-count=1",
+        "--model-namespacing=true",
+        "--http-header-forward-pattern=.*",
+        "--http-restricted-api=health:k=v",
+        "--grpc-use-ssl=true",
+        "--trace-config=level=TIMESTAMPS",
+        "--trace-config=mode=opentelemetry",
+        "--trace-level=TENSORS",
+        "--cache-config=local,size=1",
+        "--response-cache-byte-size=5",
+        "--rate-limit=execution_count",
+        "--host-policy=p,cpu-cores=0-1",
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(lines); i++) {
+        char want[256];
+        struct options o;
+        char *wrong = parse_line(&o, lines[i]);
+        assert_non_null(wrong);
+        snprintf(want, sizeof(want), "%s asks for what Conch does not have yet: ", lines[i]);
+        if (strncmp(wrong, want, strlen(want)) != 0)
+            fail_msg("%s", wrong);
+        free(wrong);
+        options_done(&o);
+    }
+    /* The last one counts, as with all values that are not lists. */
+    expect_ok("--allow-grpc=true --allow-grpc=false");
+    expect_ok("--model-load-retry-count=00 --model-control-mode=NONE --rate-limit=off");
+    expect_ok("--trace-config=level=OFF --trace-config=rate=5 --trace-config=mode=triton");
+    expect_ok("--grpc-infer-response-compression-level=none --response-cache-byte-size=0");
+}
+
+static void deprecated_flags_say_so(void **unused)
+{
+    (void)unused;
+    static const char *const lines[] = {
+        "--strict-model-config=false",
+        "--response-cache-byte-size=0",
+        "--trace-file=x",
+        "--trace-level=OFF",
+        "--trace-rate=1",
+        "--trace-count=1",
+        "--trace-log-frequency=1",
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(lines); i++) {
+        struct options o;
+        assert_null(parse_line(&o, lines[i]));
+        char want[64];
+        snprintf(want, sizeof(want), "Warning: '%.*s' has been deprecated",
+                 (int)strcspn(lines[i], "="), lines[i]);
+        assert_true(o.n_notices > 0);
+        assert_int_equal(strncmp(o.notices[o.n_notices - 1], want, strlen(want)), 0);
+        options_done(&o);
+    }
+    struct options o;
+    assert_null(parse_line(&o, "--strict-model-config=false --disable-auto-complete-config"));
+    assert_true(option_bool(&o, OPT_DISABLE_AUTO_COMPLETE_CONFIG));
+    assert_int_equal(o.n_notices, 2);
+    assert_string_equal(o.notices[1],
+                        "Warning: Overriding deprecated '--strict-model-config' from False to "
+                        "True in favor of '--disable-auto-complete-config'!");
+    options_done(&o);
+}
+
+static void the_environment_of_vertex_ai(void **unused)
+{
+    (void)unused;
+    struct options o;
+    setenv("AIP_STORAGE_URI", "/models", 1);
+    assert_null(parse_line(&o, ""));
+    assert_int_equal(o.values[OPT_MODEL_REPOSITORY].n_list, 1);
+    assert_string_equal(o.values[OPT_MODEL_REPOSITORY].list[0], "/models");
+    options_done(&o);
+    assert_null(parse_line(&o, "--model-repository=/mine"));
+    assert_int_equal(o.values[OPT_MODEL_REPOSITORY].n_list, 1);
+    assert_string_equal(o.values[OPT_MODEL_REPOSITORY].list[0], "/mine");
+    options_done(&o);
+
+    setenv("AIP_MODE", "PREDICTION", 1);
+    char *wrong = parse_line(&o, "");
+    assert_non_null(wrong);
+    assert_non_null(strstr(wrong, "AIP_MODE=PREDICTION"));
+    free(wrong);
+    options_done(&o);
+    assert_null(parse_line(&o, "--allow-vertex-ai=false"));
+    assert_false(option_bool(&o, OPT_ALLOW_HTTP));
+    options_done(&o);
+    assert_null(parse_line(&o, "--allow-vertex-ai=false --allow-http=true"));
+    assert_true(option_bool(&o, OPT_ALLOW_HTTP));
+    options_done(&o);
+    setenv("AIP_MODE", "other", 1);
+    assert_null(parse_line(&o, ""));
+    assert_true(option_bool(&o, OPT_ALLOW_HTTP));
+    options_done(&o);
+}
+
+static void help_names_every_flag_within_100_columns(void **unused)
+{
+    (void)unused;
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    options_help(out, "conch");
+    fclose(out);
+    for (int id = 0; id < N_OPTIONS; id++) {
+        char want[128];
+        snprintf(want, sizeof(want), "\n  --%s%s", option_table[id].flag,
+                 option_table[id].argument ? " <" : " ");
+        if (!strstr(text, want))
+            fail_msg("--help does not name --%s", option_table[id].flag);
+    }
+    for (const char *line = text; *line;) {
+        size_t length = strcspn(line, "\n");
+        if (columns(line, length) > ALL_COLUMNS)
+            fail_msg("too wide: %.*s", (int)length, line);
+        line += length + 1;
+    }
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(has_all_flags_of_triton_and_one_more, clear_environment),
+        cmocka_unit_test_setup(defaults_are_the_reference_s, clear_environment),
+        cmocka_unit_test_setup(every_flag_parses_in_both_forms, clear_environment),
+        cmocka_unit_test_setup(values_arrive, clear_environment),
+        cmocka_unit_test_setup(prefixes_and_the_rest_of_getopt, clear_environment),
+        cmocka_unit_test_setup(messages_are_the_reference_s, clear_environment),
+        cmocka_unit_test_setup(what_does_not_exist_is_refused_by_name, clear_environment),
+        cmocka_unit_test_setup(deprecated_flags_say_so, clear_environment),
+        cmocka_unit_test_setup(the_environment_of_vertex_ai, clear_environment),
+        cmocka_unit_test_setup(help_names_every_flag_within_100_columns, clear_environment),
+    };
+    return cmocka_run_group_tests(tests, NULL, clear_environment);
+}
