@@ -72,7 +72,13 @@ def write_models(root):
                ("output", "OUT1", "FP32", [-1]), ("output", "OUT2", "FP32", [-1])),
         "FP32", ("n",), outputs=3,
     )
+    onnx_models.identity(
+        config(root, "many", ("input", "IN", "FP32", [3]), ("output", "OUT0", "FP32", [3]),
+               more="max_batch_size: 8 instance_group [ { count: 3 kind: KIND_CPU } ]"),
+        "FP32", ("b", 3),
+    )
     # Completed from the model.
+    onnx_models.identity(repository.write_model(root, "auto_bare", None), "FP32", ("b", 3))
     onnx_models.identity(config(root, "auto_batch"), "FP32", ("b", 3, None))
     onnx_models.identity(config(root, "auto_fixed"), "INT8", (5, None))
     onnx_models.identity(config(root, "auto_output", ("input", "IN", "BYTES", [-1])), "BYTES", ("b", None))
@@ -261,6 +267,16 @@ def test_a_request_that_the_model_refuses_spoils_no_other(served):
                 assert_same(got["OUT"], (index(i) * 10 + 10).astype(np.float32))
 
 
+def test_instances_of_one_model_at_the_same_time(served):
+    def rows(i):
+        return np.arange(3 * (1 + i % 8), dtype=np.float32).reshape(-1, 3) + i
+
+    for _ in range(5):
+        answers = in_parallel(served, "many", lambda i: {"IN": ("FP32", rows(i))}, 16)
+        for i, got in enumerate(answers):
+            assert_same(got["OUT0"], rows(i))
+
+
 def test_one_error_names_model_and_cause(client):
     with pytest.raises(InferenceServerException) as error:
         infer(client, "table", {"INDEX": ("INT64", np.array([[-9]], np.int64))})
@@ -287,6 +303,7 @@ COMPLETED = {
     "auto_fixed": (0, [("IN", "TYPE_INT8", [5, -1], None)], [("OUT0", "TYPE_INT8", [5, -1], None)], False),
     "auto_output": (4, [("IN", "TYPE_STRING", [-1], None)], [("OUT0", "TYPE_STRING", [-1], None)], True),
     "auto_sums": (4, [("IN", "TYPE_FP32", [3], None)], [("OUT", "TYPE_FP32", [1], [])], True),
+    "auto_bare": (4, [("IN", "TYPE_FP32", [3], None)], [("OUT0", "TYPE_FP32", [3], None)], True),
     "auto_scalar": (0, [("IN", "TYPE_FP32", [1], None)], [("OUT", "TYPE_FP32", [1], None)], False),
     "auto_own_size": (1, [("IN", "TYPE_FP32", [3], None)], [("OUT0", "TYPE_FP32", [3], None)], False),
     "scalar": (0, [("IN", "TYPE_FP32", [1], None)], [("OUT", "TYPE_FP32", [1], None)], False),

@@ -505,11 +505,13 @@ static TRITONSERVER_Error *null_response(TRITONBACKEND_Request *request)
     return say_error(request, NULL, TRITONBACKEND_ResponseSend(NULL, FINAL, NULL));
 }
 
-/* Every call with NULL must be refused; the answer says how many of how many were. */
+/* Every call with NULL for an object or a name must be refused; the answer says how many of how
+ * many were. */
 static TRITONSERVER_Error *null_arguments(TRITONBACKEND_Request *request)
 {
     TRITONSERVER_MemoryType memory = TRITONSERVER_MEMORY_CPU;
-    TRITONBACKEND_Response *response = NULL;
+    TRITONBACKEND_Response *response = NULL, *other = NULL;
+    TRITONBACKEND_ResponseFactory *factory = NULL;
     TRITONBACKEND_Output *output = NULL;
     TRITONBACKEND_Input *input = NULL;
     int64_t memory_id = 0, n = 1;
@@ -522,21 +524,20 @@ static TRITONSERVER_Error *null_arguments(TRITONBACKEND_Request *request)
     must(TRITONBACKEND_ResponseNew(&response, request));
     TRITONSERVER_Error *errors[] = {
         TRITONBACKEND_RequestInputCount(NULL, &count),
-        TRITONBACKEND_RequestInputCount(request, NULL),
         TRITONBACKEND_RequestInput(request, NULL, &input),
         TRITONBACKEND_RequestInput(NULL, "IN", &input),
-        TRITONBACKEND_RequestInput(request, "IN", NULL),
         TRITONBACKEND_RequestRelease(NULL, ALL),
         TRITONBACKEND_InputProperties(NULL, NULL, NULL, NULL, NULL, NULL, &count),
         TRITONBACKEND_InputBuffer(NULL, 0, &data, &size, &memory, &memory_id),
-        TRITONBACKEND_ResponseNew(&response, NULL),
-        TRITONBACKEND_ResponseNew(NULL, request),
+        TRITONBACKEND_ResponseNew(&other, NULL),
         TRITONBACKEND_ResponseOutput(NULL, &output, "OUT", TRITONSERVER_TYPE_INT32, &n, 1),
         TRITONBACKEND_ResponseOutput(response, &output, NULL, TRITONSERVER_TYPE_INT32, &n, 1),
         TRITONBACKEND_ResponseOutput(response, &output, "OUT", TRITONSERVER_TYPE_INT32, NULL, 1),
         TRITONBACKEND_OutputBuffer(NULL, &to, 4, &memory, &memory_id),
-        TRITONBACKEND_ResponseFactoryNew(NULL, request),
+        TRITONBACKEND_ResponseFactoryNew(&factory, NULL),
         TRITONBACKEND_ResponseFactoryDelete(NULL),
+        TRITONBACKEND_ResponseFactorySendFlags(NULL, FINAL),
+        TRITONBACKEND_ResponseNewFromFactory(&other, NULL),
         TRITONBACKEND_ResponseDelete(NULL),
     };
     n_calls = sizeof(errors) / sizeof(errors[0]);
