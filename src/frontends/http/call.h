@@ -57,6 +57,7 @@ struct http_call {
     const struct route *route; /* NULL: no such path */
     bool wrong_method;
     bool unknown_encoding;
+    bool no_memory; /* for what the head says: the request is refused */
     enum header_length header_length_kind;
     int64_t header_length;
     const char *header_length_text; /* when it is wrong */

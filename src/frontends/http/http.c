@@ -62,8 +62,9 @@ static void read_infer_headers(struct exchange *x, const struct http_head *head)
     if (length.at) {
         call->header_length_kind = parse_header_length(length, &call->header_length);
         if (call->header_length_kind != HEADER_LENGTH_FINE) {
-            const char *text = arena_strndup(&x->arena, length.at, MIN(length.length, (size_t)256));
-            call->header_length_text = text ? text : "";
+            call->header_length_text =
+                arena_strndup(&x->arena, length.at, MIN(length.length, (size_t)256));
+            call->no_memory |= !call->header_length_text;
         } else if (call->header_length > 0) {
             x->aligned_at = (size_t)call->header_length;
         }
@@ -81,6 +82,7 @@ static void on_head(struct exchange *x, const struct http_head *head)
     call->with_core = false;
     call->json_taken = NULL;
     call->unknown_encoding = false;
+    call->no_memory = false;
     call->header_length_kind = HEADER_LENGTH_NONE;
     call->model = (struct ops_model_ref){0};
     call->route = m.route;
@@ -92,11 +94,13 @@ static void on_head(struct exchange *x, const struct http_head *head)
         char *name = arena_dup(&x->arena, m.model.at, m.model.length);
         char *version = m.version.at ? arena_dup(&x->arena, m.version.at, m.version.length) : NULL;
         call->model = (struct ops_model_ref){
-            .name = name ? name : "",
-            .name_length = name ? m.model.length : 0,
+            .name = name,
+            .name_length = m.model.length,
             .version = version,
-            .version_length = version ? m.version.length : 0,
+            .version_length = m.version.length,
         };
+        /* Without its name or version another model would answer. */
+        call->no_memory = !name || (m.version.at && !version);
     }
     if (m.route->handle == infer_handle)
         read_infer_headers(x, head);
@@ -109,6 +113,8 @@ static void on_request(struct exchange *x)
         reply_error(x, 404, content_text, "Not Found");
     else if (UNLIKELY(call->wrong_method))
         reply_error(x, 405, call->route->error_type, "Method Not Allowed");
+    else if (UNLIKELY(call->no_memory))
+        reply_status(x, status_no_memory(), call->route->error_type);
     else
         call->route->handle(x);
 }

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whole requests, from the socket through frontend, core and backend and back, with each allocation
+ * failing: the reply is the very one that there is with enough memory, or 503 with "out of memory",
+ * or the connection closes without a word. Never a wrong answer, never a request that hangs.
+ *
+ * The frontend starts anew for each run, so that its pools are empty and have to ask for memory.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "base/compiler.h"
+#include "base/status.h"
+#include "conch/conch.h"
+#include "lib/fault.h"
+#include "lib/repository.h"
+
+enum { MOST_BYTES = 4 << 20, WAIT_S = 60 };
+
+static struct test_repository repository;
+static TRITONSERVER_Server *server;
+
+#define OK(call)                                                                                   \
+    do {                                                                                           \
+        TRITONSERVER_Error *error_ = (call);                                                       \
+        if (error_)                                                                                \
+            fail_msg("%s: %s", #call, TRITONSERVER_ErrorMessage(error_));                          \
+    } while (0)
+
+static void add_identity(const char *name, const char *type, const char *more)
+{
+    char config[600];
+    snprintf(config, sizeof(config),
+             "backend: 'identity'\ninput { name: 'INPUT0' data_type: %s dims: [ -1 ] }\n"
+             "output { name: 'OUTPUT0' data_type: %s dims: [ -1 ] }\n%s",
+             type, type, more);
+    repository_add(&repository, name, config, 1);
+}
+
+static int start(void **state)
+{
+    (void)state;
+    TRITONSERVER_ServerOptions *options;
+    repository_make(&repository);
+    add_identity("floats", "TYPE_FP32", "");
+    add_identity("texts", "TYPE_STRING", "");
+    add_identity("aside", "TYPE_FP32",
+                 "parameters { key: 'CONCH_EXECUTION' value { string_value: 'thread' } }");
+    OK(TRITONSERVER_ServerOptionsNew(&options));
+    OK(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, repository.path));
+    OK(TRITONSERVER_ServerOptionsSetBackendDirectory(options, CONCH_BUILD_DIR "/backends"));
+    OK(TRITONSERVER_ServerOptionsSetLogInfo(options, false));
+    OK(TRITONSERVER_ServerNew(&server, options));
+    OK(TRITONSERVER_ServerOptionsDelete(options));
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    OK(TRITONSERVER_ServerStop(server));
+    OK(TRITONSERVER_ServerDelete(server));
+    repository_remove(&repository);
+    return 0;
+}
+
+/* One request, and the reply that it has when nothing fails. */
+struct asked {
+    char *request;
+    size_t request_size;
+    char *expected; /* NULL until the first run */
+    size_t expected_size;
+};
+
+static char received[MOST_BYTES + 1];
+
+static int connect_to(int port)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct timeval patience = {.tv_sec = WAIT_S};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+    return fd;
+}
+
+/* Sends all that is taken, then reads until the server closes: each request asks for that. */
+static size_t exchange_bytes(int fd, const struct asked *a)
+{
+    size_t sent = 0, size = 0;
+    while (sent < a->request_size) {
+        ssize_t n = send(fd, a->request + sent, a->request_size - sent, MSG_NOSIGNAL);
+        if (n <= 0)
+            break; /* refused before the end: the reply says why */
+        sent += (size_t)n;
+    }
+    for (;;) {
+        assert_true(size < MOST_BYTES);
+        ssize_t n = recv(fd, received + size, MOST_BYTES - size, 0);
+        if (n < 0 && errno == EAGAIN)
+            fail_msg("no reply within %d s", WAIT_S);
+        if (n <= 0)
+            break;
+        size += (size_t)n;
+    }
+    received[size] = '\0';
+    return size;
+}
+
+static struct status *ask(void *arg)
+{
+    struct asked *a = arg;
+    struct conch_http_options o;
+    struct conch_http *http = NULL;
+    conch_http_options_init(&o);
+    o.address = "127.0.0.1";
+    o.port = 0;
+    o.n_threads = 1;
+    OK(conch_http_start(server, &o, &http));
+    int fd = connect_to(conch_http_port(http));
+    size_t size = exchange_bytes(fd, a);
+    close(fd);
+    assert_int_equal(conch_http_stop(http, WAIT_S * 1000), 0);
+
+    if (!a->expected) {
+        a->expected = memcpy(malloc(size + 1), received, size + 1);
+        a->expected_size = size;
+    }
+    if (size == a->expected_size && memcmp(received, a->expected, size) == 0)
+        return NULL;
+    if (size > 0 &&
+        (strncmp(received, "HTTP/1.1 503 ", 13) != 0 || !strstr(received, "out of memory")))
+        fail_msg("a wrong answer: %.300s\ninstead of: %.300s", received, a->expected);
+    return status_no_memory();
+}
+
+static void ask_each(struct asked *a, const char *expected_start, const char *expected_part)
+{
+    struct status *st = ask(a); /* the first, without faults */
+    assert_null(st);
+    if (strncmp(a->expected, expected_start, strlen(expected_start)) != 0 ||
+        !memmem(a->expected, a->expected_size, expected_part, strlen(expected_part)))
+        fail_msg("%.500s", a->expected);
+    fault_each_allocation(ask, a);
+    free(a->expected);
+    free(a->request);
+}
+
+static void add(struct asked *a, const void *bytes, size_t size)
+{
+    a->request = realloc(a->request, a->request_size + size);
+    memcpy(a->request + a->request_size, bytes, size);
+    a->request_size += size;
+}
+
+static void adds(struct asked *a, const char *text)
+{
+    add(a, text, strlen(text));
+}
+
+static void add_head(struct asked *a, const char *method, const char *path, size_t json_size,
+                     size_t body_size)
+{
+    char line[200];
+    adds(a, method);
+    adds(a, " ");
+    adds(a, path);
+    snprintf(line, sizeof(line),
+             " HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %zu\r\n", body_size);
+    adds(a, line);
+    if (json_size) {
+        snprintf(line, sizeof(line), "Inference-Header-Content-Length: %zu\r\n", json_size);
+        adds(a, line);
+    }
+    adds(a, "\r\n");
+}
+
+/* A body of one input with n values, each printed by `value`. */
+static char *json_body(const char *type, int n, const char *value)
+{
+    char *json = malloc((size_t)n * (strlen(value) + 1) + 300);
+    int at = snprintf(json, 300,
+                      "{\"id\":\"the id\",\"inputs\":[{\"name\":\"INPUT0\",\"datatype\":\"%s\","
+                      "\"shape\":[%d],\"data\":[",
+                      type, n);
+    for (int i = 0; i < n; i++)
+        at += snprintf(json + at, strlen(value) + 2, "%s%s", i ? "," : "", value);
+    memcpy(json + at, "]}]}", 5);
+    return json;
+}
+
+static void post_json(const char *model, const char *type, int n, const char *value)
+{
+    char path[100];
+    struct asked a = {0};
+    char *json = json_body(type, n, value);
+    snprintf(path, sizeof(path), "/v2/models/%s/infer", model);
+    add_head(&a, "POST", path, 0, strlen(json));
+    adds(&a, json);
+    free(json);
+    ask_each(&a, "HTTP/1.1 200 OK\r\n", "\"id\":\"the id\"");
+}
+
+static void small_json(void **state)
+{
+    (void)state;
+    post_json("floats", "FP32", 4, "0.1");
+    post_json("aside", "FP32", 4, "0.1");
+}
+
+static void large_json(void **state)
+{
+    (void)state;
+    post_json("floats", "FP32", 30000, "0.12345");
+    post_json("aside", "FP32", 30000, "0.12345");
+}
+
+static void texts_as_json(void **state)
+{
+    (void)state;
+    post_json("texts", "BYTES", 3000, "\"some \\\"text\\\" \\u00e9\"");
+}
+
+static void post_binary(const char *model, size_t payload)
+{
+    char path[100], json[300];
+    struct asked a = {0};
+    int json_size = snprintf(
+        json, sizeof(json),
+        "{\"id\":\"the id\",\"inputs\":[{\"name\":\"INPUT0\",\"datatype\":\"FP32\",\"shape\":[%zu],"
+        "\"parameters\":{\"binary_data_size\":%zu}}],\"outputs\":[{\"name\":\"OUTPUT0\","
+        "\"parameters\":{\"binary_data\":true}}]}",
+        payload / 4, payload);
+    snprintf(path, sizeof(path), "/v2/models/%s/infer", model);
+    add_head(&a, "POST", path, (size_t)json_size, (size_t)json_size + payload);
+    adds(&a, json);
+    char *bytes = malloc(payload);
+    for (size_t i = 0; i < payload; i++)
+        bytes[i] = (char)(i * 31 >> 3);
+    add(&a, bytes, payload);
+    free(bytes);
+    ask_each(&a, "HTTP/1.1 200 OK\r\n", "\"id\":\"the id\"");
+}
+
+static void binary(void **state)
+{
+    (void)state;
+    post_binary("floats", 64);
+    post_binary("floats", 602112);
+    post_binary("aside", 602112);
+}
+
+static void chunks(void **state)
+{
+    (void)state;
+    struct asked a = {0};
+    char line[40];
+    char *json = json_body("FP32", 5000, "0.5");
+    adds(&a, "POST /v2/models/floats/infer HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+             "Transfer-Encoding: chunked\r\n\r\n");
+    size_t size = strlen(json);
+    for (size_t at = 0; at < size; at += 1000) {
+        size_t n = size - at < 1000 ? size - at : 1000;
+        snprintf(line, sizeof(line), "%zx\r\n", n);
+        adds(&a, line);
+        add(&a, json + at, n);
+        adds(&a, "\r\n");
+    }
+    adds(&a, "0\r\n\r\n");
+    free(json);
+    ask_each(&a, "HTTP/1.1 200 OK\r\n", "\"id\":\"the id\"");
+}
+
+static void get(const char *path, const char *expected_start, const char *expected_part)
+{
+    struct asked a = {0};
+    add_head(&a, "GET", path, 0, 0);
+    ask_each(&a, expected_start, expected_part);
+}
+
+static void metadata(void **state)
+{
+    (void)state;
+    get("/v2", "HTTP/1.1 200 OK\r\n", "\"extensions\"");
+    get("/v2/health/ready", "HTTP/1.1 200 OK\r\n", "");
+    get("/v2/models/floats", "HTTP/1.1 200 OK\r\n", "\"INPUT0\"");
+    get("/v2/models/floats/config", "HTTP/1.1 200 OK\r\n", "\"backend\":\"identity\"");
+    get("/v2/models/floats/versions/1/ready", "HTTP/1.1 200 OK\r\n", "");
+}
+
+/* What the path says must not get lost: another model or version would answer. */
+static void long_paths(void **state)
+{
+    (void)state;
+    char path[12000];
+    memcpy(path, "/v2/models/", 11);
+    memset(path + 11, 'm', 9000);
+    memcpy(path + 9011, "", 1);
+    get(path, "HTTP/1.1 404 Not Found\r\n", "unknown model");
+    /* A version with so many zeros that it does not fit beside the rest. */
+    size_t n = (size_t)snprintf(path, sizeof(path), "/v2/models/floats/versions/");
+    memset(path + n, '0', 9000);
+    memcpy(path + n + 9000, "7", 2);
+    get(path, "HTTP/1.1 4", "error");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(small_json), cmocka_unit_test(large_json), cmocka_unit_test(texts_as_json),
+        cmocka_unit_test(binary),     cmocka_unit_test(chunks),     cmocka_unit_test(metadata),
+        cmocka_unit_test(long_paths),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}
