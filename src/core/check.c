@@ -48,7 +48,7 @@ static struct status *deduce_raw_shape(struct request *r, struct input *in,
         if (spec->n_dims != 1 || (spec->dims[0] != 1 && spec->dims[0] != -1))
             return misfit(r,
                           "For BYTE datatype raw input '%s', the model must have input shape [1]",
-                          in->name);
+                          spec->name);
         shape[0] = 1;
         /* The body is one element without its length, which goes in front. */
         uint32_t *length = arena_alloc(&r->arena, sizeof(*length));
@@ -78,7 +78,7 @@ static struct status *deduce_raw_shape(struct request *r, struct input *in,
             return misfit(r,
                           "The shape of the raw input '%s' can not be deduced because there are "
                           "more than one variable-sized dimension",
-                          in->name);
+                          spec->name);
         } else {
             variable = &shape[i];
         }
@@ -88,12 +88,17 @@ static struct status *deduce_raw_shape(struct request *r, struct input *in,
     return NULL;
 }
 
-static struct status *check_raw(struct request *r)
+/*
+ * A raw input keeps the name that its maker gave it as long as errors may speak of it, as in the
+ * reference; which input of the model it is follows from there being only one.
+ */
+static struct status *check_raw(struct request *r, bool *ret_raw)
 {
     struct model *m = r->model;
     bool raw = false;
     for (uint32_t i = 0; i < r->n_inputs; i++)
         raw |= r->inputs[i]->raw;
+    *ret_raw = raw;
     if (LIKELY(!raw))
         return NULL;
     if (r->n_inputs != 1 || m->n_inputs != 1)
@@ -103,8 +108,6 @@ static struct status *check_raw(struct request *r)
                       r->n_inputs, m->n_inputs, m->name);
 
     struct input *in = r->inputs[0];
-    if (!in->name[0]) /* the maker need not know the name */
-        in->name = m->inputs[0].name;
     in->dtype = m->inputs[0].dtype;
     in->raw = false; /* a request that is sent again has its shape */
     return deduce_raw_shape(r, in, &m->inputs[0]);
@@ -138,7 +141,7 @@ static struct status *wrong_input_count(struct request *r)
                   buf_text(&missing));
 }
 
-static struct status *check_names(struct request *r)
+static struct status *check_names(struct request *r, bool raw)
 {
     struct model *m = r->model;
     for (uint32_t i = 0; i < r->n_outputs; i++) {
@@ -150,7 +153,7 @@ static struct status *check_names(struct request *r)
         return wrong_input_count(r);
     for (uint32_t i = 0; i < r->n_inputs; i++) {
         struct input *in = r->inputs[i];
-        in->spec = model_find_input(m, in->name);
+        in->spec = raw ? &m->inputs[0] : model_find_input(m, in->name);
         if (!in->spec)
             return status_new(STATUS_INVALID_ARG, "unexpected inference input '%s' for model '%s'",
                               in->name, m->name);
@@ -363,15 +366,18 @@ static struct status *check_bytes(struct request *r, struct input *in)
 
 struct status *request_check(struct request *r)
 {
-    struct status *st = check_raw(r);
+    bool raw;
+    struct status *st = check_raw(r, &raw);
     if (!st)
-        st = check_names(r);
+        st = check_names(r, raw);
     if (!st)
         st = check_batch(r);
     for (uint32_t i = 0; !st && i < r->n_inputs; i++)
         st = check_shape(r, r->inputs[i]);
     for (uint32_t i = 0; !st && i < r->n_inputs; i++)
         st = check_bytes(r, r->inputs[i]);
+    if (raw && !st)
+        r->inputs[0]->name = r->inputs[0]->spec->name; /* as the backend knows it */
     return st;
 }
 

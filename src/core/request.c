@@ -105,8 +105,9 @@ static struct status *input_append(struct request *r, const char *name, size_t n
     for (uint32_t i = 0; i < r->n_inputs; i++) {
         if (strncmp(r->inputs[i]->name, name, name_length) == 0 &&
             r->inputs[i]->name[name_length] == '\0')
-            return status_new(STATUS_INVALID_ARG, "input '%.*s' already exists in request",
-                              (int)name_length, name);
+            return status_new(STATUS_INVALID_ARG,
+                              "[request id: %s] input '%.*s' already exists in request",
+                              request_log_name(r), (int)name_length, name);
     }
 
     struct input **inputs =
@@ -222,8 +223,9 @@ struct status *request_add_output(struct request *r, const char *name, size_t na
 {
     for (uint32_t i = 0; i < r->n_outputs; i++) {
         if (strncmp(r->outputs[i], name, name_length) == 0 && r->outputs[i][name_length] == '\0')
-            return status_new(STATUS_INVALID_ARG, "output '%.*s' already exists in request",
-                              (int)name_length, name);
+            return status_new(STATUS_INVALID_ARG,
+                              "[request id: %s] output '%.*s' already exists in request",
+                              request_log_name(r), (int)name_length, name);
     }
     const char **outputs =
         grow(&r->arena, r->outputs, r->n_outputs, &r->output_capacity, sizeof(*outputs));

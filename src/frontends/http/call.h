@@ -41,12 +41,10 @@ enum header_length {
     HEADER_LENGTH_RANGE
 };
 
-/* How an output is wished for. */
-enum output_form { OUTPUT_DEFAULT, OUTPUT_JSON, OUTPUT_BINARY };
-
+/* An output that the request names. */
 struct output_wish {
     const char *name;
-    enum output_form form;
+    bool binary;
 };
 
 enum { HTTP_REQUEST_MEMORY = 1536 }; /* names and shapes of the usual request */

@@ -407,7 +407,7 @@ static struct status *parse_inputs(struct parse *p, struct json *j)
 
 /* ---- Outputs --------------------------------------------------------------------------------- */
 
-static struct status *add_wish(struct parse *p, enum output_form form)
+static struct status *add_wish(struct parse *p, bool binary)
 {
     struct http_call *call = p->call;
     if (call->n_wishes == call->wish_capacity) {
@@ -420,13 +420,14 @@ static struct status *add_wish(struct parse *p, enum output_form form)
         call->wishes = grown;
         call->wish_capacity = capacity;
     }
-    call->wishes[call->n_wishes++] = (struct output_wish){p->r->outputs[p->r->n_outputs - 1], form};
+    call->wishes[call->n_wishes++] =
+        (struct output_wish){p->r->outputs[p->r->n_outputs - 1], binary};
     return NULL;
 }
 
 /* What an output's parameters ask for. */
 static struct status *parse_output_parameters(struct json *j, struct json_str output,
-                                              enum output_form *ret_form)
+                                              bool *ret_binary)
 {
     struct json_str key;
     bool binary_seen = false, binary = false, classes_seen = false, region = false;
@@ -463,8 +464,7 @@ static struct status *parse_output_parameters(struct json *j, struct json_str ou
         return status_new(
             STATUS_UNSUPPORTED, "output '%.*s': parameter '%s' is not supported by this server",
             (int)output.length, output.at, region ? "shared_memory_region" : "classification");
-    if (binary_seen)
-        *ret_form = binary ? OUTPUT_BINARY : OUTPUT_JSON;
+    *ret_binary = binary;
     return NULL;
 }
 
@@ -472,7 +472,7 @@ static struct status *parse_output(struct parse *p, struct json *j)
 {
     bool has_name = false, has_parameters = false, parsed = false;
     enum json_failure name_failure = JSON_OK;
-    enum output_form form = OUTPUT_DEFAULT;
+    bool binary = false;
     struct json_str key, name = {"", 0};
     struct json parameters = *j;
     struct status *st = NULL;
@@ -492,7 +492,7 @@ static struct status *parse_output(struct parse *p, struct json *j)
             /* An error in them counts only after one in the name, which may still follow. */
             parsed = has_name && !name_failure;
             if (parsed)
-                st = parse_output_parameters(j, name, &form);
+                st = parse_output_parameters(j, name, &binary);
             if (st)
                 return st;
             if (!parsed)
@@ -508,14 +508,14 @@ static struct status *parse_output(struct parse *p, struct json *j)
     if (name_failure)
         return field_status(name_failure, "name");
     if (has_parameters && !parsed)
-        st = parse_output_parameters(&parameters, name, &form);
+        st = parse_output_parameters(&parameters, name, &binary);
     if (st)
         return st;
     /* One more than the model has: the core will find the one that is unknown. */
     if (p->r->n_outputs > p->r->model->n_outputs)
         return NULL;
     st = request_add_output(p->r, name.at, name.length);
-    return st ? st : add_wish(p, form);
+    return st ? st : add_wish(p, binary);
 }
 
 static struct status *parse_outputs(struct parse *p, struct json *j)

@@ -30,14 +30,13 @@ static void add_string(struct buf *out, const char *text)
     json_write_string(out, text, strlen(text));
 }
 
+/* An output that the request names says itself how it comes; only the others follow the request's
+ * binary_data_output. */
 static bool wants_binary(const struct http_call *call, const char *name)
 {
     for (uint32_t i = 0; i < call->n_wishes; i++) {
-        if (strcmp(call->wishes[i].name, name) == 0) {
-            if (call->wishes[i].form != OUTPUT_DEFAULT)
-                return call->wishes[i].form == OUTPUT_BINARY;
-            break;
-        }
+        if (strcmp(call->wishes[i].name, name) == 0)
+            return call->wishes[i].binary;
     }
     return call->binary_default;
 }
