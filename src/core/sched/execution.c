@@ -10,6 +10,8 @@ enum {
     FIRST_PROOF = 4,        /* short executions that a new model has to show */
     PROOF_AFTER_LAPSE = 64, /* … and after a lapse; doubled for each further one */
     MAX_LAPSES = 12,
+    STRIKE = 256,          /* each long execution adds this, each other inline one takes 1 off */
+    TOO_MUCH = 2 * STRIKE, /* more than this is a lapse: three long ones among a few hundred */
 };
 
 struct status *execution_init(struct execution *e, const char *parameter)
@@ -43,26 +45,46 @@ bool execution_may_inline(const struct execution *e, const struct inline_budget 
     return mean_ns < EXECUTION_SHORT_NS && mean_ns <= budget->left_ns;
 }
 
+/* A model that holds up its loop again and again goes back to the worker. */
+static void count_strike(struct execution *e, uint64_t took_ns)
+{
+    unsigned int strikes = atomic_load_explicit(&e->strikes, memory_order_relaxed);
+    if (LIKELY(took_ns < EXECUTION_LONG_NS)) {
+        if (strikes)
+            atomic_store_explicit(&e->strikes, strikes - 1, memory_order_relaxed);
+        return;
+    }
+    strikes += STRIKE;
+    if (strikes > TOO_MUCH) {
+        unsigned int lapses = atomic_load_explicit(&e->lapses, memory_order_relaxed);
+        atomic_store_explicit(&e->to_prove, PROOF_AFTER_LAPSE << lapses, memory_order_relaxed);
+        if (lapses < MAX_LAPSES)
+            atomic_store_explicit(&e->lapses, lapses + 1, memory_order_relaxed);
+        strikes = 0;
+    }
+    atomic_store_explicit(&e->strikes, strikes, memory_order_relaxed);
+}
+
 void execution_measured(struct execution *e, uint64_t took_ns, bool inlined)
 {
     if (e->mode != EXECUTION_AUTO)
         return;
 
-    /* Several instances may meet here; a lost update of an average does no harm. */
+    /*
+     * One execution weighs no more than four short ones, so that a single outlier does not decide.
+     * Several instances may meet here; a lost update of an estimate does no harm.
+     */
+    uint64_t weight_ns = MIN(took_ns, 4 * EXECUTION_SHORT_NS);
     uint64_t mean_ns = atomic_load_explicit(&e->mean_ns, memory_order_relaxed);
     if (mean_ns == 0)
-        mean_ns = took_ns;
+        mean_ns = weight_ns;
     else
-        mean_ns += ((int64_t)took_ns - (int64_t)mean_ns) / 8;
+        mean_ns += ((int64_t)weight_ns - (int64_t)mean_ns) / 8;
     atomic_store_explicit(&e->mean_ns, MAX(mean_ns, (uint64_t)1), memory_order_relaxed);
 
     unsigned int to_prove = atomic_load_explicit(&e->to_prove, memory_order_relaxed);
-    if (inlined && took_ns >= EXECUTION_LAPSE_NS) {
-        unsigned int lapses = atomic_load_explicit(&e->lapses, memory_order_relaxed);
-        atomic_store_explicit(&e->to_prove, PROOF_AFTER_LAPSE << lapses, memory_order_relaxed);
-        if (lapses < MAX_LAPSES)
-            atomic_store_explicit(&e->lapses, lapses + 1, memory_order_relaxed);
-    } else if (to_prove && took_ns < EXECUTION_SHORT_NS) {
+    if (to_prove && took_ns < EXECUTION_SHORT_NS)
         atomic_store_explicit(&e->to_prove, to_prove - 1, memory_order_relaxed);
-    }
+    if (inlined)
+        count_strike(e, took_ns);
 }

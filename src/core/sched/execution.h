@@ -8,7 +8,8 @@
  * The model parameter CONCH_EXECUTION says `inline`, `thread` or `auto` (the default). Auto
  * decides by measured time: a model proves itself on its worker first, runs inline while its
  * average stays below the price of a hand-off and the loop's turn has time left, and goes back to
- * the worker, for longer each time, when one execution takes much longer.
+ * the worker, for longer each time, when several executions take much longer. (One alone is more
+ * likely a thread that was preempted than a model that is slow.)
  */
 #ifndef CONCH_CORE_SCHED_EXECUTION_H
 #define CONCH_CORE_SCHED_EXECUTION_H
@@ -29,13 +30,14 @@ struct execution {
     /* Any thread, relaxed: estimates; a stale value costs one worse decision. */
     atomic_uint_least64_t mean_ns; /* of the recent executions */
     atomic_uint to_prove;          /* short executions still wanted before it may run inline */
-    atomic_uint lapses;            /* how often it took too long inline */
+    atomic_uint strikes;           /* long inline executions of late, times STRIKE */
+    atomic_uint lapses;            /* how often it was sent back to the worker */
 };
 
-/* What a loop may spend inline in one turn, and what counts as short and as a lapse. */
+/* What a loop may spend inline in one turn, and what counts as short and as long. */
 #define EXECUTION_BUDGET_NS 300000ULL
 #define EXECUTION_SHORT_NS  40000ULL
-#define EXECUTION_LAPSE_NS  1000000ULL
+#define EXECUTION_LONG_NS   1000000ULL
 
 /*
  * execution_init - by the model's parameter; NULL means auto.
