@@ -447,11 +447,21 @@ TRITONSERVER_Error *TRITONSERVER_ServerModelMetadata(TRITONSERVER_Server *server
     AUTO(buf) text = BUF_INIT(MAX_DOCUMENT_BYTES);
     struct model *m;
     NEED(server);
+    int64_t *versions = NULL;
+    size_t n_versions = 0;
     struct status *st = find(server, model_name, model_version, &m);
     if (st)
         return as_status(st);
-    document_model_metadata(m, model_version, &text);
+    if (model_version == CONCH_VERSION_LATEST)
+        st = server_model_versions(to_server(server), m->name, strlen(m->name), &versions,
+                                   &n_versions);
+    if (!st)
+        document_model_metadata(m, versions ? versions : &m->version, versions ? n_versions : 1,
+                                &text);
+    mem_free(versions);
     model_unref(m);
+    if (st)
+        return as_status(st);
     return give(&text, model_metadata);
 }
 

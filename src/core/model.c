@@ -107,6 +107,12 @@ struct status *model_make_specs(struct model *m)
     return NULL;
 }
 
+const char *model_platform(const struct model *m)
+{
+    const Inference__ModelConfig *pb = m->config->pb;
+    return pb->platform[0] ? pb->platform : pb->backend;
+}
+
 /* Few tensors: comparing is faster than hashing. */
 enum { COMPARE_UP_TO = 4 };
 

@@ -67,6 +67,9 @@ struct model {
 void model_ref(struct model *m);
 void model_unref(struct model *m);
 
+/* model_platform - what metadata shows: the platform, or without one the backend. Borrowed. */
+const char *model_platform(const struct model *m);
+
 const struct tensor_spec *model_find_input(const struct model *m, const char *name);
 const struct tensor_spec *model_find_output(const struct model *m, const char *name);
 

@@ -2,7 +2,7 @@
 #include "documents/documents.h"
 
 #include <inttypes.h>
-#include <string.h>
+#include <stdio.h>
 
 #include "base/json.h"
 #include "base/mem.h"
@@ -30,34 +30,12 @@ void document_server_metadata(const struct server *s, struct buf *out)
     json_put_close(&w, '}');
 }
 
-/* Versions are strings in metadata. */
+/* Versions are strings in documents. */
 static void put_version(struct json_writer *w, int64_t version)
 {
     char text[24];
     snprintf(text, sizeof(text), "%" PRId64, version);
     json_put_text(w, text);
-}
-
-static void put_versions(struct json_writer *w, const struct model *m, int64_t version)
-{
-    int64_t *versions;
-    size_t n;
-
-    json_put_name(w, "versions");
-    json_put_open(w, '[');
-    struct status *st =
-        version == CONCH_VERSION_LATEST
-            ? server_model_versions(m->server, m->name, strlen(m->name), &versions, &n)
-            : NULL;
-    if (version != CONCH_VERSION_LATEST || st) {
-        put_version(w, m->version); /* also when it has just been unloaded */
-        status_free(st);
-    } else {
-        for (size_t i = 0; i < n; i++)
-            put_version(w, versions[i]);
-        mem_free(versions);
-    }
-    json_put_close(w, ']');
 }
 
 static void put_tensors(struct json_writer *w, const char *name, const struct model *m,
@@ -81,14 +59,18 @@ static void put_tensors(struct json_writer *w, const char *name, const struct mo
     json_put_close(w, ']');
 }
 
-void document_model_metadata(const struct model *m, int64_t version, struct buf *out)
+void document_model_metadata(const struct model *m, const int64_t *versions, size_t n_versions,
+                             struct buf *out)
 {
-    const Inference__ModelConfig *pb = m->config->pb;
     struct json_writer w = {.out = out};
     json_put_open(&w, '{');
     put_text(&w, "name", m->name);
-    put_versions(&w, m, version);
-    put_text(&w, "platform", pb->platform[0] ? pb->platform : pb->backend);
+    json_put_name(&w, "versions");
+    json_put_open(&w, '[');
+    for (size_t i = 0; i < n_versions; i++)
+        put_version(&w, versions[i]);
+    json_put_close(&w, ']');
+    put_text(&w, "platform", model_platform(m));
     put_tensors(&w, "inputs", m, m->inputs, m->n_inputs);
     put_tensors(&w, "outputs", m, m->outputs, m->n_outputs);
     json_put_close(&w, '}');

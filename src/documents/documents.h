@@ -7,6 +7,7 @@
 #define CONCH_DOCUMENTS_DOCUMENTS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/compiler.h"
@@ -22,9 +23,10 @@ void document_server_metadata(const struct server *s, struct buf *out);
 /*
  * document_model_metadata - {"name","versions":[…],"platform","inputs":[…],"outputs":[…]}
  *
- * @version  as asked for: CONCH_VERSION_LATEST lists all READY versions, else that one
+ * @versions  those to list, ascending
  */
-void document_model_metadata(const struct model *m, int64_t version, struct buf *out);
+void document_model_metadata(const struct model *m, const int64_t *versions, size_t n_versions,
+                             struct buf *out);
 
 /* [{"name"[,"version","state"[,"reason"]]}, …] */
 void document_index(struct server *s, bool ready_only, struct buf *out);

@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "core/model.h"
+#include "documents/documents.h"
 #include "frontends/http/call.h"
 #include "frontends/ops/errors.h"
 
@@ -78,50 +79,10 @@ void meta_ready(struct exchange *x)
 
 void meta_server(struct exchange *x)
 {
-    struct ops_server_metadata m;
-    struct status *st = ops_server_metadata(call_ctx(x)->settings->server, &m);
-    if (st) {
-        reply_status(x, st, content_json);
-        return;
-    }
     struct buf *json = &call_ctx(x)->json;
-    struct json_writer w = {.out = json};
     buf_reset(json);
-    json_put_open(&w, '{');
-    json_put_name(&w, "name");
-    json_put_text(&w, m.name);
-    json_put_name(&w, "version");
-    json_put_text(&w, m.version);
-    json_put_name(&w, "extensions");
-    json_put_open(&w, '[');
-    for (const char *const *e = m.extensions; *e; e++)
-        json_put_text(&w, *e);
-    json_put_close(&w, ']');
-    json_put_close(&w, '}');
+    document_server_metadata(call_ctx(x)->settings->server, json);
     reply_printed(x, 200, content_json);
-}
-
-static void print_tensors(struct json_writer *w, const char *name, const struct tensor_spec *specs,
-                          uint32_t n, bool batching)
-{
-    json_put_name(w, name);
-    json_put_open(w, '[');
-    for (uint32_t i = 0; i < n; i++) {
-        json_put_open(w, '{');
-        json_put_name(w, "name");
-        json_put_text(w, specs[i].name);
-        json_put_name(w, "datatype");
-        json_put_text(w, dtype_name(specs[i].dtype));
-        json_put_name(w, "shape");
-        json_put_open(w, '[');
-        if (batching)
-            json_put_int64(w, -1);
-        for (uint32_t d = 0; d < specs[i].n_dims; d++)
-            json_put_int64(w, specs[i].dims[d]);
-        json_put_close(w, ']');
-        json_put_close(w, '}');
-    }
-    json_put_close(w, ']');
 }
 
 void meta_model(struct exchange *x)
@@ -134,24 +95,8 @@ void meta_model(struct exchange *x)
         return;
     }
     struct buf *json = &call_ctx(x)->json;
-    struct json_writer w = {.out = json};
     buf_reset(json);
-    json_put_open(&w, '{');
-    json_put_name(&w, "name");
-    json_put_text(&w, m.model->name);
-    json_put_name(&w, "versions");
-    json_put_open(&w, '[');
-    for (size_t i = 0; i < m.n_versions; i++) {
-        char text[24];
-        snprintf(text, sizeof(text), "%lld", (long long)m.versions[i]);
-        json_put_text(&w, text);
-    }
-    json_put_close(&w, ']');
-    json_put_name(&w, "platform");
-    json_put_text(&w, m.platform);
-    print_tensors(&w, "inputs", m.model->inputs, m.model->n_inputs, m.model->batching);
-    print_tensors(&w, "outputs", m.model->outputs, m.model->n_outputs, m.model->batching);
-    json_put_close(&w, '}');
+    document_model_metadata(m.model, m.versions, m.n_versions, json);
     ops_model_metadata_done(&m);
     reply_printed(x, 200, content_json);
 }

@@ -46,16 +46,6 @@ struct status *ops_server_ready(struct server *s, bool *ret_ready)
     return server_is_ready(s, ret_ready);
 }
 
-struct status *ops_server_metadata(struct server *s, struct ops_server_metadata *ret)
-{
-    *ret = (struct ops_server_metadata){
-        .name = server_id(s),
-        .version = server_version(s),
-        .extensions = server_extensions(s),
-    };
-    return NULL;
-}
-
 struct status *ops_model_ready(struct server *s, const struct ops_model_ref *ref, bool *ret_ready)
 {
     int64_t version;
@@ -93,8 +83,6 @@ struct status *ops_model_metadata(struct server *s, const struct ops_model_ref *
             return st;
         }
     }
-    const Inference__ModelConfig *config = m.model->config->pb;
-    m.platform = config->platform && *config->platform ? config->platform : config->backend;
     *ret = m;
     return NULL;
 }

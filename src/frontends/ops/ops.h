@@ -27,14 +27,8 @@ struct ops_model_ref {
     size_t version_length;
 };
 
-struct ops_server_metadata {
-    const char *name, *version;    /* borrowed from the server */
-    const char *const *extensions; /* NULL ends */
-};
-
 struct ops_model_metadata {
     struct model *model;
-    const char *platform; /* borrowed from the model */
     size_t n_versions;
     int64_t *versions; /* ascending */
 };
@@ -42,8 +36,6 @@ struct ops_model_metadata {
 /* Errors: STATUS_UNAVAILABLE  Server exiting */
 NODISCARD struct status *ops_server_live(struct server *s, bool *ret_live);
 NODISCARD struct status *ops_server_ready(struct server *s, bool *ret_ready);
-
-NODISCARD struct status *ops_server_metadata(struct server *s, struct ops_server_metadata *ret);
 
 /*
  * ops_model_ready - whether the version can serve.
