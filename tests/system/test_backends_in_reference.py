@@ -40,7 +40,11 @@ def config(root, name, *tensors, backend="onnxruntime", more=""):
     return repository.write_model(root, name, text + more)
 
 
-def write_models(root):
+# Conch refuses a dynamic batcher by name until it has one; its requests then run one by one.
+BATCHING = {"conch": "", "triton": "dynamic_batching { max_queue_delay_microseconds: 20000 }"}
+
+
+def write_models(root, which):
     for datatype in repository.DATATYPES:
         repository.write_identity(root, f"id_{datatype.lower()}", [(datatype, [-1, -1])])
         name = f"ort_{datatype.lower()}"
@@ -59,7 +63,7 @@ def write_models(root):
     onnx_models.scalar(config(root, "scalar", ("input", "IN", "FP32", [1]), ("output", "OUT", "FP32", [1])))
     onnx_models.nonzero(config(root, "nonzero", ("input", "IN", "INT32", [-1]), ("output", "OUT", "INT64", [1, -1])))
     onnx_models.doubled(config(root, "doubled", ("input", "IN", "FP32", [-1]), ("output", "OUT", "FP32", [-1])))
-    batching = "max_batch_size: 8 dynamic_batching { max_queue_delay_microseconds: 20000 }"
+    batching = f"max_batch_size: 8 {BATCHING[which]}"
     onnx_models.table(
         config(root, "table", ("input", "INDEX", "INT64", [1]), ("output", "OUT", "FP32", [1]), more=batching)
     )
@@ -90,7 +94,7 @@ def write_models(root):
 
 @pytest.fixture(scope="module", params=EITHER)
 def served(request, tmp_path_factory):
-    with start(request.param, write_models(tmp_path_factory.mktemp("models"))) as running:
+    with start(request.param, write_models(tmp_path_factory.mktemp("models"), request.param)) as running:
         yield running
 
 
@@ -311,8 +315,11 @@ COMPLETED = {
 
 
 @pytest.mark.parametrize("model", COMPLETED)
-def test_completed_configuration(client, model):
-    assert completed(client, model) == COMPLETED[model]
+def test_completed_configuration(served, client, model):
+    *rest, batches_dynamically = COMPLETED[model]
+    if not isinstance(served, triton.Triton):
+        batches_dynamically = False  # Conch leaves that out until it has a dynamic batcher
+    assert completed(client, model) == (*rest, batches_dynamically)
 
 
 def test_items_without_dimensions_in_a_batch(client):
@@ -326,7 +333,7 @@ def test_items_without_dimensions_in_a_batch(client):
 IN, OUT = ("input", "IN", "FP32", [-1]), ("output", "OUT0", "FP32", [-1])
 
 
-def broken(root):
+def broken(root, which):
     """Write models that fail to load: {name: what the log says of it}."""
     shutil.rmtree(config(root, "no_file", IN, OUT) / "1")
     (root / "no_file" / "1").mkdir()
@@ -371,7 +378,7 @@ def broken(root):
                     "max_batch_size is specified",
         "sequence": "model 'sequence': 'OUT' is no tensor",
         "threads": "parameter 'intra_op_thread_count' must be a whole number from 0 to 4096, got 'many'",
-        "accelerator": "model 'accelerator': execution accelerator 'openvino' is not supported",
+        "accelerator": "'openvino' is not supported" if which == "triton" else "execution_accelerators",
         "id_count": "model 'id_count': identity needs as many outputs as inputs",
         "id_type": "model 'id_type': identity copies input 'IN' to output 'OUT0', but their types are "
                    "TYPE_FP32 and TYPE_INT8",
@@ -380,7 +387,7 @@ def broken(root):
 
 @pytest.mark.parametrize("which", EITHER)
 def test_what_cannot_be_loaded_says_why(which, tmp_path):
-    expected = broken(tmp_path)
+    expected = broken(tmp_path, which)
     repository.write_identity(tmp_path, "fine", [("FP32", [-1])])
     flags = ("--exit-on-error=false", "--strict-readiness=false")
     with start(which, tmp_path, flags) as server:
