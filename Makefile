@@ -8,7 +8,7 @@ SECONDS ?= 10
 T ?=
 
 DEPS = tools/deps/install
-CONFIGURE = cmake --preset $(PRESET) --log-level=WARNING
+CONFIGURE = cmake --preset $(PRESET) --log-level=WARNING >/dev/null
 
 .PHONY: build deps run test check bench fuzz coverage docs install reference clean help
 

@@ -422,7 +422,8 @@ static inline __attribute__((always_inline)) bool round_quick(const struct decim
 /* ---- one number ----------------------------------------------------------------------------- */
 
 /* The double at p; NULL when it is none, or larger than any. */
-static inline __attribute__((always_inline)) const char *parse_double(const char *p, const char *end, double *ret_value)
+static inline __attribute__((always_inline)) const char *
+parse_double(const char *p, const char *end, double *ret_value)
 {
     struct decimal d;
     const char *after = scan(p, end, &d);
