@@ -208,7 +208,7 @@ static void adding_is_checked(void **state)
         const char *text;
     } refused[] = {
         {request_add_input(r, "A", 1, DTYPE_FP32, good, 2, &in),
-         "input 'A' already exists in request"},
+         "[request id: <id_unknown>] input 'A' already exists in request"},
         {request_add_input(r, "B", 1, DTYPE_FP32, negative, 2, &in),
          "tensor 'B' contains an invalid dimension in shape [-2,4]"},
         {request_add_input(r, "B", 1, DTYPE_FP32, huge, 2, &in),
@@ -223,7 +223,8 @@ static void adding_is_checked(void **state)
 
     assert_null(request_add_output(r, "X", 1));
     struct status *st = request_add_output(r, "X", 1);
-    assert_string_equal(status_message(st), "output 'X' already exists in request");
+    assert_string_equal(status_message(st),
+                        "[request id: <id_unknown>] output 'X' already exists in request");
     status_free(st);
 
     char long_id[130];
