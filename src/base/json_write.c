@@ -3,12 +3,19 @@
  * Writing JSON.
  *
  * A double is printed with the shortest digits that read back as the same double, and of those the
- * ones nearest to it: the Schubfach algorithm (R. Giulietti, "The Schubfach way to render doubles",
- * 2020). Its three products with a 128-bit power of ten are one here: the bounds of the rounding
- * interval are 4c ± 2 where the value is 4c, so theirs differ from the value's by a shifted power.
- * Digits are made eight in a 64-bit word.
+ * ones nearest to it. In nearly every case that is told by one product with a 128-bit power of ten
+ * (shorten_quick()). Where the answer hangs on bits that this product does not have, the Schubfach
+ * algorithm decides exactly (R. Giulietti, "The Schubfach way to render doubles", 2020), with a
+ * trick: its bounds are 4c ± 2 where the value is 4c, so their products are not multiplied again
+ * but differ from the value's by a shifted power.
+ *
+ * Digits are made sixteen at once. Nothing on the way of the usual number branches on what cannot
+ * be foreseen: its sign, how many digits it has, whether it is below one.
  */
 #include <math.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 #include "base/buf.h"
 #include "base/json_priv.h"
@@ -35,6 +42,37 @@ static inline uint64_t split_digits(uint32_t x)
 static inline void store(char *out, uint64_t word)
 {
     memcpy(out, &word, 8);
+}
+
+/*
+ * Writes the eight digits of high and the eight of low, both < 10^8; returns how many there are up
+ * to the last one that is not zero.
+ */
+static inline unsigned put_sixteen(char *out, uint32_t high, uint32_t low)
+{
+#ifdef __SSE2__
+    /* The same steps as above on both halves: fours, pairs, single digits, by reciprocals. */
+    __m128i v = _mm_set_epi64x(low, high);
+    __m128i q = _mm_srli_epi64(_mm_mul_epu32(v, _mm_set1_epi64x(3518437209)), 45);
+    v = _mm_sub_epi64(v, _mm_mul_epu32(q, _mm_set1_epi64x(10000)));
+    v = _mm_or_si128(q, _mm_slli_epi64(v, 32));
+    q = _mm_srli_epi16(_mm_mulhi_epu16(v, _mm_set1_epi16(5243)), 3);
+    v = _mm_sub_epi16(v, _mm_mullo_epi16(q, _mm_set1_epi16(100)));
+    v = _mm_or_si128(q, _mm_slli_epi32(v, 16));
+    q = _mm_mulhi_epu16(v, _mm_set1_epi16(6554));
+    v = _mm_sub_epi16(v, _mm_mullo_epi16(q, _mm_set1_epi16(10)));
+    v = _mm_or_si128(q, _mm_slli_epi16(v, 8));
+    unsigned some = (unsigned)_mm_movemask_epi8(_mm_cmpgt_epi8(v, _mm_setzero_si128()));
+    _mm_storeu_si128((__m128i *)(void *)out, _mm_or_si128(v, _mm_set1_epi8('0')));
+    return 31 - (unsigned)__builtin_clz(some << 1 | 1);
+#else
+    uint64_t a = split_digits(high), b = split_digits(low);
+    store(out, a | ASCII_ZEROS);
+    store(out + 8, b | ASCII_ZEROS);
+    return b   ? 16 - ((unsigned)__builtin_clzll(b) >> 3)
+           : a ? 8 - ((unsigned)__builtin_clzll(a) >> 3)
+               : 0;
+#endif
 }
 
 /* Writes x without leading zeros; returns the end. Room for 24 bytes. */
@@ -64,6 +102,12 @@ static inline char *put_int64(char *out, int64_t x)
     return put_uint64(out + (x < 0), x < 0 ? -(uint64_t)x : (uint64_t)x);
 }
 
+/* a or b, without a branch. */
+static inline uint64_t choose(bool condition, uint64_t a, uint64_t b)
+{
+    return b ^ ((a ^ b) & -(uint64_t)condition);
+}
+
 /* ---- shortest doubles ----------------------------------------------------------------------- */
 
 /* digits · 10^exponent, 10^16 <= digits < 10^17 */
@@ -82,7 +126,7 @@ static inline uint64_t round_to_odd(uint64_t hi, uint64_t mid)
  * The shortest decimal of the double with these fields, which is positive and finite. Where the
  * paper speaks of s, s' and w', these are the 17 digit and 16 digit candidates below and above.
  */
-static inline struct shortest shorten(uint64_t fraction, int biased)
+static __attribute__((noinline)) struct shortest shorten(uint64_t fraction, int biased)
 {
     uint64_t c = biased ? fraction | (uint64_t)1 << 52 : fraction;
     int q = biased ? biased - 1075 : -1074;
@@ -134,6 +178,48 @@ static inline struct shortest shorten(uint64_t fraction, int biased)
     return (struct shortest){digits, k};
 }
 
+/*
+ * The same for nearly all doubles: false for the others. With 10^k <= 2^q < 10^(k+1), the value is
+ * s + f in units of 10^k, and everything within `half`, which is 0.5 to 5 such units, reads back as
+ * it. A multiple of ten in there is the shorter answer; there is one or none. Otherwise it is the
+ * nearest integer, at most 0.5 away.
+ */
+static inline bool shorten_quick(uint64_t fraction, int biased, struct shortest *ret_shortest)
+{
+    if (UNLIKELY(fraction == 0 || biased == 0))
+        return false; /* the interval is not symmetric, or there are fewer digits */
+    uint64_t c = fraction | (uint64_t)1 << 52;
+    int q = biased - 1075;
+    int k = (q * 1262611) >> 22;
+    int h = q + json_log2_pow10(-k) + 1; /* 1 to 4 */
+    const struct json_pow10 *power = &json_pow10_table[-k - JSON_POW10_MIN];
+
+    /* The power is cut off, so f may be too small by 2 of its units at most. */
+    uint64_t cp = c << h;
+    unsigned __int128 product =
+        (unsigned __int128)power->hi * cp + (uint64_t)((unsigned __int128)power->lo * cp >> 64);
+    uint64_t s = (uint64_t)(product >> 64), f = (uint64_t)product;
+
+    /* With 60 bits after the point: the distance from the multiple of ten below, and to the one
+     * above; half a unit in the last place of the double. */
+    enum { SLACK = 4 };
+    uint64_t rest = s % 10;
+    uint64_t from_below = rest << 60 | f >> 4;
+    uint64_t to_above = ((uint64_t)10 << 60) - from_below;
+    uint64_t half = power->hi >> (5 - h);
+    if (UNLIKELY((from_below - half + SLACK <= 2 * SLACK) | (to_above - half + SLACK <= 2 * SLACK) |
+                 (f - ((uint64_t)1 << 63) + SLACK <= 2 * SLACK)))
+        return false; /* too close to call */
+    bool above = to_above <= half;
+    uint64_t ten = s - rest + choose(above, 10, 0);
+    uint64_t digits = choose((from_below <= half) | above, ten, s + (f >> 63));
+
+    bool sixteen = digits < 10000000000000000u;
+    ret_shortest->digits = digits * choose(sixteen, 10, 1);
+    ret_shortest->exponent = k - sixteen;
+    return true;
+}
+
 static char *put_exponent(char *out, int exponent)
 {
     *out++ = 'e';
@@ -148,67 +234,53 @@ static inline char *put_finite(char *out, uint64_t bits)
     *out = '-';
     out += bits >> 63;
 
-    /* Integers below 2^53 are their own shortest digits. */
-    if (biased >= 1023 && biased <= 1075) {
-        uint64_t c = fraction | (uint64_t)1 << 52;
-        int below_point = 1075 - biased;
-        if ((c & (((uint64_t)1 << below_point) - 1)) == 0) {
-            out = put_uint64(out, c >> below_point);
-            memcpy(out, ".0", 2);
-            return out + 2;
-        }
-    } else if (biased == 0 && fraction == 0) {
+    /* Integers below 2^53 are their own shortest digits: no bit is set below the point. */
+    uint64_t c = fraction | (uint64_t)1 << 52;
+    if ((unsigned)(1075 - biased) <= (unsigned)__builtin_ctzll(c)) {
+        out = put_uint64(out, c >> (1075 - biased));
+        memcpy(out, ".0", 2);
+        return out + 2;
+    }
+    if (UNLIKELY((bits << 1) == 0)) {
         memcpy(out, "0.0", 3);
         return out + 3;
     }
 
-    struct shortest v = shorten(fraction, biased);
-    char first = (char)('0' + v.digits / 10000000000000000u);
-    uint64_t rest = v.digits % 10000000000000000u;
-    uint64_t d1 = split_digits((uint32_t)(rest / 100000000));
-    uint64_t d2 = split_digits((uint32_t)(rest % 100000000));
-    int zeros = d2 ? __builtin_clzll(d2) >> 3 : d1 ? 8 + (__builtin_clzll(d1) >> 3) : 16;
-    int n = 17 - zeros;
+    struct shortest v;
+    if (UNLIKELY(!shorten_quick(fraction, biased, &v)))
+        v = shorten(fraction, biased);
+    uint64_t top = v.digits / 100000000; /* 9 digits */
+    uint32_t low = (uint32_t)(v.digits - top * 100000000);
+    uint32_t first = (uint32_t)top / 100000000, high = (uint32_t)top - first * 100000000;
     int point = 17 + v.exponent; /* the digits before it; RapidJSON's forms depend on that */
-    d1 |= ASCII_ZEROS;
-    d2 |= ASCII_ZEROS;
 
-    if (point == 1) {
-        out[0] = first;
-        out[1] = '.';
-        store(out + 2, d1);
-        store(out + 10, d2);
-        return out + MAX(n + 1, 3);
-    }
-    if (point <= 0 && point > -6) {
+    if (LIKELY(point <= 1 && point > -6)) {
+        /* Below 10 and not tiny: one way for "1.23" and "0.00123", which come in any order. */
+        bool one = point == 1;
         store(out, 0x3030303030302e30); /* "0.000000" */
-        out += 2 - point;
-        *out = first;
-        store(out + 1, d1);
-        store(out + 9, d2);
-        return out + n;
+        out += choose(one, 0, (uint64_t)(2 - point));
+        *out = (char)('0' + first);
+        out += 1 + one;
+        return out + put_sixteen(out, high, low);
     }
     if (point > 0 && point <= 21) {
-        char digits[33];
-        digits[0] = first;
-        store(digits + 1, d1);
-        store(digits + 9, d2);
+        char digits[40];
+        digits[0] = (char)('0' + first);
+        int n = 1 + (int)put_sixteen(digits + 1, high, low);
         store(digits + 17, ASCII_ZEROS);
         store(digits + 25, ASCII_ZEROS);
         memcpy(out, digits, 24);
-        memcpy(out + point + 1, digits + MIN(point, 17),
-               16); /* point > 1: at most 15 digits follow it */
+        memcpy(out + point + 1, digits + MIN(point, 17), 16);
         out[point] = '.';
         if (n > point)
             return out + n + 1;
         out[point + 1] = '0';
         return out + point + 2;
     }
-    out[0] = first;
+    out[0] = (char)('0' + first);
     out[1] = '.';
-    store(out + 2, d1);
-    store(out + 10, d2);
-    return put_exponent(out + (n == 1 ? 1 : n + 1), point - 1);
+    unsigned n = put_sixteen(out + 2, high, low);
+    return put_exponent(out + (n ? 2 + n : 1), point - 1);
 }
 
 static inline char *put_double(char *out, double value)
