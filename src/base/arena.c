@@ -17,6 +17,10 @@ struct chunk {
 void arena_init(struct arena *a, void *first, size_t first_bytes, size_t max_bytes,
                 struct pool *pool, struct mem_owner *owner)
 {
+    static char nothing; /* so that the pointers below are of some object */
+    if (!first)
+        first = &nothing;
+
     /* The owner's memory may begin anywhere; what we hand out is aligned to 16. */
     size_t skip = (size_t)(-(uintptr_t)first & 15);
     if (skip > first_bytes)

@@ -137,6 +137,13 @@ static const ProtobufCFieldDescriptor *find_field(const ProtobufCMessageDescript
     return f;
 }
 
+/* Where the next value begins, behind blanks. */
+static const char *next_value(struct reader *r)
+{
+    json_peek(&r->json);
+    return r->json.p;
+}
+
 /* A number, or a string that holds one. */
 NODISCARD static struct status *read_number(struct reader *r, const struct step *step,
                                             const char *wanted, struct json_number *ret_number)
@@ -161,7 +168,7 @@ NODISCARD static struct status *read_number(struct reader *r, const struct step 
 NODISCARD static struct status *read_integer(struct reader *r, const struct step *step, int64_t min,
                                              uint64_t max, uint64_t *ret_bits)
 {
-    const char *at = r->json.p;
+    const char *at = next_value(r);
     struct json_number n;
     struct status *st = read_number(r, step, "an integer", &n);
     if (st)
@@ -203,7 +210,7 @@ NODISCARD static struct status *read_double(struct reader *r, const struct step 
 NODISCARD static struct status *read_text(struct reader *r, const struct step *step,
                                           struct json_str *ret_text)
 {
-    const char *at = r->json.p;
+    const char *at = next_value(r);
     if (!json_read_string(&r->json, ret_text))
         return fail_json(r, step, "a string");
     if (memchr(ret_text->at, '\0', ret_text->length))
@@ -216,7 +223,7 @@ NODISCARD static struct status *read_text(struct reader *r, const struct step *s
 NODISCARD static struct status *read_enum(struct reader *r, const struct step *step,
                                           const ProtobufCEnumDescriptor *d, int *ret_value)
 {
-    const char *at = r->json.p;
+    const char *at = next_value(r);
     if (json_peek(&r->json) == JSON_NUMBER) {
         uint64_t bits = 0; /* one without a name is fine: enums of proto3 are open */
         struct status *st = read_integer(r, step, INT32_MIN, INT32_MAX, &bits);
@@ -255,7 +262,7 @@ static int base64_digit(char c)
 NODISCARD static struct status *read_bytes(struct reader *r, const struct step *step,
                                            ProtobufCBinaryData *ret_bytes)
 {
-    const char *at = r->json.p;
+    const char *at = next_value(r);
     struct json_str s;
     if (!json_read_string(&r->json, &s))
         return fail_json(r, step, "a string in base64");
@@ -287,7 +294,7 @@ NODISCARD static struct status *read_message(struct reader *r, const struct step
                                              ProtobufCMessage **ret_message)
 {
     if (r->depth == PBJSON_MAX_DEPTH)
-        return fail(r, r->json.p, step, "nested too deep, the limit is %d", PBJSON_MAX_DEPTH);
+        return fail(r, next_value(r), step, "nested too deep, the limit is %d", PBJSON_MAX_DEPTH);
     ProtobufCMessage *m = pb_new(r->arena, d);
     if (!m)
         return fail_memory(r);
@@ -327,7 +334,7 @@ NODISCARD static struct status *read_value(struct reader *r, const struct step *
     case PROTOBUF_C_TYPE_FIXED64:
         return read_integer(r, step, 0, UINT64_MAX, slot);
     case PROTOBUF_C_TYPE_FLOAT: {
-        const char *at = r->json.p;
+        const char *at = next_value(r);
         st = read_double(r, step, &d);
         *(float *)slot = (float)d;
         if (!st && isfinite(d) && !isfinite((float)d))
@@ -386,7 +393,7 @@ NODISCARD static struct status *read_key(struct reader *r, const struct step *st
 {
     if (f->type == PROTOBUF_C_TYPE_STRING) {
         if (memchr(name.at, '\0', name.length) || !utf8_is_valid(name.at, name.length))
-            return fail(r, r->json.p, step, "a key is not valid text");
+            return fail(r, next_value(r), step, "a key is not valid text");
         *(char **)slot = arena_strndup(r->arena, name.at, name.length);
         return *(char **)slot ? NULL : fail_memory(r);
     }
@@ -398,7 +405,7 @@ NODISCARD static struct status *read_key(struct reader *r, const struct step *st
     if (!st && json_end(&inside.json))
         return NULL;
     status_free(st);
-    return fail(r, r->json.p, step, "the key \"%s\" is wrong for this map", shown(name).text);
+    return fail(r, next_value(r), step, "the key \"%s\" is wrong for this map", shown(name).text);
 }
 
 NODISCARD static struct status *read_map(struct reader *r, const struct step *step,
@@ -436,7 +443,7 @@ NODISCARD static struct status *read_member(struct reader *r, const struct step 
     const ProtobufCFieldDescriptor *f = find_field(d, name);
     if (!f) {
         const char *meant = pb_suggest_field(d, name.at, name.length);
-        return fail(r, r->json.p, outer, "unknown field \"%s\"%s%s%s", shown(name).text,
+        return fail(r, next_value(r), outer, "unknown field \"%s\"%s%s%s", shown(name).text,
                     meant ? ", did you mean \"" : "", meant ? meant : "", meant ? "\"?" : "");
     }
 
@@ -445,17 +452,17 @@ NODISCARD static struct status *read_member(struct reader *r, const struct step 
         return json_read_null(&r->json) ? NULL : fail_json(r, &step, "a value");
     if (f->label == PROTOBUF_C_LABEL_REPEATED) {
         if (pb_count(m, f))
-            return fail(r, r->json.p, &step, "given twice");
+            return fail(r, next_value(r), &step, "given twice");
         return pb_is_map(d, f) ? read_map(r, &step, m, f) : read_array(r, &step, m, f);
     }
     if (f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) {
         const ProtobufCFieldDescriptor *other = pb_oneof_chosen(m, f);
         if (other && other != f)
-            return fail(r, r->json.p, &step, "given along with \"%s\", only one of them may be",
+            return fail(r, next_value(r), &step, "given along with \"%s\", only one of them may be",
                         other->name);
     }
     if (pb_is_set(m, f))
-        return fail(r, r->json.p, &step, "given twice");
+        return fail(r, next_value(r), &step, "given twice");
     return read_value(r, &step, f, pb_slot(m, f));
 }
 

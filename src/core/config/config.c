@@ -5,15 +5,12 @@
  */
 #include "core/config/config.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/pbjson.h"
 #include "base/pbtext.h"
@@ -82,48 +79,22 @@ struct status *model_config_parse_json(const char *json, size_t length,
     return NULL;
 }
 
-/* The whole of an open file; it may grow or shrink meanwhile. */
-NODISCARD static struct status *read_all(int fd, const char *path, struct buf *out)
-{
-    enum { STEP = 16384 };
-    for (;;) {
-        char *room = buf_reserve(out, STEP);
-        if (!room)
-            return status_prefix(buf_status(out), "failed to read text proto from %s: ", path);
-        ssize_t n = read(fd, room, STEP);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return status_from_errno(errno, "failed to read text proto from %s", path);
-        if (n == 0)
-            return NULL;
-        out->size += (size_t)n;
-    }
-}
-
 struct status *model_config_read_file(const char *path, struct model_config **ret_config)
 {
-    struct stat info;
-    /* Not blocking: a FIFO of that name must not hold us up. */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return status_from_errno(errno, "failed to open text file for read %s", path);
+    AUTO(buf) text = BUF_INIT(CONFIG_MAX_BYTES);
+    struct status *st = file_read(path, &text);
+    if (!st)
+        return model_config_parse_text(buf_text(&text), text.size, path, ret_config);
 
-    AUTO(buf) text = BUF_INIT(CONFIG_MAX_BYTES + 1);
-    struct status *st = NULL;
-    if (fstat(fd, &info) < 0)
-        st = status_from_errno(errno, "failed to read text proto from %s", path);
-    else if (!S_ISREG(info.st_mode))
-        st = status_new(STATUS_INTERNAL, "failed to read text proto from %s: not a regular file",
-                        path);
-    else if (info.st_size > CONFIG_MAX_BYTES)
-        st = status_new(STATUS_INTERNAL,
-                        "failed to read text proto from %s: %jd bytes, at most %d are read", path,
-                        (intmax_t)info.st_size, CONFIG_MAX_BYTES);
+    struct status *whole;
+    if (status_code(st) == STATUS_NOT_FOUND)
+        whole = status_new(STATUS_NOT_FOUND,
+                           "failed to open text file for read %s: No such file or directory", path);
     else
-        st = read_all(fd, path, &text);
-    close(fd);
-    return st ? st : model_config_parse_text(buf_text(&text), text.size, path, ret_config);
+        whole = status_new(STATUS_INTERNAL, "failed to read text proto from %s: %s", path,
+                           status_message(st));
+    status_free(st);
+    return whole;
 }
 
 /* Where the message itself stands: as the value of a field that was read. */

@@ -57,9 +57,6 @@ NODISCARD struct status *config_check_ensemble(const struct model_config *c);
 NODISCARD struct status *config_check_groups(const struct model_config *c, bool has_gpus);
 NODISCARD struct status *config_check_io(const struct model_config *c);
 
-/* honoured.c: does the server act upon this top-level field? */
-bool config_is_honoured(const char *field);
-
 /* print.c */
 const uint32_t *config_field_order(const ProtobufCMessageDescriptor *type);
 

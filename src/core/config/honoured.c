@@ -11,29 +11,18 @@
 #include "base/status.h"
 #include "core/config/config.h"
 #include "core/config/config_priv.h"
-
-enum answer {
-    YES,   /* acted upon, or for the backend to act upon */
-    TUNES, /* only speed on hardware that is not there: accepted, without effect */
-    LOOK,  /* a message: its own fields tell */
-    NO,    /* refused as soon as it is set */
-};
+#include "core/config/honoured.h"
 
 enum { MAX_PATH_BYTES = 200 };
 
-struct line {
-    const char *field;
-    enum answer answer;
-};
-
-struct table {
-    const ProtobufCMessageDescriptor *type;
-    const struct line *lines; /* by field number, ended by a NULL field */
-};
+#define YES   CONFIG_YES
+#define TUNES CONFIG_TUNES
+#define LOOK  CONFIG_LOOK
+#define NO    CONFIG_NO
 
 #define TABLE(message, ...)                                                                        \
     {                                                                                              \
-        &inference__##message##__descriptor, (const struct line[])                                 \
+        &inference__##message##__descriptor, (const struct config_line[])                          \
         {                                                                                          \
             __VA_ARGS__,                                                                           \
             {                                                                                      \
@@ -43,7 +32,7 @@ struct table {
     }
 
 /* clang-format off */
-static const struct table tables[] = {
+const struct config_table config_tables[] = {
     TABLE(model_config,
         {"name", YES},
         {"platform", YES},
@@ -132,20 +121,23 @@ static const struct table tables[] = {
 };
 /* clang-format on */
 
-static const struct line *lines_of(const ProtobufCMessageDescriptor *type)
+const size_t config_n_tables = ARRAY_SIZE(config_tables);
+
+const struct config_table *config_table_of(const ProtobufCMessageDescriptor *type)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(tables); i++) {
-        if (tables[i].type == type)
-            return tables[i].lines;
+    for (size_t i = 0; i < ARRAY_SIZE(config_tables); i++) {
+        if (config_tables[i].type == type)
+            return &config_tables[i];
     }
     return NULL;
 }
 
 bool config_is_honoured(const char *field)
 {
-    for (const struct line *l = lines_of(&inference__model_config__descriptor); l->field; l++) {
+    const struct config_table *t = config_table_of(&inference__model_config__descriptor);
+    for (const struct config_line *l = t->lines; l->field; l++) {
         if (strcmp(l->field, field) == 0)
-            return l->answer != NO;
+            return l->answer != CONFIG_NO;
     }
     return false;
 }
@@ -182,7 +174,7 @@ NODISCARD static struct status *check_message(const struct model_config *c,
 
 NODISCARD static struct status *check_field(const struct model_config *c, const ProtobufCMessage *m,
                                             const ProtobufCFieldDescriptor *f,
-                                            const struct path *path, enum answer answer)
+                                            const struct path *path, enum config_answer answer)
 {
     if (answer == NO)
         return refuse(c, m, path, "");
@@ -199,7 +191,7 @@ NODISCARD static struct status *check_field(const struct model_config *c, const 
 NODISCARD static struct status *check_message(const struct model_config *c,
                                               const ProtobufCMessage *m, const struct path *outer)
 {
-    const struct line *lines = lines_of(m->descriptor);
+    const struct config_line *lines = config_table_of(m->descriptor)->lines;
     for (unsigned i = 0; i < m->descriptor->n_fields; i++) {
         const ProtobufCFieldDescriptor *f = &m->descriptor->fields[i];
         if (!pb_is_set(m, f))

@@ -6,7 +6,7 @@
 #include "base/pbmsg.h"
 #include "base/status.h"
 #include "core/config/config.h"
-#include "core/config/config_priv.h"
+#include "core/config/honoured.h"
 
 typedef Inference__ModelConfig__SchedulingChoiceCase choice_case;
 

@@ -285,12 +285,15 @@ static void files(void **state)
     assert_error(model_config_read_file(path, &c), STATUS_NOT_FOUND, expected);
     mem_free(expected);
 
-    expected = mem_printf("failed to read text proto from %s: not a regular file", folder);
+    expected = mem_printf("failed to read text proto from %s: '%s' is a folder, not a regular file",
+                          folder, folder);
     assert_error(model_config_read_file(folder, &c), STATUS_INTERNAL, expected);
     mem_free(expected);
 
     assert_int_equal(mkfifo(path, 0600), 0);
-    expected = mem_printf("failed to read text proto from %s: not a regular file", path);
+    expected = mem_printf("failed to read text proto from %s: '%s' is something special, not a "
+                          "regular file",
+                          path, path);
     assert_error(model_config_read_file(path, &c), STATUS_INTERNAL, expected);
     mem_free(expected);
     unlink(path);
@@ -306,7 +309,8 @@ static void files(void **state)
     /* A sparse gigabyte is refused before it is read. */
     assert_int_equal(truncate(path, (off_t)1 << 30), 0);
     expected = mem_printf(
-        "failed to read text proto from %s: 1073741824 bytes, at most 67108864 are read", path);
+        "failed to read text proto from %s: '%s' has 1073741824 bytes, the maximum is 67108864",
+        path, path);
     assert_error(model_config_read_file(path, &c), STATUS_INTERNAL, expected);
     mem_free(expected);
     unlink(path);

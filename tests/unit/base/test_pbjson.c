@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/mem.h"
+#include "base/pbjson.h"
+#include "base/status.h"
+#include "proto/model_config.pb-c.h"
+
+static struct arena arena;
+
+static int start(void **state)
+{
+    arena_init(&arena, NULL, 0, 1 << 20, NULL, NULL);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    arena_reset(&arena);
+    return 0;
+}
+
+static struct status *try(const char *text, Inference__ModelConfig **ret)
+{
+    ProtobufCMessage *m = NULL;
+    struct status *st =
+        pbjson_parse(&inference__model_config__descriptor, text, strlen(text), &arena, &m);
+    *ret = (Inference__ModelConfig *)m;
+    return st;
+}
+
+static Inference__ModelConfig *parse(const char *text)
+{
+    Inference__ModelConfig *c;
+    struct status *st = try(text, &c);
+    if (st)
+        fail_msg("%s", status_message(st));
+    return c;
+}
+
+static void forms_of_values(void **state)
+{
+    Inference__ModelConfig *c = parse(
+        "{\"maxBatchSize\": \"8\", \"input\": [{\"data_type\": \"type_fp32\", \"dims\": [\"-1\", 2.0, 3e1]},"
+        "{\"dataType\": 13, \"reshape\": null}], \"instanceGroup\": [{\"kind\": \"Kind_Model\"}],"
+        "\"dynamic_batching\": {\"priorityQueuePolicy\": {\"18446744073709551615\": {\"timeoutAction\": 1}}},"
+        "\"parameters\": {\"\\u00e9\": {\"stringValue\": \"a\\n\"}, \"e\": {}}}");
+    assert_int_equal(c->max_batch_size, 8);
+    assert_int_equal(c->input[0]->data_type, INFERENCE__DATA_TYPE__TYPE_FP32);
+    assert_int_equal(c->input[0]->dims[0], -1);
+    assert_int_equal(c->input[0]->dims[1], 2);
+    assert_int_equal(c->input[0]->dims[2], 30);
+    assert_int_equal(c->input[1]->data_type, INFERENCE__DATA_TYPE__TYPE_STRING);
+    assert_null(c->input[1]->reshape);
+    assert_int_equal(c->instance_group[0]->kind, INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_MODEL);
+    assert_true(c->dynamic_batching->priority_queue_policy[0]->key == UINT64_MAX);
+    assert_string_equal(c->parameters[0]->key, "\xc3\xa9");
+    assert_string_equal(c->parameters[0]->value->string_value, "a\n");
+    assert_non_null(c->parameters[1]->value);
+}
+
+static void errors(void **state)
+{
+    static const struct {
+        const char *text, *error;
+    } cases[] = {
+        {"", "1:1: The document is empty."},
+        {"3", "1:1: expected an object"},
+        {"{\"name\": \"a\",\n \"inputs\": []}",
+         "2:12: unknown field \"inputs\", did you mean \"input\"?"},
+        {"{\"input\": [{}, {\"data_type\": \"FP32\"}]}",
+         "1:30: input[1].data_type: unknown value \"FP32\", did you mean \"TYPE_FP32\"?"},
+        {"{\"input\": [{\"dims\": [1, 1.5]}]}", "1:25: input[0].dims[1]: expected an integer"},
+        {"{\"max_batch_size\": 2147483648}",
+         "1:20: max_batch_size: integer out of range, from -2147483648 to 2147483647 are fine"},
+        {"{\"max_batch_size\": \" 1\"}", "1:20: max_batch_size: expected an integer, got \" 1\""},
+        {"{\"max_batch_size\": 1, \"maxBatchSize\": 2}", "1:39: max_batch_size: given twice"},
+        {"{\"input\": [{}], \"input\": []}", "1:26: input: given twice"},
+        {"{\"dynamic_batching\": {}, \"sequence_batching\": {}}",
+         "1:47: sequence_batching: given along with \"dynamic_batching\", only one of them may be"},
+        {"{\"name\": \"a\\u0000\"}", "1:10: name: the string contains a NUL byte"},
+        {"{\"name\": \"\xff\"}", "1:10: name: the string is not valid UTF-8"},
+        {"{\"name\": 3}", "1:10: name: expected a string"},
+        {"{\"input\": {}}", "1:11: input: expected an array"},
+        {"{\"parameters\": []}", "1:16: parameters: expected an object"},
+        {"{\"parameters\": {\"a\": {\"string_value\": 1}}}",
+         "1:39: parameters.a.string_value: expected a string"},
+        {"{\"dynamic_batching\": {\"priority_queue_policy\": {\"x\": {}}}}",
+         "1:54: dynamic_batching.priority_queue_policy: the key \"x\" is wrong for this map"},
+        {"{\"dynamic_batching\": {\"preserve_ordering\": 1}}",
+         "1:44: dynamic_batching.preserve_ordering: expected true or false"},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        Inference__ModelConfig *c;
+        struct status *st = try(cases[i].text, &c);
+        assert_null(c);
+        assert_non_null(st);
+        assert_string_equal(status_message(st), cases[i].error);
+        status_free(st);
+    }
+}
+
+static void memory_is_bounded(void **state)
+{
+    AUTO(buf) text = BUF_INIT(8 << 20);
+    Inference__ModelConfig *c;
+    buf_adds(&text, "{\"input\":[{}");
+    for (int i = 0; i < 200000; i++)
+        buf_adds(&text, ",{}");
+    buf_adds(&text, "]}");
+    struct status *st = try(buf_text(&text), &c);
+    assert_non_null(st);
+    assert_string_equal(status_message(st), "the message is larger than 1048576 bytes in memory");
+    status_free(st);
+}
+
+static void printing(void **state)
+{
+    Inference__ModelConfig *c = parse(
+        "{\"sequence_batching\": {\"direct\": {\"minimum_slot_utilization\": 0.1}, \"control_input\": "
+        "[{\"control\": [{\"fp32_false_true\": [1, 1e-7, \"NaN\", \"-Infinity\"]}]}]}}");
+    AUTO(buf) out = BUF_INIT(1 << 20);
+    pbjson_print(&c->sequence_batching->base, NULL, &out);
+    assert_string_equal(
+        buf_text(&out),
+        "{\"max_sequence_idle_microseconds\":\"0\",\"control_input\":[{\"name\":\"\","
+        "\"control\":[{\"kind\":\"CONTROL_SEQUENCE_START\",\"int32_false_true\":[],"
+        "\"fp32_false_true\":[1,1e-7,\"NaN\",\"-Infinity\"],\"data_type\":"
+        "\"TYPE_INVALID\",\"bool_false_true\":[]}]}],\"direct\":{"
+        "\"max_queue_delay_microseconds\":\"0\",\"minimum_slot_utilization\":0.1},"
+        "\"state\":[],\"iterative_sequence\":false}");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(forms_of_values, start, stop),
+        cmocka_unit_test_setup_teardown(errors, start, stop),
+        cmocka_unit_test_setup_teardown(memory_is_bounded, start, stop),
+        cmocka_unit_test_setup_teardown(printing, start, stop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
