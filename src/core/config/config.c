@@ -54,6 +54,8 @@ struct status *model_config_parse_text(const char *text, size_t length, const ch
     struct status *st = pbtext_parse(config_type, text, length, file, &c->arena, &c->positions, &m);
     if (st) {
         model_config_free(c);
+        if (status_code(st) == STATUS_UNAVAILABLE)
+            return st; /* no memory: not the text's fault */
         struct status *whole =
             status_new(STATUS_INTERNAL, "failed to read text proto from %s", status_message(st));
         status_free(st);
@@ -86,6 +88,8 @@ struct status *model_config_read_file(const char *path, struct model_config **re
     if (!st)
         return model_config_parse_text(buf_text(&text), text.size, path, ret_config);
 
+    if (status_code(st) == STATUS_UNAVAILABLE)
+        return st; /* no memory, no descriptors */
     struct status *whole;
     if (status_code(st) == STATUS_NOT_FOUND)
         whole = status_new(STATUS_NOT_FOUND,
