@@ -59,6 +59,8 @@ static void driver_answer(struct exchange *x)
         hash = (hash ^ (unsigned char)x->body[i]) * 16777619u;
     int n = snprintf(text, sizeof(text), "%d %s %zu %08x\n", (int)x->method, part->path,
                      x->body_size, hash);
+    if (x->aligned_at > 0) /* the header that it came from was understood */
+        n = snprintf(text, sizeof(text), "aligned %zu\n", x->aligned_at);
     exchange_reply_text(x, 200, NULL, text, (size_t)n);
 }
 

@@ -35,7 +35,9 @@ static int on_header_field(llhttp_t *llhttp, const char *at, size_t length)
         p->trailer_bytes += length;
         return p->trailer_bytes > 8192 ? fail(p, 431, "the trailer is too large") : 0;
     }
-    if (p->field_end == at && length > 0 && head->n_headers > 0) { /* a name in two pieces */
+    if (length == 0) /* the bytes ended where the name is to begin */
+        return 0;
+    if (p->field_end == at && head->n_headers > 0) { /* a name in two pieces */
         head->headers[head->n_headers - 1].name_length += (uint16_t)length;
     } else {
         if (head->n_headers == HEAD_MAX_HEADERS)
