@@ -5,6 +5,7 @@
 #include <glob.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define HOW_TO_GET                                                                                 \
     "get it with `make deps` in Conch's folder, `pip install onnxruntime` or (Debian 13) "         \
@@ -68,22 +69,35 @@ static void *try_pattern(struct search *s, const char *prefix, const char *patte
     return handle;
 }
 
-static void *search_library(struct search *s, const char *backend_dir, const char *library)
+/* Where pip puts the wheel's library, below <prefix>/lib; Debian's own Python has dist-packages. */
+#define WHEEL(packages) "/lib/python3*/" packages "/onnxruntime/capi/libonnxruntime.so*"
+
+/* Packages of the Pythons that the user would start: <prefix>/bin is on the PATH. */
+static void *try_pythons(struct search *s)
 {
-    static const char wheel[] = "/python3*/site-packages/onnxruntime/capi/libonnxruntime.so*";
-    static const char debian_wheel[] =
-        "/python3*/dist-packages/onnxruntime/capi/libonnxruntime.so*";
-    const char *venv = getenv("VIRTUAL_ENV"), *home = getenv("HOME");
-    char *dir = NULL;
+    const char *path = getenv("PATH"), *end;
     void *handle = NULL;
 
-    /* Who names a file gets that file or an error, never another one. */
-    if (!library || !*library)
-        library = getenv("CONCH_ONNXRUNTIME");
-    if (library && *library)
-        return try_file(s, library);
+    for (; path && *path && !handle; path = *end ? end + 1 : end) {
+        char *python = NULL, *prefix = NULL;
 
-    handle = try_pattern(s, backend_dir, "/libonnxruntime.so*");
+        end = strchrnul(path, ':');
+        if (asprintf(&python, "%.*s/python3", (int)(end - path), path) < 0)
+            return NULL;
+        if (access(python, X_OK) == 0 && asprintf(&prefix, "%.*s/..", (int)(end - path), path) > 0)
+            handle = try_pattern(s, prefix, WHEEL("site-packages"));
+        free(prefix);
+        free(python);
+    }
+    return handle;
+}
+
+static void *search_library(struct search *s, const char *backend_dir)
+{
+    const char *home = getenv("HOME");
+    void *handle = try_pattern(s, backend_dir, "/libonnxruntime.so*");
+    char *local = NULL;
+
     if (!handle)
         handle = try_pattern(s, backend_dir, "/onnxruntime/libonnxruntime.so*");
     if (!handle) /* In a clone, from build/<preset>/backends/onnxruntime. */
@@ -92,21 +106,15 @@ static void *search_library(struct search *s, const char *backend_dir, const cha
         handle = try_file(s, "libonnxruntime.so.1");
     if (!handle)
         handle = try_file(s, "libonnxruntime.so");
-    if (!handle && venv && asprintf(&dir, "%s/lib", venv) > 0)
-        handle = try_pattern(s, dir, wheel);
-    if (!handle && home) {
-        free(dir);
-        if (asprintf(&dir, "%s/.local/lib", home) < 0)
-            dir = NULL;
-        handle = try_pattern(s, dir, wheel);
-    }
-    free(dir);
     if (!handle)
-        handle = try_pattern(s, "/usr/local/lib", debian_wheel);
+        handle = try_pythons(s);
+    if (!handle && home && asprintf(&local, "%s/.local", home) > 0)
+        handle = try_pattern(s, local, WHEEL("site-packages"));
     if (!handle)
-        handle = try_pattern(s, "/usr/local/lib", wheel);
+        handle = try_pattern(s, "/usr/local", WHEEL("dist-packages"));
     if (!handle)
-        handle = try_pattern(s, "/usr/lib", debian_wheel);
+        handle = try_pattern(s, "/usr", WHEEL("dist-packages"));
+    free(local);
     return handle;
 }
 
@@ -116,14 +124,20 @@ static TRITONSERVER_Error *find_library(const char *backend_dir, const char *lib
     struct search s = {0};
     TRITONSERVER_Error *err = NULL;
 
+    if (!library || !*library)
+        library = getenv("CONCH_ONNXRUNTIME");
     s.tried_to = open_memstream(&s.tried, &s.tried_len);
     if (!s.tried_to)
         return backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
-    *ret_handle = search_library(&s, backend_dir, library);
+    /* Who names a file gets that file or an error, never another one. */
+    if (library && *library)
+        *ret_handle = try_file(&s, library);
+    else
+        *ret_handle = search_library(&s, backend_dir);
     fclose(s.tried_to);
     if (!*ret_handle)
         err = backend_error(TRITONSERVER_ERROR_NOT_FOUND,
-                            "ONNX Runtime's library libonnxruntime.so is missing; looked for %s; "
+                            "ONNX Runtime's library libonnxruntime.so cannot be loaded; tried %s; "
                             "%s",
                             s.tried, HOW_TO_GET);
     free(s.tried);
