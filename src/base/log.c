@@ -406,6 +406,11 @@ void log_flush(void)
     mutex_unlock(&log_state.mu);
 }
 
+__attribute__((destructor)) static void at_exit(void)
+{
+    log_flush();
+}
+
 void log_status_at(enum log_level level, const char *file, int line, const char *what,
                    struct status *st)
 {

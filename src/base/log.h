@@ -44,8 +44,8 @@ void log_set_settings(const struct log_settings *settings);
  */
 NODISCARD struct status *log_open_file(const char *path);
 
-/* log_flush - writes the number of repeats held back. Called by a timer each second or so, and at
- * the end. Thread: any. */
+/* log_flush - writes the number of repeats held back. Called by the loops' timers each second while
+ * there are connections, and at the end of the process. Thread: any. */
 void log_flush(void);
 
 struct clock;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "frontends/net/worker.h"
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/status.h"
@@ -16,6 +17,7 @@ static void on_sweep(struct timer *t)
 {
     struct worker *w = CONTAINER_OF(t, struct worker, sweep);
     uint64_t now_ns = loop_now_ns(&w->loop);
+    log_flush(); /* repeats are told within a second */
     LIST_FOR_EACH_SAFE (link, &w->conns) {
         conn_check_time(LIST_ENTRY(link, struct conn, link), now_ns);
     }

@@ -204,28 +204,47 @@ static void escapes_without_loss(void **state)
     captured_done(&c);
 }
 
-/* The environment is read once, so this needs a process of its own. */
-static void the_environment_turns_escaping_off(void **state)
+/* What the program itself prints, started anew with this argument. */
+static void run_self(const char *argument, char *bytes, size_t room)
 {
-    (void)state;
     int fds[2];
     assert_int_equal(pipe(fds), 0);
     pid_t pid = fork();
     if (pid == 0) {
-        setenv("TRITON_SERVER_ESCAPE_LOG_MESSAGES", "0", 1);
         dup2(fds[1], 1);
-        execl("/proc/self/exe", "test_log", "print-one", (char *)NULL);
+        execl("/proc/self/exe", "test_log", argument, (char *)NULL);
         _exit(9);
     }
     close(fds[1]);
-    char bytes[256] = "";
-    ssize_t n = read(fds[0], bytes, sizeof(bytes) - 1);
-    assert_true(n > 0);
+    size_t size = 0;
+    ssize_t n;
+    while (size < room - 1 && (n = read(fds[0], bytes + size, room - 1 - size)) > 0)
+        size += (size_t)n;
+    bytes[size] = '\0';
     close(fds[0]);
     int result;
     assert_int_equal(waitpid(pid, &result, 0), pid);
     assert_int_equal(result, 0);
+}
+
+/* The environment is read once, so this needs a process of its own. */
+static void the_environment_turns_escaping_off(void **state)
+{
+    (void)state;
+    char bytes[256];
+    setenv("TRITON_SERVER_ESCAPE_LOG_MESSAGES", "0", 1);
+    run_self("print-one", bytes, sizeof(bytes));
+    unsetenv("TRITON_SERVER_ESCAPE_LOG_MESSAGES");
     assert_matches(bytes, "^I" TIME_PATTERN "one\\.c:1\\] a\"b\n$");
+}
+
+static void repeats_are_told_at_the_end(void **state)
+{
+    (void)state;
+    char bytes[512];
+    run_self("print-three", bytes, sizeof(bytes));
+    assert_matches(bytes,
+                   "^I[^\n]*\"again\"\nI[^\n]*one\\.c:1\\] \"last message repeated 2 times\"\n$");
 }
 
 static char *letters(size_t length)
@@ -516,6 +535,11 @@ static void an_error_ends_in_the_log(void **state)
 
 int main(int argc, char **argv)
 {
+    if (argc > 1 && strcmp(argv[1], "print-three") == 0) {
+        for (int i = 0; i < 3; i++)
+            log_text(LOG_INFO, "one.c", 1, "again");
+        return 0;
+    }
     if (argc > 1 && strcmp(argv[1], "print-one") == 0) {
         log_text(LOG_INFO, "one.c", 1, "a\"b");
         return 0;
@@ -533,6 +557,7 @@ int main(int argc, char **argv)
         TEST(tables_stand_on_lines_of_their_own),
         TEST(repeats_are_counted),
         TEST(repeats_are_told_within_a_second),
+        TEST(repeats_are_told_at_the_end),
         TEST(a_file_takes_all),
         TEST(a_full_pipe_costs_lines_but_no_hang),
         TEST(errors_of_write_are_survived),
