@@ -136,7 +136,7 @@ static void reply_encoding(struct exchange *x)
                       });
 }
 
-static void begin(struct exchange *x, struct model *model)
+void infer_begin(struct exchange *x, struct model *model)
 {
     struct http_ctx *ctx = call_ctx(x);
     struct http_call *call = exchange_part(x);
@@ -180,7 +180,7 @@ void infer_handle(struct exchange *x)
         reply_encoding(x);
         return;
     }
-    begin(x, model);
+    infer_begin(x, model);
     st = infer_parse(x, &type);
     if (!st) {
         call->with_core = true; /* before: the reply may be out when it returns */

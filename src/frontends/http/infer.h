@@ -7,10 +7,15 @@
 
 #include "frontends/http/call.h"
 
+struct model;
+
 /* The route's handler, and the exchange's other events. Thread: the loop's. */
 void infer_handle(struct exchange *x);
 void infer_cancel(struct exchange *x);
 void infer_end(struct exchange *x);
+
+/* infer_begin - the exchange gets an empty request for the model, whose reference is taken. */
+void infer_begin(struct exchange *x, struct model *model);
 
 /*
  * infer_parse - the body into the request: behaviours §3.3 to §3.15, in that order.

@@ -35,19 +35,25 @@ static int on_header_field(llhttp_t *llhttp, const char *at, size_t length)
         p->trailer_bytes += length;
         return p->trailer_bytes > 8192 ? fail(p, 431, "the trailer is too large") : 0;
     }
-    if (length == 0) /* the bytes ended where the name is to begin */
-        return 0;
-    if (p->field_end == at && head->n_headers > 0) { /* a name in two pieces */
-        head->headers[head->n_headers - 1].name_length += (uint16_t)length;
-    } else {
+    if (p->name_bytes == 0) {
         if (head->n_headers == HEAD_MAX_HEADERS)
             return fail(p, 431, "the request has too many headers");
-        head->headers[head->n_headers++] = (struct head_header){
-            .name = (uint16_t)(at - head->base),
-            .name_length = (uint16_t)length,
-        };
+        if (length > 0)
+            head->headers[head->n_headers++] =
+                (struct head_header){.name = (uint16_t)(at - head->base)};
     }
-    p->field_end = at + length;
+    if (length > 0) /* the first piece or another one of a name */
+        head->headers[head->n_headers - 1].name_length += (uint16_t)length;
+    p->name_bytes += length;
+    return 0;
+}
+
+static int on_header_field_complete(llhttp_t *llhttp)
+{
+    struct head_parser *p = parser_of(llhttp);
+    if (!p->complete && p->name_bytes == 0)
+        return fail(p, 400, "malformed request: a header without a name");
+    p->name_bytes = 0;
     return 0;
 }
 
@@ -100,6 +106,7 @@ static int on_message_complete(llhttp_t *llhttp)
 static const llhttp_settings_t settings = {
     .on_url = on_url,
     .on_header_field = on_header_field,
+    .on_header_field_complete = on_header_field_complete,
     .on_header_value = on_header_value,
     .on_headers_complete = on_headers_complete,
     .on_body = on_body,
@@ -122,7 +129,7 @@ void head_parser_reset(struct head_parser *p)
     llhttp_reset(&p->llhttp);
     p->head.target_length = 0;
     p->head.n_headers = 0;
-    p->field_end = NULL;
+    p->name_bytes = 0;
     p->parsed = 0;
     p->complete = false;
     p->fault.status = 0;
@@ -225,9 +232,6 @@ enum parse_result head_parse(struct head_parser *p, const char *base, size_t n_b
 {
     struct http_head *head = &p->head;
 
-    /* A name in two pieces is recognised by its place, which moves with the bytes. */
-    if (p->field_end)
-        p->field_end = base + (p->field_end - head->base);
     head->base = base;
 
     llhttp_errno_t err = llhttp_execute(&p->llhttp, base + p->parsed, n_bytes - p->parsed);

@@ -69,8 +69,8 @@ struct http_fault {
 struct head_parser {
     llhttp_t llhttp;
     struct http_head head;
-    const char *field_end; /* end of the last piece of a name, NULL when a value came since */
-    size_t parsed;         /* bytes of the head seen so far */
+    size_t name_bytes; /* of a header's name that is not complete */
+    size_t parsed;     /* bytes of the head seen so far */
     bool complete;
     struct http_fault fault; /* set by a callback */
 

@@ -63,6 +63,8 @@ static const struct split_case cases[] = {
     {"folded, empty at first", "GET /a HTTP/1.1\r\nA:\r\n c\r\n\r\n", NULL},
     {"bare LF", "GET /a HTTP/1.1\nA: b\n\n", NULL},
     {"bare LF in a header", "GET /a HTTP/1.1\r\nA: b\nB: c\r\n\r\n", NULL},
+    {"no name", "GET /a HTTP/1.1\r\nA:\r\n: b\r\n\r\n", NULL},
+    {"no name at first", "GET /a HTTP/1.1\r\n: b\r\n\r\n", NULL},
     {"blank before colon", "GET /a HTTP/1.1\r\nA : b\r\n\r\n", NULL},
     {"chunk size no number", "POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", NULL},
     {"too large", "POST /a HTTP/1.1\r\nContent-Length: 1048577\r\n\r\n",

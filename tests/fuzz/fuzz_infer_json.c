@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The body of an inference. The first byte says where the JSON ends (255: no header, so all of it
+ * is JSON), the rest is the body. What is parsed is also checked against a model of four inputs;
+ * and a syntax error is told exactly when the text has one.
+ */
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/loop.h"
+#include "base/pool.h"
+#include "base/status.h"
+#include "core/model.h"
+#include "core/request_priv.h"
+#include "frontends/http/infer.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const int64_t any[] = {-1}, two_by_any[] = {2, -1};
+static struct tensor_spec inputs[] = {
+    {.name = "A", .dtype = DTYPE_FP32, .n_dims = 1, .dims = any},
+    {.name = "B", .dtype = DTYPE_BYTES, .n_dims = 1, .dims = any, .optional = true},
+    {.name = "C", .dtype = DTYPE_INT8, .n_dims = 2, .dims = two_by_any, .optional = true},
+    {.name = "D", .dtype = DTYPE_FP16, .n_dims = 1, .dims = any, .optional = true},
+};
+static struct tensor_spec outputs[] = {
+    {.name = "O", .dtype = DTYPE_FP32, .n_dims = 1, .dims = any}};
+static char model_name[] = "m", version_text[] = "1";
+static struct model model;
+static struct loop loop;
+static struct http_env env;
+static struct http_ctx ctx;
+static const struct http_handler handler = {.part_bytes = sizeof(struct http_call),
+                                            .on_end = infer_end};
+static const struct http_settings settings = {.max_input_bytes = 1 << 20};
+
+static void set_up(void)
+{
+    model = (struct model){
+        .name = model_name,
+        .version = 1,
+        .version_text = version_text,
+        .n_inputs = ARRAY_SIZE(inputs),
+        .n_required_inputs = 1,
+        .n_outputs = ARRAY_SIZE(outputs),
+        .inputs = inputs,
+        .outputs = outputs,
+        .owner = {.name = model_name},
+    };
+    atomic_init(&model.refs, 1);
+    map_init(&model.input_by_name);
+    map_init(&model.output_by_name);
+    for (size_t i = 0; i < ARRAY_SIZE(inputs); i++)
+        map_puts(&model.input_by_name, inputs[i].name, &inputs[i]);
+    map_puts(&model.output_by_name, outputs[0].name, &outputs[0]);
+    loop.owner = pthread_self();
+    ctx = (struct http_ctx){.settings = &settings, .env = &env};
+    buf_init(&ctx.json, 1 << 20);
+    http_env_init(&env, &handler, &ctx, NULL, pool_new("fuzz", 1 << 20, 64 << 20), &loop, NULL, 0);
+}
+
+static void check_error(const struct exchange *x, size_t json_bytes, const struct status *st)
+{
+    static const char syntax[] = "failed to parse the request JSON buffer: ";
+    struct json_error error;
+    bool fine = json_check(x->body, json_bytes, &error);
+    bool told = st && strncmp(status_message(st), syntax, sizeof(syntax) - 1) == 0;
+    if (json_bytes > 0 && json_bytes <= settings.max_input_bytes && told == fine)
+        abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const char *type;
+    if (size == 0)
+        return 0;
+    if (!model.name)
+        set_up();
+
+    /* An exact copy, so that reading past the body is seen. */
+    struct exchange *x = exchange_new(&env, NULL);
+    struct http_call *call = exchange_part(x);
+    char *body = malloc(size);
+    memcpy(body, data + 1, size - 1);
+    x->body = body;
+    x->body_size = size - 1;
+    x->headed = true;
+    call->json_taken = NULL;
+    call->header_length_kind = data[0] == 255 ? HEADER_LENGTH_NONE : HEADER_LENGTH_FINE;
+    call->header_length = (int64_t)(x->body_size * data[0] / 254);
+
+    model_ref(&model);
+    infer_begin(x, &model);
+    struct status *st = infer_parse(x, &type);
+    size_t json_bytes = data[0] == 255 ? x->body_size : (size_t)call->header_length;
+    check_error(x, json_bytes, st);
+    if (!st)
+        st = request_check(&call->request);
+    status_free(st);
+    exchange_end(x);
+    free(body);
+    if (env.n_used > 0 || atomic_load(&model.refs) != 1)
+        abort();
+    return 0;
+}
