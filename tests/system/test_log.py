@@ -9,8 +9,9 @@ import repository
 from server import REFERENCE, Server
 from wire import Connection, ask, given, infer
 
-DEFAULT = re.compile(r'[IWEV]\d{4} \d\d:\d\d:\d\d\.\d{6} \d+ [\w.-]+:\d+\] ".*"')
-ISO8601 = re.compile(r'\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ [IWEV] \d+ [\w.-]+:\d+\] ".*"')
+# A record whose text is a table has that on the lines behind it.
+DEFAULT = re.compile(r'[IWEV]\d{4} \d\d:\d\d:\d\d\.\d{6} \d+ [\w.-]+:\d+\] (".*")?')
+ISO8601 = re.compile(r'\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ [IWEV] \d+ [\w.-]+:\d+\] (".*")?')
 ONE = {"inputs": [given("INPUT0", "FP32", [1], [1])]}
 
 

@@ -38,6 +38,14 @@ def same(ours, theirs):
         assert ours.headers["content-type"] == theirs.headers["content-type"]
 
 
+def same_numbers(ours, theirs):
+    """Equal but for the digits of floats: theirs reads back to the same bits but is not always the shortest such text."""
+    assert (ours.status, ours.json()) == (theirs.status, theirs.json())
+    text = re.compile(rb"-?\d+\.\d+(e-?\d+)?")
+    assert text.sub(b"0.0", ours.body) == text.sub(b"0.0", theirs.body)
+    assert len(ours.body) <= len(theirs.body)
+
+
 @pytest.mark.parametrize("case", [name for name in REFUSED if name not in SINCE])
 def test_refused(both, case):
     model, document, _, _ = REFUSED[case]
@@ -92,7 +100,8 @@ VALUES = {
 def test_json_values(both, datatype):
     data = VALUES[datatype]
     document = {"id": "x", "inputs": [given("INPUT0", datatype, [len(data)], data)]}
-    same(*(infer(server, f"any_{datatype.lower()}", document) for server in both))
+    compare = same_numbers if datatype.startswith("FP") else same
+    compare(*(infer(server, f"any_{datatype.lower()}", document) for server in both))
 
 
 def test_json_of_special_floats(both):
@@ -107,7 +116,7 @@ def test_json_of_random_floats(both):
     data = b"".join(struct.pack("<I", value) for value in bits if (value >> 23) & 0xFF != 0xFF)
     count = len(data) // 4
     document = {"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [count], "parameters": {"binary_data_size": len(data)}}]}
-    same(*(infer(server, "any_fp32", document, data) for server in both))
+    same_numbers(*(infer(server, "any_fp32", document, data) for server in both))
 
 
 @pytest.mark.parametrize("binary_in, binary_out, shape", list(itertools.product([False, True], [None, False, True], [[0], [1], [5]])))
@@ -130,7 +139,7 @@ def test_binary_and_json(both, binary_in, binary_out, shape):
 
 def test_models_of_onnx_runtime(both):
     image = [(i * 7) % 17 for i in range(128)]
-    same(*(infer(server, "digits", {"inputs": [given("image", "FP32", [2, 64], image)]}) for server in both))
+    same_numbers(*(infer(server, "digits", {"inputs": [given("image", "FP32", [2, 64], image)]}) for server in both))
     numbers = [given(name, "INT32", [1, 16], list(range(start, start + 16))) for name, start in (("INPUT0", 5), ("INPUT1", -3))]
     same(*(infer(server, "add_sub", {"inputs": numbers}) for server in both))
     outputs = [{"name": "OUTPUT1", "parameters": {"binary_data": True}}]
@@ -171,7 +180,8 @@ ODD = {
 
 @pytest.mark.parametrize("case", ODD)
 def test_odd_documents(both, case):
-    same(*(infer(server, "any_fp32", ODD[case]) for server in both))
+    compare = same_numbers if case == "integers as floats" else same
+    compare(*(infer(server, "any_fp32", ODD[case]) for server in both))
 
 
 def test_many_header_lengths(both):

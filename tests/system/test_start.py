@@ -112,10 +112,10 @@ GOOD = 'name: "m"\nbackend: "identity"\n' + repository.tensor("input", "INPUT0",
 CONFIGS = {
     "no text format": ("name = m {", ["config.pbtxt"]),
     "unknown field": (GOOD + "colour: 1\n", ["config.pbtxt", "colour"]),
-    "wrong type": (GOOD + 'max_batch_size: "many"\n', ["config.pbtxt", "max_batch_size"]),
+    "wrong type": (GOOD + 'max_batch_size: "many"\n', ["config.pbtxt:5:17", "integer", "many"]),
     "other name": (GOOD.replace('name: "m"', 'name: "other"'), ["other", "m"]),
     "negative batch": (GOOD + "max_batch_size: -1\n", ["'max_batch_size' must be non-negative value for m"]),
-    "input without dims": ('name: "m"\nbackend: "identity"\ninput [ { name: "I" data_type: TYPE_FP32 } ]\n', ["model input 'I' must specify 'dims'"]),
+    "input without dims": (GOOD.replace("dims: [ 1 ]", "", 1), ["model input 'INPUT0' must specify 'dims'"]),
     "dimension 0": (GOOD.replace("dims: [ 1 ]", "dims: [ 0 ]"), ["dimension must be integer >= 1, or -1"]),
     "no such backend": (GOOD.replace("identity", "nonesuch"), ["nonesuch", "'m'"]),
 }
@@ -136,7 +136,7 @@ def test_wrong_config(models, case):
     "field, text",
     [
         ("sequence_batching", "sequence_batching { }"),
-        ("ensemble_scheduling", 'ensemble_scheduling { step [ { model_name: "x" } ] }'),
+        ("dynamic_batching", "dynamic_batching { max_queue_delay_microseconds: 100 }"),
         ("model_warmup", 'model_warmup [ { name: "w" batch_size: 1 } ]'),
     ],
 )
