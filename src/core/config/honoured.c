@@ -88,7 +88,7 @@ const struct config_table config_tables[] = {
         {"count", YES},
         {"gpus", YES},                  /* the rules of model_config_place() */
         {"kind", YES},                  /* as above */
-        {"profile", NO},
+        {"profile", YES},               /* as above: for TensorRT only */
         {"rate_limiter", LOOK},
         {"passive", NO},
         {"secondary_devices", NO},

@@ -49,7 +49,13 @@ static const char *framework_of_backend(const char *backend)
 NODISCARD static struct status *check_backend(const struct model_config *c)
 {
     const Inference__ModelConfig *pb = c->pb;
-    if (is_ensemble(pb) || (strcmp(pb->platform, "ensemble") == 0 && !*pb->backend))
+    bool ensemble = strcmp(pb->platform, "ensemble") == 0;
+    if (ensemble && *pb->backend)
+        return config_fail(c, at_field(pb, "backend"),
+                           "Ensemble model '%s' must have platform type 'ensemble' and empty "
+                           "backend type",
+                           pb->name);
+    if (ensemble || is_ensemble(pb))
         return NULL; /* config_check_ensemble() */
 
     const char *by_platform = framework_of_platform(pb->platform);
@@ -219,6 +225,11 @@ struct status *config_check_groups(const struct model_config *c, bool has_gpus)
         if (fault)
             return config_fail(c, at_field(g, field), "instance group %s of model %s %s", g->name,
                                pb->name, fault);
+        if (g->n_profile && strcmp(pb->platform, "tensorrt_plan") != 0)
+            return config_fail(c, at_field(g, "profile"), /* the reference's blank is missing too */
+                               "instance group %s of model %s and platform %sspecifies profile "
+                               "field which is only supported for TensorRT models",
+                               g->name, pb->name, pb->platform);
     }
     return NULL;
 }

@@ -239,11 +239,6 @@ struct status *config_check_ensemble(const struct model_config *c)
                            "ensemble scheduling cannot be set for model '%s' whose platform is "
                            "not ensemble",
                            name);
-    if (*pb->backend)
-        return config_fail(c, at_field(pb, "backend"),
-                           "Ensemble model '%s' must have platform type 'ensemble' and empty "
-                           "backend type",
-                           name);
     if (pb->n_instance_group)
         return config_fail(c, at_field(pb, "instance_group"),
                            "instance group should not be specified for ensemble '%s'", name);
