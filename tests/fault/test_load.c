@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Starting a server and loading its models with each allocation failing: the model serves, or the
+ * index says that memory ended, or the start fails. Afterwards all is given back.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "core/model.h"
+#include "core/server.h"
+#include "core/server_options.h"
+#include "lib/fault.h"
+#include "lib/repository.h"
+
+static struct test_repository repository;
+
+static int make_repository(void **state)
+{
+    (void)state;
+    repository_make(&repository);
+    repository_add(&repository, "whole",
+                   "backend: 'identity'\nmax_batch_size: 4\n"
+                   "input { name: 'INPUT0' data_type: TYPE_FP32 dims: [ -1 ] }\n"
+                   "output { name: 'OUTPUT0' data_type: TYPE_FP32 dims: [ -1 ] }\n"
+                   "instance_group [ { count: 3 kind: KIND_CPU } ]\n"
+                   "parameters { key: 'CONCH_EXECUTION' value { string_value: 'thread' } }",
+                   3);
+    return 0;
+}
+
+static int remove_repository(void **state)
+{
+    (void)state;
+    repository_remove(&repository);
+    return 0;
+}
+
+/* Errors that a start ends in; their cause is in the log. */
+static bool is_a_failed_start(const struct status *st)
+{
+    return strstr(status_message(st), "out of memory") ||
+           strcmp(status_message(st), "failed to load all models") == 0;
+}
+
+static struct status *load(void *arg)
+{
+    const bool *exit_on_error = arg;
+    struct server_options *o = server_options_new();
+    struct server *s = NULL;
+    server_options_add_repository(o, repository.path);
+    server_options_set_string(&o->backend_directory, CONCH_BUILD_DIR "/backends");
+    o->exit_on_error = *exit_on_error;
+    o->strict_readiness = true;
+    struct status *st = server_new(o, &s);
+    server_options_free(o);
+    if (st) {
+        if (!is_a_failed_start(st))
+            fail_msg("%s", status_message(st));
+        status_free(st);
+        return status_no_memory();
+    }
+
+    size_t n = 0;
+    struct model_index_row *rows = server_index(s, false, &n);
+    assert_in_range(n, 0, 1); /* none, when the folder could not be listed: that is in the log */
+    bool serves = n == 1 && strcmp(rows[0].state, "READY") == 0;
+    /* A configuration that could not be read leaves a row with a name only (behaviours 27.1). */
+    if (n == 1 && !serves && *rows[0].state && !strstr(rows[0].reason, "out of memory"))
+        fail_msg("%s: %s", rows[0].state, rows[0].reason);
+    mem_free(rows);
+    struct model *m = NULL;
+    st = server_find_model(s, "whole", 5, CONCH_VERSION_LATEST, &m);
+    if (st && st != status_no_memory())
+        assert_false(serves);
+    status_free(st);
+    if (m)
+        model_unref(m);
+    st = server_stop(s);
+    server_free(s);
+    if (!st && !serves)
+        st = status_no_memory();
+    return st;
+}
+
+/* The log tells each failure; here that would be hundreds of lines. */
+
+static int console[2];
+
+static int silence(void **state)
+{
+    (void)state;
+    fflush(NULL);
+    int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    for (int i = 0; i < 2; i++) {
+        console[i] = fcntl(1 + i, F_DUPFD_CLOEXEC, 10);
+        dup2(nowhere, 1 + i);
+    }
+    close(nowhere);
+    return 0;
+}
+
+static int speak_again(void **state)
+{
+    (void)state;
+    fflush(NULL);
+    for (int i = 0; i < 2; i++) {
+        dup2(console[i], 1 + i);
+        close(console[i]);
+    }
+    return 0;
+}
+
+static void a_server_that_goes_on_without(void **state)
+{
+    (void)state;
+    bool exit_on_error = false;
+    assert_true(fault_each_allocation(load, &exit_on_error) > 10);
+}
+
+static void a_server_that_gives_up(void **state)
+{
+    (void)state;
+    bool exit_on_error = true;
+    assert_true(fault_each_allocation(load, &exit_on_error) > 10);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_server_that_goes_on_without, silence, speak_again),
+        cmocka_unit_test_setup_teardown(a_server_that_gives_up, silence, speak_again),
+    };
+    return cmocka_run_group_tests(tests, make_repository, remove_repository);
+}
