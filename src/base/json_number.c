@@ -2,8 +2,9 @@
 /*
  * Reading numbers, one at a time and whole tensors of them.
  *
- * A decimal is scanned eight characters at a time within a 64-bit word: how many of them are
- * digits, then their value by three multiplications, without a branch on the digits. A number of
+ * Which of the next 32 characters are no digits is looked up at once, and tells where the point is
+ * and where the digits end.
+ * Digits become a value eight at a time, by three multiplications within a 64-bit word. A number of
  * up to 19 digits becomes w·10^q with an exact w. That is rounded to a double by
  *   - one multiplication or division of doubles when both sides are exact (Clinger's fast path),
  *   - else one or two 64-bit multiplications with a 128-bit power of ten (D. Lemire, "Number
@@ -72,14 +73,6 @@ static inline uint64_t load_digits(const char *p)
     return x ^ 0x3030303030303030;
 }
 
-/* How many of them, from the first on, are digits. */
-static inline unsigned count_digits(uint64_t x)
-{
-    /* A carry out of a byte, which only a non-digit makes, spoils only those after it. */
-    uint64_t other = ((x + 0x7676767676767676) | x) & 0x8080808080808080;
-    return other ? (unsigned)__builtin_ctzll(other) >> 3 : 8;
-}
-
 /* The value of eight digits, the first one in the lowest byte. */
 static inline uint64_t eight_digits(uint64_t x)
 {
@@ -88,10 +81,26 @@ static inline uint64_t eight_digits(uint64_t x)
     return x * (1 + (10000ull << 32)) >> 32;
 }
 
-/* The value of the first n of them, n < 8. */
-static inline uint64_t some_digits(uint64_t x, unsigned n)
+/* A bit for each of the 32 characters at p that is no digit, the first one lowest. */
+static inline uint32_t no_digits(const char *p)
 {
-    return n ? eight_digits(x << (64 - 8 * n)) : 0;
+#ifdef __SSE2__
+    /* Digits become -128 … -119, the only bytes that are not greater than -119. */
+    __m128i to_lowest = _mm_set1_epi8((char)(128 - '0')), nine = _mm_set1_epi8(-128 + 9);
+    __m128i a = _mm_loadu_si128((const __m128i *)(const void *)p);
+    __m128i b = _mm_loadu_si128((const __m128i *)(const void *)(p + 16));
+    a = _mm_cmpgt_epi8(_mm_add_epi8(a, to_lowest), nine);
+    b = _mm_cmpgt_epi8(_mm_add_epi8(b, to_lowest), nine);
+    return (uint32_t)_mm_movemask_epi8(a) | (uint32_t)_mm_movemask_epi8(b) << 16;
+#else
+    uint32_t mask = 0;
+    for (int i = 3; i >= 0; i--) {
+        uint64_t x = load_digits(p + 8 * i);
+        x = ((((x & 0x7f7f7f7f7f7f7f7f) + 0x7676767676767676) | x) >> 7) & 0x0101010101010101;
+        mask = mask << 8 | (uint32_t)(x * 0x0102040810204080 >> 56);
+    }
+    return mask;
+#endif
 }
 
 /* NaN, Inf, Infinity; the minus sign was passed. */
@@ -203,12 +212,12 @@ static inline __attribute__((always_inline)) const char *scan(const char *from, 
     if (UNLIKELY(end - p < SCAN_AHEAD))
         goto slow;
     d->negative = *p == '-';
+    uint32_t others = no_digits(p) >> d->negative;
     p += d->negative;
-    uint64_t x = load_digits(p);
-    unsigned n = count_digits(x);
-    if (UNLIKELY((n - 1 >= 7) | ((n > 1) & ((x & 0xff) == 0))))
-        goto slow; /* none, eight and more, or a zero in front */
-    uint64_t digits = eight_digits(x << (64 - 8 * n));
+    unsigned n = (unsigned)__builtin_ctz(others | 1u << 31);
+    if (UNLIKELY((n - 1 >= 8) | ((n > 1) & (*p == '0'))))
+        goto slow; /* none, more than eight, or a zero in front */
+    uint64_t digits = eight_digits(load_digits(p) << (64 - 8 * n));
     d->integer = true;
     d->special = false;
     d->more = false;
@@ -216,37 +225,31 @@ static inline __attribute__((always_inline)) const char *scan(const char *from, 
     int exponent = 0;
     p += n;
     if (*p == '.') {
-        uint64_t x1 = load_digits(++p);
-        unsigned n1 = count_digits(x1);
-        d->integer = false;
-        if (n1 < 8) {
-            if (UNLIKELY(n1 == 0))
-                return NULL;
-            digits = digits * pow10_u64[n1] + eight_digits(x1 << (64 - 8 * n1));
-            p += n1;
-            exponent = -(int)n1;
+        p++;
+        unsigned n1 = (unsigned)__builtin_ctz((others & (others - 1)) | 1u << 31) - n - 1;
+        if (n1 - 1 < 8) {
+            digits = digits * pow10_u64[n1] + eight_digits(load_digits(p) << (64 - 8 * n1));
+        } else if (n1 - 1 < 11) { /* 19 digits at most */
+            digits = digits * 100000000 + eight_digits(load_digits(p));
+            digits = digits * pow10_u64[n1 - 8] +
+                     eight_digits(load_digits(p + 8) << (64 - 8 * (n1 - 8)));
+            d->many = n + n1 > 15;
         } else {
-            uint64_t x2 = load_digits(p + 8), x3 = load_digits(p + 16);
-            unsigned n2 = count_digits(x2), n3 = 0;
-            digits = digits * 100000000 + eight_digits(x1);
-            uint64_t last = some_digits(x2, n2);
-            if (n2 == 8) {
-                n3 = count_digits(x3);
-                if (UNLIKELY(n3 == 8 || digits >= 100000000000))
-                    goto slow;
-                digits = digits * 100000000 + eight_digits(x2);
-                last = some_digits(x3, n3);
-                n2 = n3;
-                p += 8;
-                exponent = -8;
-                d->many = true;
-            }
-            if (UNLIKELY(digits >= pow10_u64[19 - n2]))
-                goto slow;
-            digits = digits * pow10_u64[n2] + last;
-            p += 8 + n2;
-            exponent -= 8 + (int)n2;
+            /* Up to 24, as `over` beyond 16, eight (or less, `under`), and eight. */
+            if (UNLIKELY(n1 - 1 >= 23))
+                goto slow; /* none is an error, more are rare */
+            unsigned over = n1 > 16 ? n1 - 16 : 0, under = n1 < 16 ? 16 - n1 : 0;
+            uint64_t lead = eight_digits(load_digits(p) << (8 * (7 - over)) << 8);
+            uint64_t middle = eight_digits(load_digits(p + over) << (8 * under));
+            digits = (digits * pow10_u64[over] + lead) * pow10_u64[8 - under] + middle;
+            if (UNLIKELY(digits >= 100000000000))
+                goto slow; /* more than 19 digits */
+            digits = digits * 100000000 + eight_digits(load_digits(p + n1 - 8));
+            d->many = n + n1 > 15;
         }
+        d->integer = false;
+        p += n1;
+        exponent = -(int)n1;
     }
     d->digits = digits;
     if (UNLIKELY((*p | 0x20) == 'e')) {
@@ -634,10 +637,10 @@ static inline const char *foresee_end(const char *p, const char *end)
 #ifdef __SSE2__
     if (LIKELY(end - p >= 32)) {
         __m128i comma = _mm_set1_epi8(',');
-        __m128i low = _mm_loadu_si128((const __m128i *)(const void *)p);
-        __m128i high = _mm_loadu_si128((const __m128i *)(const void *)(p + 16));
-        unsigned at = (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(low, comma)) |
-                      (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(high, comma)) << 16;
+        __m128i a = _mm_loadu_si128((const __m128i *)(const void *)p);
+        __m128i b = _mm_loadu_si128((const __m128i *)(const void *)(p + 16));
+        unsigned at = (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(a, comma)) |
+                      (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(b, comma)) << 16;
         return p + __builtin_ctz(at | 1u << 31);
     }
 #endif
