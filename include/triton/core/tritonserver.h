@@ -337,19 +337,19 @@ TRITONSERVER_ResponseAllocatorDelete(TRITONSERVER_ResponseAllocator *allocator);
 /* ---- Inference request ---------------------------------------------------------------------- */
 
 /* Flags of a request (bits). */
-typedef enum TRITONSERVER_requestflag_enum {
+typedef enum tritonserver_requestflag_enum {
     TRITONSERVER_REQUEST_FLAG_SEQUENCE_START = 1,
     TRITONSERVER_REQUEST_FLAG_SEQUENCE_END = 2
 } TRITONSERVER_RequestFlag;
 
 /* Flags with which a request is released (bits). */
-typedef enum TRITONSERVER_requestreleaseflag_enum {
+typedef enum tritonserver_requestreleaseflag_enum {
     TRITONSERVER_REQUEST_RELEASE_ALL = 1,
     TRITONSERVER_REQUEST_RELEASE_RESCHEDULE = 2
 } TRITONSERVER_RequestReleaseFlag;
 
 /* Flags with which a response arrives (bits). */
-typedef enum TRITONSERVER_responsecompleteflag_enum {
+typedef enum tritonserver_responsecompleteflag_enum {
     TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1
 } TRITONSERVER_ResponseCompleteFlag;
 
@@ -634,14 +634,14 @@ TRITONSERVER_DECLSPEC TRITONSERVER_Error *TRITONSERVER_InferenceResponseOutputCl
 /* ---- Server options ------------------------------------------------------------------------- */
 
 /* When models are loaded and unloaded. */
-typedef enum TRITONSERVER_modelcontrolmode_enum {
+typedef enum tritonserver_modelcontrolmode_enum {
     TRITONSERVER_MODEL_CONTROL_NONE,
     TRITONSERVER_MODEL_CONTROL_POLL,
     TRITONSERVER_MODEL_CONTROL_EXPLICIT
 } TRITONSERVER_ModelControlMode;
 
 /* How executions are limited across models. */
-typedef enum TRITONSERVER_ratelimitmode_enum {
+typedef enum tritonserver_ratelimitmode_enum {
     TRITONSERVER_RATE_LIMIT_OFF,
     TRITONSERVER_RATE_LIMIT_EXEC_COUNT
 } TRITONSERVER_RateLimitMode;
@@ -839,18 +839,18 @@ TRITONSERVER_ServerOptionsSetMetricsConfig(TRITONSERVER_ServerOptions *options, 
 /* ---- Server --------------------------------------------------------------------------------- */
 
 /* How a model sees a batch (bits). */
-typedef enum TRITONSERVER_modelbatchflag_enum {
+typedef enum tritonserver_batchflag_enum {
     TRITONSERVER_BATCH_UNKNOWN = 1,
     TRITONSERVER_BATCH_FIRST_DIM = 2
 } TRITONSERVER_ModelBatchFlag;
 
 /* What a repository index lists (bits). */
-typedef enum TRITONSERVER_modelindexflag_enum {
+typedef enum tritonserver_modelindexflag_enum {
     TRITONSERVER_INDEX_FLAG_READY = 1
 } TRITONSERVER_ModelIndexFlag;
 
 /* How many responses a request may have (bits). */
-typedef enum TRITONSERVER_txn_property_flag_enum {
+typedef enum tritonserver_txn_property_flag_enum {
     TRITONSERVER_TXN_ONE_TO_ONE = 1,
     TRITONSERVER_TXN_DECOUPLED = 2
 } TRITONSERVER_ModelTxnPropertyFlag;
