@@ -14,7 +14,9 @@ INSTALLED = servers.ROOT / ".deps/reference/backends/python/triton_python_backen
 
 
 def program():
-    """What starts it, or None."""
+    """What starts it, or None: it is not installed, or our backends are built with a sanitizer, which it lacks."""
+    if servers.SANITIZED:
+        return None
     given = os.environ.get("CONCH_TRITON")
     if given:
         return given

@@ -24,6 +24,15 @@ BIN = os.environ.get("CONCH_BIN", str(BUILD / "bin/conch"))
 BACKENDS = os.environ.get("CONCH_BACKENDS", str(BUILD / "backends"))
 REFERENCE = os.environ.get("CONCH_REFERENCE", "") not in ("", "0")
 
+
+
+def sanitized(path):
+    """Whether a binary was built with a sanitizer, which keeps freed memory and does not load into other programs."""
+    content = pathlib.Path(path).read_bytes() if os.path.exists(path) else b""
+    return b"__asan_init" in content or b"__tsan_init" in content
+
+
+SANITIZED = sanitized(BIN)
 START_WITHIN_S = 60
 STOP_WITHIN_S = 40
 SANITIZER = re.compile(r"ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|: runtime error: |BUG:")
@@ -161,21 +170,6 @@ class Server:
     def assert_no_report(self):
         found = SANITIZER.search(self.log())
         assert not found, f"the server reports {found[0]}\n{self.log()}"
-
-
-class Triton(Server):
-    """The genuine server, as tools/reference installs it, with our backends."""
-
-    INSTALLED = ROOT / ".deps/reference/backends/python"
-
-    def __init__(self, repository, **more):
-        super().__init__(repository, **more)
-        ports = [str(free_port()) for _ in range(3)]
-        self.args = [str(ROOT / "tools/reference"), str(repository), *ports, f"--backend-directory={BACKENDS}"]
-        self.args += ["--allow-grpc=false", "--allow-metrics=false"]
-        library = sorted((ROOT / ".deps/onnxruntime").glob("libonnxruntime.so*"))
-        if library:
-            self.env.setdefault("CONCH_ONNXRUNTIME", str(library[0]))
 
 
 def run_to_end(*args, program=None, env=None, within_s=30):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The genuine Triton and Conch side by side, with the same models and the same backends, ours: the same answers.
 
-Needs `make reference`; skipped without it.
+Skipped where the genuine server is not installed.
 """
 
 import itertools
@@ -13,12 +13,13 @@ import struct
 import pytest
 
 import repository
+import triton
 from refused import REFUSED, SINCE
-from server import REFERENCE, ROOT, Server, Triton, run_to_end
+from server import REFERENCE, Server, run_to_end
 from wire import ask, given, infer
 
 pytestmark = [
-    pytest.mark.skipif(not Triton.INSTALLED.exists(), reason="the genuine Triton is not installed: make reference"),
+    pytest.mark.skipif(not triton.program(), reason="the genuine Triton is not installed: make reference"),
     pytest.mark.skipif(REFERENCE, reason="CONCH_BIN is the genuine Triton"),
 ]
 
@@ -28,7 +29,7 @@ def both(tmp_path_factory):
     root = repository.write_standard(tmp_path_factory.mktemp("both"))
     repository.copy_example(root, "digits")
     repository.copy_example(root, "add_sub")
-    with Server(root) as ours, Triton(root) as theirs:
+    with Server(root) as ours, triton.Triton(root) as theirs:
         yield ours, theirs
 
 
@@ -194,7 +195,7 @@ def test_many_header_lengths(both):
 def test_all_flags_are_known():
     """Each that the genuine server lists is in our help, too."""
     flag = re.compile(r"^\s*--([a-z][a-z0-9-]+)", re.MULTILINE)
-    _, out, err = run_to_end("none", 1, 2, 3, "--help", program=str(ROOT / "tools/reference"))
+    _, out, err = run_to_end("none", 1, 2, 3, "--help", program=triton.program())
     theirs = set(flag.findall(out + err))
     assert len(theirs) > 60
     _, out, _ = run_to_end("--help")
