@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/table.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "base/status.h"
+
+static struct table_text *models(void)
+{
+    static const char *const titles[] = {"Model", "Version", "Status"};
+    return table_text_new(3, titles);
+}
+
+static void draws_frames(void **state)
+{
+    (void)state;
+    static const char *const rows[][3] = {{"add_sub", "1", "READY"}, {"m", "", "UNAVAILABLE: x"}};
+    AUTO(buf) out = BUF_INIT(10000);
+    struct table_text *t = models();
+    table_text_row(t, rows[0]);
+    table_text_row(t, rows[1]);
+    table_text_print(t, &out);
+    assert_string_equal(buf_text(&out), "+---------+---------+----------------+\n"
+                                        "| Model   | Version | Status         |\n"
+                                        "+---------+---------+----------------+\n"
+                                        "| add_sub | 1       | READY          |\n"
+                                        "| m       |         | UNAVAILABLE: x |\n"
+                                        "+---------+---------+----------------+\n");
+    table_text_free(t);
+    table_text_free(NULL);
+}
+
+/* As the genuine server prints it. */
+static void an_empty_table_has_its_titles(void **state)
+{
+    (void)state;
+    AUTO(buf) out = BUF_INIT(10000);
+    struct table_text *t = models();
+    table_text_print(t, &out);
+    assert_string_equal(buf_text(&out), "+-------+---------+--------+\n"
+                                        "| Model | Version | Status |\n"
+                                        "+-------+---------+--------+\n"
+                                        "+-------+---------+--------+\n");
+    table_text_free(t);
+}
+
+static void a_cell_cannot_forge_a_row(void **state)
+{
+    (void)state;
+    static const char *const row[] = {"a\n| b", "\t\x1b[2J", "c\r"};
+    AUTO(buf) out = BUF_INIT(10000);
+    struct table_text *t = models();
+    table_text_row(t, row);
+    table_text_print(t, &out);
+    assert_non_null(strstr(buf_text(&out), "\n| a | b |   [2J   | c      |\n"));
+    for (const char *p = buf_text(&out); *p; p++)
+        assert_true(*p == '\n' || *p >= ' ');
+    table_text_free(t);
+}
+
+static void ends_at_the_buffers_maximum(void **state)
+{
+    (void)state;
+    AUTO(buf) out = BUF_INIT(50);
+    struct table_text *t = models();
+    table_text_print(t, &out);
+    struct status *st = buf_status(&out);
+    assert_non_null(st);
+    status_free(st);
+    table_text_free(t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(draws_frames),
+        cmocka_unit_test(an_empty_table_has_its_titles),
+        cmocka_unit_test(a_cell_cannot_forge_a_row),
+        cmocka_unit_test(ends_at_the_buffers_maximum),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
