@@ -411,6 +411,10 @@ static size_t strangeness(const char *name, size_t length, const char *candidate
     if (candidate_length > length && candidate[candidate_length - length - 1] == '_' &&
         strncasecmp(candidate + candidate_length - length, name, length) == 0)
         return 1;
+    /* "ensemble" for ensemble_scheduling: whole words of it, in front. */
+    if (candidate_length > length && length >= 3 && candidate[length] == '_' &&
+        strncasecmp(candidate, name, length) == 0)
+        return 2;
     size_t d = distance(a, n_a, b, n_b);
     size_t shorter = MIN(n_a, n_b);
     return d <= MAX((size_t)1, shorter / 3) ? d : SIZE_MAX;
@@ -430,10 +434,50 @@ const char *pb_suggest_field(const ProtobufCMessageDescriptor *d, const char *na
     return best;
 }
 
+const char *pb_suggest_home(const ProtobufCMessageDescriptor *d, const char *name, size_t length)
+{
+    for (unsigned i = 0; i < d->n_fields; i++) {
+        const ProtobufCFieldDescriptor *f = &d->fields[i];
+        if (f->type == PROTOBUF_C_TYPE_MESSAGE && pb_field_named(f->descriptor, name, length))
+            return f->name;
+    }
+    return NULL;
+}
+
+/* What other systems call the same, as the end of a name. */
+static const struct {
+    const char *theirs, *ours;
+} other_words[] = {
+    {"BYTES", "STRING"}, {"BFLOAT16", "BF16"}, {"FLOAT16", "FP16"}, {"HALF", "FP16"},
+    {"FLOAT32", "FP32"}, {"FLOAT64", "FP64"},  {"FLOAT", "FP32"},   {"DOUBLE", "FP64"},
+    {"BOOLEAN", "BOOL"}, {"INT", "INT32"},     {"LONG", "INT64"},
+};
+
+static bool ends_in(const char *name, size_t length, const char *word)
+{
+    size_t n = strlen(word);
+    return n <= length && strncasecmp(name + length - n, word, n) == 0;
+}
+
+static const char *translate(const ProtobufCEnumDescriptor *d, const char *name, size_t length)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(other_words); i++) {
+        if (!ends_in(name, length, other_words[i].theirs))
+            continue;
+        for (unsigned k = 0; k < d->n_value_names; k++) {
+            const char *candidate = d->values_by_name[k].name;
+            const char *word = strrchr(candidate, '_');
+            if (word && strcmp(word + 1, other_words[i].ours) == 0)
+                return candidate;
+        }
+    }
+    return NULL;
+}
+
 const char *pb_suggest_enum(const ProtobufCEnumDescriptor *d, const char *name, size_t length)
 {
-    const char *best = NULL;
-    size_t least = SIZE_MAX;
+    const char *best = translate(d, name, length);
+    size_t least = best ? 2 : SIZE_MAX; /* better than a name that needs two letters changed */
     for (unsigned i = 0; i < d->n_value_names; i++) {
         size_t s = strangeness(name, length, d->values_by_name[i].name);
         if (s < least) {

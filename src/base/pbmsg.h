@@ -94,6 +94,9 @@ NODISCARD bool pb_map_settle(struct arena *a, ProtobufCMessage *m,
 const char *pb_suggest_field(const ProtobufCMessageDescriptor *d, const char *name, size_t length);
 const char *pb_suggest_enum(const ProtobufCEnumDescriptor *d, const char *name, size_t length);
 
+/* pb_suggest_home - the field whose message has a field of that name, or NULL. */
+const char *pb_suggest_home(const ProtobufCMessageDescriptor *d, const char *name, size_t length);
+
 /*
  * The order in which a printer shows the fields of such a message: their ids, ended by 0; NULL for
  * the order of the ids. (Descriptors do not keep the order of declaration.)

@@ -445,6 +445,23 @@ NODISCARD static struct status *refuse_extension(struct parser *p, const Protobu
                 shown_bytes(from, (size_t)(to - from)).text, m->descriptor->name);
 }
 
+/* The current token names no field: one that is nearly so called, or where it would be right. */
+NODISCARD static struct status *refuse_unknown(const struct parser *p,
+                                               const ProtobufCMessageDescriptor *d, struct place at)
+{
+    const struct token *t = &p->lex.token;
+    const char *meant = pb_suggest_field(d, t->text, t->length);
+    const char *home = pb_suggest_home(d, t->text, t->length);
+    struct shown name = shown(p);
+    char advice[160] = "";
+    if (meant)
+        snprintf(advice, sizeof(advice), ", did you mean \"%s\"?", meant);
+    else if (home)
+        snprintf(advice, sizeof(advice), ", it belongs inside \"%s\"", home);
+    return fail(p, at, "Message type \"%s\" has no field named \"%s\"%s", d->name, name.text,
+                advice);
+}
+
 /* name: value, name { … }, name: [values]; a separator may follow. */
 NODISCARD static struct status *read_field(struct parser *p, ProtobufCMessage *m)
 {
@@ -456,12 +473,8 @@ NODISCARD static struct status *read_field(struct parser *p, ProtobufCMessage *m
     if (t->type != TOKEN_IDENTIFIER)
         return unexpected(p, "identifier");
     const ProtobufCFieldDescriptor *f = pb_field_named(m->descriptor, t->text, t->length);
-    if (!f) {
-        const char *meant = pb_suggest_field(m->descriptor, t->text, t->length);
-        return fail(p, at, "Message type \"%s\" has no field named \"%s\"%s%s%s",
-                    m->descriptor->name, shown(p).text, meant ? ", did you mean \"" : "",
-                    meant ? meant : "", meant ? "\"?" : "");
-    }
+    if (!f)
+        return refuse_unknown(p, m->descriptor, at);
     lexer_next(&p->lex);
 
     bool repeated = f->label == PROTOBUF_C_LABEL_REPEATED;

@@ -22,27 +22,25 @@ NODISCARD static struct status *set(struct model_config *c, char **field, const 
     return NULL;
 }
 
-enum form { FORM_FILE, FORM_FOLDER, FORM_EITHER };
-
 /* One kind of model that is recognised by its platform, its backend or its file. */
 struct artifact {
     const char *backend;
     const char *platform; /* NULL: the backend has none */
     const char *file;
-    enum form form;      /* as what the file must lie in the version's folder to be recognised */
+    bool file_only;      /* a folder of that name is something else */
     bool needs_platform; /* the backend's name alone does not tell which of its files is meant */
 };
 
 /* In the order in which they are looked for. */
 static const struct artifact artifacts[] = {
-    {"tensorflow", "tensorflow_savedmodel", "model.savedmodel", FORM_EITHER, true},
-    {"tensorflow", "tensorflow_graphdef", "model.graphdef", FORM_EITHER, true},
-    {"tensorrt", "tensorrt_plan", "model.plan", FORM_FILE, false},
-    {"onnxruntime", "onnxruntime_onnx", "model.onnx", FORM_EITHER, false},
-    {"openvino", NULL, "model.xml", FORM_EITHER, false},
-    {"pytorch", "torch_aoti", "model.pt2", FORM_FILE, true},
-    {"pytorch", "pytorch_libtorch", "model.pt", FORM_FILE, false},
-    {"python", NULL, "model.py", FORM_EITHER, false},
+    {"tensorflow", "tensorflow_savedmodel", "model.savedmodel", false, true},
+    {"tensorflow", "tensorflow_graphdef", "model.graphdef", false, true},
+    {"tensorrt", "tensorrt_plan", "model.plan", true, false},
+    {"onnxruntime", "onnxruntime_onnx", "model.onnx", false, false},
+    {"openvino", NULL, "model.xml", false, false},
+    {"pytorch", "torch_aoti", "model.pt2", true, true},
+    {"pytorch", "pytorch_libtorch", "model.pt", true, false},
+    {"python", NULL, "model.py", false, false},
 };
 
 static bool has_file(const struct config_facts *facts, const struct artifact *a)
@@ -52,9 +50,7 @@ static bool has_file(const struct config_facts *facts, const struct artifact *a)
         const char *entry = facts->version_files[i];
         if (strncmp(entry, a->file, length) != 0)
             continue;
-        if (entry[length] == '\0' && a->form != FORM_FOLDER)
-            return true;
-        if (strcmp(entry + length, "/") == 0 && a->form != FORM_FILE)
+        if (entry[length] == '\0' || (strcmp(entry + length, "/") == 0 && !a->file_only))
             return true;
     }
     return false;

@@ -24,7 +24,7 @@ static void names(void **state)
     for (unsigned i = 0; i < CONFIG->n_fields; i++)
         assert_ptr_equal(field(CONFIG, CONFIG->fields[i].name), &CONFIG->fields[i]);
     assert_null(field(CONFIG, "inputs"));
-    assert_null(field(CONFIG, "inpu"));
+    assert_null(field(CONFIG, "inp"));
     assert_null(field(CONFIG, ""));
     assert_ptr_equal(pb_field_named(CONFIG, "inputs", 5), field(CONFIG, "input"));
 
@@ -107,6 +107,7 @@ static void suggestions(void **state)
         {"backed", "backend"},
         {"default_model_file_name", "default_model_filename"},
         {"batch_size", "max_batch_size"},
+        {"ensemble", "ensemble_scheduling"},
         {"zebra", NULL},
         {"x", NULL},
         {"", NULL},
@@ -119,8 +120,20 @@ static void suggestions(void **state)
         else
             assert_null(got);
     }
+    assert_string_equal(pb_suggest_home(CONFIG, "dims", 4), "input");
+    assert_null(pb_suggest_home(CONFIG, "zebra", 5));
+
     const ProtobufCEnumDescriptor *types = &inference__data_type__descriptor;
-    assert_string_equal(pb_suggest_enum(types, "fp16", 4), "TYPE_FP16");
+    static const char *const words[][2] = {
+        {"fp16", "TYPE_FP16"},          {"TYPE_BYTES", "TYPE_STRING"}, {"FLOAT32", "TYPE_FP32"},
+        {"TYPE_FLOAT", "TYPE_FP32"},    {"double", "TYPE_FP64"},       {"INT32", "TYPE_INT32"},
+        {"TYPE_UINT33", "TYPE_UINT32"}, {"bfloat16", "TYPE_BF16"},     {"TYPE_INT", "TYPE_INT8"},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+        const char *got = pb_suggest_enum(types, words[i][0], strlen(words[i][0]));
+        assert_string_equal(got ? got : "nothing", words[i][1]);
+    }
+    assert_null(pb_suggest_enum(types, "zebra", 5));
 }
 
 static void numbers(void **state)
