@@ -15,6 +15,9 @@
 
 enum { MAX_PIECES = 64 };
 
+/* While the server stops: how long a request may stand still half received. */
+#define DRAIN_PATIENCE_NS NS_PER_S
+
 static void on_ready(struct loop_fd *watch, uint32_t events);
 static void on_flush(struct loop_work *work);
 
@@ -240,6 +243,9 @@ void conn_check_time(struct conn *c, uint64_t now_ns)
     } else if (http1_is_idle(h)) {
         if (passed(MAX(c->read_ns, c->written_ns), t->idle_ns, now_ns))
             conn_close(c);
+    } else if (c->worker->env.draining && (h->current || c->head_ns > 0) &&
+               passed(c->read_ns, DRAIN_PATIENCE_NS, now_ns)) {
+        http1_fault(h, 503, "the server is stopping");
     } else if (c->head_ns > 0) {
         if (passed(c->head_ns, t->head_ns, now_ns))
             http1_fault(h, 408, "the request head took too long");
