@@ -44,7 +44,7 @@ static void begin(struct conn *c)
         return;
     }
     if (list_empty(&w->conns))
-        loop_set_timer(&w->loop, &w->sweep, now_ns + NS_PER_S);
+        worker_sweep_later(w);
     list_push(&w->conns, &c->link);
     if (w->env.draining)
         conn_drain(c);

@@ -22,7 +22,24 @@ static void on_sweep(struct timer *t)
         conn_check_time(LIST_ENTRY(link, struct conn, link), now_ns);
     }
     if (!list_empty(&w->conns))
-        loop_set_timer(&w->loop, &w->sweep, now_ns + NS_PER_S);
+        worker_sweep_later(w);
+}
+
+void worker_sweep_later(struct worker *w)
+{
+    loop_set_timer(&w->loop, &w->sweep, loop_now_ns(&w->loop) + w->sweep_ns);
+}
+
+/* Once a second, more often where a timeout is shorter than that. */
+static uint64_t sweep_interval_ns(const struct net_timeouts *t)
+{
+    const uint64_t all[] = {t->head_ns, t->body_ns, t->write_ns, t->idle_ns, t->linger_ns};
+    uint64_t ns = NS_PER_S;
+    for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+        if (all[i] > 0 && all[i] / 2 < ns)
+            ns = MAX(all[i] / 2, 10 * NS_PER_MS);
+    }
+    return ns;
 }
 
 struct status *worker_init(struct worker *w, const struct http_handler *handler, void *handler_ctx,
@@ -32,6 +49,7 @@ struct status *worker_init(struct worker *w, const struct http_handler *handler,
     if (st)
         return st;
     w->timeouts = timeouts;
+    w->sweep_ns = sweep_interval_ns(timeouts);
     w->pool = pool_new("http", POOL_UNUSED_BYTES, 0);
     list_init(&w->conns);
     timer_init(&w->sweep, on_sweep);

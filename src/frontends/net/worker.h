@@ -28,6 +28,7 @@ struct net_timeouts {
 struct worker {
     /* Set by worker_start(), constant afterwards. */
     const struct net_timeouts *timeouts;
+    uint64_t sweep_ns; /* how often they are looked at */
     struct pool *pool;
     struct thread thread;
     void (*on_left)(void *arg); /* a connection or an exchange is gone, while draining */
@@ -37,7 +38,7 @@ struct worker {
     struct loop loop;
     struct http_env env;
     struct list conns;
-    struct timer sweep; /* once a second while there are connections */
+    struct timer sweep; /* looks for connections that take too long; while there are any */
 
     /* Any thread, relaxed: counts. */
     atomic_uint n_conns;
@@ -56,6 +57,9 @@ NODISCARD struct status *worker_start(struct worker *w, const char *name);
 /* worker_stop - ends the thread. worker_done() then frees what is left, if nothing is in use. */
 void worker_stop(struct worker *w);
 void worker_done(struct worker *w);
+
+/* worker_sweep_later - there is a connection to look after. Thread: the worker's. */
+void worker_sweep_later(struct worker *w);
 
 /* worker_run - runs fn(arg) on the worker's thread and waits for it. Thread: any other. */
 void worker_run(struct worker *w, void (*fn)(struct worker *w, void *arg), void *arg);

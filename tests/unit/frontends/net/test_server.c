@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Listener, workers and connections over real sockets: limits in time and number, cancel, stop. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/mutex.h"
+#include "base/status.h"
+#include "base/thread.h"
+#include "frontends/net/server.h"
+
+/* ---- A handler: /big answers much, /hold waits to be told, all else is "ok" at once. ----------
+ */
+
+struct part {
+    char path[32];
+    struct message release;
+};
+
+static struct mutex mu;
+static struct cond changed;
+/* Under mu. */
+static struct exchange *held;
+static int n_cancelled, n_ended;
+
+static char big[8 << 20];
+
+static void on_head(struct exchange *x, const struct http_head *head)
+{
+    struct part *part = exchange_part(x);
+    struct span path = head_path(head);
+    snprintf(part->path, sizeof(part->path), "%.*s", (int)path.length, path.at);
+}
+
+static void on_request(struct exchange *x)
+{
+    struct part *part = exchange_part(x);
+    struct iovec body = {big, sizeof(big)};
+    if (strcmp(part->path, "/hold") == 0) {
+        mutex_lock(&mu);
+        held = x;
+        cond_broadcast(&changed);
+        mutex_unlock(&mu);
+    } else if (strcmp(part->path, "/big") == 0) {
+        exchange_reply(
+            x, &(struct http_reply){.status = 200, .headers = "", .body = &body, .n_body = 1});
+    } else {
+        exchange_reply_text(x, 200, NULL, "ok", 2);
+    }
+}
+
+static void count(int *counter)
+{
+    mutex_lock(&mu);
+    ++*counter;
+    cond_broadcast(&changed);
+    mutex_unlock(&mu);
+}
+
+static void on_cancel(struct exchange *x)
+{
+    (void)x;
+    count(&n_cancelled);
+}
+
+static void on_end(struct exchange *x)
+{
+    (void)x;
+    count(&n_ended);
+}
+
+static const struct http_handler handler = {.part_bytes = sizeof(struct part),
+                                            .on_head = on_head,
+                                            .on_request = on_request,
+                                            .on_cancel = on_cancel,
+                                            .on_end = on_end};
+
+static void wait_for(const int *counter, int value)
+{
+    mutex_lock(&mu);
+    while (*counter < value)
+        assert_true(cond_wait_until(&changed, &mu, monotonic_ns() + 20 * NS_PER_S));
+    mutex_unlock(&mu);
+}
+
+static struct exchange *wait_for_held(void)
+{
+    mutex_lock(&mu);
+    while (!held)
+        assert_true(cond_wait_until(&changed, &mu, monotonic_ns() + 20 * NS_PER_S));
+    struct exchange *x = held;
+    held = NULL;
+    mutex_unlock(&mu);
+    return x;
+}
+
+static void on_release(struct message *m)
+{
+    struct part *part = CONTAINER_OF(m, struct part, release);
+    exchange_reply_text(exchange_of_part(part), 200, NULL, "late", 4);
+}
+
+static void release(struct exchange *x)
+{
+    struct part *part = exchange_part(x);
+    part->release.deliver = on_release;
+    loop_post(x->env->loop, &part->release);
+}
+
+/* ---- Clients ----------------------------------------------------------------------------------
+ */
+
+static struct net_server *start(struct net_options *o)
+{
+    struct net_server *s;
+    o->address = "127.0.0.1";
+    o->handler = &handler;
+    assert_null(net_server_start(o, &s));
+    n_cancelled = n_ended = 0;
+    held = NULL;
+    return s;
+}
+
+static void stop(struct net_server *s)
+{
+    bool freed;
+    assert_int_equal(net_server_stop(s, monotonic_ns() + 10 * NS_PER_S, &freed), 0);
+    assert_true(freed);
+}
+
+static int dial(const struct net_server *s)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)net_server_port(s)),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct timeval limit = {.tv_sec = 20};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+    return fd;
+}
+
+static void say(int fd, const char *text)
+{
+    assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
+}
+
+/* What comes until the server closes, or until `last` has come (NULL: until it closes). */
+static const char *hear(int fd, const char *last)
+{
+    static char text[4096];
+    size_t n = 0;
+    for (;;) {
+        text[n] = '\0';
+        if (last && strstr(text, last))
+            return text;
+        ssize_t got = recv(fd, text + n, sizeof(text) - 1 - n, 0);
+        if (got < 0 && errno == ECONNRESET)
+            return text;
+        assert_true(got >= 0);
+        if (got == 0)
+            return text;
+        n += (size_t)got;
+    }
+}
+
+/* ---- Tests ------------------------------------------------------------------------------------
+ */
+
+static void an_address_in_use_is_named(void **state)
+{
+    (void)state;
+    struct net_options o;
+    net_options_init(&o);
+    struct net_server *s = start(&o), *other;
+    o.port = net_server_port(s);
+    struct status *st = net_server_start(&o, &other);
+    char text[64];
+    snprintf(text, sizeof(text), "Socket '127.0.0.1:%d' already in use ", o.port);
+    assert_string_equal(status_message(st), text);
+    assert_int_equal(status_code(st), STATUS_UNAVAILABLE);
+    status_free(st);
+    o.address = "no such host.";
+    st = net_server_start(&o, &other);
+    assert_int_equal(status_code(st), STATUS_INVALID_ARG);
+    status_free(st);
+    stop(s);
+}
+
+static void slow_clients_are_answered_and_closed(void **state)
+{
+    (void)state;
+    struct net_options o;
+    net_options_init(&o);
+    o.n_threads = 2;
+    o.timeouts.head_ns = o.timeouts.body_ns = 60 * NS_PER_MS;
+    o.timeouts.linger_ns = 60 * NS_PER_MS;
+    struct net_server *s = start(&o);
+
+    int head = dial(s), body = dial(s), after = dial(s);
+    say(head, "GET / HTTP/1.1\r\nHos");
+    say(body, "POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nab");
+    say(after, "GET / HTTP/1.1\r\n\r\nGET / HT");
+    assert_non_null(strstr(hear(head, NULL), "408 Request Timeout"));
+    assert_non_null(strstr(hear(body, NULL), "the request body took too long"));
+    const char *both = hear(after, NULL);
+    assert_non_null(strstr(both, "\r\n\r\nokHTTP/1.1 408 "));
+    close(head);
+    close(body);
+    close(after);
+    stop(s);
+}
+
+static void idle_and_deaf_clients_are_closed(void **state)
+{
+    (void)state;
+    struct net_options o;
+    net_options_init(&o);
+    o.timeouts.idle_ns = o.timeouts.write_ns = 60 * NS_PER_MS;
+    struct net_server *s = start(&o);
+    int idle = dial(s), deaf = dial(s);
+    say(deaf, "GET /big HTTP/1.1\r\n\r\n");
+    assert_string_equal(hear(idle, NULL), "");
+    wait_for(&n_ended, 1); /* its reply was given up */
+    close(idle);
+    close(deaf);
+    stop(s);
+}
+
+static void a_client_that_leaves_cancels_its_request(void **state)
+{
+    (void)state;
+    struct net_options o;
+    net_options_init(&o);
+    struct net_server *s = start(&o);
+
+    int gone = dial(s);
+    say(gone, "GET /hold HTTP/1.1\r\n\r\n");
+    struct exchange *x = wait_for_held();
+    close(gone);
+    wait_for(&n_cancelled, 1);
+    release(x);
+    wait_for(&n_ended, 1);
+
+    /* Half closed: it hears the reply all the same. */
+    int half = dial(s);
+    say(half, "GET /hold HTTP/1.1\r\n\r\n");
+    x = wait_for_held();
+    shutdown(half, SHUT_WR);
+    wait_for(&n_cancelled, 2);
+    release(x);
+    assert_non_null(strstr(hear(half, NULL), "late"));
+    close(half);
+    stop(s);
+}
+
+static void too_many_connections_wait(void **state)
+{
+    (void)state;
+    struct net_options o;
+    net_options_init(&o);
+    o.max_conns = 2;
+    struct net_server *s = start(&o);
+    int fds[3];
+    for (int i = 0; i < 3; i++) {
+        fds[i] = dial(s);
+        say(fds[i], "GET / HTTP/1.1\r\n\r\n");
+    }
+    hear(fds[0], "ok");
+    hear(fds[1], "ok");
+    char c;
+    assert_int_equal(recv(fds[2], &c, 1, MSG_DONTWAIT), -1);
+    close(fds[0]); /* makes room */
+    hear(fds[2], "ok");
+    close(fds[1]);
+    close(fds[2]);
+    stop(s);
+}
+
+struct stopping {
+    struct net_server *s;
+    uint64_t wait_ns;
+    unsigned int n_cut;
+    bool freed;
+    struct thread thread;
+};
+
+static void run_stop(void *arg)
+{
+    struct stopping *p = arg;
+    p->n_cut = net_server_stop(p->s, monotonic_ns() + p->wait_ns, &p->freed);
+}
+
+static void stopping_waits_for_what_is_under_way(void **state)
+{
+    (void)state;
+    struct net_options o;
+    net_options_init(&o);
+    struct stopping p = {.s = start(&o), .wait_ns = 20 * NS_PER_S};
+    int idle = dial(p.s), busy = dial(p.s);
+    say(idle, "GET / HTTP/1.1\r\n\r\n");
+    hear(idle, "ok");
+    say(busy, "GET /hold HTTP/1.1\r\n\r\n");
+    struct exchange *x = wait_for_held();
+    assert_null(thread_start(&p.thread, "stop", run_stop, &p));
+    assert_string_equal(hear(idle, NULL), ""); /* closed at once */
+    release(x);
+    const char *reply = hear(busy, NULL);
+    assert_non_null(strstr(reply, "Connection: close\r\n"));
+    assert_non_null(strstr(reply, "late"));
+    thread_join(&p.thread);
+    assert_int_equal(p.n_cut, 0);
+    assert_true(p.freed);
+    close(idle);
+    close(busy);
+}
+
+static void stopping_cuts_off_at_the_deadline(void **state)
+{
+    (void)state;
+    struct net_options o;
+    net_options_init(&o);
+    struct stopping p = {.s = start(&o), .wait_ns = 50 * NS_PER_MS};
+    int deaf = dial(p.s);
+    say(deaf, "GET /big HTTP/1.1\r\n\r\n");
+    hear(deaf, "HTTP/1.1 200 OK");
+    run_stop(&p);
+    assert_int_equal(p.n_cut, 1);
+    assert_true(p.freed);
+    close(deaf);
+}
+
+int main(void)
+{
+    mutex_init(&mu, 1, "test");
+    cond_init(&changed);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_address_in_use_is_named),
+        cmocka_unit_test(slow_clients_are_answered_and_closed),
+        cmocka_unit_test(idle_and_deaf_clients_are_closed),
+        cmocka_unit_test(a_client_that_leaves_cancels_its_request),
+        cmocka_unit_test(too_many_connections_wait),
+        cmocka_unit_test(stopping_waits_for_what_is_under_way),
+        cmocka_unit_test(stopping_cuts_off_at_the_deadline),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
