@@ -312,9 +312,9 @@ static int run(const struct options *o)
         passed(TRITONSERVER_ServerDelete(server), "deleting server");
         return 1;
     }
+    atomic_store(&serving, true); /* before anybody can know that it serves */
     log_services(o, http);
 
-    atomic_store(&serving, true);
     int number = wait_for_signal();
     printf("Signal (%d) received.\n", number);
     fflush(stdout);

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The program around the server: flags that warn or are refused, what it says it serves, signals, exit codes."""
+
+import os
+import signal
+import subprocess
+
+import pytest
+
+import repository
+from server import BACKENDS, BIN, Server, run_to_end, wait_for
+from wire import ask
+
+pytestmark = pytest.mark.conch_only("it is how Conch does it")
+
+
+@pytest.fixture
+def root(models):
+    repository.write_identity(models, "m", [("FP32", [-1])])
+    return models
+
+
+def test_version():
+    code, out, err = run_to_end("--version")
+    assert (code, err) == (0, "")
+    assert out.startswith("conch ")
+
+
+@pytest.mark.parametrize(
+    "flag, missing",
+    [
+        ("--allow-grpc=true", "gRPC"),
+        ("--allow-metrics=true", "metrics"),
+        ("--model-control-mode=poll", "loading and unloading models"),
+        ("--cache-config=local,size=1048576", "response caches"),
+        ("--trace-config=level=TIMESTAMPS", "tracing"),
+        ("--http-restricted-api=health:key=value", "restricting parts of the HTTP API"),
+        ("--grpc-use-ssl=true", "TLS"),
+    ],
+)
+def test_what_does_not_exist_is_refused_by_name(root, flag, missing):
+    code, out, err = run_to_end(f"--model-repository={root}", flag)
+    assert (code, out) == (1, "")
+    assert flag in err
+    assert missing in err
+
+
+def test_flags_that_only_size_or_place_it_warn_once(root):
+    with Server(root, flags=["--grpc-port=1", "--grpc-port=2", "--cuda-memory-pool-byte-size=0:1"]) as server:
+        log = server.log()
+    assert log.count("--grpc-port has no effect yet") == 1
+    assert log.count("--cuda-memory-pool-byte-size has no effect yet") == 1
+
+
+def test_deprecated_flags_still_work_and_say_so(root):
+    with Server(root, flags=["--strict-model-config=false"]) as server:
+        assert "Warning: '--strict-model-config' has been deprecated" in server.err.text()
+
+
+def test_one_line_says_what_is_served_where(root):
+    with Server(root) as server:
+        line = f"Serving HTTP at http://{server.address}:{server.port}/v2"
+        wait_for(lambda: line in server.log(), 10, "the line is there")
+        lines = [entry for entry in server.log().splitlines() if "Serving HTTP" in entry]
+    assert len(lines) == 1
+    assert "not available yet" not in lines[0]  # both were switched off by the caller
+
+
+def start(*flags, env=None):
+    """A process without the care of Server, up to the line that tells what it serves: (process, log)."""
+    args = [BIN, f"--backend-directory={BACKENDS}", "--http-address=127.0.0.1", "--http-port=0", *flags]
+    process = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, **(env or {})})
+    log = ""
+    while "Serving HTTP at" not in log and "Nothing is served" not in log:
+        line = process.stdout.readline().decode()
+        assert line, log
+        log += line
+    return process, log
+
+
+def finish(process, number):
+    process.send_signal(number)
+    rest = process.stdout.read().decode()
+    process.stdout.close()
+    return process.wait(30), rest
+
+
+def test_defaults_that_are_missing_are_told_in_that_line(root):
+    process, log = start(f"--model-repository={root}")
+    code, _ = finish(process, signal.SIGTERM)
+    assert code == 0
+    assert "(gRPC and metrics are not available yet)" in log
+
+
+def test_without_http_nothing_is_served_and_it_says_so(root):
+    process, log = start(f"--model-repository={root}", "--allow-http=false")
+    code, rest = finish(process, signal.SIGINT)
+    assert code == 0
+    assert "Nothing is served" in log
+    assert "Signal (2) received." in rest
+
+
+def test_repository_from_the_environment(root):
+    """As on Vertex AI: the repository is in AIP_STORAGE_URI, and HTTP is off unless it is asked for."""
+    env = {"AIP_STORAGE_URI": str(root)}
+    process, log = start(env=env)
+    assert finish(process, signal.SIGTERM)[0] == 0
+    assert f"| {root} " in log
+    code, out, err = run_to_end(env={**env, "AIP_MODE": "PREDICTION"})
+    assert (code, out) == (1, "")
+    assert "Vertex AI" in err
+
+
+@pytest.mark.skipif("asan" in BIN or "tsan" in BIN, reason="the sanitizer says it in its own way")
+def test_a_crash_tells_where_it_happened(root):
+    process, _ = start(f"--model-repository={root}")
+    code, rest = finish(process, signal.SIGSEGV)
+    assert code == -signal.SIGSEGV
+    assert "Signal (11) received." in rest
+    assert "conch" in rest  # a frame of the program
+
+
+def test_a_reader_that_goes_away_is_no_reason_to_die(root):
+    with Server(root) as server:
+        server.signal(signal.SIGPIPE)
+        assert ask(server, "GET", "/v2/health/ready").status == 200
