@@ -136,11 +136,50 @@ static void a_server_that_gives_up(void **state)
     assert_true(fault_each_allocation(load, &exit_on_error) > 10);
 }
 
+static size_t largest; /* written by one loading thread at a time: there is one model */
+
+static bool note_size(size_t size_bytes)
+{
+    size_t before = __atomic_load_n(&largest, __ATOMIC_RELAXED);
+    if (size_bytes > before)
+        __atomic_store_n(&largest, size_bytes, __ATOMIC_RELAXED);
+    return true;
+}
+
+/* What a configuration allows must not be paid for in advance. */
+static void a_huge_batch_size_costs_nothing(void **state)
+{
+    (void)state;
+    struct test_repository huge;
+    repository_make(&huge);
+    repository_add(&huge, "huge",
+                   "backend: 'identity'\nmax_batch_size: 2147483647\n"
+                   "input { name: 'INPUT0' data_type: TYPE_FP32 dims: [ -1 ] }\n"
+                   "output { name: 'OUTPUT0' data_type: TYPE_FP32 dims: [ -1 ] }\n",
+                   1);
+    struct server_options *o = server_options_new();
+    struct server *s = NULL;
+    server_options_add_repository(o, huge.path);
+    server_options_set_string(&o->backend_directory, CONCH_BUILD_DIR "/backends");
+    o->exit_on_error = true;
+    mem_set_test_hook(note_size);
+    struct status *st = server_new(o, &s);
+    mem_set_test_hook(NULL);
+    server_options_free(o);
+    if (st)
+        fail_msg("%s", status_message(st));
+    assert_null(server_stop(s));
+    server_free(s);
+    repository_remove(&huge);
+    assert_in_range(largest, 1, 1 << 20);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_server_that_goes_on_without, silence, speak_again),
         cmocka_unit_test_setup_teardown(a_server_that_gives_up, silence, speak_again),
+        cmocka_unit_test_setup_teardown(a_huge_batch_size_costs_nothing, silence, speak_again),
     };
     return cmocka_run_group_tests(tests, make_repository, remove_repository);
 }

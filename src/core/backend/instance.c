@@ -12,6 +12,8 @@
 #include "core/model.h"
 #include "core/request_priv.h"
 
+enum { MAX_REQUESTS = 4096 }; /* in one execution */
+
 /* Ends what is ours; the backend knows it no longer, or never did. */
 static void dispose(struct instance *in)
 {
@@ -33,7 +35,8 @@ struct status *instance_new(struct model *m, const char *name, enum instance_kin
     in->host_policy_document.json =
         mem_strdup(kind == INSTANCE_MODEL ? "{\"model\":{}}" : "{\"cpu\":{}}");
     in->host_policy_document.size_bytes = strlen(in->host_policy_document.json);
-    in->batch_capacity = MAX(m->max_batch_size, 1u);
+    /* A configuration may allow a batch of billions; so many requests never wait. */
+    in->batch_capacity = MIN(MAX(m->max_batch_size, 1u), (uint32_t)MAX_REQUESTS);
     in->batch = mem_zalloc(in->batch_capacity * sizeof(*in->batch));
     list_init(&in->idle_link);
     cond_init(&in->work);
