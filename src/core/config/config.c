@@ -214,6 +214,8 @@ struct status *model_config_finish(struct model_config *c, const struct config_f
     if (!st)
         st = config_check_io(c);
     if (!st)
+        st = config_check_data(c);
+    if (!st)
         st = model_config_check_honoured(c);
     if (!st)
         pb_positions_done(&c->positions);

@@ -50,12 +50,13 @@ NODISCARD struct status *config_fill_backend(struct model_config *c,
                                              const struct config_facts *facts);
 NODISCARD struct status *config_normalise(struct model_config *c);
 
-/* validate.c, validate_sequence.c, validate_ensemble.c, validate_io.c */
+/* validate.c, validate_sequence.c, validate_ensemble.c, validate_io.c, validate_data.c */
 NODISCARD struct status *config_check_general(const struct model_config *c);
 NODISCARD struct status *config_check_sequence(const struct model_config *c);
 NODISCARD struct status *config_check_ensemble(const struct model_config *c);
 NODISCARD struct status *config_check_groups(const struct model_config *c, bool has_gpus);
 NODISCARD struct status *config_check_io(const struct model_config *c);
+NODISCARD struct status *config_check_data(const struct model_config *c);
 
 /* print.c */
 const uint32_t *config_field_order(const ProtobufCMessageDescriptor *type);
