@@ -109,7 +109,8 @@ out:
 
 void model_unload(struct model *m, struct backend_registry *reg)
 {
-    scheduler_free(TAKE(m->scheduler));
+    scheduler_free(m->scheduler); /* a worker that has only just started still reads the pointer */
+    m->scheduler = NULL;
     for (uint32_t i = 0; i < m->n_instances; i++)
         instance_free(m->instances[i]);
     m->n_instances = 0;
