@@ -60,7 +60,8 @@ void fake_model_end(struct fake_model *f)
         cond_wait(&f->server.drained, &f->server.drain_mu);
     mutex_unlock(&f->server.drain_mu);
 
-    scheduler_free(TAKE(m->scheduler));
+    scheduler_free(m->scheduler); /* a worker that has only just started still reads the pointer */
+    m->scheduler = NULL;
     for (uint32_t i = 0; i < m->n_instances; i++)
         instance_free(m->instances[i]);
     mem_free(TAKE(m->instances));
