@@ -236,6 +236,11 @@ static bool start_http(TRITONSERVER_Server *server, const struct options *o,
     http.reuse_port = option_bool(o, OPT_REUSE_HTTP_PORT);
     http.n_threads = (int)option_int(o, OPT_HTTP_THREAD_COUNT);
     http.max_input_bytes = (size_t)option_int(o, OPT_HTTP_MAX_INPUT_SIZE);
+    http.max_connections = (unsigned int)option_int(o, OPT_HTTP_MAX_CONNECTIONS);
+    http.max_body_bytes = (uint64_t)option_int(o, OPT_HTTP_MAX_BODY_SIZE);
+    http.idle_timeout_ms = (uint64_t)option_int(o, OPT_HTTP_IDLE_TIMEOUT_SECS) * 1000;
+    http.body_timeout_ms = (uint64_t)option_int(o, OPT_HTTP_STALL_TIMEOUT_SECS) * 1000;
+    http.write_timeout_ms = http.body_timeout_ms;
     return worked(conch_http_start(server, &http, ret_http), "start HTTP service");
 }
 

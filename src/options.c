@@ -249,12 +249,6 @@ static void add_deprecations(struct options *o)
 
 /* ---- the command line ----------------------------------------------------------------------- */
 
-/* Flags that Triton does not have: prefixes of them mean nothing. */
-static bool is_ours(enum option_id id)
-{
-    return id == OPT_VERSION;
-}
-
 /* The flag that the first `length` characters of name mean, or N_OPTIONS and *ret_wrong. */
 static enum option_id find(const char *name, size_t length, char **ret_wrong)
 {
@@ -268,7 +262,7 @@ static enum option_id find(const char *name, size_t length, char **ret_wrong)
             free(several);
             return id;
         }
-        if (is_ours(id))
+        if (option_table[id].group == GROUP_CONCH)
             continue;
         if (found != N_OPTIONS) {
             char *more = several ? option_message("%s '--%s'", several, flag)

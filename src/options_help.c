@@ -25,6 +25,7 @@ static const char *const headings[] = {
     [GROUP_RATE] = "Rate limiter",
     [GROUP_DEVICE] = "Memory and devices",
     [GROUP_SHARED_MEMORY] = "Shared memory",
+    [GROUP_CONCH] = "Conch's own",
     [GROUP_DEPRECATED] = "Deprecated",
 };
 
@@ -66,10 +67,10 @@ static void print_option(FILE *out, const struct option *option)
         snprintf(left, sizeof(left), "  --%s%s%s%s", option->flag, option->argument ? " <" : "",
                  option->argument ? option->argument : "", option->argument ? ">" : "");
     const char *initial = option->initial && *option->initial ? option->initial : NULL;
-    const char *yet = option->effect == EFFECT_HONOURED ? ""
-                      : option->effect == EFFECT_INERT  ? " (no effect yet)"
-                      : !option->harmless               ? " (not yet)"
-                                                        : "";
+    bool inert = option->effect == EFFECT_INERT || option->effect == EFFECT_ASKS;
+    const char *yet = inert                                                ? " (no effect yet)"
+                      : option->effect == EFFECT_ONLY && !option->harmless ? " (not yet)"
+                                                                           : "";
     char only[64] = "";
     if (option->effect == EFFECT_ONLY && option->harmless)
         snprintf(only, sizeof(only), *option->harmless ? " (only %s so far)" : " (not yet)",

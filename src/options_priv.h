@@ -36,6 +36,7 @@ enum option_group {
     GROUP_RATE,
     GROUP_DEVICE,
     GROUP_SHARED_MEMORY,
+    GROUP_CONCH,
     GROUP_DEPRECATED,
 };
 
