@@ -32,8 +32,29 @@ if(CONCH_FUZZ)
     add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
 
+# The product is optimised as a whole, which takes a sixth off a small request's time outside the
+# kernel. Objects carry ordinary code too, so that the many tests link fast.
+set(CONCH_LTO OFF)
+if(CMAKE_C_COMPILER_ID STREQUAL "GNU" AND CMAKE_BUILD_TYPE STREQUAL "RelWithDebInfo" AND NOT CONCH_SANITIZE)
+    set(CONCH_LTO ON)
+    add_link_options(-fno-lto)    # else the linker's plugin takes every such object as one for LTO
+endif()
+
 # conch_own_code(<target>): what else holds for what we ship, as opposed to tests.
 function(conch_own_code target)
     target_compile_definitions(${target} PRIVATE _GNU_SOURCE)
     target_compile_options(${target} PRIVATE "SHELL:-include ${CMAKE_SOURCE_DIR}/src/base/banned.h")
+    conch_lto_object(${target})
+endfunction()
+
+# conch_lto_object(<target>), conch_lto_link(<target>): may be, is optimised together with the rest.
+function(conch_lto_object target)
+    if(CONCH_LTO)
+        target_compile_options(${target} PRIVATE -flto=auto -ffat-lto-objects)
+    endif()
+endfunction()
+function(conch_lto_link target)
+    if(CONCH_LTO)
+        target_link_options(${target} PRIVATE -flto=auto -O2)
+    endif()
 endfunction()

@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "base/table.h"
 #include "base/thread.h"
+#include "core/backend/backend.h"
 #include "core/model_priv.h"
 #include "core/repo/scan.h"
 #include "core/server_options.h"
@@ -74,22 +75,29 @@ static void publish(struct repository *repo)
     struct table *t = mem_zalloc(sizeof(*t) + repo->n_models * sizeof(t->models[0]));
     map_init(&t->by_name);
     t->n_models = repo->n_models;
+    bool all_loaded = true, must_ask = false;
     for (size_t i = 0; i < repo->n_models; i++) {
         const struct repo_model *rm = &repo->models[i];
         struct table_model *tm = &t->models[i];
         tm->name = rm->name;
         tm->n_versions = rm->n_versions;
         tm->versions = mem_zalloc(rm->n_versions * sizeof(*tm->versions));
+        all_loaded &= rm->n_versions > 0;
         for (size_t j = 0; j < rm->n_versions; j++) {
             const struct repo_version *rv = &rm->versions[j];
             tm->versions[j].version = rv->version;
-            if (rv->state == VERSION_READY) {
-                model_ref(rv->model);
-                tm->versions[j].model = rv->model;
+            if (rv->state != VERSION_READY) {
+                all_loaded = false;
+                continue;
             }
+            model_ref(rv->model);
+            tm->versions[j].model = rv->model;
+            must_ask |= rv->model->backend->fns.instance_ready != NULL;
         }
         map_puts(&t->by_name, tm->name, tm);
     }
+    atomic_store_explicit(&repo->all_loaded, all_loaded, memory_order_relaxed);
+    atomic_store_explicit(&repo->must_ask, must_ask, memory_order_relaxed);
     mutex_unlock(&repo->mu);
 
     table_free(snapshot_replace(&repo->table, t));
@@ -397,9 +405,8 @@ struct model_index_row *repository_index(struct repository *repo, bool ready_onl
  * Each READY model version, with a reference, so that whoever asks backends need not hold the
  * lock. Ends with NULL; the caller frees.
  */
-static struct model **ready_models(struct repository *repo, bool *ret_all_ready)
+static struct model **ready_models(struct repository *repo)
 {
-    bool all_ready = true;
     mutex_lock(&repo->mu);
     size_t n = 0, capacity = 1;
     for (size_t i = 0; i < repo->n_models; i++)
@@ -407,19 +414,14 @@ static struct model **ready_models(struct repository *repo, bool *ret_all_ready)
     struct model **models = mem_zalloc(capacity * sizeof(struct model *));
     for (size_t i = 0; i < repo->n_models; i++) {
         const struct repo_model *rm = &repo->models[i];
-        all_ready &= rm->n_versions > 0;
         for (size_t j = 0; j < rm->n_versions; j++) {
-            if (rm->versions[j].state != VERSION_READY) {
-                all_ready = false;
+            if (rm->versions[j].state != VERSION_READY)
                 continue;
-            }
             model_ref(rm->versions[j].model);
             models[n++] = rm->versions[j].model;
         }
     }
     mutex_unlock(&repo->mu);
-    if (ret_all_ready)
-        *ret_all_ready = all_ready;
     return models;
 }
 
@@ -432,8 +434,11 @@ static void unref_all(struct model **models)
 
 bool repository_all_ready(struct repository *repo)
 {
-    bool all_ready;
-    struct model **models = ready_models(repo, &all_ready);
+    bool all_ready = atomic_load_explicit(&repo->all_loaded, memory_order_relaxed);
+    if (!all_ready || !atomic_load_explicit(&repo->must_ask, memory_order_relaxed))
+        return all_ready;
+
+    struct model **models = ready_models(repo);
     for (size_t i = 0; all_ready && models[i]; i++)
         all_ready = model_is_ready_to_run(models[i]);
     unref_all(models);
@@ -442,7 +447,7 @@ bool repository_all_ready(struct repository *repo)
 
 void repository_stop(struct repository *repo)
 {
-    struct model **models = ready_models(repo, NULL);
+    struct model **models = ready_models(repo);
     for (size_t i = 0; models[i]; i++)
         model_stop(models[i]);
     unref_all(models);
@@ -451,7 +456,7 @@ void repository_stop(struct repository *repo)
 size_t repository_inflight(struct repository *repo, bool log_them)
 {
     size_t n = 0;
-    struct model **models = ready_models(repo, NULL);
+    struct model **models = ready_models(repo);
     for (size_t i = 0; models[i]; i++) {
         unsigned int inflight = atomic_load(&models[i]->inflight);
         n += inflight > 0;

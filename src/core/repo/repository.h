@@ -9,6 +9,7 @@
 #ifndef CONCH_CORE_REPO_REPOSITORY_H
 #define CONCH_CORE_REPO_REPOSITORY_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -56,6 +57,13 @@ struct repository {
     const struct server_options *options;
 
     struct snapshot table;
+
+    /*
+     * What the books say of readiness, so that a probe need not look: set with each new table.
+     * Any thread, relaxed.
+     */
+    atomic_bool all_loaded; /* every model has its versions, all READY */
+    atomic_bool must_ask;   /* … and some backend wants to be asked whether an instance is */
 
     struct mutex mu; /* level 100 in core/README.md */
     /* Under mu. */
