@@ -47,14 +47,16 @@ def test_what_does_not_exist_is_refused_by_name(root, flag, missing):
 
 def test_flags_that_only_size_or_place_it_warn_once(root):
     with Server(root, flags=["--grpc-port=1", "--grpc-port=2", "--cuda-memory-pool-byte-size=0:1"]) as server:
-        log = server.log()
+        pass
+    log = server.log()
     assert log.count("--grpc-port has no effect yet") == 1
     assert log.count("--cuda-memory-pool-byte-size has no effect yet") == 1
 
 
 def test_deprecated_flags_still_work_and_say_so(root):
     with Server(root, flags=["--strict-model-config=false"]) as server:
-        assert "Warning: '--strict-model-config' has been deprecated" in server.err.text()
+        pass
+    assert "Warning: '--strict-model-config' has been deprecated" in server.err.text()
 
 
 def test_one_line_says_what_is_served_where(root):
