@@ -6,8 +6,9 @@ import struct
 
 import pytest
 
+import repository
 from refused import ONE, REFUSED, SINCE, inputs
-from server import REFERENCE
+from server import REFERENCE, Server
 from wire import Connection, ask, given, infer
 
 ID = "[request id: <id_unknown>] "
@@ -148,3 +149,55 @@ def test_many_bytes_for_nothing_are_refused_by_their_count(server):
         400,
         "expected 1000000000 string elements for inference input 'INPUT0' for model 'any_bytes', got 1000",
     )
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """A server that takes up to 2000 bytes of JSON."""
+    root = tmp_path_factory.mktemp("small")
+    repository.write_identity(root, "any_fp32", [("FP32", [-1])])
+    repository.write_identity(root, "any_uint8", [("UINT8", [-1])])
+    with Server(root, flags=["--http-max-input-size=2000"]) as server:
+        yield server
+
+
+@NEWER
+def test_json_beyond_the_limit(small):
+    assert infer(small, "any_fp32", inputs(ONE, id="x" * 1500)).status == 200
+    body = json.dumps(inputs(ONE, id="x" * 3000)).encode()
+    check(
+        infer(small, "any_fp32", body),
+        400,
+        f"request JSON size of {len(body)} bytes exceeds the maximum allowed input size of 2000 bytes. "
+        "Use --http-max-input-size to increase the limit.",
+    )
+
+
+@NEWER
+def test_a_tensor_in_json_beyond_the_limit(small):
+    document = inputs(given("INPUT0", "FP32", [600], [1] * 600))
+    body = json.dumps(document, separators=(",", ":")).encode()
+    assert len(body) < 2000
+    check(
+        infer(small, "any_fp32", body),
+        400,
+        "JSON input 'INPUT0' has a byte_size (2400 bytes) that exceeds the maximum allowed value of 2000 bytes. "
+        "Use --http-max-input-size to increase the limit.",
+    )
+
+
+@NEWER
+def test_a_raw_request_beyond_the_limit(small):
+    answer = ask(small, "POST", "/v2/models/any_uint8/infer", b"x" * 3000, {"Inference-Header-Content-Length": 0})
+    check(answer, 400, "Raw input has a byte_size (3000 bytes) that exceeds the maximum allowed value of 2000 bytes.")
+
+
+@NEWER
+def test_binary_tensors_are_not_meant_by_the_limit(small):
+    document = {
+        "inputs": [{"name": "INPUT0", "datatype": "UINT8", "shape": [5000], "parameters": {"binary_data_size": 5000}}],
+        "outputs": [{"name": "OUTPUT0", "parameters": {"binary_data": True}}],
+    }
+    answer = infer(small, "any_uint8", document, b"y" * 5000)
+    assert answer.status == 200
+    assert answer.body.endswith(b"y" * 5000)
