@@ -18,7 +18,9 @@ void timer_init(struct timer *t, timer_fn callback)
 
 void timers_init(struct timers *set)
 {
+    *set = (struct timers){0};
     heap_init(&set->heap, earlier);
+    heap_init(&set->next, earlier);
 }
 
 void timers_set(struct timers *set, struct timer *t, uint64_t deadline_ns)
@@ -26,14 +28,15 @@ void timers_set(struct timers *set, struct timer *t, uint64_t deadline_ns)
     timers_clear(set, t);
     t->deadline_ns = deadline_ns;
     t->is_set = true;
-    heap_push(&set->heap, &t->node);
+    t->in_next = set->running && deadline_ns <= set->run_ns;
+    heap_push(t->in_next ? &set->next : &set->heap, &t->node);
 }
 
 void timers_clear(struct timers *set, struct timer *t)
 {
     if (!t->is_set)
         return;
-    heap_remove(&set->heap, &t->node);
+    heap_remove(t->in_next ? &set->next : &set->heap, &t->node);
     t->is_set = false;
 }
 
@@ -45,13 +48,21 @@ uint64_t timers_next_ns(const struct timers *set)
 
 unsigned int timers_run(struct timers *set, uint64_t now_ns)
 {
-    size_t most = set->heap.count;
     unsigned int n_run = 0;
-    while (n_run < most && timers_next_ns(set) <= now_ns) {
+    set->running = true;
+    set->run_ns = now_ns;
+    while (timers_next_ns(set) <= now_ns && set->heap.count > 0) {
         struct timer *t = of_node(heap_pop(&set->heap));
         t->is_set = false;
         n_run++;
         t->callback(t);
+    }
+    set->running = false;
+
+    struct heap_node *node;
+    while ((node = heap_pop(&set->next))) {
+        of_node(node)->in_next = false;
+        heap_push(&set->heap, node);
     }
     return n_run;
 }

@@ -22,10 +22,14 @@ struct timer {
     uint64_t deadline_ns; /* monotonic */
     timer_fn callback;
     bool is_set;
+    bool in_next; /* of the two heaps */
 };
 
 struct timers {
     struct heap heap;
+    struct heap next; /* set during a run, for a time that the run has reached */
+    uint64_t run_ns;  /* the time that the run in progress has reached */
+    bool running;
 };
 
 /* timer_init - a timer that is not set. Nothing to end: clear it before its memory goes. */
@@ -44,9 +48,8 @@ uint64_t timers_next_ns(const struct timers *set);
 
 /*
  * timers_run - calls back every timer whose deadline has come, earliest first; how many. Each is
- * unset before its callback, which may set it again, and may set, clear and free any other. A
- * timer that a callback sets to a time past is left for the next run when the others are done,
- * so that a run ends.
+ * unset before its callback, which may set it again, and may set, clear and free any other. What a
+ * callback sets for a time that has come already is for the next run, so that a run ends.
  */
 unsigned int timers_run(struct timers *set, uint64_t now_ns);
 
