@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "base/pool.h"
 #include "base/status.h"
 
 enum { SMALLEST_BYTES = 64 };
@@ -13,10 +14,38 @@ void buf_init(struct buf *b, size_t max_bytes)
     *b = (struct buf)BUF_INIT(max_bytes);
 }
 
+void buf_init_pooled(struct buf *b, size_t max_bytes, struct pool *pool)
+{
+    *b = (struct buf){.max = max_bytes, .pool = pool};
+}
+
+static void forget(struct buf *b)
+{
+    *b = (struct buf){.max = b->max, .pool = b->pool};
+}
+
 void buf_done(struct buf *b)
 {
-    mem_free(b->data);
-    *b = (struct buf)BUF_INIT(b->max);
+    if (b->pool)
+        pool_release(b->data);
+    else
+        mem_free(b->data);
+    forget(b);
+}
+
+/* The same content in room for `capacity` bytes; NULL leaves all as it was. */
+static char *move(struct buf *b, size_t *capacity)
+{
+    if (!b->pool)
+        return mem_try_realloc(b->data, *capacity);
+    char *data = pool_alloc(b->pool, *capacity, NULL);
+    if (!data)
+        return NULL;
+    *capacity = MIN(pool_block_bytes(data), b->max + 1);
+    if (b->data)
+        memcpy(data, b->data, b->size);
+    pool_release(b->data);
+    return data;
 }
 
 void buf_reset(struct buf *b)
@@ -39,7 +68,7 @@ char *buf_reserve(struct buf *b, size_t n_bytes)
     if (needed > b->capacity) {
         size_t capacity = MAX(b->capacity * 2, (size_t)SMALLEST_BYTES);
         capacity = MAX(MIN(capacity, b->max + 1), needed);
-        char *data = mem_try_realloc(b->data, capacity);
+        char *data = move(b, &capacity);
         if (!data) {
             b->failed = true;
             return NULL;
@@ -98,7 +127,9 @@ struct status *buf_status(const struct buf *b)
 
 char *buf_take(struct buf *b)
 {
-    char *text = b->data ? b->data : mem_strdup("");
-    *b = (struct buf)BUF_INIT(b->max);
+    if (!b->data && b->pool)
+        buf_add_slow(b, "", 0);
+    char *text = b->data || b->pool ? b->data : mem_strdup("");
+    forget(b);
     return text;
 }

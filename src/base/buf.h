@@ -14,6 +14,7 @@
 
 #include "base/compiler.h"
 
+struct pool;
 struct status;
 
 struct buf {
@@ -21,8 +22,9 @@ struct buf {
     size_t size;
     size_t capacity;
     size_t max;
-    bool failed; /* something was not added: */
-    bool full;   /* … since it would have passed max; otherwise memory ended */
+    struct pool *pool; /* where the memory comes from; NULL = the system */
+    bool failed;       /* something was not added: */
+    bool full;         /* … since it would have passed max; otherwise memory ended */
 };
 
 #define BUF_INIT(max_bytes)                                                                        \
@@ -31,6 +33,8 @@ struct buf {
     }
 
 void buf_init(struct buf *b, size_t max_bytes);
+/* buf_init_pooled - for what is large and made often: the memory stays warm in the pool. */
+void buf_init_pooled(struct buf *b, size_t max_bytes, struct pool *pool);
 void buf_done(struct buf *b);
 
 /* buf_reset - empty again, memory kept, failure forgotten. */
@@ -73,7 +77,10 @@ static inline const char *buf_text(const struct buf *b)
     return b->size ? b->data : "";
 }
 
-/* buf_take - the content as a string that the caller owns (mem_free); the buffer is empty then. */
+/*
+ * buf_take - the content as a string that the caller owns; the buffer is empty then. It is ended
+ * with mem_free(), or with pool_release() if the buffer is pooled (then NULL means no memory).
+ */
 char *buf_take(struct buf *b);
 
 #endif

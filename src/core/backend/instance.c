@@ -79,9 +79,11 @@ static uint32_t drop_cancelled(struct request **batch, uint32_t n)
     return kept;
 }
 
-uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t n)
+uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t n,
+                          uint64_t *ret_bytes)
 {
     n = drop_cancelled(batch, n);
+    *ret_bytes = 0;
     if (n == 0)
         return 0;
 
@@ -89,6 +91,8 @@ uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t 
         /* A backend that releases a request and then returns an error is wrong, yet must not make
          * us touch what is gone: the requests stay until the call is over. */
         request_ref(batch[i]);
+        for (uint32_t j = 0; j < batch[i]->n_inputs; j++)
+            *ret_bytes += batch[i]->inputs[j]->size_bytes;
         atomic_store_explicit(&batch[i]->stage, REQUEST_EXECUTING, memory_order_release);
     }
 

@@ -73,10 +73,12 @@ void instance_free(struct instance *in);
  * or is the backend's, when this returns.
  *
  * Thread: whoever runs the instance. No lock is held.
- * @batch    n requests that are queued
- * Returns   the time that the backend took, in nanoseconds
+ * @batch      n requests that are queued
+ * @ret_bytes  of their inputs
+ * Returns     the time that the backend took, in nanoseconds; 0 when nothing was left to execute
  */
-uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t n);
+uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t n,
+                          uint64_t *ret_bytes);
 
 /* instance_report_statistics - what TRITONBACKEND_ModelInstanceReportStatistics says. */
 void instance_report_statistics(struct instance *in, const struct request *r, bool success,

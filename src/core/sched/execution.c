@@ -10,6 +10,7 @@ enum {
     FIRST_PROOF = 4,        /* short executions that a new model has to show */
     PROOF_AFTER_LAPSE = 64, /* … and after a lapse; doubled for each further one */
     MAX_LAPSES = 12,
+    BYTES_PER_NS = 6,      /* a tensor copied between caches and memory, both ways counted */
     STRIKE = 256,          /* each long execution adds this, each other inline one takes 1 off */
     TOO_MUCH = 2 * STRIKE, /* more than this is a lapse: three long ones among a few hundred */
 };
@@ -65,10 +66,11 @@ static void count_strike(struct execution *e, uint64_t took_ns)
     atomic_store_explicit(&e->strikes, strikes, memory_order_relaxed);
 }
 
-void execution_measured(struct execution *e, uint64_t took_ns, bool inlined)
+void execution_measured(struct execution *e, uint64_t took_ns, uint64_t bytes, bool inlined)
 {
     if (e->mode != EXECUTION_AUTO)
         return;
+    took_ns -= MIN(took_ns, bytes / BYTES_PER_NS);
 
     /*
      * One execution weighs no more than four short ones, so that a single outlier does not decide.

@@ -5,6 +5,9 @@
  * takes less is better run where the request is; one that takes longer must not hold up a loop
  * with all its connections.
  *
+ * Time is counted beyond what moving the request's bytes takes anyway: the loop has just read them
+ * from a socket, which took as long, so that a copy of a large tensor is not worth a hand-off.
+ *
  * The model parameter CONCH_EXECUTION says `inline`, `thread` or `auto` (the default). Auto
  * decides by measured time: a model proves itself on its worker first, runs inline while its
  * average stays below the price of a hand-off and the loop's turn has time left, and goes back to
@@ -49,7 +52,10 @@ NODISCARD struct status *execution_init(struct execution *e, const char *paramet
 /* execution_may_inline - may this thread run the model now? @budget NULL: never. */
 bool execution_may_inline(const struct execution *e, const struct inline_budget *budget);
 
-/* execution_measured - one execution took took_ns; `inlined` says where. */
-void execution_measured(struct execution *e, uint64_t took_ns, bool inlined);
+/*
+ * execution_measured - one execution took took_ns for requests with that many bytes of inputs;
+ * `inlined` says where.
+ */
+void execution_measured(struct execution *e, uint64_t took_ns, uint64_t bytes, bool inlined);
 
 #endif

@@ -61,9 +61,9 @@ static void run_locked(struct scheduler *s, struct instance *in)
         if (n == 0)
             break;
         mutex_unlock(&s->mu);
-        uint64_t took_ns = instance_execute(in, in->batch, n);
+        uint64_t bytes, took_ns = instance_execute(in, in->batch, n, &bytes);
         if (took_ns)
-            execution_measured(&s->execution, took_ns, false);
+            execution_measured(&s->execution, took_ns, bytes, false);
         mutex_lock(&s->mu);
     }
     in->runner = RUNNER_NONE;
@@ -110,10 +110,10 @@ static void give_to_worker_and_unlock(struct scheduler *s, struct instance *in)
 static void run_inline(struct scheduler *s, struct instance *in, uint32_t n,
                        struct inline_budget *budget)
 {
-    uint64_t took_ns = instance_execute(in, in->batch, n);
+    uint64_t bytes, took_ns = instance_execute(in, in->batch, n, &bytes);
     budget->left_ns -= MIN(took_ns, budget->left_ns);
     if (took_ns)
-        execution_measured(&s->execution, took_ns, true);
+        execution_measured(&s->execution, took_ns, bytes, true);
 
     mutex_lock(&s->mu);
     /* What came meanwhile from other threads goes to the worker: this one has a loop to turn. */

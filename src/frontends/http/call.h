@@ -68,7 +68,7 @@ struct http_call {
     uint32_t n_wishes, wish_capacity;
     struct output_wish *wishes; /* in the request's arena */
     void *blocks;               /* pool blocks of JSON tensors, linked */
-    char *json_taken;           /* the text of a large reply; mem_free() */
+    char *json_taken;           /* the text of a large reply; pool_release() */
     struct message answered, destroyed;
     _Atomic(struct response *) response; /* the first; NULL for none */
     atomic_uint n_responses;

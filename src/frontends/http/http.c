@@ -140,7 +140,7 @@ static void *ctx_new(void *arg, struct http_env *env)
     struct http_ctx *ctx = mem_zalloc(sizeof(*ctx));
     ctx->settings = &http->settings;
     ctx->env = env;
-    buf_init(&ctx->json, MAX_JSON_REPLY);
+    buf_init_pooled(&ctx->json, MAX_JSON_REPLY, env->pool);
     return ctx;
 }
 

@@ -204,7 +204,7 @@ void infer_end(struct exchange *x)
     struct http_call *call = exchange_part(x);
     if (!call->begun)
         return;
-    mem_free(TAKE(call->json_taken));
+    pool_release(TAKE(call->json_taken));
     response_free(atomic_exchange(&call->response, NULL));
     request_unref(&call->request);
 }

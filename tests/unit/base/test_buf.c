@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
+#include "base/pool.h"
 #include "base/status.h"
 
 static void grows_by_all_means_of_adding(void **state)
@@ -114,13 +115,43 @@ static void hands_over_its_text(void **state)
     assert_int_equal(b.max, 100);
 }
 
+static void takes_its_memory_from_a_pool(void **state)
+{
+    (void)state;
+    struct pool *pool = pool_new("test", 1 << 20, 0);
+    struct pool_stats stats;
+    struct buf b;
+    buf_init_pooled(&b, 1000, pool);
+    for (int i = 0; i < 1000; i++)
+        buf_addc(&b, 'x');
+    assert_null(buf_status(&b));
+    buf_addc(&b, 'x'); /* a block may be larger than the maximum, which counts all the same */
+    assert_true(b.full);
+    char *text = buf_take(&b);
+    assert_int_equal(strlen(text), 1000);
+    assert_null(b.data);
+    pool_release(text);
+    text = buf_take(&b);
+    assert_string_equal(text, "");
+    pool_release(text);
+
+    pool_stats(pool, &stats);
+    assert_int_equal(stats.used_bytes, 0);
+    uint64_t n_misses = stats.n_misses;
+    for (int i = 0; i < 1000; i++)
+        buf_addc(&b, 'y');
+    buf_done(&b);
+    pool_stats(pool, &stats);
+    assert_int_equal(stats.n_misses, n_misses); /* warm blocks again */
+    pool_free(pool);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(grows_by_all_means_of_adding),
-        cmocka_unit_test(stops_at_its_maximum),
-        cmocka_unit_test(remembers_that_memory_ended),
-        cmocka_unit_test(hands_over_its_text),
+        cmocka_unit_test(grows_by_all_means_of_adding), cmocka_unit_test(stops_at_its_maximum),
+        cmocka_unit_test(remembers_that_memory_ended),  cmocka_unit_test(hands_over_its_text),
+        cmocka_unit_test(takes_its_memory_from_a_pool),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,7 +38,7 @@ static int proof(struct execution *e, uint64_t took_ns, int at_most)
 {
     int n = 0;
     while (n < at_most && !execution_may_inline(e, &full)) {
-        execution_measured(e, took_ns, false);
+        execution_measured(e, took_ns, 0, false);
         n++;
     }
     return n;
@@ -65,6 +65,20 @@ static void a_long_model_never_does(void **state)
     assert_int_equal(proof(&e, 20000000, 1000), 1000);
 }
 
+static void moving_bytes_is_not_counted(void **state)
+{
+    (void)state;
+    struct execution e;
+    uint64_t bytes = 6 * 100000; /* what takes 100 µs to move */
+    assert_null(execution_init(&e, NULL));
+    for (int i = 0; i < 4; i++)
+        execution_measured(&e, 100000 + EXECUTION_SHORT_NS / 2, bytes, false);
+    assert_true(execution_may_inline(&e, &full));
+    for (int i = 0; i < 40; i++)
+        execution_measured(&e, 100000 + EXECUTION_SHORT_NS * 2, bytes, true);
+    assert_false(execution_may_inline(&e, &full));
+}
+
 static void a_lapse_costs_more_each_time(void **state)
 {
     (void)state;
@@ -74,7 +88,7 @@ static void a_lapse_costs_more_each_time(void **state)
     int last = 4;
     for (int lapse = 0; lapse < 4; lapse++) {
         for (int i = 0; i < 3; i++)
-            execution_measured(&e, EXECUTION_LONG_NS, true);
+            execution_measured(&e, EXECUTION_LONG_NS, 0, true);
         assert_false(execution_may_inline(&e, &full));
         int n = proof(&e, 1000, 100000);
         assert_true(n >= 2 * last || last == 4);
@@ -90,10 +104,10 @@ static void one_outlier_is_forgiven(void **state)
     assert_null(execution_init(&e, NULL));
     proof(&e, 1000, 100);
     for (int round = 0; round < 10; round++) { /* a thread that is preempted now and then */
-        execution_measured(&e, 20 * EXECUTION_LONG_NS, true);
+        execution_measured(&e, 20 * EXECUTION_LONG_NS, 0, true);
         assert_true(execution_may_inline(&e, &full));
         for (int i = 0; i < 400; i++)
-            execution_measured(&e, 1000, true);
+            execution_measured(&e, 1000, 0, true);
     }
     assert_true(execution_may_inline(&e, &full));
 }
@@ -105,7 +119,7 @@ static void a_slower_average_leaves_the_loop(void **state)
     assert_null(execution_init(&e, NULL));
     proof(&e, 1000, 100);
     for (int i = 0; i < 40; i++)
-        execution_measured(&e, 2 * EXECUTION_SHORT_NS, true);
+        execution_measured(&e, 2 * EXECUTION_SHORT_NS, 0, true);
     assert_false(execution_may_inline(&e, &full));
 }
 
@@ -115,6 +129,7 @@ int main(void)
         cmocka_unit_test(the_words),
         cmocka_unit_test(a_short_model_proves_itself),
         cmocka_unit_test(a_long_model_never_does),
+        cmocka_unit_test(moving_bytes_is_not_counted),
         cmocka_unit_test(a_lapse_costs_more_each_time),
         cmocka_unit_test(one_outlier_is_forgiven),
         cmocka_unit_test(a_slower_average_leaves_the_loop),
