@@ -8,7 +8,7 @@ import socket
 import pytest
 
 import repository
-from server import BACKENDS, BIN, REFERENCE, Server, free_port, run_to_end
+from server import BACKENDS, BIN, REFERENCE, ROOT, Server, free_port, run_to_end
 from wire import ask, given, infer
 
 OURS = pytest.mark.conch_only("it is how Conch does it")
@@ -145,6 +145,18 @@ def test_a_field_that_is_not_honoured_yet_is_refused_by_name(models, field, text
     code, log = start(models)
     assert code == 1
     assert names(log, field), log
+
+
+@OURS
+def test_config_errors_as_the_documentation_shows_them(models):
+    page = (ROOT / "docs/model-repository.md").read_text()
+    for line, word in (("dynamic_batching { }", "'dynamic_batching'"), ("colour: 1", "colour")):
+        shown = next(row for row in page.splitlines() if row.startswith("Poll failed") and word in row)
+        folder = models / word.strip("'")
+        repository.write_model(folder, "m", GOOD + line + "\n")
+        code, log = start(folder)
+        assert code == 1
+        assert names(log.replace('\\"', '"').replace(str(folder), "models"), shown), log
 
 
 @OURS

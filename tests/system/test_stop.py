@@ -135,6 +135,19 @@ def test_a_client_that_leaves_does_not_disturb_the_others(slow):
     assert stays.response().status == 200
 
 
+@OURS
+def test_requests_of_clients_that_have_left_are_not_executed(slow):
+    """Ten of them wait, 0.4 s each; nine clients leave, and the next one does not wait for those."""
+    waiting = [send_slow(slow) for _ in range(10)]
+    for connection in waiting[1:]:
+        connection.socket.close()
+    before = time.monotonic()
+    answer = infer(slow, "slow", {"inputs": [given("INPUT0", "FP32", [1], [1])]})
+    assert answer.status == 200
+    assert time.monotonic() - before < 2
+    assert waiting[0].response().status == 200
+
+
 def test_starting_and_stopping_again(models):
     repository.write_identity(models, "m", [("FP32", [-1])])
     for _ in range(3):
