@@ -24,6 +24,9 @@ struct json_pow10 {
 enum { JSON_POW10_MIN = -342, JSON_POW10_MAX = 325 };
 extern struct json_pow10 json_pow10_table[JSON_POW10_MAX - JSON_POW10_MIN + 1];
 
+/* What json_write.c makes of that table; called once, when it is there. */
+void json_write_prepare(void);
+
 /* floor(log2(10^k)) for |k| < 1650. */
 static inline int json_log2_pow10(int k)
 {

@@ -24,6 +24,7 @@
 
 enum {
     MAX_NUMBER_BYTES = 25, /* "-0.00000" and 17 digits */
+    SLACK = 4,             /* what products of ours may be off, in their last bits */
     NUMBER_ROOM = 56,      /* a number, its comma, and what whole words write behind it */
 };
 
@@ -52,15 +53,17 @@ static inline unsigned put_sixteen(char *out, uint32_t high, uint32_t low)
 {
 #ifdef __SSE2__
     /* The same steps as above on both halves: fours, pairs, single digits, by reciprocals. */
+    __m128i hundred = _mm_set1_epi16(100), ten = _mm_set1_epi16(10);
+    __asm__("" : "+x"(hundred), "+x"(ten)); /* gcc would put shifts and sums for the products */
     __m128i v = _mm_set_epi64x(low, high);
     __m128i q = _mm_srli_epi64(_mm_mul_epu32(v, _mm_set1_epi64x(3518437209)), 45);
     v = _mm_sub_epi64(v, _mm_mul_epu32(q, _mm_set1_epi64x(10000)));
     v = _mm_or_si128(q, _mm_slli_epi64(v, 32));
     q = _mm_srli_epi16(_mm_mulhi_epu16(v, _mm_set1_epi16(5243)), 3);
-    v = _mm_sub_epi16(v, _mm_mullo_epi16(q, _mm_set1_epi16(100)));
+    v = _mm_sub_epi16(v, _mm_mullo_epi16(q, hundred));
     v = _mm_or_si128(q, _mm_slli_epi32(v, 16));
     q = _mm_mulhi_epu16(v, _mm_set1_epi16(6554));
-    v = _mm_sub_epi16(v, _mm_mullo_epi16(q, _mm_set1_epi16(10)));
+    v = _mm_sub_epi16(v, _mm_mullo_epi16(q, ten));
     v = _mm_or_si128(q, _mm_slli_epi16(v, 8));
     unsigned some = (unsigned)_mm_movemask_epi8(_mm_cmpgt_epi8(v, _mm_setzero_si128()));
     _mm_storeu_si128((__m128i *)(void *)out, _mm_or_si128(v, _mm_set1_epi8('0')));
@@ -202,7 +205,6 @@ static inline bool shorten_quick(uint64_t fraction, int biased, struct shortest 
 
     /* With 60 bits after the point: the distance from the multiple of ten below, and to the one
      * above; half a unit in the last place of the double. */
-    enum { SLACK = 4 };
     uint64_t rest = s % 10;
     uint64_t from_below = rest << 60 | f >> 4;
     uint64_t to_above = ((uint64_t)10 << 60) - from_below;
@@ -227,7 +229,7 @@ static char *put_exponent(char *out, int exponent)
 }
 
 /* Writes a finite value; returns the end. Room for NUMBER_ROOM bytes. */
-static inline char *put_finite(char *out, uint64_t bits)
+static __attribute__((noinline)) char *put_finite(char *out, uint64_t bits)
 {
     uint64_t fraction = bits & 0xfffffffffffff;
     int biased = (int)(bits >> 52 & 0x7ff);
@@ -283,12 +285,81 @@ static inline char *put_finite(char *out, uint64_t bits)
     return put_exponent(out + (n ? 2 + n : 1), point - 1);
 }
 
-static inline char *put_double(char *out, double value)
+/*
+ * What shorten_quick() and put_finite() find out from the exponent alone, for doubles from 1e-4 to
+ * 8: the tensors of the usual model consist of those.
+ */
+static struct usual {
+    uint64_t hi, lo; /* the power of ten */
+    uint64_t half;
+    unsigned char h;
+    unsigned char first_at, rest_at; /* where the first of 17 digits goes, and the others */
+    bool above_one;
+} usual_table[16];
+enum { USUAL_FROM = 1010, USUAL_END = 1026 }; /* biased exponents: 2^-13 to 2^3 */
+
+void json_write_prepare(void)
+{
+    for (int biased = USUAL_FROM; biased < USUAL_END; biased++) {
+        int q = biased - 1075;
+        int k = (q * 1262611) >> 22;
+        int h = q + json_log2_pow10(-k) + 1;
+        int point = 17 + k; /* at most 1; the first digit may be zero, it then is in its place */
+        struct json_pow10 power = json_pow10_table[-k - JSON_POW10_MIN];
+        usual_table[biased - USUAL_FROM] = (struct usual){
+            .hi = power.hi,
+            .lo = power.lo,
+            .half = power.hi >> (5 - h),
+            .h = (unsigned char)h,
+            .first_at = (unsigned char)(point == 1 ? 0 : 2 - point),
+            .rest_at = (unsigned char)(point == 1 ? 2 : 3 - point),
+            .above_one = point == 1,
+        };
+    }
+}
+
+/* put_finite() for any double, quick for the usual ones. See shorten_quick() for how. */
+static inline __attribute__((always_inline)) char *put_bits(char *out, uint64_t bits)
+{
+    uint64_t fraction = bits & 0xfffffffffffff;
+    unsigned index = (unsigned)(bits >> 52 & 0x7ff) - USUAL_FROM;
+    if (index >= USUAL_END - USUAL_FROM || fraction == 0)
+        return put_finite(out, bits);
+    const struct usual *u = &usual_table[index];
+    uint64_t cp = (fraction | (uint64_t)1 << 52) << u->h;
+    unsigned __int128 product =
+        (unsigned __int128)u->hi * cp + (uint64_t)((unsigned __int128)u->lo * cp >> 64);
+    uint64_t s = (uint64_t)(product >> 64), f = (uint64_t)product;
+
+    uint64_t rest = s % 10;
+    uint64_t from_below = rest << 60 | f >> 4;
+    uint64_t to_above = ((uint64_t)10 << 60) - from_below;
+    if (UNLIKELY((from_below - u->half + SLACK <= 2 * SLACK) |
+                 (to_above - u->half + SLACK <= 2 * SLACK) |
+                 (f - ((uint64_t)1 << 63) + SLACK <= 2 * SLACK)))
+        return put_finite(out, bits);
+    bool below = from_below <= u->half, above = to_above <= u->half;
+    uint64_t digits = s - (-(uint64_t)(below | above) & rest) + (-(uint64_t)above & 10);
+    digits += f >> 63 & !(below | above);
+
+    uint64_t top = digits / 100000000;
+    uint32_t first = (uint32_t)top / 100000000;
+    *out = '-';
+    out += bits >> 63;
+    store(out, 0x3030303030302e30); /* "0.000000" */
+    out[u->first_at] = (char)('0' + first);
+    out += u->rest_at;
+    unsigned n =
+        put_sixteen(out, (uint32_t)top - first * 100000000, (uint32_t)(digits - top * 100000000));
+    return out + MAX(n, (unsigned)u->above_one); /* "3.0" */
+}
+
+static inline __attribute__((always_inline)) char *put_double(char *out, double value)
 {
     uint64_t bits;
     memcpy(&bits, &value, 8);
     if (LIKELY((bits >> 52 & 0x7ff) != 0x7ff))
-        return put_finite(out, bits);
+        return put_bits(out, bits);
     const char *word = isnan(value) ? "NaN" : value < 0 ? "-Infinity" : "Infinity";
     size_t length = strlen(word);
     memcpy(out, word, length);
