@@ -268,55 +268,83 @@ static void set_state(struct repository *repo, struct repo_version *rv, enum ver
     mutex_unlock(&repo->mu);
 }
 
+static char *reason_of(const struct status *st)
+{
+    return mem_printf("%s: %s", status_code_name(status_code(st)), status_message(st));
+}
+
+/* Reads the model's folder; a model without a version to serve is an error. */
+static struct status *poll(struct repository *repo, const struct repo_model *rm,
+                           struct scanned_model *ret_scanned)
+{
+    struct status *st = scan_model(rm->name, rm->directory, repo->options, ret_scanned);
+    if (st || ret_scanned->n_versions)
+        return st;
+    scanned_model_done(ret_scanned);
+    return status_new(STATUS_INVALID_ARG,
+                      "at least one version must be available under the version policy of model "
+                      "'%s'",
+                      rm->name);
+}
+
+/* Loads a version, as often as the options allow; scanned is used up. */
+static struct status *try_to_load(struct repository *repo, const struct repo_model *rm,
+                                  int64_t version, struct scanned_model *scanned,
+                                  struct model **ret_model)
+{
+    for (unsigned int retries_left = repo->options->load_retries;; retries_left--) {
+        struct config_facts facts = scan_facts(rm->name, scanned, repo->options);
+        struct status *st = model_load(repo->server, repo->backends, rm->name, version,
+                                       rm->directory, TAKE(scanned->config), &facts, ret_model);
+        scanned_model_done(scanned);
+        if (!st || retries_left == 0)
+            return st;
+        log_warn("failed to load '%s' version %lld, %u retries left: %s", rm->name,
+                 (long long)version, retries_left, status_message(st));
+        status_free(st);
+        st = poll(repo, rm, scanned);
+        if (st)
+            return st;
+    }
+}
+
 /* Reads and loads one model; only this thread touches rm's versions until it is done. */
 static bool load_one(struct repository *repo, struct repo_model *rm)
 {
     struct scanned_model scanned;
-    struct status *st =
-        rm->failure ? NULL : scan_model(rm->name, rm->directory, repo->options, &scanned);
     if (rm->failure)
         return false;
-    if (!st && scanned.n_versions == 0) {
-        st = status_new(STATUS_INVALID_ARG,
-                        "at least one version must be available under the version policy of model "
-                        "'%s'",
-                        rm->name);
-        scanned_model_done(&scanned);
-    }
+    struct status *st = poll(repo, rm, &scanned);
     if (st) {
         log_error("Poll failed for model directory '%s': %s", rm->name, status_message(st));
         mutex_lock(&repo->mu);
-        rm->failure = mem_printf("%s: %s", status_code_name(status_code(st)), status_message(st));
+        rm->failure = reason_of(st);
         mutex_unlock(&repo->mu);
         status_free(st);
         return false;
     }
 
     int64_t version = scanned.versions[0];
-    struct repo_version *versions = mem_zalloc(sizeof(*versions));
-    versions[0] = (struct repo_version){
+    struct repo_version *rv = mem_zalloc(sizeof(*rv));
+    *rv = (struct repo_version){
         .version = version, .state = VERSION_LOADING, .reason = mem_strdup("")};
     mutex_lock(&repo->mu);
-    rm->versions = versions;
+    rm->versions = rv;
     rm->n_versions = 1;
     mutex_unlock(&repo->mu);
 
     log_info("loading: %s:%lld", rm->name, (long long)version);
     struct model *m = NULL;
-    struct config_facts facts = scan_facts(rm->name, &scanned, repo->options);
-    st = model_load(repo->server, repo->backends, rm->name, version, rm->directory,
-                    TAKE(scanned.config), &facts, &m);
-    scanned_model_done(&scanned);
+    st = try_to_load(repo, rm, version, &scanned, &m);
     if (st) {
-        log_error("failed to load '%s' version %lld: %s: %s", rm->name, (long long)version,
-                  status_code_name(status_code(st)), status_message(st));
-        char *reason = mem_printf("%s: %s", status_code_name(status_code(st)), status_message(st));
-        set_state(repo, &versions[0], VERSION_UNAVAILABLE, NULL, reason);
+        char *reason = reason_of(st);
+        log_error("failed to load '%s' version %lld: %s", rm->name, (long long)version, reason);
+        set_state(repo, rv, VERSION_UNAVAILABLE, NULL, reason);
         mem_free(reason);
         status_free(st);
         return false;
     }
-    set_state(repo, &versions[0], VERSION_READY, m, "");
+    set_state(repo, rv, VERSION_READY, m, "");
     log_info("successfully loaded '%s'", rm->name);
     return true;
 }

@@ -11,6 +11,8 @@
  * queued that could be executed, no instance is idle: submit() takes one off the list with the
  * push, under the same lock, and a runner looks for more before it becomes idle. So no wake-up can
  * be lost, and a busy instance is never signalled: its worker finds the next batch by itself.
+ * (Of an exclusive scheduler one instance at a time has a runner, and the same then holds for all
+ * of them together.)
  *
  * A worker thread starts with the first work that needs it.
  */
@@ -20,6 +22,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "core/backend/backend.h"
 #include "core/backend/instance.h"
 #include "core/model.h"
 #include "core/request_priv.h"
@@ -30,7 +33,9 @@ struct status *scheduler_init(struct scheduler *s, const struct scheduler_ops *o
 {
     s->ops = ops;
     s->model = m;
+    s->exclusive = m->backend->policy == EXECUTION_DEVICE_BLOCKING;
     list_init(&s->idle);
+    s->n_running = 0;
     s->stopping = false;
     struct status *st =
         execution_init(&s->execution, model_config_parameter(m->config, "CONCH_EXECUTION"));
@@ -53,6 +58,25 @@ void scheduler_add_instance(struct scheduler *s, struct instance *in)
     mutex_unlock(&s->mu);
 }
 
+static void become_idle_locked(struct scheduler *s, struct instance *in)
+{
+    in->runner = RUNNER_NONE;
+    list_push_front(&s->idle, &in->idle_link);
+    s->n_running--;
+}
+
+/* An instance that may execute now, off the list and counted, or NULL. */
+static struct instance *take_idle_locked(struct scheduler *s)
+{
+    if (UNLIKELY(s->exclusive) && s->n_running)
+        return NULL;
+    struct list *link = list_pop(&s->idle);
+    if (!link)
+        return NULL;
+    s->n_running++;
+    return LIST_ENTRY(link, struct instance, idle_link);
+}
+
 /* Executes batches until there is none; the caller holds mu and is the instance's runner. */
 static void run_locked(struct scheduler *s, struct instance *in)
 {
@@ -66,8 +90,7 @@ static void run_locked(struct scheduler *s, struct instance *in)
             execution_measured(&s->execution, took_ns, bytes, false);
         mutex_lock(&s->mu);
     }
-    in->runner = RUNNER_NONE;
-    list_push_front(&s->idle, &in->idle_link);
+    become_idle_locked(s, in);
 }
 
 static void worker(void *arg)
@@ -118,8 +141,7 @@ static void run_inline(struct scheduler *s, struct instance *in, uint32_t n,
     mutex_lock(&s->mu);
     /* What came meanwhile from other threads goes to the worker: this one has a loop to turn. */
     if (LIKELY(!s->ops->has_work_locked(s))) {
-        in->runner = RUNNER_NONE;
-        list_push_front(&s->idle, &in->idle_link);
+        become_idle_locked(s, in);
         mutex_unlock(&s->mu);
         return;
     }
@@ -138,18 +160,16 @@ struct status *scheduler_submit(struct scheduler *s, struct request *r)
                          "accepting new inference requests",
                          request_log_name(r))
             : s->ops->push_locked(s, r);
-    struct list *link = st ? NULL : list_pop(&s->idle);
-    if (!link) {
+    struct instance *in = st ? NULL : take_idle_locked(s);
+    if (!in) {
         mutex_unlock(&s->mu);
         return st;
     }
-
-    struct instance *in = LIST_ENTRY(link, struct instance, idle_link);
     if (execution_may_inline(&s->execution, budget)) {
         uint32_t n = s->ops->take_locked(s, in->batch, in->batch_capacity);
-        in->runner = n ? RUNNER_CALLER : RUNNER_NONE;
+        in->runner = RUNNER_CALLER;
         if (!n)
-            list_push_front(&s->idle, &in->idle_link);
+            become_idle_locked(s, in);
         mutex_unlock(&s->mu);
         if (n)
             run_inline(s, in, n, budget);

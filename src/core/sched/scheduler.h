@@ -37,10 +37,12 @@ struct scheduler {
     const struct scheduler_ops *ops;
     struct model *model;
     struct execution execution;
+    bool exclusive; /* one instance at a time executes: the backend's policy is DEVICE_BLOCKING */
 
     struct mutex mu; /* level 500 in core/README.md */
     /* Under mu. */
-    struct list idle; /* instances with no runner, the last one to finish first */
+    struct list idle;       /* instances with no runner, the last one to finish first */
+    unsigned int n_running; /* instances with a runner */
     bool stopping;
 };
 

@@ -25,6 +25,7 @@ static const char config_format[] = "input { name: \"A\" data_type: TYPE_FP32 di
 enum { N_THREADS = 4, N_EACH = 300, N_INSTANCES = 2 };
 
 static atomic_int n_executed, n_at_once[N_INSTANCES], n_clashes, n_on_caller;
+static atomic_int n_instances_at_once, n_two_at_once;
 static __thread bool i_submit;
 
 static struct status *execute(struct instance *in, struct request **requests, uint32_t n)
@@ -32,11 +33,14 @@ static struct status *execute(struct instance *in, struct request **requests, ui
     int which = in->name[2] - '0';
     if (atomic_fetch_add(&n_at_once[which], 1) != 0)
         atomic_fetch_add(&n_clashes, 1);
+    if (atomic_fetch_add(&n_instances_at_once, 1) != 0)
+        atomic_fetch_add(&n_two_at_once, 1);
     if (i_submit)
         atomic_fetch_add(&n_on_caller, 1);
     atomic_fetch_add(&n_executed, (int)n);
     for (uint32_t i = 0; i < n; i++)
         fake_answer(requests[i]);
+    atomic_fetch_sub(&n_instances_at_once, 1);
     atomic_fetch_sub(&n_at_once[which], 1);
     return NULL;
 }
@@ -76,7 +80,7 @@ static void *submit_many(void *arg)
     return NULL;
 }
 
-static void storm(const char *execution)
+static void storm(const char *execution, bool exclusive)
 {
     struct fake_model f;
     struct submitter submitters[N_THREADS];
@@ -87,6 +91,9 @@ static void storm(const char *execution)
     atomic_store(&n_executed, 0);
     atomic_store(&n_on_caller, 0);
     fake_model_make(&f, config, N_INSTANCES, execute);
+    f.model->scheduler->exclusive = exclusive;
+    atomic_store(&n_instances_at_once, 0);
+    atomic_store(&n_two_at_once, 0);
     for (int i = 0; i < N_THREADS; i++) {
         submitters[i] = (struct submitter){.model = &f, .may_inline = i % 2 == 0};
         pthread_create(&submitters[i].thread, NULL, submit_many, &submitters[i]);
@@ -96,16 +103,25 @@ static void storm(const char *execution)
     fake_model_end(&f);
     assert_int_equal(atomic_load(&n_executed), N_THREADS * N_EACH);
     assert_int_equal(atomic_load(&n_clashes), 0);
+    if (exclusive)
+        assert_int_equal(atomic_load(&n_two_at_once), 0);
 }
 
 static void each_request_is_executed_once(void **state)
 {
     (void)state;
-    storm("auto");
-    storm("inline");
+    storm("auto", false);
+    storm("inline", false);
     assert_true(atomic_load(&n_on_caller) > 0);
-    storm("thread");
+    storm("thread", false);
     assert_int_equal(atomic_load(&n_on_caller), 0);
+}
+
+static void a_device_blocking_backend_executes_one_at_a_time(void **state)
+{
+    (void)state;
+    storm("auto", true);
+    storm("thread", true);
 }
 
 /* ------------------------------------------------------------------------------------------ */
@@ -157,6 +173,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_request_is_executed_once),
+        cmocka_unit_test(a_device_blocking_backend_executes_one_at_a_time),
         cmocka_unit_test(first_in_first_out_without_the_cancelled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
