@@ -5,9 +5,11 @@ A block of bash that asks localhost:8000 is run against the examples; a block of
 it is the output that it must have, where … stands for anything within a line.
 """
 
+import json
 import os
 import re
 import subprocess
+import sys
 
 import pytest
 
@@ -53,6 +55,21 @@ def test_command(examples, command, output):
     if output is not None:
         expected = ".*".join(map(re.escape, output.rstrip("\n").split("…")))
         assert re.fullmatch(expected, done.stdout.rstrip("\n")), f"{done.stdout}\nis not\n{output}"
+
+
+def test_python_in_getting_started(examples):
+    page = (ROOT / "docs/getting-started.md").read_text()
+    program = re.search(r"```python\n(.*?)```", page, re.DOTALL)[1].replace("localhost:8000", examples.url)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "[ 1.   2.5 -3. ]\n", done.stderr
+
+
+def test_curl_in_the_readme(examples):
+    page = (ROOT / "README.md").read_text()
+    command = re.search(r"^    (curl .*\n(?:        .*\n)*)", page, re.MULTILINE)[1].replace("localhost:8000", examples.url)
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=True)
+    outputs = json.loads(done.stdout)["outputs"]
+    assert [output["data"][:3] for output in outputs] == [[2, 3, 4], [0, 1, 2]]
 
 
 @pytest.mark.conch_only("it is Conch's help")
