@@ -92,7 +92,7 @@ struct status *model_config_read_file(const char *path, struct model_config **re
         return st; /* no memory, no descriptors */
     struct status *whole;
     if (status_code(st) == STATUS_NOT_FOUND)
-        whole = status_new(STATUS_NOT_FOUND,
+        whole = status_new(STATUS_INTERNAL,
                            "failed to open text file for read %s: No such file or directory", path);
     else
         whole = status_new(STATUS_INTERNAL, "failed to read text proto from %s: %s", path,

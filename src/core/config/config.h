@@ -73,8 +73,8 @@ void model_config_free(struct model_config *c);
 /*
  * model_config_read_file - reads a config.pbtxt. Regular files up to 64 MB only.
  *
- * Errors:  STATUS_NOT_FOUND    no such file
- *          STATUS_INTERNAL     cannot be read, or is wrong (the reference's code for both)
+ * Errors:  STATUS_INTERNAL     no such file, cannot be read, or is wrong (the reference's code for
+ * all) STATUS_UNAVAILABLE  no memory, no descriptors
  */
 NODISCARD struct status *model_config_read_file(const char *path, struct model_config **ret_config);
 

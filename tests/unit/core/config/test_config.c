@@ -282,7 +282,7 @@ static void files(void **state)
 
     char *expected =
         mem_printf("failed to open text file for read %s: No such file or directory", path);
-    assert_error(model_config_read_file(path, &c), STATUS_NOT_FOUND, expected);
+    assert_error(model_config_read_file(path, &c), STATUS_INTERNAL, expected);
     mem_free(expected);
 
     expected = mem_printf("failed to read text proto from %s: '%s' is a folder, not a regular file",
