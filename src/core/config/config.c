@@ -62,6 +62,7 @@ struct status *model_config_parse_text(const char *text, size_t length, const ch
         return whole;
     }
     c->pb = (Inference__ModelConfig *)m;
+    c->provided = true;
     *ret_config = c;
     return NULL;
 }
@@ -77,6 +78,7 @@ struct status *model_config_parse_json(const char *json, size_t length,
         return st;
     }
     c->pb = (Inference__ModelConfig *)m;
+    c->provided = true;
     *ret_config = c;
     return NULL;
 }
@@ -208,6 +210,9 @@ struct status *model_config_prepare(struct model_config *c, const struct config_
 
 struct status *model_config_finish(struct model_config *c, const struct config_facts *facts)
 {
+    if (!c->provided)
+        return status_new(STATUS_NOT_FOUND, "model configuration is not provided for model '%s'",
+                          c->pb->name);
     struct status *st = config_normalise(c);
     if (!st)
         st = config_check_general(c);

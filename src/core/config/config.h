@@ -39,6 +39,7 @@ struct model_config {
     struct arena arena;
     struct pb_positions positions; /* where fields stand in the text; empty without a text */
     char *file;                    /* how errors name the text; NULL without */
+    bool provided;                 /* someone said something: a file, a request, the backend */
 };
 
 /* An instance group that a backend asks for when the configuration leaves it open. */
@@ -65,7 +66,7 @@ struct config_facts {
 };
 
 /*
- * model_config_new - an empty configuration: every field at its default.
+ * model_config_new - an empty configuration, for a model that has none: every field at its default.
  */
 struct model_config *model_config_new(void);
 void model_config_free(struct model_config *c);

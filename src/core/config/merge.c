@@ -69,5 +69,6 @@ struct status *model_config_merge_from_backend(struct model_config *c, const cha
     pb->output = from->output;
     if (from->model_transaction_policy)
         pb->model_transaction_policy = from->model_transaction_policy;
+    c->provided = true;
     return NULL;
 }

@@ -273,6 +273,25 @@ static void merging_what_a_backend_found(void **state)
     model_config_free(c);
 }
 
+static void without_a_configuration(void **state)
+{
+    struct config_facts facts = {.model_name = "x.y", .auto_complete = true};
+    for (int completed = 0; completed < 2; completed++) {
+        struct model_config *c = model_config_new();
+        must(model_config_prepare(c, &facts));
+        must(model_config_place(c, &facts));
+        if (completed)
+            must(model_config_merge_from_backend(c, "{}", 2));
+        struct status *st = model_config_finish(c, &facts);
+        if (completed)
+            must(st);
+        else
+            assert_error(st, STATUS_NOT_FOUND,
+                         "model configuration is not provided for model 'x.y'");
+        model_config_free(c);
+    }
+}
+
 static void files(void **state)
 {
     struct model_config *c = NULL;
@@ -329,6 +348,7 @@ int main(void)
         cmocka_unit_test(wide_integers),
         cmocka_unit_test(text_json_text),
         cmocka_unit_test(merging_what_a_backend_found),
+        cmocka_unit_test(without_a_configuration),
         cmocka_unit_test(files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
