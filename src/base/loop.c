@@ -101,15 +101,20 @@ struct status *loop_add_fd(struct loop *loop, struct loop_fd *w, int fd, uint32_
     return NULL;
 }
 
-void loop_change_fd(struct loop *loop, struct loop_fd *w, uint32_t events)
+void loop_rearm_fd(struct loop *loop, struct loop_fd *w)
 {
     assert_owner(loop);
-    if (w->events == events)
-        return;
-    struct epoll_event ev = {.events = events, .data.ptr = w};
+    struct epoll_event ev = {.events = w->events, .data.ptr = w};
     /* The kernel allocates nothing for a change: it fails for a wrong descriptor only. */
     BUG_ON(epoll_ctl(loop->epoll_fd, EPOLL_CTL_MOD, w->fd, &ev) < 0);
+}
+
+void loop_change_fd(struct loop *loop, struct loop_fd *w, uint32_t events)
+{
+    if (w->events == events)
+        return;
     w->events = events;
+    loop_rearm_fd(loop, w);
 }
 
 void loop_remove_fd(struct loop *loop, struct loop_fd *w)

@@ -145,6 +145,12 @@ NODISCARD struct status *loop_add_fd(struct loop *loop, struct loop_fd *w, int f
  */
 void loop_change_fd(struct loop *loop, struct loop_fd *w, uint32_t events);
 
+/*
+ * loop_rearm_fd - with EPOLLET: tells again of what is ready now. For an owner that left something
+ * behind, on purpose or because a call was interrupted.
+ */
+void loop_rearm_fd(struct loop *loop, struct loop_fd *w);
+
 /* loop_remove_fd - w is not called back any more; harmless when it is not added (w->fd is -1). */
 void loop_remove_fd(struct loop *loop, struct loop_fd *w);
 

@@ -48,6 +48,7 @@ static struct {
     ssize_t (*readv)(int, const struct iovec *, int);
     ssize_t (*writev)(int, const struct iovec *, int);
     int (*accept4)(int, struct sockaddr *, socklen_t *, int);
+    int (*epoll_ctl)(int, int, int, struct epoll_event *);
     int (*epoll_wait)(int, struct epoll_event *, int, int);
     int (*epoll_pwait2)(int, struct epoll_event *, int, const struct timespec *, const sigset_t *);
 } next;
@@ -106,6 +107,34 @@ static bool is_socket(int fd)
     return fstat(fd, &s) == 0 && S_ISSOCK(s.st_mode);
 }
 
+/*
+ * A socket that is watched edge-triggered tells once of what is there. A read that a fault cuts
+ * short leaves something behind that the kernel would never leave, so it is told of again.
+ */
+enum { MOST_FILES = 1 << 16 };
+
+static struct {
+    int epoll_fd;
+    struct epoll_event event;
+} watched[MOST_FILES];
+
+int epoll_ctl(int epoll_fd, int op, int fd, struct epoll_event *event)
+{
+    if (event && fd >= 0 && fd < MOST_FILES) {
+        watched[fd].epoll_fd = epoll_fd;
+        watched[fd].event = *event;
+    }
+    return NEXT(epoll_ctl)(epoll_fd, op, fd, event);
+}
+
+static void tell_again(int fd)
+{
+    int before = errno;
+    if (fd >= 0 && fd < MOST_FILES && watched[fd].event.events & EPOLLET)
+        NEXT(epoll_ctl)(watched[fd].epoll_fd, EPOLL_CTL_MOD, fd, &watched[fd].event);
+    errno = before;
+}
+
 /* What happens to a transfer: true, it fails with errno set; else *size is how much it may move. */
 static bool spoil(int fd, size_t *size)
 {
@@ -113,6 +142,8 @@ static bool spoil(int fd, size_t *size)
     if (!x)
         return false;
     bool to_socket = is_socket(fd);
+    if (to_socket)
+        tell_again(fd);
     switch (x % 4) {
     case 0:
         return fail_with(INTERRUPTED, EINTR);

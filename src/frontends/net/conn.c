@@ -35,7 +35,8 @@ static void begin(struct conn *c)
     http1_init(&c->http1, &w->env, on_output);
     loop_work_init(&c->flush, on_flush);
     c->read_ns = c->written_ns = now_ns;
-    struct status *st = loop_add_fd(&w->loop, &c->watch, c->fd, EPOLLIN, on_ready);
+    struct status *st =
+        loop_add_fd(&w->loop, &c->watch, c->fd, EPOLLET | EPOLLIN | EPOLLRDHUP, on_ready);
     if (st) {
         log_status(LOG_WARN, "connection refused", st);
         atomic_fetch_sub_explicit(&w->n_conns, 1, memory_order_relaxed);
@@ -86,16 +87,22 @@ void conn_close(struct conn *c)
         w->on_left(w->on_left_arg);
 }
 
-/* What to wait for now. Readiness to write is of interest only after the socket was full. */
+/*
+ * What to wait for now. Readiness to write is of interest only after the socket was full; a client
+ * that leaves is noticed also while the pipeline is full and nothing is read.
+ *
+ * Edge-triggered: the kernel need not look at each socket once more in the next turn only to find
+ * it empty, which is 3 % of a small request. A read that fills less than it was given has emptied
+ * the socket; on_readable() asks again in all other cases, and each change of interest does, too.
+ */
 static void update_interest(struct conn *c)
 {
     struct iovec space[2];
-    uint32_t events = c->waiting ? EPOLLOUT : 0;
+    uint32_t events = EPOLLET | (c->waiting ? EPOLLOUT : 0);
     if (!c->eof) {
+        events |= EPOLLRDHUP;
         if (c->lingering || http1_read_space(&c->http1, space) > 0)
             events |= EPOLLIN;
-        else
-            events |= EPOLLRDHUP; /* the pipeline is full, but a client that leaves is noticed */
     }
     loop_change_fd(&c->worker->loop, &c->watch, events);
 }
@@ -174,7 +181,7 @@ static void note_progress(struct conn *c)
         c->head_ns = now_ns;
 }
 
-static void on_readable(struct conn *c)
+static void on_readable(struct conn *c, bool client_left)
 {
     struct http_env *env = &c->worker->env;
     struct iovec space[2];
@@ -190,20 +197,24 @@ static void on_readable(struct conn *c)
     }
     ssize_t n = n_space == 1 ? read(c->fd, space[0].iov_base, space[0].iov_len)
                              : readv(c->fd, space, n_space);
-    if (n < 0) {
-        if (errno != EAGAIN && errno != EINTR)
-            conn_close(c);
-        return;
-    }
     if (n == 0) {
         on_eof(c);
         return;
     }
-    if (c->lingering)
+    if (n < 0 && errno != EAGAIN && errno != EINTR) {
+        conn_close(c);
         return;
-    http1_received(&c->http1, (size_t)n);
-    note_progress(c);
-    update_interest(c);
+    }
+    /* More may be there, or the end is, which comes with the next read. */
+    size_t asked = space[0].iov_len + (n_space > 1 ? space[1].iov_len : 0);
+    bool again = n < 0 ? errno == EINTR : (size_t)n == asked || client_left;
+    if (n > 0 && !c->lingering) {
+        http1_received(&c->http1, (size_t)n);
+        note_progress(c);
+        update_interest(c);
+    }
+    if (UNLIKELY(again))
+        loop_rearm_fd(&c->worker->loop, &c->watch);
 }
 
 static void on_ready(struct loop_fd *watch, uint32_t events)
@@ -219,7 +230,7 @@ static void on_ready(struct loop_fd *watch, uint32_t events)
         loop_defer(&c->worker->loop, &c->flush);
     }
     if (events & EPOLLIN)
-        on_readable(c);
+        on_readable(c, events & EPOLLRDHUP);
     else if (events & EPOLLRDHUP)
         on_eof(c);
 }
