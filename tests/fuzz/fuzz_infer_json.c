@@ -72,17 +72,35 @@ static void check_error(const struct exchange *x, size_t json_bytes, const struc
         abort();
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+/* All that the parser made of the body, or its error. */
+static void describe(const struct exchange *x, const struct status *st, struct buf *out)
+{
+    struct http_call *call = exchange_part((struct exchange *)(uintptr_t)x);
+    const struct request *r = &call->request;
+    if (st) {
+        buf_addf(out, "%d %s", (int)status_code(st), status_message(st));
+        return;
+    }
+    for (uint32_t i = 0; i < r->n_inputs; i++) {
+        const struct input *in = r->inputs[i];
+        buf_addf(out, "%s %d raw %d, %zu bytes", in->name, (int)in->dtype, in->raw, in->size_bytes);
+        for (uint32_t k = 0; k < in->n_dims; k++)
+            buf_addf(out, " %lld", (long long)in->shape[k]);
+        if (in->size_bytes > 0)
+            buf_add(out, in->buffers[0].base, in->buffers[0].size_bytes);
+    }
+    for (uint32_t i = 0; i < call->n_wishes; i++)
+        buf_addf(out, "%s %s %d", r->outputs[i], call->wishes[i].name, call->wishes[i].binary);
+    buf_addf(out, "%u inputs, %u outputs, %u parameters, %d %u %s", r->n_inputs, r->n_outputs,
+             r->n_parameters, call->binary_default, r->flags, r->id);
+}
+
+static void parse(const uint8_t *data, size_t size, struct buf *description)
 {
     const char *type;
-    if (size == 0)
-        return 0;
-    if (!model.name)
-        set_up();
-
-    /* An exact copy, so that reading past the body is seen. */
     struct exchange *x = exchange_new(&env, NULL);
     struct http_call *call = exchange_part(x);
+    /* An exact copy, so that reading past the body is seen. */
     char *body = malloc(size);
     memcpy(body, data + 1, size - 1);
     x->body = body;
@@ -97,12 +115,28 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct status *st = infer_parse(x, &type);
     size_t json_bytes = data[0] == 255 ? x->body_size : (size_t)call->header_length;
     check_error(x, json_bytes, st);
+    describe(x, st, description);
     if (!st)
         st = request_check(&call->request);
     status_free(st);
     exchange_end(x);
     free(body);
     if (env.n_used > 0 || atomic_load(&model.refs) != 1)
+        abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    AUTO(buf) first = BUF_INIT(64 << 20);
+    AUTO(buf) again = BUF_INIT(64 << 20);
+    if (size == 0)
+        return 0;
+    if (!model.name)
+        set_up();
+    memset(&ctx.memo, 0, sizeof(ctx.memo));
+    parse(data, size, &first);
+    parse(data, size, &again);
+    if (first.size != again.size || memcmp(buf_text(&first), buf_text(&again), first.size) != 0)
         abort();
     return 0;
 }

@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "base/mailbox.h"
 #include "core/request.h"
+#include "frontends/http/memo.h"
 #include "frontends/net/exchange.h"
 #include "frontends/ops/ops.h"
 
@@ -31,6 +32,7 @@ struct http_ctx {
     struct inline_budget budget; /* set anew each turn */
     uint64_t budget_turn;
     struct buf json; /* replies are printed here; it keeps its memory */
+    struct memo memo;
 };
 
 /* The header Inference-Header-Content-Length, parsed as the reference does. */

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A memory of JSON headers. A client that sends binary tensors repeats the same JSON in front of
+ * them, request after request: the same names, types, shapes and sizes. What it came to is kept, so
+ * that comparing the text takes the place of parsing it (4.4 of 15.4 thousand instructions of a
+ * small request).
+ *
+ * Only headers without any value of their own qualify: every tensor binary, no id, no parameters
+ * but binary_data_output. The result then depends on nothing but the text.
+ *
+ * Thread: the loop's; each has its own.
+ */
+#ifndef CONCH_FRONTENDS_HTTP_MEMO_H
+#define CONCH_FRONTENDS_HTTP_MEMO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/tensor.h"
+
+enum { MEMO_SLOTS = 16, MEMO_TEXT = 512, MEMO_TENSORS = 4, MEMO_DIMS = 6 };
+
+struct http_call;
+
+struct memo_input {
+    uint16_t name, name_length; /* in the text */
+    uint16_t n_dims;
+    enum dtype dtype;
+    size_t binary_bytes;
+    int64_t dims[MEMO_DIMS];
+};
+
+struct memo_output {
+    uint16_t name, name_length; /* in the text */
+    bool binary;
+};
+
+struct memo_slot {
+    size_t length; /* of the text; 0 = empty */
+    uint32_t n_inputs, n_outputs;
+    bool binary_default;
+    size_t tail_bytes; /* of all inputs together */
+    struct memo_input inputs[MEMO_TENSORS];
+    struct memo_output outputs[MEMO_TENSORS];
+    char text[MEMO_TEXT];
+};
+
+struct memo {
+    struct memo_slot slots[MEMO_SLOTS]; /* by the text's length */
+};
+
+/* memo_find - what the text came to, or NULL. */
+const struct memo_slot *memo_find(const struct memo *m, const char *text, size_t length);
+
+/* memo_begin - a slot to be filled in for the text, or NULL when it is too long; empty until
+ * memo_keep(). */
+struct memo_slot *memo_begin(struct memo *m, size_t length);
+void memo_keep(struct memo_slot *slot, const char *text, size_t length);
+
+#endif
