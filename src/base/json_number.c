@@ -36,7 +36,7 @@ struct decimal {
     bool many;    /* so many digits that they are hardly exact as a double */
 };
 
-static const uint64_t pow10_u64[20] = {
+static const uint64_t pow10_u64[] = {
     1,
     10,
     100,
@@ -85,13 +85,12 @@ static inline uint64_t eight_digits(uint64_t x)
 static inline uint32_t no_digits(const char *p)
 {
 #ifdef __SSE2__
-    /* Digits become -128 … -119, the only bytes that are not greater than -119. */
-    __m128i to_lowest = _mm_set1_epi8((char)(128 - '0')), nine = _mm_set1_epi8(-128 + 9);
-    __m128i a = _mm_loadu_si128((const __m128i *)(const void *)p);
-    __m128i b = _mm_loadu_si128((const __m128i *)(const void *)(p + 16));
-    a = _mm_cmpgt_epi8(_mm_add_epi8(a, to_lowest), nine);
-    b = _mm_cmpgt_epi8(_mm_add_epi8(b, to_lowest), nine);
-    return (uint32_t)_mm_movemask_epi8(a) | (uint32_t)_mm_movemask_epi8(b) << 16;
+    __m128i zero = _mm_set1_epi8('0'), nine = _mm_set1_epi8(9);
+    __m128i a = _mm_sub_epi8(_mm_loadu_si128((const __m128i *)(const void *)p), zero);
+    __m128i b = _mm_sub_epi8(_mm_loadu_si128((const __m128i *)(const void *)(p + 16)), zero);
+    a = _mm_cmpeq_epi8(_mm_min_epu8(a, nine), a);
+    b = _mm_cmpeq_epi8(_mm_min_epu8(b, nine), b);
+    return ~((uint32_t)_mm_movemask_epi8(a) | (uint32_t)_mm_movemask_epi8(b) << 16);
 #else
     uint32_t mask = 0;
     for (int i = 3; i >= 0; i--) {
@@ -217,39 +216,46 @@ static inline __attribute__((always_inline)) const char *scan(const char *from, 
     unsigned n = (unsigned)__builtin_ctz(others | 1u << 31);
     if (UNLIKELY((n - 1 >= 8) | ((n > 1) & (*p == '0'))))
         goto slow; /* none, more than eight, or a zero in front */
-    uint64_t digits = eight_digits(load_digits(p) << (64 - 8 * n));
     d->integer = true;
     d->special = false;
     d->more = false;
     d->many = false;
     int exponent = 0;
-    p += n;
-    if (*p == '.') {
-        p++;
-        unsigned n1 = (unsigned)__builtin_ctz((others & (others - 1)) | 1u << 31) - n - 1;
-        if (n1 - 1 < 8) {
-            digits = digits * pow10_u64[n1] + eight_digits(load_digits(p) << (64 - 8 * n1));
-        } else if (n1 - 1 < 11) { /* 19 digits at most */
-            digits = digits * 100000000 + eight_digits(load_digits(p));
-            digits = digits * pow10_u64[n1 - 8] +
-                     eight_digits(load_digits(p + 8) << (64 - 8 * (n1 - 8)));
-            d->many = n + n1 > 15;
+    uint64_t digits, start = load_digits(p);
+    if (p[n] != '.') {
+        digits = eight_digits(start << (64 - 8 * n));
+        p += n;
+    } else {
+        unsigned length = (unsigned)__builtin_ctz((others & (others - 1)) | 1u << 31);
+        unsigned n_digits = length - 1;
+        exponent = (int)(n - n_digits);
+        if (UNLIKELY(exponent == 0))
+            goto slow; /* nothing behind the point, which is an error */
+
+        /* The first eight digits: up to the point as they stand, then one to the left. */
+        uint64_t behind = load_digits(p + 1);
+        start = behind ^ ((start ^ behind) & ~(uint64_t)0 >> (64 - 8 * n));
+        if (n_digits <= 8) {
+            digits = eight_digits(start << (64 - 8 * n_digits));
+        } else if (n_digits <= 12) {
+            digits = eight_digits(start) * pow10_u64[n_digits - 8] +
+                     eight_digits(load_digits(p + 9) << (64 - 8 * (n_digits - 8)));
+        } else if (n_digits <= 24) {
+            /* No branch on 15, 16 or 17 of them: the digits of doubles come in any mixture. */
+            unsigned over = n_digits > 16 ? n_digits - 16 : 0;
+            unsigned under = n_digits < 16 ? 16 - n_digits : 0;
+            digits = eight_digits(start) * pow10_u64[8 - under] +
+                     eight_digits(load_digits(p + 9) << (8 * under));
+            if (UNLIKELY(digits >= pow10_u64[19 - over]))
+                goto slow; /* more than 19 digits but for zeros in front */
+            digits = digits * pow10_u64[over] +
+                     eight_digits(load_digits(p + 17) << (8 * (7 - over)) << 8);
         } else {
-            /* Up to 24, as `over` beyond 16, eight (or less, `under`), and eight. */
-            if (UNLIKELY(n1 - 1 >= 23))
-                goto slow; /* none is an error, more are rare */
-            unsigned over = n1 > 16 ? n1 - 16 : 0, under = n1 < 16 ? 16 - n1 : 0;
-            uint64_t lead = eight_digits(load_digits(p) << (8 * (7 - over)) << 8);
-            uint64_t middle = eight_digits(load_digits(p + over) << (8 * under));
-            digits = (digits * pow10_u64[over] + lead) * pow10_u64[8 - under] + middle;
-            if (UNLIKELY(digits >= 100000000000))
-                goto slow; /* more than 19 digits */
-            digits = digits * 100000000 + eight_digits(load_digits(p + n1 - 8));
-            d->many = n + n1 > 15;
+            goto slow;
         }
         d->integer = false;
-        p += n1;
-        exponent = -(int)n1;
+        d->many = n_digits > 15;
+        p += length;
     }
     d->digits = digits;
     if (UNLIKELY((*p | 0x20) == 'e')) {
@@ -437,6 +443,49 @@ parse_double(const char *p, const char *end, double *ret_value)
         if (isinf(*ret_value) && !d.special)
             return NULL;
     }
+    return after;
+}
+
+/* The nearest doubles to these powers; the negative ones are not exact. */
+enum { NEAR_FROM = -37, NEAR_TO = 18 };
+static const double near_pow10[NEAR_TO - NEAR_FROM + 1] = {
+    1e-37, 1e-36, 1e-35, 1e-34, 1e-33, 1e-32, 1e-31, 1e-30, 1e-29, 1e-28, 1e-27, 1e-26,
+    1e-25, 1e-24, 1e-23, 1e-22, 1e-21, 1e-20, 1e-19, 1e-18, 1e-17, 1e-16, 1e-15, 1e-14,
+    1e-13, 1e-12, 1e-11, 1e-10, 1e-9,  1e-8,  1e-7,  1e-6,  1e-5,  1e-4,  1e-3,  1e-2,
+    1e-1,  1e0,   1e1,   1e2,   1e3,   1e4,   1e5,   1e6,   1e7,   1e8,   1e9,   1e10,
+    1e11,  1e12,  1e13,  1e14,  1e15,  1e16,  1e17,  1e18};
+
+/*
+ * The number at p rounded to double and that to float, as Triton does it.
+ *
+ * One product of doubles is off by less than 2 of its last bits. That decides the float unless the
+ * value lies so near the middle of two floats that 4 of them matter; then, and for numbers beyond
+ * the range of normal floats, the double is found first.
+ */
+static inline __attribute__((always_inline)) const char *parse_float(const char *p, const char *end,
+                                                                     float *ret_value)
+{
+    struct decimal d;
+    const char *after = scan(p, end, &d);
+    if (UNLIKELY(!after))
+        return NULL;
+    if (LIKELY(!d.special && !d.more && d.exponent >= NEAR_FROM && d.exponent <= NEAR_TO &&
+               (int64_t)d.digits >= 0)) {
+        double value = (double)(int64_t)d.digits * near_pow10[d.exponent - NEAR_FROM];
+        uint64_t bits;
+        memcpy(&bits, &value, 8);
+        if (LIKELY(((bits - (1 << 28) + 4) & ((1 << 29) - 1)) > 8)) {
+            *ret_value = (float)with_sign(value, d.negative);
+            return after;
+        }
+    }
+    double wide;
+    if (!round_quick(&d, &wide)) {
+        wide = round_slow(d, p, after);
+        if (isinf(wide) && !d.special)
+            return NULL;
+    }
+    *ret_value = (float)wide;
     return after;
 }
 
@@ -689,10 +738,7 @@ static inline const char *foresee_end(const char *p, const char *end)
     }
 
 #define PARSE_F64 after = parse_double(p, end, &out[n])
-#define PARSE_F32                                                                                  \
-    double wide = 0;                                                                               \
-    after = parse_double(p, end, &wide);                                                           \
-    out[n] = (float)wide
+#define PARSE_F32 after = parse_float(p, end, &out[n])
 #define PARSE_INT(type, is_signed)                                                                 \
     uint64_t wide = 0;                                                                             \
     after = parse_int(p, end, is_signed, &wide, &fits);                                            \

@@ -270,6 +270,54 @@ static void reads_hard_ones(void **unused)
     check_read(zeros);
 }
 
+static void check_float(const char *text)
+{
+    float want = (float)strtod(text, NULL), got[2];
+    char array[256];
+    struct json j;
+    size_t n;
+    snprintf(array, sizeof(array), "[%s,%s%64s]", text, text, ""); /* far from the end */
+    json_init(&j, array, strlen(array), NULL);
+    if (!json_read_f32s(&j, got, 2, &n) || n != 2 || memcmp(&got[0], &want, 4) != 0 ||
+        memcmp(&got[1], &want, 4) != 0)
+        fail_msg("%s was read as %.9g %.9g, it is %.9g", text, (double)got[0], (double)got[1],
+                 (double)want);
+}
+
+/* Floats are rounded twice, as Triton rounds them; the middle between two of them is where a short
+ * cut would show. */
+static void reads_floats_by_way_of_doubles(void **unused)
+{
+    (void)unused;
+    char text[64];
+    check_float("1.0000000596046448");
+    check_float("1.00000005960464477539062");
+    check_float("1.0000000596046449");
+    for (size_t i = 0; i < 300000 * rounds; i++) {
+        uint32_t bits = (uint32_t)random_bits() & 0x7fffffff;
+        if (i % 2)
+            bits = (bits & 0x7fffff) | (uint32_t)(100 + i % 50) << 23;
+        if (bits >= 0x7f7fffff)
+            continue;
+        float low, high;
+        memcpy(&low, &bits, 4);
+        bits++;
+        memcpy(&high, &bits, 4);
+        double middle = ((double)low + (double)high) / 2;
+        int precision = 5 + (int)(random_bits() % 14);
+        snprintf(text, sizeof(text), "%.*e", precision, middle);
+        check_float(text);
+        snprintf(text, sizeof(text), "%.17g", double_of(bits_of(middle) + random_bits() % 9 - 4));
+        check_float(text);
+        snprintf(text, sizeof(text), "-%.*g", precision, (double)low);
+        check_float(text);
+        if (middle > 1e-6 && middle < 1e6) {
+            snprintf(text, sizeof(text), "%.*f", precision, middle);
+            check_float(text);
+        }
+    }
+}
+
 static void writes_random_doubles(void **unused)
 {
     (void)unused;
@@ -482,6 +530,7 @@ int main(void)
         cmocka_unit_test(reads_random_doubles),
         cmocka_unit_test(reads_random_decimals),
         cmocka_unit_test(reads_what_lies_between_doubles),
+        cmocka_unit_test(reads_floats_by_way_of_doubles),
         cmocka_unit_test(reads_integers_as_the_reference_tells_them),
         cmocka_unit_test(writes_in_the_known_forms),
         cmocka_unit_test(writes_hard_ones),
