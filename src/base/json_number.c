@@ -240,7 +240,7 @@ static inline __attribute__((always_inline)) const char *scan(const char *from, 
         } else if (n_digits <= 12) {
             digits = eight_digits(start) * pow10_u64[n_digits - 8] +
                      eight_digits(load_digits(p + 9) << (64 - 8 * (n_digits - 8)));
-        } else if (n_digits <= 24) {
+        } else if (n_digits <= 23) {
             /* No branch on 15, 16 or 17 of them: the digits of doubles come in any mixture. */
             unsigned over = n_digits > 16 ? n_digits - 16 : 0;
             unsigned under = n_digits < 16 ? 16 - n_digits : 0;

@@ -161,6 +161,29 @@ static void reads_random_decimals(void **unused)
     }
 }
 
+/* Every number of digits before the point, of zeros behind it, and of digits behind those. */
+static void reads_every_layout(void **unused)
+{
+    (void)unused;
+    static const char digits[] = "98765432109876543210987654321098765432109876543210";
+    char text[128];
+    for (int before = 1; before <= 12; before++) {
+        for (int zeros = 0; zeros <= 24; zeros++) {
+            for (int after = 0; after <= 24; after++) {
+                if (zeros + after == 0)
+                    continue;
+                snprintf(text, sizeof(text), "%.*s.%0*d%.*s", before, digits, zeros, 0, after,
+                         digits);
+                if (zeros == 0)
+                    snprintf(text, sizeof(text), "%.*s.%.*s", before, digits, after, digits);
+                check_read(text);
+                text[before - 1] = '0'; /* a zero before the point */
+                check_read(text + before - 1);
+            }
+        }
+    }
+}
+
 static void reads_what_lies_between_doubles(void **unused)
 {
     (void)unused;
@@ -527,6 +550,7 @@ int main(void)
         rounds = strtoull(more, NULL, 10);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_hard_ones),
+        cmocka_unit_test(reads_every_layout),
         cmocka_unit_test(reads_random_doubles),
         cmocka_unit_test(reads_random_decimals),
         cmocka_unit_test(reads_what_lies_between_doubles),
