@@ -72,7 +72,8 @@ CONCH_DECLSPEC int conch_http_port(const struct conch_http *http);
 
 /*
  * conch_http_stop - no new connections; idle ones are closed at once; requests under way are
- * answered, for as long as timeout_ms allows; then all is closed and http is gone.
+ * answered, for as long as timeout_ms allows; then all is closed and http is gone. (Requests that a
+ * model still executes then keep their memory, and the event loops, until the process ends.)
  *
  * Returns how many connections were cut off.
  */

@@ -32,6 +32,7 @@ struct driver {
     char *out;
     size_t out_size, out_capacity;
     size_t aligned_at;
+    size_t body_capacity; /* of the last request */
 };
 
 struct driver_part {
@@ -68,6 +69,7 @@ static void driver_on_request(struct exchange *x)
 {
     struct driver *d = x->env->handler_ctx;
     d->n_requests++;
+    d->body_capacity = x->body_capacity;
     if (x->body && x->aligned_at < x->body_size && (uintptr_t)(x->body + x->aligned_at) % 64 != 0)
         abort();
     if (!d->defer || d->n_waiting == DRIVER_MAX_WAITING)

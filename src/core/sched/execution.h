@@ -37,8 +37,11 @@ struct execution {
     atomic_uint lapses;            /* how often it was sent back to the worker */
 };
 
-/* What a loop may spend inline in one turn, and what counts as short and as long. */
-#define EXECUTION_BUDGET_NS 300000ULL
+/*
+ * What a loop may spend inline in one turn, about what a hundred small requests take; and what
+ * counts as short and as long.
+ */
+#define EXECUTION_BUDGET_NS 500000ULL
 #define EXECUTION_SHORT_NS  40000ULL
 #define EXECUTION_LONG_NS   1000000ULL
 

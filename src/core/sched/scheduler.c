@@ -42,11 +42,13 @@ struct status *scheduler_init(struct scheduler *s, const struct scheduler_ops *o
     if (st)
         return st;
     mutex_init(&s->mu, SCHEDULER_LEVEL, "scheduler.mu");
+    cond_init(&s->quiet);
     return NULL;
 }
 
 void scheduler_done(struct scheduler *s)
 {
+    cond_done(&s->quiet);
     mutex_done(&s->mu);
 }
 
@@ -62,7 +64,8 @@ static void become_idle_locked(struct scheduler *s, struct instance *in)
 {
     in->runner = RUNNER_NONE;
     list_push_front(&s->idle, &in->idle_link);
-    s->n_running--;
+    if (--s->n_running == 0 && UNLIKELY(s->stopping))
+        cond_signal(&s->quiet);
 }
 
 /* An instance that may execute now, off the list and counted, or NULL. */
@@ -190,6 +193,13 @@ void scheduler_free(struct scheduler *s)
 {
     if (!s)
         return;
+    /* The last request has ended, yet its caller may be inside instance_execute(). */
+    mutex_lock(&s->mu);
+    s->stopping = true;
+    while (s->n_running > 0)
+        cond_wait(&s->quiet, &s->mu);
+    mutex_unlock(&s->mu);
+
     struct model *m = s->model;
     for (uint32_t i = 0; i < m->n_instances; i++) {
         struct instance *in = m->instances[i];

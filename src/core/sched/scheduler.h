@@ -43,6 +43,7 @@ struct scheduler {
     /* Under mu. */
     struct list idle;       /* instances with no runner, the last one to finish first */
     unsigned int n_running; /* instances with a runner */
+    struct cond quiet;      /* stopping, and no instance has a runner any more */
     bool stopping;
 };
 
@@ -69,7 +70,11 @@ NODISCARD struct status *scheduler_submit(struct scheduler *s, struct request *r
 /* scheduler_stop - refuses new requests from now on; those inside are still executed. */
 void scheduler_stop(struct scheduler *s);
 
-/* scheduler_free - joins the workers. The scheduler is stopped and empty. NULL is fine. */
+/*
+ * scheduler_free - waits for whoever still runs an instance, and joins the workers. The scheduler
+ * is stopped and empty: a runner may still be on its way back from its last execution. NULL is
+ * fine.
+ */
 void scheduler_free(struct scheduler *s);
 
 #endif

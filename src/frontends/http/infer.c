@@ -19,16 +19,13 @@
 
 #include <pthread.h>
 
-#include "base/clock.h"
 #include "base/loop.h"
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/status.h"
 #include "core/model.h"
 #include "core/response.h"
-
-/* How long the models of one turn may hold the loop: about what a hundred small requests take. */
-#define INLINE_NS_PER_TURN (500 * NS_PER_US)
+#include "core/sched/execution.h"
 
 static struct exchange *exchange_of(struct request *r)
 {
@@ -157,7 +154,7 @@ void infer_begin(struct exchange *x, struct model *model)
 
     if (ctx->budget_turn != x->env->loop->turn) {
         ctx->budget_turn = x->env->loop->turn;
-        ctx->budget.left_ns = INLINE_NS_PER_TURN;
+        ctx->budget.left_ns = EXECUTION_BUDGET_NS;
     }
     call->request.budget = &ctx->budget;
 }

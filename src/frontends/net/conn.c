@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -107,11 +108,18 @@ static void update_interest(struct conn *c)
     loop_change_fd(&c->worker->loop, &c->watch, events);
 }
 
+/* Bytes that nobody has read would turn the close into a reset. */
+static bool has_unread(const struct conn *c)
+{
+    int n_bytes = 0;
+    return c->http1.discards || (ioctl(c->fd, FIONREAD, &n_bytes) == 0 && n_bytes > 0);
+}
+
 /* All is sent. What the client may still be sending must not turn the close into a reset, which
- * would take the last reply out of its hands: it is read and thrown away for a while. */
+ * would take what it has not read yet out of its hands: it is read and thrown away for a while. */
 static void end(struct conn *c)
 {
-    if (c->eof || !c->http1.faulty) {
+    if (c->eof || !has_unread(c)) {
         conn_close(c);
         return;
     }
@@ -267,6 +275,6 @@ void conn_check_time(struct conn *c, uint64_t now_ns)
 
 void conn_drain(struct conn *c)
 {
-    if (c->lingering || http1_is_idle(&c->http1))
-        conn_close(c);
+    if (!c->lingering && http1_is_idle(&c->http1))
+        end(c);
 }

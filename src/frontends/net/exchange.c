@@ -9,8 +9,7 @@
 #include "frontends/net/http1.h"
 
 enum {
-    FIRST_BODY_BYTES = 16 << 10,   /* of a body of unknown length */
-    TRUSTED_BODY_BYTES = 64 << 20, /* a Content-Length up to here is allocated at once */
+    FIRST_BODY_BYTES = 16 << 10, /* of a body of unknown length */
     MAX_ARENA_BYTES = 64 << 20,
 };
 
@@ -110,16 +109,8 @@ bool exchange_body_reserve(struct exchange *x, size_t wanted_bytes, size_t max_b
     if (LIKELY(wanted_bytes <= x->body_capacity))
         return true;
 
-    /* A length that is known is taken at its word only as far as it costs nothing to lie. */
     size_t capacity = x->body_capacity ? x->body_capacity * 2 : FIRST_BODY_BYTES;
-    if (max_bytes <= TRUSTED_BODY_BYTES)
-        capacity = max_bytes;
-    else if (capacity < TRUSTED_BODY_BYTES && x->body_capacity == 0)
-        capacity = TRUSTED_BODY_BYTES;
-    if (capacity < wanted_bytes)
-        capacity = wanted_bytes;
-    if (capacity > max_bytes)
-        capacity = max_bytes;
+    capacity = MIN(MAX(capacity, wanted_bytes), max_bytes);
 
     size_t pad = (MEM_ALIGNMENT - x->aligned_at % MEM_ALIGNMENT) % MEM_ALIGNMENT;
     char *body, *block = NULL;

@@ -8,6 +8,8 @@
 
 const char http1_continue_text[] = "HTTP/1.1 100 Continue\r\n\r\n";
 
+enum { TRUSTED_BODY_BYTES = 64 << 20 }; /* a Content-Length up to here is allocated at once */
+
 static bool on_chunk_data(void *ctx, const char *bytes, size_t n_bytes);
 
 void http1_init(struct http1 *h, struct http_env *env, void (*on_output)(struct http1 *h))
@@ -150,7 +152,7 @@ void http1_fault(struct http1 *h, int status, const char *text)
     if (!x)
         x = exchange_begin(h);
     h->input = HTTP1_DONE;
-    h->faulty = true;
+    h->discards = true;
     if (!x) { /* no memory to say so: the connection just ends */
         h->on_output(h);
         return;
@@ -188,12 +190,13 @@ static void begin_body(struct http1 *h, const struct http_head *head)
         http1_fault(h, 413, "the request body is too large");
         return;
     }
-    if (!exchange_body_reserve(
-            x, 1, head->chunked ? (size_t)limits->max_body_bytes : (size_t)head->content_length)) {
-        http1_fault(h, 503, "out of memory");
-        return;
-    }
     h->input = head->chunked ? HTTP1_CHUNKS : HTTP1_BODY;
+    if (head->chunked) /* memory is taken as the chunks come */
+        return;
+    /* A length is taken at its word only as far as it costs nothing to lie. */
+    size_t length = (size_t)head->content_length;
+    if (!exchange_body_reserve(x, MIN(length, (size_t)TRUSTED_BODY_BYTES), length))
+        http1_fault(h, 503, "out of memory");
 }
 
 /* A head is complete. */
@@ -327,9 +330,10 @@ static void process(struct http1 *h, const char *bytes, size_t n_bytes)
         n_bytes -= used;
     }
     h->processing = false;
-    if (h->input == HTTP1_DONE)
+    if (h->input == HTTP1_DONE) {
+        h->discards |= n_bytes > 0;
         drop_held(h);
-    else if (n_bytes > 0 || h->held)
+    } else if (n_bytes > 0 || h->held)
         hold(h, bytes, n_bytes);
 }
 
@@ -370,6 +374,7 @@ void http1_replied(struct http1 *h, struct exchange *x)
     if (!x->keep_alive && h->input != HTTP1_DONE) {
         /* Decided while replying, since the server drains: the client has been told. */
         h->input = HTTP1_DONE;
+        h->discards |= h->held != NULL;
         if (!h->processing)
             drop_held(h);
     }

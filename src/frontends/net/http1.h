@@ -42,7 +42,7 @@ struct http1 {
 
     struct list exchanges; /* oldest first */
     unsigned int n_exchanges;
-    bool faulty; /* the input was refused: what else arrives means nothing */
+    bool discards; /* bytes came, or may come, that nobody will read: conn.c ends accordingly */
 };
 
 void http1_init(struct http1 *h, struct http_env *env, void (*on_output)(struct http1 *h));

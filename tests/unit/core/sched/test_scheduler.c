@@ -6,6 +6,7 @@
 #include "core/sched/scheduler.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -169,12 +170,64 @@ static void first_in_first_out_without_the_cancelled(void **state)
         fake_request_end(&requests[i]);
 }
 
+/* ------------------------------------------------------------------------------------------ */
+
+static atomic_bool answered, ended, ended_too_early;
+
+/* Has answered, so that the model is empty; but it is not back yet. */
+static struct status *answer_and_linger(struct instance *in, struct request **requests, uint32_t n)
+{
+    (void)n;
+    struct model *m = in->model;
+    fake_answer(requests[0]);
+    atomic_store(&answered, true);
+    while (!atomic_load(&m->stopping))
+        sched_yield();
+    for (int i = 0; i < 2000 && !atomic_load(&ended); i++)
+        sched_yield();
+    atomic_store(&ended_too_early, atomic_load(&ended));
+    return NULL;
+}
+
+static void *end_when_answered(void *arg)
+{
+    while (!atomic_load(&answered))
+        sched_yield();
+    fake_model_end(arg);
+    atomic_store(&ended, true);
+    return NULL;
+}
+
+static void a_model_ends_after_the_caller_that_executes_it(void **state)
+{
+    (void)state;
+    struct fake_model f;
+    struct fake_request fr;
+    struct inline_budget budget = {.left_ns = EXECUTION_SHORT_NS};
+    pthread_t thread;
+    char config[512];
+    snprintf(config, sizeof(config),
+             "%sparameters { key: \"CONCH_EXECUTION\" value { string_value: \"inline\" } }\n",
+             config_format);
+    fake_model_make(&f, config, 1, answer_and_linger);
+    model_ref(f.model); /* its struct, which the execution above reads */
+    struct model *m = f.model;
+    prepare(&fr, &f, &budget);
+    pthread_create(&thread, NULL, end_when_answered, &f);
+    assert_null(server_infer(&f.server, &fr.request));
+    pthread_join(thread, NULL);
+    assert_false(atomic_load(&ended_too_early));
+    fake_request_end(&fr);
+    model_unref(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_request_is_executed_once),
         cmocka_unit_test(a_device_blocking_backend_executes_one_at_a_time),
         cmocka_unit_test(first_in_first_out_without_the_cancelled),
+        cmocka_unit_test(a_model_ends_after_the_caller_that_executes_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

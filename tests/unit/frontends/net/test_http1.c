@@ -344,6 +344,28 @@ static void fixed_replies_close_too(void **state)
     }
 }
 
+/* A client that says little about its body, or lies about it, takes no memory in advance. */
+static void memory_comes_with_the_body(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *input;
+        size_t at_most;
+    } bodies[] = {
+        {"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello", 5},
+        {"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", 16 << 10},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(bodies); i++) {
+        struct driver d;
+        driver_init(&d);
+        driver_feed(&d, bodies[i].input, strlen(bodies[i].input));
+        assert_int_equal(d.n_requests, 1);
+        assert_in_range(d.body_capacity, 5, bodies[i].at_most);
+        driver_flush(&d);
+        assert_true(driver_done(&d));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -356,6 +378,7 @@ int main(void)
         cmocka_unit_test(a_client_that_leaves_cancels),
         cmocka_unit_test(draining_says_so_in_the_newest_reply),
         cmocka_unit_test(fixed_replies_close_too),
+        cmocka_unit_test(memory_comes_with_the_body),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

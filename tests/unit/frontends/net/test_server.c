@@ -288,6 +288,36 @@ static void too_many_connections_wait(void **state)
     stop(s);
 }
 
+/* A reset would take the part of the reply that is still in the server's hands. */
+static void a_last_reply_is_whole_whatever_else_the_client_has_sent(void **state)
+{
+    (void)state;
+    static const char last[] = "GET /big HTTP/1.1\r\nConnection: close\r\n\r\n";
+    static char more[64 << 10];
+    struct net_options o;
+    net_options_init(&o);
+    struct net_server *s = start(&o);
+    for (int later = 0; later < 2; later++) {
+        int fd = dial(s);
+        say(fd, last);
+        if (later) { /* beyond what the server reads along with the request */
+            char first;
+            assert_int_equal(recv(fd, &first, 1, MSG_PEEK), 1);
+            memset(more, 'x', sizeof(more) - 1);
+            say(fd, more);
+        } else {
+            say(fd, last);
+        }
+        size_t n = 0;
+        static char taken[1 << 16];
+        for (ssize_t got; (got = recv(fd, taken, sizeof(taken), 0)) != 0; n += (size_t)got)
+            assert_true(got > 0);
+        assert_true(n > sizeof(big));
+        close(fd);
+    }
+    stop(s);
+}
+
 struct stopping {
     struct net_server *s;
     uint64_t wait_ns;
@@ -351,6 +381,7 @@ int main(void)
         cmocka_unit_test(idle_and_deaf_clients_are_closed),
         cmocka_unit_test(a_client_that_leaves_cancels_its_request),
         cmocka_unit_test(too_many_connections_wait),
+        cmocka_unit_test(a_last_reply_is_whole_whatever_else_the_client_has_sent),
         cmocka_unit_test(stopping_waits_for_what_is_under_way),
         cmocka_unit_test(stopping_cuts_off_at_the_deadline),
     };
