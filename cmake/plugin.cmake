@@ -14,7 +14,6 @@ function(conch_plugin target)
     conch_lto_link(${target})
     target_link_libraries(${target} PRIVATE ${ARG_DEPS})
     target_link_options(${target} PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/plugin.map)
-    set_property(GLOBAL APPEND PROPERTY CONCH_PRODUCT ${target})
     set_target_properties(${target} PROPERTIES
         LIBRARY_OUTPUT_DIRECTORY ${ARG_OUT}
         LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/plugin.map)
