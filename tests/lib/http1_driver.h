@@ -48,6 +48,7 @@ static void driver_on_head(struct exchange *x, const struct http_head *head)
     struct span at = head_find(head, "inference-header-content-length", 31);
     if (at.at)
         x->aligned_at = strtoul(at.at, NULL, 10);
+    x->discard = strcmp(part->path, "/void") == 0;
     d->n_heads++;
 }
 
@@ -56,7 +57,7 @@ static void driver_answer(struct exchange *x)
     struct driver_part *part = exchange_part(x);
     char text[256];
     uint32_t hash = 2166136261u;
-    for (size_t i = 0; i < x->body_size; i++)
+    for (size_t i = 0; x->body && i < x->body_size; i++)
         hash = (hash ^ (unsigned char)x->body[i]) * 16777619u;
     int n = snprintf(text, sizeof(text), "%d %s %zu %08x\n", (int)x->method, part->path,
                      x->body_size, hash);

@@ -87,6 +87,7 @@ static void on_head(struct exchange *x, const struct http_head *head)
     call->model = (struct ops_model_ref){0};
     call->route = m.route;
     call->wrong_method = m.route && m.route->method != x->method;
+    x->discard = !m.route || m.route->handle != infer_handle;
     if (!m.route || call->wrong_method)
         return;
     if (m.model.at) {

@@ -61,6 +61,7 @@ struct exchange *exchange_new(struct http_env *env, struct http1 *connection)
     x->refs = 1;
     x->continue_left = 0;
     x->headed = false;
+    x->discard = false;
     x->body = NULL;
     x->body_size = 0;
     x->body_capacity = 0;

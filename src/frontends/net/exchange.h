@@ -37,7 +37,7 @@ struct http_handler {
 
     /*
      * The head is there, the body may not be; `head` is valid during this call only. May set
-     * x->aligned_at. Optional.
+     * x->aligned_at, and x->discard when the body does not matter. Optional.
      */
     void (*on_head)(struct exchange *x, const struct http_head *head);
     /* The body is there. Now or later exactly one exchange_reply…() follows. */
@@ -97,6 +97,7 @@ struct exchange {
     bool keep_alive; /* the connection may go on after this one */
     bool http_1_1;
     bool headed;           /* on_head was called: on_end follows */
+    bool discard;          /* the body is read and counted, not kept */
     uint8_t continue_left; /* bytes of "100 Continue" that are still to be sent */
 
     /* The body; the handler may read it from on_request to on_end. */

@@ -85,7 +85,7 @@ int http1_read_space(struct http1 *h, struct iovec space[2])
     }
     if (is_blocked(h))
         return 0;
-    if (h->input == HTTP1_BODY) {
+    if (h->input == HTTP1_BODY && !h->current->discard) {
         struct exchange *x = h->current;
         space[0] = (struct iovec){x->body + x->body_size, x->body_capacity - x->body_size};
         /* The last part of a body: whatever follows it comes along with the same call. */
@@ -264,12 +264,14 @@ static size_t take_body(struct http1 *h, const char *bytes, size_t n_bytes)
     size_t length = (size_t)h->parser.head.content_length;
     size_t n = MIN(n_bytes, length - x->body_size);
 
-    if (!exchange_body_reserve(x, x->body_size + n, length)) {
-        http1_fault(h, 503, "out of memory");
-        return 0;
+    if (!x->discard) {
+        if (!exchange_body_reserve(x, x->body_size + n, length)) {
+            http1_fault(h, 503, "out of memory");
+            return 0;
+        }
+        /* A copy of what came along with the head: at most the scratch buffer. */
+        memcpy(x->body + x->body_size, bytes, n);
     }
-    /* A copy of what came along with the head: at most the scratch buffer. */
-    memcpy(x->body + x->body_size, bytes, n);
     x->body_size += n;
     if (x->body_size == length)
         dispatch(h);
@@ -286,12 +288,14 @@ static bool on_chunk_data(void *ctx, const char *bytes, size_t n_bytes)
         h->parser.fault = (struct http_fault){413, "the request body is too large"};
         return false;
     }
-    if (!exchange_body_reserve(x, x->body_size + n_bytes, (size_t)max_bytes)) {
-        h->parser.fault = (struct http_fault){503, "out of memory"};
-        return false;
+    if (!x->discard) {
+        if (!exchange_body_reserve(x, x->body_size + n_bytes, (size_t)max_bytes)) {
+            h->parser.fault = (struct http_fault){503, "out of memory"};
+            return false;
+        }
+        /* A copy: chunk headers stand between the pieces. */
+        memcpy(x->body + x->body_size, bytes, n_bytes);
     }
-    /* A copy: chunk headers stand between the pieces. */
-    memcpy(x->body + x->body_size, bytes, n_bytes);
     x->body_size += n_bytes;
     return true;
 }
@@ -346,7 +350,7 @@ void http1_received(struct http1 *h, size_t n_bytes)
         process(h, h->held + h->held_start, h->held_end - h->held_start);
         return;
     }
-    if (h->input != HTTP1_BODY) {
+    if (h->input != HTTP1_BODY || h->current->discard) {
         process(h, h->env->scratch, n_bytes);
         return;
     }

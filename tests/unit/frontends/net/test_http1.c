@@ -219,6 +219,37 @@ static void large_bodies_land_in_place(void **state)
     assert_true(driver_done(&d));
 }
 
+static void a_body_that_nobody_wants_is_not_kept(void **state)
+{
+    (void)state;
+    static const char head[] = "POST /void HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n";
+    static const char chunked[] = "POST /void HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+    static const char chunk[] = "64\r\n"
+                                "0123456789012345678901234567890123456789012345678901234567890123"
+                                "456789012345678901234567890123456789\r\n";
+    struct pool_stats before, after;
+    char some[4096] = {0};
+    struct driver d;
+    driver_init(&d);
+    driver_feed(&d, "GET /a HTTP/1.1\r\n\r\n", 19);
+    driver_flush(&d);
+    pool_stats(d.pool, &before);
+    driver_feed(&d, head, strlen(head));
+    for (size_t left = 1000000; left > 0; left -= MIN(left, sizeof(some)))
+        driver_feed(&d, some, MIN(left, sizeof(some)));
+    driver_feed(&d, chunked, strlen(chunked));
+    for (int i = 0; i < 40; i++)
+        driver_feed(&d, chunk, strlen(chunk));
+    driver_feed(&d, "0\r\n\r\n", 5);
+    driver_flush(&d);
+    pool_stats(d.pool, &after);
+    assert_int_equal(d.n_requests, 3);
+    assert_int_equal(before.n_misses, after.n_misses);
+    assert_non_null(memmem(d.out, d.out_size, "/void 1000000 ", 14));
+    assert_non_null(memmem(d.out, d.out_size, "/void 4000 ", 11));
+    assert_true(driver_done(&d));
+}
+
 static void continue_is_sent_once_and_in_turn(void **state)
 {
     (void)state;
@@ -373,6 +404,7 @@ int main(void)
         cmocka_unit_test(replies_leave_in_the_order_of_the_requests),
         cmocka_unit_test(a_full_pipeline_stops_reading),
         cmocka_unit_test(large_bodies_land_in_place),
+        cmocka_unit_test(a_body_that_nobody_wants_is_not_kept),
         cmocka_unit_test(continue_is_sent_once_and_in_turn),
         cmocka_unit_test(limits_are_answered),
         cmocka_unit_test(a_client_that_leaves_cancels),

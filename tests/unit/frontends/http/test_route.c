@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/compiler.h"
+#include "frontends/http/route.h"
+
+static const struct route routes[] = {
+    {METHOD_POST, "/v2/models/{m}[/versions/{v}]/infer", NULL, NULL},
+    {METHOD_GET, "/v2/health/live", NULL, NULL},
+    {METHOD_GET, "/v2/models/stats", NULL, NULL},
+    {METHOD_GET, "/v2/models/{m}[/versions/{v}]", NULL, NULL},
+};
+
+static void patterns_fit_whole_paths(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *path;
+        int route; /* -1 = none */
+        const char *model, *version;
+    } rows[] = {
+        {"/v2/models/m/infer", 0, "m", ""},
+        {"/v2/models/m/versions/12/infer", 0, "m", "12"},
+        {"/v2/models/versions/versions/1", 3, "versions", "1"},
+        {"/v2/models/versions", 3, "versions", ""},
+        {"/v2/models/infer", 3, "infer", ""},
+        {"/v2/models/stats", 2, "", ""},
+        {"/v2/models/a.b-c%20d", 3, "a.b-c%20d", ""},
+        {"/v2/health/live", 1, "", ""},
+        {"/v2/health/live/", -1, "", ""},
+        {"/v2/health/liv", -1, "", ""},
+        {"/v2/models/", -1, "", ""},
+        {"/v2/models//infer", -1, "", ""},
+        {"/v2/models/m/versions/", -1, "", ""},
+        {"/v2/models/m/versions/x", -1, "", ""},
+        {"/v2/models/m/versions/1x", -1, "", ""},
+        {"/v2/models/m/versions/1/", -1, "", ""},
+        {"/v2/models/m/infer/", -1, "", ""},
+        {"", -1, "", ""},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        struct span path = {rows[i].path, strlen(rows[i].path)};
+        struct route_match m = route_find(routes, ARRAY_SIZE(routes), path);
+        if (rows[i].route < 0) {
+            assert_null(m.route);
+            continue;
+        }
+        assert_ptr_equal(m.route, &routes[rows[i].route]);
+        assert_int_equal(m.model.length, strlen(rows[i].model));
+        assert_memory_equal(m.model.at ? m.model.at : "", rows[i].model, m.model.length);
+        assert_int_equal(m.version.length, strlen(rows[i].version));
+        assert_memory_equal(m.version.at ? m.version.at : "", rows[i].version, m.version.length);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(patterns_fit_whole_paths)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
