@@ -60,14 +60,15 @@ enum json_type {
 
 enum json_failure {
     JSON_OK,
-    JSON_SYNTAX,        /* the text is not JSON; json_check() has the words */
-    JSON_NOT_BOOL,      /* the types that were asked for and not found: */
-    JSON_NOT_INT,       /* … within int64 */
-    JSON_NOT_UINT,      /* … within uint64 */
-    JSON_NOT_NUMBER,    /* any number */
-    JSON_NOT_STRING,    /* */
-    JSON_NOT_ARRAY,     /* */
-    JSON_NOT_OBJECT,    /* */
+    JSON_SYNTAX, /* the text is not JSON; json_check() has the words */
+    /* There is a value, but not of the type that was asked for: */
+    JSON_NOT_BOOL,
+    JSON_NOT_INT,  /* … within int64, without fraction and exponent */
+    JSON_NOT_UINT, /* … within uint64 */
+    JSON_NOT_NUMBER,
+    JSON_NOT_STRING,
+    JSON_NOT_ARRAY,
+    JSON_NOT_OBJECT,
     JSON_TOO_MANY,      /* a bulk reader met more values than there is room for */
     JSON_TOO_DEEP,      /* a bulk reader met more than JSON_MAX_TENSOR_DEPTH arrays in arrays */
     JSON_OUT_OF_MEMORY, /* the arena is full, or there is none and a string has escapes */
@@ -78,8 +79,7 @@ enum {
     JSON_INLINE_DEPTH = 4096,
 };
 
-/* A string: a view into the text, or into the arena when it had escapes. No zero byte at the end.
- */
+/* A string: a view into the text, or into the arena when it had escapes. No zero byte ends it. */
 struct json_str {
     const char *at;
     size_t length;
