@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tritonserver.h: requests and responses of an embedder. A request object may be changed and run
- * again once it has been released; what it held before stays in its arena until it is deleted,
- * except after RemoveAllInputs, which begins anew.
+ * again once it has been released; what it held before goes when there is much of it
+ * (request_compact()).
  */
 #include <string.h>
 
@@ -92,6 +92,11 @@ static void free_output(struct request *r, struct output *out)
 static void respond(struct request *r, struct response *resp, uint32_t flags)
 {
     struct api_request *a = of(r);
+    if (resp && resp->id[0]) {
+        /* A response may outlive this run of its request. */
+        const char *copy = arena_strndup(&resp->arena, resp->id, strlen(resp->id));
+        resp->id = copy ? copy : "";
+    }
     a->response_fn(as_server_response(resp), flags, a->response_data);
 }
 
@@ -488,6 +493,8 @@ TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetResponseCallback(
     a->allocator_data = response_allocator_userp;
     a->response_fn = response_fn;
     a->response_data = response_userp;
+    /* As in the reference, a cancelled object is of use again from here on. */
+    atomic_store_explicit(&a->request.cancelled, false, memory_order_relaxed);
     return NULL;
 }
 
@@ -544,6 +551,8 @@ TRITONSERVER_Error *TRITONSERVER_ServerInferAsync(TRITONSERVER_Server *server,
     if (!a->response_fn || !a->release_fn)
         return as_status(status_new(STATUS_INVALID_ARG, "the request has no %s callback",
                                     a->response_fn ? "release" : "response"));
+    if (atomic_load_explicit(&a->request.stage, memory_order_acquire) == REQUEST_IDLE)
+        request_compact(&a->request);
     return as_status(server_infer(to_server(server), &a->request));
 }
 
@@ -580,7 +589,7 @@ TRITONSERVER_InferenceResponseId(TRITONSERVER_InferenceResponse *inference_respo
                                  const char **request_id)
 {
     NEED(inference_response);
-    *request_id = to_server_response(inference_response)->request->id;
+    *request_id = to_server_response(inference_response)->id;
     return NULL;
 }
 

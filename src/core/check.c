@@ -51,19 +51,20 @@ static struct status *deduce_raw_shape(struct request *r, struct input *in,
                           spec->name);
         shape[0] = 1;
         /* The body is one element without its length, which goes in front. */
-        uint32_t *length = arena_alloc(&r->arena, sizeof(*length));
         struct tensor_buffer *both = arena_alloc(&r->arena, (in->n_buffers + 1) * sizeof(*both));
-        if (!length || !both)
+        if (!both)
             return status_no_memory();
         if (in->size_bytes > UINT32_MAX)
             return misfit(r, "raw input '%s' of %zu bytes is too large for a BYTES element",
                           in->name, in->size_bytes);
-        *length = htole32((uint32_t)in->size_bytes);
-        both[0] = (struct tensor_buffer){.base = length, .size_bytes = sizeof(*length)};
-        memcpy(both + 1, in->buffers, in->n_buffers * sizeof(*both));
+        in->raw_length = htole32((uint32_t)in->size_bytes);
+        both[0] =
+            (struct tensor_buffer){.base = &in->raw_length, .size_bytes = sizeof(in->raw_length)};
+        for (uint32_t i = 0; i < in->n_buffers; i++)
+            both[i + 1] = in->buffers[i];
         in->buffers = both;
-        in->n_buffers++;
-        in->size_bytes += sizeof(*length);
+        in->buffer_capacity = ++in->n_buffers;
+        in->size_bytes += sizeof(in->raw_length);
         return NULL;
     }
 

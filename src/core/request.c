@@ -32,6 +32,7 @@
 
 enum {
     MAX_ARENA_BYTES = 64 << 20, /* names, shapes and parameters of one request; no tensors */
+    COMPACT_ABOVE_BYTES = 64 << 10,
     MAX_CORRELATION_LENGTH = 128,
 };
 
@@ -270,6 +271,99 @@ const char *request_log_name(const struct request *r)
 {
     return r->id[0] ? r->id : "<id_unknown>";
 }
+
+/* ------------------------------------------------------------------------ an object used again */
+
+/* The copies are made in full, and only then replace what they were made of. */
+static struct input *copy_input(struct arena *a, const struct input *in)
+{
+    struct input *copy = arena_dup(a, in, sizeof(*in));
+    if (!copy)
+        return NULL;
+    copy->name = arena_strndup(a, in->name, strlen(in->name));
+    copy->shape = in->shape ? arena_dup(a, in->shape, in->n_dims * sizeof(*in->shape)) : NULL;
+    copy->buffer_capacity = MAX(in->n_buffers, 1u);
+    copy->buffers = in->n_buffers > 1
+                        ? arena_dup(a, in->buffers, in->n_buffers * sizeof(*copy->buffers))
+                        : &copy->first;
+    if (!copy->name || (in->shape && !copy->shape) || !copy->buffers)
+        return NULL;
+    if (in->n_buffers == 1)
+        copy->first = in->buffers[0];
+    for (uint32_t i = 0; i < in->n_buffers; i++) {
+        struct tensor_buffer *b = &copy->buffers[i];
+        if (b->base == &in->raw_length)
+            b->base = &copy->raw_length;
+        if (b->host_policy) {
+            b->host_policy = arena_strndup(a, b->host_policy, strlen(b->host_policy));
+            if (!b->host_policy)
+                return NULL;
+        }
+    }
+    return copy;
+}
+
+static bool copy_parts(struct request *to, struct arena *a, const struct request *from)
+{
+    const char *string = from->correlation_id.string;
+    to->id = from->id[0] ? arena_strndup(a, from->id, strlen(from->id)) : "";
+    to->correlation_id.string = string ? arena_strndup(a, string, strlen(string)) : NULL;
+    if (!to->id || (string && !to->correlation_id.string))
+        return false;
+
+    to->n_parameters = to->parameter_capacity = 0;
+    to->parameters = NULL;
+    for (uint32_t i = 0; i < from->n_parameters; i++) {
+        if (!parameter_append(a, &to->parameters, &to->n_parameters, &to->parameter_capacity,
+                              &from->parameters[i]))
+            return false;
+    }
+    to->inputs = arena_alloc(a, from->n_inputs * sizeof(*to->inputs));
+    to->outputs = arena_alloc(a, from->n_outputs * sizeof(*to->outputs));
+    if (!to->inputs || !to->outputs)
+        return false;
+    to->input_capacity = from->n_inputs;
+    to->output_capacity = from->n_outputs;
+    for (uint32_t i = 0; i < from->n_inputs; i++) {
+        to->inputs[i] = copy_input(a, from->inputs[i]);
+        if (!to->inputs[i])
+            return false;
+    }
+    for (uint32_t i = 0; i < from->n_outputs; i++) {
+        to->outputs[i] = arena_strndup(a, from->outputs[i], strlen(from->outputs[i]));
+        if (!to->outputs[i])
+            return false;
+    }
+    return true;
+}
+
+void request_compact(struct request *r)
+{
+    if (LIKELY(r->arena.chunk_bytes_total <=
+               MAX((size_t)COMPACT_ABOVE_BYTES, r->compact_above_bytes)))
+        return;
+    struct arena fresh;
+    struct request parts;
+    arena_init(&fresh, NULL, 0, MAX_ARENA_BYTES, r->pool, NULL);
+    if (!copy_parts(&parts, &fresh, r)) {
+        arena_reset(&fresh); /* no memory for that: it goes on as it is */
+        return;
+    }
+    r->id = parts.id;
+    r->correlation_id.string = parts.correlation_id.string;
+    r->inputs = parts.inputs;
+    r->input_capacity = parts.input_capacity;
+    r->outputs = parts.outputs;
+    r->output_capacity = parts.output_capacity;
+    r->parameters = parts.parameters;
+    r->n_parameters = parts.n_parameters;
+    r->parameter_capacity = parts.parameter_capacity;
+    arena_reset(&r->arena);
+    r->arena = fresh;
+    r->compact_above_bytes = 2 * fresh.chunk_bytes_total;
+}
+
+/* ------------------------------------------------------------------------------------------ */
 
 void request_cancel(struct request *r)
 {

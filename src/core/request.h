@@ -68,6 +68,7 @@ struct input {
     struct tensor_buffer *buffers; /* in the order of the bytes */
     struct tensor_buffer first;    /* where `buffers` points as long as one is enough */
     size_t size_bytes;             /* of all buffers without a host policy */
+    uint32_t raw_length;           /* of a raw BYTES input: what stands in front of its bytes */
 
     /* Set by the check in server_infer(). */
     const struct tensor_spec *spec;
@@ -130,6 +131,7 @@ struct request {
     struct model *model; /* a reference */
     struct pool *pool;   /* where responses and their outputs come from */
     struct arena arena;
+    size_t compact_above_bytes; /* request_compact() */
 
     /* The maker's, until server_infer(). */
     void *maker_data;
@@ -199,6 +201,13 @@ NODISCARD struct status *request_set_id(struct request *r, const char *id, size_
 /* Errors: STATUS_UNSUPPORTED  longer than 128 characters */
 NODISCARD struct status *request_set_correlation_string(struct request *r, const char *id,
                                                         size_t length);
+
+/*
+ * request_compact - gives back what the arena holds of earlier runs and replaced parts, when that
+ * has become much: for makers that send one object again and again. The request is idle; what was
+ * borrowed from it (its id, …) is gone.
+ */
+void request_compact(struct request *r);
 
 /* request_cancel - asks whoever has it to stop; an answer still comes. Thread: any. */
 void request_cancel(struct request *r);

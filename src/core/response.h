@@ -28,6 +28,7 @@ struct response {
     /* Constant from response_new() on. */
     struct request *request; /* a reference */
     struct arena arena;
+    const char *id; /* the request's; the maker may replace it by a copy */
 
     /* The backend's until response_send(), then the receiver's. */
     uint32_t n_outputs, output_capacity;

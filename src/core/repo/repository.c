@@ -401,26 +401,43 @@ struct status *repository_load_all(struct repository *repo)
 
 /* ----------------------------------------------------------------------------- asking, ending */
 
+/* Copies a text behind the rows. */
+static const char *index_text(char **at, const char *text)
+{
+    size_t size = strlen(text) + 1;
+    char *copy = memcpy(*at, text, size);
+    *at += size;
+    return copy;
+}
+
 struct model_index_row *repository_index(struct repository *repo, bool ready_only, size_t *ret_n)
 {
     mutex_lock(&repo->mu);
-    size_t n = 0, capacity = 0;
-    for (size_t i = 0; i < repo->n_models; i++)
-        capacity += MAX(repo->models[i].n_versions, (size_t)1);
-    struct model_index_row *rows = mem_zalloc(capacity * sizeof(*rows));
+    size_t n = 0, capacity = 0, text_bytes = 0;
     for (size_t i = 0; i < repo->n_models; i++) {
         const struct repo_model *rm = &repo->models[i];
+        capacity += MAX(rm->n_versions, (size_t)1);
+        text_bytes += strlen(rm->name) + 1;
+        for (size_t j = 0; j < rm->n_versions; j++)
+            text_bytes += strlen(rm->versions[j].reason) + 1;
+    }
+    /* One block: what the rows say stays true of the moment, whatever changes meanwhile. */
+    struct model_index_row *rows = mem_zalloc(capacity * sizeof(*rows) + text_bytes);
+    char *texts = (char *)(rows + capacity);
+    for (size_t i = 0; i < repo->n_models; i++) {
+        const struct repo_model *rm = &repo->models[i];
+        const char *name = index_text(&texts, rm->name);
         if (rm->n_versions == 0 && !ready_only)
-            rows[n++] = (struct model_index_row){.name = rm->name, .state = "", .reason = ""};
+            rows[n++] = (struct model_index_row){.name = name, .state = "", .reason = ""};
         for (size_t j = 0; j < rm->n_versions; j++) {
             const struct repo_version *rv = &rm->versions[j];
             if (ready_only && rv->state != VERSION_READY)
                 continue;
             rows[n++] = (struct model_index_row){
-                .name = rm->name,
+                .name = name,
                 .version = rv->version,
                 .state = version_state_name(rv->state),
-                .reason = rv->reason,
+                .reason = index_text(&texts, rv->reason),
             };
         }
     }

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "api/handles.h"
 #include "lib/repository.h"
 #include "triton/core/tritonserver.h"
 
@@ -229,6 +230,15 @@ static void answers_requests(void **state)
     assert_int_equal(TRITONSERVER_ErrorCode(error), TRITONSERVER_ERROR_CANCELLED);
     OK(TRITONSERVER_InferenceResponseDelete(seen.response));
 
+    /* … until its callbacks are set anew. */
+    OK(TRITONSERVER_InferenceRequestSetResponseCallback(request, allocator, &seen, on_response,
+                                                        &seen));
+    seen.n_responses = seen.n_final = seen.n_released = 0;
+    OK(TRITONSERVER_ServerInferAsync(server, request, NULL));
+    wait_for_end(&seen);
+    assert_null(TRITONSERVER_InferenceResponseError(seen.response));
+    OK(TRITONSERVER_InferenceResponseDelete(seen.response));
+
     OK(TRITONSERVER_InferenceRequestDelete(request));
     OK(TRITONSERVER_ResponseAllocatorDelete(allocator));
 
@@ -244,6 +254,78 @@ static void answers_requests(void **state)
     assert_non_null(error);
     assert_string_equal(TRITONSERVER_ErrorMessage(error), "Server exiting");
     TRITONSERVER_ErrorDelete(error);
+    OK(TRITONSERVER_ServerDelete(server));
+    repository_remove(&repo);
+}
+
+/* A program may use one object for all of its requests: that takes no more and more memory. */
+static void a_request_used_for_ever_stays_small(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 2000 };
+    struct test_repository repo;
+    repository_make(&repo);
+    repository_add(&repo, "echo", config, 1);
+    TRITONSERVER_Server *server = start(repo.path);
+    TRITONSERVER_ResponseAllocator *allocator;
+    OK(TRITONSERVER_ResponseAllocatorNew(&allocator, allocate, give_back, NULL));
+    TRITONSERVER_InferenceRequest *request;
+    OK(TRITONSERVER_InferenceRequestNew(&request, server, "echo", -1));
+    OK(TRITONSERVER_InferenceRequestSetResponseCallback(request, allocator, &seen, on_response,
+                                                        &seen));
+    OK(TRITONSERVER_InferenceRequestSetReleaseCallback(request, on_release, &seen));
+    OK(TRITONSERVER_InferenceRequestSetStringParameter(request, "key", "value"));
+    OK(TRITONSERVER_InferenceRequestSetCorrelationIdString(request, "sequence"));
+
+    TRITONSERVER_InferenceResponse *before = NULL;
+    char id[80] = "", id_before[80] = "";
+    for (int i = 0; i < ROUNDS; i++) {
+        float values[3] = {(float)i, 2, 3};
+        int64_t shape[2] = {1, 3};
+        const char *text;
+        const void *base;
+        const int64_t *out_shape;
+        uint64_t n_dims;
+        size_t size;
+        TRITONSERVER_DataType type;
+        TRITONSERVER_MemoryType memory_type;
+        int64_t memory_id;
+        void *userp;
+
+        snprintf(id, sizeof(id), "%064d", i);
+        OK(TRITONSERVER_InferenceRequestSetId(request, id));
+        OK(TRITONSERVER_InferenceRequestRemoveAllInputs(request));
+        OK(TRITONSERVER_InferenceRequestAddInput(request, "INPUT0", TRITONSERVER_TYPE_FP32, shape,
+                                                 2));
+        for (int k = 0; k < 3; k++)
+            OK(TRITONSERVER_InferenceRequestAppendInputData(request, "INPUT0", &values[k], 4,
+                                                            TRITONSERVER_MEMORY_CPU, 0));
+        OK(TRITONSERVER_InferenceRequestRemoveAllRequestedOutputs(request));
+        OK(TRITONSERVER_InferenceRequestAddRequestedOutput(request, "OUTPUT0"));
+        seen.n_responses = seen.n_final = seen.n_released = 0;
+        OK(TRITONSERVER_ServerInferAsync(server, request, NULL));
+        wait_for_end(&seen);
+
+        OK(TRITONSERVER_InferenceResponseOutput(seen.response, 0, &text, &type, &out_shape, &n_dims,
+                                                &base, &size, &memory_type, &memory_id, &userp));
+        assert_memory_equal(base, values, sizeof(values));
+        /* The response before this one still says whose it is. */
+        if (before) {
+            OK(TRITONSERVER_InferenceResponseId(before, &text));
+            assert_string_equal(text, id_before);
+            OK(TRITONSERVER_InferenceResponseDelete(before));
+        }
+        before = seen.response;
+        memcpy(id_before, id, sizeof(id));
+    }
+    OK(TRITONSERVER_InferenceResponseDelete(before));
+    const struct request *r = &to_api_request(request)->request;
+    assert_in_range(r->arena.chunk_bytes_total, 0, 256 << 10);
+    assert_string_equal(r->correlation_id.string, "sequence");
+    assert_int_equal(r->n_parameters, 1);
+    assert_string_equal(r->parameters[0].string, "value");
+    OK(TRITONSERVER_InferenceRequestDelete(request));
+    OK(TRITONSERVER_ResponseAllocatorDelete(allocator));
     OK(TRITONSERVER_ServerDelete(server));
     repository_remove(&repo);
 }
@@ -286,6 +368,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_requests),
+        cmocka_unit_test(a_request_used_for_ever_stays_small),
         cmocka_unit_test(refuses_to_start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
