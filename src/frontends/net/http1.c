@@ -191,7 +191,7 @@ static void begin_body(struct http1 *h, const struct http_head *head)
         return;
     }
     h->input = head->chunked ? HTTP1_CHUNKS : HTTP1_BODY;
-    if (head->chunked) /* memory is taken as the chunks come */
+    if (head->chunked || x->discard) /* memory is taken as the chunks come, or never */
         return;
     /* A length is taken at its word only as far as it costs nothing to lie. */
     size_t length = (size_t)head->content_length;
@@ -337,8 +337,9 @@ static void process(struct http1 *h, const char *bytes, size_t n_bytes)
     if (h->input == HTTP1_DONE) {
         h->discards |= n_bytes > 0;
         drop_held(h);
-    } else if (n_bytes > 0 || h->held)
+    } else if (n_bytes > 0 || h->held) {
         hold(h, bytes, n_bytes);
+    }
 }
 
 void http1_received(struct http1 *h, size_t n_bytes)

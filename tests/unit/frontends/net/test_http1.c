@@ -237,6 +237,7 @@ static void a_body_that_nobody_wants_is_not_kept(void **state)
     driver_feed(&d, head, strlen(head));
     for (size_t left = 1000000; left > 0; left -= MIN(left, sizeof(some)))
         driver_feed(&d, some, MIN(left, sizeof(some)));
+    driver_flush(&d);
     driver_feed(&d, chunked, strlen(chunked));
     for (int i = 0; i < 40; i++)
         driver_feed(&d, chunk, strlen(chunk));
