@@ -15,6 +15,7 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "base/str.h"
 #include "base/utf8.h"
 
 enum { MAX_SHOWN = 60, MAX_PATH_BYTES = 400 };
@@ -235,7 +236,7 @@ NODISCARD static struct status *read_enum(struct reader *r, const struct step *s
         return fail_json(r, step, "a name or a number");
     for (unsigned i = 0; i < d->n_value_names; i++) {
         const char *candidate = d->values_by_name[i].name;
-        if (strlen(candidate) == name.length && strncasecmp(candidate, name.at, name.length) == 0) {
+        if (str_equal_nocase_n(candidate, strlen(candidate), name.at, name.length)) {
             *ret_value = d->values[d->values_by_name[i].index].value;
             return NULL;
         }

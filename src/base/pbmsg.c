@@ -16,6 +16,7 @@
 #include "base/arena.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/str.h"
 
 enum {
     FIRST_CAPACITY = 4,
@@ -374,32 +375,14 @@ static size_t fold(char *to, const char *name, size_t length)
         if (name[i] != '_' && name[i] != '-')
             to[n++] = (char)tolower((unsigned char)name[i]);
     }
+    to[n] = '\0';
     return n;
-}
-
-/* How many letters must be added, dropped or changed (Levenshtein). */
-static size_t distance(const char *a, size_t n_a, const char *b, size_t n_b)
-{
-    size_t row[MAX_SUGGESTED + 1];
-    for (size_t j = 0; j <= n_b; j++)
-        row[j] = j;
-    for (size_t i = 1; i <= n_a; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= n_b; j++) {
-            size_t changed = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            size_t fewer = MIN(row[j], row[j - 1]) + 1;
-            row[j] = MIN(changed, fewer);
-        }
-    }
-    return row[n_b];
 }
 
 /* Less is closer; SIZE_MAX is too far to be meant. */
 static size_t strangeness(const char *name, size_t length, const char *candidate)
 {
-    char a[MAX_SUGGESTED], b[MAX_SUGGESTED];
+    char a[MAX_SUGGESTED + 1], b[MAX_SUGGESTED + 1];
     size_t candidate_length = strlen(candidate);
     if (length > MAX_SUGGESTED || candidate_length > MAX_SUGGESTED)
         return SIZE_MAX;
@@ -415,7 +398,7 @@ static size_t strangeness(const char *name, size_t length, const char *candidate
     if (candidate_length > length && length >= 3 && candidate[length] == '_' &&
         strncasecmp(candidate, name, length) == 0)
         return 2;
-    size_t d = distance(a, n_a, b, n_b);
+    size_t d = str_edit_distance(a, b);
     size_t shorter = MIN(n_a, n_b);
     return d <= MAX((size_t)1, shorter / 3) ? d : SIZE_MAX;
 }

@@ -19,6 +19,7 @@
 #include "base/pbmsg.h"
 #include "base/pbtext_priv.h"
 #include "base/status.h"
+#include "base/str.h"
 #include "base/utf8.h"
 
 enum { MAX_SHOWN = 60 }; /* bytes of a token that an error repeats */
@@ -162,7 +163,7 @@ NODISCARD static struct status *read_signed(struct parser *p, int64_t max, int64
 
 static bool is_word(const struct token *t, const char *word)
 {
-    return t->length == strlen(word) && strncasecmp(t->text, word, t->length) == 0;
+    return str_equal_nocase_n(t->text, t->length, word, strlen(word));
 }
 
 NODISCARD static struct status *read_double(struct parser *p, double *ret_value)

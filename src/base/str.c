@@ -31,17 +31,6 @@ bool str_to_int64(const char *s, size_t length, int64_t *ret_value)
     return true;
 }
 
-bool str_has_prefix(const char *s, const char *prefix)
-{
-    return strncmp(s, prefix, strlen(prefix)) == 0;
-}
-
-bool str_has_suffix(const char *s, const char *suffix)
-{
-    size_t length = strlen(s), suffix_length = strlen(suffix);
-    return suffix_length <= length && strcmp(s + length - suffix_length, suffix) == 0;
-}
-
 static char lower(char c)
 {
     return c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c;
@@ -56,11 +45,6 @@ bool str_equal_nocase_n(const char *a, size_t a_length, const char *b, size_t b_
             return false;
     }
     return true;
-}
-
-bool str_equal_nocase(const char *a, const char *b)
-{
-    return str_equal_nocase_n(a, strlen(a), b, strlen(b));
 }
 
 size_t str_edit_distance(const char *a, const char *b)
@@ -86,20 +70,6 @@ size_t str_edit_distance(const char *a, const char *b)
         }
     }
     return rows[a_length % 3][b_length];
-}
-
-const char *str_closest(const char *s, const char *const *words)
-{
-    const char *closest = NULL;
-    size_t least = strlen(s) / 3 + 2; /* further away is another word */
-    for (; *words; words++) {
-        size_t distance = str_edit_distance(s, *words);
-        if (distance < least && distance < strlen(*words)) {
-            least = distance;
-            closest = *words;
-        }
-    }
-    return closest;
 }
 
 bool str_escapes_folder(const char *path)

@@ -19,12 +19,7 @@
 NODISCARD bool str_to_int64(const char *s, size_t length, int64_t *ret_value);
 NODISCARD bool str_to_uint64(const char *s, size_t length, uint64_t *ret_value);
 
-/* Whether s begins or ends with the other. */
-bool str_has_prefix(const char *s, const char *prefix);
-bool str_has_suffix(const char *s, const char *suffix);
-
 /* The same, except for the case of ASCII letters; the locale has no say. */
-bool str_equal_nocase(const char *a, const char *b);
 bool str_equal_nocase_n(const char *a, size_t a_length, const char *b, size_t b_length);
 
 /*
@@ -34,14 +29,6 @@ bool str_equal_nocase_n(const char *a, size_t a_length, const char *b, size_t b_
  */
 enum { STR_EDIT_MAX = 64 };
 size_t str_edit_distance(const char *a, const char *b);
-
-/*
- * str_closest - which of the words the user probably meant: the one with the least edit distance,
- * if it is small enough for its length; NULL when none is.
- *
- * @words  ends with NULL
- */
-const char *str_closest(const char *s, const char *const *words);
 
 /*
  * str_escapes_folder - would this relative path lead out of the folder that it is relative to?

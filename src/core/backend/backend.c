@@ -44,7 +44,6 @@ static void backend_free(struct backend *b)
     if (b->library)
         dl_close(b->library);
     mem_free(b->attribute.groups);
-    status_free(b->failure);
     mem_free(b->name);
     mem_free(b->library_path);
     mem_free(b->directory);
@@ -198,15 +197,15 @@ static struct status *resolve(struct backend *b)
 
 static struct status *load(struct backend *b)
 {
-    struct status *st = NULL;
-    if (!b->fns.instance_execute) { /* else it is built in */
-        st = dl_open(b->library_path, &b->library);
-        if (!st)
-            st = resolve(b);
-    }
+    struct status *st = dl_open(b->library_path, &b->library);
+    if (!st)
+        st = resolve(b);
     if (!st && b->fns.initialize)
         st = b->fns.initialize(b);
-    if (!st && b->fns.get_attribute)
+    if (st)
+        return st;
+    b->initialized = true;
+    if (b->fns.get_attribute)
         st = b->fns.get_attribute(b, &b->attribute);
     return st;
 }
@@ -241,10 +240,9 @@ static void put_locked(struct backend_registry *reg, struct backend *b)
     if (--b->users > 0)
         return;
     /* It stays in the list, as loading, so that nobody loads it anew before it is gone. */
-    bool loaded = b->stage == BACKEND_LOADED;
     b->stage = BACKEND_LOADING;
     mutex_unlock(&reg->mu);
-    if (loaded && b->fns.finalize)
+    if (b->initialized && b->fns.finalize)
         log_status(LOG_ERROR, "failed to finalize backend", b->fns.finalize(b));
     mutex_lock(&reg->mu);
     list_remove(&b->link);
@@ -276,11 +274,12 @@ struct status *backend_get(struct backend_registry *reg, const char *name, const
     struct status *st = load(b);
 
     mutex_lock(&reg->mu);
-    b->stage = st ? BACKEND_FAILED : BACKEND_LOADED;
-    if (st)
+    if (st) {
         put_locked(reg, b);
-    else
+    } else {
+        b->stage = BACKEND_LOADED;
         cond_broadcast(&reg->changed);
+    }
     mutex_unlock(&reg->mu);
     if (st)
         return st;
@@ -294,17 +293,5 @@ void backend_put(struct backend_registry *reg, struct backend *b)
         return;
     mutex_lock(&reg->mu);
     put_locked(reg, b);
-    mutex_unlock(&reg->mu);
-}
-
-void backend_add_builtin(struct backend_registry *reg, const char *name, const char *path,
-                         const struct backend_functions *fns)
-{
-    struct backend *b = backend_new(reg, name, path);
-    b->fns = *fns;
-    b->users = 1;
-    b->stage = BACKEND_LOADED;
-    mutex_lock(&reg->mu);
-    list_push(&reg->backends, &b->link);
     mutex_unlock(&reg->mu);
 }

@@ -52,7 +52,8 @@ struct backend {
     char *directory;
     struct message config; /* {"cmdline":{…}} */
     struct backend_functions fns;
-    struct dl *library; /* NULL for one that is built in, as in tests */
+    struct dl *library;
+    bool initialized; /* Initialize succeeded, Finalize is due */
     struct backend_attribute attribute;
     struct server *server;
 
@@ -63,8 +64,7 @@ struct backend {
     /* Under registry.mu. */
     struct list link;
     unsigned int users;
-    enum { BACKEND_LOADING, BACKEND_LOADED, BACKEND_FAILED } stage;
-    struct status *failure;
+    enum { BACKEND_LOADING, BACKEND_LOADED } stage;
 };
 
 /* One setting of the command line; an empty backend name means all of them. */
@@ -113,9 +113,5 @@ NODISCARD struct status *backend_find_library(const struct backend_registry *reg
 NODISCARD struct status *backend_get(struct backend_registry *reg, const char *name,
                                      const char *library_path, struct backend **ret_backend);
 void backend_put(struct backend_registry *reg, struct backend *b);
-
-/* backend_add_builtin - a backend without a library, for tests; taken. */
-void backend_add_builtin(struct backend_registry *reg, const char *name, const char *path,
-                         const struct backend_functions *fns);
 
 #endif
