@@ -141,6 +141,7 @@ def by_python(text):
         return None
 
 
+@pytest.mark.filterwarnings("ignore:invalid escape sequence")    # protobuf's own reader gives them
 def test_damaged_texts(ours):
     """Where we and Python differ, the C++ parser, which is what the reference uses, has the word."""
     rng = random.Random(SEED + 1)

@@ -18,8 +18,10 @@ import pytest
 from mapper import BUILD, TOP
 
 RUN = os.environ.get("CONCH_REFERENCE_RUN", str(TOP / "tools/reference"))
-if "CONCH_REFERENCE_RUN" not in os.environ and not (TOP / ".deps/reference/venv").exists():
-    pytest.skip("the genuine Triton is not installed (make reference)", allow_module_level=True)
+pytestmark = pytest.mark.skipif(
+    "CONCH_REFERENCE_RUN" not in os.environ and not (TOP / ".deps/reference/venv").exists(),
+    reason="the genuine Triton is not installed: make reference",
+)
 
 # Our texts that differ, and why.
 OTHERWISE = {

@@ -24,7 +24,7 @@ def start(which, root, flags=(), ready=True):
     if which == "conch":
         return servers.Server(root, flags=flags, ready=ready)
     if not triton.program():
-        pytest.skip("the genuine Triton is not installed here: make reference")
+        pytest.skip("the genuine Triton is not installed: make reference")
     return triton.Triton(root, flags=flags, ready=ready)
 
 

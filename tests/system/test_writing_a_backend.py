@@ -41,7 +41,7 @@ def folder(tmp_path_factory):
 def test_the_page_is_true(which, folder, monkeypatch):
     monkeypatch.setattr(servers, "BACKENDS", str(folder / "backends"))
     if which == "triton" and not triton.program():
-        pytest.skip("the genuine Triton is not installed here: make reference")
+        pytest.skip("the genuine Triton is not installed: make reference")
     make = servers.Server if which == "conch" else triton.Triton
     body = re.search(r"-d '(.*)'", block("bash", "curl"), re.DOTALL)[1]
     with make(folder / "models") as server:
