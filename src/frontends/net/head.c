@@ -294,11 +294,11 @@ struct span head_path(const struct http_head *head)
         if (slash)
             path = (struct span){slash, path.length - (size_t)(slash - path.at)};
     }
-    for (size_t i = 0; i < path.length; i++) {
-        if (path.at[i] == '?' || path.at[i] == '#') {
-            path.length = i;
-            break;
-        }
+    static const char ends[] = {'?', '#'};
+    for (size_t i = 0; i < sizeof(ends); i++) {
+        const char *end = memchr(path.at, ends[i], path.length);
+        if (end)
+            path.length = (size_t)(end - path.at);
     }
     return path;
 }
