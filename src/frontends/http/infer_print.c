@@ -131,7 +131,8 @@ static struct status *print_data(struct print *p, const struct output *out)
     ADD(b, ",\"data\":");
     if (out->dtype == DTYPE_BYTES)
         return print_strings(p, out, n_elements);
-    if (__builtin_mul_overflow((size_t)n_elements, dtype_size(out->dtype), &n_bytes) ||
+    if (dtype_size(out->dtype) == 0 || /* what is no data type, from a backend */
+        __builtin_mul_overflow((size_t)n_elements, dtype_size(out->dtype), &n_bytes) ||
         n_bytes != out->size_bytes)
         return misfit(out);
 
