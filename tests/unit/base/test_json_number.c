@@ -364,6 +364,36 @@ static void writes_random_floats(void **unused)
     }
 }
 
+/* Floats of the usual size take a way of their own: against the way of doubles, which
+ * check_write() holds against the C library. With CONCH_JSON_ROUNDS=997 these are all of them. */
+static void writes_floats_as_their_doubles(void **unused)
+{
+    (void)unused;
+    AUTO(buf) as_float = BUF_INIT(100);
+    AUTO(buf) as_double = BUF_INIT(100);
+    size_t step = rounds < 997 ? 997 / rounds : 1;
+    for (uint32_t exponent = 112; exponent < 132; exponent++) {
+        for (size_t fraction = 0; fraction < (size_t)1 << 23; fraction += step) {
+            uint32_t bits = exponent << 23 | (uint32_t)fraction;
+            float value;
+            memcpy(&value, &bits, 4);
+            double wide = (double)value;
+            buf_reset(&as_float);
+            buf_reset(&as_double);
+            json_write_f32s(&as_float, &value, 1);
+            json_write_f64s(&as_double, &wide, 1);
+            if (as_float.size != as_double.size ||
+                memcmp(as_float.data, as_double.data, as_float.size) != 0)
+                fail_msg("%s as a float, %s as a double", buf_text(&as_float),
+                         buf_text(&as_double));
+            if (fraction % 16 == 0)
+                check_write(wide);
+        }
+    }
+    check_write(0x1.01p-13); /* exactly between two of 17 digits */
+    check_write(0x1.05p-13);
+}
+
 static void writes_few_digits(void **unused)
 {
     (void)unused;
@@ -560,6 +590,7 @@ int main(void)
         cmocka_unit_test(writes_hard_ones),
         cmocka_unit_test(writes_random_doubles),
         cmocka_unit_test(writes_random_floats),
+        cmocka_unit_test(writes_floats_as_their_doubles),
         cmocka_unit_test(writes_few_digits),
         cmocka_unit_test(writes_integers),
     };
