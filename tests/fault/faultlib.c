@@ -45,6 +45,8 @@ static bool on;
 static struct {
     ssize_t (*read)(int, void *, size_t);
     ssize_t (*write)(int, const void *, size_t);
+    ssize_t (*recv)(int, void *, size_t, int);
+    ssize_t (*send)(int, const void *, size_t, int);
     ssize_t (*readv)(int, const struct iovec *, int);
     ssize_t (*writev)(int, const struct iovec *, int);
     int (*accept4)(int, struct sockaddr *, socklen_t *, int);
@@ -192,6 +194,16 @@ ssize_t read(int fd, void *bytes, size_t size)
 ssize_t write(int fd, const void *bytes, size_t size)
 {
     return spoil(fd, &size) ? -1 : NEXT(write)(fd, bytes, size);
+}
+
+ssize_t recv(int fd, void *bytes, size_t size, int flags)
+{
+    return spoil(fd, &size) ? -1 : NEXT(recv)(fd, bytes, size, flags);
+}
+
+ssize_t send(int fd, const void *bytes, size_t size, int flags)
+{
+    return spoil(fd, &size) ? -1 : NEXT(send)(fd, bytes, size, flags);
 }
 
 ssize_t readv(int fd, const struct iovec *pieces, int n)

@@ -5,7 +5,7 @@
  * Every request must be answered right, in order, on its own connection.
  *
  * The program starts itself anew under faultlib, once per seed. The clients are threads of its own
- * that use send() and recv(), which faultlib leaves alone.
+ * that use sendto() and recvfrom(), which faultlib leaves alone.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -122,7 +122,7 @@ static void say(struct client *c, const char *what, long detail)
 static bool send_all(struct client *c, int fd, const char *bytes, size_t size)
 {
     while (size > 0) {
-        ssize_t n = send(fd, bytes, size, MSG_NOSIGNAL);
+        ssize_t n = sendto(fd, bytes, size, MSG_NOSIGNAL, NULL, 0);
         if (n < 0) {
             say(c, "send", errno);
             return false;
@@ -164,7 +164,7 @@ static bool receive_head(struct client *c, int fd, size_t *ret_body)
     char head[600];
     size_t n = 0;
     while (n < 4 || memcmp(head + n - 4, "\r\n\r\n", 4) != 0) {
-        if (n == sizeof(head) - 1 || recv(fd, head + n, 1, 0) != 1) {
+        if (n == sizeof(head) - 1 || recvfrom(fd, head + n, 1, 0, NULL, NULL) != 1) {
             say(c, "no head", (long)n);
             return false;
         }
@@ -192,7 +192,7 @@ static bool receive_replies(struct client *c, int fd, int connection)
             return false;
         }
         while (got < size) {
-            ssize_t n = recv(fd, c->buffer + got, size - got, 0);
+            ssize_t n = recvfrom(fd, c->buffer + got, size - got, 0, NULL, NULL);
             if (n <= 0) {
                 say(c, "the body ends early", (long)got);
                 return false;

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -14,7 +15,7 @@
 #include "base/status.h"
 #include "frontends/net/worker.h"
 
-enum { MAX_PIECES = 64 };
+enum { MAX_PIECES = 64, COPIED_BYTES = 1024 };
 
 /* While the server stops: how long a request may stand still half received. */
 #define DRAIN_PATIENCE_NS NS_PER_S
@@ -129,6 +130,23 @@ static void end(struct conn *c)
     update_interest(c);
 }
 
+/*
+ * One system call, straight from where the pieces lie. Little text is put together first: the copy
+ * costs a tenth of what the kernel takes to walk a vector, and send() less than write() does.
+ */
+static ssize_t send_pieces(int fd, const struct iovec *pieces, int n, size_t size_bytes)
+{
+    char together[COPIED_BYTES];
+    if (size_bytes > sizeof(together))
+        return writev(fd, pieces, n);
+    size_t at = 0;
+    for (int i = 0; i < n; i++) {
+        memcpy(together + at, pieces[i].iov_base, pieces[i].iov_len);
+        at += pieces[i].iov_len;
+    }
+    return send(fd, together, at, MSG_NOSIGNAL);
+}
+
 static void on_flush(struct loop_work *work)
 {
     struct conn *c = CONTAINER_OF(work, struct conn, flush);
@@ -136,7 +154,10 @@ static void on_flush(struct loop_work *work)
     int n;
 
     while (!c->waiting && (n = http1_gather(&c->http1, pieces, MAX_PIECES)) > 0) {
-        ssize_t sent = writev(c->fd, pieces, n);
+        size_t asked = 0;
+        for (int i = 0; i < n; i++)
+            asked += pieces[i].iov_len;
+        ssize_t sent = send_pieces(c->fd, pieces, n, asked);
         if (sent < 0) {
             if (errno == EINTR)
                 continue;
@@ -147,9 +168,6 @@ static void on_flush(struct loop_work *work)
             c->waiting = true;
             break;
         }
-        size_t asked = 0;
-        for (int i = 0; i < n; i++)
-            asked += pieces[i].iov_len;
         /* A short write means a full buffer: the next one would fail. */
         if ((size_t)sent < asked)
             c->waiting = true;
@@ -203,7 +221,7 @@ static void on_readable(struct conn *c, bool client_left)
         update_interest(c);
         return;
     }
-    ssize_t n = n_space == 1 ? read(c->fd, space[0].iov_base, space[0].iov_len)
+    ssize_t n = n_space == 1 ? recv(c->fd, space[0].iov_base, space[0].iov_len, 0)
                              : readv(c->fd, space, n_space);
     if (n == 0) {
         on_eof(c);
