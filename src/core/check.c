@@ -45,7 +45,7 @@ static struct status *deduce_raw_shape(struct request *r, struct input *in,
     shape += batch_dims;
 
     if (spec->dtype == DTYPE_BYTES) {
-        if (spec->n_dims != 1 || (spec->dims[0] != 1 && spec->dims[0] != -1))
+        if (spec->n_dims != 1 || spec->dims[0] != 1)
             return misfit(r,
                           "For BYTE datatype raw input '%s', the model must have input shape [1]",
                           spec->name);

@@ -185,6 +185,13 @@ def test_odd_documents(both, case):
     compare(*(infer(server, "any_fp32", ODD[case]) for server in both))
 
 
+@pytest.mark.parametrize("model", ["any_bytes", "any_fp32", "any_bool", "matrix", "fixed", "batch", "pair"])
+@pytest.mark.parametrize("body", [b"", b"12345678", b"x" * 12])
+def test_bodies_that_are_a_tensor(both, model, body):
+    headers = {"Inference-Header-Content-Length": "0"}
+    same(*(ask(server, "POST", f"/v2/models/{model}/infer", body, headers) for server in both))
+
+
 def test_many_header_lengths(both):
     document = json.dumps({"inputs": [given("INPUT0", "FP32", [1], [1])]}).encode()
     for value in (len(document), f" {len(document)}", f"+{len(document)}", len(document) + 1, -1, 1):

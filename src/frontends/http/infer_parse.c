@@ -146,6 +146,8 @@ static struct status *open_input(struct parse *p, struct input_text *text, struc
     enum shape_fault fault = shape_elements(text->dims, text->n_dims, &ret->n_elements);
     if (fault)
         return shape_status(fault, text);
+    if (text->n_dims == 0) /* no shape has no elements, as in the reference: the core refuses it */
+        ret->n_elements = 0;
     /* Each input is compared with those before it: their number must not be the client's choice. */
     if (p->r->n_inputs >= p->r->model->n_inputs + MAX_EXTRA_INPUTS)
         return status_new(STATUS_INVALID_ARG,
