@@ -185,6 +185,14 @@ def test_odd_documents(both, case):
     compare(*(infer(server, "any_fp32", ODD[case]) for server in both))
 
 
+@pytest.mark.parametrize("shape", [[], [0], [1], [2**20, 2**20]])
+@pytest.mark.parametrize("tail", [b"", b"abcd"])
+def test_unknown_datatypes(both, shape, tail):
+    for source in ({"data": [1]}, {"data": []}, {"data": 1}, {}, {"parameters": {"binary_data_size": 4}}):
+        document = {"inputs": [{"name": "INPUT0", "datatype": "FP8", "shape": shape, **source}]}
+        same(*(infer(server, "any_fp32", document, tail) for server in both))
+
+
 @pytest.mark.parametrize("model", ["any_bytes", "any_fp32", "any_bool", "matrix", "fixed", "batch", "pair"])
 @pytest.mark.parametrize("body", [b"", b"12345678", b"x" * 12])
 def test_bodies_that_are_a_tensor(both, model, body):

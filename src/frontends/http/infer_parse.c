@@ -140,9 +140,6 @@ static struct status *open_input(struct parse *p, struct input_text *text, struc
         return TAKE(text->shape_error);
 
     ret->dtype = dtype_from_name(text->datatype.at, text->datatype.length);
-    if (ret->dtype == DTYPE_INVALID)
-        return status_new(STATUS_INVALID_ARG, "invalid datatype for input %.*s",
-                          (int)text->name.length, text->name.at);
     enum shape_fault fault = shape_elements(text->dims, text->n_dims, &ret->n_elements);
     if (fault)
         return shape_status(fault, text);
@@ -238,6 +235,12 @@ static struct status *read_data(struct parse *p, const struct input_made *made, 
         if (!json_skip_value(j))
             return field_status(j->failure, "data");
         return add_data(p, in, NULL, 0);
+    }
+    /* Of an input whose bytes come in binary, the core says it. */
+    if (made->dtype == DTYPE_INVALID) {
+        if (!json_enter_array(j))
+            return field_status(j->failure, "data");
+        return status_new(STATUS_INVALID_ARG, "invalid datatype for input %s", in->name);
     }
     if (made->dtype == DTYPE_BYTES)
         return read_strings(p, in, j);
