@@ -68,8 +68,9 @@ def test_curl_in_the_readme(examples):
     page = (ROOT / "README.md").read_text()
     command = re.search(r"^    (curl .*\n(?:        .*\n)*)", page, re.MULTILINE)[1].replace("localhost:8000", examples.url)
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=True)
-    outputs = json.loads(done.stdout)["outputs"]
-    assert [output["data"][:3] for output in outputs] == [[2, 3, 4], [0, 1, 2]]
+    (scores,) = [output["data"] for output in json.loads(done.stdout)["outputs"]]
+    assert len(scores) == 10
+    assert max(scores) == scores[4] > 0.9  # "the fifth of them close to 1: it is a 4"
 
 
 @pytest.mark.conch_only("it is Conch's help")
