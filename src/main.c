@@ -219,6 +219,9 @@ static bool set_server_options(TRITONSERVER_ServerOptions *so, const struct opti
            passed(TRITONSERVER_ServerOptionsSetModelLoadThreadCount(
                       so, (unsigned int)option_int(o, OPT_MODEL_LOAD_THREAD_COUNT)),
                   "setting model load thread count") &&
+           passed(TRITONSERVER_ServerOptionsSetModelLoadRetryCount(
+                      so, (unsigned int)option_int(o, OPT_MODEL_LOAD_RETRY_COUNT)),
+                  "setting model load retry count") &&
            passed(TRITONSERVER_ServerOptionsSetBackendDirectory(
                       so, backends ? backends : default_backend_directory()),
                   "setting backend directory");

@@ -26,6 +26,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/mutex.h"
 #include "base/status.h"
 #include "core/model.h"
 #include "core/response.h"
@@ -402,6 +403,12 @@ void request_sender_add(struct request *r)
     atomic_fetch_add_explicit(&r->senders, 1, memory_order_relaxed);
 }
 
+static void respond(struct request *r, struct response *resp, uint32_t flags)
+{
+    mutex_assert_none_held();
+    r->ops->respond(r, resp, flags);
+}
+
 /* An error as the final response, made by the core; the answer is already claimed. */
 static void deliver_error(struct request *r, struct status *error)
 {
@@ -411,12 +418,12 @@ static void deliver_error(struct request *r, struct status *error)
         /* Not even a response fits in memory: the flags alone still end the request. */
         status_free(st);
         status_free(error);
-        r->ops->respond(r, NULL, RESPONSE_FINAL);
+        respond(r, NULL, RESPONSE_FINAL);
         return;
     }
     resp->error = error;
     resp->sent = true;
-    r->ops->respond(r, resp, RESPONSE_FINAL);
+    respond(r, resp, RESPONSE_FINAL);
 }
 
 void request_sender_done(struct request *r)
@@ -429,6 +436,7 @@ void request_sender_done(struct request *r)
                                     r->model->name));
     model_request_ended(r->model);
     atomic_store_explicit(&r->stage, REQUEST_IDLE, memory_order_release);
+    mutex_assert_none_held();
     if (r->ops->release)
         r->ops->release(r, RELEASE_ALL); /* the maker may start it anew in there */
     request_unref(r);
@@ -442,7 +450,7 @@ struct status *request_deliver(struct request *r, struct response *resp, uint32_
     } else if (atomic_load_explicit(&r->answered, memory_order_acquire)) {
         goto too_late;
     }
-    r->ops->respond(r, resp, flags);
+    respond(r, resp, flags);
     return NULL;
 
 too_late:

@@ -209,6 +209,16 @@ def test_missing_onnx_runtime(models, tmp_path):
     assert names(log, "add_sub", library, "pip install onnxruntime"), log
 
 
+@OURS
+def test_loading_is_tried_again_as_often_as_asked(models):
+    repository.write_model(models, "bad", GOOD.replace('"m"', '"bad"').replace("identity", "nonesuch"))
+    code, log = start(models, "--model-load-retry-count=2")
+    assert code == 1
+    assert len(names(log, "failed to load 'bad' version 1", "2 retries left")) == 1
+    assert len(names(log, "failed to load 'bad' version 1", "1 retries left")) == 1
+    assert len(names(log, "failed to load 'bad' version 1")) == 3
+
+
 def test_one_broken_model_need_not_stop_the_others(models):
     repository.write_identity(models, "good", [("FP32", [-1])])
     repository.write_model(models, "bad", GOOD.replace('"m"', '"bad"').replace("identity", "nonesuch"))

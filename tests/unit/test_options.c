@@ -402,7 +402,6 @@ static void what_does_not_exist_is_refused_by_name(void **unused)
         "--allow-client-shm=true",
         "--model-control-mode=poll",
         "--model-control-mode=EXPLICIT",
-        "--model-load-retry-count=1",
         "--model-namespacing=true",
         "--http-header-forward-pattern=.*",
         "--http-restricted-api=health:k=v",
@@ -428,7 +427,7 @@ static void what_does_not_exist_is_refused_by_name(void **unused)
     }
     /* The last one counts, as with all values that are not lists. */
     expect_ok("--allow-grpc=true --allow-grpc=false");
-    expect_ok("--model-load-retry-count=00 --model-control-mode=NONE --rate-limit=off");
+    expect_ok("--model-load-retry-count=3 --model-control-mode=NONE --rate-limit=off");
     expect_ok("--trace-config=level=OFF --trace-config=rate=5 --trace-config=mode=triton");
     expect_ok("--grpc-infer-response-compression-level=none --response-cache-byte-size=0");
 }
