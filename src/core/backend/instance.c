@@ -12,11 +12,15 @@
 #include "core/model.h"
 #include "core/request_priv.h"
 
-enum { MAX_REQUESTS = 4096 }; /* in one execution */
+enum {
+    MAX_REQUESTS = 4096, /* in one execution */
+    STATS_LEVEL = 800,
+};
 
 /* Ends what is ours; the backend knows it no longer, or never did. */
 static void dispose(struct instance *in)
 {
+    mutex_done(&in->stats.mu);
     cond_done(&in->work);
     mem_free(in->host_policy_document.json);
     mem_free(in->batch);
@@ -40,6 +44,7 @@ struct status *instance_new(struct model *m, const char *name, enum instance_kin
     in->batch = mem_zalloc(in->batch_capacity * sizeof(*in->batch));
     list_init(&in->idle_link);
     cond_init(&in->work);
+    mutex_init(&in->stats.mu, STATS_LEVEL, "instance.stats.mu");
 
     const struct backend_functions *fns = &m->backend->fns;
     log_verbose(1, "initializing instance '%s' of model '%s' version %s", name, m->name,
@@ -80,7 +85,7 @@ static uint32_t drop_cancelled(struct request **batch, uint32_t n)
 }
 
 uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t n,
-                          uint64_t *ret_bytes)
+                          uint64_t start_ns, uint64_t *ret_bytes)
 {
     n = drop_cancelled(batch, n);
     *ret_bytes = 0;
@@ -97,7 +102,6 @@ uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t 
     }
 
     mutex_assert_none_held();
-    uint64_t start_ns = monotonic_ns();
     struct status *error = in->model->backend->fns.instance_execute(in, batch, n);
     uint64_t took_ns = monotonic_ns() - start_ns;
 
@@ -118,11 +122,6 @@ uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t 
 
 /* ------------------------------------------------------------------------------------------ */
 
-static void count(atomic_uint_least64_t *counter, uint64_t by)
-{
-    atomic_fetch_add_explicit(counter, by, memory_order_relaxed);
-}
-
 /* Times of a backend that does not keep the order must not wrap the sums. */
 static uint64_t span(uint64_t from_ns, uint64_t to_ns)
 {
@@ -135,18 +134,20 @@ void instance_report_statistics(struct instance *in, const struct request *r, bo
 {
     struct instance_stats *s = &in->stats;
     uint64_t whole_ns = span(r->start_ns, exec_end_ns);
-    if (!success) {
-        count(&s->fail_count, 1);
-        count(&s->fail_ns, whole_ns);
-        return;
+    mutex_lock(&s->mu);
+    if (success) {
+        s->success_count++;
+        s->success_ns += whole_ns;
+        s->queue_ns += span(r->queue_ns, exec_start_ns);
+        s->compute_input_ns += span(exec_start_ns, compute_start_ns);
+        s->compute_infer_ns += span(compute_start_ns, compute_end_ns);
+        s->compute_output_ns += span(compute_end_ns, exec_end_ns);
+        s->inference_count += MAX(r->batch_size, 1u);
+    } else {
+        s->fail_count++;
+        s->fail_ns += whole_ns;
     }
-    count(&s->success_count, 1);
-    count(&s->success_ns, whole_ns);
-    count(&s->queue_ns, span(r->queue_ns, exec_start_ns));
-    count(&s->compute_input_ns, span(exec_start_ns, compute_start_ns));
-    count(&s->compute_infer_ns, span(compute_start_ns, compute_end_ns));
-    count(&s->compute_output_ns, span(compute_end_ns, exec_end_ns));
-    count(&s->inference_count, MAX(r->batch_size, 1u));
+    mutex_unlock(&s->mu);
 }
 
 void instance_report_batch(struct instance *in, uint64_t batch_size)
@@ -154,8 +155,8 @@ void instance_report_batch(struct instance *in, uint64_t batch_size)
     (void)batch_size; /* counted per size where statistics print it */
     struct timespec now;
     clock_gettime(CLOCK_REALTIME_COARSE, &now);
-    count(&in->stats.execution_count, 1);
-    atomic_store_explicit(&in->stats.last_inference_ms,
-                          (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / NS_PER_MS,
-                          memory_order_relaxed);
+    mutex_lock(&in->stats.mu);
+    in->stats.execution_count++;
+    in->stats.last_inference_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / NS_PER_MS;
+    mutex_unlock(&in->stats.mu);
 }

@@ -26,14 +26,16 @@ enum instance_kind { INSTANCE_AUTO, INSTANCE_CPU, INSTANCE_GPU, INSTANCE_MODEL }
 /* Who executes on the instance now; drawn in core/sched/scheduler.c. */
 enum runner { RUNNER_NONE, RUNNER_CALLER, RUNNER_WORKER };
 
-/* What backends report, summed up. Any thread, relaxed: read as they are. */
+/* What backends report, summed up; one lock for all, which costs less than ten atomic additions. */
 struct instance_stats {
-    atomic_uint_least64_t success_count, success_ns;
-    atomic_uint_least64_t fail_count, fail_ns;
-    atomic_uint_least64_t queue_ns;
-    atomic_uint_least64_t compute_input_ns, compute_infer_ns, compute_output_ns;
-    atomic_uint_least64_t inference_count, execution_count;
-    atomic_uint_least64_t last_inference_ms; /* since the epoch */
+    struct mutex mu; /* level 800 in core/README.md */
+    /* Under mu. */
+    uint64_t success_count, success_ns;
+    uint64_t fail_count, fail_ns;
+    uint64_t queue_ns;
+    uint64_t compute_input_ns, compute_infer_ns, compute_output_ns;
+    uint64_t inference_count, execution_count;
+    uint64_t last_inference_ms; /* since the epoch */
 };
 
 struct instance {
@@ -74,11 +76,12 @@ void instance_free(struct instance *in);
  *
  * Thread: whoever runs the instance. No lock is held.
  * @batch      n requests that are queued
+ * @start_ns   now, or nearly
  * @ret_bytes  of their inputs
  * Returns     the time that the backend took, in nanoseconds; 0 when nothing was left to execute
  */
 uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t n,
-                          uint64_t *ret_bytes);
+                          uint64_t start_ns, uint64_t *ret_bytes);
 
 /* instance_report_statistics - what TRITONBACKEND_ModelInstanceReportStatistics says. */
 void instance_report_statistics(struct instance *in, const struct request *r, bool success,
