@@ -28,7 +28,7 @@ static const struct route routes[] = {
     {METHOD_GET, "/v2", meta_server, content_json},
 };
 
-/* ---- What the connection calls --------------------------------------------------------------- */
+/* ---- What the connection calls -------------------------------------------------------------- */
 
 /* As C++'s stoi() reads: blanks, a sign, digits; what follows does not matter. */
 static enum header_length parse_header_length(struct span s, int64_t *ret)
@@ -128,7 +128,7 @@ static const struct http_handler handler = {
     .on_end = infer_end,
 };
 
-/* ---- Start and stop -------------------------------------------------------------------------- */
+/* ---- Start and stop ------------------------------------------------------------------------- */
 
 struct conch_http {
     struct http_settings settings;

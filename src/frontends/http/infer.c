@@ -38,7 +38,7 @@ static bool on_own_thread(const struct exchange *x)
     return pthread_equal(x->env->loop->owner, pthread_self());
 }
 
-/* ---- What the core calls --------------------------------------------------------------------- */
+/* ---- What the core calls -------------------------------------------------------------------- */
 
 /* The final response is there: the loop's thread goes on. */
 static void reply(struct exchange *x)
@@ -115,7 +115,7 @@ static const struct request_ops ops = {
     .destroy = on_destroy,
 };
 
-/* ---- The exchange's events ------------------------------------------------------------------- */
+/* ---- The exchange's events ------------------------------------------------------------------ */
 
 /* What bodies may be encoded as: nothing but themselves, so far. */
 static void reply_encoding(struct exchange *x)

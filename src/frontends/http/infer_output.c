@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The outputs that an inference names, and how they are to come. */
+#include "frontends/http/infer_priv.h"
+
+#include <string.h>
+
+#include "base/status.h"
+#include "core/model.h"
+
+struct status *add_wish(struct parse *p, bool binary)
+{
+    struct http_call *call = p->call;
+    if (call->n_wishes == call->wish_capacity) {
+        uint32_t capacity = call->wish_capacity ? 2 * call->wish_capacity : 4;
+        struct output_wish *grown = arena_alloc(&p->x->arena, capacity * sizeof(*grown));
+        if (!grown)
+            return status_no_memory();
+        if (call->n_wishes)
+            memcpy(grown, call->wishes, call->n_wishes * sizeof(*grown));
+        call->wishes = grown;
+        call->wish_capacity = capacity;
+    }
+    call->wishes[call->n_wishes++] =
+        (struct output_wish){p->r->outputs[p->r->n_outputs - 1], binary};
+    return NULL;
+}
+
+/* What an output's parameters ask for. */
+static struct status *parse_output_parameters(struct json *j, struct json_str output,
+                                              bool *ret_binary)
+{
+    struct json_str key;
+    bool binary_seen = false, binary = false, classes_seen = false, region = false;
+    uint64_t classes = 0;
+
+    if (json_peek(j) != JSON_OBJECT) {
+        json_skip_value(j);
+        return NULL;
+    }
+    json_enter_object(j);
+    while (json_next_member(j, &key)) {
+        if (json_str_is(key, "binary_data") && !binary_seen) {
+            binary_seen = true;
+            if (!json_read_bool(j, &binary))
+                return field_status(j->failure, "binary_data");
+        } else if (json_str_is(key, "classification") && !classes_seen) {
+            classes_seen = true;
+            if (!json_read_uint64(j, &classes))
+                return json_status(j->failure, "Unable to set 'classification'");
+        } else {
+            region |= json_str_is(key, "shared_memory_region");
+            json_skip_value(j);
+        }
+    }
+    if (j->failure)
+        return field_status(j->failure, "outputs");
+    if (region && classes > 0)
+        return status_new(STATUS_INVALID_ARG,
+                          "Output can't set both 'shared_memory_region' and 'classification'");
+    if (region && binary)
+        return status_new(STATUS_INVALID_ARG,
+                          "Output can't set both 'shared_memory_region' and 'binary_data'");
+    if (region || classes > 0)
+        return status_new(
+            STATUS_UNSUPPORTED, "output '%.*s': parameter '%s' is not supported by this server",
+            (int)output.length, output.at, region ? "shared_memory_region" : "classification");
+    *ret_binary = binary;
+    return NULL;
+}
+
+static struct status *parse_output(struct parse *p, struct json *j)
+{
+    bool has_name = false, has_parameters = false, parsed = false;
+    enum json_failure name_failure = JSON_OK;
+    bool binary = false;
+    struct json_str key, name = {"", 0};
+    struct json parameters = *j;
+    struct status *st = NULL;
+
+    if (json_peek(j) != JSON_OBJECT)
+        return missing_status("name");
+    json_enter_object(j);
+    while (json_next_member(j, &key)) {
+        struct json value = *j;
+        if (json_str_is(key, "name") && !has_name) {
+            has_name = true;
+            if (!json_read_string(j, &name))
+                name_failure = pass_over(j, value);
+        } else if (json_str_is(key, "parameters") && !has_parameters) {
+            has_parameters = true;
+            parameters = value;
+            /* An error in them counts only after one in the name, which may still follow. */
+            parsed = has_name && !name_failure;
+            if (parsed)
+                st = parse_output_parameters(j, name, &binary);
+            if (st)
+                return st;
+            if (!parsed)
+                json_skip_value(j);
+        } else {
+            json_skip_value(j);
+        }
+    }
+    if (j->failure)
+        return field_status(j->failure, "outputs");
+    if (!has_name)
+        return missing_status("name");
+    if (name_failure)
+        return field_status(name_failure, "name");
+    if (has_parameters && !parsed)
+        st = parse_output_parameters(&parameters, name, &binary);
+    if (st)
+        return st;
+    /* One more than the model has: the core will find the one that is unknown. */
+    if (p->r->n_outputs > p->r->model->n_outputs) {
+        p->plain = false; /* another model may have more */
+        return NULL;
+    }
+    st = request_add_output(p->r, name.at, name.length);
+    if (!st && p->n_seen_outputs < MEMO_TENSORS)
+        p->seen_outputs[p->n_seen_outputs++] = name;
+    return st ? st : add_wish(p, binary);
+}
+
+struct status *parse_outputs(struct parse *p, struct json *j)
+{
+    if (!json_enter_array(j))
+        return field_status(j->failure, "outputs");
+    while (json_next_element(j)) {
+        struct status *st = parse_output(p, j);
+        if (st)
+            return st;
+    }
+    return j->failure ? field_status(j->failure, "outputs") : NULL;
+}
