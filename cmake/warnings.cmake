@@ -43,7 +43,7 @@ endif()
 # conch_own_code(<target>): what else holds for what we ship, as opposed to tests.
 function(conch_own_code target)
     target_compile_definitions(${target} PRIVATE _GNU_SOURCE)
-    target_compile_options(${target} PRIVATE "SHELL:-include ${CMAKE_SOURCE_DIR}/src/base/banned.h")
+    target_compile_options(${target} PRIVATE "SHELL:-include \"${CMAKE_SOURCE_DIR}/src/base/banned.h\"")
     conch_lto_object(${target})
 endfunction()
 
