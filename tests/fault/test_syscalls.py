@@ -43,7 +43,8 @@ class Faulty(Server):
 
     def __init__(self, models, seed, counts_file, one_in=4, **more):
         environment = {
-            "LD_PRELOAD": str(FAULTLIB),
+            "LD_PRELOAD": FAULTLIB.name,    # of a path with a space the loader would make two
+            "LD_LIBRARY_PATH": str(FAULTLIB.parent),
             "FAULT_SEED": str(seed),
             "FAULT_ONE_IN": str(one_in),
             "FAULT_COUNTS": str(counts_file),
