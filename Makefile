@@ -17,7 +17,7 @@ build: ## build everything (PRESET=release|debug|asan|tsan|clang|…) into build
 	@$(CONFIGURE)
 	@cmake --build --preset $(PRESET)
 
-deps: ## install what Conch needs from Debian and PyPI (pins: tools/deps/pins)
+deps: ## install what Conch needs from Debian and PyPI (pins: tools/deps/pins; `make bench` brings its own)
 	@$(DEPS)
 
 run: ## build, serve examples/ and show it answering, until Ctrl-C (ONCE=1: end after the demo)
