@@ -63,6 +63,13 @@ def test_threads_do_not_grow_with_connections(server):
 
 
 @OURS
+@pytest.mark.skipif(SANITIZED, reason="a sanitizer takes memory of its own")
+def test_an_idle_server_without_models_is_small(models):
+    with Server(models) as server:
+        assert status(server, "VmRSS") < 20_000, "kB"
+
+
+@OURS
 @pytest.mark.skipif(SANITIZED, reason="a sanitizer keeps freed memory")
 def test_memory_of_large_requests_comes_back(server):
     for _ in range(5):
