@@ -61,10 +61,12 @@ const struct config_table config_tables[] = {
         {"model_metrics", LOOK}),
     TABLE(model_version_policy,
         {"latest", LOOK},
-        {"all", NO},
-        {"specific", NO}),
+        {"all", YES},
+        {"specific", LOOK}),
+    TABLE(model_version_policy__specific,
+        {"versions", YES}),
     TABLE(model_version_policy__latest,
-        {"num_versions", YES}),         /* 0 and 1: check_versions() */
+        {"num_versions", YES}),
     TABLE(model_input,
         {"name", YES},
         {"data_type", YES},
@@ -205,20 +207,7 @@ NODISCARD static struct status *check_message(const struct model_config *c,
     return NULL;
 }
 
-NODISCARD static struct status *check_versions(const struct model_config *c)
-{
-    const Inference__ModelVersionPolicy *p = c->pb->version_policy;
-    if (!p || p->policy_choice_case != INFERENCE__MODEL_VERSION_POLICY__POLICY_CHOICE_LATEST ||
-        p->latest->num_versions <= 1)
-        return NULL;
-    const struct path policy = {.field = "version_policy"},
-                      latest = {.outer = &policy, .field = "latest"},
-                      versions = {.outer = &latest, .field = "num_versions"};
-    return refuse(c, &p->latest->base, &versions, "above 1 ");
-}
-
 struct status *model_config_check_honoured(const struct model_config *c)
 {
-    struct status *st = check_message(c, &c->pb->base, NULL);
-    return st ? st : check_versions(c);
+    return check_message(c, &c->pb->base, NULL);
 }

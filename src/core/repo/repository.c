@@ -274,10 +274,10 @@ static char *reason_of(const struct status *st)
 }
 
 /* Reads the model's folder; a model without a version to serve is an error. */
-static struct status *poll(struct repository *repo, const struct repo_model *rm,
+static struct status *poll(struct repository *repo, const struct repo_model *rm, bool quiet,
                            struct scanned_model *ret_scanned)
 {
-    struct status *st = scan_model(rm->name, rm->directory, repo->options, ret_scanned);
+    struct status *st = scan_model(rm->name, rm->directory, repo->options, quiet, ret_scanned);
     if (st || ret_scanned->n_versions)
         return st;
     scanned_model_done(ret_scanned);
@@ -302,10 +302,40 @@ static struct status *try_to_load(struct repository *repo, const struct repo_mod
         log_warn("failed to load '%s' version %lld, %u retries left: %s", rm->name,
                  (long long)version, retries_left, status_message(st));
         status_free(st);
-        st = poll(repo, rm, scanned);
+        st = poll(repo, rm, true, scanned);
         if (st)
             return st;
     }
+}
+
+/* Loads one version of a model whose folder has been read; scanned is used up. */
+static bool load_version(struct repository *repo, const struct repo_model *rm,
+                         struct repo_version *rv, struct scanned_model *scanned)
+{
+    struct model *m = NULL;
+    log_info("loading: %s:%lld", rm->name, (long long)rv->version);
+    struct status *st = try_to_load(repo, rm, rv->version, scanned, &m);
+    if (st) {
+        char *reason = reason_of(st);
+        log_error("failed to load '%s' version %lld: %s", rm->name, (long long)rv->version, reason);
+        set_state(repo, rv, VERSION_UNAVAILABLE, NULL, reason);
+        mem_free(reason);
+        status_free(st);
+        return false;
+    }
+    set_state(repo, rv, VERSION_READY, m, "");
+    return true;
+}
+
+/* Nothing of the model can be served: its folder or its configuration is wrong. */
+static void note_poll_failure(struct repository *repo, struct repo_model *rm, struct status *st)
+{
+    log_error("Poll failed for model directory '%s': %s", rm->name, status_message(st));
+    mutex_lock(&repo->mu);
+    mem_free(rm->failure);
+    rm->failure = reason_of(st);
+    mutex_unlock(&repo->mu);
+    status_free(st);
 }
 
 /* Reads and loads one model; only this thread touches rm's versions until it is done. */
@@ -314,39 +344,37 @@ static bool load_one(struct repository *repo, struct repo_model *rm)
     struct scanned_model scanned;
     if (rm->failure)
         return false;
-    struct status *st = poll(repo, rm, &scanned);
+    struct status *st = poll(repo, rm, false, &scanned);
     if (st) {
-        log_error("Poll failed for model directory '%s': %s", rm->name, status_message(st));
-        mutex_lock(&repo->mu);
-        rm->failure = reason_of(st);
-        mutex_unlock(&repo->mu);
-        status_free(st);
+        note_poll_failure(repo, rm, st);
         return false;
     }
 
-    int64_t version = scanned.versions[0];
-    struct repo_version *rv = mem_zalloc(sizeof(*rv));
-    *rv = (struct repo_version){
-        .version = version, .state = VERSION_LOADING, .reason = mem_strdup("")};
+    size_t n = scanned.n_versions;
+    struct repo_version *versions = mem_zalloc(n * sizeof(*versions));
+    for (size_t i = 0; i < n; i++)
+        versions[i] = (struct repo_version){
+            .version = scanned.versions[i], .state = VERSION_LOADING, .reason = mem_strdup("")};
     mutex_lock(&repo->mu);
-    rm->versions = rv;
-    rm->n_versions = 1;
+    rm->versions = versions;
+    rm->n_versions = n;
     mutex_unlock(&repo->mu);
 
-    log_info("loading: %s:%lld", rm->name, (long long)version);
-    struct model *m = NULL;
-    st = try_to_load(repo, rm, version, &scanned, &m);
-    if (st) {
-        char *reason = reason_of(st);
-        log_error("failed to load '%s' version %lld: %s", rm->name, (long long)version, reason);
-        set_state(repo, rv, VERSION_UNAVAILABLE, NULL, reason);
-        mem_free(reason);
-        status_free(st);
-        return false;
+    bool all = true;
+    for (size_t i = 0; i < n; i++) {
+        /* Each version completes a configuration of its own. */
+        st = i == 0 ? NULL : poll(repo, rm, true, &scanned);
+        if (st) {
+            note_poll_failure(repo, rm, st);
+            set_state(repo, &versions[i], VERSION_UNAVAILABLE, NULL, rm->failure);
+            all = false;
+        } else {
+            all &= load_version(repo, rm, &versions[i], &scanned);
+        }
     }
-    set_state(repo, rv, VERSION_READY, m, "");
-    log_info("successfully loaded '%s'", rm->name);
-    return true;
+    if (all)
+        log_info("successfully loaded '%s'", rm->name);
+    return all;
 }
 
 struct loader {

@@ -39,7 +39,7 @@ static int compare_versions(const void *a, const void *b)
 }
 
 /* The version folders of a model, and the entries of the first one in string order. */
-static struct status *find_versions(const char *directory, struct scanned_model *sm)
+static struct status *find_versions(const char *directory, bool quiet, struct scanned_model *sm)
 {
     struct file_names entries;
     struct status *st = file_list(directory, &entries);
@@ -54,12 +54,15 @@ static struct status *find_versions(const char *directory, struct scanned_model 
             continue;
         uint64_t version;
         if (name[0] == '0' && name[1]) {
-            log_warn("ignore version directory '%s' which contains leading zeros in its directory "
-                     "name",
-                     name);
+            if (!quiet)
+                log_warn(
+                    "ignore version directory '%s' which contains leading zeros in its directory "
+                    "name",
+                    name);
         } else if (!str_to_uint64(name, strlen(name), &version) || version > INT64_MAX) {
-            log_warn("ignore version directory '%s' which fails to convert to integral number",
-                     name);
+            if (!quiet)
+                log_warn("ignore version directory '%s' which fails to convert to integral number",
+                         name);
         } else {
             sm->versions[sm->n_versions++] = (int64_t)version;
             if (!first)
@@ -128,22 +131,62 @@ struct config_facts scan_facts(const char *name, const struct scanned_model *sca
     };
 }
 
-/* The versions that the policy serves; so far that is the latest. */
+static bool is_listed(const Inference__ModelVersionPolicy__Specific *specific, int64_t version)
+{
+    for (size_t i = 0; i < specific->n_versions; i++) {
+        if (specific->versions[i] == version)
+            return true;
+    }
+    return false;
+}
+
+/* Leaves of the versions that are there those that the policy serves. */
 static void apply_version_policy(struct scanned_model *sm)
 {
-    if (sm->n_versions > 1) {
-        sm->versions[0] = sm->versions[sm->n_versions - 1];
-        sm->n_versions = 1;
+    const Inference__ModelVersionPolicy *policy = sm->config->pb->version_policy;
+    size_t kept = 0;
+
+    switch (policy->policy_choice_case) {
+    case INFERENCE__MODEL_VERSION_POLICY__POLICY_CHOICE_ALL:
+        return;
+    case INFERENCE__MODEL_VERSION_POLICY__POLICY_CHOICE_SPECIFIC:
+        for (size_t i = 0; i < sm->n_versions; i++) {
+            if (is_listed(policy->specific, sm->versions[i]))
+                sm->versions[kept++] = sm->versions[i];
+        }
+        break;
+    default: /* the highest ones */
+        kept = MIN(sm->n_versions, (size_t)policy->latest->num_versions);
+        memmove(sm->versions, sm->versions + sm->n_versions - kept, kept * sizeof(*sm->versions));
+    }
+    sm->n_versions = kept;
+}
+
+/* What is asked for and is not there is worth a line; the others serve. */
+static void warn_of_missing(const char *name, const struct scanned_model *sm)
+{
+    const Inference__ModelVersionPolicy *policy = sm->config->pb->version_policy;
+    if (policy->policy_choice_case != INFERENCE__MODEL_VERSION_POLICY__POLICY_CHOICE_SPECIFIC)
+        return;
+    for (size_t i = 0; i < policy->specific->n_versions; i++) {
+        bool found = false;
+        for (size_t j = 0; j < sm->n_versions; j++)
+            found |= sm->versions[j] == policy->specific->versions[i];
+        if (!found)
+            log_error("version %lld is specified for model '%s', but the version directory is not "
+                      "present",
+                      (long long)policy->specific->versions[i], name);
     }
 }
 
 struct status *scan_model(const char *name, const char *directory,
-                          const struct server_options *options, struct scanned_model *ret_scanned)
+                          const struct server_options *options, bool quiet,
+                          struct scanned_model *ret_scanned)
 {
     struct scanned_model sm = {0};
     struct status *st = read_config(directory, options, &sm.config);
     if (!st)
-        st = find_versions(directory, &sm);
+        st = find_versions(directory, quiet, &sm);
     if (!st) {
         struct config_facts facts = scan_facts(name, &sm, options);
         st = model_config_prepare(sm.config, &facts);
@@ -153,6 +196,8 @@ struct status *scan_model(const char *name, const char *directory,
         return st;
     }
     apply_version_policy(&sm);
+    if (!quiet)
+        warn_of_missing(name, &sm);
     *ret_scanned = sm;
     return NULL;
 }

@@ -21,10 +21,11 @@ struct scanned_model {
  * scan_model - reads one model's folder.
  *
  * Thread: control. Reads folders and the configuration.
+ * @quiet   do not warn of what is left out or missing: that has been done
  * Errors: why the model cannot be served; the text names file and cause
  */
 NODISCARD struct status *scan_model(const char *name, const char *directory,
-                                    const struct server_options *options,
+                                    const struct server_options *options, bool quiet,
                                     struct scanned_model *ret_scanned);
 void scanned_model_done(struct scanned_model *scanned);
 

