@@ -51,7 +51,10 @@ struct pool {
     struct header *unused[N_CLASSES]; /* last given back first */
     struct pool_stats stats;
     size_t n_used;
-    bool closed; /* pool_free() was called; the last release ends the pool */
+    size_t peak_bytes;      /* the most in use since the last pool_settle() */
+    size_t last_peak_bytes; /* … and between the two before */
+    bool settles;           /* pool_settle() is being called: peaks count */
+    bool closed;            /* pool_free() was called; the last release ends the pool */
 };
 
 static unsigned int class_of(size_t size_bytes)
@@ -136,6 +139,7 @@ void *pool_alloc(struct pool *p, size_t size_bytes, struct mem_owner *owner)
         return NULL;
     }
     p->stats.used_bytes += bytes;
+    p->peak_bytes = MAX(p->peak_bytes, p->stats.used_bytes);
     p->n_used++;
     struct header *h = class == NO_CLASS ? NULL : p->unused[class];
     if (h) {
@@ -197,6 +201,14 @@ static void pool_end(struct pool *p)
     mem_free(p);
 }
 
+/* Under mu. How many unused bytes are justified while so many are in use. */
+static size_t may_keep_locked(const struct pool *p)
+{
+    size_t peak_bytes = p->settles ? MAX(p->peak_bytes, p->last_peak_bytes) : 0;
+    size_t below_peak = peak_bytes - MIN(peak_bytes, p->stats.used_bytes);
+    return MAX(p->max_unused_bytes, below_peak);
+}
+
 void pool_release(void *block)
 {
     if (!block)
@@ -212,7 +224,7 @@ void pool_release(void *block)
     p->stats.used_bytes -= bytes;
     p->n_used--;
     bool keep =
-        !p->closed && h->class != NO_CLASS && p->stats.unused_bytes + bytes <= p->max_unused_bytes;
+        !p->closed && h->class != NO_CLASS && p->stats.unused_bytes + bytes <= may_keep_locked(p);
     if (keep) {
         h->next = p->unused[h->class];
         p->unused[h->class] = h;
@@ -252,6 +264,19 @@ void pool_trim(struct pool *p, size_t keep_bytes)
     struct header *victims = take_unused_locked(p, keep_bytes);
     mutex_unlock(&p->mu);
     free_blocks(victims);
+}
+
+void pool_settle(struct pool *p)
+{
+    mutex_lock(&p->mu);
+    p->settles = true;
+    p->last_peak_bytes = p->peak_bytes;
+    p->peak_bytes = p->stats.used_bytes;
+    size_t keep_bytes = may_keep_locked(p);
+    bool too_much = p->stats.unused_bytes > keep_bytes;
+    mutex_unlock(&p->mu);
+    if (too_much)
+        pool_trim(p, keep_bytes);
 }
 
 void pool_stats(struct pool *p, struct pool_stats *ret_stats)

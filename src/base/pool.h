@@ -3,7 +3,10 @@
  * A pool of memory blocks in size classes, last in first out: the block given out is the one that
  * was given back last, so that it is still in the cache (cycling through cold buffers cost the
  * prototype a factor of three). Blocks are aligned to 64 bytes. Each block names an owner, whose
- * account the pool keeps; the pool keeps no more than a set number of unused bytes.
+ * account the pool keeps. Unused blocks are kept up to a set number of bytes, and beyond that as
+ * long as used and unused together are no more than what was in use at the peak of late, so that
+ * steady traffic of any size asks nothing of the system. That is for pools whose owner calls
+ * pool_settle().
  *
  * Thread: any. Each event loop has a pool of its own, so that its lock is rarely contended; a
  * backend's thread takes output buffers from the pool of the loop that waits for them.
@@ -36,7 +39,7 @@ struct pool_stats {
 };
 
 /*
- * pool_new - a pool that keeps at most max_unused_bytes for later and never has more than
+ * pool_new - a pool that always may keep max_unused_bytes for later and never has more than
  * max_used_bytes given out (0 = no limit).
  *
  */
@@ -61,6 +64,12 @@ size_t pool_block_bytes(const void *block);
 
 /* pool_trim - gives unused blocks back to the system until at most keep_bytes are left. */
 void pool_trim(struct pool *p, size_t keep_bytes);
+
+/*
+ * pool_settle - forgets older peaks and gives back what the recent ones do not justify. To be
+ * called once in the beginning, about once a second while there is traffic, and once after it.
+ */
+void pool_settle(struct pool *p);
 
 void pool_stats(struct pool *p, struct pool_stats *ret_stats);
 

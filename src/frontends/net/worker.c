@@ -9,7 +9,7 @@
 
 enum {
     SCRATCH_BYTES = 16 << 10,
-    POOL_UNUSED_BYTES = 64 << 20, /* per loop, kept for the next bodies and outputs */
+    POOL_UNUSED_BYTES = 64 << 20, /* per loop, kept for the next bodies and outputs for good */
     CALL_LEVEL = 890,             /* a leaf in the table of core/README.md */
 };
 
@@ -21,8 +21,11 @@ static void on_sweep(struct timer *t)
     LIST_FOR_EACH_SAFE (link, &w->conns) {
         conn_check_time(LIST_ENTRY(link, struct conn, link), now_ns);
     }
+    pool_settle(w->pool);
     if (!list_empty(&w->conns))
         worker_sweep_later(w);
+    else
+        pool_settle(w->pool); /* nobody is there to do so in a second */
 }
 
 void worker_sweep_later(struct worker *w)
@@ -51,6 +54,7 @@ struct status *worker_init(struct worker *w, const struct http_handler *handler,
     w->timeouts = timeouts;
     w->sweep_ns = sweep_interval_ns(timeouts);
     w->pool = pool_new("http", POOL_UNUSED_BYTES, 0);
+    pool_settle(w->pool);
     list_init(&w->conns);
     timer_init(&w->sweep, on_sweep);
     atomic_init(&w->n_conns, 0);

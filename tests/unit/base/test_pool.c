@@ -237,9 +237,42 @@ static void a_second_release_aborts(void **state)
     pool_free(p);
 }
 
+static void keeps_what_the_recent_peak_took(void **state)
+{
+    (void)state;
+    enum { N = 40, BYTES = 64 << 10 };
+    struct pool *p = pool_new("test", BYTES, 0); /* for good: one block */
+    pool_settle(p);
+    struct pool_stats stats;
+    void *blocks[N];
+
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < N; i++)
+            assert_non_null(blocks[i] = pool_alloc(p, BYTES, NULL));
+        for (int i = 0; i < N; i++)
+            pool_release(blocks[i]);
+        pool_stats(p, &stats);
+        assert_int_equal(stats.n_misses, N); /* of the first round */
+        assert_int_equal(stats.unused_bytes, N * BYTES);
+        pool_settle(p);
+    }
+    /* Less is needed now: after two quiet periods no more than that is kept. */
+    blocks[0] = pool_alloc(p, BYTES, NULL);
+    blocks[1] = pool_alloc(p, BYTES, NULL);
+    pool_release(blocks[1]);
+    pool_settle(p);
+    pool_settle(p);
+    pool_stats(p, &stats);
+    assert_int_equal(stats.used_bytes, BYTES);
+    assert_int_equal(stats.unused_bytes, BYTES);
+    pool_release(blocks[0]);
+    pool_free(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(keeps_what_the_recent_peak_took),
         cmocka_unit_test(rounds_up_by_less_than_a_quarter),
         cmocka_unit_test(the_last_in_is_the_first_out),
         cmocka_unit_test(keeps_no_more_than_it_should),
