@@ -87,6 +87,9 @@ struct response_factory {
 TRITONSERVER_Error *attributes_in(struct arena *a, enum memory_type type, int64_t type_id,
                                   size_t size_bytes, TRITONSERVER_BufferAttributes **ret);
 
+/* out_of_bounds - the error for an index of which there are only `count` of `what`. */
+TRITONSERVER_Error *out_of_bounds(const char *what, uint32_t index, uint32_t count);
+
 /* A NULL where an object is needed is the caller's mistake, and an answer. */
 #define NEED(pointer)                                                                              \
     do {                                                                                           \

@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tritonbackend.h: backends, models and instances, and what backends report of them.
+ */
+#include "api/handles.h"
+#include "base/buf.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "core/backend/backend.h"
+#include "core/backend/instance.h"
+#include "core/model.h"
+#include "documents/documents.h"
+
+enum { MAX_CONFIG_BYTES = 1 << 28 };
+
+_Static_assert((int)INSTANCE_MODEL == (int)TRITONSERVER_INSTANCEGROUPKIND_MODEL, "kinds");
+_Static_assert((int)EXECUTION_DEVICE_BLOCKING == (int)TRITONBACKEND_EXECUTION_DEVICE_BLOCKING,
+               "execution policies");
+
+/* ------------------------------------------------------------------------------------- backend */
+
+TRITONSERVER_Error *TRITONBACKEND_BackendName(TRITONBACKEND_Backend *backend, const char **name)
+{
+    NEED(backend);
+    *name = to_backend(backend)->name;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_BackendConfig(TRITONBACKEND_Backend *backend,
+                                                TRITONSERVER_Message **backend_config)
+{
+    NEED(backend);
+    *backend_config = as_message(&to_backend(backend)->config);
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_BackendExecutionPolicy(TRITONBACKEND_Backend *backend,
+                                                         TRITONBACKEND_ExecutionPolicy *policy)
+{
+    NEED(backend);
+    *policy = (TRITONBACKEND_ExecutionPolicy)to_backend(backend)->policy;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_BackendSetExecutionPolicy(TRITONBACKEND_Backend *backend,
+                                                            TRITONBACKEND_ExecutionPolicy policy)
+{
+    NEED(backend);
+    to_backend(backend)->policy = (enum execution_policy)policy;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_BackendArtifacts(TRITONBACKEND_Backend *backend,
+                                                   TRITONBACKEND_ArtifactType *artifact_type,
+                                                   const char **location)
+{
+    NEED(backend);
+    *artifact_type = TRITONBACKEND_ARTIFACT_FILESYSTEM;
+    *location = to_backend(backend)->directory;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_BackendMemoryManager(TRITONBACKEND_Backend *backend,
+                                                       TRITONBACKEND_MemoryManager **manager)
+{
+    NEED(backend);
+    *manager = as_memory_manager(to_backend(backend)->server);
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_BackendState(TRITONBACKEND_Backend *backend, void **state)
+{
+    NEED(backend);
+    *state = to_backend(backend)->state;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_BackendSetState(TRITONBACKEND_Backend *backend, void *state)
+{
+    NEED(backend);
+    to_backend(backend)->state = state;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(
+    TRITONBACKEND_BackendAttribute *backend_attributes, const TRITONSERVER_InstanceGroupKind kind,
+    const uint64_t count, const uint64_t *device_ids, const uint64_t id_count)
+{
+    static const Inference__ModelInstanceGroup__Kind kinds[] = {
+        [TRITONSERVER_INSTANCEGROUPKIND_AUTO] = INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_AUTO,
+        [TRITONSERVER_INSTANCEGROUPKIND_CPU] = INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_CPU,
+        [TRITONSERVER_INSTANCEGROUPKIND_GPU] = INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_GPU,
+        [TRITONSERVER_INSTANCEGROUPKIND_MODEL] = INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_MODEL,
+    };
+    NEED(backend_attributes);
+    (void)device_ids; /* of GPUs, of which there are none */
+    (void)id_count;
+    if (kind >= ARRAY_SIZE(kinds))
+        return as_status(status_new(STATUS_INVALID_ARG, "unknown instance group kind %d", kind));
+    struct backend_attribute *a = to_backend_attribute(backend_attributes);
+    a->groups = mem_realloc(a->groups, (a->n_groups + 1) * sizeof(*a->groups));
+    a->groups[a->n_groups++] =
+        (struct config_group){.kind = kinds[kind], .count = (int)MIN(count, (uint64_t)INT32_MAX)};
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_BackendAttributeSetParallelModelInstanceLoading(
+    TRITONBACKEND_BackendAttribute *backend_attributes, bool enabled)
+{
+    NEED(backend_attributes);
+    to_backend_attribute(backend_attributes)->parallel_instance_loading = enabled;
+    return NULL;
+}
+
+/* --------------------------------------------------------------------------------------- model */
+
+TRITONSERVER_Error *TRITONBACKEND_ModelName(TRITONBACKEND_Model *model, const char **name)
+{
+    NEED(model);
+    *name = to_model(model)->name;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelVersion(TRITONBACKEND_Model *model, uint64_t *version)
+{
+    NEED(model);
+    *version = (uint64_t)to_model(model)->version;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelRepository(TRITONBACKEND_Model *model,
+                                                  TRITONBACKEND_ArtifactType *artifact_type,
+                                                  const char **location)
+{
+    NEED(model);
+    *artifact_type = TRITONBACKEND_ARTIFACT_FILESYSTEM;
+    *location = to_model(model)->directory;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelConfig(TRITONBACKEND_Model *model,
+                                              const uint32_t config_version,
+                                              TRITONSERVER_Message **model_config)
+{
+    AUTO(buf) text = BUF_INIT(MAX_CONFIG_BYTES);
+    NEED(model);
+    NEED(model_config);
+    struct status *st = document_check_config_version(config_version);
+    if (st)
+        return as_status(st);
+    model_config_print_json(to_model(model)->config, &text);
+    st = buf_status(&text);
+    if (st)
+        return as_status(st);
+    size_t size = text.size;
+    *model_config = as_message(message_new(buf_take(&text), size));
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelAutoCompleteConfig(TRITONBACKEND_Model *model,
+                                                          bool *auto_complete_config)
+{
+    NEED(model);
+    *auto_complete_config = to_model(model)->auto_complete;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelSetConfig(TRITONBACKEND_Model *model,
+                                                 const uint32_t config_version,
+                                                 TRITONSERVER_Message *model_config)
+{
+    NEED(model);
+    NEED(model_config);
+    struct model *m = to_model(model);
+    struct status *st = document_check_config_version(config_version);
+    if (!st && m->initialized_in_backend)
+        st = status_new(STATUS_INVALID_ARG,
+                        "the configuration of model '%s' can be set while it is initialized only",
+                        m->name);
+    if (!st)
+        st = model_config_merge_from_backend(m->config, to_message(model_config)->json,
+                                             to_message(model_config)->size_bytes);
+    return as_status(st);
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelServer(TRITONBACKEND_Model *model,
+                                              TRITONSERVER_Server **server)
+{
+    NEED(model);
+    *server = as_server(to_model(model)->server);
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelBackend(TRITONBACKEND_Model *model,
+                                               TRITONBACKEND_Backend **backend)
+{
+    NEED(model);
+    *backend = as_backend(to_model(model)->backend);
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelState(TRITONBACKEND_Model *model, void **state)
+{
+    NEED(model);
+    *state = to_model(model)->backend_state;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelSetState(TRITONBACKEND_Model *model, void *state)
+{
+    NEED(model);
+    to_model(model)->backend_state = state;
+    return NULL;
+}
+
+/* The sum of what a backend says it uses. */
+static size_t sum_of(TRITONSERVER_BufferAttributes **usage, uint32_t usage_size)
+{
+    size_t sum = 0;
+    for (uint32_t i = 0; i < usage_size; i++)
+        sum += to_attributes(usage[i])->size_bytes;
+    return sum;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelReportMemoryUsage(TRITONBACKEND_Model *model,
+                                                         TRITONSERVER_BufferAttributes **usage,
+                                                         uint32_t usage_size)
+{
+    NEED(model);
+    if (usage_size)
+        NEED(usage);
+    atomic_store_explicit(&to_model(model)->reported_bytes, sum_of(usage, usage_size),
+                          memory_order_relaxed);
+    return NULL;
+}
+
+/* ------------------------------------------------------------------------------------ instance */
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceName(TRITONBACKEND_ModelInstance *instance,
+                                                    const char **name)
+{
+    NEED(instance);
+    *name = to_instance(instance)->name;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceKind(TRITONBACKEND_ModelInstance *instance,
+                                                    TRITONSERVER_InstanceGroupKind *kind)
+{
+    NEED(instance);
+    *kind = (TRITONSERVER_InstanceGroupKind)to_instance(instance)->kind;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceDeviceId(TRITONBACKEND_ModelInstance *instance,
+                                                        int32_t *device_id)
+{
+    NEED(instance);
+    *device_id = to_instance(instance)->device_id;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceHostPolicy(TRITONBACKEND_ModelInstance *instance,
+                                                          TRITONSERVER_Message **host_policy)
+{
+    NEED(instance);
+    *host_policy = as_message(&to_instance(instance)->host_policy_document);
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceIsPassive(TRITONBACKEND_ModelInstance *instance,
+                                                         bool *is_passive)
+{
+    NEED(instance);
+    *is_passive = false; /* a configuration with a passive group is refused so far */
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceProfileCount(TRITONBACKEND_ModelInstance *instance,
+                                                            uint32_t *count)
+{
+    NEED(instance);
+    *count = 0; /* profiles come with TensorRT, and are refused so far */
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceProfileName(TRITONBACKEND_ModelInstance *instance,
+                                                           const uint32_t index,
+                                                           const char **profile_name)
+{
+    NEED(instance);
+    *profile_name = NULL;
+    return out_of_bounds("profiles", index, 0);
+}
+
+TRITONSERVER_Error *
+TRITONBACKEND_ModelInstanceSecondaryDeviceCount(TRITONBACKEND_ModelInstance *instance,
+                                                uint32_t *count)
+{
+    NEED(instance);
+    *count = 0;
+    return NULL;
+}
+
+TRITONSERVER_Error *
+TRITONBACKEND_ModelInstanceSecondaryDeviceProperties(TRITONBACKEND_ModelInstance *instance,
+                                                     uint32_t index, const char **kind, int64_t *id)
+{
+    NEED(instance);
+    (void)kind;
+    (void)id;
+    return out_of_bounds("secondary devices", index, 0);
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceModel(TRITONBACKEND_ModelInstance *instance,
+                                                     TRITONBACKEND_Model **model)
+{
+    NEED(instance);
+    *model = as_model(to_instance(instance)->model);
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceState(TRITONBACKEND_ModelInstance *instance,
+                                                     void **state)
+{
+    NEED(instance);
+    *state = to_instance(instance)->state;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceSetState(TRITONBACKEND_ModelInstance *instance,
+                                                        void *state)
+{
+    NEED(instance);
+    to_instance(instance)->state = state;
+    return NULL;
+}
+
+TRITONSERVER_Error *
+TRITONBACKEND_ModelInstanceReportMemoryUsage(TRITONBACKEND_ModelInstance *instance,
+                                             TRITONSERVER_BufferAttributes **usage,
+                                             uint32_t usage_size)
+{
+    NEED(instance);
+    if (usage_size)
+        NEED(usage);
+    atomic_store_explicit(&to_instance(instance)->reported_bytes, sum_of(usage, usage_size),
+                          memory_order_relaxed);
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportStatistics(
+    TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request *request, const bool success,
+    const uint64_t exec_start_ns, const uint64_t compute_start_ns, const uint64_t compute_end_ns,
+    const uint64_t exec_end_ns)
+{
+    NEED(instance);
+    NEED(request);
+    instance_report_statistics(to_instance(instance), to_request(request), success, exec_start_ns,
+                               compute_start_ns, compute_end_ns, exec_end_ns);
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportBatchStatistics(
+    TRITONBACKEND_ModelInstance *instance, const uint64_t batch_size, const uint64_t exec_start_ns,
+    const uint64_t compute_start_ns, const uint64_t compute_end_ns, const uint64_t exec_end_ns)
+{
+    NEED(instance);
+    (void)exec_start_ns;
+    (void)compute_start_ns;
+    (void)compute_end_ns;
+    (void)exec_end_ns;
+    instance_report_batch(to_instance(instance), batch_size);
+    return NULL;
+}

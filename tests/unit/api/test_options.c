@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The parts of the public ABI around the server: names of values, parameters, messages, buffer
+ * attributes, and options: what asks for something that does not exist yet is refused, what only
+ * sizes or places it is accepted.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "triton/core/tritonbackend.h"
+#include "triton/core/tritonserver.h"
+
+static void ok(TRITONSERVER_Error *error)
+{
+    if (error)
+        fail_msg("%s", TRITONSERVER_ErrorMessage(error));
+}
+
+static void refused(TRITONSERVER_Error *error, TRITONSERVER_Error_Code code, const char *text)
+{
+    assert_non_null(error);
+    assert_int_equal(TRITONSERVER_ErrorCode(error), code);
+    assert_string_equal(TRITONSERVER_ErrorMessage(error), text);
+    TRITONSERVER_ErrorDelete(error);
+}
+
+static void names_of_values(void **state)
+{
+    (void)state;
+    static const struct {
+        TRITONSERVER_DataType type;
+        const char *name;
+        uint32_t size;
+    } types[] = {
+        {TRITONSERVER_TYPE_BOOL, "BOOL", 1},     {TRITONSERVER_TYPE_UINT8, "UINT8", 1},
+        {TRITONSERVER_TYPE_UINT16, "UINT16", 2}, {TRITONSERVER_TYPE_UINT32, "UINT32", 4},
+        {TRITONSERVER_TYPE_UINT64, "UINT64", 8}, {TRITONSERVER_TYPE_INT8, "INT8", 1},
+        {TRITONSERVER_TYPE_INT16, "INT16", 2},   {TRITONSERVER_TYPE_INT32, "INT32", 4},
+        {TRITONSERVER_TYPE_INT64, "INT64", 8},   {TRITONSERVER_TYPE_FP16, "FP16", 2},
+        {TRITONSERVER_TYPE_FP32, "FP32", 4},     {TRITONSERVER_TYPE_FP64, "FP64", 8},
+        {TRITONSERVER_TYPE_BYTES, "BYTES", 0},   {TRITONSERVER_TYPE_BF16, "BF16", 2},
+    };
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        assert_string_equal(TRITONSERVER_DataTypeString(types[i].type), types[i].name);
+        assert_int_equal(TRITONSERVER_StringToDataType(types[i].name), types[i].type);
+        assert_int_equal(TRITONSERVER_DataTypeByteSize(types[i].type), types[i].size);
+    }
+    assert_string_equal(TRITONSERVER_DataTypeString(TRITONSERVER_TYPE_INVALID), "<invalid>");
+    assert_int_equal(TRITONSERVER_StringToDataType("fp32"), TRITONSERVER_TYPE_INVALID);
+    assert_string_equal(TRITONSERVER_MemoryTypeString(TRITONSERVER_MEMORY_CPU_PINNED),
+                        "CPU_PINNED");
+    assert_string_equal(TRITONSERVER_MemoryTypeString((TRITONSERVER_MemoryType)77), "<invalid>");
+    assert_string_equal(TRITONSERVER_ParameterTypeString(TRITONSERVER_PARAMETER_BYTES), "BYTES");
+    assert_string_equal(TRITONSERVER_InstanceGroupKindString(TRITONSERVER_INSTANCEGROUPKIND_MODEL),
+                        "MODEL");
+
+    uint32_t major, minor;
+    ok(TRITONSERVER_ApiVersion(&major, &minor));
+    assert_int_equal(major, 1);
+    assert_int_equal(minor, 34);
+    ok(TRITONBACKEND_ApiVersion(&major, &minor));
+    assert_int_equal(major, 1);
+    assert_int_equal(minor, 19);
+}
+
+static void parameters_and_messages(void **state)
+{
+    (void)state;
+    int64_t number = 7;
+    bool yes = true;
+    double real = 0.5;
+    TRITONSERVER_Parameter *p[] = {
+        TRITONSERVER_ParameterNew("s", TRITONSERVER_PARAMETER_STRING, "text"),
+        TRITONSERVER_ParameterNew("i", TRITONSERVER_PARAMETER_INT, &number),
+        TRITONSERVER_ParameterNew("b", TRITONSERVER_PARAMETER_BOOL, &yes),
+        TRITONSERVER_ParameterNew("d", TRITONSERVER_PARAMETER_DOUBLE, &real),
+        TRITONSERVER_ParameterBytesNew("y", "bytes", 5),
+    };
+    for (size_t i = 0; i < sizeof(p) / sizeof(p[0]); i++) {
+        assert_non_null(p[i]);
+        TRITONSERVER_ParameterDelete(p[i]);
+    }
+    assert_null(TRITONSERVER_ParameterNew("y", TRITONSERVER_PARAMETER_BYTES, "bytes"));
+    assert_null(TRITONSERVER_ParameterNew(NULL, TRITONSERVER_PARAMETER_STRING, "text"));
+
+    TRITONSERVER_Message *message;
+    const char *base;
+    size_t size;
+    ok(TRITONSERVER_MessageNewFromSerializedJson(&message, "{\"a\":1}", 7));
+    ok(TRITONSERVER_MessageSerializeToJson(message, &base, &size));
+    assert_int_equal(size, 7);
+    assert_memory_equal(base, "{\"a\":1}", 7);
+    ok(TRITONSERVER_MessageDelete(message));
+    TRITONSERVER_Error *error = TRITONSERVER_MessageNewFromSerializedJson(&message, "{\"a\":", 5);
+    assert_non_null(error);
+    assert_int_equal(TRITONSERVER_ErrorCode(error), TRITONSERVER_ERROR_INVALID_ARG);
+    assert_non_null(strstr(TRITONSERVER_ErrorMessage(error), "message is no JSON: "));
+    TRITONSERVER_ErrorDelete(error);
+}
+
+static void buffer_attributes(void **state)
+{
+    (void)state;
+    TRITONSERVER_BufferAttributes *a;
+    TRITONSERVER_MemoryType type;
+    int64_t id;
+    size_t size;
+    void *handle, *ours = &size;
+    ok(TRITONSERVER_BufferAttributesNew(&a));
+    ok(TRITONSERVER_BufferAttributesSetMemoryType(a, TRITONSERVER_MEMORY_GPU));
+    ok(TRITONSERVER_BufferAttributesSetMemoryTypeId(a, 3));
+    ok(TRITONSERVER_BufferAttributesSetByteSize(a, 99));
+    ok(TRITONSERVER_BufferAttributesSetCudaIpcHandle(a, ours));
+    ok(TRITONSERVER_BufferAttributesMemoryType(a, &type));
+    ok(TRITONSERVER_BufferAttributesMemoryTypeId(a, &id));
+    ok(TRITONSERVER_BufferAttributesByteSize(a, &size));
+    ok(TRITONSERVER_BufferAttributesCudaIpcHandle(a, &handle));
+    assert_int_equal(type, TRITONSERVER_MEMORY_GPU);
+    assert_int_equal(id, 3);
+    assert_int_equal(size, 99);
+    assert_ptr_equal(handle, ours);
+    ok(TRITONSERVER_BufferAttributesDelete(a));
+}
+
+static void options_that_size_or_place(void **state)
+{
+    (void)state;
+    TRITONSERVER_ServerOptions *o;
+    ok(TRITONSERVER_ServerOptionsNew(&o));
+    ok(TRITONSERVER_ServerOptionsSetServerId(o, "me"));
+    ok(TRITONSERVER_ServerOptionsSetModelControlMode(o, TRITONSERVER_MODEL_CONTROL_NONE));
+    ok(TRITONSERVER_ServerOptionsSetStrictModelConfig(o, true));
+    ok(TRITONSERVER_ServerOptionsSetModelConfigName(o, "special"));
+    ok(TRITONSERVER_ServerOptionsSetExitOnError(o, false));
+    ok(TRITONSERVER_ServerOptionsSetStrictReadiness(o, false));
+    ok(TRITONSERVER_ServerOptionsSetExitTimeout(o, 3));
+    ok(TRITONSERVER_ServerOptionsSetModelLoadThreadCount(o, 2));
+    ok(TRITONSERVER_ServerOptionsSetModelLoadRetryCount(o, 1));
+    ok(TRITONSERVER_ServerOptionsSetModelNamespacing(o, false));
+    ok(TRITONSERVER_ServerOptionsSetRateLimiterMode(o, TRITONSERVER_RATE_LIMIT_OFF));
+    ok(TRITONSERVER_ServerOptionsAddRateLimiterResource(o, "R", 1, 0));
+    ok(TRITONSERVER_ServerOptionsSetPinnedMemoryPoolByteSize(o, 1));
+    ok(TRITONSERVER_ServerOptionsSetCudaMemoryPoolByteSize(o, 0, 1));
+    ok(TRITONSERVER_ServerOptionsSetCudaVirtualAddressSize(o, 0, 1));
+    ok(TRITONSERVER_ServerOptionsSetMinSupportedComputeCapability(o, 6.0));
+    ok(TRITONSERVER_ServerOptionsSetBufferManagerThreadCount(o, 1));
+    ok(TRITONSERVER_ServerOptionsSetEnablePeerAccess(o, true));
+    ok(TRITONSERVER_ServerOptionsSetModelLoadDeviceLimit(o, TRITONSERVER_INSTANCEGROUPKIND_GPU, 0,
+                                                         0.5));
+    ok(TRITONSERVER_ServerOptionsSetResponseCacheByteSize(o, 0));
+    ok(TRITONSERVER_ServerOptionsSetCacheDirectory(o, "/c"));
+    ok(TRITONSERVER_ServerOptionsSetRepoAgentDirectory(o, "/r"));
+    ok(TRITONSERVER_ServerOptionsSetBackendDirectory(o, "/b"));
+    ok(TRITONSERVER_ServerOptionsSetBackendConfig(o, "b", "key", "value"));
+    ok(TRITONSERVER_ServerOptionsSetMetrics(o, true));
+    ok(TRITONSERVER_ServerOptionsSetGpuMetrics(o, false));
+    ok(TRITONSERVER_ServerOptionsSetCpuMetrics(o, true));
+    ok(TRITONSERVER_ServerOptionsSetMetricsInterval(o, 1000));
+    ok(TRITONSERVER_ServerOptionsDelete(o));
+}
+
+static void options_that_ask_for_what_is_not_there(void **state)
+{
+    (void)state;
+    TRITONSERVER_ServerOptions *o;
+    const TRITONSERVER_Error_Code no = TRITONSERVER_ERROR_UNSUPPORTED,
+                                  wrong = TRITONSERVER_ERROR_INVALID_ARG;
+    ok(TRITONSERVER_ServerOptionsNew(&o));
+    refused(TRITONSERVER_ServerOptionsSetModelControlMode(o, TRITONSERVER_MODEL_CONTROL_EXPLICIT),
+            no, "a model control mode but 'none' is not supported yet");
+    refused(TRITONSERVER_ServerOptionsSetStartupModel(o, "m"), no,
+            "loading single models at start is not supported yet");
+    refused(TRITONSERVER_ServerOptionsSetModelNamespacing(o, true), no,
+            "model namespacing is not supported yet");
+    refused(TRITONSERVER_ServerOptionsSetRateLimiterMode(o, TRITONSERVER_RATE_LIMIT_EXEC_COUNT), no,
+            "the rate limiter is not supported yet");
+    refused(TRITONSERVER_ServerOptionsSetResponseCacheByteSize(o, 1), no,
+            "the response cache is not supported yet");
+    refused(TRITONSERVER_ServerOptionsSetCacheConfig(o, "local", "{}"), no,
+            "the response cache is not supported yet");
+    refused(TRITONSERVER_ServerOptionsSetHostPolicy(o, "p", "numa-node", "0"), no,
+            "a host policy is not supported yet");
+    refused(TRITONSERVER_ServerOptionsSetMetricsConfig(o, "", "s", "v"), no,
+            "a configuration of metrics is not supported yet");
+
+    refused(TRITONSERVER_ServerOptionsSetHostPolicy(o, "p", "cores", "0"), wrong,
+            "Unsupported host policy setting 'cores' is specified, supported settings are "
+            "'numa-node', 'cpu-cores'");
+    refused(TRITONSERVER_ServerOptionsSetModelLoadThreadCount(o, 0), wrong,
+            "model load thread count must be at least 1, got 0");
+    refused(TRITONSERVER_ServerOptionsSetModelLoadDeviceLimit(o, TRITONSERVER_INSTANCEGROUPKIND_GPU,
+                                                              -1, 0.5),
+            wrong, "expects device ID >= 0, got -1");
+    refused(TRITONSERVER_ServerOptionsSetServerId(NULL, "me"), wrong,
+            "TRITONSERVER_ServerOptionsSetServerId: 'options' was nullptr");
+    ok(TRITONSERVER_ServerOptionsDelete(o));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_of_values),
+        cmocka_unit_test(parameters_and_messages),
+        cmocka_unit_test(buffer_attributes),
+        cmocka_unit_test(options_that_size_or_place),
+        cmocka_unit_test(options_that_ask_for_what_is_not_there),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
