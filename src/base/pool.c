@@ -52,7 +52,7 @@ struct pool {
     struct pool_stats stats;
     size_t n_used;
     size_t peak_bytes;      /* the most in use since the last pool_settle() */
-    size_t last_peak_bytes; /* … and between the two before */
+    size_t last_peak_bytes; /* … and before, fading */
     bool settles;           /* pool_settle() is being called: peaks count */
     bool closed;            /* pool_free() was called; the last release ends the pool */
 };
@@ -270,7 +270,8 @@ void pool_settle(struct pool *p)
 {
     mutex_lock(&p->mu);
     p->settles = true;
-    p->last_peak_bytes = p->peak_bytes;
+    /* An eighth less each time, so that peaks that vary a little cost nothing. */
+    p->last_peak_bytes = MAX(p->peak_bytes, p->last_peak_bytes - p->last_peak_bytes / 8);
     p->peak_bytes = p->stats.used_bytes;
     size_t keep_bytes = may_keep_locked(p);
     bool too_much = p->stats.unused_bytes > keep_bytes;

@@ -67,7 +67,8 @@ void pool_trim(struct pool *p, size_t keep_bytes);
 
 /*
  * pool_settle - forgets older peaks and gives back what the recent ones do not justify. To be
- * called once in the beginning, about once a second while there is traffic, and once after it.
+ * called once in the beginning, and about once a second while there is traffic. A peak fades by an
+ * eighth each time.
  */
 void pool_settle(struct pool *p);
 

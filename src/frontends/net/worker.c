@@ -25,7 +25,7 @@ static void on_sweep(struct timer *t)
     if (!list_empty(&w->conns))
         worker_sweep_later(w);
     else
-        pool_settle(w->pool); /* nobody is there to do so in a second */
+        pool_trim(w->pool, POOL_UNUSED_BYTES); /* nobody is there to do so in a second */
 }
 
 void worker_sweep_later(struct worker *w)
