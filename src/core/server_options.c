@@ -16,7 +16,6 @@ struct server_options *server_options_new(void)
     o->backend_directory = mem_strdup("/opt/tritonserver/backends");
     o->repoagent_directory = mem_strdup("/opt/tritonserver/repoagents");
     o->cache_directory = mem_strdup("/opt/tritonserver/caches");
-    o->pinned_pool_bytes = 256 << 20;
     return o;
 }
 

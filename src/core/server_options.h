@@ -26,8 +26,6 @@ struct server_options {
     char *backend_directory;
     size_t n_backend_settings;
     struct backend_setting *backend_settings;
-    uint64_t pinned_pool_bytes; /* shown only: there is no GPU support */
-    double min_compute_capability;
     char *repoagent_directory, *cache_directory; /* kept for what comes */
 };
 

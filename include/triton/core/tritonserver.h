@@ -373,7 +373,7 @@ typedef void (*TRITONSERVER_InferenceResponseCompleteFn_t)(TRITONSERVER_Inferenc
 
 /*
  * TRITONSERVER_InferenceRequestNew - an empty request to one model.
- * It keeps the model version loaded until it is deleted.
+ * It does not keep the model loaded: after an unload, running it is refused (UNAVAILABLE).
  * Errors: NOT_FOUND, UNAVAILABLE  the model or version is unknown or not ready
  */
 TRITONSERVER_DECLSPEC TRITONSERVER_Error *
