@@ -44,25 +44,32 @@ extern "C" {
 
 struct TRITONBACKEND_Backend;
 struct TRITONBACKEND_BackendAttribute;
+struct TRITONBACKEND_Batcher;
 struct TRITONBACKEND_Input;
 struct TRITONBACKEND_MemoryManager;
 struct TRITONBACKEND_Model;
 struct TRITONBACKEND_ModelInstance;
+struct TRITONBACKEND_ModelInstanceResponseStatistics;
 struct TRITONBACKEND_Output;
 struct TRITONBACKEND_Request;
 struct TRITONBACKEND_Response;
 struct TRITONBACKEND_ResponseFactory;
+struct TRITONBACKEND_State;
 
 typedef struct TRITONBACKEND_Backend TRITONBACKEND_Backend;
 typedef struct TRITONBACKEND_BackendAttribute TRITONBACKEND_BackendAttribute;
+typedef struct TRITONBACKEND_Batcher TRITONBACKEND_Batcher;
 typedef struct TRITONBACKEND_Input TRITONBACKEND_Input;
 typedef struct TRITONBACKEND_MemoryManager TRITONBACKEND_MemoryManager;
 typedef struct TRITONBACKEND_Model TRITONBACKEND_Model;
 typedef struct TRITONBACKEND_ModelInstance TRITONBACKEND_ModelInstance;
+typedef struct TRITONBACKEND_ModelInstanceResponseStatistics
+    TRITONBACKEND_ModelInstanceResponseStatistics;
 typedef struct TRITONBACKEND_Output TRITONBACKEND_Output;
 typedef struct TRITONBACKEND_Request TRITONBACKEND_Request;
 typedef struct TRITONBACKEND_Response TRITONBACKEND_Response;
 typedef struct TRITONBACKEND_ResponseFactory TRITONBACKEND_ResponseFactory;
+typedef struct TRITONBACKEND_State TRITONBACKEND_State;
 
 /* ---- Version -------------------------------------------------------------------------------- */
 
@@ -260,6 +267,10 @@ TRITONBACKEND_RequestOutputBufferProperties(TRITONBACKEND_Request *request, cons
 TRITONBACKEND_DECLSPEC TRITONSERVER_Error *
 TRITONBACKEND_RequestRelease(TRITONBACKEND_Request *request, uint32_t release_flags);
 
+/* TRITONBACKEND_RequestTrace - its trace, borrowed; NULL when it is not traced. */
+TRITONBACKEND_DECLSPEC TRITONSERVER_Error *
+TRITONBACKEND_RequestTrace(TRITONBACKEND_Request *request, TRITONSERVER_InferenceTrace **trace);
+
 /* ---- Response factory: answers that outlive the request ------------------------------------- */
 
 /* TRITONBACKEND_ResponseFactoryIsCancelled - as RequestIsCancelled. */
@@ -342,6 +353,34 @@ TRITONBACKEND_DECLSPEC TRITONSERVER_Error *
 TRITONBACKEND_InferenceResponseOutput(TRITONBACKEND_Response *response, const uint32_t index,
                                       const char **name, TRITONSERVER_DataType *datatype,
                                       const int64_t **shape, uint64_t *dim_count);
+
+/* ---- Implicit state: tensors that a sequence keeps between its requests --------------------- */
+
+/*
+ * TRITONBACKEND_StateNew - a state that this request's sequence shall have next.
+ * @name    an output_name of the configuration's states
+ * @shape   copied
+ * @state   borrowed from the request
+ * Errors: INVALID_ARG  the model has no states, or none of that name
+ */
+TRITONBACKEND_DECLSPEC TRITONSERVER_Error *
+TRITONBACKEND_StateNew(TRITONBACKEND_State **state, TRITONBACKEND_Request *request,
+                       const char *name, const TRITONSERVER_DataType datatype, const int64_t *shape,
+                       const uint32_t dims_count);
+
+/* TRITONBACKEND_StateUpdate - from now on it is the sequence's state. */
+TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_StateUpdate(TRITONBACKEND_State *state);
+
+/* TRITONBACKEND_StateBuffer - memory for it, as OutputBuffer. */
+TRITONBACKEND_DECLSPEC TRITONSERVER_Error *
+TRITONBACKEND_StateBuffer(TRITONBACKEND_State *state, void **buffer,
+                          const uint64_t buffer_byte_size, TRITONSERVER_MemoryType *memory_type,
+                          int64_t *memory_type_id);
+
+/* TRITONBACKEND_StateBufferAttributes - what is known of that memory, borrowed from the state. */
+TRITONBACKEND_DECLSPEC TRITONSERVER_Error *
+TRITONBACKEND_StateBufferAttributes(TRITONBACKEND_State *state,
+                                    TRITONSERVER_BufferAttributes **buffer_attributes);
 
 /* ---- Backend -------------------------------------------------------------------------------- */
 
@@ -535,6 +574,59 @@ TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportBatc
     TRITONBACKEND_ModelInstance *instance, const uint64_t batch_size, const uint64_t exec_start_ns,
     const uint64_t compute_start_ns, const uint64_t compute_end_ns, const uint64_t exec_end_ns);
 
+/*
+ * Statistics of one response of many: fill an object, report it, delete it. Times are
+ * CLOCK_MONOTONIC. A response without output has no compute-output time.
+ */
+
+/* TRITONBACKEND_ModelInstanceResponseStatisticsNew - an empty one. The caller owns it. */
+TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_ModelInstanceResponseStatisticsNew(
+    TRITONBACKEND_ModelInstanceResponseStatistics **response_statistics);
+
+/* TRITONBACKEND_ModelInstanceResponseStatisticsDelete - end it. */
+TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_ModelInstanceResponseStatisticsDelete(
+    TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics);
+
+/* TRITONBACKEND_ModelInstanceResponseStatisticsSetModelInstance - whose response it is. */
+TRITONBACKEND_DECLSPEC TRITONSERVER_Error *
+TRITONBACKEND_ModelInstanceResponseStatisticsSetModelInstance(
+    TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics,
+    TRITONBACKEND_ModelInstance *model_instance);
+
+/* TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseFactory - the factory that sends it,
+ * which knows how many it has sent. */
+TRITONBACKEND_DECLSPEC TRITONSERVER_Error *
+TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseFactory(
+    TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics,
+    TRITONBACKEND_ResponseFactory *response_factory);
+
+/* TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseStart - work on it began. */
+TRITONBACKEND_DECLSPEC TRITONSERVER_Error *
+TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseStart(
+    TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics, uint64_t response_start);
+
+/* TRITONBACKEND_ModelInstanceResponseStatisticsSetComputeOutputStart - its outputs were there. */
+TRITONBACKEND_DECLSPEC TRITONSERVER_Error *
+TRITONBACKEND_ModelInstanceResponseStatisticsSetComputeOutputStart(
+    TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics,
+    uint64_t compute_output_start);
+
+/* TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseEnd - it was sent. */
+TRITONBACKEND_DECLSPEC TRITONSERVER_Error *
+TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseEnd(
+    TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics, uint64_t response_end);
+
+/* TRITONBACKEND_ModelInstanceResponseStatisticsSetError - it was an error; still the caller's. */
+TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_ModelInstanceResponseStatisticsSetError(
+    TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics, TRITONSERVER_Error *error);
+
+/*
+ * TRITONBACKEND_ModelInstanceReportResponseStatistics - count it. The object can be used again.
+ * Errors: INVALID_ARG  instance, factory or a time is missing, or the times go backwards
+ */
+TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportResponseStatistics(
+    TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics);
+
 /* ---- Attributes of a backend ---------------------------------------------------------------- */
 
 /*
@@ -593,6 +685,33 @@ TRITONBACKEND_ModelInstanceReady(TRITONBACKEND_ModelInstance *instance);
 TRITONBACKEND_ISPEC TRITONSERVER_Error *
 TRITONBACKEND_GetBackendAttribute(TRITONBACKEND_Backend *backend,
                                   TRITONBACKEND_BackendAttribute *backend_attributes);
+
+/* ---- What a batching library defines: all five or none -------------------------------------- */
+
+/* TRITONBACKEND_ModelBatcherInitialize - a model with this library is being loaded.
+ * @batcher  anything; handed to the functions below */
+TRITONBACKEND_ISPEC TRITONSERVER_Error *
+TRITONBACKEND_ModelBatcherInitialize(TRITONBACKEND_Batcher **batcher, TRITONBACKEND_Model *model);
+
+/* TRITONBACKEND_ModelBatcherFinalize - the model is going. */
+TRITONBACKEND_ISPEC TRITONSERVER_Error *
+TRITONBACKEND_ModelBatcherFinalize(TRITONBACKEND_Batcher *batcher);
+
+/*
+ * TRITONBACKEND_ModelBatchIncludeRequest - does this request belong into the batch?
+ * @userp           of the batch, from ModelBatchInitialize
+ * @should_include  false: the batch is executed without it
+ */
+TRITONBACKEND_ISPEC TRITONSERVER_Error *
+TRITONBACKEND_ModelBatchIncludeRequest(TRITONBACKEND_Request *request, void *userp,
+                                       bool *should_include);
+
+/* TRITONBACKEND_ModelBatchInitialize - a batch begins. */
+TRITONBACKEND_ISPEC TRITONSERVER_Error *
+TRITONBACKEND_ModelBatchInitialize(const TRITONBACKEND_Batcher *batcher, void **userp);
+
+/* TRITONBACKEND_ModelBatchFinalize - it is complete. */
+TRITONBACKEND_ISPEC TRITONSERVER_Error *TRITONBACKEND_ModelBatchFinalize(void *userp);
 
 #ifdef __cplusplus
 }

@@ -4,7 +4,7 @@
  *
  * This is Conch's own text of Triton's in-process C interface, version 1.34: names, types, values
  * and signatures are the same, so programs and plugins compile with either and link with either.
- * What is declared here works; nothing is declared that does not.
+ * What Conch does not export yet is listed in docs/compatibility.md; linking with it fails.
  *
  * Conventions
  *   - A function that can fail returns a TRITONSERVER_Error, which the caller owns and deletes, or
@@ -34,6 +34,10 @@ struct TRITONSERVER_InferenceRequest;
 struct TRITONSERVER_InferenceResponse;
 struct TRITONSERVER_InferenceTrace;
 struct TRITONSERVER_Message;
+struct TRITONSERVER_Metric;
+struct TRITONSERVER_MetricArgs;
+struct TRITONSERVER_MetricFamily;
+struct TRITONSERVER_Metrics;
 struct TRITONSERVER_Parameter;
 struct TRITONSERVER_ResponseAllocator;
 struct TRITONSERVER_Server;
@@ -45,6 +49,10 @@ typedef struct TRITONSERVER_InferenceRequest TRITONSERVER_InferenceRequest;
 typedef struct TRITONSERVER_InferenceResponse TRITONSERVER_InferenceResponse;
 typedef struct TRITONSERVER_InferenceTrace TRITONSERVER_InferenceTrace;
 typedef struct TRITONSERVER_Message TRITONSERVER_Message;
+typedef struct TRITONSERVER_Metric TRITONSERVER_Metric;
+typedef struct TRITONSERVER_MetricArgs TRITONSERVER_MetricArgs;
+typedef struct TRITONSERVER_MetricFamily TRITONSERVER_MetricFamily;
+typedef struct TRITONSERVER_Metrics TRITONSERVER_Metrics;
 typedef struct TRITONSERVER_Parameter TRITONSERVER_Parameter;
 typedef struct TRITONSERVER_ResponseAllocator TRITONSERVER_ResponseAllocator;
 typedef struct TRITONSERVER_Server TRITONSERVER_Server;
@@ -333,6 +341,145 @@ TRITONSERVER_ResponseAllocatorSetQueryFunction(TRITONSERVER_ResponseAllocator *a
 /* TRITONSERVER_ResponseAllocatorDelete - end it. */
 TRITONSERVER_DECLSPEC TRITONSERVER_Error *
 TRITONSERVER_ResponseAllocatorDelete(TRITONSERVER_ResponseAllocator *allocator);
+
+/* ---- Metrics: all of them, as a scrape sees them -------------------------------------------- */
+
+typedef enum tritonserver_metricformat_enum {
+    TRITONSERVER_METRIC_PROMETHEUS /* its text format */
+} TRITONSERVER_MetricFormat;
+
+/* TRITONSERVER_MetricsDelete - end what ServerMetrics gave, and its text. */
+TRITONSERVER_DECLSPEC TRITONSERVER_Error *TRITONSERVER_MetricsDelete(TRITONSERVER_Metrics *metrics);
+
+/*
+ * TRITONSERVER_MetricsFormatted - the metrics as text.
+ * @base, @byte_size  borrowed from the object
+ * Errors: INVALID_ARG  no such format
+ */
+TRITONSERVER_DECLSPEC TRITONSERVER_Error *
+TRITONSERVER_MetricsFormatted(TRITONSERVER_Metrics *metrics, TRITONSERVER_MetricFormat format,
+                              const char **base, size_t *byte_size);
+
+/* ---- Traces: when did what happen to one request -------------------------------------------- */
+
+/* What is reported (bits). MIN and MAX are older names that TIMESTAMPS has taken the place of. */
+typedef enum tritonserver_tracelevel_enum {
+    TRITONSERVER_TRACE_LEVEL_DISABLED = 0,
+    TRITONSERVER_TRACE_LEVEL_MIN = 1,
+    TRITONSERVER_TRACE_LEVEL_MAX = 2,
+    TRITONSERVER_TRACE_LEVEL_TIMESTAMPS = 4,
+    TRITONSERVER_TRACE_LEVEL_TENSORS = 8
+} TRITONSERVER_InferenceTraceLevel;
+
+/* TRITONSERVER_InferenceTraceLevelString - "DISABLED", "MIN", …; "<unknown>" for anything else. */
+TRITONSERVER_DECLSPEC const char *
+TRITONSERVER_InferenceTraceLevelString(TRITONSERVER_InferenceTraceLevel level);
+
+typedef enum tritonserver_traceactivity_enum {
+    TRITONSERVER_TRACE_REQUEST_START,
+    TRITONSERVER_TRACE_QUEUE_START,
+    TRITONSERVER_TRACE_COMPUTE_START,
+    TRITONSERVER_TRACE_COMPUTE_INPUT_END,
+    TRITONSERVER_TRACE_COMPUTE_OUTPUT_START,
+    TRITONSERVER_TRACE_COMPUTE_END,
+    TRITONSERVER_TRACE_REQUEST_END,
+    TRITONSERVER_TRACE_TENSOR_QUEUE_INPUT,
+    TRITONSERVER_TRACE_TENSOR_BACKEND_INPUT,
+    TRITONSERVER_TRACE_TENSOR_BACKEND_OUTPUT,
+    TRITONSERVER_TRACE_CUSTOM_ACTIVITY
+} TRITONSERVER_InferenceTraceActivity;
+
+/* TRITONSERVER_InferenceTraceActivityString - "REQUEST_START", …; "<unknown>". */
+TRITONSERVER_DECLSPEC const char *
+TRITONSERVER_InferenceTraceActivityString(TRITONSERVER_InferenceTraceActivity activity);
+
+/*
+ * TRITONSERVER_InferenceTraceActivityFn_t - something has happened.
+ * Thread: any; must not block.
+ * @trace         borrowed, for this call
+ * @timestamp_ns  CLOCK_MONOTONIC
+ */
+typedef void (*TRITONSERVER_InferenceTraceActivityFn_t)(
+    TRITONSERVER_InferenceTrace *trace, TRITONSERVER_InferenceTraceActivity activity,
+    uint64_t timestamp_ns, void *userp);
+
+/*
+ * TRITONSERVER_InferenceTraceTensorActivityFn_t - a tensor has passed a point.
+ * Thread: any; must not block.
+ * @base, @shape  borrowed, for this call
+ */
+typedef void (*TRITONSERVER_InferenceTraceTensorActivityFn_t)(
+    TRITONSERVER_InferenceTrace *trace, TRITONSERVER_InferenceTraceActivity activity,
+    const char *name, TRITONSERVER_DataType datatype, const void *base, size_t byte_size,
+    const int64_t *shape, uint64_t dim_count, TRITONSERVER_MemoryType memory_type,
+    int64_t memory_type_id, void *userp);
+
+/* TRITONSERVER_InferenceTraceReleaseFn_t - nothing more will be reported; the callee deletes the
+ * trace. Once for each trace, children included. */
+typedef void (*TRITONSERVER_InferenceTraceReleaseFn_t)(TRITONSERVER_InferenceTrace *trace,
+                                                       void *userp);
+
+/*
+ * TRITONSERVER_InferenceTraceNew - a trace for one request.
+ * @level      TRITONSERVER_InferenceTraceLevel bits
+ * @parent_id  0 = none
+ * The caller owns it until ServerInferAsync takes it; its children inherit functions and userp.
+ */
+TRITONSERVER_DECLSPEC TRITONSERVER_Error *TRITONSERVER_InferenceTraceNew(
+    TRITONSERVER_InferenceTrace **trace, TRITONSERVER_InferenceTraceLevel level, uint64_t parent_id,
+    TRITONSERVER_InferenceTraceActivityFn_t activity_fn,
+    TRITONSERVER_InferenceTraceReleaseFn_t release_fn, void *trace_userp);
+
+/* TRITONSERVER_InferenceTraceTensorNew - the same with a function for tensors. */
+TRITONSERVER_DECLSPEC TRITONSERVER_Error *TRITONSERVER_InferenceTraceTensorNew(
+    TRITONSERVER_InferenceTrace **trace, TRITONSERVER_InferenceTraceLevel level, uint64_t parent_id,
+    TRITONSERVER_InferenceTraceActivityFn_t activity_fn,
+    TRITONSERVER_InferenceTraceTensorActivityFn_t tensor_activity_fn,
+    TRITONSERVER_InferenceTraceReleaseFn_t release_fn, void *trace_userp);
+
+/* TRITONSERVER_InferenceTraceReportActivity - report a CUSTOM_ACTIVITY of that name. */
+TRITONSERVER_DECLSPEC TRITONSERVER_Error *
+TRITONSERVER_InferenceTraceReportActivity(TRITONSERVER_InferenceTrace *trace, uint64_t timestamp,
+                                          const char *activity_name);
+
+/* TRITONSERVER_InferenceTraceDelete - end a trace. */
+TRITONSERVER_DECLSPEC TRITONSERVER_Error *
+TRITONSERVER_InferenceTraceDelete(TRITONSERVER_InferenceTrace *trace);
+
+/* TRITONSERVER_InferenceTraceId - its number: unique in the process, from 1. */
+TRITONSERVER_DECLSPEC TRITONSERVER_Error *
+TRITONSERVER_InferenceTraceId(TRITONSERVER_InferenceTrace *trace, uint64_t *id);
+
+/* TRITONSERVER_InferenceTraceParentId - its parent's number; 0 = it has none. */
+TRITONSERVER_DECLSPEC TRITONSERVER_Error *
+TRITONSERVER_InferenceTraceParentId(TRITONSERVER_InferenceTrace *trace, uint64_t *parent_id);
+
+/* TRITONSERVER_InferenceTraceModelName - the model of its request; "" before that is known. */
+TRITONSERVER_DECLSPEC TRITONSERVER_Error *
+TRITONSERVER_InferenceTraceModelName(TRITONSERVER_InferenceTrace *trace, const char **model_name);
+
+/* TRITONSERVER_InferenceTraceModelVersion - and its version; -1 before that is known. */
+TRITONSERVER_DECLSPEC TRITONSERVER_Error *
+TRITONSERVER_InferenceTraceModelVersion(TRITONSERVER_InferenceTrace *trace, int64_t *model_version);
+
+/* TRITONSERVER_InferenceTraceRequestId - the id of its request; "" if that has none. */
+TRITONSERVER_DECLSPEC TRITONSERVER_Error *
+TRITONSERVER_InferenceTraceRequestId(TRITONSERVER_InferenceTrace *trace, const char **request_id);
+
+/* TRITONSERVER_InferenceTraceSpawnChildTrace - a trace of a request that this one leads to. The
+ * caller owns it. */
+TRITONSERVER_DECLSPEC TRITONSERVER_Error *
+TRITONSERVER_InferenceTraceSpawnChildTrace(TRITONSERVER_InferenceTrace *trace,
+                                           TRITONSERVER_InferenceTrace **child_trace);
+
+/* TRITONSERVER_InferenceTraceSetContext - text of a tracing system, copied. */
+TRITONSERVER_DECLSPEC TRITONSERVER_Error *
+TRITONSERVER_InferenceTraceSetContext(TRITONSERVER_InferenceTrace *trace,
+                                      const char *trace_context);
+
+/* TRITONSERVER_InferenceTraceContext - that text; "" unless set. */
+TRITONSERVER_DECLSPEC TRITONSERVER_Error *
+TRITONSERVER_InferenceTraceContext(TRITONSERVER_InferenceTrace *trace, const char **trace_context);
 
 /* ---- Inference request ---------------------------------------------------------------------- */
 
@@ -878,6 +1025,25 @@ TRITONSERVER_DECLSPEC TRITONSERVER_Error *TRITONSERVER_ServerStop(TRITONSERVER_S
 TRITONSERVER_DECLSPEC TRITONSERVER_Error *
 TRITONSERVER_ServerSetExitTimeout(TRITONSERVER_Server *server, unsigned int timeout);
 
+/*
+ * TRITONSERVER_ServerRegisterModelRepository - one more repository; explicit mode only.
+ * @name_mapping  STRING parameters, folder name → model name; for all others they are the same
+ * Errors: ALREADY_EXISTS  it is registered; INVALID_ARG, NOT_FOUND; UNAVAILABLE  another mode
+ */
+TRITONSERVER_DECLSPEC TRITONSERVER_Error *
+TRITONSERVER_ServerRegisterModelRepository(TRITONSERVER_Server *server, const char *repository_path,
+                                           const TRITONSERVER_Parameter **name_mapping,
+                                           const uint32_t mapping_count);
+
+/* TRITONSERVER_ServerUnregisterModelRepository - forget it; loaded models stay. */
+TRITONSERVER_DECLSPEC TRITONSERVER_Error *
+TRITONSERVER_ServerUnregisterModelRepository(TRITONSERVER_Server *server,
+                                             const char *repository_path);
+
+/* TRITONSERVER_ServerPollModelRepository - load and unload what has changed; poll mode only. */
+TRITONSERVER_DECLSPEC TRITONSERVER_Error *
+TRITONSERVER_ServerPollModelRepository(TRITONSERVER_Server *server);
+
 /* TRITONSERVER_ServerIsLive - is it there at all? */
 TRITONSERVER_DECLSPEC TRITONSERVER_Error *TRITONSERVER_ServerIsLive(TRITONSERVER_Server *server,
                                                                     bool *live);
@@ -921,6 +1087,15 @@ TRITONSERVER_ServerModelMetadata(TRITONSERVER_Server *server, const char *model_
                                  TRITONSERVER_Message **model_metadata);
 
 /*
+ * TRITONSERVER_ServerModelStatistics - what was executed, how often and how long. The caller owns
+ * the message.
+ * @model_name  "": all models
+ */
+TRITONSERVER_DECLSPEC TRITONSERVER_Error *
+TRITONSERVER_ServerModelStatistics(TRITONSERVER_Server *server, const char *model_name,
+                                   const int64_t model_version, TRITONSERVER_Message **model_stats);
+
+/*
  * TRITONSERVER_ServerModelConfig - the model configuration. The caller owns the message.
  * @config_version  1
  */
@@ -938,6 +1113,37 @@ TRITONSERVER_DECLSPEC TRITONSERVER_Error *
 TRITONSERVER_ServerModelIndex(TRITONSERVER_Server *server, uint32_t flags,
                               TRITONSERVER_Message **model_index);
 
+/* TRITONSERVER_ServerMetrics - the metrics as they are now. The caller owns the object. */
+TRITONSERVER_DECLSPEC TRITONSERVER_Error *
+TRITONSERVER_ServerMetrics(TRITONSERVER_Server *server, TRITONSERVER_Metrics **metrics);
+
+/*
+ * TRITONSERVER_ServerLoadModel - load a model, or load it anew if it has changed.
+ * Blocks until that is done. Explicit mode only.
+ * Errors: UNAVAILABLE  another mode; INTERNAL, INVALID_ARG  it cannot be loaded; what served
+ *                      before still does
+ */
+TRITONSERVER_DECLSPEC TRITONSERVER_Error *TRITONSERVER_ServerLoadModel(TRITONSERVER_Server *server,
+                                                                       const char *model_name);
+
+/*
+ * TRITONSERVER_ServerLoadModelWithParameters - the same with a configuration and files of one's
+ * own.
+ * @parameters  "config": STRING, the configuration as JSON; "file:<version>/<name>": BYTES
+ */
+TRITONSERVER_DECLSPEC TRITONSERVER_Error *
+TRITONSERVER_ServerLoadModelWithParameters(TRITONSERVER_Server *server, const char *model_name,
+                                           const TRITONSERVER_Parameter **parameters,
+                                           const uint64_t parameter_count);
+
+/* TRITONSERVER_ServerUnloadModel - unload it when what runs has ended; does not wait for that. */
+TRITONSERVER_DECLSPEC TRITONSERVER_Error *
+TRITONSERVER_ServerUnloadModel(TRITONSERVER_Server *server, const char *model_name);
+
+/* TRITONSERVER_ServerUnloadModelAndDependents - and the models that were loaded only for it. */
+TRITONSERVER_DECLSPEC TRITONSERVER_Error *
+TRITONSERVER_ServerUnloadModelAndDependents(TRITONSERVER_Server *server, const char *model_name);
+
 /*
  * TRITONSERVER_ServerInferAsync - run a request.
  * @inference_request  the server's until its release callback on success, still the caller's on
@@ -950,6 +1156,96 @@ TRITONSERVER_DECLSPEC TRITONSERVER_Error *
 TRITONSERVER_ServerInferAsync(TRITONSERVER_Server *server,
                               TRITONSERVER_InferenceRequest *inference_request,
                               TRITONSERVER_InferenceTrace *trace);
+
+/* ---- Metrics of one's own ------------------------------------------------------------------- */
+
+/*
+ * A family is one name in the metrics; its metrics differ in their labels. Families and metrics of
+ * equal names and labels are the same, whoever made them: they go when the last one is deleted.
+ * All metrics of a family have to be deleted before it.
+ */
+typedef enum TRITONSERVER_metrickind_enum {
+    TRITONSERVER_METRIC_KIND_COUNTER,
+    TRITONSERVER_METRIC_KIND_GAUGE,
+    TRITONSERVER_METRIC_KIND_HISTOGRAM
+} TRITONSERVER_MetricKind;
+
+/*
+ * TRITONSERVER_MetricFamilyNew - a family. The caller owns it.
+ * Errors: INVALID_ARG  no such kind, no valid name, or the name belongs to a family of another kind
+ */
+TRITONSERVER_DECLSPEC TRITONSERVER_Error *
+TRITONSERVER_MetricFamilyNew(TRITONSERVER_MetricFamily **family, const TRITONSERVER_MetricKind kind,
+                             const char *name, const char *description);
+
+/*
+ * TRITONSERVER_MetricFamilyDelete - end it.
+ * Errors: INTERNAL  it still has metrics
+ */
+TRITONSERVER_DECLSPEC TRITONSERVER_Error *
+TRITONSERVER_MetricFamilyDelete(TRITONSERVER_MetricFamily *family);
+
+/* TRITONSERVER_GetMetricFamilyKind - its kind. */
+TRITONSERVER_DECLSPEC TRITONSERVER_Error *
+TRITONSERVER_GetMetricFamilyKind(TRITONSERVER_MetricFamily *family, TRITONSERVER_MetricKind *kind);
+
+/* TRITONSERVER_MetricArgsNew - what a histogram needs besides labels. The caller owns it. */
+TRITONSERVER_DECLSPEC TRITONSERVER_Error *
+TRITONSERVER_MetricArgsNew(TRITONSERVER_MetricArgs **args);
+
+/*
+ * TRITONSERVER_MetricArgsSetHistogram - its buckets.
+ * @buckets  upper bounds, ascending, copied; the one above them all is not named
+ */
+TRITONSERVER_DECLSPEC TRITONSERVER_Error *
+TRITONSERVER_MetricArgsSetHistogram(TRITONSERVER_MetricArgs *args, const double *buckets,
+                                    const uint64_t buckets_count);
+
+/* TRITONSERVER_MetricArgsDelete - end it. */
+TRITONSERVER_DECLSPEC TRITONSERVER_Error *
+TRITONSERVER_MetricArgsDelete(TRITONSERVER_MetricArgs *args);
+
+/*
+ * TRITONSERVER_MetricNew - a counter or gauge of a family. The caller owns it.
+ * @labels  STRING parameters, copied
+ * Errors: INVALID_ARG  a label that is no string or has no valid name; a histogram, which needs
+ * args
+ */
+TRITONSERVER_DECLSPEC TRITONSERVER_Error *
+TRITONSERVER_MetricNew(TRITONSERVER_Metric **metric, TRITONSERVER_MetricFamily *family,
+                       const TRITONSERVER_Parameter **labels, const uint64_t label_count);
+
+/* TRITONSERVER_MetricNewWithArgs - any metric. */
+TRITONSERVER_DECLSPEC TRITONSERVER_Error *
+TRITONSERVER_MetricNewWithArgs(TRITONSERVER_Metric **metric, TRITONSERVER_MetricFamily *family,
+                               const TRITONSERVER_Parameter **labels, const uint64_t label_count,
+                               const TRITONSERVER_MetricArgs *args);
+
+/* TRITONSERVER_MetricDelete - end it. */
+TRITONSERVER_DECLSPEC TRITONSERVER_Error *TRITONSERVER_MetricDelete(TRITONSERVER_Metric *metric);
+
+/* TRITONSERVER_MetricValue - what a counter or gauge stands at. Errors: UNSUPPORTED  a histogram */
+TRITONSERVER_DECLSPEC TRITONSERVER_Error *TRITONSERVER_MetricValue(TRITONSERVER_Metric *metric,
+                                                                   double *value);
+
+/*
+ * TRITONSERVER_MetricIncrement - add to a counter or gauge.
+ * Errors: INVALID_ARG  less than 0 to a counter; UNSUPPORTED  a histogram
+ */
+TRITONSERVER_DECLSPEC TRITONSERVER_Error *TRITONSERVER_MetricIncrement(TRITONSERVER_Metric *metric,
+                                                                       double value);
+
+/* TRITONSERVER_MetricSet - set a gauge. Errors: UNSUPPORTED  any other kind */
+TRITONSERVER_DECLSPEC TRITONSERVER_Error *TRITONSERVER_MetricSet(TRITONSERVER_Metric *metric,
+                                                                 double value);
+
+/* TRITONSERVER_MetricObserve - one more value in a histogram. Errors: UNSUPPORTED  other kinds */
+TRITONSERVER_DECLSPEC TRITONSERVER_Error *TRITONSERVER_MetricObserve(TRITONSERVER_Metric *metric,
+                                                                     double value);
+
+/* TRITONSERVER_GetMetricKind - the kind of its family. */
+TRITONSERVER_DECLSPEC TRITONSERVER_Error *TRITONSERVER_GetMetricKind(TRITONSERVER_Metric *metric,
+                                                                     TRITONSERVER_MetricKind *kind);
 
 #ifdef __cplusplus
 }
