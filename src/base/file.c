@@ -4,7 +4,9 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -17,9 +19,49 @@
 
 static enum file_kind kind_of(mode_t mode)
 {
-    if (S_ISREG(mode))
+    switch (mode & S_IFMT) {
+    case S_IFREG:
         return FILE_REGULAR;
-    return S_ISDIR(mode) ? FILE_FOLDER : FILE_OTHER;
+    case S_IFDIR:
+        return FILE_FOLDER;
+    case S_IFLNK:
+        return FILE_LINK;
+    default:
+        return FILE_OTHER;
+    }
+}
+
+static int64_t ns_of(struct timespec t)
+{
+    return (int64_t)t.tv_sec * (int64_t)NS_PER_S + t.tv_nsec;
+}
+
+static struct file_info info_of(const struct stat *s)
+{
+    return (struct file_info){
+        .kind = kind_of(s->st_mode),
+        .size_bytes = (uint64_t)s->st_size,
+        /* A file that was moved or copied here with its old time is a change, too. */
+        .modified_ns = MAX(ns_of(s->st_mtim), ns_of(s->st_ctim)),
+    };
+}
+
+static int open_eintr(const char *path, int flags)
+{
+    int fd;
+    do {
+        fd = open(path, flags | O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    } while (fd < 0 && errno == EINTR);
+    return fd;
+}
+
+struct status *file_open(const char *path, int flags, int *ret_fd)
+{
+    int fd = open_eintr(path, flags);
+    if (fd < 0)
+        return status_from_errno(errno, "failed to open '%s'", path);
+    *ret_fd = fd;
+    return NULL;
 }
 
 struct status *file_stat(const char *path, struct file_info *ret_info)
@@ -31,21 +73,17 @@ struct status *file_stat(const char *path, struct file_info *ret_info)
         *ret_info = (struct file_info){.kind = FILE_MISSING};
         return NULL;
     }
-    *ret_info = (struct file_info){
-        .kind = kind_of(s.st_mode),
-        .size_bytes = (uint64_t)s.st_size,
-        .modified_ns = (int64_t)s.st_mtim.tv_sec * (int64_t)NS_PER_S + s.st_mtim.tv_nsec,
-    };
+    *ret_info = info_of(&s);
     return NULL;
 }
 
-static int open_eintr(const char *path, int flags)
+struct status *file_stat_fd(int fd, const char *path, struct file_info *ret_info)
 {
-    int fd;
-    do {
-        fd = open(path, flags | O_CLOEXEC);
-    } while (fd < 0 && errno == EINTR);
-    return fd;
+    struct stat s;
+    if (fstat(fd, &s) < 0)
+        return status_from_errno(errno, "failed to look at '%s'", path);
+    *ret_info = info_of(&s);
+    return NULL;
 }
 
 /*
@@ -75,96 +113,148 @@ static struct status *read_to_end(int fd, const char *path, struct buf *content)
     return NULL;
 }
 
+struct status *file_read_fd(int fd, const char *path, struct buf *ret_content)
+{
+    struct file_info info;
+    struct status *st = file_stat_fd(fd, path, &info);
+    if (st)
+        return st;
+    if (info.kind != FILE_REGULAR)
+        return status_new(STATUS_INVALID_ARG, "'%s' is %s, not a regular file", path,
+                          info.kind == FILE_FOLDER ? "a folder" : "something special");
+    if (info.size_bytes > ret_content->max - ret_content->size)
+        return status_new(STATUS_INVALID_ARG, "'%s' has %llu bytes, the maximum is %zu", path,
+                          (unsigned long long)info.size_bytes, ret_content->max);
+    if (!buf_reserve(ret_content, (size_t)info.size_bytes)) /* once, not by doubling */
+        return status_prefix(buf_status(ret_content), "'%s': ", path);
+    return read_to_end(fd, path, ret_content);
+}
+
 struct status *file_read(const char *path, struct buf *ret_content)
 {
-    struct status *st = NULL;
-    struct stat s;
-    int fd = open_eintr(path, O_RDONLY | O_NONBLOCK | O_NOCTTY); /* a FIFO must not hold us */
-    if (fd < 0)
-        return status_from_errno(errno, "failed to open '%s'", path);
-
-    if (fstat(fd, &s) < 0)
-        st = status_from_errno(errno, "failed to look at '%s'", path);
-    else if (!S_ISREG(s.st_mode))
-        st = status_new(STATUS_INVALID_ARG, "'%s' is %s, not a regular file", path,
-                        S_ISDIR(s.st_mode) ? "a folder" : "something special");
-    else if ((uint64_t)s.st_size > ret_content->max - ret_content->size)
-        st = status_new(STATUS_INVALID_ARG, "'%s' has %lld bytes, the maximum is %zu", path,
-                        (long long)s.st_size, ret_content->max);
-    else if (!buf_reserve(ret_content, (size_t)s.st_size)) /* once, not by doubling */
-        st = status_prefix(buf_status(ret_content), "'%s': ", path);
-    else
-        st = read_to_end(fd, path, ret_content);
+    int fd;
+    struct status *st = file_open(path, 0, &fd);
+    if (st)
+        return st;
+    st = file_read_fd(fd, path, ret_content);
     close(fd);
     return st;
 }
 
-static bool add_name(struct file_names *names, size_t *capacity, const char *name)
+/* Not every file system tells the kind along with the name. */
+static enum file_kind kind_of_entry(int fd, const struct dirent *e)
 {
-    if (names->count == *capacity) {
+    struct stat s;
+    switch (e->d_type) {
+    case DT_REG:
+        return FILE_REGULAR;
+    case DT_DIR:
+        return FILE_FOLDER;
+    case DT_LNK:
+        return FILE_LINK;
+    case DT_UNKNOWN:
+        if (fstatat(fd, e->d_name, &s, AT_SYMLINK_NOFOLLOW) < 0)
+            return errno == ENOENT ? FILE_MISSING : FILE_OTHER;
+        return kind_of(s.st_mode);
+    default:
+        return FILE_OTHER;
+    }
+}
+
+static bool add_entry(struct file_list *list, size_t *capacity, const char *name,
+                      enum file_kind kind)
+{
+    if (list->count == *capacity) {
         size_t more = *capacity ? *capacity * 2 : 16;
-        char **grown = mem_try_realloc(names->names, more * sizeof(*grown));
+        struct file_entry *grown = mem_try_realloc(list->entries, more * sizeof(*grown));
         if (!grown)
             return false;
-        names->names = grown;
+        list->entries = grown;
         *capacity = more;
     }
     size_t bytes = strlen(name) + 1;
     char *copy = mem_try_alloc(bytes);
     if (!copy)
         return false;
-    names->names[names->count++] = memcpy(copy, name, bytes);
+    memcpy(copy, name, bytes);
+    list->entries[list->count++] = (struct file_entry){copy, kind};
     return true;
 }
 
 static int by_bytes(const void *a, const void *b)
 {
-    return strcmp(*(char *const *)a, *(char *const *)b);
+    const struct file_entry *x = a, *y = b;
+    return strcmp(x->name, y->name);
 }
 
-struct status *file_list(const char *path, struct file_names *ret_names)
+static struct status *read_folder(DIR *dir, const char *path, struct file_list *list)
 {
-    struct file_names names = {0};
     size_t capacity = 0;
-    struct status *st = NULL;
-    int fd = open_eintr(path, O_RDONLY | O_DIRECTORY | O_NONBLOCK);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-    if (!dir) {
-        st = status_from_errno(errno, "failed to open folder '%s'", path);
-        if (fd >= 0)
-            close(fd);
-        return st;
-    }
     for (;;) {
         errno = 0;
         struct dirent *e = readdir(dir);
-        if (!e) {
-            if (errno)
-                st = status_from_errno(errno, "failed to read folder '%s'", path);
-            break;
-        }
+        if (!e)
+            return errno ? status_from_errno(errno, "failed to read folder '%s'", path) : NULL;
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
             continue;
-        if (!add_name(&names, &capacity, e->d_name)) {
-            st = status_no_memory();
-            break;
-        }
+        enum file_kind kind = kind_of_entry(dirfd(dir), e);
+        if (kind != FILE_MISSING && !add_entry(list, &capacity, e->d_name, kind))
+            return status_no_memory();
     }
+}
+
+struct status *file_list_fd(int fd, const char *path, struct file_list *ret_list)
+{
+    struct file_list list = {0};
+    /* Opened anew, so that the caller's descriptor stays: reading it would close and move it. */
+    int own = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
+    DIR *dir = own < 0 ? NULL : fdopendir(own);
+    if (!dir) {
+        struct status *failed = status_from_errno(errno, "failed to open folder '%s'", path);
+        if (own >= 0)
+            close(own);
+        return failed;
+    }
+    struct status *st = read_folder(dir, path, &list);
     closedir(dir);
     if (st) {
-        file_names_done(&names);
+        file_list_done(&list);
         return st;
     }
-    if (names.count)
-        qsort(names.names, names.count, sizeof(*names.names), by_bytes);
-    *ret_names = names;
+    if (list.count)
+        qsort(list.entries, list.count, sizeof(*list.entries), by_bytes);
+    *ret_list = list;
     return NULL;
 }
 
-void file_names_done(struct file_names *names)
+struct status *file_list(const char *path, struct file_list *ret_list)
 {
-    for (size_t i = 0; i < names->count; i++)
-        mem_free(names->names[i]);
-    mem_free(names->names);
-    *names = (struct file_names){0};
+    int fd;
+    struct status *st = file_open(path, O_PATH | O_DIRECTORY, &fd);
+    if (st)
+        return st;
+    st = file_list_fd(fd, path, ret_list);
+    close(fd);
+    return st;
+}
+
+void file_list_done(struct file_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        mem_free(list->entries[i].name);
+    mem_free(list->entries);
+    *list = (struct file_list){0};
+}
+
+struct status *file_real_path(int fd, const char *path, char **ret_real)
+{
+    char name[32], real[PATH_MAX];
+    snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(name, real, sizeof(real));
+    if (n < 0 || (size_t)n == sizeof(real))
+        return status_from_errno(n < 0 ? errno : ENAMETOOLONG, "failed to find where '%s' is",
+                                 path);
+    real[n] = '\0';
+    *ret_real = mem_strdup(real);
+    return NULL;
 }

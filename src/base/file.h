@@ -13,13 +13,27 @@
 
 struct buf;
 
-enum file_kind { FILE_MISSING, FILE_REGULAR, FILE_FOLDER, FILE_OTHER };
+enum file_kind {
+    FILE_MISSING,
+    FILE_REGULAR,
+    FILE_FOLDER,
+    FILE_LINK, /* only in a list: what it leads to has not been looked at */
+    FILE_OTHER,
+};
 
 struct file_info {
-    enum file_kind kind; /* of what a link points to */
+    enum file_kind kind; /* of what a link leads to */
     uint64_t size_bytes;
-    int64_t modified_ns; /* wall time since 1970 */
+    int64_t modified_ns; /* wall time since 1970: the later one of content and inode */
 };
+
+/*
+ * file_open - opens for reading, never waiting (a FIFO), never becoming a terminal's owner.
+ *
+ * @flags  more of open()'s: O_PATH, O_DIRECTORY; O_CLOEXEC is always there
+ * Errors: STATUS_NOT_FOUND  there is no such file
+ */
+NODISCARD struct status *file_open(const char *path, int flags, int *ret_fd);
 
 /*
  * file_stat - what is at the path. That nothing is there (or a link to nothing) is an answer, not
@@ -39,18 +53,40 @@ NODISCARD struct status *file_stat(const char *path, struct file_info *ret_info)
  */
 NODISCARD struct status *file_read(const char *path, struct buf *ret_content);
 
-struct file_names {
-    char **names; /* sorted by bytes; without "." and ".." */
+struct file_entry {
+    char *name;
+    enum file_kind kind;
+};
+
+struct file_list {
+    struct file_entry *entries; /* sorted by the bytes of their names; without "." and ".." */
     size_t count;
 };
 
 /*
- * file_list - the names in a folder.
+ * file_list - what is in a folder.
  *
- * The caller ends the result with file_names_done().
+ * The caller ends the result with file_list_done().
  * Errors: STATUS_NOT_FOUND  no such folder
  */
-NODISCARD struct status *file_list(const char *path, struct file_names *ret_names);
-void file_names_done(struct file_names *names);
+NODISCARD struct status *file_list(const char *path, struct file_list *ret_list);
+void file_list_done(struct file_list *list);
+
+/*
+ * file_stat_fd, file_read_fd, file_list_fd - the same for what is open already; the descriptor
+ * stays the caller's.
+ *
+ * @path  how errors name it
+ */
+NODISCARD struct status *file_stat_fd(int fd, const char *path, struct file_info *ret_info);
+NODISCARD struct status *file_read_fd(int fd, const char *path, struct buf *ret_content);
+NODISCARD struct status *file_list_fd(int fd, const char *path, struct file_list *ret_list);
+
+/*
+ * file_real_path - where an open file is: its absolute path without links, as the kernel knows it.
+ *
+ * @path  how errors name it
+ */
+NODISCARD struct status *file_real_path(int fd, const char *path, char **ret_real);
 
 #endif

@@ -129,7 +129,13 @@ struct status *server_new(const struct server_options *options, struct server **
                           !s->options->strict_model_config);
     repository_init(&s->repository, s, &s->backends, s->options);
 
-    struct status *st = repository_load_all(&s->repository);
+    struct status *st = repository_open(&s->repository);
+    if (st) {
+        atomic_store(&s->state, SERVER_FAILED);
+        server_free(s);
+        return st;
+    }
+    st = repository_load_all(&s->repository);
     log_tables(s);
     if (st && options->exit_on_error) {
         atomic_store(&s->state, SERVER_FAILED);

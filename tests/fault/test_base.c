@@ -76,13 +76,13 @@ static struct status *read_and_list(void *arg)
 {
     (void)arg;
     AUTO(buf) b = BUF_INIT(1 << 20);
-    struct file_names names = {0};
+    struct file_list names = {0};
     struct status *st = file_read(CONCH_SOURCE_DIR "/LICENSE", &b);
     if (!st)
         st = file_list(CONCH_SOURCE_DIR "/src/base", &names);
     if (!st)
         assert_true(names.count > 10);
-    file_names_done(&names);
+    file_list_done(&names);
     return st;
 }
 

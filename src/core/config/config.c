@@ -83,24 +83,28 @@ struct status *model_config_parse_json(const char *json, size_t length,
     return NULL;
 }
 
-struct status *model_config_read_file(const char *path, struct model_config **ret_config)
+struct status *model_config_parse_file(struct status *failed, const struct buf *text,
+                                       const char *path, struct model_config **ret_config)
 {
-    AUTO(buf) text = BUF_INIT(CONFIG_MAX_BYTES);
-    struct status *st = file_read(path, &text);
-    if (!st)
-        return model_config_parse_text(buf_text(&text), text.size, path, ret_config);
-
-    if (status_code(st) == STATUS_UNAVAILABLE)
-        return st; /* no memory, no descriptors */
+    if (!failed)
+        return model_config_parse_text(buf_text(text), text->size, path, ret_config);
+    if (status_code(failed) == STATUS_UNAVAILABLE)
+        return failed; /* no memory, no descriptors */
     struct status *whole;
-    if (status_code(st) == STATUS_NOT_FOUND)
+    if (status_code(failed) == STATUS_NOT_FOUND)
         whole = status_new(STATUS_INTERNAL,
                            "failed to open text file for read %s: No such file or directory", path);
     else
         whole = status_new(STATUS_INTERNAL, "failed to read text proto from %s: %s", path,
-                           status_message(st));
-    status_free(st);
+                           status_message(failed));
+    status_free(failed);
     return whole;
+}
+
+struct status *model_config_read_file(const char *path, struct model_config **ret_config)
+{
+    AUTO(buf) text = BUF_INIT(CONFIG_MAX_BYTES);
+    return model_config_parse_file(file_read(path, &text), &text, path, ret_config);
 }
 
 /* Where the message itself stands: as the value of a field that was read. */

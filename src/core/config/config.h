@@ -71,13 +71,26 @@ struct config_facts {
 struct model_config *model_config_new(void);
 void model_config_free(struct model_config *c);
 
+/* Larger texts are refused, before they are read where they are files. */
+enum { CONFIG_MAX_BYTES = 64 << 20 };
+
 /*
- * model_config_read_file - reads a config.pbtxt. Regular files up to 64 MB only.
+ * model_config_read_file - reads a config.pbtxt. Regular files up to CONFIG_MAX_BYTES only.
  *
  * Errors:  STATUS_INTERNAL     no such file, cannot be read, or is wrong (the reference's code for
  * all) STATUS_UNAVAILABLE  no memory, no descriptors
  */
 NODISCARD struct status *model_config_read_file(const char *path, struct model_config **ret_config);
+
+/*
+ * model_config_parse_file - the same for a file that the caller has read, or tried to.
+ *
+ * @failed  why it could not be read, taken; NULL when it could
+ * @path    how errors name it
+ */
+NODISCARD struct status *model_config_parse_file(struct status *failed, const struct buf *text,
+                                                 const char *path,
+                                                 struct model_config **ret_config);
 
 /*
  * model_config_parse_text - the same from memory.

@@ -7,7 +7,6 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
@@ -16,6 +15,7 @@
 #include "core/backend/backend.h"
 #include "core/model_priv.h"
 #include "core/repo/scan.h"
+#include "core/repo/storage.h"
 #include "core/server_options.h"
 
 enum { REPOSITORY_LEVEL = 100, MAX_LOAD_THREADS = 64 };
@@ -189,72 +189,39 @@ struct status *repository_versions(struct repository *repo, const char *name, si
 
 /* ------------------------------------------------------------------------------- the books */
 
-static int compare_models(const void *a, const void *b)
-{
-    const struct repo_model *x = a, *y = b;
-    return strcmp(x->name, y->name);
-}
-
 static void forget(struct repo_model *rm)
 {
     for (size_t i = 0; i < rm->n_versions; i++)
         mem_free(rm->versions[i].reason);
     mem_free(rm->versions);
     mem_free(rm->failure);
-    mem_free(rm->directory);
+    storage_release(rm->storage, rm->directory);
     mem_free(rm->name);
 }
 
-/* The models of one repository: its folders, whatever is in them. */
-static struct status *list_models(struct repository *repo, const char *root)
+struct status *repository_open(struct repository *repo)
 {
-    struct file_info info;
-    struct file_names entries;
-    struct status *st = file_stat(root, &info);
-    if (!st && info.kind == FILE_MISSING)
-        return status_new(STATUS_INTERNAL, "failed to stat file %s", root);
-    if (!st)
-        st = file_list(root, &entries);
-    if (st)
-        return status_prefix(st, "model repository: ");
-
-    repo->models =
-        mem_realloc(repo->models, (repo->n_models + entries.count) * sizeof(*repo->models));
-    for (size_t i = 0; i < entries.count; i++) {
-        char *path = mem_printf("%s/%s", root, entries.names[i]);
-        info.kind = FILE_MISSING;
-        log_status(LOG_WARN, "an entry of the model repository is left out",
-                   file_stat(path, &info));
-        if (info.kind == FILE_FOLDER)
-            repo->models[repo->n_models++] =
-                (struct repo_model){.name = mem_strdup(entries.names[i]), .directory = path};
-        else
-            mem_free(path);
-    }
-    file_names_done(&entries);
-    return NULL;
+    return roots_open(repo->options, &repo->roots);
 }
 
-/* A model that two repositories have is served from neither. */
-static void refuse_duplicates(struct repository *repo)
+/* Fills the books with what the repositories hold. False: something of that cannot be loaded. */
+static bool list_models(struct repository *repo)
 {
-    size_t kept = 0;
-    qsort(repo->models, repo->n_models, sizeof(*repo->models), compare_models);
-    for (size_t i = 0; i < repo->n_models; i++) {
-        struct repo_model *rm = &repo->models[i];
-        struct repo_model *last = kept ? &repo->models[kept - 1] : NULL;
-        if (last && strcmp(last->name, rm->name) == 0) {
-            if (!last->failure) {
-                last->failure = mem_strdup("model appears in two or more repositories");
-                log_error("failed to poll model '%s': %s: %s, %s", rm->name, last->failure,
-                          last->directory, rm->directory);
-            }
-            forget(rm);
-        } else {
-            repo->models[kept++] = *rm;
-        }
+    struct poll poll;
+    poll_roots(&repo->roots, repo->options, &poll);
+    repo->n_models = poll.n_models;
+    repo->models = mem_zalloc(poll.n_models * sizeof(*repo->models));
+    for (size_t i = 0; i < poll.n_models; i++) {
+        struct polled_model *pm = &poll.models[i];
+        repo->models[i] = (struct repo_model){
+            .name = TAKE(pm->name),
+            .storage = pm->storage,
+            .failure = TAKE(pm->failure),
+        };
     }
-    repo->n_models = kept;
+    bool complete = poll.complete;
+    poll_done(&poll);
+    return complete;
 }
 
 static void set_state(struct repository *repo, struct repo_version *rv, enum version_state state,
@@ -277,7 +244,8 @@ static char *reason_of(const struct status *st)
 static struct status *poll(struct repository *repo, const struct repo_model *rm, bool quiet,
                            struct scanned_model *ret_scanned)
 {
-    struct status *st = scan_model(rm->name, rm->directory, repo->options, quiet, ret_scanned);
+    struct status *st =
+        scan_model(rm->name, rm->storage, rm->name, repo->options, quiet, ret_scanned);
     if (st || ret_scanned->n_versions)
         return st;
     scanned_model_done(ret_scanned);
@@ -350,6 +318,13 @@ static bool load_one(struct repository *repo, struct repo_model *rm)
         return false;
     }
 
+    st = storage_fetch(rm->storage, rm->name, &rm->directory);
+    if (st) {
+        scanned_model_done(&scanned);
+        note_poll_failure(repo, rm, st);
+        return false;
+    }
+
     size_t n = scanned.n_versions;
     struct repo_version *versions = mem_zalloc(n * sizeof(*versions));
     for (size_t i = 0; i < n; i++)
@@ -397,12 +372,7 @@ static void load_some(void *arg)
 
 struct status *repository_load_all(struct repository *repo)
 {
-    for (size_t i = 0; i < repo->options->n_repositories; i++) {
-        struct status *st = list_models(repo, repo->options->repositories[i]);
-        if (st)
-            return st;
-    }
-    refuse_duplicates(repo);
+    bool complete = list_models(repo);
 
     struct loader loader = {.repo = repo};
     struct thread threads[MAX_LOAD_THREADS];
@@ -422,7 +392,7 @@ struct status *repository_load_all(struct repository *repo)
         thread_join(&threads[i]);
 
     publish(repo);
-    if (atomic_load(&loader.n_failed))
+    if (!complete || atomic_load(&loader.n_failed))
         return status_new(STATUS_INTERNAL, "failed to load all models");
     return NULL;
 }
@@ -566,6 +536,7 @@ void repository_done(struct repository *repo)
     for (size_t i = 0; i < repo->n_models; i++)
         forget(&repo->models[i]);
     mem_free(repo->models);
+    roots_close(&repo->roots);
     mutex_done(&repo->mu);
 }
 

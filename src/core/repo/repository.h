@@ -17,6 +17,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "base/mutex.h"
+#include "core/repo/poll.h"
 #include "core/server.h"
 #include "core/snapshot.h"
 
@@ -44,8 +45,9 @@ struct repo_version {
 
 struct repo_model {
     char *name;
-    char *directory;
-    size_t n_versions; /* 0: it could not even be read */
+    const struct storage *storage; /* where its folder is, by its name; of the repository's roots */
+    char *directory;               /* the folder on this machine, while it is loaded */
+    size_t n_versions;             /* 0: it could not even be read */
     struct repo_version *versions;
     char *failure; /* why it could not be read, or NULL */
 };
@@ -56,6 +58,7 @@ struct repository {
     struct backend_registry *backends;
     const struct server_options *options;
 
+    struct roots roots; /* constant after repository_open() */
     struct snapshot table;
 
     /*
@@ -77,11 +80,18 @@ void repository_init(struct repository *repo, struct server *server,
 void repository_done(struct repository *repo);
 
 /*
+ * repository_open - opens the repositories that the options name.
+ *
+ * Errors: STATUS_INTERNAL, STATUS_INVALID_ARG  there is no such folder, and so on
+ */
+NODISCARD struct status *repository_open(struct repository *repo);
+
+/*
  * repository_load_all - reads all repositories and loads every model, several at a time.
  *
  * Thread: control. Blocks until each is READY or has failed.
- * Errors: STATUS_INTERNAL  a repository cannot be read; or a model failed ("failed to load all
- *                          models"), in which case the others serve nevertheless
+ * Errors: STATUS_INTERNAL  "failed to load all models": a repository cannot be read, or a model
+ * failed; the others serve nevertheless
  */
 NODISCARD struct status *repository_load_all(struct repository *repo);
 

@@ -4,11 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
+#include "base/buf.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/str.h"
+#include "core/repo/storage.h"
 #include "core/server_options.h"
 
 /* Folders of a model that are no versions, and that nobody needs to be told about. */
@@ -23,99 +24,128 @@ static bool is_reserved(const char *name)
     return false;
 }
 
-static bool is_folder(const char *directory, const char *name)
-{
-    struct file_info info = {.kind = FILE_MISSING};
-    char *path = mem_printf("%s/%s", directory, name);
-    log_status(LOG_WARN, "an entry is left out", file_stat(path, &info));
-    mem_free(path);
-    return info.kind == FILE_FOLDER;
-}
-
 static int compare_versions(const void *a, const void *b)
 {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
     return (x > y) - (x < y);
 }
 
-/* The version folders of a model, and the entries of the first one in string order. */
-static struct status *find_versions(const char *directory, bool quiet, struct scanned_model *sm)
+/* The entries of a version folder as completion wants them: the name of a folder ends in '/'. */
+static struct status *list_files(const struct storage *s, const char *folder, const char *version,
+                                 struct scanned_model *sm)
 {
-    struct file_names entries;
-    struct status *st = file_list(directory, &entries);
+    struct file_list list;
+    char *path = mem_printf("%s/%s", folder, version);
+    struct status *st = storage_list(s, path, &list);
+    if (!st) {
+        sm->files = mem_zalloc((list.count + 1) * sizeof(*sm->files));
+        for (size_t i = 0; !st && i < list.count; i++) {
+            enum file_kind kind;
+            st = storage_kind(s, path, &list.entries[i], &kind);
+            if (!st)
+                sm->files[sm->n_files++] =
+                    mem_printf("%s%s", list.entries[i].name, kind == FILE_FOLDER ? "/" : "");
+        }
+        file_list_done(&list);
+    }
+    mem_free(path);
+    return st;
+}
+
+static bool is_version(const char *name, bool quiet, int64_t *ret_version)
+{
+    uint64_t version;
+    if (name[0] == '0' && name[1]) {
+        if (!quiet)
+            log_warn("ignore version directory '%s' which contains leading zeros in its directory "
+                     "name",
+                     name);
+        return false;
+    }
+    if (!str_to_uint64(name, strlen(name), &version) || version > INT64_MAX) {
+        if (!quiet)
+            log_warn("ignore version directory '%s' which fails to convert to integral number",
+                     name);
+        return false;
+    }
+    *ret_version = (int64_t)version;
+    return true;
+}
+
+/* The version folders of a model, and the entries of the first one in string order. */
+static struct status *find_versions(const struct storage *s, const char *folder, bool quiet,
+                                    struct scanned_model *sm)
+{
+    struct file_list list;
+    struct status *st = storage_list(s, folder, &list);
     if (st)
         return st;
 
     const char *first = NULL; /* entries come sorted: "10" before "9" */
-    sm->versions = mem_zalloc((entries.count + 1) * sizeof(*sm->versions));
-    for (size_t i = 0; i < entries.count; i++) {
-        const char *name = entries.names[i];
-        if (is_reserved(name) || !is_folder(directory, name))
+    sm->versions = mem_zalloc((list.count + 1) * sizeof(*sm->versions));
+    for (size_t i = 0; !st && i < list.count; i++) {
+        const struct file_entry *entry = &list.entries[i];
+        enum file_kind kind;
+        int64_t version;
+        st = storage_kind(s, folder, entry, &kind);
+        if (st || kind != FILE_FOLDER || is_reserved(entry->name) ||
+            !is_version(entry->name, quiet, &version))
             continue;
-        uint64_t version;
-        if (name[0] == '0' && name[1]) {
-            if (!quiet)
-                log_warn(
-                    "ignore version directory '%s' which contains leading zeros in its directory "
-                    "name",
-                    name);
-        } else if (!str_to_uint64(name, strlen(name), &version) || version > INT64_MAX) {
-            if (!quiet)
-                log_warn("ignore version directory '%s' which fails to convert to integral number",
-                         name);
-        } else {
-            sm->versions[sm->n_versions++] = (int64_t)version;
-            if (!first)
-                first = name;
-        }
+        sm->versions[sm->n_versions++] = version;
+        if (!first)
+            first = entry->name;
     }
-    qsort(sm->versions, sm->n_versions, sizeof(*sm->versions), compare_versions);
-
-    if (first) {
-        char *path = mem_printf("%s/%s", directory, first);
-        struct file_names files;
-        st = file_list(path, &files);
-        mem_free(path);
-        if (!st) {
-            sm->files = files.names; /* taken */
-            sm->n_files = files.count;
-        }
-    }
-    file_names_done(&entries);
+    if (sm->n_versions)
+        qsort(sm->versions, sm->n_versions, sizeof(*sm->versions), compare_versions);
+    if (!st && first)
+        st = list_files(s, folder, first, sm);
+    file_list_done(&list);
     return st;
 }
 
 /* The configuration's path: a custom one where it is wanted and there is one. */
-static struct status *config_path(const char *directory, const struct server_options *options,
-                                  bool *ret_exists, char **ret_path)
+static struct status *find_config(const struct storage *s, const char *folder,
+                                  const struct server_options *options, bool *ret_exists,
+                                  char **ret_path)
 {
-    struct file_info info;
+    struct file_info info = {.kind = FILE_MISSING};
+    struct status *st = NULL;
+    char *path = NULL;
     if (options->model_config_name[0]) {
-        char *path = mem_printf("%s/configs/%s.pbtxt", directory, options->model_config_name);
-        struct status *st = file_stat(path, &info);
-        if (st || info.kind != FILE_MISSING) {
-            *ret_exists = true;
-            *ret_path = path;
-            return st;
-        }
-        mem_free(path);
+        path = mem_printf("%s/configs/%s.pbtxt", folder, options->model_config_name);
+        st = storage_stat(s, path, &info);
     }
-    *ret_path = mem_printf("%s/config.pbtxt", directory);
-    struct status *st = file_stat(*ret_path, &info);
-    *ret_exists = !st && info.kind != FILE_MISSING;
-    return st;
+    if (!st && info.kind == FILE_MISSING) {
+        mem_free(path);
+        path = mem_printf("%s/config.pbtxt", folder);
+        st = storage_stat(s, path, &info);
+    }
+    if (st) {
+        mem_free(path);
+        return st;
+    }
+    *ret_exists = info.kind != FILE_MISSING;
+    *ret_path = path;
+    return NULL;
 }
 
-static struct status *read_config(const char *directory, const struct server_options *options,
+static struct status *read_config(const struct storage *s, const char *folder,
+                                  const struct server_options *options,
                                   struct model_config **ret_config)
 {
     bool exists = false;
     char *path = NULL;
-    struct status *st = config_path(directory, options, &exists, &path);
-    if (!st && !exists && !options->strict_model_config)
+    struct status *st = find_config(s, folder, options, &exists, &path);
+    if (st)
+        return st;
+    if (!exists && !options->strict_model_config) {
         *ret_config = model_config_new();
-    else if (!st)
-        st = model_config_read_file(path, ret_config);
+    } else {
+        char *name = storage_path(s, path);
+        AUTO(buf) text = BUF_INIT(CONFIG_MAX_BYTES);
+        st = model_config_parse_file(storage_read(s, path, &text), &text, name, ret_config);
+        mem_free(name);
+    }
     mem_free(path);
     return st;
 }
@@ -179,14 +209,14 @@ static void warn_of_missing(const char *name, const struct scanned_model *sm)
     }
 }
 
-struct status *scan_model(const char *name, const char *directory,
+struct status *scan_model(const char *name, const struct storage *storage, const char *folder,
                           const struct server_options *options, bool quiet,
                           struct scanned_model *ret_scanned)
 {
     struct scanned_model sm = {0};
-    struct status *st = read_config(directory, options, &sm.config);
+    struct status *st = read_config(storage, folder, options, &sm.config);
     if (!st)
-        st = find_versions(directory, quiet, &sm);
+        st = find_versions(storage, folder, quiet, &sm);
     if (!st) {
         struct config_facts facts = scan_facts(name, &sm, options);
         st = model_config_prepare(sm.config, &facts);

@@ -8,6 +8,7 @@
 #include "core/config/config.h"
 
 struct server_options;
+struct storage;
 
 struct scanned_model {
     struct model_config *config; /* prepared */
@@ -21,12 +22,13 @@ struct scanned_model {
  * scan_model - reads one model's folder.
  *
  * Thread: control. Reads folders and the configuration.
+ * @folder  of the model, in the storage
  * @quiet   do not warn of what is left out or missing: that has been done
  * Errors: why the model cannot be served; the text names file and cause
  */
-NODISCARD struct status *scan_model(const char *name, const char *directory,
-                                    const struct server_options *options, bool quiet,
-                                    struct scanned_model *ret_scanned);
+NODISCARD struct status *scan_model(const char *name, const struct storage *storage,
+                                    const char *folder, const struct server_options *options,
+                                    bool quiet, struct scanned_model *ret_scanned);
 void scanned_model_done(struct scanned_model *scanned);
 
 /* scan_facts - what completion may know about the model; borrows from scanned. */

@@ -120,7 +120,7 @@ static void survives_without_memory(void **state)
     (void)state;
     make("f", "12345", 5);
     AUTO(buf) b = BUF_INIT(100);
-    struct file_names names;
+    struct file_list names;
     mem_set_test_hook(refuse);
     struct status *read = file_read(in_folder("f"), &b);
     struct status *listed = file_list(folder, &names);
@@ -135,10 +135,10 @@ static void lists_in_order(void **state)
     assert_int_equal(mkdir(in_folder("d"), 0700), 0);
     char inner[160];
     snprintf(inner, sizeof(inner), "%s/d", folder);
-    struct file_names names;
+    struct file_list names;
     assert_null(file_list(inner, &names));
     assert_int_equal(names.count, 0);
-    file_names_done(&names);
+    file_list_done(&names);
 
     for (int i = 39; i >= 0; i--) {
         char name[16];
@@ -147,13 +147,20 @@ static void lists_in_order(void **state)
     }
     make("d/.hidden", "", 0);
     make("d/N", "", 0);
+    assert_int_equal(mkdir(in_folder("d/o"), 0700), 0);
+    assert_int_equal(symlink("o", in_folder("d/p")), 0);
+    assert_int_equal(mkfifo(in_folder("d/q"), 0600), 0);
     assert_null(file_list(inner, &names));
-    assert_int_equal(names.count, 42);
-    assert_string_equal(names.names[0], ".hidden");
-    assert_string_equal(names.names[1], "N");
-    assert_string_equal(names.names[2], "n00");
-    assert_string_equal(names.names[41], "n39");
-    file_names_done(&names);
+    assert_int_equal(names.count, 45);
+    assert_string_equal(names.entries[0].name, ".hidden");
+    assert_string_equal(names.entries[1].name, "N");
+    assert_string_equal(names.entries[2].name, "n00");
+    assert_string_equal(names.entries[41].name, "n39");
+    assert_int_equal(names.entries[41].kind, FILE_REGULAR);
+    assert_int_equal(names.entries[42].kind, FILE_FOLDER);
+    assert_int_equal(names.entries[43].kind, FILE_LINK);
+    assert_int_equal(names.entries[44].kind, FILE_OTHER);
+    file_list_done(&names);
     assert_int_equal(names.count, 0);
 
     assert_says(file_list(in_folder("none"), &names), STATUS_NOT_FOUND,

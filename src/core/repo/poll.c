@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/repo/poll.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "core/repo/storage.h"
+#include "core/server_options.h"
+
+struct status *roots_open(const struct server_options *options, struct roots *ret_roots)
+{
+    struct roots roots = {0};
+    roots.storages = mem_zalloc(options->n_repositories * sizeof(struct storage *));
+    for (size_t i = 0; i < options->n_repositories; i++) {
+        struct status *st = storage_open(options->repositories[i], false, &roots.storages[i]);
+        if (st) {
+            roots_close(&roots);
+            return st;
+        }
+        roots.count++;
+    }
+    *ret_roots = roots;
+    return NULL;
+}
+
+void roots_close(struct roots *roots)
+{
+    for (size_t i = 0; i < roots->count; i++)
+        storage_close(roots->storages[i]);
+    mem_free(roots->storages);
+    *roots = (struct roots){0};
+}
+
+static void forget(struct polled_model *pm)
+{
+    mem_free(pm->name);
+    mem_free(pm->failure);
+}
+
+static char *failure_of(const struct status *st)
+{
+    return mem_printf("%s: %s", status_code_name(status_code(st)), status_message(st));
+}
+
+/* The models of one repository: its folders, whatever is in them. */
+static struct status *list_models(const struct storage *s, size_t root, struct poll *p)
+{
+    struct file_list list;
+    struct status *st = storage_list(s, "", &list);
+    if (st)
+        return st;
+
+    p->models = mem_realloc(p->models, (p->n_models + list.count) * sizeof(*p->models));
+    for (size_t i = 0; i < list.count; i++) {
+        struct file_entry *entry = &list.entries[i];
+        enum file_kind kind = FILE_OTHER;
+        st = storage_kind(s, "", entry, &kind);
+        if (!st && kind != FILE_FOLDER)
+            continue;
+        struct polled_model *pm = &p->models[p->n_models++];
+        *pm = (struct polled_model){.name = TAKE(entry->name), .storage = s, .root = root};
+        if (st) {
+            pm->failure = failure_of(st);
+            log_error("failed to poll model '%s': %s", pm->name, status_message(st));
+            status_free(st);
+        }
+    }
+    file_list_done(&list);
+    return NULL;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct polled_model *x = a, *y = b;
+    int order = strcmp(x->name, y->name);
+    return order ? order : (x->root > y->root) - (x->root < y->root);
+}
+
+/* A model that two repositories have is served from neither. */
+static void refuse_duplicates(struct poll *p)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < p->n_models; i++) {
+        struct polled_model *pm = &p->models[i];
+        struct polled_model *first = kept ? &p->models[kept - 1] : NULL;
+        if (!first || strcmp(first->name, pm->name) != 0) {
+            p->models[kept++] = *pm;
+            continue;
+        }
+        log_error("failed to poll model '%s': not unique across all model repositories: '%s', '%s'",
+                  pm->name, first->storage->root, pm->storage->root);
+        mem_free(first->failure);
+        first->failure = mem_strdup("model appears in two or more repositories");
+        forget(pm);
+    }
+    p->n_models = kept;
+}
+
+void poll_roots(const struct roots *roots, const struct server_options *options,
+                struct poll *ret_poll)
+{
+    (void)options;
+    struct poll p = {.complete = true};
+    for (size_t i = 0; i < roots->count; i++) {
+        const struct storage *s = roots->storages[i];
+        struct status *st = list_models(s, i, &p);
+        if (!st)
+            continue;
+        log_error("failed to poll model repository '%s': %s", s->root, status_message(st));
+        status_free(st);
+        p.complete = false;
+    }
+    if (p.n_models)
+        qsort(p.models, p.n_models, sizeof(*p.models), by_name);
+    refuse_duplicates(&p);
+    *ret_poll = p;
+}
+
+void poll_done(struct poll *poll)
+{
+    for (size_t i = 0; i < poll->n_models; i++)
+        forget(&poll->models[i]);
+    mem_free(poll->models);
+    *poll = (struct poll){0};
+}

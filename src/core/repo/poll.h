@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which models the repositories hold: the folders in their roots. What is in a model's folder is
+ * scan.h's matter; what becomes of the models is repository.h's.
+ */
+#ifndef CONCH_CORE_REPO_POLL_H
+#define CONCH_CORE_REPO_POLL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/compiler.h"
+
+struct server_options;
+struct storage;
+
+struct polled_model {
+    char *name;
+    const struct storage *storage; /* borrowed from the roots */
+    size_t root;                   /* which of the roots */
+    char *failure;                 /* why it cannot be served, or NULL */
+};
+
+struct roots {
+    size_t count;
+    struct storage **storages; /* in the order of the options */
+};
+
+struct poll {
+    size_t n_models;
+    struct polled_model *models; /* by name; of the same name in the order of the roots */
+    bool complete;               /* every root could be listed */
+};
+
+/*
+ * roots_open - opens the root of every repository; the storages live until roots_close().
+ *
+ * Errors: as storage_open() has them; then none is open
+ */
+NODISCARD struct status *roots_open(const struct server_options *options, struct roots *ret_roots);
+void roots_close(struct roots *roots);
+
+/*
+ * poll_roots - lists the models of all repositories. Never fails as a whole: a root that cannot be
+ * listed is logged and left out, a model that cannot be served says why. A name that several
+ * repositories have is listed once, with that as its failure, unless namespacing is on: then it is
+ * listed for each of them.
+ *
+ * Thread: control. Reads folders.
+ */
+void poll_roots(const struct roots *roots, const struct server_options *options,
+                struct poll *ret_poll);
+void poll_done(struct poll *poll);
+
+#endif

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where model repositories lie. A `struct storage` is the root of one repository; all paths are
+ * relative to it ("digits/config.pbtxt"; "" is the root itself) and never have a ".." in them.
+ * Whatever the core reads of a repository, it reads through here; a backend gets a local folder
+ * from storage_fetch().
+ *
+ * Kinds of storage: folders of this machine (storage_local.c). Object stores fit behind the same
+ * functions: they list and read by key, have no links, and fetch copies to a temporary folder.
+ *
+ * Threads: any, several at a time; open and close belong to the one who has it.
+ */
+#ifndef CONCH_CORE_REPO_STORAGE_H
+#define CONCH_CORE_REPO_STORAGE_H
+
+#include <stdbool.h>
+
+#include "base/file.h"
+
+struct storage;
+
+struct storage_ops {
+    /*
+     * stat - as file_stat(): that nothing is there is an answer. A link that leads out of the root
+     * is an error, unless the storage was opened to follow it.
+     */
+    NODISCARD struct status *(*stat)(const struct storage *s, const char *path,
+                                     struct file_info *ret_info);
+    /* list - as file_list(). Links are listed as such: stat tells what they lead to. */
+    NODISCARD struct status *(*list)(const struct storage *s, const char *path,
+                                     struct file_list *ret_list);
+    /* read - as file_read(): the buffer's maximum is the limit. */
+    NODISCARD struct status *(*read)(const struct storage *s, const char *path,
+                                     struct buf *ret_content);
+    /* fetch - makes everything below path readable in a local folder, until it is released. */
+    NODISCARD struct status *(*fetch)(const struct storage *s, const char *path, char **ret_folder);
+    /* release - folder is from fetch, and taken. */
+    void (*release)(const struct storage *s, char *folder);
+    void (*close)(struct storage *s);
+};
+
+struct storage {
+    const struct storage_ops *ops;
+    char *root; /* as the user wrote it: messages name what they are about by "<root>/<path>" */
+};
+
+/*
+ * storage_open - opens the root of a repository: a local folder, or the URL of an object store.
+ *
+ * @follow_links  links may lead out of the root (--repository-follow-symlinks)
+ * Errors: STATUS_INTERNAL     no such folder; not a kind of storage that this program has
+ *         STATUS_INVALID_ARG  not a folder
+ */
+NODISCARD struct status *storage_open(const char *location, bool follow_links,
+                                      struct storage **ret_storage);
+void storage_close(struct storage *s);
+
+/* storage_path - "<root>/<path>", for messages; the caller frees it. */
+char *storage_path(const struct storage *s, const char *path);
+
+static inline NODISCARD struct status *storage_stat(const struct storage *s, const char *path,
+                                                    struct file_info *ret_info)
+{
+    return s->ops->stat(s, path, ret_info);
+}
+
+static inline NODISCARD struct status *storage_list(const struct storage *s, const char *path,
+                                                    struct file_list *ret_list)
+{
+    return s->ops->list(s, path, ret_list);
+}
+
+static inline NODISCARD struct status *storage_read(const struct storage *s, const char *path,
+                                                    struct buf *ret_content)
+{
+    return s->ops->read(s, path, ret_content);
+}
+
+static inline NODISCARD struct status *storage_fetch(const struct storage *s, const char *path,
+                                                     char **ret_folder)
+{
+    return s->ops->fetch(s, path, ret_folder);
+}
+
+static inline void storage_release(const struct storage *s, char *folder)
+{
+    if (folder)
+        s->ops->release(s, folder);
+}
+
+/*
+ * storage_kind - what an entry of a list is, a link being what it leads to.
+ *
+ * @folder  the path that was listed
+ */
+NODISCARD struct status *storage_kind(const struct storage *s, const char *folder,
+                                      const struct file_entry *entry, enum file_kind *ret_kind);
+
+/* storage_local_open - see storage_open(); for a folder of this machine. */
+NODISCARD struct status *storage_local_open(const char *location, bool follow_links,
+                                            struct storage **ret_storage);
+
+#endif

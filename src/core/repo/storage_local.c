@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A repository in a folder of this machine.
+ *
+ * Links must stay in the repository. Each file is opened first, and the kernel is asked where the
+ * open file is: nothing can be exchanged between the question and the use, links within the
+ * repository are fine however they are written (openat2() would refuse absolute ones), and no
+ * particular kernel is needed. What is only looked at, or a folder, is opened without being read
+ * (O_PATH). Backends open the files of a model themselves, by path; scan.c has looked at those.
+ */
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "core/repo/storage.h"
+
+struct local {
+    struct storage storage;
+    char *real_root; /* the root without links, as it was when it was opened */
+    bool follow_links;
+};
+
+static const struct local *to_local(const struct storage *s)
+{
+    return (const struct local *)s;
+}
+
+static bool is_below(const char *real, const char *real_root)
+{
+    size_t n = strlen(real_root);
+    if (strcmp(real_root, "/") == 0)
+        return real[0] == '/';
+    return strncmp(real, real_root, n) == 0 && (real[n] == '/' || real[n] == '\0');
+}
+
+static struct status *find_root(const char *root, char **ret_real)
+{
+    int fd;
+    struct status *st = file_open(root, O_PATH | O_DIRECTORY, &fd);
+    if (st)
+        return st;
+    st = file_real_path(fd, root, ret_real);
+    close(fd);
+    return st;
+}
+
+/* Names the first link on the way that leads out. */
+static struct status *leads_out(const struct storage *s, const char *path, const char *real,
+                                const char *real_root)
+{
+    char *link = storage_path(s, path);
+    const size_t root_length = strlen(s->root);
+    for (char *at = link + root_length + 1; (at = strchr(at, '/')); at++) {
+        *at = '\0';
+        char *to = realpath(link, NULL);
+        bool is_inside = to && is_below(to, real_root);
+        free(to);
+        if (!is_inside)
+            break; /* the text ends here */
+        *at = '/';
+    }
+    char *to = realpath(link, NULL);
+    struct status *st = status_new(
+        STATUS_INVALID_ARG,
+        "link '%s' leads to '%s', out of the model repository; --repository-follow-symlinks=true "
+        "permits that",
+        link, to ? to : real);
+    free(to);
+    mem_free(link);
+    return st;
+}
+
+static struct status *check_inside(const struct storage *s, const char *path, const char *name,
+                                   int fd)
+{
+    char *real, *real_root;
+    struct status *st = file_real_path(fd, name, &real);
+    if (st)
+        return st;
+    if (!is_below(real, to_local(s)->real_root)) {
+        /* The root may itself be a link, which is moved to new content while the server runs. */
+        st = find_root(s->root, &real_root);
+        if (!st) {
+            if (!is_below(real, real_root))
+                st = leads_out(s, path, real, real_root);
+            mem_free(real_root);
+        }
+    }
+    mem_free(real);
+    return st;
+}
+
+static struct status *open_inside(const struct storage *s, const char *path, const char *name,
+                                  int flags, int *ret_fd)
+{
+    int fd;
+    struct status *st = file_open(name, flags, &fd);
+    if (st)
+        return st;
+    if (!to_local(s)->follow_links)
+        st = check_inside(s, path, name, fd);
+    if (st) {
+        close(fd);
+        return st;
+    }
+    *ret_fd = fd;
+    return NULL;
+}
+
+static struct status *local_stat(const struct storage *s, const char *path,
+                                 struct file_info *ret_info)
+{
+    int fd;
+    char *name = storage_path(s, path);
+    struct status *st = open_inside(s, path, name, O_PATH, &fd);
+    if (!st) {
+        st = file_stat_fd(fd, name, ret_info);
+        close(fd);
+    } else if (status_code(st) == STATUS_NOT_FOUND) {
+        status_free(st);
+        *ret_info = (struct file_info){.kind = FILE_MISSING};
+        st = NULL;
+    }
+    mem_free(name);
+    return st;
+}
+
+static struct status *local_list(const struct storage *s, const char *path,
+                                 struct file_list *ret_list)
+{
+    int fd;
+    char *name = storage_path(s, path);
+    struct status *st = open_inside(s, path, name, O_PATH | O_DIRECTORY, &fd);
+    if (!st) {
+        st = file_list_fd(fd, name, ret_list);
+        close(fd);
+    }
+    mem_free(name);
+    return st;
+}
+
+static struct status *local_read(const struct storage *s, const char *path, struct buf *ret_content)
+{
+    int fd;
+    char *name = storage_path(s, path);
+    struct status *st = open_inside(s, path, name, 0, &fd);
+    if (!st) {
+        st = file_read_fd(fd, name, ret_content);
+        close(fd);
+    }
+    mem_free(name);
+    return st;
+}
+
+static struct status *local_fetch(const struct storage *s, const char *path, char **ret_folder)
+{
+    *ret_folder = storage_path(s, path);
+    return NULL;
+}
+
+static void local_release(const struct storage *s, char *folder)
+{
+    (void)s;
+    mem_free(folder);
+}
+
+static void local_close(struct storage *s)
+{
+    struct local *l = (struct local *)s;
+    mem_free(l->real_root);
+    mem_free(l->storage.root);
+    mem_free(l);
+}
+
+static const struct storage_ops local_ops = {
+    .stat = local_stat,
+    .list = local_list,
+    .read = local_read,
+    .fetch = local_fetch,
+    .release = local_release,
+    .close = local_close,
+};
+
+struct status *storage_local_open(const char *location, bool follow_links,
+                                  struct storage **ret_storage)
+{
+    struct file_info info;
+    struct status *st = file_stat(location, &info);
+    if (st)
+        return status_prefix(st, "model repository: ");
+    if (info.kind == FILE_MISSING)
+        return status_new(STATUS_INTERNAL, "failed to stat file %s", location);
+    if (info.kind != FILE_FOLDER)
+        return status_new(STATUS_INVALID_ARG, "repository path is not a valid directory: '%s'",
+                          location);
+    char *real_root;
+    st = find_root(location, &real_root);
+    if (st)
+        return status_prefix(st, "model repository: ");
+
+    struct local *l = mem_zalloc(sizeof(*l));
+    l->storage.ops = &local_ops;
+    l->storage.root = mem_strdup(location);
+    l->real_root = real_root; /* taken */
+    l->follow_links = follow_links;
+    *ret_storage = &l->storage;
+    return NULL;
+}
