@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/compiler.h"
+#include "check.h"
 #include "conch/conch.h"
 #include "options.h"
 #include "triton/core/tritonserver.h"
@@ -368,8 +369,10 @@ int main(int argc, char **argv)
     struct options o;
     int code = 0;
     bool as_tritonserver = argc > 0 && is_tritonserver(argv[0]);
-    char *wrong = options_parse(&o, argc, argv);
 
+    if (argc > 1 && !as_tritonserver && strcmp(argv[1], "check") == 0)
+        return check_main(argc - 1, argv + 1, default_backend_directory());
+    char *wrong = options_parse(&o, argc, argv);
     if (wrong) {
         print_wrong(wrong, as_tritonserver);
         code = 1;

@@ -86,7 +86,7 @@ static bool is_word(const char *text, const char *a, const char *b, const char *
     return strcasecmp(text, a) == 0 || strcasecmp(text, b) == 0 || strcasecmp(text, c) == 0;
 }
 
-static char *parse_bool(const char *text, int64_t *ret_value)
+char *option_parse_bool(const char *text, int64_t *ret_value)
 {
     *ret_value = is_word(text, "true", "on", "1");
     if (*ret_value || is_word(text, "false", "off", "0"))
@@ -102,7 +102,7 @@ static char *parse_value(const struct option *option, struct option_value *v, co
         v->number = 1;
         return NULL;
     case KIND_BOOL:
-        wrong = parse_bool(text, &v->number);
+        wrong = option_parse_bool(text, &v->number);
         break;
     case KIND_INT:
         wrong = option_parse_int(text, INT32_MIN, INT32_MAX, &v->number);
@@ -115,7 +115,7 @@ static char *parse_value(const struct option *option, struct option_value *v, co
         break;
     case KIND_LEVEL:
         if (strcasecmp(text, "true") == 0 || strcasecmp(text, "false") == 0)
-            wrong = parse_bool(text, &v->number);
+            wrong = option_parse_bool(text, &v->number);
         else
             wrong = option_parse_int(text, INT32_MIN, INT32_MAX, &v->number);
         break;

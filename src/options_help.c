@@ -60,12 +60,22 @@ static void print_wrapped(FILE *out, const char *text, int at)
     fputc('\n', out);
 }
 
+void options_print_line(FILE *out, const char *left, const char *right)
+{
+    int width = columns(left, strlen(left));
+    fputs(left, out);
+    if (width + 2 > FLAG_COLUMNS)
+        fprintf(out, "\n%*s", FLAG_COLUMNS, "");
+    else
+        fprintf(out, "%*s", FLAG_COLUMNS - width, "");
+    print_wrapped(out, right, FLAG_COLUMNS);
+}
+
 static void print_option(FILE *out, const struct option *option)
 {
     char left[128], right[512];
-    int width =
-        snprintf(left, sizeof(left), "  --%s%s%s%s", option->flag, option->argument ? " <" : "",
-                 option->argument ? option->argument : "", option->argument ? ">" : "");
+    snprintf(left, sizeof(left), "  --%s%s%s%s", option->flag, option->argument ? " <" : "",
+             option->argument ? option->argument : "", option->argument ? ">" : "");
     const char *initial = option->initial && *option->initial ? option->initial : NULL;
     bool inert = option->effect == EFFECT_INERT || option->effect == EFFECT_ASKS;
     const char *yet = inert                                                ? " (no effect yet)"
@@ -77,22 +87,22 @@ static void print_option(FILE *out, const struct option *option)
                  option->harmless);
     snprintf(right, sizeof(right), "%s%s%s%s%s%s", option->help, initial ? " [" : "",
              initial ? initial : "", initial ? "]" : "", yet, only);
-    fputs(left, out);
-    if (width + 2 > FLAG_COLUMNS)
-        fprintf(out, "\n%*s", FLAG_COLUMNS, "");
-    else
-        fprintf(out, "%*s", FLAG_COLUMNS - width, "");
-    print_wrapped(out, right, FLAG_COLUMNS);
+    options_print_line(out, left, right);
 }
 
 void options_help(FILE *out, const char *program)
 {
-    fprintf(out,
-            "Usage: %s --model-repository=<path> [options]\n"
-            "\n"
-            "Serves the models of a repository over HTTP. --flag=value and --flag value are the\n"
-            "same; names may be cut short where they stay unique. [Defaults] are in brackets.\n",
-            program);
+    fprintf(
+        out,
+        "Usage: %s --model-repository=<path> [options]\n"
+        "%s"
+        "\n"
+        "Serves the models of a repository over HTTP. --flag=value and --flag value are the\n"
+        "same; names may be cut short where they stay unique. [Defaults] are in brackets.\n",
+        program,
+        strcmp(program, "conch") == 0
+            ? "       conch check <path>…    say what is wrong in model repositories (check --help)\n"
+            : "");
     for (int id = 0; id < N_OPTIONS; id++) {
         const struct option *option = &option_table[id];
         if (id == 0 || option->group != option[-1].group)

@@ -64,11 +64,15 @@ struct option {
 
 extern const struct option option_table[N_OPTIONS];
 
+/* options_print_line - a line of --help: a flag, and beside it what it does. */
+void options_print_line(FILE *out, const char *left, const char *right);
+
 /* A message; memory for one is taken for granted in this program. */
 char *option_message(const char *fmt, ...) PRINTF_LIKE(1, 2);
 
 /* Whole text as a number: NULL, or the message. */
 char *option_parse_int(const char *text, int64_t min, int64_t max, int64_t *ret_value);
+char *option_parse_bool(const char *text, int64_t *ret_value);
 char *option_parse_real(const char *text, double *ret_value);
 
 /* The checks that options.def names, in options_check.c. */

@@ -39,6 +39,11 @@ static size_t sequence(const unsigned char *s, size_t room)
     return n;
 }
 
+size_t utf8_sequence(const char *s, size_t room)
+{
+    return room ? sequence((const unsigned char *)s, room) : 0;
+}
+
 bool utf8_is_valid(const char *s, size_t length)
 {
     const unsigned char *at = (const unsigned char *)s;

@@ -11,6 +11,9 @@
 
 bool utf8_is_valid(const char *s, size_t length);
 
+/* utf8_sequence - the bytes of the well-formed character at s, of which room are there; 0: none. */
+size_t utf8_sequence(const char *s, size_t room);
+
 /* utf8_encode - writes the code point into ret_bytes; how many bytes, or 0 for what is none. */
 size_t utf8_encode(uint32_t code_point, char ret_bytes[4]);
 

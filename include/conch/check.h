@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Checking model repositories without serving them: what a server would refuse, and what works but
+ * bites later, with file, line and column. Nothing is loaded and no model is run, so it is quick
+ * and safe for repositories of others. `conch check` is this function with a command line.
+ */
+#ifndef CONCH_CHECK_H
+#define CONCH_CHECK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#ifndef CONCH_DECLSPEC
+#define CONCH_DECLSPEC __attribute__((__visibility__("default")))
+#endif
+
+enum conch_check_format {
+    CONCH_CHECK_HUMAN,
+    CONCH_CHECK_JSON,   /* one document */
+    CONCH_CHECK_GITHUB, /* annotations of a GitHub workflow */
+};
+
+/* What is 0 or NULL is the default; all texts are borrowed during the call. */
+struct conch_check_options {
+    size_t size; /* of this struct, as the caller knows it */
+    const char *const *repositories;
+    size_t n_repositories;
+
+    enum conch_check_format format;
+    bool colour;                /* for human readers, by terminal escapes */
+    bool strict;                /* warnings count as errors */
+    const char *const *ignored; /* codes of warnings that are not wanted */
+    size_t n_ignored;
+    FILE *out;      /* where findings go; NULL = stdout */
+    FILE *progress; /* a terminal that is told how far it is; NULL = nobody */
+
+    /* As the server's options of the same names. */
+    const char *model_config_name;
+    bool disable_auto_complete_config;
+    const char *backend_directory; /* NULL: backend libraries are not looked for */
+    bool model_namespacing;
+};
+
+enum conch_check_result {
+    CONCH_CHECK_FINE,     /* nothing, or warnings only */
+    CONCH_CHECK_FAULTS,   /* errors; with `strict` also warnings */
+    CONCH_CHECK_UNUSABLE, /* an option makes no sense, or a repository cannot be read */
+};
+
+/*
+ * conch_check - checks the repositories and prints what it found, sorted by model, then a summary.
+ *
+ * Thread: any; starts a few of its own, which end before it returns.
+ */
+CONCH_DECLSPEC enum conch_check_result conch_check(const struct conch_check_options *options);
+
+struct conch_check_code {
+    const char *name; /* "W-batch-dim" */
+    bool is_warning;  /* and can be ignored */
+    const char *meaning;
+};
+
+/* conch_check_codes - all that can be found; the table lives for ever. */
+CONCH_DECLSPEC const struct conch_check_code *conch_check_codes(size_t *ret_n);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The command line of `conch check`. Flags that matter to reading are those of the server, with its
+ * help and its checks (options.def): who serves with them checks with them.
+ */
+#include "check.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "conch/check.h"
+#include "options_priv.h"
+
+struct arguments {
+    struct conch_check_options check;
+    const char **repositories;
+    const char **ignored;
+    bool help;
+};
+
+struct flag {
+    const char *name;
+    const char *argument; /* NULL: takes none */
+    const char *help;
+    enum option_id same; /* as that option of the server; N_OPTIONS: our own */
+    /* NULL, or what is wrong with the value. */
+    char *(*take)(struct arguments *a, const char *value);
+};
+
+static void append(const char ***list, size_t *n, const char *text)
+{
+    *list = reallocarray(*list, *n + 1, sizeof(**list));
+    if (!*list)
+        abort();
+    (*list)[(*n)++] = text;
+}
+
+/* ---- the values ------------------------------------------------------------------------------ */
+
+static char *take_help(struct arguments *a, const char *value)
+{
+    (void)value;
+    a->help = true;
+    return NULL;
+}
+
+static char *take_format(struct arguments *a, const char *value)
+{
+    static const char *const names[] = {"human", "json", "github"};
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        if (strcmp(value, names[i]) == 0) {
+            a->check.format = (enum conch_check_format)i;
+            return NULL;
+        }
+    }
+    return option_message("unknown format '%s', there are human, json and github", value);
+}
+
+static char *take_strict(struct arguments *a, const char *value)
+{
+    (void)value;
+    a->check.strict = true;
+    return NULL;
+}
+
+static char *take_ignore(struct arguments *a, const char *value)
+{
+    size_t n_codes;
+    const struct conch_check_code *codes = conch_check_codes(&n_codes);
+    for (const char *p = value;; p++) {
+        size_t length = strcspn(p, ","), i = 0;
+        while (i < n_codes && (strlen(codes[i].name) != length || memcmp(codes[i].name, p, length)))
+            i++;
+        if (i == n_codes)
+            return option_message("there is no code '%.*s'; --help lists them", (int)length, p);
+        if (!codes[i].is_warning)
+            return option_message("'%s' is an error, only warnings can be ignored", codes[i].name);
+        append(&a->ignored, &a->check.n_ignored, codes[i].name);
+        p += length;
+        if (!*p)
+            return NULL;
+    }
+}
+
+static char *take_repository(struct arguments *a, const char *value)
+{
+    append(&a->repositories, &a->check.n_repositories, value);
+    return NULL;
+}
+
+static char *take_config_name(struct arguments *a, const char *value)
+{
+    a->check.model_config_name = value;
+    return NULL;
+}
+
+static char *take_disable(struct arguments *a, const char *value)
+{
+    (void)value;
+    a->check.disable_auto_complete_config = true;
+    return NULL;
+}
+
+static char *take_backends(struct arguments *a, const char *value)
+{
+    a->check.backend_directory = value;
+    return NULL;
+}
+
+static char *take_namespacing(struct arguments *a, const char *value)
+{
+    int64_t yes = 0;
+    char *wrong = option_parse_bool(value, &yes);
+    a->check.model_namespacing = yes;
+    return wrong;
+}
+
+static const struct flag flags[] = {
+    {"help", NULL, "Show this text.", N_OPTIONS, take_help},
+    {"format", "name",
+     "How to print: 'human'; 'json', one document; 'github', annotations of a GitHub workflow.",
+     N_OPTIONS, take_format},
+    {"strict", NULL, "Warnings, too, make the exit code 1.", N_OPTIONS, take_strict},
+    {"ignore", "codes", "Leave out warnings of these codes (separated by commas). May be repeated.",
+     N_OPTIONS, take_ignore},
+    {"model-repository", "path", "The same as naming the repository without a flag.",
+     OPT_MODEL_REPOSITORY, take_repository},
+    {"model-config-name", NULL, NULL, OPT_MODEL_CONFIG_NAME, take_config_name},
+    {"disable-auto-complete-config", NULL, NULL, OPT_DISABLE_AUTO_COMPLETE_CONFIG, take_disable},
+    {"model-namespacing", NULL, NULL, OPT_MODEL_NAMESPACING, take_namespacing},
+    {"backend-directory", NULL, NULL, OPT_BACKEND_DIRECTORY, take_backends},
+};
+
+static const char *argument_of(const struct flag *f)
+{
+    if (f->same == N_OPTIONS)
+        return f->argument;
+    return option_table[f->same].kind == KIND_NONE ? NULL : option_table[f->same].argument;
+}
+
+/* ---- the command line ------------------------------------------------------------------------ */
+
+static const struct flag *find(const char *name, size_t length)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(flags); i++) {
+        if (strlen(flags[i].name) == length && memcmp(flags[i].name, name, length) == 0)
+            return &flags[i];
+    }
+    return NULL;
+}
+
+/* The value of one flag; the server's own check of it comes first. */
+static char *take(struct arguments *a, const struct flag *f, const char *value)
+{
+    const struct option *o = f->same < N_OPTIONS ? &option_table[f->same] : NULL;
+    struct option_value v = {.text = value};
+    char *wrong = o && o->check ? o->check(o, &v, value) : NULL;
+    if (!wrong)
+        wrong = f->take(a, value);
+    if (!wrong)
+        return NULL;
+    char *whole = option_message("--%s: %s", f->name, wrong);
+    free(wrong);
+    return whole;
+}
+
+static char *parse(struct arguments *a, int argc, char *const argv[])
+{
+    bool only_repositories = false;
+    for (int i = 1; i < argc && !a->help; i++) {
+        const char *name = argv[i] + 2;
+        if (only_repositories || argv[i][0] != '-' || !argv[i][1]) {
+            take_repository(a, argv[i]);
+            continue;
+        }
+        if (strcmp(argv[i], "--") == 0) {
+            only_repositories = true;
+            continue;
+        }
+        size_t length = argv[i][1] == '-' ? strcspn(name, "=") : 0;
+        const struct flag *f = find(name, length);
+        if (!f)
+            return option_message("unrecognized option '%s'", argv[i]);
+        const char *value = name[length] ? name + length + 1 : NULL;
+        if (value && !argument_of(f))
+            return option_message("option '--%s' doesn't allow an argument", f->name);
+        if (!value && argument_of(f) && i + 1 == argc)
+            return option_message("option '--%s' requires an argument", f->name);
+        if (!value && argument_of(f))
+            value = argv[++i];
+        char *wrong = take(a, f, value);
+        if (wrong)
+            return wrong;
+    }
+    if (!a->help && !a->check.n_repositories)
+        return option_message("no repository is named");
+    return NULL;
+}
+
+static void print_help(void)
+{
+    char left[128];
+    printf("Usage: conch check [options] <repository>…\n\n"
+           "Says what a server would refuse in these model repositories, and what works but bites\n"
+           "later, with file, line and column. Nothing is loaded.\n\nOptions\n");
+    for (size_t i = 0; i < ARRAY_SIZE(flags); i++) {
+        const struct flag *f = &flags[i];
+        const char *argument = argument_of(f);
+        snprintf(left, sizeof(left), "  --%s%s%s%s", f->name, argument ? " <" : "",
+                 argument ? argument : "", argument ? ">" : "");
+        options_print_line(stdout, left, f->help ? f->help : option_table[f->same].help);
+    }
+    printf("\nExit code\n");
+    options_print_line(stdout, "  0", "Nothing is wrong; there may be warnings.");
+    options_print_line(stdout, "  1", "There are errors; with --strict, or warnings.");
+    options_print_line(stdout, "  2", "Wrong usage, or a repository cannot be read.");
+    printf("\nCodes (E: error, W: warning)\n");
+    size_t n_codes;
+    const struct conch_check_code *codes = conch_check_codes(&n_codes);
+    for (size_t i = 0; i < n_codes; i++) {
+        snprintf(left, sizeof(left), "  %s", codes[i].name);
+        options_print_line(stdout, left, codes[i].meaning);
+    }
+}
+
+int check_main(int argc, char *const argv[], const char *backends)
+{
+    struct arguments a = {.check = {.size = sizeof(a.check), .backend_directory = backends}};
+    int code = 0;
+    char *wrong = parse(&a, argc, argv);
+    if (wrong) {
+        fprintf(stderr, "conch check: %s\nTry 'conch check --help'.\n", wrong);
+        code = CONCH_CHECK_UNUSABLE;
+    } else if (a.help) {
+        print_help();
+    } else {
+        a.check.repositories = a.repositories;
+        a.check.ignored = a.ignored;
+        a.check.colour = isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
+        a.check.progress = isatty(STDERR_FILENO) ? stderr : NULL;
+        code = (int)conch_check(&a.check);
+    }
+    free(wrong);
+    free(a.repositories);
+    free(a.ignored);
+    return code;
+}

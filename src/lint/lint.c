@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lint/lint.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "base/thread.h"
+#include "lint/print.h"
+
+enum { MAX_THREADS = 16, PROGRESS_MS = 100 };
+
+/* ---- which models there are ------------------------------------------------------------------ */
+
+static void add_root_fault(struct lint_run *run, const char *root, struct status *st)
+{
+    run->unreadable = true;
+    lint_add(&run->own, LINT_REPOSITORY, (struct lint_place){.file = root}, NULL, "%s",
+             status_message(st));
+    status_free(st);
+}
+
+static void list_models(struct lint_run *run, const char *root)
+{
+    struct file_names entries = {0};
+    struct status *st = file_list(root, &entries);
+    if (st) {
+        add_root_fault(run, root, st);
+        return;
+    }
+    size_t length = strlen(root);
+    while (length > 1 && root[length - 1] == '/')
+        length--;
+    run->models =
+        mem_realloc(run->models, (run->n_models + entries.count + 1) * sizeof(*run->models));
+    for (size_t i = 0; i < entries.count; i++) {
+        struct file_info info = {.kind = FILE_MISSING};
+        char *path = mem_printf("%.*s/%s", (int)length, root, entries.names[i]);
+        st = file_stat(path, &info);
+        if (st) {
+            lint_add(&run->own, LINT_READ, (struct lint_place){.file = path}, NULL, "%s",
+                     status_message(st));
+            status_free(st);
+        }
+        if (info.kind != FILE_FOLDER) {
+            mem_free(path);
+            continue;
+        }
+        struct lint_model *m = &run->models[run->n_models++];
+        *m = (struct lint_model){
+            .name = mem_strdup(entries.names[i]), .directory = path, .root = root};
+        m->found = (struct lint_findings){.model = m->name, .ignored = run->ignored};
+    }
+    file_names_done(&entries);
+}
+
+/* Roots stand in the order of the command line, and so do the pointers to them. */
+static int by_name(const void *a, const void *b)
+{
+    const struct lint_model *x = a, *y = b;
+    int order = strcmp(x->name, y->name);
+    return order ? order : strcmp(x->directory, y->directory);
+}
+
+/* ---- looking at them ------------------------------------------------------------------------- */
+
+struct pass {
+    struct lint_run *run;
+    atomic_size_t next;
+};
+
+static void say_progress(struct lint_run *run, size_t done, uint64_t *last_ns)
+{
+    uint64_t now_ns = monotonic_ns();
+    if (now_ns - *last_ns < PROGRESS_MS * NS_PER_MS)
+        return;
+    *last_ns = now_ns;
+    fprintf(run->options->progress, "\r%zu of %zu models", done, run->n_models);
+    fflush(run->options->progress);
+}
+
+static void check_some(struct pass *p, bool tells)
+{
+    uint64_t last_ns = monotonic_ns();
+    bool told = false;
+    for (;;) {
+        size_t i = atomic_fetch_add(&p->next, 1);
+        if (i >= p->run->n_models)
+            break;
+        lint_check_model(p->run, &p->run->models[i]);
+        if (tells) {
+            uint64_t before_ns = last_ns;
+            say_progress(p->run, i, &last_ns);
+            told |= last_ns != before_ns;
+        }
+    }
+    if (told)
+        fprintf(p->run->options->progress, "\r\x1b[K");
+}
+
+static void check_in_thread(void *arg)
+{
+    check_some(arg, false);
+}
+
+static void check_all(struct lint_run *run)
+{
+    struct pass pass = {.run = run};
+    struct thread threads[MAX_THREADS];
+    size_t n_threads = 0;
+    size_t wanted = MIN((size_t)run->n_cpus, (size_t)MAX_THREADS);
+    wanted = MIN(wanted, run->n_models / 8 + 1);
+    while (n_threads + 1 < wanted) { /* this thread checks, too */
+        struct status *st = thread_start(&threads[n_threads], "check", check_in_thread, &pass);
+        if (st) {
+            status_free(st); /* it takes longer then */
+            break;
+        }
+        n_threads++;
+    }
+    check_some(&pass, run->options->progress != NULL);
+    for (size_t i = 0; i < n_threads; i++)
+        thread_join(&threads[i]);
+}
+
+static void report(struct lint_run *run, uint64_t started_ns, struct lint_totals *t)
+{
+    struct lint_printer p = {.out = run->options->out ? run->options->out : stdout,
+                             .format = run->options->format,
+                             .colour = run->options->colour};
+    *t = (struct lint_totals){.n_models = run->n_models,
+                              .n_errors = run->own.n_errors,
+                              .n_warnings = run->own.n_warnings};
+    lint_print_start(&p);
+    lint_print_findings(&p, &run->own);
+    for (size_t i = 0; i < run->n_models; i++) {
+        struct lint_findings *f = &run->models[i].found;
+        lint_sort(f);
+        lint_print_findings(&p, f);
+        t->n_errors += f->n_errors;
+        t->n_warnings += f->n_warnings;
+    }
+    t->seconds = (double)(monotonic_ns() - started_ns) / 1e9;
+    lint_print_end(&p, t);
+}
+
+static void run_done(struct lint_run *run)
+{
+    for (size_t i = 0; i < run->n_models; i++) {
+        lint_findings_done(&run->models[i].found);
+        mem_free(run->models[i].name);
+        mem_free(run->models[i].directory);
+    }
+    mem_free(run->models);
+    lint_findings_done(&run->own);
+}
+
+/* Only warnings may be ignored, and only those that there are. */
+static bool set_ignored(struct lint_run *run)
+{
+    const struct conch_check_options *o = run->options;
+    for (size_t i = 0; i < o->n_ignored; i++) {
+        enum lint_code code = lint_code_named(o->ignored[i], strlen(o->ignored[i]));
+        if (code == N_LINT_CODES || !lint_codes[code].is_warning)
+            return false;
+        run->ignored[code] = true;
+    }
+    return true;
+}
+
+enum conch_check_result conch_check(const struct conch_check_options *options)
+{
+    uint64_t started_ns = monotonic_ns();
+    struct lint_run run = {.options = options, .n_cpus = thread_cpu_count()};
+    struct lint_totals totals;
+    if (options->size != sizeof(*options) || !options->n_repositories || !set_ignored(&run))
+        return CONCH_CHECK_UNUSABLE;
+
+    for (size_t i = 0; i < options->n_repositories; i++)
+        list_models(&run, options->repositories[i]);
+    if (run.n_models)
+        qsort(run.models, run.n_models, sizeof(*run.models), by_name);
+    check_all(&run);
+    report(&run, started_ns, &totals);
+
+    enum conch_check_result result = CONCH_CHECK_FINE;
+    if (run.unreadable)
+        result = CONCH_CHECK_UNUSABLE;
+    else if (totals.n_errors || (options->strict && totals.n_warnings))
+        result = CONCH_CHECK_FAULTS;
+    run_done(&run);
+    return result;
+}
+
+const struct conch_check_code *conch_check_codes(size_t *ret_n)
+{
+    *ret_n = N_LINT_CODES;
+    return lint_codes;
+}
