@@ -26,7 +26,7 @@ static void add_root_fault(struct lint_run *run, const char *root, struct status
 
 static void list_models(struct lint_run *run, const char *root)
 {
-    struct file_names entries = {0};
+    struct file_list entries = {0};
     struct status *st = file_list(root, &entries);
     if (st) {
         add_root_fault(run, root, st);
@@ -39,7 +39,7 @@ static void list_models(struct lint_run *run, const char *root)
         mem_realloc(run->models, (run->n_models + entries.count + 1) * sizeof(*run->models));
     for (size_t i = 0; i < entries.count; i++) {
         struct file_info info = {.kind = FILE_MISSING};
-        char *path = mem_printf("%.*s/%s", (int)length, root, entries.names[i]);
+        char *path = mem_printf("%.*s/%s", (int)length, root, entries.entries[i].name);
         st = file_stat(path, &info);
         if (st) {
             lint_add(&run->own, LINT_READ, (struct lint_place){.file = path}, NULL, "%s",
@@ -52,10 +52,10 @@ static void list_models(struct lint_run *run, const char *root)
         }
         struct lint_model *m = &run->models[run->n_models++];
         *m = (struct lint_model){
-            .name = mem_strdup(entries.names[i]), .directory = path, .root = root};
+            .name = mem_strdup(entries.entries[i].name), .directory = path, .root = root};
         m->found = (struct lint_findings){.model = m->name, .ignored = run->ignored};
     }
-    file_names_done(&entries);
+    file_list_done(&entries);
 }
 
 /* Roots stand in the order of the command line, and so do the pointers to them. */
