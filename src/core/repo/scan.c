@@ -30,9 +30,8 @@ static int compare_versions(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The entries of a version folder as completion wants them: the name of a folder ends in '/'. */
-static struct status *list_files(const struct storage *s, const char *folder, const char *version,
-                                 struct scanned_model *sm)
+struct status *scan_list_files(const struct storage *s, const char *folder, const char *version,
+                               struct scanned_model *sm)
 {
     struct file_list list;
     char *path = mem_printf("%s/%s", folder, version);
@@ -52,24 +51,28 @@ static struct status *list_files(const struct storage *s, const char *folder, co
     return st;
 }
 
-static bool is_version(const char *name, bool quiet, int64_t *ret_version)
+enum scan_folder scan_folder(const char *name, int64_t *ret_version)
 {
     uint64_t version;
-    if (name[0] == '0' && name[1]) {
-        if (!quiet)
-            log_warn("ignore version directory '%s' which contains leading zeros in its directory "
-                     "name",
-                     name);
-        return false;
-    }
-    if (!str_to_uint64(name, strlen(name), &version) || version > INT64_MAX) {
-        if (!quiet)
-            log_warn("ignore version directory '%s' which fails to convert to integral number",
-                     name);
-        return false;
-    }
+    if (is_reserved(name))
+        return SCAN_RESERVED;
+    if (name[0] == '0' && name[1])
+        return SCAN_LEADING_ZERO;
+    if (!str_to_uint64(name, strlen(name), &version) || version > INT64_MAX)
+        return SCAN_NO_NUMBER;
     *ret_version = (int64_t)version;
-    return true;
+    return SCAN_VERSION;
+}
+
+static bool is_version(const char *name, bool quiet, int64_t *ret_version)
+{
+    enum scan_folder folder = scan_folder(name, ret_version);
+    if (folder == SCAN_LEADING_ZERO && !quiet)
+        log_warn("ignore version directory '%s' which contains leading zeros in its directory name",
+                 name);
+    else if (folder == SCAN_NO_NUMBER && !quiet)
+        log_warn("ignore version directory '%s' which fails to convert to integral number", name);
+    return folder == SCAN_VERSION;
 }
 
 /* The version folders of a model, and the entries of the first one in string order. */
@@ -88,8 +91,7 @@ static struct status *find_versions(const struct storage *s, const char *folder,
         enum file_kind kind;
         int64_t version;
         st = storage_kind(s, folder, entry, &kind);
-        if (st || kind != FILE_FOLDER || is_reserved(entry->name) ||
-            !is_version(entry->name, quiet, &version))
+        if (st || kind != FILE_FOLDER || !is_version(entry->name, quiet, &version))
             continue;
         sm->versions[sm->n_versions++] = version;
         if (!first)
@@ -98,21 +100,19 @@ static struct status *find_versions(const struct storage *s, const char *folder,
     if (sm->n_versions)
         qsort(sm->versions, sm->n_versions, sizeof(*sm->versions), compare_versions);
     if (!st && first)
-        st = list_files(s, folder, first, sm);
+        st = scan_list_files(s, folder, first, sm);
     file_list_done(&list);
     return st;
 }
 
-/* The configuration's path: a custom one where it is wanted and there is one. */
-static struct status *find_config(const struct storage *s, const char *folder,
-                                  const struct server_options *options, bool *ret_exists,
-                                  char **ret_path)
+struct status *scan_find_config(const struct storage *s, const char *folder,
+                                const char *config_name, bool *ret_exists, char **ret_path)
 {
     struct file_info info = {.kind = FILE_MISSING};
     struct status *st = NULL;
     char *path = NULL;
-    if (options->model_config_name[0]) {
-        path = mem_printf("%s/configs/%s.pbtxt", folder, options->model_config_name);
+    if (config_name[0]) {
+        path = mem_printf("%s/configs/%s.pbtxt", folder, config_name);
         st = storage_stat(s, path, &info);
     }
     if (!st && info.kind == FILE_MISSING) {
@@ -135,7 +135,7 @@ static struct status *read_config(const struct storage *s, const char *folder,
 {
     bool exists = false;
     char *path = NULL;
-    struct status *st = find_config(s, folder, options, &exists, &path);
+    struct status *st = scan_find_config(s, folder, options->model_config_name, &exists, &path);
     if (st)
         return st;
     if (!exists && !options->strict_model_config) {
@@ -170,8 +170,7 @@ static bool is_listed(const Inference__ModelVersionPolicy__Specific *specific, i
     return false;
 }
 
-/* Leaves of the versions that are there those that the policy serves. */
-static void apply_version_policy(struct scanned_model *sm)
+void scan_apply_version_policy(struct scanned_model *sm)
 {
     const Inference__ModelVersionPolicy *policy = sm->config->pb->version_policy;
     size_t kept = 0;
@@ -225,7 +224,7 @@ struct status *scan_model(const char *name, const struct storage *storage, const
         scanned_model_done(&sm);
         return st;
     }
-    apply_version_policy(&sm);
+    scan_apply_version_policy(&sm);
     if (!quiet)
         warn_of_missing(name, &sm);
     *ret_scanned = sm;
