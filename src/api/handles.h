@@ -7,6 +7,7 @@
 #define CONCH_API_HANDLES_H
 
 #include "core/message.h"
+#include "core/request.h"
 #include "core/response.h"
 #include "triton/core/tritonbackend.h"
 #include "triton/core/tritonserver.h"
@@ -42,6 +43,18 @@ HANDLE(TRITONBACKEND_Input, struct input, input)
 HANDLE(TRITONBACKEND_Output, struct output, output)
 HANDLE(TRITONBACKEND_Response, struct response, response)
 HANDLE(TRITONBACKEND_ResponseFactory, struct response_factory, factory)
+
+/* A named value that an embedder made. */
+struct TRITONSERVER_Parameter {
+    struct parameter parameter;
+    const void *bytes; /* BYTES: borrowed */
+    uint64_t size_bytes;
+};
+
+static inline const struct parameter *parameter_of(const TRITONSERVER_Parameter *handle)
+{
+    return &handle->parameter;
+}
 
 /* message_new - takes the text (mem_free). */
 struct message *message_new(char *json, size_t size_bytes);

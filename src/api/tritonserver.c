@@ -118,12 +118,6 @@ TRITONSERVER_Error *TRITONSERVER_LogMessage(TRITONSERVER_LogLevel level, const c
 
 /* ---------------------------------------------------------------------------------- parameters */
 
-struct TRITONSERVER_Parameter {
-    struct parameter parameter;
-    const void *bytes; /* BYTES: borrowed */
-    uint64_t size_bytes;
-};
-
 TRITONSERVER_Parameter *TRITONSERVER_ParameterNew(const char *name,
                                                   const TRITONSERVER_ParameterType type,
                                                   const void *value)

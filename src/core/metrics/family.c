@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/metrics/family.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/json.h"
+#include "base/list.h"
+#include "base/mem.h"
+#include "base/mutex.h"
+#include "base/status.h"
+
+enum { METRICS_LEVEL = 850, MAX_LABEL_BYTES = 1 << 20 };
+
+/* What all handles of one name share. */
+struct family {
+    /* Constant. */
+    enum metric_kind kind;
+    char *name, *description;
+
+    /* Under metrics_mu. */
+    struct list link;
+    struct list series; /* sorted by labels */
+    size_t n_handles;
+};
+
+/* What all handles of one family with the same labels share. */
+struct series {
+    /* Constant. */
+    struct family *family;
+    char *labels; /* `a="1",b="2"`: sorted, escaped, as they are printed */
+    size_t n_buckets;
+    double *bounds;
+
+    /* Under metrics_mu. */
+    struct list link;
+    size_t n_handles;
+    double sum;
+    uint64_t *counts; /* of a histogram: one more than there are bounds */
+
+    /* Any thread: the value of a counter or gauge. */
+    _Atomic double value;
+};
+
+struct metric_family {
+    struct family *shared; /* constant */
+    atomic_size_t n_metrics;
+};
+
+struct metric {
+    struct metric_family *family; /* constant, as is: */
+    struct series *series;
+};
+
+static struct mutex metrics_mu;                    /* level 850 in core/README.md */
+static struct list families = LIST_INIT(families); /* under metrics_mu, sorted by name */
+
+__attribute__((constructor)) static void open_metrics(void)
+{
+    mutex_init(&metrics_mu, METRICS_LEVEL, "metrics_mu");
+}
+
+static const char *const kind_names[] = {"COUNTER", "GAUGE", "HISTOGRAM"};
+
+static struct status *has_no(const struct metric *m, const char *what)
+{
+    return status_new(STATUS_UNSUPPORTED, "TRITONSERVER_METRIC_KIND_%s does not support %s",
+                      kind_names[m->series->family->kind], what);
+}
+
+/* [a-zA-Z_][a-zA-Z0-9_]*, in the names of metrics with colons, too. */
+static bool name_is_valid(const char *name, bool colons)
+{
+    for (const char *p = name; *p; p++) {
+        bool letter = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || *p == '_';
+        bool digit = *p >= '0' && *p <= '9' && p > name;
+        if (!letter && !digit && !(colons && *p == ':'))
+            return false;
+    }
+    return name[0] != '\0';
+}
+
+/* ------------------------------------------------------------------------------------ families */
+
+static struct family *find_family(const char *name, struct list **ret_before)
+{
+    LIST_FOR_EACH (link, &families) {
+        struct family *f = LIST_ENTRY(link, struct family, link);
+        int order = strcmp(f->name, name);
+        *ret_before = link;
+        if (order >= 0)
+            return order == 0 ? f : NULL;
+    }
+    *ret_before = &families;
+    return NULL;
+}
+
+struct status *metric_family_new(enum metric_kind kind, const char *name, const char *description,
+                                 struct metric_family **ret_family)
+{
+    struct list *before;
+    struct status *st = NULL;
+    if ((unsigned)kind >= ARRAY_SIZE(kind_names))
+        return status_new(STATUS_INVALID_ARG,
+                          "Unsupported kind passed to MetricFamily constructor.");
+    if (!name_is_valid(name, true))
+        return status_new(STATUS_INVALID_ARG, "Invalid metric name '%s'", name);
+
+    mutex_lock(&metrics_mu);
+    struct family *f = find_family(name, &before);
+    if (!f) {
+        f = mem_zalloc(sizeof(*f));
+        f->kind = kind;
+        f->name = mem_strdup(name);
+        f->description = mem_strdup(description);
+        list_init(&f->series);
+        list_push(before, &f->link); /* in front of it */
+    } else if (f->kind != kind) {
+        st = status_new(STATUS_INVALID_ARG,
+                        "Family name already exists with different type: '%s' is a %s", name,
+                        kind_names[f->kind]);
+    }
+    f->n_handles += !st;
+    mutex_unlock(&metrics_mu);
+    if (st)
+        return st;
+
+    struct metric_family *family = mem_zalloc(sizeof(*family));
+    family->shared = f;
+    *ret_family = family;
+    return NULL;
+}
+
+struct status *metric_family_free(struct metric_family *family)
+{
+    struct family *f = family->shared;
+    if (atomic_load(&family->n_metrics))
+        return status_new(STATUS_INTERNAL, "Must call MetricDelete on all dependent metrics before "
+                                           "calling MetricFamilyDelete.");
+    mutex_lock(&metrics_mu);
+    bool last = --f->n_handles == 0; /* then nobody has metrics of it either */
+    if (last)
+        list_remove(&f->link);
+    mutex_unlock(&metrics_mu);
+    if (last) {
+        mem_free(f->description);
+        mem_free(f->name);
+        mem_free(f);
+    }
+    mem_free(family);
+    return NULL;
+}
+
+enum metric_kind metric_family_kind(const struct metric_family *family)
+{
+    return family->shared->kind;
+}
+
+/* ------------------------------------------------------------------------------------- metrics */
+
+static int compare_labels(const void *a, const void *b)
+{
+    const struct metric_label *x = a, *y = b;
+    return strcmp(x->name, y->name);
+}
+
+/* Writes `a="1",b="2"`. */
+static struct status *labels_print(const struct metric_label *labels, size_t n_labels,
+                                   struct buf *out)
+{
+    struct status *st = NULL;
+    struct metric_label *sorted = mem_try_alloc((n_labels + 1) * sizeof(*sorted));
+    if (!sorted)
+        return status_no_memory();
+    if (n_labels)
+        memcpy(sorted, labels, n_labels * sizeof(*sorted));
+    qsort(sorted, n_labels, sizeof(*sorted), compare_labels);
+    for (size_t i = 0; i < n_labels && !st; i++) {
+        const char *name = sorted[i].name;
+        if (!name_is_valid(name, false) || strncmp(name, "__", 2) == 0)
+            st = status_new(STATUS_INVALID_ARG, "Invalid label name '%s'", name);
+        else if (i && strcmp(name, sorted[i - 1].name) == 0)
+            st = status_new(STATUS_INVALID_ARG, "Duplicate label name '%s'", name);
+        buf_addf(out, "%s%s=\"", i ? "," : "", name);
+        for (const char *p = sorted[i].value; *p; p++) {
+            if (*p == '\\' || *p == '"' || *p == '\n')
+                buf_addc(out, '\\');
+            buf_addc(out, *p == '\n' ? 'n' : *p);
+        }
+        buf_addc(out, '"');
+    }
+    mem_free(sorted);
+    return st ? st : buf_status(out);
+}
+
+static struct status *check_args(enum metric_kind kind, const struct metric_args *args)
+{
+    static const char *const names[] = {"counter", "gauge"};
+    if (kind != METRIC_HISTOGRAM)
+        return args ? status_new(STATUS_INVALID_ARG,
+                                 "Unexpected args found in %s Metric constructor.", names[kind])
+                    : NULL;
+    if (!args)
+        return status_new(STATUS_INVALID_ARG, "Bucket boundaries not found in Metric args.");
+    if (!args->is_histogram)
+        return status_new(STATUS_INVALID_ARG, "Metric args not set to histogram kind.");
+    for (size_t i = 0; i < args->n_buckets; i++) {
+        if (isnan(args->buckets[i]) || (i && args->buckets[i] <= args->buckets[i - 1]))
+            return status_new(STATUS_INVALID_ARG, "Bucket Boundaries must be strictly sorted");
+    }
+    return NULL;
+}
+
+static struct series *series_new(struct family *f, const char *labels,
+                                 const struct metric_args *args)
+{
+    struct series *s = mem_zalloc(sizeof(*s));
+    s->family = f;
+    s->labels = mem_strdup(labels);
+    if (f->kind == METRIC_HISTOGRAM) {
+        s->n_buckets = args->n_buckets;
+        s->bounds = mem_zalloc((s->n_buckets + 1) * sizeof(*s->bounds));
+        s->counts = mem_zalloc((s->n_buckets + 1) * sizeof(*s->counts));
+        if (s->n_buckets)
+            memcpy(s->bounds, args->buckets, s->n_buckets * sizeof(*s->bounds));
+    }
+    return s;
+}
+
+static struct series *get_series_locked(struct family *f, const char *labels,
+                                        const struct metric_args *args)
+{
+    mutex_assert_held(&metrics_mu);
+    struct list *before = &f->series;
+    LIST_FOR_EACH (link, &f->series) {
+        struct series *s = LIST_ENTRY(link, struct series, link);
+        int order = strcmp(s->labels, labels);
+        if (order == 0)
+            return s;
+        if (order > 0) {
+            before = link;
+            break;
+        }
+    }
+    struct series *s = series_new(f, labels, args);
+    list_push(before, &s->link); /* in front of it */
+    return s;
+}
+
+struct status *metric_new(struct metric_family *family, const struct metric_label *labels,
+                          size_t n_labels, const struct metric_args *args,
+                          struct metric **ret_metric)
+{
+    AUTO(buf) text = BUF_INIT(MAX_LABEL_BYTES);
+    struct family *f = family->shared;
+    struct status *st = check_args(f->kind, args);
+    if (!st)
+        st = labels_print(labels, n_labels, &text);
+    if (st)
+        return st;
+
+    struct metric *m = mem_zalloc(sizeof(*m));
+    m->family = family;
+    mutex_lock(&metrics_mu);
+    m->series = get_series_locked(f, buf_text(&text), args);
+    m->series->n_handles++;
+    mutex_unlock(&metrics_mu);
+    atomic_fetch_add(&family->n_metrics, 1);
+    *ret_metric = m;
+    return NULL;
+}
+
+void metric_free(struct metric *m)
+{
+    if (!m)
+        return;
+    struct series *s = m->series;
+    mutex_lock(&metrics_mu);
+    bool last = --s->n_handles == 0;
+    if (last)
+        list_remove(&s->link);
+    mutex_unlock(&metrics_mu);
+    if (last) {
+        mem_free(s->counts);
+        mem_free(s->bounds);
+        mem_free(s->labels);
+        mem_free(s);
+    }
+    atomic_fetch_sub(&m->family->n_metrics, 1);
+    mem_free(m);
+}
+
+enum metric_kind metric_kind(const struct metric *m)
+{
+    return m->series->family->kind;
+}
+
+/* -------------------------------------------------------------------------------------- values */
+
+struct status *metric_value(const struct metric *m, double *ret_value)
+{
+    if (metric_kind(m) == METRIC_HISTOGRAM)
+        return has_no(m, "Value");
+    *ret_value = atomic_load_explicit(&m->series->value, memory_order_relaxed);
+    return NULL;
+}
+
+struct status *metric_increment(struct metric *m, double value)
+{
+    if (metric_kind(m) == METRIC_HISTOGRAM)
+        return has_no(m, "Increment");
+    if (metric_kind(m) == METRIC_COUNTER && value < 0)
+        return status_new(STATUS_INVALID_ARG, "TRITONSERVER_METRIC_KIND_COUNTER can only be "
+                                              "incremented monotonically by non-negative values.");
+    double before = atomic_load_explicit(&m->series->value, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&m->series->value, &before, before + value,
+                                                  memory_order_relaxed, memory_order_relaxed))
+        ;
+    return NULL;
+}
+
+struct status *metric_set(struct metric *m, double value)
+{
+    if (metric_kind(m) != METRIC_GAUGE)
+        return has_no(m, "Set");
+    atomic_store_explicit(&m->series->value, value, memory_order_relaxed);
+    return NULL;
+}
+
+struct status *metric_observe(struct metric *m, double value)
+{
+    struct series *s = m->series;
+    if (metric_kind(m) != METRIC_HISTOGRAM)
+        return has_no(m, "Observe");
+    size_t i = 0;
+    while (i < s->n_buckets && !(value <= s->bounds[i]))
+        i++;
+    mutex_lock(&metrics_mu);
+    s->counts[i]++;
+    s->sum += value;
+    mutex_unlock(&metrics_mu);
+    return NULL;
+}
+
+/* ------------------------------------------------------------------------------------ printing */
+
+static void print_number(struct buf *out, double value)
+{
+    if (isnan(value))
+        buf_adds(out, "Nan");
+    else if (isinf(value))
+        buf_adds(out, value > 0 ? "+Inf" : "-Inf");
+    else if (fabs(value) < 0x1p53 && trunc(value) == value)
+        json_write_int64(out, (int64_t)value);
+    else
+        json_write_double(out, value);
+}
+
+/* name{labels,le="bound"} value; suffix, labels and bound may be missing. */
+static void print_line(struct buf *out, const struct series *s, const char *suffix,
+                       const double *bound, double value)
+{
+    buf_addf(out, "%s%s", s->family->name, suffix);
+    if (bound || s->labels[0]) {
+        buf_addf(out, "{%s", s->labels);
+        if (bound) {
+            buf_addf(out, "%sle=\"", s->labels[0] ? "," : "");
+            print_number(out, *bound);
+            buf_addc(out, '"');
+        }
+        buf_addc(out, '}');
+    }
+    buf_addc(out, ' ');
+    print_number(out, value);
+    buf_addc(out, '\n');
+}
+
+static void print_histogram(struct buf *out, const struct series *s)
+{
+    static const double above_all = (double)INFINITY;
+    uint64_t count = 0;
+    for (size_t i = 0; i <= s->n_buckets; i++)
+        count += s->counts[i];
+    print_line(out, s, "_count", NULL, (double)count);
+    print_line(out, s, "_sum", NULL, s->sum);
+    count = 0;
+    for (size_t i = 0; i <= s->n_buckets; i++) {
+        count += s->counts[i];
+        print_line(out, s, "_bucket", i < s->n_buckets ? &s->bounds[i] : &above_all, (double)count);
+    }
+}
+
+void metric_families_print(struct buf *out)
+{
+    static const char *const types[] = {"counter", "gauge", "histogram"};
+    mutex_lock(&metrics_mu);
+    LIST_FOR_EACH (family_link, &families) {
+        const struct family *f = LIST_ENTRY(family_link, struct family, link);
+        if (list_empty(&f->series))
+            continue;
+        buf_addf(out, "# HELP %s ", f->name);
+        for (const char *p = f->description; *p; p++) {
+            if (*p == '\\' || *p == '\n')
+                buf_addc(out, '\\');
+            buf_addc(out, *p == '\n' ? 'n' : *p);
+        }
+        buf_addf(out, "\n# TYPE %s %s\n", f->name, types[f->kind]);
+        LIST_FOR_EACH (link, &f->series) {
+            const struct series *s = LIST_ENTRY(link, struct series, link);
+            if (f->kind == METRIC_HISTOGRAM)
+                print_histogram(out, s);
+            else
+                print_line(out, s, "", NULL, atomic_load_explicit(&s->value, memory_order_relaxed));
+        }
+    }
+    mutex_unlock(&metrics_mu);
+}
