@@ -194,6 +194,7 @@ static bool set_server_options(TRITONSERVER_ServerOptions *so, const struct opti
     const struct option_value *repositories = &o->values[OPT_MODEL_REPOSITORY];
     const struct option_value *configs = &o->values[OPT_BACKEND_CONFIG];
     const char *backends = option_text(o, OPT_BACKEND_DIRECTORY);
+    const char *config_name = option_text(o, OPT_MODEL_CONFIG_NAME);
     bool strict = option_bool(o, OPT_DISABLE_AUTO_COMPLETE_CONFIG);
 
     for (size_t i = 0; i < repositories->n_list; i++) {
@@ -217,6 +218,14 @@ static bool set_server_options(TRITONSERVER_ServerOptions *so, const struct opti
                   "setting strict readiness") &&
            passed(TRITONSERVER_ServerOptionsSetStrictModelConfig(so, strict),
                   "setting strict model configuration") &&
+           passed(TRITONSERVER_ServerOptionsSetModelNamespacing(
+                      so, option_bool(o, OPT_MODEL_NAMESPACING)),
+                  "setting model namespacing") &&
+           passed(conch_server_options_set_follow_symlinks(
+                      so, option_bool(o, OPT_REPOSITORY_FOLLOW_SYMLINKS)),
+                  "setting follow symlinks") &&
+           passed(TRITONSERVER_ServerOptionsSetModelConfigName(so, config_name ? config_name : ""),
+                  "setting model configuration name") &&
            passed(TRITONSERVER_ServerOptionsSetModelLoadThreadCount(
                       so, (unsigned int)option_int(o, OPT_MODEL_LOAD_THREAD_COUNT)),
                   "setting model load thread count") &&

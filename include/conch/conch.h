@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What libtritonserver.so offers besides Triton's API: starting Conch's frontends in the process
- * that embeds the server.
+ * What libtritonserver.so offers besides Triton's API: options of ours, and starting Conch's
+ * frontends in the process that embeds the server.
  *
  *     struct conch_http_options o;
  *     struct conch_http *http;
@@ -30,6 +30,13 @@ extern "C" {
 #ifndef CONCH_DECLSPEC
 #define CONCH_DECLSPEC __attribute__((__visibility__("default")))
 #endif
+
+/*
+ * conch_server_options_set_follow_symlinks - whether symbolic links in a model repository may lead
+ * out of it. By default a model with such a link is refused.
+ */
+CONCH_DECLSPEC struct TRITONSERVER_Error *
+conch_server_options_set_follow_symlinks(struct TRITONSERVER_ServerOptions *options, bool follow);
 
 struct conch_http;
 

@@ -9,6 +9,8 @@
 #include "api/handles.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "base/str.h"
+#include "conch/conch.h"
 #include "core/server_options.h"
 
 static TRITONSERVER_Error *not_yet(const char *what)
@@ -81,6 +83,10 @@ TRITONSERVER_ServerOptionsSetModelConfigName(TRITONSERVER_ServerOptions *options
 {
     NEED(options);
     NEED(model_config_name);
+    if (str_escapes_folder(model_config_name))
+        return as_status(status_new(
+            STATUS_INVALID_ARG, "model configuration name '%s' leads out of the folder 'configs'",
+            model_config_name));
     server_options_set_string(&to_options(options)->model_config_name, model_config_name);
     return NULL;
 }
@@ -135,7 +141,16 @@ TRITONSERVER_ServerOptionsSetModelNamespacing(TRITONSERVER_ServerOptions *option
                                               bool enable_namespace)
 {
     NEED(options);
-    return enable_namespace ? not_yet("model namespacing") : NULL;
+    to_options(options)->model_namespacing = enable_namespace;
+    return NULL;
+}
+
+TRITONSERVER_Error *conch_server_options_set_follow_symlinks(TRITONSERVER_ServerOptions *options,
+                                                             bool follow)
+{
+    NEED(options);
+    to_options(options)->follow_symlinks = follow;
+    return NULL;
 }
 
 /* ------------------------------------------------------------------- limits, memory, devices */

@@ -93,8 +93,8 @@ NODISCARD struct status *server_infer(struct server *s, struct request *r);
 /* One row of the repository index. */
 struct model_index_row {
     const char *name;
-    int64_t version; /* 0 = none: never loaded */
-    const char *state;
+    int64_t version;   /* -1 = none: never loaded */
+    const char *state; /* "" without a version, except for duplicates */
     const char *reason;
 };
 

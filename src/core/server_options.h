@@ -18,6 +18,8 @@ struct server_options {
     char **repositories;
     char *model_config_name;
     bool strict_model_config; /* no auto-completion */
+    bool model_namespacing;   /* repositories may have models of the same name */
+    bool follow_symlinks;     /* links may lead out of their repository */
     bool exit_on_error;
     bool strict_readiness;
     unsigned int exit_timeout_s;

@@ -85,13 +85,14 @@ void document_index(struct server *s, bool ready_only, struct buf *out)
     for (size_t i = 0; i < n; i++) {
         json_put_open(&w, '{');
         put_text(&w, "name", rows[i].name);
-        if (rows[i].version) {
+        if (rows[i].version >= 0) {
             json_put_name(&w, "version");
             put_version(&w, rows[i].version);
-            put_text(&w, "state", rows[i].state);
-            if (rows[i].reason[0])
-                put_text(&w, "reason", rows[i].reason);
         }
+        if (rows[i].state[0])
+            put_text(&w, "state", rows[i].state);
+        if (rows[i].reason[0])
+            put_text(&w, "reason", rows[i].reason);
         json_put_close(&w, '}');
     }
     json_put_close(&w, ']');

@@ -1,15 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where repositories lie, and what in them is a model."""
 
+import re
+
 import pytest
 
 import repository
 from server import Server, run_to_end
+from wire import ask, infer
+
+QUIET = ["--allow-grpc=false", "--allow-metrics=false"]
+ONE = {"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1], "data": [1]}]}
 
 
 @pytest.mark.parametrize(("scheme", "option"), [("s3", "S3"), ("gs", "GCS"), ("as", "AZURE_STORAGE")])
 def test_object_stores_are_refused_by_name(scheme, option):
-    code, _, err = run_to_end(f"--model-repository={scheme}://somewhere/models", "--allow-grpc=false", "--allow-metrics=false")
+    code, _, err = run_to_end(f"--model-repository={scheme}://somewhere/models", *QUIET)
     assert code == 1
     text = f"{scheme}:// file-system not supported. To enable, build with -DTRITON_ENABLE_{option}=ON."
     assert f"error: creating server: Internal - {text}" in err
@@ -23,3 +29,76 @@ def test_links_within_the_repository_are_followed(models):
     (models / "real" / "config.pbtxt").symlink_to(models / "config of real")
     with Server(models) as server:
         assert "loading: real:1" in server.log()
+
+
+def two_roots(models, tmp_path):
+    other = tmp_path / "other"
+    for root in (models, other):
+        repository.write_identity(root, "both", [("FP32", [-1])])
+    repository.write_identity(models, "here", [("FP32", [-1])])
+    repository.write_identity(other, "there", [("FP32", [-1])])
+    return models, other
+
+
+def test_a_model_of_two_repositories_is_served_from_neither(models, tmp_path):
+    roots = two_roots(models, tmp_path)
+    with Server(*roots, flags=["--exit-on-error=false"], ready=False) as server:
+        assert re.search(r"\| both +\| - +\| model appears in two or more repositories \|", server.log())
+        assert infer(server, "here", ONE).status == infer(server, "there", ONE).status == 200
+        assert ask(server, "GET", "/v2/models/both").status == 404
+        assert ask(server, "GET", "/v2/health/ready").status == 400
+        assert "failed to poll model 'both': not unique across all model repositories" in server.log()
+        assert str(roots[1]) in server.log()
+
+
+def test_namespacing_loads_both_and_a_bare_name_is_ambiguous(models, tmp_path):
+    roots = two_roots(models, tmp_path)
+    ambiguous = (
+        "There are 2 identifiers of model 'both' in global map, "
+        "model namespace must be provided to resolve ambiguity."
+    )
+    with Server(*roots, flags=["--model-namespacing=true"]) as server:
+        for path in ("", "/config", "/versions/1", "/ready"):
+            answer = ask(server, "GET", "/v2/models/both" + path)
+            assert (answer.status, answer.json()) == (400, {"error": ambiguous})
+        for root, name in ((0, "both"), (1, "both"), (0, "here"), (1, "there")):
+            assert f"loading: {roots[root]}::{name}:1" in server.log()
+            assert f"successfully loaded '{roots[root]}::{name}'" in server.log()
+        assert infer(server, "here", ONE).status == infer(server, "there", ONE).status == 200
+
+
+def test_a_broken_namesake_leaves_a_bare_name_unambiguous(models, tmp_path):
+    _, other = two_roots(models, tmp_path)
+    (models / "both" / "config.pbtxt").write_text("nonsense")
+    with Server(models, other, flags=["--model-namespacing=true", "--exit-on-error=false"], ready=False) as server:
+        assert infer(server, "both", ONE).status == 200
+        assert f"Poll failed for model directory '{models}::both'" in server.log()
+
+
+def test_a_configuration_by_name_goes_before_the_other(models):
+    for name in ("with", "without"):
+        repository.write_identity(models, name, [("FP32", [-1])])
+    configs = models / "with" / "configs"
+    configs.mkdir()
+    (configs / "large.pbtxt").write_text((models / "with" / "config.pbtxt").read_text() + "max_batch_size: 16\n")
+    with Server(models, flags=["--model-config-name=large"]) as server:
+        assert ask(server, "GET", "/v2/models/with/config").json()["max_batch_size"] == 16
+        assert ask(server, "GET", "/v2/models/without/config").json()["max_batch_size"] == 0
+        assert "configs" not in server.err.text()
+    with Server(models) as server:
+        assert ask(server, "GET", "/v2/models/with/config").json()["max_batch_size"] == 0
+
+
+def test_a_configuration_by_name_that_is_wrong_does_not_fall_back(models):
+    repository.write_identity(models, "m", [("FP32", [-1])])
+    (models / "m" / "configs").mkdir()
+    (models / "m" / "configs" / "large.pbtxt").write_text("nonsense")
+    code, _, err = run_to_end(f"--model-repository={models}", *QUIET, "--model-config-name=large")
+    assert code == 1
+    assert f"failed to read text proto from {models}/m/configs/large.pbtxt:1:" in err
+
+
+def test_a_configuration_name_stays_in_its_folder(models):
+    code, _, err = run_to_end(f"--model-repository={models}", *QUIET, "--model-config-name=../x")
+    assert code == 1
+    assert "model configuration name '../x' leads out of the folder 'configs'" in err

@@ -402,7 +402,6 @@ static void what_does_not_exist_is_refused_by_name(void **unused)
         "--allow-client-shm=true",
         "--model-control-mode=poll",
         "--model-control-mode=EXPLICIT",
-        "--model-namespacing=true",
         "--http-header-forward-pattern=.*",
         "--http-restricted-api=health:k=v",
         "--grpc-use-ssl=true",

@@ -15,7 +15,8 @@ struct status *roots_open(const struct server_options *options, struct roots *re
     struct roots roots = {0};
     roots.storages = mem_zalloc(options->n_repositories * sizeof(struct storage *));
     for (size_t i = 0; i < options->n_repositories; i++) {
-        struct status *st = storage_open(options->repositories[i], false, &roots.storages[i]);
+        struct status *st =
+            storage_open(options->repositories[i], options->follow_symlinks, &roots.storages[i]);
         if (st) {
             roots_close(&roots);
             return st;
@@ -93,6 +94,7 @@ static void refuse_duplicates(struct poll *p)
         log_error("failed to poll model '%s': not unique across all model repositories: '%s', '%s'",
                   pm->name, first->storage->root, pm->storage->root);
         mem_free(first->failure);
+        first->duplicate = true;
         first->failure = mem_strdup("model appears in two or more repositories");
         forget(pm);
     }
@@ -102,7 +104,6 @@ static void refuse_duplicates(struct poll *p)
 void poll_roots(const struct roots *roots, const struct server_options *options,
                 struct poll *ret_poll)
 {
-    (void)options;
     struct poll p = {.complete = true};
     for (size_t i = 0; i < roots->count; i++) {
         const struct storage *s = roots->storages[i];
@@ -115,7 +116,8 @@ void poll_roots(const struct roots *roots, const struct server_options *options,
     }
     if (p.n_models)
         qsort(p.models, p.n_models, sizeof(*p.models), by_name);
-    refuse_duplicates(&p);
+    if (!options->model_namespacing)
+        refuse_duplicates(&p);
     *ret_poll = p;
 }
 

@@ -19,6 +19,7 @@ struct polled_model {
     const struct storage *storage; /* borrowed from the roots */
     size_t root;                   /* which of the roots */
     char *failure;                 /* why it cannot be served, or NULL */
+    bool duplicate;                /* … because several repositories have it */
 };
 
 struct roots {

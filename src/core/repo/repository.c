@@ -24,6 +24,7 @@ enum { REPOSITORY_LEVEL = 100, MAX_LOAD_THREADS = 64 };
  */
 struct table_model {
     const char *name;
+    size_t n_same; /* models of that name that have versions; the first one counts them */
     size_t n_versions;
     struct table_version {
         int64_t version;
@@ -76,6 +77,7 @@ static void publish(struct repository *repo)
     map_init(&t->by_name);
     t->n_models = repo->n_models;
     bool all_loaded = true, must_ask = false;
+    struct table_model *first = NULL; /* of those with the same name */
     for (size_t i = 0; i < repo->n_models; i++) {
         const struct repo_model *rm = &repo->models[i];
         struct table_model *tm = &t->models[i];
@@ -94,7 +96,11 @@ static void publish(struct repository *repo)
             tm->versions[j].model = rv->model;
             must_ask |= rv->model->backend->fns.instance_ready != NULL;
         }
-        map_puts(&t->by_name, tm->name, tm);
+        if (!first || strcmp(first->name, tm->name) != 0 || !first->n_versions) {
+            map_puts(&t->by_name, tm->name, tm);
+            first = tm;
+        }
+        first->n_same += tm->n_versions > 0;
     }
     atomic_store_explicit(&repo->all_loaded, all_loaded, memory_order_relaxed);
     atomic_store_explicit(&repo->must_ask, must_ask, memory_order_relaxed);
@@ -110,6 +116,12 @@ static struct status *look_up(const struct table *t, const char *name, size_t na
                               const struct table_model **ret_model)
 {
     *ret_model = t ? map_get(&t->by_name, name, name_length) : NULL;
+    if (*ret_model && (*ret_model)->n_same > 1)
+        return status_new(
+            STATUS_INVALID_ARG,
+            "There are %zu identifiers of model '%.*s' in global map, model namespace "
+            "must be provided to resolve ambiguity.",
+            (*ret_model)->n_same, (int)name_length, name);
     if (*ret_model && (*ret_model)->n_versions)
         return NULL;
     return status_new(STATUS_NOT_FOUND, UNKNOWN "'%.*s' is not found", (int)name_length, name);
@@ -196,6 +208,8 @@ static void forget(struct repo_model *rm)
     mem_free(rm->versions);
     mem_free(rm->failure);
     storage_release(rm->storage, rm->directory);
+    if (rm->title != rm->name)
+        mem_free(rm->title);
     mem_free(rm->name);
 }
 
@@ -213,8 +227,12 @@ static bool list_models(struct repository *repo)
     repo->models = mem_zalloc(poll.n_models * sizeof(*repo->models));
     for (size_t i = 0; i < poll.n_models; i++) {
         struct polled_model *pm = &poll.models[i];
+        char *name = TAKE(pm->name);
+        bool namespacing = repo->options->model_namespacing;
         repo->models[i] = (struct repo_model){
-            .name = TAKE(pm->name),
+            .name = name,
+            .title = namespacing ? mem_printf("%s::%s", pm->storage->root, name) : name,
+            .duplicate = pm->duplicate,
             .storage = pm->storage,
             .failure = TAKE(pm->failure),
         };
@@ -267,7 +285,7 @@ static struct status *try_to_load(struct repository *repo, const struct repo_mod
         scanned_model_done(scanned);
         if (!st || retries_left == 0)
             return st;
-        log_warn("failed to load '%s' version %lld, %u retries left: %s", rm->name,
+        log_warn("failed to load '%s' version %lld, %u retries left: %s", rm->title,
                  (long long)version, retries_left, status_message(st));
         status_free(st);
         st = poll(repo, rm, true, scanned);
@@ -281,11 +299,12 @@ static bool load_version(struct repository *repo, const struct repo_model *rm,
                          struct repo_version *rv, struct scanned_model *scanned)
 {
     struct model *m = NULL;
-    log_info("loading: %s:%lld", rm->name, (long long)rv->version);
+    log_info("loading: %s:%lld", rm->title, (long long)rv->version);
     struct status *st = try_to_load(repo, rm, rv->version, scanned, &m);
     if (st) {
         char *reason = reason_of(st);
-        log_error("failed to load '%s' version %lld: %s", rm->name, (long long)rv->version, reason);
+        log_error("failed to load '%s' version %lld: %s", rm->title, (long long)rv->version,
+                  reason);
         set_state(repo, rv, VERSION_UNAVAILABLE, NULL, reason);
         mem_free(reason);
         status_free(st);
@@ -298,7 +317,7 @@ static bool load_version(struct repository *repo, const struct repo_model *rm,
 /* Nothing of the model can be served: its folder or its configuration is wrong. */
 static void note_poll_failure(struct repository *repo, struct repo_model *rm, struct status *st)
 {
-    log_error("Poll failed for model directory '%s': %s", rm->name, status_message(st));
+    log_error("Poll failed for model directory '%s': %s", rm->title, status_message(st));
     mutex_lock(&repo->mu);
     mem_free(rm->failure);
     rm->failure = reason_of(st);
@@ -348,7 +367,7 @@ static bool load_one(struct repository *repo, struct repo_model *rm)
         }
     }
     if (all)
-        log_info("successfully loaded '%s'", rm->name);
+        log_info("successfully loaded '%s'", rm->title);
     return all;
 }
 
@@ -416,6 +435,8 @@ struct model_index_row *repository_index(struct repository *repo, bool ready_onl
         const struct repo_model *rm = &repo->models[i];
         capacity += MAX(rm->n_versions, (size_t)1);
         text_bytes += strlen(rm->name) + 1;
+        if (rm->duplicate)
+            text_bytes += strlen(rm->failure) + 1;
         for (size_t j = 0; j < rm->n_versions; j++)
             text_bytes += strlen(rm->versions[j].reason) + 1;
     }
@@ -425,8 +446,16 @@ struct model_index_row *repository_index(struct repository *repo, bool ready_onl
     for (size_t i = 0; i < repo->n_models; i++) {
         const struct repo_model *rm = &repo->models[i];
         const char *name = index_text(&texts, rm->name);
-        if (rm->n_versions == 0 && !ready_only)
-            rows[n++] = (struct model_index_row){.name = name, .state = "", .reason = ""};
+        if (rm->duplicate)
+            rows[n++] = (struct model_index_row){
+                .name = name,
+                .version = -1,
+                .state = version_state_name(VERSION_UNAVAILABLE),
+                .reason = index_text(&texts, rm->failure),
+            };
+        else if (rm->n_versions == 0 && !ready_only)
+            rows[n++] =
+                (struct model_index_row){.name = name, .version = -1, .state = "", .reason = ""};
         for (size_t j = 0; j < rm->n_versions; j++) {
             const struct repo_version *rv = &rm->versions[j];
             if (ready_only && rv->state != VERSION_READY)
@@ -524,7 +553,7 @@ void repository_unload_all(struct repository *repo)
             set_state(repo, rv, VERSION_UNLOADING, m, "");
             model_unload(m, repo->backends);
             set_state(repo, rv, VERSION_UNAVAILABLE, NULL, "unloaded");
-            log_info("successfully unloaded '%s' version %lld", rm->name, (long long)rv->version);
+            log_info("successfully unloaded '%s' version %lld", rm->title, (long long)rv->version);
             model_unref(m);
         }
     }
@@ -547,13 +576,13 @@ void repository_table(struct repository *repo, struct buf *out)
     for (size_t i = 0; i < repo->n_models; i++) {
         const struct repo_model *rm = &repo->models[i];
         if (rm->failure)
-            table_text_row(t, (const char *const[]){rm->name, "-", rm->failure});
+            table_text_row(t, (const char *const[]){rm->title, "-", rm->failure});
         for (size_t j = 0; j < rm->n_versions; j++) {
             const struct repo_version *rv = &rm->versions[j];
             char *version = mem_printf("%lld", (long long)rv->version);
             char *status = mem_printf("%s%s%s", version_state_name(rv->state),
                                       rv->reason[0] ? ": " : "", rv->reason);
-            table_text_row(t, (const char *const[]){rm->name, version, status});
+            table_text_row(t, (const char *const[]){rm->title, version, status});
             mem_free(status);
             mem_free(version);
         }

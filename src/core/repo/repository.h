@@ -45,6 +45,8 @@ struct repo_version {
 
 struct repo_model {
     char *name;
+    char *title;    /* how logs call it: with its repository in front under namespacing */
+    bool duplicate; /* several repositories have it, so none serves it; failure says so, too */
     const struct storage *storage; /* where its folder is, by its name; of the repository's roots */
     char *directory;               /* the folder on this machine, while it is loaded */
     size_t n_versions;             /* 0: it could not even be read */

@@ -141,7 +141,7 @@ static void options_that_size_or_place(void **state)
     ok(TRITONSERVER_ServerOptionsSetExitTimeout(o, 3));
     ok(TRITONSERVER_ServerOptionsSetModelLoadThreadCount(o, 2));
     ok(TRITONSERVER_ServerOptionsSetModelLoadRetryCount(o, 1));
-    ok(TRITONSERVER_ServerOptionsSetModelNamespacing(o, false));
+    ok(TRITONSERVER_ServerOptionsSetModelNamespacing(o, true));
     ok(TRITONSERVER_ServerOptionsSetRateLimiterMode(o, TRITONSERVER_RATE_LIMIT_OFF));
     ok(TRITONSERVER_ServerOptionsAddRateLimiterResource(o, "R", 1, 0));
     ok(TRITONSERVER_ServerOptionsSetPinnedMemoryPoolByteSize(o, 1));
@@ -175,8 +175,6 @@ static void options_that_ask_for_what_is_not_there(void **state)
             no, "a model control mode but 'none' is not supported yet");
     refused(TRITONSERVER_ServerOptionsSetStartupModel(o, "m"), no,
             "loading single models at start is not supported yet");
-    refused(TRITONSERVER_ServerOptionsSetModelNamespacing(o, true), no,
-            "model namespacing is not supported yet");
     refused(TRITONSERVER_ServerOptionsSetRateLimiterMode(o, TRITONSERVER_RATE_LIMIT_EXEC_COUNT), no,
             "the rate limiter is not supported yet");
     refused(TRITONSERVER_ServerOptionsSetResponseCacheByteSize(o, 1), no,
@@ -191,6 +189,8 @@ static void options_that_ask_for_what_is_not_there(void **state)
     refused(TRITONSERVER_ServerOptionsSetHostPolicy(o, "p", "cores", "0"), wrong,
             "Unsupported host policy setting 'cores' is specified, supported settings are "
             "'numa-node', 'cpu-cores'");
+    refused(TRITONSERVER_ServerOptionsSetModelConfigName(o, "../x"), wrong,
+            "model configuration name '../x' leads out of the folder 'configs'");
     refused(TRITONSERVER_ServerOptionsSetModelLoadThreadCount(o, 0), wrong,
             "model load thread count must be at least 1, got 0");
     refused(TRITONSERVER_ServerOptionsSetModelLoadDeviceLimit(o, TRITONSERVER_INSTANCEGROUPKIND_GPU,

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/repo/repository.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "core/server.h"
+#include "core/server_options.h"
+#include "lib/repository.h"
+
+#define CONFIG                                                                                     \
+    "backend: \"identity\" max_batch_size: 0 "                                                     \
+    "input [ { name: \"I\" data_type: TYPE_FP32 dims: [ -1 ] } ] "                                 \
+    "output [ { name: \"O\" data_type: TYPE_FP32 dims: [ -1 ] } ]"
+
+static struct server *start(const struct test_repository *roots, size_t n_roots, bool namespacing)
+{
+    struct server *s = NULL;
+    struct server_options *o = server_options_new();
+    for (size_t i = 0; i < n_roots; i++)
+        server_options_add_repository(o, roots[i].path);
+    server_options_set_string(&o->backend_directory, CONCH_BUILD_DIR "/backends");
+    o->exit_on_error = false;
+    o->model_namespacing = namespacing;
+    struct status *st = server_new(o, &s);
+    server_options_free(o);
+    if (st)
+        fail_msg("%s", status_message(st));
+    return s;
+}
+
+static void stop(struct server *s)
+{
+    assert_null(server_stop(s));
+    server_free(s);
+}
+
+static void assert_index(struct server *s, bool ready_only, const char *expected)
+{
+    size_t n, used = 0;
+    char text[1024] = "";
+    struct model_index_row *rows = server_index(s, ready_only, &n);
+    for (size_t i = 0; i < n; i++)
+        used += (size_t)snprintf(text + used, sizeof(text) - used, "%s:%d:%s:%s\n", rows[i].name,
+                                 (int)rows[i].version, rows[i].state, rows[i].reason);
+    mem_free(rows);
+    assert_string_equal(text, expected);
+}
+
+#define DUPLICATE ":-1:UNAVAILABLE:model appears in two or more repositories\n"
+
+static void a_model_of_several_roots_is_served_from_none(void **state)
+{
+    (void)state;
+    struct test_repository roots[3];
+    for (size_t i = 0; i < 3; i++) {
+        repository_make(&roots[i]);
+        repository_add(&roots[i], "every", CONFIG, 1);
+    }
+    repository_add(&roots[0], "broken", "nonsense", 1);
+    repository_add(&roots[2], "alone", CONFIG, 7);
+
+    struct server *s = start(roots, 3, false);
+    assert_index(s, false, "alone:7:READY:\nbroken:-1::\nevery" DUPLICATE);
+    assert_index(s, true, "alone:7:READY:\nevery" DUPLICATE);
+    bool ready = true;
+    assert_null(server_is_ready(s, &ready));
+    assert_false(ready);
+    stop(s);
+
+    s = start(roots, 3, true);
+    assert_index(s, true, "alone:7:READY:\nevery:1:READY:\nevery:1:READY:\nevery:1:READY:\n");
+    struct model *m;
+    struct status *st = server_find_model(s, "every", 5, 1, &m);
+    assert_non_null(st);
+    assert_int_equal(status_code(st), STATUS_INVALID_ARG);
+    assert_string_equal(status_message(st),
+                        "There are 3 identifiers of model 'every' in global map, model namespace "
+                        "must be provided to resolve ambiguity.");
+    status_free(st);
+    stop(s);
+    for (size_t i = 0; i < 3; i++)
+        repository_remove(&roots[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_model_of_several_roots_is_served_from_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
