@@ -2,7 +2,7 @@
 /*
  * Reading the text format: a recursive descent over the tokens, one function per rule of the
  * format. The first error ends it; its text is what protobuf says in that case, and then what we
- * know.
+ * know. With a listener, the list of fields in which it happened goes on at the next field.
  */
 #include "base/pbtext.h"
 
@@ -22,7 +22,15 @@
 #include "base/str.h"
 #include "base/utf8.h"
 
-enum { MAX_SHOWN = 60 }; /* bytes of a token that an error repeats */
+enum {
+    MAX_SHOWN = 60, /* bytes of a token that an error repeats */
+    MAX_ADVICE = 160,
+};
+
+/* A place in the text, kept for an error that comes later. */
+struct place {
+    uint32_t line, column; /* 0: none */
+};
 
 struct parser {
     struct lexer lex;
@@ -31,11 +39,15 @@ struct parser {
     struct pb_positions *positions;
     struct buf scratch;
     int depth;
-};
 
-/* A place in the text, kept for an error that comes later. */
-struct place {
-    uint32_t line, column;
+    /* The last fault that has a place in the text, until it is told or returned. */
+    struct place at;
+    char advice[MAX_ADVICE];
+
+    void (*hear)(void *arg, const struct pbtext_fault *); /* NULL: the first fault ends it */
+    void *arg;
+    size_t n_told;
+    bool is_over; /* no field follows from which to go on */
 };
 
 static struct place here(const struct parser *p)
@@ -43,18 +55,22 @@ static struct place here(const struct parser *p)
     return (struct place){p->lex.token.line, p->lex.token.column};
 }
 
-NODISCARD PRINTF_LIKE(3, 4) static struct status *fail(const struct parser *p, struct place at,
+/* A fault of the text; its name and place are put in front of it in the end (finish). */
+NODISCARD PRINTF_LIKE(3, 4) static struct status *fail(struct parser *p, struct place at,
                                                        const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
     struct status *st = status_newv(STATUS_INVALID_ARG, fmt, ap);
     va_end(ap);
-    return status_prefix(st, "%s:%" PRIu32 ":%" PRIu32 ": ", p->name, at.line, at.column);
+    p->at = at;
+    p->advice[0] = '\0';
+    return st;
 }
 
-NODISCARD static struct status *fail_memory(const struct parser *p)
+NODISCARD static struct status *fail_memory(struct parser *p)
 {
+    p->at.line = 0;
     if (p->arena->starved)
         return status_no_memory();
     return status_new(STATUS_INVALID_ARG, "%s: the message is larger than %zu bytes in memory",
@@ -100,7 +116,7 @@ static bool take(struct parser *p, char symbol)
 }
 
 /* "Expected <what>, got: <token>", or what the lexer has against the token. */
-NODISCARD static struct status *unexpected(const struct parser *p, const char *what)
+NODISCARD static struct status *unexpected(struct parser *p, const char *what)
 {
     if (p->lex.token.type == TOKEN_BAD)
         return fail(p, here(p), "%s", p->lex.complaint);
@@ -238,9 +254,11 @@ NODISCARD static struct status *read_enum(struct parser *p, const ProtobufCField
     const ProtobufCEnumValue *v = pb_enum_named(d, t->text, t->length);
     if (!v) {
         const char *meant = pb_suggest_enum(d, t->text, t->length);
-        return fail(p, here(p), "Unknown enumeration value of \"%s\" for field \"%s\"%s%s%s",
-                    shown(p).text, f->name, meant ? ", did you mean \"" : "", meant ? meant : "",
-                    meant ? "\"?" : "");
+        struct status *st = fail(p, here(p), "Unknown enumeration value of \"%s\" for field \"%s\"",
+                                 shown(p).text, f->name);
+        if (meant)
+            snprintf(p->advice, sizeof(p->advice), "did you mean \"%s\"?", meant);
+        return st;
     }
     *ret_value = v->value;
     lexer_next(&p->lex);
@@ -402,7 +420,7 @@ NODISCARD static struct status *read_list(struct parser *p, ProtobufCMessage *m,
 }
 
 /* A singular field may come once, and of a oneof one member only. */
-NODISCARD static struct status *check_single(const struct parser *p, const ProtobufCMessage *m,
+NODISCARD static struct status *check_single(struct parser *p, const ProtobufCMessage *m,
                                              const ProtobufCFieldDescriptor *f, struct place at)
 {
     const ProtobufCFieldDescriptor *earlier = NULL;
@@ -447,20 +465,19 @@ NODISCARD static struct status *refuse_extension(struct parser *p, const Protobu
 }
 
 /* The current token names no field: one that is nearly so called, or where it would be right. */
-NODISCARD static struct status *refuse_unknown(const struct parser *p,
+NODISCARD static struct status *refuse_unknown(struct parser *p,
                                                const ProtobufCMessageDescriptor *d, struct place at)
 {
     const struct token *t = &p->lex.token;
     const char *meant = pb_suggest_field(d, t->text, t->length);
     const char *home = pb_suggest_home(d, t->text, t->length);
-    struct shown name = shown(p);
-    char advice[160] = "";
+    struct status *st =
+        fail(p, at, "Message type \"%s\" has no field named \"%s\"", d->name, shown(p).text);
     if (meant)
-        snprintf(advice, sizeof(advice), ", did you mean \"%s\"?", meant);
+        snprintf(p->advice, sizeof(p->advice), "did you mean \"%s\"?", meant);
     else if (home)
-        snprintf(advice, sizeof(advice), ", it belongs inside \"%s\"", home);
-    return fail(p, at, "Message type \"%s\" has no field named \"%s\"%s", d->name, name.text,
-                advice);
+        snprintf(p->advice, sizeof(p->advice), "it belongs inside \"%s\"", home);
+    return st;
 }
 
 /* name: value, name { … }, name: [values]; a separator may follow. */
@@ -505,6 +522,64 @@ NODISCARD static struct status *settle_maps(struct parser *p, ProtobufCMessage *
     return NULL;
 }
 
+/* Does a field begin here? "name:", "name {", "name <" */
+static bool at_field(const struct parser *p)
+{
+    if (p->lex.token.type != TOKEN_IDENTIFIER)
+        return false;
+    struct lexer ahead = p->lex;
+    lexer_next(&ahead);
+    return ahead.token.type == TOKEN_SYMBOL && strchr(":{<", *ahead.token.text);
+}
+
+/* Passes over the rest of a field that is wrong; false when the text ends before another begins. */
+static bool skip_field(struct parser *p, bool inside)
+{
+    for (size_t depth = 0;;) {
+        bool opens = looking_at(p, '{') || looking_at(p, '<') || looking_at(p, '[');
+        bool closes = looking_at(p, '}') || looking_at(p, '>');
+        if (p->lex.token.type == TOKEN_END)
+            return !inside && depth == 0;
+        if (p->lex.token.type == TOKEN_BAD || (closes && depth == 0 && !inside))
+            return false;
+        if (depth == 0 && (closes || at_field(p)))
+            return true;
+        depth += opens;
+        depth -= depth && (closes || looking_at(p, ']'));
+        lexer_next(&p->lex);
+    }
+}
+
+/*
+ * Tells the listener of the fault and goes on with the next field. NULL when it can; otherwise the
+ * status, which ends the parsing.
+ *
+ * @field   where the text of the wrong field begins
+ * @inside  of a message in braces
+ */
+NODISCARD static struct status *go_on(struct parser *p, struct status *st, const char *field,
+                                      bool inside)
+{
+    if (!p->hear || !p->at.line)
+        return st;
+    if (!p->is_over) {
+        struct pbtext_fault fault = {.line = p->at.line,
+                                     .column = p->at.column,
+                                     .text = status_message(st),
+                                     .advice = *p->advice ? p->advice : NULL};
+        p->hear(p->arg, &fault);
+        p->n_told++;
+    }
+    if (p->lex.token.text == field && p->lex.token.type == TOKEN_IDENTIFIER)
+        lexer_next(&p->lex); /* the name itself is what is wrong */
+    p->is_over |= !skip_field(p, inside);
+    if (p->is_over)
+        return st;
+    p->at.line = 0;
+    status_free(st);
+    return NULL;
+}
+
 /* All fields up to the end of the message (which the caller takes) or of the text. */
 NODISCARD static struct status *read_fields(struct parser *p, ProtobufCMessage *m, char end)
 {
@@ -512,32 +587,63 @@ NODISCARD static struct status *read_fields(struct parser *p, ProtobufCMessage *
     while (!st && p->lex.token.type != TOKEN_END) {
         if (end && (looking_at(p, '}') || looking_at(p, '>')))
             break;
+        const char *field = p->lex.token.text;
         st = read_field(p, m);
+        if (st)
+            st = go_on(p, st, field, end != '\0');
     }
     return st ? st : settle_maps(p, m);
+}
+
+/* The status as a whole: "<name>:<line>:<column>: <text>, <advice>"; NULL when all was told. */
+NODISCARD static struct status *finish(const struct parser *p, struct status *st)
+{
+    if (!st || !p->at.line)
+        return st;
+    struct status *whole = NULL;
+    if (!p->hear)
+        whole =
+            status_new(status_code(st), "%s:%" PRIu32 ":%" PRIu32 ": %s%s%s", p->name, p->at.line,
+                       p->at.column, status_message(st), *p->advice ? ", " : "", p->advice);
+    status_free(st);
+    return whole;
+}
+
+NODISCARD static struct status *parse(struct parser *p, const ProtobufCMessageDescriptor *type,
+                                      const char *text, size_t length,
+                                      ProtobufCMessage **ret_message)
+{
+    buf_init(&p->scratch, PBTEXT_MAX_BYTES + 64);
+    if (length > PBTEXT_MAX_BYTES)
+        return status_new(STATUS_INVALID_ARG, "%s: %zu bytes of text, at most %d are read", p->name,
+                          length, PBTEXT_MAX_BYTES);
+
+    ProtobufCMessage *m = pb_new(p->arena, type);
+    if (!m)
+        return fail_memory(p);
+    lexer_init(&p->lex, text, length);
+    struct status *st = finish(p, read_fields(p, m, '\0'));
+    buf_done(&p->scratch);
+    if (!st)
+        *ret_message = p->n_told ? NULL : m;
+    return st;
 }
 
 struct status *pbtext_parse(const ProtobufCMessageDescriptor *type, const char *text, size_t length,
                             const char *name, struct arena *arena, struct pb_positions *positions,
                             ProtobufCMessage **ret_message)
 {
-    struct parser p = {
-        .name = name,
-        .arena = arena,
-        .positions = positions,
-        .scratch = BUF_INIT(PBTEXT_MAX_BYTES + 64),
-    };
-    if (length > PBTEXT_MAX_BYTES)
-        return status_new(STATUS_INVALID_ARG, "%s: %zu bytes of text, at most %d are read", name,
-                          length, PBTEXT_MAX_BYTES);
+    struct parser p = {.name = name, .arena = arena, .positions = positions};
+    return parse(&p, type, text, length, ret_message);
+}
 
-    ProtobufCMessage *m = pb_new(arena, type);
-    if (!m)
-        return fail_memory(&p);
-    lexer_init(&p.lex, text, length);
-    struct status *st = read_fields(&p, m, '\0');
-    buf_done(&p.scratch);
-    if (!st)
-        *ret_message = m;
-    return st;
+struct status *pbtext_parse_all(const ProtobufCMessageDescriptor *type, const char *text,
+                                size_t length, const char *name, struct arena *arena,
+                                struct pb_positions *positions,
+                                void (*hear)(void *arg, const struct pbtext_fault *), void *arg,
+                                ProtobufCMessage **ret_message)
+{
+    struct parser p = {
+        .name = name, .arena = arena, .positions = positions, .hear = hear, .arg = arg};
+    return parse(&p, type, text, length, ret_message);
 }

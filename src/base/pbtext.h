@@ -41,6 +41,27 @@ NODISCARD struct status *pbtext_parse(const ProtobufCMessageDescriptor *type, co
                                       struct pb_positions *positions,
                                       ProtobufCMessage **ret_message);
 
+/* Something that is wrong in a text. */
+struct pbtext_fault {
+    uint32_t line, column;
+    const char *text;
+    const char *advice; /* what would have been right: "did you mean \"input\"?"; or NULL */
+};
+
+/*
+ * pbtext_parse_all - the same, but says everything that is wrong with the text: after a fault it
+ * goes on at what looks like the next field, so that one mistake is told once.
+ *
+ * @hear   called with each fault, in the order of the text
+ * Errors: as above, but faults that were told make it no error and leave *ret_message NULL;
+ *         what is an error has no place in the text (memory, a text that is too long)
+ */
+NODISCARD struct status *pbtext_parse_all(const ProtobufCMessageDescriptor *type, const char *text,
+                                          size_t length, const char *name, struct arena *arena,
+                                          struct pb_positions *positions,
+                                          void (*hear)(void *arg, const struct pbtext_fault *),
+                                          void *arg, ProtobufCMessage **ret_message);
+
 /*
  * pbtext_print - appends the text form: a field per line, indented by two, lists of numbers as
  * [1, 2], nothing that is at its default.

@@ -67,6 +67,39 @@ struct status *model_config_parse_text(const char *text, size_t length, const ch
     return NULL;
 }
 
+/* The listener hears of the text's faults as of all others. */
+static void hear_text(void *arg, const struct pbtext_fault *fault)
+{
+    struct config_listener *listener = arg;
+    struct config_fault told = {.kind = CONFIG_FAULT_TEXT,
+                                .line = fault->line,
+                                .column = fault->column,
+                                .text = fault->text,
+                                .advice = fault->advice};
+    listener->n_faults++;
+    listener->hear(listener->arg, &told);
+}
+
+struct status *model_config_parse_all(const char *text, size_t length, const char *file,
+                                      struct config_listener *listener,
+                                      struct model_config **ret_config)
+{
+    struct model_config *c = new_empty(file);
+    ProtobufCMessage *m = NULL;
+    struct status *st = pbtext_parse_all(config_type, text, length, file, &c->arena, &c->positions,
+                                         hear_text, listener, &m);
+    *ret_config = NULL;
+    if (st || !m) {
+        model_config_free(c);
+        return st;
+    }
+    c->pb = (Inference__ModelConfig *)m;
+    c->provided = true;
+    c->listener = listener;
+    *ret_config = c;
+    return NULL;
+}
+
 struct status *model_config_parse_json(const char *json, size_t length,
                                        struct model_config **ret_config)
 {
@@ -144,10 +177,43 @@ static const struct pb_position *find_place(const struct model_config *c, struct
     return find_message(&c->positions, m);
 }
 
+bool model_config_where(const struct model_config *c, const void *message, const char *field,
+                        size_t index, uint32_t *ret_line, uint32_t *ret_column)
+{
+    const struct pb_position *at = find_place(c, at_element(message, field, index));
+    if (!at)
+        return false;
+    *ret_line = at->line;
+    *ret_column = at->column;
+    return true;
+}
+
+/* Tells the listener of the fault; the step goes on as if there were none. */
+static void tell(const struct model_config *c, struct config_place place, struct status *st)
+{
+    bool unsupported = status_code(st) == STATUS_UNSUPPORTED;
+    struct config_fault fault = {
+        .kind = unsupported ? CONFIG_FAULT_UNSUPPORTED : CONFIG_FAULT_RULE,
+        .text = status_message(st),
+        .advice = place.advice,
+    };
+    /* Looking for places takes its time: not for all of a million faults. */
+    if (c->listener->n_faults++ < CONFIG_MAX_FAULTS)
+        model_config_where(c, place.message, place.field, place.index, &fault.line, &fault.column);
+    c->listener->hear(c->listener->arg, &fault);
+    status_free(st);
+}
+
 struct status *config_add_place(const struct model_config *c, struct config_place place,
                                 struct status *st)
 {
-    if (!c->file || !st)
+    if (!st)
+        return NULL;
+    if (c->listener) {
+        tell(c, place, st);
+        return NULL;
+    }
+    if (!c->file)
         return st;
     const struct pb_position *at = find_place(c, place);
     struct status *whole;
@@ -195,20 +261,51 @@ bool model_config_decoupled(const struct model_config *c)
     return c->pb->model_transaction_policy && c->pb->model_transaction_policy->decoupled;
 }
 
+NODISCARD static struct status *check_folder(const struct model_config *c,
+                                             const struct config_facts *facts)
+{
+    if (strcmp(c->pb->name, facts->model_name) == 0)
+        return NULL;
+    return config_fail(c, at_field(c->pb, "name"),
+                       "unexpected directory name '%s' for model '%s', directory name must equal "
+                       "model name",
+                       facts->model_name, c->pb->name);
+}
+
 struct status *model_config_prepare(struct model_config *c, const struct config_facts *facts)
 {
     struct status *st = config_fill_backend(c, facts);
     if (!st)
         st = config_normalise(c);
     if (!st)
+        st = config_check_backend(c);
+    if (!st)
         st = config_check_general(c);
     if (!st && !facts->auto_complete)
         st = config_check_io(c);
-    if (!st && strcmp(c->pb->name, facts->model_name) != 0)
-        st = config_fail(c, at_field(c->pb, "name"),
-                         "unexpected directory name '%s' for model '%s', directory name must equal "
-                         "model name",
-                         facts->model_name, c->pb->name);
+    if (!st)
+        st = check_folder(c, facts);
+    return st ? st : model_config_check_honoured(c);
+}
+
+struct status *model_config_check_all(struct model_config *c, const struct config_facts *facts)
+{
+    size_t before = c->listener ? c->listener->n_faults : 0;
+    struct status *st = config_fill_backend(c, facts);
+    if (!st)
+        st = config_normalise(c);
+    if (!st && (!c->listener || c->listener->n_faults == before)) /* once is enough */
+        st = config_check_backend(c);
+    if (!st)
+        st = config_check_general(c);
+    if (!st)
+        st = check_folder(c, facts);
+    if (!st)
+        st = model_config_place(c, facts);
+    if (!st)
+        st = config_check_io(c);
+    if (!st)
+        st = config_check_data(c);
     return st ? st : model_config_check_honoured(c);
 }
 
@@ -218,6 +315,8 @@ struct status *model_config_finish(struct model_config *c, const struct config_f
         return status_new(STATUS_NOT_FOUND, "model configuration is not provided for model '%s'",
                           c->pb->name);
     struct status *st = config_normalise(c);
+    if (!st)
+        st = config_check_backend(c);
     if (!st)
         st = config_check_general(c);
     if (!st)

@@ -23,6 +23,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/arena.h"
 #include "base/compiler.h"
@@ -32,14 +33,32 @@
 struct buf;
 struct status;
 
+/* A part of the text that cannot be read, or a rule that is broken. */
+struct config_fault {
+    enum config_fault_kind { CONFIG_FAULT_TEXT, CONFIG_FAULT_RULE, CONFIG_FAULT_UNSUPPORTED } kind;
+    uint32_t line, column; /* 0: nowhere in particular */
+    const char *text;      /* without the place */
+    const char *advice;    /* what would have been right, or NULL */
+};
+
+/* Who wants to hear of all faults, not only of the first (conch check). */
+struct config_listener {
+    void (*hear)(void *arg, const struct config_fault *fault);
+    void *arg;
+    size_t n_faults; /* so far; those after CONFIG_MAX_FAULTS come without a place */
+};
+
+enum { CONFIG_MAX_FAULTS = 1000 };
+
 struct model_config {
     Inference__ModelConfig *pb; /* never NULL; everything below it lives in arena */
 
     /* Below: for this folder's files. */
     struct arena arena;
-    struct pb_positions positions; /* where fields stand in the text; empty without a text */
-    char *file;                    /* how errors name the text; NULL without */
-    bool provided;                 /* someone said something: a file, a request, the backend */
+    struct pb_positions positions;    /* where fields stand in the text; empty without a text */
+    char *file;                       /* how errors name the text; NULL without */
+    bool provided;                    /* someone said something: a file, a request, the backend */
+    struct config_listener *listener; /* NULL: each step returns the first fault; borrowed */
 };
 
 /* An instance group that a backend asks for when the configuration leaves it open. */
@@ -142,6 +161,29 @@ NODISCARD struct status *model_config_merge_from_backend(struct model_config *c,
  */
 NODISCARD struct status *model_config_finish(struct model_config *c,
                                              const struct config_facts *facts);
+
+/*
+ * model_config_parse_all - as model_config_parse_text(), for who wants to hear of everything that
+ * is wrong with the text. After a fault *ret_config is NULL: rules are not asked of half a text.
+ *
+ * @listener  becomes the configuration's
+ * Errors:    STATUS_UNAVAILABLE  no memory; STATUS_INTERNAL  the text is too large; faults are none
+ */
+NODISCARD struct status *model_config_parse_all(const char *text, size_t length, const char *file,
+                                                struct config_listener *listener,
+                                                struct model_config **ret_config);
+
+/*
+ * model_config_check_all - what prepare, place and finish do, as far as it can be told without the
+ * backend. With a listener it goes through all rules.
+ */
+NODISCARD struct status *model_config_check_all(struct model_config *c,
+                                                const struct config_facts *facts);
+
+/* model_config_where - where `field` of a message below c->pb stands, or else the message (whose
+ * element `index`, if the field is repeated); false when that is not known. */
+bool model_config_where(const struct model_config *c, const void *message, const char *field,
+                        size_t index, uint32_t *ret_line, uint32_t *ret_column);
 
 /*
  * model_config_check_honoured - refuses by name each field that is set and that the server does

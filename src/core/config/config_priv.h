@@ -17,6 +17,7 @@ struct config_place {
     const void *message;
     const char *field;
     size_t index;
+    const char *advice; /* for a listener: what would have been right, or NULL */
 };
 
 static inline struct config_place at_element(const void *message, const char *field, size_t index)
@@ -34,7 +35,18 @@ static inline struct config_place at_message(const void *message)
     return at_element(message, NULL, 0);
 }
 
-/* config_fail - a broken rule (STATUS_INVALID_ARG); " (file:line:column)" is added. */
+/* advised - the same place, with a word on what would have been right; borrowed until it is told.
+ */
+static inline struct config_place advised(struct config_place place, const char *advice)
+{
+    place.advice = advice;
+    return place;
+}
+
+/*
+ * config_fail - a broken rule (STATUS_INVALID_ARG); " (file:line:column)" is added. With a listener
+ * it is told and NULL comes back: rules then go on, so what they look at next must be safe to read.
+ */
 NODISCARD struct status *config_fail(const struct model_config *c, struct config_place place,
                                      const char *fmt, ...) PRINTF_LIKE(3, 4);
 
@@ -51,6 +63,7 @@ NODISCARD struct status *config_fill_backend(struct model_config *c,
 NODISCARD struct status *config_normalise(struct model_config *c);
 
 /* validate.c, validate_sequence.c, validate_ensemble.c, validate_io.c, validate_data.c */
+NODISCARD struct status *config_check_backend(const struct model_config *c);
 NODISCARD struct status *config_check_general(const struct model_config *c);
 NODISCARD struct status *config_check_sequence(const struct model_config *c);
 NODISCARD struct status *config_check_ensemble(const struct model_config *c);

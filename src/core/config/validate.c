@@ -46,9 +46,11 @@ static const char *framework_of_backend(const char *backend)
     return NULL;
 }
 
-NODISCARD static struct status *check_backend(const struct model_config *c)
+struct status *config_check_backend(const struct model_config *c)
 {
     const Inference__ModelConfig *pb = c->pb;
+    if (!*pb->name)
+        return config_fail(c, at_message(pb), "model configuration must specify 'name'");
     bool ensemble = strcmp(pb->platform, "ensemble") == 0;
     if (ensemble && *pb->backend)
         return config_fail(c, at_field(pb, "backend"),
@@ -97,38 +99,52 @@ NODISCARD static struct status *check_order(const struct model_config *c,
     return st;
 }
 
-NODISCARD static struct status *check_dynamic(const struct model_config *c)
+NODISCARD static struct status *check_preferred(const struct model_config *c,
+                                                const Inference__ModelDynamicBatching *b)
 {
-    const Inference__ModelConfig *pb = c->pb;
-    const Inference__ModelDynamicBatching *b = pb->dynamic_batching;
-
-    for (size_t i = 0; i < b->n_preferred_batch_size; i++) {
+    struct status *st = NULL;
+    for (size_t i = 0; i < b->n_preferred_batch_size && !st; i++) {
         struct config_place place = at_element(b, "preferred_batch_size", i);
         if (b->preferred_batch_size[i] <= 0)
-            return config_fail(c, place, "dynamic batching preferred size must be positive for %s",
-                               pb->name);
-        if (b->preferred_batch_size[i] > pb->max_batch_size)
-            return config_fail(c, place,
-                               "dynamic batching preferred size must be <= max batch size for %s",
-                               pb->name);
+            st = config_fail(c, place, "dynamic batching preferred size must be positive for %s",
+                             c->pb->name);
+        else if (b->preferred_batch_size[i] > c->pb->max_batch_size)
+            st = config_fail(c, place,
+                             "dynamic batching preferred size must be <= max batch size for %s",
+                             c->pb->name);
     }
-    if (b->priority_levels != 0) {
-        uint64_t n = b->priority_levels;
-        if (b->default_priority_level == 0 || b->default_priority_level > n)
-            return config_fail(c, at_field(b, "default_priority_level"),
-                               "default priority level must be in range [1, %" PRIu64 "] for %s", n,
-                               pb->name);
-        for (size_t i = 0; i < b->n_priority_queue_policy; i++) {
-            uint64_t level = b->priority_queue_policy[i]->key;
-            if (level == 0 || level > n)
-                return config_fail(
-                    c, at_field(b->priority_queue_policy[i], "key"),
-                    "priority queue policy must have priority level in range [1, %" PRIu64
-                    "] for %s",
-                    n, pb->name);
-        }
+    return st;
+}
+
+NODISCARD static struct status *check_priorities(const struct model_config *c,
+                                                 const Inference__ModelDynamicBatching *b)
+{
+    uint64_t n = b->priority_levels;
+    struct status *st = NULL;
+    if (n == 0)
+        return NULL;
+    if (b->default_priority_level == 0 || b->default_priority_level > n)
+        st = config_fail(c, at_field(b, "default_priority_level"),
+                         "default priority level must be in range [1, %" PRIu64 "] for %s", n,
+                         c->pb->name);
+    for (size_t i = 0; i < b->n_priority_queue_policy && !st; i++) {
+        uint64_t level = b->priority_queue_policy[i]->key;
+        if (level == 0 || level > n)
+            st = config_fail(c, at_field(b->priority_queue_policy[i], "key"),
+                             "priority queue policy must have priority level in range [1, %" PRIu64
+                             "] for %s",
+                             n, c->pb->name);
     }
-    return b->preserve_ordering ? check_order(c, b) : NULL;
+    return st;
+}
+
+NODISCARD static struct status *check_dynamic(const struct model_config *c)
+{
+    const Inference__ModelDynamicBatching *b = c->pb->dynamic_batching;
+    struct status *st = check_preferred(c, b);
+    if (!st)
+        st = check_priorities(c, b);
+    return !st && b->preserve_ordering ? check_order(c, b) : st;
 }
 
 NODISCARD static struct status *check_cache(const struct model_config *c)
@@ -153,7 +169,8 @@ NODISCARD static struct status *check_cache(const struct model_config *c)
 NODISCARD static struct status *check_metrics(const struct model_config *c)
 {
     const Inference__ModelMetrics *metrics = c->pb->model_metrics;
-    for (size_t i = 0; metrics && i < metrics->n_metric_control; i++) {
+    struct status *st = NULL;
+    for (size_t i = 0; metrics && i < metrics->n_metric_control && !st; i++) {
         const Inference__ModelMetrics__MetricControl *m = metrics->metric_control[i];
         const char *fault = NULL;
         if (!m->metric_identifier)
@@ -166,22 +183,20 @@ NODISCARD static struct status *check_metrics(const struct model_config *c)
         else if (m->histogram_options->n_buckets == 0)
             fault = "histogram options must specify non-empty 'buckets'";
         if (fault)
-            return config_fail(c, at_message(m), "%s", fault);
+            st = config_fail(c, at_message(m), "%s", fault);
     }
-    return NULL;
+    return st;
 }
 
 struct status *config_check_general(const struct model_config *c)
 {
     const Inference__ModelConfig *pb = c->pb;
-    if (!*pb->name)
-        return config_fail(c, at_message(pb), "model configuration must specify 'name'");
-    struct status *st = check_backend(c);
+    struct status *st = NULL;
+    if (pb->max_batch_size < 0)
+        st = config_fail(c, at_field(pb, "max_batch_size"),
+                         "'max_batch_size' must be non-negative value for %s", pb->name);
     if (st)
         return st;
-    if (pb->max_batch_size < 0)
-        return config_fail(c, at_field(pb, "max_batch_size"),
-                           "'max_batch_size' must be non-negative value for %s", pb->name);
     if (pb->scheduling_choice_case == INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING)
         st = check_dynamic(c);
     else if (pb->scheduling_choice_case ==
@@ -201,7 +216,8 @@ struct status *config_check_general(const struct model_config *c)
 struct status *config_check_groups(const struct model_config *c, bool has_gpus)
 {
     const Inference__ModelConfig *pb = c->pb;
-    for (size_t i = 0; i < pb->n_instance_group; i++) {
+    struct status *st = NULL;
+    for (size_t i = 0; i < pb->n_instance_group && !st; i++) {
         const Inference__ModelInstanceGroup *g = pb->instance_group[i];
         const char *fault = NULL, *field = "gpus";
         switch (g->kind) {
@@ -223,13 +239,13 @@ struct status *config_check_groups(const struct model_config *c, bool has_gpus)
             fault = "has unexpected kind";
         }
         if (fault)
-            return config_fail(c, at_field(g, field), "instance group %s of model %s %s", g->name,
-                               pb->name, fault);
-        if (g->n_profile && strcmp(pb->platform, "tensorrt_plan") != 0)
-            return config_fail(c, at_field(g, "profile"), /* the reference's blank is missing too */
-                               "instance group %s of model %s and platform %sspecifies profile "
-                               "field which is only supported for TensorRT models",
-                               g->name, pb->name, pb->platform);
+            st = config_fail(c, at_field(g, field), "instance group %s of model %s %s", g->name,
+                             pb->name, fault);
+        if (!st && g->n_profile && strcmp(pb->platform, "tensorrt_plan") != 0)
+            st = config_fail(c, at_field(g, "profile"), /* the reference's blank is missing too */
+                             "instance group %s of model %s and platform %sspecifies profile "
+                             "field which is only supported for TensorRT models",
+                             g->name, pb->name, pb->platform);
     }
-    return NULL;
+    return st;
 }

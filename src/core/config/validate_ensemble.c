@@ -46,6 +46,7 @@ struct graph {
     struct tensor *first_made, **last_made;
     struct tensor *work;
     struct step *steps;
+    size_t n_faults_before; /* that a listener has heard of */
 };
 
 static struct tensor *tensor_named(struct graph *g, const char *name)
@@ -70,19 +71,20 @@ NODISCARD static struct status *link_outputs(struct graph *g, struct step *s, si
     s->writes = arena_alloc(&g->arena, step->n_output_map * sizeof(struct tensor *));
     if (!s->writes)
         return status_no_memory();
-    for (size_t i = 0; i < step->n_output_map; i++) {
+    struct status *st = NULL;
+    for (size_t i = 0; i < step->n_output_map && !st; i++) {
         struct tensor *t = tensor_named(g, step->output_map[i]->value);
         if (!t)
             return status_no_memory();
         if (t->writer)
-            return config_fail(g->config, at_element(step, "output_map", i),
-                               "ensemble tensor '%s' can appear in an output map only once for "
-                               "ensemble '%s' step %zu",
-                               t->name, pb->name, index);
+            st = config_fail(g->config, at_element(step, "output_map", i),
+                             "ensemble tensor '%s' can appear in an output map only once for "
+                             "ensemble '%s' step %zu",
+                             t->name, pb->name, index);
         t->writer = s;
         s->writes[s->n_writes++] = t;
     }
-    return NULL;
+    return st;
 }
 
 NODISCARD static struct status *link_inputs(struct graph *g, struct step *s,
@@ -111,24 +113,24 @@ NODISCARD static struct status *link_steps(struct graph *g)
     g->steps = arena_alloc(&g->arena, e->n_step * sizeof(struct step));
     if (!g->steps)
         return status_no_memory();
-    for (size_t i = 0; i < e->n_step; i++) {
+    struct status *st = NULL;
+    for (size_t i = 0; i < e->n_step && !st; i++) {
         const Inference__ModelEnsembling__Step *step = e->step[i];
         const char *missing = !*step->model_name    ? "model_name"
                               : !step->n_input_map  ? "input_map"
                               : !step->n_output_map ? "output_map"
                                                     : NULL;
-        if (missing)
-            return config_fail(g->config, at_message(step),
-                               "must specify '%s' in step %zu of ensemble '%s'", missing, i,
-                               pb->name);
         g->steps[i] = (struct step){0};
-        struct status *st = link_outputs(g, &g->steps[i], i);
+        if (missing)
+            st =
+                config_fail(g->config, at_message(step),
+                            "must specify '%s' in step %zu of ensemble '%s'", missing, i, pb->name);
+        if (!st)
+            st = link_outputs(g, &g->steps[i], i);
         if (!st)
             st = link_inputs(g, &g->steps[i], step);
-        if (st)
-            return st;
     }
-    return NULL;
+    return st;
 }
 
 static void make_ready(struct graph *g, struct tensor *t)
@@ -143,15 +145,17 @@ static void make_ready(struct graph *g, struct tensor *t)
 NODISCARD static struct status *start_from_inputs(struct graph *g)
 {
     const Inference__ModelConfig *pb = g->config->pb;
-    for (size_t i = 0; i < pb->n_input; i++) {
+    struct status *st = NULL;
+    for (size_t i = 0; i < pb->n_input && !st; i++) {
         struct tensor *t = map_gets(&g->tensors, pb->input[i]->name);
-        if (!t) /* the odd quote is the reference's */
-            return config_fail(g->config, at_field(pb->input[i], "name"),
-                               "ensemble input '%s' for ensemble %s' is not used",
-                               pb->input[i]->name, pb->name);
-        make_ready(g, t);
+        if (t)
+            make_ready(g, t);
+        else /* the odd quote is the reference's */
+            st = config_fail(g->config, at_field(pb->input[i], "name"),
+                             "ensemble input '%s' for ensemble %s' is not used", pb->input[i]->name,
+                             pb->name);
     }
-    return NULL;
+    return st;
 }
 
 static void spread(struct graph *g)
@@ -169,60 +173,65 @@ static void spread(struct graph *g)
     }
 }
 
-NODISCARD static struct status *check_outputs(struct graph *g)
+NODISCARD static struct status *check_output(struct graph *g, const Inference__ModelOutput *output)
 {
-    const Inference__ModelConfig *pb = g->config->pb;
-    for (size_t i = 0; i < pb->n_output; i++) {
-        const char *name = pb->output[i]->name;
-        struct config_place place = at_field(pb->output[i], "name");
-        struct tensor *t = map_gets(&g->tensors, name);
-        if (!t)
-            return config_fail(g->config, place,
-                               "ensemble output '%s' for ensemble %s' is not used", name, pb->name);
-        if (t->ready) {
-            t->is_output = true;
-            continue;
-        }
-        const char *open = NULL;
-        for (size_t k = 0; t->writer && k < t->writer->n_reads && !open; k++) {
-            if (!t->writer->reads[k]->ready)
-                open = t->writer->reads[k]->name;
-        }
-        if (!open)
-            return config_fail(g->config, place, "output '%s' for ensemble '%s' is not written",
-                               name, pb->name);
-        return config_fail(g->config, place,
-                           "output '%s' for ensemble '%s' is not written: at least one of its "
-                           "depending tensors, '%s', is not connected",
-                           name, pb->name, open);
+    const char *name = output->name, *ensemble = g->config->pb->name, *open = NULL;
+    struct config_place place = at_field(output, "name");
+    struct tensor *t = map_gets(&g->tensors, name);
+    if (!t)
+        return config_fail(g->config, place, "ensemble output '%s' for ensemble %s' is not used",
+                           name, ensemble);
+    if (t->ready) {
+        t->is_output = true;
+        return NULL;
     }
-    return NULL;
+    for (size_t k = 0; t->writer && k < t->writer->n_reads && !open; k++) {
+        if (!t->writer->reads[k]->ready)
+            open = t->writer->reads[k]->name;
+    }
+    if (!open)
+        return config_fail(g->config, place, "output '%s' for ensemble '%s' is not written", name,
+                           ensemble);
+    return config_fail(g->config, place,
+                       "output '%s' for ensemble '%s' is not written: at least one of its "
+                       "depending tensors, '%s', is not connected",
+                       name, ensemble, open);
 }
 
 NODISCARD static struct status *check_unused(struct graph *g)
 {
-    for (struct tensor *t = g->first_made; t; t = t->next_made) {
+    struct status *st = NULL;
+    for (struct tensor *t = g->first_made; t && !st; t = t->next_made) {
         if (!t->is_output && (!t->ready || !t->readers))
-            return config_fail(g->config, at_field(g->config->pb, "ensemble_scheduling"),
-                               "ensemble tensor '%s' is unused in ensemble '%s'", t->name,
-                               g->config->pb->name);
+            st = config_fail(g->config, at_field(g->config->pb, "ensemble_scheduling"),
+                             "ensemble tensor '%s' is unused in ensemble '%s'", t->name,
+                             g->config->pb->name);
     }
-    return NULL;
+    return st;
+}
+
+/* Has a listener heard of something that would only show again, in other words, further on? */
+static bool is_spoilt(const struct graph *g)
+{
+    return g->config->listener && g->config->listener->n_faults > g->n_faults_before;
 }
 
 NODISCARD static struct status *check_graph(const struct model_config *c)
 {
+    const Inference__ModelConfig *pb = c->pb;
     struct graph g = {.config = c, .tensors = MAP_INIT};
     g.last_made = &g.first_made;
+    g.n_faults_before = c->listener ? c->listener->n_faults : 0;
     arena_init(&g.arena, NULL, 0, CONFIG_MAX_MEMORY, NULL, NULL);
     struct status *st = link_steps(&g);
-    if (!st)
+    if (!st && !is_spoilt(&g))
         st = start_from_inputs(&g);
-    if (!st) {
+    if (!st && !is_spoilt(&g)) {
         spread(&g);
-        st = check_outputs(&g);
+        for (size_t i = 0; i < pb->n_output && !st; i++)
+            st = check_output(&g, pb->output[i]);
     }
-    if (!st)
+    if (!st && !is_spoilt(&g))
         st = check_unused(&g);
     map_done(&g.tensors);
     arena_reset(&g.arena);
