@@ -123,6 +123,8 @@ static void pause_ms(int64_t ms)
 {
     struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
 
+    if (ms == 0) /* nanosleep() of nothing still sleeps, 50 us and more */
+        return;
     while (nanosleep(&left, &left) != 0)
         ;
 }

@@ -56,7 +56,7 @@ TRITONSERVER_Error *TRITONBACKEND_MemoryManagerFree(TRITONBACKEND_MemoryManager 
     NEED(manager);
     (void)memory_type;
     (void)memory_type_id;
-    mem_free(buffer);
+    mem_free_aligned(buffer);
     return NULL;
 }
 

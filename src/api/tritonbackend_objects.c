@@ -344,8 +344,7 @@ TRITONBACKEND_ModelInstanceReportMemoryUsage(TRITONBACKEND_ModelInstance *instan
     NEED(instance);
     if (usage_size)
         NEED(usage);
-    atomic_store_explicit(&to_instance(instance)->reported_bytes, sum_of(usage, usage_size),
-                          memory_order_relaxed);
+    instance_report_memory(to_instance(instance), sum_of(usage, usage_size));
     return NULL;
 }
 

@@ -54,6 +54,25 @@ void arena_reset(struct arena *a)
     a->end = a->first + a->first_bytes;
 }
 
+void arena_give(struct arena *a, struct mem_owner *owner, enum mem_kind kind)
+{
+    BUG_ON(a->pool);
+    a->owner = owner;
+    a->kind = kind;
+    for (struct chunk *c = a->chunks; c; c = c->next)
+        mem_give(c, owner, kind);
+}
+
+static struct chunk *new_chunk(const struct arena *a, size_t total)
+{
+    if (a->pool)
+        return pool_alloc(a->pool, total, a->owner);
+    struct chunk *c = mem_try_alloc(total);
+    if (a->owner)
+        mem_give(c, a->owner, a->kind);
+    return c;
+}
+
 void *arena_alloc_slow(struct arena *a, size_t size_bytes)
 {
     if (size_bytes > a->max_bytes || size_bytes > SIZE_MAX / 2)
@@ -67,7 +86,7 @@ void *arena_alloc_slow(struct arena *a, size_t size_bytes)
     }
 
     size_t total = sizeof(struct chunk) + room;
-    struct chunk *c = a->pool ? pool_alloc(a->pool, total, a->owner) : mem_try_alloc(total);
+    struct chunk *c = new_chunk(a, total);
     if (!c) {
         a->starved = true;
         return NULL;

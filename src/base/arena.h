@@ -11,9 +11,9 @@
 #include <stddef.h>
 
 #include "base/compiler.h"
+#include "base/mem_owner.h"
 
 struct pool;
-struct mem_owner;
 
 struct arena {
     char *next, *end;
@@ -25,16 +25,21 @@ struct arena {
     struct pool *pool;
     struct mem_owner *owner;
     bool starved; /* something was not given since memory ended, not since max_bytes was reached */
+    enum mem_kind kind; /* of the owner's memory, without a pool */
 };
 
 /*
  * arena_init - an arena that begins in first[0..first_bytes) and may take up to max_bytes more.
  *
  * @pool   where chunks come from; NULL takes them from the system
- * @owner  who pays for the chunks; may be NULL
+ * @owner  who pays for the chunks of a pool; NULL for nobody
  */
 void arena_init(struct arena *a, void *first, size_t first_bytes, size_t max_bytes,
                 struct pool *pool, struct mem_owner *owner);
+
+/* arena_give - of an arena without a pool: that owner pays for what it has and what it will have.
+ */
+void arena_give(struct arena *a, struct mem_owner *owner, enum mem_kind kind);
 
 /* arena_reset - everything is free again, the chunks are given back. */
 void arena_reset(struct arena *a);

@@ -48,6 +48,13 @@
             bug(__FILE__, __LINE__, #cond);                                                        \
     } while (0)
 
+/* DEBUG_BUG_ON(cond) - the same in debug builds; others do not even look. */
+#ifdef CONCH_DEBUG
+#define DEBUG_BUG_ON(cond) BUG_ON(cond)
+#else
+#define DEBUG_BUG_ON(cond) ((void)sizeof(cond))
+#endif
+
 NORETURN void bug(const char *file, int line, const char *condition);
 
 /*

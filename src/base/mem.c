@@ -25,16 +25,70 @@ NORETURN static void out_of_memory(size_t size_bytes)
     abort();
 }
 
-/* malloc(0) may give NULL, which would look like a failure. */
-static size_t at_least_one(size_t size_bytes)
+/*
+ * In front of each block: who pays for it. 16 bytes, so that the block is aligned as malloc's are.
+ * The header also means that nothing is asked to give no bytes, for which malloc may answer NULL.
+ */
+struct header {
+    struct mem_owner *owner; /* or NULL */
+    size_t size_bytes : 56;  /* without the header */
+    size_t kind : 8;
+};
+
+_Static_assert(sizeof(struct header) == 16, "the header keeps the block's alignment");
+
+/* No block of malloc's is as large, so that the sum cannot wrap. */
+enum { HEADER_BYTES = sizeof(struct header) };
+#define MAX_BYTES ((size_t)1 << 55)
+
+static struct header *header_of(void *p)
 {
-    return size_bytes ? size_bytes : 1;
+    return (struct header *)p - 1;
+}
+
+/* The block behind a header from the system, charged to who pays now; NULL stays NULL. */
+static void *charge(struct header *h, size_t size_bytes)
+{
+    if (UNLIKELY(!h))
+        return NULL;
+    struct mem_payer payer = mem_payer_now();
+    *h = (struct header){.owner = payer.owner, .size_bytes = size_bytes, .kind = payer.kind};
+    mem_owner_charge(payer.owner, payer.kind, size_bytes);
+    return h + 1;
+}
+
+static void *get(size_t size_bytes)
+{
+    return size_bytes > MAX_BYTES ? NULL : charge(malloc(HEADER_BYTES + size_bytes), size_bytes);
+}
+
+static void *get_zeroed(size_t size_bytes)
+{
+    return size_bytes > MAX_BYTES ? NULL : charge(calloc(1, HEADER_BYTES + size_bytes), size_bytes);
+}
+
+/* The block stays its owner's. */
+static void *resize(void *p, size_t size_bytes)
+{
+    if (!p)
+        return get(size_bytes);
+    if (size_bytes > MAX_BYTES)
+        return NULL;
+    struct header *h = realloc(header_of(p), HEADER_BYTES + size_bytes);
+    if (!h)
+        return NULL;
+    size_t before = h->size_bytes;
+    h->size_bytes = size_bytes;
+    /* In this order: the owner may have no other block left that keeps it. */
+    mem_owner_charge(h->owner, h->kind, size_bytes);
+    mem_owner_discharge(h->owner, h->kind, before);
+    return h + 1;
 }
 
 void *mem_alloc(size_t size_bytes)
 {
     (void)allowed(size_bytes);
-    void *p = malloc(at_least_one(size_bytes));
+    void *p = get(size_bytes);
     if (!p)
         out_of_memory(size_bytes);
     return p;
@@ -43,7 +97,7 @@ void *mem_alloc(size_t size_bytes)
 void *mem_zalloc(size_t size_bytes)
 {
     (void)allowed(size_bytes);
-    void *p = calloc(1, at_least_one(size_bytes));
+    void *p = get_zeroed(size_bytes);
     if (!p)
         out_of_memory(size_bytes);
     return p;
@@ -52,7 +106,7 @@ void *mem_zalloc(size_t size_bytes)
 void *mem_realloc(void *p, size_t size_bytes)
 {
     (void)allowed(size_bytes);
-    void *grown = realloc(p, at_least_one(size_bytes));
+    void *grown = resize(p, size_bytes);
     if (!grown)
         out_of_memory(size_bytes);
     return grown;
@@ -88,7 +142,7 @@ char *mem_printf(const char *fmt, ...)
 
 void *mem_try_alloc(size_t size_bytes)
 {
-    return allowed(size_bytes) ? malloc(at_least_one(size_bytes)) : NULL;
+    return allowed(size_bytes) ? get(size_bytes) : NULL;
 }
 
 void *mem_try_zalloc(size_t n_items, size_t item_bytes)
@@ -96,24 +150,47 @@ void *mem_try_zalloc(size_t n_items, size_t item_bytes)
     size_t size_bytes;
     if (__builtin_mul_overflow(n_items, item_bytes, &size_bytes) || !allowed(size_bytes))
         return NULL;
-    return calloc(1, at_least_one(size_bytes));
+    return get_zeroed(size_bytes);
 }
 
 void *mem_try_realloc(void *p, size_t size_bytes)
 {
-    return allowed(size_bytes) ? realloc(p, at_least_one(size_bytes)) : NULL;
+    return allowed(size_bytes) ? resize(p, size_bytes) : NULL;
 }
+
+void mem_give(void *p, struct mem_owner *owner, enum mem_kind kind)
+{
+    if (!p)
+        return;
+    struct header *h = header_of(p);
+    struct header before = *h;
+    mem_owner_charge(owner, kind, h->size_bytes);
+    h->owner = owner;
+    h->kind = kind;
+    mem_owner_discharge(before.owner, before.kind, before.size_bytes);
+}
+
+void mem_free(void *p)
+{
+    if (!p)
+        return;
+    struct header *h = header_of(p);
+    mem_owner_discharge(h->owner, h->kind, h->size_bytes);
+    free(h);
+}
+
+/* These have no header: it would have to be as long as the alignment. */
 
 void *mem_try_alloc_aligned(size_t size_bytes)
 {
     size_t rounded;
-    if (__builtin_add_overflow(at_least_one(size_bytes), MEM_ALIGNMENT - 1, &rounded) ||
+    if (__builtin_add_overflow(size_bytes + !size_bytes, MEM_ALIGNMENT - 1, &rounded) ||
         !allowed(size_bytes))
         return NULL;
     return aligned_alloc(MEM_ALIGNMENT, rounded & ~(size_t)(MEM_ALIGNMENT - 1));
 }
 
-void mem_free(void *p)
+void mem_free_aligned(void *p)
 {
     free(p);
 }

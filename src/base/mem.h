@@ -2,7 +2,8 @@
 /*
  * Memory from the system. Sizes that we choose: mem_alloc(), which aborts rather than return NULL.
  * Sizes that a client or a model chooses: mem_try_alloc() and a status. All of Conch allocates
- * through here, so that tests can count calls and make any one of them fail.
+ * through here, so that tests can count calls and make any one of them fail, and so that each block
+ * is on its owner's account (mem_owner.h).
  */
 #ifndef CONCH_BASE_MEM_H
 #define CONCH_BASE_MEM_H
@@ -12,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/compiler.h"
+#include "base/mem_owner.h"
 
 #define MEM_ALIGNMENT 64 /* of tensors: a cache line, and the widest vector register */
 
@@ -26,10 +28,19 @@ char *mem_printf(const char *fmt, ...) PRINTF_LIKE(1, 2);
 NODISCARD void *mem_try_alloc(size_t size_bytes);
 NODISCARD void *mem_try_zalloc(size_t n_items, size_t item_bytes); /* NULL on overflow too */
 NODISCARD void *mem_try_realloc(void *p, size_t size_bytes);       /* p stays valid on NULL */
-NODISCARD void *mem_try_alloc_aligned(size_t size_bytes);          /* to MEM_ALIGNMENT */
 
 /* mem_free - ends any of the above; NULL is fine. */
 void mem_free(void *p);
+
+/* mem_give - from now on it is that owner's memory, whoever paid until now. NULL is fine. */
+void mem_give(void *p, struct mem_owner *owner, enum mem_kind kind);
+
+/*
+ * mem_try_alloc_aligned, mem_free_aligned - memory aligned to MEM_ALIGNMENT, of no owner: for
+ * pools, which keep accounts of their own.
+ */
+NODISCARD void *mem_try_alloc_aligned(size_t size_bytes);
+void mem_free_aligned(void *p);
 
 /*
  * mem_set_test_hook - calls hook before every allocation; where it returns false, a mem_try_

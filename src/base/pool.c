@@ -88,27 +88,6 @@ struct pool *pool_new(const char *name, size_t max_unused_bytes, size_t max_used
     return p;
 }
 
-static void charge(struct mem_owner *owner, size_t bytes)
-{
-    if (!owner)
-        return;
-    size_t now = atomic_fetch_add_explicit(&owner->bytes_now, bytes, memory_order_relaxed) + bytes;
-    atomic_fetch_add_explicit(&owner->blocks_now, 1, memory_order_relaxed);
-    size_t peak = atomic_load_explicit(&owner->bytes_peak, memory_order_relaxed);
-    while (now > peak &&
-           !atomic_compare_exchange_weak_explicit(&owner->bytes_peak, &peak, now,
-                                                  memory_order_relaxed, memory_order_relaxed)) {
-    }
-}
-
-static void discharge(struct mem_owner *owner, size_t bytes)
-{
-    if (!owner)
-        return;
-    atomic_fetch_sub_explicit(&owner->bytes_now, bytes, memory_order_relaxed);
-    atomic_fetch_sub_explicit(&owner->blocks_now, 1, memory_order_relaxed);
-}
-
 static struct header *block_from_system(struct pool *p, unsigned int class, size_t bytes)
 {
     size_t total;
@@ -162,7 +141,7 @@ void *pool_alloc(struct pool *p, size_t size_bytes, struct mem_owner *owner)
     }
     h->owner = owner;
     h->magic = MAGIC_USED;
-    charge(owner, bytes);
+    mem_owner_charge(owner, MEM_TENSORS, bytes);
     return h + 1;
 }
 
@@ -189,7 +168,7 @@ static void free_blocks(struct header *h)
 {
     while (h) {
         struct header *next = h->next;
-        mem_free(h);
+        mem_free_aligned(h);
         h = next;
     }
 }
@@ -218,7 +197,7 @@ void pool_release(void *block)
     struct pool *p = h->pool;
     size_t bytes = h->size_bytes;
     h->magic = MAGIC_UNUSED;
-    discharge(h->owner, bytes);
+    mem_owner_discharge(h->owner, MEM_TENSORS, bytes);
 
     mutex_lock(&p->mu);
     p->stats.used_bytes -= bytes;
@@ -234,7 +213,7 @@ void pool_release(void *block)
     mutex_unlock(&p->mu);
 
     if (!keep)
-        mem_free(h);
+        mem_free_aligned(h);
     if (last)
         pool_end(p);
 }

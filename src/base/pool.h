@@ -14,22 +14,13 @@
 #ifndef CONCH_BASE_POOL_H
 #define CONCH_BASE_POOL_H
 
-#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/compiler.h"
 
 struct pool;
-
-/* Whose memory it is: a model, a frontend. Lives longer than its blocks. */
-struct mem_owner {
-    const char *name;
-    /* Any thread, relaxed: gauges. */
-    atomic_size_t bytes_now;
-    atomic_size_t blocks_now;
-    atomic_size_t bytes_peak;
-};
+struct mem_owner;
 
 struct pool_stats {
     size_t used_bytes;   /* given out, as rounded up to size classes */

@@ -37,6 +37,7 @@ struct status *status_newv(enum status_code code, const char *fmt, va_list ap)
     if (length < 0)
         length = 0;
 
+    MEM_CHARGE(NULL, 0); /* it may outlive what it tells of */
     struct status *st = mem_try_alloc(sizeof(*st) + (size_t)length + 1);
     if (!st)
         return &no_memory;

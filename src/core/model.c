@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/backend/backend.h"
@@ -14,7 +15,14 @@
 struct model *model_new(struct server *server, const char *name, int64_t version,
                         const char *directory, struct model_config *config)
 {
+    char *whole_name = mem_printf("model '%s' version %lld", name, (long long)version);
+    struct mem_owner *owner = mem_owner_new(whole_name);
+    mem_free(whole_name);
+
+    MEM_CHARGE(owner, MEM_CONFIG);
+    model_config_give(config, owner);
     struct model *m = mem_zalloc(sizeof(*m));
+    m->owner = owner;
     m->server = server;
     m->name = mem_strdup(name);
     m->version = version;
@@ -23,7 +31,6 @@ struct model *model_new(struct server *server, const char *name, int64_t version
     m->config = config;
     map_init(&m->input_by_name);
     map_init(&m->output_by_name);
-    m->owner.name = m->name;
     atomic_init(&m->refs, 1);
     return m;
 }
@@ -31,6 +38,27 @@ struct model *model_new(struct server *server, const char *name, int64_t version
 void model_ref(struct model *m)
 {
     atomic_fetch_add_explicit(&m->refs, 1, memory_order_relaxed);
+}
+
+void model_memory(const struct model *m, struct model_memory *ret_memory)
+{
+    for (enum mem_kind kind = 0; kind < MEM_KINDS; kind++) {
+        ret_memory->kinds[kind].now_bytes = mem_owner_bytes(m->owner, kind);
+        ret_memory->kinds[kind].peak_bytes = mem_owner_peak(m->owner, kind);
+    }
+    ret_memory->reported_bytes =
+        atomic_load_explicit(&m->reported_bytes, memory_order_relaxed) +
+        atomic_load_explicit(&m->instances_reported_bytes, memory_order_relaxed);
+}
+
+void model_expect_returned(const struct mem_owner *owner, enum mem_kind kind)
+{
+    size_t bytes = mem_owner_bytes(owner, kind);
+    if (LIKELY(bytes == 0))
+        return;
+    log_error("%s has ended, and %zu bytes of its %s are not back", mem_owner_name(owner), bytes,
+              mem_kind_name(kind));
+    DEBUG_BUG_ON(kind != MEM_BACKEND); /* a backend's mistake is not ours */
 }
 
 /* Names and specs; the backend is gone by now (model_unload()). */
@@ -48,12 +76,16 @@ void model_unref(struct model *m)
     mem_free(m->directory);
     mem_free(m->version_text);
     mem_free(m->name);
+    struct mem_owner *owner = m->owner;
     mem_free(m);
+    model_expect_returned(owner, MEM_CONFIG);
+    mem_owner_free(owner); /* tensors may still be on their way out: it goes with the last one */
 }
 
 struct status *model_make_specs(struct model *m)
 {
     const Inference__ModelConfig *pb = m->config->pb;
+    MEM_CHARGE(m->owner, MEM_CONFIG);
 
     m->max_batch_size = (uint32_t)pb->max_batch_size;
     m->batching = pb->max_batch_size > 0;

@@ -54,18 +54,30 @@ struct model {
     uint32_t n_instances;
     struct instance **instances;
     struct scheduler *scheduler;
-    bool auto_complete; /* the backend may complete the configuration */
-    struct mem_owner owner;
+    bool auto_complete;      /* the backend may complete the configuration */
+    struct mem_owner *owner; /* who pays for all this */
 
     /* Any thread. */
-    atomic_int refs;              /* the table; each request object */
-    atomic_size_t reported_bytes; /* memory that the backend says it uses */
-    atomic_uint inflight;         /* requests accepted and not yet ended */
-    atomic_bool stopping;         /* no new requests; drained when inflight is 0 */
+    atomic_int refs;                        /* the table; each request object */
+    atomic_size_t reported_bytes;           /* memory that the backend says it uses */
+    atomic_size_t instances_reported_bytes; /* … that all its instances use */
+    atomic_uint inflight;                   /* requests accepted and not yet ended */
+    atomic_bool stopping;                   /* no new requests; drained when inflight is 0 */
 };
 
 void model_ref(struct model *m);
 void model_unref(struct model *m);
+
+/* What a model has in memory. */
+struct model_memory {
+    struct {
+        size_t now_bytes, peak_bytes;
+    } kinds[MEM_KINDS];    /* on its account; the peaks need not have been at the same time */
+    size_t reported_bytes; /* beyond that, what its backend says it uses */
+};
+
+/* model_memory - as it is now. Thread: any. */
+void model_memory(const struct model *m, struct model_memory *ret_memory);
 
 /* model_platform - what metadata shows: the platform, or without one the backend. Borrowed. */
 const char *model_platform(const struct model *m);

@@ -37,6 +37,7 @@ static struct status *make_instances(struct model *m)
         return status_new(STATUS_INVALID_ARG, "model '%s' asks for %lld instances, at most %d",
                           m->name, (long long)total, MAX_INSTANCES);
 
+    MEM_CHARGE(m->owner, MEM_INSTANCES);
     m->instances = mem_zalloc((size_t)total * sizeof(struct instance *));
     for (size_t g = 0; g < pb->n_instance_group; g++) {
         const Inference__ModelInstanceGroup *group = pb->instance_group[g];
@@ -51,6 +52,15 @@ static struct status *make_instances(struct model *m)
         }
     }
     return NULL;
+}
+
+static struct status *initialize_in_backend(struct model *m)
+{
+    MEM_CHARGE(m->owner, MEM_BACKEND);
+    struct status *st =
+        m->backend->fns.model_initialize ? m->backend->fns.model_initialize(m) : NULL;
+    m->initialized_in_backend = !st;
+    return st;
 }
 
 struct status *model_load(struct server *server, struct backend_registry *reg, const char *name,
@@ -75,12 +85,9 @@ struct status *model_load(struct server *server, struct backend_registry *reg, c
     if (st)
         goto out;
 
-    if (m->backend->fns.model_initialize) {
-        st = m->backend->fns.model_initialize(m);
-        if (st)
-            goto out;
-    }
-    m->initialized_in_backend = true;
+    st = initialize_in_backend(m);
+    if (st)
+        goto out;
     st = model_config_finish(config, facts);
     if (st)
         goto out;
@@ -115,9 +122,12 @@ void model_unload(struct model *m, struct backend_registry *reg)
         instance_free(m->instances[i]);
     m->n_instances = 0;
     mem_free(TAKE(m->instances));
+    model_expect_returned(m->owner, MEM_INSTANCES);
     if (m->initialized_in_backend && m->backend->fns.model_finalize)
         log_status(LOG_ERROR, "failed to finalize model", m->backend->fns.model_finalize(m));
     m->initialized_in_backend = false;
+    model_expect_returned(m->owner, MEM_BACKEND);
+    atomic_store_explicit(&m->reported_bytes, 0, memory_order_relaxed);
     backend_put(reg, TAKE(m->backend));
 }
 

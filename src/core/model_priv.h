@@ -44,6 +44,13 @@ void model_stop(struct model *m);
 /* model_unload - the model is stopped and has no request inside. Thread: control. */
 void model_unload(struct model *m, struct backend_registry *reg);
 
+/*
+ * model_expect_returned - whoever had memory of that kind has given it back by now. If not, that is
+ * an error in the log which names the model, and the end of a debug build; but of a backend's
+ * objects it is an error in the log only.
+ */
+void model_expect_returned(const struct mem_owner *owner, enum mem_kind kind);
+
 /* model_is_ready_to_run - asks each instance's backend, if it answers that. */
 bool model_is_ready_to_run(struct model *m);
 

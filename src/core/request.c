@@ -45,7 +45,7 @@ void request_init(struct request *r, const struct request_ops *ops, struct model
     r->model = model;
     r->pool = pool;
     r->id = "";
-    arena_init(&r->arena, first, first_bytes, MAX_ARENA_BYTES, pool, NULL);
+    arena_init(&r->arena, first, first_bytes, MAX_ARENA_BYTES, pool, model->owner);
     list_init(&r->link);
     atomic_init(&r->refs, 1);
     atomic_init(&r->stage, REQUEST_IDLE);
@@ -345,7 +345,7 @@ void request_compact(struct request *r)
         return;
     struct arena fresh;
     struct request parts;
-    arena_init(&fresh, NULL, 0, MAX_ARENA_BYTES, r->pool, NULL);
+    arena_init(&fresh, NULL, 0, MAX_ARENA_BYTES, r->pool, r->model->owner);
     if (!copy_parts(&parts, &fresh, r)) {
         arena_reset(&fresh); /* no memory for that: it goes on as it is */
         return;

@@ -29,7 +29,7 @@ struct status *response_make(struct request *r, struct response **ret_response)
     request_ref(r);
     list_init(&resp->link);
     arena_init(&resp->arena, resp + 1, RESPONSE_BYTES - sizeof(*resp), MAX_ARENA_BYTES, r->pool,
-               NULL);
+               r->model->owner);
     *ret_response = resp;
     return NULL;
 }
@@ -152,7 +152,7 @@ struct status *response_alloc_pooled(struct request *r, struct output *out, size
     out->memory_type_id = 0;
     if (size_bytes == 0)
         return NULL;
-    out->base = pool_alloc(r->pool, size_bytes, &r->model->owner);
+    out->base = pool_alloc(r->pool, size_bytes, r->model->owner);
     if (!out->base)
         return status_new(STATUS_UNAVAILABLE,
                           "out of memory: %zu bytes for output '%s' of model '%s'", size_bytes,

@@ -42,12 +42,12 @@ static void buffers(void **state)
 static struct status *live_like_a_request(void *arg)
 {
     struct pool *p = arg;
-    struct mem_owner owner = {.name = "test"};
+    struct mem_owner *owner = mem_owner_new("test");
     struct status *st = NULL;
     char first[128];
     struct arena a;
-    arena_init(&a, first, sizeof(first), 100000, p, &owner);
-    void *tensor = pool_alloc(p, 50000, &owner);
+    arena_init(&a, first, sizeof(first), 100000, p, owner);
+    void *tensor = pool_alloc(p, 50000, owner);
     if (!tensor)
         st = status_no_memory();
     for (int i = 0; i < 100 && !st; i++) {
@@ -56,8 +56,9 @@ static struct status *live_like_a_request(void *arg)
     }
     pool_release(tensor);
     arena_reset(&a);
-    assert_int_equal(atomic_load(&owner.bytes_now), 0);
-    assert_int_equal(atomic_load(&owner.blocks_now), 0);
+    assert_int_equal(mem_owner_bytes(owner, MEM_TENSORS), 0);
+    assert_int_equal(mem_owner_blocks(owner), 0);
+    mem_owner_free(owner);
     struct pool_stats stats;
     pool_stats(p, &stats);
     assert_int_equal(stats.used_bytes, 0);

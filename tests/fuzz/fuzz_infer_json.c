@@ -48,7 +48,6 @@ static void set_up(void)
         .n_outputs = ARRAY_SIZE(outputs),
         .inputs = inputs,
         .outputs = outputs,
-        .owner = {.name = model_name},
     };
     atomic_init(&model.refs, 1);
     map_init(&model.input_by_name);

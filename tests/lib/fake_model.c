@@ -67,6 +67,8 @@ void fake_model_end(struct fake_model *f)
     mem_free(TAKE(m->instances));
     m->n_instances = 0;
     m->backend = NULL;
+    model_expect_returned(m->owner, MEM_INSTANCES);
+    model_expect_returned(m->owner, MEM_BACKEND);
     model_unref(m);
     mem_free(f->backend.name);
     cond_done(&f->server.drained);

@@ -17,9 +17,17 @@ enum {
     STATS_LEVEL = 800,
 };
 
+void instance_report_memory(struct instance *in, size_t bytes)
+{
+    size_t before = atomic_exchange_explicit(&in->reported_bytes, bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&in->model->instances_reported_bytes, bytes - before,
+                              memory_order_relaxed);
+}
+
 /* Ends what is ours; the backend knows it no longer, or never did. */
 static void dispose(struct instance *in)
 {
+    instance_report_memory(in, 0);
     mutex_done(&in->stats.mu);
     cond_done(&in->work);
     mem_free(in->host_policy_document.json);
@@ -28,9 +36,17 @@ static void dispose(struct instance *in)
     mem_free(in);
 }
 
+static struct status *initialize_in_backend(struct instance *in)
+{
+    const struct backend_functions *fns = &in->model->backend->fns;
+    MEM_CHARGE(in->model->owner, MEM_BACKEND);
+    return fns->instance_initialize ? fns->instance_initialize(in) : NULL;
+}
+
 struct status *instance_new(struct model *m, const char *name, enum instance_kind kind,
                             int32_t device_id, struct instance **ret_instance)
 {
+    MEM_CHARGE(m->owner, MEM_INSTANCES);
     struct instance *in = mem_zalloc(sizeof(*in));
     in->model = m;
     in->name = mem_strdup(name);
@@ -46,10 +62,9 @@ struct status *instance_new(struct model *m, const char *name, enum instance_kin
     cond_init(&in->work);
     mutex_init(&in->stats.mu, STATS_LEVEL, "instance.stats.mu");
 
-    const struct backend_functions *fns = &m->backend->fns;
     log_verbose(1, "initializing instance '%s' of model '%s' version %s", name, m->name,
                 m->version_text);
-    struct status *st = fns->instance_initialize ? fns->instance_initialize(in) : NULL;
+    struct status *st = initialize_in_backend(in);
     if (st) {
         dispose(in);
         return st;

@@ -67,6 +67,9 @@ struct instance {
 NODISCARD struct status *instance_new(struct model *m, const char *name, enum instance_kind kind,
                                       int32_t device_id, struct instance **ret_instance);
 
+/* instance_report_memory - the backend says that the instance uses so much. Thread: any. */
+void instance_report_memory(struct instance *in, size_t bytes);
+
 /* instance_free - finalises it; no thread executes on it any longer. NULL is fine. */
 void instance_free(struct instance *in);
 

@@ -46,6 +46,14 @@ void model_config_free(struct model_config *c)
     mem_free(c);
 }
 
+void model_config_give(struct model_config *c, struct mem_owner *owner)
+{
+    mem_give(c, owner, MEM_CONFIG);
+    mem_give(c->file, owner, MEM_CONFIG);
+    mem_give(c->positions.items, owner, MEM_CONFIG);
+    arena_give(&c->arena, owner, MEM_CONFIG);
+}
+
 struct status *model_config_parse_text(const char *text, size_t length, const char *file,
                                        struct model_config **ret_config)
 {

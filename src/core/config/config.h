@@ -90,6 +90,9 @@ struct config_facts {
 struct model_config *model_config_new(void);
 void model_config_free(struct model_config *c);
 
+/* model_config_give - all of it is that owner's memory from now on. */
+void model_config_give(struct model_config *c, struct mem_owner *owner);
+
 /* Larger texts are refused, before they are read where they are files. */
 enum { CONFIG_MAX_BYTES = 64 << 20 };
 

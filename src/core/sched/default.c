@@ -4,6 +4,7 @@
  */
 #include "base/mem.h"
 #include "base/status.h"
+#include "core/model.h"
 #include "core/request.h"
 #include "core/sched/scheduler.h"
 
@@ -55,6 +56,7 @@ static const struct scheduler_ops ops = {
 
 struct status *default_scheduler_new(struct model *m, struct scheduler **ret_scheduler)
 {
+    MEM_CHARGE(m->owner, MEM_INSTANCES);
     struct default_scheduler *d = mem_zalloc(sizeof(*d));
     list_init(&d->waiting);
     struct status *st = scheduler_init(&d->scheduler, &ops, m);

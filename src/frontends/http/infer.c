@@ -218,7 +218,7 @@ void *infer_block(struct exchange *x, size_t size_bytes)
     size_t total;
     if (__builtin_add_overflow(size_bytes, (size_t)LINK_BYTES, &total))
         return NULL;
-    char *block = pool_alloc(x->env->pool, total, &call->request.model->owner);
+    char *block = pool_alloc(x->env->pool, total, call->request.model->owner);
     if (!block)
         return NULL;
     *(void **)(void *)block = call->blocks;

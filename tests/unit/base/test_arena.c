@@ -58,9 +58,9 @@ static void blocks_do_not_overlap(void **state)
     static unsigned char *blocks[500];
     static size_t sizes[500];
     struct pool *pool = pool_new("test", 1 << 20, 0);
-    struct mem_owner owner = {.name = "test"};
+    struct mem_owner *owner = mem_owner_new("test");
     struct arena a;
-    arena_init(&a, NULL, 0, 1 << 20, pool, &owner);
+    arena_init(&a, NULL, 0, 1 << 20, pool, owner);
     for (int round = 0; round < 3; round++) {
         uint64_t seed = 1;
         for (int i = 0; i < 500; i++) {
@@ -75,14 +75,15 @@ static void blocks_do_not_overlap(void **state)
             for (size_t k = 0; k < sizes[i]; k++)
                 assert_int_equal(blocks[i][k], i & 0xff);
         }
-        assert_true(atomic_load(&owner.bytes_now) > 100000);
+        assert_true(mem_owner_bytes(owner, MEM_TENSORS) > 100000);
         arena_reset(&a);
-        assert_int_equal(atomic_load(&owner.bytes_now), 0);
+        assert_int_equal(mem_owner_bytes(owner, MEM_TENSORS), 0);
     }
     struct pool_stats stats;
     pool_stats(pool, &stats);
     assert_true(stats.n_allocs >= 3 * stats.n_misses); /* the later rounds took what was there */
     assert_int_equal(stats.used_bytes, 0);
+    mem_owner_free(owner);
     pool_free(pool);
 }
 

@@ -42,7 +42,8 @@ static void gives_memory(void **state)
             memset(all[k], 0xff, size);
         }
         assert_int_equal((uintptr_t)all[6] % MEM_ALIGNMENT, 0);
-        for (size_t k = 0; k < ARRAY_SIZE(all); k++)
+        mem_free_aligned(all[6]);
+        for (size_t k = 0; k < 6; k++)
             mem_free(all[k]);
     }
     mem_free(NULL);

@@ -121,15 +121,16 @@ static void no_memory_is_null_and_not_charged(void **state)
 {
     (void)state;
     struct pool *p = pool_new("test", 0, 4096);
-    struct mem_owner owner = {.name = "test"};
+    struct mem_owner *owner = mem_owner_new("test");
     mem_set_test_hook(refuse);
-    void *none = pool_alloc(p, 4096, &owner);
+    void *none = pool_alloc(p, 4096, owner);
     mem_set_test_hook(NULL);
     assert_null(none);
-    assert_int_equal(atomic_load(&owner.blocks_now), 0);
-    void *block = pool_alloc(p, 4096, &owner); /* the failed one does not count */
+    assert_int_equal(mem_owner_blocks(owner), 0);
+    void *block = pool_alloc(p, 4096, owner); /* the failed one does not count */
     assert_non_null(block);
     pool_release(block);
+    mem_owner_free(owner);
     pool_free(p);
 }
 
@@ -137,20 +138,22 @@ static void keeps_the_accounts_of_owners(void **state)
 {
     (void)state;
     struct pool *p = pool_new("test", 1 << 20, 0);
-    struct mem_owner x = {.name = "x"}, y = {.name = "y"};
-    void *a = pool_alloc(p, 1024, &x), *b = pool_alloc(p, 2048, &x);
+    struct mem_owner *x = mem_owner_new("x"), *y = mem_owner_new("y");
+    void *a = pool_alloc(p, 1024, x), *b = pool_alloc(p, 2048, x);
     pool_release(a);
-    void *c = pool_alloc(p, 1024, &y); /* x's old block has a new owner */
+    void *c = pool_alloc(p, 1024, y); /* x's old block has a new owner */
     assert_ptr_equal(c, a);
-    assert_int_equal(atomic_load(&x.bytes_now), 2048);
-    assert_int_equal(atomic_load(&x.blocks_now), 1);
-    assert_int_equal(atomic_load(&x.bytes_peak), 3072);
-    assert_int_equal(atomic_load(&y.bytes_now), 1024);
+    assert_int_equal(mem_owner_bytes(x, MEM_TENSORS), 2048);
+    assert_int_equal(mem_owner_blocks(x), 1);
+    assert_int_equal(mem_owner_peak(x, MEM_TENSORS), 3072);
+    assert_int_equal(mem_owner_bytes(y, MEM_TENSORS), 1024);
     pool_release(b);
     pool_release(c);
-    assert_int_equal(atomic_load(&x.bytes_now), 0);
-    assert_int_equal(atomic_load(&y.blocks_now), 0);
-    assert_int_equal(atomic_load(&y.bytes_peak), 1024);
+    assert_int_equal(mem_owner_bytes(x, MEM_TENSORS), 0);
+    assert_int_equal(mem_owner_blocks(y), 0);
+    assert_int_equal(mem_owner_peak(y, MEM_TENSORS), 1024);
+    mem_owner_free(x);
+    mem_owner_free(y);
     pool_free(p);
 }
 
@@ -167,10 +170,10 @@ static void blocks_outlive_the_pool(void **state)
     (void)state;
     for (int round = 0; round < 200; round++) {
         struct pool *p = pool_new("test", 1 << 20, 0);
-        struct mem_owner owner = {.name = "test"};
+        struct mem_owner *owner = mem_owner_new("test");
         void *blocks[9] = {NULL}, *unused[4];
         for (int i = 0; i < 8; i++) {
-            blocks[i] = pool_alloc(p, 1000 * ((size_t)i + 1), &owner);
+            blocks[i] = pool_alloc(p, 1000 * ((size_t)i + 1), owner);
             memset(blocks[i], i, 1000);
         }
         for (int i = 0; i < 4; i++)
@@ -181,7 +184,8 @@ static void blocks_outlive_the_pool(void **state)
         assert_null(thread_start(&t, "releaser", release_all, blocks));
         pool_free(p); /* at the same time */
         thread_join(&t);
-        assert_int_equal(atomic_load(&owner.bytes_now), 0);
+        assert_int_equal(mem_owner_bytes(owner, MEM_TENSORS), 0);
+        mem_owner_free(owner);
     }
 }
 

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A model's account: what it has in memory, and that it misses what does not come back.
+ */
+#include "core/model.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "lib/death.h"
+#include "lib/fake_model.h"
+
+static const char config[] =
+    "input { name: \"A\" data_type: TYPE_FP32 dims: [ 1000 ] }\n"
+    "output { name: \"X\" data_type: TYPE_FP32 dims: [ 1000 ] }\n"
+    "parameters { key: \"CONCH_EXECUTION\" value { string_value: \"thread\" } }";
+
+enum { TENSOR_BYTES = 4000 };
+
+/* What the account said while the one request of a test had its output. */
+static struct model_memory while_answering;
+
+static struct status *execute(struct instance *in, struct request **requests, uint32_t n)
+{
+    static const int64_t shape[] = {1000};
+    struct response *resp;
+    struct output *out;
+    assert_int_equal(n, 1);
+    assert_null(response_new(requests[0], &resp));
+    assert_null(response_add_output(resp, "X", DTYPE_FP32, shape, 1, &out));
+    assert_null(output_alloc(out, TENSOR_BYTES));
+    model_memory(in->model, &while_answering);
+    assert_null(response_send(resp, RESPONSE_FINAL, NULL));
+    return request_release(requests[0]);
+}
+
+static void serve_one_request(struct fake_model *f)
+{
+    static float values[1000];
+    static const int64_t shape[] = {1000};
+    struct fake_request fr;
+    struct input *in;
+    struct tensor_buffer data = {.base = values, .size_bytes = sizeof(values)};
+    fake_request_make(&fr, f);
+    assert_null(request_add_input(&fr.request, "A", 1, DTYPE_FP32, shape, 1, &in));
+    assert_null(request_add_data(&fr.request, in, &data));
+    assert_null(server_infer(&f->server, &fr.request));
+    fake_request_wait(&fr);
+    assert_false(fr.failed);
+    fake_request_end(&fr);
+}
+
+static void each_kind_of_memory_is_on_the_account(void **state)
+{
+    (void)state;
+    struct fake_model f;
+    struct model_memory one, three, after;
+    fake_model_make(&f, config, 1, execute);
+    model_memory(f.model, &one);
+    fake_model_end(&f);
+
+    fake_model_make(&f, config, 3, execute);
+    model_memory(f.model, &three);
+    assert_int_equal(three.kinds[MEM_CONFIG].now_bytes, one.kinds[MEM_CONFIG].now_bytes);
+    assert_in_range(one.kinds[MEM_CONFIG].now_bytes, strlen(config), 16384);
+    assert_true(one.kinds[MEM_INSTANCES].now_bytes >
+                sizeof(struct instance) + sizeof(struct scheduler));
+    assert_true(three.kinds[MEM_INSTANCES].now_bytes >
+                one.kinds[MEM_INSTANCES].now_bytes + 2 * sizeof(struct instance));
+    assert_int_equal(three.kinds[MEM_TENSORS].now_bytes, 0);
+
+    serve_one_request(&f);
+    assert_in_range(while_answering.kinds[MEM_TENSORS].now_bytes, TENSOR_BYTES, 2 * TENSOR_BYTES);
+    model_memory(f.model, &after);
+    assert_int_equal(after.kinds[MEM_TENSORS].now_bytes, 0);
+    assert_int_equal(after.kinds[MEM_TENSORS].peak_bytes,
+                     while_answering.kinds[MEM_TENSORS].now_bytes);
+    assert_int_equal(after.kinds[MEM_CONFIG].now_bytes, three.kinds[MEM_CONFIG].now_bytes);
+    assert_int_equal(after.kinds[MEM_INSTANCES].now_bytes, three.kinds[MEM_INSTANCES].now_bytes);
+    fake_model_end(&f);
+}
+
+static void what_instances_report_is_summed_up(void **state)
+{
+    (void)state;
+    struct fake_model f;
+    struct model_memory memory;
+    fake_model_make(&f, config, 2, execute);
+    atomic_store(&f.model->reported_bytes, 1000);
+    instance_report_memory(f.model->instances[0], 20);
+    instance_report_memory(f.model->instances[1], 5);
+    model_memory(f.model, &memory);
+    assert_int_equal(memory.reported_bytes, 1025);
+    instance_report_memory(f.model->instances[0], 3); /* instead of the 20 */
+    model_memory(f.model, &memory);
+    assert_int_equal(memory.reported_bytes, 1008);
+
+    struct model *m = f.model;
+    model_ref(m);
+    fake_model_end(&f);
+    model_memory(m, &memory); /* the instances are gone, and what they said with them */
+    assert_int_equal(memory.reported_bytes, 1000);
+    assert_int_equal(memory.kinds[MEM_INSTANCES].now_bytes, 0);
+    assert_true(memory.kinds[MEM_CONFIG].now_bytes > 0);
+    model_unref(m);
+}
+
+/* ------------------------------------------------------------------------------------- leaks */
+
+static void *lost; /* reachable: a leak sanitizer has nothing to say of it */
+
+static void lose(void *arg)
+{
+    const enum mem_kind *kind = arg;
+    struct fake_model f;
+    fake_model_make(&f, config, 1, execute);
+    {
+        MEM_CHARGE(f.model->owner, *kind);
+        lost = mem_alloc(123);
+    }
+    fake_model_end(&f);
+}
+
+/* Runs lose() with the log in a file, and gives what it said. */
+static void lose_and_read_log(enum mem_kind kind, struct buf *ret_log)
+{
+    char path[] = "/tmp/conch-test-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    assert_null(log_open_file(path));
+    lose(&kind);
+    assert_null(log_open_file(""));
+    assert_null(file_read(path, ret_log));
+    unlink(path);
+    mem_free(TAKE(lost));
+}
+
+static void our_leak_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        enum mem_kind kind;
+        const char *text;
+    } cases[] = {
+        {MEM_CONFIG,
+         "model 'm' version 1 has ended, and 123 bytes of its configuration are not back"},
+        {MEM_INSTANCES,
+         "model 'm' version 1 has ended, and 123 bytes of its instances are not back"},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        enum mem_kind kind = cases[i].kind;
+#ifdef CONCH_DEBUG
+        assert_aborts(lose, &kind, cases[i].text);
+#else
+        AUTO(buf) log = BUF_INIT(1 << 16);
+        lose_and_read_log(kind, &log);
+        assert_non_null(strstr(buf_text(&log), cases[i].text));
+#endif
+    }
+}
+
+/* A backend's mistake ends nobody's server. */
+static void a_backends_leak_is_named(void **state)
+{
+    (void)state;
+    AUTO(buf) log = BUF_INIT(1 << 16);
+    lose_and_read_log(MEM_BACKEND, &log);
+    assert_non_null(strstr(buf_text(&log), "model 'm' version 1 has ended, and 123 bytes of its "
+                                           "backend objects are not back"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_kind_of_memory_is_on_the_account),
+        cmocka_unit_test(what_instances_report_is_summed_up),
+        cmocka_unit_test(our_leak_is_named),
+        cmocka_unit_test(a_backends_leak_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
