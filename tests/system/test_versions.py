@@ -26,6 +26,7 @@ def served(server):
         ("version_policy { latest { num_versions: 2 } }", ["3", "10"]),
         ("version_policy { latest { num_versions: 9 } }", ["1", "2", "3", "10"]),
         ("version_policy { all { } }", ["1", "2", "3", "10"]),
+        ("version_policy { }", ["1", "2", "3", "10"]),    # chooses nothing, and leaves nothing out
         ("version_policy { specific { versions: [ 3, 1 ] } }", ["1", "3"]),
     ],
 )

@@ -176,17 +176,18 @@ void scan_apply_version_policy(struct scanned_model *sm)
     size_t kept = 0;
 
     switch (policy->policy_choice_case) {
-    case INFERENCE__MODEL_VERSION_POLICY__POLICY_CHOICE_ALL:
-        return;
     case INFERENCE__MODEL_VERSION_POLICY__POLICY_CHOICE_SPECIFIC:
         for (size_t i = 0; i < sm->n_versions; i++) {
             if (is_listed(policy->specific, sm->versions[i]))
                 sm->versions[kept++] = sm->versions[i];
         }
         break;
-    default: /* the highest ones */
+    case INFERENCE__MODEL_VERSION_POLICY__POLICY_CHOICE_LATEST: /* the highest ones */
         kept = MIN(sm->n_versions, (size_t)policy->latest->num_versions);
         memmove(sm->versions, sm->versions + sm->n_versions - kept, kept * sizeof(*sm->versions));
+        break;
+    default: /* `all`, and a policy that chooses nothing */
+        return;
     }
     sm->n_versions = kept;
 }
