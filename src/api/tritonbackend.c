@@ -412,6 +412,14 @@ TRITONBACKEND_RequestOutputBufferProperties(TRITONBACKEND_Request *request, cons
     return NULL;
 }
 
+TRITONSERVER_Error *TRITONBACKEND_RequestTrace(TRITONBACKEND_Request *request,
+                                               TRITONSERVER_InferenceTrace **trace)
+{
+    NEED(request);
+    *trace = as_trace(to_request(request)->trace);
+    return NULL;
+}
+
 TRITONSERVER_Error *TRITONBACKEND_RequestRelease(TRITONBACKEND_Request *request,
                                                  uint32_t release_flags)
 {

@@ -546,14 +546,19 @@ TRITONSERVER_Error *TRITONSERVER_ServerInferAsync(TRITONSERVER_Server *server,
     NEED(server);
     NEED(inference_request);
     struct api_request *a = to_api_request(inference_request);
-    if (trace)
-        return as_status(status_new(STATUS_UNSUPPORTED, "tracing is not supported yet"));
     if (!a->response_fn || !a->release_fn)
         return as_status(status_new(STATUS_INVALID_ARG, "the request has no %s callback",
                                     a->response_fn ? "release" : "response"));
-    if (atomic_load_explicit(&a->request.stage, memory_order_acquire) == REQUEST_IDLE)
+    bool idle = atomic_load_explicit(&a->request.stage, memory_order_acquire) == REQUEST_IDLE;
+    if (idle) {
         request_compact(&a->request);
-    return as_status(server_infer(to_server(server), &a->request));
+        a->request.trace = to_trace(trace);
+    }
+    struct status *st = server_infer(to_server(server), &a->request);
+    if (st && idle)
+        a->request.trace =
+            NULL; /* of a request that was not even accepted it remains the caller's */
+    return as_status(st);
 }
 
 /* -------------------------------------------------------------------------------------- responses

@@ -30,6 +30,7 @@
 #include "base/status.h"
 #include "core/model.h"
 #include "core/response.h"
+#include "core/trace/trace.h"
 
 enum {
     MAX_ARENA_BYTES = 64 << 20, /* names, shapes and parameters of one request; no tensors */
@@ -386,6 +387,7 @@ void request_begin(struct request *r)
 
 void request_unbegin(struct request *r)
 {
+    trace_end(r);
     atomic_store_explicit(&r->stage, REQUEST_IDLE, memory_order_relaxed);
     atomic_store_explicit(&r->senders, 0, memory_order_relaxed);
     model_request_ended(r->model);
@@ -434,6 +436,7 @@ void request_sender_done(struct request *r)
         deliver_error(r, status_new(STATUS_INTERNAL,
                                     "model '%s' released the request without a final response",
                                     r->model->name));
+    trace_end(r);
     model_request_ended(r->model);
     atomic_store_explicit(&r->stage, REQUEST_IDLE, memory_order_release);
     mutex_assert_none_held();

@@ -35,6 +35,7 @@ struct pool;
 struct request;
 struct response;
 struct tensor_spec;
+struct trace;
 
 /* The values are those of TRITONSERVER_ParameterType. */
 enum parameter_type {
@@ -136,6 +137,7 @@ struct request {
     /* The maker's, until server_infer(). */
     void *maker_data;
     struct inline_budget *budget; /* NULL: never inline */
+    struct trace *trace;          /* NULL: none; taken when the model accepts or refuses it */
     const char *id;               /* never NULL */
     uint32_t flags;               /* REQUEST_SEQUENCE_… */
     struct correlation_id correlation_id;

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "core/model.h"
 #include "core/request_priv.h"
+#include "core/trace/trace.h"
 
 enum {
     RESPONSE_BYTES = 1024,
@@ -139,6 +140,8 @@ struct status *response_send(struct response *resp, uint32_t flags, struct statu
     struct request *r = resp->request;
     if (!error)
         error = response_check(resp);
+    for (uint32_t i = 0; UNLIKELY(r->trace != NULL) && !error && i < resp->n_outputs; i++)
+        trace_output(r, resp->outputs[i]);
     resp->error = error;
     resp->sent = true;
     struct status *st = request_deliver(r, resp, flags);

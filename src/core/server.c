@@ -15,6 +15,7 @@
 #include "core/sched/scheduler.h"
 #include "core/server_options.h"
 #include "core/server_priv.h"
+#include "core/trace/trace.h"
 
 enum {
     DRAIN_LEVEL = 300,
@@ -305,6 +306,7 @@ struct status *server_infer(struct server *s, struct request *r)
 
     r->start_ns = r->queue_ns = monotonic_ns();
     request_begin(r);
+    trace_begin(r);
     /* Counted in first, then asked: so an unload either waits for this request, or it is refused
      * (model_stop()). */
     if (UNLIKELY(atomic_load(&m->stopping)))

@@ -437,7 +437,10 @@ TRITONSERVER_DECLSPEC TRITONSERVER_Error *TRITONSERVER_InferenceTraceTensorNew(
     TRITONSERVER_InferenceTraceTensorActivityFn_t tensor_activity_fn,
     TRITONSERVER_InferenceTraceReleaseFn_t release_fn, void *trace_userp);
 
-/* TRITONSERVER_InferenceTraceReportActivity - report a CUSTOM_ACTIVITY of that name. */
+/*
+ * TRITONSERVER_InferenceTraceReportActivity - report a CUSTOM_ACTIVITY of that name.
+ * While it is reported, the trace's context has one more member, "<timestamp>":"<name>".
+ */
 TRITONSERVER_DECLSPEC TRITONSERVER_Error *
 TRITONSERVER_InferenceTraceReportActivity(TRITONSERVER_InferenceTrace *trace, uint64_t timestamp,
                                           const char *activity_name);
@@ -1148,9 +1151,10 @@ TRITONSERVER_ServerUnloadModelAndDependents(TRITONSERVER_Server *server, const c
  * TRITONSERVER_ServerInferAsync - run a request.
  * @inference_request  the server's until its release callback on success, still the caller's on
  *                     error
- * @trace              must be NULL
+ * @trace              may be NULL; the server's until its release function, except when the request
+ *                     is invalid
  * Errors: INVALID_ARG  the request does not fit the model; UNAVAILABLE  the model or the server
- *                      is stopping, or its queue is full; UNSUPPORTED  a trace
+ *                      is stopping, or its queue is full
  */
 TRITONSERVER_DECLSPEC TRITONSERVER_Error *
 TRITONSERVER_ServerInferAsync(TRITONSERVER_Server *server,

@@ -11,6 +11,7 @@
 #include "core/backend/backend.h"
 #include "core/model.h"
 #include "core/request_priv.h"
+#include "core/trace/trace.h"
 
 enum {
     MAX_REQUESTS = 4096, /* in one execution */
@@ -114,6 +115,7 @@ uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t 
         for (uint32_t j = 0; j < batch[i]->n_inputs; j++)
             *ret_bytes += batch[i]->inputs[j]->size_bytes;
         atomic_store_explicit(&batch[i]->stage, REQUEST_EXECUTING, memory_order_release);
+        trace_inputs(batch[i], TRACE_TENSOR_BACKEND_INPUT);
     }
 
     mutex_assert_none_held();
@@ -147,6 +149,7 @@ void instance_report_statistics(struct instance *in, const struct request *r, bo
                                 uint64_t exec_start_ns, uint64_t compute_start_ns,
                                 uint64_t compute_end_ns, uint64_t exec_end_ns)
 {
+    trace_compute(r, exec_start_ns, compute_start_ns, compute_end_ns, exec_end_ns);
     struct instance_stats *s = &in->stats;
     uint64_t whole_ns = span(r->start_ns, exec_end_ns);
     mutex_lock(&s->mu);

@@ -330,6 +330,181 @@ static void a_request_used_for_ever_stays_small(void **state)
     repository_remove(&repo);
 }
 
+/* What a trace was told, as lines; the times must not go backwards within each kind. */
+static struct {
+    char text[2048];
+    uint64_t last_ns;
+    int n_released;
+} traced;
+
+static void on_activity(TRITONSERVER_InferenceTrace *trace,
+                        TRITONSERVER_InferenceTraceActivity activity, uint64_t ns, void *userp)
+{
+    const char *context;
+    assert_ptr_equal(userp, &traced);
+    assert_true(ns >= traced.last_ns);
+    traced.last_ns = ns;
+    OK(TRITONSERVER_InferenceTraceContext(trace, &context));
+    size_t length = strlen(traced.text);
+    snprintf(traced.text + length, sizeof(traced.text) - length, "%s%s\n",
+             TRITONSERVER_InferenceTraceActivityString(activity), context);
+}
+
+static void on_tensor(TRITONSERVER_InferenceTrace *trace,
+                      TRITONSERVER_InferenceTraceActivity activity, const char *name,
+                      TRITONSERVER_DataType datatype, const void *base, size_t byte_size,
+                      const int64_t *shape, uint64_t dim_count, TRITONSERVER_MemoryType memory_type,
+                      int64_t memory_type_id, void *userp)
+{
+    (void)trace;
+    assert_ptr_equal(userp, &traced);
+    assert_int_equal(memory_type, TRITONSERVER_MEMORY_CPU);
+    assert_int_equal(memory_type_id, 0);
+    size_t length = strlen(traced.text);
+    snprintf(traced.text + length, sizeof(traced.text) - length, "%s %s %s [%d,%d] %g %zu\n",
+             TRITONSERVER_InferenceTraceActivityString(activity), name,
+             TRITONSERVER_DataTypeString(datatype), (int)shape[0],
+             dim_count == 2 ? (int)shape[1] : -1, (double)*(const float *)base, byte_size);
+}
+
+static void on_trace_release(TRITONSERVER_InferenceTrace *trace, void *userp)
+{
+    assert_ptr_equal(userp, &traced);
+    pthread_mutex_lock(&seen.mu);
+    traced.n_released++;
+    pthread_mutex_unlock(&seen.mu);
+    OK(TRITONSERVER_InferenceTraceDelete(trace));
+}
+
+static TRITONSERVER_InferenceTrace *trace_of(int level)
+{
+    TRITONSERVER_InferenceTrace *trace;
+    memset(&traced, 0, sizeof(traced));
+    OK(TRITONSERVER_InferenceTraceTensorNew(&trace, (TRITONSERVER_InferenceTraceLevel)level, 0,
+                                            on_activity, on_tensor, on_trace_release, &traced));
+    return trace;
+}
+
+static void traces_requests(void **state)
+{
+    (void)state;
+    struct test_repository repo;
+    repository_make(&repo);
+    repository_add(&repo, "echo", config, 1);
+    TRITONSERVER_Server *server = start(repo.path);
+    TRITONSERVER_ResponseAllocator *allocator;
+    OK(TRITONSERVER_ResponseAllocatorNew(&allocator, allocate, give_back, NULL));
+    TRITONSERVER_InferenceRequest *request;
+    OK(TRITONSERVER_InferenceRequestNew(&request, server, "echo", -1));
+    OK(TRITONSERVER_InferenceRequestSetId(request, "r1"));
+    float values[2] = {1.5, 2};
+    int64_t shape[2] = {1, 2};
+    OK(TRITONSERVER_InferenceRequestAddInput(request, "INPUT0", TRITONSERVER_TYPE_FP32, shape, 2));
+    OK(TRITONSERVER_InferenceRequestSetResponseCallback(request, allocator, &seen, on_response,
+                                                        &seen));
+    OK(TRITONSERVER_InferenceRequestSetReleaseCallback(request, on_release, &seen));
+
+    /* Invalid: the trace remains the caller's, who knows nothing of the request by it yet. */
+    TRITONSERVER_InferenceTrace *trace = trace_of(TRITONSERVER_TRACE_LEVEL_TIMESTAMPS);
+    const char *text;
+    TRITONSERVER_Error *error = TRITONSERVER_ServerInferAsync(server, request, trace);
+    assert_non_null(error);
+    TRITONSERVER_ErrorDelete(error);
+    assert_string_equal(traced.text, "");
+    assert_int_equal(traced.n_released, 0);
+    OK(TRITONSERVER_InferenceTraceModelName(trace, &text));
+    assert_string_equal(text, "");
+    OK(TRITONSERVER_InferenceTraceDelete(trace));
+
+    static const struct {
+        int level;
+        const char *expected;
+    } cases[] = {
+        {TRITONSERVER_TRACE_LEVEL_DISABLED, ""},
+        {TRITONSERVER_TRACE_LEVEL_TIMESTAMPS,
+         "REQUEST_START\nQUEUE_START\nCOMPUTE_START\nCOMPUTE_INPUT_END\nCOMPUTE_OUTPUT_START\n"
+         "COMPUTE_END\nREQUEST_END\n"},
+        {TRITONSERVER_TRACE_LEVEL_TENSORS, "TENSOR_QUEUE_INPUT INPUT0 FP32 [1,2] 1.5 8\n"
+                                           "TENSOR_BACKEND_INPUT INPUT0 FP32 [1,2] 1.5 8\n"
+                                           "TENSOR_BACKEND_OUTPUT OUTPUT0 FP32 [1,2] 1.5 8\n"},
+    };
+    OK(TRITONSERVER_InferenceRequestAppendInputData(request, "INPUT0", values, sizeof(values),
+                                                    TRITONSERVER_MEMORY_CPU, 0));
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        seen.n_responses = seen.n_final = seen.n_released = 0;
+        OK(TRITONSERVER_ServerInferAsync(server, request, trace_of(cases[i].level)));
+        wait_for_end(&seen);
+        assert_string_equal(traced.text, cases[i].expected);
+        assert_int_equal(traced.n_released, 1);
+        OK(TRITONSERVER_InferenceResponseDelete(seen.response));
+    }
+
+    /* Refused by a server that stops: the trace has been told so, and released. */
+    OK(TRITONSERVER_ServerStop(server));
+    error = TRITONSERVER_ServerInferAsync(server, request,
+                                          trace_of(TRITONSERVER_TRACE_LEVEL_TIMESTAMPS));
+    assert_non_null(error);
+    assert_int_equal(TRITONSERVER_ErrorCode(error), TRITONSERVER_ERROR_UNAVAILABLE);
+    TRITONSERVER_ErrorDelete(error);
+    assert_string_equal(traced.text, "REQUEST_START\nQUEUE_START\nREQUEST_END\n");
+    assert_int_equal(traced.n_released, 1);
+
+    OK(TRITONSERVER_InferenceRequestDelete(request));
+    OK(TRITONSERVER_ResponseAllocatorDelete(allocator));
+    OK(TRITONSERVER_ServerDelete(server));
+    repository_remove(&repo);
+}
+
+static void traces_have_identity_and_context(void **state)
+{
+    (void)state;
+    TRITONSERVER_InferenceTrace *trace = trace_of(TRITONSERVER_TRACE_LEVEL_TIMESTAMPS), *child;
+    uint64_t id, parent, child_id;
+    int64_t version;
+    const char *text;
+    OK(TRITONSERVER_InferenceTraceId(trace, &id));
+    OK(TRITONSERVER_InferenceTraceParentId(trace, &parent));
+    assert_true(id > 0);
+    assert_int_equal(parent, 0);
+    OK(TRITONSERVER_InferenceTraceModelVersion(trace, &version));
+    assert_int_equal(version, -1);
+    OK(TRITONSERVER_InferenceTraceRequestId(trace, &text));
+    assert_string_equal(text, "");
+
+    OK(TRITONSERVER_InferenceTraceSpawnChildTrace(trace, &child));
+    OK(TRITONSERVER_InferenceTraceId(child, &child_id));
+    OK(TRITONSERVER_InferenceTraceParentId(child, &parent));
+    assert_int_equal(parent, id);
+    assert_true(child_id > id);
+    OK(TRITONSERVER_InferenceTraceReportActivity(child, 1, "of the child"));
+    OK(TRITONSERVER_InferenceTraceDelete(child));
+
+    /* The name of an activity of one's own is told in the context, for that time. */
+    static const char *const contexts[] = {"{}", "{\"traceparent\":\"x\"}", "no object"};
+    for (size_t i = 0; i < 3; i++) {
+        OK(TRITONSERVER_InferenceTraceSetContext(trace, contexts[i]));
+        OK(TRITONSERVER_InferenceTraceReportActivity(trace, 2 + i, "a \"name\""));
+        OK(TRITONSERVER_InferenceTraceContext(trace, &text));
+        assert_string_equal(text, contexts[i]);
+    }
+    assert_string_equal(traced.text,
+                        "CUSTOM_ACTIVITY{\"1\":\"of the child\"}\n"
+                        "CUSTOM_ACTIVITY{\"2\":\"a \\\"name\\\"\"}\n"
+                        "CUSTOM_ACTIVITY{\"traceparent\":\"x\",\"3\":\"a \\\"name\\\"\"}\n"
+                        "CUSTOM_ACTIVITY{\"4\":\"a \\\"name\\\"\"}\n");
+    OK(TRITONSERVER_InferenceTraceDelete(trace));
+
+    static const char *const levels[] = {"DISABLED",  "MIN",        "MAX",
+                                         "<unknown>", "TIMESTAMPS", "<unknown>",
+                                         "<unknown>", "<unknown>",  "TENSORS"};
+    for (int i = 0; i < 9; i++)
+        assert_string_equal(
+            TRITONSERVER_InferenceTraceLevelString((TRITONSERVER_InferenceTraceLevel)i), levels[i]);
+    assert_string_equal(
+        TRITONSERVER_InferenceTraceActivityString((TRITONSERVER_InferenceTraceActivity)11),
+        "<unknown>");
+}
+
 static void start_fails(const char *repository, const char *expected)
 {
     TRITONSERVER_ServerOptions *options;
@@ -367,8 +542,8 @@ static void refuses_to_start(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(answers_requests),
-        cmocka_unit_test(a_request_used_for_ever_stays_small),
+        cmocka_unit_test(answers_requests), cmocka_unit_test(a_request_used_for_ever_stays_small),
+        cmocka_unit_test(traces_requests),  cmocka_unit_test(traces_have_identity_and_context),
         cmocka_unit_test(refuses_to_start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

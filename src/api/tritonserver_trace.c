@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tritonserver.h: traces.
+ */
+#include "api/handles.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "core/trace/trace.h"
+
+_Static_assert((int)TRACE_CUSTOM_ACTIVITY == (int)TRITONSERVER_TRACE_CUSTOM_ACTIVITY, "activities");
+_Static_assert((int)TRACE_TENSORS == (int)TRITONSERVER_TRACE_LEVEL_TENSORS, "levels");
+
+/* A trace that an embedder made: ours, and what it gave us to call. */
+struct api_trace {
+    struct trace trace;
+    TRITONSERVER_InferenceTraceActivityFn_t activity_fn;
+    TRITONSERVER_InferenceTraceTensorActivityFn_t tensor_fn;
+    TRITONSERVER_InferenceTraceReleaseFn_t release_fn;
+    void *data;
+};
+
+static struct api_trace *of(struct trace *t)
+{
+    return CONTAINER_OF(t, struct api_trace, trace);
+}
+
+static void tell_activity(struct trace *t, enum trace_activity activity, uint64_t ns)
+{
+    of(t)->activity_fn(as_trace(t), (TRITONSERVER_InferenceTraceActivity)activity, ns, of(t)->data);
+}
+
+static void tell_tensor(struct trace *t, enum trace_activity activity,
+                        const struct trace_tensor *what)
+{
+    if (of(t)->tensor_fn)
+        of(t)->tensor_fn(as_trace(t), (TRITONSERVER_InferenceTraceActivity)activity, what->name,
+                         (TRITONSERVER_DataType)what->dtype, what->base, what->size_bytes,
+                         what->shape, what->n_dims, (TRITONSERVER_MemoryType)what->memory_type,
+                         what->memory_type_id, of(t)->data);
+}
+
+static void tell_release(struct trace *t)
+{
+    of(t)->release_fn(as_trace(t), of(t)->data); /* deletes it */
+}
+
+static const struct trace_ops api_trace_ops = {
+    .activity = tell_activity,
+    .tensor = tell_tensor,
+    .release = tell_release,
+};
+
+const char *TRITONSERVER_InferenceTraceLevelString(TRITONSERVER_InferenceTraceLevel level)
+{
+    return trace_level_name((unsigned int)level);
+}
+
+const char *TRITONSERVER_InferenceTraceActivityString(TRITONSERVER_InferenceTraceActivity activity)
+{
+    return trace_activity_name((unsigned int)activity);
+}
+
+TRITONSERVER_Error *TRITONSERVER_InferenceTraceTensorNew(
+    TRITONSERVER_InferenceTrace **trace, TRITONSERVER_InferenceTraceLevel level, uint64_t parent_id,
+    TRITONSERVER_InferenceTraceActivityFn_t activity_fn,
+    TRITONSERVER_InferenceTraceTensorActivityFn_t tensor_activity_fn,
+    TRITONSERVER_InferenceTraceReleaseFn_t release_fn, void *trace_userp)
+{
+    NEED(trace);
+    NEED(activity_fn);
+    NEED(release_fn);
+    struct api_trace *a = mem_zalloc(sizeof(*a));
+    trace_init(&a->trace, &api_trace_ops, (unsigned int)level, parent_id);
+    a->activity_fn = activity_fn;
+    a->tensor_fn = tensor_activity_fn;
+    a->release_fn = release_fn;
+    a->data = trace_userp;
+    *trace = as_trace(&a->trace);
+    return NULL;
+}
+
+TRITONSERVER_Error *
+TRITONSERVER_InferenceTraceNew(TRITONSERVER_InferenceTrace **trace,
+                               TRITONSERVER_InferenceTraceLevel level, uint64_t parent_id,
+                               TRITONSERVER_InferenceTraceActivityFn_t activity_fn,
+                               TRITONSERVER_InferenceTraceReleaseFn_t release_fn, void *trace_userp)
+{
+    return TRITONSERVER_InferenceTraceTensorNew(trace, level, parent_id, activity_fn, NULL,
+                                                release_fn, trace_userp);
+}
+
+TRITONSERVER_Error *TRITONSERVER_InferenceTraceDelete(TRITONSERVER_InferenceTrace *trace)
+{
+    NEED(trace);
+    trace_done(to_trace(trace));
+    mem_free(of(to_trace(trace)));
+    return NULL;
+}
+
+TRITONSERVER_Error *
+TRITONSERVER_InferenceTraceSpawnChildTrace(TRITONSERVER_InferenceTrace *trace,
+                                           TRITONSERVER_InferenceTrace **child_trace)
+{
+    NEED(trace);
+    const struct api_trace *parent = of(to_trace(trace));
+    return TRITONSERVER_InferenceTraceTensorNew(
+        child_trace, (TRITONSERVER_InferenceTraceLevel)parent->trace.level, parent->trace.id,
+        parent->activity_fn, parent->tensor_fn, parent->release_fn, parent->data);
+}
+
+TRITONSERVER_Error *TRITONSERVER_InferenceTraceReportActivity(TRITONSERVER_InferenceTrace *trace,
+                                                              uint64_t timestamp,
+                                                              const char *activity_name)
+{
+    NEED(trace);
+    NEED(activity_name);
+    trace_custom(to_trace(trace), activity_name, timestamp);
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONSERVER_InferenceTraceSetContext(TRITONSERVER_InferenceTrace *trace,
+                                                          const char *trace_context)
+{
+    NEED(trace);
+    NEED(trace_context);
+    trace_set_context(to_trace(trace), trace_context);
+    return NULL;
+}
+
+/* GETTER(function, result's type, result, field) */
+#define GETTER(function, type, result, field)                                                      \
+    TRITONSERVER_Error *TRITONSERVER_InferenceTrace##function(TRITONSERVER_InferenceTrace *trace,  \
+                                                              type *result)                        \
+    {                                                                                              \
+        NEED(trace);                                                                               \
+        NEED(result);                                                                              \
+        *result = to_trace(trace)->field;                                                          \
+        return NULL;                                                                               \
+    }
+
+GETTER(Id, uint64_t, id, id)
+GETTER(ParentId, uint64_t, parent_id, parent_id)
+GETTER(ModelName, const char *, model_name, model_name)
+GETTER(ModelVersion, int64_t, model_version, model_version)
+GETTER(RequestId, const char *, request_id, request_id)
+GETTER(Context, const char *, trace_context, context)

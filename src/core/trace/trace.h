@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A trace: when did what happen to one request. Its maker says what it wants to know and is told
+ * as it happens; a request without a trace pays one branch at each point. This is
+ * TRITONSERVER_InferenceTrace.
+ *
+ *     maker: trace_init() ─► request->trace ─► server_infer() ─► activities … ─► ops->release()
+ *
+ * One thread at a time has the request, and with it its trace.
+ * Source: behaviours §22; features §7.1
+ */
+#ifndef CONCH_CORE_TRACE_TRACE_H
+#define CONCH_CORE_TRACE_TRACE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/compiler.h"
+
+struct input;
+struct output;
+struct request;
+struct trace;
+
+/* The values are those of TRITONSERVER_InferenceTraceLevel (bits) … */
+enum trace_level {
+    TRACE_DISABLED = 0,
+    TRACE_MIN = 1,
+    TRACE_MAX = 2,
+    TRACE_TIMESTAMPS = 4,
+    TRACE_TENSORS = 8,
+};
+
+/* … and of TRITONSERVER_InferenceTraceActivity. */
+enum trace_activity {
+    TRACE_REQUEST_START,
+    TRACE_QUEUE_START,
+    TRACE_COMPUTE_START,
+    TRACE_COMPUTE_INPUT_END,
+    TRACE_COMPUTE_OUTPUT_START,
+    TRACE_COMPUTE_END,
+    TRACE_REQUEST_END,
+    TRACE_TENSOR_QUEUE_INPUT,
+    TRACE_TENSOR_BACKEND_INPUT,
+    TRACE_TENSOR_BACKEND_OUTPUT,
+    TRACE_CUSTOM_ACTIVITY,
+};
+
+/* trace_level_name, trace_activity_name - "TIMESTAMPS", "REQUEST_START"; "<unknown>". */
+const char *trace_level_name(unsigned int level);
+const char *trace_activity_name(unsigned int activity);
+
+/* One contiguous piece of a tensor; borrowed for the call that tells of it. */
+struct trace_tensor {
+    const char *name;
+    int dtype; /* enum dtype */
+    const void *base;
+    size_t size_bytes;
+    const int64_t *shape;
+    uint32_t n_dims;
+    int memory_type; /* enum memory_type */
+    int64_t memory_type_id;
+};
+
+/* What its maker does. Thread: any; none of our locks is held. */
+struct trace_ops {
+    void (*activity)(struct trace *t, enum trace_activity activity, uint64_t ns);
+    /* NULL: tensors are not wanted, whatever the level. */
+    void (*tensor)(struct trace *t, enum trace_activity activity, const struct trace_tensor *what);
+    /* Nothing follows; the maker ends it by trace_done(). */
+    void (*release)(struct trace *t);
+};
+
+struct trace {
+    /* Constant. */
+    const struct trace_ops *ops;
+    unsigned int level;
+    uint64_t id, parent_id; /* unique in the process, from 1; 0 = no parent */
+
+    /* Whose request it is; "" and -1 before that is known. */
+    char *model_name;
+    int64_t model_version;
+    char *request_id;
+    char *context; /* of a tracing system, usually a JSON object; never NULL */
+};
+
+void trace_init(struct trace *t, const struct trace_ops *ops, unsigned int level,
+                uint64_t parent_id);
+void trace_done(struct trace *t);
+
+/* trace_set_context - the text is copied. */
+void trace_set_context(struct trace *t, const char *context);
+
+/*
+ * trace_custom - reports TRACE_CUSTOM_ACTIVITY, if times are wanted. For the time of that call the
+ * context has one more member, "<ns>":"<name>", which is how the reference tells the name.
+ */
+void trace_custom(struct trace *t, const char *name, uint64_t ns);
+
+/* What the core says of a request's trace; each does nothing without one. */
+void trace_begin(struct request *r); /* accepted: REQUEST_START, QUEUE_START */
+void trace_end(struct request *r);   /* ended: REQUEST_END, and the release */
+void trace_inputs(struct request *r, enum trace_activity activity);
+void trace_output(struct request *r, const struct output *out);
+void trace_compute(const struct request *r, uint64_t exec_start_ns, uint64_t compute_start_ns,
+                   uint64_t compute_end_ns, uint64_t exec_end_ns);
+
+#endif
