@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/utf8.h"
 
 struct status {
     enum status_code code;
@@ -165,4 +166,12 @@ const char *status_code_name(enum status_code code)
         return "Cancelled";
     }
     return "<invalid code>";
+}
+
+char *status_reason(const struct status *st)
+{
+    char *text = mem_printf("%s: %s", status_code_name(st->code), st->message);
+    char *reason = utf8_printable(text);
+    mem_free(text);
+    return reason;
 }

@@ -66,6 +66,12 @@ void status_free(struct status *st);
 enum status_code status_code(const struct status *st);
 const char *status_message(const struct status *st);
 
+/*
+ * status_reason - "<Code>: <message>" as the repository index prints why a model does not serve.
+ * Always UTF-8, although messages name files as they are; the caller frees it.
+ */
+char *status_reason(const struct status *st);
+
 /* status_code_name - "Invalid argument" and so on, as logs and index reasons print it. */
 const char *status_code_name(enum status_code code);
 

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/mem.h"
+
 /* The bytes of the sequence at s, or 0 if there is no valid one. */
 static size_t sequence(const unsigned char *s, size_t room)
 {
@@ -90,4 +92,24 @@ size_t utf8_encode(uint32_t c, char ret_bytes[4])
         return 4;
     }
     return 0;
+}
+
+char *utf8_printable(const char *s)
+{
+    static const char hex[16] = "0123456789ABCDEF";
+    size_t left = strlen(s);
+    char *copy = mem_alloc(4 * left + 1), *at = copy;
+    while (left) {
+        size_t n = utf8_sequence(s, left);
+        if (n) {
+            at = mempcpy(at, s, n);
+        } else {
+            n = 1;
+            at = mempcpy(at, (char[]){'\\', 'x', hex[(*s & 0xff) >> 4], hex[*s & 15]}, 4);
+        }
+        s += n;
+        left -= n;
+    }
+    *at = '\0';
+    return copy;
 }

@@ -17,4 +17,7 @@ size_t utf8_sequence(const char *s, size_t room);
 /* utf8_encode - writes the code point into ret_bytes; how many bytes, or 0 for what is none. */
 size_t utf8_encode(uint32_t code_point, char ret_bytes[4]);
 
+/* utf8_printable - the text, with \xHH for each byte that is no UTF-8; the caller frees it. */
+char *utf8_printable(const char *s);
+
 #endif

@@ -21,16 +21,6 @@ def test_object_stores_are_refused_by_name(scheme, option):
     assert f"error: creating server: Internal - {text}" in err
 
 
-def test_links_within_the_repository_are_followed(models):
-    repository.write_identity(models, "real", [("FP32", [-1])])
-    (models / "real" / "1").rename(models / "real" / "data")
-    (models / "real" / "1").symlink_to("data")
-    (models / "real" / "config.pbtxt").rename(models / "config of real")
-    (models / "real" / "config.pbtxt").symlink_to(models / "config of real")
-    with Server(models) as server:
-        assert "loading: real:1" in server.log()
-
-
 def two_roots(models, tmp_path):
     other = tmp_path / "other"
     for root in (models, other):

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "base/utf8.h"
 #include "core/repo/storage.h"
 #include "core/server_options.h"
 
@@ -41,9 +42,42 @@ static void forget(struct polled_model *pm)
     mem_free(pm->failure);
 }
 
-static char *failure_of(const struct status *st)
+/*
+ * What lies about in many places and is meant for others: the folders of version control and of
+ * editors, of file systems, and of volumes that Kubernetes mounts ("..data"). A model may be called
+ * so if it has a configuration.
+ */
+static bool is_foreign(const struct storage *s, const char *name)
 {
-    return mem_printf("%s: %s", status_code_name(status_code(st)), status_message(st));
+    if (name[0] == '.' && name[1] == '.')
+        return true;
+    if (name[0] != '.' && strcmp(name, "lost+found") != 0)
+        return false;
+    struct file_info info = {.kind = FILE_MISSING};
+    char *path = mem_printf("%s/config.pbtxt", name);
+    status_free(storage_stat(s, path, &info));
+    mem_free(path);
+    return info.kind == FILE_MISSING;
+}
+
+/* Whether an entry of a root is a model; why it cannot be one that is served. */
+static bool is_model(const struct storage *s, const struct file_entry *entry,
+                     struct status **ret_why_not)
+{
+    enum file_kind kind;
+    struct status *st = storage_kind(s, "", entry, &kind);
+    bool may_be_folder = kind == FILE_FOLDER || kind == FILE_LINK;
+    if (!may_be_folder || is_foreign(s, entry->name)) {
+        if (kind == FILE_MISSING)
+            log_status(LOG_WARN, "an entry of the model repository is left out", st);
+        else
+            status_free(st);
+        return false;
+    }
+    if (!st && !utf8_is_valid(entry->name, strlen(entry->name)))
+        st = status_new(STATUS_INVALID_ARG, "the name of the folder is not UTF-8");
+    *ret_why_not = st;
+    return true;
 }
 
 /* The models of one repository: its folders, whatever is in them. */
@@ -56,18 +90,19 @@ static struct status *list_models(const struct storage *s, size_t root, struct p
 
     p->models = mem_realloc(p->models, (p->n_models + list.count) * sizeof(*p->models));
     for (size_t i = 0; i < list.count; i++) {
-        struct file_entry *entry = &list.entries[i];
-        enum file_kind kind = FILE_OTHER;
-        st = storage_kind(s, "", entry, &kind);
-        if (!st && kind != FILE_FOLDER)
+        struct status *why_not = NULL;
+        if (!is_model(s, &list.entries[i], &why_not))
             continue;
         struct polled_model *pm = &p->models[p->n_models++];
-        *pm = (struct polled_model){.name = TAKE(entry->name), .storage = s, .root = root};
-        if (st) {
-            pm->failure = failure_of(st);
-            log_error("failed to poll model '%s': %s", pm->name, status_message(st));
-            status_free(st);
+        *pm = (struct polled_model){.storage = s, .root = root};
+        if (!why_not) {
+            pm->name = TAKE(list.entries[i].name);
+            continue;
         }
+        pm->name = utf8_printable(list.entries[i].name);
+        pm->failure = status_reason(why_not);
+        log_error("Poll failed for model directory '%s': %s", pm->name, status_message(why_not));
+        status_free(why_not);
     }
     file_list_done(&list);
     return NULL;

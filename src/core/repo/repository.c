@@ -253,11 +253,6 @@ static void set_state(struct repository *repo, struct repo_version *rv, enum ver
     mutex_unlock(&repo->mu);
 }
 
-static char *reason_of(const struct status *st)
-{
-    return mem_printf("%s: %s", status_code_name(status_code(st)), status_message(st));
-}
-
 /* Reads the model's folder; a model without a version to serve is an error. */
 static struct status *poll(struct repository *repo, const struct repo_model *rm, bool quiet,
                            struct scanned_model *ret_scanned)
@@ -302,7 +297,7 @@ static bool load_version(struct repository *repo, const struct repo_model *rm,
     log_info("loading: %s:%lld", rm->title, (long long)rv->version);
     struct status *st = try_to_load(repo, rm, rv->version, scanned, &m);
     if (st) {
-        char *reason = reason_of(st);
+        char *reason = status_reason(st);
         log_error("failed to load '%s' version %lld: %s", rm->title, (long long)rv->version,
                   reason);
         set_state(repo, rv, VERSION_UNAVAILABLE, NULL, reason);
@@ -320,7 +315,7 @@ static void note_poll_failure(struct repository *repo, struct repo_model *rm, st
     log_error("Poll failed for model directory '%s': %s", rm->title, status_message(st));
     mutex_lock(&repo->mu);
     mem_free(rm->failure);
-    rm->failure = reason_of(st);
+    rm->failure = status_reason(st);
     mutex_unlock(&repo->mu);
     status_free(st);
 }

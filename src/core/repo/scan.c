@@ -17,6 +17,8 @@ static const char *const reserved[] = {"configs", "initial_state", "warmup"};
 
 static bool is_reserved(const char *name)
 {
+    if (name[0] == '.' && name[1] == '.') /* how Kubernetes calls the parts of a mounted volume */
+        return true;
     for (size_t i = 0; i < ARRAY_SIZE(reserved); i++) {
         if (strcmp(name, reserved[i]) == 0)
             return true;
@@ -30,6 +32,7 @@ static int compare_versions(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Links, too, are looked at: a backend opens these files by itself, without asking storage. */
 struct status *scan_list_files(const struct storage *s, const char *folder, const char *version,
                                struct scanned_model *sm)
 {
@@ -56,7 +59,7 @@ enum scan_folder scan_folder(const char *name, int64_t *ret_version)
     uint64_t version;
     if (is_reserved(name))
         return SCAN_RESERVED;
-    if (name[0] == '0' && name[1])
+    if (name[0] == '0' && name[1] && strspn(name, "0123456789") == strlen(name))
         return SCAN_LEADING_ZERO;
     if (!str_to_uint64(name, strlen(name), &version) || version > INT64_MAX)
         return SCAN_NO_NUMBER;
@@ -90,12 +93,17 @@ static struct status *find_versions(const struct storage *s, const char *folder,
         const struct file_entry *entry = &list.entries[i];
         enum file_kind kind;
         int64_t version;
+        bool is_link = entry->kind == FILE_LINK;
+        if (is_link && scan_folder(entry->name, &version) != SCAN_VERSION)
+            continue; /* wherever it leads, nobody follows it */
         st = storage_kind(s, folder, entry, &kind);
         if (st || kind != FILE_FOLDER || !is_version(entry->name, quiet, &version))
             continue;
         sm->versions[sm->n_versions++] = version;
-        if (!first)
+        if (!first) {
             first = entry->name;
+            sm->first_version = version;
+        }
     }
     if (sm->n_versions)
         qsort(sm->versions, sm->n_versions, sizeof(*sm->versions), compare_versions);
@@ -209,6 +217,23 @@ static void warn_of_missing(const char *name, const struct scanned_model *sm)
     }
 }
 
+/* Looks at the files of those versions that will be loaded; at the first one's it has. */
+static struct status *check_files(const struct storage *s, const char *folder,
+                                  const struct scanned_model *sm)
+{
+    struct status *st = NULL;
+    for (size_t i = 0; !st && i < sm->n_versions; i++) {
+        if (sm->versions[i] == sm->first_version)
+            continue;
+        struct scanned_model files = {0};
+        char *version = mem_printf("%lld", (long long)sm->versions[i]);
+        st = scan_list_files(s, folder, version, &files);
+        scanned_model_done(&files);
+        mem_free(version);
+    }
+    return st;
+}
+
 struct status *scan_model(const char *name, const struct storage *storage, const char *folder,
                           const struct server_options *options, bool quiet,
                           struct scanned_model *ret_scanned)
@@ -221,11 +246,14 @@ struct status *scan_model(const char *name, const struct storage *storage, const
         struct config_facts facts = scan_facts(name, &sm, options);
         st = model_config_prepare(sm.config, &facts);
     }
+    if (!st) {
+        scan_apply_version_policy(&sm);
+        st = check_files(storage, folder, &sm);
+    }
     if (st) {
         scanned_model_done(&sm);
         return st;
     }
-    scan_apply_version_policy(&sm);
     if (!quiet)
         warn_of_missing(name, &sm);
     *ret_scanned = sm;

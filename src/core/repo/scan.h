@@ -18,7 +18,8 @@ struct scanned_model {
     struct model_config *config; /* prepared */
     size_t n_versions;           /* those that the version policy serves, ascending */
     int64_t *versions;
-    size_t n_files; /* the entries of the first version folder in string order */
+    int64_t first_version; /* in string order, of all that are there */
+    size_t n_files;        /* the entries of its folder; the name of a folder ends in '/' */
     char **files;
 };
 
@@ -47,7 +48,12 @@ NODISCARD struct status *scan_find_config(const struct storage *s, const char *f
                                           const char *config_name, bool *ret_exists,
                                           char **ret_path);
 
-/* scan_list_files - reads the entries of a version folder into sm->files. */
+/*
+ * scan_list_files - reads the entries of a version folder into sm->files.
+ *
+ * Errors: STATUS_INVALID_ARG, STATUS_NOT_FOUND  one is a link that leads out of the storage, or
+ *                                               nowhere
+ */
 NODISCARD struct status *scan_list_files(const struct storage *s, const char *folder,
                                          const char *version, struct scanned_model *sm);
 

@@ -46,11 +46,10 @@ struct status *storage_kind(const struct storage *s, const char *folder,
         *ret_kind = entry->kind;
         return NULL;
     }
-    struct file_info info;
+    struct file_info info = {.kind = FILE_LINK};
     char *path = mem_printf("%s%s%s", folder, folder[0] ? "/" : "", entry->name);
     struct status *st = storage_stat(s, path, &info);
     mem_free(path);
-    if (!st)
-        *ret_kind = info.kind;
+    *ret_kind = info.kind;
     return st;
 }

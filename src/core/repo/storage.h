@@ -21,8 +21,9 @@ struct storage;
 
 struct storage_ops {
     /*
-     * stat - as file_stat(): that nothing is there is an answer. A link that leads out of the root
-     * is an error, unless the storage was opened to follow it.
+     * stat - as file_stat(): that nothing is there is an answer. A link that leads nowhere is an
+     * error, and so is one that leads out of the root, unless the storage was opened to follow it;
+     * ret_info->kind says what is there even so, unless that could not be learnt.
      */
     NODISCARD struct status *(*stat)(const struct storage *s, const char *path,
                                      struct file_info *ret_info);
@@ -89,7 +90,8 @@ static inline void storage_release(const struct storage *s, char *folder)
 }
 
 /*
- * storage_kind - what an entry of a list is, a link being what it leads to.
+ * storage_kind - what an entry of a list is, a link being what it leads to, as stat has it; on
+ * error still FILE_LINK when that is not known.
  *
  * @folder  the path that was listed
  */

@@ -111,19 +111,33 @@ static struct status *open_inside(const struct storage *s, const char *path, con
     return NULL;
 }
 
+/* Nothing is at the end of the name; a link that is there all the same was meant to be something.
+ */
+static struct status *check_dangling(const char *name)
+{
+    char to[PATH_MAX];
+    ssize_t n = readlink(name, to, sizeof(to));
+    if (n < 0)
+        return NULL;
+    return status_new(STATUS_NOT_FOUND, "link '%s' leads to '%.*s', which does not exist", name,
+                      (int)n, to);
+}
+
 static struct status *local_stat(const struct storage *s, const char *path,
                                  struct file_info *ret_info)
 {
     int fd;
     char *name = storage_path(s, path);
-    struct status *st = open_inside(s, path, name, O_PATH, &fd);
+    struct status *st = file_open(name, O_PATH, &fd);
     if (!st) {
         st = file_stat_fd(fd, name, ret_info);
+        if (!st && !to_local(s)->follow_links)
+            st = check_inside(s, path, name, fd);
         close(fd);
     } else if (status_code(st) == STATUS_NOT_FOUND) {
-        status_free(st);
         *ret_info = (struct file_info){.kind = FILE_MISSING};
-        st = NULL;
+        status_free(st);
+        st = check_dangling(name);
     }
     mem_free(name);
     return st;

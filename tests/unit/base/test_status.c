@@ -127,6 +127,16 @@ static void names_codes(void **state)
     assert_string_equal(status_code_name((enum status_code)99), "<invalid code>");
 }
 
+static void a_reason_is_utf8(void **state)
+{
+    (void)state;
+    struct status *st = status_new(STATUS_NOT_FOUND, "no '%s'", "\xff\xc3\xa9");
+    char *reason = status_reason(st);
+    assert_string_equal(reason, "Not found: no '\\xFF\xc3\xa9'");
+    mem_free(reason);
+    status_free(st);
+}
+
 static void fall_into_bug(void *arg)
 {
     BUG_ON(arg == NULL);
@@ -148,6 +158,7 @@ int main(void)
         cmocka_unit_test(a_prefix_without_memory_keeps_the_cause),
         cmocka_unit_test(is_shared_by_threads),
         cmocka_unit_test(names_codes),
+        cmocka_unit_test(a_reason_is_utf8),
         cmocka_unit_test(bugs_abort),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

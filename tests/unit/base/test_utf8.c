@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "base/compiler.h"
+#include "base/mem.h"
 #include "base/utf8.h"
 
 /* What encodes is valid, alone and behind any number of other bytes; nothing else encodes. */
@@ -55,11 +56,29 @@ static void what_is_not_utf8(void **state)
     assert_true(utf8_is_valid("a\0b", 3));
 }
 
+static void printable_text_shows_what_is_no_utf8(void **state)
+{
+    (void)state;
+    static const char *const texts[][2] = {
+        {"", ""},
+        {"plain \xc3\xa9", "plain \xc3\xa9"},
+        {"\xff", "\\xFF"},
+        {"a\xc3(\xe9", "a\\xC3(\\xE9"},
+        {"\x01\n", "\x01\n"},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+        char *got = utf8_printable(texts[i][0]);
+        assert_string_equal(got, texts[i][1]);
+        mem_free(got);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_code_point),
         cmocka_unit_test(what_is_not_utf8),
+        cmocka_unit_test(printable_text_shows_what_is_no_utf8),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
