@@ -20,6 +20,7 @@ struct instance;
 struct labels;
 struct scheduler;
 struct server;
+struct storage;
 
 /* One declared input or output, ready for the check of a request. */
 struct tensor_spec {
@@ -40,7 +41,8 @@ struct model {
     char *name;
     int64_t version;
     char *version_text;
-    char *directory; /* of the model; the version's folder is below it */
+    char *directory;               /* of the model; the version's folder is below it */
+    const struct storage *storage; /* where the core reads the model's files, below <name>/ */
     struct model_config *config;
     bool batching; /* max_batch_size > 0: the first dimension of every tensor is the batch */
     uint32_t max_batch_size;

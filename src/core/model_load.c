@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "core/backend/backend.h"
 #include "core/backend/instance.h"
+#include "core/backend/warmup.h"
 #include "core/model_priv.h"
 #include "core/sched/scheduler.h"
 
@@ -64,12 +65,14 @@ static struct status *initialize_in_backend(struct model *m)
 }
 
 struct status *model_load(struct server *server, struct backend_registry *reg, const char *name,
-                          int64_t version, const char *directory, struct model_config *config,
-                          struct config_facts *facts, struct model **ret_model)
+                          int64_t version, const char *directory, const struct storage *storage,
+                          struct model_config *config, struct config_facts *facts,
+                          struct model **ret_model)
 {
     struct model *m = model_new(server, name, version, directory, config);
     char *version_directory = mem_printf("%s/%lld", directory, (long long)version);
     char *library = NULL;
+    m->storage = storage;
 
     struct status *st = backend_find_library(reg, config, directory, version_directory, &library);
     if (st)
@@ -96,6 +99,9 @@ struct status *model_load(struct server *server, struct backend_registry *reg, c
         goto out;
 
     st = make_instances(m);
+    if (st)
+        goto out;
+    st = model_warm_up(m);
     if (st)
         goto out;
     st = default_scheduler_new(m, &m->scheduler);

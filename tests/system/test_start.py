@@ -137,7 +137,6 @@ def test_wrong_config(models, case):
     [
         ("sequence_batching", "sequence_batching { }"),
         ("dynamic_batching", "dynamic_batching { max_queue_delay_microseconds: 100 }"),
-        ("model_warmup", 'model_warmup [ { name: "w" batch_size: 1 } ]'),
     ],
 )
 def test_a_field_that_is_not_honoured_yet_is_refused_by_name(models, field, text):

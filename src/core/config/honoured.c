@@ -49,7 +49,7 @@ const struct config_table config_tables[] = {
         {"sequence_batching", NO},
         {"parameters", YES},
         {"ensemble_scheduling", NO},
-        {"model_warmup", NO},
+        {"model_warmup", YES},
         {"backend", YES},
         {"model_operations", LOOK},
         {"model_transaction_policy", LOOK},

@@ -7,8 +7,11 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "base/str.h"
 #include "core/config/config.h"
 #include "core/config/config_priv.h"
+
+enum { MAX_SAMPLE_REQUESTS = 65536 }; /* in one execution of a warm-up sample */
 
 typedef Inference__ModelSequenceBatching__State state_config;
 typedef Inference__ModelSequenceBatching__InitialState initial_config;
@@ -68,22 +71,63 @@ NODISCARD static struct status *check_state(const struct model_config *c, const 
     return st;
 }
 
-NODISCARD static struct status *check_sample(const struct model_config *c,
-                                             const Inference__ModelWarmup__InputsEntry *entry)
+NODISCARD static struct status *check_sample_file(const struct model_config *c,
+                                                  const Inference__ModelWarmup__InputsEntry *entry)
+{
+    const char *file = entry->value->input_data_file;
+    struct config_place place = at_field(entry->value, "input_data_file");
+    if (!*file)
+        return config_fail(c, place, "warmup setting expects input '%s' to name a file",
+                           entry->key);
+    if (str_escapes_folder(file))
+        return config_fail(c, place,
+                           "warmup setting of input '%s': file '%s' is outside the model's folder "
+                           "warmup",
+                           entry->key, file);
+    return NULL;
+}
+
+NODISCARD static struct status *check_sample_input(const struct model_config *c,
+                                                   const Inference__ModelWarmup__InputsEntry *entry)
 {
     const Inference__ModelWarmup__Input *input = entry->value;
     for (size_t i = 0; i < input->n_dims; i++) {
+        struct config_place place = at_element(input, "dims", i);
         if (input->dims[i] == -1)
-            return config_fail(c, at_element(input, "dims", i),
+            return config_fail(c, place,
                                "warmup setting expects all variable-size dimensions are specified "
                                "for input '%s'",
                                entry->key);
+        if (input->dims[i] < 0)
+            return config_fail(c, place,
+                               "warmup setting of input '%s': dimension must be integer >= 0, got "
+                               "%" PRId64,
+                               entry->key, input->dims[i]);
     }
-    if (input->input_data_type_case == INFERENCE__MODEL_WARMUP__INPUT__INPUT_DATA_TYPE__NOT_SET)
+    switch (input->input_data_type_case) {
+    case INFERENCE__MODEL_WARMUP__INPUT__INPUT_DATA_TYPE__NOT_SET:
         return config_fail(c, at_message(entry),
                            "warmup setting expects input '%s' to have input_data_type set",
                            entry->key);
-    return NULL;
+    case INFERENCE__MODEL_WARMUP__INPUT__INPUT_DATA_TYPE_INPUT_DATA_FILE:
+        return check_sample_file(c, entry);
+    default:
+        return NULL;
+    }
+}
+
+/* The reference passes over a sample whose batch_size is 0, right or wrong. */
+NODISCARD static struct status *check_sample(const struct model_config *c,
+                                             const Inference__ModelWarmup *w)
+{
+    if (w->batch_size > MAX_SAMPLE_REQUESTS)
+        return config_fail(c, at_field(w, "batch_size"),
+                           "warmup sample '%s': batch_size must be at most %d, got %" PRIu32,
+                           w->name, MAX_SAMPLE_REQUESTS, w->batch_size);
+    struct status *st = NULL;
+    for (size_t i = 0; i < w->n_inputs && w->batch_size && !st; i++)
+        st = check_sample_input(c, w->inputs[i]);
+    return st;
 }
 
 struct status *config_check_data(const struct model_config *c)
@@ -95,12 +139,7 @@ struct status *config_check_data(const struct model_config *c)
         for (size_t i = 0; i < pb->sequence_batching->n_state && !st; i++)
             st = check_state(c, pb->sequence_batching->state[i]);
     }
-    for (size_t i = 0; i < pb->n_model_warmup && !st; i++) {
-        const Inference__ModelWarmup *w = pb->model_warmup[i];
-        if (w->batch_size == 0)
-            continue; /* the reference passes such a sample over */
-        for (size_t k = 0; k < w->n_inputs && !st; k++)
-            st = check_sample(c, w->inputs[k]);
-    }
+    for (size_t i = 0; i < pb->n_model_warmup && !st; i++)
+        st = check_sample(c, pb->model_warmup[i]);
     return st;
 }

@@ -275,8 +275,9 @@ static struct status *try_to_load(struct repository *repo, const struct repo_mod
 {
     for (unsigned int retries_left = repo->options->load_retries;; retries_left--) {
         struct config_facts facts = scan_facts(rm->name, scanned, repo->options);
-        struct status *st = model_load(repo->server, repo->backends, rm->name, version,
-                                       rm->directory, TAKE(scanned->config), &facts, ret_model);
+        struct status *st =
+            model_load(repo->server, repo->backends, rm->name, version, rm->directory, rm->storage,
+                       TAKE(scanned->config), &facts, ret_model);
         scanned_model_done(scanned);
         if (!st || retries_left == 0)
             return st;

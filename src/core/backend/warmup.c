@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Two threads per instance: one executes, since a backend may block in there for as long as it
+ * likes; the other, which loads the model, waits for it and can tell the log what it waits for.
+ *
+ *     load thread             model_warm_up → warm_up_instance → watch: wait, log, cancel on stop
+ *     "warm-up" thread        run → run_sample: make requests; count times: execute, wait for
+ * answers any (the backend's)     respond, release, destroy: note errors, count
+ *
+ * A sample's requests are started anew for each execution. They live in one block, which ends when
+ * the last of them is destroyed.
+ */
+#include "core/backend/warmup.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/mutex.h"
+#include "base/pool.h"
+#include "base/status.h"
+#include "base/thread.h"
+#include "core/backend/instance.h"
+#include "core/backend/warmup_data.h"
+#include "core/model.h"
+#include "core/request_priv.h"
+#include "core/response.h"
+#include "core/server_priv.h"
+
+enum {
+    WARMUP_LEVEL = 860,
+    MAX_ERROR_BYTES = 4096,
+    REQUEST_ARENA_BYTES = 1024,
+};
+
+#define LOOK_NS (100 * NS_PER_MS) /* how soon a stop of the server is seen */
+#define TELL_NS (10 * NS_PER_S)   /* how often the log is told of a wait */
+
+/* All samples of a model. */
+struct samples {
+    size_t n;
+    struct warmup_sample items[];
+};
+
+/* The warm-up of one instance. */
+struct drill {
+    /* Constant. */
+    struct instance *in;
+    const struct samples *samples;
+    struct pool *pool;
+
+    struct mutex mu; /* level 860 in core/README.md */
+    struct cond changed;
+    /* Under mu. */
+    const struct warmup_sample *sample; /* the one that runs */
+    uint32_t iteration;
+    struct drill_request *requests; /* that may be cancelled, batch_size of them; NULL between */
+    uint32_t n_unanswered;          /* of the execution under way */
+    uint32_t n_alive;               /* requests that are not destroyed yet */
+    bool stopping, done;
+    struct buf errors; /* of the execution under way, each followed by "; " */
+    size_t last_error; /* where the last one begins */
+    struct status *result;
+};
+
+struct drill_request {
+    struct request request;
+    struct drill *drill;
+    char memory[REQUEST_ARENA_BYTES];
+};
+
+/* ------------------------------------------------------------------- what the backend answers */
+
+static struct drill_request *of(struct request *r)
+{
+    return CONTAINER_OF(r, struct drill_request, request);
+}
+
+/* The copies of a sample mostly fail alike; that is said once. */
+static void note_error_locked(struct drill *d, const char *text)
+{
+    mutex_assert_held(&d->mu);
+    size_t length = strlen(text);
+    if (d->errors.size && d->errors.size - d->last_error == length + strlen("; ") &&
+        memcmp(d->errors.data + d->last_error, text, length) == 0)
+        return;
+    d->last_error = d->errors.size;
+    buf_addf(&d->errors, "%s; ", text);
+}
+
+static void respond(struct request *r, struct response *resp, uint32_t flags)
+{
+    struct drill *d = of(r)->drill;
+    if (resp && resp->error) {
+        mutex_lock(&d->mu);
+        note_error_locked(d, status_message(resp->error));
+        mutex_unlock(&d->mu);
+    }
+    response_free(resp);
+    (void)flags; /* release() tells the end */
+}
+
+static void release(struct request *r, uint32_t flags)
+{
+    struct drill *d = of(r)->drill;
+    (void)flags;
+    mutex_lock(&d->mu);
+    if (--d->n_unanswered == 0)
+        cond_broadcast(&d->changed);
+    mutex_unlock(&d->mu);
+}
+
+static void destroy(struct request *r)
+{
+    struct drill *d = of(r)->drill;
+    mutex_lock(&d->mu);
+    if (--d->n_alive == 0)
+        cond_broadcast(&d->changed);
+    mutex_unlock(&d->mu);
+}
+
+static const struct request_ops ops = {
+    .alloc_output = response_alloc_pooled,
+    .free_output = response_free_pooled,
+    .respond = respond,
+    .release = release,
+    .destroy = destroy,
+};
+
+/* ------------------------------------------------------------------------------- the requests */
+
+static struct status *add_input(struct request *r, const struct warmup_input *from)
+{
+    struct model *m = r->model;
+    size_t batch_dims = m->batching ? 1 : 0;
+    int64_t *shape = arena_alloc(&r->arena, (from->n_dims + batch_dims) * sizeof(*shape));
+    if (!shape)
+        return status_no_memory();
+    if (batch_dims)
+        shape[0] = 1;
+    for (size_t i = 0; i < from->n_dims; i++)
+        shape[batch_dims + i] = from->dims[i];
+
+    struct input *in;
+    struct tensor_buffer data = {.base = from->data, .size_bytes = from->size_bytes};
+    struct status *st = request_add_input(r, from->name, strlen(from->name), from->dtype, shape,
+                                          from->n_dims + batch_dims, &in);
+    if (st)
+        return st;
+    in->n_backend_dims = in->n_dims; /* the check has the last word, where it knows the input */
+    in->backend_shape = in->shape;
+    return request_add_data(r, in, &data);
+}
+
+/*
+ * A request like any other, checked like any other; then what the model does not declare, such as
+ * the control tensors of sequences, which the check would refuse.
+ */
+static struct status *fill_request(struct request *r, const struct warmup_sample *s)
+{
+    struct status *st = NULL;
+    for (size_t i = 0; i < s->n_inputs && !st; i++)
+        st = s->inputs[i].spec ? add_input(r, &s->inputs[i]) : NULL;
+    if (!st)
+        st = request_check(r);
+    for (size_t i = 0; i < s->n_inputs && !st; i++)
+        st = s->inputs[i].spec ? NULL : add_input(r, &s->inputs[i]);
+    return st;
+}
+
+/* The reference's texts do not say which sample does not fit; what we add stands behind them. */
+static struct status *in_sample(struct status *st, const char *name)
+{
+    if (!st)
+        return NULL;
+    struct status *whole =
+        status_new(status_code(st), "%s (warmup sample '%s')", status_message(st), name);
+    status_free(st);
+    return whole;
+}
+
+static struct status *make_requests(struct drill *d, const struct warmup_sample *s,
+                                    struct drill_request **ret_requests)
+{
+    struct model *m = d->in->model;
+    MEM_CHARGE(m->owner, MEM_TENSORS);
+    struct drill_request *all = mem_try_zalloc(s->batch_size, sizeof(*all));
+    struct status *st = all ? NULL : status_no_memory();
+    *ret_requests = all;
+    for (uint32_t i = 0; i < s->batch_size && !st; i++) {
+        all[i].drill = d;
+        model_ref(m);
+        request_init(&all[i].request, &ops, m, all[i].memory, sizeof(all[i].memory), d->pool);
+        mutex_lock(&d->mu);
+        d->n_alive++;
+        mutex_unlock(&d->mu);
+        st = fill_request(&all[i].request, s);
+    }
+    return st;
+}
+
+/* The requests have ended; yet whoever ended the last one may still be on its way out of it. */
+static void end_requests(struct drill *d, struct drill_request *all)
+{
+    mutex_lock(&d->mu);
+    uint32_t n = d->n_alive;
+    mutex_unlock(&d->mu);
+    for (uint32_t i = 0; i < n; i++)
+        request_unref(&all[i].request);
+    mutex_lock(&d->mu);
+    while (d->n_alive)
+        cond_wait(&d->changed, &d->mu);
+    mutex_unlock(&d->mu);
+    mem_free(all);
+}
+
+/* ----------------------------------------------------------------------------- the executions */
+
+static struct status *failed(struct drill *d, const struct warmup_sample *s)
+{
+    mutex_lock(&d->mu);
+    struct status *st = NULL;
+    if (d->stopping)
+        st = status_new(STATUS_UNAVAILABLE,
+                        "the server stops: instance '%s' gave up warmup sample '%s'", d->in->name,
+                        s->name);
+    else if (d->errors.size || d->errors.failed)
+        st = status_new(STATUS_INVALID_ARG, "failed to run warmup sample '%s': %s", s->name,
+                        d->errors.size ? d->errors.data : "out of memory; ");
+    mutex_unlock(&d->mu);
+    return st;
+}
+
+static struct status *execute(struct drill *d, const struct warmup_sample *s,
+                              struct drill_request *all, struct request **batch, uint32_t iteration)
+{
+    log_verbose(1, "model '%s' instance %s is running warmup sample '%s' for iteration %" PRIu32,
+                d->in->model->name, d->in->name, s->name, iteration);
+    mutex_lock(&d->mu);
+    buf_reset(&d->errors);
+    d->last_error = 0;
+    d->sample = s;
+    d->iteration = iteration;
+    d->n_unanswered = s->batch_size;
+    d->requests = all;
+    bool stopping = d->stopping;
+    mutex_unlock(&d->mu);
+    if (stopping)
+        return failed(d, s);
+
+    uint64_t now_ns = monotonic_ns(), bytes;
+    for (uint32_t i = 0; i < s->batch_size; i++) {
+        batch[i] = &all[i].request;
+        batch[i]->start_ns = batch[i]->queue_ns = now_ns;
+        request_begin(batch[i]);
+    }
+    instance_execute(d->in, batch, s->batch_size, now_ns, &bytes);
+
+    mutex_lock(&d->mu);
+    while (d->n_unanswered)
+        cond_wait(&d->changed, &d->mu);
+    d->requests = NULL;
+    mutex_unlock(&d->mu);
+    return failed(d, s);
+}
+
+static struct status *run_sample(struct drill *d, const struct warmup_sample *s)
+{
+    struct request **batch = mem_try_zalloc(s->batch_size, sizeof(*batch));
+    struct drill_request *all = NULL;
+    struct status *st = batch ? make_requests(d, s, &all) : status_no_memory();
+    st = in_sample(st, s->name);
+    for (uint64_t i = 1; i <= s->count && !st; i++) {
+        st = execute(d, s, all, batch, (uint32_t)i);
+        if (st)
+            log_verbose(1, "model '%s' instance %s failed to run warmup sample '%s'",
+                        d->in->model->name, d->in->name, s->name);
+    }
+    end_requests(d, all);
+    mem_free(batch);
+    return st;
+}
+
+static void run(void *arg)
+{
+    struct drill *d = arg;
+    struct status *st = NULL;
+    for (size_t i = 0; i < d->samples->n && !st; i++)
+        st = run_sample(d, &d->samples->items[i]);
+    mutex_lock(&d->mu);
+    d->result = st;
+    d->done = true;
+    cond_broadcast(&d->changed);
+    mutex_unlock(&d->mu);
+}
+
+/* ---------------------------------------------------------------------------------- the wait */
+
+/* Backends that ask find their requests cancelled; the others take their time. */
+static void stop_locked(struct drill *d)
+{
+    mutex_assert_held(&d->mu);
+    d->stopping = true;
+    for (uint32_t i = 0; d->requests && i < d->sample->batch_size; i++)
+        request_cancel(&d->requests[i].request);
+}
+
+static void watch(struct drill *d)
+{
+    struct model *m = d->in->model;
+    uint64_t began_ns = monotonic_ns(), tell_ns = began_ns + TELL_NS;
+    mutex_lock(&d->mu);
+    while (!d->done) {
+        cond_wait_until(&d->changed, &d->mu, monotonic_ns() + LOOK_NS);
+        if (!d->stopping && atomic_load(&m->server->state) == SERVER_EXITING)
+            stop_locked(d);
+        if (d->done || monotonic_ns() < tell_ns)
+            continue;
+        tell_ns += TELL_NS;
+        const char *name = d->sample ? d->sample->name : "";
+        uint32_t iteration = d->iteration, n_unanswered = d->n_unanswered;
+        mutex_unlock(&d->mu);
+        log_warn("model '%s' instance %s: warm-up has taken %u s so far; sample '%s', iteration "
+                 "%" PRIu32 ", %" PRIu32 " requests without their final response",
+                 m->name, d->in->name, (unsigned int)((monotonic_ns() - began_ns) / NS_PER_S), name,
+                 iteration, n_unanswered);
+        mutex_lock(&d->mu);
+    }
+    mutex_unlock(&d->mu);
+}
+
+static struct status *warm_up_instance(struct instance *in, const struct samples *samples,
+                                       struct pool *pool)
+{
+    struct drill d = {.in = in, .samples = samples, .pool = pool};
+    struct thread thread;
+    buf_init(&d.errors, MAX_ERROR_BYTES);
+    mutex_init(&d.mu, WARMUP_LEVEL, "warm-up");
+    cond_init(&d.changed);
+
+    struct status *st = thread_start(&thread, "warm-up", run, &d);
+    if (st) {
+        log_status(LOG_WARN, "a model is warmed up on the thread that loads it", st);
+        run(&d);
+    } else {
+        watch(&d);
+        thread_join(&thread);
+    }
+    buf_done(&d.errors);
+    cond_done(&d.changed);
+    mutex_done(&d.mu);
+    return d.result;
+}
+
+/* ------------------------------------------------------------------------------------------ */
+
+static struct status *make_samples(const struct model *m, struct pool *pool,
+                                   struct samples *samples)
+{
+    const Inference__ModelConfig *pb = m->config->pb;
+    struct status *st = NULL;
+    for (size_t i = 0; i < pb->n_model_warmup && !st; i++) {
+        const Inference__ModelWarmup *config = pb->model_warmup[i];
+        if (config->batch_size == 0) {
+            log_warn("model '%s': warmup sample '%s' is skipped, its batch_size is 0", m->name,
+                     config->name);
+            continue;
+        }
+        log_verbose(1, "Generating warmup sample data for '%s'", config->name);
+        st = in_sample(warmup_sample_make(m, config, pool, &samples->items[samples->n++]),
+                       config->name);
+    }
+    return st;
+}
+
+struct status *model_warm_up(struct model *m)
+{
+    size_t n = m->config->pb->n_model_warmup;
+    if (n == 0)
+        return NULL;
+    uint64_t began_ns = monotonic_ns();
+    struct samples *samples = mem_try_zalloc(1, sizeof(*samples) + n * sizeof(samples->items[0]));
+    if (!samples)
+        return status_no_memory();
+    struct pool *pool = pool_new("warm-up", 0, 0); /* keeps nothing */
+    struct status *st = make_samples(m, pool, samples);
+    for (uint32_t i = 0; i < m->n_instances && samples->n && !st; i++)
+        st = warm_up_instance(m->instances[i], samples, pool);
+    if (!st && samples->n)
+        log_info("warm-up of '%s' version %s took %.3f s (samples: %zu, instances: %u)", m->name,
+                 m->version_text, (double)(monotonic_ns() - began_ns) / NS_PER_S, samples->n,
+                 m->n_instances);
+    for (size_t i = 0; i < samples->n; i++)
+        warmup_sample_done(&samples->items[i]);
+    mem_free(samples);
+    pool_free(pool);
+    return st;
+}

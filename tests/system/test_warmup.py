@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models that are warmed up: the same repository in our server and in the genuine Triton runs the same samples and
+fails with the same texts.
+"""
+
+import re
+
+import pytest
+
+import onnx_models
+import repository
+import server as servers
+import triton
+
+FLAGS = ("--exit-on-error=false", "--strict-readiness=false", "--log-verbose=1")
+FILES = {
+    "sixteen": bytes(range(16)),
+    "twelve": bytes(range(12)),
+    "below/sixteen": bytes(range(16)),
+    "strings": b"\1\0\0\0a\2\0\0\0bc",
+    "cut": b"\5\0\0\0ab",
+    "empty": b"",
+    "nine": (9).to_bytes(8, "little"),
+}
+
+
+def start(which, root):
+    if which == "conch":
+        return servers.Server(root, flags=FLAGS, ready=False)
+    if not triton.program():
+        pytest.skip("the genuine Triton is not installed: make reference")
+    return triton.Triton(root, flags=FLAGS, ready=False)
+
+
+def given(name="INPUT0", datatype="INT32", dims=(4,), data="zero_data: true"):
+    dims = ", ".join(map(str, dims))
+    return (f'inputs {{ key: "{name}" value {{ data_type: {repository.DATATYPES.get(datatype, datatype)} '
+            f"dims: [ {dims} ] {data} }} }}")
+
+
+def from_file(name):
+    return f'input_data_file: "{name}"'
+
+
+def sample(*inputs, name="S", batch_size=1, count=None):
+    count = "" if count is None else f"count: {count}"
+    return f'model_warmup {{ name: "{name}" batch_size: {batch_size} {count} {" ".join(inputs)} }}\n'
+
+
+def model(*samples, datatype="INT32", dims=(4,), batch=0, n=1, of_input="", more=""):
+    dims = ", ".join(map(str, dims))
+    kind = repository.DATATYPES[datatype]
+    return (f'backend: "identity"\nmax_batch_size: {batch}\ninstance_group {{ count: {n} kind: KIND_CPU }}\n'
+            f'input {{ name: "INPUT0" data_type: {kind} dims: [ {dims} ] {of_input} }}\n'
+            f'output {{ name: "OUTPUT0" data_type: {kind} dims: [ {dims} ] }}\n{more}{"".join(samples)}')
+
+
+def write(root, name, text):
+    folder = repository.write_model(root, name, text)
+    for file, content in FILES.items():
+        path = folder / "warmup" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return folder
+
+
+# ---- Samples that run
+
+# The model, and on each of its instances: sample and iteration.
+RUNS = {
+    "zeros": (model(sample(given())), ["S 1"]),
+    "not_zeros": (model(sample(given(data="zero_data: false"))), ["S 1"]),
+    "random_thrice": (model(sample(given(data="random_data: true"), count=3)), ["S 1", "S 2", "S 3"]),
+    "count_0": (model(sample(given(), count=0)), ["S 1"]),
+    "file": (model(sample(given(data=from_file("sixteen")))), ["S 1"]),
+    "file_below": (model(sample(given(data=from_file("below/sixteen")))), ["S 1"]),
+    "file_longer": (model(sample(given(dims=[2], data=from_file("sixteen"))), dims=[2]), ["S 1"]),
+    "skipped": (model(sample(given(), batch_size=0)), []),
+    "skipped_though_wrong": (model(sample(given(dims=[-1], data=""), batch_size=0)), []),
+    "in_order": (model(sample(given(), name="A", count=2), sample(given(), name="B", batch_size=2), batch=4, n=3),
+                 ["A 1", "A 2", "B 1"]),
+    "copies_without_batching": (model(sample(given(), batch_size=3)), ["S 1"]),
+    "more_copies_than_a_batch": (model(sample(given(), batch_size=9), batch=8), ["S 1"]),
+    "variable": (model(sample(given(dims=[7])), dims=[-1]), ["S 1"]),
+    "no_elements": (model(sample(given(dims=[0])), dims=[-1]), ["S 1"]),
+    "reshaped": (model(sample(given()), of_input="reshape { shape: [ 2, 2 ] }", batch=4), ["S 1"]),
+    "undeclared_input": (model(sample(given(), given("START"))), ["S 1"]),
+    "undeclared_input_in_batch": (model(sample(given(), given("START")), batch=4), ["S 1"]),
+    "no_name": (model(sample(given(), name="")), [" 1"]),
+    "strings_empty": (model(sample(given(datatype="BYTES")), datatype="BYTES"), ["S 1"]),
+    "strings_random": (model(sample(given(datatype="BYTES", data="random_data: true")), datatype="BYTES"), ["S 1"]),
+    "strings_file": (model(sample(given(datatype="BYTES", dims=[2], data=from_file("strings"))),
+                           datatype="BYTES", dims=[2]), ["S 1"]),
+}
+for _datatype in repository.DATATYPES:
+    RUNS[f"random_{_datatype.lower()}"] = (
+        model(sample(given(datatype=_datatype, data="random_data: true")), datatype=_datatype), ["S 1"])
+
+# ---- Samples that fail
+
+ID = "[request id: <id_unknown>] "
+MISSING = ("expected 1 inputs but got 0 inputs for model '{model}'. Got input(s) [], but missing required input(s) "
+           "['INPUT0']. Please provide all required input(s).")
+OPTIONAL = "failed to run warmup sample 'S': " + ID + "unknown request input name INPUT0; "
+
+# The model and what both say of it.
+FAILS = {
+    "variable_dims": (model(sample(given(dims=[-1])), dims=[-1]),
+                      "warmup setting expects all variable-size dimensions are specified for input 'INPUT0'"),
+    "no_data": (model(sample(given(data=""))), ID + "warmup setting expects input 'INPUT0' to have input_data_type set"),
+    "no_file": (model(sample(given(data=from_file("none")))),
+                "failed to open text file for read {root}/{model}/warmup/none: No such file or directory"),
+    "file_short": (model(sample(given(data=from_file("twelve")))),
+                   ID + "warmup setting expects 16 bytes, but the data provided from twelve only has 12 bytes"),
+    "no_dims": (model(sample(given(dims=[]))),
+                ID + "unexpected shape for input 'INPUT0' for model '{model}'. Expected [4], got []. "),
+    "wrong_dims": (model(sample(given(dims=[5]))),
+                   ID + "unexpected shape for input 'INPUT0' for model '{model}'. Expected [4], got [5]. "),
+    "wrong_type": (model(sample(given(datatype="FP32"))),
+                   ID + "inference input 'INPUT0' data-type is 'FP32', but model '{model}' expects 'INT32'"),
+    "no_type": (model(sample(given(datatype="TYPE_INVALID"))),
+                ID + "inference input 'INPUT0' data-type is '<invalid>', but model '{model}' expects 'INT32'"),
+    "missing": (model(sample()), ID + MISSING),
+    "undeclared_only": (model(sample(given("X"))), ID + MISSING),
+    "second_sample": (model(sample(given(), name="A"), sample(name="S")), ID + MISSING),
+    "strings_too_few": (model(sample(given(datatype="BYTES", data=from_file("strings"))), datatype="BYTES"),
+                        ID + "expected 4 string elements for inference input 'INPUT0' for model '{model}', got 2"),
+    "strings_none": (model(sample(given(datatype="BYTES", data=from_file("empty"))), datatype="BYTES"),
+                     ID + "expected 4 string elements for inference input 'INPUT0' for model '{model}', got 0"),
+}
+
+# The model and what we say, where the genuine Triton accepts it, says it otherwise, or ends: it does at whatever the
+# backend answers with an error, in about three runs of four.
+FAILS_HERE = {
+    "folder": (model(sample(given(data=from_file("below")))), "'{root}/{model}/warmup/below' is a folder"),
+    "file_without_name": (model(sample(given(data=from_file("")))),
+                          "warmup setting expects input 'INPUT0' to name a file ({root}/{model}/config.pbtxt:6:"),
+    "file_outside": (model(sample(given(data=from_file("../../outside")))),
+                     "warmup setting of input 'INPUT0': file '../../outside' is outside the model's folder warmup"),
+    "link_outside": (model(sample(given(data=from_file("link")))), "leads to '/etc/passwd', out of the model repository"),
+    "negative": (model(sample(given(dims=[-2])), dims=[-1]),
+                 "warmup setting of input 'INPUT0': dimension must be integer >= 0, got -2"),
+    "huge": (model(sample(given(dims=[2**40])), dims=[-1]), "[1099511627776] of INT32 take more than 4294967296 bytes"),
+    "overflow": (model(sample(given(dims=[2**62, 4])), dims=[-1, -1]),
+                 "[4611686018427387904,4] of INT32 take more than 4294967296 bytes"),
+    "billions": (model(sample(given(), batch_size=2**32 - 1)), "batch_size must be at most 65536, got 4294967295"),
+    "strings_cut": (model(sample(given(datatype="BYTES", dims=[1], data=from_file("cut"))), datatype="BYTES", dims=[1]),
+                    ID + "incomplete string data for inference input 'INPUT0' for model '{model}', expecting string of "
+                         "length 5 but only 2 bytes available (warmup sample 'S')"),
+    "optional": (model(sample(), of_input="optional: true"), OPTIONAL),
+    "all_copies": (model(sample(batch_size=3), of_input="optional: true", batch=4), OPTIONAL),
+}
+
+
+def expected_run(name):
+    text, runs = RUNS[name]
+    n = int(re.search(r"count: (\d+) kind", text)[1])
+    return [f"{name} {name}_0_{i} {run}" for i in range(n) for run in runs]
+
+
+@pytest.fixture(scope="module", params=["conch", "triton"])
+def loaded(request, tmp_path_factory):
+    """(which server, the repository, what it logged while it loaded)"""
+    root = tmp_path_factory.mktemp("models")
+    tables = [RUNS, FAILS] + ([FAILS_HERE] if request.param == "conch" else [])
+    for table in tables:
+        for name, (text, _) in table.items():
+            folder = write(root, name, text)
+            if name == "link_outside":
+                (folder / "warmup" / "link").symlink_to("/etc/passwd")
+    with start(request.param, root) as server:
+        yield request.param, root, server.log()
+
+
+def unquoted(log):
+    return log.replace('\\"', '"').replace("\\\\", "\\")
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_samples_run_in_order_on_each_instance(loaded, name):
+    _, _, log = loaded
+    found = re.findall(rf"model '({name})' instance (\w+) is running warmup sample '(\w*)' for iteration (\d+)", log)
+    assert [" ".join(one) for one in found] == expected_run(name)
+    assert re.search(rf"\| {name} +\| 1 +\| READY", log), log
+
+
+@pytest.mark.parametrize("name", FAILS)
+def test_what_fails_says_why(loaded, name):
+    which, root, log = loaded
+    text = FAILS[name][1].format(root=root, model=name)
+    said = re.search(rf"failed to load '{name}' version 1: (?:Invalid argument|Internal): (.*)\"", unquoted(log))[1]
+    if which == "triton":
+        said = said.replace("from twelveonly", "from twelve only")    # a blank that it forgets
+        assert said == text
+    else:
+        text = text.removeprefix(ID) if "warmup setting" in text else text
+        assert re.fullmatch(re.escape(text) + r"( \(warmup sample 'S'\)| \(\S+config.pbtxt:\d+:\d+\))?", said), said
+
+
+@pytest.mark.parametrize("loaded", ["conch"], indirect=True)
+@pytest.mark.parametrize("name", FAILS_HERE)
+def test_what_fails_here_only(loaded, name):
+    _, root, log = loaded
+    said = re.search(rf"failed to load '{name}' version 1: \w.*", unquoted(log))[0]
+    assert FAILS_HERE[name][1].format(root=root, model=name) in said
+
+
+@pytest.mark.parametrize("loaded", ["conch"], indirect=True)
+def test_warnings(loaded):
+    _, _, log = loaded
+    assert "warmup sample 'S' is skipped, its batch_size is 0" in log
+    assert "of the 16 bytes of warmup/sixteen input 'INPUT0' takes the first 8" in log
+    assert "has an input 'START' that the model does not declare" in log
+
+
+# ---- Other backends
+
+
+@pytest.mark.parametrize("which", ["conch", "triton"])
+def test_onnx_models_are_warmed_up(which, tmp_path):
+    def table(name, *samples):
+        folder = write(tmp_path, name,
+                       f'backend: "onnxruntime"\nmax_batch_size: 8\ninstance_group {{ count: 2 kind: KIND_CPU }}\n'
+                       f'{repository.tensor("input", "INDEX", "INT64", [1])}{repository.tensor("output", "OUT", "FP32", [1])}'
+                       + "".join(samples))
+        onnx_models.table(folder)
+
+    table("fine", sample(given("INDEX", "INT64", [1]), batch_size=8, count=2))
+    if which == "conch":    # the genuine one mostly ends
+        table("wrong", sample(given("INDEX", "INT64", [1], data=from_file("nine"))))
+    with start(which, tmp_path) as server:
+        log = unquoted(server.log())
+        ran = re.findall(r"instance (fine_0_\d) is running warmup sample 'S' for iteration (\d)", log)
+        assert sorted(ran) == [("fine_0_0", "1"), ("fine_0_0", "2"), ("fine_0_1", "1"), ("fine_0_1", "2")]
+        assert re.search(r"\| fine +\| 1 +\| READY", log)
+        if which == "conch":
+            assert re.search(r"failed to load 'wrong' .*failed to run warmup sample 'S': .*onnx runtime error.*; ", log)
