@@ -29,6 +29,7 @@ void instance_report_memory(struct instance *in, size_t bytes)
 static void dispose(struct instance *in)
 {
     instance_report_memory(in, 0);
+    mem_free(in->stats.responses);
     mutex_done(&in->stats.mu);
     cond_done(&in->work);
     mem_free(in->host_policy_document.json);

@@ -18,6 +18,7 @@
 
 struct model;
 struct request;
+struct response_stats;
 struct status;
 
 /* The values are those of TRITONSERVER_InstanceGroupKind. */
@@ -36,6 +37,8 @@ struct instance_stats {
     uint64_t compute_input_ns, compute_infer_ns, compute_output_ns;
     uint64_t inference_count, execution_count;
     uint64_t last_inference_ms; /* since the epoch */
+    uint32_t n_responses;
+    struct response_stats *responses; /* by index; NULL until a backend reports one */
 };
 
 struct instance {
