@@ -129,7 +129,7 @@ static struct model *load(const struct churn *c)
     must(storage_fetch(c->storage, c->name, &folder), "fetch");
     struct config_facts facts = scan_facts(c->name, &scanned, options);
     must(model_load(c->server, &c->server->backends, c->name, scanned.versions[0], folder,
-                    TAKE(scanned.config), &facts, &m),
+                    c->storage, TAKE(scanned.config), &facts, &m),
          "load");
     storage_release(c->storage, folder);
     scanned_model_done(&scanned);
