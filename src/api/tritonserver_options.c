@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "base/str.h"
 #include "conch/conch.h"
+#include "core/backend/host_policy.h"
 #include "core/server_options.h"
 
 static TRITONSERVER_Error *not_yet(const char *what)
@@ -258,12 +259,10 @@ TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetHostPolicy(TRITONSERVER_ServerO
     NEED(policy_name);
     NEED(setting);
     NEED(value);
-    if (strcmp(setting, "numa-node") != 0 && strcmp(setting, "cpu-cores") != 0)
-        return as_status(status_new(STATUS_INVALID_ARG,
-                                    "Unsupported host policy setting '%s' is specified, supported "
-                                    "settings are 'numa-node', 'cpu-cores'",
-                                    setting));
-    return not_yet("a host policy");
+    struct status *st = host_policy_check_setting(setting);
+    if (!st)
+        server_options_add_host_policy(to_options(options), policy_name, setting, value);
+    return as_status(st);
 }
 
 /* ------------------------------------------------------------- cache, log, metrics, backends */

@@ -125,9 +125,7 @@ struct status *server_new(const struct server_options *options, struct server **
     mutex_init(&s->drain_mu, DRAIN_LEVEL, "server.drain_mu");
     cond_init(&s->drained);
     s->pool = pool_new("api", API_POOL_UNUSED_BYTES, 0);
-    backend_registry_init(&s->backends, s, s->options->backend_directory,
-                          s->options->backend_settings, s->options->n_backend_settings,
-                          !s->options->strict_model_config);
+    backend_registry_init(&s->backends, s, s->options);
     repository_init(&s->repository, s, &s->backends, s->options);
 
     struct status *st = repository_open(&s->repository);

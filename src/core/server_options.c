@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "core/backend/backend.h"
+#include "core/backend/host_policy.h"
 
 struct server_options *server_options_new(void)
 {
@@ -45,6 +46,18 @@ void server_options_add_backend_setting(struct server_options *o, const char *ba
     };
 }
 
+void server_options_add_host_policy(struct server_options *o, const char *policy,
+                                    const char *setting, const char *value)
+{
+    o->host_policies =
+        mem_realloc(o->host_policies, (o->n_host_policies + 1) * sizeof(*o->host_policies));
+    o->host_policies[o->n_host_policies++] = (struct host_policy_setting){
+        .policy = mem_strdup(policy),
+        .setting = mem_strdup(setting),
+        .value = mem_strdup(value),
+    };
+}
+
 struct server_options *server_options_copy(const struct server_options *o)
 {
     struct server_options *copy = mem_zalloc(sizeof(*copy));
@@ -64,7 +77,19 @@ struct server_options *server_options_copy(const struct server_options *o)
         const struct backend_setting *s = &o->backend_settings[i];
         server_options_add_backend_setting(copy, s->backend, s->key, s->value);
     }
+    copy->host_policies = NULL;
+    copy->n_host_policies = 0;
+    for (size_t i = 0; i < o->n_host_policies; i++) {
+        const struct host_policy_setting *s = &o->host_policies[i];
+        server_options_add_host_policy(copy, s->policy, s->setting, s->value);
+    }
     return copy;
+}
+
+/* Of texts that belong to us and are const to everybody else. */
+static void free_text(const char *text)
+{
+    mem_free((char *)(uintptr_t)text);
 }
 
 void server_options_free(struct server_options *o)
@@ -74,10 +99,16 @@ void server_options_free(struct server_options *o)
     for (size_t i = 0; i < o->n_repositories; i++)
         mem_free(o->repositories[i]);
     for (size_t i = 0; i < o->n_backend_settings; i++) {
-        mem_free((char *)(uintptr_t)o->backend_settings[i].backend);
-        mem_free((char *)(uintptr_t)o->backend_settings[i].key);
-        mem_free((char *)(uintptr_t)o->backend_settings[i].value);
+        free_text(o->backend_settings[i].backend);
+        free_text(o->backend_settings[i].key);
+        free_text(o->backend_settings[i].value);
     }
+    for (size_t i = 0; i < o->n_host_policies; i++) {
+        free_text(o->host_policies[i].policy);
+        free_text(o->host_policies[i].setting);
+        free_text(o->host_policies[i].value);
+    }
+    mem_free(o->host_policies);
     mem_free(o->repositories);
     mem_free(o->backend_settings);
     mem_free(o->server_id);

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 struct backend_setting;
+struct host_policy_setting;
 
 struct server_options {
     char *server_id;
@@ -28,6 +29,8 @@ struct server_options {
     char *backend_directory;
     size_t n_backend_settings;
     struct backend_setting *backend_settings;
+    size_t n_host_policies;
+    struct host_policy_setting *host_policies;
     char *repoagent_directory, *cache_directory; /* kept for what comes */
 };
 
@@ -40,5 +43,7 @@ void server_options_set_string(char **slot, const char *value);
 void server_options_add_repository(struct server_options *o, const char *path);
 void server_options_add_backend_setting(struct server_options *o, const char *backend,
                                         const char *key, const char *value);
+void server_options_add_host_policy(struct server_options *o, const char *policy,
+                                    const char *setting, const char *value);
 
 #endif

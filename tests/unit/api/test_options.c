@@ -181,12 +181,10 @@ static void options_that_ask_for_what_is_not_there(void **state)
             "the response cache is not supported yet");
     refused(TRITONSERVER_ServerOptionsSetCacheConfig(o, "local", "{}"), no,
             "the response cache is not supported yet");
-    refused(TRITONSERVER_ServerOptionsSetHostPolicy(o, "p", "numa-node", "0"), no,
-            "a host policy is not supported yet");
     refused(TRITONSERVER_ServerOptionsSetMetricsConfig(o, "", "s", "v"), no,
             "a configuration of metrics is not supported yet");
 
-    refused(TRITONSERVER_ServerOptionsSetHostPolicy(o, "p", "cores", "0"), wrong,
+    refused(TRITONSERVER_ServerOptionsSetHostPolicy(o, "p", "cores", "0"), no,
             "Unsupported host policy setting 'cores' is specified, supported settings are "
             "'numa-node', 'cpu-cores'");
     refused(TRITONSERVER_ServerOptionsSetModelConfigName(o, "../x"), wrong,
