@@ -204,9 +204,18 @@ static bool set_log(TRITONSERVER_ServerOptions *so, const struct options *o)
            (!*file || passed(TRITONSERVER_ServerOptionsSetLogFile(so, file), "setting log file"));
 }
 
+static TRITONSERVER_ModelControlMode control_mode(const struct options *o)
+{
+    const char *mode = option_text(o, OPT_MODEL_CONTROL_MODE);
+    return strcasecmp(mode, "explicit") == 0 ? TRITONSERVER_MODEL_CONTROL_EXPLICIT
+           : strcasecmp(mode, "poll") == 0   ? TRITONSERVER_MODEL_CONTROL_POLL
+                                             : TRITONSERVER_MODEL_CONTROL_NONE;
+}
+
 static bool set_server_options(TRITONSERVER_ServerOptions *so, const struct options *o)
 {
     const struct option_value *repositories = &o->values[OPT_MODEL_REPOSITORY];
+    const struct option_value *models = &o->values[OPT_LOAD_MODEL];
     const struct option_value *configs = &o->values[OPT_BACKEND_CONFIG];
     const struct option_value *policies = &o->values[OPT_HOST_POLICY];
     const char *backends = option_text(o, OPT_BACKEND_DIRECTORY);
@@ -216,6 +225,11 @@ static bool set_server_options(TRITONSERVER_ServerOptions *so, const struct opti
     for (size_t i = 0; i < repositories->n_list; i++) {
         if (!passed(TRITONSERVER_ServerOptionsSetModelRepositoryPath(so, repositories->list[i]),
                     "setting model repository path"))
+            return false;
+    }
+    for (size_t i = 0; i < models->n_list; i++) {
+        if (!passed(TRITONSERVER_ServerOptionsSetStartupModel(so, models->list[i]),
+                    "setting startup model"))
             return false;
     }
     for (size_t i = 0; i < configs->n_list; i++) {
@@ -228,6 +242,8 @@ static bool set_server_options(TRITONSERVER_ServerOptions *so, const struct opti
     }
     return passed(TRITONSERVER_ServerOptionsSetServerId(so, option_text(o, OPT_ID)),
                   "setting server ID") &&
+           passed(TRITONSERVER_ServerOptionsSetModelControlMode(so, control_mode(o)),
+                  "setting model control mode") &&
            passed(TRITONSERVER_ServerOptionsSetExitTimeout(
                       so, (unsigned int)option_int(o, OPT_EXIT_TIMEOUT_SECS)),
                   "setting exit timeout") &&

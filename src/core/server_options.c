@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/server_options.h"
 
+#include <string.h>
+
 #include "base/mem.h"
 #include "core/backend/backend.h"
 #include "core/backend/host_policy.h"
@@ -32,6 +34,21 @@ void server_options_add_repository(struct server_options *o, const char *path)
     o->repositories =
         mem_realloc(o->repositories, (o->n_repositories + 1) * sizeof(*o->repositories));
     o->repositories[o->n_repositories++] = mem_strdup(path);
+}
+
+void server_options_add_startup_model(struct server_options *o, const char *name)
+{
+    size_t at = 0;
+    while (at < o->n_startup_models && strcmp(o->startup_models[at], name) < 0)
+        at++;
+    if (at < o->n_startup_models && strcmp(o->startup_models[at], name) == 0)
+        return;
+    o->startup_models =
+        mem_realloc(o->startup_models, (o->n_startup_models + 1) * sizeof(*o->startup_models));
+    memmove(o->startup_models + at + 1, o->startup_models + at,
+            (o->n_startup_models - at) * sizeof(*o->startup_models));
+    o->startup_models[at] = mem_strdup(name);
+    o->n_startup_models++;
 }
 
 void server_options_add_backend_setting(struct server_options *o, const char *backend,
@@ -71,6 +88,10 @@ struct server_options *server_options_copy(const struct server_options *o)
     copy->n_repositories = 0;
     for (size_t i = 0; i < o->n_repositories; i++)
         server_options_add_repository(copy, o->repositories[i]);
+    copy->startup_models = NULL;
+    copy->n_startup_models = 0;
+    for (size_t i = 0; i < o->n_startup_models; i++)
+        server_options_add_startup_model(copy, o->startup_models[i]);
     copy->backend_settings = NULL;
     copy->n_backend_settings = 0;
     for (size_t i = 0; i < o->n_backend_settings; i++) {
@@ -109,7 +130,10 @@ void server_options_free(struct server_options *o)
         free_text(o->host_policies[i].value);
     }
     mem_free(o->host_policies);
+    for (size_t i = 0; i < o->n_startup_models; i++)
+        mem_free(o->startup_models[i]);
     mem_free(o->repositories);
+    mem_free(o->startup_models);
     mem_free(o->backend_settings);
     mem_free(o->server_id);
     mem_free(o->model_config_name);

@@ -73,7 +73,14 @@ static struct status *load(void *arg)
     }
 
     size_t n = 0;
-    struct model_index_row *rows = server_index(s, false, &n);
+    struct model_index_row *rows = NULL;
+    st = server_index(s, false, &rows, &n);
+    if (st) { /* only the memory for the rows can be missing */
+        assert_ptr_equal(st, status_no_memory());
+        assert_null(server_stop(s));
+        server_free(s);
+        return st;
+    }
     assert_in_range(n, 0, 1); /* none, when the folder could not be listed: that is in the log */
     bool serves = n == 1 && strcmp(rows[0].state, "READY") == 0;
     /* A configuration that could not be read leaves a row with a name only (behaviours 27.1). */

@@ -125,6 +125,7 @@ static const char *good_value(const struct option *option)
         {"model-load-gpu-limit", "0:0.5"},
         {"trace-level", "OFF"},
         {"log-format", "ISO8601"},
+        {"model-control-mode", "explicit"},
     };
     for (size_t i = 0; i < ARRAY_SIZE(special); i++) {
         if (strcmp(special[i].flag, option->flag) == 0)
@@ -401,7 +402,7 @@ static void what_does_not_exist_is_refused_by_name(void **unused)
         "--allow-vertex-ai=true",
         "--allow-client-shm=true",
         "--model-control-mode=poll",
-        "--model-control-mode=EXPLICIT",
+        "--model-control-mode=POLL",
         "--http-header-forward-pattern=.*",
         "--http-restricted-api=health:k=v",
         "--grpc-use-ssl=true",
@@ -425,6 +426,7 @@ static void what_does_not_exist_is_refused_by_name(void **unused)
     }
     /* The last one counts, as with all values that are not lists. */
     expect_ok("--allow-grpc=true --allow-grpc=false");
+    expect_ok("--model-control-mode=Explicit --load-model=a --load-model=b");
     expect_ok("--model-load-retry-count=3 --model-control-mode=NONE --rate-limit=off");
     expect_ok("--trace-config=level=OFF --trace-config=rate=5 --trace-config=mode=triton");
     expect_ok("--grpc-infer-response-compression-level=none --response-cache-byte-size=0");
