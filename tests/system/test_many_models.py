@@ -106,7 +106,7 @@ BROKEN = {
     no_such_version: "at least one version must be available under the version policy of model '{model}'",
     no_backend_library: "unable to find backend library 'libtriton_nobody_has_it.so' for model '{model}', searched: ",
     against_a_rule: "'max_batch_size' must be non-negative value for {model}",
-    no_labels: "labels.txt': No such file or directory",
+    no_labels: "failed to open text file for read {folder}/labels.txt: No such file or directory",
     folder_for_config: "'{config}' is a folder, not a regular file",
     fifo_for_config: "'{config}' is something special, not a regular file",
     gigabyte_for_config: "'{config}' has 1073741824 bytes, the maximum is 67108864",
@@ -130,7 +130,7 @@ def broken(models):
             continue
         kind = kinds[i // 2 % len(kinds)]
         kind(folder)
-        texts[name] = BROKEN[kind].format(model=name, config=f"{folder}/config.pbtxt")
+        texts[name] = BROKEN[kind].format(model=name, folder=folder, config=f"{folder}/config.pbtxt")
     return texts
 
 
