@@ -69,6 +69,7 @@ struct drill {
 struct drill_request {
     struct request request;
     struct drill *drill;
+    bool has_response; /* in the execution under way */
     char memory[REQUEST_ARENA_BYTES];
 };
 
@@ -94,13 +95,16 @@ static void note_error_locked(struct drill *d, const char *text)
 static void respond(struct request *r, struct response *resp, uint32_t flags)
 {
     struct drill *d = of(r)->drill;
-    if (resp && resp->error) {
+    const char *error = resp && resp->error ? status_message(resp->error) : NULL;
+    of(r)->has_response |= resp != NULL;
+    if ((flags & RESPONSE_FINAL) && !of(r)->has_response && !r->model->decoupled)
+        error = "expected a single response, got 0"; /* what a client would be told */
+    if (error) {
         mutex_lock(&d->mu);
-        note_error_locked(d, status_message(resp->error));
+        note_error_locked(d, error);
         mutex_unlock(&d->mu);
     }
     response_free(resp);
-    (void)flags; /* release() tells the end */
 }
 
 static void release(struct request *r, uint32_t flags)
@@ -253,6 +257,7 @@ static struct status *execute(struct drill *d, const struct warmup_sample *s,
 
     uint64_t now_ns = monotonic_ns(), bytes;
     for (uint32_t i = 0; i < s->batch_size; i++) {
+        all[i].has_response = false;
         batch[i] = &all[i].request;
         batch[i]->start_ns = batch[i]->queue_ns = now_ns;
         request_begin(batch[i]);

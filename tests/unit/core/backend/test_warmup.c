@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/buf.h"
 #include "base/mem.h"
@@ -260,11 +259,7 @@ static int make_repository(void **state)
     (void)state;
     repository_make(&repository);
     repository_add(&repository, "m", "", 1);
-    char *path = mem_printf("%s/m/warmup", repository.path);
-    int rc = mkdir(path, 0755);
-    mem_free(path);
-    struct status *st = storage_open(repository.path, false, &storage);
-    return rc || st;
+    return storage_open(repository.path, false, &storage) != NULL;
 }
 
 static int remove_repository(void **state)
@@ -277,11 +272,8 @@ static int remove_repository(void **state)
 
 static void write_file(const char *name, const void *bytes, size_t n)
 {
-    char *path = mem_printf("%s/m/warmup/%s", repository.path, name);
-    FILE *file = fopen(path, "we");
-    assert_non_null(file);
-    assert_int_equal(fwrite(bytes, 1, n, file), n);
-    assert_int_equal(fclose(file), 0);
+    char *path = mem_printf("m/warmup/%s", name);
+    repository_add_file(&repository, path, bytes, n);
     mem_free(path);
 }
 
@@ -425,6 +417,16 @@ static struct status *forgets(struct instance *in, struct request **requests, ui
     return NULL;
 }
 
+static struct status *answers_with_flags(struct instance *in, struct request **requests, uint32_t n)
+{
+    (void)in;
+    for (uint32_t i = 0; i < n; i++) {
+        assert_null(request_send_flags(requests[i], RESPONSE_FINAL));
+        assert_null(request_release(requests[i]));
+    }
+    return NULL;
+}
+
 static void errors_of_the_backend(void **state)
 {
     (void)state;
@@ -436,6 +438,8 @@ static void errors_of_the_backend(void **state)
     expect_error(IO SAMPLE("s", ONE, A2), forgets, STATUS_INVALID_ARG,
                  "failed to run warmup sample 's': model 'm' released the request without a final "
                  "response; ");
+    expect_error(IO SAMPLE("s", ONE, A2), answers_with_flags, STATUS_INVALID_ARG,
+                 "failed to run warmup sample 's': expected a single response, got 0; ");
 }
 
 /* The first failure ends the warm-up. */
