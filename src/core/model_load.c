@@ -9,7 +9,6 @@
 #include "core/backend/backend.h"
 #include "core/backend/instance.h"
 #include "core/backend/instance_group.h"
-#include "core/backend/warmup.h"
 #include "core/model_priv.h"
 #include "core/sched/scheduler.h"
 
@@ -59,9 +58,6 @@ struct status *model_load(struct server *server, struct backend_registry *reg, c
         goto out;
 
     st = instances_make(m, reg);
-    if (st)
-        goto out;
-    st = model_warm_up(m);
     if (st)
         goto out;
     st = default_scheduler_new(m, &m->scheduler);

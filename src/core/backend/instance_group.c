@@ -15,6 +15,7 @@
 #include "base/thread.h"
 #include "core/backend/backend.h"
 #include "core/backend/instance.h"
+#include "core/backend/warmup.h"
 #include "core/model.h"
 
 enum { MAX_INSTANCES = 4096 };
@@ -28,6 +29,7 @@ struct order {
 struct making {
     /* Constant. */
     struct model *model;
+    struct warmup *warmup;
     uint32_t n;
     struct order *orders; /* an order's fields belong to who took it */
 
@@ -44,7 +46,10 @@ static void make_some(void *arg)
         if (i >= making->n)
             return;
         struct order *o = &making->orders[i];
-        o->outcome = instance_new(making->model, o->group, o->index, &making->model->instances[i]);
+        struct instance **in = &making->model->instances[i];
+        o->outcome = instance_new(making->model, o->group, o->index, in);
+        if (!o->outcome)
+            o->outcome = warmup_run(making->warmup, *in);
         if (o->outcome)
             atomic_store(&making->failed, true);
     }
@@ -113,6 +118,9 @@ NODISCARD static struct status *count_instances(const struct model *m, uint32_t 
 
 static bool may_be_parallel(const struct model *m, const struct backend_registry *reg)
 {
+    /* One instance at a time executes, in warm-up as later (scheduler.exclusive). */
+    if (m->backend->policy == EXECUTION_DEVICE_BLOCKING && m->config->pb->n_model_warmup)
+        return false;
     switch (reg->parallel_instances) {
     case PARALLEL_ALWAYS:
         return true;
@@ -132,6 +140,9 @@ struct status *instances_make(struct model *m, struct backend_registry *reg)
         return st;
 
     MEM_CHARGE(m->owner, MEM_INSTANCES);
+    st = warmup_new(m, &making.warmup);
+    if (st)
+        return st;
     m->instances = mem_zalloc(making.n * sizeof(struct instance *));
     m->n_instances = making.n;
     making.orders = mem_zalloc(making.n * sizeof(*making.orders));
@@ -145,6 +156,7 @@ struct status *instances_make(struct model *m, struct backend_registry *reg)
     else
         make_some(&making);
     st = outcome(&making);
+    warmup_free(making.warmup);
     mem_free(making.orders);
     return st;
 }
