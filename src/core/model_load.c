@@ -3,14 +3,20 @@
  * A model comes up step by step and goes down in the opposite order; model_unload() takes a model
  * that stopped half-way up as well.
  */
+#include <string.h>
+
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/place.h"
 #include "base/status.h"
 #include "core/backend/backend.h"
+#include "core/backend/host_policy.h"
 #include "core/backend/instance.h"
 #include "core/backend/instance_group.h"
 #include "core/model_priv.h"
 #include "core/sched/scheduler.h"
+#include "core/server_options.h"
+#include "core/server_priv.h"
 
 /* A backend that fails here has its say at the end all the same: its state may be half made. */
 NODISCARD static struct status *initialize_in_backend(struct model *m)
@@ -20,6 +26,40 @@ NODISCARD static struct status *initialize_in_backend(struct model *m)
     m->known_to_backend = true;
     struct status *st = fns->model_initialize ? fns->model_initialize(m) : NULL;
     m->initialized_in_backend = !st;
+    return st;
+}
+
+/* The host policy of all instances, or NULL: they have several. */
+static const char *common_policy(const Inference__ModelConfig *pb)
+{
+    const char *policy = NULL;
+    for (size_t i = 0; i < pb->n_instance_group; i++) {
+        const char *this_policy = host_policy_of(pb->instance_group[i]);
+        if (policy && strcmp(this_policy, policy) != 0)
+            return NULL;
+        policy = this_policy;
+    }
+    return policy;
+}
+
+/*
+ * What a backend has for all instances together, such as weights and threads that compute, it gets
+ * here; it belongs where the instances are.
+ */
+NODISCARD static struct status *initialize_in_place(struct model *m)
+{
+    const struct server_options *o = m->server->options;
+    const char *policy = common_policy(m->config->pb);
+    struct place *p = NULL, before;
+    struct status *st =
+        policy ? host_policy_place(o->host_policies, o->n_host_policies, policy, &p) : NULL;
+    if (st)
+        return st;
+    st = host_policy_enter(p, policy, &before);
+    if (!st)
+        st = initialize_in_backend(m);
+    place_leave(&before);
+    mem_free(p);
     return st;
 }
 
@@ -47,7 +87,7 @@ struct status *model_load(struct server *server, struct backend_registry *reg, c
     if (st)
         goto out;
 
-    st = initialize_in_backend(m);
+    st = initialize_in_place(m);
     if (st)
         goto out;
     st = model_config_finish(config, facts);

@@ -34,6 +34,13 @@ struct status *host_policy_check_setting(const char *setting)
                       setting);
 }
 
+const char *host_policy_of(const Inference__ModelInstanceGroup *group)
+{
+    if (*group->host_policy)
+        return group->host_policy;
+    return group->kind == INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_MODEL ? "model" : "cpu";
+}
+
 /* The last value wins; NULL when it is not set. */
 static const char *value_of(const struct host_policy_setting *settings, size_t n,
                             const char *policy, const char *setting)
@@ -118,6 +125,17 @@ NODISCARD static struct status *read_node(struct place *p, const char *value)
     return NULL;
 }
 
+/* Those who read values and enter places do not know whose they are. */
+NODISCARD static struct status *blame(struct status *st, const char *policy)
+{
+    if (!st)
+        return NULL;
+    struct status *whole =
+        status_new(status_code(st), "%s (host policy '%s')", status_message(st), policy);
+    status_free(st);
+    return whole;
+}
+
 struct status *host_policy_place(const struct host_policy_setting *settings, size_t n,
                                  const char *policy, struct place **ret_place)
 {
@@ -135,5 +153,12 @@ struct status *host_policy_place(const struct host_policy_setting *settings, siz
         mem_free(p);
     else
         *ret_place = p;
-    return st;
+    return blame(st, policy);
+}
+
+struct status *host_policy_enter(const struct place *p, const char *policy,
+                                 struct place *ret_before)
+{
+    *ret_before = (struct place){.has_cpus = false};
+    return p ? blame(place_enter(p, ret_before), policy) : NULL;
 }

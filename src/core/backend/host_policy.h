@@ -10,6 +10,7 @@
 #include <stddef.h>
 
 #include "base/compiler.h"
+#include "proto/model_config.pb-c.h"
 
 struct message;
 struct place;
@@ -18,6 +19,9 @@ struct status;
 struct host_policy_setting {
     const char *policy, *setting, *value;
 };
+
+/* host_policy_of - the name of a group's policy; the group has its kind. Borrowed. */
+const char *host_policy_of(const Inference__ModelInstanceGroup *group);
 
 /* host_policy_check_setting - Errors: STATUS_UNSUPPORTED  neither numa-node nor cpu-cores */
 NODISCARD struct status *host_policy_check_setting(const char *setting);
@@ -37,5 +41,15 @@ void host_policy_document(const struct host_policy_setting *settings, size_t n, 
  */
 NODISCARD struct status *host_policy_place(const struct host_policy_setting *settings, size_t n,
                                            const char *policy, struct place **ret_place);
+
+/*
+ * host_policy_enter - the calling thread runs there, until place_leave(ret_before).
+ *
+ * @p           the place of that policy; NULL leaves the thread where it is
+ * @ret_before  written in any case: after an error it is harmless to leave
+ * Errors:      those of place_enter()
+ */
+NODISCARD struct status *host_policy_enter(const struct place *p, const char *policy,
+                                           struct place *ret_before);
 
 #endif

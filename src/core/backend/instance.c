@@ -41,31 +41,12 @@ static enum instance_kind kind_of(Inference__ModelInstanceGroup__Kind kind)
     }
 }
 
-static const char *host_policy_of(const struct instance *in)
-{
-    if (*in->group->host_policy)
-        return in->group->host_policy;
-    return in->kind == INSTANCE_MODEL ? "model" : "cpu";
-}
-
-/* The lower layers do not know whose place it is. */
-NODISCARD static struct status *blame_host_policy(const struct instance *in, struct status *st)
-{
-    if (!st)
-        return NULL;
-    struct status *whole = status_new(status_code(st), "%s (host policy '%s' of instance '%s')",
-                                      status_message(st), host_policy_of(in), in->name);
-    status_free(st);
-    return whole;
-}
-
 NODISCARD static struct status *follow_host_policy(struct instance *in)
 {
     const struct server_options *o = in->model->server->options;
-    const char *policy = host_policy_of(in);
+    const char *policy = host_policy_of(in->group);
     host_policy_document(o->host_policies, o->n_host_policies, policy, &in->host_policy_document);
-    return blame_host_policy(
-        in, host_policy_place(o->host_policies, o->n_host_policies, policy, &in->place));
+    return host_policy_place(o->host_policies, o->n_host_policies, policy, &in->place);
 }
 
 NODISCARD static struct status *initialize_in_backend(struct instance *in)
@@ -76,16 +57,19 @@ NODISCARD static struct status *initialize_in_backend(struct instance *in)
     return fns->instance_initialize ? fns->instance_initialize(in) : NULL;
 }
 
+struct status *instance_enter_place(const struct instance *in, struct place *ret_before)
+{
+    return host_policy_enter(in->place, host_policy_of(in->group), ret_before);
+}
+
 /* Threads that the backend starts meanwhile begin in the same place. */
 NODISCARD static struct status *initialize_in_place(struct instance *in)
 {
     struct place before;
-    struct status *st = in->place ? place_enter(in->place, &before) : NULL;
-    if (st)
-        return blame_host_policy(in, st);
-    st = initialize_in_backend(in);
-    if (in->place)
-        place_leave(&before);
+    struct status *st = instance_enter_place(in, &before);
+    if (!st)
+        st = initialize_in_backend(in);
+    place_leave(&before);
     return st;
 }
 

@@ -80,6 +80,14 @@ struct instance {
 NODISCARD struct status *instance_new(struct model *m, const Inference__ModelInstanceGroup *group,
                                       int index, struct instance **ret_instance);
 
+/*
+ * instance_enter_place - the calling thread goes where the instance may execute; place_leave()
+ * goes back, after an error too.
+ *
+ * Errors: STATUS_INTERNAL  CPUs or memory that were there before are not to be had any longer
+ */
+NODISCARD struct status *instance_enter_place(const struct instance *in, struct place *ret_before);
+
 /* instance_report_memory - the backend says that the instance uses so much. Thread: any. */
 void instance_report_memory(struct instance *in, size_t bytes);
 

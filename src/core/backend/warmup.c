@@ -301,13 +301,10 @@ static struct status *run_sample(struct drill *d, const struct warmup_sample *s)
 static struct status *run_samples(struct drill *d)
 {
     struct place before;
-    struct status *st = d->in->place ? place_enter(d->in->place, &before) : NULL;
-    if (st)
-        return st;
+    struct status *st = instance_enter_place(d->in, &before);
     for (size_t i = 0; i < d->warmup->n_samples && !st; i++)
         st = run_sample(d, &d->warmup->samples[i]);
-    if (d->in->place)
-        place_leave(&before);
+    place_leave(&before);
     return st;
 }
 

@@ -151,11 +151,10 @@ static const struct instance_thread_ops thread_ops = {
 static void run_here_and_unlock(struct scheduler *s, struct instance *in, struct status *why)
 {
     struct place before;
-    struct status *st = in->place ? place_enter(in->place, &before) : NULL;
+    struct status *st = instance_enter_place(in, &before);
     run_locked(s, in);
-    if (in->place && !st)
-        place_leave(&before);
     mutex_unlock(&s->mu);
+    place_leave(&before);
     log_status(LOG_WARN, "a model runs on the thread of its request", why);
     log_status(LOG_WARN, "a model runs where its host policy does not want it", st);
 }

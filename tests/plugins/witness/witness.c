@@ -3,9 +3,9 @@
  * witness - a backend that says what it was told about its instances, and where they ran.
  *
  * The model has an input IN (INT32, one element, not looked at) and an output OUT (one string): a
- * JSON document with `executed` (instance and place) and `instances`, in the order in which their
- * initialisation ended; a place is the thread's id, its CPUs and its memory nodes ("" without a
- * policy). Ends of instances and models are log lines.
+ * JSON document with `executed` (instance and place), `model` (where that was initialised) and
+ * `instances`, in the order in which their initialisation ended; a place is the thread's id, its
+ * CPUs and its memory nodes ("" without a policy). Ends of instances and models are log lines.
  *
  * Settings of the backend: parallel (instances may initialise at the same time), device-blocking,
  * prefer-model (that many instances of KIND_MODEL where the configuration has no group).
@@ -37,6 +37,7 @@ struct witness {
 };
 
 struct model {
+    struct place initialized;
     unsigned int meet;
     char *fail; /* NULL: none */
 
@@ -178,6 +179,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model *model)
     m->meet = meet ? (unsigned int)strtoul(meet, NULL, 10) : 0;
     m->fail = string_after(json, size, "\"fail\":{\"string_value\":\"");
     free(meet);
+    look_around(&m->initialized);
     must(TRITONSERVER_MessageDelete(message));
 
     pthread_condattr_t attributes;
@@ -352,7 +354,9 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstan
     add(t, "{\"executed\":{\"by\":\"%s\",\"at\":", name);
     add_place(t, &here);
     pthread_mutex_lock(&m->mu);
-    add(t, "},\"most_inside\":%u,\"instances\":[", m->most_inside);
+    add(t, "},\"model\":");
+    add_place(t, &m->initialized);
+    add(t, ",\"most_inside\":%u,\"instances\":[", m->most_inside);
     for (unsigned int i = 0; i < m->n; i++) {
         add(t, "%s{%s,\"initialized\":", i ? "," : "", m->instances[i]->told);
         add_place(t, &m->instances[i]->initialized);

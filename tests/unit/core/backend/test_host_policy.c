@@ -62,7 +62,9 @@ static void refused(const char *setting, const char *value, const char *message)
     struct status *st = host_policy_place(&s, 1, "p", &p);
     assert_non_null(st);
     assert_int_equal(status_code(st), STATUS_INVALID_ARG);
-    assert_string_equal(status_message(st), message);
+    char whole[512];
+    snprintf(whole, sizeof(whole), "%s (host policy 'p')", message);
+    assert_string_equal(status_message(st), whole);
     assert_null(p);
     status_free(st);
 }
