@@ -9,6 +9,7 @@ import time
 import pytest
 
 from server import REFERENCE, SANITIZED, Server
+from wire import ask
 
 N_MODELS = 10_000
 START_WITHIN_S = 300 if SANITIZED else 60
@@ -154,6 +155,7 @@ def peak_kb(server):
 def test_the_good_ones_serve_and_the_others_say_why(models, broken):
     began = time.monotonic()
     with Server(models, flags=["--exit-on-error=false"], ready=False) as server:
+        server.await_rest()
         took = time.monotonic() - began
         rows = re.findall(r"^\| (m\d{5}) +\| (.*?) +\| (.*?) +\|$", server.out.text(), re.M)
         assert len(rows) == N_MODELS
@@ -168,5 +170,12 @@ def test_the_good_ones_serve_and_the_others_say_why(models, broken):
             assert text.replace('"', '\\"') in errors
         for name, status in status_of(server, [name for name, _, _ in rows]):
             assert (status == 200) == (name not in broken), name
+        index = ask(server, "POST", "/v2/repository/index").json()
+        assert [row["name"] for row in index] == sorted(name for name, _, _ in rows)
+        for row in index:
+            assert (row.get("state") == "READY") == (row["name"] not in broken), row
+            if "reason" in row:
+                assert broken[row["name"]] in row["reason"]
+        assert sum("reason" in row for row in index) >= N_MODELS // 20
         assert took < START_WITHIN_S
         assert peak_kb(server) < MEMORY_KB

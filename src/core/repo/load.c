@@ -245,16 +245,16 @@ static struct repo_model describe_missing(const char *startup_model)
     };
 }
 
-/* Fills the books with what the repositories hold, and with what they should hold by name. False:
- * something of that could not be read. */
-static bool list_models(struct repository *repo)
+/* Fills the books with what the repositories hold, and with what they should hold by name. */
+static void list_models(struct repository *repo)
 {
     const struct server_options *o = repo->options;
     struct poll poll;
     poll_roots(&repo->roots, o, &poll);
     size_t n_names = wants_all(o) ? 0 : o->n_startup_models;
     struct repo_model *models = mem_zalloc((poll.n_models + n_names + 1) * sizeof(*models));
-    size_t n = 0, n_unserved = 0, name = 0;
+    size_t n = 0, name = 0;
+    size_t n_unserved = poll.n_unlisted;         /* what is in those is not served */
     for (size_t i = 0; i < poll.n_models; i++) { /* both lists are sorted */
         while (name < n_names && strcmp(o->startup_models[name], poll.models[i].name) < 0)
             models[n++] = describe_missing(o->startup_models[name++]);
@@ -264,7 +264,6 @@ static bool list_models(struct repository *repo)
     }
     while (name < n_names)
         models[n++] = describe_missing(o->startup_models[name++]);
-    bool complete = poll.complete;
     poll_done(&poll);
 
     for (size_t i = 0; i < n; i++)
@@ -275,7 +274,6 @@ static bool list_models(struct repository *repo)
     repo->n_models = n;
     repo->listed = true;
     mutex_unlock(&repo->mu);
-    return complete;
 }
 
 static struct table *make_table(struct repository *repo)
@@ -334,12 +332,12 @@ static void describe_failures(struct repository *repo, struct buf *out)
 
 struct status *repository_load_all(struct repository *repo)
 {
-    bool complete = list_models(repo);
+    list_models(repo);
     struct loader l = {.repo = repo, .table = make_table(repo)};
     table_free(snapshot_replace(&repo->table, l.table));
     run_threads(&l);
 
-    if (complete && atomic_load(&repo->n_unserved) == 0)
+    if (atomic_load(&repo->n_unserved) == 0)
         return NULL;
     AUTO(buf) failures = BUF_INIT(MAX_ERROR_BYTES);
     if (!wants_all(repo->options))

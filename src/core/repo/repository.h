@@ -80,8 +80,9 @@ struct repository {
      * What the books say of readiness, so that a probe need not look. Any thread, relaxed: models
      * come up one by one, and a probe that is answered a moment ago's truth asks again.
      */
-    atomic_size_t n_unserved; /* wanted models of which not every version is READY */
-    atomic_bool must_ask;     /* a backend wants to be asked whether an instance is ready */
+    /* Wanted models of which not every version is READY, and repositories that cannot be listed. */
+    atomic_size_t n_unserved;
+    atomic_bool must_ask; /* a backend wants to be asked whether an instance is ready */
 
     atomic_bool stopping; /* nothing more is loaded */
 
