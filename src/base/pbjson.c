@@ -6,70 +6,18 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/buf.h"
-#include "base/json.h"
+#include "base/pbjson_priv.h"
 #include "base/status.h"
 #include "base/str.h"
 #include "base/utf8.h"
 
-enum { MAX_SHOWN = 60, MAX_PATH_BYTES = 400 };
-
-/* Where the walk stands, as errors name it: "input[2].dims[0]". */
-struct step {
-    const struct step *outer; /* NULL for the whole message */
-    const char *name;         /* NULL: an element of the outer step's array */
-    size_t index;
-};
-
-struct reader {
-    struct json json;
-    struct arena *arena;
-    const char *text;
-    int depth;
-};
-
-static void print_path(const struct step *s, struct buf *out)
-{
-    if (!s)
-        return;
-    print_path(s->outer, out);
-    if (s->name)
-        buf_addf(out, "%s%s", out->size ? "." : "", s->name);
-    else
-        buf_addf(out, "[%zu]", s->index);
-}
-
-/* "<line>:<column>: <path>: <text>" for what is wrong at `at`. */
-NODISCARD PRINTF_LIKE(4, 5) static struct status *fail(const struct reader *r, const char *at,
-                                                       const struct step *step, const char *fmt,
-                                                       ...)
-{
-    size_t line = 1;
-    const char *start = r->text;
-    for (const char *c = r->text; c < at; c++) {
-        if (*c == '\n') {
-            line++;
-            start = c + 1;
-        }
-    }
-    va_list ap;
-    va_start(ap, fmt);
-    struct status *st = status_newv(STATUS_INVALID_ARG, fmt, ap);
-    va_end(ap);
-
-    AUTO(buf) path = BUF_INIT(MAX_PATH_BYTES);
-    print_path(step, &path);
-    return status_prefix(st, "%zu:%zu: %s%s", line, (size_t)(at - start) + 1, buf_text(&path),
-                         path.size ? ": " : "");
-}
-
-NODISCARD static struct status *fail_memory(const struct reader *r)
+NODISCARD static struct status *fail_memory(const struct pbjson_reader *r)
 {
     if (r->arena->starved)
         return status_no_memory();
@@ -78,33 +26,16 @@ NODISCARD static struct status *fail_memory(const struct reader *r)
 }
 
 /* The parser has failed: either the text is no JSON, or the value is not of the wanted type. */
-NODISCARD static struct status *fail_json(const struct reader *r, const struct step *step,
-                                          const char *wanted)
+NODISCARD static struct status *fail_json(const struct pbjson_reader *r,
+                                          const struct pbjson_step *step, const char *wanted)
 {
     const struct json *j = &r->json;
     struct json_error error;
     if (j->failure == JSON_OUT_OF_MEMORY)
         return fail_memory(r);
     if (!json_check(r->text, (size_t)(j->end - r->text), &error))
-        return fail(r, r->text + error.offset, step, "%s", error.text);
-    return fail(r, j->failed_at ? j->failed_at : j->p, step, "expected %s", wanted);
-}
-
-/* A name or value from the text, cut to what an error shows. */
-struct shown {
-    char text[MAX_SHOWN + 1];
-};
-
-static struct shown shown(struct json_str s)
-{
-    struct shown result;
-    size_t n = MIN(s.length, (size_t)MAX_SHOWN);
-    while (n < s.length && n > 0 && ((unsigned char)s.at[n] & 0xc0) == 0x80)
-        n--;
-    for (size_t i = 0; i < n; i++)
-        result.text[i] = (unsigned char)s.at[i] < ' ' ? '?' : s.at[i];
-    result.text[n] = '\0';
-    return result;
+        return pbjson_fail(r, r->text + error.offset, step, "%s", error.text);
+    return pbjson_fail_value(r, j->failed_at ? j->failed_at : j->p, step, "expected %s", wanted);
 }
 
 /* The field's name in camelCase, compared without building it. */
@@ -139,14 +70,14 @@ static const ProtobufCFieldDescriptor *find_field(const ProtobufCMessageDescript
 }
 
 /* Where the next value begins, behind blanks. */
-static const char *next_value(struct reader *r)
+static const char *next_value(struct pbjson_reader *r)
 {
     json_peek(&r->json);
     return r->json.p;
 }
 
 /* A number, or a string that holds one. */
-NODISCARD static struct status *read_number(struct reader *r, const struct step *step,
+NODISCARD static struct status *read_number(struct pbjson_reader *r, const struct pbjson_step *step,
                                             const char *wanted, struct json_number *ret_number)
 {
     struct json *j = &r->json;
@@ -161,12 +92,13 @@ NODISCARD static struct status *read_number(struct reader *r, const struct step 
     json_init(&inside, s.at, s.length, NULL);
     bool blank = s.length == 0 || s.at[0] <= ' ' || s.at[s.length - 1] <= ' ';
     if (blank || !json_read_number(&inside, ret_number) || !json_end(&inside))
-        return fail(r, at, step, "expected %s, got \"%s\"", wanted, shown(s).text);
+        return pbjson_fail_value(r, at, step, "expected %s", wanted);
     return NULL;
 }
 
 /* An integer of a type with these limits; 1.0 and 1e3 are integers too. */
-NODISCARD static struct status *read_integer(struct reader *r, const struct step *step, int64_t min,
+NODISCARD static struct status *read_integer(struct pbjson_reader *r,
+                                             const struct pbjson_step *step, int64_t min,
                                              uint64_t max, uint64_t *ret_bits)
 {
     const char *at = next_value(r);
@@ -176,7 +108,7 @@ NODISCARD static struct status *read_integer(struct reader *r, const struct step
         return st;
     if (n.kind == JSON_DOUBLE) {
         if (!(n.d == floor(n.d)) || isinf(n.d))
-            return fail(r, at, step, "expected an integer");
+            return pbjson_fail_value(r, at, step, "expected an integer");
         if (n.d >= -0x1p63 && n.d < 0x1p63) {
             n.i64 = (int64_t)n.d;
             n.kind = JSON_INT64;
@@ -189,13 +121,14 @@ NODISCARD static struct status *read_integer(struct reader *r, const struct step
                 : n.kind == JSON_UINT64 ? n.u64 <= max
                                         : false;
     if (!fits)
-        return fail(r, at, step, "integer out of range, from %" PRId64 " to %" PRIu64 " are fine",
-                    min, max);
+        return pbjson_fail_value(r, at, step,
+                                 "integer out of range, from %" PRId64 " to %" PRIu64 " are fine",
+                                 min, max);
     *ret_bits = n.kind == JSON_INT64 ? (uint64_t)n.i64 : n.u64;
     return NULL;
 }
 
-NODISCARD static struct status *read_double(struct reader *r, const struct step *step,
+NODISCARD static struct status *read_double(struct pbjson_reader *r, const struct pbjson_step *step,
                                             double *ret_value)
 {
     struct json_number n;
@@ -208,20 +141,20 @@ NODISCARD static struct status *read_double(struct reader *r, const struct step 
     return NULL;
 }
 
-NODISCARD static struct status *read_text(struct reader *r, const struct step *step,
+NODISCARD static struct status *read_text(struct pbjson_reader *r, const struct pbjson_step *step,
                                           struct json_str *ret_text)
 {
     const char *at = next_value(r);
     if (!json_read_string(&r->json, ret_text))
         return fail_json(r, step, "a string");
     if (memchr(ret_text->at, '\0', ret_text->length))
-        return fail(r, at, step, "the string contains a NUL byte");
+        return pbjson_fail(r, at, step, "the string contains a NUL byte");
     if (!utf8_is_valid(ret_text->at, ret_text->length))
-        return fail(r, at, step, "the string is not valid UTF-8");
+        return pbjson_fail(r, at, step, "the string is not valid UTF-8");
     return NULL;
 }
 
-NODISCARD static struct status *read_enum(struct reader *r, const struct step *step,
+NODISCARD static struct status *read_enum(struct pbjson_reader *r, const struct pbjson_step *step,
                                           const ProtobufCEnumDescriptor *d, int *ret_value)
 {
     const char *at = next_value(r);
@@ -242,8 +175,9 @@ NODISCARD static struct status *read_enum(struct reader *r, const struct step *s
         }
     }
     const char *meant = pb_suggest_enum(d, name.at, name.length);
-    return fail(r, at, step, "unknown value \"%s\"%s%s%s", shown(name).text,
-                meant ? ", did you mean \"" : "", meant ? meant : "", meant ? "\"?" : "");
+    if (meant)
+        return pbjson_fail_value(r, at, step, "did you mean \"%s\"?", meant);
+    return pbjson_fail_value(r, at, step, "no such name");
 }
 
 /* The value of a base64 digit, either alphabet; -1 for none. */
@@ -260,7 +194,7 @@ static int base64_digit(char c)
     return c == '/' || c == '_' ? 63 : -1;
 }
 
-NODISCARD static struct status *read_bytes(struct reader *r, const struct step *step,
+NODISCARD static struct status *read_bytes(struct pbjson_reader *r, const struct pbjson_step *step,
                                            ProtobufCBinaryData *ret_bytes)
 {
     const char *at = next_value(r);
@@ -278,7 +212,7 @@ NODISCARD static struct status *read_bytes(struct reader *r, const struct step *
     for (size_t i = 0; i < s.length; i++) {
         int digit = base64_digit(s.at[i]);
         if (digit < 0 || (i + 1 == s.length && s.length % 4 == 1))
-            return fail(r, at, step, "the string is not base64");
+            return pbjson_fail(r, at, step, "the string is not base64");
         group = group << 6 | (uint32_t)digit;
         if (i % 4)
             bytes[n++] = (uint8_t)(group >> (6 - 2 * (i % 4)));
@@ -287,15 +221,17 @@ NODISCARD static struct status *read_bytes(struct reader *r, const struct step *
     return NULL;
 }
 
-NODISCARD static struct status *read_object(struct reader *r, const struct step *step,
+NODISCARD static struct status *read_object(struct pbjson_reader *r, const struct pbjson_step *step,
                                             ProtobufCMessage *m);
 
-NODISCARD static struct status *read_message(struct reader *r, const struct step *step,
+NODISCARD static struct status *read_message(struct pbjson_reader *r,
+                                             const struct pbjson_step *step,
                                              const ProtobufCMessageDescriptor *d,
                                              ProtobufCMessage **ret_message)
 {
     if (r->depth == PBJSON_MAX_DEPTH)
-        return fail(r, next_value(r), step, "nested too deep, the limit is %d", PBJSON_MAX_DEPTH);
+        return pbjson_fail(r, next_value(r), step, "nested too deep, the limit is %d",
+                           PBJSON_MAX_DEPTH);
     ProtobufCMessage *m = pb_new(r->arena, d);
     if (!m)
         return fail_memory(r);
@@ -306,7 +242,7 @@ NODISCARD static struct status *read_message(struct reader *r, const struct step
     return st;
 }
 
-NODISCARD static struct status *read_value(struct reader *r, const struct step *step,
+NODISCARD static struct status *read_value(struct pbjson_reader *r, const struct pbjson_step *step,
                                            const ProtobufCFieldDescriptor *f, void *slot)
 {
     struct status *st;
@@ -339,7 +275,7 @@ NODISCARD static struct status *read_value(struct reader *r, const struct step *
         st = read_double(r, step, &d);
         *(float *)slot = (float)d;
         if (!st && isfinite(d) && !isfinite((float)d))
-            st = fail(r, at, step, "the number is too large for a float");
+            st = pbjson_fail_value(r, at, step, "the number is too large for a float");
         return st;
     }
     case PROTOBUF_C_TYPE_DOUBLE:
@@ -369,12 +305,12 @@ NODISCARD static struct status *read_value(struct reader *r, const struct step *
     BUG_ON(true);
 }
 
-NODISCARD static struct status *read_array(struct reader *r, const struct step *step,
+NODISCARD static struct status *read_array(struct pbjson_reader *r, const struct pbjson_step *step,
                                            ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
 {
     if (!json_enter_array(&r->json))
         return fail_json(r, step, "an array");
-    struct step element = {.outer = step};
+    struct pbjson_step element = {.outer = step, .field = f};
     while (json_next_element(&r->json)) {
         void *slot = pb_append(r->arena, m, f);
         if (!slot)
@@ -388,28 +324,29 @@ NODISCARD static struct status *read_array(struct reader *r, const struct step *
 }
 
 /* A map's key, which JSON writes as a name. */
-NODISCARD static struct status *read_key(struct reader *r, const struct step *step,
+NODISCARD static struct status *read_key(struct pbjson_reader *r, const struct pbjson_step *step,
                                          struct json_str name, const ProtobufCFieldDescriptor *f,
                                          void *slot)
 {
     if (f->type == PROTOBUF_C_TYPE_STRING) {
         if (memchr(name.at, '\0', name.length) || !utf8_is_valid(name.at, name.length))
-            return fail(r, next_value(r), step, "a key is not valid text");
+            return pbjson_fail(r, next_value(r), step, "a key is not valid text");
         *(char **)slot = arena_strndup(r->arena, name.at, name.length);
         return *(char **)slot ? NULL : fail_memory(r);
     }
 
     /* Any other key reads like the value that stands between the quotes. */
-    struct reader inside = {.arena = r->arena, .text = name.at};
+    struct pbjson_reader inside = {.arena = r->arena, .text = name.at};
     json_init(&inside.json, name.at, name.length, NULL);
     struct status *st = read_value(&inside, NULL, f, slot);
     if (!st && json_end(&inside.json))
         return NULL;
     status_free(st);
-    return fail(r, next_value(r), step, "the key \"%s\" is wrong for this map", shown(name).text);
+    return pbjson_fail(r, next_value(r), step, "the key \"%s\" is wrong for this map",
+                       pbjson_shown(name).text);
 }
 
-NODISCARD static struct status *read_map(struct reader *r, const struct step *step,
+NODISCARD static struct status *read_map(struct pbjson_reader *r, const struct pbjson_step *step,
                                          ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
 {
     const ProtobufCMessageDescriptor *entry_type = f->descriptor;
@@ -422,8 +359,9 @@ NODISCARD static struct status *read_map(struct reader *r, const struct step *st
         if (!entry)
             return fail_memory(r);
         *slot = entry;
-        struct shown key = shown(name);
-        struct step element = {.outer = step, .name = key.text};
+        struct pbjson_shown key = pbjson_shown(name);
+        struct pbjson_step element = {
+            .outer = step, .name = key.text, .field = &entry_type->fields[1]};
         struct status *st =
             read_key(r, step, name, &entry_type->fields[0], pb_slot(entry, &entry_type->fields[0]));
         if (!st)
@@ -437,37 +375,37 @@ NODISCARD static struct status *read_map(struct reader *r, const struct step *st
     return pb_map_settle(r->arena, m, f) ? NULL : fail_memory(r);
 }
 
-NODISCARD static struct status *read_member(struct reader *r, const struct step *outer,
-                                            struct json_str name, ProtobufCMessage *m)
+NODISCARD static struct status *read_member(struct pbjson_reader *r,
+                                            const struct pbjson_step *outer, struct json_str name,
+                                            ProtobufCMessage *m)
 {
     const ProtobufCMessageDescriptor *d = m->descriptor;
     const ProtobufCFieldDescriptor *f = find_field(d, name);
     if (!f) {
         const char *meant = pb_suggest_field(d, name.at, name.length);
-        return fail(r, next_value(r), outer, "unknown field \"%s\"%s%s%s", shown(name).text,
-                    meant ? ", did you mean \"" : "", meant ? meant : "", meant ? "\"?" : "");
+        return pbjson_fail_name(r, next_value(r), outer, pbjson_shown(name).text, meant);
     }
 
-    struct step step = {.outer = outer, .name = f->name};
+    struct pbjson_step step = {.outer = outer, .name = f->name, .field = f};
     if (json_peek(&r->json) == JSON_NULL)
         return json_read_null(&r->json) ? NULL : fail_json(r, &step, "a value");
     if (f->label == PROTOBUF_C_LABEL_REPEATED) {
         if (pb_count(m, f))
-            return fail(r, next_value(r), &step, "given twice");
+            return pbjson_fail(r, next_value(r), &step, "given twice");
         return pb_is_map(d, f) ? read_map(r, &step, m, f) : read_array(r, &step, m, f);
     }
     if (f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) {
         const ProtobufCFieldDescriptor *other = pb_oneof_chosen(m, f);
         if (other && other != f)
-            return fail(r, next_value(r), &step, "given along with \"%s\", only one of them may be",
-                        other->name);
+            return pbjson_fail(r, next_value(r), &step,
+                               "given along with \"%s\", only one of them may be", other->name);
     }
     if (pb_is_set(m, f))
-        return fail(r, next_value(r), &step, "given twice");
+        return pbjson_fail(r, next_value(r), &step, "given twice");
     return read_value(r, &step, f, pb_slot(m, f));
 }
 
-NODISCARD static struct status *read_object(struct reader *r, const struct step *step,
+NODISCARD static struct status *read_object(struct pbjson_reader *r, const struct pbjson_step *step,
                                             ProtobufCMessage *m)
 {
     struct json_str name;
@@ -484,7 +422,7 @@ NODISCARD static struct status *read_object(struct reader *r, const struct step 
 struct status *pbjson_parse(const ProtobufCMessageDescriptor *type, const char *text, size_t length,
                             struct arena *arena, ProtobufCMessage **ret_message)
 {
-    struct reader r = {.arena = arena, .text = text};
+    struct pbjson_reader r = {.arena = arena, .text = text};
     json_init(&r.json, text, length, arena);
     ProtobufCMessage *m = NULL;
     struct status *st = read_message(&r, NULL, type, &m);

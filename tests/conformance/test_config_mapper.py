@@ -185,7 +185,7 @@ def damage_json(rng, text):
 OTHERWISE_JSON = [
     rb"given twice",                    # Python: the last member wins
     rb"NUL byte",                       # no C string
-    rb"unknown value",                  # Python ignores case nowhere, and unknown numbers differ
+    rb"for type type\.googleapis\.com/inference\.[\w.]+ \(\d",    # enums: Python ignores case nowhere
     rb"expected an? (integer|number)",  # Python's int() takes " 1" and "1_0"
     rb"expected a name or a number",    # Python takes true for 1
 ]

@@ -48,6 +48,17 @@ NODISCARD static struct status *merge_choice(struct model_config *c,
     return NULL;
 }
 
+/* The text is not the user's own. */
+NODISCARD static struct status *say_whose(struct status *st)
+{
+    if (status_code(st) != STATUS_INVALID_ARG)
+        return st;
+    struct status *whole =
+        status_new(STATUS_INVALID_ARG, "%s, in what the backend has set", status_message(st));
+    status_free(st);
+    return whole;
+}
+
 struct status *model_config_merge_from_backend(struct model_config *c, const char *json,
                                                size_t length)
 {
@@ -55,7 +66,7 @@ struct status *model_config_merge_from_backend(struct model_config *c, const cha
     struct status *st =
         pbjson_parse(&inference__model_config__descriptor, json, length, &c->arena, &m);
     if (st)
-        return status_prefix(st, "the backend's configuration of model '%s': ", c->pb->name);
+        return say_whose(st);
 
     const Inference__ModelConfig *from = (const Inference__ModelConfig *)m;
     st = merge_choice(c, from);

@@ -75,30 +75,57 @@ static void errors(void **state)
         const char *text, *error;
     } cases[] = {
         {"", "1:1: The document is empty."},
-        {"3", "1:1: expected an object"},
+        {"3", ": Root element must be a message. (1:1: expected an object)"},
         {"{\"name\": \"a\",\n \"inputs\": []}",
-         "2:12: unknown field \"inputs\", did you mean \"input\"?"},
+         "inputs: Cannot find field. (2:12: did you mean \"input\"?)"},
+        {"{\"zebra\": 1}", "zebra: Cannot find field. (1:11)"},
+        {"{\"input\": [{\"nam\": 1}]}",
+         "(input[0]) nam: Cannot find field. (1:20: did you mean \"name\"?)"},
         {"{\"input\": [{}, {\"data_type\": \"FP32\"}]}",
-         "1:30: input[1].data_type: unknown value \"FP32\", did you mean \"TYPE_FP32\"?"},
-        {"{\"input\": [{\"dims\": [1, 1.5]}]}", "1:25: input[0].dims[1]: expected an integer"},
+         "(input[1].data_type): invalid value \"FP32\" for type "
+         "type.googleapis.com/inference.DataType (1:30: did you mean \"TYPE_FP32\"?)"},
+        {"{\"input\": [{\"data_type\": \"zebra\"}]}",
+         "(input[0].data_type): invalid value \"zebra\" for type "
+         "type.googleapis.com/inference.DataType (1:26: no such name)"},
+        {"{\"input\": [{\"dims\": [1, 1.5]}]}",
+         "(input[0].dims[1]): invalid value 1.5 for type TYPE_INT64 (1:25: expected an integer)"},
         {"{\"max_batch_size\": 2147483648}",
-         "1:20: max_batch_size: integer out of range, from -2147483648 to 2147483647 are fine"},
-        {"{\"max_batch_size\": \" 1\"}", "1:20: max_batch_size: expected an integer, got \" 1\""},
+         "(max_batch_size): invalid value 2147483648 for type TYPE_INT32 (1:20: integer out of "
+         "range, from -2147483648 to 2147483647 are fine)"},
+        {"{\"max_batch_size\": \" 1\"}",
+         "(max_batch_size): invalid value \" 1\" for type TYPE_INT32 (1:20: expected an integer)"},
+        {"{\"max_batch_size\": \"a\\\"b\"}",
+         "(max_batch_size): invalid value \"a\\\"b\" for type TYPE_INT32 (1:20: expected an "
+         "integer)"},
+        {"{\"max_batch_size\": [3]}",
+         "max_batch_size: Proto field is not repeating, cannot start list. (1:20: expected an "
+         "integer)"},
+        {"{\"max_batch_size\": {}}",
+         ": invalid value Starting an object on a scalar field for type "
+         "max_batch_size (1:20: expected an integer)"},
+        {"{\"input\": [{\"name\": {}}]}",
+         "(input[0]): invalid value Starting an object on a scalar field for type name (1:21: "
+         "expected a string)"},
         {"{\"max_batch_size\": 1, \"maxBatchSize\": 2}", "1:39: max_batch_size: given twice"},
         {"{\"input\": [{}], \"input\": []}", "1:26: input: given twice"},
         {"{\"dynamic_batching\": {}, \"sequence_batching\": {}}",
          "1:47: sequence_batching: given along with \"dynamic_batching\", only one of them may be"},
         {"{\"name\": \"a\\u0000\"}", "1:10: name: the string contains a NUL byte"},
         {"{\"name\": \"\xff\"}", "1:10: name: the string is not valid UTF-8"},
-        {"{\"name\": 3}", "1:10: name: expected a string"},
-        {"{\"input\": {}}", "1:11: input: expected an array"},
-        {"{\"parameters\": []}", "1:16: parameters: expected an object"},
+        {"{\"name\": 3}", "(name): invalid value 3 for type TYPE_STRING (1:10: expected a string)"},
+        {"{\"optimization\": 3}",
+         "(optimization): invalid value 3 for type "
+         "type.googleapis.com/inference.ModelOptimizationPolicy (1:18: expected an object)"},
+        {"{\"parameters\": []}", ": invalid value Cannot bind a list to map for field "
+                                 "'parameters'. for type Map (1:16: expected an object)"},
         {"{\"parameters\": {\"a\": {\"string_value\": 1}}}",
-         "1:39: parameters.a.string_value: expected a string"},
+         "(parameters.a.string_value): invalid value 1 for type TYPE_STRING (1:39: expected a "
+         "string)"},
         {"{\"dynamic_batching\": {\"priority_queue_policy\": {\"x\": {}}}}",
          "1:54: dynamic_batching.priority_queue_policy: the key \"x\" is wrong for this map"},
         {"{\"dynamic_batching\": {\"preserve_ordering\": 1}}",
-         "1:44: dynamic_batching.preserve_ordering: expected true or false"},
+         "(dynamic_batching.preserve_ordering): invalid value 1 for type TYPE_BOOL (1:44: expected "
+         "true or false)"},
     };
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
         Inference__ModelConfig *c;

@@ -67,6 +67,8 @@ static void backend_is_found(void **state)
         {"", "model.pt", "pytorch", "pytorch_libtorch", "model.pt"},
         {"", "model.pt2", "pytorch", "torch_aoti", "model.pt2"},
         {"", "model.py", "python", "", "model.py"},
+        {"backend: 'x'", "model.savedmodel", "x", "", ""},
+        {"backend: 'pytorch'", "model.pt2", "pytorch", "torch_aoti", "model.pt2"},
         {"platform: 'onnxruntime_onnx'", NULL, "onnxruntime", "onnxruntime_onnx", "model.onnx"},
         {"platform: 'tensorflow_graphdef'", NULL, "tensorflow", "tensorflow_graphdef",
          "model.graphdef"},
@@ -138,17 +140,6 @@ static void backends_may_prefer_groups(void **state)
     assert_int_equal(c->pb->instance_group[0]->count, 5);
     model_config_free(c);
 
-    /* All it wants is GPUs, and there are none: as if it wanted nothing. */
-    facts.n_preferred_groups = 1;
-    c = parse("backend: 'x'");
-    must(model_config_prepare(c, &facts));
-    must(model_config_place(c, &facts));
-    assert_int_equal(c->pb->instance_group[0]->kind,
-                     INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_CPU);
-    assert_int_equal(c->pb->instance_group[0]->count, 1);
-    model_config_free(c);
-
-    facts.n_preferred_groups = 3;
     c = parse("backend: 'x' instance_group { }");
     must(model_config_prepare(c, &facts));
     must(model_config_place(c, &facts));
@@ -271,8 +262,10 @@ static void merging_what_a_backend_found(void **state)
     assert_int_equal(c->pb->n_output, 1);
     assert_int_equal(c->pb->n_metric_tags, 0);
 
-    assert_error(model_config_merge_from_backend(c, "{\"input\":3}", 11), STATUS_INVALID_ARG,
-                 "the backend's configuration of model 'm': 1:10: input: expected an array");
+    assert_error(
+        model_config_merge_from_backend(c, "{\"input\":3}", 11), STATUS_INVALID_ARG,
+        "(input): invalid value 3 for type type.googleapis.com/inference.ModelInput (1:10: "
+        "expected an array), in what the backend has set");
     assert_int_equal(c->pb->n_input, 1);
     model_config_free(c);
 
