@@ -45,7 +45,6 @@ enum option_effect {
     EFFECT_INERT,
     EFFECT_ONLY,
     EFFECT_ASKS,
-    EFFECT_PARTLY,
 };
 
 struct option {
@@ -103,7 +102,6 @@ CHECK(check_gpu_size);
 CHECK(check_gpu_limit);
 CHECK(check_host_policy);
 bool trace_config_asks(const char *text);
-bool control_mode_asks(const char *text);
 bool trace_level_asks(const char *text);
 
 /* options_check_together - NULL, or what is wrong between several flags. */

@@ -11,7 +11,6 @@
 #include "base/status.h"
 #include "base/str.h"
 #include "conch/conch.h"
-#include "core/backend/host_policy.h"
 #include "core/server_options.h"
 
 static TRITONSERVER_Error *not_yet(const char *what)
@@ -58,26 +57,16 @@ TRITONSERVER_ServerOptionsSetModelControlMode(TRITONSERVER_ServerOptions *option
                                               TRITONSERVER_ModelControlMode mode)
 {
     NEED(options);
-    switch (mode) {
-    case TRITONSERVER_MODEL_CONTROL_NONE:
-        to_options(options)->control_mode = CONTROL_NONE;
-        return NULL;
-    case TRITONSERVER_MODEL_CONTROL_EXPLICIT:
-        to_options(options)->control_mode = CONTROL_EXPLICIT;
-        return NULL;
-    case TRITONSERVER_MODEL_CONTROL_POLL:
-        return not_yet("polling the model repository");
-    }
-    return as_status(status_new(STATUS_INVALID_ARG, "unknown model control mode '%d'", (int)mode));
+    return mode == TRITONSERVER_MODEL_CONTROL_NONE ? NULL
+                                                   : not_yet("a model control mode but 'none'");
 }
 
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetStartupModel(TRITONSERVER_ServerOptions *options,
                                                               const char *model_name)
 {
     NEED(options);
-    NEED(model_name);
-    server_options_add_startup_model(to_options(options), model_name);
-    return NULL;
+    (void)model_name;
+    return not_yet("loading single models at start");
 }
 
 TRITONSERVER_Error *
@@ -269,10 +258,12 @@ TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetHostPolicy(TRITONSERVER_ServerO
     NEED(policy_name);
     NEED(setting);
     NEED(value);
-    struct status *st = host_policy_check_setting(setting);
-    if (!st)
-        server_options_add_host_policy(to_options(options), policy_name, setting, value);
-    return as_status(st);
+    if (strcmp(setting, "numa-node") != 0 && strcmp(setting, "cpu-cores") != 0)
+        return as_status(status_new(STATUS_INVALID_ARG,
+                                    "Unsupported host policy setting '%s' is specified, supported "
+                                    "settings are 'numa-node', 'cpu-cores'",
+                                    setting));
+    return not_yet("a host policy");
 }
 
 /* ------------------------------------------------------------- cache, log, metrics, backends */

@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -19,36 +18,20 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/str.h"
-#include "core/server_options.h"
 
-enum {
-    REGISTRY_LEVEL = 200,
-    MAX_CONFIG_BYTES = 1 << 20,
-    MAX_SEARCHED = 16 << 10,
-    MAX_HELPERS = 64,
-};
-
-/* As in the reference: 1 is yes, anything else no. */
-static enum parallel_instances read_environment(void)
-{
-    const char *wanted = getenv("TRITON_PARALLEL_INSTANCE_LOADING");
-    if (!wanted)
-        return PARALLEL_AS_BACKEND_SAYS;
-    return strcmp(wanted, "1") == 0 ? PARALLEL_ALWAYS : PARALLEL_NEVER;
-}
+enum { REGISTRY_LEVEL = 200, MAX_CONFIG_BYTES = 1 << 20, MAX_SEARCHED = 16 << 10 };
 
 void backend_registry_init(struct backend_registry *reg, struct server *server,
-                           const struct server_options *options)
+                           const char *directory, const struct backend_setting *settings,
+                           size_t n_settings, bool auto_complete)
 {
     *reg = (struct backend_registry){
         .server = server,
-        .directory = options->backend_directory,
-        .settings = options->backend_settings,
-        .n_settings = options->n_backend_settings,
-        .auto_complete = !options->strict_model_config,
-        .parallel_instances = read_environment(),
+        .directory = directory,
+        .settings = settings,
+        .n_settings = n_settings,
+        .auto_complete = auto_complete,
     };
-    atomic_init(&reg->n_free_helpers, MIN(options->load_threads, (unsigned int)MAX_HELPERS) - 1);
     mutex_init(&reg->mu, REGISTRY_LEVEL, "registry.mu");
     cond_init(&reg->changed);
     list_init(&reg->backends);
@@ -85,6 +68,25 @@ static bool is_file(const char *path)
     return stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
+/* The texts tell whether the model or the backend named the library. */
+static struct status *not_found(const Inference__ModelConfig *pb, const char *own_directory,
+                                const char *searched)
+{
+    if (!*pb->runtime)
+        return status_new(STATUS_INVALID_ARG,
+                          "unable to find backend library for backend '%s', try specifying runtime "
+                          "on the model configuration. Searched for libtriton_%s.so: %s",
+                          pb->backend, pb->backend, searched);
+    if (strcmp(pb->runtime, "model.py") == 0)
+        return status_new(STATUS_INVALID_ARG,
+                          "unable to find Python backend based backend library 'model.py' for "
+                          "model '%s', searched: '%s/model.py'",
+                          pb->name, own_directory);
+    return status_new(STATUS_INVALID_ARG,
+                      "unable to find backend library '%s' for model '%s', searched: %s",
+                      pb->runtime, pb->name, searched);
+}
+
 struct status *backend_find_library(const struct backend_registry *reg,
                                     const struct model_config *config, const char *model_directory,
                                     const char *version_directory, char **ret_path)
@@ -113,9 +115,7 @@ struct status *backend_find_library(const struct backend_registry *reg,
         mem_free(path);
         buf_addf(&searched, "'%s' ", places[i]);
     }
-    st = status_new(STATUS_INVALID_ARG,
-                    "unable to find backend library '%s' for model '%s', searched: %s", name,
-                    pb->name, buf_text(&searched));
+    st = not_found(pb, own_directory, buf_text(&searched));
 out:
     mem_free(own_directory);
     mem_free(name);

@@ -12,6 +12,12 @@
 
 enum { SEQUENCE_IDLE_US = 1000000 };
 
+static bool is_ensemble(const Inference__ModelConfig *pb)
+{
+    return pb->scheduling_choice_case ==
+           INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_ENSEMBLE_SCHEDULING;
+}
+
 /* Any more than this in one field is out of memory for us. */
 NODISCARD static struct status *set(struct model_config *c, char **field, const char *value)
 {
@@ -27,33 +33,40 @@ struct artifact {
     const char *backend;
     const char *platform; /* NULL: the backend has none */
     const char *file;
-    bool file_only;      /* a folder of that name is something else */
-    bool needs_platform; /* the backend's name alone does not tell which of its files is meant */
+    enum { EITHER, FILE_ONLY, FOLDER_ONLY } form;
+    bool needs_platform;    /* the backend's name alone does not tell which of its files is meant */
+    const char *not_beside; /* a file that is preferred to this one */
 };
 
 /* In the order in which they are looked for. */
 static const struct artifact artifacts[] = {
-    {"tensorflow", "tensorflow_savedmodel", "model.savedmodel", false, true},
-    {"tensorflow", "tensorflow_graphdef", "model.graphdef", false, true},
-    {"tensorrt", "tensorrt_plan", "model.plan", true, false},
-    {"onnxruntime", "onnxruntime_onnx", "model.onnx", false, false},
-    {"openvino", NULL, "model.xml", false, false},
-    {"pytorch", "torch_aoti", "model.pt2", true, true},
-    {"pytorch", "pytorch_libtorch", "model.pt", true, false},
-    {"python", NULL, "model.py", false, false},
+    {"tensorflow", "tensorflow_savedmodel", "model.savedmodel", FOLDER_ONLY, true, NULL},
+    {"tensorflow", "tensorflow_graphdef", "model.graphdef", FILE_ONLY, true, NULL},
+    {"tensorrt", "tensorrt_plan", "model.plan", FILE_ONLY, false, NULL},
+    {"onnxruntime", "onnxruntime_onnx", "model.onnx", EITHER, false, NULL},
+    {"openvino", NULL, "model.xml", EITHER, false, NULL},
+    {"pytorch", "torch_aoti", "model.pt2", FILE_ONLY, true, "model.pt"},
+    {"pytorch", "pytorch_libtorch", "model.pt", FILE_ONLY, false, NULL},
+    {"python", NULL, "model.py", EITHER, false, NULL},
 };
 
-static bool has_file(const struct config_facts *facts, const struct artifact *a)
+static bool has_entry(const struct config_facts *facts, const char *file, bool as_folder)
 {
-    size_t length = strlen(a->file);
+    size_t length = strlen(file);
     for (size_t i = 0; i < facts->n_version_files; i++) {
         const char *entry = facts->version_files[i];
-        if (strncmp(entry, a->file, length) != 0)
-            continue;
-        if (entry[length] == '\0' || (strcmp(entry + length, "/") == 0 && !a->file_only))
+        if (strncmp(entry, file, length) == 0 && strcmp(entry + length, as_folder ? "/" : "") == 0)
             return true;
     }
     return false;
+}
+
+static bool has_file(const struct config_facts *facts, const struct artifact *a)
+{
+    if (a->not_beside && has_entry(facts, a->not_beside, false))
+        return false;
+    return (a->form != FOLDER_ONLY && has_entry(facts, a->file, false)) ||
+           (a->form != FILE_ONLY && has_entry(facts, a->file, true));
 }
 
 static bool is_platform(const struct artifact *a, const char *platform)
@@ -100,14 +113,15 @@ NODISCARD static struct status *fill_custom(struct model_config *c,
                                             const struct config_facts *facts)
 {
     Inference__ModelConfig *pb = c->pb;
-    if (*pb->backend || *pb->platform || *pb->default_model_filename ||
-        pb->scheduling_choice_case ==
-            INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_ENSEMBLE_SCHEDULING)
+    if (*pb->backend || *pb->platform || *pb->default_model_filename)
         return NULL;
 
     const char *dot = strchr(facts->model_name, '.');
     if (!dot)
-        return config_fail(c, at_message(NULL),
+        return config_fail(c,
+                           is_ensemble(pb) ? advised(at_field(pb, "ensemble_scheduling"),
+                                                     "an ensemble needs platform: \"ensemble\"")
+                                           : at_message(NULL),
                            "Invalid model name: Could not determine backend for model '%s' with no "
                            "backend in model configuration. Expected model name of the form "
                            "'model.<backend_name>'.",
@@ -211,12 +225,6 @@ NODISCARD static struct status *scheduler_defaults(struct model_config *c)
     return NULL;
 }
 
-static bool is_ensemble(const Inference__ModelConfig *pb)
-{
-    return pb->scheduling_choice_case ==
-           INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_ENSEMBLE_SCHEDULING;
-}
-
 struct status *config_normalise(struct model_config *c)
 {
     struct status *st = NULL;
@@ -243,11 +251,10 @@ NODISCARD static struct status *add_default_group(struct model_config *c,
     group->name = c->pb->name;
     for (size_t i = 0; i < facts->n_preferred_groups; i++) {
         const struct config_group *preferred = &facts->preferred_groups[i];
-        if (preferred->kind == INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_GPU && !facts->has_gpus)
-            continue; /* gives way to the next, or to what the server would choose */
         group->kind = preferred->kind;
         group->count = preferred->count;
-        break;
+        if (preferred->kind != INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_GPU || facts->has_gpus)
+            break; /* one that asks for GPUs that are not there gives way to the next */
     }
     return NULL;
 }

@@ -196,13 +196,6 @@ bool model_config_where(const struct model_config *c, const void *message, const
     return true;
 }
 
-bool model_config_is_given(const struct model_config *c, const void *message, const char *field)
-{
-    const ProtobufCMessage *m = message;
-    const ProtobufCFieldDescriptor *f = pb_field_named(m->descriptor, field, strlen(field));
-    return f && pb_positions_find(&c->positions, m, f->id, 0);
-}
-
 /* Tells the listener of the fault; the step goes on as if there were none. */
 static void tell(const struct model_config *c, struct config_place place, struct status *st)
 {
@@ -231,12 +224,14 @@ struct status *config_add_place(const struct model_config *c, struct config_plac
     if (!c->file)
         return st;
     const struct pb_position *at = find_place(c, place);
+    const char *colon = place.advice ? ": " : "", *advice = place.advice ? place.advice : "";
     struct status *whole;
     if (at)
-        whole = status_new(status_code(st), "%s (%s:%" PRIu32 ":%" PRIu32 ")", status_message(st),
-                           c->file, at->line, at->column);
+        whole = status_new(status_code(st), "%s (%s:%" PRIu32 ":%" PRIu32 ")%s%s",
+                           status_message(st), c->file, at->line, at->column, colon, advice);
     else
-        whole = status_new(status_code(st), "%s (%s)", status_message(st), c->file);
+        whole =
+            status_new(status_code(st), "%s (%s)%s%s", status_message(st), c->file, colon, advice);
     status_free(st);
     return whole;
 }

@@ -17,7 +17,7 @@ struct config_place {
     const void *message;
     const char *field;
     size_t index;
-    const char *advice; /* for a listener: what would have been right, or NULL */
+    const char *advice; /* what would have been right, or NULL */
 };
 
 static inline struct config_place at_element(const void *message, const char *field, size_t index)
@@ -44,8 +44,9 @@ static inline struct config_place advised(struct config_place place, const char 
 }
 
 /*
- * config_fail - a broken rule (STATUS_INVALID_ARG); " (file:line:column)" is added. With a listener
- * it is told and NULL comes back: rules then go on, so what they look at next must be safe to read.
+ * config_fail - a broken rule (STATUS_INVALID_ARG); " (file:line:column): advice" is added. With a
+ * listener it is told and NULL comes back: rules then go on, so what they look at next must be safe
+ * to read.
  */
 NODISCARD struct status *config_fail(const struct model_config *c, struct config_place place,
                                      const char *fmt, ...) PRINTF_LIKE(3, 4);
