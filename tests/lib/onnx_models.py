@@ -127,3 +127,32 @@ def sequence(folder):
         [out],
         [helper.make_node("SequenceConstruct", ["IN"], ["OUT"])],
     )
+
+
+def named(folder, in_name, in_dims, out_name, out_dims):
+    """Any two shapes: the output holds the sum of the input everywhere; sizes with names are 1 in it."""
+    in_dims, out_dims = (dims if isinstance(dims, (list, tuple)) else [dims] for dims in (in_dims, out_dims))
+    shape = helper.make_tensor("shape", TensorProto.INT64, [len(out_dims)], [d if isinstance(d, int) else 1 for d in out_dims])
+    return write(
+        folder,
+        [tensor(in_name, "FP32", in_dims)],
+        [tensor(out_name, "FP32", out_dims)],
+        [helper.make_node("ReduceSum", [in_name], ["sum"], keepdims=0), helper.make_node("Expand", ["sum", "shape"], [out_name])],
+        [shape],
+    )
+
+
+def accumulate(folder):
+    """A sequence model with implicit state: OUTPUT = OUTPUT_STATE = INPUT + INPUT_STATE, with START and READY."""
+    names = ["INPUT", "START", "READY", "INPUT_STATE"]
+    return write(
+        folder,
+        [tensor(name, "FP32", ["b", 1]) for name in names],
+        [tensor("OUTPUT", "FP32", ["b", 1]), tensor("OUTPUT_STATE", "FP32", ["b", 1])],
+        [
+            helper.make_node("Add", ["INPUT", "INPUT_STATE"], ["sum"]),
+            helper.make_node("Add", ["START", "READY"], ["controls"]),
+            helper.make_node("Add", ["sum", "controls"], ["OUTPUT"]),
+            helper.make_node("Identity", ["sum"], ["OUTPUT_STATE"]),
+        ],
+    )
