@@ -116,6 +116,14 @@ static char *take_namespacing(struct arguments *a, const char *value)
     return wrong;
 }
 
+static char *take_follow(struct arguments *a, const char *value)
+{
+    int64_t yes = 0;
+    char *wrong = option_parse_bool(value, &yes);
+    a->check.follow_symlinks = yes;
+    return wrong;
+}
+
 static const struct flag flags[] = {
     {"help", NULL, "Show this text.", N_OPTIONS, take_help},
     {"format", "name",
@@ -129,6 +137,7 @@ static const struct flag flags[] = {
     {"model-config-name", NULL, NULL, OPT_MODEL_CONFIG_NAME, take_config_name},
     {"disable-auto-complete-config", NULL, NULL, OPT_DISABLE_AUTO_COMPLETE_CONFIG, take_disable},
     {"model-namespacing", NULL, NULL, OPT_MODEL_NAMESPACING, take_namespacing},
+    {"repository-follow-symlinks", NULL, NULL, OPT_REPOSITORY_FOLLOW_SYMLINKS, take_follow},
     {"backend-directory", NULL, NULL, OPT_BACKEND_DIRECTORY, take_backends},
 };
 

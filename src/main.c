@@ -171,6 +171,21 @@ static bool set_backend_config(TRITONSERVER_ServerOptions *so, const char *text)
     return ok;
 }
 
+/* One --host-policy: policy,setting=value, whose form was checked. */
+static bool set_host_policy(TRITONSERVER_ServerOptions *so, const char *text)
+{
+    const char *comma = strchr(text, ','), *equals = strchr(comma, '=');
+    char *policy = strndup(text, (size_t)(comma - text));
+    char *setting = strndup(comma + 1, (size_t)(equals - comma) - 1);
+    if (!policy || !setting)
+        abort();
+    bool ok = passed(TRITONSERVER_ServerOptionsSetHostPolicy(so, policy, setting, equals + 1),
+                     "setting host policy");
+    free(policy);
+    free(setting);
+    return ok;
+}
+
 static bool set_log(TRITONSERVER_ServerOptions *so, const struct options *o)
 {
     bool iso = strcmp(option_text(o, OPT_LOG_FORMAT), "ISO8601") == 0;
@@ -189,10 +204,20 @@ static bool set_log(TRITONSERVER_ServerOptions *so, const struct options *o)
            (!*file || passed(TRITONSERVER_ServerOptionsSetLogFile(so, file), "setting log file"));
 }
 
+static TRITONSERVER_ModelControlMode control_mode(const struct options *o)
+{
+    const char *mode = option_text(o, OPT_MODEL_CONTROL_MODE);
+    return strcasecmp(mode, "explicit") == 0 ? TRITONSERVER_MODEL_CONTROL_EXPLICIT
+           : strcasecmp(mode, "poll") == 0   ? TRITONSERVER_MODEL_CONTROL_POLL
+                                             : TRITONSERVER_MODEL_CONTROL_NONE;
+}
+
 static bool set_server_options(TRITONSERVER_ServerOptions *so, const struct options *o)
 {
     const struct option_value *repositories = &o->values[OPT_MODEL_REPOSITORY];
+    const struct option_value *models = &o->values[OPT_LOAD_MODEL];
     const struct option_value *configs = &o->values[OPT_BACKEND_CONFIG];
+    const struct option_value *policies = &o->values[OPT_HOST_POLICY];
     const char *backends = option_text(o, OPT_BACKEND_DIRECTORY);
     const char *config_name = option_text(o, OPT_MODEL_CONFIG_NAME);
     bool strict = option_bool(o, OPT_DISABLE_AUTO_COMPLETE_CONFIG);
@@ -202,12 +227,23 @@ static bool set_server_options(TRITONSERVER_ServerOptions *so, const struct opti
                     "setting model repository path"))
             return false;
     }
+    for (size_t i = 0; i < models->n_list; i++) {
+        if (!passed(TRITONSERVER_ServerOptionsSetStartupModel(so, models->list[i]),
+                    "setting startup model"))
+            return false;
+    }
     for (size_t i = 0; i < configs->n_list; i++) {
         if (!set_backend_config(so, configs->list[i]))
             return false;
     }
+    for (size_t i = 0; i < policies->n_list; i++) {
+        if (!set_host_policy(so, policies->list[i]))
+            return false;
+    }
     return passed(TRITONSERVER_ServerOptionsSetServerId(so, option_text(o, OPT_ID)),
                   "setting server ID") &&
+           passed(TRITONSERVER_ServerOptionsSetModelControlMode(so, control_mode(o)),
+                  "setting model control mode") &&
            passed(TRITONSERVER_ServerOptionsSetExitTimeout(
                       so, (unsigned int)option_int(o, OPT_EXIT_TIMEOUT_SECS)),
                   "setting exit timeout") &&

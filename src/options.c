@@ -15,10 +15,11 @@
 
 #include "options_priv.h"
 
-#define HONOURED                EFFECT_HONOURED, NULL, NULL, NULL
-#define INERT(feature)          EFFECT_INERT, NULL, NULL, feature
-#define ONLY(harmless, feature) EFFECT_ONLY, NULL, harmless, feature
-#define ASKS(function, feature) EFFECT_ASKS, function, NULL, feature
+#define HONOURED                  EFFECT_HONOURED, NULL, NULL, NULL
+#define INERT(feature)            EFFECT_INERT, NULL, NULL, feature
+#define ONLY(harmless, feature)   EFFECT_ONLY, NULL, harmless, feature
+#define ASKS(function, feature)   EFFECT_ASKS, function, NULL, feature
+#define PARTLY(function, feature) EFFECT_PARTLY, function, NULL, feature
 
 const struct option option_table[N_OPTIONS] = {
 #define OPTION(group, id, flag, kind, argument, initial, check, ...)                               \
@@ -140,6 +141,7 @@ static bool asks_for_more(const struct option *option, const struct option_value
     case EFFECT_INERT:
         return false;
     case EFFECT_ASKS:
+    case EFFECT_PARTLY:
         return option->asks(text);
     case EFFECT_ONLY:
         break;

@@ -75,6 +75,11 @@ CHECK(check_control_mode)
                                   : option_message("invalid argument for --model-control-mode");
 }
 
+bool control_mode_asks(const char *text)
+{
+    return strcasecmp(text, "poll") == 0;
+}
+
 CHECK(check_rate_limit)
 {
     static const char *const modes[] = {"execution_count", "off", NULL};
@@ -154,18 +159,10 @@ CHECK(check_metrics_config)
 CHECK(check_host_policy)
 {
     const char *comma = between(text, ',');
-    const char *equals = comma ? between(comma + 1, '=') : NULL;
-    if (!equals)
-        return option_message(
-            "--host-policy option format is '<policy name>,<setting>=<value>'. Got %s", text);
-    size_t length = (size_t)(equals - comma) - 1;
-    if ((length == 9 && memcmp(comma + 1, "numa-node", 9) == 0) ||
-        (length == 9 && memcmp(comma + 1, "cpu-cores", 9) == 0))
-        return NULL;
+    if (comma && between(comma + 1, '='))
+        return NULL; /* which settings there are is for the server to say */
     return option_message(
-        "Unsupported host policy setting '%.*s' is specified, supported settings are "
-        "'numa-node', 'cpu-cores'",
-        (int)length, comma + 1);
+        "--host-policy option format is '<policy name>,<setting>=<value>'. Got %s", text);
 }
 
 /* A setting of tracing, taken apart; mode is empty for the global ones. */

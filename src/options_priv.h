@@ -45,6 +45,7 @@ enum option_effect {
     EFFECT_INERT,
     EFFECT_ONLY,
     EFFECT_ASKS,
+    EFFECT_PARTLY,
 };
 
 struct option {
@@ -102,6 +103,7 @@ CHECK(check_gpu_size);
 CHECK(check_gpu_limit);
 CHECK(check_host_policy);
 bool trace_config_asks(const char *text);
+bool control_mode_asks(const char *text);
 bool trace_level_asks(const char *text);
 
 /* options_check_together - NULL, or what is wrong between several flags. */

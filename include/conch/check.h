@@ -44,6 +44,7 @@ struct conch_check_options {
     bool disable_auto_complete_config;
     const char *backend_directory; /* NULL: backend libraries are not looked for */
     bool model_namespacing;
+    bool follow_symlinks; /* --repository-follow-symlinks */
 };
 
 enum conch_check_result {

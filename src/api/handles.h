@@ -12,6 +12,7 @@
 #include "triton/core/tritonbackend.h"
 #include "triton/core/tritonserver.h"
 
+struct api_response_stats;
 struct status;
 
 /* HANDLE(public type, our type, name): to_<name>() gives ours, as_<name>() the public one. */
@@ -38,6 +39,7 @@ HANDLE(TRITONBACKEND_Backend, struct backend, backend)
 HANDLE(TRITONBACKEND_BackendAttribute, struct backend_attribute, backend_attribute)
 HANDLE(TRITONBACKEND_Model, struct model, model)
 HANDLE(TRITONBACKEND_ModelInstance, struct instance, instance)
+HANDLE(TRITONBACKEND_ModelInstanceResponseStatistics, struct api_response_stats, response_stats)
 HANDLE(TRITONBACKEND_MemoryManager, struct server, memory_manager)
 HANDLE(TRITONBACKEND_Request, struct request, request)
 HANDLE(TRITONBACKEND_Input, struct input, input)

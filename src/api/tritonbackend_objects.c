@@ -272,7 +272,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceIsPassive(TRITONBACKEND_ModelInst
                                                          bool *is_passive)
 {
     NEED(instance);
-    *is_passive = false; /* a configuration with a passive group is refused so far */
+    *is_passive = to_instance(instance)->group->passive;
     return NULL;
 }
 
@@ -280,7 +280,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceProfileCount(TRITONBACKEND_ModelI
                                                             uint32_t *count)
 {
     NEED(instance);
-    *count = 0; /* profiles come with TensorRT, and are refused so far */
+    *count = (uint32_t)to_instance(instance)->group->n_profile;
     return NULL;
 }
 
@@ -289,8 +289,12 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceProfileName(TRITONBACKEND_ModelIn
                                                            const char **profile_name)
 {
     NEED(instance);
+    const Inference__ModelInstanceGroup *group = to_instance(instance)->group;
     *profile_name = NULL;
-    return out_of_bounds("profiles", index, 0);
+    if (index >= group->n_profile)
+        return out_of_bounds("profiles", index, (uint32_t)group->n_profile);
+    *profile_name = group->profile[index];
+    return NULL;
 }
 
 TRITONSERVER_Error *
@@ -298,7 +302,7 @@ TRITONBACKEND_ModelInstanceSecondaryDeviceCount(TRITONBACKEND_ModelInstance *ins
                                                 uint32_t *count)
 {
     NEED(instance);
-    *count = 0;
+    *count = (uint32_t)to_instance(instance)->group->n_secondary_devices;
     return NULL;
 }
 
@@ -307,9 +311,17 @@ TRITONBACKEND_ModelInstanceSecondaryDeviceProperties(TRITONBACKEND_ModelInstance
                                                      uint32_t index, const char **kind, int64_t *id)
 {
     NEED(instance);
-    (void)kind;
-    (void)id;
-    return out_of_bounds("secondary devices", index, 0);
+    const Inference__ModelInstanceGroup *group = to_instance(instance)->group;
+    if (index >= group->n_secondary_devices)
+        return out_of_bounds("secondary devices", index, (uint32_t)group->n_secondary_devices);
+    const Inference__ModelInstanceGroup__SecondaryDevice *device = group->secondary_devices[index];
+    const ProtobufCEnumDescriptor *kinds =
+        &inference__model_instance_group__secondary_device__secondary_device_kind__descriptor;
+    const ProtobufCEnumValue *value =
+        protobuf_c_enum_descriptor_get_value(kinds, (int)device->kind);
+    *kind = value ? value->name : ""; /* a configuration may have any number there */
+    *id = device->device_id;
+    return NULL;
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceModel(TRITONBACKEND_ModelInstance *instance,

@@ -483,6 +483,13 @@ TRITONSERVER_Error *TRITONSERVER_ServerModelIndex(TRITONSERVER_Server *server, u
 {
     AUTO(buf) text = BUF_INIT(MAX_DOCUMENT_BYTES);
     NEED(server);
-    document_index(to_server(server), flags & TRITONSERVER_INDEX_FLAG_READY, &text);
+    struct model_index_row *rows;
+    size_t n_rows;
+    struct status *st =
+        server_index(to_server(server), flags & TRITONSERVER_INDEX_FLAG_READY, &rows, &n_rows);
+    if (st)
+        return as_status(st);
+    document_index(rows, n_rows, &text);
+    mem_free(rows);
     return give(&text, model_index);
 }

@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "base/str.h"
 #include "conch/conch.h"
+#include "core/backend/host_policy.h"
 #include "core/server_options.h"
 
 static TRITONSERVER_Error *not_yet(const char *what)
@@ -57,16 +58,26 @@ TRITONSERVER_ServerOptionsSetModelControlMode(TRITONSERVER_ServerOptions *option
                                               TRITONSERVER_ModelControlMode mode)
 {
     NEED(options);
-    return mode == TRITONSERVER_MODEL_CONTROL_NONE ? NULL
-                                                   : not_yet("a model control mode but 'none'");
+    switch (mode) {
+    case TRITONSERVER_MODEL_CONTROL_NONE:
+        to_options(options)->control_mode = CONTROL_NONE;
+        return NULL;
+    case TRITONSERVER_MODEL_CONTROL_EXPLICIT:
+        to_options(options)->control_mode = CONTROL_EXPLICIT;
+        return NULL;
+    case TRITONSERVER_MODEL_CONTROL_POLL:
+        return not_yet("polling the model repository");
+    }
+    return as_status(status_new(STATUS_INVALID_ARG, "unknown model control mode '%d'", (int)mode));
 }
 
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetStartupModel(TRITONSERVER_ServerOptions *options,
                                                               const char *model_name)
 {
     NEED(options);
-    (void)model_name;
-    return not_yet("loading single models at start");
+    NEED(model_name);
+    server_options_add_startup_model(to_options(options), model_name);
+    return NULL;
 }
 
 TRITONSERVER_Error *
@@ -258,12 +269,10 @@ TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetHostPolicy(TRITONSERVER_ServerO
     NEED(policy_name);
     NEED(setting);
     NEED(value);
-    if (strcmp(setting, "numa-node") != 0 && strcmp(setting, "cpu-cores") != 0)
-        return as_status(status_new(STATUS_INVALID_ARG,
-                                    "Unsupported host policy setting '%s' is specified, supported "
-                                    "settings are 'numa-node', 'cpu-cores'",
-                                    setting));
-    return not_yet("a host policy");
+    struct status *st = host_policy_check_setting(setting);
+    if (!st)
+        server_options_add_host_policy(to_options(options), policy_name, setting, value);
+    return as_status(st);
 }
 
 /* ------------------------------------------------------------- cache, log, metrics, backends */

@@ -522,14 +522,14 @@ NODISCARD static struct status *settle_maps(struct parser *p, ProtobufCMessage *
     return NULL;
 }
 
-/* Does a field begin here? "name:", "name {", "name <" */
+/* Does a field begin here? "name:", "name {", "name <", "name [" */
 static bool at_field(const struct parser *p)
 {
     if (p->lex.token.type != TOKEN_IDENTIFIER)
         return false;
     struct lexer ahead = p->lex;
     lexer_next(&ahead);
-    return ahead.token.type == TOKEN_SYMBOL && strchr(":{<", *ahead.token.text);
+    return ahead.token.type == TOKEN_SYMBOL && strchr(":{<[", *ahead.token.text);
 }
 
 /* Passes over the rest of a field that is wrong; false when the text ends before another begins. */

@@ -72,6 +72,16 @@ size_t str_edit_distance(const char *a, const char *b)
     return rows[a_length % 3][b_length];
 }
 
+bool str_nearer(const char *name, const char *candidate, size_t *least)
+{
+    size_t distance = str_edit_distance(name, candidate);
+    size_t shorter = MIN(strlen(name), strlen(candidate));
+    if (distance >= *least || distance >= shorter || distance > MAX((size_t)1, shorter / 3))
+        return false; /* of one letter only itself is near */
+    *least = distance;
+    return true;
+}
+
 bool str_escapes_folder(const char *path)
 {
     if (path[0] == '/')

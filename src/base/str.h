@@ -31,6 +31,13 @@ enum { STR_EDIT_MAX = 64 };
 size_t str_edit_distance(const char *a, const char *b);
 
 /*
+ * str_nearer - may the candidate be what was meant by name, rather than those asked about before?
+ *
+ * @least  SIZE_MAX for the first candidate; keeps how near the best one is
+ */
+bool str_nearer(const char *name, const char *candidate, size_t *least);
+
+/*
  * str_escapes_folder - would this relative path lead out of the folder that it is relative to?
  * ("a/b" is fine, "/b" and "a/../../b" and even "a/.." are not.)
  */

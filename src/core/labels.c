@@ -4,16 +4,16 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/file.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/str.h"
+#include "core/repo/storage.h"
 
-enum { MAX_LABEL_BYTES = 64 << 20 };
+enum { MAX_LABEL_BYTES = 64 << 20, MAX_LABELS = 4 << 20 };
 
 /* Splits the text into lines, in place; a last line without an end counts, an empty one does not.
  */
-static void split(struct labels *l)
+static struct status *split(struct labels *l, const char *name)
 {
     size_t capacity = 0;
     char *rest = l->text;
@@ -25,28 +25,42 @@ static void split(struct labels *l)
             *rest++ = '\0';
         if (length && line[length - 1] == '\r')
             line[length - 1] = '\0';
+        if (l->count == MAX_LABELS)
+            return status_new(STATUS_INVALID_ARG, "'%s' has more than %d lines", name, MAX_LABELS);
         if (l->count == capacity) {
             capacity = capacity ? capacity * 2 : 64;
-            l->lines = mem_realloc(l->lines, capacity * sizeof(char *));
+            char **grown = mem_try_realloc(l->lines, capacity * sizeof(char *));
+            if (!grown)
+                return status_no_memory();
+            l->lines = grown;
         }
         l->lines[l->count++] = line;
     }
+    return NULL;
 }
 
-/* The text of the reference for a file that is not there, and the reason for all others. */
-static struct status *say_whose(struct status *st, const char *model, const char *output,
-                                const char *directory, const char *file_name)
+static struct status *read_lines(const struct storage *s, const char *path, struct labels *l)
 {
-    if (status_code(st) != STATUS_NOT_FOUND)
-        return status_prefix(st, "labels of output '%s' of model '%s': ", output, model);
-    status_free(st);
-    return status_new(STATUS_INTERNAL,
-                      "failed to open text file for read %s/%s: No such file or directory (the "
-                      "labels of output '%s' of model '%s')",
-                      directory, file_name, output, model);
+    struct buf text = BUF_INIT(MAX_LABEL_BYTES);
+    char *name = storage_path(s, path);
+    struct status *st = storage_read(s, path, &text);
+    if (st && status_code(st) == STATUS_NOT_FOUND) {
+        status_free(st);
+        st = status_new(STATUS_INTERNAL,
+                        "failed to open text file for read %s: No such file or directory", name);
+    }
+    if (!st && text.size && memchr(text.data, '\0', text.size))
+        st = status_new(STATUS_INVALID_ARG, "'%s' has a NUL byte, so it is no text", name);
+    if (!st) {
+        l->text = buf_take(&text);
+        st = split(l, name);
+    }
+    buf_done(&text);
+    mem_free(name);
+    return st;
 }
 
-struct status *labels_read(const char *model, const char *output, const char *directory,
+struct status *labels_read(const char *model, const char *output, const struct storage *s,
                            const char *file_name, struct labels **ret_labels)
 {
     if (str_escapes_folder(file_name))
@@ -55,19 +69,19 @@ struct status *labels_read(const char *model, const char *output, const char *di
                           "directory",
                           file_name, output, model);
 
-    struct buf text = BUF_INIT(MAX_LABEL_BYTES);
-    char *path = mem_printf("%s/%s", directory, file_name);
-    struct status *st = file_read(path, &text);
-    mem_free(path);
-    if (st) {
-        buf_done(&text);
-        return say_whose(st, model, output, directory, file_name);
-    }
     struct labels *l = mem_zalloc(sizeof(*l));
-    l->text = buf_take(&text);
-    split(l);
-    *ret_labels = l;
-    return NULL;
+    char *path = mem_printf("%s/%s", model, file_name);
+    struct status *st = read_lines(s, path, l);
+    mem_free(path);
+    if (!st) {
+        *ret_labels = l;
+        return NULL;
+    }
+    labels_free(l);
+    struct status *whole = status_new(status_code(st), "%s (labels of output '%s' of model '%s')",
+                                      status_message(st), output, model);
+    status_free(st);
+    return whole;
 }
 
 void labels_free(struct labels *l)

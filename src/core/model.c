@@ -131,7 +131,7 @@ struct status *model_make_specs(struct model *m)
         map_puts(&m->output_by_name, spec->name, spec);
         if (out->label_filename[0]) {
             struct status *st =
-                labels_read(m->name, spec->name, m->directory, out->label_filename, &spec->labels);
+                labels_read(m->name, spec->name, m->storage, out->label_filename, &spec->labels);
             if (st)
                 return st;
         }

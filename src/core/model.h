@@ -52,7 +52,8 @@ struct model {
     struct map input_by_name, output_by_name;
     struct backend *backend;
     void *backend_state;         /* TRITONBACKEND_ModelSetState */
-    bool initialized_in_backend; /* ModelInitialize succeeded, ModelFinalize is due */
+    bool known_to_backend;       /* ModelInitialize was called, ModelFinalize is due */
+    bool initialized_in_backend; /* … and succeeded */
     uint32_t n_instances;
     struct instance **instances;
     struct scheduler *scheduler;

@@ -3,64 +3,63 @@
  * A model comes up step by step and goes down in the opposite order; model_unload() takes a model
  * that stopped half-way up as well.
  */
-#include <stdio.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/place.h"
 #include "base/status.h"
 #include "core/backend/backend.h"
+#include "core/backend/host_policy.h"
 #include "core/backend/instance.h"
-#include "core/backend/warmup.h"
+#include "core/backend/instance_group.h"
 #include "core/model_priv.h"
 #include "core/sched/scheduler.h"
+#include "core/server_options.h"
+#include "core/server_priv.h"
 
-enum { MAX_INSTANCES = 4096 };
-
-static enum instance_kind kind_of(Inference__ModelInstanceGroup__Kind kind)
+/* A backend that fails here has its say at the end all the same: its state may be half made. */
+NODISCARD static struct status *initialize_in_backend(struct model *m)
 {
-    switch (kind) {
-    case INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_GPU:
-        return INSTANCE_GPU;
-    case INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_MODEL:
-        return INSTANCE_MODEL;
-    default:
-        return INSTANCE_CPU;
-    }
-}
-
-static struct status *make_instances(struct model *m)
-{
-    const Inference__ModelConfig *pb = m->config->pb;
-    int64_t total = 0;
-    for (size_t g = 0; g < pb->n_instance_group; g++)
-        total += pb->instance_group[g]->count;
-    if (total > MAX_INSTANCES)
-        return status_new(STATUS_INVALID_ARG, "model '%s' asks for %lld instances, at most %d",
-                          m->name, (long long)total, MAX_INSTANCES);
-
-    MEM_CHARGE(m->owner, MEM_INSTANCES);
-    m->instances = mem_zalloc((size_t)total * sizeof(struct instance *));
-    for (size_t g = 0; g < pb->n_instance_group; g++) {
-        const Inference__ModelInstanceGroup *group = pb->instance_group[g];
-        for (int32_t c = 0; c < group->count; c++) {
-            char *name = mem_printf("%s_%d", group->name, c);
-            struct instance *in;
-            struct status *st = instance_new(m, name, kind_of(group->kind), 0, &in);
-            mem_free(name);
-            if (st)
-                return st;
-            m->instances[m->n_instances++] = in;
-        }
-    }
-    return NULL;
-}
-
-static struct status *initialize_in_backend(struct model *m)
-{
+    const struct backend_functions *fns = &m->backend->fns;
     MEM_CHARGE(m->owner, MEM_BACKEND);
-    struct status *st =
-        m->backend->fns.model_initialize ? m->backend->fns.model_initialize(m) : NULL;
+    m->known_to_backend = true;
+    struct status *st = fns->model_initialize ? fns->model_initialize(m) : NULL;
     m->initialized_in_backend = !st;
+    return st;
+}
+
+/* The host policy of all instances, or NULL: they have several. */
+static const char *common_policy(const Inference__ModelConfig *pb)
+{
+    const char *policy = NULL;
+    for (size_t i = 0; i < pb->n_instance_group; i++) {
+        const char *this_policy = host_policy_of(pb->instance_group[i]);
+        if (policy && strcmp(this_policy, policy) != 0)
+            return NULL;
+        policy = this_policy;
+    }
+    return policy;
+}
+
+/*
+ * What a backend has for all instances together, such as weights and threads that compute, it gets
+ * here; it belongs where the instances are.
+ */
+NODISCARD static struct status *initialize_in_place(struct model *m)
+{
+    const struct server_options *o = m->server->options;
+    const char *policy = common_policy(m->config->pb);
+    struct place *p = NULL, before;
+    struct status *st =
+        policy ? host_policy_place(o->host_policies, o->n_host_policies, policy, &p) : NULL;
+    if (st)
+        return st;
+    st = host_policy_enter(p, policy, &before);
+    if (!st)
+        st = initialize_in_backend(m);
+    place_leave(&before);
+    mem_free(p);
     return st;
 }
 
@@ -88,7 +87,7 @@ struct status *model_load(struct server *server, struct backend_registry *reg, c
     if (st)
         goto out;
 
-    st = initialize_in_backend(m);
+    st = initialize_in_place(m);
     if (st)
         goto out;
     st = model_config_finish(config, facts);
@@ -98,17 +97,13 @@ struct status *model_load(struct server *server, struct backend_registry *reg, c
     if (st)
         goto out;
 
-    st = make_instances(m);
-    if (st)
-        goto out;
-    st = model_warm_up(m);
+    st = instances_make(m, reg);
     if (st)
         goto out;
     st = default_scheduler_new(m, &m->scheduler);
     if (st)
         goto out;
-    for (uint32_t i = m->n_instances; i-- > 0;) /* the first one is used first */
-        scheduler_add_instance(m->scheduler, m->instances[i]);
+    scheduler_use_instances(m->scheduler);
     *ret_model = TAKE(m);
 out:
     if (m) {
@@ -129,9 +124,9 @@ void model_unload(struct model *m, struct backend_registry *reg)
     m->n_instances = 0;
     mem_free(TAKE(m->instances));
     model_expect_returned(m->owner, MEM_INSTANCES);
-    if (m->initialized_in_backend && m->backend->fns.model_finalize)
+    if (m->known_to_backend && m->backend->fns.model_finalize)
         log_status(LOG_ERROR, "failed to finalize model", m->backend->fns.model_finalize(m));
-    m->initialized_in_backend = false;
+    m->known_to_backend = m->initialized_in_backend = false;
     model_expect_returned(m->owner, MEM_BACKEND);
     atomic_store_explicit(&m->reported_bytes, 0, memory_order_relaxed);
     backend_put(reg, TAKE(m->backend));

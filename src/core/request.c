@@ -379,6 +379,7 @@ void request_begin(struct request *r)
     /* The scheduler's lock, or the call itself on this thread, publishes all of this. */
     atomic_store_explicit(&r->answered, false, memory_order_relaxed);
     atomic_store_explicit(&r->senders, 1, memory_order_relaxed);
+    atomic_store_explicit(&r->n_reported, 0, memory_order_relaxed);
     atomic_store_explicit(&r->stage, REQUEST_QUEUED, memory_order_relaxed);
     atomic_fetch_add_explicit(&r->refs, 1, memory_order_relaxed);
     /* seq_cst: pairs with model_stop(), which sets `stopping` and then reads `inflight`. */

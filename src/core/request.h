@@ -158,9 +158,10 @@ struct request {
     struct list link;
 
     /* Any thread. */
-    atomic_int refs;    /* the maker; the core until the end; each response and factory */
-    atomic_int senders; /* who may still answer: core or backend, factories, responses unsent */
-    atomic_int stage;   /* enum request_stage */
+    atomic_int refs;        /* the maker; the core until the end; each response and factory */
+    atomic_int senders;     /* who may still answer: core or backend, factories, responses unsent */
+    atomic_int stage;       /* enum request_stage */
+    atomic_uint n_reported; /* responses that the backend has reported statistics of */
     atomic_bool answered;
     atomic_bool cancelled;
 };

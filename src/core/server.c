@@ -2,6 +2,7 @@
 #include "core/server.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
@@ -53,6 +54,9 @@ static void option_row(struct table_text *t, const char *name, char *value)
 
 static void print_options(struct server *s, struct buf *out)
 {
+    static const char *const modes[] = {[CONTROL_NONE] = "MODE_NONE",
+                                        [CONTROL_POLL] = "MODE_POLL",
+                                        [CONTROL_EXPLICIT] = "MODE_EXPLICIT"};
     const struct server_options *o = s->options;
     struct table_text *t = table_text_new(2, (const char *const[]){"Option", "Value"});
     AUTO(buf) extensions = BUF_INIT(4096);
@@ -67,7 +71,12 @@ static void print_options(struct server *s, struct buf *out)
         snprintf(name, sizeof(name), "model_repository_path[%zu]", i);
         option_row(t, name, mem_strdup(o->repositories[i]));
     }
-    option_row(t, "model_control_mode", mem_strdup("MODE_NONE"));
+    option_row(t, "model_control_mode", mem_strdup(modes[o->control_mode]));
+    for (size_t i = 0; i < o->n_startup_models; i++) {
+        char name[64];
+        snprintf(name, sizeof(name), "startup_models_%zu", i);
+        option_row(t, name, mem_strdup(o->startup_models[i]));
+    }
     option_row(t, "strict_model_config", mem_printf("%d", o->strict_model_config));
     option_row(t, "model_config_name", mem_strdup(o->model_config_name));
     option_row(t, "rate_limit", mem_strdup("OFF"));
@@ -105,7 +114,7 @@ static void log_tables(struct server *s)
     table_text_print(t, &agents);
     table_text_free(t);
     print_backends(s, &backends);
-    repository_table(&s->repository, &models);
+    repository_print_table(&s->repository, &models);
     print_options(s, &options);
     log_table(LOG_INFO, __FILE__, __LINE__, buf_text(&agents));
     log_table(LOG_INFO, __FILE__, __LINE__, buf_text(&backends));
@@ -113,10 +122,24 @@ static void log_tables(struct server *s)
     log_table(LOG_INFO, __FILE__, __LINE__, buf_text(&options));
 }
 
-struct status *server_new(const struct server_options *options, struct server **ret_server)
+/* What is wrong with the options as a whole. */
+static struct status *check_options(const struct server_options *o)
 {
-    if (options->n_repositories == 0)
+    if (o->n_repositories == 0)
         return status_new(STATUS_INVALID_ARG, "--model-repository must be specified");
+    for (size_t i = 0; o->n_startup_models > 1 && i < o->n_startup_models; i++) {
+        if (strcmp(o->startup_models[i], "*") == 0)
+            return status_new(STATUS_INVALID_ARG, "Wildcard model name '*' must be the ONLY "
+                                                  "startup model if specified at all.");
+    }
+    return NULL;
+}
+
+struct status *server_create(const struct server_options *options, struct server **ret_server)
+{
+    struct status *st = check_options(options);
+    if (st)
+        return st;
 
     struct server *s = mem_zalloc(sizeof(*s));
     s->options = server_options_copy(options);
@@ -125,29 +148,92 @@ struct status *server_new(const struct server_options *options, struct server **
     mutex_init(&s->drain_mu, DRAIN_LEVEL, "server.drain_mu");
     cond_init(&s->drained);
     s->pool = pool_new("api", API_POOL_UNUSED_BYTES, 0);
-    backend_registry_init(&s->backends, s, s->options->backend_directory,
-                          s->options->backend_settings, s->options->n_backend_settings,
-                          !s->options->strict_model_config);
+    backend_registry_init(&s->backends, s, s->options);
     repository_init(&s->repository, s, &s->backends, s->options);
-
-    struct status *st = repository_open(&s->repository);
+    st = repository_open(&s->repository);
     if (st) {
-        atomic_store(&s->state, SERVER_FAILED);
         server_free(s);
         return st;
     }
-    st = repository_load_all(&s->repository);
-    log_tables(s);
-    if (st && options->exit_on_error) {
-        atomic_store(&s->state, SERVER_FAILED);
+    *ret_server = s;
+    return NULL;
+}
+
+/* The server's next state, unless somebody has stopped it meanwhile. */
+static bool move_on(struct server *s, enum server_state next)
+{
+    int expected = SERVER_INITIALIZING;
+    return atomic_compare_exchange_strong(&s->state, &expected, next);
+}
+
+struct status *server_load(struct server *s)
+{
+    mutex_lock(&s->drain_mu);
+    bool may_load = !s->loading && !s->loaded && atomic_load(&s->state) == SERVER_INITIALIZING;
+    s->loading = may_load;
+    mutex_unlock(&s->drain_mu);
+    if (!may_load)
+        return status_new(STATUS_UNAVAILABLE, "the server has loaded its models, or is stopping");
+
+    struct status *st = repository_load_all(&s->repository);
+    if (atomic_load(&s->state) == SERVER_INITIALIZING)
+        log_tables(s);
+    if (st && !s->options->exit_on_error) {
+        log_status(LOG_ERROR, "the server starts without some of its models", st);
+        st = NULL;
+    }
+    if (!move_on(s, st ? SERVER_FAILED : SERVER_READY)) {
+        status_free(st);
+        st = status_new(STATUS_UNAVAILABLE, "Server exiting");
+    }
+
+    mutex_lock(&s->drain_mu);
+    s->loading = false;
+    s->loaded = true;
+    cond_broadcast(&s->drained);
+    mutex_unlock(&s->drain_mu);
+    return st;
+}
+
+static void load_in_background(void *arg)
+{
+    struct server *s = arg;
+    struct status *st = server_load(s);
+    s->on_loaded(s->on_loaded_arg, st);
+}
+
+struct status *server_load_start(struct server *s, server_loaded_fn *on_loaded, void *arg)
+{
+    mutex_lock(&s->drain_mu);
+    bool first = !s->has_load_thread;
+    s->has_load_thread = true;
+    mutex_unlock(&s->drain_mu);
+    if (!first)
+        return status_new(STATUS_ALREADY_EXISTS, "the server loads its models already");
+    s->on_loaded = on_loaded;
+    s->on_loaded_arg = arg;
+    struct status *st = thread_start(&s->load_thread, "model-load", load_in_background, s);
+    if (st) {
+        mutex_lock(&s->drain_mu);
+        s->has_load_thread = false;
+        mutex_unlock(&s->drain_mu);
+    }
+    return st;
+}
+
+struct status *server_new(const struct server_options *options, struct server **ret_server)
+{
+    struct server *s;
+    struct status *st = server_create(options, &s);
+    if (st)
+        return st;
+    st = server_load(s);
+    if (st) {
         repository_stop(&s->repository);
         repository_unload_all(&s->repository);
         server_free(s);
         return st;
     }
-    if (st)
-        log_status(LOG_ERROR, "the server starts without some of its models", st);
-    atomic_store(&s->state, SERVER_READY);
     *ret_server = s;
     return NULL;
 }
@@ -194,6 +280,19 @@ static bool drain(struct server *s, uint64_t deadline_ns)
     }
 }
 
+/* Waits until no thread loads models; what a backend is busy with cannot be ended from here. */
+static bool await_loading(struct server *s, uint64_t deadline_ns)
+{
+    mutex_lock(&s->drain_mu);
+    if (s->loading)
+        log_info("Waiting for models that are being loaded.");
+    while (s->loading && monotonic_ns() < deadline_ns)
+        cond_wait_until(&s->drained, &s->drain_mu, deadline_ns);
+    bool loading = s->loading;
+    mutex_unlock(&s->drain_mu);
+    return !loading;
+}
+
 struct status *server_stop(struct server *s)
 {
     int state = atomic_exchange(&s->state, SERVER_EXITING);
@@ -201,8 +300,11 @@ struct status *server_stop(struct server *s)
         return NULL;
 
     uint64_t deadline_ns = monotonic_ns() + atomic_load(&s->exit_timeout_s) * NS_PER_S;
-    log_info("Waiting for in-flight requests to complete.");
     repository_stop(&s->repository);
+    if (!await_loading(s, deadline_ns))
+        return status_new(STATUS_INTERNAL, "Exit timeout expired. Exiting immediately.");
+    log_info("Waiting for in-flight requests to complete.");
+    repository_stop(&s->repository); /* what has become READY since */
     if (!drain(s, deadline_ns))
         return status_new(STATUS_INTERNAL, "Exit timeout expired. Exiting immediately.");
     log_info("All models are stopped, unloading models");
@@ -216,6 +318,8 @@ void server_free(struct server *s)
 {
     if (!s)
         return;
+    if (s->has_load_thread)
+        thread_join(&s->load_thread);
     repository_done(&s->repository);
     backend_registry_done(&s->backends);
     pool_free(s->pool);
@@ -245,22 +349,54 @@ static struct status *refuse_when_exiting(struct server *s)
     return NULL;
 }
 
+/* Whoever asks while models come up is told of those that are there (behaviours §2.9). */
+static struct status *refuse_unless_serving(struct server *s)
+{
+    int state = atomic_load(&s->state);
+    if (state == SERVER_EXITING || state == SERVER_FAILED)
+        return status_new(STATUS_UNAVAILABLE, "Server not ready");
+    return NULL;
+}
+
 struct status *server_is_live(struct server *s, bool *ret_live)
 {
     struct status *st = refuse_when_exiting(s);
     if (!st)
-        *ret_live = atomic_load(&s->state) == SERVER_READY;
+        *ret_live = atomic_load(&s->state) != SERVER_FAILED;
     return st;
+}
+
+static bool is_ready(struct server *s)
+{
+    return atomic_load(&s->state) == SERVER_READY &&
+           (!s->options->strict_readiness || repository_all_ready(&s->repository));
 }
 
 struct status *server_is_ready(struct server *s, bool *ret_ready)
 {
     struct status *st = refuse_when_exiting(s);
+    if (!st)
+        *ret_ready = is_ready(s);
+    return st;
+}
+
+struct status *server_progress(struct server *s, size_t max_rows, struct server_progress *ret)
+{
+    static const char *const states[] = {[SERVER_INITIALIZING] = "starting",
+                                         [SERVER_READY] = "running",
+                                         [SERVER_EXITING] = "stopping",
+                                         [SERVER_FAILED] = "failed"};
+    struct status *st = refuse_when_exiting(s);
     if (st)
         return st;
-    *ret_ready = atomic_load(&s->state) == SERVER_READY &&
-                 (!s->options->strict_readiness || repository_all_ready(&s->repository));
-    return NULL;
+    ret->ready = is_ready(s);
+    ret->state = states[atomic_load(&s->state)];
+    return repository_progress(&s->repository, max_rows, ret);
+}
+
+bool server_is_controlled(const struct server *s)
+{
+    return s->options->control_mode == CONTROL_EXPLICIT;
 }
 
 struct status *server_find_model(struct server *s, const char *name, size_t name_length,
@@ -272,6 +408,9 @@ struct status *server_find_model(struct server *s, const char *name, size_t name
 struct status *server_model_versions(struct server *s, const char *name, size_t name_length,
                                      int64_t **ret_versions, size_t *ret_n)
 {
+    struct status *st = refuse_unless_serving(s);
+    if (st)
+        return st;
     return repository_versions(&s->repository, name, name_length, ret_versions, ret_n);
 }
 
@@ -279,7 +418,9 @@ struct status *server_model_is_ready(struct server *s, const char *name, size_t 
                                      int64_t version, bool *ret_ready)
 {
     struct model *m;
-    struct status *st = server_find_model(s, name, name_length, version, &m);
+    struct status *st = refuse_unless_serving(s);
+    if (!st)
+        st = server_find_model(s, name, name_length, version, &m);
     if (st)
         return st;
     *ret_ready = model_is_ready_to_run(m);
@@ -287,9 +428,13 @@ struct status *server_model_is_ready(struct server *s, const char *name, size_t 
     return NULL;
 }
 
-struct model_index_row *server_index(struct server *s, bool ready_only, size_t *ret_n)
+struct status *server_index(struct server *s, bool ready_only, struct model_index_row **ret_rows,
+                            size_t *ret_n)
 {
-    return repository_index(&s->repository, ready_only, ret_n);
+    struct status *st = refuse_unless_serving(s);
+    if (st)
+        return st;
+    return repository_index(&s->repository, ready_only, ret_rows, ret_n);
 }
 
 struct status *server_infer(struct server *s, struct request *r)

@@ -13,11 +13,16 @@
 #include "base/compiler.h"
 
 struct model;
+struct model_index_row;
 struct request;
 struct server;
 struct server_options;
+struct status;
 
 #define CONCH_VERSION_LATEST (-1)
+
+/* What becomes of the models: NULL, or what server_load() returns, which is taken. */
+typedef void server_loaded_fn(void *arg, struct status *st);
 
 /*
  * server_new - a running server: reads the repositories and loads the models.
@@ -31,7 +36,39 @@ NODISCARD struct status *server_new(const struct server_options *options,
                                     struct server **ret_server);
 
 /*
- * server_stop - refuses new requests, waits for those in flight (up to the exit timeout), unloads.
+ * server_create - a server that has opened its repositories and has no model yet: server_load() is
+ * to follow. Whoever asks it for a model until then, or for anything that is not there yet, is
+ * told to come again.
+ *
+ * Errors: STATUS_INVALID_ARG, STATUS_INTERNAL  an option or a repository path is wrong
+ */
+NODISCARD struct status *server_create(const struct server_options *options,
+                                       struct server **ret_server);
+
+/*
+ * server_load - loads the models that the options want; each serves as soon as it is READY. Once.
+ *
+ * Thread: control. Blocks until every model is ready or has failed, or until server_stop(), which
+ * lets the models end that are being loaded.
+ * Errors: STATUS_INTERNAL, STATUS_INVALID_ARG  a model failed and options say exit-on-error: the
+ *                             server is to be stopped
+ *         STATUS_UNAVAILABLE  it has been stopped meanwhile, or has been here before
+ */
+NODISCARD struct status *server_load(struct server *s);
+
+/*
+ * server_load_start - the same on a thread of its own, which ends in a call of on_loaded.
+ *
+ * @on_loaded  not called on error; must not end the server itself, which waits for the thread
+ * Errors:     STATUS_UNAVAILABLE     no room for another thread
+ *             STATUS_ALREADY_EXISTS  it has been called before
+ */
+NODISCARD struct status *server_load_start(struct server *s, server_loaded_fn *on_loaded,
+                                           void *arg);
+
+/*
+ * server_stop - refuses new requests, waits for models that are being loaded and for requests in
+ * flight (up to the exit timeout), unloads.
  *
  * Errors: STATUS_INTERNAL  Exit timeout expired. Exiting immediately.
  */
@@ -48,6 +85,32 @@ const char *const *server_extensions(const struct server *s);
 /* Errors: STATUS_UNAVAILABLE  Server exiting */
 NODISCARD struct status *server_is_live(struct server *s, bool *ret_live);
 NODISCARD struct status *server_is_ready(struct server *s, bool *ret_ready);
+
+/*
+ * How far a server is on its way up, and what is wrong where it got stuck. The rows are first the
+ * models that are being loaded (LOADING, without a version), then those that failed (UNAVAILABLE).
+ */
+struct server_progress {
+    bool ready;
+    const char *state; /* "starting", "running", "stopping", "failed" */
+    size_t n_models;   /* that are to serve */
+    size_t n_serving;  /* with all their versions */
+    size_t n_failed;   /* the others are being loaded, or wait for it */
+    size_t n_rows;
+    struct model_index_row *rows; /* one block: the caller frees it with mem_free() */
+};
+
+/*
+ * server_progress - for those who want to know why the server is not ready.
+ *
+ * @max_rows  of each of the two kinds
+ * Errors:    STATUS_UNAVAILABLE  Server exiting
+ */
+NODISCARD struct status *server_progress(struct server *s, size_t max_rows,
+                                         struct server_progress *ret);
+
+/* server_is_controlled - do clients decide what is loaded (mode explicit)? */
+bool server_is_controlled(const struct server *s);
 
 /*
  * server_find_model - the model version that serves, by name; the caller ends the reference.
@@ -93,12 +156,19 @@ NODISCARD struct status *server_infer(struct server *s, struct request *r);
 /* One row of the repository index. */
 struct model_index_row {
     const char *name;
-    int64_t version;   /* -1 = none: never loaded */
-    const char *state; /* "" without a version, except for duplicates */
-    const char *reason;
+    int64_t version;    /* -1 = none: never loaded */
+    const char *state;  /* "" = none, likewise */
+    const char *reason; /* "" = none */
 };
 
-/* server_index - all models, sorted by name and version; the caller frees with mem_free(). */
-struct model_index_row *server_index(struct server *s, bool ready_only, size_t *ret_n);
+/*
+ * server_index - all models, sorted by name and version.
+ *
+ * @ready_only  only what is READY, and what two repositories have (behaviours §2.12)
+ * @ret_rows    the caller frees it with mem_free(); the texts are in the same block
+ * Errors:      STATUS_UNAVAILABLE  Server not ready
+ */
+NODISCARD struct status *server_index(struct server *s, bool ready_only,
+                                      struct model_index_row **ret_rows, size_t *ret_n);
 
 #endif

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/server_options.h"
 
+#include <string.h>
+
 #include "base/mem.h"
 #include "core/backend/backend.h"
+#include "core/backend/host_policy.h"
 
 struct server_options *server_options_new(void)
 {
@@ -33,6 +36,21 @@ void server_options_add_repository(struct server_options *o, const char *path)
     o->repositories[o->n_repositories++] = mem_strdup(path);
 }
 
+void server_options_add_startup_model(struct server_options *o, const char *name)
+{
+    size_t at = 0;
+    while (at < o->n_startup_models && strcmp(o->startup_models[at], name) < 0)
+        at++;
+    if (at < o->n_startup_models && strcmp(o->startup_models[at], name) == 0)
+        return;
+    o->startup_models =
+        mem_realloc(o->startup_models, (o->n_startup_models + 1) * sizeof(*o->startup_models));
+    memmove(o->startup_models + at + 1, o->startup_models + at,
+            (o->n_startup_models - at) * sizeof(*o->startup_models));
+    o->startup_models[at] = mem_strdup(name);
+    o->n_startup_models++;
+}
+
 void server_options_add_backend_setting(struct server_options *o, const char *backend,
                                         const char *key, const char *value)
 {
@@ -41,6 +59,18 @@ void server_options_add_backend_setting(struct server_options *o, const char *ba
     o->backend_settings[o->n_backend_settings++] = (struct backend_setting){
         .backend = mem_strdup(backend),
         .key = mem_strdup(key),
+        .value = mem_strdup(value),
+    };
+}
+
+void server_options_add_host_policy(struct server_options *o, const char *policy,
+                                    const char *setting, const char *value)
+{
+    o->host_policies =
+        mem_realloc(o->host_policies, (o->n_host_policies + 1) * sizeof(*o->host_policies));
+    o->host_policies[o->n_host_policies++] = (struct host_policy_setting){
+        .policy = mem_strdup(policy),
+        .setting = mem_strdup(setting),
         .value = mem_strdup(value),
     };
 }
@@ -58,13 +88,29 @@ struct server_options *server_options_copy(const struct server_options *o)
     copy->n_repositories = 0;
     for (size_t i = 0; i < o->n_repositories; i++)
         server_options_add_repository(copy, o->repositories[i]);
+    copy->startup_models = NULL;
+    copy->n_startup_models = 0;
+    for (size_t i = 0; i < o->n_startup_models; i++)
+        server_options_add_startup_model(copy, o->startup_models[i]);
     copy->backend_settings = NULL;
     copy->n_backend_settings = 0;
     for (size_t i = 0; i < o->n_backend_settings; i++) {
         const struct backend_setting *s = &o->backend_settings[i];
         server_options_add_backend_setting(copy, s->backend, s->key, s->value);
     }
+    copy->host_policies = NULL;
+    copy->n_host_policies = 0;
+    for (size_t i = 0; i < o->n_host_policies; i++) {
+        const struct host_policy_setting *s = &o->host_policies[i];
+        server_options_add_host_policy(copy, s->policy, s->setting, s->value);
+    }
     return copy;
+}
+
+/* Of texts that belong to us and are const to everybody else. */
+static void free_text(const char *text)
+{
+    mem_free((char *)(uintptr_t)text);
 }
 
 void server_options_free(struct server_options *o)
@@ -74,11 +120,20 @@ void server_options_free(struct server_options *o)
     for (size_t i = 0; i < o->n_repositories; i++)
         mem_free(o->repositories[i]);
     for (size_t i = 0; i < o->n_backend_settings; i++) {
-        mem_free((char *)(uintptr_t)o->backend_settings[i].backend);
-        mem_free((char *)(uintptr_t)o->backend_settings[i].key);
-        mem_free((char *)(uintptr_t)o->backend_settings[i].value);
+        free_text(o->backend_settings[i].backend);
+        free_text(o->backend_settings[i].key);
+        free_text(o->backend_settings[i].value);
     }
+    for (size_t i = 0; i < o->n_host_policies; i++) {
+        free_text(o->host_policies[i].policy);
+        free_text(o->host_policies[i].setting);
+        free_text(o->host_policies[i].value);
+    }
+    mem_free(o->host_policies);
+    for (size_t i = 0; i < o->n_startup_models; i++)
+        mem_free(o->startup_models[i]);
     mem_free(o->repositories);
+    mem_free(o->startup_models);
     mem_free(o->backend_settings);
     mem_free(o->server_id);
     mem_free(o->model_config_name);

@@ -11,11 +11,22 @@
 #include <stdint.h>
 
 struct backend_setting;
+struct host_policy_setting;
+
+/* Who decides what is loaded. */
+enum control_mode {
+    CONTROL_NONE,     /* all models, once at the start */
+    CONTROL_POLL,     /* the repository, as it changes */
+    CONTROL_EXPLICIT, /* startup_models at the start, then the clients */
+};
 
 struct server_options {
     char *server_id;
     size_t n_repositories;
     char **repositories;
+    enum control_mode control_mode;
+    size_t n_startup_models;
+    char **startup_models; /* sorted, each once; "*" stands for all */
     char *model_config_name;
     bool strict_model_config; /* no auto-completion */
     bool model_namespacing;   /* repositories may have models of the same name */
@@ -28,6 +39,8 @@ struct server_options {
     char *backend_directory;
     size_t n_backend_settings;
     struct backend_setting *backend_settings;
+    size_t n_host_policies;
+    struct host_policy_setting *host_policies;
     char *repoagent_directory, *cache_directory; /* kept for what comes */
 };
 
@@ -38,7 +51,10 @@ void server_options_free(struct server_options *o);
 /* server_options_set_string - replaces one of the strings above. */
 void server_options_set_string(char **slot, const char *value);
 void server_options_add_repository(struct server_options *o, const char *path);
+void server_options_add_startup_model(struct server_options *o, const char *name);
 void server_options_add_backend_setting(struct server_options *o, const char *backend,
                                         const char *key, const char *value);
+void server_options_add_host_policy(struct server_options *o, const char *policy,
+                                    const char *setting, const char *value);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "base/mutex.h"
+#include "base/thread.h"
 #include "core/backend/backend.h"
 #include "core/repo/repository.h"
 #include "core/server.h"
@@ -12,6 +13,14 @@
 struct pool;
 struct server_options;
 
+/*
+ *   INITIALIZING ──► READY ──► EXITING      server_load() makes the first step, server_stop() the
+ *        │  └───► FAILED ────────┘ ▲        last, from anywhere
+ *        └─────────────────────────┘
+ *
+ * INITIALIZING: models come up, and each serves when it is READY. FAILED: a model failed, and the
+ * options say exit-on-error; somebody is about to end the server.
+ */
 enum server_state { SERVER_INITIALIZING, SERVER_READY, SERVER_EXITING, SERVER_FAILED };
 
 struct server {
@@ -25,9 +34,17 @@ struct server {
     atomic_uint exit_timeout_s;
 
     struct mutex drain_mu; /* level 300 in core/README.md */
-    struct cond drained;
+    struct cond drained;   /* one of these has changed */
     /* Under drain_mu. */
     unsigned int n_drained; /* how often a stopping model has become empty */
+    bool loading;           /* server_load() is under way */
+    bool loaded;            /* … is over */
+    bool has_load_thread;
+
+    /* Of server_load_start(); constant while the thread runs. */
+    struct thread load_thread;
+    server_loaded_fn *on_loaded;
+    void *on_loaded_arg;
 };
 
 #endif

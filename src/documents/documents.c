@@ -5,7 +5,6 @@
 #include <stdio.h>
 
 #include "base/json.h"
-#include "base/mem.h"
 #include "base/status.h"
 #include "core/model.h"
 #include "core/server.h"
@@ -76,13 +75,11 @@ void document_model_metadata(const struct model *m, const int64_t *versions, siz
     json_put_close(&w, '}');
 }
 
-void document_index(struct server *s, bool ready_only, struct buf *out)
+void document_index(const struct model_index_row *rows, size_t n_rows, struct buf *out)
 {
-    size_t n;
-    struct model_index_row *rows = server_index(s, ready_only, &n);
     struct json_writer w = {.out = out};
     json_put_open(&w, '[');
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n_rows; i++) {
         json_put_open(&w, '{');
         put_text(&w, "name", rows[i].name);
         if (rows[i].version >= 0) {
@@ -96,7 +93,6 @@ void document_index(struct server *s, bool ready_only, struct buf *out)
         json_put_close(&w, '}');
     }
     json_put_close(&w, ']');
-    mem_free(rows);
 }
 
 struct status *document_check_config_version(uint32_t version)

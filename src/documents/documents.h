@@ -14,6 +14,7 @@
 
 struct buf;
 struct model;
+struct model_index_row;
 struct server;
 struct status;
 
@@ -28,8 +29,8 @@ void document_server_metadata(const struct server *s, struct buf *out);
 void document_model_metadata(const struct model *m, const int64_t *versions, size_t n_versions,
                              struct buf *out);
 
-/* [{"name"[,"version","state"[,"reason"]]}, …] */
-void document_index(struct server *s, bool ready_only, struct buf *out);
+/* [{"name"[,"version"][,"state"][,"reason"]}, …] */
+void document_index(const struct model_index_row *rows, size_t n_rows, struct buf *out);
 
 /* document_check_config_version - Errors: STATUS_INVALID_ARG  anything but 1 */
 NODISCARD struct status *document_check_config_version(uint32_t version);

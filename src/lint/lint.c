@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/thread.h"
+#include "core/repo/storage.h"
 #include "lint/print.h"
 
 enum { MAX_THREADS = 16, PROGRESS_MS = 100 };
@@ -24,46 +25,89 @@ static void add_root_fault(struct lint_run *run, const char *root, struct status
     status_free(st);
 }
 
-static void list_models(struct lint_run *run, const char *root)
+/* "models/" is "models": what is found there reads "models/digits/config.pbtxt". */
+static struct storage *open_root(struct lint_run *run, const char *root)
 {
-    struct file_list entries = {0};
-    struct status *st = file_list(root, &entries);
-    if (st) {
-        add_root_fault(run, root, st);
-        return;
-    }
     size_t length = strlen(root);
     while (length > 1 && root[length - 1] == '/')
         length--;
-    run->models =
-        mem_realloc(run->models, (run->n_models + entries.count + 1) * sizeof(*run->models));
-    for (size_t i = 0; i < entries.count; i++) {
-        struct file_info info = {.kind = FILE_MISSING};
-        char *path = mem_printf("%.*s/%s", (int)length, root, entries.entries[i].name);
-        st = file_stat(path, &info);
-        if (st) {
-            lint_add(&run->own, LINT_READ, (struct lint_place){.file = path}, NULL, "%s",
-                     status_message(st));
-            status_free(st);
-        }
-        if (info.kind != FILE_FOLDER) {
-            mem_free(path);
-            continue;
-        }
-        struct lint_model *m = &run->models[run->n_models++];
-        *m = (struct lint_model){
-            .name = mem_strdup(entries.entries[i].name), .directory = path, .root = root};
-        m->found = (struct lint_findings){.model = m->name, .ignored = run->ignored};
-    }
-    file_list_done(&entries);
+    char *location = mem_strndup(root, length);
+    struct storage *s = NULL;
+    struct status *st = storage_open(location, run->options->follow_symlinks, &s);
+    if (st)
+        add_root_fault(run, root, st);
+    mem_free(location);
+    return s;
 }
 
-/* Roots stand in the order of the command line, and so do the pointers to them. */
+/* The folder is a model's, or cannot be looked into. */
+static void add_entry(struct lint_run *run, size_t root, const struct file_entry *entry)
+{
+    const struct storage *s = run->storages[root];
+    enum file_kind kind = FILE_OTHER;
+    struct status *st = storage_kind(s, "", entry, &kind);
+    if (!st && kind != FILE_FOLDER)
+        return;
+    struct lint_model *m = &run->models[run->n_models++];
+    *m = (struct lint_model){.name = mem_strdup(entry->name), .storage = s, .root = root};
+    m->found = (struct lint_findings){.model = m->name, .ignored = run->ignored};
+    if (!st)
+        return;
+    char *path = storage_path(s, entry->name);
+    bool leads_out = status_code(st) == STATUS_INVALID_ARG;
+    lint_add(&m->found, leads_out ? LINT_LINK : LINT_READ, (struct lint_place){.file = path}, NULL,
+             "%s", status_message(st));
+    status_free(st);
+    mem_free(path);
+    m->is_closed = true;
+}
+
+static void list_models(struct lint_run *run, size_t root)
+{
+    const struct storage *s = run->storages[root];
+    struct file_list list;
+    struct status *st = storage_list(s, "", &list);
+    if (st) {
+        add_root_fault(run, s->root, st);
+        return;
+    }
+    run->models = mem_realloc(run->models, (run->n_models + list.count + 1) * sizeof(*run->models));
+    for (size_t i = 0; i < list.count; i++)
+        add_entry(run, root, &list.entries[i]);
+    file_list_done(&list);
+}
+
 static int by_name(const void *a, const void *b)
 {
     const struct lint_model *x = a, *y = b;
     int order = strcmp(x->name, y->name);
-    return order ? order : strcmp(x->directory, y->directory);
+    return order ? order : (x->root > y->root) - (x->root < y->root);
+}
+
+static void open_all(struct lint_run *run)
+{
+    const struct conch_check_options *o = run->options;
+    run->n_storages = o->n_repositories;
+    run->storages = mem_zalloc(run->n_storages * sizeof(struct storage *));
+    for (size_t i = 0; i < run->n_storages; i++) {
+        run->storages[i] = open_root(run, o->repositories[i]);
+        if (run->storages[i])
+            list_models(run, i);
+    }
+    if (run->n_models)
+        qsort(run->models, run->n_models, sizeof(*run->models), by_name);
+    for (size_t i = 0; i < run->n_models; i++) /* the names stayed, the models moved */
+        run->models[i].found.model = run->models[i].name;
+}
+
+/* Without a folder of backends there is no telling which of them exist. */
+static void find_backends(struct lint_run *run)
+{
+    struct file_info info = {.kind = FILE_MISSING};
+    const char *directory = run->options->backend_directory;
+    if (directory)
+        status_free(file_stat(directory, &info));
+    run->has_backends = info.kind == FILE_FOLDER;
 }
 
 /* ---- looking at them ------------------------------------------------------------------------- */
@@ -91,7 +135,8 @@ static void check_some(struct pass *p, bool tells)
         size_t i = atomic_fetch_add(&p->next, 1);
         if (i >= p->run->n_models)
             break;
-        lint_check_model(p->run, &p->run->models[i]);
+        if (!p->run->models[i].is_closed)
+            lint_check_model(p->run, &p->run->models[i]);
         if (tells) {
             uint64_t before_ns = last_ns;
             say_progress(p->run, i, &last_ns);
@@ -153,10 +198,15 @@ static void run_done(struct lint_run *run)
     for (size_t i = 0; i < run->n_models; i++) {
         lint_findings_done(&run->models[i].found);
         mem_free(run->models[i].name);
-        mem_free(run->models[i].directory);
+        mem_free(run->models[i].versions);
+        model_config_free(run->models[i].config);
+        mem_free(run->models[i].config_path);
     }
     mem_free(run->models);
     lint_findings_done(&run->own);
+    for (size_t i = 0; i < run->n_storages; i++)
+        storage_close(run->storages[i]);
+    mem_free(run->storages);
 }
 
 /* Only warnings may be ignored, and only those that there are. */
@@ -180,11 +230,10 @@ enum conch_check_result conch_check(const struct conch_check_options *options)
     if (options->size != sizeof(*options) || !options->n_repositories || !set_ignored(&run))
         return CONCH_CHECK_UNUSABLE;
 
-    for (size_t i = 0; i < options->n_repositories; i++)
-        list_models(&run, options->repositories[i]);
-    if (run.n_models)
-        qsort(run.models, run.n_models, sizeof(*run.models), by_name);
+    open_all(&run);
+    find_backends(&run);
     check_all(&run);
+    lint_check_between(&run);
     report(&run, started_ns, &totals);
 
     enum conch_check_result result = CONCH_CHECK_FINE;

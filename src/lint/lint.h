@@ -8,29 +8,65 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
+#include "base/map.h"
 #include "conch/check.h"
+#include "core/config/config.h"
 #include "lint/findings.h"
+
+struct storage;
 
 struct lint_model {
     char *name;
-    char *directory;
-    const char *root; /* the repository; borrowed */
+    const struct storage *storage; /* its repository; borrowed */
+    size_t root;                   /* which one */
     struct lint_findings found;
+    bool is_closed; /* its folder cannot be looked into; that has been said */
+
+    /* Set by lint_check_model(). */
+    size_t n_versions;
+    int64_t *versions; /* those that would be served */
+    bool is_ensemble;
+    /* Kept of ensembles; of other models read again when an ensemble asks for them. NULL when the
+     * model has no configuration or cannot be served. */
+    struct model_config *config;
+    bool is_complete;  /* see struct ensemble_member */
+    char *config_path; /* with config */
+    /* Borrowed from found; NULL: it would be served, as soon as Conch has all that it asks for. */
+    const char *first_error;
 };
 
 struct lint_run {
     const struct conch_check_options *options;
     bool ignored[N_LINT_CODES];
     int n_cpus;
+    bool has_backends; /* there is a folder in which they can be looked for */
 
+    size_t n_storages;
+    struct storage **storages; /* in the order of the options; NULL: cannot be opened */
     struct lint_findings own;  /* about repositories */
     bool unreadable;           /* one of them */
-    struct lint_model *models; /* sorted by name, then by repository */
+    struct lint_model *models; /* by name; of the same name in the order of the repositories */
     size_t n_models;
 };
 
 /* lint_check_model - all that a model's folder can tell. Thread: any, once per model. */
 void lint_check_model(const struct lint_run *run, struct lint_model *m);
+
+/* lint_read_again - m->config of a model that is no ensemble, completed; no findings. */
+void lint_read_again(const struct lint_run *run, struct lint_model *m);
+
+/* lint_check_between - duplicates, names in other case, ensembles. One thread, after all models. */
+void lint_check_between(struct lint_run *run);
+
+/* lint_hear - a struct config_listener's function; arg is the struct look or, with a model whose
+ * configuration is checked later, what lint_listener() made. */
+struct lint_ear {
+    struct lint_findings *found;
+    const char *file;
+    enum lint_code rule; /* what a broken rule counts as */
+};
+void lint_hear(void *ear, const struct config_fault *fault);
 
 #endif

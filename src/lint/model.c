@@ -1,20 +1,328 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One model: its folder, its configuration, its versions.
+ */
 #include "lint/lint.h"
 
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "core/config/config.h"
+#include "base/str.h"
+#include "core/repo/storage.h"
+#include "lint/backends.h"
+#include "lint/look.h"
+
+/* ---- findings -------------------------------------------------------------------------------- */
+
+void lint_hear(void *arg, const struct config_fault *fault)
+{
+    static const enum lint_code codes[] = {
+        [CONFIG_FAULT_TEXT] = LINT_SYNTAX,
+        [CONFIG_FAULT_UNSUPPORTED] = LINT_UNSUPPORTED,
+    };
+    const struct lint_ear *ear = arg;
+    struct lint_place place = {.file = ear->file, .line = fault->line, .column = fault->column};
+    enum lint_code code = fault->kind == CONFIG_FAULT_RULE ? ear->rule : codes[fault->kind];
+    lint_add(ear->found, code, place, fault->advice, "%s", fault->text);
+}
+
+struct lint_place lint_at(const struct look *l, const void *message, const char *field,
+                          size_t index)
+{
+    struct lint_place place = {.file = l->config_path};
+    if (message && l->found->n < LINT_MAX_FINDINGS)
+        model_config_where(l->config, message, field, index, &place.line, &place.column);
+    return place;
+}
+
+void lint_unreadable(struct look *l, const char *path, struct status *st)
+{
+    char *file = storage_path(l->m->storage, path);
+    /* A storage has no other objection of this kind to a path that was listed. */
+    bool leads_out = status_code(st) == STATUS_INVALID_ARG;
+    lint_add(l->found, leads_out ? LINT_LINK : LINT_READ, (struct lint_place){.file = file}, NULL,
+             "%s", status_message(st));
+    status_free(st);
+    mem_free(file);
+}
+
+bool lint_completes(const struct look *l)
+{
+    if (l->run->options->disable_auto_complete_config ||
+        l->pb->scheduling_choice_case ==
+            INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_ENSEMBLE_SCHEDULING)
+        return false;
+    if (!l->backend || l->backend->completes_more)
+        return true; /* of a backend that nobody knows it must be assumed */
+    return l->backend->completes && (!l->pb->n_input || !l->pb->n_output);
+}
+
+int32_t lint_batch_size(const struct look *l)
+{
+    return l->pb->max_batch_size > 0 || !lint_completes(l) ? l->pb->max_batch_size : -1;
+}
+
+/* ---- the folder ------------------------------------------------------------------------------ */
+
+static int compare_versions(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static void look_at_version_name(struct look *l, const char *name, enum scan_folder kind)
+{
+    char *path = mem_printf("%s/%s", l->m->name, name);
+    char *file = storage_path(l->m->storage, path);
+    struct lint_place place = {.file = file};
+    if (kind == SCAN_LEADING_ZERO) {
+        const char *number = name + strspn(name, "0");
+        char *advice = mem_printf("rename it to %s", *number ? number : "0");
+        lint_add(l->found, LINT_VERSION_NAME, place, advice,
+                 "ignore version directory '%s' which contains leading zeros in its directory name",
+                 name);
+        mem_free(advice);
+    } else {
+        lint_add(l->found, LINT_VERSION_NAME, place, NULL,
+                 "ignore version directory '%s' which fails to convert to integral number", name);
+    }
+    mem_free(file);
+    mem_free(path);
+}
+
+/* A file that someone may take for the configuration. */
+static void look_at_name(struct look *l, const char *name, bool has_config)
+{
+    static const char right[] = "config.pbtxt";
+    size_t least = SIZE_MAX;
+    bool json = strcmp(name, "config.json") == 0;
+    bool other_case =
+        strcmp(name, right) != 0 && str_equal_nocase_n(name, strlen(name), right, strlen(right));
+    bool typo = !has_config && strcmp(name, right) != 0 && str_nearer(name, right, &least);
+    if (!json && !other_case && !typo)
+        return;
+    char *path = mem_printf("%s/%s", l->m->name, name);
+    char *file = storage_path(l->m->storage, path);
+    lint_add(l->found, LINT_CONFIG_UNREAD, (struct lint_place){.file = file},
+             json ? "a configuration in JSON comes with a load request only" : "rename it",
+             "'%s' is not read: the configuration's name is config.pbtxt", name);
+    mem_free(file);
+    mem_free(path);
+}
+
+/* Versions, the files of the first one, and what else catches the eye. */
+static void look_at_folder(struct look *l, bool has_config)
+{
+    const struct storage *s = l->m->storage;
+    struct file_list list;
+    struct status *st = storage_list(s, l->m->name, &list);
+    if (st) {
+        lint_unreadable(l, l->m->name, st);
+        return;
+    }
+    const char *first = NULL; /* entries come sorted: "10" before "9" */
+    l->sm.versions = mem_zalloc((list.count + 1) * sizeof(*l->sm.versions));
+    for (size_t i = 0; i < list.count; i++) {
+        const char *name = list.entries[i].name;
+        enum file_kind kind = FILE_OTHER;
+        char *path = mem_printf("%s/%s", l->m->name, name);
+        st = storage_kind(s, l->m->name, &list.entries[i], &kind);
+        if (st) {
+            lint_unreadable(l, path, st);
+        } else if (kind == FILE_MISSING) {
+            char *file = storage_path(s, path);
+            lint_add(l->found, LINT_DANGLING_LINK, (struct lint_place){.file = file}, NULL,
+                     "link '%s' leads to nothing", name);
+            mem_free(file);
+        } else if (kind == FILE_REGULAR) {
+            look_at_name(l, name, has_config);
+        } else if (kind == FILE_FOLDER) {
+            int64_t version = 0;
+            enum scan_folder folder = scan_folder(name, &version);
+            if (folder == SCAN_VERSION) {
+                l->sm.versions[l->sm.n_versions++] = version;
+                first = first ? first : name;
+            } else if (folder != SCAN_RESERVED) {
+                look_at_version_name(l, name, folder);
+            }
+        }
+        mem_free(path);
+    }
+    if (l->sm.n_versions)
+        qsort(l->sm.versions, l->sm.n_versions, sizeof(*l->sm.versions), compare_versions);
+    if (first) {
+        st = scan_list_files(s, l->m->name, first, &l->sm);
+        if (st)
+            status_free(st); /* files.c meets it again, version by version */
+    }
+    file_list_done(&list);
+}
+
+/* ---- the configuration ----------------------------------------------------------------------- */
+
+/* Reads and parses it. *ret_config is NULL after a fault. */
+static struct status *read_config(const struct lint_run *run, const struct lint_model *m,
+                                  struct lint_ear *ear, struct config_listener *listener,
+                                  const char *path, struct model_config **ret_config)
+{
+    AUTO(buf) text = BUF_INIT(CONFIG_MAX_BYTES);
+    struct status *st = storage_read(m->storage, path, &text);
+    (void)run;
+    if (st) /* the server's words for it */
+        return model_config_parse_file(st, &text, ear->file, ret_config);
+    if (!listener)
+        return model_config_parse_text(buf_text(&text), text.size, ear->file, ret_config);
+    return model_config_parse_all(buf_text(&text), text.size, ear->file, listener, ret_config);
+}
+
+/* The configuration, or NULL when there is something wrong with it already. */
+static struct model_config *open_config(struct look *l, struct lint_ear *ear,
+                                        struct config_listener *listener, bool *ret_exists)
+{
+    const struct conch_check_options *o = l->run->options;
+    struct model_config *c = NULL;
+    char *path = NULL;
+    *ret_exists = false;
+    struct status *st =
+        scan_find_config(l->m->storage, l->m->name,
+                         o->model_config_name ? o->model_config_name : "", ret_exists, &path);
+    if (st) {
+        lint_unreadable(l, l->m->name, st);
+        *ret_exists = true;
+        return NULL;
+    }
+    if (*ret_exists || o->disable_auto_complete_config) {
+        mem_free(l->config_path);
+        l->config_path = storage_path(l->m->storage, path);
+        ear->file = l->config_path;
+        st = read_config(l->run, l->m, ear, listener, path, &c);
+        if (st)
+            lint_add(l->found, LINT_READ, lint_at(l, NULL, NULL, 0), NULL, "%s",
+                     status_message(st));
+        status_free(st);
+    } else {
+        c = model_config_new();
+        c->listener = listener;
+    }
+    mem_free(path);
+    return c;
+}
+
+static void look_at_versions(struct look *l)
+{
+    const Inference__ModelVersionPolicy *policy = l->pb->version_policy;
+    bool specific =
+        policy->policy_choice_case == INFERENCE__MODEL_VERSION_POLICY__POLICY_CHOICE_SPECIFIC;
+    scan_apply_version_policy(&l->sm);
+    for (size_t i = 0; specific && i < policy->specific->n_versions; i++) {
+        int64_t version = policy->specific->versions[i];
+        bool found = false;
+        for (size_t k = 0; k < l->sm.n_versions && !found; k++)
+            found = l->sm.versions[k] == version;
+        if (!found)
+            lint_add(l->found, LINT_VERSION_MISSING, lint_at(l, policy->specific, "versions", i),
+                     NULL,
+                     "version %" PRId64 " is specified for model '%s', but the version directory "
+                     "is not present",
+                     version, l->m->name);
+    }
+    if (!l->sm.n_versions)
+        lint_add(l->found, LINT_VERSION, lint_at(l, l->pb, "version_policy", 0), NULL,
+                 "at least one version must be available under the version policy of model '%s'",
+                 l->m->name);
+}
+
+static struct config_facts facts_of(const struct look *l)
+{
+    return (struct config_facts){
+        .model_name = l->m->name,
+        .version_files = (const char *const *)l->sm.files,
+        .n_version_files = l->sm.n_files,
+        .auto_complete = !l->run->options->disable_auto_complete_config,
+    };
+}
+
+static void look_at_config(struct look *l, bool exists)
+{
+    struct config_facts facts = facts_of(l);
+    struct status *st = model_config_check_all(l->sm.config, &facts);
+    if (st) /* no memory */
+        lint_add(l->found, LINT_READ, lint_at(l, NULL, NULL, 0), NULL, "%s", status_message(st));
+    status_free(st);
+    l->backend = backend_traits_of(l->pb->backend);
+    if (!exists && *l->pb->backend && !lint_completes(l))
+        lint_add(l->found, LINT_CONFIG, lint_at(l, NULL, NULL, 0), NULL,
+                 "model configuration is not provided for model '%s'", l->m->name);
+}
+
+/* What is asked about later: which versions there are, and of ensembles the configuration. */
+static void keep(struct look *l)
+{
+    struct lint_model *m = l->m;
+    m->n_versions = l->sm.n_versions;
+    m->versions = TAKE(l->sm.versions);
+    for (size_t i = 0; i < m->found.n && !m->first_error; i++) {
+        const struct lint_finding *item = &m->found.items[i];
+        if (!lint_codes[item->code].is_warning && item->code != LINT_UNSUPPORTED)
+            m->first_error = item->text;
+    }
+    if (!l->pb || l->pb->scheduling_choice_case !=
+                      INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_ENSEMBLE_SCHEDULING)
+        return;
+    m->is_ensemble = true;
+    m->is_complete = true;
+    m->config = TAKE(l->sm.config);
+    m->config->listener = NULL;
+    m->config_path = TAKE(l->config_path);
+}
 
 void lint_check_model(const struct lint_run *run, struct lint_model *m)
 {
-    struct model_config *c = NULL;
-    char *path = mem_printf("%s/config.pbtxt", m->directory);
-    (void)run;
-    struct status *st = model_config_read_file(path, &c);
-    if (st)
-        lint_add(&m->found, LINT_SYNTAX, (struct lint_place){.file = path}, NULL, "%s",
-                 status_message(st));
-    status_free(st);
-    model_config_free(c);
-    mem_free(path);
+    struct look l = {.run = run, .m = m, .found = &m->found};
+    l.config_path = storage_path(m->storage, m->name);
+    struct lint_ear ear = {.found = &m->found, .file = l.config_path, .rule = LINT_CONFIG};
+    struct config_listener listener = {.hear = lint_hear, .arg = &ear};
+    bool exists;
+
+    l.sm.config = open_config(&l, &ear, &listener, &exists);
+    look_at_folder(&l, exists);
+    if (l.sm.config) {
+        l.config = l.sm.config;
+        l.pb = l.config->pb;
+        look_at_config(&l, exists);
+        look_at_versions(&l);
+        lint_look_at_files(&l);
+        lint_look_at_batching(&l);
+        lint_look_at_tensors(&l);
+        lint_look_at_parameters(&l);
+    }
+    keep(&l);
+    scanned_model_done(&l.sm);
+    mem_free(l.config_path);
+}
+
+void lint_read_again(const struct lint_run *run, struct lint_model *m)
+{
+    struct look l = {.run = run, .m = m, .found = &(struct lint_findings){0}};
+    struct lint_ear ear = {.found = l.found};
+    bool exists;
+    l.config_path = storage_path(m->storage, m->name);
+    l.sm.config = open_config(&l, &ear, NULL, &exists);
+    if (l.sm.config) {
+        look_at_folder(&l, exists);
+        struct config_facts facts = facts_of(&l);
+        status_free(model_config_check_all(l.sm.config, &facts)); /* told the first time */
+        l.pb = l.sm.config->pb;
+        l.backend = backend_traits_of(l.pb->backend);
+        m->is_complete = !lint_completes(&l);
+        m->config = TAKE(l.sm.config);
+    }
+    lint_findings_done(l.found);
+    scanned_model_done(&l.sm);
+    mem_free(l.config_path);
 }

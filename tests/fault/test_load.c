@@ -30,13 +30,19 @@ static int make_repository(void **state)
 {
     (void)state;
     repository_make(&repository);
-    repository_add(&repository, "whole",
-                   "backend: 'identity'\nmax_batch_size: 4\n"
-                   "input { name: 'INPUT0' data_type: TYPE_FP32 dims: [ -1 ] }\n"
-                   "output { name: 'OUTPUT0' data_type: TYPE_FP32 dims: [ -1 ] }\n"
-                   "instance_group [ { count: 3 kind: KIND_CPU } ]\n"
-                   "parameters { key: 'CONCH_EXECUTION' value { string_value: 'thread' } }",
-                   3);
+    repository_add(
+        &repository, "whole",
+        "backend: 'identity'\nmax_batch_size: 4\n"
+        "input { name: 'INPUT0' data_type: TYPE_FP32 dims: [ -1 ] }\n"
+        "output { name: 'OUTPUT0' data_type: TYPE_FP32 dims: [ -1 ] }\n"
+        "instance_group [ { count: 3 kind: KIND_CPU } ]\n"
+        "parameters { key: 'CONCH_EXECUTION' value { string_value: 'thread' } }\n"
+        "model_warmup { name: 'made' batch_size: 2 count: 2 inputs { key: 'INPUT0' value "
+        "{ data_type: TYPE_FP32 dims: [ 300 ] random_data: true } } }\n"
+        "model_warmup { name: 'read' batch_size: 1 inputs { key: 'INPUT0' value "
+        "{ data_type: TYPE_FP32 dims: [ 2 ] input_data_file: 'eight' } } }\n",
+        3);
+    repository_add_file(&repository, "whole/warmup/eight", "eight by", 8);
     return 0;
 }
 
@@ -73,7 +79,14 @@ static struct status *load(void *arg)
     }
 
     size_t n = 0;
-    struct model_index_row *rows = server_index(s, false, &n);
+    struct model_index_row *rows = NULL;
+    st = server_index(s, false, &rows, &n);
+    if (st) { /* only the memory for the rows can be missing */
+        assert_ptr_equal(st, status_no_memory());
+        assert_null(server_stop(s));
+        server_free(s);
+        return st;
+    }
     assert_in_range(n, 0, 1); /* none, when the folder could not be listed: that is in the log */
     bool serves = n == 1 && strcmp(rows[0].state, "READY") == 0;
     /* A configuration that could not be read leaves a row with a name only (behaviours 27.1). */

@@ -9,6 +9,7 @@
 #include "base/pool.h"
 #include "base/status.h"
 #include "core/response.h"
+#include "core/server_options.h"
 
 static void must(struct status *st, const char *what)
 {
@@ -21,6 +22,12 @@ static void must(struct status *st, const char *what)
 void fake_model_make(struct fake_model *f, const char *text, uint32_t n_instances,
                      fake_execute_fn execute)
 {
+    fake_model_make_with(f, server_options_new(), text, n_instances, execute);
+}
+
+void fake_model_make_with(struct fake_model *f, struct server_options *options, const char *text,
+                          uint32_t n_instances, fake_execute_fn execute)
+{
     struct model_config *config;
     struct config_facts facts = {.model_name = "m"};
     char *whole = mem_printf("name: \"m\" backend: \"fake\"\n%s", text);
@@ -32,6 +39,7 @@ void fake_model_make(struct fake_model *f, const char *text, uint32_t n_instance
     must(model_config_place(config, &facts), "place");
     must(model_config_finish(config, &facts), "finish");
 
+    f->server.options = options;
     mutex_init(&f->server.drain_mu, 300, "drain");
     cond_init(&f->server.drained);
     f->backend.name = mem_strdup("fake");
@@ -41,14 +49,12 @@ void fake_model_make(struct fake_model *f, const char *text, uint32_t n_instance
     must(model_make_specs(f->model), "specs");
     f->model->instances = mem_zalloc(n_instances * sizeof(struct instance *));
     for (uint32_t i = 0; i < n_instances; i++) {
-        char name[16];
-        snprintf(name, sizeof(name), "m_%u", i);
-        must(instance_new(f->model, name, INSTANCE_CPU, 0, &f->model->instances[i]), "instance");
+        must(instance_new(f->model, config->pb->instance_group[0], (int)i, &f->model->instances[i]),
+             "instance");
         f->model->n_instances++;
     }
     must(default_scheduler_new(f->model, &f->model->scheduler), "scheduler");
-    for (uint32_t i = 0; i < n_instances; i++)
-        scheduler_add_instance(f->model->scheduler, f->model->instances[i]);
+    scheduler_use_instances(f->model->scheduler);
 }
 
 void fake_model_end(struct fake_model *f)
@@ -71,6 +77,7 @@ void fake_model_end(struct fake_model *f)
     model_expect_returned(m->owner, MEM_BACKEND);
     model_unref(m);
     mem_free(f->backend.name);
+    server_options_free(f->server.options);
     cond_done(&f->server.drained);
     mutex_done(&f->server.drain_mu);
 }

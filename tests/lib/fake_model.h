@@ -14,6 +14,7 @@
 #include "core/model_priv.h"
 #include "core/request_priv.h"
 #include "core/sched/scheduler.h"
+#include "core/server_options.h"
 #include "core/server_priv.h"
 
 typedef struct status *(*fake_execute_fn)(struct instance *, struct request **, uint32_t n);
@@ -26,10 +27,13 @@ struct fake_model {
 
 /*
  * fake_model_make - a READY model. The configuration needs inputs and outputs only; its name is
- * "m", its backend "fake".
+ * "m", its backend "fake". All instances are of the first group, which the configuration may have.
  */
 void fake_model_make(struct fake_model *f, const char *config, uint32_t n_instances,
                      fake_execute_fn execute);
+/* fake_model_make_with - the same, of a server with these options, which are taken. */
+void fake_model_make_with(struct fake_model *f, struct server_options *options, const char *config,
+                          uint32_t n_instances, fake_execute_fn execute);
 /* fake_model_end - waits until it is empty, then takes it down. */
 void fake_model_end(struct fake_model *f);
 

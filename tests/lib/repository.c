@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "lib/repository.h"
 
+#include <errno.h>
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +35,21 @@ void repository_add(struct test_repository *repo, const char *model, const char 
     check(!f, path);
     check(fputs(config, f) < 0, path);
     check(fclose(f), path);
+}
+
+void repository_add_file(struct test_repository *repo, const char *path, const void *bytes,
+                         size_t n_bytes)
+{
+    char whole[512];
+    snprintf(whole, sizeof(whole), "%s/%s", repo->path, path);
+    char *name = strrchr(whole, '/');
+    *name = '\0';
+    check(mkdir(whole, 0755) && errno != EEXIST, whole);
+    *name = '/';
+    FILE *f = fopen(whole, "we");
+    check(!f, whole);
+    check(fwrite(bytes, 1, n_bytes, f) != n_bytes, whole);
+    check(fclose(f), whole);
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)

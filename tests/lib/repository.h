@@ -5,6 +5,8 @@
 #ifndef CONCH_TESTS_LIB_REPOSITORY_H
 #define CONCH_TESTS_LIB_REPOSITORY_H
 
+#include <stddef.h>
+
 struct test_repository {
     char path[64];
 };
@@ -13,6 +15,9 @@ void repository_make(struct test_repository *repo);
 /* repository_add - the model's folder with a config.pbtxt and one empty version folder. */
 void repository_add(struct test_repository *repo, const char *model, const char *config,
                     int version);
+/* repository_add_file - a file at a path below the repository; makes the folder that it is in. */
+void repository_add_file(struct test_repository *repo, const char *path, const void *bytes,
+                         size_t n_bytes);
 void repository_remove(struct test_repository *repo);
 
 #endif

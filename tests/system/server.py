@@ -68,8 +68,11 @@ class Output:
         for chunk in iter(lambda: self._pipe.read1(65536), b""):
             self._chunks.append(chunk)
 
+    def bytes(self):
+        return b"".join(self._chunks)
+
     def text(self):
-        return b"".join(self._chunks).decode("utf-8", "replace")
+        return self.bytes().decode("utf-8", "replace")
 
     def join(self):
         self._thread.join(10)
@@ -145,6 +148,11 @@ class Server:
     @property
     def pid(self):
         return self.process.pid
+
+    def await_rest(self):
+        """Until all is loaded that can be, where something cannot (--exit-on-error=false)."""
+        text = b"the server starts without some of its models"
+        wait_for(lambda: text in self.err.bytes(), START_WITHIN_S, "the models are loaded or have failed")
 
     def log(self):
         return self.out.text() + self.err.text()

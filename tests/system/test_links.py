@@ -158,6 +158,7 @@ def test_links_to_nothing(models):
     (models / "config" / "config.pbtxt").symlink_to("gone")
     (models / "version" / "2").symlink_to("/gone/too")
     with Server(models, flags=["--exit-on-error=false"], ready=False) as server:
+        server.await_rest()
         assert infer(server, "good", ONE).status == 200
         log = server.log()
         assert f"left out: Not found: link '{models}/nowhere' leads to 'not there', which does not exist" in log

@@ -48,6 +48,7 @@ def test_a_name_that_is_not_utf8_is_refused(models):
     repository.write_model(models, os.fsdecode(b"bad\xff\xe9"), CONFIG)
     repository.write_model(models, "good", CONFIG)
     with Server(models, flags=["--exit-on-error=false"], ready=False) as server:
+        server.await_rest()
         assert ask(server, "GET", "/v2/models/good").status == 200
         text = "Poll failed for model directory 'bad\\\\xFF\\\\xE9': the name of the folder is not UTF-8"
         assert text in server.log()

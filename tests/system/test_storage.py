@@ -33,6 +33,7 @@ def two_roots(models, tmp_path):
 def test_a_model_of_two_repositories_is_served_from_neither(models, tmp_path):
     roots = two_roots(models, tmp_path)
     with Server(*roots, flags=["--exit-on-error=false"], ready=False) as server:
+        server.await_rest()
         assert re.search(r"\| both +\| - +\| model appears in two or more repositories \|", server.log())
         assert infer(server, "here", ONE).status == infer(server, "there", ONE).status == 200
         assert ask(server, "GET", "/v2/models/both").status == 404
@@ -61,6 +62,7 @@ def test_a_broken_namesake_leaves_a_bare_name_unambiguous(models, tmp_path):
     _, other = two_roots(models, tmp_path)
     (models / "both" / "config.pbtxt").write_text("nonsense")
     with Server(models, other, flags=["--model-namespacing=true", "--exit-on-error=false"], ready=False) as server:
+        server.await_rest()
         assert infer(server, "both", ONE).status == 200
         assert f"Poll failed for model directory '{models}::both'" in server.log()
 

@@ -24,12 +24,15 @@ FILES = {
 }
 
 
-def start(which, root):
-    if which == "conch":
-        return servers.Server(root, flags=FLAGS, ready=False)
-    if not triton.program():
+def log_of(which, root):
+    """What a server logged that has loaded the repository and ended."""
+    if which == "triton" and not triton.program():
         pytest.skip("the genuine Triton is not installed: make reference")
-    return triton.Triton(root, flags=FLAGS, ready=False)
+    kind = {"conch": servers.Server, "triton": triton.Triton}[which]
+    with kind(root, flags=FLAGS, ready=False) as server:
+        loaded = re.compile(r"^\| Model +\| Version +\| Status", re.MULTILINE)
+        servers.wait_for(lambda: loaded.search(server.log()), servers.START_WITHIN_S, "the table of models")
+    return server.log()
 
 
 def given(name="INPUT0", datatype="INT32", dims=(4,), data="zero_data: true"):
@@ -86,6 +89,7 @@ RUNS = {
     "reshaped": (model(sample(given()), of_input="reshape { shape: [ 2, 2 ] }", batch=4), ["S 1"]),
     "undeclared_input": (model(sample(given(), given("START"))), ["S 1"]),
     "undeclared_input_in_batch": (model(sample(given(), given("START")), batch=4), ["S 1"]),
+    "passive": (model(sample(given()), more="instance_group { count: 2 kind: KIND_CPU passive: true }\n"), ["S 1"]),
     "no_name": (model(sample(given(), name="")), [" 1"]),
     "strings_empty": (model(sample(given(datatype="BYTES")), datatype="BYTES"), ["S 1"]),
     "strings_random": (model(sample(given(datatype="BYTES", data="random_data: true")), datatype="BYTES"), ["S 1"]),
@@ -168,8 +172,7 @@ def loaded(request, tmp_path_factory):
             folder = write(root, name, text)
             if name == "link_outside":
                 (folder / "warmup" / "link").symlink_to("/etc/passwd")
-    with start(request.param, root) as server:
-        yield request.param, root, server.log()
+    return request.param, root, log_of(request.param, root)
 
 
 def unquoted(log):
@@ -228,10 +231,9 @@ def test_onnx_models_are_warmed_up(which, tmp_path):
     table("fine", sample(given("INDEX", "INT64", [1]), batch_size=8, count=2))
     if which == "conch":    # the genuine one mostly ends
         table("wrong", sample(given("INDEX", "INT64", [1], data=from_file("nine"))))
-    with start(which, tmp_path) as server:
-        log = unquoted(server.log())
-        ran = re.findall(r"instance (fine_0_\d) is running warmup sample 'S' for iteration (\d)", log)
-        assert sorted(ran) == [("fine_0_0", "1"), ("fine_0_0", "2"), ("fine_0_1", "1"), ("fine_0_1", "2")]
-        assert re.search(r"\| fine +\| 1 +\| READY", log)
-        if which == "conch":
-            assert re.search(r"failed to load 'wrong' .*failed to run warmup sample 'S': .*onnx runtime error.*; ", log)
+    log = unquoted(log_of(which, tmp_path))
+    ran = re.findall(r"instance (fine_0_\d) is running warmup sample 'S' for iteration (\d)", log)
+    assert sorted(ran) == [("fine_0_0", "1"), ("fine_0_0", "2"), ("fine_0_1", "1"), ("fine_0_1", "2")]
+    assert re.search(r"\| fine +\| 1 +\| READY", log)
+    if which == "conch":
+        assert re.search(r"failed to load 'wrong' .*failed to run warmup sample 'S': .*onnx runtime error.*; ", log)

@@ -125,6 +125,7 @@ static const char *good_value(const struct option *option)
         {"model-load-gpu-limit", "0:0.5"},
         {"trace-level", "OFF"},
         {"log-format", "ISO8601"},
+        {"model-control-mode", "explicit"},
     };
     for (size_t i = 0; i < ARRAY_SIZE(special); i++) {
         if (strcmp(special[i].flag, option->flag) == 0)
@@ -330,9 +331,9 @@ static void messages_are_the_reference_s(void **unused)
         {"--host-policy=foo",
          "Bad option: \"--host-policy\".\n--host-policy option format is '<policy "
          "name>,<setting>=<value>'. Got foo"},
-        {"--host-policy=p,foo=1",
-         "Bad option: \"--host-policy\".\nUnsupported host policy setting 'foo' is specified, "
-         "supported settings are 'numa-node', 'cpu-cores'"},
+        {"--host-policy=p,numa-node=",
+         "Bad option: \"--host-policy\".\n--host-policy option format is '<policy "
+         "name>,<setting>=<value>'. Got p,numa-node="},
         {"--model-load-gpu-limit=-1:0.3",
          "Bad option: \"--model-load-gpu-limit\".\nexpects device ID >= 0, got -1"},
         {"--model-load-gpu-limit=0:-0.4",
@@ -401,7 +402,7 @@ static void what_does_not_exist_is_refused_by_name(void **unused)
         "--allow-vertex-ai=true",
         "--allow-client-shm=true",
         "--model-control-mode=poll",
-        "--model-control-mode=EXPLICIT",
+        "--model-control-mode=POLL",
         "--http-header-forward-pattern=.*",
         "--http-restricted-api=health:k=v",
         "--grpc-use-ssl=true",
@@ -411,7 +412,6 @@ static void what_does_not_exist_is_refused_by_name(void **unused)
         "--cache-config=local,size=1",
         "--response-cache-byte-size=5",
         "--rate-limit=execution_count",
-        "--host-policy=p,cpu-cores=0-1",
     };
     for (size_t i = 0; i < ARRAY_SIZE(lines); i++) {
         char want[256];
@@ -426,6 +426,7 @@ static void what_does_not_exist_is_refused_by_name(void **unused)
     }
     /* The last one counts, as with all values that are not lists. */
     expect_ok("--allow-grpc=true --allow-grpc=false");
+    expect_ok("--model-control-mode=Explicit --load-model=a --load-model=b");
     expect_ok("--model-load-retry-count=3 --model-control-mode=NONE --rate-limit=off");
     expect_ok("--trace-config=level=OFF --trace-config=rate=5 --trace-config=mode=triton");
     expect_ok("--grpc-infer-response-compression-level=none --response-cache-byte-size=0");

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -18,20 +19,36 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/str.h"
+#include "core/server_options.h"
 
-enum { REGISTRY_LEVEL = 200, MAX_CONFIG_BYTES = 1 << 20, MAX_SEARCHED = 16 << 10 };
+enum {
+    REGISTRY_LEVEL = 200,
+    MAX_CONFIG_BYTES = 1 << 20,
+    MAX_SEARCHED = 16 << 10,
+    MAX_HELPERS = 64,
+};
+
+/* As in the reference: 1 is yes, anything else no. */
+static enum parallel_instances read_environment(void)
+{
+    const char *wanted = getenv("TRITON_PARALLEL_INSTANCE_LOADING");
+    if (!wanted)
+        return PARALLEL_AS_BACKEND_SAYS;
+    return strcmp(wanted, "1") == 0 ? PARALLEL_ALWAYS : PARALLEL_NEVER;
+}
 
 void backend_registry_init(struct backend_registry *reg, struct server *server,
-                           const char *directory, const struct backend_setting *settings,
-                           size_t n_settings, bool auto_complete)
+                           const struct server_options *options)
 {
     *reg = (struct backend_registry){
         .server = server,
-        .directory = directory,
-        .settings = settings,
-        .n_settings = n_settings,
-        .auto_complete = auto_complete,
+        .directory = options->backend_directory,
+        .settings = options->backend_settings,
+        .n_settings = options->n_backend_settings,
+        .auto_complete = !options->strict_model_config,
+        .parallel_instances = read_environment(),
     };
+    atomic_init(&reg->n_free_helpers, MIN(options->load_threads, (unsigned int)MAX_HELPERS) - 1);
     mutex_init(&reg->mu, REGISTRY_LEVEL, "registry.mu");
     cond_init(&reg->changed);
     list_init(&reg->backends);

@@ -7,6 +7,7 @@
 #ifndef CONCH_CORE_BACKEND_BACKEND_H
 #define CONCH_CORE_BACKEND_BACKEND_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -21,6 +22,7 @@ struct instance;
 struct model;
 struct request;
 struct server;
+struct server_options;
 struct status;
 
 /* What a backend implements; only instance_execute is mandatory, the others may be NULL. */
@@ -72,6 +74,9 @@ struct backend_setting {
     const char *backend, *key, *value;
 };
 
+/* Whether instances of one model initialise at the same time; the environment may overrule. */
+enum parallel_instances { PARALLEL_AS_BACKEND_SAYS, PARALLEL_ALWAYS, PARALLEL_NEVER };
+
 /* All backends of a server. */
 struct backend_registry {
     /* Constant. */
@@ -80,6 +85,9 @@ struct backend_registry {
     const struct backend_setting *settings;
     size_t n_settings;
     bool auto_complete;
+    enum parallel_instances parallel_instances;
+
+    atomic_uint n_free_helpers; /* threads that may still help with making instances */
 
     struct mutex mu; /* level 200 in core/README.md */
     struct cond changed;
@@ -87,9 +95,9 @@ struct backend_registry {
     struct list backends;
 };
 
+/* backend_registry_init - @options stay where they are. Reads the environment. */
 void backend_registry_init(struct backend_registry *reg, struct server *server,
-                           const char *directory, const struct backend_setting *settings,
-                           size_t n_settings, bool auto_complete);
+                           const struct server_options *options);
 void backend_registry_done(struct backend_registry *reg);
 
 /*

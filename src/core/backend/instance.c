@@ -7,10 +7,14 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/place.h"
 #include "base/status.h"
 #include "core/backend/backend.h"
+#include "core/backend/host_policy.h"
 #include "core/model.h"
 #include "core/request_priv.h"
+#include "core/server_options.h"
+#include "core/server_priv.h"
 #include "core/trace/trace.h"
 
 enum {
@@ -25,53 +29,74 @@ void instance_report_memory(struct instance *in, size_t bytes)
                               memory_order_relaxed);
 }
 
-/* Ends what is ours; the backend knows it no longer, or never did. */
-static void dispose(struct instance *in)
+static enum instance_kind kind_of(Inference__ModelInstanceGroup__Kind kind)
 {
-    instance_report_memory(in, 0);
-    mutex_done(&in->stats.mu);
-    cond_done(&in->work);
-    mem_free(in->host_policy_document.json);
-    mem_free(in->batch);
-    mem_free(in->name);
-    mem_free(in);
+    switch (kind) {
+    case INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_GPU:
+        return INSTANCE_GPU;
+    case INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_MODEL:
+        return INSTANCE_MODEL;
+    default:
+        return INSTANCE_CPU;
+    }
 }
 
-static struct status *initialize_in_backend(struct instance *in)
+NODISCARD static struct status *follow_host_policy(struct instance *in)
+{
+    const struct server_options *o = in->model->server->options;
+    const char *policy = host_policy_of(in->group);
+    host_policy_document(o->host_policies, o->n_host_policies, policy, &in->host_policy_document);
+    return host_policy_place(o->host_policies, o->n_host_policies, policy, &in->place);
+}
+
+NODISCARD static struct status *initialize_in_backend(struct instance *in)
 {
     const struct backend_functions *fns = &in->model->backend->fns;
     MEM_CHARGE(in->model->owner, MEM_BACKEND);
+    in->known_to_backend = true;
     return fns->instance_initialize ? fns->instance_initialize(in) : NULL;
 }
 
-struct status *instance_new(struct model *m, const char *name, enum instance_kind kind,
-                            int32_t device_id, struct instance **ret_instance)
+struct status *instance_enter_place(const struct instance *in, struct place *ret_before)
+{
+    return host_policy_enter(in->place, host_policy_of(in->group), ret_before);
+}
+
+/* Threads that the backend starts meanwhile begin in the same place. */
+NODISCARD static struct status *initialize_in_place(struct instance *in)
+{
+    struct place before;
+    struct status *st = instance_enter_place(in, &before);
+    if (!st)
+        st = initialize_in_backend(in);
+    place_leave(&before);
+    return st;
+}
+
+struct status *instance_new(struct model *m, const Inference__ModelInstanceGroup *group, int index,
+                            struct instance **ret_instance)
 {
     MEM_CHARGE(m->owner, MEM_INSTANCES);
     struct instance *in = mem_zalloc(sizeof(*in));
     in->model = m;
-    in->name = mem_strdup(name);
-    in->kind = kind;
-    in->device_id = device_id;
-    in->host_policy_document.json =
-        mem_strdup(kind == INSTANCE_MODEL ? "{\"model\":{}}" : "{\"cpu\":{}}");
-    in->host_policy_document.size_bytes = strlen(in->host_policy_document.json);
+    in->group = group;
+    in->name = mem_printf("%s_%d", group->name, index);
+    in->kind = kind_of(group->kind);
     /* A configuration may allow a batch of billions; so many requests never wait. */
     in->batch_capacity = MIN(MAX(m->max_batch_size, 1u), (uint32_t)MAX_REQUESTS);
-    in->batch = mem_zalloc(in->batch_capacity * sizeof(*in->batch));
     list_init(&in->idle_link);
-    cond_init(&in->work);
     mutex_init(&in->stats.mu, STATS_LEVEL, "instance.stats.mu");
 
-    log_verbose(1, "initializing instance '%s' of model '%s' version %s", name, m->name,
+    log_verbose(1, "initializing instance '%s' of model '%s' version %s", in->name, m->name,
                 m->version_text);
-    struct status *st = initialize_in_backend(in);
-    if (st) {
-        dispose(in);
-        return st;
-    }
-    *ret_instance = in;
-    return NULL;
+    struct status *st = follow_host_policy(in);
+    if (!st)
+        st = initialize_in_place(in);
+    if (st)
+        instance_free(in);
+    else
+        *ret_instance = in;
+    return st;
 }
 
 void instance_free(struct instance *in)
@@ -79,9 +104,16 @@ void instance_free(struct instance *in)
     if (!in)
         return;
     const struct backend_functions *fns = &in->model->backend->fns;
-    if (fns->instance_finalize)
+    if (in->known_to_backend && fns->instance_finalize)
         log_status(LOG_ERROR, "failed to finalize model instance", fns->instance_finalize(in));
-    dispose(in);
+    instance_report_memory(in, 0);
+    mem_free(in->stats.responses);
+    mutex_done(&in->stats.mu);
+    mem_free(in->host_policy_document.json);
+    mem_free(in->place);
+    mem_free(in->batch);
+    mem_free(in->name);
+    mem_free(in);
 }
 
 /*

@@ -13,12 +13,15 @@
 
 #include "base/list.h"
 #include "base/mutex.h"
-#include "base/thread.h"
 #include "core/message.h"
+#include "proto/model_config.pb-c.h"
 
 struct model;
+struct place;
 struct request;
+struct response_stats;
 struct status;
+struct instance_thread;
 
 /* The values are those of TRITONSERVER_InstanceGroupKind. */
 enum instance_kind { INSTANCE_AUTO, INSTANCE_CPU, INSTANCE_GPU, INSTANCE_MODEL };
@@ -36,17 +39,21 @@ struct instance_stats {
     uint64_t compute_input_ns, compute_infer_ns, compute_output_ns;
     uint64_t inference_count, execution_count;
     uint64_t last_inference_ms; /* since the epoch */
+    uint32_t n_responses;
+    struct response_stats *responses; /* by index; NULL until a backend reports one */
 };
 
 struct instance {
     /* Constant once initialised. */
     struct model *model;
+    const Inference__ModelInstanceGroup *group; /* in the model's configuration */
     char *name;
     enum instance_kind kind;
     int32_t device_id;
-    struct message host_policy_document; /* {"<its name>":{}} */
+    struct message host_policy_document; /* {"<its name>":{…}} */
+    struct place *place;                 /* where it initialises and executes; NULL = anywhere */
     uint32_t batch_capacity;
-    struct request **batch; /* the runner's */
+    bool known_to_backend; /* its initialisation was called, and so is its end, whatever it said */
 
     /* The backend's. */
     void *state;
@@ -56,16 +63,30 @@ struct instance {
     /* Under scheduler.mu. */
     enum runner runner;
     struct list idle_link;
-    struct cond work;
-    struct thread thread;
-    bool has_thread, stop;
+    struct request **batch;         /* the runner's; NULL before the first */
+    struct instance_thread *thread; /* NULL before the first work for it */
 };
 
 /*
- * instance_new - makes an instance and initialises it in its backend. Thread: control.
+ * instance_new - makes an instance of a group and initialises it in its backend, in the place that
+ * its host policy names.
+ *
+ * Thread: control. Several may make instances of one model.
+ * @index   within its group: the last part of its name
+ * Errors:  STATUS_INVALID_ARG  a host policy that cannot be read
+ *          STATUS_INTERNAL     CPUs or memory of its policy cannot be had
+ *          and what the backend says; it has finalised the instance then
  */
-NODISCARD struct status *instance_new(struct model *m, const char *name, enum instance_kind kind,
-                                      int32_t device_id, struct instance **ret_instance);
+NODISCARD struct status *instance_new(struct model *m, const Inference__ModelInstanceGroup *group,
+                                      int index, struct instance **ret_instance);
+
+/*
+ * instance_enter_place - the calling thread goes where the instance may execute; place_leave()
+ * goes back, after an error too.
+ *
+ * Errors: STATUS_INTERNAL  CPUs or memory that were there before are not to be had any longer
+ */
+NODISCARD struct status *instance_enter_place(const struct instance *in, struct place *ret_before);
 
 /* instance_report_memory - the backend says that the instance uses so much. Thread: any. */
 void instance_report_memory(struct instance *in, size_t bytes);

@@ -3,7 +3,7 @@
  * Two threads per instance: one executes, since a backend may block in there for as long as it
  * likes; the other, which loads the model, waits for it and can tell the log what it waits for.
  *
- *     load thread             model_warm_up → warm_up_instance → watch: wait, log, cancel on stop
+ *     load thread             warmup_run → watch: wait, log, cancel on stop
  *     "warm-up" thread        run → run_sample: make requests; count times: execute, wait for
  * answers any (the backend's)     respond, release, destroy: note errors, count
  *
@@ -13,6 +13,7 @@
 #include "core/backend/warmup.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -20,6 +21,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/mutex.h"
+#include "base/place.h"
 #include "base/pool.h"
 #include "base/status.h"
 #include "base/thread.h"
@@ -39,18 +41,24 @@ enum {
 #define LOOK_NS (100 * NS_PER_MS) /* how soon a stop of the server is seen */
 #define TELL_NS (10 * NS_PER_S)   /* how often the log is told of a wait */
 
-/* All samples of a model. */
-struct samples {
-    size_t n;
-    struct warmup_sample items[];
+struct warmup {
+    /* Constant. */
+    struct model *model;
+    struct pool *pool; /* keeps nothing that is given back */
+    size_t n_samples;
+
+    /* Any thread. */
+    atomic_uint n_instances; /* warmed up */
+    atomic_uint_least64_t took_ns;
+
+    struct warmup_sample samples[]; /* constant */
 };
 
 /* The warm-up of one instance. */
 struct drill {
     /* Constant. */
     struct instance *in;
-    const struct samples *samples;
-    struct pool *pool;
+    const struct warmup *warmup;
 
     struct mutex mu; /* level 860 in core/README.md */
     struct cond changed;
@@ -69,6 +77,7 @@ struct drill {
 struct drill_request {
     struct request request;
     struct drill *drill;
+    bool has_response; /* in the execution under way */
     char memory[REQUEST_ARENA_BYTES];
 };
 
@@ -94,13 +103,16 @@ static void note_error_locked(struct drill *d, const char *text)
 static void respond(struct request *r, struct response *resp, uint32_t flags)
 {
     struct drill *d = of(r)->drill;
-    if (resp && resp->error) {
+    const char *error = resp && resp->error ? status_message(resp->error) : NULL;
+    of(r)->has_response |= resp != NULL;
+    if ((flags & RESPONSE_FINAL) && !of(r)->has_response && !r->model->decoupled)
+        error = "expected a single response, got 0"; /* what a client would be told */
+    if (error) {
         mutex_lock(&d->mu);
-        note_error_locked(d, status_message(resp->error));
+        note_error_locked(d, error);
         mutex_unlock(&d->mu);
     }
     response_free(resp);
-    (void)flags; /* release() tells the end */
 }
 
 static void release(struct request *r, uint32_t flags)
@@ -193,7 +205,8 @@ static struct status *make_requests(struct drill *d, const struct warmup_sample 
     for (uint32_t i = 0; i < s->batch_size && !st; i++) {
         all[i].drill = d;
         model_ref(m);
-        request_init(&all[i].request, &ops, m, all[i].memory, sizeof(all[i].memory), d->pool);
+        request_init(&all[i].request, &ops, m, all[i].memory, sizeof(all[i].memory),
+                     d->warmup->pool);
         mutex_lock(&d->mu);
         d->n_alive++;
         mutex_unlock(&d->mu);
@@ -253,6 +266,7 @@ static struct status *execute(struct drill *d, const struct warmup_sample *s,
 
     uint64_t now_ns = monotonic_ns(), bytes;
     for (uint32_t i = 0; i < s->batch_size; i++) {
+        all[i].has_response = false;
         batch[i] = &all[i].request;
         batch[i]->start_ns = batch[i]->queue_ns = now_ns;
         request_begin(batch[i]);
@@ -284,12 +298,20 @@ static struct status *run_sample(struct drill *d, const struct warmup_sample *s)
     return st;
 }
 
+static struct status *run_samples(struct drill *d)
+{
+    struct place before;
+    struct status *st = instance_enter_place(d->in, &before);
+    for (size_t i = 0; i < d->warmup->n_samples && !st; i++)
+        st = run_sample(d, &d->warmup->samples[i]);
+    place_leave(&before);
+    return st;
+}
+
 static void run(void *arg)
 {
     struct drill *d = arg;
-    struct status *st = NULL;
-    for (size_t i = 0; i < d->samples->n && !st; i++)
-        st = run_sample(d, &d->samples->items[i]);
+    struct status *st = run_samples(d);
     mutex_lock(&d->mu);
     d->result = st;
     d->done = true;
@@ -332,11 +354,13 @@ static void watch(struct drill *d)
     mutex_unlock(&d->mu);
 }
 
-static struct status *warm_up_instance(struct instance *in, const struct samples *samples,
-                                       struct pool *pool)
+struct status *warmup_run(struct warmup *w, struct instance *in)
 {
-    struct drill d = {.in = in, .samples = samples, .pool = pool};
+    if (!w || w->n_samples == 0 || in->group->passive)
+        return NULL;
+    struct drill d = {.in = in, .warmup = w};
     struct thread thread;
+    uint64_t began_ns = monotonic_ns();
     buf_init(&d.errors, MAX_ERROR_BYTES);
     mutex_init(&d.mu, WARMUP_LEVEL, "warm-up");
     cond_init(&d.changed);
@@ -352,50 +376,60 @@ static struct status *warm_up_instance(struct instance *in, const struct samples
     buf_done(&d.errors);
     cond_done(&d.changed);
     mutex_done(&d.mu);
+    atomic_fetch_add(&w->took_ns, monotonic_ns() - began_ns);
+    atomic_fetch_add(&w->n_instances, d.result == NULL);
     return d.result;
 }
 
 /* ------------------------------------------------------------------------------------------ */
 
-static struct status *make_samples(const struct model *m, struct pool *pool,
-                                   struct samples *samples)
+static struct status *make_samples(struct warmup *w)
 {
-    const Inference__ModelConfig *pb = m->config->pb;
+    const Inference__ModelConfig *pb = w->model->config->pb;
     struct status *st = NULL;
     for (size_t i = 0; i < pb->n_model_warmup && !st; i++) {
         const Inference__ModelWarmup *config = pb->model_warmup[i];
         if (config->batch_size == 0) {
-            log_warn("model '%s': warmup sample '%s' is skipped, its batch_size is 0", m->name,
-                     config->name);
+            log_warn("model '%s': warmup sample '%s' is skipped, its batch_size is 0",
+                     w->model->name, config->name);
             continue;
         }
         log_verbose(1, "Generating warmup sample data for '%s'", config->name);
-        st = in_sample(warmup_sample_make(m, config, pool, &samples->items[samples->n++]),
+        st = in_sample(warmup_sample_make(w->model, config, w->pool, &w->samples[w->n_samples++]),
                        config->name);
     }
     return st;
 }
 
-struct status *model_warm_up(struct model *m)
+struct status *warmup_new(struct model *m, struct warmup **ret_warmup)
 {
     size_t n = m->config->pb->n_model_warmup;
+    *ret_warmup = NULL;
     if (n == 0)
         return NULL;
-    uint64_t began_ns = monotonic_ns();
-    struct samples *samples = mem_try_zalloc(1, sizeof(*samples) + n * sizeof(samples->items[0]));
-    if (!samples)
+    struct warmup *w = mem_try_zalloc(1, sizeof(*w) + n * sizeof(w->samples[0]));
+    if (!w)
         return status_no_memory();
-    struct pool *pool = pool_new("warm-up", 0, 0); /* keeps nothing */
-    struct status *st = make_samples(m, pool, samples);
-    for (uint32_t i = 0; i < m->n_instances && samples->n && !st; i++)
-        st = warm_up_instance(m->instances[i], samples, pool);
-    if (!st && samples->n)
-        log_info("warm-up of '%s' version %s took %.3f s (samples: %zu, instances: %u)", m->name,
-                 m->version_text, (double)(monotonic_ns() - began_ns) / NS_PER_S, samples->n,
-                 m->n_instances);
-    for (size_t i = 0; i < samples->n; i++)
-        warmup_sample_done(&samples->items[i]);
-    mem_free(samples);
-    pool_free(pool);
+    w->model = m;
+    w->pool = pool_new("warm-up", 0, 0);
+    struct status *st = make_samples(w);
+    if (st)
+        warmup_free(w);
+    else
+        *ret_warmup = w;
     return st;
+}
+
+void warmup_free(struct warmup *w)
+{
+    if (!w)
+        return;
+    unsigned int n = atomic_load(&w->n_instances);
+    if (n)
+        log_info("warm-up of '%s' version %s: %u instances, %.3f s each", w->model->name,
+                 w->model->version_text, n, (double)atomic_load(&w->took_ns) / NS_PER_S / n);
+    for (size_t i = 0; i < w->n_samples; i++)
+        warmup_sample_done(&w->samples[i]);
+    pool_free(w->pool);
+    mem_free(w);
 }

@@ -251,10 +251,11 @@ NODISCARD static struct status *add_default_group(struct model_config *c,
     group->name = c->pb->name;
     for (size_t i = 0; i < facts->n_preferred_groups; i++) {
         const struct config_group *preferred = &facts->preferred_groups[i];
+        if (preferred->kind == INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_GPU && !facts->has_gpus)
+            continue; /* gives way to the next, or to what the server would choose */
         group->kind = preferred->kind;
         group->count = preferred->count;
-        if (preferred->kind != INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_GPU || facts->has_gpus)
-            break; /* one that asks for GPUs that are not there gives way to the next */
+        break;
     }
     return NULL;
 }

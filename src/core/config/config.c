@@ -196,6 +196,13 @@ bool model_config_where(const struct model_config *c, const void *message, const
     return true;
 }
 
+bool model_config_is_given(const struct model_config *c, const void *message, const char *field)
+{
+    const ProtobufCMessage *m = message;
+    const ProtobufCFieldDescriptor *f = pb_field_named(m->descriptor, field, strlen(field));
+    return f && pb_positions_find(&c->positions, m, f->id, 0);
+}
+
 /* Tells the listener of the fault; the step goes on as if there were none. */
 static void tell(const struct model_config *c, struct config_place place, struct status *st)
 {

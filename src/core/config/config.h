@@ -188,6 +188,9 @@ NODISCARD struct status *model_config_check_all(struct model_config *c,
 bool model_config_where(const struct model_config *c, const void *message, const char *field,
                         size_t index, uint32_t *ret_line, uint32_t *ret_column);
 
+/* model_config_is_given - does the text say something of this field itself? */
+bool model_config_is_given(const struct model_config *c, const void *message, const char *field);
+
 /*
  * model_config_check_honoured - refuses by name each field that is set and that the server does
  * not act upon yet (honoured.c). model_config_prepare() does this too.

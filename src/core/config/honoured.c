@@ -91,13 +91,10 @@ const struct config_table config_tables[] = {
         {"gpus", YES},                  /* the rules of model_config_place() */
         {"kind", YES},                  /* as above */
         {"profile", YES},               /* as above: for TensorRT only */
-        {"rate_limiter", LOOK},
-        {"passive", NO},
-        {"secondary_devices", NO},
-        {"host_policy", NO}),
-    TABLE(model_rate_limiter,
-        {"resources", NO},
-        {"priority", NO}),
+        {"rate_limiter", TUNES},        /* what the limiter counts; it is off (--rate-limit) */
+        {"passive", YES},
+        {"secondary_devices", YES},     /* for the backend */
+        {"host_policy", YES}),
     TABLE(model_optimization_policy,
         {"graph", YES},                 /* the backend reads it */
         {"priority", TUNES},

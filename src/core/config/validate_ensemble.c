@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "core/config/config.h"
 #include "core/config/config_priv.h"
+#include "core/config/ensemble.h"
 
 struct step;
 
@@ -46,6 +47,8 @@ struct graph {
     struct tensor *first_made, **last_made;
     struct tensor *work;
     struct step *steps;
+    size_t *order; /* the steps by index, as they become ready; NULL: nobody asks */
+    size_t n_ordered;
     size_t n_faults_before; /* that a listener has heard of */
 };
 
@@ -167,6 +170,8 @@ static void spread(struct graph *g)
             struct step *s = use->step;
             if (--s->n_missing)
                 continue;
+            if (g->order)
+                g->order[g->n_ordered++] = (size_t)(s - g->steps);
             for (size_t i = 0; i < s->n_writes; i++)
                 make_ready(g, s->writes[i]);
         }
@@ -216,13 +221,44 @@ static bool is_spoilt(const struct graph *g)
     return g->config->listener && g->config->listener->n_faults > g->n_faults_before;
 }
 
+static void graph_init(struct graph *g, const struct model_config *c)
+{
+    *g = (struct graph){.config = c, .tensors = MAP_INIT};
+    g->last_made = &g->first_made;
+    g->n_faults_before = c->listener ? c->listener->n_faults : 0;
+    arena_init(&g->arena, NULL, 0, CONFIG_MAX_MEMORY, NULL, NULL);
+}
+
+static void graph_done(struct graph *g)
+{
+    map_done(&g->tensors);
+    arena_reset(&g->arena);
+}
+
+struct status *ensemble_order(const struct model_config *c, struct arena *arena,
+                              const size_t **ret_steps)
+{
+    size_t n = c->pb->ensemble_scheduling->n_step;
+    struct graph g;
+    graph_init(&g, c);
+    g.order = arena_alloc(arena, n * sizeof(*g.order));
+    struct status *st = g.order ? link_steps(&g) : status_no_memory();
+    if (!st)
+        st = start_from_inputs(&g);
+    if (!st) {
+        spread(&g);
+        BUG_ON(g.n_ordered != n); /* else a tensor would not be ready, which is a fault */
+        *ret_steps = g.order;
+    }
+    graph_done(&g);
+    return st;
+}
+
 NODISCARD static struct status *check_graph(const struct model_config *c)
 {
     const Inference__ModelConfig *pb = c->pb;
-    struct graph g = {.config = c, .tensors = MAP_INIT};
-    g.last_made = &g.first_made;
-    g.n_faults_before = c->listener ? c->listener->n_faults : 0;
-    arena_init(&g.arena, NULL, 0, CONFIG_MAX_MEMORY, NULL, NULL);
+    struct graph g;
+    graph_init(&g, c);
     struct status *st = link_steps(&g);
     if (!st && !is_spoilt(&g))
         st = start_from_inputs(&g);
@@ -233,8 +269,7 @@ NODISCARD static struct status *check_graph(const struct model_config *c)
     }
     if (!st && !is_spoilt(&g))
         st = check_unused(&g);
-    map_done(&g.tensors);
-    arena_reset(&g.arena);
+    graph_done(&g);
     return st;
 }
 

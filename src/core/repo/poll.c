@@ -139,7 +139,7 @@ static void refuse_duplicates(struct poll *p)
 void poll_roots(const struct roots *roots, const struct server_options *options,
                 struct poll *ret_poll)
 {
-    struct poll p = {.complete = true};
+    struct poll p = {0};
     for (size_t i = 0; i < roots->count; i++) {
         const struct storage *s = roots->storages[i];
         struct status *st = list_models(s, i, &p);
@@ -147,7 +147,7 @@ void poll_roots(const struct roots *roots, const struct server_options *options,
             continue;
         log_error("failed to poll model repository '%s': %s", s->root, status_message(st));
         status_free(st);
-        p.complete = false;
+        p.n_unlisted++;
     }
     if (p.n_models)
         qsort(p.models, p.n_models, sizeof(*p.models), by_name);

@@ -30,7 +30,7 @@ struct roots {
 struct poll {
     size_t n_models;
     struct polled_model *models; /* by name; of the same name in the order of the roots */
-    bool complete;               /* every root could be listed */
+    size_t n_unlisted;           /* roots that could not be listed */
 };
 
 /*

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The model repositories: which models there are, in which state each version is, and the table
- * that requests look models up in.
+ * The model repositories: which models there are, and in which state each version is.
  *
- * Readers (any thread) see an immutable table behind a snapshot pointer; the repository's own
- * books, with states and reasons, are under its lock. Only control threads change either.
+ * Requests (any thread) look models up in a table behind a snapshot pointer (table.h); the
+ * repository's own books, with states and reasons, are under its lock. Only control threads change
+ * either. load.c brings models up, index.c tells what the books say, repository.c has the rest.
  */
 #ifndef CONCH_CORE_REPO_REPOSITORY_H
 #define CONCH_CORE_REPO_REPOSITORY_H
@@ -14,8 +14,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/list.h"
-#include "base/map.h"
 #include "base/mutex.h"
 #include "core/repo/poll.h"
 #include "core/server.h"
@@ -25,6 +23,7 @@ struct backend_registry;
 struct buf;
 struct model;
 struct server_options;
+struct table;
 
 enum version_state {
     VERSION_UNKNOWN,
@@ -43,13 +42,27 @@ struct repo_version {
     struct model *model; /* a reference while READY or UNLOADING */
 };
 
+/* How far the loading of a model is. */
+enum repo_stage {
+    REPO_WAITING, /* its turn has not come; or nobody wants it loaded */
+    REPO_LOADING,
+    REPO_SETTLED, /* each version is READY, or says why not; or none could be made out */
+};
+
 struct repo_model {
+    /* Constant while the repository loads. */
     char *name;
     char *title;    /* how logs call it: with its repository in front under namespacing */
+    bool wanted;    /* it is to serve */
     bool duplicate; /* several repositories have it, so none serves it; failure says so, too */
+    bool missing;   /* --load-model names it, and no repository has it; likewise */
     const struct storage *storage; /* where its folder is, by its name; of the repository's roots */
-    char *directory;               /* the folder on this machine, while it is loaded */
-    size_t n_versions;             /* 0: it could not even be read */
+
+    char *directory; /* the folder on this machine, while it is loaded; of the loading thread */
+
+    /* Under repository.mu; only the thread that loads the model changes them meanwhile. */
+    enum repo_stage stage;
+    size_t n_versions; /* 0: it could not even be read, or is not wanted */
     struct repo_version *versions;
     char *failure; /* why it could not be read, or NULL */
 };
@@ -60,20 +73,24 @@ struct repository {
     struct backend_registry *backends;
     const struct server_options *options;
 
-    struct roots roots; /* constant after repository_open() */
-    struct snapshot table;
+    struct roots roots;    /* constant after repository_open() */
+    struct snapshot table; /* of struct table; its entries are in the order of the models */
 
     /*
-     * What the books say of readiness, so that a probe need not look: set with each new table.
-     * Any thread, relaxed.
+     * What the books say of readiness, so that a probe need not look. Any thread, relaxed: models
+     * come up one by one, and a probe that is answered a moment ago's truth asks again.
      */
-    atomic_bool all_loaded; /* every model has its versions, all READY */
-    atomic_bool must_ask;   /* … and some backend wants to be asked whether an instance is */
+    /* Wanted models of which not every version is READY, and repositories that cannot be listed. */
+    atomic_size_t n_unserved;
+    atomic_bool must_ask; /* a backend wants to be asked whether an instance is ready */
+
+    atomic_bool stopping; /* nothing more is loaded */
 
     struct mutex mu; /* level 100 in core/README.md */
-    /* Under mu. */
+    /* Under mu; constant from the first look until the end. */
+    bool listed; /* the models are known */
     size_t n_models;
-    struct repo_model *models; /* sorted by name once scanned */
+    struct repo_model *models; /* sorted by name */
 };
 
 void repository_init(struct repository *repo, struct server *server,
@@ -89,11 +106,13 @@ void repository_done(struct repository *repo);
 NODISCARD struct status *repository_open(struct repository *repo);
 
 /*
- * repository_load_all - reads all repositories and loads every model, several at a time.
+ * repository_load_all - reads all repositories and loads the models that the options want, several
+ * at a time; each serves as soon as it is READY. Once; it ends early after repository_stop().
  *
  * Thread: control. Blocks until each is READY or has failed.
- * Errors: STATUS_INTERNAL  "failed to load all models": a repository cannot be read, or a model
- * failed; the others serve nevertheless
+ * Errors: STATUS_INTERNAL     "failed to load all models": a repository cannot be read, or a model
+ *                             failed; the others serve nevertheless
+ *         STATUS_INVALID_ARG  "load failed for model …": the same in mode explicit
  */
 NODISCARD struct status *repository_load_all(struct repository *repo);
 
@@ -104,12 +123,22 @@ NODISCARD struct status *repository_find(struct repository *repo, const char *na
 NODISCARD struct status *repository_versions(struct repository *repo, const char *name,
                                              size_t name_length, int64_t **ret_versions,
                                              size_t *ret_n);
-struct model_index_row *repository_index(struct repository *repo, bool ready_only, size_t *ret_n);
+NODISCARD struct status *repository_index(struct repository *repo, bool ready_only,
+                                          struct model_index_row **ret_rows, size_t *ret_n);
 
-/* repository_all_ready - is every version of every model READY, and able to run? */
+/* repository_all_ready - is every version of every wanted model READY, and able to run? */
 bool repository_all_ready(struct repository *repo);
 
-/* repository_stop - every model refuses new requests. */
+/*
+ * repository_progress - how far the models are, and what is wrong with those that do not serve.
+ *
+ * @max_rows    rows at most of those being loaded, and of those that failed
+ * @ret         its counts and rows are filled in; the rows are one block, as repository_index()'s
+ */
+NODISCARD struct status *repository_progress(struct repository *repo, size_t max_rows,
+                                             struct server_progress *ret);
+
+/* repository_stop - every model refuses new requests, and no further one is loaded. */
 void repository_stop(struct repository *repo);
 
 /*
@@ -122,7 +151,13 @@ size_t repository_inflight(struct repository *repo, bool log_them);
 /* repository_unload_all - the models are stopped and empty; takes them down. */
 void repository_unload_all(struct repository *repo);
 
-/* repository_table - the start-up table of models. */
-void repository_table(struct repository *repo, struct buf *out);
+/* repository_print_table - the start-up table of models. */
+void repository_print_table(struct repository *repo, struct buf *out);
+
+/* ---- For the files of the repository --------------------------------------------------------- */
+
+/* repository_set_state - what has become of a version; m is a reference that the books take. */
+void repository_set_state(struct repository *repo, struct repo_version *rv,
+                          enum version_state state, struct model *m, const char *reason);
 
 #endif

@@ -34,6 +34,17 @@ struct status *execution_init(struct execution *e, const char *parameter)
                       parameter);
 }
 
+struct status *execution_never_inline(struct execution *e, const char *why, const char *who)
+{
+    if (e->mode == EXECUTION_INLINE)
+        return status_new(STATUS_INVALID_ARG,
+                          "parameter 'CONCH_EXECUTION' is 'inline', but %s '%s': it executes on a "
+                          "thread of its own",
+                          why, who);
+    e->mode = EXECUTION_THREAD;
+    return NULL;
+}
+
 bool execution_may_inline(const struct execution *e, const struct inline_budget *budget)
 {
     if (!budget || e->mode == EXECUTION_THREAD)

@@ -52,6 +52,15 @@ struct execution {
  */
 NODISCARD struct status *execution_init(struct execution *e, const char *parameter);
 
+/*
+ * execution_never_inline - executions need a thread of their own; `auto` means `thread` then.
+ *
+ * @why, @who  for the error: "a host policy binds instance", "m_0"
+ * Errors: STATUS_INVALID_ARG  the parameter says `inline`
+ */
+NODISCARD struct status *execution_never_inline(struct execution *e, const char *why,
+                                                const char *who);
+
 /* execution_may_inline - may this thread run the model now? @budget NULL: never. */
 bool execution_may_inline(const struct execution *e, const struct inline_budget *budget);
 

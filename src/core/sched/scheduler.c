@@ -14,7 +14,8 @@
  * (Of an exclusive scheduler one instance at a time has a runner, and the same then holds for all
  * of them together.)
  *
- * A worker thread starts with the first work that needs it.
+ * The worker (instance_thread.h) is a thread that starts and ends as needed; a request that comes
+ * as it ends finds it ended, under the same lock, and starts the next one.
  */
 #include "core/sched/scheduler.h"
 
@@ -22,13 +23,26 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mem.h"
+#include "base/place.h"
 #include "base/status.h"
 #include "core/backend/backend.h"
 #include "core/backend/instance.h"
 #include "core/model.h"
 #include "core/request_priv.h"
+#include "core/sched/instance_thread.h"
 
 enum { SCHEDULER_LEVEL = 500 };
+
+/* An instance whose host policy binds it to a place; NULL when none is bound. */
+static const struct instance *bound_instance(const struct model *m)
+{
+    for (uint32_t i = 0; i < m->n_instances; i++) {
+        if (m->instances[i]->place && !m->instances[i]->group->passive)
+            return m->instances[i];
+    }
+    return NULL;
+}
 
 struct status *scheduler_init(struct scheduler *s, const struct scheduler_ops *ops, struct model *m)
 {
@@ -36,10 +50,14 @@ struct status *scheduler_init(struct scheduler *s, const struct scheduler_ops *o
     s->model = m;
     s->exclusive = m->backend->policy == EXECUTION_DEVICE_BLOCKING;
     list_init(&s->idle);
-    s->n_running = 0;
+    s->n_instances = s->n_running = 0;
     s->stopping = false;
+    s->thread_idle_ns = INSTANCE_THREAD_IDLE_NS;
     struct status *st =
         execution_init(&s->execution, model_config_parameter(m->config, "CONCH_EXECUTION"));
+    const struct instance *bound = bound_instance(m);
+    if (!st && bound)
+        st = execution_never_inline(&s->execution, "a host policy binds instance", bound->name);
     if (st)
         return st;
     mutex_init(&s->mu, SCHEDULER_LEVEL, "scheduler.mu");
@@ -53,11 +71,18 @@ void scheduler_done(struct scheduler *s)
     mutex_done(&s->mu);
 }
 
-void scheduler_add_instance(struct scheduler *s, struct instance *in)
+void scheduler_use_instances(struct scheduler *s)
 {
+    const struct model *m = s->model;
     mutex_lock(&s->mu);
-    in->runner = RUNNER_NONE;
-    list_push_front(&s->idle, &in->idle_link);
+    for (uint32_t i = 0; i < m->n_instances; i++) {
+        struct instance *in = m->instances[i];
+        if (in->group->passive)
+            continue;
+        in->runner = RUNNER_NONE;
+        list_push(&s->idle, &in->idle_link);
+        s->n_instances++;
+    }
     mutex_unlock(&s->mu);
 }
 
@@ -81,11 +106,21 @@ static struct instance *take_idle_locked(struct scheduler *s)
     return LIST_ENTRY(link, struct instance, idle_link);
 }
 
+/* The next batch, in in->batch. An instance that never had one is spared the room for it. */
+static uint32_t take_locked(struct scheduler *s, struct instance *in)
+{
+    if (UNLIKELY(!in->batch)) {
+        MEM_CHARGE(s->model->owner, MEM_INSTANCES);
+        in->batch = mem_zalloc(in->batch_capacity * sizeof(*in->batch));
+    }
+    return s->ops->take_locked(s, in->batch, in->batch_capacity);
+}
+
 /* Executes batches until there is none; the caller holds mu and is the instance's runner. */
 static void run_locked(struct scheduler *s, struct instance *in)
 {
     for (;;) {
-        uint32_t n = s->ops->take_locked(s, in->batch, in->batch_capacity);
+        uint32_t n = take_locked(s, in);
         if (n == 0)
             break;
         mutex_unlock(&s->mu);
@@ -97,41 +132,51 @@ static void run_locked(struct scheduler *s, struct instance *in)
     become_idle_locked(s, in);
 }
 
-static void worker(void *arg)
+static bool has_work_locked(struct instance *in)
 {
-    struct instance *in = arg;
-    struct scheduler *s = in->model->scheduler;
+    return in->runner == RUNNER_WORKER;
+}
 
-    mutex_lock(&s->mu);
-    while (!in->stop) {
-        if (in->runner == RUNNER_WORKER)
-            run_locked(s, in);
-        else
-            cond_wait(&in->work, &s->mu);
-    }
+static void work_locked(struct instance *in)
+{
+    run_locked(in->model->scheduler, in);
+}
+
+static const struct instance_thread_ops thread_ops = {
+    .has_work_locked = has_work_locked,
+    .work_locked = work_locked,
+};
+
+/* Where the system has no thread left, this one runs the model: rather late than never. */
+static void run_here_and_unlock(struct scheduler *s, struct instance *in, struct status *why)
+{
+    struct place before;
+    struct status *st = instance_enter_place(in, &before);
+    run_locked(s, in);
     mutex_unlock(&s->mu);
+    place_leave(&before);
+    log_status(LOG_WARN, "a model runs on the thread of its request", why);
+    log_status(LOG_WARN, "a model runs where its host policy does not want it", st);
 }
 
 /*
  * The instance's worker is its runner from now on: wake it, or start it. (Starting it under the
- * lock means that nobody sees a thread whose id is not known yet.) Where the system has no thread
- * left, this one runs the model: rather late than never. Unlocks mu.
+ * lock means that nobody sees a thread whose id is not known yet.) Unlocks mu.
  */
 static void give_to_worker_and_unlock(struct scheduler *s, struct instance *in)
 {
     struct status *st = NULL;
 
     in->runner = RUNNER_WORKER;
-    if (LIKELY(in->has_thread)) {
-        cond_signal(&in->work);
-    } else {
-        st = thread_start(&in->thread, in->name, worker, in);
-        in->has_thread = !st;
-        if (st)
-            run_locked(s, in);
-    }
-    mutex_unlock(&s->mu);
-    log_status(LOG_WARN, "a model runs on the thread of its request", st);
+    if (LIKELY(in->thread && !instance_thread_has_ended_locked(in->thread)))
+        instance_thread_wake_locked(in->thread);
+    else
+        st = instance_thread_start_locked(in, in->thread, &thread_ops, &s->mu, s->thread_idle_ns,
+                                          &in->thread);
+    if (UNLIKELY(st != NULL))
+        run_here_and_unlock(s, in, st);
+    else
+        mutex_unlock(&s->mu);
 }
 
 static void run_inline(struct scheduler *s, struct instance *in, uint32_t n,
@@ -154,25 +199,33 @@ static void run_inline(struct scheduler *s, struct instance *in, uint32_t n,
     give_to_worker_and_unlock(s, in);
 }
 
+/* Why no request is accepted. */
+NODISCARD static struct status *why_not_locked(const struct scheduler *s, const struct request *r)
+{
+    if (s->stopping)
+        return status_new(STATUS_UNAVAILABLE,
+                          "[request id: %s] Server is stopping, scheduler for model has stopped "
+                          "accepting new inference requests",
+                          request_log_name(r));
+    return status_new(STATUS_UNSUPPORTED,
+                      "[request id: %s] model '%s' executes nothing: all its instances are passive",
+                      request_log_name(r), s->model->name);
+}
+
 struct status *scheduler_submit(struct scheduler *s, struct request *r)
 {
     struct inline_budget *budget = r->budget;
 
     mutex_lock(&s->mu);
-    struct status *st =
-        UNLIKELY(s->stopping)
-            ? status_new(STATUS_UNAVAILABLE,
-                         "[request id: %s] Server is stopping, scheduler for model has stopped "
-                         "accepting new inference requests",
-                         request_log_name(r))
-            : s->ops->push_locked(s, r);
+    struct status *st = UNLIKELY(s->stopping || s->n_instances == 0) ? why_not_locked(s, r)
+                                                                     : s->ops->push_locked(s, r);
     struct instance *in = st ? NULL : take_idle_locked(s);
     if (!in) {
         mutex_unlock(&s->mu);
         return st;
     }
     if (execution_may_inline(&s->execution, budget)) {
-        uint32_t n = s->ops->take_locked(s, in->batch, in->batch_capacity);
+        uint32_t n = take_locked(s, in);
         in->runner = RUNNER_CALLER;
         if (!n)
             become_idle_locked(s, in);
@@ -203,18 +256,7 @@ void scheduler_free(struct scheduler *s)
         cond_wait(&s->quiet, &s->mu);
     mutex_unlock(&s->mu);
 
-    struct model *m = s->model;
-    for (uint32_t i = 0; i < m->n_instances; i++) {
-        struct instance *in = m->instances[i];
-        if (!in)
-            continue;
-        mutex_lock(&s->mu);
-        in->stop = true;
-        bool has_thread = in->has_thread;
-        cond_signal(&in->work);
-        mutex_unlock(&s->mu);
-        if (has_thread)
-            thread_join(&in->thread);
-    }
+    for (uint32_t i = 0; i < s->model->n_instances; i++)
+        instance_thread_stop(TAKE(s->model->instances[i]->thread));
     s->ops->free(s);
 }

@@ -38,12 +38,14 @@ struct scheduler {
     struct model *model;
     struct execution execution;
     bool exclusive; /* one instance at a time executes: the backend's policy is DEVICE_BLOCKING */
+    uint64_t thread_idle_ns; /* how long a worker waits for more; constant from the first request */
 
     struct mutex mu; /* level 500 in core/README.md */
     /* Under mu. */
-    struct list idle;       /* instances with no runner, the last one to finish first */
-    unsigned int n_running; /* instances with a runner */
-    struct cond quiet;      /* stopping, and no instance has a runner any more */
+    struct list idle;         /* instances with no runner, the last one to finish first */
+    unsigned int n_instances; /* those that execute: not passive */
+    unsigned int n_running;   /* instances with a runner */
+    struct cond quiet;        /* stopping, and no instance has a runner any more */
     bool stopping;
 };
 
@@ -55,8 +57,11 @@ void scheduler_done(struct scheduler *s);
 /* default_scheduler_new - first in, first out, one request at a time (behaviours §10.1). */
 NODISCARD struct status *default_scheduler_new(struct model *m, struct scheduler **ret_scheduler);
 
-/* scheduler_add_instance - the instance may be used from now on. Thread: control. */
-void scheduler_add_instance(struct scheduler *s, struct instance *in);
+/*
+ * scheduler_use_instances - the model's instances may be used from now on, the first one first;
+ * passive ones never are. Thread: control.
+ */
+void scheduler_use_instances(struct scheduler *s);
 
 /*
  * scheduler_submit - a checked request that request_begin() has seen.
@@ -64,6 +69,7 @@ void scheduler_add_instance(struct scheduler *s, struct instance *in);
  * Thread: any. Takes s->mu. May execute the model before it returns (r->budget).
  * @r      taken on success, still the caller's on error
  * Errors: STATUS_UNAVAILABLE  the model is stopping
+ *         STATUS_UNSUPPORTED  all its instances are passive
  */
 NODISCARD struct status *scheduler_submit(struct scheduler *s, struct request *r);
 

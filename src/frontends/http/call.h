@@ -56,6 +56,7 @@ struct http_call {
     /* Set when the head has come. */
     const struct route *route; /* NULL: no such path */
     bool wrong_method;
+    bool names_repository;
     bool unknown_encoding;
     bool no_memory; /* for what the head says: the request is refused */
     enum header_length header_length_kind;
@@ -87,6 +88,9 @@ static inline struct http_ctx *call_ctx(struct exchange *x)
 void reply_status(struct exchange *x, struct status *st, const char *content_type); /* taken */
 void reply_error(struct exchange *x, int http_status, const char *content_type, const char *text);
 extern const char content_json[], content_text[];
+
+/* reply_printed - what was printed into the loop's buffer, as the body. */
+void reply_printed(struct exchange *x, int status, const char *content_type);
 
 /* http_print_error - {"error":"…"} */
 void http_print_error(struct buf *out, const char *text);

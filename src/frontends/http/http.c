@@ -13,19 +13,26 @@
 #include "frontends/http/call.h"
 #include "frontends/http/infer.h"
 #include "frontends/http/meta.h"
+#include "frontends/http/admin.h"
 #include "frontends/http/route.h"
 #include "frontends/net/server.h"
 
 enum { MAX_JSON_REPLY = INT32_MAX };
 
 static const struct route routes[] = {
-    {METHOD_POST, "/v2/models/{m}[/versions/{v}]/infer", infer_handle, content_text},
-    {METHOD_GET, "/v2/health/live", meta_live, content_text},
-    {METHOD_GET, "/v2/health/ready", meta_ready, content_text},
-    {METHOD_GET, "/v2/models/{m}[/versions/{v}]/ready", meta_model_ready, content_text},
-    {METHOD_GET, "/v2/models/{m}[/versions/{v}]/config", meta_model_config, content_json},
-    {METHOD_GET, "/v2/models/{m}[/versions/{v}]", meta_model, content_json},
-    {METHOD_GET, "/v2", meta_server, content_json},
+    {METHOD_POST, "/v2/models/{m}[/versions/{v}]/infer", infer_handle, content_text, true},
+    {METHOD_GET, "/v2/health/live", meta_live, content_text, false},
+    {METHOD_GET, "/v2/health/ready", meta_ready, content_text, false},
+    {METHOD_GET, "/v2/models/{m}[/versions/{v}]/ready", meta_model_ready, content_text, false},
+    {METHOD_GET, "/v2/models/{m}[/versions/{v}]/config", meta_model_config, content_json, false},
+    {METHOD_GET, "/v2/models/{m}[/versions/{v}]", meta_model, content_json, false},
+    {METHOD_GET, "/v2", meta_server, content_json, false},
+    {METHOD_POST, "/v2/repository/index", admin_index, content_json, true},
+    {METHOD_POST, "/v2/repository/{r}/index", admin_index, content_json, true},
+    {METHOD_POST, "/v2/repository/models/{m}/load", admin_load, content_json, true},
+    {METHOD_POST, "/v2/repository/{r}/models/{m}/load", admin_load, content_json, true},
+    {METHOD_POST, "/v2/repository/models/{m}/unload", admin_unload, content_json, true},
+    {METHOD_POST, "/v2/repository/{r}/models/{m}/unload", admin_unload, content_json, true},
 };
 
 /* ---- What the connection calls -------------------------------------------------------------- */
@@ -87,7 +94,8 @@ static void on_head(struct exchange *x, const struct http_head *head)
     call->model = (struct ops_model_ref){0};
     call->route = m.route;
     call->wrong_method = m.route && m.route->method != x->method;
-    x->discard = !m.route || m.route->handle != infer_handle;
+    call->names_repository = m.repository.at != NULL;
+    x->discard = !m.route || call->wrong_method || !m.route->takes_body;
     if (!m.route || call->wrong_method)
         return;
     if (m.model.at) {

@@ -20,8 +20,7 @@ void http_print_error(struct buf *out, const char *text)
     json_put_close(&w, '}');
 }
 
-/* What was printed into the loop's buffer, as the body. */
-static void reply_printed(struct exchange *x, int status, const char *content_type)
+void reply_printed(struct exchange *x, int status, const char *content_type)
 {
     struct buf *json = &call_ctx(x)->json;
     if (json->failed) {

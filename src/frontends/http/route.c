@@ -1,12 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "frontends/http/route.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 static bool starts_with(const char *at, const char *end, const char *text, size_t length)
 {
     return (size_t)(end - at) >= length && memcmp(at, text, length) == 0;
+}
+
+/* The segment that begins at *at; false when it is empty. */
+static bool take_segment(const char **at, const char *end, struct span *ret)
+{
+    const char *from = *at;
+    while (*at < end && **at != '/')
+        ++*at;
+    *ret = (struct span){from, (size_t)(*at - from)};
+    return ret->length > 0;
 }
 
 /* One pass over pattern and path side by side. */
@@ -15,14 +24,14 @@ static bool fits(const char *pattern, struct span path, struct route_match *m)
     static const char versions[] = "[/versions/{v}]";
     const char *at = path.at, *end = path.at + path.length;
 
-    m->model = m->version = (struct span){NULL, 0};
+    m->model = m->version = m->repository = (struct span){NULL, 0};
     while (*pattern) {
         if (strncmp(pattern, "{m}", 3) == 0) {
-            const char *from = at;
-            while (at < end && *at != '/')
-                at++;
-            m->model = (struct span){from, (size_t)(at - from)};
-            if (m->model.length == 0)
+            if (!take_segment(&at, end, &m->model))
+                return false;
+            pattern += 3;
+        } else if (strncmp(pattern, "{r}", 3) == 0) {
+            if (!take_segment(&at, end, &m->repository))
                 return false;
             pattern += 3;
         } else if (*pattern == '[') {

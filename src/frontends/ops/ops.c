@@ -109,6 +109,34 @@ struct status *ops_infer_model(struct server *s, const struct ops_model_ref *ref
     return NULL;
 }
 
+struct status *ops_repository_index(struct server *s, bool ready_only,
+                                    struct model_index_row **ret_rows, size_t *ret_n)
+{
+    return server_index(s, ready_only, ret_rows, ret_n);
+}
+
+/* The reference has one text for all modes that do not allow it. */
+static struct status *refuse_control(struct server *s, const char *what)
+{
+    if (!server_is_controlled(s))
+        return status_new(STATUS_UNAVAILABLE,
+                          "explicit model load / unload is not allowed if polling is enabled");
+    return status_new(STATUS_UNSUPPORTED, "%s models while the server runs is not supported yet",
+                      what);
+}
+
+struct status *ops_model_load(struct server *s, const struct ops_model_ref *ref)
+{
+    (void)ref;
+    return refuse_control(s, "loading");
+}
+
+struct status *ops_model_unload(struct server *s, const struct ops_model_ref *ref)
+{
+    (void)ref;
+    return refuse_control(s, "unloading");
+}
+
 struct status *ops_infer(struct server *s, struct request *r)
 {
     return server_infer(s, r);

@@ -16,6 +16,7 @@
 #include "base/compiler.h"
 
 struct model;
+struct model_index_row;
 struct request;
 struct server;
 
@@ -73,6 +74,24 @@ void ops_model_metadata_done(struct ops_model_metadata *m);
  */
 NODISCARD struct status *ops_infer_model(struct server *s, const struct ops_model_ref *ref,
                                          const char *protocol, struct model **ret_model);
+
+/*
+ * ops_repository_index - all models, sorted by name and version; the caller ends it with
+ * mem_free().
+ *
+ * Errors: STATUS_UNAVAILABLE  Server not ready
+ */
+NODISCARD struct status *ops_repository_index(struct server *s, bool ready_only,
+                                              struct model_index_row **ret_rows, size_t *ret_n);
+
+/*
+ * ops_model_load, ops_model_unload - changes which models serve.
+ *
+ * Errors: STATUS_UNAVAILABLE  the model control mode does not allow it (behaviours §13.1)
+ *         STATUS_UNSUPPORTED  it does, but this is not built yet
+ */
+NODISCARD struct status *ops_model_load(struct server *s, const struct ops_model_ref *ref);
+NODISCARD struct status *ops_model_unload(struct server *s, const struct ops_model_ref *ref);
 
 /* ops_infer - server_infer(). */
 NODISCARD struct status *ops_infer(struct server *s, struct request *r);

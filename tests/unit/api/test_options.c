@@ -134,6 +134,8 @@ static void options_that_size_or_place(void **state)
     ok(TRITONSERVER_ServerOptionsNew(&o));
     ok(TRITONSERVER_ServerOptionsSetServerId(o, "me"));
     ok(TRITONSERVER_ServerOptionsSetModelControlMode(o, TRITONSERVER_MODEL_CONTROL_NONE));
+    ok(TRITONSERVER_ServerOptionsSetModelControlMode(o, TRITONSERVER_MODEL_CONTROL_EXPLICIT));
+    ok(TRITONSERVER_ServerOptionsSetStartupModel(o, "m"));
     ok(TRITONSERVER_ServerOptionsSetStrictModelConfig(o, true));
     ok(TRITONSERVER_ServerOptionsSetModelConfigName(o, "special"));
     ok(TRITONSERVER_ServerOptionsSetExitOnError(o, false));
@@ -171,22 +173,18 @@ static void options_that_ask_for_what_is_not_there(void **state)
     const TRITONSERVER_Error_Code no = TRITONSERVER_ERROR_UNSUPPORTED,
                                   wrong = TRITONSERVER_ERROR_INVALID_ARG;
     ok(TRITONSERVER_ServerOptionsNew(&o));
-    refused(TRITONSERVER_ServerOptionsSetModelControlMode(o, TRITONSERVER_MODEL_CONTROL_EXPLICIT),
-            no, "a model control mode but 'none' is not supported yet");
-    refused(TRITONSERVER_ServerOptionsSetStartupModel(o, "m"), no,
-            "loading single models at start is not supported yet");
+    refused(TRITONSERVER_ServerOptionsSetModelControlMode(o, TRITONSERVER_MODEL_CONTROL_POLL), no,
+            "polling the model repository is not supported yet");
     refused(TRITONSERVER_ServerOptionsSetRateLimiterMode(o, TRITONSERVER_RATE_LIMIT_EXEC_COUNT), no,
             "the rate limiter is not supported yet");
     refused(TRITONSERVER_ServerOptionsSetResponseCacheByteSize(o, 1), no,
             "the response cache is not supported yet");
     refused(TRITONSERVER_ServerOptionsSetCacheConfig(o, "local", "{}"), no,
             "the response cache is not supported yet");
-    refused(TRITONSERVER_ServerOptionsSetHostPolicy(o, "p", "numa-node", "0"), no,
-            "a host policy is not supported yet");
     refused(TRITONSERVER_ServerOptionsSetMetricsConfig(o, "", "s", "v"), no,
             "a configuration of metrics is not supported yet");
 
-    refused(TRITONSERVER_ServerOptionsSetHostPolicy(o, "p", "cores", "0"), wrong,
+    refused(TRITONSERVER_ServerOptionsSetHostPolicy(o, "p", "cores", "0"), no,
             "Unsupported host policy setting 'cores' is specified, supported settings are "
             "'numa-node', 'cpu-cores'");
     refused(TRITONSERVER_ServerOptionsSetModelConfigName(o, "../x"), wrong,
@@ -196,6 +194,10 @@ static void options_that_ask_for_what_is_not_there(void **state)
     refused(TRITONSERVER_ServerOptionsSetModelLoadDeviceLimit(o, TRITONSERVER_INSTANCEGROUPKIND_GPU,
                                                               -1, 0.5),
             wrong, "expects device ID >= 0, got -1");
+    refused(TRITONSERVER_ServerOptionsSetStartupModel(o, NULL), wrong,
+            "TRITONSERVER_ServerOptionsSetStartupModel: 'model_name' was nullptr");
+    refused(TRITONSERVER_ServerOptionsSetModelControlMode(o, (TRITONSERVER_ModelControlMode)7),
+            wrong, "unknown model control mode '7'");
     refused(TRITONSERVER_ServerOptionsSetServerId(NULL, "me"), wrong,
             "TRITONSERVER_ServerOptionsSetServerId: 'options' was nullptr");
     ok(TRITONSERVER_ServerOptionsDelete(o));

@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/buf.h"
 #include "base/mem.h"
@@ -91,11 +90,21 @@ static void make(const char *config, uint32_t n_instances, fake_execute_fn fn)
     fake_model_make(&f, config, n_instances, fn);
 }
 
+static struct status *warm_up(void)
+{
+    struct warmup *w = NULL;
+    struct status *st = warmup_new(f.model, &w);
+    for (uint32_t i = 0; i < f.model->n_instances && !st; i++)
+        st = warmup_run(w, f.model->instances[i]);
+    warmup_free(w);
+    return st;
+}
+
 /* The warm-up succeeds, and the backend has seen this. */
 static void expect(const char *config, uint32_t n_instances, const char *text)
 {
     make(config, n_instances, execute);
-    struct status *st = model_warm_up(f.model);
+    struct status *st = warm_up();
     if (st)
         fail_msg("%s", status_message(st));
     assert_string_equal(seen.text, text);
@@ -108,7 +117,7 @@ static void expect_error(const char *config, fake_execute_fn fn, enum status_cod
                          const char *text)
 {
     make(config, 1, fn);
-    struct status *st = model_warm_up(f.model);
+    struct status *st = warm_up();
     assert_non_null(st);
     assert_string_equal(status_message(st), text);
     assert_int_equal(status_code(st), code);
@@ -163,7 +172,7 @@ static void warm_up_counts_in_the_statistics(void **state)
 {
     (void)state;
     make(IO SAMPLE("s", "batch_size: 2 count: 3", A2), 1, execute);
-    assert_null(model_warm_up(f.model));
+    assert_null(warm_up());
     assert_int_equal(f.model->instances[0]->stats.success_count, 6);
     assert_int_equal(f.model->instances[0]->stats.inference_count, 6);
     assert_int_equal(f.model->instances[0]->stats.execution_count, 3);
@@ -235,7 +244,7 @@ static void random_data_of_each_type(void **state)
                                   "{ data_type: TYPE_%s dims: %d random_data: true } } }",
                                   type, type, type, N);
         make(config, 1, execute);
-        assert_null(model_warm_up(f.model));
+        assert_null(warm_up());
         size_t size = strcmp(type, "STRING") == 0 ? 4 : dtype_size(f.model->inputs[0].dtype);
         const char *hex = strchr(seen.text, '=') + 1;
         assert_int_equal(strcspn(hex, "\n"), 2 * N * size);
@@ -260,11 +269,7 @@ static int make_repository(void **state)
     (void)state;
     repository_make(&repository);
     repository_add(&repository, "m", "", 1);
-    char *path = mem_printf("%s/m/warmup", repository.path);
-    int rc = mkdir(path, 0755);
-    mem_free(path);
-    struct status *st = storage_open(repository.path, false, &storage);
-    return rc || st;
+    return storage_open(repository.path, false, &storage) != NULL;
 }
 
 static int remove_repository(void **state)
@@ -277,11 +282,8 @@ static int remove_repository(void **state)
 
 static void write_file(const char *name, const void *bytes, size_t n)
 {
-    char *path = mem_printf("%s/m/warmup/%s", repository.path, name);
-    FILE *file = fopen(path, "we");
-    assert_non_null(file);
-    assert_int_equal(fwrite(bytes, 1, n, file), n);
-    assert_int_equal(fclose(file), 0);
+    char *path = mem_printf("m/warmup/%s", name);
+    repository_add_file(&repository, path, bytes, n);
     mem_free(path);
 }
 
@@ -296,7 +298,7 @@ static struct status *load_file(const char *type, const char *dims, const char *
     make(config, 1, execute);
     mem_free(config);
     f.model->storage = storage;
-    struct status *st = model_warm_up(f.model);
+    struct status *st = warm_up();
     fake_model_end(&f);
     return st;
 }
@@ -425,6 +427,16 @@ static struct status *forgets(struct instance *in, struct request **requests, ui
     return NULL;
 }
 
+static struct status *answers_with_flags(struct instance *in, struct request **requests, uint32_t n)
+{
+    (void)in;
+    for (uint32_t i = 0; i < n; i++) {
+        assert_null(request_send_flags(requests[i], RESPONSE_FINAL));
+        assert_null(request_release(requests[i]));
+    }
+    return NULL;
+}
+
 static void errors_of_the_backend(void **state)
 {
     (void)state;
@@ -436,6 +448,8 @@ static void errors_of_the_backend(void **state)
     expect_error(IO SAMPLE("s", ONE, A2), forgets, STATUS_INVALID_ARG,
                  "failed to run warmup sample 's': model 'm' released the request without a final "
                  "response; ");
+    expect_error(IO SAMPLE("s", ONE, A2), answers_with_flags, STATUS_INVALID_ARG,
+                 "failed to run warmup sample 's': expected a single response, got 0; ");
 }
 
 /* The first failure ends the warm-up. */
@@ -485,7 +499,7 @@ static void answers_that_come_later_and_more_than_one(void **state)
 {
     (void)state;
     make(IO SAMPLE("s", ONE " count: 20", A2), 1, executes_later);
-    assert_null(model_warm_up(f.model));
+    assert_null(warm_up());
     assert_int_equal(seen.n_executions, 20);
     thread_join(&late_thread);
     fake_model_end(&f);

@@ -140,6 +140,17 @@ static void backends_may_prefer_groups(void **state)
     assert_int_equal(c->pb->instance_group[0]->count, 5);
     model_config_free(c);
 
+    /* All it wants is GPUs, and there are none: as if it wanted nothing. */
+    facts.n_preferred_groups = 1;
+    c = parse("backend: 'x'");
+    must(model_config_prepare(c, &facts));
+    must(model_config_place(c, &facts));
+    assert_int_equal(c->pb->instance_group[0]->kind,
+                     INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_CPU);
+    assert_int_equal(c->pb->instance_group[0]->count, 1);
+    model_config_free(c);
+
+    facts.n_preferred_groups = 3;
     c = parse("backend: 'x' instance_group { }");
     must(model_config_prepare(c, &facts));
     must(model_config_place(c, &facts));

@@ -45,7 +45,8 @@ static void assert_index(struct server *s, bool ready_only, const char *expected
 {
     size_t n, used = 0;
     char text[1024] = "";
-    struct model_index_row *rows = server_index(s, ready_only, &n);
+    struct model_index_row *rows;
+    assert_null(server_index(s, ready_only, &rows, &n));
     for (size_t i = 0; i < n; i++)
         used += (size_t)snprintf(text + used, sizeof(text) - used, "%s:%d:%s:%s\n", rows[i].name,
                                  (int)rows[i].version, rows[i].state, rows[i].reason);

@@ -33,6 +33,27 @@ static void the_words(void **state)
     status_free(st);
 }
 
+static void what_needs_its_own_thread_is_never_inline(void **state)
+{
+    (void)state;
+    struct execution e;
+    assert_null(execution_init(&e, NULL));
+    assert_null(execution_never_inline(&e, "somebody needs", "m_0"));
+    for (int i = 0; i < 100; i++)
+        execution_measured(&e, 100, 0, false);
+    assert_false(execution_may_inline(&e, &full));
+
+    assert_null(execution_init(&e, "thread"));
+    assert_null(execution_never_inline(&e, "somebody needs", "m_0"));
+    assert_null(execution_init(&e, "inline"));
+    struct status *st = execution_never_inline(&e, "somebody needs", "m_0");
+    assert_int_equal(status_code(st), STATUS_INVALID_ARG);
+    assert_string_equal(status_message(st),
+                        "parameter 'CONCH_EXECUTION' is 'inline', but somebody needs 'm_0': it "
+                        "executes on a thread of its own");
+    status_free(st);
+}
+
 /* How many executions of that length on the worker it takes until it may run inline. */
 static int proof(struct execution *e, uint64_t took_ns, int at_most)
 {
@@ -127,6 +148,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_words),
+        cmocka_unit_test(what_needs_its_own_thread_is_never_inline),
         cmocka_unit_test(a_short_model_proves_itself),
         cmocka_unit_test(a_long_model_never_does),
         cmocka_unit_test(moving_bytes_is_not_counted),

@@ -16,7 +16,9 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "base/place.h"
 #include "base/status.h"
+#include "core/sched/instance_thread.h"
 #include "core/server.h"
 #include "lib/fake_model.h"
 
@@ -26,8 +28,8 @@ static const char config_format[] = "input { name: \"A\" data_type: TYPE_FP32 di
 enum { N_THREADS = 4, N_EACH = 300, N_INSTANCES = 2 };
 
 static atomic_int n_executed, n_at_once[N_INSTANCES], n_clashes, n_on_caller;
-static atomic_int n_instances_at_once, n_two_at_once;
-static __thread bool i_submit;
+static atomic_int n_instances_at_once, n_two_at_once, n_threads;
+static __thread bool i_submit, i_executed;
 
 static struct status *execute(struct instance *in, struct request **requests, uint32_t n)
 {
@@ -38,6 +40,9 @@ static struct status *execute(struct instance *in, struct request **requests, ui
         atomic_fetch_add(&n_two_at_once, 1);
     if (i_submit)
         atomic_fetch_add(&n_on_caller, 1);
+    else if (!i_executed)
+        atomic_fetch_add(&n_threads, 1);
+    i_executed = true;
     atomic_fetch_add(&n_executed, (int)n);
     for (uint32_t i = 0; i < n; i++)
         fake_answer(requests[i]);
@@ -81,7 +86,7 @@ static void *submit_many(void *arg)
     return NULL;
 }
 
-static void storm(const char *execution, bool exclusive)
+static void storm(const char *execution, int n_submitters, bool exclusive, uint64_t thread_idle_ns)
 {
     struct fake_model f;
     struct submitter submitters[N_THREADS];
@@ -93,16 +98,18 @@ static void storm(const char *execution, bool exclusive)
     atomic_store(&n_on_caller, 0);
     fake_model_make(&f, config, N_INSTANCES, execute);
     f.model->scheduler->exclusive = exclusive;
+    f.model->scheduler->thread_idle_ns = thread_idle_ns;
+    atomic_store(&n_threads, 0);
     atomic_store(&n_instances_at_once, 0);
     atomic_store(&n_two_at_once, 0);
-    for (int i = 0; i < N_THREADS; i++) {
+    for (int i = 0; i < n_submitters; i++) {
         submitters[i] = (struct submitter){.model = &f, .may_inline = i % 2 == 0};
         pthread_create(&submitters[i].thread, NULL, submit_many, &submitters[i]);
     }
-    for (int i = 0; i < N_THREADS; i++)
+    for (int i = 0; i < n_submitters; i++)
         pthread_join(submitters[i].thread, NULL);
     fake_model_end(&f);
-    assert_int_equal(atomic_load(&n_executed), N_THREADS * N_EACH);
+    assert_int_equal(atomic_load(&n_executed), n_submitters * N_EACH);
     assert_int_equal(atomic_load(&n_clashes), 0);
     if (exclusive)
         assert_int_equal(atomic_load(&n_two_at_once), 0);
@@ -111,18 +118,149 @@ static void storm(const char *execution, bool exclusive)
 static void each_request_is_executed_once(void **state)
 {
     (void)state;
-    storm("auto", false);
-    storm("inline", false);
+    storm("auto", N_THREADS, false, INSTANCE_THREAD_IDLE_NS);
+    storm("inline", N_THREADS, false, INSTANCE_THREAD_IDLE_NS);
     assert_true(atomic_load(&n_on_caller) > 0);
-    storm("thread", false);
+    storm("thread", N_THREADS, false, INSTANCE_THREAD_IDLE_NS);
     assert_int_equal(atomic_load(&n_on_caller), 0);
+    assert_in_range(atomic_load(&n_threads), 1, N_INSTANCES);
+}
+
+/* Each thread ends as soon as there is nothing to do: nearly every request meets one that ends. */
+static void no_request_is_lost_when_threads_end(void **state)
+{
+    (void)state;
+    storm("thread", 1, false, 0);
+    assert_true(atomic_load(&n_threads) > N_INSTANCES);
+    storm("thread", N_THREADS, false, 0);
+    storm("auto", N_THREADS, false, 0);
+    storm("thread", N_THREADS, true, 0);
+    storm("thread", 2, false, 20 * NS_PER_US);
 }
 
 static void a_device_blocking_backend_executes_one_at_a_time(void **state)
 {
     (void)state;
-    storm("auto", true);
-    storm("thread", true);
+    storm("auto", N_THREADS, true, INSTANCE_THREAD_IDLE_NS);
+    storm("thread", N_THREADS, true, INSTANCE_THREAD_IDLE_NS);
+}
+
+/* ------------------------------------------------------------------------------------------ */
+
+static void ask_once(struct fake_model *f)
+{
+    struct fake_request fr;
+    prepare(&fr, f, NULL);
+    assert_null(server_infer(&f->server, &fr.request));
+    fake_request_wait(&fr);
+    assert_false(fr.failed);
+    fake_request_end(&fr);
+}
+
+static bool thread_has_ended(struct scheduler *s, const struct instance *in)
+{
+    mutex_lock(&s->mu);
+    bool ended = instance_thread_has_ended_locked(in->thread);
+    mutex_unlock(&s->mu);
+    return ended;
+}
+
+static void an_idle_instance_has_no_thread(void **state)
+{
+    (void)state;
+    struct fake_model f;
+    fake_model_make(&f, config_format, 1, execute);
+    struct scheduler *s = f.model->scheduler;
+    struct instance *in = f.model->instances[0];
+    s->thread_idle_ns = NS_PER_MS;
+    assert_null(in->thread); /* before the first work */
+    assert_null(in->batch);
+    for (int i = 0; i < 3; i++) {
+        ask_once(&f);
+        while (!thread_has_ended(s, in))
+            sched_yield();
+    }
+    fake_model_end(&f);
+}
+
+/* ------------------------------------------------------------------------------------------ */
+
+static cpu_set_t seen_cpus;
+
+static struct status *look_around(struct instance *in, struct request **requests, uint32_t n)
+{
+    (void)in;
+    (void)n;
+    sched_getaffinity(0, sizeof(seen_cpus), &seen_cpus);
+    fake_answer(requests[0]);
+    return NULL;
+}
+
+/* A CPU that this process may use; the last one, so that machines with several differ from all. */
+static int last_cpu(void)
+{
+    cpu_set_t all;
+    int last = 0;
+    sched_getaffinity(0, sizeof(all), &all);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (CPU_ISSET(cpu, &all))
+            last = cpu;
+    }
+    return last;
+}
+
+static void a_bound_instance_executes_in_its_place(void **state)
+{
+    (void)state;
+    struct fake_model f;
+    struct server_options *o = server_options_new();
+    char config[512], cpu[16];
+    snprintf(cpu, sizeof(cpu), "%d", last_cpu());
+    server_options_add_host_policy(o, "cpu", "cpu-cores", cpu);
+    fake_model_make_with(&f, o, config_format, 1, look_around);
+    for (int i = 0; i < 10; i++) { /* short, yet never inline */
+        struct inline_budget budget = {.left_ns = EXECUTION_BUDGET_NS};
+        struct fake_request fr;
+        CPU_ZERO(&seen_cpus);
+        prepare(&fr, &f, &budget);
+        assert_null(server_infer(&f.server, &fr.request));
+        fake_request_wait(&fr);
+        fake_request_end(&fr);
+        assert_int_equal(CPU_COUNT(&seen_cpus), 1);
+        assert_true(CPU_ISSET(last_cpu(), &seen_cpus));
+    }
+    fake_model_end(&f);
+
+    /* Its thread started where the one was that asked; those of others begin outside all the same.
+     */
+    snprintf(config, sizeof(config), "%sinstance_group { host_policy: 'none' }", config_format);
+    struct place here = {.has_cpus = false}, before;
+    place_add_cpus(&here, (unsigned int)last_cpu(), (unsigned int)last_cpu());
+    fake_model_make(&f, config, 1, look_around);
+    assert_null(place_enter(&here, &before));
+    ask_once(&f);
+    place_leave(&before);
+    assert_true(CPU_EQUAL(&seen_cpus, &before.cpus));
+    fake_model_end(&f);
+}
+
+static void passive_instances_execute_nothing(void **state)
+{
+    (void)state;
+    struct fake_model f;
+    struct fake_request fr;
+    char config[512];
+    snprintf(config, sizeof(config), "%sinstance_group { passive: true }", config_format);
+    fake_model_make(&f, config, 2, execute);
+    prepare(&fr, &f, NULL);
+    struct status *st = server_infer(&f.server, &fr.request);
+    assert_int_equal(status_code(st), STATUS_UNSUPPORTED);
+    assert_string_equal(status_message(st),
+                        "[request id: <id_unknown>] model 'm' executes nothing: "
+                        "all its instances are passive");
+    status_free(st);
+    fake_request_end(&fr);
+    fake_model_end(&f);
 }
 
 /* ------------------------------------------------------------------------------------------ */
@@ -226,6 +364,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_request_is_executed_once),
         cmocka_unit_test(a_device_blocking_backend_executes_one_at_a_time),
+        cmocka_unit_test(no_request_is_lost_when_threads_end),
+        cmocka_unit_test(an_idle_instance_has_no_thread),
+        cmocka_unit_test(a_bound_instance_executes_in_its_place),
+        cmocka_unit_test(passive_instances_execute_nothing),
         cmocka_unit_test(first_in_first_out_without_the_cancelled),
         cmocka_unit_test(a_model_ends_after_the_caller_that_executes_it),
     };

@@ -11,10 +11,13 @@
 #include "frontends/http/route.h"
 
 static const struct route routes[] = {
-    {METHOD_POST, "/v2/models/{m}[/versions/{v}]/infer", NULL, NULL},
-    {METHOD_GET, "/v2/health/live", NULL, NULL},
-    {METHOD_GET, "/v2/models/stats", NULL, NULL},
-    {METHOD_GET, "/v2/models/{m}[/versions/{v}]", NULL, NULL},
+    {METHOD_POST, "/v2/models/{m}[/versions/{v}]/infer", NULL, NULL, false},
+    {METHOD_GET, "/v2/health/live", NULL, NULL, false},
+    {METHOD_GET, "/v2/models/stats", NULL, NULL, false},
+    {METHOD_GET, "/v2/models/{m}[/versions/{v}]", NULL, NULL, false},
+    {METHOD_POST, "/v2/repository/index", NULL, NULL, true},
+    {METHOD_POST, "/v2/repository/{r}/index", NULL, NULL, true},
+    {METHOD_POST, "/v2/repository/{r}/models/{m}/load", NULL, NULL, true},
 };
 
 static void patterns_fit_whole_paths(void **state)
@@ -23,26 +26,32 @@ static void patterns_fit_whole_paths(void **state)
     static const struct {
         const char *path;
         int route; /* -1 = none */
-        const char *model, *version;
+        const char *model, *version, *repository;
     } rows[] = {
-        {"/v2/models/m/infer", 0, "m", ""},
-        {"/v2/models/m/versions/12/infer", 0, "m", "12"},
-        {"/v2/models/versions/versions/1", 3, "versions", "1"},
-        {"/v2/models/versions", 3, "versions", ""},
-        {"/v2/models/infer", 3, "infer", ""},
-        {"/v2/models/stats", 2, "", ""},
-        {"/v2/models/a.b-c%20d", 3, "a.b-c%20d", ""},
-        {"/v2/health/live", 1, "", ""},
-        {"/v2/health/live/", -1, "", ""},
-        {"/v2/health/liv", -1, "", ""},
-        {"/v2/models/", -1, "", ""},
-        {"/v2/models//infer", -1, "", ""},
-        {"/v2/models/m/versions/", -1, "", ""},
-        {"/v2/models/m/versions/x", -1, "", ""},
-        {"/v2/models/m/versions/1x", -1, "", ""},
-        {"/v2/models/m/versions/1/", -1, "", ""},
-        {"/v2/models/m/infer/", -1, "", ""},
-        {"", -1, "", ""},
+        {"/v2/models/m/infer", 0, "m", "", ""},
+        {"/v2/models/m/versions/12/infer", 0, "m", "12", ""},
+        {"/v2/models/versions/versions/1", 3, "versions", "1", ""},
+        {"/v2/models/versions", 3, "versions", "", ""},
+        {"/v2/models/infer", 3, "infer", "", ""},
+        {"/v2/models/stats", 2, "", "", ""},
+        {"/v2/models/a.b-c%20d", 3, "a.b-c%20d", "", ""},
+        {"/v2/health/live", 1, "", "", ""},
+        {"/v2/health/live/", -1, "", "", ""},
+        {"/v2/health/liv", -1, "", "", ""},
+        {"/v2/models/", -1, "", "", ""},
+        {"/v2/models//infer", -1, "", "", ""},
+        {"/v2/models/m/versions/", -1, "", "", ""},
+        {"/v2/models/m/versions/x", -1, "", "", ""},
+        {"/v2/models/m/versions/1x", -1, "", "", ""},
+        {"/v2/models/m/versions/1/", -1, "", "", ""},
+        {"/v2/models/m/infer/", -1, "", "", ""},
+        {"", -1, "", "", ""},
+        {"/v2/repository/index", 4, "", "", ""},
+        {"/v2/repository/r/index", 5, "", "", "r"},
+        {"/v2/repository//index", -1, "", "", ""},
+        {"/v2/repository/index/index", 5, "", "", "index"},
+        {"/v2/repository/r/models/m/load", 6, "m", "", "r"},
+        {"/v2/repository/r/models//load", -1, "", "", ""},
     };
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
         struct span path = {rows[i].path, strlen(rows[i].path)};
@@ -54,6 +63,10 @@ static void patterns_fit_whole_paths(void **state)
         assert_ptr_equal(m.route, &routes[rows[i].route]);
         assert_int_equal(m.model.length, strlen(rows[i].model));
         assert_memory_equal(m.model.at ? m.model.at : "", rows[i].model, m.model.length);
+        assert_int_equal(m.repository.length, strlen(rows[i].repository));
+        assert_int_equal(m.repository.at != NULL, *rows[i].repository != 0);
+        assert_memory_equal(m.repository.at ? m.repository.at : "", rows[i].repository,
+                            m.repository.length);
         assert_int_equal(m.version.length, strlen(rows[i].version));
         assert_memory_equal(m.version.at ? m.version.at : "", rows[i].version, m.version.length);
     }

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Values are read when an instance is made, as in the reference: a policy that no instance has may
+ * say what it likes. Texts of errors are the reference's. (Beyond it, `cpu-cores` may have single
+ * CPUs; what it takes by mistake, such as "0-3x", is an error here.)
+ */
+#include "core/backend/host_policy.h"
+
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/place.h"
+#include "base/status.h"
+#include "base/str.h"
+#include "core/message.h"
+
+enum { MAX_DOCUMENT_BYTES = 16 << 20 };
+
+/* In the order of the document. */
+static const char cpu_cores[] = "cpu-cores", numa_node[] = "numa-node";
+static const char *const all_settings[] = {cpu_cores, numa_node};
+
+struct status *host_policy_check_setting(const char *setting)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(all_settings); i++) {
+        if (strcmp(setting, all_settings[i]) == 0)
+            return NULL;
+    }
+    return status_new(STATUS_UNSUPPORTED,
+                      "Unsupported host policy setting '%s' is specified, supported settings are "
+                      "'numa-node', 'cpu-cores'",
+                      setting);
+}
+
+const char *host_policy_of(const Inference__ModelInstanceGroup *group)
+{
+    if (*group->host_policy)
+        return group->host_policy;
+    return group->kind == INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_MODEL ? "model" : "cpu";
+}
+
+/* The last value wins; NULL when it is not set. */
+static const char *value_of(const struct host_policy_setting *settings, size_t n,
+                            const char *policy, const char *setting)
+{
+    for (size_t i = n; i-- > 0;) {
+        if (strcmp(settings[i].policy, policy) == 0 && strcmp(settings[i].setting, setting) == 0)
+            return settings[i].value;
+    }
+    return NULL;
+}
+
+void host_policy_document(const struct host_policy_setting *settings, size_t n, const char *policy,
+                          struct message *ret_document)
+{
+    AUTO(buf) out = BUF_INIT(MAX_DOCUMENT_BYTES);
+    const char *separator = "";
+
+    buf_addc(&out, '{');
+    json_write_string(&out, policy, strlen(policy));
+    buf_adds(&out, ":{");
+    for (size_t i = 0; i < ARRAY_SIZE(all_settings); i++) {
+        const char *value = value_of(settings, n, policy, all_settings[i]);
+        if (!value)
+            continue;
+        buf_addf(&out, "%s\"%s\":", separator, all_settings[i]);
+        json_write_string(&out, value, strlen(value));
+        separator = ",";
+    }
+    buf_adds(&out, "}}");
+    ret_document->size_bytes = out.size;
+    ret_document->json = buf_take(&out);
+}
+
+static bool read_number(const char *text, size_t length, uint64_t limit, unsigned int *ret_number)
+{
+    uint64_t number;
+    if (!str_to_uint64(text, length, &number) || number >= limit)
+        return false;
+    *ret_number = (unsigned int)number;
+    return true;
+}
+
+/* One element of the list: "3" or "0-3". */
+static bool add_cpus(struct place *p, const char *text, size_t length)
+{
+    unsigned int first, last;
+    const char *dash = memchr(text, '-', length);
+    size_t first_length = dash ? (size_t)(dash - text) : length;
+    if (!read_number(text, first_length, PLACE_MAX_CPUS, &first))
+        return false;
+    last = first;
+    if (dash && !read_number(dash + 1, length - first_length - 1, PLACE_MAX_CPUS, &last))
+        return false;
+    if (last < first)
+        return false;
+    place_add_cpus(p, first, last);
+    return true;
+}
+
+NODISCARD static struct status *read_cpus(struct place *p, const char *value)
+{
+    for (const char *at = value;;) {
+        size_t length = strcspn(at, ",");
+        if (!add_cpus(p, at, length))
+            return status_new(STATUS_INVALID_ARG,
+                              "host policy setting 'cpu-cores' format is "
+                              "'<lower_cpu_core_id>-<upper_cpu_core_id>'. Got %.*s",
+                              (int)MIN(length, (size_t)100), at);
+        if (!at[length])
+            return NULL;
+        at += length + 1;
+    }
+}
+
+NODISCARD static struct status *read_node(struct place *p, const char *value)
+{
+    unsigned int node;
+    if (!read_number(value, strlen(value), PLACE_MAX_NODES, &node))
+        return status_new(STATUS_INVALID_ARG,
+                          "Parsing 'numa-node' value: Can't parse '%s' to integer", value);
+    place_set_node(p, node);
+    return NULL;
+}
+
+/* Those who read values and enter places do not know whose they are. */
+NODISCARD static struct status *blame(struct status *st, const char *policy)
+{
+    if (!st)
+        return NULL;
+    struct status *whole =
+        status_new(status_code(st), "%s (host policy '%s')", status_message(st), policy);
+    status_free(st);
+    return whole;
+}
+
+struct status *host_policy_place(const struct host_policy_setting *settings, size_t n,
+                                 const char *policy, struct place **ret_place)
+{
+    const char *cpus = value_of(settings, n, policy, cpu_cores);
+    const char *node = value_of(settings, n, policy, numa_node);
+    *ret_place = NULL;
+    if (!cpus && !node)
+        return NULL;
+
+    struct place *p = mem_zalloc(sizeof(*p));
+    struct status *st = cpus ? read_cpus(p, cpus) : NULL;
+    if (!st && node)
+        st = read_node(p, node);
+    if (st)
+        mem_free(p);
+    else
+        *ret_place = p;
+    return blame(st, policy);
+}
+
+struct status *host_policy_enter(const struct place *p, const char *policy,
+                                 struct place *ret_before)
+{
+    *ret_before = (struct place){.has_cpus = false};
+    return p ? blame(place_enter(p, ret_before), policy) : NULL;
+}

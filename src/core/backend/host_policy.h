@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Host policies: settings under a name (--host-policy) that say where instances run. An instance
+ * group names its policy, or gets the one of its kind: `cpu`, `gpu_<id>`, `model`. A name without
+ * settings is a policy that says nothing.
+ */
+#ifndef CONCH_CORE_BACKEND_HOST_POLICY_H
+#define CONCH_CORE_BACKEND_HOST_POLICY_H
+
+#include <stddef.h>
+
+#include "base/compiler.h"
+#include "proto/model_config.pb-c.h"
+
+struct message;
+struct place;
+struct status;
+
+struct host_policy_setting {
+    const char *policy, *setting, *value;
+};
+
+/* host_policy_of - the name of a group's policy; the group has its kind. Borrowed. */
+const char *host_policy_of(const Inference__ModelInstanceGroup *group);
+
+/* host_policy_check_setting - Errors: STATUS_UNSUPPORTED  neither numa-node nor cpu-cores */
+NODISCARD struct status *host_policy_check_setting(const char *setting);
+
+/*
+ * host_policy_document - what backends are told: {"<policy>":{"<setting>":"<value>",…}}, the last
+ * value of each setting, in the order of their names. The caller frees ret_document->json.
+ */
+void host_policy_document(const struct host_policy_setting *settings, size_t n, const char *policy,
+                          struct message *ret_document);
+
+/*
+ * host_policy_place - where that policy has its threads; NULL for one that leaves it open. The
+ * caller frees it with mem_free().
+ *
+ * Errors: STATUS_INVALID_ARG  a value that cannot be read
+ */
+NODISCARD struct status *host_policy_place(const struct host_policy_setting *settings, size_t n,
+                                           const char *policy, struct place **ret_place);
+
+/*
+ * host_policy_enter - the calling thread runs there, until place_leave(ret_before).
+ *
+ * @p           the place of that policy; NULL leaves the thread where it is
+ * @ret_before  written in any case: after an error it is harmless to leave
+ * Errors:      those of place_enter()
+ */
+NODISCARD struct status *host_policy_enter(const struct place *p, const char *policy,
+                                           struct place *ret_before);
+
+#endif

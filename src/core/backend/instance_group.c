@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * DESIGN: each instance has a place in m->instances and is described by an order. Threads take
+ * orders by a counter and write to places that are theirs alone; the first order is this thread's
+ * too, so that one thread is the same code without helpers. After a failure nobody begins another
+ * order. All have come back when the outcome is looked at, so nothing here needs a lock.
+ */
+#include "core/backend/instance_group.h"
+
+#include <stdatomic.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "base/thread.h"
+#include "core/backend/backend.h"
+#include "core/backend/instance.h"
+#include "core/backend/warmup.h"
+#include "core/model.h"
+
+enum { MAX_INSTANCES = 4096 };
+
+struct order {
+    const Inference__ModelInstanceGroup *group;
+    int index; /* within the group */
+    struct status *outcome;
+};
+
+struct making {
+    /* Constant. */
+    struct model *model;
+    struct warmup *warmup;
+    uint32_t n;
+    struct order *orders; /* an order's fields belong to who took it */
+
+    /* Any thread. */
+    atomic_uint next;
+    atomic_bool failed;
+};
+
+static void make_some(void *arg)
+{
+    struct making *making = arg;
+    while (!atomic_load(&making->failed)) {
+        unsigned int i = atomic_fetch_add(&making->next, 1);
+        if (i >= making->n)
+            return;
+        struct order *o = &making->orders[i];
+        struct instance **in = &making->model->instances[i];
+        o->outcome = instance_new(making->model, o->group, o->index, in);
+        if (!o->outcome)
+            o->outcome = warmup_run(making->warmup, *in);
+        if (o->outcome)
+            atomic_store(&making->failed, true);
+    }
+}
+
+/* As many helpers as are wanted and to be had; they are given back by give_back(). */
+static unsigned int take_helpers(struct backend_registry *reg, unsigned int wanted)
+{
+    unsigned int free = atomic_load(&reg->n_free_helpers), taken;
+    do {
+        taken = MIN(free, wanted);
+    } while (!atomic_compare_exchange_weak(&reg->n_free_helpers, &free, free - taken));
+    return taken;
+}
+
+static void give_back(struct backend_registry *reg, unsigned int n)
+{
+    atomic_fetch_add(&reg->n_free_helpers, n);
+}
+
+static void make_together(struct making *making, struct backend_registry *reg)
+{
+    unsigned int n = take_helpers(reg, making->n - 1), n_started = 0;
+    struct thread *helpers = mem_zalloc(n * sizeof(*helpers));
+    while (n_started < n) {
+        struct status *st = thread_start(&helpers[n_started], "instance-load", make_some, making);
+        if (st) {
+            log_status(LOG_WARN, "fewer threads make instances", st);
+            break;
+        }
+        n_started++;
+    }
+    make_some(making);
+    for (unsigned int i = 0; i < n_started; i++)
+        thread_join(&helpers[i]);
+    mem_free(helpers);
+    give_back(reg, n);
+}
+
+/* The first failure counts; another one that came at the same time is logged. */
+NODISCARD static struct status *outcome(const struct making *making)
+{
+    struct status *first = NULL;
+    for (uint32_t i = 0; i < making->n; i++) {
+        struct status *st = making->orders[i].outcome;
+        if (first)
+            log_status(LOG_ERROR, "another instance failed", st);
+        else
+            first = st;
+    }
+    return first;
+}
+
+NODISCARD static struct status *count_instances(const struct model *m, uint32_t *ret_n)
+{
+    const Inference__ModelConfig *pb = m->config->pb;
+    int64_t n = 0;
+    for (size_t g = 0; g < pb->n_instance_group; g++)
+        n += pb->instance_group[g]->count;
+    if (n > MAX_INSTANCES)
+        return status_new(STATUS_INVALID_ARG, "model '%s' asks for %lld instances, at most %d",
+                          m->name, (long long)n, MAX_INSTANCES);
+    *ret_n = (uint32_t)n;
+    return NULL;
+}
+
+static bool may_be_parallel(const struct model *m, const struct backend_registry *reg)
+{
+    /* One instance at a time executes, in warm-up as later (scheduler.exclusive). */
+    if (m->backend->policy == EXECUTION_DEVICE_BLOCKING && m->config->pb->n_model_warmup)
+        return false;
+    switch (reg->parallel_instances) {
+    case PARALLEL_ALWAYS:
+        return true;
+    case PARALLEL_NEVER:
+        return false;
+    default:
+        return m->backend->attribute.parallel_instance_loading;
+    }
+}
+
+struct status *instances_make(struct model *m, struct backend_registry *reg)
+{
+    const Inference__ModelConfig *pb = m->config->pb;
+    struct making making = {.model = m};
+    struct status *st = count_instances(m, &making.n);
+    if (st)
+        return st;
+
+    MEM_CHARGE(m->owner, MEM_INSTANCES);
+    st = warmup_new(m, &making.warmup);
+    if (st)
+        return st;
+    m->instances = mem_zalloc(making.n * sizeof(struct instance *));
+    m->n_instances = making.n;
+    making.orders = mem_zalloc(making.n * sizeof(*making.orders));
+    struct order *o = making.orders;
+    for (size_t g = 0; g < pb->n_instance_group; g++) {
+        for (int i = 0; i < pb->instance_group[g]->count; i++)
+            *o++ = (struct order){.group = pb->instance_group[g], .index = i};
+    }
+    if (making.n > 1 && may_be_parallel(m, reg))
+        make_together(&making, reg);
+    else
+        make_some(&making);
+    st = outcome(&making);
+    warmup_free(making.warmup);
+    mem_free(making.orders);
+    return st;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Statistics of single responses, by their index within a request: the first response of a
+ * decoupled model costs something else than the tenth. Only backends that report responses have
+ * them (behaviours §16.11).
+ */
+#ifndef CONCH_CORE_BACKEND_RESPONSE_STATS_H
+#define CONCH_CORE_BACKEND_RESPONSE_STATS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/compiler.h"
+
+struct instance;
+struct request;
+struct status;
+
+/* Responses with a higher index than this are counted with it, so that memory stays bounded. */
+enum { MAX_RESPONSE_INDEX = 4095 };
+
+struct duration {
+    uint64_t count, ns;
+};
+
+struct response_stats {
+    struct duration compute_infer, compute_output, success, fail, empty_response, cancel;
+};
+
+/* What a backend says of one response; times are CLOCK_MONOTONIC, 0 = not said. */
+struct response_report {
+    uint64_t start_ns;
+    uint64_t compute_output_start_ns; /* 0: the response has no outputs */
+    uint64_t end_ns;
+    enum { RESPONSE_SUCCESS, RESPONSE_FAIL, RESPONSE_CANCEL } outcome;
+};
+
+/*
+ * instance_report_response - counts the next response of the request.
+ *
+ * Thread: any.
+ * Errors: STATUS_INVALID_ARG  the times go backwards
+ */
+NODISCARD struct status *instance_report_response(struct instance *in, struct request *r,
+                                                  const struct response_report *report);
+
+#endif

@@ -1,0 +1,476 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Walks the steps in the order of the configuration and remembers of each ensemble tensor what was
+ * said of it first: by the ensemble's own inputs and outputs, or by the first model that is
+ * connected to it. Whoever is connected later must agree.
+ */
+#include "core/config/ensemble.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/map.h"
+#include "base/status.h"
+#include "base/str.h"
+#include "core/config/config_priv.h"
+
+enum { MAX_SHAPE_TEXT = 512, MAX_NAMES_TEXT = 4096 };
+
+typedef Inference__ModelEnsembling__Step step_config;
+
+/* What a model says of a tensor. */
+struct said {
+    const char *model;
+    Inference__DataType type;
+    bool batching; /* the shape has a batch dimension in front */
+    size_t n_dims;
+    const int64_t *dims;
+};
+
+struct check {
+    const struct model_config *config;
+    const char *name; /* of the ensemble */
+    struct arena arena;
+    struct map tensors;              /* of struct said, by the ensemble's names */
+    struct ensemble_member *members; /* by step; pb NULL: not found */
+};
+
+/* ---- shapes ---------------------------------------------------------------------------------- */
+
+static size_t n_full(const struct said *s)
+{
+    return s->n_dims + s->batching;
+}
+
+static int64_t full_dim(const struct said *s, size_t i)
+{
+    return !s->batching ? s->dims[i] : i == 0 ? -1 : s->dims[i - 1];
+}
+
+static bool same_dim(int64_t a, int64_t b)
+{
+    return a == b || a == -1 || b == -1;
+}
+
+/* Without batch dimensions, or with those that are there: a model that batches may be connected to
+ * one that does not, if one of these fits (behaviours §12.3). */
+static bool fits(const struct said *a, const struct said *b)
+{
+    bool plain = a->n_dims == b->n_dims, full = n_full(a) == n_full(b);
+    for (size_t i = 0; plain && i < a->n_dims; i++)
+        plain = same_dim(a->dims[i], b->dims[i]);
+    for (size_t i = 0; full && i < n_full(a); i++)
+        full = same_dim(full_dim(a, i), full_dim(b, i));
+    return plain || full;
+}
+
+static void add_shape(struct buf *out, const struct said *s)
+{
+    buf_addc(out, '[');
+    for (size_t i = 0; i < n_full(s); i++)
+        buf_addf(out, "%s%" PRId64, i ? "," : "", full_dim(s, i));
+    buf_addc(out, ']');
+}
+
+static const char *type_name(Inference__DataType type)
+{
+    const ProtobufCEnumValue *v =
+        protobuf_c_enum_descriptor_get_value(&inference__data_type__descriptor, (int)type);
+    return v ? v->name : "?";
+}
+
+/* Does b say of the tensor what a said? */
+NODISCARD static struct status *compare(const struct check *k, struct config_place place,
+                                        const char *tensor, const struct said *a,
+                                        const struct said *b)
+{
+    if (a->type != b->type)
+        return config_fail(k->config, place,
+                           "in ensemble %s, ensemble tensor %s: inconsistent data type: %s is "
+                           "inferred from model %s while %s is inferred from model %s",
+                           k->name, tensor, type_name(a->type), a->model, type_name(b->type),
+                           b->model);
+    if (fits(a, b))
+        return NULL;
+    AUTO(buf) first = BUF_INIT(MAX_SHAPE_TEXT);
+    AUTO(buf) second = BUF_INIT(MAX_SHAPE_TEXT);
+    add_shape(&first, a);
+    add_shape(&second, b);
+    return config_fail(k->config, place,
+                       "in ensemble %s, ensemble tensor %s: inconsistent shape: %s is inferred "
+                       "from model %s while %s is inferred from model %s",
+                       k->name, tensor, buf_text(&first), a->model, buf_text(&second), b->model);
+}
+
+/* One more who says something of the tensor. */
+NODISCARD static struct status *say(struct check *k, struct config_place place, const char *tensor,
+                                    const struct said *said)
+{
+    const struct said *before = map_gets(&k->tensors, tensor);
+    if (before)
+        return compare(k, place, tensor, before, said);
+    struct said *kept = arena_dup(&k->arena, said, sizeof(*said));
+    if (!kept)
+        return status_no_memory();
+    map_puts(&k->tensors, tensor, kept);
+    return NULL;
+}
+
+static struct said said_of_input(const char *model, const Inference__ModelConfig *pb,
+                                 const Inference__ModelInput *input)
+{
+    return (struct said){.model = model,
+                         .type = input->data_type,
+                         .batching = pb->max_batch_size > 0,
+                         .n_dims = input->n_dims,
+                         .dims = input->dims};
+}
+
+static struct said said_of_output(const char *model, const Inference__ModelConfig *pb,
+                                  const Inference__ModelOutput *output)
+{
+    return (struct said){.model = model,
+                         .type = output->data_type,
+                         .batching = pb->max_batch_size > 0,
+                         .n_dims = output->n_dims,
+                         .dims = output->dims};
+}
+
+/* What the ensemble says itself. Of several of one name the first counts, as in the reference. */
+NODISCARD static struct status *say_own(struct check *k)
+{
+    const Inference__ModelConfig *pb = k->config->pb;
+    struct status *st = NULL;
+    for (size_t i = 0; i < pb->n_input && !st; i++) {
+        struct said said = said_of_input(pb->name, pb, pb->input[i]);
+        if (!map_gets(&k->tensors, pb->input[i]->name))
+            st = say(k, at_message(pb->input[i]), pb->input[i]->name, &said);
+    }
+    for (size_t i = 0; i < pb->n_output && !st; i++) {
+        struct said said = said_of_output(pb->name, pb, pb->output[i]);
+        if (!map_gets(&k->tensors, pb->output[i]->name))
+            st = say(k, at_message(pb->output[i]), pb->output[i]->name, &said);
+    }
+    return st;
+}
+
+/* ---- one step -------------------------------------------------------------------------------- */
+
+/* Names of tensors by a function, so that inputs and outputs have one search for the nearest. */
+static const char *input_name(const Inference__ModelConfig *pb, size_t i)
+{
+    return i < pb->n_input ? pb->input[i]->name : NULL;
+}
+
+static const char *output_name(const Inference__ModelConfig *pb, size_t i)
+{
+    return i < pb->n_output ? pb->output[i]->name : NULL;
+}
+
+static const char *nearest(const Inference__ModelConfig *pb, const char *name,
+                           const char *(*name_at)(const Inference__ModelConfig *, size_t))
+{
+    const char *best = NULL, *candidate;
+    size_t least = SIZE_MAX;
+    for (size_t i = 0; (candidate = name_at(pb, i)); i++) {
+        if (str_nearer(name, candidate, &least))
+            best = candidate;
+    }
+    return best;
+}
+
+/* A tensor of that name is not in the model; @how "mapping to non-existing input" */
+NODISCARD static struct status *no_tensor(const struct check *k, struct config_place place,
+                                          const char *tensor, const char *how, const char *name,
+                                          const char *model, const char *meant)
+{
+    AUTO(buf) advice = BUF_INIT(MAX_NAMES_TEXT);
+    if (meant)
+        buf_addf(&advice, "did you mean \"%s\"?", meant);
+    return config_fail(k->config, advised(place, meant ? buf_text(&advice) : NULL),
+                       "in ensemble %s, ensemble tensor %s is %s %s in model %s", k->name, tensor,
+                       how, name, model);
+}
+
+NODISCARD static struct status *check_input_map(struct check *k, const step_config *step,
+                                                const struct ensemble_member *m)
+{
+    struct map inputs = MAP_INIT; /* there may be any number of them */
+    struct status *st = NULL;
+    if (m->pb->n_input == 0 && !m->is_complete)
+        return NULL;
+    for (size_t i = m->pb->n_input; i-- > 0;)
+        map_puts(&inputs, m->pb->input[i]->name, m->pb->input[i]);
+    for (size_t i = 0; i < step->n_input_map && !st; i++) {
+        const char *name = step->input_map[i]->key, *tensor = step->input_map[i]->value;
+        struct config_place place = at_element(step, "input_map", i);
+        const Inference__ModelInput *input = map_gets(&inputs, name);
+        if (!input) {
+            st = no_tensor(k, place, tensor, "mapping to non-existing input", name,
+                           step->model_name, nearest(m->pb, name, input_name));
+            continue;
+        }
+        struct said said = said_of_input(step->model_name, m->pb, input);
+        st = say(k, place, tensor, &said);
+    }
+    map_done(&inputs);
+    return st;
+}
+
+NODISCARD static struct status *check_all_mapped(const struct check *k, const step_config *step,
+                                                 const struct ensemble_member *m)
+{
+    struct map mapped = MAP_INIT;
+    struct status *st = NULL;
+    for (size_t i = 0; i < step->n_input_map; i++)
+        map_puts(&mapped, step->input_map[i]->key, step->input_map[i]);
+    for (size_t i = 0; i < m->pb->n_input && !st; i++) {
+        const Inference__ModelInput *input = m->pb->input[i];
+        if (!input->optional && !map_gets(&mapped, input->name))
+            st = config_fail(k->config, at_message(step),
+                             "in ensemble %s, input %s in model %s is not mapped to any ensemble "
+                             "tensors",
+                             k->name, input->name, step->model_name);
+    }
+    map_done(&mapped);
+    return st;
+}
+
+NODISCARD static struct status *check_output_map(struct check *k, const step_config *step,
+                                                 const struct ensemble_member *m)
+{
+    struct map outputs = MAP_INIT; /* there may be any number of them */
+    struct status *st = NULL;
+    if (m->pb->n_output == 0 && !m->is_complete)
+        return NULL;
+    for (size_t i = m->pb->n_output; i-- > 0;)
+        map_puts(&outputs, m->pb->output[i]->name, m->pb->output[i]);
+    for (size_t i = 0; i < step->n_output_map && !st; i++) {
+        const char *name = step->output_map[i]->key, *tensor = step->output_map[i]->value;
+        struct config_place place = at_element(step, "output_map", i);
+        const Inference__ModelOutput *output = map_gets(&outputs, name);
+        if (!output) {
+            st = no_tensor(k, place, tensor, "mapped from non-existing output", name,
+                           step->model_name, nearest(m->pb, name, output_name));
+            continue;
+        }
+        struct said said = said_of_output(step->model_name, m->pb, output);
+        st = say(k, place, tensor, &said);
+    }
+    map_done(&outputs);
+    return st;
+}
+
+NODISCARD static struct status *check_step(struct check *k, const step_config *step,
+                                           const struct ensemble_member *m)
+{
+    int32_t allowed = k->config->pb->max_batch_size, member = m->pb->max_batch_size;
+    struct status *st = NULL;
+    if (member > 0 && member < allowed)
+        st = config_fail(k->config, at_field(step, "model_name"),
+                         "ensemble %s allows maximum batch size %d, but it contains model %s which "
+                         "only allows maximum batch size to be %d",
+                         k->name, allowed, step->model_name, member);
+    if (!st)
+        st = check_input_map(k, step, m);
+    if (!st)
+        st = check_all_mapped(k, step, m);
+    return st ? st : check_output_map(k, step, m);
+}
+
+/* ---- where responses multiply ---------------------------------------------------------------- */
+
+static bool is_decoupled(const struct ensemble_member *m)
+{
+    return m->pb && m->pb->model_transaction_policy && m->pb->model_transaction_policy->decoupled;
+}
+
+/*
+ * A decoupled model answers a request any number of times, and each answer goes its own way. Two
+ * such ways may not meet: which answer of the one would belong to which of the other?
+ */
+NODISCARD static struct status *check_decoupled(struct check *k)
+{
+    const Inference__ModelEnsembling *e = k->config->pb->ensemble_scheduling;
+    struct map origins = MAP_INIT; /* by tensor: the decoupled step that it comes from */
+    const size_t *order = NULL;
+    struct status *st = ensemble_order(k->config, &k->arena, &order);
+    for (size_t n = 0; n < e->n_step && !st; n++) {
+        const step_config *step = e->step[order[n]];
+        const step_config *origin = NULL;
+        for (size_t i = 0; i < step->n_input_map && !st; i++) {
+            const step_config *from = map_gets(&origins, step->input_map[i]->value);
+            if (from && origin && from != origin)
+                st = config_fail(k->config, at_element(step, "input_map", i),
+                                 "in ensemble %s, step of model '%s' receives inputs originated "
+                                 "from different decoupled models",
+                                 k->name, step->model_name);
+            origin = from ? from : origin;
+        }
+        if (is_decoupled(&k->members[order[n]]))
+            origin = step;
+        for (size_t i = 0; i < step->n_output_map && origin; i++)
+            map_puts(&origins, step->output_map[i]->value, (void *)(uintptr_t)origin);
+    }
+    map_done(&origins);
+    return st;
+}
+
+/* ---- the models ------------------------------------------------------------------------------ */
+
+NODISCARD static struct status *no_model(const struct check *k, const step_config *step,
+                                         const struct ensemble_member *m, const char *names)
+{
+    return config_fail(k->config, advised(at_field(step, "model_name"), m->advice),
+                       "ensemble %s contains models that are not available or ambiguous: %s",
+                       k->name, names);
+}
+
+/* Of those that cannot be found the reference tells all in one sentence, a listener each alone. */
+NODISCARD static struct status *find_members(struct check *k, const struct ensemble_lookup *lookup,
+                                             bool *ret_all)
+{
+    const Inference__ModelEnsembling *e = k->config->pb->ensemble_scheduling;
+    const step_config *first = NULL;
+    AUTO(buf) names = BUF_INIT(MAX_NAMES_TEXT);
+    struct status *st = NULL;
+
+    *ret_all = true;
+    for (size_t i = 0; i < e->n_step && !st; i++) {
+        const step_config *step = e->step[i];
+        struct ensemble_member *m = &k->members[i];
+        struct config_place place = at_field(step, "model_name");
+        *m = (struct ensemble_member){0};
+        enum ensemble_answer answer = lookup->find(lookup->arg, step, m);
+        if (answer == ENSEMBLE_FOUND)
+            continue;
+        m->pb = NULL;
+        *ret_all = false;
+        if (answer == ENSEMBLE_NO_MODEL && k->config->listener) {
+            st = no_model(k, step, m, step->model_name);
+        } else if (answer == ENSEMBLE_NO_MODEL) {
+            buf_addf(&names, "%s%s", names.size ? ", " : "", step->model_name);
+            first = first ? first : step;
+        } else if (answer == ENSEMBLE_INVALID) {
+            st = config_fail(k->config, place,
+                             "ensemble '%s' depends on '%s' which is not valid. Model '%s' failed "
+                             "with error: %s",
+                             k->name, step->model_name, step->model_name, m->why ? m->why : "");
+        } else if (step->model_version != -1) {
+            st = config_fail(k->config, advised(at_field(step, "model_version"), m->advice),
+                             "ensemble '%s' depends on '%s' whose required version %" PRId64
+                             " is not loaded.",
+                             k->name, step->model_name, step->model_version);
+        } else {
+            st = config_fail(k->config, place,
+                             "ensemble '%s' depends on '%s' which has no loaded version%s%s%s%s",
+                             k->name, step->model_name, m->why ? ". Model '" : "",
+                             m->why ? step->model_name : "",
+                             m->why ? "' loading failed with error: " : "", m->why ? m->why : "");
+        }
+    }
+    if (!st && first)
+        st = no_model(k, first, &(struct ensemble_member){0}, buf_text(&names));
+    return st;
+}
+
+struct status *ensemble_check(const struct model_config *c, const struct ensemble_lookup *lookup)
+{
+    const Inference__ModelEnsembling *e = c->pb->ensemble_scheduling;
+    struct check k = {.config = c, .name = c->pb->name, .tensors = MAP_INIT};
+    bool all = false;
+    arena_init(&k.arena, NULL, 0, CONFIG_MAX_MEMORY, NULL, NULL);
+    k.members = arena_alloc(&k.arena, e->n_step * sizeof(*k.members));
+    struct status *st = k.members ? find_members(&k, lookup, &all) : status_no_memory();
+    if (!st)
+        st = say_own(&k);
+    for (size_t i = 0; i < e->n_step && !st; i++) {
+        if (k.members[i].pb)
+            st = check_step(&k, e->step[i], &k.members[i]);
+    }
+    if (!st && all)
+        st = check_decoupled(&k);
+    map_done(&k.tensors);
+    arena_reset(&k.arena);
+    return st;
+}
+
+/* ---- cycles ---------------------------------------------------------------------------------- */
+
+struct visit {
+    struct visit *next;
+    const Inference__ModelConfig *pb;
+};
+
+struct walk {
+    struct arena arena;
+    struct map seen; /* names */
+    struct visit *open;
+};
+
+static bool is_ensemble(const Inference__ModelConfig *pb)
+{
+    return pb->scheduling_choice_case ==
+           INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_ENSEMBLE_SCHEDULING;
+}
+
+/* Looks at the ensemble's steps later. False when memory ends. */
+static bool visit_later(struct walk *w, const Inference__ModelConfig *pb)
+{
+    struct visit *v = arena_alloc(&w->arena, sizeof(*v));
+    if (!v)
+        return false;
+    *v = (struct visit){.next = w->open, .pb = pb};
+    w->open = v;
+    return true;
+}
+
+/* The step of one ensemble that leads back to the first one, or NULL. */
+static const step_config *leads_back(struct walk *w, const struct ensemble_lookup *lookup,
+                                     const Inference__ModelConfig *pb, const char *name,
+                                     struct status **ret_st)
+{
+    const Inference__ModelEnsembling *e = pb->ensemble_scheduling;
+    for (size_t i = 0; i < e->n_step; i++) {
+        struct ensemble_member m = {0};
+        char *model = e->step[i]->model_name;
+        if (strcmp(model, name) == 0)
+            return e->step[i];
+        if (map_gets(&w->seen, model))
+            continue;
+        map_puts(&w->seen, model, model);
+        if (lookup->find(lookup->arg, e->step[i], &m) == ENSEMBLE_FOUND && is_ensemble(m.pb) &&
+            !visit_later(w, m.pb)) {
+            *ret_st = status_no_memory();
+            return NULL;
+        }
+    }
+    return NULL;
+}
+
+struct status *ensemble_check_cycle(const struct model_config *c,
+                                    const struct ensemble_lookup *lookup)
+{
+    const char *name = c->pb->name;
+    struct walk w = {.seen = MAP_INIT};
+    arena_init(&w.arena, NULL, 0, CONFIG_MAX_MEMORY, NULL, NULL);
+    struct status *st = visit_later(&w, c->pb) ? NULL : status_no_memory();
+    while (w.open && !st) {
+        const Inference__ModelConfig *pb = w.open->pb;
+        w.open = w.open->next;
+        const step_config *back = leads_back(&w, lookup, pb, name, &st);
+        if (!back || st)
+            continue;
+        st = config_fail(c,
+                         at_field(pb == c->pb ? (const void *)back : c->pb,
+                                  pb == c->pb ? "model_name" : "ensemble_scheduling"),
+                         "circular dependency between ensembles: %s -> ... -> %s -> %s", name,
+                         pb->name, name);
+        break;
+    }
+    map_done(&w.seen);
+    arena_reset(&w.arena);
+    return st;
+}

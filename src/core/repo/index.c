@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the books say, for those who ask: the index, how far the start is, the table in the log.
+ */
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "base/table.h"
+#include "core/repo/repository.h"
+
+/* ---- Rows ----------------------------------------------------------------------------------- */
+
+/*
+ * Rows and their texts in one block, so that they stay true of the moment whatever changes
+ * meanwhile. They are gone through twice: first they are measured, then there is room for them.
+ */
+struct rows {
+    struct model_index_row *list; /* NULL while they are measured */
+    size_t n;
+    size_t text_bytes;
+    char *texts; /* where the next one goes */
+};
+
+static const char *keep(struct rows *r, const char *text)
+{
+    size_t size = strlen(text) + 1;
+    char *copy = memcpy(r->texts, text, size);
+    r->texts += size;
+    return copy;
+}
+
+static void add(struct rows *r, const char *name, int64_t version, const char *state,
+                const char *reason)
+{
+    if (!r->list) {
+        r->n++;
+        r->text_bytes += strlen(name) + 1 + strlen(reason) + 1;
+        return;
+    }
+    r->list[r->n++] = (struct model_index_row){
+        .name = keep(r, name),
+        .version = version,
+        .state = state,
+        .reason = keep(r, reason),
+    };
+}
+
+/* Room for what was measured; the second round starts. */
+static bool make_room(struct rows *r)
+{
+    size_t rows_bytes = (r->n + 1) * sizeof(*r->list);
+    r->list = mem_try_alloc(rows_bytes + r->text_bytes);
+    r->texts = (char *)r->list + rows_bytes;
+    r->n = 0;
+    return r->list != NULL;
+}
+
+static struct status *not_listed(void)
+{
+    return status_new(STATUS_UNAVAILABLE, "Server not ready");
+}
+
+/* ---- The index ------------------------------------------------------------------------------ */
+
+static void add_index(struct rows *r, const struct repository *repo, bool ready_only)
+{
+    for (size_t i = 0; i < repo->n_models; i++) {
+        const struct repo_model *rm = &repo->models[i];
+        if (rm->missing)
+            continue;
+        if (rm->duplicate)
+            add(r, rm->name, -1, version_state_name(VERSION_UNAVAILABLE), rm->failure);
+        else if (rm->n_versions == 0 && !ready_only)
+            add(r, rm->name, -1, "", "");
+        for (size_t j = 0; j < rm->n_versions; j++) {
+            const struct repo_version *rv = &rm->versions[j];
+            if (rv->state == VERSION_READY || !ready_only)
+                add(r, rm->name, rv->version, version_state_name(rv->state), rv->reason);
+        }
+    }
+}
+
+struct status *repository_index(struct repository *repo, bool ready_only,
+                                struct model_index_row **ret_rows, size_t *ret_n)
+{
+    struct rows r = {0};
+    mutex_lock(&repo->mu);
+    bool listed = repo->listed;
+    add_index(&r, repo, ready_only);
+    bool fits = make_room(&r);
+    if (fits)
+        add_index(&r, repo, ready_only);
+    mutex_unlock(&repo->mu);
+    if (!listed || !fits) {
+        mem_free(r.list);
+        return listed ? status_no_memory() : not_listed();
+    }
+    *ret_rows = r.list;
+    *ret_n = r.n;
+    return NULL;
+}
+
+/* ---- How far the start is ------------------------------------------------------------------- */
+
+/* The versions that failed, or the model as a whole. */
+static void add_failures(struct rows *r, const struct repo_model *rm, size_t max_rows)
+{
+    const char *unavailable = version_state_name(VERSION_UNAVAILABLE);
+    if (rm->n_versions == 0 && rm->failure && r->n < max_rows)
+        add(r, rm->name, -1, unavailable, rm->failure);
+    for (size_t j = 0; j < rm->n_versions && r->n < max_rows; j++) {
+        if (rm->versions[j].state == VERSION_UNAVAILABLE)
+            add(r, rm->name, rm->versions[j].version, unavailable, rm->versions[j].reason);
+    }
+}
+
+static void add_progress(struct rows *r, const struct repository *repo, size_t max_rows)
+{
+    for (size_t i = 0; i < repo->n_models && r->n < max_rows; i++) {
+        if (repo->models[i].stage == REPO_LOADING)
+            add(r, repo->models[i].name, -1, version_state_name(VERSION_LOADING), "");
+    }
+    size_t n_loading = r->n;
+    for (size_t i = 0; i < repo->n_models && r->n < n_loading + max_rows; i++) {
+        if (repo->models[i].wanted && repo->models[i].stage == REPO_SETTLED)
+            add_failures(r, &repo->models[i], n_loading + max_rows);
+    }
+}
+
+static bool serves(const struct repo_model *rm)
+{
+    bool all = rm->n_versions > 0;
+    for (size_t j = 0; j < rm->n_versions; j++)
+        all &= rm->versions[j].state == VERSION_READY;
+    return all;
+}
+
+struct status *repository_progress(struct repository *repo, size_t max_rows,
+                                   struct server_progress *ret)
+{
+    struct rows r = {0};
+    ret->n_models = ret->n_serving = ret->n_failed = 0;
+    mutex_lock(&repo->mu);
+    for (size_t i = 0; i < repo->n_models; i++) {
+        const struct repo_model *rm = &repo->models[i];
+        ret->n_models += rm->wanted;
+        ret->n_serving += rm->wanted && serves(rm);
+        ret->n_failed += rm->wanted && rm->stage == REPO_SETTLED && !serves(rm);
+    }
+    add_progress(&r, repo, max_rows);
+    bool fits = make_room(&r);
+    if (fits)
+        add_progress(&r, repo, max_rows);
+    mutex_unlock(&repo->mu);
+    if (!fits)
+        return status_no_memory();
+    ret->rows = r.list;
+    ret->n_rows = r.n;
+    return NULL;
+}
+
+/* ---- The log -------------------------------------------------------------------------------- */
+
+void repository_print_table(struct repository *repo, struct buf *out)
+{
+    struct table_text *t = table_text_new(3, (const char *const[]){"Model", "Version", "Status"});
+    mutex_lock(&repo->mu);
+    for (size_t i = 0; i < repo->n_models; i++) {
+        const struct repo_model *rm = &repo->models[i];
+        if (rm->failure && rm->wanted)
+            table_text_row(t, (const char *const[]){rm->title, "-", rm->failure});
+        for (size_t j = 0; j < rm->n_versions; j++) {
+            const struct repo_version *rv = &rm->versions[j];
+            char *version = mem_printf("%lld", (long long)rv->version);
+            char *status = mem_printf("%s%s%s", version_state_name(rv->state),
+                                      rv->reason[0] ? ": " : "", rv->reason);
+            table_text_row(t, (const char *const[]){rm->title, version, status});
+            mem_free(status);
+            mem_free(version);
+        }
+    }
+    mutex_unlock(&repo->mu);
+    table_text_print(t, out);
+    table_text_free(t);
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/sched/instance_thread.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/mutex.h"
+#include "base/place.h"
+#include "base/status.h"
+#include "base/thread.h"
+#include "core/backend/instance.h"
+#include "core/model.h"
+
+struct instance_thread {
+    /* Constant once started. */
+    struct thread thread;
+    struct instance *instance;
+    const struct instance_thread_ops *ops;
+    struct mutex *mu;
+    uint64_t idle_ns;
+
+    /* The thread's. */
+    struct instance_thread *before; /* ended, to be joined first */
+
+    /* Under mu. */
+    struct cond work;
+    bool stop, ended;
+};
+
+static void join_and_free(struct instance_thread *w)
+{
+    if (!w)
+        return;
+    thread_join(&w->thread);
+    cond_done(&w->work);
+    mem_free(w);
+}
+
+/*
+ * The starter may have been in a place of its own, which this thread has inherited. Where the
+ * instance's place cannot be had any longer (a CPU was taken out of service), it runs on.
+ */
+static void go_to_place(const struct instance *in)
+{
+    const struct place *p = in->place ? in->place : place_outside();
+    struct status *st = p ? place_enter(p, NULL) : NULL;
+    st = status_prefix(st, "instance '%s' is not where its host policy wants it: ", in->name);
+    log_status(LOG_WARN, "a model runs on", st);
+}
+
+static void run(void *arg)
+{
+    struct instance_thread *w = arg;
+    struct instance *in = w->instance;
+
+    join_and_free(TAKE(w->before));
+    go_to_place(in);
+
+    mutex_lock(w->mu);
+    bool on_time = true;
+    while (!w->stop) {
+        if (w->ops->has_work_locked(in)) {
+            w->ops->work_locked(in);
+            on_time = true;
+        } else if (on_time) {
+            on_time = cond_wait_until(&w->work, w->mu, monotonic_ns() + w->idle_ns);
+        } else {
+            break;
+        }
+    }
+    w->ended = true;
+    mutex_unlock(w->mu);
+}
+
+struct status *instance_thread_start_locked(struct instance *in, struct instance_thread *before,
+                                            const struct instance_thread_ops *ops, struct mutex *mu,
+                                            uint64_t idle_ns, struct instance_thread **ret_thread)
+{
+    mutex_assert_held(mu);
+    MEM_CHARGE(in->model->owner, MEM_INSTANCES);
+    struct instance_thread *w = mem_zalloc(sizeof(*w));
+    w->instance = in;
+    w->ops = ops;
+    w->mu = mu;
+    w->idle_ns = idle_ns;
+    w->before = before;
+    cond_init(&w->work);
+    struct status *st = thread_start(&w->thread, in->name, run, w);
+    if (st) {
+        cond_done(&w->work);
+        mem_free(w);
+        return st;
+    }
+    *ret_thread = w;
+    return NULL;
+}
+
+void instance_thread_wake_locked(struct instance_thread *w)
+{
+    cond_signal(&w->work);
+}
+
+bool instance_thread_has_ended_locked(const struct instance_thread *w)
+{
+    return w->ended;
+}
+
+void instance_thread_stop(struct instance_thread *w)
+{
+    if (!w)
+        return;
+    mutex_lock(w->mu);
+    w->stop = true;
+    cond_signal(&w->work);
+    mutex_unlock(w->mu);
+    join_and_free(w);
+}

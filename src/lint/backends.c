@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lint/backends.h"
+
+#include <string.h>
+
+#include "base/compiler.h"
+#include "base/str.h"
+
+const struct parameter_traits server_parameters[] = {
+    {.name = "CONCH_EXECUTION"},
+    {0},
+};
+
+static const struct parameter_traits identity[] = {
+    {.name = "execute_delay_ms", .is_number = true, .max = 3600 * 1000},
+    {.name = "creation_delay_sec", .is_number = true, .max = 3600},
+    {0},
+};
+
+/* Those for GPUs are accepted and have no effect on a CPU. */
+static const struct parameter_traits onnxruntime[] = {
+    {.name = "intra_op_thread_count", .is_number = true, .max = 4096},
+    {.name = "inter_op_thread_count", .is_number = true, .max = 4096},
+    {.name = "execution_mode", .is_number = true, .max = 1},
+    {.name = "enable_mem_arena", .is_number = true, .max = 1},
+    {.name = "enable_mem_pattern", .is_number = true, .max = 1},
+    {.name = "memory.enable_memory_arena_shrinkage"},
+    {.name = "session."},
+    {.name = "cudnn_conv_algo_search"},
+    {.name = "gpu_mem_limit"},
+    {.name = "arena_extend_strategy"},
+    {.name = "do_copy_in_default_stream"},
+    {0},
+};
+
+static const struct parameter_traits python[] = {
+    {.name = "EXECUTION_ENV_PATH"},
+    {.name = "FORCE_CPU_ONLY_INPUT_TENSORS"},
+    {0},
+};
+
+static const struct backend_traits backends[] = {
+    {.name = "identity", .parameters = identity},
+    {.name = "onnxruntime", .completes = true, .needs_file = true, .parameters = onnxruntime},
+    {.name = "python",
+     .completes = true,
+     .completes_more = true,
+     .needs_file = true,
+     .parameters = python,
+     .own_parameters = true},
+    {.name = "tensorflow", .completes = true, .needs_file = true},
+    {.name = "tensorrt", .completes = true, .needs_file = true},
+    {.name = "openvino", .completes = true, .needs_file = true},
+    {.name = "pytorch", .needs_file = true},
+};
+
+const struct backend_traits *backend_traits_of(const char *backend)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(backends); i++) {
+        if (strcmp(backends[i].name, backend) == 0)
+            return &backends[i];
+    }
+    return NULL;
+}
+
+const char *backend_nearest(const char *name)
+{
+    const char *best = NULL;
+    size_t least = SIZE_MAX;
+    for (size_t i = 0; i < ARRAY_SIZE(backends); i++) {
+        if (str_nearer(name, backends[i].name, &least))
+            best = backends[i].name;
+    }
+    return best;
+}

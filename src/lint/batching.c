@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Schedulers and instances that work, but not as whoever configured them may think.
+ */
+#include <inttypes.h>
+
+#include "lint/look.h"
+
+/* ---- the dynamic batcher --------------------------------------------------------------------- */
+
+static void look_at_delay(struct look *l, const Inference__ModelDynamicBatching *b)
+{
+    const Inference__ModelQueuePolicy *policy = b->default_queue_policy;
+    uint64_t delay_us = b->max_queue_delay_microseconds;
+    struct lint_place place = lint_at(l, b, "max_queue_delay_microseconds", 0);
+    int32_t least = INT32_MAX;
+
+    if (!delay_us || l->pb->max_batch_size <= 1)
+        return; /* without batches there is nothing to wait for */
+    for (size_t i = 0; i < b->n_preferred_batch_size; i++)
+        least = MIN(least, b->preferred_batch_size[i]);
+    if (!model_config_is_given(l->config, b, "preferred_batch_size"))
+        lint_add(l->found, LINT_DELAY, place,
+                 "name the batch sizes worth waiting for in preferred_batch_size",
+                 "without preferred_batch_size each request waits %" PRIu64
+                 " µs, unless a batch of max_batch_size %d comes together sooner",
+                 delay_us, l->pb->max_batch_size);
+    else if (policy && policy->max_queue_size && least > 0 &&
+             policy->max_queue_size < (uint32_t)least)
+        lint_add(l->found, LINT_DELAY, place, NULL,
+                 "each request waits %" PRIu64 " µs: no preferred_batch_size, from %d, can come "
+                 "together where max_queue_size %u requests may wait",
+                 delay_us, least, policy->max_queue_size);
+}
+
+static void look_at_policy(struct look *l, const Inference__ModelQueuePolicy *policy)
+{
+    if (policy && policy->allow_timeout_override && !policy->default_timeout_microseconds)
+        lint_add(l->found, LINT_TIMEOUT, lint_at(l, policy, "allow_timeout_override", 0),
+                 "set default_timeout_microseconds",
+                 "allow_timeout_override has no effect: requests may only shorten "
+                 "default_timeout_microseconds, which is 0");
+}
+
+static void look_at_priorities(struct look *l, const Inference__ModelDynamicBatching *b)
+{
+    const char *field = b->default_priority_level    ? "default_priority_level"
+                        : b->n_priority_queue_policy ? "priority_queue_policy"
+                                                     : NULL;
+    if (!b->priority_levels && field)
+        lint_add(l->found, LINT_PRIORITY, lint_at(l, b, field, 0), "set priority_levels",
+                 "%s has no effect without priority_levels", field);
+}
+
+static void look_at_dynamic(struct look *l)
+{
+    const Inference__ModelDynamicBatching *b = l->pb->dynamic_batching;
+    int32_t batch = lint_batch_size(l);
+    if (batch == 0 || batch == 1)
+        lint_add(l->found, LINT_NO_BATCHING, lint_at(l, l->pb, "dynamic_batching", 0),
+                 "raise max_batch_size", "dynamic_batching with max_batch_size %d makes no batches",
+                 batch);
+    look_at_delay(l, b);
+    look_at_policy(l, b->default_queue_policy);
+    for (size_t i = 0; i < b->n_priority_queue_policy; i++)
+        look_at_policy(l, b->priority_queue_policy[i]->value);
+    look_at_priorities(l, b);
+    if (b->preserve_ordering && model_config_decoupled(l->config))
+        lint_add(l->found, LINT_ORDERING, lint_at(l, b, "preserve_ordering", 0), NULL,
+                 "preserve_ordering of a decoupled model: it may send any number of responses at "
+                 "any time");
+}
+
+/* ---- sequences ------------------------------------------------------------------------------- */
+
+static void look_at_sequences(struct look *l)
+{
+    const Inference__ModelSequenceBatching *s = l->pb->sequence_batching;
+    bool direct =
+        s->strategy_choice_case != INFERENCE__MODEL_SEQUENCE_BATCHING__STRATEGY_CHOICE_OLDEST;
+    if (direct && lint_batch_size(l) == 0)
+        lint_add(l->found, LINT_SEQUENCE_SLOTS, lint_at(l, l->pb, "sequence_batching", 0),
+                 "raise max_batch_size, or choose the strategy oldest",
+                 "direct sequence batching has max_batch_size slots in each instance; with 0 each "
+                 "serves one sequence at a time");
+}
+
+/* ---- instances ------------------------------------------------------------------------------- */
+
+static void look_at_instances(struct look *l)
+{
+    const Inference__ModelInstanceGroup *first = NULL; /* whose count someone wrote down */
+    int64_t n = 0;
+    for (size_t i = 0; i < l->pb->n_instance_group; i++) {
+        const Inference__ModelInstanceGroup *g = l->pb->instance_group[i];
+        if (g->kind != INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_CPU || g->passive)
+            continue;
+        n += g->count;
+        if (!first && model_config_is_given(l->config, g, "count"))
+            first = g;
+    }
+    if (first && n > l->run->n_cpus)
+        lint_add(l->found, LINT_INSTANCES, lint_at(l, first, "count", 0), NULL,
+                 "%" PRId64 " instances on CPUs, of which this machine has %d", n, l->run->n_cpus);
+}
+
+void lint_look_at_batching(struct look *l)
+{
+    switch (l->pb->scheduling_choice_case) {
+    case INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING:
+        look_at_dynamic(l);
+        break;
+    case INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING:
+        look_at_sequences(l);
+        break;
+    default:
+        break;
+    }
+    look_at_instances(l);
+}

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What only shows between models: the same name twice, and ensembles.
+ */
+#include <ctype.h>
+#include <string.h>
+
+#include "base/map.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "base/str.h"
+#include "core/config/ensemble.h"
+#include "core/repo/storage.h"
+#include "lint/lint.h"
+
+/* Looking for the name that was meant goes through all models: not for each of thousands. */
+enum { MAX_SUGGESTIONS = 50 };
+
+struct between {
+    struct lint_run *run;
+    struct map by_name; /* the first model of each name: those of the same name follow it */
+    const struct lint_model *asking; /* the ensemble whose models are looked for */
+    bool even_wrong;                 /* find models that cannot be served, too */
+    size_t n_suggestions;
+    char *advice; /* for the last question */
+};
+
+static void add_to_model(struct lint_model *m, enum lint_code code, const char *fmt,
+                         const char *first, const char *second)
+{
+    char *text = mem_printf("%s '%s' and '%s'", fmt, first, second);
+    char *folder = storage_path(m->storage, m->name);
+    lint_add(&m->found, code, (struct lint_place){.file = folder}, NULL, "%s", text);
+    mem_free(folder);
+    mem_free(text);
+}
+
+static bool same_name(const struct lint_model *a, const struct lint_model *b)
+{
+    return strcmp(a->name, b->name) == 0;
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+static void refuse_duplicates(struct lint_run *run)
+{
+    for (size_t i = 1; i < run->n_models && !run->options->model_namespacing; i++) {
+        struct lint_model *a = &run->models[i - 1], *b = &run->models[i];
+        if (!same_name(a, b))
+            continue;
+        add_to_model(b, LINT_DUPLICATE,
+                     "model appears in two or more repositories:", a->storage->root,
+                     b->storage->root);
+    }
+}
+
+static void look_at_case(struct lint_run *run)
+{
+    struct map seen = MAP_INIT;
+    char **folded = mem_zalloc((run->n_models + 1) * sizeof(*folded));
+    for (size_t i = 0; i < run->n_models; i++) {
+        struct lint_model *m = &run->models[i];
+        folded[i] = mem_strdup(m->name);
+        for (char *c = folded[i]; *c; c++)
+            *c = (char)(*c >= 'A' && *c <= 'Z' ? *c - 'A' + 'a' : *c);
+        const struct lint_model *other = map_puts(&seen, folded[i], m);
+        if (other && !same_name(other, m))
+            add_to_model(m, LINT_NAME_CASE,
+                         "only the case of letters tells these models apart:", other->name,
+                         m->name);
+    }
+    map_done(&seen);
+    for (size_t i = 0; i < run->n_models; i++)
+        mem_free(folded[i]);
+    mem_free(folded);
+}
+
+/* ---- looking models up ----------------------------------------------------------------------- */
+
+/* The model that a step names: of several of that name the one in the namespace that it asks for,
+ * else the one beside the ensemble. NULL when there is none, or it is not clear which. */
+static struct lint_model *find_model(const struct between *b,
+                                     const Inference__ModelEnsembling__Step *step)
+{
+    struct lint_model *first = map_gets(&b->by_name, step->model_name), *found = NULL;
+    struct lint_model *end = b->run->models + b->run->n_models;
+    size_t n = 0;
+    for (struct lint_model *m = first; m && m < end && same_name(m, first); m++) {
+        bool fits = !*step->model_namespace || strcmp(m->storage->root, step->model_namespace) == 0;
+        if (fits && !*step->model_namespace && m->root == b->asking->root &&
+            b->run->options->model_namespacing)
+            return m;
+        if (fits) {
+            found = m;
+            n++;
+        }
+    }
+    return n == 1 ? found : NULL;
+}
+
+static void suggest_model(struct between *b, const char *name)
+{
+    const char *best = NULL;
+    size_t least = SIZE_MAX;
+    if (b->n_suggestions++ >= MAX_SUGGESTIONS)
+        return;
+    for (size_t i = 0; i < b->run->n_models; i++) {
+        if (str_nearer(name, b->run->models[i].name, &least))
+            best = b->run->models[i].name;
+    }
+    if (best && strcmp(best, name) != 0)
+        b->advice = mem_printf("did you mean \"%s\"?", best);
+}
+
+static bool has_version(const struct lint_model *m, int64_t version)
+{
+    for (size_t i = 0; i < m->n_versions; i++) {
+        if (m->versions[i] == version)
+            return true;
+    }
+    return version == -1 && m->n_versions > 0;
+}
+
+static enum ensemble_answer find_member(void *arg, const Inference__ModelEnsembling__Step *step,
+                                        struct ensemble_member *ret_member)
+{
+    struct between *b = arg;
+    struct lint_model *m = find_model(b, step);
+    mem_free(TAKE(b->advice));
+    if (!m) {
+        suggest_model(b, step->model_name);
+        ret_member->advice = b->advice;
+        return ENSEMBLE_NO_MODEL;
+    }
+    ret_member->why = m->first_error;
+    if (m->first_error && !(b->even_wrong && m->is_ensemble))
+        return m->is_ensemble ? ENSEMBLE_INVALID : ENSEMBLE_NO_VERSION;
+    if (!b->even_wrong && !has_version(m, step->model_version))
+        return ENSEMBLE_NO_VERSION;
+    if (!m->config)
+        lint_read_again(b->run, m);
+    if (!m->config)
+        return ENSEMBLE_NO_MODEL; /* it has vanished meanwhile */
+    ret_member->pb = m->config->pb;
+    ret_member->is_complete = m->is_complete;
+    return ENSEMBLE_FOUND;
+}
+
+/* ---- ensembles ------------------------------------------------------------------------------- */
+
+/* An optional input that is not given does not reach a model that insists on its own. */
+static void look_at_optional(const struct between *b, struct lint_model *m)
+{
+    const Inference__ModelConfig *pb = m->config->pb;
+    const Inference__ModelEnsembling *e = pb->ensemble_scheduling;
+    struct map optional = MAP_INIT;
+    for (size_t i = 0; i < pb->n_input; i++) {
+        if (pb->input[i]->optional)
+            map_puts(&optional, pb->input[i]->name, pb->input[i]);
+    }
+    for (size_t i = 0; i < e->n_step && optional.count; i++) {
+        const struct lint_model *member = find_model(b, e->step[i]);
+        for (size_t k = 0; k < e->step[i]->n_input_map && member && member->config; k++) {
+            const Inference__ModelEnsembling__Step__InputMapEntry *entry = e->step[i]->input_map[k];
+            const Inference__ModelInput *input = map_gets(&optional, entry->value);
+            const Inference__ModelConfig *to = member->config->pb;
+            for (size_t n = 0; n < to->n_input && input; n++) {
+                if (strcmp(to->input[n]->name, entry->key) != 0 || to->input[n]->optional)
+                    continue;
+                struct lint_place place = {.file = m->config_path};
+                model_config_where(m->config, input, "optional", 0, &place.line, &place.column);
+                lint_add(&m->found, LINT_OPTIONAL, place, NULL,
+                         "input '%s' is optional, but input '%s' of model '%s', to which it leads, "
+                         "is not",
+                         input->name, entry->key, member->name);
+            }
+        }
+    }
+    map_done(&optional);
+}
+
+static void note_first_error(struct lint_model *m)
+{
+    for (size_t i = 0; i < m->found.n && !m->first_error; i++) {
+        const struct lint_finding *item = &m->found.items[i];
+        if (item->code == LINT_ENSEMBLE || item->code == LINT_DUPLICATE)
+            m->first_error = item->text;
+    }
+}
+
+/* Runs one of the checks of core/config/ensemble.h and hears of its faults. */
+static void check_ensemble(struct between *b, struct lint_model *m,
+                           struct status *(*check)(const struct model_config *,
+                                                   const struct ensemble_lookup *))
+{
+    struct lint_ear ear = {.found = &m->found, .file = m->config_path, .rule = LINT_ENSEMBLE};
+    struct config_listener listener = {.hear = lint_hear, .arg = &ear};
+    const struct ensemble_lookup lookup = {.find = find_member, .arg = b};
+    if (m->first_error)
+        return;
+    b->asking = m;
+    m->config->listener = &listener;
+    struct status *st = check(m->config, &lookup);
+    m->config->listener = NULL;
+    if (st)
+        lint_add(&m->found, LINT_READ, (struct lint_place){.file = m->config_path}, NULL, "%s",
+                 status_message(st));
+    status_free(st);
+    note_first_error(m);
+}
+
+/*
+ * The ensembles in an order in which those that are parts of others come before these; false when
+ * some contain each other. A depth-first walk; its stack is in `order`, from the end.
+ */
+struct walk {
+    struct between *b;
+    struct lint_model **order, **stack;
+    size_t *next_step; /* by model */
+    size_t n_ordered, n_stack;
+    bool is_circular;
+};
+
+enum { NOT_SEEN, ON_STACK, ORDERED };
+
+static void walk_from(struct walk *w, char *states, struct lint_model *first)
+{
+    struct lint_model *models = w->b->run->models;
+    w->stack[w->n_stack++] = first;
+    states[first - models] = ON_STACK;
+    while (w->n_stack) {
+        struct lint_model *m = w->stack[w->n_stack - 1], *part = NULL;
+        const Inference__ModelEnsembling *e = m->config->pb->ensemble_scheduling;
+        size_t *next = &w->next_step[m - models];
+        w->b->asking = m;
+        while (!part && *next < e->n_step) {
+            part = find_model(w->b, e->step[(*next)++]);
+            if (part && part->is_ensemble)
+                w->is_circular |= states[part - models] == ON_STACK;
+            if (part && (!part->is_ensemble || states[part - models] != NOT_SEEN))
+                part = NULL;
+        }
+        if (part) {
+            states[part - models] = ON_STACK;
+            w->stack[w->n_stack++] = part;
+        } else {
+            states[m - models] = ORDERED;
+            w->order[w->n_ordered++] = m;
+            w->n_stack--;
+        }
+    }
+}
+
+static void check_ensembles(struct between *b)
+{
+    size_t n = b->run->n_models;
+    struct walk w = {.b = b,
+                     .order = mem_zalloc((n + 1) * sizeof(struct lint_model *)),
+                     .stack = mem_zalloc((n + 1) * sizeof(struct lint_model *)),
+                     .next_step = mem_zalloc((n + 1) * sizeof(size_t))};
+    char *states = mem_zalloc(n + 1);
+    for (size_t i = 0; i < n; i++) {
+        if (b->run->models[i].is_ensemble && states[i] == NOT_SEEN)
+            walk_from(&w, states, &b->run->models[i]);
+    }
+    b->even_wrong = true;
+    for (size_t i = 0; i < w.n_ordered && w.is_circular; i++)
+        check_ensemble(b, w.order[i], ensemble_check_cycle);
+    b->even_wrong = false;
+    for (size_t i = 0; i < w.n_ordered; i++) {
+        check_ensemble(b, w.order[i], ensemble_check);
+        look_at_optional(b, w.order[i]);
+    }
+    mem_free(states);
+    mem_free(w.next_step);
+    mem_free(w.stack);
+    mem_free(w.order);
+}
+
+void lint_check_between(struct lint_run *run)
+{
+    struct between b = {.run = run, .by_name = MAP_INIT};
+    refuse_duplicates(run);
+    look_at_case(run);
+    for (size_t i = run->n_models; i-- > 0;)
+        map_puts(&b.by_name, run->models[i].name, &run->models[i]);
+    check_ensembles(&b);
+    map_done(&b.by_name);
+    mem_free(b.advice);
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside the linter: one model while it is looked at. Each file takes one aspect and adds what it
+ * finds.
+ */
+#ifndef CONCH_LINT_LOOK_H
+#define CONCH_LINT_LOOK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "core/config/config.h"
+#include "core/repo/scan.h"
+#include "lint/lint.h"
+
+struct backend_traits;
+
+struct look {
+    const struct lint_run *run;
+    struct lint_model *m;
+    struct lint_findings *found; /* m's */
+    char *config_path;           /* as findings name it; of the folder when there is no file */
+    struct scanned_model sm;     /* of the versions those that would be served */
+    const struct backend_traits *backend; /* what is known of it; NULL: nothing */
+
+    /* Shorthands. */
+    const struct model_config *config;
+    const Inference__ModelConfig *pb;
+};
+
+/* lint_at - the place of a field (element `index`) of a message of the configuration, or of the
+ * message itself. */
+struct lint_place lint_at(const struct look *l, const void *message, const char *field,
+                          size_t index);
+
+/* lint_unreadable - what a storage has against a path; taken. */
+void lint_unreadable(struct look *l, const char *path, struct status *st);
+
+/* lint_completes - may the backend still add inputs or outputs, and then a batch size? */
+bool lint_completes(const struct look *l);
+
+/* lint_batch_size - max_batch_size as the server will have it; -1: the backend has its say. */
+int32_t lint_batch_size(const struct look *l);
+
+/* files.c: what lies in the version folders, and the files that the configuration names. */
+void lint_look_at_files(struct look *l);
+/* batching.c, tensors.c, parameters.c: what the configuration says. */
+void lint_look_at_batching(struct look *l);
+void lint_look_at_tensors(struct look *l);
+void lint_look_at_parameters(struct look *l);
+
+#endif

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Parameters: those that nobody reads, and values that the reader refuses.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "base/str.h"
+#include "core/sched/execution.h"
+#include "lint/backends.h"
+#include "lint/look.h"
+
+typedef Inference__ModelConfig__ParametersEntry parameter;
+
+static bool is_family(const struct parameter_traits *t)
+{
+    return t->name[strlen(t->name) - 1] == '.';
+}
+
+static const struct parameter_traits *find(const struct parameter_traits *table, const char *name)
+{
+    for (const struct parameter_traits *t = table; t && t->name; t++) {
+        if (strcmp(t->name, name) == 0 ||
+            (is_family(t) && strncmp(t->name, name, strlen(t->name)) == 0))
+            return t;
+    }
+    return NULL;
+}
+
+static void find_nearest(const struct parameter_traits *table, const char *name, const char **best,
+                         size_t *least)
+{
+    for (const struct parameter_traits *t = table; t && t->name; t++) {
+        if (!is_family(t) && str_nearer(name, t->name, least))
+            *best = t->name;
+    }
+}
+
+static void look_at_value(struct look *l, const struct parameter_traits *t, const parameter *p)
+{
+    const char *value = p->value->string_value;
+    struct lint_place place = lint_at(l, p, "value", 0);
+    int64_t number;
+    if (t->is_number &&
+        (!str_to_int64(value, strlen(value), &number) || number < t->min || number > t->max))
+        lint_add(l->found, LINT_BAD_PARAMETER, place, NULL,
+                 "parameter '%s' must be a whole number from %" PRId64 " to %" PRId64 ", got '%s'",
+                 p->key, t->min, t->max, value);
+    if (t == &server_parameters[0]) { /* CONCH_EXECUTION */
+        struct execution e;
+        struct status *st = execution_init(&e, value);
+        if (st)
+            lint_add(l->found, LINT_BAD_PARAMETER, place, NULL, "%s", status_message(st));
+        status_free(st);
+    }
+}
+
+/* Nobody reads it. Is that a mistake? A model may read what it likes, if its backend lets it. */
+static void look_at_unknown(struct look *l, const parameter *p)
+{
+    const struct backend_traits *b = l->backend;
+    const char *best = NULL;
+    size_t least = SIZE_MAX;
+    bool ours = strncmp(p->key, "CONCH_", strlen("CONCH_")) == 0;
+    find_nearest(server_parameters, p->key, &best, &least);
+    find_nearest(b ? b->parameters : NULL, p->key, &best, &least);
+    bool closed = b && b->parameters && !b->own_parameters;
+    if (!ours && !closed && !best)
+        return;
+    char *advice = best ? mem_printf("did you mean \"%s\"?", best) : NULL;
+    lint_add(l->found, LINT_PARAMETER, lint_at(l, p, "key", 0), advice,
+             ours ? "the server does not know the parameter '%s'%s"
+                  : "parameter '%s' has no effect: backend '%s' does not know it",
+             p->key, ours ? "" : l->pb->backend);
+    mem_free(advice);
+}
+
+void lint_look_at_parameters(struct look *l)
+{
+    for (size_t i = 0; i < l->pb->n_parameters; i++) {
+        const parameter *p = l->pb->parameters[i];
+        const struct parameter_traits *t = find(server_parameters, p->key);
+        if (!t && l->backend)
+            t = find(l->backend->parameters, p->key);
+        if (t)
+            look_at_value(l, t, p);
+        else
+            look_at_unknown(l, p);
+    }
+}

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A repository whose files cannot be read, or vanish and change while they are read.
+
+filefault.c gives the faults, each at one named file and system call. The model says why it does not serve, in the log and
+in the table; its neighbour serves in any case.
+"""
+
+import os
+import pathlib
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "system"))
+
+import repository  # noqa: E402
+from server import BIN, Server, run_to_end  # noqa: E402
+from wire import ask  # noqa: E402
+
+FAULTLIB = pathlib.Path(BIN).resolve().parents[1] / "tests/filefault.so"
+FLAGS = ["--exit-on-error=false"]
+
+
+def environment(faults):
+    return {
+        "LD_PRELOAD": FAULTLIB.name,  # of a path with a space the loader would make two
+        "LD_LIBRARY_PATH": str(FAULTLIB.parent),
+        "FILE_FAULTS": faults,
+        # filefault comes before the sanitizer's own library, which may not mind.
+        "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0",
+    }
+
+
+@pytest.fixture
+def models(tmp_path):
+    root = tmp_path / "models"
+    repository.write_identity(root, "m", [("FP32", [-1])])
+    repository.write_identity(root, "neighbour", [("FP32", [-1])])
+    (root / "m" / "labels.txt").write_text("a\nb\n")
+    config = root / "m" / "config.pbtxt"
+    config.write_text(config.read_text().replace("output [ { ", 'output [ { label_filename: "labels.txt" '))
+    return root
+
+
+# What fails -> the call, the file, how; what is said of the model.
+REFUSED = {
+    "a configuration that may not be read": (
+        "open:/m/config.pbtxt:EACCES", "Poll failed for model directory 'm': failed to open '{m}/config.pbtxt': Permission denied"),
+    "a configuration that is broken on disk": (
+        "read:/m/config.pbtxt:EIO",
+        "Poll failed for model directory 'm': failed to read text proto from {m}/config.pbtxt: failed to read '{m}/config.pbtxt': Input/output error"),
+    "a configuration of a server that is gone": (
+        "stat:/m/config.pbtxt:ESTALE", "failed to look at '{m}/config.pbtxt': Stale file handle"),
+    "no descriptor for the folder": (
+        "open:/m:EMFILE", "Poll failed for model directory 'm': failed to open '{m}': Too many open files"),
+    "no descriptor for the configuration": (
+        "open:/m/config.pbtxt:EMFILE", "failed to open '{m}/config.pbtxt': Too many open files"),
+    "a folder that may not be listed": (
+        "open:/m:EACCES", "Poll failed for model directory 'm': failed to open '{m}': Permission denied"),
+    "a folder that is broken on disk": (
+        "read:/m:EIO", "Poll failed for model directory 'm': failed to read folder '{m}': Input/output error"),
+    "a version that may not be listed": (
+        "open:/m/1:EACCES", "Poll failed for model directory 'm': failed to open '{m}/1': Permission denied"),
+    "labels that may not be read": (
+        "open:/labels.txt:EACCES",
+        "failed to open '{m}/labels.txt': Permission denied (labels of output 'OUTPUT0' of model 'm')"),
+    "labels that vanish": (
+        "open:/labels.txt:VANISH",
+        "failed to open text file for read {m}/labels.txt: No such file or directory (labels of output"),
+    "labels that are broken on disk": (
+        "read:/labels.txt:EIO", "failed to read '{m}/labels.txt': Input/output error (labels of output"),
+    "a configuration that vanishes once it was seen": (
+        "stat:/m/config.pbtxt:VANISH",
+        "Poll failed for model directory 'm': failed to open text file for read {m}/config.pbtxt: No such file or directory"),
+    "a configuration that becomes a link once it was seen": (
+        "stat:/m/config.pbtxt:LINK", "link '{m}/config.pbtxt' leads to '/etc/hostname', out of the model repository"),
+    "a version that vanishes once it was listed": (
+        "open:/m/1:VANISH", "Poll failed for model directory 'm': failed to open '{m}/1': No such file or directory"),
+    "a configuration that shrinks while it is read": (
+        "read:/m/config.pbtxt:SHRINK", "failed to read text proto from {m}/config.pbtxt:"),
+    "a configuration that grows while it is read": (
+        "read:/m/config.pbtxt:GROW", "failed to read text proto from {m}/config.pbtxt:"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_the_model_says_why_and_its_neighbour_serves(models, case):
+    faults, text = REFUSED[case]
+    with Server(models, flags=FLAGS, env=environment(faults), ready=False) as server:
+        server.await_rest()
+        assert ask(server, "GET", "/v2/models/neighbour/ready").status == 200
+        assert ask(server, "GET", "/v2/models/m/ready").status in (404, 503)
+        assert f"filefault: {faults.split(':')[0]}:{models}" in server.err.text()
+        said = server.log().replace("\\\"", '"')
+        assert text.format(m=models / "m") in said
+
+
+@pytest.mark.parametrize("case", ["open:/m/config.pbtxt:EINTR", "read:/m/config.pbtxt:EINTR"])
+def test_interruptions_do_no_harm(models, case):
+    with Server(models, flags=FLAGS, env=environment(case)) as server:
+        assert "filefault: " in server.err.text()
+        assert ask(server, "GET", "/v2/models/m/ready").status == 200
+
+
+def test_a_repository_that_may_not_be_looked_at(models):
+    code, _, err = run_to_end(
+        f"--model-repository={models}", "--allow-grpc=false", "--allow-metrics=false", *FLAGS,
+        env=environment(f"stat:{models.name}:EACCES"),
+    )  # fmt: skip
+    assert code == 1
+    assert f"creating server: Internal - model repository: failed to look at '{models}': Permission denied" in err
+
+
+def test_a_repository_that_may_not_be_listed_leaves_the_others(models, tmp_path):
+    repository.write_identity(tmp_path / "second", "there", [("FP32", [-1])])
+    faults = f"read:{models.name}:EIO"
+    with Server(models, tmp_path / "second", flags=FLAGS, env=environment(faults), ready=False) as server:
+        server.await_rest()
+        assert ask(server, "GET", "/v2/models/there/ready").status == 200
+        assert ask(server, "GET", "/v2/health/ready").status == 400
+        assert f"failed to poll model repository '{models}': failed to read folder" in server.err.text()
+    code, _, err = run_to_end(
+        f"--model-repository={models}", f"--model-repository={tmp_path / 'second'}", "--allow-grpc=false",
+        "--allow-metrics=false", env=environment(faults),
+    )  # fmt: skip
+    assert code == 1
+    assert "creating server: Internal - failed to load all models" in err

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * model_churn REPOSITORY MODEL BACKENDS CYCLES [hold] [infer]: loads and unloads a model again and
+ * again, as the server does it: folder, configuration, library, model, instances, scheduler. Prints
+ * one JSON object: what a load and an unload take, and what the process holds (memory, threads,
+ * descriptors, mapped libraries) after a tenth of the cycles and then ten times until the end.
+ *
+ *     hold    a second copy of the model stays loaded, so that the backend's library stays, too
+ *     infer   each cycle has one request with zeros, whose execution starts the instance's thread
+ *
+ * bench/run and tests drive it.
+ */
+#include <dirent.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/pool.h"
+#include "base/status.h"
+#include "core/model_priv.h"
+#include "core/repo/scan.h"
+#include "core/repo/storage.h"
+#include "core/request.h"
+#include "core/response.h"
+#include "core/server_options.h"
+#include "core/server_priv.h"
+
+enum { MAX_DIMS = 16, N_POINTS = 10 };
+
+static void must(struct status *st, const char *what)
+{
+    if (!st)
+        return;
+    fprintf(stderr, "model_churn: %s: %s\n", what, status_message(st));
+    exit(1);
+}
+
+/* ---------------------------------------------------------------------- what the process holds */
+
+/* Whichever allocator this program runs with. */
+__attribute__((weak)) int mallctl(const char *name, void *old, size_t *old_size, void *new,
+                                  size_t new_size);
+__attribute__((weak)) size_t __sanitizer_get_current_allocated_bytes(void);
+
+/* Bytes that are allocated and not freed, whatever the allocator keeps beyond. */
+static size_t heap_bytes(void)
+{
+    if (__sanitizer_get_current_allocated_bytes)
+        return __sanitizer_get_current_allocated_bytes();
+    if (mallctl) {
+        uint64_t epoch = 1;
+        size_t bytes = 0, size = sizeof(bytes);
+        mallctl("epoch", NULL, NULL, &epoch, sizeof(epoch));
+        mallctl("stats.allocated", &bytes, &size, NULL, 0);
+        return bytes;
+    }
+    struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+}
+
+static unsigned long field_of_status(const char *name)
+{
+    AUTO(buf) text = BUF_INIT(1 << 16);
+    must(file_read("/proc/self/status", &text), "status");
+    const char *at = strstr(buf_text(&text), name);
+    return at ? strtoul(at + strlen(name), NULL, 10) : 0;
+}
+
+static size_t n_descriptors(void)
+{
+    struct file_list list;
+    must(file_list("/proc/self/fd", &list), "descriptors");
+    size_t n = list.count - 1; /* but for the one that lists them */
+    file_list_done(&list);
+    return n;
+}
+
+/* Executable mappings of files, which are libraries. */
+static size_t n_libraries(void)
+{
+    AUTO(buf) maps = BUF_INIT(16 << 20);
+    size_t n = 0;
+    must(file_read("/proc/self/maps", &maps), "maps");
+    for (const char *at = buf_text(&maps); (at = strstr(at, " r-xp ")); at++)
+        n += strchr(at, '/') && strchr(at, '/') < strchrnul(at, '\n');
+    return n;
+}
+
+struct point {
+    unsigned long rss_kb;
+    size_t heap_bytes, threads, descriptors, libraries;
+};
+
+static struct point measure(void)
+{
+    return (struct point){
+        .rss_kb = field_of_status("VmRSS:"),
+        .heap_bytes = heap_bytes(),
+        .threads = field_of_status("Threads:"),
+        .descriptors = n_descriptors(),
+        .libraries = n_libraries(),
+    };
+}
+
+/* ------------------------------------------------------------------------------- loads, unloads */
+
+struct churn {
+    struct server *server;
+    struct storage *storage;
+    const char *name;
+    struct pool *pool;
+};
+
+static struct model *load(const struct churn *c)
+{
+    const struct server_options *options = c->server->options;
+    struct scanned_model scanned;
+    struct model *m;
+    char *folder;
+
+    must(scan_model(c->name, c->storage, c->name, options, true, &scanned), "scan");
+    must(storage_fetch(c->storage, c->name, &folder), "fetch");
+    struct config_facts facts = scan_facts(c->name, &scanned, options);
+    must(model_load(c->server, &c->server->backends, c->name, scanned.versions[0], folder,
+                    c->storage, TAKE(scanned.config), &facts, &m),
+         "load");
+    storage_release(c->storage, folder);
+    scanned_model_done(&scanned);
+    return m;
+}
+
+static void unload(const struct churn *c, struct model *m)
+{
+    struct server *s = c->server;
+    model_stop(m);
+    mutex_lock(&s->drain_mu);
+    while (atomic_load(&m->inflight))
+        cond_wait(&s->drained, &s->drain_mu);
+    mutex_unlock(&s->drain_mu);
+    model_unload(m, &s->backends);
+    model_unref(m);
+}
+
+/* ------------------------------------------------------------------------------------- a request
+ */
+
+struct asked {
+    struct request request;
+    struct mutex mu; /* level 100: nothing of ours is held in a callback */
+    struct cond changed;
+    bool destroyed;
+    char memory[4096];
+};
+
+static struct asked *of(struct request *r)
+{
+    return CONTAINER_OF(r, struct asked, request);
+}
+
+static void respond(struct request *r, struct response *resp, uint32_t flags)
+{
+    (void)r;
+    (void)flags;
+    if (resp && resp->error)
+        must(status_ref(resp->error), "infer");
+    response_free(resp);
+}
+
+static void destroy(struct request *r)
+{
+    struct asked *a = of(r);
+    mutex_lock(&a->mu);
+    a->destroyed = true;
+    cond_broadcast(&a->changed);
+    mutex_unlock(&a->mu);
+}
+
+static const struct request_ops ops = {
+    .alloc_output = response_alloc_pooled,
+    .free_output = response_free_pooled,
+    .respond = respond,
+    .destroy = destroy,
+};
+
+/* Zeros for one input; the caller frees them when the request has gone. */
+static void *add_zeros(struct request *r, const struct model *m, const struct tensor_spec *spec)
+{
+    int64_t shape[MAX_DIMS] = {1}, elements = 1;
+    uint32_t n = m->batching;
+    struct input *in;
+
+    for (uint32_t i = 0; i < spec->n_dims && n < MAX_DIMS; i++, n++) {
+        shape[n] = spec->dims[i] < 0 ? 1 : spec->dims[i];
+        elements *= shape[n];
+    }
+    size_t bytes = (size_t)elements * dtype_size(spec->dtype);
+    void *zeros = mem_zalloc(bytes);
+    struct tensor_buffer data = {.base = zeros, .size_bytes = bytes};
+    must(request_add_input(r, spec->name, strlen(spec->name), spec->dtype, shape, n, &in), "input");
+    must(request_add_data(r, in, &data), "data");
+    return zeros;
+}
+
+static void infer(const struct churn *c, struct model *m)
+{
+    struct asked a = {.destroyed = false};
+    void *zeros[MAX_DIMS] = {NULL};
+
+    mutex_init(&a.mu, 100, "asked.mu");
+    cond_init(&a.changed);
+    model_ref(m);
+    request_init(&a.request, &ops, m, a.memory, sizeof(a.memory), c->pool);
+    for (uint32_t i = 0; i < m->n_inputs && i < MAX_DIMS; i++)
+        zeros[i] = add_zeros(&a.request, m, &m->inputs[i]);
+    must(server_infer(c->server, &a.request), "infer");
+    request_unref(&a.request);
+    mutex_lock(&a.mu);
+    while (!a.destroyed)
+        cond_wait(&a.changed, &a.mu);
+    mutex_unlock(&a.mu);
+    for (uint32_t i = 0; i < MAX_DIMS; i++)
+        mem_free(zeros[i]);
+    cond_done(&a.changed);
+    mutex_done(&a.mu);
+}
+
+/* ------------------------------------------------------------------------------------- the whole
+ */
+
+static int by_value(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static void print_times(const char *name, uint64_t *ns, size_t n)
+{
+    qsort(ns, n, sizeof(*ns), by_value);
+    printf("\"%s\": {\"p50\": %.1f, \"p99\": %.1f, \"max\": %.1f}, ", name, (double)ns[n / 2] / 1e3,
+           (double)ns[n * 99 / 100] / 1e3, (double)ns[n - 1] / 1e3);
+}
+
+#define PRINT_POINTS(name, format, field, last)                                                    \
+    do {                                                                                           \
+        printf("\"%s\": [", name);                                                                 \
+        for (int i = 0; i <= N_POINTS; i++)                                                        \
+            printf("%s" format, i ? ", " : "", points[i].field);                                   \
+        printf("]%s", last);                                                                       \
+    } while (0)
+
+static void churn(const struct churn *c, size_t cycles, bool hold, bool with_request)
+{
+    uint64_t *load_ns = mem_alloc(cycles * sizeof(*load_ns));
+    uint64_t *unload_ns = mem_alloc(cycles * sizeof(*unload_ns));
+    memset(load_ns, 1, cycles * sizeof(*load_ns)); /* resident from now on: no growth to be seen */
+    memset(unload_ns, 1, cycles * sizeof(*unload_ns));
+    struct point points[N_POINTS + 1]; /* the first is after the warm-up */
+    struct model_memory memory = {0};
+    size_t warm_up = cycles / 10 + 1;
+    struct model *held = hold ? load(c) : NULL;
+
+    for (size_t i = 0; i < warm_up + cycles; i++) {
+        if (i >= warm_up && (i - warm_up) % (cycles / N_POINTS) == 0)
+            points[(i - warm_up) / (cycles / N_POINTS)] = measure();
+        uint64_t start_ns = monotonic_ns();
+        struct model *m = load(c);
+        uint64_t loaded_ns = monotonic_ns();
+        if (with_request)
+            infer(c, m);
+        model_memory(m, &memory);
+        uint64_t unload_start_ns = monotonic_ns();
+        unload(c, m);
+        if (i >= warm_up) {
+            load_ns[i - warm_up] = loaded_ns - start_ns;
+            unload_ns[i - warm_up] = monotonic_ns() - unload_start_ns;
+        }
+    }
+    points[N_POINTS] = measure();
+    if (held)
+        unload(c, held);
+
+    printf("{\"cycles\": %zu, ", cycles);
+    print_times("load_us", load_ns, cycles);
+    print_times("unload_us", unload_ns, cycles);
+    printf("\"peak_bytes\": {");
+    for (enum mem_kind kind = 0; kind < MEM_KINDS; kind++)
+        printf("%s\"%s\": %zu", kind ? ", " : "", mem_kind_name(kind),
+               memory.kinds[kind].peak_bytes);
+    printf("}, ");
+    PRINT_POINTS("rss_kb", "%lu", rss_kb, ", ");
+    PRINT_POINTS("heap_bytes", "%zu", heap_bytes, ", ");
+    PRINT_POINTS("threads", "%zu", threads, ", ");
+    PRINT_POINTS("descriptors", "%zu", descriptors, ", ");
+    PRINT_POINTS("libraries", "%zu", libraries, "}\n");
+    mem_free(load_ns);
+    mem_free(unload_ns);
+}
+
+/* A server without models, whose parts the models are made with. */
+static struct server *new_server(const char *backends)
+{
+    char empty[] = "/tmp/model_churn-XXXXXX";
+    struct server_options *options = server_options_new();
+    struct server *s;
+    if (!mkdtemp(empty)) {
+        perror(empty);
+        exit(1);
+    }
+    server_options_add_repository(options, empty);
+    server_options_set_string(&options->backend_directory, backends);
+    must(server_new(options, &s), "server");
+    server_options_free(options);
+    rmdir(empty);
+    return s;
+}
+
+int main(int argc, char **argv)
+{
+    size_t cycles = argc > 4 ? strtoul(argv[4], NULL, 10) : 0;
+    bool hold = false, with_request = false;
+    for (int i = 5; i < argc; i++) {
+        hold |= strcmp(argv[i], "hold") == 0;
+        with_request |= strcmp(argv[i], "infer") == 0;
+    }
+    if (argc < 5 || cycles < N_POINTS || argc != 5 + hold + with_request) {
+        fprintf(stderr,
+                "usage: %s REPOSITORY MODEL BACKENDS CYCLES [hold] [infer]; at least %d cycles\n",
+                argv[0], N_POINTS);
+        return 2;
+    }
+    struct log_settings settings;
+    log_get_settings(&settings);
+    settings.info = false;
+    log_set_settings(&settings);
+
+    struct churn c = {
+        .server = new_server(argv[3]), .name = argv[2], .pool = pool_new("churn", 1 << 20, 0)};
+    must(storage_open(argv[1], true, &c.storage), "repository");
+    churn(&c, cycles / N_POINTS * N_POINTS, hold, with_request);
+    storage_close(c.storage);
+    pool_free(c.pool);
+    must(server_stop(c.server), "stop");
+    server_free(c.server);
+    return 0;
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Needs no more than the one CPU and the one node that every machine has.
+ */
+#include "base/place.h"
+
+#include <linux/mempolicy.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/status.h"
+
+static cpu_set_t all_cpus;
+
+static void cpus_now(cpu_set_t *ret_cpus)
+{
+    CPU_ZERO(ret_cpus);
+    assert_int_equal(sched_getaffinity(0, sizeof(*ret_cpus), ret_cpus), 0);
+}
+
+static int memory_mode_now(unsigned long *ret_first_word)
+{
+    unsigned long nodes[PLACE_NODE_WORDS + 1] = {0};
+    int mode = -1;
+    assert_int_equal(syscall(SYS_get_mempolicy, &mode, nodes, PLACE_MAX_NODES + 1UL, NULL, 0UL), 0);
+    *ret_first_word = nodes[0];
+    return mode;
+}
+
+static unsigned int first_cpu(void)
+{
+    unsigned int cpu = 0;
+    while (!CPU_ISSET(cpu, &all_cpus))
+        cpu++;
+    return cpu;
+}
+
+static void assert_outside(void)
+{
+    cpu_set_t now;
+    unsigned long nodes;
+    cpus_now(&now);
+    assert_true(CPU_EQUAL(&now, &all_cpus));
+    assert_int_equal(memory_mode_now(&nodes), MPOL_DEFAULT);
+}
+
+static void *look_inside(void *arg)
+{
+    cpus_now(arg);
+    return NULL;
+}
+
+static void a_thread_enters_and_leaves(void **state)
+{
+    struct place p = {.has_cpus = false}, before;
+    cpu_set_t now, of_child;
+    unsigned long nodes;
+    pthread_t child;
+
+    assert_null(place_outside());
+    place_add_cpus(&p, first_cpu(), first_cpu());
+    place_set_node(&p, 0);
+    assert_null(place_enter(&p, &before));
+    cpus_now(&now);
+    assert_int_equal(CPU_COUNT(&now), 1);
+    assert_true(CPU_ISSET(first_cpu(), &now));
+    assert_int_equal(memory_mode_now(&nodes), MPOL_BIND);
+    assert_int_equal(nodes, 1);
+
+    pthread_create(&child, NULL, look_inside, &of_child);
+    pthread_join(child, NULL);
+    assert_true(CPU_EQUAL(&of_child, &now));
+
+    /* What is outside was noted before the first one entered; it is a place like others. */
+    assert_non_null(place_outside());
+    assert_null(place_enter(place_outside(), NULL));
+    assert_outside();
+    assert_null(place_enter(&p, NULL));
+
+    place_leave(&before);
+    assert_outside();
+}
+
+static void a_place_may_be_of_one_kind_only(void **state)
+{
+    struct place p = {.has_cpus = false}, before;
+    cpu_set_t now;
+    unsigned long nodes;
+
+    place_set_node(&p, 0);
+    assert_null(place_enter(&p, &before));
+    cpus_now(&now);
+    assert_true(CPU_EQUAL(&now, &all_cpus));
+    place_leave(&before);
+    assert_outside();
+
+    p = (struct place){.has_cpus = false};
+    place_add_cpus(&p, first_cpu(), first_cpu());
+    assert_null(place_enter(&p, &before));
+    assert_int_equal(memory_mode_now(&nodes), MPOL_DEFAULT);
+    place_leave(&before);
+    assert_outside();
+}
+
+static void refused(const struct place *p, const char *message)
+{
+    struct place before;
+    struct status *st = place_enter(p, &before);
+    assert_non_null(st);
+    assert_int_equal(status_code(st), STATUS_INTERNAL);
+    assert_string_equal(status_message(st), message);
+    status_free(st);
+    assert_outside();
+}
+
+static void what_does_not_exist_is_refused(void **state)
+{
+    struct place p = {.has_cpus = false};
+    /* No machine of ours has 1024 CPUs or nodes. */
+    place_add_cpus(&p, PLACE_MAX_CPUS - 1, PLACE_MAX_CPUS - 1);
+    refused(&p, "Unable to set NUMA thread affinity: CPU 1023 does not exist, or this process may "
+                "not use it");
+    place_add_cpus(&p, first_cpu(), first_cpu()); /* of which one exists */
+    refused(&p, "Unable to set NUMA thread affinity: CPU 1023 does not exist, or this process may "
+                "not use it");
+    place_add_cpus(&p, 1000, 1010);
+    refused(&p, "Unable to set NUMA thread affinity: CPUs 1000-1010,1023 do not exist, or this "
+                "process may not use them");
+
+    /* The CPU is taken back when the memory cannot be had. */
+    p = (struct place){.has_cpus = false};
+    place_add_cpus(&p, first_cpu(), first_cpu());
+    place_set_node(&p, PLACE_MAX_NODES - 1);
+    refused(&p, "Unable to set NUMA memory policy: Invalid argument");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_thread_enters_and_leaves), /* first: nobody has entered yet */
+        cmocka_unit_test(a_place_may_be_of_one_kind_only),
+        cmocka_unit_test(what_does_not_exist_is_refused),
+    };
+    cpus_now(&all_cpus);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
