@@ -14,6 +14,7 @@
 #include "core/backend/instance.h"
 #include "core/backend/instance_group.h"
 #include "core/model_priv.h"
+#include "core/repo/storage.h"
 #include "core/sched/scheduler.h"
 #include "core/server_options.h"
 #include "core/server_priv.h"
@@ -63,17 +64,34 @@ NODISCARD static struct status *initialize_in_place(struct model *m)
     return st;
 }
 
+/* A library in the model's own folder must be there in truth, as all that is read of it. */
+static struct status *find_library(const struct model *m, const struct backend_registry *reg,
+                                   char **ret_path)
+{
+    char *version_directory = mem_printf("%s/%s", m->directory, m->version_text);
+    struct status *st =
+        backend_find_library(reg, m->config, m->directory, version_directory, ret_path);
+    mem_free(version_directory);
+    size_t n = strlen(m->directory);
+    if (st || strncmp(*ret_path, m->directory, n) != 0 || (*ret_path)[n] != '/')
+        return st;
+    struct file_info info;
+    char *path = mem_printf("%s%s", m->name, *ret_path + n);
+    st = storage_stat(m->storage, path, &info);
+    mem_free(path);
+    return st;
+}
+
 struct status *model_load(struct server *server, struct backend_registry *reg, const char *name,
                           int64_t version, const char *directory, const struct storage *storage,
                           struct model_config *config, struct config_facts *facts,
                           struct model **ret_model)
 {
     struct model *m = model_new(server, name, version, directory, config);
-    char *version_directory = mem_printf("%s/%lld", directory, (long long)version);
     char *library = NULL;
     m->storage = storage;
 
-    struct status *st = backend_find_library(reg, config, directory, version_directory, &library);
+    struct status *st = find_library(m, reg, &library);
     if (st)
         goto out;
     st = backend_get(reg, config->pb->backend, library, &m->backend);
@@ -111,7 +129,6 @@ out:
         model_unref(m);
     }
     mem_free(library);
-    mem_free(version_directory);
     return st;
 }
 

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include <string.h>
+
 #include "base/mem.h"
 #include "core/backend/backend.h"
 #include "core/backend/host_policy.h"
@@ -31,6 +33,10 @@ void server_options_set_string(char **slot, const char *value)
 
 void server_options_add_repository(struct server_options *o, const char *path)
 {
+    for (size_t i = 0; i < o->n_repositories; i++) {
+        if (strcmp(o->repositories[i], path) == 0)
+            return;
+    }
     o->repositories =
         mem_realloc(o->repositories, (o->n_repositories + 1) * sizeof(*o->repositories));
     o->repositories[o->n_repositories++] = mem_strdup(path);

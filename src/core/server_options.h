@@ -50,6 +50,7 @@ void server_options_free(struct server_options *o);
 
 /* server_options_set_string - replaces one of the strings above. */
 void server_options_set_string(char **slot, const char *value);
+/* server_options_add_repository - one more; the same path again is the same one. */
 void server_options_add_repository(struct server_options *o, const char *path);
 void server_options_add_startup_model(struct server_options *o, const char *name);
 void server_options_add_backend_setting(struct server_options *o, const char *backend,

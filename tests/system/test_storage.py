@@ -58,6 +58,19 @@ def test_namespacing_loads_both_and_a_bare_name_is_ambiguous(models, tmp_path):
         assert infer(server, "here", ONE).status == infer(server, "there", ONE).status == 200
 
 
+def test_the_same_repository_twice_is_one(models):
+    repository.write_identity(models, "m", [("FP32", [-1])])
+    with Server(models, models) as server:
+        assert infer(server, "m", ONE).status == 200
+
+
+def test_a_slash_at_the_end_is_not_in_messages(models):
+    repository.write_model(models, "m", "nonsense")
+    code, _, err = run_to_end(f"--model-repository={models}//", *QUIET)
+    assert code == 1
+    assert f"failed to read text proto from {models}/m/config.pbtxt:1:" in err
+
+
 def test_a_broken_namesake_leaves_a_bare_name_unambiguous(models, tmp_path):
     _, other = two_roots(models, tmp_path)
     (models / "both" / "config.pbtxt").write_text("nonsense")

@@ -203,6 +203,7 @@ struct status *storage_local_open(const char *location, bool follow_links,
                                   struct storage **ret_storage)
 {
     struct file_info info;
+    size_t length = strlen(location);
     struct status *st = file_stat(location, &info);
     if (st)
         return status_prefix(st, "model repository: ");
@@ -218,7 +219,9 @@ struct status *storage_local_open(const char *location, bool follow_links,
 
     struct local *l = mem_zalloc(sizeof(*l));
     l->storage.ops = &local_ops;
-    l->storage.root = mem_strdup(location);
+    while (length > 1 && location[length - 1] == '/') /* no "models//digits" in messages */
+        length--;
+    l->storage.root = mem_strndup(location, length);
     l->real_root = real_root; /* taken */
     l->follow_links = follow_links;
     *ret_storage = &l->storage;
