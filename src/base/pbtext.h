@@ -63,8 +63,8 @@ NODISCARD struct status *pbtext_parse_all(const ProtobufCMessageDescriptor *type
                                           void *arg, ProtobufCMessage **ret_message);
 
 /*
- * pbtext_print - appends the text form: a field per line, indented by two, lists of numbers as
- * [1, 2], nothing that is at its default.
+ * pbtext_print - appends the text form, as protobuf's own printers write it: a field per line,
+ * indented by two, lists of numbers as [1, 2], maps by their keys, nothing that is at its default.
  *
  * @order  NULL for the order of field numbers
  */

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writing the text format.
+ * Writing the text format, byte for byte as protobuf's own printers do (Python's, with UTF-8 and
+ * short lists), so that equal messages have equal texts.
  */
 #include "base/pbtext.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/mem.h"
 #include "base/pbmsg.h"
 #include "base/utf8.h"
 
@@ -27,7 +30,7 @@ static void print_string(const char *s, size_t length, struct buf *out)
             buf_adds(out, "\\r");
         else if (c == '\t')
             buf_adds(out, "\\t");
-        else if (c == '"' || c == '\\')
+        else if (c == '"' || c == '\'' || c == '\\')
             buf_addf(out, "\\%c", c);
         else if (c < ' ' || c == 0x7f || (c >= 0x80 && !text))
             buf_addf(out, "\\%03o", c);
@@ -137,6 +140,50 @@ static void print_list(const ProtobufCMessage *m, const ProtobufCFieldDescriptor
     buf_adds(out, "]\n");
 }
 
+#define COMPARE(a, b) (((a) > (b)) - ((a) < (b)))
+
+static int compare_keys(const void *a, const void *b, void *arg)
+{
+    const ProtobufCFieldDescriptor *key = *(const ProtobufCFieldDescriptor *const *)arg;
+    const void *x = pb_value(*(ProtobufCMessage *const *)a, key);
+    const void *y = pb_value(*(ProtobufCMessage *const *)b, key);
+    switch (key->type) {
+    case PROTOBUF_C_TYPE_STRING:
+        return strcmp(*(char *const *)x, *(char *const *)y);
+    case PROTOBUF_C_TYPE_UINT64:
+    case PROTOBUF_C_TYPE_FIXED64:
+        return COMPARE(*(const uint64_t *)x, *(const uint64_t *)y);
+    case PROTOBUF_C_TYPE_INT64:
+    case PROTOBUF_C_TYPE_SINT64:
+    case PROTOBUF_C_TYPE_SFIXED64:
+        return COMPARE(*(const int64_t *)x, *(const int64_t *)y);
+    case PROTOBUF_C_TYPE_UINT32:
+    case PROTOBUF_C_TYPE_FIXED32:
+        return COMPARE(*(const uint32_t *)x, *(const uint32_t *)y);
+    default: /* the smaller signed ones, and bool */
+        return COMPARE(*(const int32_t *)x, *(const int32_t *)y);
+    }
+}
+
+/* Which key came first in a map has no meaning: entries are in the order of their keys. */
+static void print_map(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f,
+                      pb_order_fn order, int depth, struct buf *out)
+{
+    const ProtobufCMessageDescriptor *entry = f->descriptor;
+    const ProtobufCFieldDescriptor *key = &entry->fields[0];
+    size_t n = pb_count(m, f);
+    ProtobufCMessage **sorted = mem_try_zalloc(n, sizeof(*sorted));
+    if (!sorted) {
+        out->failed = true;
+        return;
+    }
+    memcpy(sorted, pb_element(m, f, 0), n * sizeof(*sorted));
+    qsort_r(sorted, n, sizeof(*sorted), compare_keys, &key);
+    for (size_t i = 0; i < n; i++)
+        print_value(f, &sorted[i], order, depth, out);
+    mem_free(sorted);
+}
+
 static void print_field(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f,
                         pb_order_fn order, int depth, struct buf *out)
 {
@@ -144,7 +191,10 @@ static void print_field(const ProtobufCMessage *m, const ProtobufCFieldDescripto
         return;
     if (f->label != PROTOBUF_C_LABEL_REPEATED) {
         print_value(f, pb_value(m, f), order, depth, out);
-    } else if (f->type == PROTOBUF_C_TYPE_MESSAGE) {
+    } else if (pb_is_map(m->descriptor, f)) {
+        print_map(m, f, order, depth, out);
+    } else if (f->type == PROTOBUF_C_TYPE_MESSAGE || f->type == PROTOBUF_C_TYPE_STRING ||
+               f->type == PROTOBUF_C_TYPE_BYTES) {
         for (size_t i = 0; i < pb_count(m, f); i++)
             print_value(f, pb_element(m, f, i), order, depth, out);
     } else {

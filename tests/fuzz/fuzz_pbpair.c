@@ -65,12 +65,28 @@ static bool same_value(const ProtobufCFieldDescriptor *f, const void *a, const v
     }
 }
 
+/* The order of a map's entries has no meaning. */
+static bool same_map(const ProtobufCFieldDescriptor *f, const ProtobufCMessage *a,
+                     const ProtobufCMessage *b)
+{
+    for (size_t i = 0; i < pb_count(a, f); i++) {
+        size_t k = 0;
+        while (k < pb_count(b, f) && !same_value(f, pb_element(a, f, i), pb_element(b, f, k)))
+            k++;
+        if (k == pb_count(b, f))
+            return false;
+    }
+    return true;
+}
+
 static bool same_field(const ProtobufCFieldDescriptor *f, const ProtobufCMessage *a,
                        const ProtobufCMessage *b)
 {
     if (f->label == PROTOBUF_C_LABEL_REPEATED) {
         if (pb_count(a, f) != pb_count(b, f))
             return false;
+        if (pb_is_map(a->descriptor, f))
+            return same_map(f, a, b);
         for (size_t i = 0; i < pb_count(a, f); i++) {
             if (!same_value(f, pb_element(a, f, i), pb_element(b, f, i)))
                 return false;

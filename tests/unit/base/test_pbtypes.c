@@ -68,15 +68,18 @@ static const char all[] = "i32: -2147483648\n"
                           "double: 0.33333333333333331\n"
                           "flag: true\n"
                           "colour: BLUE\n"
-                          "text: \"\303\251\\n\\t\\r\\\"\\\\\\001\"\n"
+                          "text: \"\303\251\\n\\t\\r\\\"\\'\\\\\\001\"\n"
                           "raw: \"\\000\\377\\376a\"\n"
                           "inner {\n"
                           "  single: -inf\n"
                           "  double: nan\n"
                           "  colour: 77\n"
                           "}\n"
-                          "raws: [\"\", \"\\200\", \"abc\"]\n"
-                          "texts: [\"\", \"b\"]\n"
+                          "raws: \"\"\n"
+                          "raws: \"\\200\"\n"
+                          "raws: \"abc\"\n"
+                          "texts: \"\"\n"
+                          "texts: \"b\"\n"
                           "inners {\n"
                           "}\n"
                           "inners {\n"
@@ -124,6 +127,36 @@ static void assert_all(const ProtobufCMessage *m)
 static void text_of_all_types(void **state)
 {
     assert_all(from_text(all));
+}
+
+/* Whatever came first; signed keys by their sign, unsigned ones beyond it, strings by their bytes.
+ */
+static void text_of_maps_is_by_their_keys(void **state)
+{
+    ProtobufCMessage *m = from_text(
+        "by_flag { key: true } by_flag { }\n"
+        "by_i32 { key: 2 value: RED } by_i32 { key: -3 value: RED }\n"
+        "by_f64 { key: 18446744073709551615 value: 1 } by_f64 { key: 9 value: 1 }\n"
+        "by_s64 { key: 9223372036854775807 } by_s64 { key: -9223372036854775808 }\n"
+        "by_u32 { key: 4294967295 value { } } by_u32 { key: 9 value { } }\n"
+        "by_text { key: 'b' value: 1 } by_text { key: '\303\251' value: 1 }\n"
+        "by_text { key: 'aa' value: 1 } by_text { value: 1 } by_text { key: 'B' value: 1 }");
+    AUTO(buf) text = BUF_INIT(1 << 16);
+    pbtext_print(m, NULL, &text);
+    assert_string_equal(
+        buf_text(&text),
+        "by_flag {\n}\nby_flag {\n  key: true\n}\n"
+        "by_i32 {\n  key: -3\n  value: RED\n}\nby_i32 {\n  key: 2\n  value: RED\n}\n"
+        "by_f64 {\n  key: 9\n  value: 1\n}\n"
+        "by_f64 {\n  key: 18446744073709551615\n  value: 1\n}\n"
+        "by_s64 {\n  key: -9223372036854775808\n}\n"
+        "by_s64 {\n  key: 9223372036854775807\n}\n"
+        "by_u32 {\n  key: 9\n  value {\n  }\n}\n"
+        "by_u32 {\n  key: 4294967295\n  value {\n  }\n}\n"
+        "by_text {\n  value: 1\n}\nby_text {\n  key: \"B\"\n  value: 1\n}\n"
+        "by_text {\n  key: \"aa\"\n  value: 1\n}\n"
+        "by_text {\n  key: \"b\"\n  value: 1\n}\n"
+        "by_text {\n  key: \"\303\251\"\n  value: 1\n}\n");
 }
 
 static void json_of_all_types(void **state)
@@ -216,6 +249,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(text_of_all_types, start, stop),
+        cmocka_unit_test_setup_teardown(text_of_maps_is_by_their_keys, start, stop),
         cmocka_unit_test_setup_teardown(json_of_all_types, start, stop),
         cmocka_unit_test_setup_teardown(copies_and_wire_of_all_types, start, stop),
         cmocka_unit_test_setup_teardown(base64, start, stop),

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every configuration that we have, as text and as JSON and back, and as Python's protobuf reads and prints it.
+
+CONCH_SCALE=n does n times as many random messages; CONCH_SEED chooses others.
+"""
+
+import os
+import random
+import re
+import subprocess
+
+import pytest
+from google.protobuf import json_format, text_format
+
+import repository
+import test_backends_in_reference
+import test_warmup
+from mapper import BUILD, TOP, Ours, classes, cpp
+from test_config_mapper import SCALE, SEED, random_message
+from test_config_reference import GOOD
+
+
+@pytest.fixture(name="ours", scope="module")
+def start_ours():
+    tool = Ours()
+    yield tool
+    tool.close()
+
+
+# ---- All of them
+
+
+def files():
+    for folder in ("examples", "tests", "bench", "docs"):
+        for path in sorted((TOP / folder).rglob("*.pbtxt")):
+            yield str(path.relative_to(TOP)), path.read_text(encoding="utf-8")
+    for path in sorted((TOP / "tests/fuzz/corpus/pbtext").iterdir()):
+        yield f"corpus/{path.name}", path.read_text(encoding="utf-8", errors="surrogateescape")
+
+
+def shown_in_pages():
+    for page in sorted([TOP / "README.md", *(TOP / "docs").glob("*.md")]):
+        for i, block in enumerate(re.findall(r"^```protobuf\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)):
+            if "--8<--" not in block:    # a file, which is there itself
+                yield f"{page.name}/{i}", block
+
+
+def of_the_tests_of_errors():
+    content = (TOP / "tests/unit/core/config/wrong.txt").read_text(encoding="utf-8")
+    for block in content.split("\n== ")[1:]:
+        title, rest = block.split("\n", 1)
+        yield f"wrong/{title}", re.sub(r"^@\w+\n", "", rest.split("-- ", 1)[0], flags=re.MULTILINE)
+
+
+def of_test_repositories(root):
+    repository.write_standard(root / "standard")
+    for which in ("conch", "triton"):
+        test_backends_in_reference.write_models(root / which, which)
+        test_backends_in_reference.broken(root / f"{which}_broken", which)
+    for path in sorted(root.rglob("config.pbtxt")):
+        yield str(path.relative_to(root)), path.read_text(encoding="utf-8")
+    for table in (test_warmup.RUNS, test_warmup.FAILS, test_warmup.FAILS_HERE):
+        for name, (text, _) in table.items():
+            yield f"warmup/{name}", text
+    yield from GOOD.items()
+
+
+@pytest.fixture(name="all_of_them", scope="module")
+def collect(ours, tmp_path_factory):
+    """[(name, text, message)] of those that are configurations."""
+    root = tmp_path_factory.mktemp("models")
+    found = []
+    for name, text in [*files(), *shown_in_pages(), *of_the_tests_of_errors(), *of_test_repositories(root)]:
+        fine, refusal = ours.ask("text", "wire", text.encode(errors="surrogateescape"))
+        assert fine or name.startswith("wrong/"), f"{name}: {refusal}"
+        if fine:
+            wire, complaints = cpp(text.encode())
+            assert wire is not None, f"{name}: {complaints}"
+            found.append((name, text, classes.ModelConfig.FromString(wire)))
+    assert len(found) > 250
+    return found
+
+
+def ask(ours, from_form, to_form, data):
+    fine, answer = ours.ask(from_form, to_form, data)
+    assert fine, f"{answer.decode()}\n{data!r}"
+    return answer
+
+
+# ---- There and back
+
+
+def way_round(ours, text):
+    """text → message → JSON → message → text → message; the texts and messages on that way."""
+    json = ask(ours, "text", "json", text)
+    again = ask(ours, "json", "text", json)
+    return json, again, ours.message("text", text), ours.message("json", json), ours.message("text", again)
+
+
+def without_sign_of_zero(message):
+    """The reference's JSON has no -0, and ours neither."""
+    return re.sub(r": -0$", ": 0", str(message), flags=re.MULTILINE)
+
+
+def test_every_configuration_comes_round(ours, all_of_them):
+    for name, text, message in all_of_them:
+        text = text.encode()
+        json, again, *messages = way_round(ours, text)
+        for each in messages:
+            assert each == message or without_sign_of_zero(each) == without_sign_of_zero(message), name
+        assert ask(ours, "text", "text", again) == again, name
+        assert text_format.Parse(again, classes.ModelConfig()) == messages[-1], name
+        assert json_format.Parse(json, classes.ModelConfig()) == messages[-1], name
+
+
+def completed(path, name, **settings):
+    return subprocess.run([BUILD / "tests/configtool", name, path], capture_output=True, check=False,
+                          env=os.environ | {"CONFIGTOOL_ALL": "1"} | settings)
+
+
+def test_both_forms_of_a_completed_configuration(all_of_them, tmp_path):
+    """What the server prints when all defaults are in: the JSON with the reference's habits, and the text."""
+    path = tmp_path / "config.pbtxt"
+    printed = 0
+    for name, text, message in all_of_them:
+        path.write_text(text, encoding="utf-8")
+        model = message.name or "m"
+        json = completed(path, model)
+        if json.returncode:
+            continue    # one of the wrong ones
+        printed += 1
+        text = completed(path, model, CONFIGTOOL_TEXT="1")
+        from_text = text_format.Parse(text.stdout, classes.ModelConfig())
+        assert from_text == json_format.Parse(json.stdout, classes.ModelConfig()), name
+        path.write_bytes(text.stdout)
+        again = completed(path, model)
+        assert json_format.Parse(again.stdout, classes.ModelConfig()) == from_text, name
+    assert printed > 100
+
+
+# ---- As protobuf prints it
+
+# Python prints as few digits as tell two numbers apart; C++ and we print 6 or 9, 15 or 17 (src/base/pbmsg.h).
+NUMBERS = re.compile(rb"^( *(?:buckets|fp32_false_true|minimum_slot_utilization): )(.*)$", re.MULTILINE)
+
+
+def without_digits(text):
+    return NUMBERS.sub(lambda line: line[1] + b"," * line[2].count(b","), text)
+
+
+def test_random_messages_in_the_text_that_protobuf_prints(ours):
+    rng = random.Random(SEED + 3)
+    for _ in range(20000 * SCALE):
+        message = random_message(rng)
+        printed = ask(ours, "wire", "text", message.SerializeToString())
+        theirs = text_format.MessageToString(message, as_utf8=True, use_short_repeated_primitives=True).encode()
+        if printed != theirs:
+            assert without_digits(printed) == without_digits(theirs)
+            assert text_format.Parse(printed, classes.ModelConfig()) == message, printed
+
+
+def test_random_messages_come_round(ours):
+    rng = random.Random(SEED + 4)
+    for _ in range(2000 * SCALE):
+        message = random_message(rng)
+        text = ask(ours, "wire", "text", message.SerializeToString())
+        for each in way_round(ours, text)[2:]:
+            assert each == message, text
