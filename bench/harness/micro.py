@@ -11,9 +11,10 @@ from .servers import Missing
 ALLOCATING_CALLS = 4
 
 
-def _run(lab, argv, what):
+def run(lab, argv, what, pinned=True):
+    """What a program prints; on the clients' core unless it needs both."""
     done = subprocess.run([str(a) for a in argv], capture_output=True, text=True, check=False,
-                          preexec_fn=pin(lab.settings.client_cpu))
+                          preexec_fn=pin(lab.settings.client_cpu) if pinned else None)
     if done.returncode != 0:
         raise Failed(f"{what}: {done.stderr.strip()}")
     return done.stdout
@@ -31,7 +32,7 @@ def ort_loop(lab, model, inputs, outputs):
     """CPU µs of one Run of an example model in a bare loop."""
     file = lab.root / "examples" / "models" / model / "1" / "model.onnx"
     seconds = lab.settings.seconds / 2
-    out = _run(lab, [lab.programs / "bench_ort_loop", ort_library(lab), file, *inputs, *outputs, seconds],
+    out = run(lab, [lab.programs / "bench_ort_loop", ort_library(lab), file, *inputs, *outputs, seconds],
                "ort_loop")
     return json.loads(out)["cpu_us_per_run"]
 
@@ -47,4 +48,4 @@ def json_floats(lab):
     program = lab.programs / "bench_json_floats"
     if not program.exists():
         raise Missing("bench_json_floats is not built: it needs yyjson (make deps)")
-    return json.loads(_run(lab, [program, lab.settings.rounds], "json_floats"))
+    return json.loads(run(lab, [program, lab.settings.rounds], "json_floats"))

@@ -6,7 +6,7 @@ documentation is what `bench/run --list` prints. ROWS at the end is the order th
 
 import statistics
 
-from . import micro, requests, wrk
+from . import loading, micro, requests, wrk
 from .measure import Cell, say
 from .report import cpu, figure, met, table
 
@@ -179,4 +179,8 @@ ROWS = {
     "mallocs": mallocs,
     "json": json_floats,
     "wrk": cross_check,
+    "start": loading.start,
+    "models": loading.models,
+    "load": loading.load,
+    "config": loading.config,
 }

@@ -88,24 +88,41 @@ def free_port():
 COMMON_FLAGS = ["--allow-grpc=false", "--allow-metrics=false"]
 
 
-def conch(build, repository, log, cpu, flags=(), env=None):
+def conch_argv(build, repository, port, flags=()):
     program = build / "bin" / "conch"
     if not program.exists():
         raise Missing(f"{program} is not built")
-    argv = [str(program), f"--model-repository={repository}",
+    return [str(program), f"--model-repository={repository}",
             f"--backend-directory={build / 'backends'}",
-            "--http-address=127.0.0.1", "--http-port=0", *COMMON_FLAGS, *flags]
-    return Server("Conch", argv, log, cpu, env=env)
+            "--http-address=127.0.0.1", f"--http-port={port}", *COMMON_FLAGS, *flags]
 
 
-def triton(root, repository, log, cpu, flags=(), env=None):
+def conch(build, repository, log, cpu, flags=(), env=None):
+    return Server("Conch", conch_argv(build, repository, 0, flags), log, cpu, env=env)
+
+
+def _set_up_triton(root):
     program = root / "tools" / "reference"
     # Without arguments it only sets itself up; the first time that takes longer than a start may.
     if subprocess.run([str(program)], stdout=sys.stderr, check=False).returncode != 0:
         raise Missing("the genuine Triton cannot be set up (tools/reference)")
+    return program
+
+
+def triton(root, repository, log, cpu, flags=(), env=None):
+    program = _set_up_triton(root)
     ports = [str(free_port()) for _ in range(3)]
     argv = [str(program), str(repository), *ports, *COMMON_FLAGS, *flags]
     return Server("Triton", argv, log, cpu, env=env, port=int(ports[0]))
+
+
+def triton_argv(root, repository, port, flags=()):
+    """Its program itself, without the script around it whose time is not its own."""
+    _set_up_triton(root)
+    packages = next((root / ".deps/reference/venv/lib").glob("python3.*/site-packages"))
+    return ["env", f"LD_LIBRARY_PATH={packages / 'nvidia_pytriton.libs'}",
+            str(packages / "pytriton/tritonserver/bin/tritonserver"), f"--model-repository={repository}",
+            "--http-address=127.0.0.1", f"--http-port={port}", *COMMON_FLAGS, *flags]
 
 
 NGINX = """
