@@ -12,6 +12,8 @@
  *   - else, for subnormal results and for longer numbers whose first 19 digits do not decide, by
  *     strtod in the C locale.
  * tests/unit/base/test_json_number.c holds all of it against strtod, bit for bit.
+ *
+ * Tensors of short numbers are read by json_read_avx2.c where the processor has AVX2.
  */
 #include "base/json.h"
 
@@ -696,16 +698,43 @@ static inline const char *foresee_end(const char *p, const char *end)
     return NULL;
 }
 
+/* Whether to look for numbers that can be read together. */
+struct runs {
+    unsigned left;  /* so many values are read one by one before */
+    unsigned pause; /* what was `left` in the beginning */
+};
+
 /*
- * READ_NUMBERS(name, type, PARSE, FAILURE) - a bulk reader. PARSE has p, end and out[n], sets
- * `after` and `fits`.
+ * FIND_RUN(read) - the run at p into out[n..max), by a function of json_priv.h. Sets n and `after`
+ * if there is one. To look for one in vain costs about as much as to read a number, and texts
+ * seldom change their ways, so that is done less and less often.
  */
-#define READ_NUMBERS(name, type, PARSE, FAILURE)                                                   \
+#define FIND_RUN(read)                                                                             \
+    do {                                                                                           \
+        size_t n_read = 0;                                                                         \
+        if (runs.left > 0) {                                                                       \
+            runs.left--;                                                                           \
+            break;                                                                                 \
+        }                                                                                          \
+        if (json_use_avx2 && p - j->text >= 16)                                                    \
+            after = read(p, end, out + n, max - n, &n_read);                                       \
+        n += n_read;                                                                               \
+        runs.pause = n_read >= 16 ? 1 : MIN(2 * runs.pause, 1024u);                                \
+        runs.left = runs.pause;                                                                    \
+    } while (0)
+#define NO_RUN (void)runs
+
+/*
+ * READ_NUMBERS(name, type, RUN, PARSE, FAILURE) - a bulk reader. PARSE has p, end and out[n], sets
+ * `after` and `fits`; RUN may set `after` instead, and n.
+ */
+#define READ_NUMBERS(name, type, RUN, PARSE, FAILURE)                                              \
     bool name(struct json *j, type *out, size_t max, size_t *ret_n)                                \
     {                                                                                              \
         unsigned depth = 1;                                                                        \
         size_t n = 0;                                                                              \
         const char *end = j->end;                                                                  \
+        struct runs runs = {0, 1};                                                                 \
         if (!json_enter_array(j))                                                                  \
             return false;                                                                          \
         while (json_next_leaf(j, &depth)) {                                                        \
@@ -716,16 +745,20 @@ static inline const char *foresee_end(const char *p, const char *end)
                 return json_fail_type(j, FAILURE);                                                 \
             do {                                                                                   \
                 bool fits = true;                                                                  \
-                const char *foreseen = foresee_end(p, end);                                        \
-                PARSE;                                                                             \
-                if (UNLIKELY(!after || !fits)) {                                                   \
-                    j->p = p;                                                                      \
-                    return json_fail(j, after ? FAILURE : JSON_SYNTAX, p);                         \
-                }                                                                                  \
-                n++;                                                                               \
-                if (LIKELY(after == foreseen)) {                                                   \
-                    __asm__("" : "+r"(foreseen)); /* or the compiler would go on with after */     \
-                    after = foreseen;                                                              \
+                after = NULL;                                                                      \
+                RUN;                                                                               \
+                if (!after) {                                                                      \
+                    const char *foreseen = foresee_end(p, end);                                    \
+                    PARSE;                                                                         \
+                    if (UNLIKELY(!after || !fits)) {                                               \
+                        j->p = p;                                                                  \
+                        return json_fail(j, after ? FAILURE : JSON_SYNTAX, p);                     \
+                    }                                                                              \
+                    n++;                                                                           \
+                    if (LIKELY(after == foreseen)) {                                               \
+                        __asm__("" : "+r"(foreseen)); /* or the compiler would go on with after */ \
+                        after = foreseen;                                                          \
+                    }                                                                              \
                 }                                                                                  \
                 p = next_number(after, end);                                                       \
             } while (LIKELY(p && n < max));                                                        \
@@ -744,16 +777,16 @@ static inline const char *foresee_end(const char *p, const char *end)
     after = parse_int(p, end, is_signed, &wide, &fits);                                            \
     out[n] = (type)wide
 
-READ_NUMBERS(json_read_f32s, float, PARSE_F32, JSON_NOT_NUMBER)
-READ_NUMBERS(json_read_f64s, double, PARSE_F64, JSON_NOT_NUMBER)
-READ_NUMBERS(json_read_i8s, int8_t, PARSE_INT(int8_t, true), JSON_NOT_INT)
-READ_NUMBERS(json_read_i16s, int16_t, PARSE_INT(int16_t, true), JSON_NOT_INT)
-READ_NUMBERS(json_read_i32s, int32_t, PARSE_INT(int32_t, true), JSON_NOT_INT)
-READ_NUMBERS(json_read_i64s, int64_t, PARSE_INT(int64_t, true), JSON_NOT_INT)
-READ_NUMBERS(json_read_u8s, uint8_t, PARSE_INT(uint8_t, false), JSON_NOT_UINT)
-READ_NUMBERS(json_read_u16s, uint16_t, PARSE_INT(uint16_t, false), JSON_NOT_UINT)
-READ_NUMBERS(json_read_u32s, uint32_t, PARSE_INT(uint32_t, false), JSON_NOT_UINT)
-READ_NUMBERS(json_read_u64s, uint64_t, PARSE_INT(uint64_t, false), JSON_NOT_UINT)
+READ_NUMBERS(json_read_f32s, float, FIND_RUN(json_read_f32s_avx2), PARSE_F32, JSON_NOT_NUMBER)
+READ_NUMBERS(json_read_f64s, double, FIND_RUN(json_read_f64s_avx2), PARSE_F64, JSON_NOT_NUMBER)
+READ_NUMBERS(json_read_i8s, int8_t, NO_RUN, PARSE_INT(int8_t, true), JSON_NOT_INT)
+READ_NUMBERS(json_read_i16s, int16_t, NO_RUN, PARSE_INT(int16_t, true), JSON_NOT_INT)
+READ_NUMBERS(json_read_i32s, int32_t, NO_RUN, PARSE_INT(int32_t, true), JSON_NOT_INT)
+READ_NUMBERS(json_read_i64s, int64_t, NO_RUN, PARSE_INT(int64_t, true), JSON_NOT_INT)
+READ_NUMBERS(json_read_u8s, uint8_t, NO_RUN, PARSE_INT(uint8_t, false), JSON_NOT_UINT)
+READ_NUMBERS(json_read_u16s, uint16_t, NO_RUN, PARSE_INT(uint16_t, false), JSON_NOT_UINT)
+READ_NUMBERS(json_read_u32s, uint32_t, NO_RUN, PARSE_INT(uint32_t, false), JSON_NOT_UINT)
+READ_NUMBERS(json_read_u64s, uint64_t, NO_RUN, PARSE_INT(uint64_t, false), JSON_NOT_UINT)
 
 bool json_read_bools(struct json *j, uint8_t *out, size_t max, size_t *ret_n)
 {

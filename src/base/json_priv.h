@@ -27,6 +27,28 @@ extern struct json_pow10 json_pow10_table[JSON_POW10_MAX - JSON_POW10_MIN + 1];
 /* What json_write.c makes of that table; called once, when it is there. */
 void json_write_prepare(void);
 
+enum { JSON_NUMBER_ROOM = 56 }; /* a number, its comma, and what whole words write behind it */
+
+/* json_print_double - writes a comma and any double; returns the end. */
+char *json_print_double(char *out, double value);
+
+/*
+ * Tensors of floats, many values at once, on processors that have AVX2.
+ *
+ * json_print_f32s_avx2 - writes n floats, each behind a comma; returns the end.
+ *
+ * json_read_f32s_avx2, json_read_f64s_avx2 - the run of numbers at p, each with a comma behind it,
+ * at most one blank behind that, and no more than 15 characters. At least 16 bytes of text precede
+ * p. Returns the comma behind the last one that was read; NULL when none was: what comes is
+ * something else, or wrong, or near the end of the text or the room.
+ */
+extern bool json_use_avx2; /* the processor has it; only tests change that */
+char *json_print_f32s_avx2(char *out, const void *floats, size_t n);
+const char *json_read_f32s_avx2(const char *p, const char *end, float *out, size_t room,
+                                size_t *ret_n);
+const char *json_read_f64s_avx2(const char *p, const char *end, double *out, size_t room,
+                                size_t *ret_n);
+
 /* floor(log2(10^k)) for |k| < 1650. */
 static inline int json_log2_pow10(int k)
 {

@@ -10,7 +10,8 @@
  * but differ from the value's by a shifted power.
  *
  * Digits are made sixteen at once. Nothing on the way of the usual number branches on what cannot
- * be foreseen: its sign, how many digits it has, whether it is below one.
+ * be foreseen: its sign, how many digits it has, whether it is below one. Where the processor has
+ * AVX2, json_write_avx2.c prints the usual floats.
  */
 #ifdef __SSE2__
 #include <emmintrin.h>
@@ -24,7 +25,6 @@
 enum {
     MAX_NUMBER_BYTES = 25, /* "-0.00000" and 17 digits */
     SLACK = 4,             /* what products of ours may be off, in their last bits */
-    NUMBER_ROOM = 56,      /* a number, its comma, and what whole words write behind it */
 };
 
 #define ASCII_ZEROS 0x3030303030303030u
@@ -230,7 +230,7 @@ static char *put_exponent(char *out, int exponent)
     return put_int64(out, exponent);
 }
 
-/* Writes a finite value; returns the end. Room for NUMBER_ROOM bytes. */
+/* Writes a finite value; returns the end. Room for JSON_NUMBER_ROOM bytes. */
 static __attribute__((noinline)) char *put_finite(char *out, uint64_t bits)
 {
     uint64_t fraction = bits & 0xfffffffffffff;
@@ -389,6 +389,14 @@ static inline __attribute__((always_inline)) char *put_float(char *out, float va
     return put_quick(out, bits, true);
 }
 
+char *json_print_double(char *out, double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, 8);
+    *out = ',';
+    return put_any(out + 1, bits);
+}
+
 /* ---- single values -------------------------------------------------------------------------- */
 
 void json_write_bool(struct buf *b, bool value)
@@ -398,19 +406,19 @@ void json_write_bool(struct buf *b, bool value)
 
 void json_write_int64(struct buf *b, int64_t value)
 {
-    char text[NUMBER_ROOM];
+    char text[JSON_NUMBER_ROOM];
     buf_add(b, text, (size_t)(put_int64(text, value) - text));
 }
 
 void json_write_uint64(struct buf *b, uint64_t value)
 {
-    char text[NUMBER_ROOM];
+    char text[JSON_NUMBER_ROOM];
     buf_add(b, text, (size_t)(put_uint64(text, value) - text));
 }
 
 void json_write_double(struct buf *b, double value)
 {
-    char text[NUMBER_ROOM];
+    char text[JSON_NUMBER_ROOM];
     buf_add(b, text, (size_t)(put_double(text, value) - text));
 }
 
@@ -445,34 +453,57 @@ void json_write_string(struct buf *b, const char *s, size_t length)
 
 enum { BLOCK = 64 };
 
+/* Writes n values, each behind a comma; returns the end. */
+typedef char *(*put_values_fn)(char *out, const void *values, size_t n);
+
 /*
- * WRITE_ARRAY(name, type, put) - a bulk writer: blocks of values straight into the buffer, or by
- * way of the stack where the buffer's maximum is near, so that it is met to the byte.
+ * Blocks of values straight into the buffer, or by way of the stack where the buffer's maximum is
+ * near, so that it is met to the byte.
  */
-#define WRITE_ARRAY(name, type, put)                                                               \
-    void name(struct buf *b, const type *values, size_t n)                                         \
+static void write_array(struct buf *b, const void *values, size_t n, size_t value_bytes,
+                        put_values_fn put_values)
+{
+    char block[BLOCK * JSON_NUMBER_ROOM];
+    size_t start = b->size;
+    if (n == 0)
+        buf_addc(b, '[');
+    for (size_t i = 0; i < n && !b->failed; i += BLOCK) {
+        bool direct = b->max - b->size >= sizeof(block);
+        char *from = direct ? buf_reserve(b, sizeof(block)) : block;
+        if (!from)
+            return;
+        const char *next = (const char *)values + i * value_bytes;
+        size_t n_bytes = (size_t)(put_values(from, next, MIN(n - i, (size_t)BLOCK)) - from);
+        if (direct)
+            b->size += n_bytes;
+        else
+            buf_add(b, block, n_bytes);
+    }
+    if (b->failed)
+        return;
+    if (n > 0)
+        b->data[start] = '['; /* where the first comma is */
+    buf_addc(b, ']');
+}
+
+/* PUT_VALUES(name, type, put) - a put_values_fn. */
+#define PUT_VALUES(name, type, put)                                                                \
+    static char *put_##name(char *out, const void *array, size_t n)                                \
     {                                                                                              \
-        char block[BLOCK * NUMBER_ROOM];                                                           \
-        buf_addc(b, '[');                                                                          \
-        for (size_t i = 0; i < n && !b->failed;) {                                                 \
-            bool direct = b->max - b->size >= sizeof(block);                                       \
-            char *from = direct ? buf_reserve(b, sizeof(block)) : block;                           \
-            if (!from)                                                                             \
-                return;                                                                            \
-            char *out = from;                                                                      \
-            for (size_t stop = MIN(n, i + BLOCK); i < stop; i++) {                                 \
-                out = put(out, values[i]);                                                         \
-                *out++ = ',';                                                                      \
-            }                                                                                      \
-            if (direct)                                                                            \
-                b->size += (size_t)(out - from);                                                   \
-            else                                                                                   \
-                buf_add(b, block, (size_t)(out - from));                                           \
+        const type *values = array;                                                                \
+        for (size_t i = 0; i < n; i++) {                                                           \
+            *out = ',';                                                                            \
+            out = put(out + 1, values[i]);                                                         \
         }                                                                                          \
-        if (b->failed)                                                                             \
-            return;                                                                                \
-        b->size -= n > 0; /* the last comma */                                                     \
-        buf_addc(b, ']');                                                                          \
+        return out;                                                                                \
+    }
+
+/* WRITE_ARRAY(name, type, put) - a bulk writer. */
+#define WRITE_ARRAY(name, type, put)                                                               \
+    PUT_VALUES(name, type, put)                                                                    \
+    void json_write_##name(struct buf *b, const type *values, size_t n)                            \
+    {                                                                                              \
+        write_array(b, values, n, sizeof(type), put_##name);                                       \
     }
 
 static inline char *put_bool(char *out, uint8_t value)
@@ -481,17 +512,22 @@ static inline char *put_bool(char *out, uint8_t value)
     return out + (value ? 4 : 5);
 }
 
-WRITE_ARRAY(json_write_f32s, float, put_float)
-WRITE_ARRAY(json_write_f64s, double, put_double)
-WRITE_ARRAY(json_write_i8s, int8_t, put_int64)
-WRITE_ARRAY(json_write_i16s, int16_t, put_int64)
-WRITE_ARRAY(json_write_i32s, int32_t, put_int64)
-WRITE_ARRAY(json_write_i64s, int64_t, put_int64)
-WRITE_ARRAY(json_write_u8s, uint8_t, put_uint64)
-WRITE_ARRAY(json_write_u16s, uint16_t, put_uint64)
-WRITE_ARRAY(json_write_u32s, uint32_t, put_uint64)
-WRITE_ARRAY(json_write_u64s, uint64_t, put_uint64)
-WRITE_ARRAY(json_write_bools, uint8_t, put_bool)
+PUT_VALUES(f32s, float, put_float)
+void json_write_f32s(struct buf *b, const float *values, size_t n)
+{
+    write_array(b, values, n, sizeof(*values), json_use_avx2 ? json_print_f32s_avx2 : put_f32s);
+}
+
+WRITE_ARRAY(f64s, double, put_double)
+WRITE_ARRAY(i8s, int8_t, put_int64)
+WRITE_ARRAY(i16s, int16_t, put_int64)
+WRITE_ARRAY(i32s, int32_t, put_int64)
+WRITE_ARRAY(i64s, int64_t, put_int64)
+WRITE_ARRAY(u8s, uint8_t, put_uint64)
+WRITE_ARRAY(u16s, uint16_t, put_uint64)
+WRITE_ARRAY(u32s, uint32_t, put_uint64)
+WRITE_ARRAY(u64s, uint64_t, put_uint64)
+WRITE_ARRAY(bools, uint8_t, put_bool)
 
 /* ---- the writer that sets commas ------------------------------------------------------------ */
 

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tensors of floats by AVX2 against the same one by one, on processors that have it: the same text,
+ * the same values, and the same failure in the same place. What is done one by one is compared with
+ * the C library in test_json_number.c. CONCH_JSON_ROUNDS times more when asked.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "base/json_priv.h"
+
+enum { MAX_VALUES = 400, MAX_TEXT = 64 * MAX_VALUES };
+
+static size_t rounds = 1;
+
+static uint64_t state = 0x9e3779b97f4a7c15;
+
+static uint64_t random_bits(void) /* xorshift64*: the same values in every run */
+{
+    state ^= state >> 12;
+    state ^= state << 25;
+    state ^= state >> 27;
+    return state * 0x2545f4914f6cdd1d;
+}
+
+static unsigned random_below(unsigned n)
+{
+    return (unsigned)((random_bits() >> 32) * n >> 32);
+}
+
+static int read_rounds(void **unused)
+{
+    (void)unused;
+    const char *more = getenv("CONCH_JSON_ROUNDS");
+    rounds = more ? (size_t)strtoul(more, NULL, 10) : 1;
+    return 0;
+}
+
+/* ---- writing -------------------------------------------------------------------------------- */
+
+/* As an array, and one value after the other by the function that prints any double. */
+static void check_write(const float *values, size_t n)
+{
+    static struct buf array = BUF_INIT(1 << 20), singles = BUF_INIT(1 << 20);
+    buf_reset(&array);
+    buf_reset(&singles);
+    json_write_f32s(&array, values, n);
+    buf_addc(&singles, '[');
+    for (size_t i = 0; i < n; i++) {
+        size_t from = singles.size;
+        json_write_double(&singles, (double)values[i]);
+        if (array.size < singles.size ||
+            memcmp(array.data + from, singles.data + from, singles.size - from) != 0)
+            fail_msg("value %zu of %zu, %a: %.*s is not %s", i, n, (double)values[i], 30,
+                     array.data + from, singles.data + from);
+        if (i + 1 < n)
+            buf_addc(&singles, ',');
+    }
+    buf_addc(&singles, ']');
+    assert_int_equal(array.size, singles.size);
+    assert_memory_equal(array.data, singles.data, array.size);
+}
+
+static float float_of(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, 4);
+    return value;
+}
+
+/* Of each exponent and sign the ends, what is next to them, and many in between. */
+static void writes_every_exponent(void **unused)
+{
+    (void)unused;
+    float values[MAX_VALUES];
+    for (uint32_t exponent = 0; exponent < 512; exponent++) {
+        for (size_t r = 0; r < 15 * rounds; r++) {
+            for (size_t i = 0; i < MAX_VALUES; i++)
+                values[i] = float_of(exponent << 23 | (uint32_t)(random_bits() >> 41));
+            for (uint32_t i = 0; i < 8; i++) {
+                values[2 * i] = float_of(exponent << 23 | i);
+                values[2 * i + 1] = float_of(exponent << 23 | (0x7fffff - i));
+            }
+            check_write(values, MAX_VALUES);
+        }
+    }
+}
+
+/* Blocks in which some can be done together and others not, of every length. */
+static void writes_mixtures(void **unused)
+{
+    (void)unused;
+    float values[MAX_VALUES];
+    for (size_t r = 0; r < 10000 * rounds; r++) {
+        size_t n = random_below(100);
+        unsigned rare = random_below(12);
+        for (size_t i = 0; i < n; i++) {
+            uint32_t bits = (uint32_t)random_bits();
+            bool any = random_below(12) < rare;
+            values[i] = float_of(any ? bits : (bits & 0x87ffffff) | 0x38000000);
+            if (random_below(8) == 0)
+                values[i] = float_of(bits & 0x80000000);
+        }
+        check_write(values, n);
+    }
+}
+
+/* Few digits, and halves, where rounding ends in ties and zeros must go. */
+static void writes_few_digits(void **unused)
+{
+    (void)unused;
+    static const float units[] = {1,       0.5F,    0.25F,   0.125F,   0.0625F,   0.1F,
+                                  0.01F,   0.001F,  0.0001F, 0.00001F, 0.000001F, 10,
+                                  100.25F, 0x1p-9F, 0x1p-7F, 0x1p-14F, 0x1p-16F,  0x1p-20F};
+    float values[MAX_VALUES];
+    for (size_t u = 0; u < ARRAY_SIZE(units); u++) {
+        for (int from = -70000; from < 70000; from += MAX_VALUES) {
+            for (int i = 0; i < MAX_VALUES; i++)
+                values[i] = (float)(from + i) * units[u];
+            check_write(values, MAX_VALUES);
+        }
+    }
+}
+
+static void writes_up_to_the_maximum(void **unused)
+{
+    (void)unused;
+    float values[100];
+    for (size_t i = 0; i < 100; i++)
+        values[i] = float_of((uint32_t)random_bits() & 0xbfffffff);
+    AUTO(buf) whole = BUF_INIT(1 << 20);
+    json_write_f32s(&whole, values, 100);
+    assert_false(whole.failed);
+    for (size_t max = whole.size - 300; max < whole.size + 3; max++) {
+        struct buf b = BUF_INIT(max);
+        json_write_f32s(&b, values, 100);
+        assert_int_equal(b.failed, max < whole.size);
+        if (!b.failed)
+            assert_memory_equal(b.data, whole.data, whole.size);
+        buf_done(&b);
+    }
+}
+
+/* ---- reading -------------------------------------------------------------------------------- */
+
+struct result {
+    bool ok;
+    size_t n;
+    enum json_failure failure;
+    size_t at, failed_at;
+    float floats[MAX_VALUES];
+    double doubles[MAX_VALUES];
+};
+
+static void read_text(struct result *r, bool avx2, bool floats, const char *text, size_t length,
+                      size_t max)
+{
+    struct json j;
+    json_init(&j, text, length, NULL);
+    r->n = 0;
+    json_use_avx2 = avx2;
+    r->ok = floats ? json_read_f32s(&j, r->floats, max, &r->n)
+                   : json_read_f64s(&j, r->doubles, max, &r->n);
+    json_use_avx2 = true;
+    r->failure = j.failure;
+    r->at = (size_t)(j.p - text);
+    r->failed_at = j.failed_at ? (size_t)(j.failed_at - text) : 0;
+}
+
+/* Both types, in memory that has not one byte more. */
+static void check_read(const char *text, size_t length, size_t max)
+{
+    static struct result together, single;
+    char *copy = malloc(length);
+    assert_non_null(copy);
+    memcpy(copy, text, length);
+    for (int floats = 0; floats < 2; floats++) {
+        read_text(&together, true, floats, copy, length, max);
+        read_text(&single, false, floats, copy, length, max);
+        if (together.ok != single.ok || together.failure != single.failure ||
+            together.at != single.at || together.failed_at != single.failed_at ||
+            together.n != single.n)
+            fail_msg(
+                "read together: %d, %zu values, failure %d at %zu; one by one: %d, %zu values, "
+                "failure %d at %zu: %.*s",
+                together.ok, together.n, together.failure, together.failed_at, single.ok, single.n,
+                single.failure, single.failed_at, (int)length, text);
+        if (!single.ok)
+            continue;
+        const void *mine = floats ? (void *)together.floats : (void *)together.doubles;
+        const void *theirs = floats ? (void *)single.floats : (void *)single.doubles;
+        if (memcmp(mine, theirs, single.n * (floats ? sizeof(float) : sizeof(double))) != 0)
+            fail_msg("other values than one by one: %.*s", (int)length, text);
+    }
+    free(copy);
+}
+
+/* A number in one of the forms that clients send; most have at most `most` digits. */
+static size_t put_number(char *out, unsigned most)
+{
+    char digits[32];
+    unsigned n = 1 + random_below(most), point = random_below(n + 1), at = 0;
+    for (unsigned i = 0; i < n; i++)
+        digits[i] = (char)('0' + random_below(10));
+    if (random_below(2) > 0)
+        out[at++] = '-';
+    if (random_below(3) == 0)
+        point = n;
+    if (point == 0 || digits[0] == '0') {
+        out[at++] = '0';
+        point = 0;
+    }
+    memcpy(out + at, digits, point);
+    at += point;
+    if (point < n && (point > 0 || random_below(8) > 0)) {
+        out[at++] = '.';
+        memcpy(out + at, digits + point, n - point);
+        at += n - point;
+    }
+    if (random_below(400) == 0)
+        at += (unsigned)sprintf(out + at, "e%d", (int)random_below(20) - 10);
+    return at;
+}
+
+/* An array of n numbers; the length of its text. */
+static size_t make_array(char *out, size_t n, unsigned most)
+{
+    static const char *const between[] = {",", ", ", ",  ", ",\n", " ,", "],["};
+    unsigned usual = random_below(2), unusual = 20 + random_below(2000);
+    size_t length = (size_t)sprintf(out, "                [[");
+    for (size_t i = 0; i < n; i++) {
+        if (i > 0) {
+            const char *text = between[random_below(unusual) ? usual : random_below(6)];
+            memcpy(out + length, text, strlen(text));
+            length += strlen(text);
+        }
+        length += put_number(out + length, random_below(200) ? most : 25);
+    }
+    return length + (size_t)sprintf(out + length, "]]");
+}
+
+static void reads_random_numbers(void **unused)
+{
+    (void)unused;
+    static char text[MAX_TEXT];
+    for (size_t r = 0; r < 4000 * rounds; r++) {
+        size_t n = 1 + random_below(MAX_VALUES);
+        size_t length = make_array(text, n, 1 + random_below(16));
+        /* Where in a window of 64 bytes it begins, and whether there is room for all of it. */
+        size_t shift = random_below(16);
+        check_read(text + shift, length - shift, random_below(8) ? MAX_VALUES : random_below(400));
+    }
+}
+
+/* Each length of number at each place of a window. */
+static void reads_every_layout(void **unused)
+{
+    (void)unused;
+    static char text[MAX_TEXT];
+    for (int before = 1; before <= 16; before++) {
+        for (int behind = 0; behind <= 16; behind++) {
+            for (int style = 0; style < 4; style++) {
+                size_t length = (size_t)sprintf(text, "                    [");
+                for (int i = 0; i < 150; i++) {
+                    /* "-987654.98765"; every third is short, so that all places have their turn */
+                    bool is_short = i % 3 == 2;
+                    length += (size_t)sprintf(text + length, "%s%s%.*s%s%.*s", i ? "," : "",
+                                              style & 1 ? (i ? " -" : "-") : "",
+                                              is_short ? 1 : before, "9876543210987654",
+                                              behind && !is_short ? "." : "", is_short ? 0 : behind,
+                                              style & 2 ? "0000000000000001" : "9876543210987654");
+                }
+                length += (size_t)sprintf(text + length, "]");
+                check_read(text, length, MAX_VALUES);
+            }
+        }
+    }
+}
+
+/* One byte is another one: a mistake, or a number of another form, somewhere in a run. */
+static void fails_as_one_by_one(void **unused)
+{
+    (void)unused;
+    static const char others[] = "0123456789--..,,eE+ []{}\n\tNnI\"/:\x80\xff";
+    static char text[MAX_TEXT];
+    for (size_t r = 0; r < 800 * rounds; r++) {
+        size_t length = make_array(text, 80 + random_below(100), 1 + random_below(16));
+        for (size_t change = 0; change < 20; change++) {
+            size_t at = 18 + random_below((unsigned)length - 18);
+            char was = text[at];
+            text[at] = others[random_below(sizeof(others))]; /* its zero byte, too */
+            check_read(text, length, MAX_VALUES);
+            text[at] = was;
+        }
+        check_read(text, random_below((unsigned)length), MAX_VALUES);
+    }
+}
+
+/* What the values are, by the C library. */
+static void reads_what_strtod_reads(void **unused)
+{
+    (void)unused;
+    static char text[MAX_TEXT];
+    float floats[MAX_VALUES];
+    double doubles[MAX_VALUES];
+    for (size_t r = 0; r < 1500 * rounds; r++) {
+        struct json j;
+        size_t n;
+        size_t length = make_array(text, MAX_VALUES, 1 + random_below(15));
+        json_init(&j, text, length, NULL);
+        assert_true(json_read_f32s(&j, floats, MAX_VALUES, &n));
+        json_init(&j, text, length, NULL);
+        assert_true(json_read_f64s(&j, doubles, MAX_VALUES, &n));
+        assert_int_equal(n, MAX_VALUES);
+        const char *p = text;
+        for (size_t i = 0; i < n; i++) {
+            p += strspn(p, "[], \n");
+            char *after;
+            double want = strtod(p, &after);
+            float want_float = (float)want;
+            if (memcmp(&want, &doubles[i], 8) != 0 || memcmp(&want_float, &floats[i], 4) != 0)
+                fail_msg("%.*s was read as %.17g and %.9g", (int)(after - p), p, doubles[i],
+                         (double)floats[i]);
+            p = after;
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(writes_every_exponent), cmocka_unit_test(writes_mixtures),
+        cmocka_unit_test(writes_few_digits),     cmocka_unit_test(writes_up_to_the_maximum),
+        cmocka_unit_test(reads_random_numbers),  cmocka_unit_test(reads_every_layout),
+        cmocka_unit_test(fails_as_one_by_one),   cmocka_unit_test(reads_what_strtod_reads),
+    };
+    if (!json_use_avx2) {
+        print_message("the processor has no AVX2: nothing to compare\n");
+        return 0;
+    }
+    return cmocka_run_group_tests(tests, read_rounds, NULL);
+}
