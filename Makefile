@@ -30,7 +30,7 @@ test: ## run all tests (T=core/sched narrows to what begins so; PRESET=asan|tsan
 	@$(DEPS) -q run test
 	@tools/test $(PRESET) $(T)
 
-check: ## formatting, clang-tidy, shellcheck, spelling, licence headers, arrows between folders
+check: ## formatting, clang-tidy, shellcheck, spelling, licence headers, arrows between folders, our own models
 	@$(DEPS) -q run test check
 	@tools/check
 

@@ -246,7 +246,8 @@ int check_main(int argc, char *const argv[], const char *backends)
     } else {
         a.check.repositories = a.repositories;
         a.check.ignored = a.ignored;
-        a.check.colour = isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
+        const char *no_colour = getenv("NO_COLOR");
+        a.check.colour = isatty(STDOUT_FILENO) && !(no_colour && *no_colour);
         a.check.progress = isatty(STDERR_FILENO) ? stderr : NULL;
         code = (int)conch_check(&a.check);
     }

@@ -46,7 +46,7 @@ static void look_at_file(struct look *l, const char *path)
         add_at_path(l, LINT_LFS_POINTER, path, "get the content: git lfs pull",
                     "this is a pointer of git-lfs, not the file that it stands for");
     if (st && status_code(st) != STATUS_INVALID_ARG) { /* that one says that it is larger */
-        lint_unreadable(l, path, st);
+        lint_add_status(l->found, LINT_READ, l->m->storage, path, st);
         return;
     }
     status_free(st);
@@ -60,7 +60,7 @@ static bool look_at_entries(struct look *l, const char *folder)
     struct file_list list;
     struct status *st = storage_list(l->m->storage, folder, &list);
     if (st) {
-        lint_unreadable(l, folder, st);
+        lint_add_status(l->found, LINT_READ, l->m->storage, folder, st);
         return true;
     }
     bool any = list.count > 0;
@@ -69,11 +69,10 @@ static bool look_at_entries(struct look *l, const char *folder)
         char *path = mem_printf("%s/%s", folder, list.entries[i].name);
         st = storage_kind(l->m->storage, folder, &list.entries[i], &kind);
         if (st)
-            lint_unreadable(l, path, st);
+            lint_add_status(l->found, list.entries[i].kind == FILE_LINK ? LINT_LINK : LINT_READ,
+                            l->m->storage, path, st);
         else if (kind == FILE_REGULAR)
             look_at_file(l, path);
-        else if (kind == FILE_MISSING)
-            add_at_path(l, LINT_DANGLING_LINK, path, NULL, "this link leads to nothing");
         mem_free(path);
     }
     file_list_done(&list);
@@ -113,7 +112,7 @@ static void look_at_version(struct look *l, int64_t version)
         ; /* nothing needs to be there */
     else if (any || (l->backend && l->backend->needs_file))
         look_at_model_file(l, folder);
-    else if (!l->backend) /* of the others it is known that they need nothing */
+    else if (!l->backend && *l->pb->backend) /* the known ones need nothing */
         add_at_path(l, LINT_EMPTY_VERSION, folder, NULL, "the version folder is empty");
     mem_free(folder);
 }
@@ -173,7 +172,7 @@ static void look_at_labels(struct look *l, const Inference__ModelOutput *output)
                  output->label_filename, output->name);
     else if (sized && (uint64_t)classes > labels->count)
         lint_add(l->found, LINT_LABELS, place, NULL,
-                 "label file '%s' has %zu lines for the %" PRId64 " classes of output '%s'",
+                 "label file '%s' has labels for %zu of the %" PRId64 " classes of output '%s'",
                  output->label_filename, labels->count, classes, output->name);
     labels_free(labels);
 
@@ -271,7 +270,7 @@ static void look_at_data(struct look *l, const struct data_file *d)
     char *path = mem_printf("%s/%s/%s", l->m->name, d->folder, d->file);
     struct status *st = storage_stat(l->m->storage, path, &info);
     if (st) {
-        lint_unreadable(l, path, st);
+        lint_add_status(l->found, LINT_LINK, l->m->storage, path, st);
     } else if (info.kind != FILE_REGULAR) {
         char *file = storage_path(l->m->storage, path);
         if (info.kind == FILE_MISSING)

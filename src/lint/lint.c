@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/thread.h"
+#include "core/repo/poll.h"
 #include "core/repo/storage.h"
 #include "lint/print.h"
 
@@ -40,26 +41,25 @@ static struct storage *open_root(struct lint_run *run, const char *root)
     return s;
 }
 
-/* The folder is a model's, or cannot be looked into. */
 static void add_entry(struct lint_run *run, size_t root, const struct file_entry *entry)
 {
     const struct storage *s = run->storages[root];
-    enum file_kind kind = FILE_OTHER;
-    struct status *st = storage_kind(s, "", entry, &kind);
-    if (!st && kind != FILE_FOLDER)
-        return;
-    struct lint_model *m = &run->models[run->n_models++];
-    *m = (struct lint_model){.name = mem_strdup(entry->name), .storage = s, .root = root};
-    m->found = (struct lint_findings){.model = m->name, .ignored = run->ignored};
-    if (!st)
-        return;
-    char *path = storage_path(s, entry->name);
-    bool leads_out = status_code(st) == STATUS_INVALID_ARG;
-    lint_add(&m->found, leads_out ? LINT_LINK : LINT_READ, (struct lint_place){.file = path}, NULL,
-             "%s", status_message(st));
-    status_free(st);
-    mem_free(path);
-    m->is_closed = true;
+    struct status *why_not;
+    bool is_model = poll_is_model(s, entry, &why_not);
+    struct lint_findings *found = &run->own;
+    if (is_model) {
+        struct lint_model *m = &run->models[run->n_models++];
+        *m = (struct lint_model){.name = mem_strdup(entry->name), .storage = s, .root = root};
+        m->found = (struct lint_findings){.model = m->name, .ignored = run->ignored};
+        m->is_closed = why_not != NULL;
+        found = &m->found;
+    }
+    if (why_not)
+        lint_add_status(found,
+                        !is_model                  ? LINT_DANGLING_LINK
+                        : entry->kind == FILE_LINK ? LINT_LINK
+                                                   : LINT_READ,
+                        s, entry->name, why_not);
 }
 
 static void list_models(struct lint_run *run, size_t root)
@@ -188,6 +188,7 @@ static void report(struct lint_run *run, uint64_t started_ns, struct lint_totals
         lint_print_findings(&p, f);
         t->n_errors += f->n_errors;
         t->n_warnings += f->n_warnings;
+        t->n_hidden += f->n_errors + f->n_warnings - f->n;
     }
     t->seconds = (double)(monotonic_ns() - started_ns) / 1e9;
     lint_print_end(&p, t);
@@ -226,6 +227,7 @@ enum conch_check_result conch_check(const struct conch_check_options *options)
 {
     uint64_t started_ns = monotonic_ns();
     struct lint_run run = {.options = options, .n_cpus = thread_cpu_count()};
+    run.own.ignored = run.ignored;
     struct lint_totals totals;
     if (options->size != sizeof(*options) || !options->n_repositories || !set_ignored(&run))
         return CONCH_CHECK_UNUSABLE;

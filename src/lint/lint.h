@@ -15,6 +15,7 @@
 #include "core/config/config.h"
 #include "lint/findings.h"
 
+struct status;
 struct storage;
 
 struct lint_model {
@@ -53,6 +54,10 @@ struct lint_run {
 
 /* lint_check_model - all that a model's folder can tell. Thread: any, once per model. */
 void lint_check_model(const struct lint_run *run, struct lint_model *m);
+
+/* lint_add_status - what a storage has against a path in it; taken. */
+void lint_add_status(struct lint_findings *f, enum lint_code code, const struct storage *s,
+                     const char *path, struct status *st);
 
 /* lint_read_again - m->config of a model that is no ensemble, completed; no findings. */
 void lint_read_again(const struct lint_run *run, struct lint_model *m);

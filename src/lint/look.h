@@ -33,9 +33,6 @@ struct look {
 struct lint_place lint_at(const struct look *l, const void *message, const char *field,
                           size_t index);
 
-/* lint_unreadable - what a storage has against a path; taken. */
-void lint_unreadable(struct look *l, const char *path, struct status *st);
-
 /* lint_completes - may the backend still add inputs or outputs, and then a batch size? */
 bool lint_completes(const struct look *l);
 

@@ -40,13 +40,11 @@ struct lint_place lint_at(const struct look *l, const void *message, const char 
     return place;
 }
 
-void lint_unreadable(struct look *l, const char *path, struct status *st)
+void lint_add_status(struct lint_findings *f, enum lint_code code, const struct storage *s,
+                     const char *path, struct status *st)
 {
-    char *file = storage_path(l->m->storage, path);
-    /* A storage has no other objection of this kind to a path that was listed. */
-    bool leads_out = status_code(st) == STATUS_INVALID_ARG;
-    lint_add(l->found, leads_out ? LINT_LINK : LINT_READ, (struct lint_place){.file = file}, NULL,
-             "%s", status_message(st));
+    char *file = storage_path(s, path);
+    lint_add(f, code, (struct lint_place){.file = file}, NULL, "%s", status_message(st));
     status_free(st);
     mem_free(file);
 }
@@ -115,6 +113,23 @@ static void look_at_name(struct look *l, const char *name, bool has_config)
     mem_free(path);
 }
 
+/* An entry that cannot be looked at. Links that are no versions nobody follows, wherever they lead.
+ */
+static void add_closed(struct look *l, const char *name, bool is_unused, bool is_link,
+                       enum file_kind kind, struct status *st)
+{
+    char *path = mem_printf("%s/%s", l->m->name, name);
+    if (is_unused && kind != FILE_MISSING)
+        status_free(st);
+    else
+        lint_add_status(l->found,
+                        is_unused ? LINT_DANGLING_LINK
+                        : is_link ? LINT_LINK
+                                  : LINT_READ,
+                        l->m->storage, path, st);
+    mem_free(path);
+}
+
 /* Versions, the files of the first one, and what else catches the eye. */
 static void look_at_folder(struct look *l, bool has_config)
 {
@@ -122,36 +137,28 @@ static void look_at_folder(struct look *l, bool has_config)
     struct file_list list;
     struct status *st = storage_list(s, l->m->name, &list);
     if (st) {
-        lint_unreadable(l, l->m->name, st);
+        lint_add_status(l->found, LINT_READ, l->m->storage, l->m->name, st);
         return;
     }
     const char *first = NULL; /* entries come sorted: "10" before "9" */
     l->sm.versions = mem_zalloc((list.count + 1) * sizeof(*l->sm.versions));
     for (size_t i = 0; i < list.count; i++) {
         const char *name = list.entries[i].name;
-        enum file_kind kind = FILE_OTHER;
-        char *path = mem_printf("%s/%s", l->m->name, name);
+        enum file_kind kind;
+        int64_t version;
+        enum scan_folder folder = scan_folder(name, &version);
+        bool is_link = list.entries[i].kind == FILE_LINK;
         st = storage_kind(s, l->m->name, &list.entries[i], &kind);
         if (st) {
-            lint_unreadable(l, path, st);
-        } else if (kind == FILE_MISSING) {
-            char *file = storage_path(s, path);
-            lint_add(l->found, LINT_DANGLING_LINK, (struct lint_place){.file = file}, NULL,
-                     "link '%s' leads to nothing", name);
-            mem_free(file);
+            add_closed(l, name, is_link && folder != SCAN_VERSION, is_link, kind, st);
         } else if (kind == FILE_REGULAR) {
             look_at_name(l, name, has_config);
-        } else if (kind == FILE_FOLDER) {
-            int64_t version = 0;
-            enum scan_folder folder = scan_folder(name, &version);
-            if (folder == SCAN_VERSION) {
-                l->sm.versions[l->sm.n_versions++] = version;
-                first = first ? first : name;
-            } else if (folder != SCAN_RESERVED) {
-                look_at_version_name(l, name, folder);
-            }
+        } else if (kind == FILE_FOLDER && folder == SCAN_VERSION) {
+            l->sm.versions[l->sm.n_versions++] = version;
+            first = first ? first : name;
+        } else if (kind == FILE_FOLDER && folder != SCAN_RESERVED) {
+            look_at_version_name(l, name, folder);
         }
-        mem_free(path);
     }
     if (l->sm.n_versions)
         qsort(l->sm.versions, l->sm.n_versions, sizeof(*l->sm.versions), compare_versions);
@@ -192,7 +199,8 @@ static struct model_config *open_config(struct look *l, struct lint_ear *ear,
         scan_find_config(l->m->storage, l->m->name,
                          o->model_config_name ? o->model_config_name : "", ret_exists, &path);
     if (st) {
-        lint_unreadable(l, l->m->name, st);
+        bool is_link = status_code(st) == STATUS_INVALID_ARG || status_code(st) == STATUS_NOT_FOUND;
+        lint_add_status(l->found, is_link ? LINT_LINK : LINT_READ, l->m->storage, l->m->name, st);
         *ret_exists = true;
         return NULL;
     }

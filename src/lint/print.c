@@ -169,12 +169,18 @@ static const char *plural(size_t n)
 
 void lint_print_end(struct lint_printer *p, const struct lint_totals *t)
 {
-    if (p->format == CONCH_CHECK_JSON)
-        fprintf(p->out, "\n],\"models\":%zu,\"errors\":%zu,\"warnings\":%zu,\"seconds\":%.3f}\n",
-                t->n_models, t->n_errors, t->n_warnings, t->seconds);
-    else
-        fprintf(p->out, "%zu model%s, %zu error%s, %zu warning%s, %.3f s\n", t->n_models,
-                plural(t->n_models), t->n_errors, plural(t->n_errors), t->n_warnings,
-                plural(t->n_warnings), t->seconds);
+    if (p->format == CONCH_CHECK_JSON) {
+        fprintf(p->out,
+                "\n],\"models\":%zu,\"errors\":%zu,\"warnings\":%zu,\"hidden\":%zu,"
+                "\"seconds\":%.3f}\n",
+                t->n_models, t->n_errors, t->n_warnings, t->n_hidden, t->seconds);
+    } else {
+        fprintf(p->out, "%zu model%s, %zu error%s, %zu warning%s", t->n_models, plural(t->n_models),
+                t->n_errors, plural(t->n_errors), t->n_warnings, plural(t->n_warnings));
+        if (t->n_hidden)
+            fprintf(p->out, " (%zu not shown: at most %d of each model)", t->n_hidden,
+                    LINT_MAX_FINDINGS);
+        fprintf(p->out, ", %.3f s\n", t->seconds);
+    }
     fflush(p->out);
 }

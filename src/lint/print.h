@@ -16,6 +16,7 @@ struct lint_findings;
 
 struct lint_totals {
     size_t n_models, n_errors, n_warnings;
+    size_t n_hidden; /* findings that were counted and not kept */
     double seconds;
 };
 

@@ -60,16 +60,16 @@ static bool is_foreign(const struct storage *s, const char *name)
     return info.kind == FILE_MISSING;
 }
 
-/* Whether an entry of a root is a model; why it cannot be one that is served. */
-static bool is_model(const struct storage *s, const struct file_entry *entry,
-                     struct status **ret_why_not)
+bool poll_is_model(const struct storage *s, const struct file_entry *entry,
+                   struct status **ret_why_not)
 {
     enum file_kind kind;
     struct status *st = storage_kind(s, "", entry, &kind);
     bool may_be_folder = kind == FILE_FOLDER || kind == FILE_LINK;
+    *ret_why_not = NULL;
     if (!may_be_folder || is_foreign(s, entry->name)) {
         if (kind == FILE_MISSING)
-            log_status(LOG_WARN, "an entry of the model repository is left out", st);
+            *ret_why_not = st;
         else
             status_free(st);
         return false;
@@ -91,8 +91,10 @@ static struct status *list_models(const struct storage *s, size_t root, struct p
     p->models = mem_realloc(p->models, (p->n_models + list.count) * sizeof(*p->models));
     for (size_t i = 0; i < list.count; i++) {
         struct status *why_not = NULL;
-        if (!is_model(s, &list.entries[i], &why_not))
+        if (!poll_is_model(s, &list.entries[i], &why_not)) {
+            log_status(LOG_WARN, "an entry of the model repository is left out", why_not);
             continue;
+        }
         struct polled_model *pm = &p->models[p->n_models++];
         *pm = (struct polled_model){.storage = s, .root = root};
         if (!why_not) {

@@ -11,7 +11,9 @@
 
 #include "base/compiler.h"
 
+struct file_entry;
 struct server_options;
+struct status;
 struct storage;
 
 struct polled_model {
@@ -52,5 +54,14 @@ void roots_close(struct roots *roots);
 void poll_roots(const struct roots *roots, const struct server_options *options,
                 struct poll *ret_poll);
 void poll_done(struct poll *poll);
+
+/*
+ * poll_is_model - is this entry of a root a model? Nothing here writes to the log.
+ *
+ * @ret_why_not  the caller's: for a model why it cannot be served, else why the entry is left out;
+ *               NULL when all is fine, or the entry was never meant as a model
+ */
+bool poll_is_model(const struct storage *s, const struct file_entry *entry,
+                   struct status **ret_why_not);
 
 #endif

@@ -1,0 +1,433 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `conch check` says of which repository: for each code one that provokes it, with all that is then
+printed, and one that is nearly the same and does not.
+
+A repository is {path: content}; content None makes a folder, a Link a symbolic link. Where a test needs only the
+configuration of a model "m", Case.of() writes the rest.
+"""
+
+import dataclasses
+
+IDENTITY = 'backend: "identity"\n'
+TENSORS = """input [ { name: "I" data_type: TYPE_FP32 dims: [ 4 ] } ]
+output [ { name: "O" data_type: TYPE_FP32 dims: [ 4 ] } ]
+"""
+BATCHED = IDENTITY + "max_batch_size: 8\n" + TENSORS
+LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:0123\nsize 12345678\n"
+
+
+@dataclasses.dataclass
+class Link:
+    to: str
+
+
+@dataclasses.dataclass
+class Case:
+    code: str
+    bad: dict
+    said: list
+    fine: dict
+    flags: list = dataclasses.field(default_factory=list)
+
+    @staticmethod
+    def of(code, bad, said, fine, **more):
+        return Case(code, model(bad), [f"models/m/config.pbtxt:{line}".replace(":NOWHERE", ":") for line in said], model(fine), **more)
+
+
+def model(config, name="m", **files):
+    return {f"{name}/config.pbtxt": config, f"{name}/1": None, **{f"{name}/{path}": text for path, text in files.items()}}
+
+
+def ensemble(step, inputs='{ name: "X" data_type: TYPE_FP32 dims: [ 4 ] }'):
+    return model(
+        f"""platform: "ensemble"
+input [ {inputs} ]
+output [ {{ name: "Y" data_type: TYPE_FP32 dims: [ 4 ] }} ]
+ensemble_scheduling {{ step [
+{step}
+] }}
+""",
+        "ens",
+    )
+
+
+STEP = '{ model_name: "m" model_version: -1 input_map { key: "I" value: "X" } output_map { key: "O" value: "Y" } }'
+DYNAMIC = BATCHED + "dynamic_batching {\n"
+WARMUP = """model_warmup [ { name: "w" batch_size: 1 inputs { key: "I" value: {
+data_type: TYPE_FP32 dims: [ 4 ] input_data_file: "data" } } } ]
+"""
+STRINGS = WARMUP.replace("TYPE_FP32", "TYPE_STRING")
+ONNX = 'backend: "onnxruntime"\n'
+SEQUENCE = IDENTITY + TENSORS
+SAME = 'input [ { name: "I" data_type: TYPE_FP32 dims: [ 4 ] } ]\noutput [ { name: "O" data_type: TYPE_FP32 dims: [ 4 ] } ]\n'
+
+CASES = [
+    # ---- errors
+    Case(
+        "E-read",
+        {"m/config.pbtxt": None, "m/1": None},
+        ["models/m/config.pbtxt: error: failed to read text proto from models/m/config.pbtxt: 'models/m/config.pbtxt' "
+         "is a folder, not a regular file [E-read]",
+         "models/m/config.pbtxt: warning: ignore version directory 'config.pbtxt' which fails to convert to integral number "
+         "[W-version-name]"],
+        model(IDENTITY + TENSORS),
+    ),
+    Case(
+        "E-link",
+        {**model(IDENTITY + TENSORS), "m/2": Link("/usr/share")},
+        ["models/m/2: error: link 'models/m/2' leads to '/usr/share', out of the model repository; "
+         "--repository-follow-symlinks=true permits that [E-link]"],
+        {**model(IDENTITY + TENSORS), "m/2": Link("1")},
+    ),
+    Case(
+        "E-duplicate",
+        {**model(IDENTITY + TENSORS), "../more/m/1": None, "../more/m/config.pbtxt": IDENTITY + TENSORS},
+        ["more/m: error: model appears in two or more repositories: 'models' and 'more' [E-duplicate]"],
+        {**model(IDENTITY + TENSORS), "../more/n/1": None, "../more/n/config.pbtxt": IDENTITY + TENSORS},
+        flags=["more"],
+    ),
+    Case.of(
+        "E-syntax",
+        'nmae: "m"\n' + IDENTITY + 'inputs [ { name: "I" data_type: TYPE_FP32 dims: [ 4 ] } ]\n'
+        'output [ { name: "O" data_type: FP32 dims: [ 4, "x" ] } ]\nmax_batch_size: 1 max_batch_size: 2\n',
+        ['1:1: error: Message type "inference.ModelConfig" has no field named "nmae"; did you mean "name"? [E-syntax]',
+         '3:1: error: Message type "inference.ModelConfig" has no field named "inputs"; did you mean "input"? [E-syntax]',
+         '4:33: error: Unknown enumeration value of "FP32" for field "data_type"; did you mean "TYPE_FP32"? [E-syntax]',
+         '4:49: error: Expected integer, got: "x" [E-syntax]',
+         '5:19: error: Non-repeated field "max_batch_size" is specified multiple times, first at 5:1 [E-syntax]'],
+        'name: "m"\n' + IDENTITY + TENSORS,
+    ),
+    Case.of(
+        "E-syntax",
+        IDENTITY + "input [ { name: \"I\"\n",
+        ['3:1: error: Expected "}", found end of text; the message "input" that begins at 2:9 is not closed [E-syntax]'],
+        IDENTITY + TENSORS,
+    ),
+    Case.of(
+        "E-config",
+        'name: "other"\n' + IDENTITY + TENSORS.replace("[ 4 ]", "[ 0 ]")
+        + "max_batch_size: 4 dynamic_batching { preferred_batch_size: [ 8, 2, -1 ] }\n",
+        ["1:1: error: unexpected directory name 'm' for model 'other', directory name must equal model name [E-config]",
+         "3:50: error: model input 'I' dimension must be integer >= 1, or -1 to indicate a variable-size dimension for "
+         "other [E-config]",
+         "4:51: error: model output 'O' dimension must be integer >= 1, or -1 to indicate a variable-size dimension for "
+         "other [E-config]",
+         "5:62: error: dynamic batching preferred size must be <= max batch size for other [E-config]",
+         "5:68: error: dynamic batching preferred size must be positive for other [E-config]"],
+        BATCHED + "dynamic_batching { preferred_batch_size: [ 8, 2 ] }\n",
+    ),
+    Case(
+        "E-config",
+        {"m/1": None},
+        ["models/m: error: Invalid model name: Could not determine backend for model 'm' with no backend in model "
+         "configuration. Expected model name of the form 'model.<backend_name>'. [E-config]"],
+        model(IDENTITY + TENSORS),
+    ),
+    Case(
+        "E-config",
+        {"m.identity/1": None},
+        ["models/m.identity: error: model configuration is not provided for model 'm.identity' [E-config]"],
+        {"m.identity/1": None, "m.identity/config.pbtxt": TENSORS},
+    ),
+    Case.of(
+        "E-config",
+        IDENTITY + 'runtime: "../../lib.so"\n' + TENSORS,
+        ["2:1: error: backend library name '../../lib.so' escapes backend directory, for model 'm', check model config "
+         "runtime field [E-config]"],
+        IDENTITY + 'runtime: "libtriton_identity.so"\n' + TENSORS,
+    ),
+    Case.of(
+        "E-unsupported",
+        IDENTITY + TENSORS + 'optimization { execution_accelerators { cpu_execution_accelerator { name: "openvino" } } }\n',
+        ["4:41: error: model 'm': field 'optimization.execution_accelerators.cpu_execution_accelerator' is not supported "
+         "yet by Conch [E-unsupported]"],
+        IDENTITY + TENSORS + "optimization { graph { level: 1 } }\n",
+    ),
+    Case.of(
+        "E-parameter",
+        IDENTITY + TENSORS + 'parameters { key: "execute_delay_ms" value: { string_value: "soon" } }\n'
+        'parameters { key: "CONCH_EXECUTION" value: { string_value: "outside" } }\n',
+        ["4:38: error: parameter 'execute_delay_ms' must be a whole number from 0 to 3600000, got 'soon' [E-parameter]",
+         "5:37: error: parameter 'CONCH_EXECUTION' is 'outside', expected 'auto', 'inline' or 'thread' [E-parameter]"],
+        IDENTITY + TENSORS + 'parameters { key: "execute_delay_ms" value: { string_value: "1" } }\n'
+        'parameters { key: "CONCH_EXECUTION" value: { string_value: "inline" } }\n',
+    ),
+    Case(
+        "E-version",
+        {"m/config.pbtxt": IDENTITY + TENSORS},
+        ["models/m/config.pbtxt: error: at least one version must be available under the version policy of model 'm' "
+         "[E-version]"],
+        model(IDENTITY + TENSORS),
+    ),
+    Case(
+        "E-file",
+        model(ONNX),
+        ["models/m/config.pbtxt: error: the model file 'models/m/1/model.onnx' of backend 'onnxruntime' is missing [E-file]"],
+        {**model(ONNX), "m/1/model.onnx": "onnx"},
+    ),
+    Case.of(
+        "E-file",
+        IDENTITY + TENSORS.replace('name: "O"', 'name: "O" label_filename: "labels.txt"'),
+        ["3:22: error: failed to open text file for read models/m/labels.txt: No such file or directory (labels of output 'O' of model 'm') "
+         "[E-file]"],
+        IDENTITY + TENSORS,
+    ),
+    Case.of(
+        "E-file",
+        IDENTITY + TENSORS.replace('name: "O"', 'name: "O" label_filename: "../../secret"'),
+        ["3:22: error: label file path '../../secret' for output 'O' in model 'm' is outside model directory [E-file]"],
+        IDENTITY + TENSORS,
+    ),
+    Case(
+        "E-ensemble",
+        {**model(IDENTITY + TENSORS, "encoder"), **ensemble(STEP.replace('"m"', '"encoders"'))},
+        ["models/ens/config.pbtxt:5:3: error: ensemble ens contains models that are not available or ambiguous: encoders; did "
+         'you mean "encoder"? [E-ensemble]'],
+        {**model(IDENTITY + TENSORS), **ensemble(STEP)},
+    ),
+    Case(
+        "E-ensemble",
+        {**model(IDENTITY + TENSORS.replace("FP32", "INT32").replace("[ 4 ]", "[ 5 ]")), **ensemble(STEP)},
+        ["models/ens/config.pbtxt:5:37: error: in ensemble ens, ensemble tensor X: inconsistent data type: TYPE_FP32 is "
+         "inferred from model ens while TYPE_INT32 is inferred from model m [E-ensemble]",
+         "models/ens/config.pbtxt:5:71: error: in ensemble ens, ensemble tensor Y: inconsistent data type: TYPE_FP32 is "
+         "inferred from model ens while TYPE_INT32 is inferred from model m [E-ensemble]"],
+        {**model(IDENTITY + TENSORS.replace("[ 4 ]", "[ -1 ]")), **ensemble(STEP)},
+    ),
+    # ---- warnings
+    Case.of(
+        "W-batch-dim",
+        IDENTITY + "max_batch_size: 8\ninput [ { name: \"I\" data_type: TYPE_FP32\ndims: [ 1, 3, 224, 224 ] } ]\n"
+        'output [ { name: "O" data_type: TYPE_FP32 dims: [ 10 ] } ]\n',
+        ["4:9: warning: dims [1,3,224,224] of input 'I' seem to include the batch dimension, which max_batch_size 8 puts in "
+         "front already: requests have the shape [-1,1,3,224,224]; dims: [3,224,224], or max_batch_size: 0 [W-batch-dim]"],
+        IDENTITY + "max_batch_size: 8\ninput [ { name: \"I\" data_type: TYPE_FP32\ndims: [ 3, 224, 224 ] } ]\n"
+        'output [ { name: "O" data_type: TYPE_FP32 dims: [ 10 ] } ]\n',
+    ),
+    Case.of(
+        "W-batch-dim",
+        IDENTITY + "max_batch_size: 16\n" + TENSORS.replace("[ 4 ]", "[ 16, 4 ]"),
+        ["3:50: warning: dims [16,4] of input 'I' seem to include the batch dimension, which max_batch_size 16 puts in front "
+         "already: requests have the shape [-1,16,4]; dims: [4], or max_batch_size: 0 [W-batch-dim]",
+         "4:51: warning: dims [16,4] of output 'O' seem to include the batch dimension, which max_batch_size 16 puts in "
+         "front already: requests have the shape [-1,16,4]; dims: [4], or max_batch_size: 0 [W-batch-dim]"],
+        IDENTITY + "max_batch_size: 16\n" + TENSORS.replace("[ 4 ]", "[ -1, 4 ]"),  # sequences of any length
+    ),
+    Case.of(
+        "W-no-batching",
+        IDENTITY + TENSORS + "dynamic_batching { }\n",
+        ["4:1: warning: dynamic_batching with max_batch_size 0 makes no batches; raise max_batch_size [W-no-batching]"],
+        BATCHED + "dynamic_batching { }\n",
+    ),
+    Case.of(
+        "W-delay",
+        DYNAMIC + "max_queue_delay_microseconds: 500 }\n",
+        ["6:1: warning: without preferred_batch_size each request waits 500 µs, unless a batch of max_batch_size 8 comes "
+         "together sooner; name the batch sizes worth waiting for in preferred_batch_size [W-delay]"],
+        DYNAMIC + "max_queue_delay_microseconds: 500 preferred_batch_size: 4 }\n",
+    ),
+    Case.of(
+        "W-delay",
+        DYNAMIC + "max_queue_delay_microseconds: 500 preferred_batch_size: 4 default_queue_policy { max_queue_size: 2 } }\n",
+        ["6:1: warning: each request waits 500 µs: no preferred_batch_size, from 4, can come together where max_queue_size 2 "
+         "requests may wait [W-delay]"],
+        DYNAMIC + "max_queue_delay_microseconds: 500 preferred_batch_size: 4 default_queue_policy { max_queue_size: 9 } }\n",
+    ),
+    Case.of(
+        "W-ordering",
+        DYNAMIC + "preserve_ordering: true }\nmodel_transaction_policy { decoupled: true }\n",
+        ["6:1: warning: preserve_ordering of a decoupled model: it may send any number of responses at any time [W-ordering]"],
+        DYNAMIC + "preserve_ordering: true }\n",
+    ),
+    Case.of(
+        "W-priority",
+        DYNAMIC + "default_priority_level: 1 }\n",
+        ["6:1: warning: default_priority_level has no effect without priority_levels; set priority_levels [W-priority]"],
+        DYNAMIC + "default_priority_level: 1 priority_levels: 2 }\n",
+    ),
+    Case.of(
+        "W-timeout",
+        DYNAMIC + "default_queue_policy {\nallow_timeout_override: true } }\n",
+        ["7:1: warning: allow_timeout_override has no effect: requests may only shorten default_timeout_microseconds, which is "
+         "0; set default_timeout_microseconds [W-timeout]"],
+        DYNAMIC + "default_queue_policy {\nallow_timeout_override: true default_timeout_microseconds: 9 } }\n",
+    ),
+    Case.of(
+        "W-sequence-slots",
+        SEQUENCE + "sequence_batching { direct { } }\n",
+        ["4:1: warning: direct sequence batching has max_batch_size slots in each instance; with 0 each serves one sequence "
+         "at a time; raise max_batch_size, or choose the strategy oldest [W-sequence-slots]"],
+        SEQUENCE + "sequence_batching { oldest { max_candidate_sequences: 4 } }\n",
+    ),
+    Case.of(
+        "W-instances",
+        IDENTITY + TENSORS + "instance_group [ { kind: KIND_CPU\ncount: 4000 } ]\n",
+        ["5:1: warning: 4000 instances on CPUs, of which this machine has CPUS [W-instances]"],
+        IDENTITY + TENSORS + "instance_group [ { kind: KIND_MODEL\ncount: 4000 } ]\n",
+    ),
+    Case.of(
+        "W-parameter",
+        IDENTITY + TENSORS + 'parameters { key: "execute_delay_sm" value: { string_value: "1" } }\n'
+        'parameters { key: "color" value: { string_value: "1" } }\nparameters { key: "CONCH_SPEED" value: { string_value: "1" } }\n',
+        ["4:14: warning: parameter 'execute_delay_sm' has no effect: backend 'identity' does not know it; did you mean "
+         '"execute_delay_ms"? [W-parameter]',
+         "5:14: warning: parameter 'color' has no effect: backend 'identity' does not know it [W-parameter]",
+         "6:14: warning: the server does not know the parameter 'CONCH_SPEED' [W-parameter]"],
+        IDENTITY + TENSORS + 'parameters { key: "execute_delay_ms" value: { string_value: "1" } }\n',
+    ),
+    Case.of(
+        "W-no-tensors",
+        IDENTITY,
+        ["NOWHERE warning: the model has no inputs and no outputs, and its backend will not find out about them [W-no-tensors]"],
+        IDENTITY + TENSORS,
+    ),
+    Case.of(
+        "W-same-tensor",
+        IDENTITY + TENSORS + SAME,
+        ["4:11: warning: there are two inputs 'I' [W-same-tensor]", "5:12: warning: there are two outputs 'O' [W-same-tensor]"],
+        IDENTITY + TENSORS,
+    ),
+    Case(
+        "W-optional",
+        {**model(IDENTITY + TENSORS), **ensemble(STEP, '{ name: "X" data_type: TYPE_FP32 dims: [ 4 ] optional: true }')},
+        ["models/ens/config.pbtxt:2:54: warning: input 'X' is optional, but input 'I' of model 'm', to which it leads, is not "
+         "[W-optional]"],
+        {**model(IDENTITY + TENSORS.replace('"I"', '"I" optional: true')),
+         **ensemble(STEP, '{ name: "X" data_type: TYPE_FP32 dims: [ 4 ] optional: true }')},
+    ),
+    Case(
+        "W-labels",
+        {**model(IDENTITY + TENSORS.replace('name: "O"', 'name: "O" label_filename: "labels"')), "m/labels": "cat\ndog\n"},
+        ["models/m/config.pbtxt:3:22: warning: label file 'labels' has labels for 2 of the 4 classes of output 'O' [W-labels]"],
+        {**model(IDENTITY + TENSORS.replace('name: "O"', 'name: "O" label_filename: "labels"')), "m/labels": "a\nb\nc\nd"},
+    ),
+    Case(
+        "W-labels",
+        {**model(IDENTITY + TENSORS.replace('name: "O"', 'name: "O" label_filename: "labels"')), "m/labels": ""},
+        ["models/m/config.pbtxt:3:22: warning: label file 'labels' of output 'O' is empty [W-labels]"],
+        {**model(IDENTITY + TENSORS.replace('name: "O"', 'name: "O" label_filename: "labels"')), "m/labels": "a\nb\nc\nd\ne"},
+    ),
+    Case(
+        "W-backend",
+        {**model('backend: "identiy"\n' + TENSORS), "m/1/weights": "x"},
+        ["models/m/config.pbtxt:1:1: warning: unable to find backend library 'libtriton_identiy.so' for model 'm', searched: 'models/m/1' "
+         "'models/m' 'BACKENDS/identiy' ; did you mean \"identity\"? [W-backend]"],
+        model(IDENTITY + TENSORS),
+    ),
+    Case(
+        "W-model-file",
+        {**model(IDENTITY + 'default_model_filename: "weights.bin"\n' + TENSORS), "m/1/weight.bin": "x"},
+        ["models/m/config.pbtxt:2:1: warning: the model file 'models/m/1/weights.bin' of backend 'identity' is missing "
+         "[W-model-file]"],
+        {**model(IDENTITY + 'default_model_filename: "weights.bin"\n' + TENSORS), "m/1/weights.bin": "x"},
+    ),
+    Case(
+        "W-lfs-pointer",
+        {**model(ONNX), "m/1/model.onnx": LFS},
+        ["models/m/1/model.onnx: warning: this is a pointer of git-lfs, not the file that it stands for; get the content: git "
+         "lfs pull [W-lfs-pointer]"],
+        {**model(ONNX), "m/1/model.onnx": "version 2 of the model"},
+    ),
+    Case(
+        "W-empty-version",
+        model('backend: "mine"\n' + TENSORS),
+        ["models/m/1: warning: the version folder is empty [W-empty-version]"],
+        {**model('backend: "mine"\n' + TENSORS), "m/1/weights": "x"},
+        flags=["--ignore=W-backend"],
+    ),
+    Case(
+        "W-version-name",
+        {**model(IDENTITY + TENSORS), "m/007": None, "m/old": None},
+        ["models/m/007: warning: ignore version directory '007' which contains leading zeros in its directory name; rename "
+         "it to 7 [W-version-name]",
+         "models/m/old: warning: ignore version directory 'old' which fails to convert to integral number [W-version-name]"],
+        {**model(IDENTITY + TENSORS), "m/7": None, "m/warmup": None, "m/configs": None},
+    ),
+    Case.of(
+        "W-version-missing",
+        IDENTITY + TENSORS + "version_policy { specific { versions: [ 1, 5 ] } }\n",
+        ["4:44: warning: version 5 is specified for model 'm', but the version directory is not present [W-version-missing]"],
+        IDENTITY + TENSORS + "version_policy { specific { versions: [ 1 ] } }\n",
+    ),
+    Case(
+        "W-config-unread",
+        {**model(IDENTITY + TENSORS), "m/config.json": "{}"},
+        ["models/m/config.json: warning: 'config.json' is not read: the configuration's name is config.pbtxt; a configuration "
+         "in JSON comes with a load request only [W-config-unread]"],
+        {**model(IDENTITY + TENSORS), "m/README": "{}"},
+    ),
+    Case(
+        "W-config-unread",
+        {"m.onnxruntime/1/model.onnx": "x", "m.onnxruntime/config.pbtx": ONNX},
+        ["models/m.onnxruntime/config.pbtx: warning: 'config.pbtx' is not read: the configuration's name is config.pbtxt; "
+         "rename it [W-config-unread]"],
+        {"m.onnxruntime/1/model.onnx": "x", "m.onnxruntime/config.pbtxt": ONNX, "m.onnxruntime/config.pbtx": ONNX},
+    ),
+    Case(
+        "W-name-case",
+        {**model(IDENTITY + TENSORS, "Net"), **model(IDENTITY + TENSORS, "net")},
+        ["models/net: warning: only the case of letters tells these models apart: 'Net' and 'net' [W-name-case]"],
+        {**model(IDENTITY + TENSORS, "Net"), **model(IDENTITY + TENSORS, "net2")},
+    ),
+    Case(
+        "W-dangling-link",
+        {**model(IDENTITY + TENSORS), "m/notes": Link("nothing"), "gone": Link("nothing")},
+        ["models/gone: warning: link 'models/gone' leads to 'nothing', which does not exist [W-dangling-link]",
+         "models/m/notes: warning: link 'models/m/notes' leads to 'nothing', which does not exist [W-dangling-link]"],
+        {**model(IDENTITY + TENSORS), "m/notes": Link("config.pbtxt"), "m/out": Link("/usr/share")},
+    ),
+    Case(
+        "E-link",
+        {**model(IDENTITY + TENSORS), "m/1/weights": Link("nothing")},
+        ["models/m/1/weights: error: link 'models/m/1/weights' leads to 'nothing', which does not exist [E-link]"],
+        {**model(IDENTITY + TENSORS), "m/1/weights": Link("../config.pbtxt")},
+    ),
+    # ---- data of warm-up and initial states
+    Case(
+        "E-file",
+        model(BATCHED + WARMUP),
+        ["models/m/config.pbtxt:6:34: error: failed to open text file for read models/m/warmup/data: No such file or directory "
+         "[E-file]"],
+        {**model(BATCHED + WARMUP), "m/warmup/data": "x" * 16},
+    ),
+    Case(
+        "E-file",
+        {**model(BATCHED + WARMUP), "m/warmup/data": "x" * 15},
+        ["models/m/config.pbtxt:6:34: error: warmup setting expects 16 bytes, but the data provided from data only has 15 "
+         "bytes [E-file]"],
+        {**model(BATCHED + WARMUP), "m/warmup/data": "x" * 16},
+    ),
+    Case(
+        "W-data-size",
+        {**model(BATCHED + WARMUP), "m/warmup/data": "x" * 17},
+        ["models/m/config.pbtxt:6:34: warning: warmup setting expects 16 bytes, but the data provided from data has 17 bytes: "
+         "the rest is not used [W-data-size]"],
+        {**model(BATCHED + WARMUP), "m/warmup/data": "x" * 16},
+    ),
+    Case(
+        "E-file",
+        {**model(BATCHED.replace("FP32", "STRING") + STRINGS), "m/warmup/data": "\1\0\0\0a" * 3},
+        ["models/m/config.pbtxt:6:36: error: warmup setting expects 4 strings, but the data provided from data has 3 [E-file]"],
+        {**model(BATCHED.replace("FP32", "STRING") + STRINGS), "m/warmup/data": "\1\0\0\0a" * 4},
+    ),
+    Case(
+        "E-file",
+        {**model(BATCHED.replace("FP32", "STRING") + STRINGS), "m/warmup/data": "\1\0\0\0a" * 3 + "\2\0\0\0a"},
+        ["models/m/config.pbtxt:6:36: error: warmup setting: in data the last string is not whole; each string follows its "
+         "length, four bytes with the lowest first [E-file]"],
+        {**model(BATCHED.replace("FP32", "STRING") + STRINGS), "m/warmup/data": "\0\0\0\0" * 4},
+    ),
+    Case(
+        "E-file",
+        {**model(SEQUENCE + """sequence_batching { oldest { max_candidate_sequences: 2 } state [ {
+input_name: "SI" output_name: "SO" data_type: TYPE_INT32 dims: [ 2 ] initial_state {
+name: "zero" data_type: TYPE_INT32 dims: [ 2 ] data_file: "zero" } } ] }
+"""), "m/initial_state/zero": "1234567"},
+        ["models/m/config.pbtxt:6:48: error: initial_state setting expects 8 bytes, but the data provided from zero only has 7 "
+         "bytes [E-file]"],
+        {**model(SEQUENCE + """sequence_batching { oldest { max_candidate_sequences: 2 } state [ {
+input_name: "SI" output_name: "SO" data_type: TYPE_INT32 dims: [ 2 ] initial_state {
+name: "zero" data_type: TYPE_INT32 dims: [ 2 ] data_file: "zero" } } ] }
+"""), "m/initial_state/zero": "12345678"},
+    ),
+]

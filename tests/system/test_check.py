@@ -1,0 +1,401 @@
+# SPDX-License-Identifier: Apache-2.0
+"""conch check: what it finds (check_cases.py), in three formats, with exit codes for CI."""
+
+import json
+import os
+import pathlib
+import re
+import stat
+import subprocess
+import urllib.request
+
+import pytest
+
+import check_cases
+from check_cases import BATCHED, IDENTITY, TENSORS, Link, model
+from server import BACKENDS, BIN, ROOT, SANITIZER, Server
+
+pytestmark = pytest.mark.conch_only("it is a command of Conch")
+FINDING = re.compile(r"(?P<file>.*?)(:(?P<line>\d+):(?P<column>\d+))?: (?P<severity>error|warning): "
+                     r"(?P<text>.*?)(; (?P<suggestion>[^;]*))? \[(?P<code>[EW]-[a-z-]+)\]")
+
+
+def write(folder, files):
+    for path, content in files.items():
+        target = folder / path
+        if content is None:
+            target.mkdir(parents=True, exist_ok=True)
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, Link):
+            target.symlink_to(content.to)
+        else:
+            target.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def check(cwd, *args, env=None, **more):
+    """(exit code, stdout, stderr), bytes as latin-1 would have them."""
+    done = subprocess.run([BIN, "check", f"--backend-directory={BACKENDS}", *args], cwd=cwd, capture_output=True,
+                          stdin=subprocess.DEVNULL, timeout=60, check=False, env={**os.environ, **(env or {})}, **more)
+    out, err = done.stdout.decode("utf-8", "surrogateescape"), done.stderr.decode("utf-8", "surrogateescape")
+    assert not SANITIZER.search(out + err), out + err
+    return done.returncode, out, err
+
+
+def lines_of(tmp_path, files, *flags):
+    """What is said of a repository, without the summary; other than what Conch cannot do yet."""
+    (tmp_path / "models").mkdir()
+    write(tmp_path / "models", files)
+    _, out, err = check(tmp_path, "models", *flags)
+    assert err == ""
+    *lines, summary = out.splitlines()
+    assert re.fullmatch(r"\d+ models?, \d+ errors?, \d+ warnings?, \d+\.\d{3} s", summary)
+    return lines
+
+
+def without_unsupported(lines, code):
+    """Fields that are to come are refused so far: that is one test's matter, and of no interest to the others."""
+    return [line for line in lines if code == "E-unsupported" or not line.endswith("[E-unsupported]")]
+
+
+def ids(case):
+    return case.code
+
+
+@pytest.mark.parametrize("case", check_cases.CASES, ids=ids)
+def test_says_what_is_wrong_and_where(tmp_path, case):
+    cpus = len(os.sched_getaffinity(0))
+    expected = [line.replace("CPUS", str(cpus)).replace("BACKENDS", BACKENDS) for line in case.said]
+    lines = without_unsupported(lines_of(tmp_path, case.bad, *case.flags), case.code)
+    assert lines == expected
+
+
+@pytest.mark.parametrize("case", check_cases.CASES, ids=ids)
+def test_says_nothing_of_what_is_nearly_the_same(tmp_path, case):
+    lines = without_unsupported(lines_of(tmp_path, case.fine, *case.flags), case.code)
+    assert [line for line in lines if line.endswith(f"[{case.code}]")] == []
+    assert [line for line in lines if ": error: " in line] == []
+
+
+def codes_of_help():
+    code, out, err = check(None, "--help")
+    assert (code, err) == (0, "")
+    return dict(re.findall(r"^  ([EW]-[a-z-]+) +(.*(?:\n {10,}.*)*)$", out, re.MULTILINE))
+
+
+def test_every_code_is_provoked():
+    provoked = {case.code for case in check_cases.CASES}
+    assert set(codes_of_help()) == provoked | {"E-repository"}  # which has a test of its own
+
+
+def test_page_lists_the_codes():
+    page = (ROOT / "docs/conch-check.md").read_text(encoding="utf-8")
+    listed = dict(re.findall(r"^\| `([EW]-[a-z-]+)` \| (.*?) \|", page, re.MULTILINE))
+    assert listed == {code: re.sub(r"\s+", " ", meaning) for code, meaning in codes_of_help().items()}
+
+
+def test_examples_are_clean():
+    code, out, err = check(ROOT, "--strict", "examples/models")
+    assert (code, err) == (0, "")
+    assert len(out.splitlines()) == 1
+
+
+# ---- beside the server
+
+
+def asked(tmp_path, files):
+    """Does the server take all models of this repository?"""
+    (tmp_path / "models").mkdir()
+    write(tmp_path / "models", files)
+    code, out, _ = check(tmp_path, "--format=json", "models")
+    with Server(tmp_path / "models", flags=["--exit-on-error=false"], ready=False) as server:
+        with urllib.request.urlopen(urllib.request.Request(f"http://{server.url}/v2/repository/index", b"{}")) as answer:
+            rows = json.load(answer)
+    return code, json.loads(out), {row["name"]: row.get("state") for row in rows}
+
+
+def is_for_server(case):
+    """ONNX files here are no ONNX files, and other backends are not installed."""
+    return not any("onnxruntime" in f"{path}{text}" or "mine" in f"{text}" or "identiy" in f"{text}"
+                   for path, text in [*case.bad.items(), *case.fine.items()]) and not case.flags
+
+
+@pytest.mark.parametrize("case", [case for case in check_cases.CASES if is_for_server(case)], ids=ids)
+@pytest.mark.parametrize("side", ["bad", "fine"])
+def test_errors_are_what_the_server_refuses(tmp_path, case, side):
+    code, report, states = asked(tmp_path, getattr(case, side))
+    refused = {finding["model"] for finding in report["findings"] if finding["severity"] == "error"}
+    assert {name for name, state in states.items() if state != "READY"} == refused
+    assert code == bool(refused)
+
+
+# ---- exit codes, options
+
+
+@pytest.fixture
+def root(tmp_path):
+    """tmp_path, in which models/ has one warning and no error."""
+    write(tmp_path / "models", {**model(IDENTITY + TENSORS), "m/007": None})
+    return tmp_path
+
+
+def test_warnings_are_allowed_unless_strict(root):
+    assert check(root, "models")[0] == 0
+    assert check(root, "--strict", "models")[0] == 1
+
+
+def test_a_warning_can_be_ignored(root):
+    code, out, err = check(root, "--strict", "--ignore=W-labels,W-version-name", "models")
+    assert (code, err) == (0, "")
+    assert re.fullmatch(r"1 model, 0 errors, 0 warnings, 0\.\d+ s\n", out)
+    assert check(root, "--strict", "--ignore", "W-labels", "--ignore", "W-version-name", "models")[0] == 0
+
+
+def test_errors_give_1(root):
+    write(root / "models", model("nope: 1", "wrong"))
+    code, out, _ = check(root, "models")
+    assert code == 1
+    assert re.search(r"^2 models, 1 error, 1 warning, ", out, re.MULTILINE)
+
+
+@pytest.mark.parametrize("form", ["human", "json", "github"])
+def test_a_repository_that_cannot_be_read_gives_2_and_the_others_are_checked(root, form):
+    write(root / "models", model("nope: 1", "wrong"))
+    code, out, err = check(root, f"--format={form}", "nowhere", "models", "models/m/config.pbtxt")
+    assert (code, err) == (2, "")
+    assert out.count("E-repository") == 2
+    assert "failed to stat file nowhere" in out
+    assert "models/wrong/config.pbtxt" in out
+    if form == "json":
+        assert {finding["model"] for finding in json.loads(out)["findings"]} == {None, "m", "wrong"}
+
+
+@pytest.mark.parametrize(
+    "args, said",
+    [
+        ([], "no repository is named"),
+        (["--format=xml", "models"], "--format: unknown format 'xml', there are human, json and github"),
+        (["--ignore=W-nothing", "models"], "--ignore: there is no code 'W-nothing'; --help lists them"),
+        (["--ignore=E-syntax", "models"], "--ignore: 'E-syntax' is an error, only warnings can be ignored"),
+        (["--ignore=W-labels,", "models"], "--ignore: there is no code ''; --help lists them"),
+        (["--fromat=json", "models"], "unrecognized option '--fromat=json'"),
+        (["-x", "models"], "unrecognized option '-x'"),
+        (["--strict=yes", "models"], "option '--strict' doesn't allow an argument"),
+        (["models", "--format"], "option '--format' requires an argument"),
+        (["--model-namespacing=maybe", "models"], "--model-namespacing: invalid value for bool option: maybe"),
+        (["--http-port=1", "models"], "unrecognized option '--http-port=1'"),
+    ],
+)
+def test_wrong_usage_gives_2(root, args, said):
+    code, out, err = check(root, *args)
+    assert (code, out) == (2, "")
+    assert err == f"conch check: {said}\nTry 'conch check --help'.\n"
+
+
+def test_a_repository_may_begin_with_a_dash(root):
+    (root / "models").rename(root / "-models")
+    assert check(root, "--", "-models")[1].startswith("-models/m/007: warning: ")
+
+
+def test_help_says_what_it_is_and_the_servers_help_names_it():
+    code, out, err = check(None, "--help")
+    assert (code, err) == (0, "")
+    assert out.startswith("Usage: conch check ")
+    assert max(map(len, out.splitlines())) <= 100
+    for word in ["Exit code", "--format", "--strict", "--model-config-name", "--disable-auto-complete-config"]:
+        assert word in out
+    assert "conch check <path>" in subprocess.run([BIN, "--help"], capture_output=True, text=True, check=True).stdout
+
+
+def test_reads_as_a_server_with_the_same_options_would(tmp_path):
+    write(tmp_path / "models", {**model("nope: 1"), "m/configs/cpu.pbtxt": IDENTITY + TENSORS, "m.identity/1": None})
+    assert "m/config.pbtxt:1:1: error" in check(tmp_path, "models")[1]
+    code, out, _ = check(tmp_path, "--model-config-name=cpu", "--disable-auto-complete-config", "models")
+    assert code == 1
+    assert out.splitlines()[:-1] == [
+        "models/m.identity/config.pbtxt: error: failed to open text file for read models/m.identity/config.pbtxt: No such "
+        "file or directory [E-read]"
+    ]
+
+
+def test_namespaces_allow_the_same_name_twice(tmp_path):
+    for folder in ("a", "b"):
+        write(tmp_path / folder, model(IDENTITY + TENSORS))
+    assert check(tmp_path, "a", "b")[0] == 1
+    assert check(tmp_path, "--model-namespacing=true", "a", "b")[0] == 0
+
+
+def test_links_out_of_the_repository_may_be_followed(tmp_path):
+    write(tmp_path, {"models/m": Link("../elsewhere"), "elsewhere/1": None, "elsewhere/config.pbtxt": IDENTITY + TENSORS})
+    assert "[E-link]" in check(tmp_path, "models")[1]
+    assert check(tmp_path, "--repository-follow-symlinks=true", "models")[0] == 0
+
+
+def test_backends_are_not_looked_for_where_there_are_none(tmp_path):
+    write(tmp_path / "models", {**model('backend: "mine"\n' + TENSORS), "m/1/weights": "x"})
+    assert "[W-backend]" in check(tmp_path, "models")[1]
+    assert "[W-backend]" not in check(tmp_path, "--backend-directory=nowhere", "models")[1]
+
+
+def as_nobody():
+    """Permissions mean nothing to root."""
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+
+
+def test_files_that_may_not_be_read_are_errors(tmp_path):
+    write(tmp_path / "models", {**model(IDENTITY + TENSORS, "a"), **model(IDENTITY + TENSORS, "b"), "b/1/weights": "x",
+                                **model(IDENTITY + TENSORS, "c"), **model(IDENTITY + TENSORS, "d")})
+    for parent in [tmp_path, *tmp_path.parents]:
+        if parent.stat().st_uid == os.geteuid() and parent != pathlib.Path("/"):
+            parent.chmod(parent.stat().st_mode | stat.S_IXOTH | stat.S_IROTH)
+    for path in ("a/config.pbtxt", "b/1/weights", "c/1"):
+        (tmp_path / "models" / path).chmod(0)
+    try:
+        code, out, _ = check(tmp_path, "models", preexec_fn=as_nobody)
+    finally:
+        for path in ("a/config.pbtxt", "b/1/weights", "c/1"):
+            (tmp_path / "models" / path).chmod(0o755)
+    assert code == 1
+    read = [line for line in out.splitlines() if line.endswith("Permission denied [E-read]")]
+    assert [line.split(":")[0] for line in read] == ["models/a/config.pbtxt", "models/b/1/weights", "models/c/1"]
+    assert "models/d" not in out
+
+
+# ---- formats
+
+
+def odd_repository(tmp_path):
+    """A path and a text with everything that a format could trip over."""
+    name = b"odd\n%,:\x1b" + "é".encode()
+    folder = os.fsencode(tmp_path) + b"/models/" + name
+    os.makedirs(folder + b"/1")
+    os.makedirs(folder + b"/\xff,old")
+    with open(folder + b"/config.pbtxt", "wb") as f:
+        f.write('backend: "identity"\nname: "other\\n::error::%\\r, é"\n'.encode() + TENSORS.encode())
+
+
+def test_odd_names_stay_on_their_line_for_people(tmp_path):
+    odd_repository(tmp_path)
+    _, out, _ = check(tmp_path, "models")
+    lines = out.splitlines()
+    assert len(lines) == 3
+    assert lines[0].startswith("models/odd\\n%,:\\x1bé/config.pbtxt:2:1: error: unexpected directory name ")
+    assert "'other\\n::error::%\\x0d, é'" in lines[0]
+    assert lines[1].startswith("models/odd\\n%,:\\x1bé/\\xff,old: warning: ")
+    assert "\x1b" not in out and "\r" not in out
+
+
+def test_odd_names_stay_strings_in_json(tmp_path):
+    odd_repository(tmp_path)
+    _, out, _ = check(tmp_path, "--format=json", "models")
+    error, warning = json.loads(out)["findings"]
+    assert error["model"] == "odd\n%,:\x1bé"
+    assert error["file"] == "models/odd\n%,:\x1bé/config.pbtxt"
+    assert "'other\n::error::%\r, é'" in error["text"]
+    assert warning["file"] == "models/odd\n%,:\x1bé/\\xff,old"
+
+
+def test_odd_names_are_no_commands_to_github(tmp_path):
+    odd_repository(tmp_path)
+    _, out, _ = check(tmp_path, "--format=github", "models")
+    lines = out.splitlines()
+    assert len(lines) == 3
+    assert lines[0].startswith("::error file=models/odd\\n%25%2C%3A\\x1bé/config.pbtxt,line=2,col=1,title=E-config::unexpected ")
+    assert lines[0].endswith("equal model name")
+    assert "'other\\n::error::%25\\x0d, é'" in lines[0]
+    assert lines[1].startswith("::warning file=models/odd\\n%25%2C%3A\\x1bé/\\xff%2Cold,title=W-version-name::ignore ")
+
+
+def test_a_folder_whose_name_is_no_utf8_is_no_model(tmp_path):
+    os.makedirs(os.fsencode(tmp_path) + b"/models/\xff/1")
+    assert "models/\\xff: error: the name of the folder is not UTF-8 [E-read]\n" in check(tmp_path, "models")[1]
+
+
+@pytest.mark.parametrize("case", check_cases.CASES, ids=ids)
+def test_the_formats_say_the_same(tmp_path, case):
+    (tmp_path / "models").mkdir()
+    write(tmp_path / "models", case.bad)
+    human, as_json, github = (check(tmp_path, f"--format={f}", "models", *case.flags) for f in ("human", "json", "github"))
+    assert human[0] == as_json[0] == github[0]
+    report = json.loads(as_json[1])
+    assert set(report) == {"findings", "models", "errors", "warnings", "hidden", "seconds"}
+    people = human[1].splitlines()[:-1]
+    annotations = github[1].splitlines()[:-1]
+    assert len(people) == len(annotations) == len(report["findings"]) == report["errors"] + report["warnings"]
+    for line, annotation, finding in zip(people, annotations, report["findings"]):
+        assert set(finding) == {"file", "line", "column", "severity", "code", "model", "text", "suggestion"}
+        where = f":{finding['line']}:{finding['column']}" if finding["line"] else ""
+        advice = f"; {finding['suggestion']}" if finding["suggestion"] else ""
+        assert line == f"{finding['file']}{where}: {finding['severity']}: {finding['text']}{advice} [{finding['code']}]"
+        place = f",line={finding['line']},col={finding['column']}" if finding["line"] else ""
+        data = (finding["text"] + advice).replace("%", "%25")
+        assert annotation == f"::{finding['severity']} file={finding['file']}{place},title={finding['code']}::{data}"
+
+
+def on_terminal(cwd, *args, env=None):
+    """What it prints when stdout and stderr are a terminal."""
+    main, other = os.openpty()
+    try:
+        done = subprocess.Popen([BIN, "check", *args], cwd=cwd, stdin=subprocess.DEVNULL, stdout=other, stderr=other,
+                                env={**os.environ, "NO_COLOR": "", **(env or {})})
+        os.close(other)
+        chunks = []
+        while True:
+            try:
+                chunk = os.read(main, 65536)
+            except OSError:  # EIO: the other side is closed
+                break
+            if not chunk:
+                break
+            chunks.append(chunk)
+        done.wait(60)
+    finally:
+        os.close(main)
+    return b"".join(chunks).decode()
+
+
+def test_colours_are_for_terminals(root):
+    assert "\x1b" not in check(root, "models")[1]
+    assert "\x1b[1;35mwarning:\x1b[0m" in on_terminal(root, "models")
+    assert "\x1b" not in on_terminal(root, "models", env={"NO_COLOR": "1"})
+    assert "\x1b" not in on_terminal(root, "--format=json", "models")
+
+
+# ---- large ones
+
+
+def test_a_thousand_mistakes_in_one_file_are_counted_and_some_are_told(tmp_path):
+    write(tmp_path / "models", model("nope: 1\n" * 1000))
+    code, out, _ = check(tmp_path, "models")
+    lines = out.splitlines()
+    assert code == 1
+    assert len(lines) == 201
+    assert lines[-1].startswith("1 model, 1000 errors, 0 warnings (800 not shown: at most 200 of each model), ")
+    report = json.loads(check(tmp_path, "--format=json", "models")[1])
+    assert (len(report["findings"]), report["errors"], report["hidden"]) == (200, 1000, 800)
+
+
+def test_many_ensembles_that_contain_each_other(tmp_path):
+    n = 2000
+    step = check_cases.STEP
+    for i in range(n):
+        files = check_cases.ensemble(step.replace('"m"', f'"e{(i + 1) % n}"'))
+        write(tmp_path / "models" / f"e{i}", {path.removeprefix("ens/"): text for path, text in files.items()})
+    code, out, _ = check(tmp_path, "models")
+    assert code == 1
+    assert out.count("error: circular dependency between ensembles: ") == n
+
+
+def test_broken_models_do_not_hide_their_neighbours(tmp_path):
+    for i in range(600):
+        config = [IDENTITY + TENSORS, "nope: 1", BATCHED + "instance_group [ { kind: KIND_GPU } ]\n"][i % 3]
+        write(tmp_path / "models", model(config, f"m{i}"))
+    code, out, _ = check(tmp_path, "--format=json", "models")
+    report = json.loads(out)
+    assert (code, report["models"], report["errors"]) == (1, 600, 400)
+    files = [finding["file"] for finding in report["findings"]]
+    assert files == sorted(files)
+    assert {f"models/m{i}/config.pbtxt" for i in range(600) if i % 3} == set(files)
