@@ -69,6 +69,16 @@ uint64_t backend_now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+void backend_pause_ms(int64_t ms)
+{
+    struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+
+    if (ms == 0) /* nanosleep() of nothing still sleeps, 50 us and more */
+        return;
+    while (nanosleep(&left, &left) != 0)
+        ;
+}
+
 static TRITONSERVER_Error *parse_message(TRITONSERVER_Message *message, struct doc **ret_doc)
 {
     const char *text, *why;

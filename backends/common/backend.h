@@ -46,6 +46,9 @@ TRITONSERVER_Error *backend_check_version(void);
 /* backend_now_ns - the clock of the statistics. */
 uint64_t backend_now_ns(void);
 
+/* backend_pause_ms - sleep, whatever signals come. */
+void backend_pause_ms(int64_t ms);
+
 /* backend_setting - a setting of the backend from the command line; NULL if it was not given.
  * @config  as backend_settings() gives it */
 const char *backend_setting(const struct doc *config, const char *name);

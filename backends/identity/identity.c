@@ -16,7 +16,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 struct pair {
     const char *input; /* names, borrowed from config */
@@ -119,16 +118,6 @@ TRITONSERVER_Error *TRITONBACKEND_ModelFinalize(TRITONBACKEND_Model *model)
     return NULL;
 }
 
-static void pause_ms(int64_t ms)
-{
-    struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
-
-    if (ms == 0) /* nanosleep() of nothing still sleeps, 50 us and more */
-        return;
-    while (nanosleep(&left, &left) != 0)
-        ;
-}
-
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceInitialize(TRITONBACKEND_ModelInstance *instance)
 {
     TRITONBACKEND_Model *model;
@@ -136,7 +125,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceInitialize(TRITONBACKEND_ModelIns
 
     TRY(TRITONBACKEND_ModelInstanceModel(instance, &model));
     TRY(TRITONBACKEND_ModelState(model, &state));
-    pause_ms(((const struct model *)state)->creation_delay_sec * 1000);
+    backend_pause_ms(((const struct model *)state)->creation_delay_sec * 1000);
     return TRITONBACKEND_ModelInstanceSetState(instance, state);
 }
 
@@ -237,7 +226,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstan
 
     start_ns = backend_now_ns();
     if (m->execute_delay_ms > 0)
-        pause_ms(m->execute_delay_ms);
+        backend_pause_ms(m->execute_delay_ms);
     for (uint32_t i = 0; i < request_count; i++) {
         TRITONBACKEND_Response *response = NULL;
         TRITONSERVER_Error *err;

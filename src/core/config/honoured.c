@@ -110,7 +110,7 @@ const struct config_table config_tables[] = {
     TABLE(model_operations,
         {"op_library_filename", NO}),
     TABLE(model_transaction_policy,
-        {"decoupled", NO}),
+        {"decoupled", YES}),
     TABLE(model_repository_agents,
         {"agents", NO}),
     TABLE(model_response_cache,

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "common/series.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * An instance: who is still answering. Threads are joined, by the next request or by finalisation:
+ * one that only said that it ends could find the library unloaded under its last steps.
+ */
+struct instance {
+    pthread_mutex_t mu;
+    pthread_cond_t none;
+    /* Under mu. */
+    size_t n_running;
+    struct series *ended;
+};
+
+/* One request on its way. */
+struct series {
+    struct instance *in;
+    TRITONBACKEND_ResponseFactory *factory;
+    void *job;
+    pthread_t thread;
+    struct series *next; /* in ended */
+};
+
+/* ---- Helpers -------------------------------------------------------------------------------- */
+
+TRITONSERVER_Error *series_pause(TRITONBACKEND_ResponseFactory *factory, uint32_t ms)
+{
+    enum { SLICE_MS = 50 }; /* so long a cancelled request may go on */
+    do {
+        uint32_t now_ms = ms < SLICE_MS ? ms : SLICE_MS;
+        bool cancelled = false;
+
+        TRY(TRITONBACKEND_ResponseFactoryIsCancelled(factory, &cancelled));
+        if (cancelled)
+            return backend_error(TRITONSERVER_ERROR_CANCELLED, "cancelled while it was executed");
+        backend_pause_ms(now_ms);
+        ms -= now_ms;
+    } while (ms > 0);
+    return NULL;
+}
+
+static TRITONSERVER_Error *fill(TRITONBACKEND_Response *response, const struct series_value *values,
+                                size_t n_values, uint32_t n_dims)
+{
+    static const int64_t shape[] = {1, 1};
+
+    for (size_t i = 0; i < n_values; i++) {
+        TRITONBACKEND_Output *output;
+        void *to;
+
+        if (!values[i].name)
+            continue;
+        TRY(TRITONBACKEND_ResponseOutput(response, &output, values[i].name, values[i].type, shape,
+                                         n_dims));
+        TRY(backend_output_alloc(output, sizeof(values[i].bits), &to));
+        memcpy(to, &values[i].bits, sizeof(values[i].bits));
+    }
+    return NULL;
+}
+
+TRITONSERVER_Error *series_send(TRITONBACKEND_ResponseFactory *factory,
+                                const struct series_value *values, size_t n_values, uint32_t n_dims)
+{
+    TRITONBACKEND_Response *response;
+
+    TRY(TRITONBACKEND_ResponseNewFromFactory(&response, factory));
+    TRITONSERVER_Error *err = fill(response, values, n_values, n_dims);
+    if (!err)
+        return TRITONBACKEND_ResponseSend(response, 0, NULL);
+    backend_ignore(TRITONBACKEND_ResponseDelete(response), "deleting a response");
+    return err;
+}
+
+const char *series_wanted(TRITONBACKEND_Request *request, const char *name)
+{
+    uint32_t n_outputs = 0;
+
+    backend_ignore(TRITONBACKEND_RequestOutputCount(request, &n_outputs), "counting outputs");
+    for (uint32_t i = 0; i < n_outputs; i++) {
+        const char *output = "";
+        backend_ignore(TRITONBACKEND_RequestOutputName(request, i, &output), "naming an output");
+        if (strcmp(output, name) == 0)
+            return name;
+    }
+    return NULL;
+}
+
+TRITONSERVER_Error *series_input(TRITONBACKEND_Request *request, const char *name,
+                                 TRITONSERVER_DataType type, uint32_t **ret_values,
+                                 uint32_t *ret_n_values, uint32_t *ret_n_dims)
+{
+    TRITONSERVER_DataType is;
+    TRITONBACKEND_Input *input;
+    uint32_t n_buffers;
+    uint64_t size;
+
+    TRY(TRITONBACKEND_RequestInput(request, name, &input));
+    TRY(TRITONBACKEND_InputProperties(input, NULL, &is, NULL, ret_n_dims, &size, &n_buffers));
+    if (is != type)
+        return backend_error(TRITONSERVER_ERROR_INVALID_ARG, "input '%s' must be %s, it is %s",
+                             name, TRITONSERVER_DataTypeString(type),
+                             TRITONSERVER_DataTypeString(is));
+    uint32_t *values = size / 4 <= UINT32_MAX ? malloc(size ? size : 1) : NULL;
+    if (!values)
+        return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
+    TRITONSERVER_Error *err = backend_input_copy(input, n_buffers, values, size);
+    if (err) {
+        free(values);
+        return err;
+    }
+    *ret_values = values;
+    *ret_n_values = (uint32_t)(size / 4);
+    return NULL;
+}
+
+/* ---- Threads that answer -------------------------------------------------------------------- */
+
+static void end(TRITONBACKEND_ResponseFactory *factory, TRITONSERVER_Error *err)
+{
+    TRITONBACKEND_Response *response = NULL;
+    if (err)
+        backend_ignore(TRITONBACKEND_ResponseNewFromFactory(&response, factory),
+                       "making an error response");
+    if (response)
+        backend_ignore(
+            TRITONBACKEND_ResponseSend(response, TRITONSERVER_RESPONSE_COMPLETE_FINAL, err),
+            "sending an error response");
+    else
+        backend_ignore(
+            TRITONBACKEND_ResponseFactorySendFlags(factory, TRITONSERVER_RESPONSE_COMPLETE_FINAL),
+            "ending a request");
+    TRITONSERVER_ErrorDelete(err);
+    backend_ignore(TRITONBACKEND_ResponseFactoryDelete(factory), "deleting a response factory");
+}
+
+static void *run(void *arg)
+{
+    struct series *s = arg;
+    struct instance *in = s->in;
+
+    end(s->factory, series_backend.send(s->factory, s->job));
+    series_backend.free(s->job);
+    pthread_mutex_lock(&in->mu);
+    s->next = in->ended;
+    in->ended = s;
+    if (--in->n_running == 0)
+        pthread_cond_broadcast(&in->none);
+    pthread_mutex_unlock(&in->mu);
+    return NULL;
+}
+
+static void join_ended(struct instance *in)
+{
+    pthread_mutex_lock(&in->mu);
+    struct series *s = in->ended, *next;
+    in->ended = NULL;
+    pthread_mutex_unlock(&in->mu);
+    for (; s; s = next) {
+        next = s->next;
+        pthread_join(s->thread, NULL);
+        free(s);
+    }
+}
+
+/* Starts a thread that answers; the job is taken on success. */
+static TRITONSERVER_Error *start(struct instance *in, TRITONBACKEND_Request *request, void *job)
+{
+    struct series *s = calloc(1, sizeof(*s));
+
+    if (!s)
+        return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
+    s->in = in;
+    s->job = job;
+    TRITONSERVER_Error *err = TRITONBACKEND_ResponseFactoryNew(&s->factory, request);
+    if (err) {
+        free(s);
+        return err;
+    }
+    join_ended(in);
+    pthread_mutex_lock(&in->mu); /* until s->thread is set: whoever joins it finds it then */
+    int number = pthread_create(&s->thread, NULL, run, s);
+    in->n_running += number == 0;
+    pthread_mutex_unlock(&in->mu);
+    if (number == 0)
+        return NULL;
+    backend_ignore(TRITONBACKEND_ResponseFactoryDelete(s->factory), "deleting a response factory");
+    free(s);
+    return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "cannot start a thread: %s",
+                         strerror(number));
+}
+
+static TRITONSERVER_Error *begin(struct instance *in, TRITONBACKEND_Request *request)
+{
+    uint32_t hold_ms = 0;
+    void *job = NULL;
+    TRITONSERVER_Error *err = series_backend.read(request, &job, &hold_ms);
+
+    if (!err)
+        err = start(in, request, job);
+    if (err)
+        series_backend.free(job);
+    else
+        backend_pause_ms(hold_ms);
+    return err;
+}
+
+/* ---- The backend's functions ---------------------------------------------------------------- */
+
+TRITONSERVER_Error *TRITONBACKEND_Initialize(TRITONBACKEND_Backend *backend)
+{
+    (void)backend;
+    return backend_check_version();
+}
+
+static TRITONSERVER_Error *check_model(TRITONBACKEND_Model *model, const struct doc *config)
+{
+    const struct doc_value *policy = doc_get(doc_root(config), "model_transaction_policy");
+    const struct doc_value *decoupled = doc_get(policy, "decoupled");
+    const char *name;
+
+    TRY(TRITONBACKEND_ModelName(model, &name));
+    if (decoupled && decoupled->type == DOC_BOOL && decoupled->boolean)
+        return NULL;
+    return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                         "model '%s': it answers a request any number of times, so its "
+                         "configuration needs model_transaction_policy { decoupled: true }",
+                         name);
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model *model)
+{
+    struct doc *config;
+
+    TRY(backend_model_config(model, &config));
+    TRITONSERVER_Error *err = check_model(model, config);
+    doc_free(config);
+    return err;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceInitialize(TRITONBACKEND_ModelInstance *instance)
+{
+    struct instance *in = calloc(1, sizeof(*in));
+
+    if (!in)
+        return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
+    pthread_mutex_init(&in->mu, NULL);
+    pthread_cond_init(&in->none, NULL);
+    return TRITONBACKEND_ModelInstanceSetState(instance, in);
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceFinalize(TRITONBACKEND_ModelInstance *instance)
+{
+    struct instance *in;
+    void *state;
+
+    TRY(TRITONBACKEND_ModelInstanceState(instance, &state));
+    in = state;
+    if (!in)
+        return NULL;
+    pthread_mutex_lock(&in->mu);
+    while (in->n_running > 0)
+        pthread_cond_wait(&in->none, &in->mu);
+    pthread_mutex_unlock(&in->mu);
+    join_ended(in);
+    pthread_cond_destroy(&in->none);
+    pthread_mutex_destroy(&in->mu);
+    free(in);
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstance *instance,
+                                                       TRITONBACKEND_Request **requests,
+                                                       const uint32_t request_count)
+{
+    void *in;
+
+    TRY(TRITONBACKEND_ModelInstanceState(instance, &in));
+    for (uint32_t i = 0; i < request_count; i++) {
+        uint64_t start_ns = backend_now_ns();
+        TRITONSERVER_Error *err = begin(in, requests[i]);
+        uint64_t end_ns = backend_now_ns();
+
+        backend_ignore(TRITONBACKEND_ModelInstanceReportStatistics(
+                           instance, requests[i], !err, start_ns, start_ns, end_ns, end_ns),
+                       "reporting statistics");
+        backend_ignore(TRITONBACKEND_ModelInstanceReportBatchStatistics(instance, 1, start_ns,
+                                                                        start_ns, end_ns, end_ns),
+                       "reporting statistics");
+        if (err)
+            backend_answer_error(requests[i], NULL, err);
+        backend_ignore(TRITONBACKEND_RequestRelease(requests[i], TRITONSERVER_REQUEST_RELEASE_ALL),
+                       "releasing a request");
+    }
+    return NULL;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * series - the frame of a backend that answers a request any number of times, also long after
+ * execution has returned. Such a backend defines series_backend and uses the helpers below; the
+ * functions of tritonbackend.h are here.
+ *
+ *     Execute   read() makes a job of the request; then the request is released
+ *     a thread  send() sends the responses of one job, with pauses as it likes
+ *
+ * The frame ends each request when send() has returned: with FINAL alone, or with an error
+ * response. An instance is finalised when all its threads have ended.
+ */
+#ifndef BACKENDS_COMMON_SERIES_H
+#define BACKENDS_COMMON_SERIES_H
+
+#include <stddef.h>
+
+#include "common/backend.h"
+
+struct series_backend {
+    /*
+     * @ret_job      for send() and free()
+     * @ret_hold_ms  how long Execute holds the request after its job has begun; 0
+     * An error is the request's only response.
+     */
+    TRITONSERVER_Error *(*read)(TRITONBACKEND_Request *request, void **ret_job,
+                                uint32_t *ret_hold_ms);
+    /* An error becomes the last response. */
+    TRITONSERVER_Error *(*send)(TRITONBACKEND_ResponseFactory *factory, const void *job);
+    void (*free)(void *job); /* also of one that read() has only half made; NULL is fine */
+};
+
+/* The backend's own. */
+extern const struct series_backend series_backend;
+
+/*
+ * series_pause - sleeps, unless nobody wants the responses any longer.
+ * Errors: CANCELLED  the request has been cancelled
+ */
+TRITONSERVER_Error *series_pause(TRITONBACKEND_ResponseFactory *factory, uint32_t ms);
+
+/* One output of one element. */
+struct series_value {
+    const char *name; /* NULL: nobody wants it */
+    TRITONSERVER_DataType type;
+    uint32_t bits;
+};
+
+/*
+ * series_send - one response.
+ * @n_dims  of the outputs' shapes, whose dimensions are all 1: 1 or 2
+ */
+TRITONSERVER_Error *series_send(TRITONBACKEND_ResponseFactory *factory,
+                                const struct series_value *values, size_t n_values,
+                                uint32_t n_dims);
+
+/* series_wanted - the name, if the request asks for that output; else NULL. */
+const char *series_wanted(TRITONBACKEND_Request *request, const char *name);
+
+/*
+ * series_input - a request's input as 32-bit elements.
+ * @type        what it must be
+ * @ret_values  the caller frees them by free()
+ * @ret_n_dims  of its shape
+ * Errors: INVALID_ARG  another type; UNAVAILABLE  no memory
+ */
+TRITONSERVER_Error *series_input(TRITONBACKEND_Request *request, const char *name,
+                                 TRITONSERVER_DataType type, uint32_t **ret_values,
+                                 uint32_t *ret_n_values, uint32_t *ret_n_dims);
+
+#endif

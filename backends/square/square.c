@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * square - answers n with n responses, each of which says n.
+ *
+ *     IN   INT32  [1]   n; nothing comes for 0, and an error for less
+ *     OUT  INT32  [1]
+ *
+ * A decoupled model: how many responses come depends on the request. With max_batch_size the shapes
+ * have a first dimension of 1.
+ */
+#include <stdlib.h>
+
+#include "common/series.h"
+
+struct job {
+    const char *out; /* NULL: not asked for */
+    uint32_t n, n_dims;
+};
+
+static TRITONSERVER_Error *read_request(TRITONBACKEND_Request *request, void **ret_job,
+                                        uint32_t *ret_hold_ms)
+{
+    uint32_t n_values, *in;
+    struct job *j = malloc(sizeof(*j));
+
+    (void)ret_hold_ms;
+    *ret_job = j;
+    if (!j)
+        return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
+    TRY(series_input(request, "IN", TRITONSERVER_TYPE_INT32, &in, &n_values, &j->n_dims));
+    j->n = n_values ? in[0] : 0;
+    j->out = series_wanted(request, "OUT");
+    free(in);
+    if (n_values != 1 || j->n_dims > 2)
+        return backend_error(TRITONSERVER_ERROR_INVALID_ARG, "IN must have 1 element, it has %u",
+                             n_values);
+    if ((int32_t)j->n < 0)
+        return backend_error(TRITONSERVER_ERROR_INVALID_ARG, "IN must not be negative, it is %d",
+                             (int32_t)j->n);
+    return NULL;
+}
+
+static TRITONSERVER_Error *send_all(TRITONBACKEND_ResponseFactory *factory, const void *job)
+{
+    const struct job *j = job;
+    const struct series_value value = {j->out, TRITONSERVER_TYPE_INT32, j->n};
+
+    for (uint32_t i = 0; i < j->n; i++) {
+        TRY(series_pause(factory, 0)); /* is anybody still there? */
+        TRY(series_send(factory, &value, 1, j->n_dims));
+    }
+    return NULL;
+}
+
+const struct series_backend series_backend = {
+    .read = read_request,
+    .send = send_all,
+    .free = free,
+};

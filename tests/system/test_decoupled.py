@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models that answer a request any number of times: our repeat and square backends, in both servers, by the C API."""
+
+import json
+import urllib.error
+import urllib.request
+
+import pytest
+
+import embed
+import repository
+import server as servers
+import triton
+
+DECOUPLED = "model_transaction_policy { decoupled: true }\n"
+
+
+def write_models(root):
+    repeat = 'backend: "repeat"\n' + DECOUPLED
+    repeat += repository.tensor("input", "IN", "INT32", [-1]) + repository.tensor("input", "DELAY", "UINT32", [-1])
+    repeat += repository.tensor("input", "WAIT", "UINT32", [1])
+    repeat += repository.tensor("output", "OUT", "INT32", [1]) + repository.tensor("output", "IDX", "UINT32", [1])
+    repeat += "instance_group [ { count: 1 kind: KIND_CPU } ]\n"
+    repository.write_model(root, "repeat", repeat)
+    square = 'backend: "square"\n' + DECOUPLED
+    square += repository.tensor("input", "IN", "INT32", [1]) + repository.tensor("output", "OUT", "INT32", [1])
+    square += "instance_group [ { count: 2 kind: KIND_CPU } ]\n"
+    repository.write_model(root, "square", square)
+    repository.write_model(root, "square_batch", square + "max_batch_size: 1\n")
+    repository.write_model(root, "coupled", square.replace("decoupled: true", ""))
+    return root
+
+
+@pytest.fixture(scope="module", params=["conch", "triton"])
+def ask(request, tmp_path_factory):
+    """Does commands of embed with one of the servers."""
+    if request.param == "triton" and not triton.program():
+        pytest.skip("the genuine Triton is not installed: make reference")
+    root = write_models(tmp_path_factory.mktemp("models"))
+    libraries = tmp_path_factory.mktemp("libraries")
+
+    def commands(*lines):
+        return embed.run(root, lines, which=request.param, folder=libraries)
+
+    return commands
+
+
+def repeat(name, values, delays, wait=0, outputs="-", command="infer"):
+    n = len(values)
+    return (f"{command} {name} repeat -1 {outputs} IN:INT32:{n}:{','.join(map(str, values))} "
+            f"DELAY:UINT32:{len(delays)}:{','.join(map(str, delays))} WAIT:UINT32:1:{wait}")
+
+
+def test_a_response_for_each_element(ask):
+    lines = ask(repeat("r", [4, 5, -6], [0, 1, 2]))
+    assert embed.of(lines, "r") == [
+        "response OUT:INT32:1:4 IDX:UINT32:1:0",
+        "response OUT:INT32:1:5 IDX:UINT32:1:1",
+        "response OUT:INT32:1:-6 IDX:UINT32:1:2",
+        "final",
+    ]
+
+
+def test_no_elements_no_responses(ask):
+    assert embed.of(ask(repeat("r", [], [])), "r") == ["final"]
+
+
+def test_responses_begin_while_the_request_is_held(ask):
+    """One instance: the second request begins when the first is released, and its responses come in between."""
+    lines = ask(repeat("a", [1, 2], [0, 1500], command="start"), repeat("b", [3], [0]), "wait a")
+    assert lines == [
+        "a response OUT:INT32:1:1 IDX:UINT32:1:0",
+        "b response OUT:INT32:1:3 IDX:UINT32:1:0",
+        "b final",
+        "a response OUT:INT32:1:2 IDX:UINT32:1:1",
+        "a final",
+    ]
+
+
+def test_a_held_request_keeps_the_next_one_waiting(ask):
+    lines = ask(repeat("a", [1, 2], [0, 300], wait=1000, command="start"), repeat("b", [3], [0]), "wait a")
+    assert lines.index("a final") < lines.index("b response OUT:INT32:1:3 IDX:UINT32:1:0")
+
+
+def test_only_outputs_that_are_asked_for(ask):
+    assert embed.of(ask(repeat("r", [7], [0], outputs="IDX")), "r") == ["response IDX:UINT32:1:0", "final"]
+
+
+def test_as_many_responses_as_the_request_says(ask):
+    lines = ask(
+        "infer s square -1 - IN:INT32:1:3", "infer none square -1 - IN:INT32:1:0",
+        "infer b square_batch -1 - IN:INT32:1,1:2", "infer many square -1 - IN:INT32:1:1000",
+    )
+    assert embed.of(lines, "s") == ["response OUT:INT32:1:3"] * 3 + ["final"]
+    assert embed.of(lines, "none") == ["final"]
+    assert embed.of(lines, "b") == ["response OUT:INT32:1,1:2"] * 2 + ["final"]
+    assert embed.of(lines, "many") == ["response OUT:INT32:1:1000"] * 1000 + ["final"]
+
+
+def test_many_at_once_mix_nothing_up(ask):
+    count = 60
+    lines = ask(*(f"start s{i} square -1 - IN:INT32:1:{i}" for i in range(count)), *(f"wait s{i}" for i in range(count)))
+    for i in range(count):
+        assert embed.of(lines, f"s{i}") == [f"response OUT:INT32:1:{i}"] * i + ["final"]
+
+
+def test_errors(ask):
+    lines = ask("infer s square -1 - IN:INT32:1:-1", repeat("r", [1, 2, 3], [0]))
+    assert embed.of(lines, "s") == ["error Invalid argument: IN must not be negative, it is -1 final"]
+    assert embed.of(lines, "r") == [
+        "error Invalid argument: IN and DELAY must have as many elements, they have 3 and 1 final"
+    ]
+
+
+def test_cancelled(ask):
+    """A day of waiting ends at once, and the last response says why."""
+    lines = ask(repeat("r", [1, 2], [0, 86400000], command="start"), "cancel r", "wait r")
+    assert embed.of(lines, "r")[-1].startswith("error ")
+    assert embed.of(lines, "r")[-1].endswith(" final")
+    assert len(embed.of(lines, "r")) <= 2
+
+
+def test_must_be_decoupled(ask):
+    index = json.loads(ask("index")[-1])
+    reason = next(model["reason"] for model in index if model["name"] == "coupled")
+    assert "model 'coupled': it answers a request any number of times, so its configuration needs " in reason
+
+
+def test_not_over_http(tmp_path):
+    write_models(tmp_path)
+    with servers.Server(tmp_path, flags=["--exit-on-error=false", "--strict-readiness=false"]) as server:
+        body = {"inputs": [{"name": "IN", "datatype": "INT32", "shape": [1], "data": [1]}]}
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(f"http://{server.url}/v2/models/square/infer", json.dumps(body).encode())
+        assert refused.value.code == 501
+        assert json.load(refused.value) == {
+            "error": "HTTP end point doesn't support models with decoupled transaction policy"
+        }
+        with urllib.request.urlopen(f"http://{server.url}/v2/models/square/config") as config:
+            assert json.load(config)["model_transaction_policy"] == {"decoupled": True}
