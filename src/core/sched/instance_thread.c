@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A thread that has ended keeps its stack until somebody joins it. The instance may not need a new
+ * one for days, so the next thread of any instance that ends joins it: at most one waits for that,
+ * however many have been. Who needs an end (the instance's next thread, or the end of the model)
+ * joins by itself, or waits for the one that does.
+ */
 #include "core/sched/instance_thread.h"
+
+#include <pthread.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -10,6 +18,8 @@
 #include "base/thread.h"
 #include "core/backend/instance.h"
 #include "core/model.h"
+
+enum { ENDS_LEVEL = 600 };
 
 struct instance_thread {
     /* Constant once started. */
@@ -25,13 +35,62 @@ struct instance_thread {
     /* Under mu. */
     struct cond work;
     bool stop, ended;
+
+    /* Under ends.mu. */
+    bool claimed; /* somebody joins it, or has */
+    bool joined;
 };
 
+/* Of all instances of all servers in the process. */
+static struct {
+    pthread_once_t once;
+    struct mutex mu; /* level 600 in core/README.md */
+    /* Under mu. */
+    struct instance_thread *last; /* the one that ended last, if nobody has claimed it */
+    struct cond one_joined;
+} ends = {.once = PTHREAD_ONCE_INIT};
+
+static void init_ends(void)
+{
+    mutex_init(&ends.mu, ENDS_LEVEL, "ends.mu");
+    cond_init(&ends.one_joined);
+}
+
+/* On a thread that is about to end: joins the one before it and leaves itself to the next. */
+static void hand_over_end(struct instance_thread *w)
+{
+    mutex_lock(&ends.mu);
+    struct instance_thread *before = TAKE(ends.last);
+    if (before)
+        before->claimed = true;
+    if (!w->claimed)
+        ends.last = w;
+    mutex_unlock(&ends.mu);
+
+    if (!before)
+        return;
+    thread_join(&before->thread);
+    mutex_lock(&ends.mu);
+    before->joined = true; /* who waits for it may free it from here on */
+    cond_broadcast(&ends.one_joined);
+    mutex_unlock(&ends.mu);
+}
+
+/* Of a thread that ends by itself, or has. */
 static void join_and_free(struct instance_thread *w)
 {
     if (!w)
         return;
-    thread_join(&w->thread);
+    mutex_lock(&ends.mu);
+    bool ours = !w->claimed;
+    w->claimed = true;
+    if (ends.last == w)
+        ends.last = NULL;
+    while (!ours && !w->joined)
+        cond_wait(&ends.one_joined, &ends.mu);
+    mutex_unlock(&ends.mu);
+    if (ours)
+        thread_join(&w->thread);
     cond_done(&w->work);
     mem_free(w);
 }
@@ -70,6 +129,7 @@ static void run(void *arg)
     }
     w->ended = true;
     mutex_unlock(w->mu);
+    hand_over_end(w);
 }
 
 struct status *instance_thread_start_locked(struct instance *in, struct instance_thread *before,
@@ -77,6 +137,7 @@ struct status *instance_thread_start_locked(struct instance *in, struct instance
                                             uint64_t idle_ns, struct instance_thread **ret_thread)
 {
     mutex_assert_held(mu);
+    pthread_once(&ends.once, init_ends);
     MEM_CHARGE(in->model->owner, MEM_INSTANCES);
     struct instance_thread *w = mem_zalloc(sizeof(*w));
     w->instance = in;

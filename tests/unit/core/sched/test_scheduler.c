@@ -51,6 +51,15 @@ static struct status *execute(struct instance *in, struct request **requests, ui
     return NULL;
 }
 
+static struct status *answer(struct instance *in, struct request **requests, uint32_t n)
+{
+    (void)in;
+    atomic_fetch_add(&n_executed, (int)n);
+    for (uint32_t i = 0; i < n; i++)
+        fake_answer(requests[i]);
+    return NULL;
+}
+
 static void prepare(struct fake_request *fr, struct fake_model *f, struct inline_budget *budget)
 {
     static const float value = 1;
@@ -146,6 +155,29 @@ static void a_device_blocking_backend_executes_one_at_a_time(void **state)
 }
 
 /* ------------------------------------------------------------------------------------------ */
+
+/* The thread of one model that ends joins that of another; models end in between, too. */
+static void threads_of_several_models_end(void **state)
+{
+    (void)state;
+    enum { N_MODELS = 3, N_ROUNDS = 4 };
+    struct fake_model models[N_MODELS];
+    struct submitter submitters[N_MODELS];
+    atomic_store(&n_executed, 0);
+    for (int round = 0; round < N_ROUNDS; round++) {
+        for (int i = 0; i < N_MODELS; i++) {
+            fake_model_make(&models[i], config_format, 1, answer);
+            models[i].model->scheduler->thread_idle_ns = 0;
+            submitters[i] = (struct submitter){.model = &models[i]};
+            pthread_create(&submitters[i].thread, NULL, submit_many, &submitters[i]);
+        }
+        for (int i = 0; i < N_MODELS; i++) {
+            pthread_join(submitters[i].thread, NULL);
+            fake_model_end(&models[i]);
+        }
+    }
+    assert_int_equal(atomic_load(&n_executed), N_ROUNDS * N_MODELS * N_EACH);
+}
 
 static void ask_once(struct fake_model *f)
 {
@@ -365,6 +397,7 @@ int main(void)
         cmocka_unit_test(each_request_is_executed_once),
         cmocka_unit_test(a_device_blocking_backend_executes_one_at_a_time),
         cmocka_unit_test(no_request_is_lost_when_threads_end),
+        cmocka_unit_test(threads_of_several_models_end),
         cmocka_unit_test(an_idle_instance_has_no_thread),
         cmocka_unit_test(a_bound_instance_executes_in_its_place),
         cmocka_unit_test(passive_instances_execute_nothing),
