@@ -88,9 +88,9 @@ CASES = [
     ),
     Case.of(
         "E-syntax",
-        'nmae: "m"\n' + IDENTITY + 'inputs [ { name: "I" data_type: TYPE_FP32 dims: [ 4 ] } ]\n'
+        'naem: "m"\n' + IDENTITY + 'inputs [ { name: "I" data_type: TYPE_FP32 dims: [ 4 ] } ]\n'
         'output [ { name: "O" data_type: FP32 dims: [ 4, "x" ] } ]\nmax_batch_size: 1 max_batch_size: 2\n',
-        ['1:1: error: Message type "inference.ModelConfig" has no field named "nmae"; did you mean "name"? [E-syntax]',
+        ['1:1: error: Message type "inference.ModelConfig" has no field named "naem"; did you mean "name"? [E-syntax]',
          '3:1: error: Message type "inference.ModelConfig" has no field named "inputs"; did you mean "input"? [E-syntax]',
          '4:33: error: Unknown enumeration value of "FP32" for field "data_type"; did you mean "TYPE_FP32"? [E-syntax]',
          '4:49: error: Expected integer, got: "x" [E-syntax]',
@@ -309,9 +309,10 @@ CASES = [
     ),
     Case(
         "W-backend",
-        {**model('backend: "identiy"\n' + TENSORS), "m/1/weights": "x"},
-        ["models/m/config.pbtxt:1:1: warning: unable to find backend library 'libtriton_identiy.so' for model 'm', searched: 'models/m/1' "
-         "'models/m' 'BACKENDS/identiy' ; did you mean \"identity\"? [W-backend]"],
+        {**model('backend: "idenity"\n' + TENSORS), "m/1/weights": "x"},
+        ["models/m/config.pbtxt:1:1: warning: unable to find backend library for backend 'idenity', try specifying runtime on "
+         "the model configuration. Searched for libtriton_idenity.so: 'models/m/1' 'models/m' 'BACKENDS/idenity' ; did you "
+         'mean "identity"? [W-backend]'],
         model(IDENTITY + TENSORS),
     ),
     Case(

@@ -116,7 +116,7 @@ def asked(tmp_path, files):
 
 def is_for_server(case):
     """ONNX files here are no ONNX files, and other backends are not installed."""
-    return not any("onnxruntime" in f"{path}{text}" or "mine" in f"{text}" or "identiy" in f"{text}"
+    return not any("onnxruntime" in f"{path}{text}" or "mine" in f"{text}" or "idenity" in f"{text}"
                    for path, text in [*case.bad.items(), *case.fine.items()]) and not case.flags
 
 
