@@ -3,9 +3,9 @@
  * The program: options → server → frontends → a signal → drain → exit code.
  *
  * It is an embedder like any other: all it has of the server is the public API, and conch.h for the
- * frontends. Main owns start and stop. Signals arrive in a handler that only wakes main; before the
- * server serves they end the process as they would without a handler, so that Ctrl-C stops a slow
- * start.
+ * frontends and for models that load while the ports are open. Main owns start and stop, and waits
+ * in between; signals, and the end of the loading, only wake it. Before it waits, while it looks at
+ * options and repositories, a signal ends the process as it would without a handler.
  */
 #include <errno.h>
 #include <execinfo.h>
@@ -66,20 +66,23 @@ static bool worked(TRITONSERVER_Error *error, const char *what)
     return false;
 }
 
-/* ---- signals -------------------------------------------------------------------------------- */
+/* ---- what main waits for
+ * -------------------------------------------------------------------------------- */
 
-static sem_t signalled;
-static atomic_bool serving;
+static sem_t events;
+static atomic_bool waiting;      /* main is there, or about to be */
 static atomic_int signal_number; /* the first one; later ones change nothing */
+static atomic_bool loaded;
+static TRITONSERVER_Error *load_error; /* set before `loaded` */
 
 static void on_signal(int number)
 {
     int saved = errno, none = 0;
-    if (!atomic_load(&serving)) {
+    if (!atomic_load(&waiting)) {
         signal(number, SIG_DFL);
         raise(number); /* delivered when this handler has returned */
     } else if (atomic_compare_exchange_strong(&signal_number, &none, number)) {
-        sem_post(&signalled);
+        sem_post(&events);
     }
     errno = saved;
 }
@@ -102,7 +105,7 @@ static void catch_signals(void)
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before;
     void *frame;
 
-    sem_init(&signalled, 0, 0);
+    sem_init(&events, 0, 0);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     signal(SIGPIPE, SIG_IGN);
@@ -116,11 +119,29 @@ static void catch_signals(void)
     }
 }
 
-static int wait_for_signal(void)
+static void on_loaded(TRITONSERVER_Error *error, void *userp)
 {
-    while (sem_wait(&signalled) != 0)
-        ; /* EINTR: by another signal */
-    return atomic_load(&signal_number);
+    (void)userp;
+    load_error = error;
+    atomic_store(&loaded, true);
+    sem_post(&events);
+}
+
+/* Once the models are loaded, or the thread that loads them is gone. */
+static TRITONSERVER_Error *take_load_error(void)
+{
+    TRITONSERVER_Error *error = load_error;
+    load_error = NULL;
+    return error;
+}
+
+/* Until there is a signal; or, if that is asked for, until the models are loaded. */
+static void wait_for_event(bool or_loaded)
+{
+    while (!atomic_load(&signal_number) && !(or_loaded && atomic_load(&loaded))) {
+        while (sem_wait(&events) != 0)
+            ; /* EINTR: by another signal */
+    }
 }
 
 /* ---- options to server options -------------------------------------------------------------- */
@@ -349,9 +370,44 @@ static bool create_server(const struct options *o, TRITONSERVER_Server **ret_ser
             log_warn("%s", o->notices[i]);
     }
     ok = ok && set_server_options(so, o) &&
-         passed(TRITONSERVER_ServerNew(ret_server, so), "creating server");
+         passed(conch_server_new(ret_server, so), "creating server");
     passed(TRITONSERVER_ServerOptionsDelete(so), "deleting server options");
     return ok;
+}
+
+static bool open_ports(TRITONSERVER_Server *server, const struct options *o,
+                       struct conch_http **ret_http)
+{
+    if (option_bool(o, OPT_ALLOW_HTTP) && !start_http(server, o, ret_http))
+        return false;
+    log_services(o, *ret_http);
+    return true;
+}
+
+/*
+ * From the first model to the signal that ends the program. The ports are open before the models
+ * load, so that whoever asks can tell a server that loads from one that is dead.
+ */
+static bool serve(TRITONSERVER_Server *server, const struct options *o,
+                  struct conch_http **ret_http)
+{
+    bool after_load = option_bool(o, OPT_LISTEN_AFTER_LOAD);
+
+    if (!after_load && !open_ports(server, o, ret_http))
+        return false;
+    if (!passed(conch_server_load(server, on_loaded, NULL), "creating server"))
+        return false;
+    wait_for_event(true);
+    if (!atomic_load(&signal_number)) {
+        if (!passed(take_load_error(), "creating server"))
+            return false;
+        if (after_load && !open_ports(server, o, ret_http))
+            return false;
+        wait_for_event(false);
+    }
+    printf("Signal (%d) received.\n", atomic_load(&signal_number));
+    fflush(stdout);
+    return true;
 }
 
 static int run(const struct options *o)
@@ -362,22 +418,15 @@ static int run(const struct options *o)
     catch_signals();
     if (!create_server(o, &server))
         return 1;
-    if (option_bool(o, OPT_ALLOW_HTTP) && !start_http(server, o, &http)) {
-        passed(TRITONSERVER_ServerDelete(server), "deleting server");
-        return 1;
-    }
-    atomic_store(&serving, true); /* before anybody can know that it serves */
-    log_services(o, http);
-
-    int number = wait_for_signal();
-    printf("Signal (%d) received.\n", number);
-    fflush(stdout);
-
+    atomic_store(&waiting, true);
+    bool fine = serve(server, o, &http);
     if (!stop(server, http, (uint64_t)option_int(o, OPT_EXIT_TIMEOUT_SECS) * 1000)) {
         fflush(NULL);
         _exit(1); /* requests are still executing: nothing may be freed under them */
     }
-    return passed(TRITONSERVER_ServerDelete(server), "deleting server") ? 0 : 1;
+    fine = passed(TRITONSERVER_ServerDelete(server), "deleting server") && fine;
+    TRITONSERVER_ErrorDelete(take_load_error()); /* that it has been stopped meanwhile */
+    return fine ? 0 : 1;
 }
 
 /* ---- the command line ----------------------------------------------------------------------- */

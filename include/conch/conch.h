@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What libtritonserver.so offers besides Triton's API: options of ours, and starting Conch's
- * frontends in the process that embeds the server.
+ * What libtritonserver.so offers besides Triton's API: options of ours, a server whose models load
+ * while it is asked already, and starting Conch's frontends in the process that embeds the server.
  *
  *     struct conch_http_options o;
  *     struct conch_http *http;
@@ -37,6 +37,43 @@ extern "C" {
  */
 CONCH_DECLSPEC struct TRITONSERVER_Error *
 conch_server_options_set_follow_symlinks(struct TRITONSERVER_ServerOptions *options, bool follow);
+
+/*
+ * conch_server_new - a server without its models: as TRITONSERVER_ServerNew(), which loads them
+ * before it returns, in two steps. conch_server_load() is the other one; frontends may be started
+ * between the two. Until then
+ *
+ * - TRITONSERVER_ServerIsLive() says yes, TRITONSERVER_ServerIsReady() no;
+ * - what is asked of a model that is still to come gives UNAVAILABLE.
+ *
+ * Errors: INVALID_ARG, INTERNAL  an option or the path of a repository is wrong
+ */
+CONCH_DECLSPEC struct TRITONSERVER_Error *
+conch_server_new(struct TRITONSERVER_Server **server, struct TRITONSERVER_ServerOptions *options);
+
+/*
+ * What has become of the models. Called once, on a thread of the server's, which must not stop or
+ * delete the server itself.
+ *
+ * @error  NULL: the server runs. The caller's to delete:
+ *         UNAVAILABLE            the server has been stopped meanwhile
+ *         INTERNAL, INVALID_ARG  a model failed, and the options say exit-on-error: the server is
+ *                                to be deleted
+ */
+typedef void (*conch_server_loaded_fn)(struct TRITONSERVER_Error *error, void *userp);
+
+/*
+ * conch_server_load - loads the models that the options want, on threads of the server's, and
+ * returns at once. Each model serves as soon as it is ready. TRITONSERVER_ServerStop() ends it
+ * early: what is not being loaded by then is left out, what is may take as long as the exit
+ * timeout allows.
+ *
+ * @loaded  not called when the call itself gives an error
+ * Errors:  ALREADY_EXISTS  it has been called before
+ *          UNAVAILABLE     the system has no room for another thread
+ */
+CONCH_DECLSPEC struct TRITONSERVER_Error *
+conch_server_load(struct TRITONSERVER_Server *server, conch_server_loaded_fn loaded, void *userp);
 
 struct conch_http;
 

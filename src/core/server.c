@@ -159,6 +159,16 @@ struct status *server_create(const struct server_options *options, struct server
     return NULL;
 }
 
+static void log_loaded(struct server *s, uint64_t ns)
+{
+    struct server_progress p;
+    struct status *st = repository_progress(&s->repository, 0, &p);
+    if (!st)
+        log_info("Loaded %zu of %zu models in %.3f s", p.n_serving, p.n_models, (double)ns / 1e9);
+    status_free(st);
+    mem_free(st ? NULL : p.rows);
+}
+
 /* The server's next state, unless somebody has stopped it meanwhile. */
 static bool move_on(struct server *s, enum server_state next)
 {
@@ -175,9 +185,12 @@ struct status *server_load(struct server *s)
     if (!may_load)
         return status_new(STATUS_UNAVAILABLE, "the server has loaded its models, or is stopping");
 
+    uint64_t from_ns = monotonic_ns();
     struct status *st = repository_load_all(&s->repository);
-    if (atomic_load(&s->state) == SERVER_INITIALIZING)
+    if (atomic_load(&s->state) == SERVER_INITIALIZING) {
         log_tables(s);
+        log_loaded(s, monotonic_ns() - from_ns);
+    }
     if (st && !s->options->exit_on_error) {
         log_status(LOG_ERROR, "the server starts without some of its models", st);
         st = NULL;

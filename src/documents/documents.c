@@ -75,6 +75,46 @@ void document_model_metadata(const struct model *m, const int64_t *versions, siz
     json_put_close(&w, '}');
 }
 
+static void put_count(struct json_writer *w, const char *name, size_t n)
+{
+    json_put_name(w, name);
+    json_put_uint64(w, n);
+}
+
+void document_progress(const struct server_progress *p, struct buf *out)
+{
+    struct json_writer w = {.out = out};
+    json_put_open(&w, '{');
+    json_put_name(&w, "ready");
+    json_put_bool(&w, p->ready);
+    put_text(&w, "state", p->state);
+    json_put_name(&w, "models");
+    json_put_open(&w, '{');
+    put_count(&w, "total", p->n_models);
+    put_count(&w, "serving", p->n_serving);
+    put_count(&w, "failed", p->n_failed);
+    json_put_close(&w, '}');
+    json_put_name(&w, "loading");
+    json_put_open(&w, '[');
+    for (size_t i = 0; i < p->n_loading; i++)
+        json_put_text(&w, p->rows[i].name);
+    json_put_close(&w, ']');
+    json_put_name(&w, "failed");
+    json_put_open(&w, '[');
+    for (size_t i = p->n_loading; i < p->n_rows; i++) {
+        json_put_open(&w, '{');
+        put_text(&w, "name", p->rows[i].name);
+        if (p->rows[i].version >= 0) {
+            json_put_name(&w, "version");
+            put_version(&w, p->rows[i].version);
+        }
+        put_text(&w, "reason", p->rows[i].reason);
+        json_put_close(&w, '}');
+    }
+    json_put_close(&w, ']');
+    json_put_close(&w, '}');
+}
+
 void document_index(const struct model_index_row *rows, size_t n_rows, struct buf *out)
 {
     struct json_writer w = {.out = out};

@@ -16,6 +16,7 @@ struct buf;
 struct model;
 struct model_index_row;
 struct server;
+struct server_progress;
 struct status;
 
 /* {"name","version","extensions":[…]} */
@@ -28,6 +29,12 @@ void document_server_metadata(const struct server *s, struct buf *out);
  */
 void document_model_metadata(const struct model *m, const int64_t *versions, size_t n_versions,
                              struct buf *out);
+
+/*
+ * document_progress - {"ready","state","models":{"total","serving","failed"},"loading":["name",…],
+ * "failed":[{"name"[,"version"],"reason"},…]}
+ */
+void document_progress(const struct server_progress *p, struct buf *out);
 
 /* [{"name"[,"version"][,"state"][,"reason"]}, …] */
 void document_index(const struct model_index_row *rows, size_t n_rows, struct buf *out);

@@ -24,6 +24,8 @@ def program():
 
 
 class Triton(servers.Server):
+    listens_first = False
+
     def __init__(self, repository, flags=(), ready=True):
         super().__init__(repository, ready=ready)
         self.http_port = servers.free_port()

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Model repositories for the tests, written where a test wants them."""
 
+import os
 import pathlib
 import shutil
 
+BUILD = pathlib.Path(os.environ.get("CONCH_BUILD_DIR", pathlib.Path(__file__).resolve().parents[2] / "build/release"))
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "models"
 
 # Wire name -> name in config.pbtxt
@@ -67,3 +69,23 @@ def write_standard(root):
     write_identity(root, "pair_batch", [("FP32", [-1]), ("INT32", [-1])], max_batch_size=8)
     write_identity(root, "versions", [("FP32", [-1])], versions=(1, 3, 10))
     return root
+
+
+class Gated:
+    """A model of the backend tests/plugins/gate, which loads and executes when the test lets it."""
+
+    def __init__(self, root, name, versions=(1,), more=""):
+        config = f'name: "{name}"\nbackend: "gate"\n'
+        config += tensor("input", "IN", "INT32", [-1]) + tensor("output", "OUT", "INT32", [-1])
+        config += "instance_group [ { count: 1 kind: KIND_CPU } ]\n" + more
+        self.name = name
+        self.folder = write_model(root, name, config, versions)
+        shutil.copy(BUILD / "tests/backends/gate/libtriton_gate.so", self.folder)
+
+    def shut(self, gate, text=""):
+        """hold.load, fail.load, hold.execute, fail.ready: from now on."""
+        (self.folder / gate).write_text(text)
+        return self
+
+    def open(self, gate):
+        (self.folder / gate).unlink()

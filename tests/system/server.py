@@ -82,8 +82,11 @@ class Output:
 class Server:
     """with Server(repository) as server: … – running and ready inside the block, gone after it.
 
+    ready=False: all models have been tried, ready or not. ready=None: its port is open, whatever becomes of the models.
     wrap is a command that executes another one, such as prlimit; it must keep the process id.
     """
+
+    listens_first = not REFERENCE  # the genuine one opens its ports when all models have been tried
 
     def __init__(self, *repositories, flags=(), env=None, wrap=(), port=None, ready=True, address="127.0.0.1"):
         self.address = address
@@ -97,12 +100,18 @@ class Server:
         self.process = None
         self.port = None
 
-    def __enter__(self):
+    def start(self):
+        """The process runs; what `with` does first, for a test that wants to look before the port is open."""
         self.process = subprocess.Popen(
             self.args, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         self.out = Output(self.process.stdout)
         self.err = Output(self.process.stderr)
+        return self
+
+    def __enter__(self):
+        if self.process is None:
+            self.start()
         try:
             self._await_start()
         except BaseException:
@@ -131,7 +140,11 @@ class Server:
         )
         assert self.process.poll() is None, f"the server ended with {self.process.poll()}\n{self.log()}"
         self.port = int(found[1])
+        if self._wait_ready is None:
+            return
         wait_for(lambda: self._says_yes("ready" if self._wait_ready else "live"), START_WITHIN_S, "ready")
+        if not self._wait_ready and self.listens_first:
+            self.wait_log("Loaded ")
 
     def _says_yes(self, question):
         assert self.process.poll() is None, f"the server ended with {self.process.poll()}\n{self.log()}"
@@ -153,6 +166,15 @@ class Server:
         """Until all is loaded that can be, where something cannot (--exit-on-error=false)."""
         text = b"the server starts without some of its models"
         wait_for(lambda: text in self.err.bytes(), START_WITHIN_S, "the models are loaded or have failed")
+
+    def wait_log(self, text):
+        """Until the log has the text: lines come a moment after what they tell of."""
+
+        def has():
+            self.assert_alive()
+            return text in self.log()
+
+        wait_for(has, START_WITHIN_S, f"the log says {text!r}")
 
     def log(self):
         return self.out.text() + self.err.text()

@@ -152,7 +152,7 @@ def test_the_others_serve_without_the_one_that_is_nowhere(three, name):
         assert states(server) == {"a:1": "READY", "b": "", "c": ""}
         assert infer(server, "a", ONE).status == 200
         assert ask(server, "GET", "/v2/health/ready").status == 400
-        assert names(server.log(), f"failed to poll model '{name}': model not found in any model repository.")
+        server.wait_log(f"failed to poll model '{name}': model not found in any model repository.")
         assert names(server.log(), "|", "Not found: model not found in any model repository.")
     with Server(three, flags=[*flags, "--strict-readiness=false"]) as server:
         assert ask(server, "GET", "/v2/health/ready").status == 200

@@ -31,7 +31,7 @@ def test_version():
     [
         ("--allow-grpc=true", "gRPC"),
         ("--allow-metrics=true", "metrics"),
-        ("--model-control-mode=poll", "loading and unloading models"),
+        ("--model-control-mode=poll", "polling the model repository"),
         ("--cache-config=local,size=1048576", "response caches"),
         ("--trace-config=level=TIMESTAMPS", "tracing"),
         ("--http-restricted-api=health:key=value", "restricting parts of the HTTP API"),
@@ -69,11 +69,11 @@ def test_one_line_says_what_is_served_where(root):
 
 
 def start(*flags, env=None):
-    """A process without the care of Server, up to the line that tells what it serves: (process, log)."""
+    """A process without the care of Server, up to the line that tells that its models are loaded: (process, log)."""
     args = [BIN, f"--backend-directory={BACKENDS}", "--http-address=127.0.0.1", "--http-port=0", *flags]
     process = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, **(env or {})})
     log = ""
-    while "Serving HTTP at" not in log and "Nothing is served" not in log:
+    while "Loaded " not in log:
         line = process.stdout.readline().decode()
         assert line, log
         log += line

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/table.h"
+#include "core/model.h"
 #include "core/repo/repository.h"
 
 /* ---- Rows ----------------------------------------------------------------------------------- */
@@ -116,17 +117,23 @@ static void add_failures(struct rows *r, const struct repo_model *rm, size_t max
     }
 }
 
-static void add_progress(struct rows *r, const struct repository *repo, size_t max_rows)
+/* @unable  models whose backends say that they cannot serve; NULL ends */
+static void add_progress(struct rows *r, const struct repository *repo, struct model *const *unable,
+                         size_t max_rows, size_t *ret_n_loading)
 {
     for (size_t i = 0; i < repo->n_models && r->n < max_rows; i++) {
         if (repo->models[i].stage == REPO_LOADING)
             add(r, repo->models[i].name, -1, version_state_name(VERSION_LOADING), "");
     }
-    size_t n_loading = r->n;
-    for (size_t i = 0; i < repo->n_models && r->n < n_loading + max_rows; i++) {
+    *ret_n_loading = r->n;
+    max_rows += r->n;
+    for (size_t i = 0; i < repo->n_models && r->n < max_rows; i++) {
         if (repo->models[i].wanted && repo->models[i].stage == REPO_SETTLED)
-            add_failures(r, &repo->models[i], n_loading + max_rows);
+            add_failures(r, &repo->models[i], max_rows);
     }
+    for (; *unable && r->n < max_rows; unable++)
+        add(r, (*unable)->name, (*unable)->version, version_state_name(VERSION_READY),
+            "its backend says that it cannot serve now: see the log");
 }
 
 static bool serves(const struct repo_model *rm)
@@ -137,23 +144,30 @@ static bool serves(const struct repo_model *rm)
     return all;
 }
 
-struct status *repository_progress(struct repository *repo, size_t max_rows,
-                                   struct server_progress *ret)
+static void count(const struct repository *repo, struct server_progress *ret)
 {
-    struct rows r = {0};
     ret->n_models = ret->n_serving = ret->n_failed = 0;
-    mutex_lock(&repo->mu);
     for (size_t i = 0; i < repo->n_models; i++) {
         const struct repo_model *rm = &repo->models[i];
         ret->n_models += rm->wanted;
         ret->n_serving += rm->wanted && serves(rm);
         ret->n_failed += rm->wanted && rm->stage == REPO_SETTLED && !serves(rm);
     }
-    add_progress(&r, repo, max_rows);
+}
+
+struct status *repository_progress(struct repository *repo, size_t max_rows,
+                                   struct server_progress *ret)
+{
+    struct rows r = {0};
+    struct model **unable = repository_unable(repo, max_rows);
+    mutex_lock(&repo->mu);
+    count(repo, ret);
+    add_progress(&r, repo, unable, max_rows, &ret->n_loading);
     bool fits = make_room(&r);
     if (fits)
-        add_progress(&r, repo, max_rows);
+        add_progress(&r, repo, unable, max_rows, &ret->n_loading);
     mutex_unlock(&repo->mu);
+    repository_unref_models(unable);
     if (!fits)
         return status_no_memory();
     ret->rows = r.list;

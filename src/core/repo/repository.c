@@ -117,23 +117,39 @@ static struct model **ready_models(struct repository *repo)
     return models;
 }
 
-static void unref_all(struct model **models)
+void repository_unref_models(struct model **models)
 {
     for (size_t i = 0; models[i]; i++)
         model_unref(models[i]);
     mem_free(models);
 }
 
+struct model **repository_unable(struct repository *repo, size_t max)
+{
+    if (!atomic_load_explicit(&repo->must_ask, memory_order_relaxed))
+        return mem_zalloc(sizeof(struct model *));
+    struct model **models = ready_models(repo);
+    size_t n = 0;
+    for (size_t i = 0; models[i]; i++) {
+        struct model *m = models[i];
+        if (n < max && !model_is_ready_to_run(m))
+            models[n++] = m;
+        else
+            model_unref(m);
+    }
+    models[n] = NULL;
+    return models;
+}
+
 bool repository_all_ready(struct repository *repo)
 {
-    bool all_ready = atomic_load_explicit(&repo->n_unserved, memory_order_relaxed) == 0;
-    if (!all_ready || !atomic_load_explicit(&repo->must_ask, memory_order_relaxed))
-        return all_ready;
-
-    struct model **models = ready_models(repo);
-    for (size_t i = 0; all_ready && models[i]; i++)
-        all_ready = model_is_ready_to_run(models[i]);
-    unref_all(models);
+    if (atomic_load_explicit(&repo->n_unserved, memory_order_relaxed) > 0)
+        return false;
+    if (!atomic_load_explicit(&repo->must_ask, memory_order_relaxed))
+        return true;
+    struct model **unable = repository_unable(repo, 1);
+    bool all_ready = !unable[0];
+    repository_unref_models(unable);
     return all_ready;
 }
 
@@ -143,7 +159,7 @@ void repository_stop(struct repository *repo)
     struct model **models = ready_models(repo);
     for (size_t i = 0; models[i]; i++)
         model_stop(models[i]);
-    unref_all(models);
+    repository_unref_models(models);
 }
 
 size_t repository_inflight(struct repository *repo, bool log_them)
@@ -157,7 +173,7 @@ size_t repository_inflight(struct repository *repo, bool log_them)
             log_info("Model '%s' (version %s) has %u in-flight inferences", models[i]->name,
                      models[i]->version_text, inflight);
     }
-    unref_all(models);
+    repository_unref_models(models);
     return n;
 }
 

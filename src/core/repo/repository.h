@@ -156,6 +156,15 @@ void repository_print_table(struct repository *repo, struct buf *out);
 
 /* ---- For the files of the repository --------------------------------------------------------- */
 
+/*
+ * repository_unable - model versions that are READY, and whose backends say that they cannot serve
+ * now; up to max, then NULL. Each has a reference, which repository_unref_models() ends.
+ *
+ * Thread: any, without locks: it asks backends.
+ */
+struct model **repository_unable(struct repository *repo, size_t max);
+void repository_unref_models(struct model **models);
+
 /* repository_set_state - what has become of a version; m is a reference that the books take. */
 void repository_set_state(struct repository *repo, struct repo_version *rv,
                           enum version_state state, struct model *m, const char *reason);

@@ -57,6 +57,7 @@ struct http_call {
     const struct route *route; /* NULL: no such path */
     bool wrong_method;
     bool names_repository;
+    bool wants_json; /* it accepts application/json, and says so by name */
     bool unknown_encoding;
     bool no_memory; /* for what the head says: the request is refused */
     enum header_length header_length_kind;

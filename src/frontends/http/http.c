@@ -80,6 +80,33 @@ static void read_infer_headers(struct exchange *x, const struct http_head *head)
     call->unknown_encoding = encoding.at && encoding.length > 0 && !span_is(encoding, "identity");
 }
 
+/* One of the media types that are asked for; how much it is wanted does not matter. */
+static bool accepts(struct span header, const char *type)
+{
+    const char *at = header.at, *end = at + header.length;
+    while (at < end) {
+        const char *comma = memchr(at, ',', (size_t)(end - at));
+        const char *next = comma ? comma : end, *stop = memchr(at, ';', (size_t)(next - at));
+        stop = stop ? stop : next;
+        while (at < stop && (*at == ' ' || *at == '\t'))
+            at++;
+        while (stop > at && (stop[-1] == ' ' || stop[-1] == '\t'))
+            stop--;
+        if (span_is((struct span){at, (size_t)(stop - at)}, type))
+            return true;
+        at = next + 1;
+    }
+    return false;
+}
+
+static void read_accept(struct exchange *x, const struct http_head *head)
+{
+    static const char accept_name[] = "accept";
+    struct http_call *call = exchange_part(x);
+    struct span accept = head_find(head, accept_name, sizeof(accept_name) - 1);
+    call->wants_json = accept.at && accepts(accept, content_json);
+}
+
 static void on_head(struct exchange *x, const struct http_head *head)
 {
     struct http_call *call = exchange_part(x);
@@ -113,6 +140,8 @@ static void on_head(struct exchange *x, const struct http_head *head)
     }
     if (m.route->handle == infer_handle)
         read_infer_headers(x, head);
+    else if (m.route->handle == meta_ready)
+        read_accept(x, head);
 }
 
 static void on_request(struct exchange *x)

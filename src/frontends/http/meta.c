@@ -2,11 +2,15 @@
 #include "frontends/http/meta.h"
 
 #include "base/json.h"
+#include "base/mem.h"
 #include "base/status.h"
 #include "core/model.h"
+#include "core/server.h"
 #include "documents/documents.h"
 #include "frontends/http/call.h"
 #include "frontends/ops/errors.h"
+
+enum { MAX_PROGRESS_ROWS = 16 };
 
 const char content_json[] = "application/json";
 const char content_text[] = "text/plain";
@@ -69,9 +73,31 @@ void meta_live(struct exchange *x)
     reply_health(x, st, live);
 }
 
+/* Who asks for JSON is told why. */
+static void reply_progress(struct exchange *x)
+{
+    struct server_progress progress;
+    struct status *st =
+        ops_server_progress(call_ctx(x)->settings->server, MAX_PROGRESS_ROWS, &progress);
+    if (st) {
+        reply_status(x, st, content_json);
+        return;
+    }
+    struct buf *json = &call_ctx(x)->json;
+    buf_reset(json);
+    document_progress(&progress, json);
+    mem_free(progress.rows);
+    reply_printed(x, progress.ready ? 200 : 400, content_json);
+}
+
 void meta_ready(struct exchange *x)
 {
+    struct http_call *call = exchange_part(x);
     bool ready = false;
+    if (UNLIKELY(call->wants_json)) {
+        reply_progress(x);
+        return;
+    }
     struct status *st = ops_server_ready(call_ctx(x)->settings->server, &ready);
     reply_health(x, st, ready);
 }

@@ -46,6 +46,11 @@ struct status *ops_server_ready(struct server *s, bool *ret_ready)
     return server_is_ready(s, ret_ready);
 }
 
+struct status *ops_server_progress(struct server *s, size_t max_rows, struct server_progress *ret)
+{
+    return server_progress(s, max_rows, ret);
+}
+
 struct status *ops_model_ready(struct server *s, const struct ops_model_ref *ref, bool *ret_ready)
 {
     int64_t version;

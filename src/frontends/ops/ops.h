@@ -19,6 +19,7 @@ struct model;
 struct model_index_row;
 struct request;
 struct server;
+struct server_progress;
 
 /* Which model: as it stands in a path or a message. Borrowed. */
 struct ops_model_ref {
@@ -37,6 +38,14 @@ struct ops_model_metadata {
 /* Errors: STATUS_UNAVAILABLE  Server exiting */
 NODISCARD struct status *ops_server_live(struct server *s, bool *ret_live);
 NODISCARD struct status *ops_server_ready(struct server *s, bool *ret_ready);
+
+/*
+ * ops_server_progress - the same with the reasons; the caller frees ret->rows with mem_free().
+ *
+ * @max_rows  of models that are being loaded, and of those that failed
+ */
+NODISCARD struct status *ops_server_progress(struct server *s, size_t max_rows,
+                                             struct server_progress *ret);
 
 /*
  * ops_model_ready - whether the version can serve.

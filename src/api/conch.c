@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * conch.h: a server whose models come up while it is there already.
+ */
+#include "conch/conch.h"
+
+#include "api/handles.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "core/server.h"
+
+static struct status *missing(const char *function, const char *argument)
+{
+    return status_new(STATUS_INVALID_ARG, "%s: '%s' was nullptr", function, argument);
+}
+
+TRITONSERVER_Error *conch_server_new(TRITONSERVER_Server **server,
+                                     TRITONSERVER_ServerOptions *options)
+{
+    struct server *s;
+    if (!server || !options)
+        return as_status(missing(__func__, server ? "options" : "server"));
+    struct status *st = server_create(to_options(options), &s);
+    if (!st)
+        *server = as_server(s);
+    return as_status(st);
+}
+
+/* Whom to tell; freed when that is done. */
+struct listener {
+    conch_server_loaded_fn loaded;
+    void *userp;
+};
+
+static void on_loaded(void *arg, struct status *st)
+{
+    struct listener listener = *(struct listener *)arg;
+    mem_free(arg);
+    listener.loaded(as_status(st), listener.userp);
+}
+
+TRITONSERVER_Error *conch_server_load(TRITONSERVER_Server *server, conch_server_loaded_fn loaded,
+                                      void *userp)
+{
+    if (!server || !loaded)
+        return as_status(missing(__func__, server ? "loaded" : "server"));
+    struct listener *listener = mem_alloc(sizeof(*listener));
+    *listener = (struct listener){.loaded = loaded, .userp = userp};
+    struct status *st = server_load_start(to_server(server), on_loaded, listener);
+    if (st)
+        mem_free(listener);
+    return as_status(st);
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gate - a backend that does nothing until a test lets it, so that a test need not sleep.
+ *
+ * The gates are files in the model's folder, which the test makes and removes:
+ *
+ *     hold.load      loading waits as long as it is there
+ *     fail.load      loading fails, with the file's first line
+ *     hold.execute   an execution waits as long as it is there
+ *     fail.ready     an instance says that it is not ready
+ *
+ * The model has one input IN and one output OUT, INT32 [-1]; OUT is IN.
+ */
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "triton/core/tritonbackend.h"
+
+static void must(TRITONSERVER_Error *err)
+{
+    if (!err)
+        return;
+    fprintf(stderr, "gate: %s\n", TRITONSERVER_ErrorMessage(err));
+    abort();
+}
+
+static const char *gate_path(TRITONBACKEND_Model *model, const char *gate, char path[4096])
+{
+    TRITONBACKEND_ArtifactType type;
+    const char *folder;
+    must(TRITONBACKEND_ModelRepository(model, &type, &folder));
+    snprintf(path, 4096, "%s/%s", folder, gate);
+    return path;
+}
+
+static void wait_at(TRITONBACKEND_Model *model, const char *gate)
+{
+    static const struct timespec pause = {.tv_nsec = 1000000};
+    char path[4096];
+    gate_path(model, gate, path);
+    while (access(path, F_OK) == 0)
+        nanosleep(&pause, NULL);
+}
+
+/* NULL, or the first line of the gate as an error. */
+static TRITONSERVER_Error *fail_at(TRITONBACKEND_Model *model, const char *gate)
+{
+    char path[4096], line[256] = "";
+    FILE *f = fopen(gate_path(model, gate, path), "re");
+    if (!f)
+        return NULL;
+    if (!fgets(line, sizeof(line), f))
+        snprintf(line, sizeof(line), "%s", gate);
+    fclose(f);
+    line[strcspn(line, "\n")] = '\0';
+    return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INTERNAL, line);
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model *model)
+{
+    wait_at(model, "hold.load");
+    return fail_at(model, "fail.load");
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReady(TRITONBACKEND_ModelInstance *instance)
+{
+    TRITONBACKEND_Model *model;
+    must(TRITONBACKEND_ModelInstanceModel(instance, &model));
+    return fail_at(model, "fail.ready");
+}
+
+static void echo(TRITONBACKEND_Request *request)
+{
+    TRITONSERVER_MemoryType memory = TRITONSERVER_MEMORY_CPU;
+    TRITONBACKEND_Response *response;
+    TRITONBACKEND_Output *output;
+    TRITONBACKEND_Input *input;
+    const int64_t *shape;
+    const void *from = NULL;
+    int64_t memory_id = 0;
+    uint64_t size = 0;
+    uint32_t n_dims, n_buffers;
+    void *to;
+
+    must(TRITONBACKEND_RequestInput(request, "IN", &input));
+    must(TRITONBACKEND_InputProperties(input, NULL, NULL, &shape, &n_dims, NULL, &n_buffers));
+    if (n_buffers > 0)
+        must(TRITONBACKEND_InputBuffer(input, 0, &from, &size, &memory, &memory_id));
+    must(TRITONBACKEND_ResponseNew(&response, request));
+    must(TRITONBACKEND_ResponseOutput(response, &output, "OUT", TRITONSERVER_TYPE_INT32, shape,
+                                      n_dims));
+    must(TRITONBACKEND_OutputBuffer(output, &to, size, &memory, &memory_id));
+    if (size > 0)
+        memcpy(to, from, size);
+    must(TRITONBACKEND_ResponseSend(response, TRITONSERVER_RESPONSE_COMPLETE_FINAL, NULL));
+    must(TRITONBACKEND_RequestRelease(request, TRITONSERVER_REQUEST_RELEASE_ALL));
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstance *instance,
+                                                       TRITONBACKEND_Request **requests,
+                                                       const uint32_t request_count)
+{
+    TRITONBACKEND_Model *model;
+    must(TRITONBACKEND_ModelInstanceModel(instance, &model));
+    wait_at(model, "hold.execute");
+    for (uint32_t i = 0; i < request_count; i++)
+        echo(requests[i]);
+    return NULL;
+}

@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""While models load: the ports are open, the answers are true, and what is there serves.
+
+Nothing here waits for time to pass: the models of repository.Gated load when the test lets them.
+"""
+
+import signal
+import socket
+import threading
+
+import pytest
+import tritonclient.http as triton
+
+import repository
+from server import Server, wait_for
+from test_start import names
+from wire import Connection, ask, given, infer
+
+pytestmark = pytest.mark.conch_only("the genuine Triton opens its ports when all models are loaded")
+
+ANY = [("FP32", [-1])]
+ONE = {"inputs": [given("INPUT0", "FP32", [1], [1])]}
+IN = {"inputs": [given("IN", "INT32", [2], [3, 4])]}
+JSON = {"Accept": "application/json"}
+
+
+def progress(server, status=400):
+    answer = ask(server, "GET", "/v2/health/ready", headers=JSON)
+    assert answer.status == status, answer
+    assert answer.headers["content-type"] == "application/json"
+    return answer.json()
+
+
+def counts(server):
+    models = progress(server)["models"]
+    return models["total"], models["serving"], models["failed"]
+
+
+@pytest.fixture
+def gated(models):
+    return repository.Gated(models, "gated").shut("hold.load")
+
+
+@pytest.fixture
+def loading(models, gated):
+    """A server with a model that is ready and one that loads until gated.open("hold.load")."""
+    repository.write_identity(models, "quick", ANY)
+    with Server(models, ready=None) as server:
+        wait_for(lambda: counts(server) == (2, 1, 0), 20, "the quick model serves")
+        yield server
+        if (gated.folder / "hold.load").exists():
+            gated.open("hold.load")
+
+
+def test_live_and_not_ready(loading):
+    live, ready = (ask(loading, "GET", f"/v2/health/{question}") for question in ("live", "ready"))
+    assert (live.status, live.body) == (200, b"")
+    assert (ready.status, ready.body) == (400, b"")
+    with triton.InferenceServerClient(loading.url) as client:
+        assert client.is_server_live()
+        assert not client.is_server_ready()
+        assert client.is_model_ready("quick")
+
+
+def test_why_it_is_not_ready(loading, gated):
+    assert progress(loading) == {
+        "ready": False,
+        "state": "starting",
+        "models": {"total": 2, "serving": 1, "failed": 0},
+        "loading": ["gated"],
+        "failed": [],
+    }
+    gated.open("hold.load")
+    wait_for(lambda: ask(loading, "GET", "/v2/health/ready").status == 200, 20, "ready")
+    assert progress(loading, 200) == {
+        "ready": True,
+        "state": "running",
+        "models": {"total": 2, "serving": 2, "failed": 0},
+        "loading": [],
+        "failed": [],
+    }
+
+
+@pytest.mark.parametrize(
+    "accept, told",
+    [
+        ("application/json", True),
+        ("text/html, application/JSON ;q=0.5", True),
+        ("text/plain,application/json", True),
+        ("*/*", False),
+        ("application/*", False),
+        ("application/json-seq", False),
+        ("", False),
+        (",;,", False),
+    ],
+)
+def test_who_is_told_why(loading, accept, told):
+    answer = ask(loading, "GET", "/v2/health/ready", headers={"Accept": accept})
+    assert answer.status == 400
+    assert bool(answer.body) == told
+
+
+def test_what_is_there_serves(loading):
+    assert infer(loading, "quick", ONE).status == 200
+    assert ask(loading, "GET", "/v2/models/quick").json()["versions"] == ["1"]
+    assert ask(loading, "GET", "/v2/models/quick/config").status == 200
+    assert ask(loading, "GET", "/v2/models/quick/ready").status == 200
+    assert ask(loading, "GET", "/v2").json()["name"] == "triton"
+    rows = ask(loading, "POST", "/v2/repository/index").json()
+    assert rows == [{"name": "gated", "version": "1", "state": "LOADING"}, {"name": "quick", "version": "1", "state": "READY"}]
+
+
+def test_what_is_not_there_yet_asks_to_come_again(loading, gated):
+    text = "Request for unknown model: 'gated' version 1 is not at ready state"
+    for answer in (
+        infer(loading, "gated", IN),
+        ask(loading, "POST", "/v2/models/gated/versions/1/infer", IN),
+        ask(loading, "GET", "/v2/models/gated"),
+        ask(loading, "GET", "/v2/models/gated/config"),
+        ask(loading, "GET", "/v2/models/gated/ready"),
+    ):
+        assert (answer.status, answer.error) == (503, text)
+    answer = ask(loading, "GET", "/v2/models/gated/versions/2")
+    assert (answer.status, answer.error) == (404, "Request for unknown model: 'gated' version 2 is not found")
+    answer = ask(loading, "GET", "/v2/models/nobody")
+    assert (answer.status, answer.error) == (404, "Request for unknown model: 'nobody' is not found")
+    gated.open("hold.load")
+    wait_for(lambda: infer(loading, "gated", IN).status == 200, 20, "it serves")
+
+
+def test_versions_serve_one_by_one(models):
+    """The second version waits; the first one is the latest that is ready."""
+    gated = repository.Gated(models, "gated", versions=(1, 2), more="version_policy { all { } }\n")
+    gated.shut("hold.load")
+    with Server(models, ready=None) as server:
+        wait_for(lambda: progress(server)["loading"] == ["gated"], 20, "loading")
+        states = [row["state"] for row in ask(server, "POST", "/v2/repository/index").json()]
+        assert states == ["LOADING", "LOADING"]
+        gated.open("hold.load")
+        wait_for(lambda: ask(server, "GET", "/v2/health/ready").status == 200, 20, "ready")
+        assert infer(server, "gated", IN).json()["model_version"] == "2"
+
+
+def test_more_models_than_threads(models):
+    """Two load, the others wait for their turn: the index has their names, and they say to come again."""
+    gates = [repository.Gated(models, f"m{i}").shut("hold.load") for i in range(4)]
+    with Server(models, flags=["--model-load-thread-count=2"], ready=None) as server:
+        wait_for(lambda: progress(server)["loading"] == ["m0", "m1"], 20, "two are being loaded")
+        index = ask(server, "POST", "/v2/repository/index").json()
+        assert [row.get("state") for row in index] == ["LOADING", "LOADING", None, None]
+        for path in ("/v2/models/m3", "/v2/models/m3/versions/7"):
+            assert ask(server, "GET", path).status == 503
+        answer = infer(server, "m3", IN)
+        assert (answer.status, answer.error) == (503, "Request for unknown model: 'm3' is not at ready state")
+        for gate in gates:
+            gate.open("hold.load")
+        wait_for(lambda: ask(server, "GET", "/v2/health/ready").status == 200, 20, "ready")
+
+
+def test_what_failed_is_told_with_its_reason(models, gated):
+    repository.Gated(models, "bad").shut("fail.load", "no weights in /data/x")
+    repository.write_model(models, "unreadable", "name: 5")
+    with Server(models, flags=["--exit-on-error=false"], ready=None) as server:
+        wait_for(lambda: counts(server) == (3, 0, 2), 20, "two have failed")
+        told = progress(server)
+        assert (told["state"], told["loading"]) == ("starting", ["gated"])
+        assert told["failed"][0] == {"name": "bad", "version": "1", "reason": "Internal: no weights in /data/x"}
+        assert told["failed"][1]["name"] == "unreadable"
+        assert "config.pbtxt" in told["failed"][1]["reason"]
+        answer = infer(server, "bad", IN)
+        assert (answer.status, answer.error) == (404, "Request for unknown model: 'bad' has no available versions")
+        gated.open("hold.load")
+        wait_for(lambda: progress(server)["state"] == "running", 20, "all have been tried")
+        assert counts(server) == (3, 1, 2)
+        assert infer(server, "gated", IN).status == 200
+        server.wait_log("Loaded 1 of 3 models in ")
+        assert names(server.log(), "| bad", "UNAVAILABLE: Internal: no weights in /data/x")
+
+
+def test_the_list_of_failures_is_short(models):
+    for i in range(40):
+        repository.write_model(models, f"wrong{i:02}", "nonsense")
+    with Server(models, flags=["--exit-on-error=false"], ready=False) as server:
+        told = progress(server)
+        assert told["models"] == {"total": 40, "serving": 0, "failed": 40}
+        assert [row["name"] for row in told["failed"]] == [f"wrong{i:02}" for i in range(16)]
+
+
+def test_a_backend_that_cannot_serve_now(models):
+    gated = repository.Gated(models, "gated")
+    with Server(models) as server:
+        gated.shut("fail.ready", "the device is gone")
+        assert ask(server, "GET", "/v2/health/ready").status == 400
+        reason = "its backend says that it cannot serve now: see the log"
+        assert progress(server)["failed"] == [{"name": "gated", "version": "1", "reason": reason}]
+        server.wait_log("Model 'gated' version 1 is not ready: the device is gone")
+        gated.open("fail.ready")
+        assert progress(server, 200)["failed"] == []
+
+
+def test_readiness_that_is_not_strict_waits_for_the_end_of_the_start(models, gated):
+    repository.write_model(models, "wrong", "nonsense")
+    with Server(models, flags=["--exit-on-error=false", "--strict-readiness=false"], ready=None) as server:
+        wait_for(lambda: counts(server) == (2, 0, 1), 20, "one has failed")
+        gated.open("hold.load")
+        wait_for(lambda: ask(server, "GET", "/v2/health/ready").status == 200, 20, "ready")
+
+
+def test_requests_while_models_come_up(models):
+    """Clients ask one model all the time, and about all of them, while the others become ready one by one."""
+    repository.write_identity(models, "quick", ANY)
+    gates = [repository.Gated(models, f"m{i}").shut("hold.load") for i in range(8)]
+    with Server(models, flags=["--model-load-thread-count=9"], ready=None) as server:
+        wait_for(lambda: counts(server) == (9, 1, 0), 20, "the quick model serves")
+        over, wrong, n = threading.Event(), [], [0]
+
+        def ask_all_the_time():
+            with Connection(server) as connection:
+                while not over.is_set():
+                    n[0] += 1
+                    answer = connection.request("POST", "/v2/models/quick/infer", repr(ONE).replace("'", '"').encode())
+                    ready = connection.request("GET", "/v2/health/ready", headers=JSON)
+                    index = connection.request("POST", "/v2/repository/index")
+                    if (answer.status, index.status) != (200, 200) or ready.status not in (200, 400):
+                        wrong.append((answer, ready, index))
+
+        clients = [threading.Thread(target=ask_all_the_time) for _ in range(3)]
+        for client in clients:
+            client.start()
+        for i, gate in enumerate(gates):
+            seen = n[0]
+            wait_for(lambda: n[0] > seen + 3, 20, "clients go on")
+            gate.open("hold.load")
+            wait_for(lambda: infer(server, gates[i].name, IN).status == 200, 20, "it serves")
+        over.set()
+        for client in clients:
+            client.join()
+        assert not wrong
+        wait_for(lambda: ask(server, "GET", "/v2/health/ready").status == 200, 20, "ready")
+
+
+# ---- The end of it ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_models_load(models, number):
+    """What is being loaded may finish, and is unloaded; the rest is left out; new connections are refused meanwhile."""
+    gates = [repository.Gated(models, f"m{i}").shut("hold.load") for i in range(3)]
+    with Server(models, flags=["--model-load-thread-count=1"], ready=None) as server:
+        wait_for(lambda: progress(server)["loading"] == ["m0"], 20, "one is being loaded")
+        server.signal(number)
+        server.wait_log("Waiting for models that are being loaded.")
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((server.address, server.port), timeout=5)
+        gates[0].open("hold.load")
+        assert server.wait() == 0
+    log = server.log()
+    assert f"Signal ({int(number)}) received." in log
+    assert names(log, "successfully unloaded 'm0' version 1")
+    assert "loading: m1:1" not in log
+
+
+def test_a_load_that_hangs_holds_the_end_no_longer_than_the_exit_timeout(models, gated):
+    server = Server(models, flags=["--exit-timeout-secs=1"], ready=None)
+    with pytest.raises(AssertionError, match="exit code 1"):
+        with server:
+            wait_for(lambda: progress(server)["loading"] == ["gated"], 20, "it is being loaded")
+            server.signal(signal.SIGTERM)
+            assert server.wait(10) == 1
+    assert names(server.log(), "failed to stop server: Internal - Exit timeout expired. Exiting immediately.")
+    assert (gated.folder / "hold.load").exists()
+
+
+def test_a_failure_ends_the_server_after_the_others_have_been_tried(models, gated):
+    repository.Gated(models, "bad").shut("fail.load", "broken")
+    server = Server(models, ready=None)
+    with pytest.raises(AssertionError, match="exit code 1"):
+        with server:
+            wait_for(lambda: counts(server) == (2, 0, 1), 20, "one has failed")
+            idle = Connection(server)
+            gated.open("hold.load")
+            assert server.wait() == 1
+            assert idle.closed()
+    assert names(server.log(), "error: creating server: Internal - failed to load all models")
+    assert names(server.log(), "| bad", "UNAVAILABLE: Internal: broken")
+    assert names(server.log(), "successfully unloaded 'gated' version 1")
+
+
+def test_listening_after_the_load(models, gated):
+    """As the genuine Triton does: nobody hears anything until all models have been tried."""
+    server = Server(models, flags=["--listen-after-load=true"]).start()
+    server.wait_log("loading: gated:1")
+    assert "Started HTTPService" not in server.log()
+    gated.open("hold.load")
+    with server:
+        assert ask(server, "GET", "/v2/health/ready").status == 200
+    log = server.log()
+    assert log.index("successfully loaded 'gated'") < log.index("Started HTTPService")
+
+
+def test_a_signal_before_anything_listens(models, gated):
+    server = Server(models, flags=["--listen-after-load=true"]).start()
+    server.wait_log("loading: gated:1")
+    server.signal(signal.SIGTERM)
+    server.wait_log("Waiting for models that are being loaded.")
+    gated.open("hold.load")
+    assert server.wait() == 0
+    server.out.join()
+    assert "Started HTTPService" not in server.log()
