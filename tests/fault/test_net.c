@@ -281,7 +281,7 @@ static void every_request_is_answered_right(void **state)
     for (int i = 0; i < N_CLIENTS; i++)
         thread_join(&clients[i].thread);
     bool freed = false;
-    unsigned int cut_off = net_server_stop(server, monotonic_ns() + 10 * NS_PER_S, &freed);
+    unsigned int cut_off = net_server_stop(server, monotonic_ns() + 10 * NS_PER_S, NULL, &freed);
     assert_true(freed);
     loop_stop(&detour);
     thread_join(&detour_thread);

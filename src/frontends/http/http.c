@@ -259,12 +259,18 @@ int conch_http_port(const struct conch_http *http)
     return net_server_port(http->net);
 }
 
+static void on_tick(unsigned int seconds_left, unsigned int n_conns)
+{
+    log_info("Timeout %u: Found %u HTTP service connections", seconds_left, n_conns);
+}
+
 unsigned int conch_http_stop(struct conch_http *http, uint64_t timeout_ms)
 {
     if (!http)
         return 0;
     bool freed;
-    unsigned int n = net_server_stop(http->net, monotonic_ns() + timeout_ms * NS_PER_MS, &freed);
+    unsigned int n =
+        net_server_stop(http->net, monotonic_ns() + timeout_ms * NS_PER_MS, on_tick, &freed);
     if (freed)
         mem_free(http);
     return n;

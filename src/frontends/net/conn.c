@@ -85,8 +85,7 @@ void conn_close(struct conn *c)
     list_remove(&c->link);
     atomic_fetch_sub_explicit(&w->n_conns, 1, memory_order_relaxed);
     mem_free(c);
-    if (w->env.draining && w->on_left)
-        w->on_left(w->on_left_arg);
+    http_env_left(&w->env);
 }
 
 /*

@@ -89,10 +89,11 @@ void exchange_unref(struct exchange *x)
     env->n_used--;
     if (env->n_unused >= EXCHANGE_MAX_UNUSED) {
         pool_release(x);
-        return;
+    } else {
+        list_push_front(&env->unused, &x->link);
+        env->n_unused++;
     }
-    list_push_front(&env->unused, &x->link);
-    env->n_unused++;
+    http_env_left(env);
 }
 
 void exchange_end(struct exchange *x)

@@ -71,6 +71,9 @@ struct http_env {
     unsigned int n_unused;
     unsigned int n_used;
     bool draining; /* replies say "Connection: close" from now on */
+    /* Told when a connection or an exchange is gone, while draining. Optional. */
+    void (*on_left)(void *arg);
+    void *on_left_arg;
 };
 
 enum {
@@ -179,6 +182,13 @@ struct exchange *exchange_new(struct http_env *env, struct http1 *connection);
  * doubling, up to max_bytes, keeping aligned_at aligned.
  */
 bool exchange_body_reserve(struct exchange *x, size_t wanted_bytes, size_t max_bytes);
+
+/* http_env_left - a connection or an exchange is gone: tells who waits for that. */
+static inline void http_env_left(const struct http_env *env)
+{
+    if (UNLIKELY(env->draining) && env->on_left)
+        env->on_left(env->on_left_arg);
+}
 
 /* exchange_end - the connection lets go: on_end, then the connection's reference. */
 void exchange_end(struct exchange *x);

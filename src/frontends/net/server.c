@@ -19,7 +19,8 @@ struct net_server {
     struct worker *workers;
 
     struct mutex mu;
-    struct cond left; /* a worker has less under way than before */
+    struct cond left;    /* a worker has less under way than before */
+    unsigned int n_left; /* under mu: how often */
 };
 
 void net_options_init(struct net_options *o)
@@ -44,6 +45,7 @@ static void on_left(void *arg)
 {
     struct net_server *s = arg;
     mutex_lock(&s->mu);
+    s->n_left++;
     cond_signal(&s->left);
     mutex_unlock(&s->mu);
 }
@@ -87,8 +89,8 @@ struct status *net_server_start(const struct net_options *o, struct net_server *
         s->n_workers++;
         if (o->ctx_new)
             w->env.handler_ctx = o->ctx_new(o->handler_arg, &w->env);
-        w->on_left = on_left;
-        w->on_left_arg = s;
+        w->env.on_left = on_left;
+        w->env.on_left_arg = s;
     }
     st = listener_start(&s->listener, s->workers, s->n_workers, o->max_conns);
     if (st)
@@ -160,26 +162,43 @@ static struct tally tally(struct net_server *s)
     return t;
 }
 
-unsigned int net_server_stop(struct net_server *s, uint64_t deadline_ns, bool *ret_freed)
+/* Waits until all is gone. Each look is exact; a departure after it is an event that ends the wait
+ * for the next one. */
+static void wait_for_departures(struct net_server *s, uint64_t deadline_ns, net_tick_fn *on_tick)
+{
+    uint64_t tick_ns = on_tick ? monotonic_ns() : deadline_ns;
+    for (;;) {
+        mutex_lock(&s->mu);
+        unsigned int seen = s->n_left;
+        mutex_unlock(&s->mu);
+        struct tally t = tally(s);
+        uint64_t now_ns = monotonic_ns();
+        if ((t.conns == 0 && t.exchanges == 0) || now_ns >= deadline_ns)
+            return;
+        if (now_ns >= tick_ns) {
+            on_tick((unsigned int)((deadline_ns - now_ns + NS_PER_S - 1) / NS_PER_S),
+                    MAX(t.conns, t.exchanges));
+            tick_ns += NS_PER_S;
+        }
+        mutex_lock(&s->mu);
+        if (s->n_left == seen)
+            cond_wait_until(&s->left, &s->mu, MIN(tick_ns, deadline_ns));
+        mutex_unlock(&s->mu);
+    }
+}
+
+unsigned int net_server_stop(struct net_server *s, uint64_t deadline_ns, net_tick_fn *on_tick,
+                             bool *ret_freed)
 {
     worker_run(&s->workers[0], close_listener, &s->listener);
     for (unsigned int i = 0; i < s->n_workers; i++)
         worker_run(&s->workers[i], drain, NULL);
 
-    /* Each look is exact; between two looks a departure, or a tenth of a second, wakes us. */
-    struct tally t = tally(s);
-    while ((t.conns > 0 || t.exchanges > 0) && monotonic_ns() < deadline_ns) {
-        uint64_t look_ns = monotonic_ns() + 100 * NS_PER_MS;
-        mutex_lock(&s->mu);
-        cond_wait_until(&s->left, &s->mu, MIN(look_ns, deadline_ns));
-        mutex_unlock(&s->mu);
-        t = tally(s);
-    }
-
+    wait_for_departures(s, deadline_ns, on_tick);
     unsigned int n_cut = 0;
     for (unsigned int i = 0; i < s->n_workers; i++)
         worker_run(&s->workers[i], cut_off, &n_cut);
-    t = tally(s);
+    struct tally t = tally(s);
     *ret_freed = t.exchanges == 0;
     if (t.exchanges > 0) /* still with the handler, whose answers come to these loops */
         return MAX(n_cut, t.exchanges);

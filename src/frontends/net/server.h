@@ -41,13 +41,17 @@ NODISCARD struct status *net_server_start(const struct net_options *o, struct ne
 
 int net_server_port(const struct net_server *s);
 
+typedef void net_tick_fn(unsigned int seconds_left, unsigned int n_conns);
+
 /*
  * net_server_stop - accepts no more, lets what is under way end, closes.
  *
  * Thread: any but a worker's. Blocks, at most until the deadline.
+ * @on_tick    told at once and then every second, as long as connections are left; optional
  * @ret_freed  whether s is gone; not when the handler still has requests, which keep their worker
  * Returns     how many connections were cut off
  */
-unsigned int net_server_stop(struct net_server *s, uint64_t deadline_ns, bool *ret_freed);
+unsigned int net_server_stop(struct net_server *s, uint64_t deadline_ns, net_tick_fn *on_tick,
+                             bool *ret_freed);
 
 #endif

@@ -31,8 +31,6 @@ struct worker {
     uint64_t sweep_ns; /* how often they are looked at */
     struct pool *pool;
     struct thread thread;
-    void (*on_left)(void *arg); /* a connection is gone, while draining */
-    void *on_left_arg;
 
     /* The worker's thread. */
     struct loop loop;

@@ -118,6 +118,9 @@ static void release(struct exchange *x)
     loop_post(x->env->loop, &part->release);
 }
 
+static int n_ticks; /* of a stop: under mu, as the two below */
+static unsigned int last_seconds, last_conns;
+
 /* ---- Clients ----------------------------------------------------------------------------------
  */
 
@@ -127,7 +130,7 @@ static struct net_server *start(struct net_options *o)
     o->address = "127.0.0.1";
     o->handler = &handler;
     assert_null(net_server_start(o, &s));
-    n_cancelled = n_ended = 0;
+    n_cancelled = n_ended = n_ticks = 0;
     held = NULL;
     return s;
 }
@@ -135,7 +138,7 @@ static struct net_server *start(struct net_options *o)
 static void stop(struct net_server *s)
 {
     bool freed;
-    assert_int_equal(net_server_stop(s, monotonic_ns() + 10 * NS_PER_S, &freed), 0);
+    assert_int_equal(net_server_stop(s, monotonic_ns() + 10 * NS_PER_S, NULL, &freed), 0);
     assert_true(freed);
 }
 
@@ -326,10 +329,20 @@ struct stopping {
     struct thread thread;
 };
 
+static void on_tick(unsigned int seconds_left, unsigned int n_conns)
+{
+    mutex_lock(&mu);
+    n_ticks++;
+    last_seconds = seconds_left;
+    last_conns = n_conns;
+    cond_broadcast(&changed);
+    mutex_unlock(&mu);
+}
+
 static void run_stop(void *arg)
 {
     struct stopping *p = arg;
-    p->n_cut = net_server_stop(p->s, monotonic_ns() + p->wait_ns, &p->freed);
+    p->n_cut = net_server_stop(p->s, monotonic_ns() + p->wait_ns, on_tick, &p->freed);
 }
 
 static void stopping_waits_for_what_is_under_way(void **state)
@@ -345,6 +358,7 @@ static void stopping_waits_for_what_is_under_way(void **state)
     struct exchange *x = wait_for_held();
     assert_null(thread_start(&p.thread, "stop", run_stop, &p));
     assert_string_equal(hear(idle, NULL), ""); /* closed at once */
+    wait_for(&n_ticks, 1);
     release(x);
     const char *reply = hear(busy, NULL);
     assert_non_null(strstr(reply, "Connection: close\r\n"));
@@ -352,6 +366,8 @@ static void stopping_waits_for_what_is_under_way(void **state)
     thread_join(&p.thread);
     assert_int_equal(p.n_cut, 0);
     assert_true(p.freed);
+    assert_in_range(last_seconds, 1, 20);
+    assert_int_equal(last_conns, 1);
     close(idle);
     close(busy);
 }
@@ -371,6 +387,26 @@ static void stopping_cuts_off_at_the_deadline(void **state)
     close(deaf);
 }
 
+/* The client is gone, its request is not: the stop ends with it, and not at some later look. */
+static void stopping_waits_for_requests_without_a_client(void **state)
+{
+    (void)state;
+    struct net_options o;
+    net_options_init(&o);
+    struct stopping p = {.s = start(&o), .wait_ns = 20 * NS_PER_S};
+    int busy = dial(p.s);
+    say(busy, "GET /hold HTTP/1.1\r\n\r\n");
+    struct exchange *x = wait_for_held();
+    close(busy);
+    wait_for(&n_cancelled, 1);
+    assert_null(thread_start(&p.thread, "stop", run_stop, &p));
+    wait_for(&n_ticks, 1);
+    release(x);
+    thread_join(&p.thread);
+    assert_int_equal(p.n_cut, 0);
+    assert_true(p.freed);
+}
+
 int main(void)
 {
     mutex_init(&mu, 1, "test");
@@ -383,6 +419,7 @@ int main(void)
         cmocka_unit_test(too_many_connections_wait),
         cmocka_unit_test(a_last_reply_is_whole_whatever_else_the_client_has_sent),
         cmocka_unit_test(stopping_waits_for_what_is_under_way),
+        cmocka_unit_test(stopping_waits_for_requests_without_a_client),
         cmocka_unit_test(stopping_cuts_off_at_the_deadline),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
