@@ -88,17 +88,33 @@ static TRITONSERVER_Error *set_graph_level(struct model *m, struct ort_options *
     return NULL;
 }
 
-static TRITONSERVER_Error *refuse_accelerators(struct model *m)
+/* What a configuration may ask of a backend, and this one cannot do, is refused by name. */
+static TRITONSERVER_Error *refuse_unsupported(struct model *m)
 {
-    const struct doc_value *optimization = doc_get(doc_root(m->config), "optimization");
-    const struct doc_value *accelerators = doc_get(optimization, "execution_accelerators");
+    const struct doc_value *root = doc_root(m->config);
+    const struct doc_value *accelerators =
+        doc_get(doc_get(root, "optimization"), "execution_accelerators");
     const struct doc_value *cpu = doc_first(doc_get(accelerators, "cpu_execution_accelerator"));
+    const struct {
+        const char *field;
+        const struct doc_value *list;
+    } others[] = {
+        {"model_operations.op_library_filename",
+         doc_get(doc_get(root, "model_operations"), "op_library_filename")},
+        {"batch_input", doc_get(root, "batch_input")},
+        {"batch_output", doc_get(root, "batch_output")},
+    };
 
-    if (!cpu)
-        return NULL;
-    return backend_error(TRITONSERVER_ERROR_UNSUPPORTED,
-                         "model '%s': execution accelerator '%s' is not supported", m->name,
-                         doc_string(doc_get(cpu, "name"), ""));
+    if (cpu)
+        return backend_error(TRITONSERVER_ERROR_UNSUPPORTED,
+                             "model '%s': execution accelerator '%s' is not supported", m->name,
+                             doc_string(doc_get(cpu, "name"), ""));
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        if (doc_count(others[i].list) > 0)
+            return backend_error(TRITONSERVER_ERROR_UNSUPPORTED,
+                                 "model '%s': field '%s' is not supported by this backend", m->name,
+                                 others[i].field);
+    return NULL;
 }
 
 static TRITONSERVER_Error *set_options(struct model *m, struct ort_options *options)
@@ -120,7 +136,7 @@ static TRITONSERVER_Error *set_options(struct model *m, struct ort_options *opti
     if (!pattern)
         TRY_ORT(m->rt, DisableMemPattern(options));
     TRY(set_graph_level(m, options));
-    TRY(refuse_accelerators(m));
+    TRY(refuse_unsupported(m));
     return pass_options(m, options);
 }
 

@@ -51,12 +51,12 @@ const struct config_table config_tables[] = {
         {"ensemble_scheduling", NO},
         {"model_warmup", YES},
         {"backend", YES},
-        {"model_operations", LOOK},
+        {"model_operations", YES},      /* for the backend */
         {"model_transaction_policy", LOOK},
-        {"batch_input", NO},
-        {"batch_output", NO},
+        {"batch_input", YES},           /* for the backend */
+        {"batch_output", YES},          /* for the backend */
         {"model_repository_agents", LOOK},
-        {"response_cache", LOOK},
+        {"response_cache", TUNES},      /* there is no cache (--cache-config) that it could use */
         {"runtime", YES},
         {"model_metrics", LOOK}),
     TABLE(model_version_policy,
@@ -70,11 +70,11 @@ const struct config_table config_tables[] = {
     TABLE(model_input,
         {"name", YES},
         {"data_type", YES},
-        {"format", NO},
+        {"format", YES},                /* for clients and backends; no bytes are moved for it */
         {"dims", YES},
         {"reshape", YES},
         {"is_shape_tensor", NO},
-        {"allow_ragged_batch", NO},
+        {"allow_ragged_batch", YES},    /* for a dynamic batcher, of which there is none */
         {"optional", YES},
         {"is_non_linear_format_io", NO}),
     TABLE(model_output,
@@ -96,25 +96,18 @@ const struct config_table config_tables[] = {
         {"secondary_devices", YES},     /* for the backend */
         {"host_policy", YES}),
     TABLE(model_optimization_policy,
-        {"graph", YES},                 /* the backend reads it */
+        {"graph", YES},                 /* for the backend */
         {"priority", TUNES},
         {"cuda", TUNES},
-        {"execution_accelerators", LOOK},
+        {"execution_accelerators", YES},    /* for the backend */
         {"input_pinned_memory", TUNES},
         {"output_pinned_memory", TUNES},
         {"gather_kernel_buffer_threshold", TUNES},
         {"eager_batching", TUNES}),
-    TABLE(model_optimization_policy__execution_accelerators,
-        {"gpu_execution_accelerator", NO},
-        {"cpu_execution_accelerator", NO}),
-    TABLE(model_operations,
-        {"op_library_filename", NO}),
     TABLE(model_transaction_policy,
         {"decoupled", YES}),
     TABLE(model_repository_agents,
         {"agents", NO}),
-    TABLE(model_response_cache,
-        {"enable", NO}),
     TABLE(model_metrics,
         {"metric_control", NO}),
 };

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "base/map.h"
 #include "base/status.h"
 #include "core/config/honoured.h"
 
@@ -66,12 +67,124 @@ static void a_scheduler_is_asked_for_by_its_presence(void **state)
     status_free(st);
 }
 
+/* ---- every field of the schema */
+
+static const ProtobufCMessageDescriptor *const top = &inference__model_config__descriptor;
+
+/* A field, and how a text gets to it: `before` opens the messages around it, `after` closes them.
+ */
+struct spot {
+    char before[400], after[100], path[200];
+    const char *refused; /* the field around it that is refused as soon as it is set, or NULL */
+};
+
+/* The words that set a field to its default, and to something else. */
+static const char *word(const ProtobufCFieldDescriptor *f, bool is_default)
+{
+    if (f->label == PROTOBUF_C_LABEL_REPEATED && is_default)
+        return "[ ]";
+    switch (f->type) {
+    case PROTOBUF_C_TYPE_MESSAGE:
+        return "{ }";
+    case PROTOBUF_C_TYPE_STRING:
+        return is_default ? "''" : "'x'";
+    case PROTOBUF_C_TYPE_BOOL:
+        return is_default ? "false" : "true";
+    default:
+        return is_default ? "0" : "1";
+    }
+}
+
+static enum config_answer answer_of(const ProtobufCMessageDescriptor *type, const char *field,
+                                    enum config_answer outer)
+{
+    const struct config_table *t = outer == CONFIG_LOOK ? config_table_of(type) : NULL;
+    for (const struct config_line *l = t ? t->lines : NULL; l && l->field; l++) {
+        if (strcmp(l->field, field) == 0)
+            return l->answer;
+    }
+    assert_null(t);
+    return outer; /* inside something that is not looked into */
+}
+
+/* Sets one field in a text, and compares what is said of it. */
+static void expect(const struct spot *spot, const ProtobufCFieldDescriptor *f, bool is_default,
+                   const char *refused)
+{
+    char text[700], expected[400] = "";
+    snprintf(text, sizeof(text), "%s %s: %s %s", spot->before, f->name, word(f, is_default),
+             spot->after);
+    if (refused)
+        snprintf(expected, sizeof(expected),
+                 "model '': field '%s' is not supported yet by Conch (f:1:", refused);
+    struct status *st = check(text);
+    if (!st != !refused || (st && strncmp(status_message(st), expected, strlen(expected)) != 0))
+        fail_msg("%s\n    expected: %s...\n    got: %s", text, expected,
+                 st ? status_message(st) : "nothing");
+    status_free(st);
+}
+
+/* Message types met so far, and their fields; entries of maps and empty ones are none.
+ */
+struct tally {
+    struct map seen;
+    size_t n_types, n_fields;
+};
+
+static void count(struct tally *t, const ProtobufCMessageDescriptor *type)
+{
+    if (type->n_fields && !strstr(type->name, "Entry") && !map_puts(&t->seen, type->name, t)) {
+        t->n_types++;
+        t->n_fields += type->n_fields;
+    }
+}
+
+/* All fields of a message and of those in it, on every way there. */
+static void walk(const ProtobufCMessageDescriptor *type, const struct spot *outer,
+                 enum config_answer outer_answer, struct tally *tally)
+{
+    count(tally, type);
+    for (unsigned i = 0; i < type->n_fields; i++) {
+        const ProtobufCFieldDescriptor *f = &type->fields[i];
+        enum config_answer answer = answer_of(type, f->name, outer_answer);
+        struct spot here = *outer;
+        snprintf(here.path, sizeof(here.path), "%s%s%s", outer->path, *outer->path ? "." : "",
+                 f->name);
+        if (!here.refused && answer == CONFIG_NO)
+            here.refused = here.path;
+
+        bool asked_by_presence = f->type == PROTOBUF_C_TYPE_MESSAGE &&
+                                 f->label != PROTOBUF_C_LABEL_REPEATED && answer == CONFIG_NO;
+        bool in_oneof = f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF; /* set is set */
+        bool default_asks = asked_by_presence || (in_oneof && answer == CONFIG_NO);
+        expect(outer, f, true, outer->refused || default_asks ? here.refused : NULL);
+        expect(outer, f, false, here.refused);
+        if (f->type == PROTOBUF_C_TYPE_MESSAGE) {
+            snprintf(here.before, sizeof(here.before), "%s %s {", outer->before, f->name);
+            snprintf(here.after, sizeof(here.after), "%s }", outer->after);
+            walk(f->descriptor, &here, answer, tally);
+        }
+    }
+}
+
+/* A harmless value is never refused; one that asks for what is not there always is, by its name. */
+static void all_fields(void **state)
+{
+    struct tally tally = {.seen = MAP_INIT};
+    const struct spot outside = {.refused = NULL};
+    walk(top, &outside, CONFIG_LOOK, &tally);
+    map_done(&tally.seen);
+    assert_int_equal(tally.n_types, 45);
+    assert_int_equal(tally.n_fields, 164);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tables_are_complete),
         cmocka_unit_test(defaults_are_fine),
         cmocka_unit_test(a_scheduler_is_asked_for_by_its_presence),
+        cmocka_unit_test(all_fields),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
