@@ -13,18 +13,20 @@ enum { MAX_LABEL_BYTES = 64 << 20, MAX_LABELS = 4 << 20 };
 
 /* Splits the text into lines, in place; a last line without an end counts, an empty one does not.
  */
-static struct status *split(struct labels *l, const char *name)
+static struct status *split(struct labels *l, size_t size, const char *name)
 {
     size_t capacity = 0;
     char *rest = l->text;
-    while (*rest) {
+    const char *end = l->text + size;
+    while (rest < end) {
         char *line = rest;
-        rest = strchrnul(rest, '\n');
-        size_t length = (size_t)(rest - line);
-        if (*rest)
-            *rest++ = '\0';
-        if (length && line[length - 1] == '\r')
-            line[length - 1] = '\0';
+        char *stop = memchr(rest, '\n', (size_t)(end - rest));
+        rest = stop ? stop + 1 : l->text + size;
+        if (!stop)
+            stop = rest;
+        *stop = '\0'; /* the text has a byte more than its size */
+        if (stop > line && stop[-1] == '\r')
+            stop[-1] = '\0';
         if (l->count == MAX_LABELS)
             return status_new(STATUS_INVALID_ARG, "'%s' has more than %d lines", name, MAX_LABELS);
         if (l->count == capacity) {
@@ -52,8 +54,9 @@ static struct status *read_lines(const struct storage *s, const char *path, stru
     if (!st && text.size && memchr(text.data, '\0', text.size))
         st = status_new(STATUS_INVALID_ARG, "'%s' has a NUL byte, so it is no text", name);
     if (!st) {
+        size_t size = text.size;
         l->text = buf_take(&text);
-        st = split(l, name);
+        st = split(l, size, name);
     }
     buf_done(&text);
     mem_free(name);

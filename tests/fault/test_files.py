@@ -104,7 +104,7 @@ def test_interruptions_do_no_harm(models, case):
 
 def test_a_repository_that_may_not_be_looked_at(models):
     code, _, err = run_to_end(
-        f"--model-repository={models}", "--allow-grpc=false", "--allow-metrics=false", *FLAGS,
+        f"--model-repository={models}", "--http-port=0", "--allow-grpc=false", "--allow-metrics=false", *FLAGS,
         env=environment(f"stat:{models.name}:EACCES"),
     )  # fmt: skip
     assert code == 1
@@ -120,7 +120,7 @@ def test_a_repository_that_may_not_be_listed_leaves_the_others(models, tmp_path)
         assert ask(server, "GET", "/v2/health/ready").status == 400
         assert f"failed to poll model repository '{models}': failed to read folder" in server.err.text()
     code, _, err = run_to_end(
-        f"--model-repository={models}", f"--model-repository={tmp_path / 'second'}", "--allow-grpc=false",
+        f"--model-repository={models}", f"--model-repository={tmp_path / 'second'}", "--http-port=0", "--allow-grpc=false",
         "--allow-metrics=false", env=environment(faults),
     )  # fmt: skip
     assert code == 1

@@ -66,8 +66,8 @@ def test_label_files_that_are_refused(models, case):
     folder = model_with_labels(models, name)
     make(folder)
     code, _, err = run_to_end(
-        f"--model-repository={models}", f"--backend-directory={BACKENDS}", "--allow-grpc=false",
-        "--allow-metrics=false",
+        f"--model-repository={models}", f"--backend-directory={BACKENDS}", "--http-port=0",
+        "--allow-grpc=false", "--allow-metrics=false",
     )  # fmt: skip
     assert code == 1
     text = text.format(path=folder / "l")

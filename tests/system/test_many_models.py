@@ -105,7 +105,7 @@ BROKEN = {
     other_name: "unexpected directory name '{model}' for model 'somebody', directory name must equal model name",
     no_version: "at least one version must be available under the version policy of model '{model}'",
     no_such_version: "at least one version must be available under the version policy of model '{model}'",
-    no_backend_library: "unable to find backend library 'libtriton_nobody_has_it.so' for model '{model}', searched: ",
+    no_backend_library: "unable to find backend library for backend 'nobody_has_it'",
     against_a_rule: "'max_batch_size' must be non-negative value for {model}",
     no_labels: "failed to open text file for read {folder}/labels.txt: No such file or directory",
     folder_for_config: "'{config}' is a folder, not a regular file",

@@ -17,6 +17,7 @@ CONFIG = (
     + repository.tensor("input", "INPUT0", "INT32", [1])
     + repository.tensor("output", "OUTPUT0", "INT32", [1])
 )
+QUIET = ["--allow-grpc=false", "--allow-metrics=false"]
 BODY = b'{"inputs":[{"name":"INPUT0","datatype":"INT32","shape":[1],"data":[7]}]}'
 
 NAMES = [
@@ -102,7 +103,7 @@ def test_names_of_version_folders(models):
 def test_the_folder_and_the_configuration_must_agree_on_the_name(models, flags):
     repository.write_identity(models, "here", [("INT32", [1])])
     (models / "here").rename(models / "there")
-    code, _, err = run_to_end(f"--model-repository={models}", "--allow-grpc=false", "--allow-metrics=false", *flags)
+    code, _, err = run_to_end(f"--model-repository={models}", "--http-port=0", *QUIET, *flags)
     assert code == 1
     assert (
         "Poll failed for model directory 'there': unexpected directory name 'there' for model 'here', "

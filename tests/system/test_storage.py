@@ -6,10 +6,11 @@ import re
 import pytest
 
 import repository
-from server import Server, run_to_end
+import triton as genuine
+from server import REFERENCE, Server, run_to_end
 from wire import ask, infer
 
-QUIET = ["--allow-grpc=false", "--allow-metrics=false"]
+QUIET = ["--allow-grpc=false", "--allow-metrics=false", "--http-port=0"]
 ONE = {"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1], "data": [1]}]}
 
 
@@ -107,3 +108,46 @@ def test_a_configuration_name_stays_in_its_folder(models):
     code, _, err = run_to_end(f"--model-repository={models}", *QUIET, "--model-config-name=../x")
     assert code == 1
     assert "model configuration name '../x' leads out of the folder 'configs'" in err
+
+
+@pytest.mark.skipif(not genuine.program() or REFERENCE, reason="the genuine Triton is not installed: make reference")
+@pytest.mark.parametrize("namespacing", ["false", "true"])
+def test_what_is_there_is_as_in_the_genuine_triton(models, tmp_path, namespacing):
+    """Names, versions, policies and namesakes: the same index, and the same answer for each name."""
+    other = tmp_path / "other"
+    two_roots(models, tmp_path)
+    every = "version_policy { all { } }\n"
+    for name in ("with space", "x..y", ".hidden", "-m", "a:b", "é", "n" * 255):
+        repository.write_identity(models, name, [("FP32", [-1])])
+    odd = repository.write_identity(models, "versions", [("FP32", [-1])], versions=("0", "1", "10", "9"))
+    for name in ("007", "abc", "1.5", "warmup", "configs", "initial_state"):
+        (odd / name).mkdir()
+    (odd / "5").write_text("no folder")
+    with (odd / "config.pbtxt").open("a") as config:
+        config.write(every)
+    some = repository.write_identity(other, "some", [("FP32", [-1])], versions=("1", "2", "3"))
+    with (some / "config.pbtxt").open("a") as config:
+        config.write("version_policy { specific { versions: [ 1, 3, 7 ] } }\n")
+    (models / "README").write_text("no model")
+    flags = [f"--model-namespacing={namespacing}", "--exit-on-error=false"]
+
+    def rows(server):
+        answer = ask(server, "POST", "/v2/repository/index").json()
+        return sorted(tuple(sorted(row.items())) for row in answer)
+
+    with Server(models, other, flags=flags, ready=namespacing == "true") as ours:
+        with genuine.Triton(models, flags=[*flags, f"--model-repository={other}"], ready=False) as theirs:
+            if namespacing == "false":
+                ours.await_rest()
+            assert rows(ours) == rows(theirs)
+            for path in ("both", "both/versions/1", "here", "there", ".hidden", "x..y", "-m", "versions", "some"):
+                answers = [ask(server, "GET", f"/v2/models/{path}") for server in (ours, theirs)]
+                assert (answers[0].status, answers[0].body) == (answers[1].status, answers[1].body), path
+            for text in (
+                "ignore version directory '007' which contains leading zeros in its directory name",
+                "ignore version directory 'abc' which fails to convert to integral number",
+                "ignore version directory '1.5' which fails to convert to integral number",
+                "version 7 is specified for model 'some', but the version directory is not present",
+            ):
+                counts = [server.log().count(text) for server in (ours, theirs)]
+                assert counts[0] == 1 and (counts[1] == 1 or text.startswith("ignore version directory '1.5'")), text

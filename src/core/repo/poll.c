@@ -88,7 +88,13 @@ static struct status *list_models(const struct storage *s, size_t root, struct p
     if (st)
         return st;
 
-    p->models = mem_realloc(p->models, (p->n_models + list.count) * sizeof(*p->models));
+    struct polled_model *models =
+        mem_try_realloc(p->models, (p->n_models + list.count + 1) * sizeof(*models));
+    if (!models) {
+        file_list_done(&list);
+        return status_no_memory();
+    }
+    p->models = models;
     for (size_t i = 0; i < list.count; i++) {
         struct status *why_not = NULL;
         if (!poll_is_model(s, &list.entries[i], &why_not)) {

@@ -33,6 +33,23 @@ static int compare_versions(const void *a, const void *b)
 }
 
 /* Links, too, are looked at: a backend opens these files by itself, without asking storage. */
+static struct status *note_files(const struct storage *s, const char *path,
+                                 const struct file_list *list, struct scanned_model *sm)
+{
+    sm->files = mem_try_zalloc(list->count + 1, sizeof(*sm->files));
+    if (!sm->files)
+        return status_no_memory();
+    for (size_t i = 0; i < list->count; i++) {
+        enum file_kind kind;
+        struct status *st = storage_kind(s, path, &list->entries[i], &kind);
+        if (st)
+            return st;
+        sm->files[sm->n_files++] =
+            mem_printf("%s%s", list->entries[i].name, kind == FILE_FOLDER ? "/" : "");
+    }
+    return NULL;
+}
+
 struct status *scan_list_files(const struct storage *s, const char *folder, const char *version,
                                struct scanned_model *sm)
 {
@@ -40,14 +57,7 @@ struct status *scan_list_files(const struct storage *s, const char *folder, cons
     char *path = mem_printf("%s/%s", folder, version);
     struct status *st = storage_list(s, path, &list);
     if (!st) {
-        sm->files = mem_zalloc((list.count + 1) * sizeof(*sm->files));
-        for (size_t i = 0; !st && i < list.count; i++) {
-            enum file_kind kind;
-            st = storage_kind(s, path, &list.entries[i], &kind);
-            if (!st)
-                sm->files[sm->n_files++] =
-                    mem_printf("%s%s", list.entries[i].name, kind == FILE_FOLDER ? "/" : "");
-        }
+        st = note_files(s, path, &list, sm);
         file_list_done(&list);
     }
     mem_free(path);
@@ -78,35 +88,46 @@ static bool is_version(const char *name, bool quiet, int64_t *ret_version)
     return folder == SCAN_VERSION;
 }
 
-/* The version folders of a model, and the entries of the first one in string order. */
-static struct status *find_versions(const struct storage *s, const char *folder, bool quiet,
-                                    struct scanned_model *sm)
+/* The versions among the entries of a model's folder; the name of the first one if there is one. */
+static struct status *note_versions(const struct storage *s, const char *folder,
+                                    const struct file_list *list, bool quiet,
+                                    struct scanned_model *sm, const char **ret_first)
 {
-    struct file_list list;
-    struct status *st = storage_list(s, folder, &list);
-    if (st)
-        return st;
-
-    const char *first = NULL; /* entries come sorted: "10" before "9" */
-    sm->versions = mem_zalloc((list.count + 1) * sizeof(*sm->versions));
-    for (size_t i = 0; !st && i < list.count; i++) {
-        const struct file_entry *entry = &list.entries[i];
+    sm->versions = mem_try_zalloc(list->count + 1, sizeof(*sm->versions));
+    if (!sm->versions)
+        return status_no_memory();
+    for (size_t i = 0; i < list->count; i++) {
+        const struct file_entry *entry = &list->entries[i];
         enum file_kind kind;
         int64_t version;
-        bool is_link = entry->kind == FILE_LINK;
-        if (is_link && scan_folder(entry->name, &version) != SCAN_VERSION)
+        if (entry->kind == FILE_LINK && scan_folder(entry->name, &version) != SCAN_VERSION)
             continue; /* wherever it leads, nobody follows it */
-        st = storage_kind(s, folder, entry, &kind);
-        if (st || kind != FILE_FOLDER || !is_version(entry->name, quiet, &version))
+        struct status *st = storage_kind(s, folder, entry, &kind);
+        if (st)
+            return st;
+        if (kind != FILE_FOLDER || !is_version(entry->name, quiet, &version))
             continue;
         sm->versions[sm->n_versions++] = version;
-        if (!first) {
-            first = entry->name;
+        if (!*ret_first) { /* entries come sorted: "10" before "9" */
+            *ret_first = entry->name;
             sm->first_version = version;
         }
     }
     if (sm->n_versions)
         qsort(sm->versions, sm->n_versions, sizeof(*sm->versions), compare_versions);
+    return NULL;
+}
+
+/* The version folders of a model, and the entries of the first one in string order. */
+static struct status *find_versions(const struct storage *s, const char *folder, bool quiet,
+                                    struct scanned_model *sm)
+{
+    struct file_list list;
+    const char *first = NULL;
+    struct status *st = storage_list(s, folder, &list);
+    if (st)
+        return st;
+    st = note_versions(s, folder, &list, quiet, sm, &first);
     if (!st && first)
         st = scan_list_files(s, folder, first, sm);
     file_list_done(&list);
