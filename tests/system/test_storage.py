@@ -147,7 +147,8 @@ def test_what_is_there_is_as_in_the_genuine_triton(models, tmp_path, namespacing
                 "ignore version directory '007' which contains leading zeros in its directory name",
                 "ignore version directory 'abc' which fails to convert to integral number",
                 "ignore version directory '1.5' which fails to convert to integral number",
-                "version 7 is specified for model 'some', but the version directory is not present",
+                "some', but the version directory is not present",
             ):
                 counts = [server.log().count(text) for server in (ours, theirs)]
-                assert counts[0] == 1 and (counts[1] == 1 or text.startswith("ignore version directory '1.5'")), text
+                # Theirs takes 1.5 for 1.
+                assert counts == [1, 0 if "'1.5'" in text else 1], text
