@@ -560,7 +560,7 @@ static bool skip_field(struct parser *p, bool inside)
 NODISCARD static struct status *go_on(struct parser *p, struct status *st, const char *field,
                                       bool inside)
 {
-    if (!p->hear || !p->at.line)
+    if (!p->hear || !p->at.line || status_code(st) == STATUS_UNAVAILABLE)
         return st;
     if (!p->is_over) {
         struct pbtext_fault fault = {.line = p->at.line,
@@ -598,7 +598,7 @@ NODISCARD static struct status *read_fields(struct parser *p, ProtobufCMessage *
 /* The status as a whole: "<name>:<line>:<column>: <text>, <advice>"; NULL when all was told. */
 NODISCARD static struct status *finish(const struct parser *p, struct status *st)
 {
-    if (!st || !p->at.line)
+    if (!st || !p->at.line || status_code(st) == STATUS_UNAVAILABLE)
         return st;
     struct status *whole = NULL;
     if (!p->hear)

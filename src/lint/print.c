@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/compiler.h"
 #include "base/json.h"
+#include "base/mem.h"
 #include "base/utf8.h"
 #include "lint/findings.h"
 
@@ -18,32 +19,32 @@ static const char *severity_name(const struct lint_finding *item)
 
 /* ---- names and texts from outside ------------------------------------------------------------ */
 
-/* Would it move a terminal's cursor, or end the line? */
-static bool is_control(const char *s, size_t length)
+/* Would it move a terminal's cursor, or end the line? How many bytes of it do. */
+static size_t control_bytes(const char *s)
 {
-    unsigned char c = (unsigned char)s[0];
-    if (length == 1)
-        return c < 0x20 || c == 0x7f;
-    return length == 2 && c == 0xc2 && (unsigned char)s[1] < 0xa0; /* U+0080 to U+009F */
+    unsigned char c = (unsigned char)s[0], next = (unsigned char)s[c != '\0'];
+    if (c < 0x20 || c == 0x7f)
+        return 1;
+    return c == 0xc2 && next >= 0x80 && next < 0xa0 ? 2 : 0; /* U+0080 to U+009F */
 }
 
-/* Bytes that are no UTF-8 as \xNN, and unless JSON does it, control characters too. */
-static void add_clean(struct buf *out, const char *s, bool keep_control)
+/* On one line, and harmless to terminals. */
+static void add_clean(struct buf *out, const char *s)
 {
-    const char *end = s + strlen(s);
-    while (s < end) {
-        size_t n = utf8_sequence(s, (size_t)(end - s));
-        if (n && (keep_control || !is_control(s, n))) {
-            buf_add(out, s, n);
-        } else if (n == 1 && *s == '\n') {
+    char *text = utf8_printable(s);
+    for (const char *c = text; *c; c++) {
+        size_t n = control_bytes(c);
+        if (*c == '\n') {
             buf_adds(out, "\\n");
+        } else if (n == 0) {
+            buf_addc(out, *c);
         } else {
-            n += !n;
             for (size_t i = 0; i < n; i++)
-                buf_addf(out, "\\x%02x", (unsigned char)s[i]);
+                buf_addf(out, "\\x%02X", (unsigned char)c[i]);
+            c += n - 1;
         }
-        s += n;
     }
+    mem_free(text);
 }
 
 /* ---- for people ------------------------------------------------------------------------------ */
@@ -56,14 +57,14 @@ static void print_human(struct lint_printer *p, const struct lint_finding *item,
     const char *bold = p->colour ? "\x1b[1m" : "", *off = p->colour ? "\x1b[0m" : "";
 
     buf_adds(line, bold);
-    add_clean(line, item->file, false);
+    add_clean(line, item->file);
     if (item->line)
         buf_addf(line, ":%u:%u", item->line, item->column);
     buf_addf(line, ":%s %s%s:%s ", off, on, severity_name(item), off);
-    add_clean(line, item->text, false);
+    add_clean(line, item->text);
     if (item->advice) {
         buf_adds(line, "; ");
-        add_clean(line, item->advice, false);
+        add_clean(line, item->advice);
     }
     buf_addf(line, " [%s]\n", lint_codes[item->code].name);
 }
@@ -72,15 +73,15 @@ static void print_human(struct lint_printer *p, const struct lint_finding *item,
 
 static void put_clean(struct json_writer *w, const char *name, const char *s)
 {
-    AUTO(buf) clean = BUF_INIT(MAX_LINE_BYTES);
     json_put_name(w, name);
     if (!s) {
         json_put_value(w);
         buf_adds(w->out, "null");
         return;
     }
-    add_clean(&clean, s, true);
-    json_put_string(w, buf_text(&clean), clean.size);
+    char *text = utf8_printable(s);
+    json_put_text(w, text);
+    mem_free(text);
 }
 
 static void print_json(struct lint_printer *p, const struct lint_finding *item, struct buf *line)
@@ -108,7 +109,7 @@ static void print_json(struct lint_printer *p, const struct lint_finding *item, 
 static void add_github(struct buf *out, const char *s, bool property)
 {
     AUTO(buf) clean = BUF_INIT(MAX_LINE_BYTES);
-    add_clean(&clean, s, false);
+    add_clean(&clean, s);
     for (const char *c = buf_text(&clean); *c; c++) {
         if (*c == '%' || (property && (*c == ':' || *c == ',')))
             buf_addf(out, "%%%02X", (unsigned char)*c);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The three forms of a report: for people, as JSON, as annotations of a GitHub workflow. In all of
- * them a finding is one line whatever its names hold; bytes that are no UTF-8 are shown as \xNN.
+ * them a finding is one line whatever its names hold; bytes that are no UTF-8 are shown as \xHH.
  */
 #ifndef CONCH_LINT_PRINT_H
 #define CONCH_LINT_PRINT_H

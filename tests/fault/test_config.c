@@ -17,6 +17,7 @@
 #include "base/buf.h"
 #include "base/status.h"
 #include "core/config/config.h"
+#include "core/config/ensemble.h"
 #include "lib/fault.h"
 
 static const char text[] =
@@ -179,12 +180,80 @@ static void wrong_ones(void **state)
         fault_each_allocation(refuse, (void *)(uintptr_t)wrong[i]);
 }
 
+/* ---- everything that is wrong, and ensembles */
+
+/* Without its place, for which there may have been no memory. */
+static void note_fault(void *arg, const struct config_fault *fault)
+{
+    buf_addf(arg, "%s %s\n", fault->text, fault->advice ? fault->advice : "");
+}
+
+static enum ensemble_answer find_itself(void *arg, const Inference__ModelEnsembling__Step *step,
+                                        struct ensemble_member *ret)
+{
+    const struct model_config *c = arg;
+    if (strcmp(step->model_name, "other") == 0)
+        return ENSEMBLE_NO_MODEL;
+    *ret = (struct ensemble_member){.pb = c->pb, .is_complete = true};
+    return ENSEMBLE_FOUND;
+}
+
+/* What a listener hears is all or, when memory ends, told to be less. */
+static struct status *listen(void *arg)
+{
+    const char *wrong = arg;
+    static char heard[1 << 16];
+    AUTO(buf) told = BUF_INIT(sizeof(heard));
+    struct config_listener listener = {.hear = note_fault, .arg = &told};
+    struct model_config *c = NULL;
+    struct status *st = model_config_parse_all(wrong, strlen(wrong), "config.pbtxt", &listener, &c);
+    if (!st && c) {
+        const struct ensemble_lookup lookup = {.find = find_itself, .arg = c};
+        st = model_config_check_all(c, &facts);
+        bool is_ensemble = c->pb->scheduling_choice_case ==
+                           INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_ENSEMBLE_SCHEDULING;
+        if (!st && is_ensemble)
+            st = ensemble_check(c, &lookup);
+        if (!st && is_ensemble)
+            st = ensemble_check_cycle(c, &lookup);
+    }
+    model_config_free(c);
+    if (!st && told.failed)
+        st = status_no_memory();
+    if (st)
+        return st;
+    assert_true(told.size > 0);
+    if (!expected)
+        expected = strdup(buf_text(&told));
+    assert_string_equal(buf_text(&told), expected);
+    return NULL;
+}
+
+static void listeners(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {
+        "nme: 'm' backend: 5 input [ { dims: x name: 'a' nam: 'b' } ] max_batch_size: 'x'",
+        "backend: 'identity' input [ { name: 'IN' data_type: TYPE_FP32 dims: [ 0 ] }, { } ]\n"
+        "dynamic_batching { preferred_batch_size: [ 3, 4 ] priority_levels: 3 }",
+        "platform: 'ensemble' input { name: 'X' data_type: TYPE_FP32 dims: [4] }\n"
+        "output { name: 'Y' data_type: TYPE_INT32 dims: [5] } ensemble_scheduling { step {\n"
+        "model_name: 'm' input_map { key: 'X' value: 'X' } output_map { key: 'YY' value: 'A' } } "
+        "step {\n"
+        "model_name: 'other' input_map { key: 'X' value: 'A' } output_map { key: 'Y' value: 'B' } } "
+        "step {\n"
+        "model_name: 'm' input_map { key: 'X' value: 'B' } output_map { key: 'Y' value: 'Y' } } }",
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(wrong); i++)
+        each_life(listen, (void *)(uintptr_t)wrong[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(from_text),   cmocka_unit_test(completed_by_the_backend),
         cmocka_unit_test(from_a_file), cmocka_unit_test(from_json),
-        cmocka_unit_test(wrong_ones),
+        cmocka_unit_test(wrong_ones),  cmocka_unit_test(listeners),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
  * message, and to a JSON that does too; whatever the rules say of it, they say without harm.
  */
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@
 #include "base/pbtext.h"
 #include "base/status.h"
 #include "core/config/config.h"
+#include "core/config/ensemble.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -55,6 +57,89 @@ static void live(const char *text, size_t size)
     model_config_free(c);
 }
 
+/* ---- the same for a listener ----------------------------------------------------------------- */
+
+struct heard {
+    size_t n;       /* but for what is not supported yet */
+    char first[64]; /* where the first one is: "line:column" */
+    bool is_text;   /* it is the text's */
+};
+
+static void hear(void *arg, const struct config_fault *fault)
+{
+    struct heard *h = arg;
+    if (fault->kind == CONFIG_FAULT_UNSUPPORTED)
+        return;
+    if (h->n++ == 0)
+        snprintf(h->first, sizeof(h->first), "f:%u:%u: ", fault->line, fault->column);
+    h->is_text |= fault->kind == CONFIG_FAULT_TEXT;
+}
+
+static enum ensemble_answer find_itself(void *arg, const Inference__ModelEnsembling__Step *step,
+                                        struct ensemble_member *ret)
+{
+    const struct model_config *c = arg;
+    *ret = (struct ensemble_member){.pb = c->pb, .is_complete = step->model_version == -1};
+    return step->model_version == 7 ? ENSEMBLE_NO_VERSION : ENSEMBLE_FOUND;
+}
+
+/* The steps of a life with auto-completion, as far as no backend is needed. */
+static struct status *first_fault(const char *text, size_t size, const struct config_facts *facts,
+                                  bool *ret_is_text)
+{
+    struct model_config *c = NULL;
+    struct status *st = model_config_parse_text(text, size, "f", &c);
+    *ret_is_text = st != NULL;
+    if (!st)
+        st = model_config_prepare(c, facts);
+    if (!st || status_code(st) == STATUS_UNSUPPORTED) {
+        status_free(st);
+        st = model_config_place(c, facts);
+    }
+    if (!st)
+        st = model_config_finish(c, facts);
+    if (st && status_code(st) == STATUS_UNSUPPORTED) {
+        status_free(st);
+        st = NULL;
+    }
+    model_config_free(c);
+    return st;
+}
+
+/* It hears of something if and only if there is something, and of the first mistake of a text
+ * first. */
+static void listen(const char *text, size_t size)
+{
+    static const char *const files[] = {"model.onnx"};
+    const struct config_facts facts = {
+        .model_name = "m", .version_files = files, .n_version_files = 1, .auto_complete = true};
+    struct heard heard = {0};
+    struct config_listener listener = {.hear = hear, .arg = &heard};
+    struct model_config *c = NULL;
+    bool is_text;
+    struct status *first = first_fault(text, size, &facts, &is_text);
+    struct status *st = model_config_parse_all(text, size, "f", &listener, &c);
+    BUG_ON(!st && !c && heard.n == 0);
+    if (!st && c)
+        st = model_config_check_all(c, &facts);
+    if (!st) {
+        BUG_ON(!first != (heard.n == 0));
+        BUG_ON(is_text != heard.is_text);
+        BUG_ON(is_text && !strstr(status_message(first), heard.first));
+    }
+    if (!st && c && heard.n == 0 &&
+        c->pb->scheduling_choice_case ==
+            INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_ENSEMBLE_SCHEDULING) {
+        const struct ensemble_lookup lookup = {.find = find_itself, .arg = c};
+        st = ensemble_check(c, &lookup);
+        if (!st)
+            st = ensemble_check_cycle(c, &lookup);
+    }
+    status_free(st);
+    status_free(first);
+    model_config_free(c);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct arena arena;
@@ -72,6 +157,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     arena_reset(&arena);
     pb_positions_done(&positions);
     live(text, size);
+    listen(text, size);
     free(text);
     return 0;
 }

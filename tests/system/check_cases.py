@@ -138,9 +138,8 @@ CASES = [
     ),
     Case.of(
         "E-unsupported",
-        IDENTITY + TENSORS + 'optimization { execution_accelerators { cpu_execution_accelerator { name: "openvino" } } }\n',
-        ["4:41: error: model 'm': field 'optimization.execution_accelerators.cpu_execution_accelerator' is not supported "
-         "yet by Conch [E-unsupported]"],
+        IDENTITY + TENSORS + 'model_repository_agents { agents { name: "checksum" } }\n',
+        ["4:27: error: model 'm': field 'model_repository_agents.agents' is not supported yet by Conch [E-unsupported]"],
         IDENTITY + TENSORS + "optimization { graph { level: 1 } }\n",
     ),
     Case.of(

@@ -282,9 +282,9 @@ def test_odd_names_stay_on_their_line_for_people(tmp_path):
     _, out, _ = check(tmp_path, "models")
     lines = out.splitlines()
     assert len(lines) == 3
-    assert lines[0].startswith("models/odd\\n%,:\\x1bé/config.pbtxt:2:1: error: unexpected directory name ")
-    assert "'other\\n::error::%\\x0d, é'" in lines[0]
-    assert lines[1].startswith("models/odd\\n%,:\\x1bé/\\xff,old: warning: ")
+    assert lines[0].startswith("models/odd\\n%,:\\x1Bé/config.pbtxt:2:1: error: unexpected directory name ")
+    assert "'other\\n::error::%\\x0D, é'" in lines[0]
+    assert lines[1].startswith("models/odd\\n%,:\\x1Bé/\\xFF,old: warning: ")
     assert "\x1b" not in out and "\r" not in out
 
 
@@ -295,7 +295,7 @@ def test_odd_names_stay_strings_in_json(tmp_path):
     assert error["model"] == "odd\n%,:\x1bé"
     assert error["file"] == "models/odd\n%,:\x1bé/config.pbtxt"
     assert "'other\n::error::%\r, é'" in error["text"]
-    assert warning["file"] == "models/odd\n%,:\x1bé/\\xff,old"
+    assert warning["file"] == "models/odd\n%,:\x1bé/\\xFF,old"
 
 
 def test_odd_names_are_no_commands_to_github(tmp_path):
@@ -303,15 +303,15 @@ def test_odd_names_are_no_commands_to_github(tmp_path):
     _, out, _ = check(tmp_path, "--format=github", "models")
     lines = out.splitlines()
     assert len(lines) == 3
-    assert lines[0].startswith("::error file=models/odd\\n%25%2C%3A\\x1bé/config.pbtxt,line=2,col=1,title=E-config::unexpected ")
+    assert lines[0].startswith("::error file=models/odd\\n%25%2C%3A\\x1Bé/config.pbtxt,line=2,col=1,title=E-config::unexpected ")
     assert lines[0].endswith("equal model name")
-    assert "'other\\n::error::%25\\x0d, é'" in lines[0]
-    assert lines[1].startswith("::warning file=models/odd\\n%25%2C%3A\\x1bé/\\xff%2Cold,title=W-version-name::ignore ")
+    assert "'other\\n::error::%25\\x0D, é'" in lines[0]
+    assert lines[1].startswith("::warning file=models/odd\\n%25%2C%3A\\x1Bé/\\xFF%2Cold,title=W-version-name::ignore ")
 
 
 def test_a_folder_whose_name_is_no_utf8_is_no_model(tmp_path):
     os.makedirs(os.fsencode(tmp_path) + b"/models/\xff/1")
-    assert "models/\\xff: error: the name of the folder is not UTF-8 [E-read]\n" in check(tmp_path, "models")[1]
+    assert "models/\\xFF: error: the name of the folder is not UTF-8 [E-read]\n" in check(tmp_path, "models")[1]
 
 
 @pytest.mark.parametrize("case", check_cases.CASES, ids=ids)

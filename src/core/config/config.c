@@ -224,11 +224,11 @@ struct status *config_add_place(const struct model_config *c, struct config_plac
 {
     if (!st)
         return NULL;
-    if (c->listener) {
+    if (c->listener && status_code(st) != STATUS_UNAVAILABLE) {
         tell(c, place, st);
         return NULL;
     }
-    if (!c->file)
+    if (!c->file || c->listener)
         return st;
     const struct pb_position *at = find_place(c, place);
     const char *colon = place.advice ? ": " : "", *advice = place.advice ? place.advice : "";

@@ -155,6 +155,8 @@ NODISCARD static struct status *refuse(const struct model_config *c, const Proto
 {
     AUTO(buf) name = BUF_INIT(MAX_PATH_BYTES);
     print_path(path, &name);
+    if (name.failed)
+        return buf_status(&name);
     struct status *st =
         status_new(STATUS_UNSUPPORTED, "model '%s': field '%s' %sis not supported yet by Conch",
                    c->pb->name, buf_text(&name), why);

@@ -191,6 +191,91 @@ static void any_allocation_may_fail(void **state)
     assert_true(n_until_failure > 2);
 }
 
+/* ---- everything that is wrong */
+
+static void hear(void *arg, const struct pbtext_fault *fault)
+{
+    buf_addf(arg, "%u:%u %s%s%s\n", fault->line, fault->column, fault->text,
+             fault->advice ? "; " : "", fault->advice ? fault->advice : "");
+}
+
+static void all_faults_are_told(void **state)
+{
+    static const char *const cases[][2] = {
+        {"name: 'm' backend: 'b'", ""},
+        {"nme: 'x' { } backend: 1 name: 'm'",
+         "1:1 Message type \"inference.ModelConfig\" has no field named \"nme\"; did you mean "
+         "\"name\"?\n"
+         "1:23 Expected string, got: 1\n"},
+        /* what an unknown field holds is nobody's mistake */
+        {"foo { bar: [ 1, { x: 2 } ] < y: 3 > } foo: 'a' 'b' foo: [ ] name: 7",
+         "1:1 Message type \"inference.ModelConfig\" has no field named \"foo\"\n"
+         "1:39 Message type \"inference.ModelConfig\" has no field named \"foo\"\n"
+         "1:52 Message type \"inference.ModelConfig\" has no field named \"foo\"\n"
+         "1:67 Expected string, got: 7\n"},
+        {"input [ { dims: [ 1, x, 3 ] nam: 'a' }, { data_type: FP32 } ] max_batch_size: 1 2",
+         "1:22 Expected integer, got: x\n"
+         "1:29 Message type \"inference.ModelInput\" has no field named \"nam\"; did you mean "
+         "\"name\"?\n"
+         "1:54 Unknown enumeration value of \"FP32\" for field \"data_type\"; did you mean "
+         "\"TYPE_FP32\"?\n"
+         "1:81 Expected identifier, got: 2\n"},
+        {"input { name: 'a' } } name: 1", "1:21 Expected identifier, got: }\n"},
+        {"input { name: 'a' foo: 1",
+         "1:19 Message type \"inference.ModelInput\" has no field named \"foo\"\n"},
+        {"input { input { input {",
+         "1:9 Message type \"inference.ModelInput\" has no field named \"input\"\n"},
+        {"input { name: 'a", "1:17 Unexpected end of string\n"},
+        {"name: 'a' name: 'b' platform: 1",
+         "1:11 Non-repeated field \"name\" is specified multiple times, first at 1:1\n"
+         "1:31 Expected string, got: 1\n"},
+        {"max_batch_size: -99999999999 name: 5", "1:18 Integer out of range (99999999999), the "
+                                                 "smallest here is -2147483648\n"
+                                                 "1:36 Expected string, got: 5\n"},
+        {"[a.b]: 1 name: 5",
+         "1:1 Extension \"a.b\" is not defined or is not an extension of \"inference.ModelConfig\"\n"
+         "1:16 Expected string, got: 5\n"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        AUTO(buf) told = BUF_INIT(1 << 16);
+        ProtobufCMessage *m = NULL;
+        struct status *st =
+            pbtext_parse_all(&inference__model_config__descriptor, cases[i][0], strlen(cases[i][0]),
+                             "f", &arena, &positions, hear, &told, &m);
+        assert_null(st);
+        assert_string_equal(buf_text(&told), cases[i][1]);
+        assert_int_equal(m != NULL, told.size == 0);
+    }
+}
+
+static void count(void *arg, const struct pbtext_fault *fault)
+{
+    (void)fault;
+    ++*(size_t *)arg;
+}
+
+static void a_list_of_faults_takes_linear_time(void **state)
+{
+    enum { N = 100000 };
+    AUTO(buf) text = BUF_INIT(1 << 24);
+    size_t n = 0;
+    for (int i = 0; i < N; i++)
+        buf_adds(&text, "x { a { ");
+    ProtobufCMessage *m = NULL;
+    struct status *st = pbtext_parse_all(&inference__model_config__descriptor, buf_text(&text),
+                                         text.size, "f", &arena, &positions, count, &n, &m);
+    assert_null(st);
+    assert_null(m);
+    assert_int_equal(n, 1); /* its braces are open to the end */
+    buf_reset(&text);
+    for (int i = 0; i < N; i++)
+        buf_adds(&text, "x { a { } } ");
+    st = pbtext_parse_all(&inference__model_config__descriptor, buf_text(&text), text.size, "f",
+                          &arena, &positions, count, &n, &m);
+    assert_null(st);
+    assert_int_equal(n, 1 + N);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -201,6 +286,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(maps_keep_the_last_of_a_key, start, stop),
         cmocka_unit_test_setup_teardown(memory_is_bounded, start, stop),
         cmocka_unit_test_setup_teardown(text_is_bounded, start, stop),
+        cmocka_unit_test_setup_teardown(all_faults_are_told, start, stop),
+        cmocka_unit_test_setup_teardown(a_list_of_faults_takes_linear_time, start, stop),
         cmocka_unit_test_setup_teardown(any_allocation_may_fail, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -102,6 +102,20 @@ static void measures_edits(void **state)
     assert_int_equal(str_edit_distance(longest, ""), STR_EDIT_MAX);
 }
 
+static void tells_what_was_meant(void **state)
+{
+    (void)state;
+    size_t least = SIZE_MAX;
+    assert_false(str_nearer("color", "shape", &least));
+    assert_true(str_nearer("execute_delay", "execute_delay_ms", &least));
+    assert_true(str_nearer("execute_delay", "execute_delays", &least));
+    assert_false(str_nearer("execute_delay", "execute_delay_ms", &least)); /* the other is nearer */
+    least = SIZE_MAX;
+    assert_false(str_nearer("I", "O", &least)); /* a letter of one has nothing in common */
+    assert_false(str_nearer("", "a", &least));
+    assert_true(str_nearer("I0", "I1", &least));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -109,6 +123,7 @@ int main(void)
         cmocka_unit_test(refuses_what_is_no_number),
         cmocka_unit_test(compares),
         cmocka_unit_test(measures_edits),
+        cmocka_unit_test(tells_what_was_meant),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
