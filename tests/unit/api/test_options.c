@@ -159,6 +159,8 @@ static void options_that_size_or_place(void **state)
     ok(TRITONSERVER_ServerOptionsSetRepoAgentDirectory(o, "/r"));
     ok(TRITONSERVER_ServerOptionsSetBackendDirectory(o, "/b"));
     ok(TRITONSERVER_ServerOptionsSetBackendConfig(o, "b", "key", "value"));
+    ok(TRITONSERVER_ServerOptionsSetHostPolicy(o, "p", "numa-node", "0"));
+    ok(TRITONSERVER_ServerOptionsSetHostPolicy(o, "p", "cpu-cores", "0-3"));
     ok(TRITONSERVER_ServerOptionsSetMetrics(o, true));
     ok(TRITONSERVER_ServerOptionsSetGpuMetrics(o, false));
     ok(TRITONSERVER_ServerOptionsSetCpuMetrics(o, true));

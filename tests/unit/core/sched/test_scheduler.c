@@ -276,6 +276,47 @@ static void a_bound_instance_executes_in_its_place(void **state)
     fake_model_end(&f);
 }
 
+/* Stacks that no machine has room for: threads cannot be started until it is 0 again. */
+static void set_stack_bytes(size_t bytes)
+{
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    assert_int_equal(pthread_attr_setstacksize(&attributes, bytes), 0);
+    assert_int_equal(pthread_setattr_default_np(&attributes), 0);
+    pthread_attr_destroy(&attributes);
+}
+
+static void without_threads_the_maker_of_a_request_executes(void **state)
+{
+    (void)state;
+    struct fake_model f;
+    struct server_options *o = server_options_new();
+    pthread_attr_t before;
+    cpu_set_t here, after;
+    size_t stack_bytes;
+    char cpu[16];
+    assert_int_equal(pthread_getattr_default_np(&before), 0);
+    pthread_attr_getstacksize(&before, &stack_bytes);
+    pthread_attr_destroy(&before);
+    sched_getaffinity(0, sizeof(here), &here);
+
+    snprintf(cpu, sizeof(cpu), "%d", last_cpu());
+    server_options_add_host_policy(o, "cpu", "cpu-cores", cpu);
+    fake_model_make_with(&f, o, config_format, 1, look_around);
+    set_stack_bytes((size_t)1 << 46);
+    ask_once(&f);
+    set_stack_bytes(stack_bytes);
+    assert_null(f.model->instances[0]->thread);
+    assert_int_equal(CPU_COUNT(&seen_cpus), 1); /* in its place all the same … */
+    assert_true(CPU_ISSET(last_cpu(), &seen_cpus));
+    sched_getaffinity(0, sizeof(after), &after);
+    assert_true(CPU_EQUAL(&after, &here)); /* … from which the thread has come back */
+
+    ask_once(&f);
+    assert_non_null(f.model->instances[0]->thread);
+    fake_model_end(&f);
+}
+
 static void passive_instances_execute_nothing(void **state)
 {
     (void)state;
@@ -400,6 +441,7 @@ int main(void)
         cmocka_unit_test(threads_of_several_models_end),
         cmocka_unit_test(an_idle_instance_has_no_thread),
         cmocka_unit_test(a_bound_instance_executes_in_its_place),
+        cmocka_unit_test(without_threads_the_maker_of_a_request_executes),
         cmocka_unit_test(passive_instances_execute_nothing),
         cmocka_unit_test(first_in_first_out_without_the_cancelled),
         cmocka_unit_test(a_model_ends_after_the_caller_that_executes_it),
