@@ -96,15 +96,17 @@ static void join_and_free(struct instance_thread *w)
 }
 
 /*
- * The starter may have been in a place of its own, which this thread has inherited. Where the
- * instance's place cannot be had any longer (a CPU was taken out of service), it runs on.
+ * The starter may have been in a place of its own, which this thread has inherited. Where a place
+ * cannot be had any longer (a CPU was taken out of service), the instance runs all the same.
  */
 static void go_to_place(const struct instance *in)
 {
-    const struct place *p = in->place ? in->place : place_outside();
-    struct status *st = p ? place_enter(p, NULL) : NULL;
-    st = status_prefix(st, "instance '%s' is not where its host policy wants it: ", in->name);
-    log_status(LOG_WARN, "a model runs on", st);
+    const struct place *outside = place_outside();
+    if (outside)
+        status_free(place_enter(outside, NULL));
+    struct place before;
+    log_status(LOG_WARN, "a model runs where its host policy does not want it",
+               instance_enter_place(in, &before));
 }
 
 static void run(void *arg)
