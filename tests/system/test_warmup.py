@@ -4,6 +4,9 @@ fails with the same texts.
 """
 
 import re
+import signal
+import urllib.error
+import urllib.request
 
 import pytest
 
@@ -237,3 +240,47 @@ def test_onnx_models_are_warmed_up(which, tmp_path):
     assert re.search(r"\| fine +\| 1 +\| READY", log)
     if which == "conch":
         assert re.search(r"failed to load 'wrong' .*failed to run warmup sample 'S': .*onnx runtime error.*; ", log)
+
+
+# ---- A warm-up that takes its time
+
+
+ENDLESS = sample(given(), count=2**32 - 1)
+STUCK = sample(given()) + 'parameters { key: "execute_delay_ms" value { string_value: "600000" } }\n'
+
+
+def still_warming(root, text, *flags):
+    """A server that serves one model while another one warms up."""
+    write(root, "slow", model(text))
+    write(root, "quick", model())
+    return servers.Server(root, flags=("--log-verbose=1", *flags), ready=None)
+
+
+def says(server, model_name):
+    with urllib.request.urlopen(f"http://{server.url}/v2/models/{model_name}/ready", timeout=5) as answer:
+        return answer.status
+
+
+@pytest.mark.conch_only("the genuine Triton opens its ports when all is loaded")
+def test_a_stop_ends_a_warm_up_between_two_executions(tmp_path):
+    with still_warming(tmp_path, ENDLESS) as server:
+        servers.wait_for(lambda: "running warmup sample 'S' for iteration 3" in server.log(), 20, "the warm-up runs")
+        servers.wait_for(lambda: "successfully loaded 'quick'" in server.log(), 20, "the other model")
+        assert says(server, "quick") == 200
+        with pytest.raises(urllib.error.HTTPError):
+            says(server, "slow")
+        server.signal(signal.SIGTERM)
+        assert server.wait(20) == 0
+    assert "the server stops: instance 'slow_0_0' gave up warmup sample 'S'" in server.log()
+
+
+@pytest.mark.conch_only("the genuine Triton opens its ports when all is loaded")
+def test_a_backend_that_does_not_come_back_is_named_and_holds_the_stop_no_longer_than_allowed(tmp_path):
+    server = still_warming(tmp_path, STUCK, "--exit-timeout-secs=1")
+    with pytest.raises(AssertionError, match="exit code 1"), server:
+        servers.wait_for(lambda: "model 'slow' instance slow_0_0: warm-up has taken 5 s so far; sample 'S', iteration 1, 1 "
+                         "requests without their final response" in server.log(), 20, "the log says what is waited for")
+        assert says(server, "quick") == 200
+        server.signal(signal.SIGTERM)
+        assert server.wait(20) == 1
+    assert "failed to stop server: Internal - Exit timeout expired. Exiting immediately." in server.log()
