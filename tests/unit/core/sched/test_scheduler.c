@@ -139,8 +139,6 @@ static void each_request_is_executed_once(void **state)
 static void no_request_is_lost_when_threads_end(void **state)
 {
     (void)state;
-    storm("thread", 1, false, 0);
-    assert_true(atomic_load(&n_threads) > N_INSTANCES);
     storm("thread", N_THREADS, false, 0);
     storm("auto", N_THREADS, false, 0);
     storm("thread", N_THREADS, true, 0);
@@ -155,6 +153,41 @@ static void a_device_blocking_backend_executes_one_at_a_time(void **state)
 }
 
 /* ------------------------------------------------------------------------------------------ */
+
+static void ask_once(struct fake_model *f)
+{
+    struct fake_request fr;
+    prepare(&fr, f, NULL);
+    assert_null(server_infer(&f->server, &fr.request));
+    fake_request_wait(&fr);
+    assert_false(fr.failed);
+    fake_request_end(&fr);
+}
+
+static bool thread_has_ended(struct scheduler *s, const struct instance *in)
+{
+    mutex_lock(&s->mu);
+    bool ended = instance_thread_has_ended_locked(in->thread);
+    mutex_unlock(&s->mu);
+    return ended;
+}
+
+/* Every other request finds no thread, the others come when one has nothing to do any more. */
+static void no_request_is_lost_before_and_after_the_end(void **state)
+{
+    (void)state;
+    struct fake_model f;
+    fake_model_make(&f, config_format, 1, execute);
+    f.model->scheduler->thread_idle_ns = 0;
+    atomic_store(&n_threads, 0);
+    for (int i = 0; i < N_EACH; i++) {
+        ask_once(&f);
+        while (i % 2 == 0 && !thread_has_ended(f.model->scheduler, f.model->instances[0]))
+            sched_yield();
+    }
+    fake_model_end(&f);
+    assert_in_range(atomic_load(&n_threads), N_EACH / 2, N_EACH);
+}
 
 /* The thread of one model that ends joins that of another; models end in between, too. */
 static void threads_of_several_models_end(void **state)
@@ -177,24 +210,6 @@ static void threads_of_several_models_end(void **state)
         }
     }
     assert_int_equal(atomic_load(&n_executed), N_ROUNDS * N_MODELS * N_EACH);
-}
-
-static void ask_once(struct fake_model *f)
-{
-    struct fake_request fr;
-    prepare(&fr, f, NULL);
-    assert_null(server_infer(&f->server, &fr.request));
-    fake_request_wait(&fr);
-    assert_false(fr.failed);
-    fake_request_end(&fr);
-}
-
-static bool thread_has_ended(struct scheduler *s, const struct instance *in)
-{
-    mutex_lock(&s->mu);
-    bool ended = instance_thread_has_ended_locked(in->thread);
-    mutex_unlock(&s->mu);
-    return ended;
 }
 
 static void an_idle_instance_has_no_thread(void **state)
@@ -438,6 +453,7 @@ int main(void)
         cmocka_unit_test(each_request_is_executed_once),
         cmocka_unit_test(a_device_blocking_backend_executes_one_at_a_time),
         cmocka_unit_test(no_request_is_lost_when_threads_end),
+        cmocka_unit_test(no_request_is_lost_before_and_after_the_end),
         cmocka_unit_test(threads_of_several_models_end),
         cmocka_unit_test(an_idle_instance_has_no_thread),
         cmocka_unit_test(a_bound_instance_executes_in_its_place),
