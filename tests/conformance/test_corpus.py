@@ -48,8 +48,6 @@ class Answers:
             self.configs = dict(zip(names, pool.map(lambda name: self.get(f"models/{name}/config"), names), strict=True))
             self.metadata = dict(zip(names, pool.map(lambda name: self.get(f"models/{name}"), names), strict=True))
         self.index = self.get("repository/index", b"{}")
-        if not isinstance(self.index, list):
-            self.index = self.guess_index()
 
     def get(self, path, data=None):
         try:
@@ -64,14 +62,6 @@ class Answers:
             match = found and re.fullmatch(pattern, json.loads(found[1]), re.DOTALL)
             if match:
                 yield match.groups()
-
-    def guess_index(self):
-        rows = [{"name": name} for name in self.refused if "at least one version must" not in self.refused[name]]
-        rows += [{"name": name, "version": version, "state": "UNAVAILABLE", "reason": reason}
-                 for name, version, reason in self.read_log(r"failed to load '(.*?)' version (-?\d+): (.*)")]
-        for name, data in self.metadata.items():
-            rows += [{"name": name, "version": version, "state": "READY"} for version in data.get("versions", [])]
-        return rows
 
     def entries(self, name):
         """[(version, state, reason)], as the index has them."""
