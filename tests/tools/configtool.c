@@ -5,13 +5,17 @@
  * and prints the JSON that GET /v2/models/NAME/config would answer. An error goes to stderr.
  * CONFIGTOOL_TEXT=1 prints the text form, CONFIGTOOL_STRICT=1 is --disable-auto-complete-config,
  * CONFIGTOOL_ALL=1 passes over fields that the server does not honour yet.
+ *
+ * configtool --fields - each field that a configuration can have, and what the server does about
+ * it: lines of "message field yes|tunes|no".
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/buf.h"
 #include "base/status.h"
-#include "core/config/config.h"
+#include "core/config/honoured.h"
 
 /* That a field is not honoured is the last thing that both steps look at. */
 static struct status *pass_unsupported(struct status *st)
@@ -23,8 +27,28 @@ static struct status *pass_unsupported(struct status *st)
     return st;
 }
 
+/* The fields of a message, and of those in it; one inside a field that is not looked into has its
+ * answer. */
+static void print_fields(const ProtobufCMessageDescriptor *type, enum config_answer outer)
+{
+    static const char *const words[] = {
+        [CONFIG_YES] = "yes", [CONFIG_TUNES] = "tunes", [CONFIG_LOOK] = "yes", [CONFIG_NO] = "no"};
+    const struct config_table *t = outer == CONFIG_LOOK ? config_table_of(type) : NULL;
+    for (unsigned i = 0; i < type->n_fields; i++) {
+        const ProtobufCFieldDescriptor *f = &type->fields[i];
+        enum config_answer answer = t ? t->lines[i].answer : outer;
+        printf("%s %s %s\n", type->name, f->name, words[answer]);
+        if (f->type == PROTOBUF_C_TYPE_MESSAGE)
+            print_fields(f->descriptor, answer);
+    }
+}
+
 int main(int argc, char **argv)
 {
+    if (argc == 2 && strcmp(argv[1], "--fields") == 0) {
+        print_fields(&inference__model_config__descriptor, CONFIG_LOOK);
+        return 0;
+    }
     if (argc < 3)
         return 2;
     struct config_facts facts = {
