@@ -251,9 +251,9 @@ struct status *file_real_path(int fd, const char *path, char **ret_real)
     char name[32], real[PATH_MAX];
     snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
     ssize_t n = readlink(name, real, sizeof(real));
-    if (n < 0 || (size_t)n == sizeof(real))
-        return status_from_errno(n < 0 ? errno : ENAMETOOLONG, "failed to find where '%s' is",
-                                 path);
+    if (n < 0 || (size_t)n == sizeof(real)) /* "not found" would be said of the file */
+        return status_new(STATUS_INTERNAL, "failed to find where '%s' is: readlink of '%s': %s",
+                          path, name, strerror(n < 0 ? errno : ENAMETOOLONG));
     real[n] = '\0';
     *ret_real = mem_strdup(real);
     return NULL;

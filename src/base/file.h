@@ -86,6 +86,7 @@ NODISCARD struct status *file_list_fd(int fd, const char *path, struct file_list
  * file_real_path - where an open file is: its absolute path without links, as the kernel knows it.
  *
  * @path  how errors name it
+ * Errors: STATUS_INTERNAL  /proc is not mounted, and so on
  */
 NODISCARD struct status *file_real_path(int fd, const char *path, char **ret_real);
 

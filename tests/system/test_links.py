@@ -184,3 +184,16 @@ def test_links_that_nobody_follows_do_no_harm(models, tmp_path):
     with Server(models) as server:
         assert infer(server, "m", ONE).status == 200
         assert ask(server, "GET", "/v2/models/README").status == 404
+
+
+def test_every_version_that_is_served_is_looked_at(models, tmp_path):
+    folder = repository.write_identity(models, "m", [("FP32", [-1])], versions=("1", "2", "10"))
+    (tmp_path / "model.bin").write_text("x")
+    (folder / "2" / "model.bin").symlink_to(tmp_path / "model.bin")
+    with Server(models) as server:  # version 10 only
+        assert infer(server, "m", ONE).status == 200
+    with (folder / "config.pbtxt").open("a") as config:
+        config.write("version_policy { all { } }\n")
+    code, _, err = run_to_end(f"--model-repository={models}", *FLAGS)
+    assert code == 1
+    assert f"Poll failed for model directory 'm': link '{folder}/2/model.bin' leads to" in err

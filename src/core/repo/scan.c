@@ -269,7 +269,8 @@ struct status *scan_model(const char *name, const struct storage *storage, const
     }
     if (!st) {
         scan_apply_version_policy(&sm);
-        st = check_files(storage, folder, &sm);
+        if (!quiet)
+            st = check_files(storage, folder, &sm);
     }
     if (st) {
         scanned_model_done(&sm);

@@ -28,7 +28,8 @@ struct scanned_model {
  *
  * Thread: control. Reads folders and the configuration.
  * @folder  of the model, in the storage
- * @quiet   do not warn of what is left out or missing: that has been done
+ * @quiet   do not warn of what is left out or missing, nor look at the files of every version:
+ *          that has been done
  * Errors: why the model cannot be served; the text names file and cause
  */
 NODISCARD struct status *scan_model(const char *name, const struct storage *storage,

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "conch/conch.h"
 #include "triton/core/tritonbackend.h"
 #include "triton/core/tritonserver.h"
 
@@ -144,6 +145,7 @@ static void options_that_size_or_place(void **state)
     ok(TRITONSERVER_ServerOptionsSetModelLoadThreadCount(o, 2));
     ok(TRITONSERVER_ServerOptionsSetModelLoadRetryCount(o, 1));
     ok(TRITONSERVER_ServerOptionsSetModelNamespacing(o, true));
+    ok(conch_server_options_set_follow_symlinks(o, true));
     ok(TRITONSERVER_ServerOptionsSetRateLimiterMode(o, TRITONSERVER_RATE_LIMIT_OFF));
     ok(TRITONSERVER_ServerOptionsAddRateLimiterResource(o, "R", 1, 0));
     ok(TRITONSERVER_ServerOptionsSetPinnedMemoryPoolByteSize(o, 1));
@@ -200,6 +202,8 @@ static void options_that_ask_for_what_is_not_there(void **state)
             "TRITONSERVER_ServerOptionsSetStartupModel: 'model_name' was nullptr");
     refused(TRITONSERVER_ServerOptionsSetModelControlMode(o, (TRITONSERVER_ModelControlMode)7),
             wrong, "unknown model control mode '7'");
+    refused(conch_server_options_set_follow_symlinks(NULL, true), wrong,
+            "conch_server_options_set_follow_symlinks: 'options' was nullptr");
     refused(TRITONSERVER_ServerOptionsSetServerId(NULL, "me"), wrong,
             "TRITONSERVER_ServerOptionsSetServerId: 'options' was nullptr");
     ok(TRITONSERVER_ServerOptionsDelete(o));
