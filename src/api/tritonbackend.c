@@ -28,6 +28,29 @@ TRITONSERVER_Error *out_of_bounds(const char *what, uint32_t index, uint32_t cou
 
 /* ------------------------------------------------------------------------------ memory manager */
 
+/*
+ * Aligned memory on the account of whoever pays now: while a backend initialises, that is its
+ * model. In front of what the backend sees stands where the block begins.
+ */
+static void *alloc_for_backend(uint64_t size_bytes)
+{
+    if (size_bytes > SIZE_MAX - MEM_ALIGNMENT)
+        return NULL;
+    char *block = mem_try_alloc(size_bytes + MEM_ALIGNMENT);
+    if (!block)
+        return NULL;
+    /* Blocks are aligned to 16, so that there is room for a pointer in front. */
+    char *aligned = block + MEM_ALIGNMENT - (uintptr_t)block % MEM_ALIGNMENT;
+    ((void **)(void *)aligned)[-1] = block;
+    return aligned;
+}
+
+static void free_for_backend(void *aligned)
+{
+    if (aligned)
+        mem_free(((void **)aligned)[-1]);
+}
+
 TRITONSERVER_Error *TRITONBACKEND_MemoryManagerAllocate(TRITONBACKEND_MemoryManager *manager,
                                                         void **buffer,
                                                         const TRITONSERVER_MemoryType memory_type,
@@ -40,7 +63,7 @@ TRITONSERVER_Error *TRITONBACKEND_MemoryManagerAllocate(TRITONBACKEND_MemoryMana
     if (memory_type == TRITONSERVER_MEMORY_GPU)
         return as_status(
             status_new(STATUS_UNSUPPORTED, "GPU memory allocation not supported: no GPU support"));
-    void *block = mem_try_alloc_aligned(byte_size);
+    void *block = alloc_for_backend(byte_size);
     if (!block)
         return as_status(status_new(STATUS_UNAVAILABLE, "out of memory: %llu bytes for a backend",
                                     (unsigned long long)byte_size));
@@ -56,7 +79,7 @@ TRITONSERVER_Error *TRITONBACKEND_MemoryManagerFree(TRITONBACKEND_MemoryManager 
     NEED(manager);
     (void)memory_type;
     (void)memory_type_id;
-    mem_free_aligned(buffer);
+    free_for_backend(buffer);
     return NULL;
 }
 

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The memory that backends ask the server for.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "core/backend/backend.h"
+#include "core/server_priv.h"
+#include "triton/core/tritonbackend.h"
+
+static struct server server; /* which is what the manager is */
+static struct backend backend = {.server = &server};
+
+static TRITONBACKEND_MemoryManager *manager(void)
+{
+    TRITONBACKEND_MemoryManager *mm = NULL;
+    assert_null(TRITONBACKEND_BackendMemoryManager((TRITONBACKEND_Backend *)&backend, &mm));
+    assert_non_null(mm);
+    return mm;
+}
+
+static void *get(uint64_t bytes)
+{
+    void *p = NULL;
+    assert_null(
+        TRITONBACKEND_MemoryManagerAllocate(manager(), &p, TRITONSERVER_MEMORY_CPU, 0, bytes));
+    assert_non_null(p);
+    return p;
+}
+
+static void give_back(void *p)
+{
+    assert_null(TRITONBACKEND_MemoryManagerFree(manager(), p, TRITONSERVER_MEMORY_CPU, 0));
+}
+
+static void gives_aligned_memory(void **state)
+{
+    (void)state;
+    static const uint64_t sizes[] = {0, 1, 8, 63, 64, 65, 1000, 1 << 20};
+    for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+        void *a = get(sizes[i]), *b = get(sizes[i]);
+        assert_int_equal((uintptr_t)a % MEM_ALIGNMENT, 0);
+        assert_int_equal((uintptr_t)b % MEM_ALIGNMENT, 0);
+        memset(a, 0xff, sizes[i]);
+        memset(b, 0xee, sizes[i]);
+        give_back(a);
+        give_back(b);
+    }
+    give_back(NULL);
+}
+
+static void who_initialises_pays(void **state)
+{
+    (void)state;
+    struct mem_owner *o = mem_owner_new("x");
+    void *p;
+    {
+        MEM_CHARGE(o, MEM_BACKEND);
+        p = get(1000);
+    }
+    assert_in_range(mem_owner_bytes(o, MEM_BACKEND), 1000, 1000 + MEM_ALIGNMENT);
+    give_back(p);
+    assert_int_equal(mem_owner_blocks(o), 0);
+    mem_owner_free(o);
+}
+
+static void what_cannot_be_had_is_an_error(void **state)
+{
+    (void)state;
+    static const uint64_t sizes[] = {UINT64_MAX, UINT64_MAX - 63, UINT64_MAX - 64, UINT64_MAX / 2};
+    for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+        void *p = NULL;
+        TRITONSERVER_Error *err = TRITONBACKEND_MemoryManagerAllocate(
+            manager(), &p, TRITONSERVER_MEMORY_CPU, 0, sizes[i]);
+        assert_non_null(err);
+        assert_int_equal(TRITONSERVER_ErrorCode(err), TRITONSERVER_ERROR_UNAVAILABLE);
+        assert_non_null(strstr(TRITONSERVER_ErrorMessage(err), "out of memory"));
+        TRITONSERVER_ErrorDelete(err);
+        assert_null(p);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gives_aligned_memory),
+        cmocka_unit_test(who_initialises_pays),
+        cmocka_unit_test(what_cannot_be_had_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
