@@ -34,7 +34,7 @@ static int make_repository(void **state)
         &repository, "whole",
         "backend: 'identity'\nmax_batch_size: 4\n"
         "input { name: 'INPUT0' data_type: TYPE_FP32 dims: [ -1 ] }\n"
-        "output { name: 'OUTPUT0' data_type: TYPE_FP32 dims: [ -1 ] }\n"
+        "output { name: 'OUTPUT0' data_type: TYPE_FP32 dims: [ -1 ] label_filename: 'labels' }\n"
         "instance_group [ { count: 3 kind: KIND_CPU } ]\n"
         "parameters { key: 'CONCH_EXECUTION' value { string_value: 'thread' } }\n"
         "model_warmup { name: 'made' batch_size: 2 count: 2 inputs { key: 'INPUT0' value "
@@ -43,6 +43,7 @@ static int make_repository(void **state)
         "{ data_type: TYPE_FP32 dims: [ 2 ] input_data_file: 'eight' } } }\n",
         3);
     repository_add_file(&repository, "whole/warmup/eight", "eight by", 8);
+    repository_add_file(&repository, "whole/labels", "a\nb\n", 4);
     return 0;
 }
 

@@ -186,6 +186,15 @@ def test_links_that_nobody_follows_do_no_harm(models, tmp_path):
         assert ask(server, "GET", "/v2/models/README").status == 404
 
 
+def test_a_device_is_not_read_even_if_links_may_lead_to_it(models):
+    folder = repository.write_identity(models, "m", [("FP32", [-1])])
+    (folder / "config.pbtxt").unlink()
+    (folder / "config.pbtxt").symlink_to("/dev/zero")
+    code, _, err = run_to_end(f"--model-repository={models}", *FLAGS, FOLLOW)
+    assert code == 1
+    assert f"'{folder}/config.pbtxt' is something special, not a regular file" in err
+
+
 def test_every_version_that_is_served_is_looked_at(models, tmp_path):
     folder = repository.write_identity(models, "m", [("FP32", [-1])], versions=("1", "2", "10"))
     (tmp_path / "model.bin").write_text("x")
