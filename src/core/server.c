@@ -306,12 +306,8 @@ static bool await_loading(struct server *s, uint64_t deadline_ns)
     return !loading;
 }
 
-struct status *server_stop(struct server *s)
+static struct status *stop_models(struct server *s)
 {
-    int state = atomic_exchange(&s->state, SERVER_EXITING);
-    if (state == SERVER_EXITING)
-        return NULL;
-
     uint64_t deadline_ns = monotonic_ns() + atomic_load(&s->exit_timeout_s) * NS_PER_S;
     repository_stop(&s->repository);
     if (!await_loading(s, deadline_ns))
@@ -325,6 +321,23 @@ struct status *server_stop(struct server *s)
     log_info("Timeout %u: Found 0 live models and 0 in-flight non-inference requests",
              seconds_left(deadline_ns));
     return NULL;
+}
+
+struct status *server_stop(struct server *s)
+{
+    atomic_store(&s->state, SERVER_EXITING);
+    mutex_lock(&s->drain_mu);
+    bool mine = !s->stopping && !s->stopped;
+    s->stopping |= mine;
+    mutex_unlock(&s->drain_mu);
+    if (!mine)
+        return NULL;
+    struct status *st = stop_models(s);
+    mutex_lock(&s->drain_mu);
+    s->stopping = false;
+    s->stopped = !st;
+    mutex_unlock(&s->drain_mu);
+    return st;
 }
 
 void server_free(struct server *s)

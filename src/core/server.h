@@ -68,7 +68,8 @@ NODISCARD struct status *server_load_start(struct server *s, server_loaded_fn *o
 
 /*
  * server_stop - refuses new requests, waits for models that are being loaded and for requests in
- * flight (up to the exit timeout), unloads.
+ * flight (up to the exit timeout), unloads. After an error it may be called again, and must not be
+ * followed by server_free() before it has succeeded.
  *
  * Errors: STATUS_INTERNAL  Exit timeout expired. Exiting immediately.
  */

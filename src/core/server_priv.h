@@ -40,6 +40,8 @@ struct server {
     bool loading;           /* server_load() is under way */
     bool loaded;            /* … is over */
     bool has_load_thread;
+    bool stopping; /* server_stop() is under way */
+    bool stopped;  /* … has taken all models down */
 
     /* Of server_load_start(); constant while the thread runs. */
     struct thread load_thread;

@@ -89,6 +89,12 @@ static struct status *load(void *arg)
         return st;
     }
     assert_in_range(n, 0, 1); /* none, when the folder could not be listed: that is in the log */
+    struct server_progress progress;
+    st = server_progress(s, 4, &progress);
+    if (st)
+        assert_ptr_equal(st, status_no_memory());
+    else
+        mem_free(progress.rows);
     bool serves = n == 1 && strcmp(rows[0].state, "READY") == 0;
     /* A configuration that could not be read leaves a row with a name only (behaviours 27.1). */
     if (n == 1 && !serves && *rows[0].state && !strstr(rows[0].reason, "out of memory"))

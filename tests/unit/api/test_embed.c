@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "api/handles.h"
+#include "conch/conch.h"
 #include "lib/repository.h"
 #include "triton/core/tritonserver.h"
 
@@ -539,12 +540,98 @@ static void refuses_to_start(void **state)
     repository_remove(&repo);
 }
 
+/* ---- In two steps ---------------------------------------------------------------------------- */
+
+static struct {
+    pthread_mutex_t mu;
+    pthread_cond_t cv;
+    bool come;
+    TRITONSERVER_Error *error;
+} loaded = {.mu = PTHREAD_MUTEX_INITIALIZER, .cv = PTHREAD_COND_INITIALIZER};
+
+static void on_loaded(TRITONSERVER_Error *error, void *userp)
+{
+    assert_ptr_equal(userp, &loaded);
+    pthread_mutex_lock(&loaded.mu);
+    loaded.come = true;
+    loaded.error = error;
+    pthread_cond_broadcast(&loaded.cv);
+    pthread_mutex_unlock(&loaded.mu);
+}
+
+static TRITONSERVER_Error *wait_for_models(TRITONSERVER_Server *server)
+{
+    loaded.come = false;
+    OK(conch_server_load(server, on_loaded, &loaded));
+    pthread_mutex_lock(&loaded.mu);
+    while (!loaded.come)
+        pthread_cond_wait(&loaded.cv, &loaded.mu);
+    pthread_mutex_unlock(&loaded.mu);
+    return loaded.error;
+}
+
+static void refused(TRITONSERVER_Error *error, TRITONSERVER_Error_Code code, const char *text)
+{
+    assert_non_null(error);
+    assert_string_equal(TRITONSERVER_ErrorMessage(error), text);
+    assert_int_equal(TRITONSERVER_ErrorCode(error), code);
+    TRITONSERVER_ErrorDelete(error);
+}
+
+static void starts_in_two_steps(void **state)
+{
+    (void)state;
+    struct test_repository repo;
+    TRITONSERVER_ServerOptions *options;
+    TRITONSERVER_Server *server = NULL;
+    TRITONSERVER_Message *message;
+    bool yes = false;
+    repository_make(&repo);
+    repository_add(&repo, "echo", config, 1);
+    OK(TRITONSERVER_ServerOptionsNew(&options));
+    OK(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, repo.path));
+    OK(TRITONSERVER_ServerOptionsSetBackendDirectory(options, CONCH_BUILD_DIR "/backends"));
+    refused(conch_server_new(NULL, options), TRITONSERVER_ERROR_INVALID_ARG,
+            "conch_server_new: 'server' was nullptr");
+    refused(conch_server_new(&server, NULL), TRITONSERVER_ERROR_INVALID_ARG,
+            "conch_server_new: 'options' was nullptr");
+    OK(conch_server_new(&server, options));
+
+    OK(TRITONSERVER_ServerIsLive(server, &yes));
+    assert_true(yes);
+    OK(TRITONSERVER_ServerIsReady(server, &yes));
+    assert_false(yes);
+    refused(TRITONSERVER_ServerModelIndex(server, 0, &message), TRITONSERVER_ERROR_UNAVAILABLE,
+            "Server not ready");
+    refused(TRITONSERVER_ServerModelIsReady(server, "echo", 1, &yes),
+            TRITONSERVER_ERROR_UNAVAILABLE, "Server not ready");
+    refused(conch_server_load(server, NULL, NULL), TRITONSERVER_ERROR_INVALID_ARG,
+            "conch_server_load: 'loaded' was nullptr");
+    OK(wait_for_models(server));
+    OK(TRITONSERVER_ServerIsReady(server, &yes));
+    assert_true(yes);
+    refused(conch_server_load(server, on_loaded, &loaded), TRITONSERVER_ERROR_ALREADY_EXISTS,
+            "the server loads its models already");
+    OK(TRITONSERVER_ServerDelete(server));
+
+    repository_add(&repo, "bad", "backend: \"nowhere\"", 1);
+    OK(TRITONSERVER_ServerOptionsSetLogError(options, false));
+    OK(conch_server_new(&server, options));
+    refused(wait_for_models(server), TRITONSERVER_ERROR_INTERNAL, "failed to load all models");
+    OK(TRITONSERVER_ServerIsLive(server, &yes));
+    assert_false(yes);
+    OK(TRITONSERVER_ServerDelete(server));
+    OK(TRITONSERVER_ServerOptionsSetLogError(options, true));
+    OK(TRITONSERVER_ServerOptionsDelete(options));
+    repository_remove(&repo);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_requests), cmocka_unit_test(a_request_used_for_ever_stays_small),
         cmocka_unit_test(traces_requests),  cmocka_unit_test(traces_have_identity_and_context),
-        cmocka_unit_test(refuses_to_start),
+        cmocka_unit_test(refuses_to_start), cmocka_unit_test(starts_in_two_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

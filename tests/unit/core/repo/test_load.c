@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The states of models and server while models load, with tests/plugins/gate: its models load when
+ * the test lets them.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/mutex.h"
+#include "base/status.h"
+#include "base/thread.h"
+#include "core/model.h"
+#include "core/server.h"
+#include "core/server_options.h"
+#include "lib/repository.h"
+
+#define CONFIG                                                                                     \
+    "backend: 'gate' "                                                                             \
+    "input { name: 'IN' data_type: TYPE_INT32 dims: -1 } "                                         \
+    "output { name: 'OUT' data_type: TYPE_INT32 dims: -1 }"
+
+/* What became of the loading. */
+struct outcome {
+    struct mutex mu;
+    struct cond changed;
+    bool come;
+    enum status_code code;
+    char text[256];
+};
+
+static void on_loaded(void *arg, struct status *st)
+{
+    struct outcome *o = arg;
+    mutex_lock(&o->mu);
+    o->come = true;
+    o->code = st ? status_code(st) : STATUS_UNKNOWN;
+    snprintf(o->text, sizeof(o->text), "%s", st ? status_message(st) : "");
+    cond_broadcast(&o->changed);
+    mutex_unlock(&o->mu);
+    status_free(st);
+}
+
+static void await(struct outcome *o, enum status_code code, const char *text)
+{
+    mutex_lock(&o->mu);
+    while (!o->come)
+        assert_true(cond_wait_until(&o->changed, &o->mu, monotonic_ns() + 20 * NS_PER_S));
+    mutex_unlock(&o->mu);
+    assert_string_equal(o->text, text);
+    assert_int_equal(o->code, code);
+}
+
+struct fixture {
+    struct test_repository repo;
+    struct server_options *options;
+    struct outcome outcome;
+};
+
+static void set_up(struct fixture *f)
+{
+    repository_make(&f->repo);
+    f->options = server_options_new();
+    server_options_add_repository(f->options, f->repo.path);
+    server_options_set_string(&f->options->backend_directory, CONCH_BUILD_DIR "/tests/backends");
+    f->outcome = (struct outcome){.come = false};
+    mutex_init(&f->outcome.mu, 1, "test");
+    cond_init(&f->outcome.changed);
+}
+
+static void tear_down(struct fixture *f)
+{
+    server_options_free(f->options);
+    cond_done(&f->outcome.changed);
+    mutex_done(&f->outcome.mu);
+    repository_remove(&f->repo);
+}
+
+static void gate_path(const struct fixture *f, const char *gate, char path[512])
+{
+    snprintf(path, 512, "%s/%s", f->repo.path, gate);
+}
+
+static void shut(const struct fixture *f, const char *gate, const char *text)
+{
+    char path[512];
+    gate_path(f, gate, path);
+    FILE *file = fopen(path, "we");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static void open_gate(const struct fixture *f, const char *gate)
+{
+    char path[512];
+    gate_path(f, gate, path);
+    assert_int_equal(unlink(path), 0);
+}
+
+static void says(struct status *st, enum status_code code, const char *text)
+{
+    assert_non_null(st);
+    assert_string_equal(status_message(st), text);
+    assert_int_equal(status_code(st), code);
+    status_free(st);
+}
+
+static void finds(struct server *s, const char *name, const char *text)
+{
+    struct model *m;
+    struct status *st = server_find_model(s, name, strlen(name), CONCH_VERSION_LATEST, &m);
+    assert_string_equal(st ? status_message(st) : "", text);
+    status_free(st);
+    if (!st)
+        model_unref(m);
+}
+
+static void is_live_and_ready(struct server *s, bool live, bool ready)
+{
+    bool is;
+    assert_null(server_is_live(s, &is));
+    assert_int_equal(is, live);
+    assert_null(server_is_ready(s, &is));
+    assert_int_equal(is, ready);
+}
+
+/* Each row as "name:version:state:reason". */
+static void assert_index(struct server *s, const char *expected)
+{
+    char text[1024] = "";
+    struct model_index_row *rows;
+    size_t n, used = 0;
+    assert_null(server_index(s, false, &rows, &n));
+    for (size_t i = 0; i < n; i++)
+        used += (size_t)snprintf(text + used, sizeof(text) - used, "%s:%d:%s:%s\n", rows[i].name,
+                                 (int)rows[i].version, rows[i].state, rows[i].reason);
+    mem_free(rows);
+    assert_string_equal(text, expected);
+}
+
+/* "state total serving failed", then the rows as above. */
+static void read_progress(struct server *s, size_t max_rows, char text[1024])
+{
+    struct server_progress p;
+    assert_null(server_progress(s, max_rows, &p));
+    size_t used = (size_t)snprintf(text, 1024, "%s%s %zu %zu %zu\n", p.ready ? "ready " : "",
+                                   p.state, p.n_models, p.n_serving, p.n_failed);
+    assert_true(p.n_loading <= p.n_rows);
+    for (size_t i = 0; i < p.n_rows; i++)
+        used += (size_t)snprintf(text + used, 1024 - used, "%s:%d:%s:%s\n", p.rows[i].name,
+                                 (int)p.rows[i].version, p.rows[i].state, p.rows[i].reason);
+    mem_free(p.rows);
+}
+
+static void await_progress(struct server *s, const char *expected)
+{
+    char text[1024];
+    uint64_t until_ns = monotonic_ns() + 20 * NS_PER_S;
+    do {
+        read_progress(s, 8, text);
+        if (monotonic_ns() > until_ns)
+            assert_string_equal(text, expected);
+    } while (strcmp(text, expected) != 0);
+}
+
+static void a_start_step_by_step(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct server *s;
+    struct model_index_row *rows;
+    size_t n;
+    set_up(&f);
+    repository_add(&f.repo, "bad", CONFIG, 1);
+    repository_add(&f.repo, "late", CONFIG, 4);
+    repository_add(&f.repo, "quick", CONFIG, 1);
+    repository_add(&f.repo, "wrong", "nonsense", 1);
+    shut(&f, "bad/fail.load", "no disk\n");
+    shut(&f, "late/hold.load", "");
+    f.options->exit_on_error = false;
+
+    assert_null(server_create(f.options, &s));
+    is_live_and_ready(s, true, false);
+    finds(s, "quick", "Server not ready");
+    says(server_index(s, false, &rows, &n), STATUS_UNAVAILABLE, "Server not ready");
+    await_progress(s, "starting 0 0 0\n");
+
+    assert_null(server_load_start(s, on_loaded, &f.outcome));
+    says(server_load_start(s, on_loaded, &f.outcome), STATUS_ALREADY_EXISTS,
+         "the server loads its models already");
+    static const char expected[] =
+        "starting 4 1 2\nlate:-1:LOADING:\nbad:1:UNAVAILABLE:Internal: no disk\n";
+    char text[1024];
+    uint64_t until_ns = monotonic_ns() + 20 * NS_PER_S;
+    do {
+        assert_true(monotonic_ns() < until_ns);
+        read_progress(s, 8, text);
+    } while (strncmp(text, expected, strlen(expected)) != 0);
+    assert_non_null(strstr(text, "wrong:-1:UNAVAILABLE:"));
+    assert_non_null(strstr(text, "wrong/config.pbtxt"));
+
+    is_live_and_ready(s, true, false);
+    finds(s, "quick", "");
+    finds(s, "late", "Request for unknown model: 'late' version 4 is not at ready state");
+    finds(s, "bad", "Request for unknown model: 'bad' has no available versions");
+    finds(s, "wrong", "Request for unknown model: 'wrong' is not found");
+    assert_index(s, "bad:1:UNAVAILABLE:Internal: no disk\nlate:4:LOADING:\nquick:1:READY:\n"
+                    "wrong:-1::\n");
+    read_progress(s, 1, text); /* one of each kind */
+    assert_string_equal(text, expected);
+
+    open_gate(&f, "late/hold.load");
+    await(&f.outcome, STATUS_UNKNOWN, "");
+    says(server_load(s), STATUS_UNAVAILABLE, "the server has loaded its models, or is stopping");
+    is_live_and_ready(s, true, false); /* two have failed */
+    finds(s, "late", "");
+    read_progress(s, 0, text);
+    assert_string_equal(text, "running 4 2 2\n");
+
+    assert_null(server_stop(s));
+    assert_null(server_stop(s));
+    server_free(s);
+    tear_down(&f);
+}
+
+static void a_failure_that_ends_the_server(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct server *s;
+    set_up(&f);
+    repository_add(&f.repo, "bad", CONFIG, 1);
+    repository_add(&f.repo, "good", CONFIG, 1);
+    shut(&f, "bad/fail.load", "no disk\n");
+    assert_null(server_create(f.options, &s));
+    assert_null(server_load_start(s, on_loaded, &f.outcome));
+    await(&f.outcome, STATUS_INTERNAL, "failed to load all models");
+    is_live_and_ready(s, false, false);
+    says(server_index(s, false, NULL, NULL), STATUS_UNAVAILABLE, "Server not ready");
+    await_progress(s, "failed 2 1 1\nbad:1:UNAVAILABLE:Internal: no disk\n");
+    assert_null(server_stop(s));
+    server_free(s);
+    tear_down(&f);
+}
+
+static void named_models_and_those_that_are_nowhere(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct server *s;
+    set_up(&f);
+    static const char *const present[] = {"a", "c", "e"};
+    for (size_t i = 0; i < 3; i++)
+        repository_add(&f.repo, present[i], CONFIG, 1);
+    f.options->control_mode = CONTROL_EXPLICIT;
+    f.options->exit_on_error = false;
+    static const char *const wanted[] = {"f", "c", "0", "d", "c"};
+    for (size_t i = 0; i < 5; i++)
+        server_options_add_startup_model(f.options, wanted[i]);
+    assert_int_equal(f.options->n_startup_models, 4);
+    assert_null(server_new(f.options, &s));
+    assert_index(s, "a:-1::\nc:1:READY:\ne:-1::\n");
+    char text[1024];
+    read_progress(s, 2, text);
+#define NOWHERE ":-1:UNAVAILABLE:Not found: model not found in any model repository.\n"
+    assert_string_equal(text, "running 4 1 3\n0" NOWHERE "d" NOWHERE);
+    is_live_and_ready(s, true, false);
+    assert_null(server_stop(s));
+    server_free(s);
+
+    server_options_add_startup_model(f.options, "*");
+    says(server_new(f.options, &s), STATUS_INVALID_ARG,
+         "Wildcard model name '*' must be the ONLY startup model if specified at all.");
+    tear_down(&f);
+}
+
+/* ---- Stopping meanwhile ---------------------------------------------------------------------- */
+
+static void a_stop_that_has_no_time_may_be_tried_again(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct server *s;
+    bool is;
+    set_up(&f);
+    repository_add(&f.repo, "a", CONFIG, 1);
+    repository_add(&f.repo, "b", CONFIG, 1);
+    shut(&f, "a/hold.load", "");
+    f.options->load_threads = 1;
+    f.options->exit_timeout_s = 0;
+    assert_null(server_create(f.options, &s));
+    assert_null(server_load_start(s, on_loaded, &f.outcome));
+    await_progress(s, "starting 2 0 0\na:-1:LOADING:\n");
+
+    static const char expired[] = "Exit timeout expired. Exiting immediately.";
+    says(server_stop(s), STATUS_INTERNAL, expired);
+    says(server_stop(s), STATUS_INTERNAL, expired);
+    says(server_is_live(s, &is), STATUS_UNAVAILABLE, "Server exiting");
+    says(server_is_ready(s, &is), STATUS_UNAVAILABLE, "Server exiting");
+    says(server_model_is_ready(s, "a", 1, 1, &is), STATUS_UNAVAILABLE, "Server not ready");
+    open_gate(&f, "a/hold.load");
+    await(&f.outcome, STATUS_UNAVAILABLE, "Server exiting");
+    assert_null(server_stop(s));
+    server_free(s);
+    tear_down(&f);
+}
+
+static void a_server_that_never_loads(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct server *s;
+    set_up(&f);
+    repository_add(&f.repo, "a", CONFIG, 1);
+    assert_null(server_create(f.options, &s));
+    assert_null(server_stop(s));
+    says(server_load(s), STATUS_UNAVAILABLE, "the server has loaded its models, or is stopping");
+    server_free(s);
+    assert_null(server_create(f.options, &s));
+    server_free(s);
+    tear_down(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_start_step_by_step),
+        cmocka_unit_test(a_failure_that_ends_the_server),
+        cmocka_unit_test(named_models_and_those_that_are_nowhere),
+        cmocka_unit_test(a_stop_that_has_no_time_may_be_tried_again),
+        cmocka_unit_test(a_server_that_never_loads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
