@@ -478,6 +478,37 @@ TRITONSERVER_Error *TRITONSERVER_ServerModelConfig(TRITONSERVER_Server *server,
     return give(&text, model_config);
 }
 
+TRITONSERVER_Error *TRITONSERVER_ServerLoadModel(TRITONSERVER_Server *server,
+                                                 const char *model_name)
+{
+    NEED(server);
+    NEED(model_name);
+    return as_status(server_load_model(to_server(server), model_name));
+}
+
+TRITONSERVER_Error *TRITONSERVER_ServerLoadModelWithParameters(
+    TRITONSERVER_Server *server, const char *model_name, const TRITONSERVER_Parameter **parameters,
+    const uint64_t parameter_count)
+{
+    (void)parameters;
+    (void)parameter_count;
+    return TRITONSERVER_ServerLoadModel(server, model_name);
+}
+
+TRITONSERVER_Error *TRITONSERVER_ServerUnloadModel(TRITONSERVER_Server *server,
+                                                   const char *model_name)
+{
+    NEED(server);
+    NEED(model_name);
+    return as_status(server_unload_model(to_server(server), model_name));
+}
+
+TRITONSERVER_Error *TRITONSERVER_ServerUnloadModelAndDependents(TRITONSERVER_Server *server,
+                                                                const char *model_name)
+{
+    return TRITONSERVER_ServerUnloadModel(server, model_name);
+}
+
 TRITONSERVER_Error *TRITONSERVER_ServerModelIndex(TRITONSERVER_Server *server, uint32_t flags,
                                                   TRITONSERVER_Message **model_index)
 {

@@ -420,9 +420,24 @@ struct status *server_progress(struct server *s, size_t max_rows, struct server_
     return repository_progress(&s->repository, max_rows, ret);
 }
 
-bool server_is_controlled(const struct server *s)
+/* The reference has one text for all modes that do not allow it. */
+static struct status *refuse_control(const struct server *s, const char *what, const char *name)
 {
-    return s->options->control_mode == CONTROL_EXPLICIT;
+    if (s->options->control_mode != CONTROL_EXPLICIT)
+        return status_new(STATUS_UNAVAILABLE,
+                          "explicit model load / unload is not allowed if polling is enabled");
+    return status_new(STATUS_UNSUPPORTED,
+                      "%s model '%s' while the server runs is not supported yet", what, name);
+}
+
+struct status *server_load_model(struct server *s, const char *name)
+{
+    return refuse_control(s, "loading", name);
+}
+
+struct status *server_unload_model(struct server *s, const char *name)
+{
+    return refuse_control(s, "unloading", name);
 }
 
 struct status *server_find_model(struct server *s, const char *name, size_t name_length,

@@ -108,8 +108,14 @@ struct server_progress {
 NODISCARD struct status *server_progress(struct server *s, size_t max_rows,
                                          struct server_progress *ret);
 
-/* server_is_controlled - do clients decide what is loaded (mode explicit)? */
-bool server_is_controlled(const struct server *s);
+/*
+ * server_load_model, server_unload_model - change which models serve.
+ *
+ * Errors: STATUS_UNAVAILABLE  the model control mode does not allow it (behaviours §13.1)
+ *         STATUS_UNSUPPORTED  it does, but this is not built yet
+ */
+NODISCARD struct status *server_load_model(struct server *s, const char *name);
+NODISCARD struct status *server_unload_model(struct server *s, const char *name);
 
 /*
  * server_find_model - the model version that serves, by name; the caller ends the reference.

@@ -8,7 +8,7 @@
  *     infer ID MODEL VERSION OUTPUTS INPUT…   and wait for the end; OUTPUTS: name,… or -
  *     start ID MODEL VERSION OUTPUTS INPUT…   and go on; INPUT: NAME:TYPE:SHAPE:ELEMENTS, by commas
  *     wait ID, cancel ID
- *     ready MODEL, metadata MODEL, config MODEL, index
+ *     load MODEL, unload MODEL, unload-all MODEL, ready MODEL, metadata MODEL, config MODEL, index
  *
  * It prints one line for each thing that happens:
  *
@@ -374,6 +374,12 @@ static void obey(char **words, int n)
     } else if (strcmp(command, "index") == 0) {
         TRITONSERVER_Error *error = TRITONSERVER_ServerModelIndex(server, 0, &message);
         print_document(command, what, error, message);
+    } else if (strcmp(command, "load") == 0) {
+        ended(command, what, TRITONSERVER_ServerLoadModel(server, what));
+    } else if (strcmp(command, "unload") == 0) {
+        ended(command, what, TRITONSERVER_ServerUnloadModel(server, what));
+    } else if (strcmp(command, "unload-all") == 0) {
+        ended(command, what, TRITONSERVER_ServerUnloadModelAndDependents(server, what));
     } else {
         fprintf(stderr, "embed: unknown command '%s'\n", command);
         exit(2);

@@ -120,26 +120,20 @@ struct status *ops_repository_index(struct server *s, bool ready_only,
     return server_index(s, ready_only, ret_rows, ret_n);
 }
 
-/* The reference has one text for all modes that do not allow it. */
-static struct status *refuse_control(struct server *s, const char *what)
-{
-    if (!server_is_controlled(s))
-        return status_new(STATUS_UNAVAILABLE,
-                          "explicit model load / unload is not allowed if polling is enabled");
-    return status_new(STATUS_UNSUPPORTED, "%s models while the server runs is not supported yet",
-                      what);
-}
-
 struct status *ops_model_load(struct server *s, const struct ops_model_ref *ref)
 {
-    (void)ref;
-    return refuse_control(s, "loading");
+    char *name = mem_strndup(ref->name, ref->name_length);
+    struct status *st = server_load_model(s, name);
+    mem_free(name);
+    return st;
 }
 
 struct status *ops_model_unload(struct server *s, const struct ops_model_ref *ref)
 {
-    (void)ref;
-    return refuse_control(s, "unloading");
+    char *name = mem_strndup(ref->name, ref->name_length);
+    struct status *st = server_unload_model(s, name);
+    mem_free(name);
+    return st;
 }
 
 struct status *ops_infer(struct server *s, struct request *r)

@@ -1,0 +1,379 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A backend that others have compiled: the genuine Python backend of Triton, unchanged, in our server.
+
+It asks for its server library by a name of its own; one entry of its dynamic section is changed to the usual name.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import textwrap
+import urllib.error
+import urllib.request
+
+import numpy as np
+import pytest
+import tritonclient.http
+from tritonclient.utils import InferenceServerException, triton_to_np_dtype
+
+import embed
+import repository
+import server as servers
+
+REFERENCE = servers.ROOT / ".deps/reference"
+GENUINE = REFERENCE / "backends/python"
+
+pytestmark = [
+    pytest.mark.skipif(not (GENUINE / "triton_python_backend_stub").exists(),
+                       reason="the genuine Python backend is not installed: make reference"),
+    pytest.mark.skipif(servers.REFERENCE, reason="is about our server"),
+    pytest.mark.skipif(servers.SANITIZED and b"__tsan_init" in pathlib.Path(servers.BIN).read_bytes(),
+                       reason="the thread sanitizer cannot see the locks of a library that it has not compiled"),
+]
+
+HEAD = """import json
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+"""
+
+
+def write_python(root, name, body, *tensors, more=""):
+    """A model whose class has this body; tensors as of repository.tensor()."""
+    config = 'backend: "python"\n' + "".join(repository.tensor(*tensor) for tensor in tensors) + more
+    folder = repository.write_model(root, name, config + 'instance_group [ { count: 1 kind: KIND_CPU } ]\n')
+    (folder / "1/model.py").write_text(HEAD + textwrap.indent(textwrap.dedent(body), "    "))
+
+
+ECHO = """
+def execute(self, requests):
+    responses = []
+    for request in requests:
+        tensor = pb_utils.get_input_tensor_by_name(request, "IN")
+        responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", tensor.as_numpy())]))
+    return responses
+"""
+
+ADD_SUB = """
+def initialize(self, args):
+    config = json.loads(args["model_config"])
+    self.kind = pb_utils.triton_string_to_numpy(pb_utils.get_output_config_by_name(config, "SUM")["data_type"])
+    self.args = args
+
+def execute(self, requests):
+    responses = []
+    for request in requests:
+        a, b = (pb_utils.get_input_tensor_by_name(request, n).as_numpy() for n in ("A", "B"))
+        responses.append(pb_utils.InferenceResponse([
+            pb_utils.Tensor("SUM", (a + b).astype(self.kind)), pb_utils.Tensor("DIFFERENCE", (a - b).astype(self.kind))]))
+    return responses
+"""
+
+WHO = """
+def initialize(self, args):
+    self.args = args
+
+def execute(self, requests):
+    responses = []
+    for request in requests:
+        told = {"args": {k: self.args[k] for k in ("model_name", "model_version", "model_instance_name",
+                                                   "model_instance_kind", "model_instance_device_id")},
+                "id": request.request_id(), "correlation": request.correlation_id(), "flags": request.flags(),
+                "timeout": request.timeout(), "outputs": list(request.requested_output_names()),
+                "parameters": json.loads(request.parameters()),
+                "cancelled": request.is_cancelled()}
+        text = np.array([json.dumps(told).encode()], dtype=np.object_)
+        responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", text)]))
+    return responses
+"""
+
+MOODY = """
+def execute(self, requests):
+    responses = []
+    for request in requests:
+        what = int(pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()[0])
+        if what == 1:
+            raise ValueError("all went wrong")
+        if what == 2:
+            responses.append(pb_utils.InferenceResponse(
+                error=pb_utils.TritonError("this one went wrong", pb_utils.TritonError.NOT_FOUND)))
+            continue
+        if what == 3:
+            return []
+        responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([what], np.int32))]))
+    return responses
+"""
+
+DECOUPLED = """
+def execute(self, requests):
+    for request in requests:
+        sender = request.get_response_sender()
+        n = int(pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()[0])
+        for i in range(n):
+            sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([i], np.int32))]))
+        sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+    return None
+"""
+
+SCRIPT = """
+async def execute(self, requests):
+    responses = []
+    for request in requests:
+        tensor = pb_utils.get_input_tensor_by_name(request, "IN")
+        name = pb_utils.get_input_tensor_by_name(request, "MODEL").as_numpy()[0].decode()
+        inner = pb_utils.InferenceRequest(
+            model_name=name, requested_output_names=["OUTPUT0"],
+            inputs=[pb_utils.Tensor("INPUT0", tensor.as_numpy())])
+        once = inner.exec()
+        if once.has_error():
+            responses.append(pb_utils.InferenceResponse(error=once.error()))
+            continue
+        again = await inner.async_exec()
+        one, two = (pb_utils.get_output_tensor_by_name(r, "OUTPUT0").as_numpy() for r in (once, again))
+        responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", one + two)]))
+    return responses
+"""
+
+# One call in a request: with several the backend ends its server now and then, the genuine one too.
+CONTROL = """
+def execute(self, requests):
+    calls = [lambda: pb_utils.is_model_ready("echo_fp32"), lambda: pb_utils.load_model("echo_fp32"),
+             lambda: pb_utils.unload_model("echo_fp32")]
+    responses = []
+    for request in requests:
+        try:
+            told = str(calls[int(pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()[0])]())
+        except Exception as error:
+            told = str(error)
+        responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([told.encode()], np.object_))]))
+    return responses
+"""
+
+METRICS = """
+def initialize(self, args):
+    self.family = pb_utils.MetricFamily(name="seen_total", description="how many", kind=pb_utils.MetricFamily.COUNTER)
+    self.metric = self.family.Metric(labels={"model": "metrics"})
+    self.buckets = pb_utils.MetricFamily(name="sizes", description="how large", kind=pb_utils.MetricFamily.HISTOGRAM)
+    self.histogram = self.buckets.Metric(labels={}, buckets=[1, 10])
+
+def execute(self, requests):
+    responses = []
+    for request in requests:
+        self.metric.increment(2)
+        self.histogram.observe(5)
+        try:
+            self.metric.set(1)
+            refused = "nothing"
+        except Exception as error:
+            refused = str(error)
+        text = np.array([f"{self.metric.value()} {refused}".encode()], np.object_)
+        responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", text)]))
+    return responses
+"""
+
+COMPLETES = """
+@staticmethod
+def auto_complete_config(config):
+    config.add_input({"name": "IN", "data_type": "TYPE_INT32", "dims": [-1]})
+    config.add_output({"name": "OUT", "data_type": "TYPE_INT32", "dims": [-1]})
+    config.set_max_batch_size(0)
+    return config
+""" + ECHO
+
+NUMBER = [("input", "IN", "INT32", [1]), ("output", "OUT", "INT32", [1])]
+TEXT = [("input", "IN", "INT32", [1]), ("output", "OUT", "BYTES", [-1])]
+
+
+def write_models(root):
+    for datatype in ("FP32", "INT64", "BOOL", "UINT8", "FP16", "BYTES"):
+        write_python(root, f"echo_{datatype.lower()}", ECHO, ("input", "IN", datatype, [-1, -1]),
+                     ("output", "OUT", datatype, [-1, -1]))
+    pair = [("input", "A", "FP32", [4]), ("input", "B", "FP32", [4]), ("output", "SUM", "FP32", [4]),
+            ("output", "DIFFERENCE", "FP32", [4])]
+    write_python(root, "add_sub", ADD_SUB, *pair, more="max_batch_size: 8\n")
+    write_python(root, "who", WHO, *TEXT)
+    write_python(root, "moody", MOODY, *NUMBER)
+    write_python(root, "decoupled", DECOUPLED, *NUMBER, more="model_transaction_policy { decoupled: true }\n")
+    write_python(root, "script", SCRIPT, ("input", "IN", "FP32", [-1]), ("input", "MODEL", "BYTES", [1]),
+                 ("output", "OUT", "FP32", [-1]))
+    write_python(root, "control", CONTROL, *TEXT)
+    write_python(root, "metrics", METRICS, *TEXT)
+    write_python(root, "completes", COMPLETES)
+    write_python(root, "fails", 'def initialize(self, args):\n    raise RuntimeError("not today")\n' + ECHO, *NUMBER)
+    write_python(root, "syntax", "def execute(self, requests)\n    pass", *NUMBER)
+    repository.write_identity(root, "identity", [("FP32", [-1])])
+    repository.write_identity(root, "slow", [("FP32", [-1])], execute_delay_ms=100)
+    return root
+
+
+@pytest.fixture(scope="module")
+def surroundings(tmp_path_factory):
+    """A backend directory with the genuine backend beside ours, and what its programs need to be found."""
+    folder = tmp_path_factory.mktemp("backends")
+    shutil.copytree(GENUINE, folder / "python", ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "identity").symlink_to(pathlib.Path(servers.BACKENDS).resolve() / "identity")
+    libraries = next((REFERENCE / "venv/lib").glob("python3.*/site-packages/nvidia_pytriton.libs"))
+    name = next(libraries.glob("libtritonserver-*.so")).name
+    subprocess.run(["patchelf", "--replace-needed", name, "libtritonserver.so", folder / "python/libtriton_python.so"],
+                   check=True)
+    environment = {
+        "PATH": f"{REFERENCE}/venv/bin:{os.environ['PATH']}",
+        "LD_LIBRARY_PATH": f"{servers.BUILD / 'lib'}:{libraries}",
+        # The backend's own leaks are not ours to count.
+        "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0",
+    }
+    return folder, environment
+
+
+def left_behind():
+    shared = {p.name for p in pathlib.Path("/dev/shm").glob("triton_python_backend_shm_region_*")}
+    stubs = subprocess.run(["pgrep", "-f", "triton_python_backend_stub .*python-backend-of-test"], capture_output=True,
+                           text=True, check=False).stdout.split()
+    return shared, stubs
+
+
+@pytest.fixture(scope="module")
+def served(surroundings, tmp_path_factory):
+    backends, environment = surroundings
+    root = write_models(tmp_path_factory.mktemp("python-backend-of-test"))
+    before = left_behind()
+    with servers.Server(root, env=environment, flags=[f"--backend-directory={backends}", "--exit-on-error=false"],
+                        ready=False) as running:
+        servers.wait_for(lambda: "starts without some of its models" in running.log(), 120, "all is loaded")
+        yield running
+    assert left_behind() == before, "processes or shared memory of the backend are left"
+
+
+def index(running):
+    asked = urllib.request.Request(f"http://{running.url}/v2/repository/index", method="POST")
+    with urllib.request.urlopen(asked) as reply:
+        return {model["name"]: model for model in json.load(reply)}
+
+
+@pytest.fixture
+def client(served):
+    served.assert_alive()
+    with tritonclient.http.InferenceServerClient(served.url, concurrency=2) as made:
+        yield made
+    served.assert_alive()
+
+
+def infer(client, model, inputs, **options):
+    """inputs: {name: (datatype, array)}"""
+    sent = []
+    for name, (datatype, array) in inputs.items():
+        tensor = tritonclient.http.InferInput(name, array.shape, datatype)
+        tensor.set_data_from_numpy(array)
+        sent.append(tensor)
+    return client.infer(model, sent, **options)
+
+
+def number(value):
+    return {"IN": ("INT32", np.array([value], np.int32))}
+
+
+def test_every_model_that_can_be_loaded_is(served):
+    models = index(served)
+    bad = {name: model["reason"] for name, model in models.items() if model["state"] != "READY"}
+    assert set(bad) == {"fails", "syntax"}
+    assert "RuntimeError: not today" in bad["fails"]
+    assert "SyntaxError" in bad["syntax"]
+
+
+def test_add_sub(client):
+    a, b = np.arange(8, dtype=np.float32).reshape(2, 4), np.full((2, 4), 0.5, np.float32)
+    got = infer(client, "add_sub", {"A": ("FP32", a), "B": ("FP32", b)})
+    assert np.array_equal(got.as_numpy("SUM"), a + b)
+    assert np.array_equal(got.as_numpy("DIFFERENCE"), a - b)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (2, 3), (1, 70000)], ids=str)
+@pytest.mark.parametrize("datatype", ["FP32", "INT64", "BOOL", "UINT8", "FP16"])
+def test_types(client, datatype, shape):
+    array = np.random.default_rng(3).integers(0, 2, shape).astype(triton_to_np_dtype(datatype))
+    got = infer(client, f"echo_{datatype.lower()}", {"IN": (datatype, array)}).as_numpy("OUT")
+    assert got.dtype == array.dtype
+    assert np.array_equal(got, array)
+
+
+def test_strings(client):
+    array = np.array([[b"", b"a"], [b"\x00\xff", "ü€".encode() * 1000]], dtype=object)
+    assert np.array_equal(infer(client, "echo_bytes", {"IN": ("BYTES", array)}).as_numpy("OUT"), array)
+
+
+def test_what_a_model_is_told(client):
+    got = infer(client, "who", number(1), request_id="r7", sequence_id=42, sequence_start=True, timeout=5000000,
+                parameters={"text": "x", "number": 3, "flag": True})
+    told = json.loads(got.as_numpy("OUT")[0])
+    assert told == {
+        "args": {"model_name": "who", "model_version": "1", "model_instance_name": "who_0_0",
+                 "model_instance_kind": "CPU", "model_instance_device_id": "0"},
+        "id": "r7", "correlation": 42, "flags": 1, "timeout": 5000000, "outputs": ["OUT"],
+        "parameters": {"text": "x", "number": 3, "flag": True}, "cancelled": False,
+    }
+
+
+def test_errors(client):
+    with pytest.raises(InferenceServerException) as raised:
+        infer(client, "moody", number(1))
+    assert "ValueError: all went wrong" in raised.value.message()
+    with pytest.raises(InferenceServerException, match="this one went wrong"):
+        infer(client, "moody", number(2))
+    with pytest.raises(InferenceServerException, match="Number of InferenceResponse objects do not match"):
+        infer(client, "moody", number(3))
+    assert infer(client, "moody", number(4)).as_numpy("OUT")[0] == 4
+
+
+def test_scripts_ask_other_models(client):
+    array = np.array([1, 2.5], np.float32)
+
+    def ask(model):
+        return infer(client, "script", {"IN": ("FP32", array), "MODEL": ("BYTES", np.array([model], object))})
+
+    assert np.array_equal(ask(b"identity").as_numpy("OUT"), 2 * array)
+    assert np.array_equal(ask(b"slow").as_numpy("OUT"), 2 * array)
+    with pytest.raises(InferenceServerException, match="'nobody' is not found"):
+        ask(b"nobody")
+    with pytest.raises(InferenceServerException, match="unexpected inference output 'OUTPUT0' for model 'echo_fp32'"):
+        ask(b"echo_fp32")
+
+
+def test_scripts_may_not_load_models_in_this_mode(client):
+    refused = b"explicit model load / unload is not allowed if polling is enabled"
+    told = [infer(client, "control", number(what)).as_numpy("OUT")[0] for what in range(3)]
+    assert told[0] == b"True"
+    assert told[1].startswith(b"Failed to load model") and told[1].endswith(refused)
+    assert told[2].startswith(b"Failed to unload model") and told[2].endswith(refused)
+
+
+def test_metrics(client):
+    told = [infer(client, "metrics", number(1)).as_numpy("OUT")[0].decode() for _ in range(2)]
+    assert [text.split(" ")[0] for text in told] == ["2.0", "4.0"]
+    assert "TRITONSERVER_METRIC_KIND_COUNTER does not support Set" in told[0]
+
+
+def test_completes_its_configuration(client, served):
+    with urllib.request.urlopen(f"http://{served.url}/v2/models/completes/config") as reply:
+        config = json.load(reply)
+    assert [(t["name"], t["data_type"], t["dims"]) for t in config["input"]] == [("IN", "TYPE_INT32", [-1])]
+    array = np.arange(5, dtype=np.int32)
+    assert np.array_equal(infer(client, "completes", {"IN": ("INT32", array)}).as_numpy("OUT"), array)
+
+
+def test_not_decoupled_over_http(served):
+    body = json.dumps({"inputs": [{"name": "IN", "datatype": "INT32", "shape": [1], "data": [1]}]}).encode()
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(f"http://{served.url}/v2/models/decoupled/infer", body)
+    assert "doesn't support models with decoupled transaction policy" in json.load(refused.value)["error"]
+
+
+def test_decoupled(surroundings, tmp_path):
+    backends, environment = surroundings
+    write_python(tmp_path, "decoupled", DECOUPLED, *NUMBER, more="model_transaction_policy { decoupled: true }\n")
+    lines = embed.run(tmp_path, [f"infer r{n} decoupled -1 - IN:INT32:1:{n}" for n in (0, 1, 5)], backends=backends,
+                      env=environment)
+    for n in (0, 1, 5):
+        assert embed.of(lines, f"r{n}") == [f"response OUT:INT32:1:{i}" for i in range(n)] + ["final"]
