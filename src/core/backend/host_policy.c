@@ -52,8 +52,8 @@ static const char *value_of(const struct host_policy_setting *settings, size_t n
     return NULL;
 }
 
-void host_policy_document(const struct host_policy_setting *settings, size_t n, const char *policy,
-                          struct message *ret_document)
+struct status *host_policy_document(const struct host_policy_setting *settings, size_t n,
+                                    const char *policy, struct message *ret_document)
 {
     AUTO(buf) out = BUF_INIT(MAX_DOCUMENT_BYTES);
     const char *separator = "";
@@ -70,8 +70,12 @@ void host_policy_document(const struct host_policy_setting *settings, size_t n, 
         separator = ",";
     }
     buf_adds(&out, "}}");
+    struct status *st = buf_status(&out);
+    if (st)
+        return st;
     ret_document->size_bytes = out.size;
     ret_document->json = buf_take(&out);
+    return NULL;
 }
 
 static bool read_number(const char *text, size_t length, uint64_t limit, unsigned int *ret_number)

@@ -29,9 +29,11 @@ NODISCARD struct status *host_policy_check_setting(const char *setting);
 /*
  * host_policy_document - what backends are told: {"<policy>":{"<setting>":"<value>",…}}, the last
  * value of each setting, in the order of their names. The caller frees ret_document->json.
+ *
+ * Errors: STATUS_UNAVAILABLE  no memory; names come from configurations
  */
-void host_policy_document(const struct host_policy_setting *settings, size_t n, const char *policy,
-                          struct message *ret_document);
+NODISCARD struct status *host_policy_document(const struct host_policy_setting *settings, size_t n,
+                                              const char *policy, struct message *ret_document);
 
 /*
  * host_policy_place - where that policy has its threads; NULL for one that leaves it open. The

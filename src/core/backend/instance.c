@@ -45,7 +45,10 @@ NODISCARD static struct status *follow_host_policy(struct instance *in)
 {
     const struct server_options *o = in->model->server->options;
     const char *policy = host_policy_of(in->group);
-    host_policy_document(o->host_policies, o->n_host_policies, policy, &in->host_policy_document);
+    struct status *st = host_policy_document(o->host_policies, o->n_host_policies, policy,
+                                             &in->host_policy_document);
+    if (st)
+        return st;
     return host_policy_place(o->host_policies, o->n_host_policies, policy, &in->place);
 }
 

@@ -8,6 +8,7 @@
 #include "core/backend/instance_group.h"
 
 #include <stdatomic.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -18,7 +19,11 @@
 #include "core/backend/warmup.h"
 #include "core/model.h"
 
-enum { MAX_INSTANCES = 4096 };
+enum {
+    MAX_INSTANCES = 4096,
+    MAX_NAMES_BYTES = 16 << 20, /* of all instances together: a group's name can be very long */
+    INDEX_BYTES = 12,           /* what an index adds to it, at most */
+};
 
 struct order {
     const Inference__ModelInstanceGroup *group;
@@ -106,12 +111,19 @@ NODISCARD static struct status *outcome(const struct making *making)
 NODISCARD static struct status *count_instances(const struct model *m, uint32_t *ret_n)
 {
     const Inference__ModelConfig *pb = m->config->pb;
-    int64_t n = 0;
-    for (size_t g = 0; g < pb->n_instance_group; g++)
-        n += pb->instance_group[g]->count;
+    int64_t n = 0, names_bytes = 0;
+    for (size_t g = 0; g < pb->n_instance_group; g++) {
+        const Inference__ModelInstanceGroup *group = pb->instance_group[g];
+        n += group->count;
+        names_bytes += (int64_t)(strlen(group->name) + INDEX_BYTES) * group->count;
+    }
     if (n > MAX_INSTANCES)
         return status_new(STATUS_INVALID_ARG, "model '%s' asks for %lld instances, at most %d",
                           m->name, (long long)n, MAX_INSTANCES);
+    if (names_bytes > MAX_NAMES_BYTES)
+        return status_new(STATUS_INVALID_ARG,
+                          "model '%s': the names of its instances take %lld bytes, at most %d",
+                          m->name, (long long)names_bytes, MAX_NAMES_BYTES);
     *ret_n = (uint32_t)n;
     return NULL;
 }

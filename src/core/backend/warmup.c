@@ -39,7 +39,7 @@ enum {
 };
 
 #define LOOK_NS (100 * NS_PER_MS) /* how soon a stop of the server is seen */
-#define TELL_NS (5 * NS_PER_S)   /* how often the log is told of a wait */
+#define TELL_NS (5 * NS_PER_S)    /* how often the log is told of a wait */
 
 struct warmup {
     /* Constant. */

@@ -200,6 +200,24 @@ static void too_many_are_refused(void **state)
     end();
 }
 
+static void long_names_are_bounded(void **state)
+{
+    begin("instance_group { count: 4096 }", 4, false);
+    char *before = f.model->config->pb->instance_group[0]->name;
+    char *name = mem_zalloc(5001);
+    memset(name, 'x', 5000);
+    f.model->config->pb->instance_group[0]->name = name;
+    struct status *st = instances_make(f.model, &reg);
+    assert_int_equal(status_code(st), STATUS_INVALID_ARG);
+    assert_string_equal(
+        status_message(st),
+        "model 'm': the names of its instances take 20529152 bytes, at most 16777216");
+    status_free(st);
+    f.model->config->pb->instance_group[0]->name = before;
+    mem_free(name);
+    end();
+}
+
 static void a_policy_that_cannot_be_had_is_named(void **state)
 {
     begin("instance_group { host_policy: \"far\" }", 4, false);
@@ -220,6 +238,7 @@ int main(void)
         cmocka_unit_test(the_environment_overrules),
         cmocka_unit_test(the_first_failure_counts),
         cmocka_unit_test(too_many_are_refused),
+        cmocka_unit_test(long_names_are_bounded),
         cmocka_unit_test(a_policy_that_cannot_be_had_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
