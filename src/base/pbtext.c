@@ -568,11 +568,11 @@ NODISCARD static struct status *go_on(struct parser *p, struct status *st, const
                                      .text = status_message(st),
                                      .advice = *p->advice ? p->advice : NULL};
         p->hear(p->arg, &fault);
-        p->n_told++;
+        p->is_over = ++p->n_told == PBTEXT_MAX_FAULTS;
     }
     if (p->lex.token.text == field && p->lex.token.type == TOKEN_IDENTIFIER)
         lexer_next(&p->lex); /* the name itself is what is wrong */
-    p->is_over |= !skip_field(p, inside);
+    p->is_over = p->is_over || !skip_field(p, inside);
     if (p->is_over)
         return st;
     p->at.line = 0;

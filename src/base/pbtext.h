@@ -24,6 +24,7 @@ struct status;
 enum {
     PBTEXT_MAX_DEPTH = 100,
     PBTEXT_MAX_BYTES = 64 << 20,
+    PBTEXT_MAX_FAULTS = 1000,
 };
 
 /*
@@ -50,7 +51,8 @@ struct pbtext_fault {
 
 /*
  * pbtext_parse_all - the same, but says everything that is wrong with the text: after a fault it
- * goes on at what looks like the next field, so that one mistake is told once.
+ * goes on at what looks like the next field, so that one mistake is told once. After
+ * PBTEXT_MAX_FAULTS of them it stops: such a text is something else.
  *
  * @hear   called with each fault, in the order of the text
  * Errors: as above, but faults that were told make it no error and leave *ret_message NULL;

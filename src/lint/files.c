@@ -18,7 +18,7 @@
 #include "lint/backends.h"
 #include "lint/look.h"
 
-enum { MAX_POINTER_BYTES = 1024, MAX_STRINGS_BYTES = 64 << 20, STRING_LENGTH_BYTES = 4 };
+enum { MAX_POINTER_BYTES = 1024 };
 
 static bool is_ensemble(const struct look *l)
 {
@@ -36,8 +36,8 @@ static void add_at_path(struct look *l, enum lint_code code, const char *path, c
 
 /* ---- files in general ------------------------------------------------------------------------ */
 
-/* Can it be read, and is it what it seems to be? Reads small files only; others are just opened. */
-static void look_at_file(struct look *l, const char *path)
+/* Reads small files only; others are just opened. */
+void lint_look_at_file(struct look *l, const char *path)
 {
     static const char mark[] = "version https://git-lfs";
     AUTO(buf) text = BUF_INIT(MAX_POINTER_BYTES);
@@ -72,7 +72,7 @@ static bool look_at_entries(struct look *l, const char *folder)
             lint_add_status(l->found, list.entries[i].kind == FILE_LINK ? LINT_LINK : LINT_READ,
                             l->m->storage, path, st);
         else if (kind == FILE_REGULAR)
-            look_at_file(l, path);
+            lint_look_at_file(l, path);
         mem_free(path);
     }
     file_list_done(&list);
@@ -177,151 +177,8 @@ static void look_at_labels(struct look *l, const Inference__ModelOutput *output)
     labels_free(labels);
 
     char *path = mem_printf("%s/%s", l->m->name, output->label_filename);
-    look_at_file(l, path);
+    lint_look_at_file(l, path);
     mem_free(path);
-}
-
-/* ---- warm-up and initial states -------------------------------------------------------------- */
-
-/* A tensor whose bytes are in a file. */
-struct data_file {
-    const void *message; /* of the configuration, whose `field` names the file */
-    const char *field;
-    const char *folder; /* of the model: "warmup" */
-    const char *file;
-    Inference__DataType type;
-    size_t n_dims;
-    const int64_t *dims;
-    const char *setting; /* how errors begin: "warmup setting" */
-};
-
-/* How many strings there are, each after its length; false: the last one is not whole. */
-static bool count_strings(const struct buf *text, uint64_t *ret_n)
-{
-    size_t at = 0;
-    *ret_n = 0;
-    while (at < text->size) {
-        uint32_t length;
-        if (text->size - at < STRING_LENGTH_BYTES)
-            return false;
-        memcpy(&length, text->data + at, STRING_LENGTH_BYTES);
-        at += STRING_LENGTH_BYTES;
-        if (text->size - at < length)
-            return false;
-        at += length;
-        ++*ret_n;
-    }
-    return true;
-}
-
-static void look_at_strings(struct look *l, const struct data_file *d, const char *path,
-                            int64_t elements)
-{
-    AUTO(buf) text = BUF_INIT(MAX_STRINGS_BYTES);
-    uint64_t n;
-    struct status *st = storage_read(l->m->storage, path, &text);
-    if (st) {
-        status_free(st); /* too large to count, or told by look_at_file() */
-        return;
-    }
-    if (!count_strings(&text, &n))
-        lint_add(l->found, LINT_FILE, lint_at(l, d->message, d->field, 0),
-                 "each string follows its length, four bytes with the lowest first",
-                 "%s: in %s the last string is not whole", d->setting, d->file);
-    else if (n != (uint64_t)elements)
-        lint_add(l->found, LINT_FILE, lint_at(l, d->message, d->field, 0), NULL,
-                 "%s expects %" PRId64 " strings, but the data provided from %s has %" PRIu64,
-                 d->setting, elements, d->file, n);
-}
-
-static void look_at_size(struct look *l, const struct data_file *d, const char *path,
-                         uint64_t size_bytes)
-{
-    int64_t elements = 0;
-    uint64_t expected;
-    if (shape_elements(d->dims, d->n_dims, &elements) != SHAPE_FINE)
-        return; /* the rules have something to say about that */
-    if (d->type == INFERENCE__DATA_TYPE__TYPE_STRING) {
-        look_at_strings(l, d, path, elements);
-        return;
-    }
-    size_t element_bytes = dtype_size((enum dtype)d->type); /* the same numbers */
-    if (!element_bytes || __builtin_mul_overflow((uint64_t)elements, element_bytes, &expected))
-        return;
-    struct lint_place place = lint_at(l, d->message, d->field, 0);
-    if (size_bytes < expected)
-        lint_add(l->found, LINT_FILE, place, NULL,
-                 "%s expects %" PRIu64 " bytes, but the data provided from %s only has %" PRIu64
-                 " bytes",
-                 d->setting, expected, d->file, size_bytes);
-    else if (size_bytes > expected)
-        lint_add(l->found, LINT_DATA_SIZE, place, NULL,
-                 "%s expects %" PRIu64 " bytes, but the data provided from %s has %" PRIu64
-                 " bytes: the rest is not used",
-                 d->setting, expected, d->file, size_bytes);
-}
-
-static void look_at_data(struct look *l, const struct data_file *d)
-{
-    struct file_info info = {.kind = FILE_MISSING};
-    struct lint_place place = lint_at(l, d->message, d->field, 0);
-    if (str_escapes_folder(d->file))
-        return; /* a broken rule, which was told */
-    char *path = mem_printf("%s/%s/%s", l->m->name, d->folder, d->file);
-    struct status *st = storage_stat(l->m->storage, path, &info);
-    if (st) {
-        lint_add_status(l->found, LINT_LINK, l->m->storage, path, st);
-    } else if (info.kind != FILE_REGULAR) {
-        char *file = storage_path(l->m->storage, path);
-        if (info.kind == FILE_MISSING)
-            lint_add(l->found, LINT_FILE, place, NULL,
-                     "failed to open text file for read %s: No such file or directory", file);
-        else
-            lint_add(l->found, LINT_FILE, place, NULL, "'%s' is not a regular file", file);
-        mem_free(file);
-    } else {
-        look_at_file(l, path);
-        look_at_size(l, d, path, info.size_bytes);
-    }
-    mem_free(path);
-}
-
-static void look_at_warmup(struct look *l, const Inference__ModelWarmup *sample)
-{
-    for (size_t i = 0; i < sample->n_inputs && sample->batch_size; i++) {
-        const Inference__ModelWarmup__Input *input = sample->inputs[i]->value;
-        if (input->input_data_type_case !=
-            INFERENCE__MODEL_WARMUP__INPUT__INPUT_DATA_TYPE_INPUT_DATA_FILE)
-            continue;
-        struct data_file d = {.message = input,
-                              .field = "input_data_file",
-                              .folder = "warmup",
-                              .file = input->input_data_file,
-                              .type = input->data_type,
-                              .n_dims = input->n_dims,
-                              .dims = input->dims,
-                              .setting = "warmup setting"};
-        look_at_data(l, &d);
-    }
-}
-
-static void look_at_state(struct look *l, const Inference__ModelSequenceBatching__State *state)
-{
-    for (size_t i = 0; i < state->n_initial_state; i++) {
-        const Inference__ModelSequenceBatching__InitialState *initial = state->initial_state[i];
-        if (initial->state_data_case !=
-            INFERENCE__MODEL_SEQUENCE_BATCHING__INITIAL_STATE__STATE_DATA_DATA_FILE)
-            continue;
-        struct data_file d = {.message = initial,
-                              .field = "data_file",
-                              .folder = "initial_state",
-                              .file = initial->data_file,
-                              .type = initial->data_type,
-                              .n_dims = initial->n_dims,
-                              .dims = initial->dims,
-                              .setting = "initial_state setting"};
-        look_at_data(l, &d);
-    }
 }
 
 void lint_look_at_files(struct look *l)
@@ -334,10 +191,4 @@ void lint_look_at_files(struct look *l)
         if (*pb->output[i]->label_filename)
             look_at_labels(l, pb->output[i]);
     }
-    for (size_t i = 0; i < pb->n_model_warmup; i++)
-        look_at_warmup(l, pb->model_warmup[i]);
-    if (pb->scheduling_choice_case != INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING)
-        return;
-    for (size_t i = 0; i < pb->sequence_batching->n_state; i++)
-        look_at_state(l, pb->sequence_batching->state[i]);
 }

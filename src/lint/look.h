@@ -41,7 +41,10 @@ int32_t lint_batch_size(const struct look *l);
 
 /* files.c: what lies in the version folders, and the files that the configuration names. */
 void lint_look_at_files(struct look *l);
-/* batching.c, tensors.c, parameters.c: what the configuration says. */
+/* lint_look_at_file - can this file of the storage be read, and is it what it seems to be? */
+void lint_look_at_file(struct look *l, const char *path);
+/* samples.c, batching.c, tensors.c, parameters.c: what the configuration says. */
+void lint_look_at_samples(struct look *l);
 void lint_look_at_batching(struct look *l);
 void lint_look_at_tensors(struct look *l);
 void lint_look_at_parameters(struct look *l);

@@ -305,6 +305,7 @@ void lint_check_model(const struct lint_run *run, struct lint_model *m)
         look_at_config(&l, exists);
         look_at_versions(&l);
         lint_look_at_files(&l);
+        lint_look_at_samples(&l);
         lint_look_at_batching(&l);
         lint_look_at_tensors(&l);
         lint_look_at_parameters(&l);

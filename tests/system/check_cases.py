@@ -56,6 +56,7 @@ DYNAMIC = BATCHED + "dynamic_batching {\n"
 WARMUP = """model_warmup [ { name: "w" batch_size: 1 inputs { key: "I" value: {
 data_type: TYPE_FP32 dims: [ 4 ] input_data_file: "data" } } } ]
 """
+SAMPLE = 'model_warmup [ {{ name: "w" batch_size: 8 inputs {{ key: "I" value: {{\n{} }} }} }} ]\n'
 STRINGS = WARMUP.replace("TYPE_FP32", "TYPE_STRING")
 ONNX = 'backend: "onnxruntime"\n'
 SEQUENCE = IDENTITY + TENSORS
@@ -115,6 +116,12 @@ CASES = [
          "5:62: error: dynamic batching preferred size must be <= max batch size for other [E-config]",
          "5:68: error: dynamic batching preferred size must be positive for other [E-config]"],
         BATCHED + "dynamic_batching { preferred_batch_size: [ 8, 2 ] }\n",
+    ),
+    Case.of(
+        "E-config",
+        'platform: "onnxruntime_onx"\n' + TENSORS,
+        ["1:1: error: unexpected platform type 'onnxruntime_onx' for m; did you mean \"onnxruntime_onnx\"? [E-config]"],
+        'platform: ""\n' + IDENTITY + TENSORS,
     ),
     Case(
         "E-config",
@@ -429,5 +436,26 @@ name: "zero" data_type: TYPE_INT32 dims: [ 2 ] data_file: "zero" } } ] }
 input_name: "SI" output_name: "SO" data_type: TYPE_INT32 dims: [ 2 ] initial_state {
 name: "zero" data_type: TYPE_INT32 dims: [ 2 ] data_file: "zero" } } ] }
 """), "m/initial_state/zero": "12345678"},
+    ),
+    Case.of(
+        "E-sample",
+        BATCHED + SAMPLE.format('data_type: TYPE_INT32 dims: [ 5 ] zero_data: true')
+        + SAMPLE.format('data_type: TYPE_FP32 dims: [ 4, 1 ] zero_data: true')
+        + 'model_warmup [ { name: "none" batch_size: 1 } ]\n',
+        ["6:1: error: warmup sample 'w': the data type of input 'I' is TYPE_INT32, but the model expects TYPE_FP32 [E-sample]",
+         "6:31: error: warmup sample 'w': the dims of input 'I' are [5], but the model expects [4] [E-sample]",
+         "8:30: error: warmup sample 'w': the dims of input 'I' are [4,1], but the model expects [4] [E-sample]",
+         "9:16: error: warmup sample 'none' lacks the required input 'I' [E-sample]"],
+        BATCHED.replace("[ 4 ]", "[ -1 ]") + SAMPLE.format('data_type: TYPE_FP32 dims: [ 4 ] zero_data: true'),
+    ),
+    Case.of(
+        "W-sample",
+        BATCHED + 'model_warmup [ { name: "w" batch_size: 9 inputs { key: "I" value: {\n'
+        'data_type: TYPE_FP32 dims: [ 4 ] zero_data: true } } inputs { key: "K" value: {\n'
+        'data_type: TYPE_FP32 dims: [ 4 ] zero_data: true } } }, { name: "never" } ]\n',
+        ["5:28: warning: warmup sample 'w' runs a batch of 9, more than a client can bring about (8) [W-sample]",
+         "6:63: warning: warmup sample 'w' has an input 'K' that the model does not declare [W-sample]",
+         "7:57: warning: warmup sample 'never' is passed over: its batch_size is 0; set batch_size: 1 [W-sample]"],
+        BATCHED + SAMPLE.format('data_type: TYPE_FP32 dims: [ 4 ] zero_data: true'),
     ),
 ]

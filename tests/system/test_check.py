@@ -367,8 +367,8 @@ def test_colours_are_for_terminals(root):
 # ---- large ones
 
 
-def test_a_thousand_mistakes_in_one_file_are_counted_and_some_are_told(tmp_path):
-    write(tmp_path / "models", model("nope: 1\n" * 1000))
+def test_of_a_file_of_mistakes_a_thousand_are_counted_and_some_are_told(tmp_path):
+    write(tmp_path / "models", model("nope: 1\n" * 1500))
     code, out, _ = check(tmp_path, "models")
     lines = out.splitlines()
     assert code == 1
@@ -399,3 +399,15 @@ def test_broken_models_do_not_hide_their_neighbours(tmp_path):
     files = [finding["file"] for finding in report["findings"]]
     assert files == sorted(files)
     assert {f"models/m{i}/config.pbtxt" for i in range(600) if i % 3} == set(files)
+
+
+def test_terminals_are_told_how_far_it_is(tmp_path):
+    # Texts that take a second to read, so that there is something to tell: the same one for all.
+    write(tmp_path / "models", {"text": IDENTITY + "# a comment\n" * 2_000_000})
+    for i in range(40):
+        write(tmp_path / "models", {f"m{i}/1": None, f"m{i}/config.pbtxt": Link("../text")})
+    out = on_terminal(tmp_path, "models")
+    assert re.search(r"(\r\d+ of 40 models)+\r\x1b\[K", out)
+    assert "\r" not in re.sub(r"(\r\d+ of 40 models)+\r\x1b\[K", "", out).replace("\r\n", "\n")
+    _, out, err = check(tmp_path, "models")
+    assert (err, "\r" in out) == ("", False)

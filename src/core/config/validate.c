@@ -4,9 +4,11 @@
  * texts are the reference's (behaviours §14.9, 14.10, 14.16): people search for them.
  */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/status.h"
+#include "base/str.h"
 #include "core/config/config.h"
 #include "core/config/config_priv.h"
 
@@ -17,21 +19,22 @@ static bool is_ensemble(const Inference__ModelConfig *pb)
 }
 
 /* Frameworks that the platform's name and the backend's name both tell; NULL for all others. */
+static const char *const platforms[][2] = {
+    {"tensorflow_savedmodel", "tensorflow"},
+    {"tensorflow_graphdef", "tensorflow"},
+    {"tensorrt_plan", "tensorrt"},
+    {"onnxruntime_onnx", "onnxruntime"},
+    {"pytorch_libtorch", "pytorch"},
+    {"libtorch", "pytorch"},
+    {"torch_aoti", "pytorch"},
+    {"ensemble", "ensemble"},
+};
+
 static const char *framework_of_platform(const char *platform)
 {
-    static const char *const known[][2] = {
-        {"tensorflow_savedmodel", "tensorflow"},
-        {"tensorflow_graphdef", "tensorflow"},
-        {"tensorrt_plan", "tensorrt"},
-        {"onnxruntime_onnx", "onnxruntime"},
-        {"pytorch_libtorch", "pytorch"},
-        {"libtorch", "pytorch"},
-        {"torch_aoti", "pytorch"},
-        {"ensemble", "ensemble"},
-    };
-    for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
-        if (strcmp(platform, known[i][0]) == 0)
-            return known[i][1];
+    for (size_t i = 0; i < ARRAY_SIZE(platforms); i++) {
+        if (strcmp(platform, platforms[i][0]) == 0)
+            return platforms[i][1];
     }
     return NULL;
 }
@@ -44,6 +47,20 @@ static const char *framework_of_backend(const char *backend)
             return known[i];
     }
     return NULL;
+}
+
+NODISCARD static struct status *unknown_platform(const struct model_config *c)
+{
+    const char *platform = c->pb->platform, *meant = NULL;
+    char advice[64];
+    size_t least = SIZE_MAX;
+    for (size_t i = 0; i < ARRAY_SIZE(platforms); i++) {
+        if (str_nearer(platform, platforms[i][0], &least))
+            meant = platforms[i][0];
+    }
+    snprintf(advice, sizeof(advice), "did you mean \"%s\"?", meant ? meant : "");
+    return config_fail(c, advised(at_field(c->pb, "platform"), meant ? advice : NULL),
+                       "unexpected platform type '%s' for %s", platform, c->pb->name);
 }
 
 struct status *config_check_backend(const struct model_config *c)
@@ -63,8 +80,7 @@ struct status *config_check_backend(const struct model_config *c)
     const char *by_platform = framework_of_platform(pb->platform);
     const char *by_backend = framework_of_backend(pb->backend);
     if (!*pb->backend && !by_platform)
-        return config_fail(c, at_field(pb, "platform"), "unexpected platform type '%s' for %s",
-                           pb->platform, pb->name);
+        return unknown_platform(c);
     /* A backend that we do not know may use any platform's name. */
     if (by_backend && (!by_platform || strcmp(by_platform, by_backend) != 0))
         return config_fail(c, at_field(pb, "platform"),
