@@ -224,18 +224,22 @@ void scan_apply_version_policy(struct scanned_model *sm)
 /* What is asked for and is not there is worth a line; the others serve. */
 static void warn_of_missing(const char *name, const struct scanned_model *sm)
 {
+    enum { MAX_TOLD = 10 }; /* a configuration may list millions */
     const Inference__ModelVersionPolicy *policy = sm->config->pb->version_policy;
     if (policy->policy_choice_case != INFERENCE__MODEL_VERSION_POLICY__POLICY_CHOICE_SPECIFIC)
         return;
+    size_t n_missing = 0;
     for (size_t i = 0; i < policy->specific->n_versions; i++) {
         bool found = false;
         for (size_t j = 0; j < sm->n_versions; j++)
             found |= sm->versions[j] == policy->specific->versions[i];
-        if (!found)
+        if (!found && n_missing++ < MAX_TOLD)
             log_error("version %lld is specified for model '%s', but the version directory is not "
                       "present",
                       (long long)policy->specific->versions[i], name);
     }
+    if (n_missing > MAX_TOLD)
+        log_error("so it is with %zu more versions of model '%s'", n_missing - MAX_TOLD, name);
 }
 
 /* Looks at the files of those versions that will be loaded; at the first one's it has. */
