@@ -93,6 +93,7 @@ RUNS = {
     "undeclared_input": (model(sample(given(), given("START"))), ["S 1"]),
     "undeclared_input_in_batch": (model(sample(given(), given("START")), batch=4), ["S 1"]),
     "passive": (model(sample(given()), more="instance_group { count: 2 kind: KIND_CPU passive: true }\n"), ["S 1"]),
+    "decoupled": (model(sample(given(), count=2), more="model_transaction_policy { decoupled: true }\n"), ["S 1", "S 2"]),
     "no_name": (model(sample(given(), name="")), [" 1"]),
     "strings_empty": (model(sample(given(datatype="BYTES")), datatype="BYTES"), ["S 1"]),
     "strings_random": (model(sample(given(datatype="BYTES", data="random_data: true")), datatype="BYTES"), ["S 1"]),
@@ -240,6 +241,26 @@ def test_onnx_models_are_warmed_up(which, tmp_path):
     assert re.search(r"\| fine +\| 1 +\| READY", log)
     if which == "conch":
         assert re.search(r"failed to load 'wrong' .*failed to run warmup sample 'S': .*onnx runtime error.*; ", log)
+
+
+@pytest.mark.parametrize("which", ["conch", "triton"])
+def test_all_responses_of_a_decoupled_model_are_waited_for(which, tmp_path):
+    """Three responses per request, 100 ms each, sent after Execute has returned; a second execution comes after the last."""
+    text = 'backend: "repeat"\nmodel_transaction_policy { decoupled: true }\ninstance_group { count: 1 kind: KIND_CPU }\n'
+    text += repository.tensor("input", "IN", "INT32", [-1]) + repository.tensor("input", "DELAY", "UINT32", [-1])
+    text += repository.tensor("input", "WAIT", "UINT32", [1])
+    text += repository.tensor("output", "OUT", "INT32", [1]) + repository.tensor("output", "IDX", "UINT32", [1])
+    folder = write(tmp_path, "repeat", text + sample(
+        given("IN", "INT32", [3]), given("DELAY", "UINT32", [3], data=from_file("delays")), given("WAIT", "UINT32", [1]),
+        count=2))
+    (folder / "warmup" / "delays").write_bytes((100).to_bytes(4, "little") * 3)
+    log = log_of(which, tmp_path)
+    assert re.search(r"\| repeat +\| 1 +\| READY", log), log
+    began = re.findall(r"I\d+ \d+:(\d+):([\d.]+) .*instance repeat_0_0 is running warmup sample 'S' for iteration \d", log)
+    ended = re.search(r"I\d+ \d+:(\d+):([\d.]+) .*successfully loaded 'repeat'", log).groups()
+    times = [60 * int(minute) + float(second) for minute, second in [*began, ended]]
+    assert len(times) == 3
+    assert all((after - before) % 3600 >= 0.3 for before, after in zip(times, times[1:]))
 
 
 # ---- A warm-up that takes its time
