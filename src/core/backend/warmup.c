@@ -3,9 +3,9 @@
  * Two threads per instance: one executes, since a backend may block in there for as long as it
  * likes; the other, which loads the model, waits for it and can tell the log what it waits for.
  *
- *     load thread             warmup_run → watch: wait, log, cancel on stop
- *     "warm-up" thread        run → run_sample: make requests; count times: execute, wait for
- * answers any (the backend's)     respond, release, destroy: note errors, count
+ *     load thread          warmup_run → watch: wait, log, cancel on stop
+ *     "warm-up" thread     run → run_sample: make requests; count times execute, wait for answers
+ *     the backend's own    respond, release, destroy: note errors, count
  *
  * A sample's requests are started anew for each execution. They live in one block, which ends when
  * the last of them is destroyed.
@@ -34,7 +34,8 @@
 
 enum {
     WARMUP_LEVEL = 860,
-    MAX_ERROR_BYTES = 4096,
+    MAX_ERRORS_BYTES = 64 << 10,
+    MAX_ERROR_BYTES = 8 << 10, /* what one says beyond that is cut */
     REQUEST_ARENA_BYTES = 1024,
 };
 
@@ -77,7 +78,7 @@ struct drill {
 struct drill_request {
     struct request request;
     struct drill *drill;
-    bool has_response; /* in the execution under way */
+    atomic_bool has_response; /* in the execution under way; relaxed: a backend answers in order */
     char memory[REQUEST_ARENA_BYTES];
 };
 
@@ -92,20 +93,22 @@ static struct drill_request *of(struct request *r)
 static void note_error_locked(struct drill *d, const char *text)
 {
     mutex_assert_held(&d->mu);
-    size_t length = strlen(text);
+    size_t length = strnlen(text, MAX_ERROR_BYTES);
     if (d->errors.size && d->errors.size - d->last_error == length + strlen("; ") &&
         memcmp(d->errors.data + d->last_error, text, length) == 0)
         return;
     d->last_error = d->errors.size;
-    buf_addf(&d->errors, "%s; ", text);
+    buf_addf(&d->errors, "%.*s; ", (int)length, text);
 }
 
 static void respond(struct request *r, struct response *resp, uint32_t flags)
 {
     struct drill *d = of(r)->drill;
     const char *error = resp && resp->error ? status_message(resp->error) : NULL;
-    of(r)->has_response |= resp != NULL;
-    if ((flags & RESPONSE_FINAL) && !of(r)->has_response && !r->model->decoupled)
+    if (resp)
+        atomic_store_explicit(&of(r)->has_response, true, memory_order_relaxed);
+    if ((flags & RESPONSE_FINAL) && !r->model->decoupled &&
+        !atomic_load_explicit(&of(r)->has_response, memory_order_relaxed))
         error = "expected a single response, got 0"; /* what a client would be told */
     if (error) {
         mutex_lock(&d->mu);
@@ -266,7 +269,7 @@ static struct status *execute(struct drill *d, const struct warmup_sample *s,
 
     uint64_t now_ns = monotonic_ns(), bytes;
     for (uint32_t i = 0; i < s->batch_size; i++) {
-        all[i].has_response = false;
+        atomic_store_explicit(&all[i].has_response, false, memory_order_relaxed);
         batch[i] = &all[i].request;
         batch[i]->start_ns = batch[i]->queue_ns = now_ns;
         request_begin(batch[i]);
@@ -361,7 +364,7 @@ struct status *warmup_run(struct warmup *w, struct instance *in)
     struct drill d = {.in = in, .warmup = w};
     struct thread thread;
     uint64_t began_ns = monotonic_ns();
-    buf_init(&d.errors, MAX_ERROR_BYTES);
+    buf_init(&d.errors, MAX_ERRORS_BYTES);
     mutex_init(&d.mu, WARMUP_LEVEL, "warm-up");
     cond_init(&d.changed);
 

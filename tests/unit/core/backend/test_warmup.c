@@ -419,6 +419,20 @@ static struct status *answers_errors(struct instance *in, struct request **reque
     return NULL;
 }
 
+static struct status *answers_at_length(struct instance *in, struct request **requests, uint32_t n)
+{
+    AUTO(buf) text = BUF_INIT(1 << 20);
+    (void)in;
+    for (int i = 0; i < 100000; i++)
+        buf_addc(&text, 'x');
+    struct response *resp;
+    assert_int_equal(n, 1);
+    assert_null(response_new(requests[0], &resp));
+    assert_null(
+        response_send(resp, RESPONSE_FINAL, status_new(STATUS_INTERNAL, "%s", buf_text(&text))));
+    return request_release(requests[0]);
+}
+
 static struct status *forgets(struct instance *in, struct request **requests, uint32_t n)
 {
     (void)in;
@@ -450,6 +464,19 @@ static void errors_of_the_backend(void **state)
                  "response; ");
     expect_error(IO SAMPLE("s", ONE, A2), answers_with_flags, STATUS_INVALID_ARG,
                  "failed to run warmup sample 's': expected a single response, got 0; ");
+}
+
+static void a_long_error_is_cut(void **state)
+{
+    (void)state;
+    make(IO SAMPLE("s", ONE, A2), 1, answers_at_length);
+    struct status *st = warm_up();
+    assert_non_null(st);
+    const char *text = status_message(st);
+    assert_memory_equal(text, "failed to run warmup sample 's': xxx", 36);
+    assert_in_range(strlen(text), 8192, 8192 + 64);
+    status_free(st);
+    fake_model_end(&f);
 }
 
 /* The first failure ends the warm-up. */
@@ -538,6 +565,7 @@ int main(void)
         cmocka_unit_test(samples_that_do_not_fit),
         cmocka_unit_test(huge_tensors),
         cmocka_unit_test(errors_of_the_backend),
+        cmocka_unit_test(a_long_error_is_cut),
         cmocka_unit_test(the_first_failure_ends_it),
         cmocka_unit_test(answers_that_come_later_and_more_than_one),
         cmocka_unit_test(a_stopping_server_cancels),
