@@ -592,7 +592,8 @@ NODISCARD static struct status *read_fields(struct parser *p, ProtobufCMessage *
         if (st)
             st = go_on(p, st, field, end != '\0');
     }
-    return st ? st : settle_maps(p, m);
+    /* After a fault that was told nobody gets the message, and an entry may have no value. */
+    return st || p->n_told ? st : settle_maps(p, m);
 }
 
 /* The status as a whole: "<name>:<line>:<column>: <text>, <advice>"; NULL when all was told. */

@@ -226,6 +226,10 @@ static void all_faults_are_told(void **state)
         {"input { input { input {",
          "1:9 Message type \"inference.ModelInput\" has no field named \"input\"\n"},
         {"input { name: 'a", "1:17 Unexpected end of string\n"},
+        {"parameters 3 parameters [ 4 ] name: 1", "1:12 Expected \"{\", found \"3\"\n"
+                                                  "1:27 Expected \"{\", found \"4\"\n"
+                                                  "1:37 Expected string, got: 1\n"},
+        {"dynamic_batching { priority_queue_policy 3 }", "1:42 Expected \"{\", found \"3\"\n"},
         {"name: 'a' name: 'b' platform: 1",
          "1:11 Non-repeated field \"name\" is specified multiple times, first at 1:1\n"
          "1:31 Expected string, got: 1\n"},
