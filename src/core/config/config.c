@@ -238,7 +238,8 @@ struct status *config_add_place(const struct model_config *c, struct config_plac
                            status_message(st), c->file, at->line, at->column, colon, advice);
     else
         whole =
-            status_new(status_code(st), "%s (%s)%s%s", status_message(st), c->file, colon, advice);
+            status_new(status_code(st), "%s (%s%s)%s%s", status_message(st), c->file,
+                       c->from_backend ? ", as the backend has completed it" : "", colon, advice);
     status_free(st);
     return whole;
 }

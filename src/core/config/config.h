@@ -58,6 +58,7 @@ struct model_config {
     struct pb_positions positions;    /* where fields stand in the text; empty without a text */
     char *file;                       /* how errors name the text; NULL without */
     bool provided;                    /* someone said something: a file, a request, the backend */
+    bool from_backend;                /* the backend has completed it */
     struct config_listener *listener; /* NULL: each step returns the first fault; borrowed */
 };
 

@@ -81,5 +81,6 @@ struct status *model_config_merge_from_backend(struct model_config *c, const cha
     if (from->model_transaction_policy)
         pb->model_transaction_policy = from->model_transaction_policy;
     c->provided = true;
+    c->from_backend = true;
     return NULL;
 }
