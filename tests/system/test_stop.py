@@ -154,3 +154,93 @@ def test_starting_and_stopping_again(models):
     for _ in range(3):
         with Server(models) as server:
             assert infer(server, "m", {"inputs": [given("INPUT0", "FP32", [1], [1])]}).status == 200
+
+
+# ---- With a model that executes when the test lets it --------------------------------------------
+
+IN = b'{"inputs":[{"name":"IN","datatype":"INT32","shape":[1],"data":[7]}]}'
+
+
+@pytest.fixture
+def gated(models):
+    return repository.Gated(models, "gated").shut("hold.execute")
+
+
+def send_held(server):
+    connection = Connection(server)
+    connection.send(request_bytes("POST", "/v2/models/gated/infer", IN))
+    wait_for(connection.taken, 10, "the server has read the request")
+    return connection
+
+
+def in_order(log, *texts):
+    at = 0
+    for text in texts:
+        assert text in log[at:], f"{text!r} is not in {log[at:]}"
+        at = log.index(text, at) + len(text)
+
+
+@OURS
+def test_the_stop_lasts_as_long_as_the_longest_request(models, gated):
+    """Not shorter: it waits for the request. Not longer: the rest takes no time. And it says what it does."""
+    with Server(models) as server:
+        held, idle = send_held(server), Connection(server)
+        server.signal(signal.SIGTERM)
+        assert idle.closed()
+        server.wait_log("Timeout 30: Found 1 HTTP service connections")
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
+            server.signal(number)
+        server.wait_log("Timeout 29: Found 1 HTTP service connections")  # a second later: it goes on waiting
+        gated.open("hold.execute")
+        before = time.monotonic()
+        answer = held.response()
+        assert (answer.status, answer.headers["connection"]) == (200, "close")
+        assert answer.json()["outputs"][0]["data"] == [7]
+        assert held.closed()
+        assert server.wait() == 0
+        assert time.monotonic() - before < 5
+    log = server.out.text()
+    assert log.count("Signal (") == 1
+    in_order(
+        log,
+        "Signal (15) received.",
+        "Timeout 30: Found 1 HTTP service connections",
+        "Waiting for in-flight requests to complete.",
+        "Found 0 model versions that have in-flight inferences",
+        "All models are stopped, unloading models",
+        "successfully unloaded 'gated' version 1",
+        "Found 0 live models and 0 in-flight non-inference requests",
+    )
+
+
+@OURS
+@pytest.mark.parametrize("seconds", [0, 1])
+def test_a_request_that_does_not_end_is_given_up_at_the_timeout(models, gated, seconds):
+    server = Server(models, flags=[f"--exit-timeout-secs={seconds}"])
+    with pytest.raises(AssertionError, match="exit code 1"):
+        with server:
+            held, other = send_held(server), send_held(server)
+            server.signal(signal.SIGINT)
+            assert server.wait(10) == 1
+            assert held.closed() and other.closed()
+    in_order(
+        server.out.text(),
+        "Signal (2) received.",
+        "Timeout 0: Found 2 HTTP service connections",
+        "Model 'gated' (version 1) has 2 in-flight inferences",
+        "Timeout 0: Found 1 model versions that have in-flight inferences",
+    )
+    assert "failed to stop server: Internal - Exit timeout expired. Exiting immediately." in server.err.text()
+
+
+@OURS
+def test_clients_that_left_do_not_hold_up_the_end(models, gated):
+    """One request is with the backend, which finishes it; those that wait behind it for nobody are dropped."""
+    with Server(models) as server:
+        clients = [send_held(server) for _ in range(5)]
+        for client in clients:
+            client.socket.close()
+        server.signal(signal.SIGTERM)
+        server.wait_log("HTTP service connections")
+        gated.open("hold.execute")
+        assert server.wait() == 0
