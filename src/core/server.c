@@ -293,6 +293,17 @@ static bool drain(struct server *s, uint64_t deadline_ns)
     }
 }
 
+/* It is about to end: server_load() is over, or has never begun. */
+static void join_load_thread(struct server *s)
+{
+    mutex_lock(&s->drain_mu);
+    bool mine = s->has_load_thread && !s->load_thread_joined;
+    s->load_thread_joined |= mine;
+    mutex_unlock(&s->drain_mu);
+    if (mine)
+        thread_join(&s->load_thread);
+}
+
 /* Waits until no thread loads models; what a backend is busy with cannot be ended from here. */
 static bool await_loading(struct server *s, uint64_t deadline_ns)
 {
@@ -303,6 +314,8 @@ static bool await_loading(struct server *s, uint64_t deadline_ns)
         cond_wait_until(&s->drained, &s->drain_mu, deadline_ns);
     bool loading = s->loading;
     mutex_unlock(&s->drain_mu);
+    if (!loading)
+        join_load_thread(s);
     return !loading;
 }
 
@@ -344,8 +357,7 @@ void server_free(struct server *s)
 {
     if (!s)
         return;
-    if (s->has_load_thread)
-        thread_join(&s->load_thread);
+    join_load_thread(s);
     repository_done(&s->repository);
     backend_registry_done(&s->backends);
     pool_free(s->pool);

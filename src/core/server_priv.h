@@ -39,7 +39,7 @@ struct server {
     unsigned int n_drained; /* how often a stopping model has become empty */
     bool loading;           /* server_load() is under way */
     bool loaded;            /* … is over */
-    bool has_load_thread;
+    bool has_load_thread, load_thread_joined;
     bool stopping; /* server_stop() is under way */
     bool stopped;  /* … has taken all models down */
 
