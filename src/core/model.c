@@ -12,6 +12,9 @@
 #include "core/model_priv.h"
 #include "core/sched/scheduler.h"
 
+/* Few tensors: comparing is faster than hashing, and there is no map. */
+enum { COMPARE_UP_TO = 4 };
+
 struct model *model_new(struct server *server, const char *name, int64_t version,
                         const char *directory, struct model_config *config)
 {
@@ -109,7 +112,8 @@ struct status *model_make_specs(struct model *m)
             spec->reshape_dims = in->reshape->shape;
         }
         m->n_required_inputs += !in->optional;
-        map_puts(&m->input_by_name, spec->name, spec);
+        if (pb->n_input > COMPARE_UP_TO)
+            map_puts(&m->input_by_name, spec->name, spec);
     }
 
     m->n_outputs = (uint32_t)pb->n_output;
@@ -128,7 +132,8 @@ struct status *model_make_specs(struct model *m)
             spec->n_reshape_dims = (uint32_t)out->reshape->n_shape;
             spec->reshape_dims = out->reshape->shape;
         }
-        map_puts(&m->output_by_name, spec->name, spec);
+        if (pb->n_output > COMPARE_UP_TO)
+            map_puts(&m->output_by_name, spec->name, spec);
         if (out->label_filename[0]) {
             struct status *st =
                 labels_read(m->name, spec->name, m->storage, out->label_filename, &spec->labels);
@@ -144,9 +149,6 @@ const char *model_platform(const struct model *m)
     const Inference__ModelConfig *pb = m->config->pb;
     return pb->platform[0] ? pb->platform : pb->backend;
 }
-
-/* Few tensors: comparing is faster than hashing. */
-enum { COMPARE_UP_TO = 4 };
 
 static const struct tensor_spec *find(const struct tensor_spec *specs, uint32_t n,
                                       const struct map *by_name, const char *name)

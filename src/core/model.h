@@ -48,8 +48,8 @@ struct model {
     uint32_t max_batch_size;
     bool decoupled;
     uint32_t n_inputs, n_required_inputs, n_outputs;
-    struct tensor_spec *inputs, *outputs; /* in the configuration's order */
-    struct map input_by_name, output_by_name;
+    struct tensor_spec *inputs, *outputs;     /* in the configuration's order */
+    struct map input_by_name, output_by_name; /* of more than a few */
     struct backend *backend;
     void *backend_state;         /* TRITONBACKEND_ModelSetState */
     bool known_to_backend;       /* ModelInitialize was called, ModelFinalize is due */
