@@ -71,6 +71,7 @@ def _starts(lab, n):
                 lab, [lab.programs / "bench_start", port, lab.folder / f"start-{name}.log", *argv],
                 f"{name} with {n} models", pinned=False)))
             say(f"  round {turn + 1}  {name:7} {n:6} models  ready {runs[-1]['ready_ms']:9.1f} ms  "
+                f"CPU {runs[-1]['cpu_ms']:9.1f} ms  "
                 f"{runs[-1]['rss_kb'] / 1024:6.1f} MB  {runs[-1]['threads']} threads")
     return {name: {what: statistics.median(run[what] for run in runs) for what in runs[0]}
             for name, runs in seen.items() if runs}
@@ -82,9 +83,9 @@ def start(lab):
     for name, seen in _starts(lab, 0).items():
         goal = name == "Conch"
         rows.append([name, figure(seen["ready_ms"]), "≤ 20" if goal else "–",
-                     met(seen["ready_ms"] <= 20) if goal else "–", figure(seen["rss_kb"] / 1024),
+                     met(seen["ready_ms"] <= 20) if goal else "–", figure(seen["cpu_ms"]), figure(seen["rss_kb"] / 1024),
                      round(seen["threads"])])
-    return table(["server", "ready ms", "goal", "met", "RSS MB", "threads"], rows)
+    return table(["server", "ready ms", "goal", "met", "CPU ms", "RSS MB", "threads"], rows)
 
 
 # models: ready within ms, RSS in MB
@@ -99,7 +100,7 @@ def models(lab):
     for n, (ready_ms, rss_mb) in MODELS_GOALS.items():
         for name, run in seen[n].items():
             rss = run["rss_kb"] / 1024
-            row = [f"{n:,}".replace(",", " "), name, figure(run["ready_ms"]), figure(rss),
+            row = [f"{n:,}".replace(",", " "), name, figure(run["ready_ms"]), figure(run["cpu_ms"]), figure(rss),
                    round(run["threads"]), figure(run["stop_ms"])]
             if name == "Conch":
                 goals = [f"≤ {ready_ms} ms"] + ([f"≤ {rss_mb} MB"] if rss_mb else [])
@@ -111,9 +112,9 @@ def models(lab):
     for name in seen[many]:
         each = (seen[many][name]["rss_kb"] - seen[few][name]["rss_kb"]) / (many - few)
         threads = (seen[many][name]["threads"] - seen[few][name]["threads"]) / (many - few)
-        rows.append(["each one more", name, "–", f"{figure(each)} kB", figure(threads), "–"]
+        rows.append(["each one more", name, "–", "–", f"{figure(each)} kB", figure(threads), "–"]
                     + ([f"≤ {PER_MODEL_KB} kB", met(each <= PER_MODEL_KB)] if name == "Conch" else ["–", "–"]))
-    return table(["models", "server", "ready ms", "RSS MB", "threads", "stop ms", "goal", "met"], rows)
+    return table(["models", "server", "ready ms", "CPU ms", "RSS MB", "threads", "stop ms", "goal", "met"], rows)
 
 
 class Control:
