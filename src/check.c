@@ -70,7 +70,8 @@ static char *take_ignore(struct arguments *a, const char *value)
     const struct conch_check_code *codes = conch_check_codes(&n_codes);
     for (const char *p = value;; p++) {
         size_t length = strcspn(p, ","), i = 0;
-        while (i < n_codes && (strlen(codes[i].name) != length || memcmp(codes[i].name, p, length)))
+        while (i < n_codes &&
+               (strlen(codes[i].name) != length || memcmp(codes[i].name, p, length) != 0))
             i++;
         if (i == n_codes)
             return option_message("there is no code '%.*s'; --help lists them", (int)length, p);

@@ -65,13 +65,12 @@ void lint_read_again(const struct lint_run *run, struct lint_model *m);
 /* lint_check_between - duplicates, names in other case, ensembles. One thread, after all models. */
 void lint_check_between(struct lint_run *run);
 
-/* lint_hear - a struct config_listener's function; arg is the struct look or, with a model whose
- * configuration is checked later, what lint_listener() made. */
+/* lint_hear - the function of a struct config_listener whose arg is a struct lint_ear. */
 struct lint_ear {
     struct lint_findings *found;
     const char *file;
     enum lint_code rule; /* what a broken rule counts as */
 };
-void lint_hear(void *ear, const struct config_fault *fault);
+void lint_hear(void *arg, const struct config_fault *fault);
 
 #endif

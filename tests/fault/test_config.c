@@ -233,7 +233,7 @@ static void listeners(void **state)
 {
     (void)state;
     static const char *const wrong[] = {
-        "nme: 'm' backend: 5 input [ { dims: x name: 'a' nam: 'b' } ] max_batch_size: 'x'",
+        "nme: 'm' backend: 5 input [ { dims: x name: 'a' xyz: 'b' } ] max_batch_size: 'x'",
         "backend: 'identity' input [ { name: 'IN' data_type: TYPE_FP32 dims: [ 0 ] }, { } ]\n"
         "dynamic_batching { preferred_batch_size: [ 3, 4 ] priority_levels: 3 }",
         "platform: 'ensemble' input { name: 'X' data_type: TYPE_FP32 dims: [4] }\n"
