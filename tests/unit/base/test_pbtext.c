@@ -236,6 +236,10 @@ static void all_faults_are_told(void **state)
         {"max_batch_size: -99999999999 name: 5", "1:18 Integer out of range (99999999999), the "
                                                  "smallest here is -2147483648\n"
                                                  "1:36 Expected string, got: 5\n"},
+        {"parameters k key: 2 parameters { key: 'a' }",
+         "1:12 Expected \"{\", found \"k\"\n"
+         "1:14 Message type \"inference.ModelConfig\" has no field named \"key\"; it belongs "
+         "inside \"cc_model_filenames\"\n"},
         {"[a.b]: 1 name: 5",
          "1:1 Extension \"a.b\" is not defined or is not an extension of \"inference.ModelConfig\"\n"
          "1:16 Expected string, got: 5\n"},
