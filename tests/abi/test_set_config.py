@@ -55,14 +55,17 @@ EXPECTED = {
     "c_object_for_list": ": invalid value Starting an object on a scalar field for type input (1:10: expected an array)" + SET,
     "c_version": "model configuration version 2 not supported, supported versions are: 1",
     "c_version_zero": "model configuration version 0 not supported, supported versions are: 1",
-    "c_negative_batch": "'max_batch_size' must be non-negative value for c_negative_batch" + DONE,
+    "c_negative_batch": "'max_batch_size' must be non-negative value for c_negative_batch" + DONE
+                        + ": 0 is a model without a batch dimension",
     "c_input_without_name": "model input must specify 'name' for c_input_without_name" + DONE,
-    "c_input_without_dims": "model input 'a' must specify 'dims' for c_input_without_dims" + DONE,
+    "c_input_without_dims": "model input 'a' must specify 'dims' for c_input_without_dims" + DONE
+                            + ": for example dims: [ -1 ], or dims: [ 1 ] for a single value",
     "c_output_dim": "model output 'a' dimension must be integer >= 1, or -1 to indicate a variable-size dimension for c_output_dim"
                     + DONE,
     "c_scheduler_dynamic": {"max_batch_size": 4},
     "c_scheduler_sequence": None,
-    "c_scheduler_ensemble": "ensemble scheduling cannot be set for model 'c_scheduler_ensemble' whose platform is not ensemble" + DONE,
+    "c_scheduler_ensemble": "ensemble scheduling cannot be set for model 'c_scheduler_ensemble' whose platform is not ensemble" + DONE
+                            + ': an ensemble has platform: "ensemble"',
     "c_scheduler_same": None,
     "c_scheduler_other": None,
     "c_scheduler_other_back": None,

@@ -113,7 +113,7 @@ CASES = [
          "other [E-config]",
          "4:51: error: model output 'O' dimension must be integer >= 1, or -1 to indicate a variable-size dimension for "
          "other [E-config]",
-         "5:62: error: dynamic batching preferred size must be <= max batch size for other [E-config]",
+         "5:62: error: dynamic batching preferred size must be <= max batch size for other; max_batch_size is 4 [E-config]",
          "5:68: error: dynamic batching preferred size must be positive for other [E-config]"],
         BATCHED + "dynamic_batching { preferred_batch_size: [ 8, 2 ] }\n",
     ),
@@ -127,7 +127,7 @@ CASES = [
         "E-config",
         {"m/1": None},
         ["models/m: error: Invalid model name: Could not determine backend for model 'm' with no backend in model "
-         "configuration. Expected model name of the form 'model.<backend_name>'. [E-config]"],
+         "configuration. Expected model name of the form 'model.<backend_name>'.; give its 'backend' [E-config]"],
         model(IDENTITY + TENSORS),
     ),
     Case(

@@ -120,8 +120,8 @@ NODISCARD static struct status *fill_custom(struct model_config *c,
     if (!dot)
         return config_fail(c,
                            is_ensemble(pb) ? advised(at_field(pb, "ensemble_scheduling"),
-                                                     "an ensemble needs platform: \"ensemble\"")
-                                           : at_message(NULL),
+                                                     "an ensemble has platform: \"ensemble\"")
+                                           : advised(at_message(NULL), "give its 'backend'"),
                            "Invalid model name: Could not determine backend for model '%s' with no "
                            "backend in model configuration. Expected model name of the form "
                            "'model.<backend_name>'.",

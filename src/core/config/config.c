@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -252,6 +253,13 @@ struct status *config_fail(const struct model_config *c, struct config_place pla
     struct status *st = status_newv(STATUS_INVALID_ARG, fmt, ap);
     va_end(ap);
     return config_add_place(c, place, st);
+}
+
+struct config_advice config_advise_batch(const struct model_config *c)
+{
+    struct config_advice a;
+    snprintf(a.text, sizeof(a.text), "max_batch_size is %" PRId32, c->pb->max_batch_size);
+    return a;
 }
 
 char *config_text(struct model_config *c, const char *fmt, ...)

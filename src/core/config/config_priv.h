@@ -35,11 +35,12 @@ static inline struct config_place at_message(const void *message)
     return at_element(message, NULL, 0);
 }
 
-/* advised - the same place, with a word on what would have been right; borrowed until it is told.
+/* advised - the same place, with a word on what would have been right, or ""; borrowed until it is
+ * told.
  */
 static inline struct config_place advised(struct config_place place, const char *advice)
 {
-    place.advice = advice;
+    place.advice = advice && *advice ? advice : NULL;
     return place;
 }
 
@@ -54,6 +55,12 @@ NODISCARD struct status *config_fail(const struct model_config *c, struct config
 /* config_add_place - the same for a status that is there already; taken. */
 NODISCARD struct status *config_add_place(const struct model_config *c, struct config_place place,
                                           struct status *st);
+
+/* What to advise where a batch size is too large. */
+struct config_advice {
+    char text[160];
+};
+struct config_advice config_advise_batch(const struct model_config *c);
 
 /* config_text - a copy of the string in the configuration's memory; NULL when that ends. */
 char *config_text(struct model_config *c, const char *fmt, ...) PRINTF_LIKE(2, 3);

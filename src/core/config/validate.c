@@ -63,6 +63,21 @@ NODISCARD static struct status *unknown_platform(const struct model_config *c)
                        "unexpected platform type '%s' for %s", platform, c->pb->name);
 }
 
+NODISCARD static struct status *unexpected_pair(const struct model_config *c)
+{
+    const Inference__ModelConfig *pb = c->pb;
+    char advice[200];
+    int n = 0;
+    for (size_t i = 0; i < ARRAY_SIZE(platforms); i++) {
+        if (strcmp(platforms[i][1], pb->backend) == 0)
+            n += snprintf(advice + n, sizeof(advice) - (size_t)n, "%s\"%s\"",
+                          n ? " or " : "with this backend it is ", platforms[i][0]);
+    }
+    return config_fail(c, advised(at_field(pb, "platform"), advice),
+                       "unexpected 'platform' and 'backend' pair, got:%s, %s", pb->platform,
+                       pb->backend);
+}
+
 struct status *config_check_backend(const struct model_config *c)
 {
     const Inference__ModelConfig *pb = c->pb;
@@ -83,9 +98,7 @@ struct status *config_check_backend(const struct model_config *c)
         return unknown_platform(c);
     /* A backend that we do not know may use any platform's name. */
     if (by_backend && (!by_platform || strcmp(by_platform, by_backend) != 0))
-        return config_fail(c, at_field(pb, "platform"),
-                           "unexpected 'platform' and 'backend' pair, got:%s, %s", pb->platform,
-                           pb->backend);
+        return unexpected_pair(c);
     return NULL;
 }
 
@@ -125,7 +138,7 @@ NODISCARD static struct status *check_preferred(const struct model_config *c,
             st = config_fail(c, place, "dynamic batching preferred size must be positive for %s",
                              c->pb->name);
         else if (b->preferred_batch_size[i] > c->pb->max_batch_size)
-            st = config_fail(c, place,
+            st = config_fail(c, advised(place, config_advise_batch(c).text),
                              "dynamic batching preferred size must be <= max batch size for %s",
                              c->pb->name);
     }
@@ -140,7 +153,9 @@ NODISCARD static struct status *check_priorities(const struct model_config *c,
     if (n == 0)
         return NULL;
     if (b->default_priority_level == 0 || b->default_priority_level > n)
-        st = config_fail(c, at_field(b, "default_priority_level"),
+        st = config_fail(c,
+                         advised(at_field(b, "default_priority_level"),
+                                 b->default_priority_level ? NULL : "it is missing"),
                          "default priority level must be in range [1, %" PRIu64 "] for %s", n,
                          c->pb->name);
     for (size_t i = 0; i < b->n_priority_queue_policy && !st; i++) {
@@ -209,8 +224,9 @@ struct status *config_check_general(const struct model_config *c)
     const Inference__ModelConfig *pb = c->pb;
     struct status *st = NULL;
     if (pb->max_batch_size < 0)
-        st = config_fail(c, at_field(pb, "max_batch_size"),
-                         "'max_batch_size' must be non-negative value for %s", pb->name);
+        st = config_fail(
+            c, advised(at_field(pb, "max_batch_size"), "0 is a model without a batch dimension"),
+            "'max_batch_size' must be non-negative value for %s", pb->name);
     if (st)
         return st;
     if (pb->scheduling_choice_case == INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING)

@@ -279,10 +279,12 @@ struct status *config_check_ensemble(const struct model_config *c)
     const char *name = pb->name;
 
     if (strcmp(pb->platform, "ensemble") != 0)
-        return config_fail(c, at_field(pb, "ensemble_scheduling"),
-                           "ensemble scheduling cannot be set for model '%s' whose platform is "
-                           "not ensemble",
-                           name);
+        return config_fail(
+            c,
+            advised(at_field(pb, "ensemble_scheduling"), "an ensemble has platform: \"ensemble\""),
+            "ensemble scheduling cannot be set for model '%s' whose platform is "
+            "not ensemble",
+            name);
     if (pb->n_instance_group)
         return config_fail(c, at_field(pb, "instance_group"),
                            "instance group should not be specified for ensemble '%s'", name);

@@ -2,10 +2,14 @@
 /*
  * The rules of inputs, outputs and batch tensors (behaviours §14.12, 14.13).
  */
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/map.h"
 #include "base/status.h"
+#include "base/str.h"
 #include "core/config/config.h"
 #include "core/config/config_priv.h"
 
@@ -67,6 +71,31 @@ static const char *reshape_fault(const struct tensor *t)
     return NULL;
 }
 
+/* The dims and the elements of both sides, as far as there is room. */
+static struct config_advice advise_reshape(const struct tensor *t)
+{
+    struct config_advice a;
+    AUTO(buf) text = BUF_INIT(sizeof(a.text));
+    const struct {
+        const char *name;
+        const int64_t *dims;
+        size_t n;
+    } sides[] = {{"dims", t->dims, t->n_dims}, {"reshape", t->reshape->shape, t->reshape->n_shape}};
+    for (size_t i = 0; i < ARRAY_SIZE(sides); i++) {
+        size_t at = 0;
+        buf_addf(&text, "%s%s [", i ? ", " : "", sides[i].name);
+        for (size_t k = 0; k < sides[i].n; k++)
+            buf_addf(&text, "%s%" PRId64, k ? "," : "", sides[i].dims[k]);
+        uint64_t elements = chunk(sides[i].dims, sides[i].n, &at);
+        if (at > sides[i].n) /* without a wildcard */
+            buf_addf(&text, "] with %" PRIu64 " element%s", elements, elements == 1 ? "" : "s");
+        else
+            buf_addc(&text, ']');
+    }
+    snprintf(a.text, sizeof(a.text), "%s", text.failed ? "" : buf_text(&text));
+    return a;
+}
+
 #define FAIL(place, fmt, ...)                                                                      \
     config_fail(c, place, "%s'%s' " fmt " for %s", t->what, t->name __VA_OPT__(, ) __VA_ARGS__,    \
                 c->pb->name)
@@ -78,9 +107,12 @@ NODISCARD static struct status *check_tensor(const struct model_config *c, const
         return config_fail(c, at_message(t->message), "%smust specify 'name' for %s", t->what,
                            model);
     if (t->type == INFERENCE__DATA_TYPE__TYPE_INVALID)
-        return FAIL(at_field(t->message, "data_type"), "must specify 'data_type'");
+        return FAIL(advised(at_field(t->message, "data_type"), "for example data_type: TYPE_FP32"),
+                    "must specify 'data_type'");
     if (t->n_dims == 0)
-        return FAIL(at_field(t->message, "dims"), "must specify 'dims'");
+        return FAIL(advised(at_field(t->message, "dims"),
+                            "for example dims: [ -1 ], or dims: [ 1 ] for a single value"),
+                    "must specify 'dims'");
     if (t->reshape && t->reshape->n_shape == 0 && c->pb->max_batch_size == 0)
         return FAIL(at_field(t->message, "reshape"),
                     "cannot have empty reshape for non-batching model as scalar tensors are not "
@@ -100,7 +132,8 @@ NODISCARD static struct status *check_tensor(const struct model_config *c, const
         }
         const char *fault = reshape_fault(t);
         if (fault)
-            return FAIL(at_field(t->message, "reshape"), "%s", fault);
+            return FAIL(advised(at_field(t->message, "reshape"), advise_reshape(t).text), "%s",
+                        fault);
     }
     return NULL;
 }
@@ -171,6 +204,31 @@ static const char *enum_name(const ProtobufCEnumDescriptor *d, int number)
     return v ? v->name : "";
 }
 
+/* The tensor that was probably meant by a name that none has. */
+static struct config_advice advise_name(const char *name, size_t n,
+                                        const char *(*name_at)(const Inference__ModelConfig *,
+                                                               size_t),
+                                        const Inference__ModelConfig *pb)
+{
+    struct config_advice a = {""};
+    size_t least = SIZE_MAX;
+    for (size_t i = 0; i < n; i++) {
+        if (str_nearer(name, name_at(pb, i), &least))
+            snprintf(a.text, sizeof(a.text), "did you mean \"%s\"?", name_at(pb, i));
+    }
+    return a;
+}
+
+static const char *input_name(const Inference__ModelConfig *pb, size_t i)
+{
+    return pb->input[i]->name;
+}
+
+static const char *output_name(const Inference__ModelConfig *pb, size_t i)
+{
+    return pb->output[i]->name;
+}
+
 /* Both kinds of batch tensor have one source, which must be an input. */
 NODISCARD static struct status *check_source(const struct names *names, const void *message,
                                              const char *what, const char *kind, size_t n,
@@ -182,7 +240,9 @@ NODISCARD static struct status *check_source(const struct names *names, const vo
                            "batch %s kind '%s' expects 1 source input, got %zu for %s", what, kind,
                            n, c->pb->name);
     if (!map_gets(&names->inputs, sources[0]))
-        return config_fail(c, at_field(message, "source_input"),
+        return config_fail(c,
+                           advised(at_field(message, "source_input"),
+                                   advise_name(sources[0], c->pb->n_input, input_name, c->pb).text),
                            "unknown source input name '%s' for %s", sources[0], c->pb->name);
     return NULL;
 }
@@ -212,8 +272,9 @@ NODISCARD static struct status *check_targets(struct names *names, const Inferen
         char *target = b->target_name[i];
         struct config_place place = at_element(b, "target_name", i);
         if (!map_gets(&names->outputs, target))
-            st = config_fail(c, place, "unknown target output name '%s' for %s", target,
-                             c->pb->name);
+            st = config_fail(
+                c, advised(place, advise_name(target, c->pb->n_output, output_name, c->pb).text),
+                "unknown target output name '%s' for %s", target, c->pb->name);
         else if (map_puts(&names->targets, target, target))
             st = config_fail(c, place, "target output name '%s' can only be specified once for %s",
                              target, c->pb->name);

@@ -38,10 +38,11 @@ NODISCARD static struct status *check_pair(const struct model_config *c,
         }
     }
     if (n_chosen == 0)
-        return config_fail(c, at_field(control, "kind"),
-                           "sequence batching must specify either 'int32_false_true', "
-                           "'fp32_false_true' or 'bool_false_true' for %s for %s",
-                           kind, model);
+        return config_fail(
+            c, advised(at_field(control, "kind"), "for example int32_false_true: [ 0, 1 ]"),
+            "sequence batching must specify either 'int32_false_true', "
+            "'fp32_false_true' or 'bool_false_true' for %s for %s",
+            kind, model);
     if (n_chosen > 1)
         return config_fail(c, at_field(control, pairs[chosen].field),
                            "sequence batching specifies more than one from 'int32_false_true', "
@@ -152,7 +153,7 @@ NODISCARD static struct status *check_strategy(const struct model_config *c)
                                    "sequence batching preferred batch size must be positive for %s",
                                    pb->name);
             if (size > pb->max_batch_size)
-                return config_fail(c, place,
+                return config_fail(c, advised(place, config_advise_batch(c).text),
                                    "sequence batching preferred batch size must be <= max batch "
                                    "size for %s",
                                    pb->name);
