@@ -90,12 +90,12 @@ NODISCARD struct status *server_is_ready(struct server *s, bool *ret_ready);
 /* How far a server is on its way up, and what is wrong where it got stuck. */
 struct server_progress {
     bool ready;
-    const char *state; /* "starting", "running", "stopping", "failed" */
-    size_t n_models;   /* that are to serve */
-    size_t n_serving;  /* with all their versions */
-    size_t n_failed;   /* the others are being loaded, or wait for it */
-    size_t n_loading;  /* rows of models that are being loaded: they come first */
-    size_t n_rows;     /* then those that failed, with reasons */
+    const char *state;            /* "starting", "running", "stopping", "failed" */
+    size_t n_models;              /* that are to serve */
+    size_t n_serving;             /* with all their versions */
+    size_t n_failed;              /* the others are being loaded, or wait for it */
+    size_t n_loading;             /* rows of models that are being loaded: they come first */
+    size_t n_rows;                /* then those that failed, with reasons */
     struct model_index_row *rows; /* one block: the caller frees it with mem_free() */
 };
 
