@@ -491,6 +491,11 @@ static inline __attribute__((always_inline)) const char *parse_float(const char 
     return after;
 }
 
+const char *json_parse_float(const char *p, const char *end, float *ret_value)
+{
+    return parse_float(p, end, ret_value);
+}
+
 /* Is it an integer of 64 bits? Those of 20 digits are looked at once more. */
 static bool whole(const struct decimal *d, const char *end, uint64_t *ret_value)
 {
@@ -716,7 +721,7 @@ struct runs {
             runs.left--;                                                                           \
             break;                                                                                 \
         }                                                                                          \
-        if (json_use_avx2 && p - j->text >= 16)                                                    \
+        if (json_use_avx2 && p - j->text >= JSON_AVX2_BEFORE)                                      \
             after = read(p, end, out + n, max - n, &n_read);                                       \
         n += n_read;                                                                               \
         runs.pause = n_read >= 16 ? 1 : MIN(2 * runs.pause, 1024u);                                \

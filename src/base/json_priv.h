@@ -38,10 +38,12 @@ char *json_print_double(char *out, double value);
  * json_print_f32s_avx2 - writes n floats, each behind a comma; returns the end.
  *
  * json_read_f32s_avx2, json_read_f64s_avx2 - the run of numbers at p, each with a comma behind it,
- * at most one blank behind that, and no more than 15 characters. At least 16 bytes of text precede
- * p. Returns the comma behind the last one that was read; NULL when none was: what comes is
- * something else, or wrong, or near the end of the text or the room.
+ * at most one blank behind that, no exponent, and no more than 31 characters (doubles: 15).
+ * JSON_AVX2_BEFORE bytes of text precede p. Returns the comma behind the last one that was read;
+ * NULL when none was: what comes is something else, or wrong, or near the end of the text or the
+ * room.
  */
+enum { JSON_AVX2_BEFORE = 33 };
 extern bool json_use_avx2; /* the processor has it; only tests change that */
 char *json_print_f32s_avx2(char *out, const void *floats, size_t n);
 const char *json_read_f32s_avx2(const char *p, const char *end, float *out, size_t room,
@@ -116,6 +118,9 @@ bool json_fail_type(struct json *j, enum json_failure failure);
  * stand in JSON.
  */
 const char *json_parse_number(const char *p, const char *end, struct json_number *ret_value);
+
+/* json_parse_float - the same, rounded to double and that to float. */
+const char *json_parse_float(const char *p, const char *end, float *ret_value);
 
 /* json_check_number - passes the number at p; NULL with ret_error->text and *ret_at. */
 const char *json_check_number(const char *from, const char *end, const char **ret_text,

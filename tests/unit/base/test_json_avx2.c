@@ -18,7 +18,7 @@
 #include "base/buf.h"
 #include "base/json_priv.h"
 
-enum { MAX_VALUES = 400, MAX_TEXT = 64 * MAX_VALUES };
+enum { MAX_VALUES = 400, MAX_TEXT = 96 * MAX_VALUES };
 
 static size_t rounds = 1;
 
@@ -196,10 +196,16 @@ static void check_read(const char *text, size_t length, size_t max)
                 single.failure, single.failed_at, (int)length, text);
         if (!single.ok)
             continue;
-        const void *mine = floats ? (void *)together.floats : (void *)together.doubles;
-        const void *theirs = floats ? (void *)single.floats : (void *)single.doubles;
-        if (memcmp(mine, theirs, single.n * (floats ? sizeof(float) : sizeof(double))) != 0)
-            fail_msg("other values than one by one: %.*s", (int)length, text);
+        for (size_t i = 0; i < single.n; i++) {
+            size_t size = floats ? sizeof(float) : sizeof(double);
+            double mine = floats ? (double)together.floats[i] : together.doubles[i];
+            double theirs = floats ? (double)single.floats[i] : single.doubles[i];
+            const void *at = floats ? (void *)&together.floats[i] : (void *)&together.doubles[i];
+            const void *other = floats ? (void *)&single.floats[i] : (void *)&single.doubles[i];
+            if (memcmp(at, other, size) != 0)
+                fail_msg("value %zu is %.17g, one by one it is %.17g: %.*s", i, mine, theirs,
+                         (int)length, text);
+        }
     }
     free(copy);
 }
@@ -236,7 +242,7 @@ static size_t make_array(char *out, size_t n, unsigned most)
 {
     static const char *const between[] = {",", ", ", ",  ", ",\n", " ,", "],["};
     unsigned usual = random_below(2), unusual = 20 + random_below(2000);
-    size_t length = (size_t)sprintf(out, "                [[");
+    size_t length = (size_t)sprintf(out, "%34s[[", "");
     for (size_t i = 0; i < n; i++) {
         if (i > 0) {
             const char *text = between[random_below(unusual) ? usual : random_below(6)];
@@ -254,9 +260,9 @@ static void reads_random_numbers(void **unused)
     static char text[MAX_TEXT];
     for (size_t r = 0; r < 4000 * rounds; r++) {
         size_t n = 1 + random_below(MAX_VALUES);
-        size_t length = make_array(text, n, 1 + random_below(16));
+        size_t length = make_array(text, n, 1 + random_below(26));
         /* Where in a window of 64 bytes it begins, and whether there is room for all of it. */
-        size_t shift = random_below(16);
+        size_t shift = random_below(35);
         check_read(text + shift, length - shift, random_below(8) ? MAX_VALUES : random_below(400));
     }
 }
@@ -266,23 +272,44 @@ static void reads_every_layout(void **unused)
 {
     (void)unused;
     static char text[MAX_TEXT];
-    for (int before = 1; before <= 16; before++) {
-        for (int behind = 0; behind <= 16; behind++) {
+    for (int before = 1; before <= 20; before++) {
+        for (int behind = 0; behind <= 20; behind++) {
             for (int style = 0; style < 4; style++) {
-                size_t length = (size_t)sprintf(text, "                    [");
+                size_t length = (size_t)sprintf(text, "%34s[", "");
                 for (int i = 0; i < 150; i++) {
                     /* "-987654.98765"; every third is short, so that all places have their turn */
                     bool is_short = i % 3 == 2;
-                    length += (size_t)sprintf(text + length, "%s%s%.*s%s%.*s", i ? "," : "",
-                                              style & 1 ? (i ? " -" : "-") : "",
-                                              is_short ? 1 : before, "9876543210987654",
-                                              behind && !is_short ? "." : "", is_short ? 0 : behind,
-                                              style & 2 ? "0000000000000001" : "9876543210987654");
+                    length += (size_t)sprintf(
+                        text + length, "%s%s%.*s%s%.*s", i ? "," : "",
+                        style & 1 ? (i ? " -" : "-") : "", is_short ? 1 : before,
+                        "9876543210987654", behind && !is_short ? "." : "", is_short ? 0 : behind,
+                        style & 2 ? "00000000000000000001" : "98765432109876543210");
                 }
                 length += (size_t)sprintf(text + length, "]");
                 check_read(text, length, MAX_VALUES);
             }
         }
+    }
+}
+
+/* Decimals in and around the middle of two floats, where a small error is too much. */
+static void reads_what_lies_between_floats(void **unused)
+{
+    (void)unused;
+    static char text[MAX_TEXT];
+    for (size_t r = 0; r < 300 * rounds; r++) {
+        size_t length = (size_t)sprintf(text, "%34s[", "");
+        for (size_t i = 0; i < 200; i++) {
+            uint32_t bits = 0x38000000 + (uint32_t)(random_bits() % 0x10000000);
+            double middle = ((double)float_of(bits) + (double)float_of(bits + 1)) / 2;
+            int digits = 8 + (int)random_below(15);
+            length += (size_t)sprintf(text + length, "%s%s%.*f", i ? "," : "",
+                                      random_below(2) ? "-" : "", digits, middle);
+            if (random_below(2))
+                text[length - 1] = (char)('0' + random_below(10));
+        }
+        length += (size_t)sprintf(text + length, "]");
+        check_read(text, length, MAX_VALUES);
     }
 }
 
@@ -293,9 +320,9 @@ static void fails_as_one_by_one(void **unused)
     static const char others[] = "0123456789--..,,eE+ []{}\n\tNnI\"/:\x80\xff";
     static char text[MAX_TEXT];
     for (size_t r = 0; r < 800 * rounds; r++) {
-        size_t length = make_array(text, 80 + random_below(100), 1 + random_below(16));
+        size_t length = make_array(text, 80 + random_below(100), 1 + random_below(26));
         for (size_t change = 0; change < 20; change++) {
-            size_t at = 18 + random_below((unsigned)length - 18);
+            size_t at = 36 + random_below((unsigned)length - 36);
             char was = text[at];
             text[at] = others[random_below(sizeof(others))]; /* its zero byte, too */
             check_read(text, length, MAX_VALUES);
@@ -315,7 +342,7 @@ static void reads_what_strtod_reads(void **unused)
     for (size_t r = 0; r < 1500 * rounds; r++) {
         struct json j;
         size_t n;
-        size_t length = make_array(text, MAX_VALUES, 1 + random_below(15));
+        size_t length = make_array(text, MAX_VALUES, 1 + random_below(26));
         json_init(&j, text, length, NULL);
         assert_true(json_read_f32s(&j, floats, MAX_VALUES, &n));
         json_init(&j, text, length, NULL);
@@ -338,10 +365,15 @@ static void reads_what_strtod_reads(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(writes_every_exponent), cmocka_unit_test(writes_mixtures),
-        cmocka_unit_test(writes_few_digits),     cmocka_unit_test(writes_up_to_the_maximum),
-        cmocka_unit_test(reads_random_numbers),  cmocka_unit_test(reads_every_layout),
-        cmocka_unit_test(fails_as_one_by_one),   cmocka_unit_test(reads_what_strtod_reads),
+        cmocka_unit_test(writes_every_exponent),
+        cmocka_unit_test(writes_mixtures),
+        cmocka_unit_test(writes_few_digits),
+        cmocka_unit_test(writes_up_to_the_maximum),
+        cmocka_unit_test(reads_random_numbers),
+        cmocka_unit_test(reads_every_layout),
+        cmocka_unit_test(reads_what_lies_between_floats),
+        cmocka_unit_test(fails_as_one_by_one),
+        cmocka_unit_test(reads_what_strtod_reads),
     };
     if (!json_use_avx2) {
         print_message("the processor has no AVX2: nothing to compare\n");
