@@ -14,6 +14,7 @@
 #include "core/backend/instance.h"
 #include "core/backend/instance_group.h"
 #include "core/model_priv.h"
+#include "core/request_priv.h"
 #include "core/repo/storage.h"
 #include "core/sched/scheduler.h"
 #include "core/server_options.h"
@@ -157,7 +158,7 @@ void model_stop(struct model *m)
         scheduler_stop(m->scheduler);
 }
 
-bool model_is_ready_to_run(struct model *m)
+static bool instances_are_ready(struct model *m)
 {
     for (uint32_t i = 0; i < m->n_instances; i++) {
         if (!m->backend->fns.instance_ready)
@@ -171,4 +172,13 @@ bool model_is_ready_to_run(struct model *m)
         }
     }
     return true;
+}
+
+bool model_is_ready_to_run(struct model *m)
+{
+    /* Counted as a request is, so that nobody takes the instances down while they are asked. */
+    atomic_fetch_add(&m->inflight, 1);
+    bool ready = !atomic_load(&m->stopping) && instances_are_ready(m);
+    model_request_ended(m);
+    return ready;
 }

@@ -3,6 +3,7 @@
  * The states of models and server while models load, with tests/plugins/gate: its models load when
  * the test lets them.
  */
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -328,6 +329,132 @@ static void a_server_that_never_loads(void **state)
     tear_down(&f);
 }
 
+/* ---- Questions meanwhile --------------------------------------------------------------------- */
+
+enum { N_ASKING = 3, N_ASKED = 60 };
+
+struct asking {
+    struct server *s;
+    atomic_bool over;
+    atomic_ulong n_found;
+    struct thread threads[N_ASKING];
+};
+
+/* Whatever can be asked of a server, of which nothing may block or break. */
+static void ask_all_the_time(void *arg)
+{
+    struct asking *a = arg;
+    for (unsigned int i = 0; !atomic_load(&a->over); i++) {
+        char name[8];
+        bool is;
+        snprintf(name, sizeof(name), "m%u", i % N_ASKED);
+        struct model *m;
+        struct status *st = server_find_model(a->s, name, strlen(name), CONCH_VERSION_LATEST, &m);
+        if (!st) {
+            atomic_fetch_add(&a->n_found, 1);
+            model_unref(m);
+        }
+        status_free(st);
+        status_free(server_is_ready(a->s, &is));
+        status_free(server_model_is_ready(a->s, name, strlen(name), 1, &is));
+
+        struct model_index_row *rows;
+        size_t n;
+        st = server_index(a->s, i % 2, &rows, &n);
+        if (!st)
+            mem_free(rows);
+        status_free(st);
+        struct server_progress p;
+        st = server_progress(a->s, 4, &p);
+        if (!st)
+            mem_free(p.rows);
+        status_free(st);
+    }
+}
+
+static void start_asking(struct asking *a, struct server *s)
+{
+    a->s = s;
+    atomic_init(&a->over, false);
+    atomic_init(&a->n_found, 0);
+    for (size_t i = 0; i < N_ASKING; i++)
+        assert_null(thread_start(&a->threads[i], "asks", ask_all_the_time, a));
+}
+
+static void stop_asking(struct asking *a)
+{
+    atomic_store(&a->over, true);
+    for (size_t i = 0; i < N_ASKING; i++)
+        thread_join(&a->threads[i]);
+}
+
+/* From the first model to the last, and while they are taken down again. */
+static void questions_at_any_time(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct server *s;
+    struct asking a;
+    set_up(&f);
+    for (int i = 0; i < N_ASKED; i++) {
+        char name[8];
+        snprintf(name, sizeof(name), "m%d", i);
+        repository_add(&f.repo, name, CONFIG, 1);
+    }
+    assert_null(server_create(f.options, &s));
+    start_asking(&a, s);
+    assert_null(server_load_start(s, on_loaded, &f.outcome));
+    await(&f.outcome, STATUS_UNKNOWN, "");
+    unsigned long n = atomic_load(&a.n_found);
+    while (atomic_load(&a.n_found) < n + 100)
+        sched_yield();
+    is_live_and_ready(s, true, true);
+    assert_null(server_stop(s));
+    stop_asking(&a);
+    server_free(s);
+    tear_down(&f);
+}
+
+/* On a thread of its own: whoever stops the server waits for that model. */
+static void open_m30(void *arg)
+{
+    open_gate(arg, "m30/hold.load");
+}
+
+/* Stopped in the middle: some models have been loaded, some not, and one is on its way. */
+static void a_stop_in_the_middle(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct server *s;
+    struct asking a;
+    set_up(&f);
+    for (int i = 0; i < N_ASKED; i++) {
+        char name[8];
+        snprintf(name, sizeof(name), "m%d", i);
+        repository_add(&f.repo, name, CONFIG, 1);
+    }
+    shut(&f, "m30/hold.load", "");
+    f.options->load_threads = 1;
+    assert_null(server_create(f.options, &s));
+    start_asking(&a, s);
+    assert_null(server_load_start(s, on_loaded, &f.outcome));
+    char text[1024] = "";
+    uint64_t until_ns = monotonic_ns() + 20 * NS_PER_S;
+    while (!strstr(text, "m30:-1:LOADING:")) {
+        assert_true(monotonic_ns() < until_ns);
+        read_progress(s, 1, text);
+    }
+    struct thread opener;
+    assert_null(thread_start(&opener, "opens", open_m30, &f));
+    assert_null(server_stop(s));
+    thread_join(&opener);
+    await(&f.outcome, STATUS_UNAVAILABLE, "Server exiting");
+    stop_asking(&a);
+    server_free(s);
+    tear_down(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -336,6 +463,8 @@ int main(void)
         cmocka_unit_test(named_models_and_those_that_are_nowhere),
         cmocka_unit_test(a_stop_that_has_no_time_may_be_tried_again),
         cmocka_unit_test(a_server_that_never_loads),
+        cmocka_unit_test(questions_at_any_time),
+        cmocka_unit_test(a_stop_in_the_middle),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
