@@ -43,6 +43,7 @@ class Answers:
         self.base = f"http://{running.url}/v2/"
         self.log = running.log()
         self.refused = dict(self.read_log(r"Poll failed for model directory '(.*?)': (.*)"))
+        self.given = dict(self.read_log(r"accept has been given '(.*?)': (.*)"))    # to the backend
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             names = [model.name for model in BOTH]
             self.configs = dict(zip(names, pool.map(lambda name: self.get(f"models/{name}/config"), names), strict=True))
@@ -173,6 +174,7 @@ def differences(mode, model):
         yield f"reason: {mine}, not {other}"
     yield from unequal(ours.configs[name], theirs.configs[name], "config")
     yield from unequal(ours.metadata[name], theirs.metadata[name], "metadata")
+    yield from unequal(*(json.loads(answers.given.get(name, "null")) for answers in (ours, theirs)), "given")
 
 
 # ---- The page

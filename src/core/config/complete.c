@@ -40,8 +40,8 @@ struct artifact {
 
 /* In the order in which they are looked for. */
 static const struct artifact artifacts[] = {
-    {"tensorflow", "tensorflow_savedmodel", "model.savedmodel", FOLDER_ONLY, true, NULL},
     {"tensorflow", "tensorflow_graphdef", "model.graphdef", FILE_ONLY, true, NULL},
+    {"tensorflow", "tensorflow_savedmodel", "model.savedmodel", FOLDER_ONLY, true, NULL},
     {"tensorrt", "tensorrt_plan", "model.plan", FILE_ONLY, false, NULL},
     {"onnxruntime", "onnxruntime_onnx", "model.onnx", EITHER, false, NULL},
     {"openvino", NULL, "model.xml", EITHER, false, NULL},

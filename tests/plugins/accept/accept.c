@@ -61,6 +61,21 @@ static TRITONSERVER_Error *check_mode(TRITONBACKEND_Model *model, const struct d
     return NULL;
 }
 
+static TRITONSERVER_Error *tell_config(TRITONBACKEND_Model *model)
+{
+    TRITONSERVER_Message *message;
+    const char *name, *json;
+    size_t size;
+
+    TRY(TRITONBACKEND_ModelName(model, &name));
+    TRY(TRITONBACKEND_ModelConfig(model, 1, &message));
+    TRITONSERVER_Error *err = TRITONSERVER_MessageSerializeToJson(message, &json, &size);
+    if (!err)
+        BACKEND_LOG(INFO, "accept has been given '%s': %.*s", name, (int)size, json);
+    backend_ignore(TRITONSERVER_MessageDelete(message), "deleting a message");
+    return err;
+}
+
 /* What the model asks for at this moment. */
 static TRITONSERVER_Error *act(TRITONBACKEND_Model *model, bool late)
 {
@@ -80,6 +95,7 @@ TRITONSERVER_Error *TRITONBACKEND_Initialize(TRITONBACKEND_Backend *backend)
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model *model)
 {
+    TRY(tell_config(model));
     return act(model, false);
 }
 
