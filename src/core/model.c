@@ -59,9 +59,10 @@ void model_expect_returned(const struct mem_owner *owner, enum mem_kind kind)
     size_t bytes = mem_owner_bytes(owner, kind);
     if (LIKELY(bytes == 0))
         return;
-    log_error("%s has ended, and %zu bytes of its %s are not back", mem_owner_name(owner), bytes,
-              mem_kind_name(kind));
-    DEBUG_BUG_ON(kind != MEM_BACKEND); /* a backend's mistake is not ours */
+    bool ours = kind != MEM_BACKEND;
+    LOG_AT(ours ? LOG_ERROR : LOG_WARN, 0, "%s has ended, and %zu bytes of its %s are not back",
+           mem_owner_name(owner), bytes, mem_kind_name(kind));
+    DEBUG_BUG_ON(ours);
 }
 
 /* Names and specs; the backend is gone by now (model_unload()). */

@@ -47,7 +47,7 @@ void model_unload(struct model *m, struct backend_registry *reg);
 /*
  * model_expect_returned - whoever had memory of that kind has given it back by now. If not, that is
  * an error in the log which names the model, and the end of a debug build; but of a backend's
- * objects it is an error in the log only.
+ * objects it is a warning only.
  */
 void model_expect_returned(const struct mem_owner *owner, enum mem_kind kind);
 
