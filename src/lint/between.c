@@ -2,7 +2,6 @@
 /*
  * What only shows between models: the same name twice, and ensembles.
  */
-#include <ctype.h>
 #include <string.h>
 
 #include "base/map.h"
@@ -133,9 +132,9 @@ static enum ensemble_answer find_member(void *arg, const Inference__ModelEnsembl
         return ENSEMBLE_NO_MODEL;
     }
     ret_member->why = m->first_error;
-    if (m->first_error && !(b->even_wrong && m->is_ensemble))
+    if (m->first_error)
         return m->is_ensemble ? ENSEMBLE_INVALID : ENSEMBLE_NO_VERSION;
-    if (!b->even_wrong && !has_version(m, step->model_version))
+    if (!has_version(m, step->model_version))
         return ENSEMBLE_NO_VERSION;
     if (!m->config)
         lint_read_again(b->run, m);
@@ -188,10 +187,7 @@ static void note_first_error(struct lint_model *m)
     }
 }
 
-/* Runs one of the checks of core/config/ensemble.h and hears of its faults. */
-static void check_ensemble(struct between *b, struct lint_model *m,
-                           struct status *(*check)(const struct model_config *,
-                                                   const struct ensemble_lookup *))
+static void check_ensemble(struct between *b, struct lint_model *m)
 {
     struct lint_ear ear = {.found = &m->found, .file = m->config_path, .rule = LINT_ENSEMBLE};
     struct config_listener listener = {.hear = lint_hear, .arg = &ear};
@@ -200,7 +196,7 @@ static void check_ensemble(struct between *b, struct lint_model *m,
         return;
     b->asking = m;
     m->config->listener = &listener;
-    struct status *st = check(m->config, &lookup);
+    struct status *st = ensemble_check(m->config, &lookup);
     m->config->listener = NULL;
     if (st)
         lint_add(&m->found, LINT_READ, (struct lint_place){.file = m->config_path}, NULL, "%s",
@@ -209,45 +205,94 @@ static void check_ensemble(struct between *b, struct lint_model *m,
     note_first_error(m);
 }
 
+/* ---- cycles, and what comes before what ------------------------------------------------------ */
+
 /*
- * The ensembles in an order in which those that are parts of others come before these; false when
- * some contain each other. A depth-first walk; its stack is in `order`, from the end.
+ * A depth-first walk, which orders the ensembles: parts before wholes. A part that is still on the
+ * stack closes a cycle: of all that are on the stack from there on. (Who comes to the cycle later,
+ * by a part that has been ordered, depends on one that is not valid.) Each is told of one cycle, so
+ * the time is linear in the number of steps.
  */
 struct walk {
     struct between *b;
+    struct node {
+        enum { NOT_SEEN, ON_STACK, ORDERED } state;
+        size_t place;     /* on the stack */
+        size_t next_step; /* the one before leads to the next on the stack */
+    } * nodes;            /* by model */
     struct lint_model **order, **stack;
-    size_t *next_step; /* by model */
     size_t n_ordered, n_stack;
-    bool is_circular;
+    size_t *sound; /* the places on the stack of those that no cycle was found for, ascending */
+    size_t n_sound;
 };
 
-enum { NOT_SEEN, ON_STACK, ORDERED };
-
-static void walk_from(struct walk *w, char *states, struct lint_model *first)
+static struct node *node_of(const struct walk *w, const struct lint_model *m)
 {
-    struct lint_model *models = w->b->run->models;
-    w->stack[w->n_stack++] = first;
-    states[first - models] = ON_STACK;
-    while (w->n_stack) {
-        struct lint_model *m = w->stack[w->n_stack - 1], *part = NULL;
+    return &w->nodes[m - w->b->run->models];
+}
+
+static void push(struct walk *w, struct lint_model *m)
+{
+    *node_of(w, m) = (struct node){.state = ON_STACK, .place = w->n_stack};
+    w->sound[w->n_sound++] = w->n_stack;
+    w->stack[w->n_stack++] = m;
+}
+
+static void pop(struct walk *w)
+{
+    struct lint_model *m = w->stack[--w->n_stack];
+    node_of(w, m)->state = ORDERED;
+    w->order[w->n_ordered++] = m;
+    if (w->n_sound && w->sound[w->n_sound - 1] == w->n_stack)
+        w->n_sound--;
+}
+
+/* The uppermost on the stack has this one below as its part. */
+static void close_cycle(struct walk *w, const struct lint_model *part)
+{
+    size_t from = node_of(w, part)->place;
+    while (w->n_sound && w->sound[w->n_sound - 1] >= from) {
+        size_t at = w->sound[--w->n_sound];
+        struct lint_model *m = w->stack[at];
+        const struct lint_model *through = w->stack[at == from ? w->n_stack - 1 : at - 1];
         const Inference__ModelEnsembling *e = m->config->pb->ensemble_scheduling;
-        size_t *next = &w->next_step[m - models];
-        w->b->asking = m;
-        while (!part && *next < e->n_step) {
-            part = find_model(w->b, e->step[(*next)++]);
-            if (part && part->is_ensemble)
-                w->is_circular |= states[part - models] == ON_STACK;
-            if (part && (!part->is_ensemble || states[part - models] != NOT_SEEN))
-                part = NULL;
-        }
-        if (part) {
-            states[part - models] = ON_STACK;
-            w->stack[w->n_stack++] = part;
-        } else {
-            states[m - models] = ORDERED;
-            w->order[w->n_ordered++] = m;
-            w->n_stack--;
-        }
+        struct lint_ear ear = {.found = &m->found, .file = m->config_path, .rule = LINT_ENSEMBLE};
+        struct config_listener listener = {.hear = lint_hear, .arg = &ear};
+        m->config->listener = &listener;
+        status_free(
+            ensemble_fail_cycle(m->config, through->name, e->step[node_of(w, m)->next_step - 1]));
+        m->config->listener = NULL;
+        note_first_error(m);
+    }
+}
+
+/* The next part of an ensemble that has not been walked to; NULL when there is none. */
+static struct lint_model *next_part(struct walk *w, const struct lint_model *m)
+{
+    const Inference__ModelEnsembling *e = m->config->pb->ensemble_scheduling;
+    struct node *node = node_of(w, m);
+    w->b->asking = m;
+    while (node->next_step < e->n_step) {
+        struct lint_model *part = find_model(w->b, e->step[node->next_step++]);
+        if (!part || !part->is_ensemble)
+            continue;
+        if (node_of(w, part)->state == NOT_SEEN)
+            return part;
+        if (node_of(w, part)->state == ON_STACK)
+            close_cycle(w, part);
+    }
+    return NULL;
+}
+
+static void walk_from(struct walk *w, struct lint_model *first)
+{
+    push(w, first);
+    while (w->n_stack) {
+        struct lint_model *part = next_part(w, w->stack[w->n_stack - 1]);
+        if (part)
+            push(w, part);
+        else
+            pop(w);
     }
 }
 
@@ -255,26 +300,22 @@ static void check_ensembles(struct between *b)
 {
     size_t n = b->run->n_models;
     struct walk w = {.b = b,
+                     .nodes = mem_zalloc((n + 1) * sizeof(struct node)),
                      .order = mem_zalloc((n + 1) * sizeof(struct lint_model *)),
                      .stack = mem_zalloc((n + 1) * sizeof(struct lint_model *)),
-                     .next_step = mem_zalloc((n + 1) * sizeof(size_t))};
-    char *states = mem_zalloc(n + 1);
+                     .sound = mem_zalloc((n + 1) * sizeof(size_t))};
     for (size_t i = 0; i < n; i++) {
-        if (b->run->models[i].is_ensemble && states[i] == NOT_SEEN)
-            walk_from(&w, states, &b->run->models[i]);
+        if (b->run->models[i].is_ensemble && w.nodes[i].state == NOT_SEEN)
+            walk_from(&w, &b->run->models[i]);
     }
-    b->even_wrong = true;
-    for (size_t i = 0; i < w.n_ordered && w.is_circular; i++)
-        check_ensemble(b, w.order[i], ensemble_check_cycle);
-    b->even_wrong = false;
     for (size_t i = 0; i < w.n_ordered; i++) {
-        check_ensemble(b, w.order[i], ensemble_check);
+        check_ensemble(b, w.order[i]);
         look_at_optional(b, w.order[i]);
     }
-    mem_free(states);
-    mem_free(w.next_step);
+    mem_free(w.sound);
     mem_free(w.stack);
     mem_free(w.order);
+    mem_free(w.nodes);
 }
 
 void lint_check_between(struct lint_run *run)

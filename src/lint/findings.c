@@ -43,7 +43,10 @@ static char *make_text(const char *fmt, va_list ap)
 {
     char text[MAX_TEXT_BYTES];
     vsnprintf(text, sizeof(text), fmt, ap);
-    return mem_strdup(text);
+    size_t length = strlen(text);
+    while (length && text[length - 1] == ' ') /* some of the reference's lists end so */
+        length--;
+    return mem_strndup(text, length);
 }
 
 void lint_add(struct lint_findings *f, enum lint_code code, struct lint_place place,

@@ -317,7 +317,7 @@ CASES = [
         "W-backend",
         {**model('backend: "idenity"\n' + TENSORS), "m/1/weights": "x"},
         ["models/m/config.pbtxt:1:1: warning: unable to find backend library for backend 'idenity', try specifying runtime on "
-         "the model configuration. Searched for libtriton_idenity.so: 'models/m/1' 'models/m' 'BACKENDS/idenity' ; did you "
+         "the model configuration. Searched for libtriton_idenity.so: 'models/m/1' 'models/m' 'BACKENDS/idenity'; did you "
          'mean "identity"? [W-backend]'],
         model(IDENTITY + TENSORS),
     ),

@@ -450,6 +450,15 @@ static const step_config *leads_back(struct walk *w, const struct ensemble_looku
     return NULL;
 }
 
+struct status *ensemble_fail_cycle(const struct model_config *c, const char *through,
+                                   const step_config *step)
+{
+    struct config_place place =
+        step ? at_field(step, "model_name") : at_field(c->pb, "ensemble_scheduling");
+    return config_fail(c, place, "circular dependency between ensembles: %s -> ... -> %s -> %s",
+                       c->pb->name, through, c->pb->name);
+}
+
 struct status *ensemble_check_cycle(const struct model_config *c,
                                     const struct ensemble_lookup *lookup)
 {
@@ -463,11 +472,7 @@ struct status *ensemble_check_cycle(const struct model_config *c,
         const step_config *back = leads_back(&w, lookup, pb, name, &st);
         if (!back || st)
             continue;
-        st = config_fail(c,
-                         at_field(pb == c->pb ? (const void *)back : c->pb,
-                                  pb == c->pb ? "model_name" : "ensemble_scheduling"),
-                         "circular dependency between ensembles: %s -> ... -> %s -> %s", name,
-                         pb->name, name);
+        st = ensemble_fail_cycle(c, pb->name, pb == c->pb ? back : NULL);
         break;
     }
     map_done(&w.seen);

@@ -56,6 +56,15 @@ NODISCARD struct status *ensemble_check_cycle(const struct model_config *c,
                                               const struct ensemble_lookup *lookup);
 
 /*
+ * ensemble_fail_cycle - what ensemble_check_cycle() says, for a caller that has found the cycle.
+ *
+ * @through  the ensemble in it that has c as its part
+ * @step     of c, that leads into the cycle; NULL: not known
+ */
+NODISCARD struct status *ensemble_fail_cycle(const struct model_config *c, const char *through,
+                                             const Inference__ModelEnsembling__Step *step);
+
+/*
  * ensemble_order - the indices of the steps in an order in which data can flow.
  *
  * @c      prepared without a fault
