@@ -180,4 +180,4 @@ def test_loading_by_request_is_refused_by_name(three):
     with Server(three, flags=[EXPLICIT]) as server:
         for verb in ("load", "unload"):
             answer = ask(server, "POST", f"/v2/repository/models/a/{verb}", {})
-            assert (answer.status, answer.error) == (501, f"{verb}ing models while the server runs is not supported yet")
+            assert (answer.status, answer.error) == (501, f"{verb}ing model 'a' while the server runs is not supported yet")

@@ -36,6 +36,12 @@ def counts(server):
     return models["total"], models["serving"], models["failed"]
 
 
+def states(server):
+    """As the index has them: None for a model whose turn has not come."""
+    answer = ask(server, "POST", "/v2/repository/index")
+    return [row.get("state") for row in answer.json()] if answer.status == 200 else None
+
+
 @pytest.fixture
 def gated(models):
     return repository.Gated(models, "gated").shut("hold.load")
@@ -46,7 +52,7 @@ def loading(models, gated):
     """A server with a model that is ready and one that loads until gated.open("hold.load")."""
     repository.write_identity(models, "quick", ANY)
     with Server(models, ready=None) as server:
-        wait_for(lambda: counts(server) == (2, 1, 0), 20, "the quick model serves")
+        wait_for(lambda: states(server) == ["LOADING", "READY"], 20, "one is being loaded, the other serves")
         yield server
         if (gated.folder / "hold.load").exists():
             gated.open("hold.load")
@@ -133,9 +139,7 @@ def test_versions_serve_one_by_one(models):
     gated = repository.Gated(models, "gated", versions=(1, 2), more="version_policy { all { } }\n")
     gated.shut("hold.load")
     with Server(models, ready=None) as server:
-        wait_for(lambda: progress(server)["loading"] == ["gated"], 20, "loading")
-        states = [row["state"] for row in ask(server, "POST", "/v2/repository/index").json()]
-        assert states == ["LOADING", "LOADING"]
+        wait_for(lambda: states(server) == ["LOADING", "LOADING"], 20, "it is being loaded")
         gated.open("hold.load")
         wait_for(lambda: ask(server, "GET", "/v2/health/ready").status == 200, 20, "ready")
         assert infer(server, "gated", IN).json()["model_version"] == "2"
@@ -145,9 +149,8 @@ def test_more_models_than_threads(models):
     """Two load, the others wait for their turn: the index has their names, and they say to come again."""
     gates = [repository.Gated(models, f"m{i}").shut("hold.load") for i in range(4)]
     with Server(models, flags=["--model-load-thread-count=2"], ready=None) as server:
-        wait_for(lambda: progress(server)["loading"] == ["m0", "m1"], 20, "two are being loaded")
-        index = ask(server, "POST", "/v2/repository/index").json()
-        assert [row.get("state") for row in index] == ["LOADING", "LOADING", None, None]
+        wait_for(lambda: states(server) == ["LOADING", "LOADING", None, None], 20, "two are being loaded")
+        assert progress(server)["loading"] == ["m0", "m1"]
         for path in ("/v2/models/m3", "/v2/models/m3/versions/7"):
             assert ask(server, "GET", path).status == 503
         answer = infer(server, "m3", IN)
@@ -161,7 +164,7 @@ def test_what_failed_is_told_with_its_reason(models, gated):
     repository.Gated(models, "bad").shut("fail.load", "no weights in /data/x")
     repository.write_model(models, "unreadable", "name: 5")
     with Server(models, flags=["--exit-on-error=false"], ready=None) as server:
-        wait_for(lambda: counts(server) == (3, 0, 2), 20, "two have failed")
+        wait_for(lambda: counts(server) == (3, 0, 2) and progress(server)["loading"], 20, "two have failed, one is being loaded")
         told = progress(server)
         assert (told["state"], told["loading"]) == ("starting", ["gated"])
         assert told["failed"][0] == {"name": "bad", "version": "1", "reason": "Internal: no weights in /data/x"}
