@@ -75,7 +75,9 @@ struct digits {
 __attribute__((constructor)) static void prepare(void)
 {
     __builtin_cpu_init();
-    json_use_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2");
+    /* What json_read_avx2.c uses besides came with AVX2, but a hypervisor may hide it. */
+    json_use_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
+                    __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt");
     for (int i = 0; i < N_EXPONENTS; i++) {
         int e = FIRST_EXPONENT + i;
         int n_decimals = -(((e - 52) * 1262611) >> 22); /* -floor(log10) of the last bit */
