@@ -35,6 +35,7 @@ static void gives_memory(void **state)
                        mem_try_alloc_aligned(size)};
         for (size_t k = 0; k < ARRAY_SIZE(all); k++) {
             assert_non_null(all[k]);
+            assert_int_equal((uintptr_t)all[k] % 16, 0); /* for any type, behind the header */
             if (k == 1 || k == 3) {
                 for (size_t b = 0; b < size; b++)
                     assert_int_equal(((char *)all[k])[b], 0);
@@ -73,6 +74,22 @@ static void products_that_overflow_are_no_memory(void **state)
     assert_null(mem_try_alloc_aligned(SIZE_MAX - 62));
 }
 
+/* With the header in front, these would be few bytes. */
+static void sizes_that_wrap_are_no_memory(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {SIZE_MAX, SIZE_MAX - 15, SIZE_MAX - 16, (size_t)1 << 56};
+    char *p = mem_strdup("kept");
+    for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+        assert_null(mem_try_alloc(sizes[i]));
+        assert_null(mem_try_zalloc(sizes[i], 1));
+        assert_null(mem_try_realloc(NULL, sizes[i]));
+        assert_null(mem_try_realloc(p, sizes[i]));
+        assert_string_equal(p, "kept");
+    }
+    mem_free(p);
+}
+
 static void the_hook_makes_tries_fail(void **state)
 {
     (void)state;
@@ -109,6 +126,7 @@ int main(void)
         cmocka_unit_test(gives_memory),
         cmocka_unit_test(copies_strings),
         cmocka_unit_test(products_that_overflow_are_no_memory),
+        cmocka_unit_test(sizes_that_wrap_are_no_memory),
         cmocka_unit_test(the_hook_makes_tries_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
