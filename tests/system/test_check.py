@@ -64,10 +64,9 @@ def ids(case):
 
 @pytest.mark.parametrize("case", check_cases.CASES, ids=ids)
 def test_says_what_is_wrong_and_where(tmp_path, case):
-    cpus = len(os.sched_getaffinity(0))
-    expected = [line.replace("CPUS", str(cpus)).replace("BACKENDS", BACKENDS) for line in case.said]
+    expected = [line.replace("BACKENDS", BACKENDS) for line in case.said]
     lines = without_unsupported(lines_of(tmp_path, case.bad, *case.flags), case.code)
-    assert lines == expected
+    assert [re.sub(r"(this machine has) [1-9]\d*", r"\1 CPUS", line) for line in lines] == expected
 
 
 @pytest.mark.parametrize("case", check_cases.CASES, ids=ids)

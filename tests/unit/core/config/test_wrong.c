@@ -87,6 +87,44 @@ static struct status *live(const struct block *b)
     return st;
 }
 
+/* A fault as the status would have it: where it stands, and the words for a wrong text. */
+static void note(void *arg, const struct config_fault *fault)
+{
+    struct buf *told = arg;
+    const char *code = fault->kind == CONFIG_FAULT_TEXT          ? "Internal"
+                       : fault->kind == CONFIG_FAULT_UNSUPPORTED ? "Unsupported"
+                                                                 : "Invalid argument";
+    const char *advice = fault->advice ? fault->advice : "";
+    if (fault->kind == CONFIG_FAULT_TEXT) {
+        buf_addf(told, "%s: failed to read text proto from config.pbtxt:%u:%u: %s%s%s\n", code,
+                 fault->line, fault->column, fault->text, *advice ? ", " : "", advice);
+        return;
+    }
+    buf_addf(told, "%s: %s (config.pbtxt", code, fault->text);
+    if (fault->line)
+        buf_addf(told, ":%u:%u", fault->line, fault->column);
+    buf_addf(told, ")%s%s\n", *advice ? ": " : "", advice);
+}
+
+/* Does who listens hear the very same, whatever else is wrong? */
+static bool is_heard(const struct block *b, const char *expected)
+{
+    struct config_facts facts = {.model_name = "m", .auto_complete = !b->strict};
+    AUTO(buf) told = BUF_INIT(MAX_BLOCK);
+    struct config_listener listener = {.hear = note, .arg = &told};
+    struct model_config *c = NULL;
+    struct status *st =
+        model_config_parse_all(buf_text(&b->text), b->text.size, "config.pbtxt", &listener, &c);
+    if (!st && c)
+        st = model_config_check_all(c, &facts);
+    assert_null(st);
+    model_config_free(c);
+    const char *found = strstr(buf_text(&told), expected);
+    if (!found)
+        print_error("heard:\n%s", buf_text(&told));
+    return found && found[strlen(expected)] == '\n';
+}
+
 static void wrong_configurations(void **state)
 {
     static struct block b = {.text = BUF_INIT(MAX_BLOCK)};
@@ -102,6 +140,10 @@ static void wrong_configurations(void **state)
         status_free(st);
         if (strcmp(got, b.expected) != 0) {
             print_error("%s\n    expected %s\n    got      %s\n", b.title, b.expected, got);
+            n_bad++;
+        }
+        if (strcmp(b.expected, "accepted") != 0 && !is_heard(&b, b.expected)) {
+            print_error("%s\n    nobody heard of %s\n", b.title, b.expected);
             n_bad++;
         }
         n++;
