@@ -72,8 +72,18 @@ static void list_models(struct lint_run *run, size_t root)
         return;
     }
     run->models = mem_realloc(run->models, (run->n_models + list.count + 1) * sizeof(*run->models));
-    for (size_t i = 0; i < list.count; i++)
+    size_t before = run->n_models;
+    const char *fault = NULL;
+    for (size_t i = 0; i < list.count; i++) {
+        if (strcmp(list.entries[i].name, "config.pbtxt") == 0)
+            fault = "this is the folder of a model, not of models: it has a config.pbtxt";
         add_entry(run, root, &list.entries[i]);
+    }
+    if (!fault && run->n_models == before)
+        fault = "there are no models in this repository";
+    if (fault)
+        lint_add(&run->own, LINT_NO_MODELS, (struct lint_place){.file = s->root}, NULL, "%s",
+                 fault);
     file_list_done(&list);
 }
 

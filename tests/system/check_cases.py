@@ -350,6 +350,18 @@ CASES = [
          "models/m/old: warning: ignore version directory 'old' which fails to convert to integral number [W-version-name]"],
         {**model(IDENTITY + TENSORS), "m/7": None, "m/warmup": None, "m/configs": None},
     ),
+    Case(
+        "W-no-models",
+        {"README": "nothing yet"},
+        ["models: warning: there are no models in this repository [W-no-models]"],
+        model(IDENTITY + TENSORS),
+    ),
+    Case(
+        "W-no-models",
+        {"config.pbtxt": IDENTITY + TENSORS, ".git/config": ""},
+        ["models: warning: this is the folder of a model, not of models: it has a config.pbtxt [W-no-models]"],
+        {**model(IDENTITY + TENSORS), "notes": "config.pbtxt"},
+    ),
     Case.of(
         "W-version-missing",
         IDENTITY + TENSORS + "version_policy { specific { versions: [ 1, 5 ] } }\n",

@@ -363,7 +363,25 @@ def test_colours_are_for_terminals(root):
     assert "\x1b" not in on_terminal(root, "--format=json", "models")
 
 
-# ---- large ones
+# ---- large and strange ones
+
+
+def test_files_that_never_end_do_not_hold_it(tmp_path):
+    labelled = IDENTITY + TENSORS.replace('name: "O"', 'name: "O" label_filename: "labels"')
+    write(tmp_path / "models", {**model(labelled, "labels"), "config/1": None, **model(IDENTITY + TENSORS, "version"),
+                                **model(IDENTITY + TENSORS, "huge"), **model(IDENTITY + TENSORS, "weights")})
+    for path in ("labels/labels", "config/config.pbtxt", "version/1/weights"):
+        os.mkfifo(tmp_path / "models" / path)
+    for path in ("huge/config.pbtxt", "weights/1/weights"):
+        with open(tmp_path / "models" / path, "w", encoding="ascii") as f:
+            f.truncate(1 << 40)
+    code, out, _ = check(tmp_path, "models")
+    assert code == 1
+    said = {line.split(":")[0]: line for line in out.splitlines()[:-1]}
+    assert set(said) == {"models/config/config.pbtxt", "models/huge/config.pbtxt", "models/labels/config.pbtxt"}
+    assert "something special, not a regular file [E-read]" in said["models/config/config.pbtxt"]
+    assert "has 1099511627776 bytes, the maximum is " in said["models/huge/config.pbtxt"]
+    assert "something special, not a regular file" in said["models/labels/config.pbtxt"]
 
 
 def test_of_a_file_of_mistakes_a_thousand_are_counted_and_some_are_told(tmp_path):
