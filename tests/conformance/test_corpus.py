@@ -30,6 +30,8 @@ MODELS = corpus.read_all()
 BOTH = [model for model in MODELS if not model.marks & {"kills", "may kill"}]
 PAGE = corpus.TOP / "docs/compatibility.md"
 NOT_YET = "is not supported yet by Conch"
+# What an ensemble's other models have to do with it, and agents: asked when there are any.
+OTHER_MODELS = re.compile(r"^ensemble '?\w+'? (depends on|contains|allows)|^in ensemble|repo agent|Invalid model name: .* version")
 MAPS = {"parameters", "metric_tags", "cc_model_filenames", "priority_queue_policy", "inputs", "input_map", "output_map"}
 
 
@@ -154,6 +156,8 @@ def differences_of_refused(mode, model, their_error):
         return
     if config and not their_error and "error" not in mode.theirs.configs[model.name]:
         yield from unequal(config, mode.theirs.configs[model.name], "config")
+    elif config and their_error and not OTHER_MODELS.search(their_error):
+        yield f"error: None, not {their_error!r}"
     elif not config and not (their_error and my_error.startswith(their_error)):
         yield f"error: {my_error!r}, not {their_error!r}"
 

@@ -133,14 +133,26 @@ NODISCARD static struct status *fill_custom(struct model_config *c,
     return pb->default_model_filename ? NULL : status_no_memory();
 }
 
+/* The platforms of TensorFlow tell the file whichever backend is given. */
+NODISCARD static struct status *fill_file(struct model_config *c)
+{
+    Inference__ModelConfig *pb = c->pb;
+    for (size_t i = 0; i < ARRAY_SIZE(artifacts) && !*pb->default_model_filename; i++) {
+        const struct artifact *a = &artifacts[i];
+        if (strcmp(a->backend, "tensorflow") == 0 && strcmp(pb->platform, a->platform) == 0)
+            return set(c, &pb->default_model_filename, a->file);
+    }
+    return NULL;
+}
+
 struct status *config_fill_backend(struct model_config *c, const struct config_facts *facts)
 {
     Inference__ModelConfig *pb = c->pb;
-    if (!*pb->name) {
-        struct status *st = set(c, &pb->name, facts->model_name);
-        if (st)
-            return st;
-    }
+    struct status *st = *pb->name ? NULL : set(c, &pb->name, facts->model_name);
+    if (!st)
+        st = fill_file(c);
+    if (st)
+        return st;
     for (size_t i = 0; i < ARRAY_SIZE(artifacts); i++) {
         if (recognise(&artifacts[i], pb, facts))
             return fill(c, &artifacts[i]);

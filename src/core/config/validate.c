@@ -89,7 +89,7 @@ struct status *config_check_backend(const struct model_config *c)
                            "Ensemble model '%s' must have platform type 'ensemble' and empty "
                            "backend type",
                            pb->name);
-    if (ensemble || is_ensemble(pb))
+    if (ensemble)
         return NULL; /* config_check_ensemble() */
 
     const char *by_platform = framework_of_platform(pb->platform);

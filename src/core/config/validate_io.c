@@ -139,10 +139,14 @@ NODISCARD static struct status *check_tensor(const struct model_config *c, const
 }
 
 NODISCARD static struct status *check_tensorrt_only(const struct model_config *c,
-                                                    const struct tensor *t)
+                                                    const struct tensor *t, const char *side)
 {
-    if (strcmp(c->pb->platform, "tensorrt_plan") == 0)
+    if (strcmp(c->pb->platform, "tensorrt_plan") == 0) {
+        if (t->is_non_linear && t->n_dims != 3)
+            return config_fail(c, at_field(t->message, "dims"),
+                               "Non-linear IO format %s requires 3 dims for %s", side, c->pb->name);
         return NULL;
+    }
     if (t->is_shape_tensor)
         return config_fail(c, at_field(t->message, "is_shape_tensor"),
                            "shape tensors are only supported for TensorRT platform for %s",
@@ -173,7 +177,7 @@ NODISCARD static struct status *check_input(const struct model_config *c,
     if (input->format != INFERENCE__MODEL_INPUT__FORMAT__FORMAT_NONE && input->n_dims != 3)
         return config_fail(c, at_field(input, "format"),
                            "model input NHWC/NCHW require 3 dims for %s", c->pb->name);
-    return check_tensorrt_only(c, &t);
+    return check_tensorrt_only(c, &t, "input");
 }
 
 NODISCARD static struct status *check_output(const struct model_config *c,
@@ -189,7 +193,7 @@ NODISCARD static struct status *check_output(const struct model_config *c,
                              .is_shape_tensor = output->is_shape_tensor,
                              .is_non_linear = output->is_non_linear_format_io};
     struct status *st = check_tensor(c, &t);
-    return st ? st : check_tensorrt_only(c, &t);
+    return st ? st : check_tensorrt_only(c, &t, "output");
 }
 
 /* Names that batch tensors refer to; of maps, since a configuration may have any number of them. */
