@@ -346,6 +346,7 @@ static uint64_t now_ms(void)
 static bool stop(TRITONSERVER_Server *server, struct conch_http *http, uint64_t timeout_ms)
 {
     uint64_t from_ms = now_ms();
+    passed(conch_server_stop_loading(server), "stopping server");
     unsigned int n_cut = conch_http_stop(http, timeout_ms);
     if (n_cut)
         log_info("Timeout 0: Found %u HTTP service connections", n_cut);

@@ -75,6 +75,14 @@ typedef void (*conch_server_loaded_fn)(struct TRITONSERVER_Error *error, void *u
 CONCH_DECLSPEC struct TRITONSERVER_Error *
 conch_server_load(struct TRITONSERVER_Server *server, conch_server_loaded_fn loaded, void *userp);
 
+/*
+ * conch_server_stop_loading - no further model is loaded from now on; those that are being loaded
+ * go on, and all that are ready serve. Returns at once. For a stop that first lets frontends
+ * answer what they have: TRITONSERVER_ServerStop() has less to wait for then.
+ */
+CONCH_DECLSPEC struct TRITONSERVER_Error *
+conch_server_stop_loading(struct TRITONSERVER_Server *server);
+
 struct conch_http;
 
 /* Set by conch_http_options_init(), then by the caller. */

@@ -51,3 +51,11 @@ TRITONSERVER_Error *conch_server_load(TRITONSERVER_Server *server, conch_server_
         mem_free(listener);
     return as_status(st);
 }
+
+TRITONSERVER_Error *conch_server_stop_loading(TRITONSERVER_Server *server)
+{
+    if (!server)
+        return as_status(missing(__func__, "server"));
+    server_stop_loading(to_server(server));
+    return NULL;
+}

@@ -169,11 +169,18 @@ static void log_loaded(struct server *s, uint64_t ns)
     mem_free(st ? NULL : p.rows);
 }
 
-/* The server's next state, unless somebody has stopped it meanwhile. */
-static bool move_on(struct server *s, enum server_state next)
+/* All models have been tried: the server's next state, unless somebody stops it at this moment. */
+static struct status *move_on(struct server *s, struct status *st)
 {
+    if (st && !s->options->exit_on_error) {
+        log_status(LOG_ERROR, "the server starts without some of its models", st);
+        st = NULL;
+    }
     int expected = SERVER_INITIALIZING;
-    return atomic_compare_exchange_strong(&s->state, &expected, next);
+    if (atomic_compare_exchange_strong(&s->state, &expected, st ? SERVER_FAILED : SERVER_READY))
+        return st;
+    status_free(st);
+    return status_new(STATUS_UNAVAILABLE, "Server exiting");
 }
 
 struct status *server_load(struct server *s)
@@ -187,17 +194,13 @@ struct status *server_load(struct server *s)
 
     uint64_t from_ns = monotonic_ns();
     struct status *st = repository_load_all(&s->repository);
-    if (atomic_load(&s->state) == SERVER_INITIALIZING) {
-        log_tables(s);
-        log_loaded(s, monotonic_ns() - from_ns);
-    }
-    if (st && !s->options->exit_on_error) {
-        log_status(LOG_ERROR, "the server starts without some of its models", st);
-        st = NULL;
-    }
-    if (!move_on(s, st ? SERVER_FAILED : SERVER_READY)) {
+    if (atomic_load(&s->repository.stopping)) {
         status_free(st);
         st = status_new(STATUS_UNAVAILABLE, "Server exiting");
+    } else {
+        log_tables(s);
+        log_loaded(s, monotonic_ns() - from_ns);
+        st = move_on(s, st);
     }
 
     mutex_lock(&s->drain_mu);
@@ -317,6 +320,11 @@ static bool await_loading(struct server *s, uint64_t deadline_ns)
     if (!loading)
         join_load_thread(s);
     return !loading;
+}
+
+void server_stop_loading(struct server *s)
+{
+    repository_stop_loading(&s->repository);
 }
 
 static struct status *stop_models(struct server *s)

@@ -67,6 +67,13 @@ NODISCARD struct status *server_load_start(struct server *s, server_loaded_fn *o
                                            void *arg);
 
 /*
+ * server_stop_loading - the first step of a stop, for those who have to wait for something before
+ * the next one: no further model is loaded. The server does not become ready any more if that
+ * leaves one out, and server_load() ends as if it had been stopped. Returns at once.
+ */
+void server_stop_loading(struct server *s);
+
+/*
  * server_stop - refuses new requests, waits for models that are being loaded and for requests in
  * flight (up to the exit timeout), unloads. After an error it may be called again, and must not be
  * followed by server_free() before it has succeeded.

@@ -14,7 +14,7 @@ import tritonclient.http as triton
 import repository
 from server import Server, wait_for
 from test_start import names
-from wire import Connection, ask, given, infer
+from wire import Connection, ask, given, infer, request_bytes
 
 pytestmark = pytest.mark.conch_only("the genuine Triton opens its ports when all models are loaded")
 
@@ -261,6 +261,26 @@ def test_a_signal_while_models_load(models, number):
     assert f"Signal ({int(number)}) received." in log
     assert names(log, "successfully unloaded 'm0' version 1")
     assert "loading: m1:1" not in log
+
+
+def test_no_model_begins_to_load_while_requests_are_waited_for(models):
+    """Or the stop would last as long as that model takes, when the last request has long been answered."""
+    busy = repository.Gated(models, "busy").shut("hold.execute")
+    gate = repository.Gated(models, "m0").shut("hold.load")
+    repository.Gated(models, "m1")
+    with Server(models, flags=["--model-load-thread-count=1"], ready=None) as server:
+        wait_for(lambda: states(server) == ["READY", "LOADING", None], 20, "one serves, one is being loaded")
+        held = Connection(server)
+        held.send(request_bytes("POST", "/v2/models/busy/infer", repr(IN).replace("'", '"').encode()))
+        wait_for(held.taken, 20, "the server has read the request")
+        server.signal(signal.SIGTERM)
+        server.wait_log("HTTP service connections")
+        gate.open("hold.load")
+        server.wait_log("successfully loaded 'm0'")
+        busy.open("hold.execute")
+        assert held.response().status == 200
+        assert server.wait() == 0
+    assert "loading: m1:1" not in server.log()
 
 
 def test_a_load_that_hangs_holds_the_end_no_longer_than_the_exit_timeout(models, gated):

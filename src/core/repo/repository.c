@@ -153,9 +153,14 @@ bool repository_all_ready(struct repository *repo)
     return all_ready;
 }
 
-void repository_stop(struct repository *repo)
+void repository_stop_loading(struct repository *repo)
 {
     atomic_store(&repo->stopping, true);
+}
+
+void repository_stop(struct repository *repo)
+{
+    repository_stop_loading(repo);
     struct model **models = ready_models(repo);
     for (size_t i = 0; models[i]; i++)
         model_stop(models[i]);

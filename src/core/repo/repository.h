@@ -138,6 +138,12 @@ bool repository_all_ready(struct repository *repo);
 NODISCARD struct status *repository_progress(struct repository *repo, size_t max_rows,
                                              struct server_progress *ret);
 
+/*
+ * repository_stop_loading - no further model is loaded; those that are being loaded go on.
+ * repository_load_all() ends soon, and with an error if that left a model out.
+ */
+void repository_stop_loading(struct repository *repo);
+
 /* repository_stop - every model refuses new requests, and no further one is loaded. */
 void repository_stop(struct repository *repo);
 

@@ -137,8 +137,11 @@ static void read_index(struct server *s, char text[1024])
 {
     struct model_index_row *rows;
     size_t n, used = 0;
-    text[0] = '\0';
-    assert_null(server_index(s, false, &rows, &n));
+    struct status *st = server_index(s, false, &rows, &n);
+    snprintf(text, 1024, "%s", st ? status_message(st) : "");
+    status_free(st);
+    if (st)
+        return;
     for (size_t i = 0; i < n; i++)
         used += (size_t)snprintf(text + used, 1024 - used, "%s:%d:%s:%s\n", rows[i].name,
                                  (int)rows[i].version, rows[i].state, rows[i].reason);
@@ -323,6 +326,32 @@ static void a_stop_that_has_no_time_may_be_tried_again(void **state)
     tear_down(&f);
 }
 
+/* What is being loaded comes up and serves; what is not is left out, and the server knows. */
+static void loading_that_is_given_up(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct server *s;
+    set_up(&f);
+    repository_add(&f.repo, "a", CONFIG, 1);
+    repository_add(&f.repo, "b", CONFIG, 1);
+    shut(&f, "a/hold.load", "");
+    f.options->load_threads = 1;
+    assert_null(server_create(f.options, &s));
+    assert_null(server_load_start(s, on_loaded, &f.outcome));
+    await_index(s, "a:1:LOADING:\nb:-1::\n");
+    server_stop_loading(s);
+    is_live_and_ready(s, true, false);
+    open_gate(&f, "a/hold.load");
+    await(&f.outcome, STATUS_UNAVAILABLE, "Server exiting");
+    await_index(s, "a:1:READY:\nb:-1::\n");
+    is_live_and_ready(s, true, false);
+    finds(s, "a", "");
+    assert_null(server_stop(s));
+    server_free(s);
+    tear_down(&f);
+}
+
 static void a_server_that_never_loads(void **state)
 {
     (void)state;
@@ -472,6 +501,7 @@ int main(void)
         cmocka_unit_test(a_failure_that_ends_the_server),
         cmocka_unit_test(named_models_and_those_that_are_nowhere),
         cmocka_unit_test(a_stop_that_has_no_time_may_be_tried_again),
+        cmocka_unit_test(loading_that_is_given_up),
         cmocka_unit_test(a_server_that_never_loads),
         cmocka_unit_test(questions_at_any_time),
         cmocka_unit_test(a_stop_in_the_middle),
