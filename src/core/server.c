@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/server.h"
 
-#include <stdio.h>
 #include <string.h>
 
-#include "base/buf.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/status.h"
-#include "base/table.h"
 #include "core/model_priv.h"
 #include "core/request_priv.h"
 #include "core/sched/scheduler.h"
@@ -21,7 +18,6 @@
 enum {
     DRAIN_LEVEL = 300,
     API_POOL_UNUSED_BYTES = 64 << 20,
-    MAX_TABLE_BYTES = 64 << 20,
 };
 
 const char *server_id(const struct server *s)
@@ -44,83 +40,7 @@ const char *const *server_extensions(const struct server *s)
     return extensions;
 }
 
-/* ------------------------------------------------------------------------------ start, tables */
-
-static void option_row(struct table_text *t, const char *name, char *value)
-{
-    table_text_row(t, (const char *const[]){name, value});
-    mem_free(value);
-}
-
-static void print_options(struct server *s, struct buf *out)
-{
-    static const char *const modes[] = {[CONTROL_NONE] = "MODE_NONE",
-                                        [CONTROL_POLL] = "MODE_POLL",
-                                        [CONTROL_EXPLICIT] = "MODE_EXPLICIT"};
-    const struct server_options *o = s->options;
-    struct table_text *t = table_text_new(2, (const char *const[]){"Option", "Value"});
-    AUTO(buf) extensions = BUF_INIT(4096);
-    for (const char *const *e = server_extensions(s); *e; e++)
-        buf_addf(&extensions, "%s%s", extensions.size ? " " : "", *e);
-
-    option_row(t, "server_id", mem_strdup(o->server_id));
-    option_row(t, "server_version", mem_strdup(server_version(s)));
-    option_row(t, "server_extensions", mem_strdup(buf_text(&extensions)));
-    for (size_t i = 0; i < o->n_repositories; i++) {
-        char name[64];
-        snprintf(name, sizeof(name), "model_repository_path[%zu]", i);
-        option_row(t, name, mem_strdup(o->repositories[i]));
-    }
-    option_row(t, "model_control_mode", mem_strdup(modes[o->control_mode]));
-    for (size_t i = 0; i < o->n_startup_models; i++) {
-        char name[64];
-        snprintf(name, sizeof(name), "startup_models_%zu", i);
-        option_row(t, name, mem_strdup(o->startup_models[i]));
-    }
-    option_row(t, "strict_model_config", mem_printf("%d", o->strict_model_config));
-    option_row(t, "model_config_name", mem_strdup(o->model_config_name));
-    option_row(t, "rate_limit", mem_strdup("OFF"));
-    option_row(t, "strict_readiness", mem_printf("%d", o->strict_readiness));
-    option_row(t, "exit_timeout", mem_printf("%u", o->exit_timeout_s));
-    option_row(t, "cache_enabled", mem_strdup("0"));
-    table_text_print(t, out);
-    table_text_free(t);
-}
-
-static void print_backends(struct server *s, struct buf *out)
-{
-    struct table_text *t = table_text_new(3, (const char *const[]){"Backend", "Path", "Config"});
-    mutex_lock(&s->backends.mu);
-    LIST_FOR_EACH (link, &s->backends.backends) {
-        const struct backend *b = LIST_ENTRY(link, struct backend, link);
-        if (b->stage == BACKEND_LOADED)
-            table_text_row(t, (const char *const[]){b->name, b->library_path, b->config.json});
-    }
-    mutex_unlock(&s->backends.mu);
-    table_text_print(t, out);
-    table_text_free(t);
-}
-
-static void log_tables(struct server *s)
-{
-    AUTO(buf) agents = BUF_INIT(MAX_TABLE_BYTES);
-    AUTO(buf) backends = BUF_INIT(MAX_TABLE_BYTES);
-    AUTO(buf) models = BUF_INIT(MAX_TABLE_BYTES);
-    AUTO(buf) options = BUF_INIT(MAX_TABLE_BYTES);
-
-    if (!log_is_on(LOG_INFO, 0))
-        return;
-    struct table_text *t = table_text_new(2, (const char *const[]){"Repository Agent", "Path"});
-    table_text_print(t, &agents);
-    table_text_free(t);
-    print_backends(s, &backends);
-    repository_print_table(&s->repository, &models);
-    print_options(s, &options);
-    log_table(LOG_INFO, __FILE__, __LINE__, buf_text(&agents));
-    log_table(LOG_INFO, __FILE__, __LINE__, buf_text(&backends));
-    log_table(LOG_INFO, __FILE__, __LINE__, buf_text(&models));
-    log_table(LOG_INFO, __FILE__, __LINE__, buf_text(&options));
-}
+/* ------------------------------------------------------------------------------------- start */
 
 /* What is wrong with the options as a whole. */
 static struct status *check_options(const struct server_options *o)
@@ -159,16 +79,6 @@ struct status *server_create(const struct server_options *options, struct server
     return NULL;
 }
 
-static void log_loaded(struct server *s, uint64_t ns)
-{
-    struct server_progress p;
-    struct status *st = repository_progress(&s->repository, 0, &p);
-    if (!st)
-        log_info("Loaded %zu of %zu models in %.3f s", p.n_serving, p.n_models, (double)ns / 1e9);
-    status_free(st);
-    mem_free(st ? NULL : p.rows);
-}
-
 /* All models have been tried: the server's next state, unless somebody stops it at this moment. */
 static struct status *move_on(struct server *s, struct status *st)
 {
@@ -198,8 +108,8 @@ struct status *server_load(struct server *s)
         status_free(st);
         st = status_new(STATUS_UNAVAILABLE, "Server exiting");
     } else {
-        log_tables(s);
-        log_loaded(s, monotonic_ns() - from_ns);
+        server_log_tables(s);
+        server_log_loaded(s, monotonic_ns() - from_ns);
         st = move_on(s, st);
     }
 

@@ -49,4 +49,9 @@ struct server {
     void *on_loaded_arg;
 };
 
+/* server_log_tables - agents, backends, models, options. Thread: control. */
+void server_log_tables(struct server *s);
+/* server_log_loaded - how many models serve, and how long that took. */
+void server_log_loaded(struct server *s, uint64_t ns);
+
 #endif
