@@ -28,8 +28,12 @@ def churn(model, cycles, *how):
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("how", [(), ("hold",), ("infer",), ("hold", "infer")], ids=lambda how: "-".join(how) or "alone")
-@pytest.mark.parametrize("model, cycles, growth", [("identity", 1000, OURS), ("digits", 150, ONNX_RUNTIMES)])
+# Alone: its backend's library comes and goes with the model.
+HOWS = [(), ("hold",), ("infer",), ("hold", "infer"), ("infer", "parallel"), ("hold", "infer", "parallel")]
+
+
+@pytest.mark.parametrize("how", HOWS, ids=lambda how: "-".join(how) or "alone")
+@pytest.mark.parametrize("model, cycles, growth", [("identity", 1000, OURS), ("digits", 160, ONNX_RUNTIMES)])
 def test_nothing_stays(model, cycles, growth, how):
     seen = churn(model, cycles, *how)
     assert seen["cycles"] == cycles
@@ -39,7 +43,8 @@ def test_nothing_stays(model, cycles, growth, how):
     middle, end = seen["heap_bytes"][5], seen["heap_bytes"][-1]
     assert end - middle <= growth[0] + growth[1] * cycles // 2, seen["heap_bytes"]
     if not SANITIZED:  # a sanitizer keeps freed memory
-        assert seen["rss_kb"][-1] - seen["rss_kb"][1] < 1024, seen["rss_kb"]
+        # glibc gives threads arenas of their own, and keeps what they held at the most.
+        assert seen["rss_kb"][-1] - seen["rss_kb"][5] < (4096 if "parallel" in how else 1024), seen["rss_kb"]
     assert (seen["peak_bytes"]["tensors"] > 0) == ("infer" in how)
     assert 1000 < seen["peak_bytes"]["configuration"] < 20_000
     assert 300 < seen["peak_bytes"]["instances"] < 20_000

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * model_churn REPOSITORY MODEL BACKENDS CYCLES [hold] [infer]: loads and unloads a model again and
- * again, as the server does it: folder, configuration, library, model, instances, scheduler. Prints
- * one JSON object: what a load and an unload take, and what the process holds (memory, threads,
- * descriptors, mapped libraries) after a tenth of the cycles and then ten times until the end.
+ * model_churn REPOSITORY MODEL BACKENDS CYCLES [hold] [infer] [parallel]: loads and unloads a model
+ * again and again, as the server does it: folder, configuration, library, model, instances,
+ * scheduler. Prints one JSON object: what a load and an unload take, and what the process holds
+ * (memory, threads, descriptors, mapped libraries) at eleven points: after a warm-up of a tenth of
+ * the cycles, and after each tenth of them.
  *
- *     hold    a second copy of the model stays loaded, so that the backend's library stays, too
- *     infer   each cycle has one request with zeros, whose execution starts the instance's thread
+ *     hold      a second copy of the model stays loaded, so that the backend's library stays, too
+ *     infer     each cycle has one request with zeros, whose execution starts the instance's thread
+ *     parallel  four threads share the cycles
  *
  * bench/run and tests drive it.
  */
@@ -24,6 +26,7 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "core/model_priv.h"
 #include "core/repo/scan.h"
 #include "core/repo/storage.h"
@@ -32,7 +35,7 @@
 #include "core/server_options.h"
 #include "core/server_priv.h"
 
-enum { MAX_DIMS = 16, N_POINTS = 10 };
+enum { MAX_DIMS = 16, N_POINTS = 10, MAX_THREADS = 4, ROUND_TO = N_POINTS * MAX_THREADS };
 
 static void must(struct status *st, const char *what)
 {
@@ -116,6 +119,8 @@ struct churn {
     struct storage *storage;
     const char *name;
     struct pool *pool;
+    bool infers;
+    size_t n_threads;
 };
 
 static struct model *load(const struct churn *c)
@@ -231,8 +236,7 @@ static void infer(const struct churn *c, struct model *m)
     mutex_done(&a.mu);
 }
 
-/* ------------------------------------------------------------------------------------- the whole
- */
+/* -------------------------------------------------------------------------------- the whole */
 
 static int by_value(const void *a, const void *b)
 {
@@ -255,34 +259,69 @@ static void print_times(const char *name, uint64_t *ns, size_t n)
         printf("]%s", last);                                                                       \
     } while (0)
 
-static void churn(const struct churn *c, size_t cycles, bool hold, bool with_request)
+/* One thread's share of a round. */
+struct work {
+    const struct churn *c;
+    size_t cycles;
+    uint64_t *load_ns, *unload_ns; /* that many of each */
+    struct model_memory memory;    /* of the last model */
+};
+
+static void work(void *arg)
+{
+    struct work *w = arg;
+    for (size_t i = 0; i < w->cycles; i++) {
+        uint64_t start_ns = monotonic_ns();
+        struct model *m = load(w->c);
+        w->load_ns[i] = monotonic_ns() - start_ns;
+        if (w->c->infers)
+            infer(w->c, m);
+        model_memory(m, &w->memory);
+        start_ns = monotonic_ns();
+        unload(w->c, m);
+        w->unload_ns[i] = monotonic_ns() - start_ns;
+    }
+}
+
+/* So many cycles, by this thread or shared among several; returns what a model had in memory. */
+static struct model_memory run_round(const struct churn *c, size_t cycles, uint64_t *load_ns,
+                                     uint64_t *unload_ns)
+{
+    struct thread threads[MAX_THREADS];
+    struct work shares[MAX_THREADS];
+    size_t each = cycles / c->n_threads;
+    for (size_t i = 0; i < c->n_threads; i++) {
+        shares[i] = (struct work){.c = c,
+                                  .cycles = each,
+                                  .load_ns = load_ns + i * each,
+                                  .unload_ns = unload_ns + i * each};
+        if (i > 0)
+            must(thread_start(&threads[i], "churn", work, &shares[i]), "thread");
+    }
+    work(&shares[0]);
+    for (size_t i = 1; i < c->n_threads; i++)
+        thread_join(&threads[i]);
+    pool_trim(c->pool, 0); /* it keeps as much as requests have ever overlapped */
+    return shares[0].memory;
+}
+
+static void churn(const struct churn *c, size_t cycles, bool hold)
 {
     uint64_t *load_ns = mem_alloc(cycles * sizeof(*load_ns));
     uint64_t *unload_ns = mem_alloc(cycles * sizeof(*unload_ns));
     memset(load_ns, 1, cycles * sizeof(*load_ns)); /* resident from now on: no growth to be seen */
     memset(unload_ns, 1, cycles * sizeof(*unload_ns));
-    struct point points[N_POINTS + 1]; /* the first is after the warm-up */
-    struct model_memory memory = {0};
-    size_t warm_up = cycles / 10 + 1;
+    struct point points[N_POINTS + 1];
+    struct model_memory memory;
+    size_t each = cycles / N_POINTS;
     struct model *held = hold ? load(c) : NULL;
 
-    for (size_t i = 0; i < warm_up + cycles; i++) {
-        if (i >= warm_up && (i - warm_up) % (cycles / N_POINTS) == 0)
-            points[(i - warm_up) / (cycles / N_POINTS)] = measure();
-        uint64_t start_ns = monotonic_ns();
-        struct model *m = load(c);
-        uint64_t loaded_ns = monotonic_ns();
-        if (with_request)
-            infer(c, m);
-        model_memory(m, &memory);
-        uint64_t unload_start_ns = monotonic_ns();
-        unload(c, m);
-        if (i >= warm_up) {
-            load_ns[i - warm_up] = loaded_ns - start_ns;
-            unload_ns[i - warm_up] = monotonic_ns() - unload_start_ns;
-        }
+    run_round(c, each, load_ns, unload_ns); /* the warm-up: its times are overwritten */
+    points[0] = measure();
+    for (size_t i = 0; i < N_POINTS; i++) {
+        memory = run_round(c, each, load_ns + i * each, unload_ns + i * each);
+        points[i + 1] = measure();
     }
-    points[N_POINTS] = measure();
     if (held)
         unload(c, held);
 
@@ -321,18 +360,24 @@ static struct server *new_server(const char *backends)
     return s;
 }
 
+static bool has_word(char **words, const char *word)
+{
+    while (*words && strcmp(*words, word) != 0)
+        words++;
+    return *words;
+}
+
 int main(int argc, char **argv)
 {
-    size_t cycles = argc > 4 ? strtoul(argv[4], NULL, 10) : 0;
-    bool hold = false, with_request = false;
-    for (int i = 5; i < argc; i++) {
-        hold |= strcmp(argv[i], "hold") == 0;
-        with_request |= strcmp(argv[i], "infer") == 0;
-    }
-    if (argc < 5 || cycles < N_POINTS || argc != 5 + hold + with_request) {
+    size_t cycles = argc > 4 ? strtoul(argv[4], NULL, 10) / ROUND_TO * ROUND_TO : 0;
+    char **how = argv + MIN(argc, 5);
+    bool hold = has_word(how, "hold"), infers = has_word(how, "infer");
+    bool parallel = has_word(how, "parallel");
+    if (!cycles || argc != 5 + hold + infers + parallel) {
         fprintf(stderr,
-                "usage: %s REPOSITORY MODEL BACKENDS CYCLES [hold] [infer]; at least %d cycles\n",
-                argv[0], N_POINTS);
+                "usage: %s REPOSITORY MODEL BACKENDS CYCLES [hold] [infer] [parallel]; at least %d "
+                "cycles\n",
+                argv[0], ROUND_TO);
         return 2;
     }
     struct log_settings settings;
@@ -340,10 +385,13 @@ int main(int argc, char **argv)
     settings.info = false;
     log_set_settings(&settings);
 
-    struct churn c = {
-        .server = new_server(argv[3]), .name = argv[2], .pool = pool_new("churn", 1 << 20, 0)};
+    struct churn c = {.server = new_server(argv[3]),
+                      .name = argv[2],
+                      .pool = pool_new("churn", 1 << 20, 0),
+                      .infers = infers,
+                      .n_threads = parallel ? MAX_THREADS : 1};
     must(storage_open(argv[1], true, &c.storage), "repository");
-    churn(&c, cycles / N_POINTS * N_POINTS, hold, with_request);
+    churn(&c, cycles, hold);
     storage_close(c.storage);
     pool_free(c.pool);
     must(server_stop(c.server), "stop");
