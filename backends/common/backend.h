@@ -11,6 +11,10 @@
 #include "common/doc.h"
 #include "triton/core/tritonbackend.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* TRY - leave the function with the error of a call that failed. */
 #define TRY(call)                                                                                  \
     do {                                                                                           \
@@ -93,4 +97,7 @@ TRITONSERVER_Error *backend_output_alloc(TRITONBACKEND_Output *output, uint64_t 
 void backend_answer_error(TRITONBACKEND_Request *request, TRITONBACKEND_Response *response,
                           TRITONSERVER_Error *err);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

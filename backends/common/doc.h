@@ -17,6 +17,10 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum doc_type { DOC_NULL, DOC_BOOL, DOC_NUMBER, DOC_STRING, DOC_ARRAY, DOC_OBJECT };
 
 struct doc_value {
@@ -64,4 +68,7 @@ bool doc_int(const struct doc_value *v, int64_t *ret_number);
 /* doc_write_string - write s as a JSON string. */
 void doc_write_string(FILE *to, const char *s);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -17,6 +17,10 @@
 
 #include "common/backend.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct series_backend {
     /*
      * @ret_job      for send() and free()
@@ -68,4 +72,7 @@ TRITONSERVER_Error *series_input(TRITONBACKEND_Request *request, const char *nam
                                  TRITONSERVER_DataType type, uint32_t **ret_values,
                                  uint32_t *ret_n_values, uint32_t *ret_n_dims);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

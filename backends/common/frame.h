@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * frame - the frame of a backend that answers each request once. Such a backend fills in one
+ * struct, names it in BACKEND_FRAME(), and has all the functions of tritonbackend.h:
+ *
+ *     static TRITONSERVER_Error *execute(struct frame_instance *in, struct batch *b) { … }
+ *     static const struct frame frame = {.execute = execute};
+ *     BACKEND_FRAME(frame)
+ *
+ * The frame looks after versions, configurations, states, statistics, errors and releases. (Answers
+ * that come any number of times, and later: series.h.)
+ *
+ * Threads: what concerns one instance is called by one thread at a time; instances of one model,
+ * and models, run at the same time.
+ */
+#ifndef BACKENDS_COMMON_FRAME_H
+#define BACKENDS_COMMON_FRAME_H
+
+#include "common/batch.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct frame;
+
+/* A version of a model. */
+struct frame_model {
+    TRITONBACKEND_Model *handle;
+    const char *name;
+    struct doc *config;
+    int64_t max_batch_size;
+    void *state; /* the backend's own */
+    const struct frame *frame;
+};
+
+/* One of its instances. */
+struct frame_instance {
+    TRITONBACKEND_ModelInstance *handle;
+    const char *name;
+    struct frame_model *model;
+    void *state; /* the backend's own */
+    struct batch batch;
+};
+
+struct frame {
+    /* The library has been loaded, will be unloaded. Both optional. */
+    TRITONSERVER_Error *(*initialize)(TRITONBACKEND_Backend *backend);
+    void (*finalize)(TRITONBACKEND_Backend *backend);
+
+    /* A model comes and goes; optional. close() also ends what open() left half made. */
+    TRITONSERVER_Error *(*model_open)(struct frame_model *m);
+    void (*model_close)(struct frame_model *m);
+
+    /* The same for its instances; optional. */
+    TRITONSERVER_Error *(*instance_open)(struct frame_instance *in);
+    void (*instance_close)(struct frame_instance *in);
+
+    /* Is the instance able to work? Optional. */
+    TRITONSERVER_Error *(*ready)(struct frame_instance *in);
+
+    /*
+     * Fill the responses of a batch. An error is the answer of all its parts that have none yet
+     * (batch_fail()). A model that does not batch gets batches of one part.
+     */
+    TRITONSERVER_Error *(*execute)(struct frame_instance *in, struct batch *b);
+
+    /* When a batch of several fails as a whole: execute each part alone, so that a request which
+     * the model refuses spoils no other. */
+    bool repeat_alone;
+    /* instance_open() may run for several instances of a model at the same time. */
+    bool parallel_instances;
+};
+
+/* What the functions that BACKEND_FRAME() defines do. */
+TRITONSERVER_Error *frame_initialize(const struct frame *f, TRITONBACKEND_Backend *backend);
+TRITONSERVER_Error *frame_finalize(const struct frame *f, TRITONBACKEND_Backend *backend);
+TRITONSERVER_Error *frame_attributes(const struct frame *f,
+                                     TRITONBACKEND_BackendAttribute *attributes);
+TRITONSERVER_Error *frame_model_open(const struct frame *f, TRITONBACKEND_Model *model);
+TRITONSERVER_Error *frame_model_close(TRITONBACKEND_Model *model);
+TRITONSERVER_Error *frame_instance_open(TRITONBACKEND_ModelInstance *instance);
+TRITONSERVER_Error *frame_instance_close(TRITONBACKEND_ModelInstance *instance);
+TRITONSERVER_Error *frame_instance_ready(TRITONBACKEND_ModelInstance *instance);
+TRITONSERVER_Error *frame_execute(TRITONBACKEND_ModelInstance *instance,
+                                  TRITONBACKEND_Request **requests, uint32_t n);
+
+/* BACKEND_FRAME - define the functions that the server calls, for a struct frame. */
+#define BACKEND_FRAME(f)                                                                           \
+    TRITONSERVER_Error *TRITONBACKEND_Initialize(TRITONBACKEND_Backend *backend)                   \
+    {                                                                                              \
+        return frame_initialize(&(f), backend);                                                    \
+    }                                                                                              \
+    TRITONSERVER_Error *TRITONBACKEND_Finalize(TRITONBACKEND_Backend *backend)                     \
+    {                                                                                              \
+        return frame_finalize(&(f), backend);                                                      \
+    }                                                                                              \
+    TRITONSERVER_Error *TRITONBACKEND_GetBackendAttribute(                                         \
+        TRITONBACKEND_Backend *backend, TRITONBACKEND_BackendAttribute *backend_attributes)        \
+    {                                                                                              \
+        (void)backend;                                                                             \
+        return frame_attributes(&(f), backend_attributes);                                         \
+    }                                                                                              \
+    TRITONSERVER_Error *TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model *model)                  \
+    {                                                                                              \
+        return frame_model_open(&(f), model);                                                      \
+    }                                                                                              \
+    TRITONSERVER_Error *TRITONBACKEND_ModelFinalize(TRITONBACKEND_Model *model)                    \
+    {                                                                                              \
+        return frame_model_close(model);                                                           \
+    }                                                                                              \
+    TRITONSERVER_Error *TRITONBACKEND_ModelInstanceInitialize(                                     \
+        TRITONBACKEND_ModelInstance *instance)                                                     \
+    {                                                                                              \
+        return frame_instance_open(instance);                                                      \
+    }                                                                                              \
+    TRITONSERVER_Error *TRITONBACKEND_ModelInstanceFinalize(TRITONBACKEND_ModelInstance *instance) \
+    {                                                                                              \
+        return frame_instance_close(instance);                                                     \
+    }                                                                                              \
+    TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReady(TRITONBACKEND_ModelInstance *instance)    \
+    {                                                                                              \
+        return frame_instance_ready(instance);                                                     \
+    }                                                                                              \
+    TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstance *instance,  \
+                                                           TRITONBACKEND_Request **requests,       \
+                                                           const uint32_t request_count)           \
+    {                                                                                              \
+        return frame_execute(instance, requests, request_count);                                   \
+    }
+
+#ifdef __cplusplus
+}
+#endif
+#endif
