@@ -5,6 +5,7 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/status.h"
@@ -245,6 +246,37 @@ struct status *config_check_general(const struct model_config *c)
     return st ? st : check_metrics(c);
 }
 
+/* Profiles are numbers of TensorRT's, written as text; what follows a number is passed over. */
+NODISCARD static struct status *check_profiles(const struct model_config *c,
+                                               const Inference__ModelInstanceGroup *g)
+{
+    const char *model = c->pb->name, *platform = c->pb->platform;
+    struct status *st = NULL;
+    if (g->n_profile && strcmp(platform, "tensorrt_plan") != 0)
+        return config_fail(c, at_field(g, "profile"), /* the reference's blank is missing too */
+                           "instance group %s of model %s and platform %sspecifies profile field "
+                           "which is only supported for TensorRT models",
+                           g->name, model, platform);
+    for (size_t i = 0; i < g->n_profile && !st; i++) {
+        struct config_place place = at_element(g, "profile", i);
+        const char *text = g->profile[i];
+        char *end;
+        long long number = strtoll(text, &end, 10); /* beyond its range: a number beyond int's */
+        if (!*text)
+            st = config_fail(c, place, "profile name must not be empty");
+        else if (end == text || number > INT32_MAX || number < INT32_MIN)
+            st = config_fail(c, advised(place, "a profile is a number, such as \"0\""),
+                             "unable to parse '%s': stoi", text);
+        else if (number < 0)
+            st = config_fail(c, place,
+                             "instance group %s of model %s and platform %s specifies invalid "
+                             "profile %s. The field should contain the string representation of a "
+                             "non-negative integer.",
+                             g->name, model, platform, text);
+    }
+    return st;
+}
+
 struct status *config_check_groups(const struct model_config *c, bool has_gpus)
 {
     const Inference__ModelConfig *pb = c->pb;
@@ -273,11 +305,8 @@ struct status *config_check_groups(const struct model_config *c, bool has_gpus)
         if (fault)
             st = config_fail(c, at_field(g, field), "instance group %s of model %s %s", g->name,
                              pb->name, fault);
-        if (!st && g->n_profile && strcmp(pb->platform, "tensorrt_plan") != 0)
-            st = config_fail(c, at_field(g, "profile"), /* the reference's blank is missing too */
-                             "instance group %s of model %s and platform %sspecifies profile "
-                             "field which is only supported for TensorRT models",
-                             g->name, pb->name, pb->platform);
+        if (!st)
+            st = check_profiles(c, g);
     }
     return st;
 }

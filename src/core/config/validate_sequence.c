@@ -11,6 +11,8 @@
 
 typedef Inference__ModelSequenceBatching__Control__Kind control_kind;
 
+#define KIND(name) INFERENCE__MODEL_SEQUENCE_BATCHING__CONTROL__KIND__CONTROL_SEQUENCE_##name
+
 static const char *kind_name(control_kind kind)
 {
     const ProtobufCEnumValue *v = protobuf_c_enum_descriptor_get_value(
@@ -70,54 +72,62 @@ check_typed(const struct model_config *c, const Inference__ModelSequenceBatching
 }
 
 /* Every control tensor has a name of its own. */
-NODISCARD static struct status *check_names(const struct model_config *c)
+NODISCARD static struct status *
+check_name(const struct model_config *c,
+           const Inference__ModelSequenceBatching__ControlInput *input, struct map *seen)
 {
-    const Inference__ModelSequenceBatching *batching = c->pb->sequence_batching;
-    struct map seen = MAP_INIT;
+    if (!*input->name)
+        return config_fail(c, at_message(input),
+                           "sequence batching control tensor must have a name for %s", c->pb->name);
+    if (map_puts(seen, input->name, input->name))
+        return config_fail(c, at_field(input, "name"),
+                           "sequence batching control tensor '%s' is specified for multiple "
+                           "control kinds for %s",
+                           input->name, c->pb->name);
+    return NULL;
+}
+
+/* Of that kind there may be one control: is this input it? */
+NODISCARD static struct status *
+check_controls(const struct model_config *c,
+               const Inference__ModelSequenceBatching__ControlInput *input, control_kind kind,
+               const Inference__ModelSequenceBatching__Control **found)
+{
     struct status *st = NULL;
-    for (size_t i = 0; i < batching->n_control_input && !st; i++) {
-        const Inference__ModelSequenceBatching__ControlInput *input = batching->control_input[i];
-        if (!*input->name)
-            st = config_fail(c, at_message(input),
-                             "sequence batching control tensor must have a name for %s",
-                             c->pb->name);
-        else if (map_puts(&seen, input->name, input->name))
-            st = config_fail(c, at_field(input, "name"),
-                             "sequence batching control tensor '%s' is specified for multiple "
-                             "control kinds for %s",
-                             input->name, c->pb->name);
+    for (size_t k = 0; k < input->n_control && !st; k++) {
+        const Inference__ModelSequenceBatching__Control *control = input->control[k];
+        if (control->kind != kind)
+            continue;
+        if (*found)
+            return config_fail(c, at_field(control, "kind"),
+                               "sequence batching specifies multiple %s tensors for %s",
+                               kind_name(kind), c->pb->name);
+        *found = control;
+        st = kind == KIND(CORRID) ? check_typed(c, control) : check_pair(c, control);
     }
-    map_done(&seen);
     return st;
 }
 
-/* The control of that kind, of which there may be one. */
+/*
+ * The control of that kind. Names are looked at on the way, for the first kind: which of several
+ * faults is told follows the reference.
+ */
 NODISCARD static struct status *check_kind(const struct model_config *c, control_kind kind,
                                            const Inference__ModelSequenceBatching__Control **ret)
 {
     const Inference__ModelSequenceBatching *batching = c->pb->sequence_batching;
+    struct map seen = MAP_INIT;
+    struct status *st = NULL;
 
     *ret = NULL;
-    for (size_t i = 0; i < batching->n_control_input; i++) {
-        const Inference__ModelSequenceBatching__ControlInput *input = batching->control_input[i];
-        for (size_t k = 0; k < input->n_control; k++) {
-            const Inference__ModelSequenceBatching__Control *control = input->control[k];
-            if (control->kind != kind)
-                continue;
-            if (*ret)
-                return config_fail(c, at_field(control, "kind"),
-                                   "sequence batching specifies multiple %s tensors for %s",
-                                   kind_name(kind), c->pb->name);
-            *ret = control;
-            struct status *st =
-                kind == INFERENCE__MODEL_SEQUENCE_BATCHING__CONTROL__KIND__CONTROL_SEQUENCE_CORRID
-                    ? check_typed(c, control)
-                    : check_pair(c, control);
-            if (st)
-                return st;
-        }
+    for (size_t i = 0; i < batching->n_control_input && !st; i++) {
+        if (kind == KIND(START))
+            st = check_name(c, batching->control_input[i], &seen);
+        if (!st)
+            st = check_controls(c, batching->control_input[i], kind, ret);
     }
-    return NULL;
+    map_done(&seen);
+    return st;
 }
 
 NODISCARD static struct status *
@@ -172,14 +182,9 @@ NODISCARD static struct status *check_strategy(const struct model_config *c)
 
 struct status *config_check_sequence(const struct model_config *c)
 {
-    static const control_kind kinds[] = {
-        INFERENCE__MODEL_SEQUENCE_BATCHING__CONTROL__KIND__CONTROL_SEQUENCE_START,
-        INFERENCE__MODEL_SEQUENCE_BATCHING__CONTROL__KIND__CONTROL_SEQUENCE_END,
-        INFERENCE__MODEL_SEQUENCE_BATCHING__CONTROL__KIND__CONTROL_SEQUENCE_READY,
-        INFERENCE__MODEL_SEQUENCE_BATCHING__CONTROL__KIND__CONTROL_SEQUENCE_CORRID,
-    };
+    static const control_kind kinds[] = {KIND(START), KIND(END), KIND(READY), KIND(CORRID)};
     const Inference__ModelSequenceBatching__Control *control = NULL;
-    struct status *st = check_names(c);
+    struct status *st = NULL;
     for (size_t i = 0; i < ARRAY_SIZE(kinds) && !st; i++)
         st = check_kind(c, kinds[i], &control);
     if (st)
