@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEFAULT_MAX_BATCH_SIZE 4
-
 static const struct doc_value *config_get(const struct model *m, const char *key)
 {
     return doc_get(doc_root(m->config), key);
@@ -22,34 +20,13 @@ static const struct doc_value *config_get(const struct model *m, const char *key
 /* A model can batch when the first dimension of every tensor has any size. */
 static bool can_batch(const struct model *m)
 {
-    for (size_t i = 0; i < m->n_inputs; i++)
+    for (size_t i = 0; i < m->n_required; i++)
         if (m->inputs[i].rank == 0 || m->inputs[i].dims[0] != -1)
             return false;
     for (size_t i = 0; i < m->n_outputs; i++)
         if (m->outputs[i].rank == 0 || m->outputs[i].dims[0] != -1)
             return false;
     return true;
-}
-
-static TRITONSERVER_Error *default_batch_size(TRITONBACKEND_Model *handle, int64_t *ret_size)
-{
-    TRITONBACKEND_Backend *backend;
-    struct doc *settings;
-    const char *text;
-    char *end;
-
-    *ret_size = DEFAULT_MAX_BATCH_SIZE;
-    TRY(TRITONBACKEND_ModelBackend(handle, &backend));
-    TRY(backend_settings(backend, &settings));
-    text = backend_setting(settings, "default-max-batch-size");
-    if (text) {
-        long long size = strtoll(text, &end, 10);
-
-        if (end != text && *end == '\0' && size >= 0 && size <= INT32_MAX)
-            *ret_size = size;
-    }
-    doc_free(settings);
-    return NULL;
 }
 
 static void write_tensor(FILE *to, const struct tensor *t, bool batches)
@@ -99,7 +76,7 @@ static void write_config(FILE *to, const struct model *m, int64_t max_batch_size
     }
     if (fill_inputs) {
         fputs(",\"input\":", to);
-        write_tensors(to, m->inputs, m->n_inputs, max_batch_size > 0);
+        write_tensors(to, m->inputs, m->n_required, max_batch_size > 0);
     }
     if (fill_outputs) {
         fputs(",\"output\":", to);
@@ -132,8 +109,7 @@ static TRITONSERVER_Error *set_config(struct model *m, TRITONBACKEND_Model *hand
     return NULL;
 }
 
-static TRITONSERVER_Error *choose_batch_size(struct model *m, TRITONBACKEND_Model *handle,
-                                             int64_t *ret_size)
+static TRITONSERVER_Error *choose_batch_size(struct model *m, int64_t *ret_size)
 {
     int64_t size = 0;
 
@@ -145,7 +121,7 @@ static TRITONSERVER_Error *choose_batch_size(struct model *m, TRITONBACKEND_Mode
                                  "while non-zero max_batch_size is specified",
                                  m->name);
     } else if (size == 0) {
-        TRY(default_batch_size(handle, &size));
+        size = m->rt->default_max_batch_size;
         if (size > 0)
             BACKEND_LOG(WARN,
                         "model '%s' can batch but its configuration has no max_batch_size: %lld is "
@@ -166,7 +142,7 @@ TRITONSERVER_Error *model_complete_config(struct model *m, TRITONBACKEND_Model *
 
     if (doc_count(config_get(m, "input")) > 0 && doc_count(config_get(m, "output")) > 0)
         return NULL;
-    TRY(choose_batch_size(m, handle, &max_batch_size));
+    TRY(choose_batch_size(m, &max_batch_size));
     to = open_memstream(&text, &len);
     if (!to)
         return backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
@@ -304,6 +280,11 @@ static TRITONSERVER_Error *check_type(const struct model *m, const struct tensor
         m->name, type, what, t->name, t->type->config);
 }
 
+static bool is_true(const struct doc_value *v)
+{
+    return v && v->type == DOC_BOOL && v->boolean;
+}
+
 static TRITONSERVER_Error *check_side(const struct model *m, const char *what,
                                       struct tensor *tensors, size_t n)
 {
@@ -315,6 +296,8 @@ static TRITONSERVER_Error *check_side(const struct model *m, const char *what,
             return unexpected(what, name, tensors, n);
         TRY(check_type(m, t, v, what));
         TRY(check_shape(m, t, v));
+        t->configured = true;
+        t->optional = is_true(doc_get(v, "optional"));
     }
     return NULL;
 }
@@ -333,15 +316,35 @@ static size_t count_other_inputs(const struct model *m)
     return n;
 }
 
+/* How many of the configuration's inputs have a value in the file. */
+static size_t count_defaults(const struct model *m)
+{
+    size_t n = 0;
+
+    for (size_t i = m->n_required; i < m->n_inputs; i++)
+        n += m->inputs[i].configured;
+    return n;
+}
+
 TRITONSERVER_Error *model_check_config(struct model *m)
 {
     size_t n_expected = doc_count(config_get(m, "input")) + count_other_inputs(m);
+    size_t n_defaults;
 
-    if (n_expected != m->n_inputs)
+    if (n_expected < m->n_required || n_expected > m->n_inputs)
         return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
                              "unable to load model '%s', configuration expects %zu inputs, model "
                              "provides %zu",
-                             m->name, n_expected, m->n_inputs);
+                             m->name, n_expected, m->n_required);
+    /* Controls and states of sequences are inputs, too. */
+    for (size_t i = 0; i < m->n_required; i++)
+        m->inputs[i].configured = true;
     TRY(check_side(m, "input", m->inputs, m->n_inputs));
+    n_defaults = count_defaults(m);
+    if (n_expected - n_defaults != m->n_required)
+        return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                             "unable to load model '%s', configuration expects %zu inputs, model "
+                             "provides %zu, and %zu that have a value in its file",
+                             m->name, n_expected, m->n_required, m->n_inputs - m->n_required);
     return check_side(m, "output", m->outputs, m->n_outputs);
 }

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "onnxruntime/session.h"
 #include "onnxruntime/strings.h"
 
 /* Memory for copies, kept from run to run: the largest input decides, as with the model's own. */
@@ -53,13 +54,16 @@ struct part {
 
 struct executor {
     struct model *m;
-    struct runtime *rt;
+    const struct library *lib;
     TRITONBACKEND_ModelInstance *instance;
+    struct ort_run_options *run_options;
+    struct watched *watched;
 
-    /* One for each of the model's inputs. */
-    struct bound_input *in;
+    struct bound_input *in; /* one for each of the model's inputs */
+    /* One for each of them that this run has. */
     struct ort_value **in_values;
     const char **in_names;
+    size_t n_in;
 
     /* One for each of the model's outputs that this run makes. */
     struct bound_output *out;
@@ -69,7 +73,8 @@ struct executor {
     /* One for each of the model's outputs: its place in the arrays above; -1: not wanted. */
     int *place;
 
-    struct part *parts;
+    TRITONBACKEND_Request **requests; /* of this run */
+    struct part *parts;               /* one for each */
     uint32_t n_parts, max_parts;
     uint64_t rows; /* of all parts */
     bool predict;  /* bind outputs to the server's memory in this attempt? */
@@ -79,30 +84,45 @@ struct executor {
 
 /* ---- Life ----------------------------------------------------------------------------------- */
 
-struct executor *executor_new(struct model *m, TRITONBACKEND_ModelInstance *instance)
+static bool alloc_arrays(struct executor *x)
+{
+    size_t n_in = x->m->n_inputs + 1, n_out = x->m->n_outputs + 1;
+
+    x->in = calloc(n_in, sizeof(*x->in));
+    x->in_values = calloc(n_in, sizeof(struct ort_value *));
+    x->in_names = calloc(n_in, sizeof(char *));
+    x->out = calloc(n_out, sizeof(*x->out));
+    x->out_values = calloc(n_out, sizeof(struct ort_value *));
+    x->out_names = calloc(n_out, sizeof(char *));
+    x->place = calloc(n_out, sizeof(int));
+    return x->in && x->in_values && x->in_names && x->out && x->out_values && x->out_names &&
+           x->place;
+}
+
+TRITONSERVER_Error *executor_new(struct model *m, TRITONBACKEND_ModelInstance *instance,
+                                 struct executor **ret_executor)
 {
     struct executor *x = calloc(1, sizeof(*x));
+    TRITONSERVER_Error *err;
 
     if (!x)
-        return NULL;
+        return backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
     x->m = m;
-    x->rt = m->rt;
+    x->lib = &m->rt->lib;
     x->instance = instance;
-    x->in = calloc(m->n_inputs + 1, sizeof(*x->in));
-    x->in_values = calloc(m->n_inputs + 1, sizeof(struct ort_value *));
-    x->in_names = calloc(m->n_inputs + 1, sizeof(char *));
-    x->out = calloc(m->n_outputs + 1, sizeof(*x->out));
-    x->out_values = calloc(m->n_outputs + 1, sizeof(struct ort_value *));
-    x->out_names = calloc(m->n_outputs + 1, sizeof(char *));
-    x->place = calloc(m->n_outputs + 1, sizeof(int));
-    if (!x->in || !x->in_values || !x->in_names || !x->out || !x->out_values || !x->out_names ||
-        !x->place) {
+    if (!alloc_arrays(x)) {
         executor_free(x);
-        return NULL;
+        return backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
     }
-    for (size_t i = 0; i < m->n_inputs; i++)
-        x->in_names[i] = m->inputs[i].name;
-    return x;
+    err = session_run_options(m, &x->run_options);
+    if (!err)
+        err = watch_add(m->rt->watch, x->run_options, &x->watched);
+    if (err) {
+        executor_free(x);
+        return err;
+    }
+    *ret_executor = x;
+    return NULL;
 }
 
 void executor_free(struct executor *x)
@@ -121,6 +141,9 @@ void executor_free(struct executor *x)
     free(x->out_names);
     free(x->place);
     free(x->parts);
+    watch_remove(x->watched);
+    if (x->run_options)
+        x->lib->api.ReleaseRunOptions(x->run_options);
     free(x);
 }
 
@@ -143,14 +166,13 @@ static TRITONSERVER_Error *reserve(struct scratch *s, size_t size)
  */
 static void release_values(struct executor *x)
 {
-    for (size_t i = 0; i < x->m->n_inputs; i++)
+    for (size_t i = 0; i < x->n_in; i++)
         if (x->in_values[i])
-            x->rt->api.ReleaseValue(x->in_values[i]);
+            x->lib->api.ReleaseValue(x->in_values[i]);
     for (size_t i = 0; i < x->n_out; i++)
         if (x->out_values[i])
-            x->rt->api.ReleaseValue(x->out_values[i]);
-    memset(x->in_values, 0, x->m->n_inputs * sizeof(struct ort_value *));
-    memset(x->out_values, 0, x->m->n_outputs * sizeof(struct ort_value *));
+            x->lib->api.ReleaseValue(x->out_values[i]);
+    x->n_in = 0;
     x->n_out = 0;
 }
 
@@ -209,7 +231,7 @@ static TRITONSERVER_Error *join_shapes(struct executor *x, const struct tensor *
         } else {
             in->shape[0] += p.shape[0];
         }
-        if (batches && t == x->m->inputs)
+        if (batches && x->n_in == 0) /* all inputs have the same */
             x->parts[i].rows = p.rank > 0 ? (uint64_t)p.shape[0] : 1;
         size += p.size;
     }
@@ -263,27 +285,52 @@ static TRITONSERVER_Error *input_data(struct executor *x, const struct tensor *t
     return gather(x, t, in, size, ret_data);
 }
 
+/* Whether the requests have this input at all; the scheduler puts only such into one batch which
+ * are alike in that, and what is unlike fails in join_shapes(). */
+static bool is_given(const struct executor *x, const struct tensor *t)
+{
+    TRITONBACKEND_Input *input;
+    TRITONSERVER_Error *err;
+
+    if (!t->configured)
+        return false;
+    if (!t->optional)
+        return true;
+    for (uint32_t i = 0; i < x->n_parts; i++) {
+        err = TRITONBACKEND_RequestInput(x->parts[i].request, t->name, &input);
+        if (!err)
+            return true;
+        TRITONSERVER_ErrorDelete(err);
+    }
+    return false;
+}
+
 static TRITONSERVER_Error *bind_input(struct executor *x, size_t i)
 {
     const struct tensor *t = &x->m->inputs[i];
     struct bound_input *in = &x->in[i];
+    struct ort_value **value = &x->in_values[x->n_in];
     struct piece last = {0};
     const void *data = NULL;
     uint64_t size = 0;
 
+    in->rank = 0;
+    if (!is_given(x, t))
+        return NULL;
     TRY(join_shapes(x, t, in, &size, &last));
     TRY(input_data(x, t, in, size, &last, &data));
     if (t->type->size == 0)
-        return strings_read(x->rt, t->name, data, size, in->shape, in->rank, &x->in_values[i]);
-    /* Their interface has no word for input that is only read; they do not write it. */
-    TRY_ORT(x->rt,
-            CreateTensorWithDataAsOrtValue(x->rt->cpu, (void *)(uintptr_t)data, size, in->shape,
-                                           in->rank, t->type->ort, &x->in_values[i]));
+        TRY(strings_read(x->lib, x->m->rt->heap, t->name, data, size, in->shape, in->rank, value));
+    else /* Their interface has no word for input that is only read; they do not write it. */
+        TRY_ORT(x->lib, CreateTensorWithDataAsOrtValue(x->m->rt->cpu, (void *)(uintptr_t)data, size,
+                                                       in->shape, in->rank, t->type->ort, value));
+    x->in_names[x->n_in++] = t->name;
     return NULL;
 }
 
 static TRITONSERVER_Error *bind_inputs(struct executor *x)
 {
+    x->n_in = 0;
     for (uint32_t i = 0; i < x->n_parts; i++)
         x->parts[i].rows = 1;
     for (size_t i = 0; i < x->m->n_inputs; i++)
@@ -400,8 +447,8 @@ static TRITONSERVER_Error *bind_output(struct executor *x, size_t place)
         to = out->scratch.data;
     }
     out->n_elements = size / t->type->size;
-    TRY_ORT(x->rt, CreateTensorWithDataAsOrtValue(x->rt->cpu, to, size, out->shape, out->rank,
-                                                  t->type->ort, &x->out_values[place]));
+    TRY_ORT(x->lib, CreateTensorWithDataAsOrtValue(x->m->rt->cpu, to, size, out->shape, out->rank,
+                                                   t->type->ort, &x->out_values[place]));
     return NULL;
 }
 
@@ -422,15 +469,15 @@ static TRITONSERVER_Error *read_info(struct executor *x, const struct tensor *t,
 {
     enum ort_element type;
 
-    TRY_ORT(x->rt, GetTensorElementType(info, &type));
-    TRY_ORT(x->rt, GetDimensionsCount(info, &out->rank));
+    TRY_ORT(x->lib, GetTensorElementType(info, &type));
+    TRY_ORT(x->lib, GetDimensionsCount(info, &out->rank));
     if (type != t->type->ort || out->rank > MAX_RANK)
         return backend_error(
             TRITONSERVER_ERROR_INTERNAL,
             "output '%s' has ONNX element type %d and %zu dimensions, which is not "
             "what the model says",
             t->name, (int)type, out->rank);
-    TRY_ORT(x->rt, GetDimensions(info, out->shape, out->rank));
+    TRY_ORT(x->lib, GetDimensions(info, out->shape, out->rank));
     out->n_elements = 1;
     for (size_t d = 0; d < out->rank; d++)
         out->n_elements *= (size_t)out->shape[d];
@@ -450,13 +497,13 @@ static TRITONSERVER_Error *describe(struct executor *x, size_t place)
 
     if (out->described)
         return NULL;
-    TRY_ORT(x->rt, GetTensorTypeAndShape(x->out_values[place], &info));
+    TRY_ORT(x->lib, GetTensorTypeAndShape(x->out_values[place], &info));
     err = read_info(x, t, info, out);
-    x->rt->api.ReleaseTensorTypeAndShapeInfo(info);
+    x->lib->api.ReleaseTensorTypeAndShapeInfo(info);
     if (err)
         return err;
     if (t->type->size > 0)
-        TRY_ORT(x->rt, GetTensorMutableData(x->out_values[place], &data));
+        TRY_ORT(x->lib, GetTensorMutableData(x->out_values[place], &data));
     out->data = data;
     if (x->n_parts > 1 && (uint64_t)out->shape[0] != x->rows)
         return backend_error(TRITONSERVER_ERROR_INTERNAL,
@@ -489,12 +536,12 @@ static TRITONSERVER_Error *copy_rows(struct executor *x, size_t place, struct pa
     if (t->type->size > 0)
         size = n * t->type->size;
     else
-        TRY(strings_size(x->rt, x->out_values[place], first, n, &size));
+        TRY(strings_size(x->lib, x->out_values[place], first, n, &size));
     TRY(TRITONBACKEND_ResponseOutput(part->response, &output, t->name, t->type->server, shape,
                                      (uint32_t)out->rank));
     TRY(backend_output_alloc(output, size, &to));
     if (t->type->size == 0)
-        return strings_write(x->rt, x->out_values[place], first, n, to, size);
+        return strings_write(x->lib, x->out_values[place], first, n, to, size);
     if (size > 0 && out->data)
         memcpy(to, out->data + first * t->type->size, size);
     return NULL;
@@ -558,8 +605,21 @@ static void drop_responses(struct executor *x)
     }
 }
 
+/* A request of a batch that failed may have been cancelled meanwhile. */
+static TRITONSERVER_Error *check_wanted(struct executor *x)
+{
+    bool cancelled = false;
+
+    TRY(TRITONBACKEND_RequestIsCancelled(x->parts[0].request, &cancelled));
+    if (cancelled)
+        return backend_error(TRITONSERVER_ERROR_CANCELLED, "cancelled before the model ran");
+    return NULL;
+}
+
 static TRITONSERVER_Error *prepare(struct executor *x)
 {
+    if (x->n_parts == 1)
+        TRY(check_wanted(x));
     TRY(bind_inputs(x));
     TRY(choose_outputs(x));
     if (x->n_parts == 1)
@@ -567,21 +627,34 @@ static TRITONSERVER_Error *prepare(struct executor *x)
     return NULL;
 }
 
+/* The model itself. Errors: CANCELLED  nobody wants the answers any longer */
+static TRITONSERVER_Error *run_session(struct executor *x)
+{
+    struct ort_status *status;
+    bool cancelled;
+
+    watch_begin(x->watched, x->requests, x->n_parts);
+    status = x->lib->api.Run(x->m->session, x->run_options, x->in_names,
+                             (const struct ort_value *const *)x->in_values, x->n_in, x->out_names,
+                             x->n_out, x->out_values);
+    cancelled = watch_end(x->watched);
+    if (status && cancelled) {
+        x->lib->api.ReleaseStatus(status);
+        return backend_error(TRITONSERVER_ERROR_CANCELLED, "cancelled while the model was running");
+    }
+    x->run_failed = status != NULL;
+    return library_error(x->lib, status);
+}
+
 /* From the requests to complete but unsent responses. */
 static TRITONSERVER_Error *compute(struct executor *x)
 {
-    struct model *m = x->m;
-
     x->rows = x->n_parts; /* until the inputs tell */
     x->run_failed = false;
     x->exec_start_ns = x->compute_start_ns = x->compute_end_ns = backend_now_ns();
     TRY(prepare(x));
     x->compute_start_ns = x->compute_end_ns = backend_now_ns();
-    x->run_failed = true;
-    TRY_ORT(x->rt, Run(m->session, m->run_options, x->in_names,
-                       (const struct ort_value *const *)x->in_values, m->n_inputs, x->out_names,
-                       x->n_out, x->out_values));
-    x->run_failed = false;
+    TRY(run_session(x));
     x->compute_end_ns = backend_now_ns();
     return write_outputs(x);
 }
@@ -678,6 +751,7 @@ static void run_alone(struct executor *x, TRITONBACKEND_Request *request)
     struct part part = {.request = request};
     struct part *parts = x->parts;
 
+    x->requests = &request;
     x->parts = &part;
     x->n_parts = 1;
     finish(x, name_model(x->m, run(x)));
@@ -696,6 +770,7 @@ static bool run_together(struct executor *x, TRITONBACKEND_Request **requests, u
         x->parts = parts;
         x->max_parts = n;
     }
+    x->requests = requests;
     x->n_parts = n;
     for (uint32_t i = 0; i < n; i++)
         x->parts[i] = (struct part){.request = requests[i]};

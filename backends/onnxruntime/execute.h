@@ -12,8 +12,9 @@
 
 struct executor;
 
-/* executor_new - an executor for a model, which must outlive it. NULL: out of memory. */
-struct executor *executor_new(struct model *m, TRITONBACKEND_ModelInstance *instance);
+/* executor_new - an executor for a model, which must outlive it. */
+TRITONSERVER_Error *executor_new(struct model *m, TRITONBACKEND_ModelInstance *instance,
+                                 struct executor **ret_executor);
 void executor_free(struct executor *x);
 
 /*

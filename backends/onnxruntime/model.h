@@ -32,6 +32,8 @@ struct tensor {
     int64_t dims[MAX_RANK];  /* -1: any size */
     char *symbols[MAX_RANK]; /* name of a size: equal names, equal sizes. NULL: none */
     bool scalar;             /* inputs: the model takes rank 0 where requests have shape [1] */
+    bool configured;         /* inputs: the configuration has it; others are never given */
+    bool optional;           /* inputs: requests may leave it out */
 
     bool predictable; /* outputs: every dimension is fixed or has a source */
     struct dim_source from[MAX_RANK];
@@ -40,14 +42,15 @@ struct tensor {
 struct model {
     struct runtime *rt; /* borrowed from the backend */
     char *name;
-    char *path; /* of the .onnx file */
+    char *folder; /* of the model, with its versions in it */
+    char *path;   /* of the .onnx file */
     struct doc *config;
     int64_t max_batch_size;
 
     struct ort_session *session;
-    struct ort_run_options *run_options; /* NULL: none */
     struct tensor *inputs;
     size_t n_inputs;
+    size_t n_required; /* the first inputs; the file has values for the others */
     struct tensor *outputs;
     size_t n_outputs;
 
@@ -64,7 +67,8 @@ void model_free(struct model *m);
 /* model_complete_config - write what the configuration leaves out into it, and tell the server. */
 TRITONSERVER_Error *model_complete_config(struct model *m, TRITONBACKEND_Model *handle);
 
-/* model_check_config - does the configuration fit the model? Sets tensor.scalar. */
+/* model_check_config - does the configuration fit the model? Sets scalar, configured and
+ * optional of the inputs. */
 TRITONSERVER_Error *model_check_config(struct model *m);
 
 /* model_tensor - the tensor of a name, or NULL. */

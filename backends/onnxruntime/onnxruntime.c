@@ -2,21 +2,14 @@
 /*
  * onnxruntime - ONNX models on CPUs, run by ONNX Runtime.
  *
- * Settings (--backend-config=onnxruntime,NAME=VALUE)
- *   library-path            the library; otherwise it is looked for, see runtime.c
- *   default-max-batch-size  for models that can batch and configure no max_batch_size; 4
+ * Settings and parameters are listed in docs/backends.md.
  *
- * Model parameters
- *   intra_op_thread_count  threads within an operator; 0 = CPUs that the process may use
- *   inter_op_thread_count  threads across operators when execution_mode is 1; 0 = the same
- *   execution_mode         0 = one operator after the other, 1 = independent ones in parallel
- *   enable_mem_arena, enable_mem_pattern           0 = off
- *   memory.enable_memory_arena_shrinkage, session.*  handed on to ONNX Runtime
- *
- *   onnxruntime.c  what the server calls        model.c    session, tensors
- *   runtime.c      the library                  config.c   the configuration: complete, check
- *   ort_api.h      its functions                execute.c  requests
- *   types.c        element types                strings.c  tensors of strings
+ *   onnxruntime.c  what the server calls        model.c      a model: file, tensors
+ *   library.c      ONNX Runtime's library       session.c    how it is opened and run
+ *   runtime.c      environment, threads, log    providers.c  execution accelerators
+ *   ort_api.h      its functions                config.c     the configuration: complete, check
+ *   types.c        element types                execute.c    requests
+ *   strings.c      tensors of strings           watch.c      ends runs that nobody waits for
  */
 #include "onnxruntime/execute.h"
 
@@ -31,7 +24,7 @@ TRITONSERVER_Error *TRITONBACKEND_Initialize(TRITONBACKEND_Backend *backend)
     TRY(backend_check_version());
     TRY(TRITONBACKEND_BackendArtifacts(backend, &type, &folder));
     TRY(backend_settings(backend, &settings));
-    err = runtime_open(folder, backend_setting(settings, "library-path"), &rt);
+    err = runtime_open(folder, settings, &rt);
     doc_free(settings);
     if (err)
         return err;
@@ -96,9 +89,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceInitialize(TRITONBACKEND_ModelIns
         return backend_error(TRITONSERVER_ERROR_INVALID_ARG, "GPU instances not supported");
     TRY(TRITONBACKEND_ModelInstanceModel(instance, &model));
     TRY(TRITONBACKEND_ModelState(model, &m));
-    x = executor_new(m, instance);
-    if (!x)
-        return backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
+    TRY(executor_new(m, instance, &x));
     err = TRITONBACKEND_ModelInstanceSetState(instance, x);
     if (err)
         executor_free(x);

@@ -18,18 +18,22 @@
 #define ORT_TABLE_VERSION 16
 
 struct ort_allocator;
+struct ort_cuda; /* options of that provider */
 struct ort_env;
 struct ort_memory;
+struct ort_optional; /* type of a value that may be absent */
 struct ort_options;
 struct ort_run_options;
 struct ort_session;
 struct ort_shape; /* type and shape of a tensor */
 struct ort_status;
+struct ort_tensorrt; /* options of that provider */
+struct ort_threading;
 struct ort_type;
 struct ort_value;
 
 enum ort_severity { ORT_VERBOSE, ORT_INFO, ORT_WARNING, ORT_ERROR, ORT_FATAL };
-enum ort_kind { ORT_KIND_TENSOR = 1 };
+enum ort_kind { ORT_KIND_TENSOR = 1, ORT_KIND_OPTIONAL = 6 };
 enum ort_allocator_kind { ORT_DEVICE_ALLOCATOR, ORT_ARENA_ALLOCATOR };
 enum ort_memory_kind { ORT_MEMORY_DEFAULT };
 enum ort_execution_mode { ORT_MODE_SEQUENTIAL, ORT_MODE_PARALLEL };
@@ -69,30 +73,42 @@ typedef void ort_log_fn(void *param, enum ort_severity severity, const char *cat
     X(4, struct ort_status *, CreateEnvWithCustomLogger,                                           \
       (ort_log_fn *, void *, enum ort_severity, const char *, struct ort_env **))                  \
     X(7, struct ort_status *, CreateSession,                                                       \
-      (const struct ort_env *, const char *, const struct ort_options *, struct ort_session **))   \
+      (const struct ort_env *, const char *, const struct ort_options *,                           \
+       struct ort_session **))                                                                     \
     X(9, struct ort_status *, Run,                                                                 \
       (struct ort_session *, const struct ort_run_options *, const char *const *,                  \
-       const struct ort_value *const *, size_t, const char *const *, size_t, struct ort_value **)) \
+       const struct ort_value *const *, size_t, const char *const *, size_t,                       \
+       struct ort_value **))                                                                       \
     X(10, struct ort_status *, CreateSessionOptions, (struct ort_options **))                      \
     X(13, struct ort_status *, SetSessionExecutionMode,                                            \
       (struct ort_options *, enum ort_execution_mode))                                             \
     X(17, struct ort_status *, DisableMemPattern, (struct ort_options *))                          \
     X(19, struct ort_status *, DisableCpuMemArena, (struct ort_options *))                         \
+    X(20, struct ort_status *, SetSessionLogId, (struct ort_options *, const char *))              \
+    X(22, struct ort_status *, SetSessionLogSeverityLevel, (struct ort_options *, int))            \
     X(23, struct ort_status *, SetSessionGraphOptimizationLevel,                                   \
       (struct ort_options *, enum ort_graph_level))                                                \
     X(24, struct ort_status *, SetIntraOpNumThreads, (struct ort_options *, int))                  \
     X(25, struct ort_status *, SetInterOpNumThreads, (struct ort_options *, int))                  \
     X(30, struct ort_status *, SessionGetInputCount, (const struct ort_session *, size_t *))       \
     X(31, struct ort_status *, SessionGetOutputCount, (const struct ort_session *, size_t *))      \
+    X(32, struct ort_status *, SessionGetOverridableInitializerCount,                              \
+      (const struct ort_session *, size_t *))                                                      \
     X(33, struct ort_status *, SessionGetInputTypeInfo,                                            \
       (const struct ort_session *, size_t, struct ort_type **))                                    \
     X(34, struct ort_status *, SessionGetOutputTypeInfo,                                           \
+      (const struct ort_session *, size_t, struct ort_type **))                                    \
+    X(35, struct ort_status *, SessionGetOverridableInitializerTypeInfo,                           \
       (const struct ort_session *, size_t, struct ort_type **))                                    \
     X(36, struct ort_status *, SessionGetInputName,                                                \
       (const struct ort_session *, size_t, struct ort_allocator *, char **))                       \
     X(37, struct ort_status *, SessionGetOutputName,                                               \
       (const struct ort_session *, size_t, struct ort_allocator *, char **))                       \
+    X(38, struct ort_status *, SessionGetOverridableInitializerName,                               \
+      (const struct ort_session *, size_t, struct ort_allocator *, char **))                       \
     X(39, struct ort_status *, CreateRunOptions, (struct ort_run_options **))                      \
+    X(46, struct ort_status *, RunOptionsSetTerminate, (struct ort_run_options *))                 \
+    X(47, struct ort_status *, RunOptionsUnsetTerminate, (struct ort_run_options *))               \
     X(48, struct ort_status *, CreateTensorAsOrtValue,                                             \
       (struct ort_allocator *, const int64_t *, size_t, enum ort_element, struct ort_value **))    \
     X(49, struct ort_status *, CreateTensorWithDataAsOrtValue,                                     \
@@ -124,14 +140,47 @@ typedef void ort_log_fn(void *param, enum ort_severity severity, const char *cat
     X(98, void, ReleaseTypeInfo, (struct ort_type *))                                              \
     X(99, void, ReleaseTensorTypeAndShapeInfo, (struct ort_shape *))                               \
     X(100, void, ReleaseSessionOptions, (struct ort_options *))                                    \
+    X(120, struct ort_status *, DisablePerSessionThreads, (struct ort_options *))                  \
+    X(121, struct ort_status *, CreateThreadingOptions, (struct ort_threading **))                 \
+    X(122, void, ReleaseThreadingOptions, (struct ort_threading *))                                \
+    X(125, struct ort_status *, GetAvailableProviders, (char ***, int *))                          \
+    X(126, struct ort_status *, ReleaseAvailableProviders, (char **, int))                         \
     X(127, struct ort_status *, GetStringTensorElementLength,                                      \
       (const struct ort_value *, size_t, size_t *))                                                \
     X(128, struct ort_status *, GetStringTensorElement,                                            \
       (const struct ort_value *, size_t, size_t, void *))                                          \
     X(130, struct ort_status *, AddSessionConfigEntry,                                             \
       (struct ort_options *, const char *, const char *))                                          \
+    X(147, struct ort_status *, SetGlobalIntraOpNumThreads, (struct ort_threading *, int))         \
+    X(148, struct ort_status *, SetGlobalInterOpNumThreads, (struct ort_threading *, int))         \
+    X(149, struct ort_status *, SetGlobalSpinControl, (struct ort_threading *, int))               \
+    X(151, struct ort_status *, CreateEnvWithCustomLoggerAndGlobalThreadPools,                     \
+      (ort_log_fn *, void *, enum ort_severity, const char *, const struct ort_threading *,        \
+       struct ort_env **))                                                                         \
     X(165, struct ort_status *, AddRunConfigEntry,                                                 \
       (struct ort_run_options *, const char *, const char *))                                      \
+    X(170, struct ort_status *, SessionOptionsAppendExecutionProvider_TensorRT_V2,                 \
+      (struct ort_options *, const struct ort_tensorrt *))                                         \
+    X(171, struct ort_status *, CreateTensorRTProviderOptions, (struct ort_tensorrt **))           \
+    X(172, struct ort_status *, UpdateTensorRTProviderOptions,                                     \
+      (struct ort_tensorrt *, const char *const *, const char *const *, size_t))                   \
+    X(174, void, ReleaseTensorRTProviderOptions, (struct ort_tensorrt *))                          \
+    X(204, struct ort_status *, SessionOptionsAppendExecutionProvider_CUDA_V2,                     \
+      (struct ort_options *, const struct ort_cuda *))                                             \
+    X(205, struct ort_status *, CreateCUDAProviderOptions, (struct ort_cuda **))                   \
+    X(206, struct ort_status *, UpdateCUDAProviderOptions,                                         \
+      (struct ort_cuda *, const char *const *, const char *const *, size_t))                       \
+    X(208, void, ReleaseCUDAProviderOptions, (struct ort_cuda *))                                  \
+    X(216, struct ort_status *, SessionOptionsAppendExecutionProvider,                             \
+      (struct ort_options *, const char *, const char *const *, const char *const *, size_t))      \
+    X(226, struct ort_status *, UpdateEnvWithCustomLogLevel,                                       \
+      (struct ort_env *, enum ort_severity))                                                       \
+    X(228, struct ort_status *, RegisterCustomOpsLibrary_V2,                                       \
+      (struct ort_options *, const char *))                                                        \
+    X(250, struct ort_status *, CastTypeInfoToOptionalTypeInfo,                                    \
+      (const struct ort_type *, const struct ort_optional **))                                     \
+    X(251, struct ort_status *, GetOptionalContainedTypeInfo,                                      \
+      (const struct ort_optional *, struct ort_type **))                                           \
     X(252, struct ort_status *, GetResizedStringTensorElementBuffer,                               \
       (struct ort_value *, size_t, size_t, char **))
 /* clang-format on */

@@ -1,152 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "onnxruntime/runtime.h"
 
-#include <dlfcn.h>
-#include <glob.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define HOW_TO_GET                                                                                 \
-    "get it with `make deps` in Conch's folder, `pip install onnxruntime` or (Debian 13) "         \
-    "`apt install libonnxruntime1.21`, or name it: "                                               \
-    "--backend-config=onnxruntime,library-path=FILE or CONCH_ONNXRUNTIME=FILE"
+#define MAX_THREADS            4096
+#define DEFAULT_MAX_BATCH_SIZE 4
 
-/* ---- Find ----------------------------------------------------------------------------------- */
+/* ---- Log ------------------------------------------------------------------------------------ */
 
-/* What has been tried, for the message; a memory stream. */
-struct search {
-    char *tried;
-    size_t tried_len;
-    FILE *tried_to;
-};
-
-static void note(struct search *s, const char *where, const char *why)
+enum ort_severity runtime_log_level(void)
 {
-    fprintf(s->tried_to, "%s%s%s%s", ftell(s->tried_to) > 0 ? ", " : "", where, why ? ": " : "",
-            why ? why : "");
+    return TRITONSERVER_LogIsEnabled(TRITONSERVER_LOG_VERBOSE) ? ORT_VERBOSE
+           : TRITONSERVER_LogIsEnabled(TRITONSERVER_LOG_WARN)  ? ORT_WARNING
+                                                               : ORT_ERROR;
 }
 
-static void *try_file(struct search *s, const char *file)
-{
-    void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-    const char *why = dlerror();
-
-    if (!handle) {
-        /* The name is in their text already, and what is not there needs no further reason. */
-        size_t len = strlen(file);
-
-        if (why && strncmp(why, file, len) == 0 && why[len] == ':')
-            why += len + 1 + (why[len + 1] == ' ');
-        note(s, file, why && strstr(why, "No such file") ? NULL : why);
-    }
-    return handle;
-}
-
-static int by_version(const void *a, const void *b)
-{
-    return -strverscmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* The newest file of a pattern that can be loaded. */
-static void *try_pattern(struct search *s, const char *prefix, const char *pattern)
-{
-    char *full = NULL;
-    void *handle = NULL;
-    glob_t found;
-
-    if (!prefix || asprintf(&full, "%s%s", prefix, pattern) < 0)
-        return NULL;
-    if (glob(full, 0, NULL, &found) == 0) {
-        qsort(found.gl_pathv, found.gl_pathc, sizeof(*found.gl_pathv), by_version);
-        for (size_t i = 0; i < found.gl_pathc && !handle; i++)
-            handle = try_file(s, found.gl_pathv[i]);
-        globfree(&found);
-    } else {
-        note(s, full, NULL);
-    }
-    free(full);
-    return handle;
-}
-
-/* Where pip puts the wheel's library, below <prefix>/lib; Debian's own Python has dist-packages. */
-#define WHEEL(packages) "/lib/python3*/" packages "/onnxruntime/capi/libonnxruntime.so*"
-
-/* Packages of the Pythons that the user would start: <prefix>/bin is on the PATH. */
-static void *try_pythons(struct search *s)
-{
-    const char *path = getenv("PATH"), *end;
-    void *handle = NULL;
-
-    for (; path && *path && !handle; path = *end ? end + 1 : end) {
-        char *python = NULL, *prefix = NULL;
-
-        end = strchrnul(path, ':');
-        if (asprintf(&python, "%.*s/python3", (int)(end - path), path) < 0)
-            return NULL;
-        if (access(python, X_OK) == 0 && asprintf(&prefix, "%.*s/..", (int)(end - path), path) > 0)
-            handle = try_pattern(s, prefix, WHEEL("site-packages"));
-        free(prefix);
-        free(python);
-    }
-    return handle;
-}
-
-static void *search_library(struct search *s, const char *backend_dir)
-{
-    const char *home = getenv("HOME");
-    void *handle = try_pattern(s, backend_dir, "/libonnxruntime.so*");
-    char *local = NULL;
-
-    if (!handle)
-        handle = try_pattern(s, backend_dir, "/onnxruntime/libonnxruntime.so*");
-    if (!handle) /* In a clone, from build/<preset>/backends/onnxruntime. */
-        handle = try_pattern(s, backend_dir, "/../../../../.deps/onnxruntime/libonnxruntime.so*");
-    if (!handle)
-        handle = try_file(s, "libonnxruntime.so.1");
-    if (!handle)
-        handle = try_file(s, "libonnxruntime.so");
-    if (!handle)
-        handle = try_pythons(s);
-    if (!handle && home && asprintf(&local, "%s/.local", home) > 0)
-        handle = try_pattern(s, local, WHEEL("site-packages"));
-    if (!handle)
-        handle = try_pattern(s, "/usr/local", WHEEL("dist-packages"));
-    if (!handle)
-        handle = try_pattern(s, "/usr", WHEEL("dist-packages"));
-    free(local);
-    return handle;
-}
-
-static TRITONSERVER_Error *find_library(const char *backend_dir, const char *library,
-                                        void **ret_handle)
-{
-    struct search s = {0};
-    TRITONSERVER_Error *err = NULL;
-
-    if (!library || !*library)
-        library = getenv("CONCH_ONNXRUNTIME");
-    s.tried_to = open_memstream(&s.tried, &s.tried_len);
-    if (!s.tried_to)
-        return backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
-    /* Who names a file gets that file or an error, never another one. */
-    if (library && *library)
-        *ret_handle = try_file(&s, library);
-    else
-        *ret_handle = search_library(&s, backend_dir);
-    fclose(s.tried_to);
-    if (!*ret_handle)
-        err = backend_error(TRITONSERVER_ERROR_NOT_FOUND,
-                            "ONNX Runtime's library libonnxruntime.so cannot be loaded; tried %s; "
-                            "%s",
-                            s.tried, HOW_TO_GET);
-    free(s.tried);
-    return err;
-}
-
-/* ---- Load ----------------------------------------------------------------------------------- */
-
-/* Their log line becomes one of the server's. They say where as "file.cc:123 function". */
+/* Their log line becomes one of the server's. They say where as "file.cc:123 function", and whose
+ * session it is in logid. What they call information is for who looks for a fault in ONNX Runtime.
+ */
 static void forward_log(void *param, enum ort_severity severity, const char *category,
                         const char *logid, const char *code_location, const char *message)
 {
@@ -161,82 +34,127 @@ static void forward_log(void *param, enum ort_severity severity, const char *cat
     if (!TRITONSERVER_LogIsEnabled(level))
         return;
     snprintf(file, sizeof(file), "%.*s", file_len, code_location);
-    backend_log(level, file, line, "ONNX Runtime: %s", message);
+    backend_log(level, file, line, "ONNX Runtime%s%s: %s", logid && *logid ? ", " : "",
+                logid ? logid : "", message);
 }
 
-static void fill_table(struct ort_api *api, const void *const *table)
+/* ---- Settings ------------------------------------------------------------------------------- */
+
+static TRITONSERVER_Error *setting_int(const struct doc *settings, const char *name, int64_t min,
+                                       int64_t max, int64_t otherwise, int64_t *ret_number)
 {
-    /* Data and function pointers have one representation on every system that has dlsym. */
-#define ORT_FILL(place, result, name, parameters)                                                  \
-    api->name = (__typeof__(api->name))(uintptr_t)table[place];
-    ORT_FUNCTIONS(ORT_FILL)
-#undef ORT_FILL
-}
+    const char *text = backend_setting(settings, name);
+    long long number = otherwise;
+    char *end;
 
-static TRITONSERVER_Error *load_table(struct runtime *rt, void *handle)
-{
-    ort_get_api_base_fn *get_api_base;
-    void *symbol = dlsym(handle, "OrtGetApiBase");
-    const void *const *table;
-    Dl_info where;
-    unsigned int major, minor;
-
-    if (!symbol)
-        return backend_error(TRITONSERVER_ERROR_UNSUPPORTED,
-                             "the ONNX Runtime library has no OrtGetApiBase: %s", dlerror());
-    if (dladdr(symbol, &where) && where.dli_fname)
-        rt->path = realpath(where.dli_fname, NULL);
-    memcpy(&get_api_base, &symbol, sizeof(get_api_base));
-    rt->version = get_api_base()->GetVersionString();
-
-    /* Asking for a table that is newer than the library makes it complain on standard error, so
-     * its version decides beforehand. Tables only grow; an old one serves as well as a new one. */
-    if (sscanf(rt->version, "%u.%u", &major, &minor) != 2 || major != 1 ||
-        minor < ORT_TABLE_VERSION)
-        return backend_error(TRITONSERVER_ERROR_UNSUPPORTED,
-                             "ONNX Runtime %s in %s cannot be used: version 1.%d or a later 1.x is "
-                             "needed",
-                             rt->version, rt->path ? rt->path : "?", ORT_TABLE_VERSION);
-    table = get_api_base()->GetApi(ORT_TABLE_VERSION);
-    if (!table)
-        return backend_error(TRITONSERVER_ERROR_UNSUPPORTED,
-                             "ONNX Runtime %s in %s does not give out its functions", rt->version,
-                             rt->path ? rt->path : "?");
-    fill_table(&rt->api, table);
+    if (text) {
+        number = strtoll(text, &end, 10);
+        if (end == text || *end != '\0' || number < min || number > max)
+            return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                                 "--backend-config=onnxruntime,%s must be a whole number from %lld "
+                                 "to %lld, got '%s'",
+                                 name, (long long)min, (long long)max, text);
+    }
+    *ret_number = number;
     return NULL;
 }
 
-static TRITONSERVER_Error *load(struct runtime *rt, void *handle)
+static TRITONSERVER_Error *setting_bool(const struct doc *settings, const char *name,
+                                        bool otherwise, bool *ret_yes)
 {
-    enum ort_severity severity =
-        TRITONSERVER_LogIsEnabled(TRITONSERVER_LOG_VERBOSE) ? ORT_VERBOSE : ORT_WARNING;
+    const char *text = backend_setting(settings, name);
+    bool yes = text && (strcmp(text, "1") == 0 || strcasecmp(text, "true") == 0);
 
-    TRY(load_table(rt, handle));
-    /* The analyser does not know that load_table() fails with an error only. */
-    /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage) */
-    TRY_ORT(rt, CreateEnvWithCustomLogger(forward_log, NULL, severity, "conch", &rt->env));
-    TRY_ORT(rt, CreateCpuMemoryInfo(ORT_ARENA_ALLOCATOR, ORT_MEMORY_DEFAULT, &rt->cpu));
-    TRY_ORT(rt, GetAllocatorWithDefaultOptions(&rt->heap));
+    if (text && !yes && strcmp(text, "0") != 0 && strcasecmp(text, "false") != 0)
+        return backend_error(
+            TRITONSERVER_ERROR_INVALID_ARG,
+            "--backend-config=onnxruntime,%s must be 0, 1, true or false, got '%s'", name, text);
+    *ret_yes = text ? yes : otherwise;
     return NULL;
 }
 
-TRITONSERVER_Error *runtime_open(const char *backend_dir, const char *library,
+/* ---- Threads -------------------------------------------------------------------------------- */
+
+/* The pools of all models: as many threads as the process has CPUs, unless a setting says more or
+ * less. */
+static TRITONSERVER_Error *size_pools(struct runtime *rt, const struct doc *settings,
+                                      struct ort_threading *threads)
+{
+    int64_t intra;
+    bool spin;
+
+    TRY(setting_int(settings, "intra_op_thread_count", 0, MAX_THREADS, 0, &intra));
+    TRY(setting_bool(settings, "allow-spinning", true, &spin));
+    if (intra == 0)
+        intra = CPU_COUNT(&rt->cpus);
+    TRY_ORT(&rt->lib, SetGlobalIntraOpNumThreads(threads, (int)intra));
+    /* 1: the pool has no threads of its own. Models that need one bring it, see session.c. */
+    TRY_ORT(&rt->lib, SetGlobalInterOpNumThreads(
+                          threads, rt->inter_op_threads > 0 ? (int)rt->inter_op_threads : 1));
+    TRY_ORT(&rt->lib, SetGlobalSpinControl(threads, spin));
+    return NULL;
+}
+
+static TRITONSERVER_Error *make_shared_env(struct runtime *rt, const struct doc *settings)
+{
+    struct ort_threading *threads = NULL;
+    TRITONSERVER_Error *err;
+    cpu_set_t ours;
+
+    TRY_ORT(&rt->lib, CreateThreadingOptions(&threads));
+    err = size_pools(rt, settings, threads);
+    if (!err) {
+        /* Threads inherit where they may run, and this one may be bound for the first model. */
+        bool bound = sched_getaffinity(0, sizeof(ours), &ours) == 0 &&
+                     sched_setaffinity(0, sizeof(rt->cpus), &rt->cpus) == 0;
+
+        err = library_error(&rt->lib,
+                            rt->lib.api.CreateEnvWithCustomLoggerAndGlobalThreadPools(
+                                forward_log, NULL, runtime_log_level(), "", threads, &rt->env));
+        if (bound && sched_setaffinity(0, sizeof(ours), &ours) != 0)
+            BACKEND_LOG(WARN, "a thread stays on other CPUs than it was on");
+    }
+    rt->lib.api.ReleaseThreadingOptions(threads);
+    return err;
+}
+
+/* ---- Life ----------------------------------------------------------------------------------- */
+
+static TRITONSERVER_Error *open_env(struct runtime *rt, const struct doc *settings)
+{
+    TRY(setting_int(settings, "default-max-batch-size", 0, INT32_MAX, DEFAULT_MAX_BATCH_SIZE,
+                    &rt->default_max_batch_size));
+    TRY(setting_int(settings, "inter_op_thread_count", 0, MAX_THREADS, 0, &rt->inter_op_threads));
+    TRY(setting_bool(settings, "enable-global-threadpool", true, &rt->shares_threads));
+    if (sched_getaffinity(getpid(), sizeof(rt->cpus), &rt->cpus) != 0) /* of the first thread */
+        CPU_SET(0, &rt->cpus);
+    if (rt->shares_threads)
+        TRY(make_shared_env(rt, settings));
+    else
+        TRY_ORT(&rt->lib,
+                CreateEnvWithCustomLogger(forward_log, NULL, runtime_log_level(), "", &rt->env));
+    TRY_ORT(&rt->lib, CreateCpuMemoryInfo(ORT_ARENA_ALLOCATOR, ORT_MEMORY_DEFAULT, &rt->cpu));
+    TRY_ORT(&rt->lib, GetAllocatorWithDefaultOptions(&rt->heap));
+    return watch_new(&rt->lib, &rt->watch);
+}
+
+TRITONSERVER_Error *runtime_open(const char *backend_dir, const struct doc *settings,
                                  struct runtime **ret_runtime)
 {
-    struct runtime *rt;
+    struct runtime *rt = calloc(1, sizeof(*rt));
     TRITONSERVER_Error *err;
-    void *handle = NULL;
 
-    TRY(find_library(backend_dir, library, &handle));
-    rt = calloc(1, sizeof(*rt));
     if (!rt)
         return backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
-    err = load(rt, handle);
+    err = library_open(backend_dir, backend_setting(settings, "library-path"), &rt->lib);
+    if (!err)
+        err = open_env(rt, settings);
     if (err) {
         runtime_close(rt);
         return err;
     }
-    BACKEND_LOG(INFO, "ONNX Runtime %s from %s", rt->version, rt->path ? rt->path : "?");
+    BACKEND_LOG(INFO, "ONNX Runtime %s from %s, providers: %s", rt->lib.version,
+                rt->lib.path ? rt->lib.path : "?", rt->lib.providers);
     *ret_runtime = rt;
     return NULL;
 }
@@ -245,31 +163,11 @@ void runtime_close(struct runtime *rt)
 {
     if (!rt)
         return;
+    watch_free(rt->watch);
     if (rt->cpu)
-        rt->api.ReleaseMemoryInfo(rt->cpu);
+        rt->lib.api.ReleaseMemoryInfo(rt->cpu);
     if (rt->env)
-        rt->api.ReleaseEnv(rt->env);
-    /* The library stays loaded: its threads may still be on their way out of its code, and it
-     * keeps thread-local objects whose destructors are in it. */
-    free(rt->path);
+        rt->lib.api.ReleaseEnv(rt->env);
+    library_done(&rt->lib);
     free(rt);
-}
-
-TRITONSERVER_Error *runtime_error(const struct runtime *rt, struct ort_status *status)
-{
-    TRITONSERVER_Error *err;
-    char *text;
-
-    if (!status)
-        return NULL;
-    text = strdup(rt->api.GetErrorMessage(status));
-    if (text)
-        for (char *c = text; *c; c++)
-            if (*c == '\n' || *c == '\r')
-                *c = ' ';
-    err = backend_error(TRITONSERVER_ERROR_INTERNAL, "onnx runtime error %d: %s",
-                        rt->api.GetErrorCode(status), text ? text : "out of memory");
-    free(text);
-    rt->api.ReleaseStatus(status);
-    return err;
 }

@@ -1,46 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * runtime - ONNX Runtime's library: find it, load it, speak with it.
- *
- * It is never linked: users have it in different places and versions, and a server without ONNX
- * models should not need it. One runtime serves all models of the backend.
+ * runtime - ONNX Runtime at work for all models of the backend: its environment, the threads that
+ * models share, its log lines in ours, and the settings of the backend.
  */
 #ifndef BACKENDS_ONNXRUNTIME_RUNTIME_H
 #define BACKENDS_ONNXRUNTIME_RUNTIME_H
 
-#include "common/backend.h"
-#include "onnxruntime/ort_api.h"
+#include <sched.h>
 
-/* Constant once open; used by all threads. */
+#include "onnxruntime/library.h"
+#include "onnxruntime/watch.h"
+
+/* Constant once open, except what watch.h says; used by all threads. */
 struct runtime {
-    struct ort_api api;
+    struct library lib;
     struct ort_env *env;
     struct ort_memory *cpu;     /* says of a buffer: host memory, not theirs */
     struct ort_allocator *heap; /* their default allocator */
-    char *path;
-    const char *version;
+    struct watch *watch;        /* of requests that are cancelled while a model runs */
+
+    bool shares_threads;            /* the environment has pools of threads for all models */
+    cpu_set_t cpus;                 /* of those threads; what the process may use */
+    int64_t inter_op_threads;       /* of the pool for execution_mode 1; 0: none was asked for */
+    int64_t default_max_batch_size; /* for models that can batch and do not say how far */
 };
 
 /*
- * runtime_open - find and load the library.
+ * runtime_open - load the library and make its environment.
  * @backend_dir  the folder of this backend
- * @library      path of the library if the user names one, else NULL
- * Errors: NOT_FOUND    it is nowhere; the text says where it was looked for and how to get it
- *         UNSUPPORTED  it is too old, or cannot be loaded
+ * @settings     as backend_settings() gives them
+ * Errors: those of library_open(); INVALID_ARG  a setting's value is wrong
  */
-TRITONSERVER_Error *runtime_open(const char *backend_dir, const char *library,
+TRITONSERVER_Error *runtime_open(const char *backend_dir, const struct doc *settings,
                                  struct runtime **ret_runtime);
 void runtime_close(struct runtime *rt);
 
-/* runtime_error - a status as an error; the status is taken. NULL for NULL. */
-TRITONSERVER_Error *runtime_error(const struct runtime *rt, struct ort_status *status);
-
-/* TRY_ORT - as TRY, for a call that returns a status. */
-#define TRY_ORT(rt, call)                                                                          \
-    do {                                                                                           \
-        struct ort_status *try_status = (rt)->api.call;                                            \
-        if (try_status)                                                                            \
-            return runtime_error(rt, try_status);                                                  \
-    } while (0)
+/* runtime_log_level - the least severe lines that the server's log wants at this moment. */
+enum ort_severity runtime_log_level(void);
 
 #endif

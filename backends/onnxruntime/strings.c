@@ -21,7 +21,7 @@ static TRITONSERVER_Error *wrong(const char *name, const char *what, size_t inde
                          what, index, n);
 }
 
-static TRITONSERVER_Error *fill(const struct runtime *rt, const char *name, const char *at,
+static TRITONSERVER_Error *fill(const struct library *lib, const char *name, const char *at,
                                 size_t left, size_t n, struct ort_value *value)
 {
     for (size_t i = 0; i < n; i++) {
@@ -35,7 +35,7 @@ static TRITONSERVER_Error *fill(const struct runtime *rt, const char *name, cons
         left -= PREFIX;
         if (left < len)
             return wrong(name, "its data ends inside", i, n);
-        TRY_ORT(rt, GetResizedStringTensorElementBuffer(value, i, len, &to));
+        TRY_ORT(lib, GetResizedStringTensorElementBuffer(value, i, len, &to));
         if (len > 0)
             memcpy(to, at, len);
         at += len;
@@ -46,9 +46,9 @@ static TRITONSERVER_Error *fill(const struct runtime *rt, const char *name, cons
     return NULL;
 }
 
-TRITONSERVER_Error *strings_read(const struct runtime *rt, const char *name, const void *data,
-                                 size_t size, const int64_t *shape, size_t rank,
-                                 struct ort_value **ret_value)
+TRITONSERVER_Error *strings_read(const struct library *lib, struct ort_allocator *heap,
+                                 const char *name, const void *data, size_t size,
+                                 const int64_t *shape, size_t rank, struct ort_value **ret_value)
 {
     struct ort_value *value = NULL;
     TRITONSERVER_Error *err;
@@ -61,16 +61,16 @@ TRITONSERVER_Error *strings_read(const struct runtime *rt, const char *name, con
             return wrong(name, "its shape is impossible:", 0, 0);
     if (n > size / PREFIX)
         return wrong(name, "its data ends before the length of", size / PREFIX, n);
-    TRY_ORT(rt, CreateTensorAsOrtValue(rt->heap, shape, rank, ORT_STRING, &value));
-    err = fill(rt, name, data, size, n, value);
+    TRY_ORT(lib, CreateTensorAsOrtValue(heap, shape, rank, ORT_STRING, &value));
+    err = fill(lib, name, data, size, n, value);
     if (err)
-        rt->api.ReleaseValue(value);
+        lib->api.ReleaseValue(value);
     else
         *ret_value = value;
     return err;
 }
 
-TRITONSERVER_Error *strings_size(const struct runtime *rt, const struct ort_value *value,
+TRITONSERVER_Error *strings_size(const struct library *lib, const struct ort_value *value,
                                  size_t first, size_t n, size_t *ret_size)
 {
     size_t size = 0;
@@ -78,7 +78,7 @@ TRITONSERVER_Error *strings_size(const struct runtime *rt, const struct ort_valu
     for (size_t i = first; i < first + n; i++) {
         size_t len;
 
-        TRY_ORT(rt, GetStringTensorElementLength(value, i, &len));
+        TRY_ORT(lib, GetStringTensorElementLength(value, i, &len));
         if (len > UINT32_MAX)
             return backend_error(TRITONSERVER_ERROR_UNSUPPORTED,
                                  "a string of %zu bytes is longer than 4 GiB", len);
@@ -88,7 +88,7 @@ TRITONSERVER_Error *strings_size(const struct runtime *rt, const struct ort_valu
     return NULL;
 }
 
-TRITONSERVER_Error *strings_write(const struct runtime *rt, const struct ort_value *value,
+TRITONSERVER_Error *strings_write(const struct library *lib, const struct ort_value *value,
                                   size_t first, size_t n, void *to, size_t room)
 {
     char *at = to, *end = at + room;
@@ -97,13 +97,13 @@ TRITONSERVER_Error *strings_write(const struct runtime *rt, const struct ort_val
         uint32_t prefix;
         size_t len;
 
-        TRY_ORT(rt, GetStringTensorElementLength(value, i, &len));
+        TRY_ORT(lib, GetStringTensorElementLength(value, i, &len));
         if ((size_t)(end - at) < PREFIX + len)
             return backend_error(TRITONSERVER_ERROR_INTERNAL, "strings have grown");
         prefix = htole32((uint32_t)len);
         memcpy(at, &prefix, PREFIX);
         if (len > 0)
-            TRY_ORT(rt, GetStringTensorElement(value, len, i, at + PREFIX));
+            TRY_ORT(lib, GetStringTensorElement(value, len, i, at + PREFIX));
         at += PREFIX + len;
     }
     return NULL;

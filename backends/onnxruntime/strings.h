@@ -6,24 +6,25 @@
 #ifndef BACKENDS_ONNXRUNTIME_STRINGS_H
 #define BACKENDS_ONNXRUNTIME_STRINGS_H
 
-#include "onnxruntime/runtime.h"
+#include "onnxruntime/library.h"
 
 /*
  * strings_read - make a string tensor.
  * @name    of the input, for messages
+ * @heap    where its elements are allocated
  * @data    size bytes that hold all elements of the shape, no more and no less
  * Errors: INVALID_ARG  they do not
  */
-TRITONSERVER_Error *strings_read(const struct runtime *rt, const char *name, const void *data,
-                                 size_t size, const int64_t *shape, size_t rank,
-                                 struct ort_value **ret_value);
+TRITONSERVER_Error *strings_read(const struct library *lib, struct ort_allocator *heap,
+                                 const char *name, const void *data, size_t size,
+                                 const int64_t *shape, size_t rank, struct ort_value **ret_value);
 
 /* strings_size - bytes that elements [first, first + n) take in the server's form. */
-TRITONSERVER_Error *strings_size(const struct runtime *rt, const struct ort_value *value,
+TRITONSERVER_Error *strings_size(const struct library *lib, const struct ort_value *value,
                                  size_t first, size_t n, size_t *ret_size);
 
 /* strings_write - write them; room for what strings_size() said. */
-TRITONSERVER_Error *strings_write(const struct runtime *rt, const struct ort_value *value,
+TRITONSERVER_Error *strings_write(const struct library *lib, const struct ort_value *value,
                                   size_t first, size_t n, void *to, size_t room);
 
 #endif

@@ -7,9 +7,7 @@ import numpy
 import pytest
 import tritonclient.http as triton
 
-import onnx_models
 import repository
-import server as servers
 from server import Server
 from wire import ask, given, infer
 
@@ -218,22 +216,3 @@ def test_instances_at_the_same_time(server):
 
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
         assert sum(pool.map(work, range(16), timeout=120)) == 16
-
-
-@pytest.mark.parametrize("text, said", [
-    ('optimization { execution_accelerators { cpu_execution_accelerator { name: "openvino" } } }',
-     "execution accelerator 'openvino' is not supported"),
-    ('model_operations { op_library_filename: "x.so" }',
-     "field 'model_operations.op_library_filename' is not supported by this backend"),
-    ('batch_input { target_name: "X" data_type: TYPE_FP32 source_input: "IN" }',
-     "field 'batch_input' is not supported by this backend"),
-    ('batch_output { target_name: "OUT0" source_input: "IN" }', "field 'batch_output' is not supported by this backend"),
-])
-def test_what_it_cannot_do_is_refused_by_name(models, text, said):
-    config = 'backend: "onnxruntime"\n' + repository.tensor("input", "IN", "FP32", [3])
-    config += repository.tensor("output", "OUT0", "FP32", [3]) + text
-    onnx_models.identity(repository.write_model(models, "m", config), "FP32", (3,))
-    code, _, err = servers.run_to_end(f"--model-repository={models}", f"--backend-directory={servers.BACKENDS}", "--http-port=0",
-                                      "--allow-grpc=false", "--allow-metrics=false")
-    assert code == 1
-    assert f"model 'm': {said}" in err

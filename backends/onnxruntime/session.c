@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "onnxruntime/session.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_THREADS 4096
+
+static const char arena_shrinkage[] = "memory.enable_memory_arena_shrinkage";
+
+/* ---- Threads -------------------------------------------------------------------------------- */
+
+/*
+ * A model shares the threads of all, unless it asks for a number of its own, wants operators side
+ * by side where the shared pool is not made for that, or is bound to other CPUs (host policy).
+ */
+static bool shares_threads(const struct model *m, const cpu_set_t *cpus, bool counted,
+                           bool parallel)
+{
+    return m->rt->shares_threads && !counted && (!parallel || m->rt->inter_op_threads > 0) &&
+           CPU_EQUAL(cpus, &m->rt->cpus);
+}
+
+/*
+ * ONNX Runtime's own default is a thread per core of the machine, each bound to its core: too many
+ * in a container or under taskset, and bound to cores that are not ours. So we count the CPUs that
+ * this thread may use, which the threads it starts inherit; threads whose number is given are not
+ * bound.
+ */
+static TRITONSERVER_Error *set_threads(const struct model *m, struct ort_options *options)
+{
+    int64_t intra, inter, parallel, share;
+    cpu_set_t cpus;
+    bool shared;
+    int n;
+
+    TRY(backend_parameter_int(m->config, "intra_op_thread_count", 0, MAX_THREADS, 0, &intra));
+    TRY(backend_parameter_int(m->config, "inter_op_thread_count", 0, MAX_THREADS, 0, &inter));
+    TRY(backend_parameter_int(m->config, "execution_mode", 0, 1, 0, &parallel));
+    TRY(backend_parameter_int(m->config, "enable_global_threadpool", 0, 1, 1, &share));
+    if (sched_getaffinity(0, sizeof(cpus), &cpus) != 0)
+        cpus = m->rt->cpus;
+    n = CPU_COUNT(&cpus);
+    shared = share && shares_threads(m, &cpus, intra > 0 || inter > 0, parallel);
+    if (shared)
+        TRY_ORT(&m->rt->lib, DisablePerSessionThreads(options));
+    TRY_ORT(&m->rt->lib, SetIntraOpNumThreads(options, intra > 0 ? (int)intra : n));
+    TRY_ORT(&m->rt->lib, SetInterOpNumThreads(options, inter > 0 ? (int)inter : n));
+    TRY_ORT(&m->rt->lib,
+            SetSessionExecutionMode(options, parallel ? ORT_MODE_PARALLEL : ORT_MODE_SEQUENTIAL));
+    return NULL;
+}
+
+/* ---- Options that are handed on ------------------------------------------------------------- */
+
+static const struct doc_value *parameters(const struct model *m)
+{
+    return doc_get(doc_root(m->config), "parameters");
+}
+
+static bool begins(const char *s, const char *prefix)
+{
+    return strncmp(s, prefix, strlen(prefix)) == 0;
+}
+
+/* Parameters that are named like options of ONNX Runtime are handed to it as they are. */
+static TRITONSERVER_Error *pass_options(const struct model *m, struct ort_options *options)
+{
+    static const char *const prefixes[] = {"session.", "optimization.", "ep.", "mlas."};
+
+    for (const struct doc_value *p = doc_first(parameters(m)); p; p = p->next)
+        for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
+            if (begins(p->key, prefixes[i]))
+                TRY_ORT(&m->rt->lib,
+                        AddSessionConfigEntry(options, p->key,
+                                              doc_string(doc_get(p, "string_value"), "")));
+    return NULL;
+}
+
+/* Theirs have no common beginning, so ours is "run.". */
+static TRITONSERVER_Error *pass_run_options(const struct model *m, struct ort_run_options *options)
+{
+    const char *arenas = backend_parameter(m->config, arena_shrinkage);
+
+    if (arenas && *arenas)
+        TRY_ORT(&m->rt->lib, AddRunConfigEntry(options, arena_shrinkage, arenas));
+    for (const struct doc_value *p = doc_first(parameters(m)); p; p = p->next)
+        if (begins(p->key, "run."))
+            TRY_ORT(&m->rt->lib, AddRunConfigEntry(options, p->key + 4,
+                                                   doc_string(doc_get(p, "string_value"), "")));
+    return NULL;
+}
+
+TRITONSERVER_Error *session_run_options(const struct model *m, struct ort_run_options **ret_options)
+{
+    struct ort_run_options *options = NULL;
+    TRITONSERVER_Error *err;
+
+    TRY_ORT(&m->rt->lib, CreateRunOptions(&options));
+    err = pass_run_options(m, options);
+    if (err)
+        m->rt->lib.api.ReleaseRunOptions(options);
+    else
+        *ret_options = options;
+    return err;
+}
+
+/* ---- Memory, graph -------------------------------------------------------------------------- */
+
+/* "cpu:0;gpu:1": checked here, for a wrong one would fail each run and not the load. */
+static TRITONSERVER_Error *check_shrinkage(const struct model *m)
+{
+    const char *arenas = backend_parameter(m->config, arena_shrinkage), *at = arenas;
+
+    while (at && *at) {
+        size_t digits = begins(at, "cpu:") || begins(at, "gpu:") ? strspn(at + 4, "0123456789") : 0;
+
+        if (digits == 0 || (at[4 + digits] != ';' && at[4 + digits] != '\0'))
+            return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                                 "parameter '%s' must be like 'cpu:0;gpu:0', got '%s'",
+                                 arena_shrinkage, arenas);
+        at += 4 + digits + (at[4 + digits] == ';');
+    }
+    return NULL;
+}
+
+static TRITONSERVER_Error *set_memory(const struct model *m, struct ort_options *options)
+{
+    int64_t arena, pattern;
+
+    TRY(backend_parameter_int(m->config, "enable_mem_arena", 0, 1, 1, &arena));
+    TRY(backend_parameter_int(m->config, "enable_mem_pattern", 0, 1, 1, &pattern));
+    TRY(check_shrinkage(m));
+    if (!arena)
+        TRY_ORT(&m->rt->lib, DisableCpuMemArena(options));
+    if (!pattern)
+        TRY_ORT(&m->rt->lib, DisableMemPattern(options));
+    return NULL;
+}
+
+static TRITONSERVER_Error *set_graph_level(const struct model *m, struct ort_options *options)
+{
+    static const struct {
+        int64_t wanted;
+        enum ort_graph_level level;
+    } levels[] = {
+        {-1, ORT_GRAPH_BASIC}, {0, ORT_GRAPH_ALL}, {1, ORT_GRAPH_EXTENDED}, {2, ORT_GRAPH_NONE}};
+    const struct doc_value *optimization = doc_get(doc_root(m->config), "optimization");
+    int64_t wanted = 0;
+
+    doc_int(doc_get(doc_get(optimization, "graph"), "level"), &wanted);
+    for (size_t i = 0; i < sizeof(levels) / sizeof(levels[0]); i++) {
+        if (levels[i].wanted != wanted)
+            continue;
+        TRY_ORT(&m->rt->lib, SetSessionGraphOptimizationLevel(options, levels[i].level));
+        return NULL;
+    }
+    return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                         "field 'optimization.graph.level' must be -1 (basic), 0 (all), 1 "
+                         "(extended) or 2 (none), got %lld",
+                         (long long)wanted);
+}
+
+/* ---- Custom operators ----------------------------------------------------------------------- */
+
+/* Is the file in that folder, when all links are followed? */
+static bool is_below(const char *file, const char *folder)
+{
+    size_t len = strlen(folder);
+
+    return strncmp(file, folder, len) == 0 && file[len] == '/';
+}
+
+/* A library is code, so it comes from where the model comes from: the folder that its repository
+ * is. Relative names begin in the model's folder. */
+static TRITONSERVER_Error *add_library(const struct model *m, struct ort_options *options,
+                                       const char *name)
+{
+    char *path = NULL, *full = NULL, *above = NULL, *repository = NULL;
+    TRITONSERVER_Error *err;
+    int why;
+
+    if (asprintf(&path, "%s%s%s", *name == '/' ? "" : m->folder, *name == '/' ? "" : "/", name) < 0)
+        path = NULL;
+    if (asprintf(&above, "%s/..", m->folder) < 0)
+        above = NULL;
+    full = path ? realpath(path, NULL) : NULL;
+    why = errno;
+    repository = above ? realpath(above, NULL) : NULL;
+    if (!full)
+        err = backend_error(TRITONSERVER_ERROR_NOT_FOUND,
+                            "library of custom operators '%s' (op_library_filename): %s", name,
+                            strerror(why));
+    else if (!repository || !is_below(full, repository))
+        err = backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                            "library of custom operators '%s' (op_library_filename) is '%s', which "
+                            "is not in the model repository '%s'",
+                            name, full, repository ? repository : m->folder);
+    else
+        err = library_error(&m->rt->lib, m->rt->lib.api.RegisterCustomOpsLibrary_V2(options, full));
+    free(path);
+    free(full);
+    free(above);
+    free(repository);
+    return err;
+}
+
+static TRITONSERVER_Error *add_libraries(const struct model *m, struct ort_options *options)
+{
+    const struct doc_value *operations = doc_get(doc_root(m->config), "model_operations");
+    const struct doc_value *v = doc_first(doc_get(operations, "op_library_filename"));
+
+    for (; v; v = v->next)
+        TRY(add_library(m, options, doc_string(v, "")));
+    return NULL;
+}
+
+/* ---- Open ----------------------------------------------------------------------------------- */
+
+/* What a configuration may ask of a backend, and this one cannot do, is refused by name. */
+static TRITONSERVER_Error *refuse_unsupported(const struct model *m)
+{
+    static const char *const fields[] = {"batch_input", "batch_output"};
+
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+        if (doc_count(doc_get(doc_root(m->config), fields[i])) > 0)
+            return backend_error(TRITONSERVER_ERROR_UNSUPPORTED,
+                                 "field '%s' is not supported by this backend", fields[i]);
+    return NULL;
+}
+
+static TRITONSERVER_Error *set_options(const struct model *m, struct ort_options *options)
+{
+    TRY(refuse_unsupported(m));
+    TRY(set_threads(m, options));
+    TRY(set_memory(m, options));
+    TRY(set_graph_level(m, options));
+    TRY(session_add_providers(m, options));
+    TRY(add_libraries(m, options));
+    TRY_ORT(&m->rt->lib, SetSessionLogId(options, m->name));
+    TRY_ORT(&m->rt->lib, SetSessionLogSeverityLevel(options, (int)runtime_log_level()));
+    return pass_options(m, options);
+}
+
+/* Their texts name the highest IR version and opset that the library reads; which library that is,
+ * we add. */
+static TRITONSERVER_Error *create(struct model *m, const struct ort_options *options)
+{
+    TRITONSERVER_Error *err = library_error(
+        &m->rt->lib, m->rt->lib.api.CreateSession(m->rt->env, m->path, options, &m->session));
+    TRITONSERVER_Error *named;
+
+    if (!err)
+        return NULL;
+    named = backend_error(TRITONSERVER_ErrorCode(err), "%s (ONNX Runtime %s)",
+                          TRITONSERVER_ErrorMessage(err), m->rt->lib.version);
+    TRITONSERVER_ErrorDelete(err);
+    return named;
+}
+
+TRITONSERVER_Error *session_open(struct model *m)
+{
+    struct ort_options *options = NULL;
+    TRITONSERVER_Error *err;
+
+    /* The server's log may have become more or less talkative since the last model. */
+    TRY_ORT(&m->rt->lib, UpdateEnvWithCustomLogLevel(m->rt->env, runtime_log_level()));
+    TRY_ORT(&m->rt->lib, CreateSessionOptions(&options));
+    err = set_options(m, options);
+    if (!err)
+        err = create(m, options);
+    m->rt->lib.api.ReleaseSessionOptions(options);
+    return err;
+}

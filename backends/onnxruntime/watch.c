@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "onnxruntime/watch.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define WATCH_TICK_MS 10
+#define IDLE_TICKS    100 /* until the thread sleeps */
+
+struct watched {
+    struct watch *watch;
+    struct ort_run_options *options;
+    struct watched *next, **link; /* under watch.mu */
+
+    pthread_mutex_t mu; /* after watch.mu */
+    /* Under mu. */
+    TRITONBACKEND_Request *const *requests; /* NULL: nothing runs */
+    uint32_t n;
+    uint64_t run; /* counts them */
+    bool ended;   /* this run has been told to end */
+
+    uint64_t seen; /* the run of the last look; the thread's own */
+};
+
+struct watch {
+    const struct library *lib;
+    pthread_t thread;
+    bool started;
+
+    pthread_mutex_t mu;
+    pthread_cond_t changed;
+    /* Under mu. */
+    struct watched *first;
+    bool stopping;
+    /* Written under mu; read without it by who has just shown a run, see watch_begin(). */
+    atomic_bool awake;
+};
+
+/* ---- The thread ----------------------------------------------------------------------------- */
+
+static bool all_cancelled(const struct watched *d)
+{
+    for (uint32_t i = 0; i < d->n; i++) {
+        TRITONSERVER_Error *err;
+        bool cancelled = false;
+
+        err = TRITONBACKEND_RequestIsCancelled(d->requests[i], &cancelled);
+        TRITONSERVER_ErrorDelete(err);
+        if (!cancelled)
+            return false;
+    }
+    return true;
+}
+
+/* True: it has run since the last look. */
+static bool look(struct watch *w, struct watched *d)
+{
+    bool ran;
+
+    pthread_mutex_lock(&d->mu);
+    ran = d->requests || d->run != d->seen;
+    if (d->requests && d->run == d->seen && !d->ended && all_cancelled(d)) {
+        d->ended = true;
+        backend_ignore(library_error(w->lib, w->lib->api.RunOptionsSetTerminate(d->options)),
+                       "ending a run");
+    }
+    d->seen = d->run;
+    pthread_mutex_unlock(&d->mu);
+    return ran;
+}
+
+static bool look_at_all_locked(struct watch *w)
+{
+    bool ran = false;
+
+    for (struct watched *d = w->first; d; d = d->next)
+        ran |= look(w, d);
+    return ran;
+}
+
+/* One tick, or until there is something to do. Spurious ends do no harm. */
+static void wait_locked(struct watch *w)
+{
+    struct timespec until;
+
+    if (!atomic_load(&w->awake)) {
+        pthread_cond_wait(&w->changed, &w->mu);
+        return;
+    }
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += WATCH_TICK_MS * 1000000L;
+    if (until.tv_nsec >= 1000000000L) {
+        until.tv_nsec -= 1000000000L;
+        until.tv_sec++;
+    }
+    pthread_cond_timedwait(&w->changed, &w->mu, &until);
+}
+
+static void *watch_main(void *arg)
+{
+    struct watch *w = arg;
+    int idle = 0;
+
+    pthread_mutex_lock(&w->mu);
+    while (!w->stopping) {
+        wait_locked(w);
+        if (!atomic_load(&w->awake))
+            continue;
+        idle = look_at_all_locked(w) ? 0 : idle + 1;
+        if (idle < IDLE_TICKS)
+            continue;
+        /* First say so, then look once more: a run that this look does not see finds us asleep. */
+        atomic_store(&w->awake, false);
+        if (look_at_all_locked(w))
+            atomic_store(&w->awake, true);
+        idle = 0;
+    }
+    pthread_mutex_unlock(&w->mu);
+    return NULL;
+}
+
+/* ---- Runs ----------------------------------------------------------------------------------- */
+
+void watch_begin(struct watched *d, TRITONBACKEND_Request *const *requests, uint32_t n)
+{
+    struct watch *w = d->watch;
+
+    pthread_mutex_lock(&d->mu);
+    d->requests = requests;
+    d->n = n;
+    d->run++;
+    pthread_mutex_unlock(&d->mu);
+    if (atomic_load(&w->awake))
+        return;
+    pthread_mutex_lock(&w->mu);
+    atomic_store(&w->awake, true);
+    pthread_cond_signal(&w->changed);
+    pthread_mutex_unlock(&w->mu);
+}
+
+bool watch_end(struct watched *d)
+{
+    bool ended;
+
+    pthread_mutex_lock(&d->mu);
+    d->requests = NULL;
+    ended = d->ended;
+    d->ended = false;
+    pthread_mutex_unlock(&d->mu);
+    if (ended)
+        backend_ignore(
+            library_error(d->watch->lib, d->watch->lib->api.RunOptionsUnsetTerminate(d->options)),
+            "making runs possible again");
+    return ended;
+}
+
+/* ---- Life ----------------------------------------------------------------------------------- */
+
+static TRITONSERVER_Error *out_of_memory(void)
+{
+    return backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
+}
+
+TRITONSERVER_Error *watch_add(struct watch *w, struct ort_run_options *options,
+                              struct watched **ret_watched)
+{
+    struct watched *d = calloc(1, sizeof(*d));
+
+    if (!d)
+        return out_of_memory();
+    d->watch = w;
+    d->options = options;
+    pthread_mutex_init(&d->mu, NULL);
+    pthread_mutex_lock(&w->mu);
+    d->next = w->first;
+    d->link = &w->first;
+    if (d->next)
+        d->next->link = &d->next;
+    w->first = d;
+    pthread_mutex_unlock(&w->mu);
+    *ret_watched = d;
+    return NULL;
+}
+
+void watch_remove(struct watched *d)
+{
+    if (!d)
+        return;
+    pthread_mutex_lock(&d->watch->mu);
+    *d->link = d->next;
+    if (d->next)
+        d->next->link = d->link;
+    pthread_mutex_unlock(&d->watch->mu);
+    pthread_mutex_destroy(&d->mu);
+    free(d);
+}
+
+TRITONSERVER_Error *watch_new(const struct library *lib, struct watch **ret_watch)
+{
+    struct watch *w = calloc(1, sizeof(*w));
+    pthread_condattr_t attributes;
+
+    if (!w)
+        return out_of_memory();
+    w->lib = lib;
+    pthread_mutex_init(&w->mu, NULL);
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&w->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    if (pthread_create(&w->thread, NULL, watch_main, w) != 0) {
+        watch_free(w);
+        return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "no thread can be started");
+    }
+    w->started = true;
+    *ret_watch = w;
+    return NULL;
+}
+
+void watch_free(struct watch *w)
+{
+    if (!w)
+        return;
+    if (w->started) {
+        pthread_mutex_lock(&w->mu);
+        w->stopping = true;
+        pthread_cond_signal(&w->changed);
+        pthread_mutex_unlock(&w->mu);
+        pthread_join(w->thread, NULL);
+    }
+    pthread_cond_destroy(&w->changed);
+    pthread_mutex_destroy(&w->mu);
+    free(w);
+}

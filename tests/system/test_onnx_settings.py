@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a configuration and the command line say to ONNX Runtime: parameters of models, graph levels, execution
+accelerators, custom operators, threads; the errors of wrong values; its log lines; the end of cancelled runs."""
+
+import os
+import pathlib
+import re
+import subprocess
+import threading
+
+import pytest
+
+import onnx_models
+import repository
+import server as servers
+from server import Server, wait_for
+from wire import Connection, given, infer
+
+onnx = pytest.importorskip("onnx")
+from onnx import TensorProto, helper  # noqa: E402
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+PLAIN = 'backend: "onnxruntime"\n' + repository.tensor("input", "IN", "FP32", [2]) + repository.tensor("output", "OUT0", "FP32", [2])
+ONE_INSTANCE = "instance_group [ { count: 1 kind: KIND_CPU } ]\n"
+
+
+def parameter(key, value):
+    return f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n'
+
+
+def accelerator(side, name, parameters=""):
+    return f'optimization {{ execution_accelerators {{ {side}_execution_accelerator [ {{ name: "{name}" {parameters} }} ] }} }}\n'
+
+
+def write(root, name, more=""):
+    folder = repository.write_model(root, name, PLAIN + more)
+    onnx_models.identity(folder, "FP32", (2,))
+    return folder
+
+
+def double(server, name, output="OUT0"):
+    answer = infer(server, name, {"inputs": [given("IN", "FP32", [2], [1, 2])], "outputs": [{"name": output}]})
+    assert answer.status == 200, answer
+    return answer.json()["outputs"][0]["data"]
+
+
+ACCEPTED = {
+    "level_basic": "optimization { graph { level: -1 } }",
+    "level_all": "optimization { graph { level: 0 } }",
+    "level_extended": "optimization { graph { level: 1 } }",
+    "level_none": "optimization { graph { level: 2 } }",
+    "threads": parameter("intra_op_thread_count", 2) + parameter("inter_op_thread_count", 1),
+    "threads_own": parameter("enable_global_threadpool", 0),
+    "parallel": parameter("execution_mode", 1),
+    "no_arena": parameter("enable_mem_arena", 0),
+    "no_pattern": parameter("enable_mem_pattern", 0),
+    "shrinkage": parameter("memory.enable_memory_arena_shrinkage", "cpu:0"),
+    "session": parameter("session.use_device_allocator_for_initializers", 1) + parameter("session.disable_prepacking", 1),
+    "run": parameter("run.disable_synchronize_execution_providers", 1),
+    "cuda": parameter("cudnn_conv_algo_search", 2) + parameter("gpu_mem_limit", 18446744073709551615)
+            + parameter("arena_extend_strategy", 1) + parameter("do_copy_in_default_stream", 0),
+}
+
+NOT_A_NUMBER = r"Invalid argument: parameter '{}' must be a whole number from {} to {}, got '{}'"
+REFUSED = {
+    "level": ("optimization { graph { level: 3 } }", r"Invalid argument: field 'optimization.graph.level' must be -1 \(basic\), 0 \(all\), "
+              r"1 \(extended\) or 2 \(none\), got 3"),
+    "intra": (parameter("intra_op_thread_count", "many"), NOT_A_NUMBER.format("intra_op_thread_count", 0, 4096, "many")),
+    "intra_high": (parameter("intra_op_thread_count", 4097), NOT_A_NUMBER.format("intra_op_thread_count", 0, 4096, 4097)),
+    "inter": (parameter("inter_op_thread_count", -1), NOT_A_NUMBER.format("inter_op_thread_count", 0, 4096, -1)),
+    "mode": (parameter("execution_mode", 2), NOT_A_NUMBER.format("execution_mode", 0, 1, 2)),
+    "pool": (parameter("enable_global_threadpool", "x"), NOT_A_NUMBER.format("enable_global_threadpool", 0, 1, "x")),
+    "arena": (parameter("enable_mem_arena", "yes"), NOT_A_NUMBER.format("enable_mem_arena", 0, 1, "yes")),
+    "pattern": (parameter("enable_mem_pattern", 9), NOT_A_NUMBER.format("enable_mem_pattern", 0, 1, 9)),
+    "shrinkage": (parameter("memory.enable_memory_arena_shrinkage", "cpu"),
+                  r"Invalid argument: parameter 'memory.enable_memory_arena_shrinkage' must be like 'cpu:0;gpu:0', got 'cpu'"),
+    "algo": (parameter("cudnn_conv_algo_search", 3), NOT_A_NUMBER.format("cudnn_conv_algo_search", 0, 2, 3)),
+    "arenas": (parameter("arena_extend_strategy", 2), NOT_A_NUMBER.format("arena_extend_strategy", 0, 1, 2)),
+    "stream": (parameter("do_copy_in_default_stream", "a"), NOT_A_NUMBER.format("do_copy_in_default_stream", 0, 1, "a")),
+    "limit": (parameter("gpu_mem_limit", "1GB"), r"Invalid argument: parameter 'gpu_mem_limit' must be a number of bytes, got '1GB'"),
+    "openvino": (accelerator("cpu", "openvino"), r"Unsupported: execution accelerator 'openvino' needs OpenVINOExecutionProvider, which ONNX "
+                 r"Runtime \S+ in '\S+' does not offer; it has .*CPUExecutionProvider"),
+    "cuda": (accelerator("gpu", "cuda"), r"Unsupported: execution accelerator 'cuda' needs CUDAExecutionProvider, .*"),
+    "tensorrt": (accelerator("gpu", "tensorrt", 'parameters { key: "precision_mode" value: "FP16" }'),
+                 r"Unsupported: execution accelerator 'tensorrt' needs TensorrtExecutionProvider, .*"),
+    "unknown": (accelerator("gpu", "magic"), r"Invalid argument: unknown Execution Accelerator 'magic' is requested"),
+    "other_side": (accelerator("cpu", "cuda"), r"Invalid argument: unknown Execution Accelerator 'cuda' is requested"),
+    "batch_input": ('batch_input { target_name: "X" data_type: TYPE_FP32 source_input: "IN" }', r"Unsupported: field 'batch_input' .*"),
+    "batch_output": ('batch_output { target_name: "OUT0" source_input: "IN" }', r"Unsupported: field 'batch_output' .*"),
+    "ops_missing": ('model_operations { op_library_filename: "no.so" }', r"Not found: library of custom operators 'no.so' "
+                    r"\(op_library_filename\): No such file or directory"),
+    "ops_outside": ('model_operations { op_library_filename: "../../outside.so" }', r"Invalid argument: library of custom operators "
+                    r"'../../outside.so' \(op_library_filename\) is '\S+/outside.so', which is not in the model repository '\S+'"),
+    "ops_absolute": ('model_operations { op_library_filename: "/etc/hostname" }', r"Invalid argument: library of custom operators "
+                     r"'/etc/hostname' \(op_library_filename\) is '/etc/hostname', which is not in the model repository '\S+'"),
+    "ops_no_library": ('model_operations { op_library_filename: "config.pbtxt" }', r"Internal: onnx runtime error \d+: .*config.pbtxt.*"),
+}
+
+
+def build_custom_op(folder):
+    subprocess.run(["cc", "-std=gnu11", "-O1", "-shared", "-fPIC", f"-I{TOP / 'backends'}", "-o", folder / "twice.so",
+                    TOP / "tests/system/custom_op.c"], check=True)
+
+
+def write_custom_op(root):
+    folder = repository.write_model(root, "custom", PLAIN.replace("OUT0", "OUT") + 'model_operations { op_library_filename: "twice.so" }')
+    build_custom_op(folder)
+    graph = helper.make_graph([helper.make_node("Twice", ["IN"], ["OUT"], domain="conch.test")], "g",
+                              [onnx_models.tensor("IN", "FP32", [2])], [onnx_models.tensor("OUT", "FP32", [2])])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18), helper.make_opsetid("conch.test", 1)])
+    model.ir_version = 8
+    onnx.save(model, folder / "1" / "model.onnx")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    root = tmp_path_factory.mktemp("settings")
+    (root / "outside.so").write_bytes(b"")
+    models = root / "models"
+    models.mkdir()
+    for name, more in ACCEPTED.items():
+        write(models, name, more)
+    for name, (more, _) in REFUSED.items():
+        write(models, f"not_{name}", more)
+    write_custom_op(models)
+    with Server(models, flags=["--exit-on-error=false", "--strict-readiness=false"], ready=None) as running:
+        running.await_rest()
+        yield running
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_accepted(server, name):
+    assert double(server, name) == [1, 2]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_by_name_and_value(server, name):
+    line = re.search(rf"failed to load 'not_{name}' version 1: (.*)\"\n", server.log())
+    assert re.fullmatch(REFUSED[name][1] + r"( \(.*config\.pbtxt:\d+:\d+\))?", line[1]), line[1]
+
+
+def test_custom_operators(server):
+    assert double(server, "custom", "OUT") == [2, 4]
+
+
+# ---- threads -------------------------------------------------------------------------------------
+
+
+def n_threads(server):
+    return len(os.listdir(f"/proc/{server.pid}/task"))
+
+
+def threads_of(models, *flags):
+    """Of a server with the models there, once each has been asked."""
+    with Server(models, flags=flags) as running:
+        for folder in sorted(models.iterdir()):
+            assert double(running, folder.name) == [1, 2]
+        return n_threads(running)
+
+
+def write_many(root, n, more=""):
+    root.mkdir()
+    for i in range(n):
+        write(root, f"m{i}", ONE_INSTANCE + more)
+    return root
+
+
+def test_models_share_threads(tmp_path):
+    """Five models more need five threads more, their instances' at most; with pools of three each they need ten besides."""
+    one, six = write_many(tmp_path / "one", 1), write_many(tmp_path / "six", 6)
+    own = write_many(tmp_path / "own", 6, parameter("intra_op_thread_count", 3))
+    shared = threads_of(six)
+    assert shared - threads_of(one) <= 5
+    assert threads_of(own) >= shared + 10
+
+
+def test_the_size_of_the_shared_pool(tmp_path):
+    one = write_many(tmp_path / "one", 1)
+    few, many = (threads_of(one, f"--backend-config=onnxruntime,intra_op_thread_count={n}") for n in (1, 9))
+    assert many == few + 8
+    assert threads_of(one, "--backend-config=onnxruntime,enable-global-threadpool=0",
+                      "--backend-config=onnxruntime,intra_op_thread_count=9") < many
+
+
+@pytest.mark.parametrize("setting, said", [
+    ("intra_op_thread_count=x", "intra_op_thread_count must be a whole number from 0 to 4096, got 'x'"),
+    ("inter_op_thread_count=5000", "inter_op_thread_count must be a whole number from 0 to 4096, got '5000'"),
+    ("enable-global-threadpool=maybe", "enable-global-threadpool must be 0, 1, true or false, got 'maybe'"),
+    ("allow-spinning=2", "allow-spinning must be 0, 1, true or false, got '2'"),
+    ("default-max-batch-size=-1", "default-max-batch-size must be a whole number from 0 to 2147483647, got '-1'"),
+])
+def test_wrong_settings(models, setting, said):
+    write(models, "m")
+    code, _, err = servers.run_to_end(f"--model-repository={models}", f"--backend-directory={servers.BACKENDS}", "--http-port=0",
+                                      "--allow-grpc=false", "--allow-metrics=false", f"--backend-config=onnxruntime,{setting}")
+    assert code == 1
+    assert f"--backend-config=onnxruntime,{said}" in err
+
+
+# ---- log -----------------------------------------------------------------------------------------
+
+
+def test_the_library_is_in_the_log(server):
+    assert re.search(r"ONNX Runtime 1\.\d+\.\d+ from /\S+/libonnxruntime\.so\S*, providers: .*CPUExecutionProvider", server.log())
+
+
+def test_log_lines_of_the_library(models):
+    """What it tells of a session, under the model's name, if the log is talkative; nothing of that otherwise."""
+    write(models, "quiet_model")
+    line = re.compile(r"^I\d{4} \S+ +\d+ \w+\.cc:\d+\] \"?ONNX Runtime, quiet_model: ", re.MULTILINE)
+    for flags in ([], ["--log-verbose=1"]):
+        with Server(models, flags=flags) as running:
+            double(running, "quiet_model")
+            found = wait_for(lambda: line.search(running.log()), 10, "a line of ONNX Runtime") if flags else line.search(running.log())
+            assert bool(found) == bool(flags)
+
+
+# ---- cancelled runs ------------------------------------------------------------------------------
+
+
+def write_loop(root, name, more=ONE_INSTANCE):
+    """OUT = 0 + 1 + 1 + …, N times, so that a request decides how long it takes."""
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["on"], ["still"]), helper.make_node("Add", ["sum", "one"], ["next"])],
+        "body",
+        [onnx_models.tensor("i", "INT64", []), onnx_models.tensor("on", "BOOL", []), onnx_models.tensor("sum", "INT64", [1])],
+        [onnx_models.tensor("still", "BOOL", []), onnx_models.tensor("next", "INT64", [1])],
+        [helper.make_tensor("one", TensorProto.INT64, [1], [1])],
+    )
+    config = 'backend: "onnxruntime"\n' + repository.tensor("input", "N", "INT64", [1]) + repository.tensor("output", "OUT", "INT64", [1])
+    onnx_models.write(
+        repository.write_model(root, name, config + more),
+        [onnx_models.tensor("N", "INT64", [1])], [onnx_models.tensor("OUT", "INT64", [1])],
+        [helper.make_node("Loop", ["N", "", "zero"], ["OUT"], body=body)],
+        [helper.make_tensor("zero", TensorProto.INT64, [1], [0])],
+    )
+
+
+def test_a_client_that_goes_ends_the_run(models):
+    write_loop(models, "loop")
+    with Server(models) as running:
+        def count(n):
+            return infer(running, "loop", {"inputs": [given("N", "INT64", [1], [n])]}).json()["outputs"][0]["data"]
+
+        assert count(3) == [3]
+        for turn in range(3):
+            with Connection(running) as gone:
+                body = b'{"inputs":[{"name":"N","datatype":"INT64","shape":[1],"data":[1000000000000]}]}'
+                gone.send(b"POST /v2/models/loop/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+                wait_for(lambda: in_flight(running), 20, "the loop runs")
+            assert count(turn) == [turn]  # by the same and only instance, whose run has ended
+
+
+def in_flight(server):
+    """Whether a thread of the server is computing: two looks at its CPU time."""
+    ticks = sum(map(int, pathlib.Path(f"/proc/{server.pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]))
+    before = getattr(server, "ticks_seen", None)
+    server.ticks_seen = ticks
+    return before is not None and ticks - before >= 1
+
+
+def test_other_runs_go_on(models):
+    """Two instances: the run of a client that stays is not touched by the end of another's."""
+    write_loop(models, "loop", "instance_group [ { count: 2 kind: KIND_CPU } ]\n")
+    with Server(models) as running:
+        answers = []
+        stays = threading.Thread(target=lambda: answers.append(
+            infer(running, "loop", {"inputs": [given("N", "INT64", [1], [300000])]})))
+        stays.start()
+        with Connection(running) as gone:
+            body = b'{"inputs":[{"name":"N","datatype":"INT64","shape":[1],"data":[1000000000000]}]}'
+            gone.send(b"POST /v2/models/loop/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            wait_for(lambda: in_flight(running), 20, "the loops run")
+        stays.join(60)
+        assert answers[0].json()["outputs"][0]["data"] == [300000]
