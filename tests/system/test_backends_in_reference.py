@@ -378,7 +378,7 @@ def broken(root, which):
                     "max_batch_size is specified",
         "sequence": "model 'sequence': 'OUT' is no tensor",
         "threads": "parameter 'intra_op_thread_count' must be a whole number from 0 to 4096, got 'many'",
-        "accelerator": "'openvino' is not supported" if which == "triton" else "execution_accelerators",
+        "accelerator": "execution accelerator 'openvino' needs OpenVINOExecutionProvider",
         "id_count": "model 'id_count': identity needs as many outputs as inputs",
         "id_type": "model 'id_type': identity copies input 'IN' to output 'OUT0', but their types are "
                    "TYPE_FP32 and TYPE_INT8",
