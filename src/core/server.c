@@ -217,19 +217,32 @@ static void join_load_thread(struct server *s)
         thread_join(&s->load_thread);
 }
 
-/* Waits until no thread loads models; what a backend is busy with cannot be ended from here. */
-static bool await_loading(struct server *s, uint64_t deadline_ns)
+static bool is_loading(struct server *s)
 {
     mutex_lock(&s->drain_mu);
-    if (s->loading)
-        log_info("Waiting for models that are being loaded.");
-    while (s->loading && monotonic_ns() < deadline_ns)
-        cond_wait_until(&s->drained, &s->drain_mu, deadline_ns);
     bool loading = s->loading;
     mutex_unlock(&s->drain_mu);
-    if (!loading)
-        join_load_thread(s);
-    return !loading;
+    return loading;
+}
+
+/* Waits until no thread loads models; what a backend is busy with cannot be ended from here. A line
+ * per second says which models those are. */
+static bool await_loading(struct server *s, uint64_t deadline_ns)
+{
+    for (uint64_t tick_ns = monotonic_ns(); is_loading(s);) {
+        if (monotonic_ns() >= tick_ns) {
+            server_log_loading(s, seconds_left(deadline_ns));
+            tick_ns += NS_PER_S;
+        }
+        if (monotonic_ns() >= deadline_ns)
+            return false;
+        mutex_lock(&s->drain_mu);
+        if (s->loading)
+            cond_wait_until(&s->drained, &s->drain_mu, MIN(tick_ns, deadline_ns));
+        mutex_unlock(&s->drain_mu);
+    }
+    join_load_thread(s);
+    return true;
 }
 
 void server_stop_loading(struct server *s)

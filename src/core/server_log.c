@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a start tells in the log when all models have been tried: the tables, with the rows that the
- * reference has, and a line with the outcome.
+ * reference has, and a line with the outcome. And what a stop waits for that comes before that.
  */
 #include <stdio.h>
 
@@ -13,7 +13,7 @@
 #include "core/server_options.h"
 #include "core/server_priv.h"
 
-enum { MAX_TABLE_BYTES = 64 << 20 };
+enum { MAX_TABLE_BYTES = 64 << 20, MAX_NAMES = 8, MAX_NAMES_BYTES = 4096 };
 
 static void option_row(struct table_text *t, const char *name, char *value)
 {
@@ -99,4 +99,20 @@ void server_log_loaded(struct server *s, uint64_t ns)
         log_info("Loaded %zu of %zu models in %.3f s", p.n_serving, p.n_models, (double)ns / 1e9);
     status_free(st);
     mem_free(st ? NULL : p.rows);
+}
+
+void server_log_loading(struct server *s, unsigned int seconds_left)
+{
+    struct server_progress p;
+    AUTO(buf) names = BUF_INIT(MAX_NAMES_BYTES);
+    struct status *st = repository_progress(&s->repository, MAX_NAMES, &p);
+    if (st) {
+        status_free(st);
+        return;
+    }
+    for (size_t i = 0; i < p.n_loading; i++)
+        buf_addf(&names, "%s'%s'", i ? ", " : "", p.rows[i].name);
+    mem_free(p.rows);
+    log_info("Timeout %u: Waiting for models that are being loaded: %s", seconds_left,
+             buf_text(&names));
 }

@@ -53,5 +53,7 @@ struct server {
 void server_log_tables(struct server *s);
 /* server_log_loaded - how many models serve, and how long that took. */
 void server_log_loaded(struct server *s, uint64_t ns);
+/* server_log_loading - which models are still being loaded, for a stop that waits for them. */
+void server_log_loading(struct server *s, unsigned int seconds_left);
 
 #endif

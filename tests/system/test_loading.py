@@ -252,7 +252,7 @@ def test_a_signal_while_models_load(models, number):
     with Server(models, flags=["--model-load-thread-count=1"], ready=None) as server:
         wait_for(lambda: progress(server)["loading"] == ["m0"], 20, "one is being loaded")
         server.signal(number)
-        server.wait_log("Waiting for models that are being loaded.")
+        server.wait_log("Waiting for models that are being loaded: 'm0'")
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection((server.address, server.port), timeout=5)
         gates[0].open("hold.load")
@@ -291,6 +291,7 @@ def test_a_load_that_hangs_holds_the_end_no_longer_than_the_exit_timeout(models,
             server.signal(signal.SIGTERM)
             assert server.wait(10) == 1
     assert names(server.log(), "failed to stop server: Internal - Exit timeout expired. Exiting immediately.")
+    assert names(server.log(), "Timeout 1: Waiting for models that are being loaded: 'gated'")
     assert (gated.folder / "hold.load").exists()
 
 
@@ -325,7 +326,7 @@ def test_a_signal_before_anything_listens(models, gated):
     server = Server(models, flags=["--listen-after-load=true"]).start()
     server.wait_log("loading: gated:1")
     server.signal(signal.SIGTERM)
-    server.wait_log("Waiting for models that are being loaded.")
+    server.wait_log("Waiting for models that are being loaded: 'gated'")
     gated.open("hold.load")
     assert server.wait() == 0
     server.out.join()
