@@ -41,7 +41,11 @@ static const struct parameter_traits python[] = {
 
 static const struct backend_traits backends[] = {
     {.name = "identity", .parameters = identity},
-    {.name = "onnxruntime", .completes = true, .needs_file = true, .parameters = onnxruntime},
+    {.name = "onnxruntime",
+     .completes = true,
+     .refuses_extras = true,
+     .needs_file = true,
+     .parameters = onnxruntime},
     {.name = "python",
      .completes = true,
      .completes_more = true,

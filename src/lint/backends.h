@@ -18,6 +18,7 @@ struct backend_traits {
     const char *name;
     bool completes;      /* adds the inputs or the outputs, when there are none of them */
     bool completes_more; /* … and whatever the model's own code says */
+    bool refuses_extras; /* CPU accelerators, libraries of operators, batch tensors */
     bool needs_file;     /* default_model_filename must be there */
     const struct parameter_traits *parameters; /* ended by a NULL name; NULL: nothing is known */
     bool own_parameters;                       /* models have parameters of their own, too */

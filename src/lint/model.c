@@ -86,8 +86,11 @@ static void look_at_version_name(struct look *l, const char *name, enum scan_fol
                  name);
         mem_free(advice);
     } else {
-        lint_add(l->found, LINT_VERSION_NAME, place, NULL,
+        int digits = (int)strspn(name, "0123456789"); /* "2x", "1-old" */
+        char *advice = digits ? mem_printf("rename it to %.*s", digits, name) : NULL;
+        lint_add(l->found, LINT_VERSION_NAME, place, advice,
                  "ignore version directory '%s' which fails to convert to integral number", name);
+        mem_free(advice);
     }
     mem_free(file);
     mem_free(path);

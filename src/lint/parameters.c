@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Parameters: those that nobody reads, and values that the reader refuses.
+ * What a configuration hands on to the backend: parameters that nobody reads, values that the
+ * reader refuses, and fields that this backend cannot act upon.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -77,8 +78,36 @@ static void look_at_unknown(struct look *l, const parameter *p)
     mem_free(advice);
 }
 
+static void add_refused(struct look *l, const void *message, const char *field, const char *path)
+{
+    lint_add(l->found, LINT_UNSUPPORTED, lint_at(l, message, field, 0), NULL,
+             "model '%s': field '%s' is not supported by this backend", l->pb->name, path);
+}
+
+static void look_at_extras(struct look *l)
+{
+    const Inference__ModelConfig *pb = l->pb;
+    const Inference__ModelOptimizationPolicy__ExecutionAccelerators *accelerators =
+        pb->optimization ? pb->optimization->execution_accelerators : NULL;
+    if (!l->backend || !l->backend->refuses_extras)
+        return;
+    if (accelerators && accelerators->n_cpu_execution_accelerator)
+        lint_add(l->found, LINT_UNSUPPORTED,
+                 lint_at(l, accelerators, "cpu_execution_accelerator", 0), NULL,
+                 "model '%s': execution accelerator '%s' is not supported", pb->name,
+                 accelerators->cpu_execution_accelerator[0]->name);
+    if (pb->model_operations && pb->model_operations->n_op_library_filename)
+        add_refused(l, pb->model_operations, "op_library_filename",
+                    "model_operations.op_library_filename");
+    if (pb->n_batch_input)
+        add_refused(l, pb, "batch_input", "batch_input");
+    if (pb->n_batch_output)
+        add_refused(l, pb, "batch_output", "batch_output");
+}
+
 void lint_look_at_parameters(struct look *l)
 {
+    look_at_extras(l);
     for (size_t i = 0; i < l->pb->n_parameters; i++) {
         const parameter *p = l->pb->parameters[i];
         const struct parameter_traits *t = find(server_parameters, p->key);

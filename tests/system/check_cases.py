@@ -149,6 +149,15 @@ CASES = [
         ["4:27: error: model 'm': field 'model_repository_agents.agents' is not supported yet by Conch [E-unsupported]"],
         IDENTITY + TENSORS + "optimization { graph { level: 1 } }\n",
     ),
+    Case(
+        "E-unsupported",
+        {**model(ONNX + 'optimization { execution_accelerators { cpu_execution_accelerator { name: "openvino" } } }\n'
+                 'model_operations { op_library_filename: "ops.so" }\n'), "m/1/model.onnx": "onnx"},
+        ["models/m/config.pbtxt:2:41: error: model 'm': execution accelerator 'openvino' is not supported [E-unsupported]",
+         "models/m/config.pbtxt:3:20: error: model 'm': field 'model_operations.op_library_filename' is not supported by this "
+         "backend [E-unsupported]"],
+        {**model(ONNX + "optimization { graph { level: 1 } }\n"), "m/1/model.onnx": "onnx"},
+    ),
     Case.of(
         "E-parameter",
         IDENTITY + TENSORS + 'parameters { key: "execute_delay_ms" value: { string_value: "soon" } }\n'
@@ -344,9 +353,11 @@ CASES = [
     ),
     Case(
         "W-version-name",
-        {**model(IDENTITY + TENSORS), "m/007": None, "m/old": None},
+        {**model(IDENTITY + TENSORS), "m/007": None, "m/2-old": None, "m/old": None},
         ["models/m/007: warning: ignore version directory '007' which contains leading zeros in its directory name; rename "
          "it to 7 [W-version-name]",
+         "models/m/2-old: warning: ignore version directory '2-old' which fails to convert to integral number; rename it to 2 "
+         "[W-version-name]",
          "models/m/old: warning: ignore version directory 'old' which fails to convert to integral number [W-version-name]"],
         {**model(IDENTITY + TENSORS), "m/7": None, "m/warmup": None, "m/configs": None},
     ),
