@@ -10,7 +10,7 @@ T ?=
 DEPS = tools/deps/install
 CONFIGURE = cmake --preset $(PRESET) --log-level=WARNING >/dev/null
 
-.PHONY: build deps run test check bench fuzz coverage docs install reference clean help
+.PHONY: build deps run test test-rust check bench fuzz coverage docs install reference clean help
 
 build: ## build everything (PRESET=release|debug|asan|tsan|clang|…) into build/<preset>
 	@$(DEPS) -q run test
@@ -29,6 +29,10 @@ run: ## build, serve examples/ and show it answering, until Ctrl-C (ONCE=1: end 
 test: ## run all tests (T=core/sched narrows to what begins so; PRESET=asan|tsan)
 	@$(DEPS) -q run test
 	@tools/test $(PRESET) $(T)
+
+test-rust: ## install a Rust compiler, and test the backend in Rust of docs/writing-a-backend.md with the others
+	@$(DEPS) -q run test rust
+	@tools/test $(PRESET) system/test_writing_a_backend
 
 check: ## formatting, clang-tidy, shellcheck, spelling, licence headers, arrows between folders, our own models
 	@$(DEPS) -q run test check
@@ -64,4 +68,4 @@ clean: ## remove build/ and site/ (what `make deps` brought stays in .deps/)
 	@rm -rf build site
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\): ## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
+	@sed -n 's/^\([a-z-]*\): ## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/writing-a-backend.md: its backend is compiled by its command, and answers in both servers."""
+"""docs/writing-a-backend.md: its backends are compiled by its commands, and answer in both servers."""
 
 import json
-import pathlib
+import os
 import re
-import shlex
+import shutil
 import subprocess
+import urllib.error
 import urllib.request
 
 import pytest
@@ -24,17 +25,52 @@ def block(language, containing):
     raise AssertionError(f"no {language} block with {containing}")
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+COMPILERS = {"c": "gcc", "c++": "g++", "rust": "rustc", "library": "gcc"}
+SOURCES = {"c": "scale.c", "c++": "scale.cc", "rust": "scale.rs", "library": "with_library.c"}
+
+
+def commands(language):
+    """The lines of the page that make the repository and the backend, with that language's compiler."""
+    compiles = {source: line for line in PAGE.read_text().splitlines()
+                for source in SOURCES.values() if line.startswith(("gcc ", "g++ ", "rustc ")) and f"/{source} " in line}
+    assert set(compiles) == set(SOURCES.values())
+    lines = block("bash", "gcc ").splitlines()
+    return [compiles[SOURCES[language]] if line.startswith("gcc ") else line
+            for line in lines if "--model-repository" not in line]
+
+
+def installed(work):
+    """An installation of the build under test: PREFIX."""
+    prefix = work / "prefix"
+    build = os.environ.get("CONCH_BUILD_DIR", servers.ROOT / "build/release")
+    subprocess.run(["cmake", "--install", build, "--prefix", prefix, "--component", "Unspecified"], check=True,
+                   capture_output=True)
+    return prefix
+
+
+@pytest.fixture(scope="module", params=SOURCES)
+def folder(request, tmp_path_factory):
     """What the page's commands make, in a folder of the test's own."""
+    language = request.param
+    if not shutil.which(COMPILERS[language]):
+        pytest.skip(f"there is no {COMPILERS[language]}: make test-rust")
+    if language == "library" and servers.SANITIZED:
+        pytest.skip("a backend of the user's compiler cannot be linked with a library that has a sanitizer")
     work = tmp_path_factory.mktemp("page")
-    for line in block("bash", "gcc ").splitlines():
-        if "--model-repository" in line:
-            continue
-        command = shlex.split(line.replace("/tmp/", f"{work}/"))
-        done = subprocess.run(command, cwd=servers.ROOT, capture_output=True, text=True, check=False)
+    environment = dict(os.environ)
+    if language == "library":
+        environment["PKG_CONFIG_PATH"] = f"{installed(work)}/lib/pkgconfig"
+    for line in commands(language):
+        done = subprocess.run(["bash", "-c", line.replace("/tmp/", f"{work}/")], cwd=servers.ROOT, env=environment,
+                              capture_output=True, text=True, check=False)
         assert done.returncode == 0 and not done.stderr, done.stderr
     return work
+
+
+def answer(server, body):
+    request = urllib.request.Request(f"http://{server.url}/v2/models/scale/infer", body.encode())
+    with urllib.request.urlopen(request, timeout=10) as got:
+        return json.loads(got.read())
 
 
 @pytest.mark.parametrize("which", ["conch", "triton"])
@@ -45,13 +81,15 @@ def test_the_page_is_true(which, folder, monkeypatch):
     make = servers.Server if which == "conch" else triton.Triton
     body = re.search(r"-d '(.*)'", block("bash", "curl"), re.DOTALL)[1]
     with make(folder / "models") as server:
-        request = urllib.request.Request(f"http://{server.url}/v2/models/scale/infer", body.encode())
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            got = json.loads(answer.read())
-    assert got == json.loads(block("json", "scale"))
+        assert answer(server, body) == json.loads(block("json", "scale"))
+        with pytest.raises(urllib.error.HTTPError) as error:
+            answer(server, body.replace("0.5", '"half"'))
+        assert json.loads(error.value.read())["error"].endswith("factor must be a DOUBLE")
+        assert answer(server, body) == json.loads(block("json", "scale"))
 
 
-def test_the_page_shows_the_file():
-    source = pathlib.Path(servers.ROOT / "examples/backends/scale/scale.c").read_text()
-    assert '--8<-- "examples/backends/scale/scale.c"' in PAGE.read_text()
-    assert len(source.splitlines()) < 120
+@pytest.mark.parametrize("language", SOURCES)
+def test_the_page_shows_the_file(language):
+    source = f"examples/backends/scale/{SOURCES[language]}"
+    assert f'--8<-- "{source}"' in PAGE.read_text()
+    assert len((servers.ROOT / source).read_text().splitlines()) < 140

@@ -72,8 +72,14 @@ static TRITONSERVER_Error *scale(TRITONBACKEND_Request *request, TRITONBACKEND_R
             memcpy((char *)to + done, from, n);
         done += n;
     }
-    for (uint64_t i = 0; i < size / sizeof(float); i++)
-        ((float *)to)[i] *= (float)factor;
+    for (uint64_t i = 0; i < size / sizeof(float); i++) {
+        char *at = (char *)to + i * sizeof(float); /* shared memory may begin at any address */
+        float number;
+
+        memcpy(&number, at, sizeof(number));
+        number *= (float)factor;
+        memcpy(at, &number, sizeof(number));
+    }
     return NULL;
 }
 
