@@ -486,9 +486,10 @@ TRITONSERVER_Error *TRITONSERVER_ServerLoadModel(TRITONSERVER_Server *server,
     return as_status(server_load_model(to_server(server), model_name));
 }
 
-TRITONSERVER_Error *TRITONSERVER_ServerLoadModelWithParameters(
-    TRITONSERVER_Server *server, const char *model_name, const TRITONSERVER_Parameter **parameters,
-    const uint64_t parameter_count)
+TRITONSERVER_Error *
+TRITONSERVER_ServerLoadModelWithParameters(TRITONSERVER_Server *server, const char *model_name,
+                                           const TRITONSERVER_Parameter **parameters,
+                                           const uint64_t parameter_count)
 {
     (void)parameters;
     (void)parameter_count;

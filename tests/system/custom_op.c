@@ -30,7 +30,7 @@ struct op {
     X(90, input_of, (void *context, size_t, struct ort_value **))                                  \
     X(91, output_of, (void *context, size_t, const int64_t *, size_t, struct ort_value **))
 
-#define DECLARE(place, name, parameters) static struct ort_status *(*name) parameters;
+#define DECLARE(place, name, parameters) static struct ort_status *(*name)parameters;
 FUNCTIONS(DECLARE)
 
 static char kernel;
