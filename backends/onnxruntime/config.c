@@ -39,8 +39,9 @@ static void write_tensor(FILE *to, const struct tensor *t, bool batches)
     /* A configuration cannot say "no dimensions" but by reshaping one element. */
     if (t->rank <= first)
         fputs("1", to);
+    /* Nor can it say 0, which models with no elements have: any size, and the model will tell. */
     for (size_t d = first; d < t->rank; d++)
-        fprintf(to, "%s%lld", d > first ? "," : "", (long long)t->dims[d]);
+        fprintf(to, "%s%lld", d > first ? "," : "", t->dims[d] == 0 ? -1LL : (long long)t->dims[d]);
     fputs("]", to);
     if (batches && t->rank == first)
         fputs(",\"reshape\":{\"shape\":[]}", to);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "onnxruntime/external.h"
 #include "onnxruntime/session.h"
 
 static TRITONSERVER_Error *out_of_memory(void)
@@ -244,6 +245,7 @@ static TRITONSERVER_Error *load(struct model *m, TRITONBACKEND_Model *handle)
     bool complete;
 
     TRY(find_file(m, handle));
+    TRY(external_check(m->path));
     TRY(session_open(m));
     TRY(read_inputs(m));
     TRY(read_outputs(m));

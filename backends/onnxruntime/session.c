@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "onnxruntime/external.h"
+
 #define MAX_THREADS 4096
 
 static const char arena_shrinkage[] = "memory.enable_memory_arena_shrinkage";
@@ -164,14 +166,6 @@ static TRITONSERVER_Error *set_graph_level(const struct model *m, struct ort_opt
 
 /* ---- Custom operators ----------------------------------------------------------------------- */
 
-/* Is the file in that folder, when all links are followed? */
-static bool is_below(const char *file, const char *folder)
-{
-    size_t len = strlen(folder);
-
-    return strncmp(file, folder, len) == 0 && file[len] == '/';
-}
-
 /* A library is code, so it comes from where the model comes from: the folder that its repository
  * is. Relative names begin in the model's folder. */
 static TRITONSERVER_Error *add_library(const struct model *m, struct ort_options *options,
@@ -192,7 +186,7 @@ static TRITONSERVER_Error *add_library(const struct model *m, struct ort_options
         err = backend_error(TRITONSERVER_ERROR_NOT_FOUND,
                             "library of custom operators '%s' (op_library_filename): %s", name,
                             strerror(why));
-    else if (!repository || !is_below(full, repository))
+    else if (!repository || !external_is_below(full, repository))
         err = backend_error(TRITONSERVER_ERROR_INVALID_ARG,
                             "library of custom operators '%s' (op_library_filename) is '%s', which "
                             "is not in the model repository '%s'",

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An ONNX file is a protobuf message. Here it is walked field by field, without a copy of it in
+ * memory: only messages in which a tensor can be are entered, all else is skipped by its length.
+ */
+#include "onnxruntime/external.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* protobuf's own limit, beyond which ONNX Runtime refuses the file. */
+#define MAX_DEPTH 100
+
+enum wire { WIRE_VARINT, WIRE_64, WIRE_BYTES, WIRE_GROUP, WIRE_GROUP_END, WIRE_32 };
+
+enum kind { OTHER, MODEL, TRAINING, FUNCTION, GRAPH, NODE, ATTRIBUTE, SPARSE, TENSOR, ENTRY };
+
+/* Where tensors can be: fields of onnx.proto that hold such messages. */
+static const struct {
+    enum kind in;
+    uint32_t field;
+    enum kind is;
+} paths[] = {
+    {MODEL, 7, GRAPH},         {MODEL, 20, TRAINING},   {MODEL, 25, FUNCTION},
+    {TRAINING, 1, GRAPH},      {TRAINING, 2, GRAPH},    {FUNCTION, 7, NODE},
+    {FUNCTION, 11, ATTRIBUTE}, {GRAPH, 1, NODE},        {GRAPH, 5, TENSOR},
+    {GRAPH, 15, SPARSE},       {NODE, 5, ATTRIBUTE},    {ATTRIBUTE, 5, TENSOR},
+    {ATTRIBUTE, 6, GRAPH},     {ATTRIBUTE, 10, TENSOR}, {ATTRIBUTE, 11, GRAPH},
+    {ATTRIBUTE, 22, SPARSE},   {ATTRIBUTE, 23, SPARSE}, {SPARSE, 1, TENSOR},
+    {SPARSE, 2, TENSOR},       {TENSOR, 13, ENTRY},
+};
+enum { TENSOR_NAME = 8, ENTRY_KEY = 1, ENTRY_VALUE = 2 };
+
+struct walk {
+    int fd;
+    uint64_t at; /* in the file */
+    bool wrong;  /* no such message, or it cannot be read; the walk is over */
+    uint64_t window_at;
+    size_t window_len;
+    unsigned char window[1 << 16];
+
+    char *folder;                /* of the file, as realpath() gives it */
+    char name[256];              /* of the tensor that is walked; cut off if it is longer */
+    char key[16];                /* of its entry */
+    char value[PATH_MAX];        /* the same; longer than a path can be: cut off, so not found */
+    TRITONSERVER_Error *refused; /* ends the walk, too */
+};
+
+bool external_is_below(const char *path, const char *folder)
+{
+    size_t len = strlen(folder);
+
+    return strncmp(path, folder, len) == 0 && path[len] == '/';
+}
+
+/* ---- Bytes ---------------------------------------------------------------------------------- */
+
+static unsigned char next_byte(struct walk *w)
+{
+    if (w->at < w->window_at || w->at - w->window_at >= w->window_len) {
+        ssize_t n = pread(w->fd, w->window, sizeof(w->window), (off_t)w->at);
+
+        w->window_at = w->at;
+        w->window_len = n > 0 ? (size_t)n : 0;
+        if (n <= 0) {
+            w->wrong = true;
+            return 0;
+        }
+    }
+    return w->window[w->at++ - w->window_at];
+}
+
+static uint64_t next_varint(struct walk *w)
+{
+    uint64_t value = 0;
+
+    for (unsigned int shift = 0; shift < 64; shift += 7) {
+        unsigned char byte = next_byte(w);
+
+        value |= (uint64_t)(byte & 0x7f) << shift;
+        if (byte < 0x80)
+            return value;
+    }
+    w->wrong = true;
+    return 0;
+}
+
+/* Where a field of this length ends, which must be before `end`. */
+static uint64_t next_end(struct walk *w, uint64_t end)
+{
+    uint64_t len = next_varint(w);
+
+    if (w->wrong || w->at > end || len > end - w->at) {
+        w->wrong = true;
+        return w->at;
+    }
+    return w->at + len;
+}
+
+static void next_text(struct walk *w, uint64_t end, char *to, size_t room)
+{
+    size_t n = 0;
+
+    for (; w->at < end && !w->wrong && n < room - 1; n++)
+        to[n] = (char)next_byte(w);
+    to[n] = '\0';
+    w->at = end;
+}
+
+/* ---- What is found -------------------------------------------------------------------------- */
+
+static TRITONSERVER_Error *check_location(struct walk *w)
+{
+    const char *location = w->value;
+    char *path = NULL, *real;
+    TRITONSERVER_Error *err = NULL;
+
+    if (!*location) /* nowhere: theirs to refuse */
+        return NULL;
+    if (asprintf(&path, "%s%s%s", *location == '/' ? "" : w->folder, *location == '/' ? "" : "/",
+                 location) < 0)
+        return backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
+    real = realpath(path, NULL);
+    if (!real)
+        err = backend_error(TRITONSERVER_ERROR_NOT_FOUND,
+                            "external data of '%s' is in '%s', which cannot be opened: %s", w->name,
+                            location, strerror(errno));
+    else if (!external_is_below(real, w->folder))
+        err = backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                            "external data of '%s' is in '%s', which is outside the folder of its "
+                            "ONNX file, '%s'",
+                            w->name, location, w->folder);
+    free(real);
+    free(path);
+    return err;
+}
+
+/* ---- Walk ----------------------------------------------------------------------------------- */
+
+static void skip(struct walk *w, uint32_t wire, uint64_t end)
+{
+    switch (wire) {
+    case WIRE_VARINT:
+        next_varint(w);
+        break;
+    case WIRE_64:
+        w->at += 8;
+        break;
+    case WIRE_BYTES:
+        w->at = next_end(w, end);
+        break;
+    case WIRE_32:
+        w->at += 4;
+        break;
+    default:
+        w->wrong = true;
+    }
+    if (w->at > end)
+        w->wrong = true;
+}
+
+/* Groups are unknown to ONNX, so all of one is skipped, with the groups in it. */
+static void skip_group(struct walk *w, uint64_t end)
+{
+    for (size_t depth = 1; depth > 0 && !w->wrong;) {
+        uint32_t wire = (uint32_t)next_varint(w) & 7;
+
+        if (wire == WIRE_GROUP)
+            depth++;
+        else if (wire == WIRE_GROUP_END)
+            depth--;
+        else
+            skip(w, wire, end);
+    }
+}
+
+static enum kind kind_of(enum kind in, uint64_t field)
+{
+    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
+        if (paths[i].in == in && paths[i].field == field)
+            return paths[i].is;
+    return OTHER;
+}
+
+static void walk_message(struct walk *w, enum kind kind, uint64_t end, int depth);
+
+static void walk_bytes(struct walk *w, enum kind in, uint64_t field, uint64_t end, int depth)
+{
+    enum kind kind = kind_of(in, field);
+
+    if (in == TENSOR && field == TENSOR_NAME)
+        next_text(w, end, w->name, sizeof(w->name));
+    else if (in == ENTRY && field == ENTRY_KEY)
+        next_text(w, end, w->key, sizeof(w->key));
+    else if (in == ENTRY && field == ENTRY_VALUE)
+        next_text(w, end, w->value, sizeof(w->value));
+    else if (kind != OTHER)
+        walk_message(w, kind, end, depth + 1);
+    w->at = end;
+}
+
+/* A tensor's name stands before its external data as a rule; else the error names none. */
+static void walk_message(struct walk *w, enum kind kind, uint64_t end, int depth)
+{
+    if (depth > MAX_DEPTH)
+        w->wrong = true;
+    if (kind == TENSOR)
+        w->name[0] = '\0';
+    if (kind == ENTRY)
+        w->key[0] = w->value[0] = '\0';
+    while (w->at < end && !w->wrong && !w->refused) {
+        uint64_t tag = next_varint(w);
+        uint32_t wire = (uint32_t)tag & 7;
+
+        if (wire == WIRE_BYTES)
+            walk_bytes(w, kind, tag >> 3, next_end(w, end), depth);
+        else if (wire == WIRE_GROUP)
+            skip_group(w, end);
+        else
+            skip(w, wire, end);
+    }
+    if (kind == ENTRY && !w->refused && strcmp(w->key, "location") == 0)
+        w->refused = check_location(w);
+}
+
+TRITONSERVER_Error *external_check(const char *file)
+{
+    struct walk *w = calloc(1, sizeof(*w));
+    TRITONSERVER_Error *err;
+    struct stat info;
+    char *folder;
+
+    if (!w)
+        return backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
+    folder = strndup(file, (size_t)(strrchr(file, '/') - file));
+    w->folder = folder ? realpath(folder, NULL) : NULL;
+    w->fd = open(file, O_RDONLY | O_CLOEXEC);
+    if (w->folder && w->fd >= 0 && fstat(w->fd, &info) == 0)
+        walk_message(w, MODEL, (uint64_t)info.st_size, 0);
+    if (w->fd >= 0)
+        close(w->fd);
+    err = w->refused;
+    free(w->folder);
+    free(folder);
+    free(w);
+    return err;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * external - tensors of an ONNX file whose data lies in other files.
+ *
+ * The names of those files come with the model, so they are looked at before ONNX Runtime opens
+ * them: not every release of it keeps a model from reading any file of the machine.
+ */
+#ifndef BACKENDS_ONNXRUNTIME_EXTERNAL_H
+#define BACKENDS_ONNXRUNTIME_EXTERNAL_H
+
+#include "common/backend.h"
+
+/*
+ * external_check - are all of them in the folder of the ONNX file, also when links are followed?
+ * A file that is no ONNX file passes; ONNX Runtime says what is wrong with it.
+ * Errors: NOT_FOUND    one does not exist
+ *         INVALID_ARG  one is somewhere else
+ */
+TRITONSERVER_Error *external_check(const char *file);
+
+/* external_is_below - is a path inside a folder? Both as realpath() gives them. */
+bool external_is_below(const char *path, const char *folder);
+
+#endif

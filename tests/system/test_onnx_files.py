@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ONNX files that are wrong, and data outside the file: each gives one clear error, and the server stays."""
+
+import os
+import re
+
+import numpy
+import pytest
+
+import onnx_models
+import repository
+from server import Server
+from wire import ask, given, infer
+
+onnx = pytest.importorskip("onnx")
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+CONFIG = 'backend: "onnxruntime"\n' + repository.tensor("input", "IN", "FP32", [4]) + repository.tensor("output", "OUT", "FP32", [4])
+WEIGHTS = numpy.arange(4, dtype=numpy.float32)
+STEP = 1024
+
+
+def external(name, **entries):
+    t = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=[4], data_location=TensorProto.EXTERNAL)
+    for key, value in entries.items():
+        t.external_data.add(key=key, value=str(value))
+    return t
+
+
+def model_of(weights, nodes=None, opset=18, ir=8, domain="ai.onnx"):
+    """OUT = IN + W."""
+    graph = helper.make_graph(
+        nodes or [helper.make_node("Add", ["IN", "W"], ["OUT"])], "g",
+        [onnx_models.tensor("IN", "FP32", [4])], [onnx_models.tensor("OUT", "FP32", [4])], [weights] if weights else [])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid(domain if domain != "ai.onnx" else "", opset)])
+    model.ir_version = ir
+    return model.SerializeToString()
+
+
+def in_constant(location):
+    """The external data is in an attribute of a node."""
+    return model_of(None, [helper.make_node("Constant", [], ["W"], value=external("C", location=location)),
+                           helper.make_node("Add", ["IN", "W"], ["OUT"])])
+
+
+def in_branch(location):
+    """The external data is in a graph that is an attribute."""
+    branch = helper.make_graph([helper.make_node("Add", ["IN", "B"], ["sum"])], "b", [], [onnx_models.tensor("sum", "FP32", [4])],
+                               [external("B", location=location)])
+    yes = helper.make_node("Constant", [], ["yes"], value=helper.make_tensor("yes", TensorProto.BOOL, [], [True]))
+    return model_of(None, [yes, helper.make_node("If", ["yes"], ["OUT"], then_branch=branch, else_branch=branch)])
+
+
+def write(root, name, content, folder=""):
+    where = repository.write_model(root, name, CONFIG) / "1" / folder
+    where.mkdir(exist_ok=True)
+    (where / "model.onnx").write_bytes(content)
+    return where
+
+
+GOOD = {
+    "beside": ("", "w.bin"),
+    "in_a_folder": ("model.onnx", "w.bin"),
+    "below": ("model.onnx", "data/w.bin"),
+    "with_dots": ("model.onnx", "data/../w.bin"),
+}
+OUTSIDE = r".*[Ee]xternal data.*{}.*outside the folder.*"
+WRONG = {
+    "opset": (model_of(numpy_helper.from_array(WEIGHTS, "W"), opset=99), r".*[Oo]pset 99.*till opset \d+.*\(ONNX Runtime 1\.\d+\.\d+\)"),
+    "ir": (model_of(numpy_helper.from_array(WEIGHTS, "W"), ir=99),
+           r".*IR version: 99, max supported IR version: \d+.*\(ONNX Runtime 1\.\d+\.\d+\)"),
+    "empty": (b"", r".*\(ONNX Runtime \S+\)"),
+    "text": (b"this is no model\n" * 100, r".*\(ONNX Runtime \S+\)"),
+    "missing": (model_of(external("W", location="no.bin")), r".*external data of 'W'.*'no\.bin'.*No such file or directory"),
+    "too_long": (model_of(external("W", location="w.bin", length=64)), r".*external_data.length: 64.*"),
+    "behind_the_end": (model_of(external("W", location="w.bin", offset=1 << 40)), r".*out of bounds.*"),
+    "no_name": (model_of(external("W", location="")), r".*cannot be empty.*|.*external data of 'W'.*"),
+    "in_memory": (model_of(external("W", location="*/_ORT_MEM_ADDR_/*", offset=4096, length=16)), r".*external data of 'W'.*"),
+    "above": (model_of(external("W", location="../outside.bin")), OUTSIDE.format(r"'\.\./outside\.bin'")),
+    "far_above": (model_of(external("W", location="../../../../../../etc/hostname")), OUTSIDE.format(r"\S+/etc/hostname'")),
+    "absolute": (model_of(external("W", location="/etc/hostname")), OUTSIDE.format(r"'/etc/hostname'")),
+    "linked": (model_of(external("W", location="link.bin")), OUTSIDE.format(r"'link\.bin'")),
+    "through_a_linked_folder": (model_of(external("W", location="up/outside.bin")), OUTSIDE.format(r"'up/outside\.bin'")),
+    "in_a_constant": (in_constant("../outside.bin"), OUTSIDE.format(r"'\.\./outside\.bin'")),
+    "in_a_branch": (in_branch("../outside.bin"), OUTSIDE.format(r"'\.\./outside\.bin'")),
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    root = tmp_path_factory.mktemp("files")
+    for name, (folder, location) in GOOD.items():
+        where = write(root, name, model_of(external("W", location=location)), folder)
+        (where / "data").mkdir()
+        for place in (where, where / "data"):
+            WEIGHTS.tofile(place / "w.bin")
+    for name, (content, _) in WRONG.items():
+        where = write(root, name, content)
+        WEIGHTS.tofile(where / "w.bin")
+        WEIGHTS.tofile(where / "../outside.bin")
+        os.symlink("../outside.bin", where / "link.bin")
+        os.symlink("..", where / "up")
+    with Server(root, flags=["--exit-on-error=false", "--strict-readiness=false"], ready=None) as running:
+        running.await_rest()
+        yield running
+
+
+def reasons(server, name):
+    return re.findall(rf"failed to load '{name}' version 1: (.*)\"\n", server.log())
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_data_in_the_folder(server, name):
+    answer = infer(server, name, {"inputs": [given("IN", "FP32", [4], [1, 1, 1, 1])]})
+    assert answer.json()["outputs"][0]["data"] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_files(server, name):
+    said = reasons(server, name)
+    assert len(said) == 1 and re.fullmatch(WRONG[name][1], said[0]), said
+
+
+def test_truncated_at_every_kilobyte(tmp_path):
+    """A model of weights, nodes and graphs in nodes, cut off at each kB: none of the pieces is served, the whole is."""
+    values = numpy.random.default_rng(1).standard_normal(6000).astype(numpy.float32)
+    branch = helper.make_graph([helper.make_node("Add", ["IN", "B"], ["sum"])], "b", [], [onnx_models.tensor("sum", "FP32", [4])],
+                               [numpy_helper.from_array(values, "unused"), numpy_helper.from_array(WEIGHTS, "B")])
+    names = [f"chain{i}" for i in range(300)]
+    nodes = [helper.make_node("Constant", [], ["yes"], value=helper.make_tensor("yes", TensorProto.BOOL, [], [True])),
+             helper.make_node("If", ["yes"], [names[0]], then_branch=branch, else_branch=branch)]
+    nodes += [helper.make_node("Relu", [a], [b]) for a, b in zip(names, names[1:] + ["OUT"])]
+    whole = model_of(numpy_helper.from_array(values, "more"), nodes)
+    cuts = range(0, len(whole), STEP)
+    assert len(cuts) > 60
+    for cut in cuts:
+        write(tmp_path, f"cut_{cut}", whole[:cut])
+    write(tmp_path, "whole", whole)
+    with Server(tmp_path, flags=["--exit-on-error=false", "--strict-readiness=false"], ready=None) as running:
+        running.await_rest()
+        for cut in cuts:
+            said = reasons(running, f"cut_{cut}")
+            assert len(said) == 1 and "onnx runtime error" in said[0], (cut, said)
+            assert ask(running, "GET", f"/v2/models/cut_{cut}/ready").status == 404
+        answer = infer(running, "whole", {"inputs": [given("IN", "FP32", [4], [-9, 1, 1, 1])]})
+        assert answer.json()["outputs"][0]["data"] == [0, 2, 3, 4]
