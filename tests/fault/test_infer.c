@@ -304,6 +304,27 @@ static void metadata(void **state)
     get("/v2/models/floats/versions/1/ready", "HTTP/1.1 200 OK\r\n", "");
 }
 
+static void the_index(void **state)
+{
+    (void)state;
+    /* The escape takes memory: without it another list would come. */
+    static const char body[] = "{\"no\":[1,{\"x\":2}],\"r\\u0065ady\":true}";
+    struct asked a = {0};
+    add_head(&a, "POST", "/v2/repository/index", 0, sizeof(body) - 1);
+    adds(&a, body);
+    ask_each(&a, "HTTP/1.1 200 OK\r\n",
+             "[{\"name\":\"aside\",\"version\":\"1\",\"state\":\"READY\"},");
+}
+
+static void why_it_is_ready(void **state)
+{
+    (void)state;
+    struct asked a = {0};
+    adds(&a, "GET /v2/health/ready HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+             "Accept: application/json\r\n\r\n");
+    ask_each(&a, "HTTP/1.1 200 OK\r\n", "{\"ready\":true,\"state\":\"running\",");
+}
+
 /* What the path says must not get lost: another model or version would answer. */
 static void long_paths(void **state)
 {
@@ -323,9 +344,11 @@ static void long_paths(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(small_json), cmocka_unit_test(large_json), cmocka_unit_test(texts_as_json),
-        cmocka_unit_test(binary),     cmocka_unit_test(chunks),     cmocka_unit_test(metadata),
-        cmocka_unit_test(long_paths),
+        cmocka_unit_test(small_json),      cmocka_unit_test(large_json),
+        cmocka_unit_test(texts_as_json),   cmocka_unit_test(binary),
+        cmocka_unit_test(chunks),          cmocka_unit_test(metadata),
+        cmocka_unit_test(long_paths),      cmocka_unit_test(the_index),
+        cmocka_unit_test(why_it_is_ready),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }
