@@ -131,11 +131,11 @@ static void load_in_background(void *arg)
 struct status *server_load_start(struct server *s, server_loaded_fn *on_loaded, void *arg)
 {
     mutex_lock(&s->drain_mu);
-    bool first = !s->has_load_thread;
-    s->has_load_thread = true;
+    bool first = !s->has_load_thread && !s->loading && !s->loaded;
+    s->has_load_thread |= first;
     mutex_unlock(&s->drain_mu);
     if (!first)
-        return status_new(STATUS_ALREADY_EXISTS, "the server loads its models already");
+        return status_new(STATUS_ALREADY_EXISTS, "the server loads its models, or has done so");
     s->on_loaded = on_loaded;
     s->on_loaded_arg = arg;
     struct status *st = thread_start(&s->load_thread, "model-load", load_in_background, s);

@@ -611,7 +611,15 @@ static void starts_in_two_steps(void **state)
     OK(TRITONSERVER_ServerIsReady(server, &yes));
     assert_true(yes);
     refused(conch_server_load(server, on_loaded, &loaded), TRITONSERVER_ERROR_ALREADY_EXISTS,
-            "the server loads its models already");
+            "the server loads its models, or has done so");
+    OK(TRITONSERVER_ServerDelete(server));
+
+    OK(TRITONSERVER_ServerNew(&server, options));
+    refused(conch_server_load(server, on_loaded, &loaded), TRITONSERVER_ERROR_ALREADY_EXISTS,
+            "the server loads its models, or has done so");
+    OK(conch_server_stop_loading(server)); /* too late for anything */
+    OK(TRITONSERVER_ServerIsReady(server, &yes));
+    assert_true(yes);
     OK(TRITONSERVER_ServerDelete(server));
 
     repository_add(&repo, "bad", "backend: \"nowhere\"", 1);

@@ -208,7 +208,7 @@ static void a_start_step_by_step(void **state)
 
     assert_null(server_load_start(s, on_loaded, &f.outcome));
     says(server_load_start(s, on_loaded, &f.outcome), STATUS_ALREADY_EXISTS,
-         "the server loads its models already");
+         "the server loads its models, or has done so");
     static const char expected[] =
         "starting 4 1 2\nlate:-1:LOADING:\nbad:1:UNAVAILABLE:Internal: no disk\n";
     char text[1024];
