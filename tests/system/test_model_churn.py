@@ -14,10 +14,10 @@ from server import BACKENDS, BUILD, SANITIZED, SANITIZER, Server
 pytestmark = pytest.mark.conch_only("drives our core library")
 
 # By how much the heap may grow in the second half, in bytes: at all, and per cycle. Sanitizers count exactly. glibc
-# takes what its threads' caches hold for used, so that it varies. ONNX Runtime keeps some 50 bytes of every model it has
-# ever loaded; a session that were forgotten is some 200 kB.
+# takes what its threads' caches hold for used, so that it varies, much so with several threads. ONNX Runtime keeps some
+# 50 bytes of every model it has ever loaded; one session that were forgotten in each cycle would be 16 MB.
 OURS = (0, 0) if SANITIZED else (8192, 16)
-ONNX_RUNTIMES = (65536, 150)
+ONNX_RUNTIMES = (1 << 20, 150)
 
 
 def churn(model, cycles, *how):
@@ -38,10 +38,11 @@ def test_nothing_stays(model, cycles, growth, how):
     seen = churn(model, cycles, *how)
     assert seen["cycles"] == cycles
     for what in ("threads", "descriptors", "libraries"):
-        assert len(set(seen[what])) == 1, f"{what}: {seen[what]}"
+        assert max(seen[what]) == seen[what][0], f"{what}: {seen[what]}"
     # The first half still warms caches up: the allocator's, ONNX Runtime's.
     middle, end = seen["heap_bytes"][5], seen["heap_bytes"][-1]
-    assert end - middle <= growth[0] + growth[1] * cycles // 2, seen["heap_bytes"]
+    vary = growth[0] * (8 if "parallel" in how and not SANITIZED else 1)
+    assert end - middle <= vary + growth[1] * cycles // 2, seen["heap_bytes"]
     if not SANITIZED:  # a sanitizer keeps freed memory
         # glibc gives threads arenas of their own, and keeps what they held at the most.
         assert seen["rss_kb"][-1] - seen["rss_kb"][5] < (4096 if "parallel" in how else 1024), seen["rss_kb"]

@@ -101,8 +101,15 @@ struct point {
     size_t heap_bytes, threads, descriptors, libraries;
 };
 
-static struct point measure(void)
+/*
+ * A thread that has been joined is counted for a moment longer, until the kernel is done with it:
+ * waits, for five seconds at most, until there are no more than max_threads.
+ */
+static struct point measure(size_t max_threads)
 {
+    uint64_t deadline_ns = monotonic_ns() + 5 * NS_PER_S;
+    while (field_of_status("Threads:") > max_threads && monotonic_ns() < deadline_ns)
+        usleep(1000);
     return (struct point){
         .rss_kb = field_of_status("VmRSS:"),
         .heap_bytes = heap_bytes(),
@@ -317,10 +324,10 @@ static void churn(const struct churn *c, size_t cycles, bool hold)
     struct model *held = hold ? load(c) : NULL;
 
     run_round(c, each, load_ns, unload_ns); /* the warm-up: its times are overwritten */
-    points[0] = measure();
+    points[0] = measure(SIZE_MAX);
     for (size_t i = 0; i < N_POINTS; i++) {
         memory = run_round(c, each, load_ns + i * each, unload_ns + i * each);
-        points[i + 1] = measure();
+        points[i + 1] = measure(points[0].threads);
     }
     if (held)
         unload(c, held);
