@@ -15,6 +15,8 @@
 
 TRITONSERVER_Error *TRITONBACKEND_ApiVersion(uint32_t *major, uint32_t *minor)
 {
+    NEED(major);
+    NEED(minor);
     *major = TRITONBACKEND_API_VERSION_MAJOR;
     *minor = TRITONBACKEND_API_VERSION_MINOR;
     return NULL;

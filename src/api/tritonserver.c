@@ -27,6 +27,8 @@ _Static_assert((int)LOG_FORMAT_ISO8601 == (int)TRITONSERVER_LOG_ISO8601, "log fo
 
 TRITONSERVER_Error *TRITONSERVER_ApiVersion(uint32_t *major, uint32_t *minor)
 {
+    NEED(major);
+    NEED(minor);
     *major = TRITONSERVER_API_VERSION_MAJOR;
     *minor = TRITONSERVER_API_VERSION_MINOR;
     return NULL;

@@ -14,7 +14,8 @@ struct dl; /* a loaded library */
  * other libraries.
  *
  * Always opened by its path, never searched for, so that the library finds what it depends on
- * beside itself ($ORIGIN) wherever we were started.
+ * beside itself ($ORIGIN) wherever we were started. What the dynamic linker then misses is taken
+ * from the library's own folder, too, if it is there under the name that it gives itself.
  * Errors: STATUS_NOT_FOUND  with the dynamic linker's own words
  * Source: behaviours 19.15
  */

@@ -24,6 +24,11 @@ struct status *thread_start(struct thread *t, const char *name, void (*run)(void
 
     sigset_t all, before;
     sigfillset(&all);
+    /* But not those that a mistake in the thread itself raises: blocked, they would end the program
+     * without a word of where it was. */
+    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS};
+    for (size_t i = 0; i < ARRAY_SIZE(own); i++)
+        sigdelset(&all, own[i]);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int err = pthread_create(&t->id, NULL, thread_main, t);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -650,7 +650,8 @@ TRITONBACKEND_BackendAttributeSetParallelModelInstanceLoading(
 /* TRITONBACKEND_Initialize - the library has been loaded. */
 TRITONBACKEND_ISPEC TRITONSERVER_Error *TRITONBACKEND_Initialize(TRITONBACKEND_Backend *backend);
 
-/* TRITONBACKEND_Finalize - it will be unloaded; all its models are gone. */
+/* TRITONBACKEND_Finalize - it will be unloaded; all its models are gone. Also when Initialize has
+ * returned an error. */
 TRITONBACKEND_ISPEC TRITONSERVER_Error *TRITONBACKEND_Finalize(TRITONBACKEND_Backend *backend);
 
 /* TRITONBACKEND_ModelInitialize - a version of a model is being loaded. */
@@ -681,7 +682,8 @@ TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstance *instance,
 TRITONBACKEND_ISPEC TRITONSERVER_Error *
 TRITONBACKEND_ModelInstanceReady(TRITONBACKEND_ModelInstance *instance);
 
-/* TRITONBACKEND_GetBackendAttribute - called once after Initialize, to set attributes. */
+/* TRITONBACKEND_GetBackendAttribute - called once after Initialize, to set attributes. An error is
+ * logged, and the backend runs without them. */
 TRITONBACKEND_ISPEC TRITONSERVER_Error *
 TRITONBACKEND_GetBackendAttribute(TRITONBACKEND_Backend *backend,
                                   TRITONBACKEND_BackendAttribute *backend_attributes);

@@ -236,13 +236,15 @@ static struct status *load(struct backend *b)
     struct status *st = dl_open(b->library_path, &b->library);
     if (!st)
         st = resolve(b);
-    if (!st && b->fns.initialize)
-        st = b->fns.initialize(b);
     if (st)
         return st;
-    b->initialized = true;
-    if (b->fns.get_attribute)
-        st = b->fns.get_attribute(b, &b->attribute);
+    b->entered = true; /* whatever Initialize returns: as with models and instances */
+    if (b->fns.initialize)
+        st = b->fns.initialize(b);
+    /* Attributes are wishes: without them the backend runs, too, as in the reference. */
+    if (!st && b->fns.get_attribute)
+        log_status(LOG_WARN, "failed to get attributes of backend",
+                   b->fns.get_attribute(b, &b->attribute));
     return st;
 }
 
@@ -278,7 +280,7 @@ static void put_locked(struct backend_registry *reg, struct backend *b)
     /* It stays in the list, as loading, so that nobody loads it anew before it is gone. */
     b->stage = BACKEND_LOADING;
     mutex_unlock(&reg->mu);
-    if (b->initialized && b->fns.finalize)
+    if (b->entered && b->fns.finalize)
         log_status(LOG_ERROR, "failed to finalize backend", b->fns.finalize(b));
     mutex_lock(&reg->mu);
     list_remove(&b->link);

@@ -55,7 +55,7 @@ struct backend {
     struct message config; /* {"cmdline":{…}} */
     struct backend_functions fns;
     struct dl *library;
-    bool initialized; /* Initialize succeeded, Finalize is due */
+    bool entered; /* Initialize has been called, if there is one: Finalize is due */
     struct backend_attribute attribute;
     struct server *server;
 

@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Backend libraries that fail in each of their functions, lack some, depend on others, or die; compiled from library.c."""
+
+import json
+import pathlib
+import signal
+import subprocess
+import urllib.error
+import urllib.request
+
+import pytest
+
+import repository
+import server as servers
+import triton
+
+SOURCE = pathlib.Path(__file__).with_name("library.c")
+FLAGS = ("--exit-on-error=false", "--strict-readiness=false")
+
+
+def compile_library(path, *options, source=SOURCE):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["gcc", "-g", "-O1", "-Wall", "-fPIC", "-shared", f"-I{servers.ROOT}/include", str(source), "-o",
+                    str(path), *options], check=True)
+    return path
+
+
+@pytest.fixture
+def place(tmp_path):
+    return Place(tmp_path)
+
+
+class Place:
+    """A folder of backends and one of models."""
+
+    def __init__(self, root):
+        self.backends, self.models = root / "backends", root / "models"
+        self.models.mkdir()
+
+    def library(self, name, *options, source=SOURCE):
+        return compile_library(self.backends / name / f"libtriton_{name}.so", *options, source=source)
+
+    def model(self, name, backend):
+        repository.write_model(self.models, name, (
+            f'backend: "{backend}"\n' + repository.tensor("input", "IN", "INT32", [1])
+            + repository.tensor("output", "OUT", "BYTES", [1]) + "instance_group [ { count: 1 kind: KIND_CPU } ]\n"))
+
+    def served(self, *flags, which="conch", ready=False):
+        if which == "triton" and not triton.program():
+            pytest.skip("the genuine Triton is not installed: make reference")
+        kind = {"conch": servers.Server, "triton": triton.Triton}[which]
+        made = kind(self.models, flags=(*FLAGS, *flags), ready=ready)
+        ours = f"--backend-directory={self.backends}"
+        made.args = [ours if str(arg).startswith("--backend-directory=") else arg for arg in made.args]
+        return made
+
+
+def ask(server, model):
+    """OUT, or the status and the error."""
+    body = {"inputs": [{"name": "IN", "datatype": "INT32", "shape": [1], "data": [1]}]}
+    request = urllib.request.Request(f"http://{server.url}/v2/models/{model}/infer", json.dumps(body).encode())
+    try:
+        with urllib.request.urlopen(request, timeout=20) as got:
+            return json.loads(got.read())["outputs"][0]["data"][0]
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read())["error"]
+
+
+# ---- Errors from each of the nine functions
+
+ON_LOAD = ["Initialize", "ModelInitialize", "ModelInstanceInitialize"]
+ON_UNLOAD = ["ModelInstanceFinalize", "ModelFinalize", "Finalize"]
+
+
+def steps(server):
+    """The functions that have been called, in their order."""
+    return [line.split("library: ")[1].split()[0].strip('"') for line in server.log().splitlines() if "library: " in line]
+
+
+@pytest.mark.parametrize("which", ["conch", "triton"])
+@pytest.mark.parametrize("function", ON_LOAD)
+def test_an_error_while_it_loads(place, function, which):
+    place.library("bad", f"-DFAILS={function}")
+    place.model("m", "bad")
+    with place.served(which=which) as server:
+        assert "not today" in server.log()
+        assert ask(server, "m")[0] in (400, 404)
+    called = steps(server)
+    # What was begun is ended, also that whose initialisation has failed.
+    expected = {"Initialize": ["Finalize"], "ModelInitialize": ["ModelFinalize", "Finalize"],
+                "ModelInstanceInitialize": ["ModelInstanceFinalize", "ModelFinalize", "Finalize"]}[function]
+    assert called[called.index(function) + 1:] == expected
+
+
+@pytest.mark.parametrize("which", ["conch", "triton"])
+def test_an_error_of_attributes_is_no_obstacle(place, which):
+    place.library("bad", "-DFAILS=GetBackendAttribute")
+    place.model("m", "bad")
+    with place.served(which=which, ready=True) as server:
+        assert ask(server, "m").startswith("library 1 ")
+    if which == "conch":
+        assert "failed to get attributes of backend: Unavailable: not today" in server.log()
+
+
+@pytest.mark.skipif(servers.SANITIZED, reason="a sanitizer keeps the libraries mapped")
+def test_the_last_model_unmaps_the_library(place):
+    place.library("bad", "-DFAILS=ModelInitialize")
+    place.library("good")
+    place.model("m", "bad")
+    place.model("n", "good")
+    with place.served() as server:
+        assert ask(server, "n").startswith("library 1 ")
+        mapped = pathlib.Path(f"/proc/{server.pid}/maps").read_text()
+        assert "libtriton_good.so" in mapped
+        assert "libtriton_bad.so" not in mapped
+
+
+@pytest.mark.parametrize("function", ON_UNLOAD)
+def test_an_error_while_it_unloads_is_logged(place, function):
+    place.library("bad", f"-DFAILS={function}")
+    place.model("m", "bad")
+    with place.served() as server:
+        assert ask(server, "m").startswith("library 1 ")
+    assert "not today" in server.log()
+    assert steps(server)[-3:] == ON_UNLOAD
+
+
+def test_an_error_of_execute_is_the_answer(place):
+    place.library("bad", "-DFAILS=ModelInstanceExecute")
+    place.model("m", "bad")
+    with place.served() as server:
+        assert ask(server, "m") == (503, "not today")
+
+
+def test_an_error_of_ready_says_not_ready(place):
+    place.library("bad", "-DFAILS=ModelInstanceReady")
+    place.model("m", "bad")
+    with place.served() as server:
+        assert ask(server, "m").startswith("library 1 ")
+        with pytest.raises(urllib.error.HTTPError) as error:
+            urllib.request.urlopen(f"http://{server.url}/v2/models/m/ready", timeout=20)
+        assert error.value.code in (400, 503)
+
+
+# ---- What is missing
+
+MISSING = {
+    "-DNO_EXECUTE": "unable to find required entrypoint 'TRITONBACKEND_ModelInstanceExecute' in shared library: ",
+    "-DNEEDS_NOBODY": "undefined symbol: function_that_nobody_has",
+    "-DWANTS_MINOR=1000": "Triton backend API version does not support this backend",
+}
+
+
+@pytest.mark.parametrize("which", ["conch", "triton"])
+@pytest.mark.parametrize("option", MISSING)
+def test_what_is_missing_is_named(place, option, which):
+    path = place.library("bad", option)
+    place.model("m", "bad")
+    with place.served(which=which) as server:
+        assert MISSING[option] in server.log()
+        if option == "-DNEEDS_NOBODY":
+            assert f"unable to load shared library: {path}" in server.log()
+
+
+def test_no_library_at_all(place):
+    (place.backends / "bad").mkdir(parents=True)
+    (place.backends / "bad" / "libtriton_bad.so").write_text("not a library")
+    place.model("m", "bad")
+    with place.served() as server:
+        assert "unable to load shared library: " in server.log() and "libtriton_bad.so: " in server.log()
+
+
+# ---- Several libraries
+
+@pytest.mark.parametrize("which", ["conch", "triton"])
+def test_two_backends_with_the_same_symbols(place, which):
+    place.library("one", "-DSAYS=one")
+    place.library("two", "-DSAYS=two")
+    for model, backend in (("a", "one"), ("b", "two"), ("c", "one")):
+        place.model(model, backend)
+    with place.served(which=which, ready=True) as server:
+        said = [ask(server, model).split()[:2] for model in "abcb"]
+        assert said == [["one", "1"], ["two", "1"], ["one", "2"], ["two", "2"]]  # a library is loaded once
+
+
+def write_beside(folder, name, *options, calls=None):
+    """libNAME.so with the function NAME(); it knows no path ($ORIGIN) to others."""
+    source = folder / f"{name}.c"
+    folder.mkdir(parents=True, exist_ok=True)
+    source.write_text(f"extern const char *{calls}(void);\nconst char *{name}(void) {{ return {calls}(); }}\n" if calls
+                      else f'const char *{name}(void) {{ return "{name}"; }}\n')
+    return compile_library(folder / f"lib{name}.so", f"-Wl,-soname,lib{name}.so", *options, source=source)
+
+
+def test_dependencies_from_its_own_folder(place):
+    """Also those of a dependency, and none that is not there."""
+    folder = place.backends / "dep"
+    write_beside(folder, "deepest")
+    write_beside(folder, "beside", f"-L{folder}", "-ldeepest", calls="deepest")
+    place.library("dep", "-DBESIDE", f"-L{folder}", "-lbeside", f"-Wl,-rpath-link,{folder}")
+    place.model("m", "dep")
+    with place.served(ready=True) as server:
+        assert ask(server, "m").startswith("deepest 1 ")
+    (folder / "libdeepest.so").unlink()
+    with place.served() as server:
+        assert "libdeepest.so: cannot open shared object file" in server.log()
+
+
+def test_a_dependency_that_cannot_be_loaded_either(place):
+    folder = place.backends / "dep"
+    library = write_beside(folder, "beside")
+    place.library("dep", "-DBESIDE", f"-L{folder}", "-lbeside")
+    place.model("m", "dep")
+    library.write_text("not a library")
+    with place.served() as server:
+        assert f"unable to load shared library: {library}: " in server.log()
+
+
+def test_a_dependency_without_a_name_of_its_own(place):
+    """It is not found again when it is there; that ends with the linker's words."""
+    folder = place.backends / "dep"
+    write_beside(folder, "beside")
+    place.library("dep", "-DBESIDE", f"-L{folder}", "-lbeside")
+    compile_library(folder / "libbeside.so", source=folder / "beside.c")
+    place.model("m", "dep")
+    with place.served() as server:
+        assert "libbeside.so: cannot open shared object file" in server.log()
+
+
+# ---- Settings
+
+@pytest.mark.parametrize("which", ["conch", "triton"])
+def test_settings(place, which):
+    """Those for all reach every backend; its own win, and nobody else has them."""
+    for name in ("one", "two"):
+        place.library(name, f"-DSAYS={name}")
+        place.model(name, name)
+    flags = ("--backend-config=shared=all", "--backend-config=one,own=1",
+             "--backend-config=one,shared=mine", "--backend-config=default-max-batch-size=7")
+    with place.served(*flags, which=which, ready=True) as server:
+        settings = {name: json.loads(ask(server, name).split(" ", 2)[2])["cmdline"] for name in ("one", "two")}
+    common = {"auto-complete-config": "true", "backend-directory": str(place.backends),
+              "min-compute-capability": settings["two"]["min-compute-capability"], "default-max-batch-size": "7"}
+    assert settings == {"one": common | {"shared": "mine", "own": "1"}, "two": common | {"shared": "all"}}
+
+
+# ---- The end of the server
+
+@pytest.mark.parametrize("function", ["Initialize", "ModelInitialize", "ModelInstanceExecute"])
+def test_a_crash_ends_the_server_and_names_the_library(place, function):
+    """Nothing that C offers contains a write to nowhere: the log says whose it was."""
+    place.library("bad", f"-DCRASHES={function}")
+    place.model("m", "bad")
+    server = place.served(ready=None)
+    server.start()
+    try:
+        if function == "ModelInstanceExecute":
+            server._await_start()
+            server.wait_log("Loaded 1 of 1 models")
+            with pytest.raises(OSError):
+                ask(server, "m")
+        code = server.wait()
+    finally:
+        server.kill()
+    assert code == (1 if servers.SANITIZED else -signal.SIGSEGV)
+    assert "libtriton_bad.so" in server.log()

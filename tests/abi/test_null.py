@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every exported function that backends call is called with null pointers, and answers INVALID_ARG.
+
+The functions and their parameters come from the header, so none can be forgotten.
+"""
+
+import ctypes
+import multiprocessing
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+import server as servers
+from symbols import INCLUDE, dynamic
+
+BUILD = pathlib.Path(os.environ.get("CONCH_BUILD_DIR", servers.ROOT / "build/release"))
+LIBRARY = BUILD / "lib/libtritonserver.so"
+INVALID_ARG = 3
+WITHIN_S = 60
+
+pytestmark = pytest.mark.skipif(servers.SANITIZED, reason="Python has not been linked with the sanitizer")
+
+
+def functions():
+    """{name: [whether a parameter is an object, "pointer" or "number"]}, of what backends call."""
+    text = subprocess.run(["gcc", "-E", "-P", f"-I{INCLUDE}", "-"], input='#include "triton/core/tritonbackend.h"\n',
+                          capture_output=True, text=True, check=True).stdout
+    exported, _ = dynamic(LIBRARY)
+    found = {}
+    for name, parameters in re.findall(r"\b(TRITONBACKEND_\w+)\s*\(([^()]*)\)\s*;", re.sub(r"\s+", " ", text)):
+        if name in exported:
+            found[name] = [kind(p) for p in parameters.split(",")]
+    return found
+
+
+def kind(parameter):
+    if re.search(r"\b(?:struct )?TRITON(?:BACKEND|SERVER)_[A-Z][A-Za-z]+ ?\*(?!\*)", parameter) and not re.search(
+            r"TRITON(?:BACKEND|SERVER)_(?:DataType|MemoryType|ParameterType|InstanceGroupKind|ArtifactType|ExecutionPolicy) ?\*",
+            parameter):
+        return "object"
+    return "pointer" if "*" in parameter else "number"
+
+
+FUNCTIONS = functions()
+# Deleting no object is nothing to do, as free(NULL) is.
+DELETES_NOTHING = {"TRITONBACKEND_ModelInstanceResponseStatisticsDelete"}
+
+
+def call(name, arguments, ret):
+    """In a process of its own: the error's code and text, or "" for none."""
+    library = ctypes.CDLL(str(LIBRARY))
+    library.TRITONSERVER_ErrorMessage.restype = ctypes.c_char_p
+    library.TRITONSERVER_ErrorMessage.argtypes = [ctypes.c_void_p]
+    library.TRITONSERVER_ErrorCode.argtypes = [ctypes.c_void_p]
+    function = getattr(library, name)
+    function.restype = ctypes.c_void_p
+    room = [ctypes.create_string_buffer(256) for _ in arguments]
+    values = [ctypes.c_void_p(ctypes.addressof(r)) if a == "room" else ctypes.c_void_p(None)
+              for a, r in zip(arguments, room, strict=True)]
+    err = function(*values)
+    ret.put((library.TRITONSERVER_ErrorCode(err), library.TRITONSERVER_ErrorMessage(err).decode()) if err else None)
+
+
+def answer(name, arguments):
+    fork = multiprocessing.get_context("fork")
+    ret = fork.Queue()
+    child = fork.Process(target=call, args=(name, arguments, ret))
+    child.start()
+    child.join(WITHIN_S)
+    assert child.exitcode == 0, f"{name} ended the process: {child.exitcode}"
+    return ret.get(timeout=WITHIN_S)
+
+
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name not in DELETES_NOTHING])
+def test_null_everywhere(name):
+    code, text = answer(name, ["null"] * len(FUNCTIONS[name])) or pytest.fail("it was accepted")
+    assert code == INVALID_ARG
+    assert text and "\n" not in text
+
+
+WITH_OBJECT = [name for name, kinds in FUNCTIONS.items() if kinds[0] == "object" and name not in DELETES_NOTHING]
+
+
+@pytest.mark.parametrize("name", WITH_OBJECT)
+def test_a_null_object(name):
+    """What the results go to is there, the object is not."""
+    kinds = FUNCTIONS[name]
+    code, text = answer(name, ["null" if k != "pointer" else "room" for k in kinds]) or pytest.fail("it was accepted")
+    assert code == INVALID_ARG
+    assert text and "\n" not in text
+
+
+@pytest.mark.parametrize("name", sorted(DELETES_NOTHING))
+def test_nothing_is_deleted(name):
+    assert answer(name, ["null"]) is None
+
+
+def test_all_of_them():
+    exported, _ = dynamic(LIBRARY)
+    assert set(FUNCTIONS) == {name for name in exported if name.startswith("TRITONBACKEND_")}
+    assert len(FUNCTIONS) >= 80
+    assert len(WITH_OBJECT) >= 70
