@@ -367,8 +367,8 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportStatistics(
 {
     NEED(instance);
     NEED(request);
-    instance_report_statistics(to_instance(instance), to_request(request), success, exec_start_ns,
-                               compute_start_ns, compute_end_ns, exec_end_ns);
+    struct execution_times times = {exec_start_ns, compute_start_ns, compute_end_ns, exec_end_ns};
+    instance_report_statistics(to_instance(instance), to_request(request), success, &times);
     return NULL;
 }
 
@@ -377,10 +377,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportBatchStatistics(
     const uint64_t compute_start_ns, const uint64_t compute_end_ns, const uint64_t exec_end_ns)
 {
     NEED(instance);
-    (void)exec_start_ns;
-    (void)compute_start_ns;
-    (void)compute_end_ns;
-    (void)exec_end_ns;
-    instance_report_batch(to_instance(instance), batch_size);
+    struct execution_times times = {exec_start_ns, compute_start_ns, compute_end_ns, exec_end_ns};
+    instance_report_batch(to_instance(instance), batch_size, &times);
     return NULL;
 }

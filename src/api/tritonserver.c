@@ -461,6 +461,25 @@ TRITONSERVER_Error *TRITONSERVER_ServerModelMetadata(TRITONSERVER_Server *server
     return give(&text, model_metadata);
 }
 
+TRITONSERVER_Error *TRITONSERVER_ServerModelStatistics(TRITONSERVER_Server *server,
+                                                       const char *model_name,
+                                                       const int64_t model_version,
+                                                       TRITONSERVER_Message **model_stats)
+{
+    AUTO(buf) text = BUF_INIT(MAX_DOCUMENT_BYTES);
+    struct server_statistics statistics;
+    NEED(server);
+    NEED(model_name);
+    NEED(model_stats);
+    struct status *st = server_statistics(to_server(server), model_name, strlen(model_name),
+                                          model_version, &statistics);
+    if (st)
+        return as_status(st);
+    document_statistics(&statistics, &text);
+    server_statistics_done(&statistics);
+    return give(&text, model_stats);
+}
+
 TRITONSERVER_Error *TRITONSERVER_ServerModelConfig(TRITONSERVER_Server *server,
                                                    const char *model_name,
                                                    const int64_t model_version,

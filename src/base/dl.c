@@ -2,6 +2,7 @@
 #include "base/dl.h"
 
 #include <dlfcn.h>
+#include <stdint.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -77,6 +78,18 @@ struct status *dl_open(const char *path, struct dl **ret_dl)
     if (!st)
         *ret_dl = handle;
     return st;
+}
+
+void dl_offer_self(void)
+{
+    Dl_info self;
+    if (!dladdr((void *)(uintptr_t)dl_offer_self, &self))
+        return;
+    /* A library that is there already stays offered when this handle is gone. In a program of its
+     * own nothing is opened, and nothing needs to be. */
+    void *handle = dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
+    if (handle)
+        dlclose(handle);
 }
 
 void dl_close(struct dl *dl)

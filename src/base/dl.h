@@ -21,6 +21,13 @@ struct dl; /* a loaded library */
  */
 NODISCARD struct status *dl_open(const char *path, struct dl **ret_dl);
 
+/*
+ * dl_offer_self - what this code exports is found by every library that is loaded from now on, also
+ * when the program around it has loaded this code for itself alone: a program that calls dlopen()
+ * without RTLD_GLOBAL, or Java.
+ */
+void dl_offer_self(void);
+
 /* dl_close - gives the library up; NULL is fine. Nothing may run in it, or point to it, any more.
  */
 void dl_close(struct dl *dl);

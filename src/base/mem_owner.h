@@ -20,7 +20,7 @@
 
 /* Kinds that a model has; mem_kind_name() has a word for each. */
 enum mem_kind {
-    MEM_CONFIG,    /* the model itself: configuration, tensors' descriptions, labels, names */
+    MEM_CONFIG,    /* the model itself: configuration, tensors, labels, names, statistics */
     MEM_INSTANCES, /* instances and scheduler */
     MEM_BACKEND,   /* what a backend was given through the C ABI and has not given back */
     MEM_TENSORS,   /* of requests in flight, from pools */

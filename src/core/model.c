@@ -11,6 +11,7 @@
 #include "core/labels.h"
 #include "core/model_priv.h"
 #include "core/sched/scheduler.h"
+#include "core/statistics.h"
 
 /* Few tensors: comparing is faster than hashing, and there is no map. */
 enum { COMPARE_UP_TO = 4 };
@@ -74,6 +75,7 @@ void model_unref(struct model *m)
     map_done(&m->output_by_name);
     for (uint32_t i = 0; i < m->n_outputs; i++)
         labels_free(m->outputs[i].labels);
+    model_statistics_free(m);
     mem_free(m->inputs);
     mem_free(m->outputs);
     model_config_free(m->config);

@@ -17,6 +17,7 @@
 
 struct backend;
 struct instance;
+struct instance_stats;
 struct labels;
 struct scheduler;
 struct server;
@@ -61,11 +62,12 @@ struct model {
     struct mem_owner *owner; /* who pays for all this */
 
     /* Any thread. */
-    atomic_int refs;                        /* the table; each request object */
-    atomic_size_t reported_bytes;           /* memory that the backend says it uses */
-    atomic_size_t instances_reported_bytes; /* … that all its instances use */
-    atomic_uint inflight;                   /* requests accepted and not yet ended */
-    atomic_bool stopping;                   /* no new requests; drained when inflight is 0 */
+    atomic_int refs;                             /* the table; each request object */
+    _Atomic(struct instance_stats *) statistics; /* of each instance; see statistics.h */
+    atomic_size_t reported_bytes;                /* memory that the backend says it uses */
+    atomic_size_t instances_reported_bytes;      /* … that all its instances use */
+    atomic_uint inflight;                        /* requests accepted and not yet ended */
+    atomic_bool stopping;                        /* no new requests; drained when inflight is 0 */
 };
 
 void model_ref(struct model *m);

@@ -35,7 +35,7 @@ const char *server_version(const struct server *s)
 const char *const *server_extensions(const struct server *s)
 {
     static const char *const extensions[] = {"model_configuration", "binary_tensor_data",
-                                             "parameters", NULL};
+                                             "parameters", "statistics", NULL};
     (void)s;
     return extensions;
 }
@@ -419,6 +419,51 @@ struct status *server_index(struct server *s, bool ready_only, struct model_inde
     if (st)
         return st;
     return repository_index(&s->repository, ready_only, ret_rows, ret_n);
+}
+
+static struct status *read_statistics(struct model_statistics *ret)
+{
+    struct model_memory memory;
+    model_memory(ret->model, &memory);
+    ret->memory_bytes = memory.reported_bytes;
+    for (enum mem_kind kind = 0; kind < MEM_KINDS; kind++)
+        ret->memory_bytes += kind == MEM_TENSORS ? 0 : memory.kinds[kind].now_bytes;
+    return model_statistics(ret->model, &ret->sums);
+}
+
+struct status *server_statistics(struct server *s, const char *name, size_t name_length,
+                                 int64_t version, struct server_statistics *ret)
+{
+    struct model **models;
+    struct status *st = refuse_unless_serving(s);
+    if (!st)
+        st = repository_serving(&s->repository, name, name_length, version, &models);
+    if (st)
+        return st;
+    struct server_statistics all = {0};
+    while (models[all.n])
+        all.n++;
+    all.list = mem_zalloc((all.n + 1) * sizeof(*all.list));
+    for (size_t i = 0; i < all.n; i++)
+        all.list[i].model = models[i];
+    mem_free(models);
+    for (size_t i = 0; i < all.n && !st; i++)
+        st = read_statistics(&all.list[i]);
+    if (st)
+        server_statistics_done(&all);
+    else
+        *ret = all;
+    return st;
+}
+
+void server_statistics_done(struct server_statistics *statistics)
+{
+    for (size_t i = 0; i < statistics->n; i++) {
+        statistics_done(&statistics->list[i].sums);
+        model_unref(statistics->list[i].model);
+    }
+    mem_free(TAKE(statistics->list));
+    statistics->n = 0;
 }
 
 struct status *server_infer(struct server *s, struct request *r)

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/compiler.h"
+#include "core/statistics.h"
 
 struct model;
 struct model_index_row;
@@ -152,6 +153,31 @@ NODISCARD struct status *server_model_versions(struct server *s, const char *nam
 NODISCARD struct status *server_model_is_ready(struct server *s, const char *name,
                                                size_t name_length, int64_t version,
                                                bool *ret_ready);
+
+/* What a model version has done, and what it has in memory. */
+struct model_statistics {
+    struct model *model; /* a reference */
+    struct statistics sums;
+    size_t memory_bytes; /* what is kept for it while it is loaded: no tensors */
+};
+
+struct server_statistics {
+    size_t n;
+    struct model_statistics *list;
+};
+
+/*
+ * server_statistics - of the READY versions of a model, or of all models, by name and version;
+ * server_statistics_done() ends it.
+ *
+ * @name     of no length: all models
+ * @version  CONCH_VERSION_LATEST: all versions
+ * Errors:   STATUS_INVALID_ARG  requested model '…' is not available; or that version is not
+ *           STATUS_UNAVAILABLE  Server not ready; no memory
+ */
+NODISCARD struct status *server_statistics(struct server *s, const char *name, size_t name_length,
+                                           int64_t version, struct server_statistics *ret);
+void server_statistics_done(struct server_statistics *statistics);
 
 /*
  * server_infer - checks the request against its model and hands it to the scheduler.

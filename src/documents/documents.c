@@ -135,6 +135,114 @@ void document_index(const struct model_index_row *rows, size_t n_rows, struct bu
     json_put_close(&w, ']');
 }
 
+/* ---- Statistics ----------------------------------------------------------------------------- */
+
+static void put_duration(struct json_writer *w, const char *name, uint64_t count, uint64_t ns)
+{
+    json_put_name(w, name);
+    json_put_open(w, '{');
+    put_count(w, "count", count);
+    put_count(w, "ns", ns);
+    json_put_close(w, '}');
+}
+
+/* Counts as the reference derives them: who succeeded has been queued and computed (§16.2). */
+static void put_inference_stats(struct json_writer *w, const struct statistics *s)
+{
+    uint64_t n = s->success.count;
+    json_put_name(w, "inference_stats");
+    json_put_open(w, '{');
+    put_duration(w, "success", n, s->success.ns);
+    put_duration(w, "fail", s->fail.count, s->fail.ns);
+    put_duration(w, "queue", n, s->queue_ns);
+    put_duration(w, "compute_input", n, s->compute_input_ns);
+    put_duration(w, "compute_infer", n, s->compute_infer_ns);
+    put_duration(w, "compute_output", n, s->compute_output_ns);
+    put_duration(w, "cache_hit", 0, 0); /* there is no cache yet */
+    put_duration(w, "cache_miss", 0, 0);
+    json_put_close(w, '}');
+}
+
+static bool is_reported(const struct response_stats *r)
+{
+    return r->success.count || r->fail.count || r->empty_response.count || r->cancel.count;
+}
+
+static void put_response_stats(struct json_writer *w, const struct statistics *s)
+{
+    json_put_name(w, "response_stats");
+    json_put_open(w, '{');
+    for (uint32_t i = 0; i < s->n_responses; i++) {
+        const struct response_stats *r = &s->responses[i];
+        char index[16];
+        if (!is_reported(r))
+            continue;
+        snprintf(index, sizeof(index), "%" PRIu32, i);
+        json_put_name(w, index);
+        json_put_open(w, '{');
+        put_duration(w, "compute_infer", r->compute_infer.count, r->compute_infer.ns);
+        put_duration(w, "compute_output", r->compute_output.count, r->compute_output.ns);
+        put_duration(w, "success", r->success.count, r->success.ns);
+        put_duration(w, "fail", r->fail.count, r->fail.ns);
+        put_duration(w, "empty_response", r->empty_response.count, r->empty_response.ns);
+        put_duration(w, "cancel", r->cancel.count, r->cancel.ns);
+        json_put_close(w, '}');
+    }
+    json_put_close(w, '}');
+}
+
+static void put_batch_stats(struct json_writer *w, const struct statistics *s)
+{
+    json_put_name(w, "batch_stats");
+    json_put_open(w, '[');
+    for (uint32_t i = 0; i < s->n_batches; i++) {
+        const struct batch_stats *b = &s->batches[i];
+        json_put_open(w, '{');
+        put_count(w, "batch_size", b->batch_size);
+        put_duration(w, "compute_input", b->count, b->compute_input_ns);
+        put_duration(w, "compute_infer", b->count, b->compute_infer_ns);
+        put_duration(w, "compute_output", b->count, b->compute_output_ns);
+        json_put_close(w, '}');
+    }
+    json_put_close(w, ']');
+}
+
+static void put_memory_usage(struct json_writer *w, size_t bytes)
+{
+    json_put_name(w, "memory_usage");
+    json_put_open(w, '[');
+    json_put_open(w, '{');
+    put_text(w, "type", "CPU"); /* there is no other memory yet */
+    put_count(w, "id", 0);
+    put_count(w, "byte_size", bytes);
+    json_put_close(w, '}');
+    json_put_close(w, ']');
+}
+
+void document_statistics(const struct server_statistics *statistics, struct buf *out)
+{
+    struct json_writer w = {.out = out};
+    json_put_open(&w, '{');
+    json_put_name(&w, "model_stats");
+    json_put_open(&w, '[');
+    for (size_t i = 0; i < statistics->n; i++) {
+        const struct model_statistics *m = &statistics->list[i];
+        json_put_open(&w, '{');
+        put_text(&w, "name", m->model->name);
+        put_text(&w, "version", m->model->version_text);
+        put_count(&w, "last_inference", m->sums.last_inference_ms);
+        put_count(&w, "inference_count", m->sums.inference_count);
+        put_count(&w, "execution_count", m->sums.execution_count);
+        put_inference_stats(&w, &m->sums);
+        put_response_stats(&w, &m->sums);
+        put_batch_stats(&w, &m->sums);
+        put_memory_usage(&w, m->memory_bytes);
+        json_put_close(&w, '}');
+    }
+    json_put_close(&w, ']');
+    json_put_close(&w, '}');
+}
+
 struct status *document_check_config_version(uint32_t version)
 {
     if (version == 1)

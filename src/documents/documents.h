@@ -17,6 +17,7 @@ struct model;
 struct model_index_row;
 struct server;
 struct server_progress;
+struct server_statistics;
 struct status;
 
 /* {"name","version","extensions":[…]} */
@@ -35,6 +36,13 @@ void document_model_metadata(const struct model *m, const int64_t *versions, siz
  * "failed":[{"name"[,"version"],"reason"},…]}
  */
 void document_progress(const struct server_progress *p, struct buf *out);
+
+/*
+ * document_statistics - {"model_stats":[{"name","version","last_inference","inference_count",
+ * "execution_count","inference_stats":{…},"response_stats":{…},"batch_stats":[…],
+ * "memory_usage":[…]}, …]} (behaviours §16.1)
+ */
+void document_statistics(const struct server_statistics *statistics, struct buf *out);
 
 /* [{"name"[,"version"][,"state"][,"reason"]}, …] */
 void document_index(const struct model_index_row *rows, size_t n_rows, struct buf *out);

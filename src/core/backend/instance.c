@@ -15,12 +15,10 @@
 #include "core/request_priv.h"
 #include "core/server_options.h"
 #include "core/server_priv.h"
+#include "core/statistics.h"
 #include "core/trace/trace.h"
 
-enum {
-    MAX_REQUESTS = 4096, /* in one execution */
-    STATS_LEVEL = 800,
-};
+enum { MAX_REQUESTS = 4096 }; /* in one execution */
 
 void instance_report_memory(struct instance *in, size_t bytes)
 {
@@ -88,7 +86,7 @@ struct status *instance_new(struct model *m, const Inference__ModelInstanceGroup
     /* A configuration may allow a batch of billions; so many requests never wait. */
     in->batch_capacity = MIN(MAX(m->max_batch_size, 1u), (uint32_t)MAX_REQUESTS);
     list_init(&in->idle_link);
-    mutex_init(&in->stats.mu, STATS_LEVEL, "instance.stats.mu");
+    in->stats = instance_stats_new(m);
 
     log_verbose(1, "initializing instance '%s' of model '%s' version %s", in->name, m->name,
                 m->version_text);
@@ -110,8 +108,6 @@ void instance_free(struct instance *in)
     if (in->known_to_backend && fns->instance_finalize)
         log_status(LOG_ERROR, "failed to finalize model instance", fns->instance_finalize(in));
     instance_report_memory(in, 0);
-    mem_free(in->stats.responses);
-    mutex_done(&in->stats.mu);
     mem_free(in->host_policy_document.json);
     mem_free(in->place);
     mem_free(in->batch);
@@ -119,18 +115,35 @@ void instance_free(struct instance *in)
     mem_free(in);
 }
 
+/* Times of a backend that does not keep the order must not wrap the sums. */
+static uint64_t span(uint64_t from_ns, uint64_t to_ns)
+{
+    return to_ns > from_ns ? to_ns - from_ns : 0;
+}
+
+static void count_failure(struct instance *in, const struct request *r, uint64_t end_ns)
+{
+    uint64_t whole_ns = span(r->start_ns, end_ns);
+    mutex_lock(&in->stats->mu);
+    duration_add(&in->stats->sums.fail, whole_ns);
+    mutex_unlock(&in->stats->mu);
+}
+
 /*
  * A cancelled request is not executed any more. Its error has no text, as clients know it from the
  * reference.
  */
-static uint32_t drop_cancelled(struct request **batch, uint32_t n)
+static uint32_t drop_cancelled(struct instance *in, struct request **batch, uint32_t n,
+                               uint64_t now_ns)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < n; i++) {
-        if (UNLIKELY(request_is_cancelled(batch[i])))
-            request_reject(batch[i], status_new(STATUS_CANCELLED, "%s", ""));
-        else
+        if (LIKELY(!request_is_cancelled(batch[i]))) {
             batch[kept++] = batch[i];
+            continue;
+        }
+        count_failure(in, batch[i], now_ns);
+        request_reject(batch[i], status_new(STATUS_CANCELLED, "%s", ""));
     }
     return kept;
 }
@@ -138,7 +151,7 @@ static uint32_t drop_cancelled(struct request **batch, uint32_t n)
 uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t n,
                           uint64_t start_ns, uint64_t *ret_bytes)
 {
-    n = drop_cancelled(batch, n);
+    n = drop_cancelled(in, batch, n, start_ns);
     *ret_bytes = 0;
     if (n == 0)
         return 0;
@@ -156,11 +169,12 @@ uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t 
     mutex_assert_none_held();
     struct status *error = in->model->backend->fns.instance_execute(in, batch, n);
     uint64_t took_ns = monotonic_ns() - start_ns;
+    struct execution_times failed = {.exec_start_ns = start_ns, .exec_end_ns = start_ns + took_ns};
 
     for (uint32_t i = 0; i < n; i++) {
         if (UNLIKELY(error != NULL)) {
             request_answer_error(batch[i], status_ref(error));
-            instance_report_statistics(in, batch[i], false, start_ns, 0, 0, start_ns + took_ns);
+            instance_report_statistics(in, batch[i], false, &failed);
             status_free(request_release(batch[i])); /* unless the backend has */
         }
         request_unref(batch[i]);
@@ -172,44 +186,43 @@ uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t 
     return took_ns;
 }
 
-/* ------------------------------------------------------------------------------------------ */
-
-/* Times of a backend that does not keep the order must not wrap the sums. */
-static uint64_t span(uint64_t from_ns, uint64_t to_ns)
-{
-    return to_ns > from_ns ? to_ns - from_ns : 0;
-}
+/* ---- What backends report ------------------------------------------------------------------- */
 
 void instance_report_statistics(struct instance *in, const struct request *r, bool success,
-                                uint64_t exec_start_ns, uint64_t compute_start_ns,
-                                uint64_t compute_end_ns, uint64_t exec_end_ns)
+                                const struct execution_times *t)
 {
-    trace_compute(r, exec_start_ns, compute_start_ns, compute_end_ns, exec_end_ns);
-    struct instance_stats *s = &in->stats;
-    uint64_t whole_ns = span(r->start_ns, exec_end_ns);
-    mutex_lock(&s->mu);
-    if (success) {
-        s->success_count++;
-        s->success_ns += whole_ns;
-        s->queue_ns += span(r->queue_ns, exec_start_ns);
-        s->compute_input_ns += span(exec_start_ns, compute_start_ns);
-        s->compute_infer_ns += span(compute_start_ns, compute_end_ns);
-        s->compute_output_ns += span(compute_end_ns, exec_end_ns);
-        s->inference_count += MAX(r->batch_size, 1u);
-    } else {
-        s->fail_count++;
-        s->fail_ns += whole_ns;
+    trace_compute(r, t->exec_start_ns, t->compute_start_ns, t->compute_end_ns, t->exec_end_ns);
+    if (!success) {
+        count_failure(in, r, t->exec_end_ns);
+        return;
     }
-    mutex_unlock(&s->mu);
+    struct statistics *s = &in->stats->sums;
+    uint64_t whole_ns = span(r->start_ns, t->exec_end_ns);
+    mutex_lock(&in->stats->mu);
+    duration_add(&s->success, whole_ns);
+    s->queue_ns += span(r->queue_ns, t->exec_start_ns);
+    s->compute_input_ns += span(t->exec_start_ns, t->compute_start_ns);
+    s->compute_infer_ns += span(t->compute_start_ns, t->compute_end_ns);
+    s->compute_output_ns += span(t->compute_end_ns, t->exec_end_ns);
+    s->inference_count += MAX(r->batch_size, 1u);
+    mutex_unlock(&in->stats->mu);
 }
 
-void instance_report_batch(struct instance *in, uint64_t batch_size)
+void instance_report_batch(struct instance *in, uint64_t batch_size,
+                           const struct execution_times *t)
 {
-    (void)batch_size; /* counted per size where statistics print it */
+    struct statistics *s = &in->stats->sums;
     struct timespec now;
     clock_gettime(CLOCK_REALTIME_COARSE, &now);
-    mutex_lock(&in->stats.mu);
-    in->stats.execution_count++;
-    in->stats.last_inference_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / NS_PER_MS;
-    mutex_unlock(&in->stats.mu);
+    mutex_lock(&in->stats->mu);
+    s->execution_count++;
+    s->last_inference_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / NS_PER_MS;
+    struct batch_stats *b = statistics_batch(s, batch_size);
+    if (LIKELY(b != NULL)) {
+        b->count++;
+        b->compute_input_ns += span(t->exec_start_ns, t->compute_start_ns);
+        b->compute_infer_ns += span(t->compute_start_ns, t->compute_end_ns);
+        b->compute_output_ns += span(t->compute_end_ns, t->exec_end_ns);
+    }
+    mutex_unlock(&in->stats->mu);
 }

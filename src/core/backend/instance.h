@@ -12,15 +12,14 @@
 #include <stdint.h>
 
 #include "base/list.h"
-#include "base/mutex.h"
 #include "core/message.h"
 #include "proto/model_config.pb-c.h"
 
 struct model;
 struct place;
 struct request;
-struct response_stats;
 struct status;
+struct instance_stats;
 struct instance_thread;
 
 /* The values are those of TRITONSERVER_InstanceGroupKind. */
@@ -28,20 +27,6 @@ enum instance_kind { INSTANCE_AUTO, INSTANCE_CPU, INSTANCE_GPU, INSTANCE_MODEL }
 
 /* Who executes on the instance now; drawn in core/sched/scheduler.c. */
 enum runner { RUNNER_NONE, RUNNER_CALLER, RUNNER_WORKER };
-
-/* What backends report, summed up; one lock for all, which costs less than ten atomic additions. */
-struct instance_stats {
-    struct mutex mu; /* level 800 in core/README.md */
-    /* Under mu. */
-    uint64_t success_count, success_ns;
-    uint64_t fail_count, fail_ns;
-    uint64_t queue_ns;
-    uint64_t compute_input_ns, compute_infer_ns, compute_output_ns;
-    uint64_t inference_count, execution_count;
-    uint64_t last_inference_ms; /* since the epoch */
-    uint32_t n_responses;
-    struct response_stats *responses; /* by index; NULL until a backend reports one */
-};
 
 struct instance {
     /* Constant once initialised. */
@@ -57,7 +42,7 @@ struct instance {
 
     /* The backend's. */
     void *state;
-    struct instance_stats stats;
+    struct instance_stats *stats;
     atomic_size_t reported_bytes; /* memory that the backend says it uses */
 
     /* Under scheduler.mu. */
@@ -107,10 +92,20 @@ void instance_free(struct instance *in);
 uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t n,
                           uint64_t start_ns, uint64_t *ret_bytes);
 
-/* instance_report_statistics - what TRITONBACKEND_ModelInstanceReportStatistics says. */
+/* When a backend did what; CLOCK_MONOTONIC. */
+struct execution_times {
+    uint64_t exec_start_ns, compute_start_ns, compute_end_ns, exec_end_ns;
+};
+
+/*
+ * instance_report_statistics, instance_report_batch - a request has been executed; a batch has.
+ *
+ * Thread: any. Takes instance.stats.mu.
+ * Source: TRITONBACKEND_ModelInstanceReportStatistics, …ReportBatchStatistics; behaviours §16.2-6
+ */
 void instance_report_statistics(struct instance *in, const struct request *r, bool success,
-                                uint64_t exec_start_ns, uint64_t compute_start_ns,
-                                uint64_t compute_end_ns, uint64_t exec_end_ns);
-void instance_report_batch(struct instance *in, uint64_t batch_size);
+                                const struct execution_times *times);
+void instance_report_batch(struct instance *in, uint64_t batch_size,
+                           const struct execution_times *times);
 
 #endif

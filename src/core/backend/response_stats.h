@@ -16,17 +16,6 @@ struct instance;
 struct request;
 struct status;
 
-/* Responses with a higher index than this are counted with it, so that memory stays bounded. */
-enum { MAX_RESPONSE_INDEX = 4095 };
-
-struct duration {
-    uint64_t count, ns;
-};
-
-struct response_stats {
-    struct duration compute_infer, compute_output, success, fail, empty_response, cancel;
-};
-
 /* What a backend says of one response; times are CLOCK_MONOTONIC, 0 = not said. */
 struct response_report {
     uint64_t start_ns;

@@ -91,6 +91,15 @@ struct status *repository_versions(struct repository *repo, const char *name, si
     return st;
 }
 
+struct status *repository_serving(struct repository *repo, const char *name, size_t name_length,
+                                  int64_t version, struct model ***ret_models)
+{
+    const struct table *t = snapshot_enter(&repo->table);
+    struct status *st = table_serving(t, name, name_length, version, ret_models);
+    snapshot_leave();
+    return st;
+}
+
 /* ---- All of them ---------------------------------------------------------------------------- */
 
 /*

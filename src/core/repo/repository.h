@@ -116,13 +116,16 @@ NODISCARD struct status *repository_open(struct repository *repo);
  */
 NODISCARD struct status *repository_load_all(struct repository *repo);
 
-/* See server_find_model(), server_model_versions(), server_index(). */
+/* See server_find_model(), server_model_versions(), table_serving(), server_index(). */
 NODISCARD struct status *repository_find(struct repository *repo, const char *name,
                                          size_t name_length, int64_t version,
                                          struct model **ret_model);
 NODISCARD struct status *repository_versions(struct repository *repo, const char *name,
                                              size_t name_length, int64_t **ret_versions,
                                              size_t *ret_n);
+NODISCARD struct status *repository_serving(struct repository *repo, const char *name,
+                                            size_t name_length, int64_t version,
+                                            struct model ***ret_models);
 NODISCARD struct status *repository_index(struct repository *repo, bool ready_only,
                                           struct model_index_row **ret_rows, size_t *ret_n);
 

@@ -214,3 +214,61 @@ struct status *table_versions(const struct table *t, const char *name, size_t na
     *ret_n = n;
     return NULL;
 }
+
+/* ---- All that serve ------------------------------------------------------------------------- */
+
+struct found {
+    struct model **list; /* ended by NULL once there is one */
+    size_t n, capacity;
+};
+
+/* Those of a model that fit, each with a reference. */
+static void add_serving(struct found *f, const struct entry_versions *versions, int64_t version)
+{
+    size_t count = versions ? versions->count : 0;
+    if (f->n + count >= f->capacity) {
+        f->capacity = 2 * f->capacity + count + 1;
+        f->list = mem_realloc(f->list, f->capacity * sizeof(*f->list));
+    }
+    for (size_t j = 0; j < count; j++) {
+        struct model *m = model_of(&versions->list[j]);
+        if (!m || (version != CONCH_VERSION_LATEST && m->version != version))
+            continue;
+        model_ref(m);
+        f->list[f->n++] = m;
+    }
+    f->list[f->n] = NULL;
+}
+
+struct status *table_serving(const struct table *t, const char *name, size_t name_length,
+                             int64_t version, struct model ***ret_models)
+{
+    struct found f = {0};
+    struct view v = {0};
+    if (t && name_length == 0) {
+        for (size_t i = 0; i < t->n_entries; i++)
+            add_serving(&f, atomic_load(&t->entries[i].versions), CONCH_VERSION_LATEST);
+        *ret_models = f.list ? f.list : mem_zalloc(sizeof(*f.list));
+        return NULL;
+    }
+    struct status *st = look_up(t, name, name_length, &v);
+    if (st && status_code(st) != STATUS_NOT_FOUND)
+        return st;
+    struct model *any;
+    if (!st)
+        st = find_latest(&v, &any);
+    if (st) {
+        status_free(st);
+        return status_new(STATUS_INVALID_ARG, "requested model '%.*s' is not available",
+                          (int)name_length, name);
+    }
+    add_serving(&f, v.versions, version);
+    if (f.n == 0) {
+        mem_free(f.list);
+        return status_new(STATUS_INVALID_ARG,
+                          "requested model version is not available for model '%.*s'",
+                          (int)name_length, name);
+    }
+    *ret_models = f.list;
+    return NULL;
+}

@@ -58,4 +58,9 @@ NODISCARD struct status *table_find(const struct table *t, const char *name, siz
 NODISCARD struct status *table_versions(const struct table *t, const char *name, size_t name_length,
                                         int64_t **ret_versions, size_t *ret_n);
 
+/* table_serving - see server_statistics(): the READY versions that it is asked of. NULL ends the
+ * list; each has a reference, and the caller frees it with mem_free(). */
+NODISCARD struct status *table_serving(const struct table *t, const char *name, size_t name_length,
+                                       int64_t version, struct model ***ret_models);
+
 #endif

@@ -25,6 +25,8 @@ static const struct route routes[] = {
     {METHOD_GET, "/v2/health/ready", meta_ready, content_text, false},
     {METHOD_GET, "/v2/models/{m}[/versions/{v}]/ready", meta_model_ready, content_text, false},
     {METHOD_GET, "/v2/models/{m}[/versions/{v}]/config", meta_model_config, content_json, false},
+    {METHOD_GET, "/v2/models/stats", meta_statistics, content_json, false},
+    {METHOD_GET, "/v2/models/{m}[/versions/{v}]/stats", meta_statistics, content_json, false},
     {METHOD_GET, "/v2/models/{m}[/versions/{v}]", meta_model, content_json, false},
     {METHOD_GET, "/v2", meta_server, content_json, false},
     {METHOD_POST, "/v2/repository/index", admin_index, content_json, true},

@@ -154,3 +154,19 @@ void meta_model_config(struct exchange *x)
     model_unref(model);
     reply_printed(x, 200, content_json);
 }
+
+void meta_statistics(struct exchange *x)
+{
+    struct http_call *call = exchange_part(x);
+    struct server_statistics statistics;
+    struct status *st = ops_statistics(call_ctx(x)->settings->server, &call->model, &statistics);
+    if (st) {
+        reply_status(x, st, content_json);
+        return;
+    }
+    struct buf *json = &call_ctx(x)->json;
+    buf_reset(json);
+    document_statistics(&statistics, json);
+    server_statistics_done(&statistics);
+    reply_printed(x, 200, content_json);
+}

@@ -12,6 +12,7 @@ void meta_live(struct exchange *x);
 void meta_ready(struct exchange *x);
 void meta_model(struct exchange *x);
 void meta_model_ready(struct exchange *x);
+void meta_statistics(struct exchange *x);
 void meta_model_config(struct exchange *x);
 
 #endif

@@ -98,6 +98,16 @@ void ops_model_metadata_done(struct ops_model_metadata *m)
     mem_free(TAKE(m->versions));
 }
 
+struct status *ops_statistics(struct server *s, const struct ops_model_ref *ref,
+                              struct server_statistics *ret)
+{
+    int64_t version;
+    struct status *st = parse_version(ref, &version);
+    if (st)
+        return st;
+    return server_statistics(s, ref->name, ref->name_length, version, ret);
+}
+
 struct status *ops_infer_model(struct server *s, const struct ops_model_ref *ref,
                                const char *protocol, struct model **ret_model)
 {

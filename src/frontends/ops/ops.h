@@ -20,6 +20,7 @@ struct model_index_row;
 struct request;
 struct server;
 struct server_progress;
+struct server_statistics;
 
 /* Which model: as it stands in a path or a message. Borrowed. */
 struct ops_model_ref {
@@ -73,6 +74,17 @@ NODISCARD struct status *ops_model_find(struct server *s, const struct ops_model
 NODISCARD struct status *ops_model_metadata(struct server *s, const struct ops_model_ref *ref,
                                             struct ops_model_metadata *ret);
 void ops_model_metadata_done(struct ops_model_metadata *m);
+
+/*
+ * ops_statistics - what models have done so far; ended by server_statistics_done().
+ *
+ * @ref    without a name: of all models; without a version: of all its versions
+ * Errors: STATUS_INVALID_ARG  the version is no number, or none above 0; there is no such model or
+ *                             version (behaviours §2.11)
+ *         STATUS_UNAVAILABLE  Server not ready
+ */
+NODISCARD struct status *ops_statistics(struct server *s, const struct ops_model_ref *ref,
+                                        struct server_statistics *ret);
 
 /*
  * ops_infer_model - as ops_model_find(), for an inference of one response.

@@ -11,6 +11,7 @@
 
 #include "api/handles.h"
 #include "core/backend/response_stats.h"
+#include "core/statistics.h"
 #include "lib/fake_model.h"
 #include "triton/core/tritonbackend.h"
 
@@ -120,8 +121,8 @@ static void counts_by_index(void **state)
     assert_null(server_infer(&f.server, &fr.request));
     fake_request_wait(&fr);
 
-    const struct response_stats *s = instance->stats.responses;
-    assert_int_equal(instance->stats.n_responses, MAX_RESPONSE_INDEX + 1);
+    const struct response_stats *s = instance->stats->sums.responses;
+    assert_int_equal(instance->stats->sums.n_responses, MAX_RESPONSE_INDEX + 1);
     is(&s[0].success, 1, 50);
     is(&s[0].compute_infer, 1, 30);
     is(&s[0].compute_output, 1, 20);

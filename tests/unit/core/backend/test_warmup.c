@@ -22,6 +22,7 @@
 #include "core/backend/warmup.h"
 #include "core/repo/storage.h"
 #include "core/response.h"
+#include "core/statistics.h"
 #include "lib/fake_model.h"
 #include "lib/repository.h"
 
@@ -70,12 +71,13 @@ static void note(struct instance *in, struct request **requests, uint32_t n)
 
 static struct status *execute(struct instance *in, struct request **requests, uint32_t n)
 {
+    static const struct execution_times times = {1, 2, 3, 4};
     note(in, requests, n);
     for (uint32_t i = 0; i < n; i++) {
-        instance_report_statistics(in, requests[i], true, 1, 2, 3, 4);
+        instance_report_statistics(in, requests[i], true, &times);
         fake_answer(requests[i]);
     }
-    instance_report_batch(in, n);
+    instance_report_batch(in, n, &times);
     return NULL;
 }
 
@@ -173,9 +175,9 @@ static void warm_up_counts_in_the_statistics(void **state)
     (void)state;
     make(IO SAMPLE("s", "batch_size: 2 count: 3", A2), 1, execute);
     assert_null(warm_up());
-    assert_int_equal(f.model->instances[0]->stats.success_count, 6);
-    assert_int_equal(f.model->instances[0]->stats.inference_count, 6);
-    assert_int_equal(f.model->instances[0]->stats.execution_count, 3);
+    assert_int_equal(f.model->instances[0]->stats->sums.success.count, 6);
+    assert_int_equal(f.model->instances[0]->stats->sums.inference_count, 6);
+    assert_int_equal(f.model->instances[0]->stats->sums.execution_count, 3);
     fake_model_end(&f);
 }
 

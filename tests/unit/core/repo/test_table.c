@@ -41,6 +41,28 @@ static void refuses(const struct table *t, const char *name, int64_t version, en
     status_free(st);
 }
 
+/* What serves, as "name:version …" or the error, for a name ("": all). */
+static void serves(const struct table *t, const char *name, int64_t version, const char *expected)
+{
+    struct model **models;
+    char seen[256] = "";
+    struct status *st = table_serving(t, name, strlen(name), version, &models);
+    if (st) {
+        assert_string_equal(status_message(st), expected);
+        status_free(st);
+        return;
+    }
+    size_t n = 0;
+    for (; models[n]; n++) {
+        size_t used = strlen(seen);
+        snprintf(seen + used, sizeof(seen) - used, "%s:%lld ", models[n]->name,
+                 (long long)models[n]->version);
+        model_unref(models[n]);
+    }
+    mem_free(models);
+    assert_string_equal(seen, expected);
+}
+
 static void no_table_is_not_ready(void **state)
 {
     (void)state;
@@ -50,6 +72,44 @@ static void no_table_is_not_ready(void **state)
     struct status *st = table_versions(NULL, "m", 1, &versions, &n);
     assert_int_equal(status_code(st), STATUS_UNAVAILABLE);
     status_free(st);
+    serves(NULL, "", LATEST, "Server not ready");
+    serves(NULL, "m", LATEST, "Server not ready");
+}
+
+/* Statistics are asked of what is READY, and have errors of their own. */
+static void what_serves_is_listed(void **state)
+{
+    (void)state;
+    static const int64_t versions[] = {1, 2};
+    struct fake_model f;
+    fake_model_make(&f, CONFIG, 1, NULL);
+    struct table *t = table_new(4);
+    serves(t, "", LATEST, "");
+    table_set_name(t, 0, "coming", true);
+    table_set_name(t, 1, "failed", false);
+    table_set_name(t, 2, "m", true);
+    table_set_name(t, 3, "twice", true);
+    table_set_versions(t, 2, versions, 2);
+    serves(t, "", LATEST, "");
+    serves(t, "m", LATEST, "requested model 'm' is not available");
+    table_set_ready(t, 2, 0, f.model);
+    table_set_versions(t, 3, versions, 2);
+    table_set_ready(t, 3, 0, f.model);
+    table_set_ready(t, 3, 1, f.model);
+
+    serves(t, "", LATEST, "m:1 m:1 m:1 ");
+    serves(t, "m", LATEST, "m:1 ");
+    serves(t, "m", 1, "m:1 ");
+    serves(t, "m", 2, "requested model version is not available for model 'm'");
+    serves(t, "m", 0, "requested model version is not available for model 'm'");
+    serves(t, "m", -2, "requested model version is not available for model 'm'");
+    serves(t, "twice", LATEST, "m:1 m:1 ");
+    serves(t, "coming", LATEST, "requested model 'coming' is not available");
+    serves(t, "failed", 1, "requested model 'failed' is not available");
+    serves(t, "nobody", LATEST, "requested model 'nobody' is not available");
+    table_free(t);
+    assert_int_equal(atomic_load(&f.model->refs), 1);
+    fake_model_end(&f);
 }
 
 #define UNKNOWN "Request for unknown model: "
@@ -205,6 +265,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_table_is_not_ready),
+        cmocka_unit_test(what_serves_is_listed),
         cmocka_unit_test(a_model_comes_up),
         cmocka_unit_test(a_model_that_does_not_come_up),
         cmocka_unit_test(a_name_that_several_have),

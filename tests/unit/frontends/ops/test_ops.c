@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/status.h"
+#include "core/server.h"
 #include "frontends/ops/ops.h"
 
 static void versions_that_are_none(void **state)
@@ -31,6 +32,7 @@ static void versions_that_are_none(void **state)
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
         struct ops_model_ref ref = {"m", 1, rows[i].version, strlen(rows[i].version)};
         struct ops_model_metadata metadata;
+        struct server_statistics statistics;
         struct model *model;
         bool ready;
         struct status *refused[] = {
@@ -38,6 +40,7 @@ static void versions_that_are_none(void **state)
             ops_infer_model(NULL, &ref, "HTTP end point", &model),
             ops_model_ready(NULL, &ref, &ready),
             ops_model_metadata(NULL, &ref, &metadata),
+            ops_statistics(NULL, &ref, &statistics),
         };
         for (size_t k = 0; k < ARRAY_SIZE(refused); k++) {
             assert_non_null(refused[k]);

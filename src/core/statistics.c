@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/statistics.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "core/model.h"
+
+enum { STATS_LEVEL = 800, FIRST_BATCHES = 4 };
+
+void statistics_done(struct statistics *s)
+{
+    mem_free(TAKE(s->batches));
+    mem_free(TAKE(s->responses));
+    s->n_batches = s->batch_capacity = s->n_responses = 0;
+}
+
+/* ---- Lines ---------------------------------------------------------------------------------- */
+
+/* Where the size is, or belongs. */
+static uint32_t place_of(const struct statistics *s, uint64_t batch_size)
+{
+    uint32_t from = 0, to = s->n_batches;
+    while (from < to) {
+        uint32_t middle = from + (to - from) / 2;
+        if (s->batches[middle].batch_size < batch_size)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    return from;
+}
+
+static bool make_room(struct statistics *s)
+{
+    if (s->n_batches < s->batch_capacity)
+        return true;
+    uint32_t capacity =
+        MIN(MAX(2 * s->batch_capacity, (uint32_t)FIRST_BATCHES), (uint32_t)MAX_BATCH_SIZES);
+    if (capacity == s->batch_capacity)
+        return false;
+    struct batch_stats *grown = mem_try_realloc(s->batches, capacity * sizeof(*grown));
+    if (!grown)
+        return false;
+    s->batches = grown;
+    s->batch_capacity = capacity;
+    return true;
+}
+
+struct batch_stats *statistics_batch(struct statistics *s, uint64_t batch_size)
+{
+    uint32_t i = place_of(s, batch_size);
+    if (LIKELY(i < s->n_batches && s->batches[i].batch_size == batch_size))
+        return &s->batches[i];
+    if (!make_room(s))
+        return NULL;
+    memmove(&s->batches[i + 1], &s->batches[i], (s->n_batches - i) * sizeof(s->batches[0]));
+    s->batches[i] = (struct batch_stats){.batch_size = batch_size};
+    s->n_batches++;
+    return &s->batches[i];
+}
+
+struct response_stats *statistics_response(struct statistics *s, uint32_t index)
+{
+    BUG_ON(index > MAX_RESPONSE_INDEX);
+    if (index >= s->n_responses) {
+        uint32_t wanted = MIN(MAX(index + 1, 2 * s->n_responses), (uint32_t)MAX_RESPONSE_INDEX + 1);
+        struct response_stats *grown = mem_try_realloc(s->responses, wanted * sizeof(*grown));
+        if (!grown)
+            return NULL;
+        memset(grown + s->n_responses, 0, (wanted - s->n_responses) * sizeof(*grown));
+        s->responses = grown;
+        s->n_responses = wanted;
+    }
+    return &s->responses[index];
+}
+
+/* ---- Sums ----------------------------------------------------------------------------------- */
+
+static void add_duration(struct duration *to, const struct duration *from)
+{
+    to->count += from->count;
+    to->ns += from->ns;
+}
+
+static void add_batch(struct batch_stats *to, const struct batch_stats *from)
+{
+    to->count += from->count;
+    to->compute_input_ns += from->compute_input_ns;
+    to->compute_infer_ns += from->compute_infer_ns;
+    to->compute_output_ns += from->compute_output_ns;
+}
+
+static void add_response(struct response_stats *to, const struct response_stats *from)
+{
+    add_duration(&to->compute_infer, &from->compute_infer);
+    add_duration(&to->compute_output, &from->compute_output);
+    add_duration(&to->success, &from->success);
+    add_duration(&to->fail, &from->fail);
+    add_duration(&to->empty_response, &from->empty_response);
+    add_duration(&to->cancel, &from->cancel);
+}
+
+struct status *statistics_add(struct statistics *to, const struct statistics *from)
+{
+    add_duration(&to->success, &from->success);
+    add_duration(&to->fail, &from->fail);
+    to->queue_ns += from->queue_ns;
+    to->compute_input_ns += from->compute_input_ns;
+    to->compute_infer_ns += from->compute_infer_ns;
+    to->compute_output_ns += from->compute_output_ns;
+    to->inference_count += from->inference_count;
+    to->execution_count += from->execution_count;
+    to->last_inference_ms = MAX(to->last_inference_ms, from->last_inference_ms);
+
+    for (uint32_t i = 0; i < from->n_batches; i++) {
+        struct batch_stats *b = statistics_batch(to, from->batches[i].batch_size);
+        if (b)
+            add_batch(b, &from->batches[i]);
+        else if (to->n_batches < MAX_BATCH_SIZES)
+            return status_no_memory();
+    }
+    if (from->n_responses && !statistics_response(to, from->n_responses - 1))
+        return status_no_memory();
+    for (uint32_t i = 0; i < from->n_responses; i++)
+        add_response(&to->responses[i], &from->responses[i]);
+    return NULL;
+}
+
+/* ---- A model's ------------------------------------------------------------------------------ */
+
+struct instance_stats *instance_stats_new(struct model *m)
+{
+    MEM_CHARGE(m->owner, MEM_CONFIG);
+    struct instance_stats *part = mem_zalloc(sizeof(*part));
+    mutex_init(&part->mu, STATS_LEVEL, "instance.stats.mu");
+    /* Whoever makes more of it later need not say who pays: a block that grows keeps its payer. */
+    make_room(&part->sums);
+    struct instance_stats *first = atomic_load_explicit(&m->statistics, memory_order_relaxed);
+    do {
+        part->next = first;
+        /* Released for the readers, who come from any thread. */
+    } while (!atomic_compare_exchange_weak_explicit(&m->statistics, &first, part,
+                                                    memory_order_release, memory_order_relaxed));
+    return part;
+}
+
+void model_statistics_free(struct model *m)
+{
+    struct instance_stats *part = atomic_load_explicit(&m->statistics, memory_order_relaxed);
+    while (part) {
+        struct instance_stats *next = part->next;
+        statistics_done(&part->sums);
+        mutex_done(&part->mu);
+        mem_free(part);
+        part = next;
+    }
+}
+
+struct status *model_statistics(const struct model *m, struct statistics *ret)
+{
+    struct statistics sums = {0};
+    struct status *st = NULL;
+    struct instance_stats *part = atomic_load_explicit(&m->statistics, memory_order_acquire);
+    for (; part && !st; part = part->next) {
+        mutex_lock(&part->mu);
+        st = statistics_add(&sums, &part->sums);
+        mutex_unlock(&part->mu);
+    }
+    if (st)
+        statistics_done(&sums);
+    else
+        *ret = sums;
+    return st;
+}

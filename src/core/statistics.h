@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What has been executed, how often and how long: counted per instance while it executes, so that
+ * instances do not wait for each other, and added up when somebody asks.
+ *
+ * What an instance counts stays until its model is gone, after the instance too: so a reader needs
+ * no more than a reference to the model.
+ *
+ * Source: behaviours §16
+ */
+#ifndef CONCH_CORE_STATISTICS_H
+#define CONCH_CORE_STATISTICS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/compiler.h"
+#include "base/mutex.h"
+
+struct model;
+struct status;
+
+enum {
+    /* Responses with a higher index than this are counted with it, so that memory stays bounded. */
+    MAX_RESPONSE_INDEX = 4095,
+    /* Batches of further sizes are counted as executions only: clients choose the sizes. */
+    MAX_BATCH_SIZES = 4096,
+};
+
+struct duration {
+    uint64_t count, ns;
+};
+
+/* Executions of batches of one size. */
+struct batch_stats {
+    uint64_t batch_size, count;
+    uint64_t compute_input_ns, compute_infer_ns, compute_output_ns;
+};
+
+/* The responses of one index within their requests, as far as the backend reports them. */
+struct response_stats {
+    struct duration compute_infer, compute_output, success, fail, empty_response, cancel;
+};
+
+struct statistics {
+    struct duration success, fail;
+    uint64_t queue_ns; /* this and the next three: of those that succeeded */
+    uint64_t compute_input_ns, compute_infer_ns, compute_output_ns;
+    uint64_t inference_count, execution_count;
+    uint64_t last_inference_ms; /* since the epoch; 0 = never */
+    uint32_t n_batches, batch_capacity;
+    struct batch_stats *batches; /* by size, ascending */
+    uint32_t n_responses;
+    struct response_stats *responses; /* by index; of some of them nothing may have been reported */
+};
+
+/* statistics_done - ends what statistics_add() and the like have made. */
+void statistics_done(struct statistics *s);
+
+/* duration_add - one more. */
+static inline void duration_add(struct duration *d, uint64_t ns)
+{
+    d->count++;
+    d->ns += ns;
+}
+
+/*
+ * statistics_batch - the line of a batch size, made when there is none.
+ *
+ * Returns NULL when there are too many sizes, or no memory.
+ */
+struct batch_stats *statistics_batch(struct statistics *s, uint64_t batch_size);
+
+/* statistics_response - the line of an index up to MAX_RESPONSE_INDEX; NULL: no memory. */
+struct response_stats *statistics_response(struct statistics *s, uint32_t index);
+
+/*
+ * statistics_add - adds all of `from`.
+ *
+ * Errors: STATUS_UNAVAILABLE  no memory; `to` is then of use for statistics_done() only
+ */
+NODISCARD struct status *statistics_add(struct statistics *to, const struct statistics *from);
+
+/* The part of one instance. */
+struct instance_stats {
+    struct mutex mu;             /* level 800 in core/README.md */
+    struct statistics sums;      /* under mu */
+    struct instance_stats *next; /* constant: of the same model */
+};
+
+/*
+ * instance_stats_new - a part, which the model frees when it goes.
+ *
+ * Thread: any; instances may be made in parallel.
+ */
+struct instance_stats *instance_stats_new(struct model *m);
+
+/* model_statistics_free - its parts; no instance is left. */
+void model_statistics_free(struct model *m);
+
+/*
+ * model_statistics - all its parts added up; statistics_done() ends them.
+ *
+ * Thread: any that has a reference to the model.
+ * Errors: STATUS_UNAVAILABLE  no memory
+ */
+NODISCARD struct status *model_statistics(const struct model *m, struct statistics *ret);
+
+#endif
