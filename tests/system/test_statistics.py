@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What models have done, by the real client; the same requests are counted alike by the genuine Triton."""
 
-import socket
 import threading
 import time
 
@@ -143,26 +142,6 @@ def test_a_model_called_stats(models):
         assert ask(server, "GET", "/v2/models/stats").json()["model_stats"][0]["name"] == "stats"
         assert ask(server, "GET", "/v2/models/stats/stats").json()["model_stats"][0]["name"] == "stats"
         assert ask(server, "GET", "/v2/models/stats/versions/1").json()["platform"] == "identity"
-
-
-def test_requests_cancelled_in_the_queue_have_failed(models):
-    gated = repository.Gated(models, "gated").shut("hold.execute")
-    with servers.Server(models) as server:
-        head = b"POST /v2/models/gated/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
-        body = b'{"inputs":[{"name":"IN","datatype":"INT32","shape":[1],"data":[1]}]}'
-        first = socket.create_connection(("127.0.0.1", server.port))
-        first.sendall(head % len(body) + body)
-
-        def n_failed():
-            (one,) = ask(server, "GET", "/v2/models/gated/stats").json()["model_stats"]
-            return one["inference_stats"]["fail"]["count"]
-
-        with socket.create_connection(("127.0.0.1", server.port)) as second:
-            second.sendall(head % len(body) + body)
-        gated.open("hold.execute")
-        servers.wait_for(lambda: n_failed() == 1, 20, "the second request is counted")
-        assert b"200 OK" in first.recv(4096)
-        first.close()
 
 
 def test_statistics_while_requests_come(models):

@@ -20,6 +20,7 @@
 #include "base/status.h"
 #include "core/sched/instance_thread.h"
 #include "core/server.h"
+#include "core/statistics.h"
 #include "lib/fake_model.h"
 
 static const char config_format[] = "input { name: \"A\" data_type: TYPE_FP32 dims: [ 1 ] }\n"
@@ -391,6 +392,13 @@ static void first_in_first_out_without_the_cancelled(void **state)
     assert_int_equal(requests[2].last_code, STATUS_CANCELLED);
     assert_string_equal(requests[2].last_error, "");
     assert_string_equal(order, "abde");
+
+    struct statistics statistics;
+    assert_null(model_statistics(f.model, &statistics));
+    assert_int_equal(statistics.fail.count, 1);
+    assert_true(statistics.fail.ns > 0);
+    assert_int_equal(statistics.success.count, 0); /* nobody has reported the others */
+    statistics_done(&statistics);
     fake_model_end(&f);
     for (int i = 0; i < 5; i++)
         fake_request_end(&requests[i]);
