@@ -40,7 +40,6 @@ static TRITONSERVER_Error *find_file(struct model *m, TRITONBACKEND_Model *handl
         if (asprintf(&inner, "%s/model.onnx", m->path) < 0)
             return out_of_memory();
         free(m->path);
-        free(m->folder);
         m->path = inner;
     }
     if (stat(m->path, &info) != 0)
