@@ -10,6 +10,13 @@ from .servers import Missing
 # What MALLOC_COUNT_FILE holds, in the order of enum call in malloc_count.c; free is not counted.
 ALLOCATING_CALLS = 4
 
+ABI_CONFIG = """backend: "identity"
+input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] } ]
+output [ { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] } ]
+instance_group [ { count: 1 kind: KIND_CPU } ]
+parameters { key: "CONCH_EXECUTION" value { string_value: "inline" } }
+"""
+
 
 def run(lab, argv, what, pinned=True):
     """What a program prints; on the clients' core unless it needs both."""
@@ -41,6 +48,17 @@ def count_mallocs(lab, server, request):
     """Allocating calls per request, counted while nothing but whole requests is under way."""
     seen = lab.bench.count(server, request, lab.malloc_file(server))
     return sum(seen["counters"][:ALLOCATING_CALLS]) / seen["requests"]
+
+
+def abi(lab):
+    """Nanoseconds and allocated bytes of requests through the ABI."""
+    folder = lab.folder / "repositories" / "abi"
+    if not folder.exists():
+        folder.mkdir(parents=True)
+        (folder / "m" / "1").mkdir(parents=True)
+        (folder / "m" / "config.pbtxt").write_text(ABI_CONFIG)
+    return json.loads(run(lab, [lab.programs / "bench_abi", folder, "m", lab.build / "backends",
+                                20 * lab.settings.rounds], "bench_abi"))
 
 
 def json_floats(lab):

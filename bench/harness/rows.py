@@ -144,6 +144,17 @@ def mallocs(lab):
     return table(["request", "server", "calls per request", "goal", "met"], rows)
 
 
+def abi(lab):
+    """a request of 64 bytes through the plugin ABI alone: the backend identity, executed inline, no network"""
+    said = micro.abi(lab)
+    us, whole_us = said["execute_ns"] / 1000, said["infer_ns"] / 1000
+    per_request = said["allocated_bytes"] / said["requests"]
+    return table(["from execute to response µs", "goal", "met", "whole request µs", "bytes from malloc per request",
+                  "goal", "met"],
+                 [[f"{us:.3f}", "≤ 0.500", met(us <= 0.5), f"{whole_us:.3f}", f"{per_request:.3f}", "0",
+                   met(per_request < 0.01)]])
+
+
 def json_floats(lab):
     """FP32 tensors of JSON text into memory, against yyjson building its DOM of the same text"""
     rows = []
@@ -177,6 +188,7 @@ ROWS = {
     "digits": digits,
     "memory": memory,
     "mallocs": mallocs,
+    "abi": abi,
     "json": json_floats,
     "wrk": cross_check,
     "start": loading.start,
