@@ -179,23 +179,16 @@ NODISCARD static struct status *check_dynamic(const struct model_config *c)
     return !st && b->preserve_ordering ? check_order(c, b) : st;
 }
 
-NODISCARD static struct status *check_cache(const struct model_config *c)
+/* Who asks for a cache and has something that no cache can go with. */
+NODISCARD static struct status *refuse_cache(const struct model_config *c, const char *in_the_way)
 {
-    const Inference__ModelConfig *pb = c->pb;
-    if (!pb->response_cache || !pb->response_cache->enable)
+    const Inference__ModelResponseCache *cache = c->pb->response_cache;
+    if (!cache || !cache->enable)
         return NULL;
-    const char *in_the_way = NULL;
-    if (model_config_decoupled(c))
-        in_the_way = "'decoupled' transaction policy";
-    else if (pb->scheduling_choice_case ==
-             INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING)
-        in_the_way = "sequence batching scheduler";
-    if (in_the_way)
-        return config_fail(c, at_field(pb->response_cache, "enable"),
-                           "Response Cache does not currently support model %s with %s. Please "
-                           "disable the response cache.",
-                           pb->name, in_the_way);
-    return NULL;
+    return config_fail(c, at_field(cache, "enable"),
+                       "Response Cache does not currently support model %s with %s. Please "
+                       "disable the response cache.",
+                       c->pb->name, in_the_way);
 }
 
 NODISCARD static struct status *check_metrics(const struct model_config *c)
@@ -220,6 +213,20 @@ NODISCARD static struct status *check_metrics(const struct model_config *c)
     return st;
 }
 
+NODISCARD static struct status *check_scheduler(const struct model_config *c)
+{
+    struct status *st;
+    switch (c->pb->scheduling_choice_case) {
+    case INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING:
+        return check_dynamic(c);
+    case INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING:
+        st = refuse_cache(c, "sequence batching scheduler");
+        return st ? st : config_check_sequence(c);
+    default:
+        return NULL;
+    }
+}
+
 struct status *config_check_general(const struct model_config *c)
 {
     const Inference__ModelConfig *pb = c->pb;
@@ -230,19 +237,15 @@ struct status *config_check_general(const struct model_config *c)
             "'max_batch_size' must be non-negative value for %s", pb->name);
     if (st)
         return st;
-    if (pb->scheduling_choice_case == INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING)
-        st = check_dynamic(c);
-    else if (pb->scheduling_choice_case ==
-             INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING)
-        st = config_check_sequence(c);
+    st = check_scheduler(c);
     if (!st && is_ensemble(pb))
         st = config_check_ensemble(c);
     else if (!st && strcmp(pb->platform, "ensemble") == 0)
         st = config_fail(
             c, at_field(pb, "platform"),
             "ensemble scheduling must be set for ensemble %s whose platform is ensemble", pb->name);
-    if (!st)
-        st = check_cache(c);
+    if (!st && model_config_decoupled(c))
+        st = refuse_cache(c, "'decoupled' transaction policy");
     return st ? st : check_metrics(c);
 }
 
