@@ -42,7 +42,7 @@ EXPECTED = {
     "c_number": ": Root element must be a message. (1:1: expected an object)" + SET,
     "c_null": ": Root element must be a message. (1:1: expected an object)" + SET,
     "c_unknown_field": 'max_batch_sizes: Cannot find field. (1:20: did you mean "max_batch_size"?)' + SET,
-    "c_unknown_field_inside": '(input[0]) nam: Cannot find field. (1:18: did you mean "name"?)' + SET,
+    "c_unknown_field_inside": '(input[0]) nome: Cannot find field. (1:19: did you mean "name"?)' + SET,
     "c_wrong_type": '(max_batch_size): invalid value "many" for type TYPE_INT32 (1:19: expected an integer)' + SET,
     "c_number_as_text": {"max_batch_size": 4},
     "c_number_as_float": {"max_batch_size": 4},
