@@ -84,7 +84,7 @@ static TRITONSERVER_Error *size_pools(struct runtime *rt, const struct doc *sett
     bool spin;
 
     TRY(setting_int(settings, "intra_op_thread_count", 0, MAX_THREADS, 0, &intra));
-    TRY(setting_bool(settings, "allow-spinning", true, &spin));
+    TRY(setting_bool(settings, "allow-spinning", false, &spin));
     if (intra == 0)
         intra = CPU_COUNT(&rt->cpus);
     TRY_ORT(&rt->lib, SetGlobalIntraOpNumThreads(threads, (int)intra));

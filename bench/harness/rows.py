@@ -6,7 +6,7 @@ documentation is what `bench/run --list` prints. ROWS at the end is the order th
 
 import statistics
 
-from . import loading, micro, requests, wrk
+from . import loading, micro, ort, requests, wrk
 from .measure import Cell, say
 from .report import cpu, figure, met, table
 
@@ -186,6 +186,7 @@ ROWS = {
     "triton-image": triton_image,
     "triton-json": triton_json,
     "digits": digits,
+    "ort": ort.ort,
     "memory": memory,
     "mallocs": mallocs,
     "abi": abi,
