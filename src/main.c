@@ -25,6 +25,7 @@
 #include "conch/conch.h"
 #include "options.h"
 #include "triton/core/tritonserver.h"
+#include "version.h"
 
 /* ---- messages ------------------------------------------------------------------------------- */
 
@@ -439,13 +440,6 @@ static bool is_tritonserver(const char *program)
     return strcmp(slash ? slash + 1 : program, "tritonserver") == 0;
 }
 
-static void print_version(void)
-{
-    uint32_t major = 0, minor = 0;
-    passed(TRITONSERVER_ApiVersion(&major, &minor), "asking for the API version");
-    printf("conch %s (TRITONSERVER API %u.%u)\n", CONCH_VERSION, major, minor);
-}
-
 /* What is wrong with the command line: with the usage as Triton has it, else on one line. */
 static void print_wrong(char *wrong, bool as_tritonserver)
 {
@@ -475,7 +469,7 @@ int main(int argc, char **argv)
         options_help(as_tritonserver ? stderr : stdout, as_tritonserver ? "tritonserver" : "conch");
         code = as_tritonserver;
     } else if (o.values[OPT_VERSION].given) {
-        print_version();
+        version_print(default_backend_directory());
     } else {
         code = run(&o);
     }

@@ -12,7 +12,31 @@
  *   strings.c      tensors of strings           watch.c      ends runs that nobody waits for
  *                                               external.c   files that a model's data lies in
  */
+#include <stdlib.h>
+#include <string.h>
+
 #include "onnxruntime/execute.h"
+
+/* Only for `conch --version`; see src/version.h. */
+__attribute__((visibility("default"))) char *conch_backend_version(const char *folder);
+
+char *conch_backend_version(const char *folder)
+{
+    struct library lib;
+    TRITONSERVER_Error *err = library_open(folder, NULL, &lib);
+    char *text = NULL;
+
+    if (err) {
+        text = strdup(TRITONSERVER_ErrorMessage(err));
+        TRITONSERVER_ErrorDelete(err);
+        return text;
+    }
+    if (asprintf(&text, "ONNX Runtime %s from %s, providers: %s", lib.version,
+                 lib.path ? lib.path : "?", lib.providers) < 0)
+        text = NULL;
+    library_done(&lib);
+    return text;
+}
 
 TRITONSERVER_Error *TRITONBACKEND_Initialize(TRITONBACKEND_Backend *backend)
 {

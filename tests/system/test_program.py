@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The program around the server: flags that warn or are refused, what it says it serves, signals, exit codes."""
 
+import re
 import os
 import signal
 import subprocess
@@ -24,6 +25,15 @@ def test_version():
     code, out, err = run_to_end("--version")
     assert (code, err) == (0, "")
     assert out.startswith("conch ")
+
+
+def test_version_of_what_backends_find():
+    code, out, err = run_to_end("--version", env={"CONCH_ONNXRUNTIME": ""})
+    assert (code, err) == (0, "")
+    assert re.fullmatch(r"onnxruntime: ONNX Runtime 1\.\d+\.\d+ from /\S+, providers: .*CPUExecutionProvider", out.splitlines()[1]), out
+    code, out, err = run_to_end("--version", env={"CONCH_ONNXRUNTIME": "/nowhere.so"})
+    assert (code, err) == (0, "")
+    assert "cannot be loaded; tried /nowhere.so" in out
 
 
 @pytest.mark.parametrize(
