@@ -10,6 +10,7 @@
  * one that only said that it ends could find the library unloaded under its last steps.
  */
 struct instance {
+    TRITONBACKEND_ModelInstance *handle;
     pthread_mutex_t mu;
     pthread_cond_t none;
     /* Under mu. */
@@ -21,21 +22,80 @@ struct instance {
 struct series {
     struct instance *in;
     TRITONBACKEND_ResponseFactory *factory;
+    TRITONBACKEND_ModelInstanceResponseStatistics *statistics; /* NULL: the server has none */
+    uint64_t start_ns; /* of the response being made: the end of the one before */
     void *job;
     pthread_t thread;
     struct series *next; /* in ended */
 };
 
+/* Younger than what backend_check_version() asks for. */
+#define IF_THERE(function) extern __typeof__(function) function __attribute__((weak))
+IF_THERE(TRITONBACKEND_ModelInstanceResponseStatisticsNew);
+IF_THERE(TRITONBACKEND_ModelInstanceResponseStatisticsDelete);
+IF_THERE(TRITONBACKEND_ModelInstanceResponseStatisticsSetModelInstance);
+IF_THERE(TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseFactory);
+IF_THERE(TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseStart);
+IF_THERE(TRITONBACKEND_ModelInstanceResponseStatisticsSetComputeOutputStart);
+IF_THERE(TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseEnd);
+IF_THERE(TRITONBACKEND_ModelInstanceResponseStatisticsSetError);
+IF_THERE(TRITONBACKEND_ModelInstanceReportResponseStatistics);
+
+/* ---- Statistics of responses ---------------------------------------------------------------- */
+
+static TRITONSERVER_Error *open_statistics(struct series *s)
+{
+    if (!TRITONBACKEND_ModelInstanceResponseStatisticsNew)
+        return NULL;
+    TRY(TRITONBACKEND_ModelInstanceResponseStatisticsNew(&s->statistics));
+    TRY(TRITONBACKEND_ModelInstanceResponseStatisticsSetModelInstance(s->statistics,
+                                                                      s->in->handle));
+    return TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseFactory(s->statistics,
+                                                                           s->factory);
+}
+
+static TRITONSERVER_Error *try_report(struct series *s, uint64_t outputs_ns, uint64_t end_ns,
+                                      TRITONSERVER_Error *err)
+{
+    TRITONBACKEND_ModelInstanceResponseStatistics *r = s->statistics;
+
+    TRY(TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseStart(r, s->start_ns));
+    TRY(TRITONBACKEND_ModelInstanceResponseStatisticsSetComputeOutputStart(r, outputs_ns));
+    TRY(TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseEnd(r, end_ns));
+    TRY(TRITONBACKEND_ModelInstanceResponseStatisticsSetError(r, err));
+    return TRITONBACKEND_ModelInstanceReportResponseStatistics(r);
+}
+
+/*
+ * Before the response is sent, so that a client which has it finds it counted.
+ * @outputs_ns  when its outputs were begun; 0: it has none
+ */
+static void report_response(struct series *s, uint64_t outputs_ns, TRITONSERVER_Error *err)
+{
+    uint64_t end_ns = backend_now_ns();
+
+    if (s->statistics)
+        backend_ignore(try_report(s, outputs_ns, end_ns, err), "reporting statistics");
+    s->start_ns = end_ns;
+}
+
+static void close_statistics(struct series *s)
+{
+    if (s->statistics)
+        backend_ignore(TRITONBACKEND_ModelInstanceResponseStatisticsDelete(s->statistics),
+                       "deleting statistics");
+}
+
 /* ---- Helpers -------------------------------------------------------------------------------- */
 
-TRITONSERVER_Error *series_pause(TRITONBACKEND_ResponseFactory *factory, uint32_t ms)
+TRITONSERVER_Error *series_pause(struct series *s, uint32_t ms)
 {
     enum { SLICE_MS = 50 }; /* so long a cancelled request may go on */
     do {
         uint32_t now_ms = ms < SLICE_MS ? ms : SLICE_MS;
         bool cancelled = false;
 
-        TRY(TRITONBACKEND_ResponseFactoryIsCancelled(factory, &cancelled));
+        TRY(TRITONBACKEND_ResponseFactoryIsCancelled(s->factory, &cancelled));
         if (cancelled)
             return backend_error(TRITONSERVER_ERROR_CANCELLED, "cancelled while it was executed");
         backend_pause_ms(now_ms);
@@ -63,15 +123,19 @@ static TRITONSERVER_Error *fill(TRITONBACKEND_Response *response, const struct s
     return NULL;
 }
 
-TRITONSERVER_Error *series_send(TRITONBACKEND_ResponseFactory *factory,
-                                const struct series_value *values, size_t n_values, uint32_t n_dims)
+TRITONSERVER_Error *series_send(struct series *s, const struct series_value *values,
+                                size_t n_values, uint32_t n_dims)
 {
     TRITONBACKEND_Response *response;
+    uint64_t outputs_ns;
 
-    TRY(TRITONBACKEND_ResponseNewFromFactory(&response, factory));
+    TRY(TRITONBACKEND_ResponseNewFromFactory(&response, s->factory));
+    outputs_ns = backend_now_ns();
     TRITONSERVER_Error *err = fill(response, values, n_values, n_dims);
-    if (!err)
+    if (!err) {
+        report_response(s, outputs_ns, NULL);
         return TRITONBACKEND_ResponseSend(response, 0, NULL);
+    }
     backend_ignore(TRITONBACKEND_ResponseDelete(response), "deleting a response");
     return err;
 }
@@ -120,22 +184,25 @@ TRITONSERVER_Error *series_input(TRITONBACKEND_Request *request, const char *nam
 
 /* ---- Threads that answer -------------------------------------------------------------------- */
 
-static void end(TRITONBACKEND_ResponseFactory *factory, TRITONSERVER_Error *err)
+static void end(struct series *s, TRITONSERVER_Error *err)
 {
     TRITONBACKEND_Response *response = NULL;
+
+    report_response(s, 0, err);
+    close_statistics(s);
     if (err)
-        backend_ignore(TRITONBACKEND_ResponseNewFromFactory(&response, factory),
+        backend_ignore(TRITONBACKEND_ResponseNewFromFactory(&response, s->factory),
                        "making an error response");
     if (response)
         backend_ignore(
             TRITONBACKEND_ResponseSend(response, TRITONSERVER_RESPONSE_COMPLETE_FINAL, err),
             "sending an error response");
     else
-        backend_ignore(
-            TRITONBACKEND_ResponseFactorySendFlags(factory, TRITONSERVER_RESPONSE_COMPLETE_FINAL),
-            "ending a request");
+        backend_ignore(TRITONBACKEND_ResponseFactorySendFlags(s->factory,
+                                                              TRITONSERVER_RESPONSE_COMPLETE_FINAL),
+                       "ending a request");
     TRITONSERVER_ErrorDelete(err);
-    backend_ignore(TRITONBACKEND_ResponseFactoryDelete(factory), "deleting a response factory");
+    backend_ignore(TRITONBACKEND_ResponseFactoryDelete(s->factory), "deleting a response factory");
 }
 
 static void *run(void *arg)
@@ -143,7 +210,8 @@ static void *run(void *arg)
     struct series *s = arg;
     struct instance *in = s->in;
 
-    end(s->factory, series_backend.send(s->factory, s->job));
+    s->start_ns = backend_now_ns();
+    end(s, series_backend.send(s, s->job));
     series_backend.free(s->job);
     pthread_mutex_lock(&in->mu);
     s->next = in->ended;
@@ -167,31 +235,47 @@ static void join_ended(struct instance *in)
     }
 }
 
+static void drop(struct series *s)
+{
+    close_statistics(s);
+    if (s->factory)
+        backend_ignore(TRITONBACKEND_ResponseFactoryDelete(s->factory),
+                       "deleting a response factory");
+    free(s);
+}
+
+static TRITONSERVER_Error *start_thread(struct series *s, TRITONBACKEND_Request *request)
+{
+    struct instance *in = s->in;
+    int number;
+
+    TRY(TRITONBACKEND_ResponseFactoryNew(&s->factory, request));
+    TRY(open_statistics(s));
+    join_ended(in);
+    pthread_mutex_lock(&in->mu); /* until s->thread is set: whoever joins it finds it then */
+    number = pthread_create(&s->thread, NULL, run, s);
+    in->n_running += number == 0;
+    pthread_mutex_unlock(&in->mu);
+    if (number == 0)
+        return NULL;
+    return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "cannot start a thread: %s",
+                         strerror(number));
+}
+
 /* Starts a thread that answers; the job is taken on success. */
 static TRITONSERVER_Error *start(struct instance *in, TRITONBACKEND_Request *request, void *job)
 {
     struct series *s = calloc(1, sizeof(*s));
+    TRITONSERVER_Error *err;
 
     if (!s)
         return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
     s->in = in;
     s->job = job;
-    TRITONSERVER_Error *err = TRITONBACKEND_ResponseFactoryNew(&s->factory, request);
-    if (err) {
-        free(s);
-        return err;
-    }
-    join_ended(in);
-    pthread_mutex_lock(&in->mu); /* until s->thread is set: whoever joins it finds it then */
-    int number = pthread_create(&s->thread, NULL, run, s);
-    in->n_running += number == 0;
-    pthread_mutex_unlock(&in->mu);
-    if (number == 0)
-        return NULL;
-    backend_ignore(TRITONBACKEND_ResponseFactoryDelete(s->factory), "deleting a response factory");
-    free(s);
-    return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "cannot start a thread: %s",
-                         strerror(number));
+    err = start_thread(s, request);
+    if (err)
+        drop(s);
+    return err;
 }
 
 static TRITONSERVER_Error *begin(struct instance *in, TRITONBACKEND_Request *request)
@@ -248,6 +332,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceInitialize(TRITONBACKEND_ModelIns
 
     if (!in)
         return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
+    in->handle = instance;
     pthread_mutex_init(&in->mu, NULL);
     pthread_cond_init(&in->none, NULL);
     return TRITONBACKEND_ModelInstanceSetState(instance, in);

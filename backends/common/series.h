@@ -8,7 +8,8 @@
  *     a thread  send() sends the responses of one job, with pauses as it likes
  *
  * The frame ends each request when send() has returned: with FINAL alone, or with an error
- * response. An instance is finalised when all its threads have ended.
+ * response. It reports statistics of the request, of the execution, and of each response, where the
+ * server counts those. An instance is finalised when all its threads have ended.
  */
 #ifndef BACKENDS_COMMON_SERIES_H
 #define BACKENDS_COMMON_SERIES_H
@@ -21,6 +22,8 @@
 extern "C" {
 #endif
 
+struct series; /* one request on its way */
+
 struct series_backend {
     /*
      * @ret_job      for send() and free()
@@ -30,7 +33,7 @@ struct series_backend {
     TRITONSERVER_Error *(*read)(TRITONBACKEND_Request *request, void **ret_job,
                                 uint32_t *ret_hold_ms);
     /* An error becomes the last response. */
-    TRITONSERVER_Error *(*send)(TRITONBACKEND_ResponseFactory *factory, const void *job);
+    TRITONSERVER_Error *(*send)(struct series *s, const void *job);
     void (*free)(void *job); /* also of one that read() has only half made; NULL is fine */
 };
 
@@ -41,7 +44,7 @@ extern const struct series_backend series_backend;
  * series_pause - sleeps, unless nobody wants the responses any longer.
  * Errors: CANCELLED  the request has been cancelled
  */
-TRITONSERVER_Error *series_pause(TRITONBACKEND_ResponseFactory *factory, uint32_t ms);
+TRITONSERVER_Error *series_pause(struct series *s, uint32_t ms);
 
 /* One output of one element. */
 struct series_value {
@@ -51,12 +54,11 @@ struct series_value {
 };
 
 /*
- * series_send - one response.
+ * series_send - one response, and its statistics.
  * @n_dims  of the outputs' shapes, whose dimensions are all 1: 1 or 2
  */
-TRITONSERVER_Error *series_send(TRITONBACKEND_ResponseFactory *factory,
-                                const struct series_value *values, size_t n_values,
-                                uint32_t n_dims);
+TRITONSERVER_Error *series_send(struct series *s, const struct series_value *values,
+                                size_t n_values, uint32_t n_dims);
 
 /* series_wanted - the name, if the request asks for that output; else NULL. */
 const char *series_wanted(TRITONBACKEND_Request *request, const char *name);

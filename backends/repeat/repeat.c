@@ -67,7 +67,7 @@ static TRITONSERVER_Error *read_request(TRITONBACKEND_Request *request, void **r
     return read_inputs(request, j, ret_hold_ms);
 }
 
-static TRITONSERVER_Error *send_all(TRITONBACKEND_ResponseFactory *factory, const void *job)
+static TRITONSERVER_Error *send_all(struct series *s, const void *job)
 {
     const struct job *j = job;
 
@@ -76,8 +76,8 @@ static TRITONSERVER_Error *send_all(TRITONBACKEND_ResponseFactory *factory, cons
             {j->out, TRITONSERVER_TYPE_INT32, j->in[i]},
             {j->idx, TRITONSERVER_TYPE_UINT32, i},
         };
-        TRY(series_pause(factory, j->delay_ms[i]));
-        TRY(series_send(factory, values, 2, j->n_dims));
+        TRY(series_pause(s, j->delay_ms[i]));
+        TRY(series_send(s, values, 2, j->n_dims));
     }
     return NULL;
 }

@@ -40,14 +40,14 @@ static TRITONSERVER_Error *read_request(TRITONBACKEND_Request *request, void **r
     return NULL;
 }
 
-static TRITONSERVER_Error *send_all(TRITONBACKEND_ResponseFactory *factory, const void *job)
+static TRITONSERVER_Error *send_all(struct series *s, const void *job)
 {
     const struct job *j = job;
     const struct series_value value = {j->out, TRITONSERVER_TYPE_INT32, j->n};
 
     for (uint32_t i = 0; i < j->n; i++) {
-        TRY(series_pause(factory, 0)); /* is anybody still there? */
-        TRY(series_send(factory, &value, 1, j->n_dims));
+        TRY(series_pause(s, 0)); /* is anybody still there? */
+        TRY(series_send(s, &value, 1, j->n_dims));
     }
     return NULL;
 }

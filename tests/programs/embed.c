@@ -8,7 +8,8 @@
  *     infer ID MODEL VERSION OUTPUTS INPUT…   and wait for the end; OUTPUTS: name,… or -
  *     start ID MODEL VERSION OUTPUTS INPUT…   and go on; INPUT: NAME:TYPE:SHAPE:ELEMENTS, by commas
  *     wait ID, cancel ID
- *     load MODEL, unload MODEL, unload-all MODEL, ready MODEL, metadata MODEL, config MODEL, index
+ *     load MODEL, unload MODEL, unload-all MODEL, ready MODEL, metadata MODEL, config MODEL,
+ *     statistics MODEL, index
  *
  * It prints one line for each thing that happens:
  *
@@ -370,6 +371,9 @@ static void obey(char **words, int n)
         print_document(command, what, error, message);
     } else if (strcmp(command, "config") == 0) {
         TRITONSERVER_Error *error = TRITONSERVER_ServerModelConfig(server, what, -1, 1, &message);
+        print_document(command, what, error, message);
+    } else if (strcmp(command, "statistics") == 0) {
+        TRITONSERVER_Error *error = TRITONSERVER_ServerModelStatistics(server, what, -1, &message);
         print_document(command, what, error, message);
     } else if (strcmp(command, "index") == 0) {
         TRITONSERVER_Error *error = TRITONSERVER_ServerModelIndex(server, 0, &message);

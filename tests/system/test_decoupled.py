@@ -67,7 +67,7 @@ def test_no_elements_no_responses(ask):
 
 def test_responses_begin_while_the_request_is_held(ask):
     """One instance: the second request begins when the first is released, and its responses come in between."""
-    lines = ask(repeat("a", [1, 2], [0, 1500], command="start"), repeat("b", [3], [0]), "wait a")
+    lines = ask(repeat("a", [1, 2], [0, 1500], wait=300, command="start"), repeat("b", [3], [0]), "wait a")
     assert lines == [
         "a response OUT:INT32:1:1 IDX:UINT32:1:0",
         "b response OUT:INT32:1:3 IDX:UINT32:1:0",
@@ -138,3 +138,19 @@ def test_not_over_http(tmp_path):
         }
         with urllib.request.urlopen(f"http://{server.url}/v2/models/square/config") as config:
             assert json.load(config)["model_transaction_policy"] == {"decoupled": True}
+
+
+def counts(statistics):
+    """{what: {how it ended: number}} of one model, by the index of the response."""
+    kinds = ("success", "fail", "empty_response", "cancel")
+    return {index: {kind: response[kind]["count"] for kind in kinds if response[kind]["count"]}
+            for index, response in statistics["model_stats"][0]["response_stats"].items()}
+
+
+def test_each_response_is_counted(ask):
+    lines = ask("infer a square -1 - IN:INT32:1:2", "infer b square -1 - IN:INT32:1:1", "infer c square -1 - IN:INT32:1:0",
+                "statistics square")
+    text = next(line for line in lines if '"model_stats"' in line)
+    statistics = json.loads(text[text.index("{"):])
+    assert counts(statistics) == {"0": {"success": 2, "empty_response": 1}, "1": {"success": 1, "empty_response": 1},
+                                  "2": {"empty_response": 1}}
