@@ -10,7 +10,7 @@ T ?=
 DEPS = tools/deps/install
 CONFIGURE = cmake --preset $(PRESET) --log-level=WARNING >/dev/null
 
-.PHONY: build deps run test test-rust check bench fuzz coverage docs install reference clean help
+.PHONY: build deps run test test-rust test-java check bench fuzz coverage docs install reference clean help
 
 build: ## build everything (PRESET=release|debug|asan|tsan|clang|…) into build/<preset>
 	@$(DEPS) -q run test
@@ -33,6 +33,10 @@ test: ## run all tests (T=core/sched narrows to what begins so; PRESET=asan|tsan
 test-rust: ## install a Rust compiler, and test the backend in Rust of docs/writing-a-backend.md with the others
 	@$(DEPS) -q run test rust
 	@tools/test $(PRESET) system/test_writing_a_backend
+
+test-java: ## install a JDK and Maven, fetch the Java binding of Triton's C API, and test a program that embeds our library by it
+	@$(DEPS) -q run test java
+	@tools/test $(PRESET) system/test_embedding_programs
 
 check: ## formatting, clang-tidy, shellcheck, spelling, licence headers, arrows between folders, our own models
 	@$(DEPS) -q run test check

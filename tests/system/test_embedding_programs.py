@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs of others that embed the server run with our libtritonserver.so unchanged: perf_analyzer, and Maven's Java binding.
+
+embed.c beside them, linked with the library at build time, is the common case; these load it at run time, for themselves
+alone, and bring their own ideas of what the library has.
+"""
+
+import csv
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+import repository
+import server as servers
+
+DEPS = servers.ROOT / ".deps"
+ANALYZER = DEPS / "tritonclient/perf_analyzer"
+GENUINE_LIBRARIES = DEPS / "reference/venv/lib"
+JARS = DEPS / "java"
+EMBED_JAVA = servers.ROOT / "tests/programs/Embed.java"
+
+pytestmark = [
+    pytest.mark.skipif(servers.SANITIZED, reason="a library with a sanitizer does not load into programs without one"),
+    pytest.mark.skipif(servers.REFERENCE, reason="is about our library"),
+]
+needs_perf_analyzer = pytest.mark.skipif(not ANALYZER.exists(), reason="perf_analyzer is not installed: make reference")
+needs_java = pytest.mark.skipif(not JARS.exists(), reason="Java and Maven's binding are not installed: make test-java")
+
+
+def run(command, *, env=None, within_s=60):
+    done = subprocess.run(
+        [str(word) for word in command], env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, timeout=within_s, check=False,
+    )
+    assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout[-4000:]}{done.stderr[-4000:]}"
+    return done.stdout + done.stderr
+
+
+# ---- A program that has the library for itself alone
+
+ALONE = """
+import ctypes, sys
+
+library = ctypes.CDLL(sys.argv[1])      # as dlopen() does it without RTLD_GLOBAL
+for name in ("OptionsNew", "OptionsSetModelRepositoryPath", "OptionsSetBackendDirectory", "New", "Delete", "ModelIsReady"):
+    getattr(library, f"TRITONSERVER_Server{name}").restype = ctypes.c_void_p
+library.TRITONSERVER_ErrorMessage.restype = ctypes.c_char_p
+
+def check(error):
+    if error:
+        sys.exit(library.TRITONSERVER_ErrorMessage(ctypes.c_void_p(error)).decode())
+
+options, server, ready = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_bool()
+check(library.TRITONSERVER_ServerOptionsNew(ctypes.byref(options)))
+check(library.TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, sys.argv[2].encode()))
+check(library.TRITONSERVER_ServerOptionsSetBackendDirectory(options, sys.argv[3].encode()))
+check(library.TRITONSERVER_ServerNew(ctypes.byref(server), options))
+check(library.TRITONSERVER_ServerModelIsReady(server, b"id", ctypes.c_int64(-1), ctypes.byref(ready)))
+check(library.TRITONSERVER_ServerDelete(server))
+print("ready" if ready.value else "not ready")
+"""
+
+
+def test_backends_find_a_library_that_is_loaded_for_its_program_alone(models):
+    """Our backends say nowhere which library has the server's functions, so that they load in any server."""
+    repository.write_identity(models, "id", [("FP32", [-1])])
+    said = run([sys.executable, "-c", ALONE, servers.BUILD / "lib/libtritonserver.so", models, servers.BACKENDS])
+    assert said.splitlines()[-1] == "ready"
+
+
+# ---- perf_analyzer
+
+
+def installation(folder):
+    """A folder as perf_analyzer wants a server to be: lib/ and backends/."""
+    folder.mkdir()
+    (folder / "lib").symlink_to(servers.BUILD / "lib")
+    (folder / "backends").symlink_to(servers.BACKENDS)
+    return folder
+
+
+def analyze(tmp_path, models, model, *options, within_s=60):
+    """Its output. One request at a time: at more the 2.51 hangs now and then, whatever the server."""
+    libraries = tmp_path / "libraries"
+    libraries.mkdir()
+    (libraries / "libcudart.so.12").symlink_to(
+        next(GENUINE_LIBRARIES.glob("python3.*/site-packages/nvidia_pytriton.libs/libcudart-*.so.12*")))
+    return run(
+        [ANALYZER, "-m", model, "--service-kind", "triton_c_api", "--triton-server-directory",
+         installation(tmp_path / "server"), "--model-repository", models, "--concurrency-range", "1", *options],
+        env={"LD_LIBRARY_PATH": str(libraries)}, within_s=within_s,
+    )
+
+
+@needs_perf_analyzer
+@pytest.mark.parametrize("rows", [1, 4])
+def test_perf_analyzer_measures_in_process(tmp_path, models, rows):
+    """Its figures of the server come from the statistics, so they are those that it has asked for itself."""
+    repository.write_identity(models, "id", [("FP32", [16])], max_batch_size=8)
+    table, profile = tmp_path / "figures.csv", tmp_path / "profile.json"
+    said = analyze(tmp_path, models, "id", "-b", rows, "--request-count", 300, "-f", table,
+                   "--profile-export-file", profile)
+    server = said[said.index("  Server:"):]
+    for what, expected in (("Inference", 300 * rows), ("Execution", 300), ("Successful request", 300)):
+        assert re.search(rf"{what} count: (\d+)", server)[1] == str(expected), said
+    assert float(re.search(r"Throughput: ([\d.]+) infer/sec", said)[1]) > 0
+    assert not re.search("error|failed", said, re.IGNORECASE), said
+    (figures,) = csv.DictReader(table.open())
+    assert float(figures["Inferences/Second"]) > 0
+    # What it notes of the outputs is not compared: it reads them when it has freed them.
+    (experiment,) = json.loads(profile.read_text())["experiments"]
+    assert len(experiment["requests"]) == 300
+    assert all(len(request["response_timestamps"]) == 1 for request in experiment["requests"])
+
+
+@needs_perf_analyzer
+def test_perf_analyzer_measures_an_onnx_model(tmp_path, models):
+    repository.copy_example(models, "add_sub")
+    said = analyze(tmp_path, models, "add_sub", "--request-count", 100)
+    assert re.search(r"Successful request count: 100\b", said), said
+
+
+@needs_perf_analyzer
+def test_perf_analyzer_passes_on_what_the_server_says(tmp_path, models):
+    repository.write_identity(models, "id", [("FP32", [16])])
+    with pytest.raises(AssertionError, match="Not found - Request for unknown model: 'nobody' is not found"):
+        analyze(tmp_path, models, "nobody", "--request-count", 10)
+
+
+# ---- Java
+
+
+@needs_java
+def test_java_starts_asks_and_stops(tmp_path, models):
+    """The binding imports 293 functions, and is bound lazily: those that we lack are missed only by who calls them."""
+    assert shutil.which("java"), "there are Maven's packages, and no Java: make test-java"
+    repository.copy_example(models, "add_sub")
+    said = run(
+        ["java", "-Xmx256m", f"-Dorg.bytedeco.javacpp.cachedir={tmp_path / 'cache'}", "-cp", JARS / "*", EMBED_JAVA,
+         models, servers.BACKENDS, "add_sub"],
+        env={"LD_LIBRARY_PATH": str(servers.BUILD / "lib")}, within_s=120,
+    )
+    lines = said.splitlines()
+    documents = {name: json.loads(text) for name, text in (line.split(" ", 1) for line in lines if line[-1] == "}")}
+    assert documents["server"]["name"] == "triton"
+    assert documents["model"]["name"] == "add_sub"
+    assert [tensor["name"] for tensor in documents["model"]["outputs"]] == ["OUTPUT0", "OUTPUT1"]
+    assert documents["statistics"]["model_stats"][0]["inference_stats"]["success"]["count"] == 2
+    outputs = [line.split(" ")[1:] for line in lines if line.startswith("output ")]
+    expected = [[name, *(str(start + i + sign) for i in range(16))]
+                for start in (0, 100) for name, sign in (("OUTPUT0", 1), ("OUTPUT1", -1))]
+    assert outputs == expected
+    assert "refused Request for unknown model: 'nobody' is not found" in lines
+    assert lines[-1] == "stopped"
