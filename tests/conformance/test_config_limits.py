@@ -142,6 +142,7 @@ ODD = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:invalid escape sequence")    # from Python's reader
 @pytest.mark.parametrize(("text", "fine"), ODD, ids=[repr(text)[1:50] for text, _ in ODD])
 def test_odd_texts(ours, text, fine):
     taken, wire = ours.ask("text", "wire", text.encode())
