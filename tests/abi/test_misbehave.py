@@ -9,6 +9,7 @@ import http.client
 import json
 import pathlib
 import re
+import signal
 
 import pytest
 
@@ -30,6 +31,8 @@ CASES = [
     ("error-response", 400, "^this request is no good$"),
     ("error-with-outputs", 400, "^too late$"),
     ("answer-then-error", 200, [1, 2]),
+    ("release-then-error", 200, [1, 2]),
+    ("lose-then-error", 500, "."),
     ("no-answer", 500, "."),
     ("unsent-answer", 500, "."),
     ("unused-factory", 500, "."),
@@ -42,12 +45,21 @@ CASES = [
     ("late-answer", 200, [7, 7]),
     ("late-release", 200, [1, 2]),
     ("late-both", 200, [7, 7]),
+    ("late-response", 200, [1, 2]),
+    ("late-second-answer", 200, [1, 2]),
+    ("error-then-late-answer", 503, "^execute has failed$"),
     ("wrong-output", 400, "unexpected inference output 'NOPE' for model 'mis'"),
     ("no-outputs", 200, None),
     ("no-buffer", 500, "OUT"),
     ("huge-buffer", 400, "."),
     ("short-buffer", 500, "output.* 'OUT'"),
     ("long-buffer", 500, "output.* 'OUT'"),
+    ("beyond-memory", 400, "."),
+    ("overflowing-shape", 500, "output 'OUT': its 8 bytes do not fit its shape and its datatype INT32"),
+    ("many-dimensions", 200, [0]),
+    ("no-such-type", 500, "output 'OUT': .* datatype <invalid>"),
+    ("broken-strings", 500, "output.* 'OUT'"),
+    ("output-twice", 500, "output 'OUT': its 0 bytes do not fit its shape"),
     ("buffer-twice", 400, "allocated buffer for output 'OUT' already exists"),
     ("unknown-input", 400, "unknown request input name NOPE"),
     ("input-index", 400, "out of bounds index 99: request has 1 inputs"),
@@ -61,15 +73,24 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def mis(tmp_path_factory):
-    root = tmp_path_factory.mktemp("models")
+    with serve(tmp_path_factory.mktemp("models")) as started:
+        yield started
+
+
+@pytest.fixture
+def mis_alone(tmp_path):
+    with serve(tmp_path) as started:
+        yield started
+
+
+def serve(root):
     (root / "mis" / "1").mkdir(parents=True)
     (root / "mis" / "config.pbtxt").write_text(CONFIG)
     started = servers.Server(root)
     folder = pathlib.Path(servers.BACKENDS).parent / "tests" / "backends"
     ours = f"--backend-directory={folder}"
     started.args = [ours if arg.startswith("--backend-directory=") else arg for arg in started.args]
-    with started:
-        yield started
+    return started
 
 
 def ask(server, do=None, ms=30, values=(1, 2)):
@@ -107,7 +128,7 @@ def test_one_clear_answer_and_the_server_goes_on(mis, do, status, expected):
     mis.assert_alive()
 
 
-@pytest.mark.parametrize("do", ["no-final", "negative-shape", "buffer-index"])
+@pytest.mark.parametrize("do", ["no-final", "negative-shape", "buffer-index", "no-dimensions", "other-type"])
 def test_answered_in_one_way_or_another(mis, do):
     status, body = ask(mis, do)
     assert (status == 200 and "outputs" in body) or (400 <= status < 600 and body["error"]), body
@@ -137,3 +158,18 @@ def test_a_late_answer_does_not_hold_up_others(mis):
         assert not any(future.done() for future in waiting)
         for future in waiting:
             check(future.result(), 200, [7, 7])
+
+
+@pytest.mark.parametrize("do, expected", [("late-answer", [7, 7]), ("late-both", [7, 7]), ("late-response", [1, 2]),
+                                          ("late-release", [1, 2])])
+def test_a_stop_waits_for_threads_that_are_late(do, expected, mis_alone):
+    """Neither the answer nor the release is lost, and the model is not taken away under the thread."""
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(ask, mis_alone, do, 1500)
+        if do == "late-release":
+            check(asked.result(), 200, expected)
+        else:
+            servers.wait_for(lambda: "late" in mis_alone.log(), 20, "the request is inside")
+        mis_alone.signal(signal.SIGTERM)
+        check(asked.result(), 200, expected)
+    assert mis_alone.wait() == 0

@@ -9,6 +9,7 @@
  *
  * Every behaviour is a function, named in the table at the end.
  */
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -182,6 +183,20 @@ static TRITONSERVER_Error *answer_then_error(TRITONBACKEND_Request *request)
                                  "execute has failed after its answer");
 }
 
+static TRITONSERVER_Error *release_then_error(TRITONBACKEND_Request *request)
+{
+    be_good(request);
+    return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INTERNAL,
+                                 "execute has failed after its release");
+}
+
+static TRITONSERVER_Error *lose_then_error(TRITONBACKEND_Request *request)
+{
+    release(request);
+    return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INTERNAL,
+                                 "execute has failed after its release");
+}
+
 /* ---- Too few answers ------------------------------------------------------------------------- */
 
 static TRITONSERVER_Error *no_answer(TRITONBACKEND_Request *request)
@@ -278,6 +293,7 @@ static TRITONSERVER_Error *reschedule(TRITONBACKEND_Request *request)
 struct later {
     TRITONBACKEND_Request *request;         /* to be released, or NULL */
     TRITONBACKEND_ResponseFactory *factory; /* to be answered, or NULL */
+    TRITONBACKEND_Response *response;       /* to be sent, or NULL */
     int64_t ms;
 };
 
@@ -292,24 +308,39 @@ static void *do_later(void *arg)
 
         must(TRITONBACKEND_ResponseNewFromFactory(&response, later->factory));
         put_ints(response, values, 2);
-        must(TRITONBACKEND_ResponseSend(response, FINAL, NULL));
+        drop(TRITONBACKEND_ResponseSend(response, FINAL, NULL)); /* answered meanwhile? */
         must(TRITONBACKEND_ResponseFactoryDelete(later->factory));
     }
+    if (later->response)
+        drop(TRITONBACKEND_ResponseSend(later->response, FINAL, NULL));
     if (later->request)
         release(later->request);
     free(later);
     return NULL;
 }
 
-static void start_later(TRITONBACKEND_Request *request, TRITONBACKEND_ResponseFactory *factory,
-                        int64_t ms)
+static const char home = 'h'; /* somewhere in this library */
+
+/* Threads that nobody joins may still be in the library when its last model has gone, so it is
+ * never unloaded. */
+static void stay(void)
+{
+    Dl_info own;
+
+    if (!dladdr(&home, &own) || !dlopen(own.dli_fname, RTLD_NOW | RTLD_NODELETE))
+        abort();
+}
+
+static void start_later(struct later what)
 {
     struct later *later = malloc(sizeof(*later));
     pthread_t thread;
 
     if (!later)
         abort();
-    *later = (struct later){request, factory, ms};
+    stay();
+    drop(TRITONSERVER_LogMessage(TRITONSERVER_LOG_INFO, __FILE__, __LINE__, "somebody is late"));
+    *later = what;
     if (pthread_create(&thread, NULL, do_later, later) != 0)
         abort();
     pthread_detach(thread);
@@ -322,7 +353,7 @@ static TRITONSERVER_Error *late_answer(TRITONBACKEND_Request *request)
 
     must(TRITONBACKEND_ResponseFactoryNew(&factory, request));
     release(request);
-    start_later(NULL, factory, ms);
+    start_later((struct later){.factory = factory, .ms = ms});
     return NULL;
 }
 
@@ -331,7 +362,7 @@ static TRITONSERVER_Error *late_release(TRITONBACKEND_Request *request)
     int64_t ms = delay_ms(request);
 
     must(TRITONBACKEND_ResponseSend(echo_response(request), FINAL, NULL));
-    start_later(request, NULL, ms);
+    start_later((struct later){.request = request, .ms = ms});
     return NULL;
 }
 
@@ -341,8 +372,44 @@ static TRITONSERVER_Error *late_both(TRITONBACKEND_Request *request)
     int64_t ms = delay_ms(request);
 
     must(TRITONBACKEND_ResponseFactoryNew(&factory, request));
-    start_later(request, factory, ms);
+    start_later((struct later){.request = request, .factory = factory, .ms = ms});
     return NULL;
+}
+
+/* A response is a sender, too. */
+static TRITONSERVER_Error *late_response(TRITONBACKEND_Request *request)
+{
+    int64_t ms = delay_ms(request);
+    TRITONBACKEND_Response *response = echo_response(request);
+
+    release(request);
+    start_later((struct later){.response = response, .ms = ms});
+    return NULL;
+}
+
+/* ---- Late, which is not ---------------------------------------------------------------------- */
+
+static TRITONSERVER_Error *late_second_answer(TRITONBACKEND_Request *request)
+{
+    TRITONBACKEND_ResponseFactory *factory;
+    int64_t ms = delay_ms(request);
+
+    must(TRITONBACKEND_ResponseFactoryNew(&factory, request));
+    be_good(request);
+    start_later((struct later){.factory = factory, .ms = ms});
+    return NULL;
+}
+
+/* The error is the answer, and the request the server's again, while a thread still wants to
+ * answer. */
+static TRITONSERVER_Error *error_then_late_answer(TRITONBACKEND_Request *request)
+{
+    TRITONBACKEND_ResponseFactory *factory;
+    int64_t ms = delay_ms(request);
+
+    must(TRITONBACKEND_ResponseFactoryNew(&factory, request));
+    start_later((struct later){.factory = factory, .ms = ms});
+    return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_UNAVAILABLE, "execute has failed");
 }
 
 /* ---- Wrong outputs --------------------------------------------------------------------------- */
@@ -425,6 +492,99 @@ static TRITONSERVER_Error *short_buffer(TRITONBACKEND_Request *request)
 static TRITONSERVER_Error *long_buffer(TRITONBACKEND_Request *request)
 {
     return ask_for(request, 2, 4096);
+}
+
+/* The shape says as much as the bytes: more than any machine has, less than is absurd. */
+static TRITONSERVER_Error *beyond_memory(TRITONBACKEND_Request *request)
+{
+    return ask_for(request, INT64_C(1) << 45, UINT64_C(1) << 47);
+}
+
+/* An output with any type and shape, for which size bytes are asked. */
+static TRITONSERVER_Error *describe(TRITONBACKEND_Request *request, TRITONSERVER_DataType type,
+                                    const int64_t *shape, uint32_t rank, uint64_t size)
+{
+    TRITONSERVER_MemoryType memory = TRITONSERVER_MEMORY_CPU;
+    TRITONBACKEND_Response *response;
+    TRITONBACKEND_Output *output;
+    TRITONSERVER_Error *err;
+    int64_t memory_id = 0;
+    void *to;
+
+    must(TRITONBACKEND_ResponseNew(&response, request));
+    err = TRITONBACKEND_ResponseOutput(response, &output, "OUT", type, shape, rank);
+    if (!err)
+        err = TRITONBACKEND_OutputBuffer(output, &to, size, &memory, &memory_id);
+    if (err)
+        return say_error(request, response, err);
+    memset(to, 0, size);
+    drop(TRITONBACKEND_ResponseSend(response, FINAL, NULL));
+    release(request);
+    return NULL;
+}
+
+/* Their product is 0 when it wraps. */
+static TRITONSERVER_Error *overflowing_shape(TRITONBACKEND_Request *request)
+{
+    static const int64_t shape[] = {INT64_C(1) << 62, INT64_C(1) << 62, 4};
+
+    return describe(request, TRITONSERVER_TYPE_INT32, shape, 3, 8);
+}
+
+static TRITONSERVER_Error *many_dimensions(TRITONBACKEND_Request *request)
+{
+    enum { MANY = 100000 };
+    int64_t *shape = malloc(MANY * sizeof(*shape));
+
+    if (!shape)
+        abort();
+    for (int i = 0; i < MANY; i++)
+        shape[i] = 1;
+    describe(request, TRITONSERVER_TYPE_INT32, shape, MANY, 4);
+    free(shape);
+    return NULL;
+}
+
+static TRITONSERVER_Error *no_dimensions(TRITONBACKEND_Request *request)
+{
+    return describe(request, TRITONSERVER_TYPE_INT32, NULL, 0, 4);
+}
+
+static TRITONSERVER_Error *no_such_type(TRITONBACKEND_Request *request)
+{
+    int64_t n = 2;
+
+    return describe(request, (TRITONSERVER_DataType)99, &n, 1, 8);
+}
+
+static TRITONSERVER_Error *other_type(TRITONBACKEND_Request *request)
+{
+    int64_t n = 2;
+
+    return describe(request, TRITONSERVER_TYPE_FP64, &n, 1, 16);
+}
+
+/* Zeroes are no strings: four lengths of 0 are, but not six bytes. */
+static TRITONSERVER_Error *broken_strings(TRITONBACKEND_Request *request)
+{
+    int64_t n = 2;
+
+    return describe(request, TRITONSERVER_TYPE_BYTES, &n, 1, 6);
+}
+
+static TRITONSERVER_Error *output_twice(TRITONBACKEND_Request *request)
+{
+    TRITONBACKEND_Response *response = echo_response(request);
+    TRITONBACKEND_Output *output;
+    TRITONSERVER_Error *err;
+    int64_t n = 2;
+
+    err = TRITONBACKEND_ResponseOutput(response, &output, "OUT", TRITONSERVER_TYPE_INT32, &n, 1);
+    if (err)
+        return say_error(request, response, err);
+    drop(TRITONBACKEND_ResponseSend(response, FINAL, NULL));
+    release(request);
+    return NULL;
 }
 
 static TRITONSERVER_Error *negative_shape(TRITONBACKEND_Request *request)
@@ -558,6 +718,8 @@ static const struct {
     {"error-response", error_response},
     {"error-with-outputs", error_with_outputs},
     {"answer-then-error", answer_then_error},
+    {"release-then-error", release_then_error},
+    {"lose-then-error", lose_then_error},
     {"no-answer", no_answer},
     {"unsent-answer", unsent_answer},
     {"no-final", no_final},
@@ -571,12 +733,23 @@ static const struct {
     {"late-answer", late_answer},
     {"late-release", late_release},
     {"late-both", late_both},
+    {"late-response", late_response},
+    {"late-second-answer", late_second_answer},
+    {"error-then-late-answer", error_then_late_answer},
     {"wrong-output", wrong_output},
     {"no-outputs", no_outputs},
     {"no-buffer", no_buffer},
     {"huge-buffer", huge_buffer},
     {"short-buffer", short_buffer},
     {"long-buffer", long_buffer},
+    {"beyond-memory", beyond_memory},
+    {"overflowing-shape", overflowing_shape},
+    {"many-dimensions", many_dimensions},
+    {"no-dimensions", no_dimensions},
+    {"no-such-type", no_such_type},
+    {"other-type", other_type},
+    {"broken-strings", broken_strings},
+    {"output-twice", output_twice},
     {"negative-shape", negative_shape},
     {"buffer-twice", buffer_twice},
     {"unknown-input", unknown_input},
