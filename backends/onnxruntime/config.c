@@ -236,12 +236,26 @@ static bool shapes_fit(const struct tensor *t, const int64_t *dims, size_t rank)
     return true;
 }
 
+static TRITONSERVER_Error *check_ragged(const struct model *m, const struct tensor *t)
+{
+    if (t->rank == 0 || (t->rank == 1 && t->dims[0] < 0))
+        return NULL;
+    return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                         "unable to load model '%s', configuration expects model provides input "
+                         "with shape [-1] for ragged input '%s', model provides %s",
+                         m->name, t->name, print_shape(t->dims, t->rank).text);
+}
+
 static TRITONSERVER_Error *check_shape(const struct model *m, struct tensor *t,
                                        const struct doc_value *config)
 {
     int64_t dims[MAX_RANK];
     size_t rank;
 
+    if (t->source) /* cut by the inputs' shapes, whatever its own */
+        return NULL;
+    if (t->ragged)
+        return check_ragged(m, t);
     TRY(config_shape(m, config, dims, &rank));
     if (t->rank == 0) {
         /* A single value, or the model does not tell its rank; then anything fits. */
@@ -295,10 +309,12 @@ static TRITONSERVER_Error *check_side(const struct model *m, const char *what,
 
         if (!t)
             return unexpected(what, name, tensors, n);
-        TRY(check_type(m, t, v, what));
-        TRY(check_shape(m, t, v));
         t->configured = true;
         t->optional = is_true(doc_get(v, "optional"));
+        t->ragged = is_true(doc_get(v, "allow_ragged_batch"));
+        t->source = ragged_source(&m->ragged, name);
+        TRY(check_type(m, t, v, what));
+        TRY(check_shape(m, t, v));
     }
     return NULL;
 }
@@ -315,6 +331,27 @@ static size_t count_other_inputs(const struct model *m)
     for (; v; v = v->next)
         n += doc_count(doc_get(v, "target_name"));
     return n;
+}
+
+/* Inputs that are made of the shapes of a batch. */
+static TRITONSERVER_Error *check_made(const struct model *m)
+{
+    for (size_t i = 0; i < m->ragged.n_inputs; i++) {
+        const struct ragged_input *made = &m->ragged.inputs[i];
+        struct tensor *t = model_tensor(m->inputs, m->n_inputs, made->name);
+
+        if (!t)
+            return unexpected("input", made->name, m->inputs, m->n_inputs);
+        if (t->type->server != made->type)
+            return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                                 "unable to load model '%s', configuration expects datatype "
+                                 "TYPE_%s for batch input '%s', model provides %s",
+                                 m->name, TRITONSERVER_DataTypeString(made->type), t->name,
+                                 t->type->config);
+        t->configured = true;
+        t->made = made;
+    }
+    return NULL;
 }
 
 /* How many of the configuration's inputs have a value in the file. */
@@ -341,6 +378,7 @@ TRITONSERVER_Error *model_check_config(struct model *m)
     for (size_t i = 0; i < m->n_required; i++)
         m->inputs[i].configured = true;
     TRY(check_side(m, "input", m->inputs, m->n_inputs));
+    TRY(check_made(m));
     n_defaults = count_defaults(m);
     if (n_expected - n_defaults != m->n_required)
         return backend_error(TRITONSERVER_ERROR_INVALID_ARG,

@@ -21,7 +21,8 @@ void executor_free(struct executor *x);
  * executor_run - answer and release all these requests.
  * A model that batches gets them as one batch. If that fails, each is run alone, so that a request
  * which the model cannot digest spoils only its own answer.
+ * Errors: UNAVAILABLE  no memory; the requests are the server's as before
  */
-void executor_run(struct executor *x, TRITONBACKEND_Request **requests, uint32_t n);
+TRITONSERVER_Error *executor_run(struct executor *x, TRITONBACKEND_Request **requests, uint32_t n);
 
 #endif

@@ -207,7 +207,8 @@ static bool find_source(const struct model *m, const struct tensor *o, size_t d,
             }
         }
     }
-    if (d == 0 && m->max_batch_size > 0 && m->n_inputs > 0) {
+    if (d == 0 && m->max_batch_size > 0 && m->n_inputs > 0 && !m->inputs[0].ragged &&
+        !m->inputs[0].made) {
         *ret_source = (struct dim_source){.input = 0, .dim = 0};
         return true;
     }
@@ -220,7 +221,7 @@ static void find_sources(struct model *m)
         struct tensor *o = &m->outputs[i];
 
         /* Strings have no fixed size, and rank 0 may mean that the model does not tell the rank. */
-        o->predictable = o->type->size > 0 && o->rank > 0;
+        o->predictable = o->type->size > 0 && o->rank > 0 && !o->source;
         for (size_t d = 0; d < o->rank; d++) {
             o->from[d].input = -1;
             if (o->dims[d] < 0 && !find_source(m, o, d, &o->from[d]))
@@ -253,6 +254,7 @@ static TRITONSERVER_Error *load(struct model *m, TRITONBACKEND_Model *handle)
         TRY(model_complete_config(m, handle));
     m->max_batch_size = 0;
     doc_int(doc_get(doc_root(m->config), "max_batch_size"), &m->max_batch_size);
+    TRY(ragged_read(m->config, &m->ragged));
     TRY(model_check_config(m));
     find_sources(m);
     return NULL;
@@ -302,6 +304,7 @@ void model_free(struct model *m)
     free_tensors(m->outputs, m->n_outputs);
     if (m->session)
         m->rt->lib.api.ReleaseSession(m->session);
+    ragged_done(&m->ragged);
     doc_free(m->config);
     free(m->path);
     free(m->folder);

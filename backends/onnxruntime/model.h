@@ -13,6 +13,7 @@
 
 #include <stdatomic.h>
 
+#include "common/ragged.h"
 #include "onnxruntime/runtime.h"
 #include "onnxruntime/types.h"
 
@@ -34,6 +35,9 @@ struct tensor {
     bool scalar;             /* inputs: the model takes rank 0 where requests have shape [1] */
     bool configured;         /* inputs: the configuration has it; others are never given */
     bool optional;           /* inputs: requests may leave it out */
+    bool ragged;             /* inputs: the model gets the elements of all requests as one list */
+    const struct ragged_input *made; /* inputs: of the shapes of a batch; NULL: requests have it */
+    const char *source; /* outputs: each request gets the shape of this input; NULL: its rows */
 
     bool predictable; /* outputs: every dimension is fixed or has a source */
     struct dim_source from[MAX_RANK];
@@ -45,6 +49,7 @@ struct model {
     char *folder; /* of the model, with its versions in it */
     char *path;   /* of the .onnx file */
     struct doc *config;
+    struct ragged ragged; /* what config says of batch inputs and outputs */
     int64_t max_batch_size;
 
     struct ort_session *session;
@@ -67,8 +72,8 @@ void model_free(struct model *m);
 /* model_complete_config - write what the configuration leaves out into it, and tell the server. */
 TRITONSERVER_Error *model_complete_config(struct model *m, TRITONBACKEND_Model *handle);
 
-/* model_check_config - does the configuration fit the model? Sets scalar, configured and
- * optional of the inputs. */
+/* model_check_config - does the configuration fit the model? Sets what it says of
+ * each tensor. */
 TRITONSERVER_Error *model_check_config(struct model *m);
 
 /* model_tensor - the tensor of a name, or NULL. */

@@ -137,6 +137,5 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstan
     void *x;
 
     TRY(TRITONBACKEND_ModelInstanceState(instance, &x));
-    executor_run(x, requests, request_count);
-    return NULL;
+    return executor_run(x, requests, request_count);
 }

@@ -212,21 +212,8 @@ static TRITONSERVER_Error *add_libraries(const struct model *m, struct ort_optio
 
 /* ---- Open ----------------------------------------------------------------------------------- */
 
-/* What a configuration may ask of a backend, and this one cannot do, is refused by name. */
-static TRITONSERVER_Error *refuse_unsupported(const struct model *m)
-{
-    static const char *const fields[] = {"batch_input", "batch_output"};
-
-    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
-        if (doc_count(doc_get(doc_root(m->config), fields[i])) > 0)
-            return backend_error(TRITONSERVER_ERROR_UNSUPPORTED,
-                                 "field '%s' is not supported by this backend", fields[i]);
-    return NULL;
-}
-
 static TRITONSERVER_Error *set_options(const struct model *m, struct ort_options *options)
 {
-    TRY(refuse_unsupported(m));
     TRY(set_threads(m, options));
     TRY(set_memory(m, options));
     TRY(set_graph_level(m, options));

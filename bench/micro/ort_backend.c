@@ -39,6 +39,7 @@
 #include "onnxruntime/library.h"
 
 enum { MAX_BATCH = 8, MAX_ROUNDS = 32, N_MODELS = 10, N_BARE = 2, LARGE = 64 << 10 };
+enum { APART = 4096 }; /* requests of a batch do not lie together, as if each came by itself */
 
 /* ---- Copies --------------------------------------------------------------------------------- */
 
@@ -252,7 +253,7 @@ static void backend_run(struct model *m, const struct bare *b, bool executes)
     for (uint32_t i = 0; i < k->batch; i++) {
         void *data[2];
         for (size_t j = 0; j < k->n_in; j++)
-            data[j] = (char *)b->in[j] + i * k->size_bytes;
+            data[j] = (char *)b->in[j] + i * (k->size_bytes + APART);
         make(&all[i], &ops, m, k, data);
         batch[i] = &all[i].request;
         must(request_check(batch[i]), "check");
@@ -303,7 +304,7 @@ static void measure_kind(const char *repository, const struct kind *k, int round
     struct model *m;
 
     for (size_t i = 0; i < 2; i++) {
-        b.in[i] = mem_zalloc(k->size_bytes * k->batch);
+        b.in[i] = mem_zalloc((k->size_bytes + APART) * k->batch);
         b.out[i] = mem_zalloc(k->size_bytes * k->batch);
     }
     must(server_find_model(server, k->model, strlen(k->model), 1, &m), "model");

@@ -25,13 +25,20 @@ static const struct parameter_traits onnxruntime[] = {
     {.name = "enable_mem_arena", .is_number = true, .max = 1},
     {.name = "enable_mem_pattern", .is_number = true, .max = 1},
     {.name = "memory.enable_memory_arena_shrinkage"},
+    {.name = "enable_global_threadpool", .is_number = true, .max = 1},
     {.name = "session."},
-    {.name = "cudnn_conv_algo_search"},
+    {.name = "optimization."},
+    {.name = "ep."},
+    {.name = "mlas."},
+    {.name = "run."},
+    {.name = "cudnn_conv_algo_search", .is_number = true, .max = 2},
     {.name = "gpu_mem_limit"},
-    {.name = "arena_extend_strategy"},
-    {.name = "do_copy_in_default_stream"},
+    {.name = "arena_extend_strategy", .is_number = true, .max = 1},
+    {.name = "do_copy_in_default_stream", .is_number = true, .max = 1},
     {0},
 };
+static const char *const onnxruntime_cpu[] = {"openvino", NULL};
+static const char *const onnxruntime_gpu[] = {"cuda", "tensorrt", NULL};
 
 static const struct parameter_traits python[] = {
     {.name = "EXECUTION_ENV_PATH"},
@@ -43,9 +50,10 @@ static const struct backend_traits backends[] = {
     {.name = "identity", .parameters = identity},
     {.name = "onnxruntime",
      .completes = true,
-     .refuses_extras = true,
      .needs_file = true,
-     .parameters = onnxruntime},
+     .parameters = onnxruntime,
+     .cpu_accelerators = onnxruntime_cpu,
+     .gpu_accelerators = onnxruntime_gpu},
     {.name = "python",
      .completes = true,
      .completes_more = true,

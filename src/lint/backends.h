@@ -18,10 +18,11 @@ struct backend_traits {
     const char *name;
     bool completes;      /* adds the inputs or the outputs, when there are none of them */
     bool completes_more; /* … and whatever the model's own code says */
-    bool refuses_extras; /* CPU accelerators, libraries of operators, batch tensors */
     bool needs_file;     /* default_model_filename must be there */
     const struct parameter_traits *parameters; /* ended by a NULL name; NULL: nothing is known */
     bool own_parameters;                       /* models have parameters of their own, too */
+    /* Execution accelerators that it knows, ended by NULL; NULL: nothing is known. */
+    const char *const *cpu_accelerators, *const *gpu_accelerators;
 };
 
 /* backend_traits_of - NULL for a backend that nothing is known of. */

@@ -78,31 +78,32 @@ static void look_at_unknown(struct look *l, const parameter *p)
     mem_free(advice);
 }
 
-static void add_refused(struct look *l, const void *message, const char *field, const char *path)
+typedef Inference__ModelOptimizationPolicy__ExecutionAccelerators__Accelerator accelerator;
+
+/* Whether the library that a backend finds has a known one, only the server can tell. */
+static void look_at_accelerators(struct look *l, accelerator *const *list, size_t n,
+                                 const char *const *known)
 {
-    lint_add(l->found, LINT_UNSUPPORTED, lint_at(l, message, field, 0), NULL,
-             "model '%s': field '%s' is not supported by this backend", l->pb->name, path);
+    for (size_t i = 0; i < n && known; i++) {
+        const char *const *k = known;
+        while (*k && strcmp(*k, list[i]->name) != 0)
+            k++;
+        if (!*k)
+            lint_add(l->found, LINT_UNSUPPORTED, lint_at(l, list[i], "name", 0), NULL,
+                     "unknown Execution Accelerator '%s' is requested", list[i]->name);
+    }
 }
 
 static void look_at_extras(struct look *l)
 {
-    const Inference__ModelConfig *pb = l->pb;
-    const Inference__ModelOptimizationPolicy__ExecutionAccelerators *accelerators =
-        pb->optimization ? pb->optimization->execution_accelerators : NULL;
-    if (!l->backend || !l->backend->refuses_extras)
+    const Inference__ModelOptimizationPolicy__ExecutionAccelerators *a =
+        l->pb->optimization ? l->pb->optimization->execution_accelerators : NULL;
+    if (!l->backend || !a)
         return;
-    if (accelerators && accelerators->n_cpu_execution_accelerator)
-        lint_add(l->found, LINT_UNSUPPORTED,
-                 lint_at(l, accelerators, "cpu_execution_accelerator", 0), NULL,
-                 "model '%s': execution accelerator '%s' is not supported", pb->name,
-                 accelerators->cpu_execution_accelerator[0]->name);
-    if (pb->model_operations && pb->model_operations->n_op_library_filename)
-        add_refused(l, pb->model_operations, "op_library_filename",
-                    "model_operations.op_library_filename");
-    if (pb->n_batch_input)
-        add_refused(l, pb, "batch_input", "batch_input");
-    if (pb->n_batch_output)
-        add_refused(l, pb, "batch_output", "batch_output");
+    look_at_accelerators(l, a->gpu_execution_accelerator, a->n_gpu_execution_accelerator,
+                         l->backend->gpu_accelerators);
+    look_at_accelerators(l, a->cpu_execution_accelerator, a->n_cpu_execution_accelerator,
+                         l->backend->cpu_accelerators);
 }
 
 void lint_look_at_parameters(struct look *l)

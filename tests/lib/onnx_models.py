@@ -118,6 +118,18 @@ def join(folder):
     )
 
 
+def ragged(folder):
+    """OUT = IN twice over, a list of all elements of a batch; PARTS[r, 1] = COUNT[r], a batch input."""
+    axes = helper.make_tensor("axes", TensorProto.INT64, [1], [1])
+    return write(
+        folder,
+        [tensor("IN", "FP32", ["n"]), tensor("COUNT", "FP32", ["r"])],
+        [tensor("OUT", "FP32", ["n"]), tensor("PARTS", "FP32", ["r", 1])],
+        [helper.make_node("Add", ["IN", "IN"], ["OUT"]), helper.make_node("Unsqueeze", ["COUNT", "axes"], ["PARTS"])],
+        [axes],
+    )
+
+
 def sequence(folder):
     """OUT is a sequence of tensors, which no inference protocol has."""
     out = helper.make_tensor_sequence_value_info("OUT", TensorProto.FLOAT, None)

@@ -151,11 +151,8 @@ CASES = [
     ),
     Case(
         "E-unsupported",
-        {**model(ONNX + 'optimization { execution_accelerators { cpu_execution_accelerator { name: "openvino" } } }\n'
-                 'model_operations { op_library_filename: "ops.so" }\n'), "m/1/model.onnx": "onnx"},
-        ["models/m/config.pbtxt:2:41: error: model 'm': execution accelerator 'openvino' is not supported [E-unsupported]",
-         "models/m/config.pbtxt:3:20: error: model 'm': field 'model_operations.op_library_filename' is not supported by this "
-         "backend [E-unsupported]"],
+        {**model(ONNX + 'optimization { execution_accelerators { cpu_execution_accelerator { name: "cuda" } } }\n'), "m/1/model.onnx": "onnx"},
+        ["models/m/config.pbtxt:2:69: error: unknown Execution Accelerator 'cuda' is requested [E-unsupported]"],
         {**model(ONNX + "optimization { graph { level: 1 } }\n"), "m/1/model.onnx": "onnx"},
     ),
     Case.of(

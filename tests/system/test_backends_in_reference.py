@@ -81,6 +81,15 @@ def write_models(root, which):
                more="max_batch_size: 8 instance_group [ { count: 3 kind: KIND_CPU } ]"),
         "FP32", ("b", 3),
     )
+    ragged = BATCHING[which]
+    for kind, target in (("input", "COUNT"), ("output", "OUT")):
+        ragged += f' batch_{kind} [ {{ kind: BATCH_{"ELEMENT_COUNT" if kind == "input" else "SCATTER_WITH_INPUT_SHAPE"} '
+        ragged += f'target_name: "{target}" source_input: "IN" {"data_type: TYPE_FP32" if kind == "input" else ""} }} ]'
+    folder = config(root, "ragged", ("input", "IN", "FP32", [-1]), ("output", "OUT", "FP32", [-1]),
+                    ("output", "PARTS", "FP32", [1]), more=f"max_batch_size: 8 {ragged}")
+    text = (folder / "config.pbtxt").read_text()
+    (folder / "config.pbtxt").write_text(text.replace("dims: [ -1 ] } ]", "dims: [ -1 ] allow_ragged_batch: true } ]", 1))
+    onnx_models.ragged(folder)
     # Completed from the model.
     onnx_models.identity(repository.write_model(root, "auto_bare", None), "FP32", ("b", 3))
     onnx_models.identity(config(root, "auto_batch"), "FP32", ("b", 3, None))
@@ -256,6 +265,17 @@ def test_batches_of_strings_come_apart_again(served):
         answers = in_parallel(served, "join", lambda i: {s: ("BYTES", texts(i, s)) for s in "AB"}, 12)
         for i, got in enumerate(answers):
             assert_same(got["OUT"], np.concatenate([texts(i, "A"), texts(i, "B")], axis=1))
+
+
+def test_batches_of_requests_of_any_length(served):
+    """A list of all elements for the model, and how many are whose; each gets an output of its input's shape."""
+    def items(i):
+        return np.arange(1 + i % 5, dtype=np.float32).reshape(1, -1) + i
+
+    for _ in range(3):
+        for i, got in enumerate(in_parallel(served, "ragged", lambda i: {"IN": ("FP32", items(i))}, 12)):
+            assert_same(got["OUT"], 2 * items(i))
+            assert_same(got["PARTS"], np.array([[items(i).size]], np.float32))
 
 
 def test_a_request_that_the_model_refuses_spoils_no_other(served):

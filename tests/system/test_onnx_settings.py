@@ -85,8 +85,8 @@ REFUSED = {
                  r"Unsupported: execution accelerator 'tensorrt' needs TensorrtExecutionProvider, .*"),
     "unknown": (accelerator("gpu", "magic"), r"Invalid argument: unknown Execution Accelerator 'magic' is requested"),
     "other_side": (accelerator("cpu", "cuda"), r"Invalid argument: unknown Execution Accelerator 'cuda' is requested"),
-    "batch_input": ('batch_input { target_name: "X" data_type: TYPE_FP32 source_input: "IN" }', r"Unsupported: field 'batch_input' .*"),
-    "batch_output": ('batch_output { target_name: "OUT0" source_input: "IN" }', r"Unsupported: field 'batch_output' .*"),
+    "made": ('batch_input { target_name: "X" data_type: TYPE_FP32 source_input: "IN" }', r"Invalid argument: unable to load model 'not_made', "
+             r"configuration expects 2 inputs, model provides 1"),
     "ops_missing": ('model_operations { op_library_filename: "no.so" }', r"Not found: library of custom operators 'no.so' "
                     r"\(op_library_filename\): No such file or directory"),
     "ops_outside": ('model_operations { op_library_filename: "../../outside.so" }', r"Invalid argument: library of custom operators "
