@@ -208,6 +208,14 @@ static TRITONSERVER_Error *read_providers(struct library *l)
     return err;
 }
 
+/* Since 1.29 the published libraries report their use to their vendor, from a thread and with a
+ * database below ~/.cache, unless this variable says no before they start. A server reports to
+ * nobody unasked; who has set the variable has decided otherwise. */
+static void keep_quiet(void)
+{
+    setenv("ORT_DISABLE_TELEMETRY", "1", 0);
+}
+
 TRITONSERVER_Error *library_open(const char *backend_dir, const char *file,
                                  struct library *ret_library)
 {
@@ -215,6 +223,7 @@ TRITONSERVER_Error *library_open(const char *backend_dir, const char *file,
     struct library l = {0};
     void *handle = NULL;
 
+    keep_quiet();
     TRY(find_library(backend_dir, file, &handle));
     err = load_table(&l, handle);
     if (!err)

@@ -33,6 +33,10 @@ struct op {
 #define DECLARE(place, name, parameters) static struct ort_status *(*name)parameters;
 FUNCTIONS(DECLARE)
 
+enum { RELEASE_DOMAIN = 101 };
+static void (*release_domain)(void *);
+static void *domain; /* kept as long as the library is: sessions refer to it */
+
 static char kernel;
 
 static void *create_kernel(const struct op *op, const void *const *api, const void *info)
@@ -110,12 +114,22 @@ struct ort_status *RegisterCustomOps(struct ort_options *options, const struct o
 {
     const void *const *table = base->GetApi(ORT_TABLE_VERSION);
     struct ort_status *status;
-    void *domain;
 
 #define FILL(place, name, parameters) name = (__typeof__(name))(uintptr_t)table[place];
     FUNCTIONS(FILL)
-    status = new_domain("conch.test", &domain);
-    if (!status)
-        status = domain_add(domain, &twice);
-    return status ? status : add_domain(options, domain);
+    release_domain = (__typeof__(release_domain))(uintptr_t)table[RELEASE_DOMAIN];
+    if (!domain) {
+        status = new_domain("conch.test", &domain);
+        if (!status)
+            status = domain_add(domain, &twice);
+        if (status)
+            return status;
+    }
+    return add_domain(options, domain);
+}
+
+__attribute__((destructor)) static void release(void)
+{
+    if (domain)
+        release_domain(domain);
 }
