@@ -28,7 +28,7 @@ TRITONSERVER_Error *frame_attributes(const struct frame *f,
 
 static void model_free(struct frame_model *m)
 {
-    if (m->frame->model_close)
+    if (m->entered && m->frame->model_close)
         m->frame->model_close(m);
     doc_free(m->config);
     free(m);
@@ -39,6 +39,7 @@ static TRITONSERVER_Error *model_open(struct frame_model *m)
     TRY(TRITONBACKEND_ModelName(m->handle, &m->name));
     TRY(backend_model_config(m->handle, &m->config));
     doc_int(doc_get(doc_root(m->config), "max_batch_size"), &m->max_batch_size);
+    m->entered = true;
     if (m->frame->model_open)
         TRY(m->frame->model_open(m));
     return TRITONBACKEND_ModelSetState(m->handle, m);
@@ -73,7 +74,7 @@ TRITONSERVER_Error *frame_model_close(TRITONBACKEND_Model *model)
 
 static void instance_free(struct frame_instance *in)
 {
-    if (in->model && in->model->frame->instance_close)
+    if (in->entered && in->model->frame->instance_close)
         in->model->frame->instance_close(in);
     batch_done(&in->batch);
     free(in);
@@ -88,6 +89,7 @@ static TRITONSERVER_Error *instance_open(struct frame_instance *in)
     TRY(TRITONBACKEND_ModelInstanceModel(in->handle, &model));
     TRY(TRITONBACKEND_ModelState(model, &m));
     in->model = m;
+    in->entered = true;
     if (in->model->frame->instance_open)
         TRY(in->model->frame->instance_open(in));
     return TRITONBACKEND_ModelInstanceSetState(in->handle, in);

@@ -31,7 +31,10 @@ struct frame_model {
     struct doc *config;
     int64_t max_batch_size;
     void *state; /* the backend's own */
+
+    /* Private. */
     const struct frame *frame;
+    bool entered; /* model_open() has been called */
 };
 
 /* One of its instances. */
@@ -40,7 +43,10 @@ struct frame_instance {
     const char *name;
     struct frame_model *model;
     void *state; /* the backend's own */
+
+    /* Private. */
     struct batch batch;
+    bool entered; /* instance_open() has been called */
 };
 
 struct frame {

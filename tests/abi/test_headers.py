@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each public header compiles alone, as C and as C++, without a warning under strict flags."""
+"""Each installed header compiles alone, as C and as C++, without a warning under strict flags."""
 
 import os
 import pathlib
@@ -8,8 +8,10 @@ import subprocess
 import pytest
 
 INCLUDE = pathlib.Path(__file__).resolve().parents[2] / "include"
+BACKENDS = INCLUDE.parent / "backends"
 HEADERS = sorted(str(p.relative_to(INCLUDE)) for p in INCLUDE.rglob("*.h"))
-STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror", "-fsyntax-only", f"-I{INCLUDE}"]
+HEADERS += sorted(str(p.relative_to(BACKENDS)) for p in (BACKENDS / "common").glob("*.h"))
+STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror", "-fsyntax-only", f"-I{INCLUDE}", f"-I{BACKENDS}"]
 C = ["-Wstrict-prototypes", "-Wmissing-prototypes"]
 LANGUAGES = {
     "c11": ["gcc", "-x", "c", "-std=c11", *C],
@@ -31,3 +33,4 @@ def test_header_compiles_alone(header, language):
 def test_there_are_headers():
     assert "triton/core/tritonserver.h" in HEADERS
     assert "triton/core/tritonbackend.h" in HEADERS
+    assert "common/frame.h" in HEADERS

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lib/fake_backend_api.h"
+
+/* A model and its instance, as far as the frame looks at them. */
+#define TRITONBACKEND_ModelName             fake_ModelName
+#define TRITONBACKEND_ModelState            fake_ModelState
+#define TRITONBACKEND_ModelSetState         fake_ModelSetState
+#define TRITONBACKEND_ModelInstanceName     fake_InstanceName
+#define TRITONBACKEND_ModelInstanceModel    fake_InstanceModel
+#define TRITONBACKEND_ModelInstanceState    fake_InstanceState
+#define TRITONBACKEND_ModelInstanceSetState fake_InstanceSetState
+#define backend_model_config                fake_model_config
+
+static void *model_state, *instance_state;
+static const char *config_text;
+
+static TRITONSERVER_Error *fake_ModelName(TRITONBACKEND_Model *model, const char **name)
+{
+    (void)model;
+    *name = "m";
+    return NULL;
+}
+
+static TRITONSERVER_Error *fake_ModelState(TRITONBACKEND_Model *model, void **state)
+{
+    (void)model;
+    *state = model_state;
+    return NULL;
+}
+
+static TRITONSERVER_Error *fake_ModelSetState(TRITONBACKEND_Model *model, void *state)
+{
+    (void)model;
+    model_state = state;
+    return NULL;
+}
+
+static TRITONSERVER_Error *fake_InstanceName(TRITONBACKEND_ModelInstance *instance,
+                                             const char **name)
+{
+    (void)instance;
+    *name = "m_0";
+    return NULL;
+}
+
+static TRITONSERVER_Error *fake_InstanceModel(TRITONBACKEND_ModelInstance *instance,
+                                              TRITONBACKEND_Model **model)
+{
+    (void)instance;
+    *model = NULL;
+    return NULL;
+}
+
+static TRITONSERVER_Error *fake_InstanceState(TRITONBACKEND_ModelInstance *instance, void **state)
+{
+    (void)instance;
+    *state = instance_state;
+    return NULL;
+}
+
+static TRITONSERVER_Error *fake_InstanceSetState(TRITONBACKEND_ModelInstance *instance, void *state)
+{
+    (void)instance;
+    instance_state = state;
+    return NULL;
+}
+
+static TRITONSERVER_Error *fake_model_config(TRITONBACKEND_Model *model, struct doc **ret_config)
+{
+    const char *why;
+
+    (void)model;
+    *ret_config = doc_parse(config_text, strlen(config_text), &why);
+    return *ret_config ? NULL : backend_error(TRITONSERVER_ERROR_INTERNAL, "%s", why);
+}
+
+#include "common/batch.c"
+#include "common/frame.c"
+
+/* ---- A backend ------------------------------------------------------------------------------ */
+
+static unsigned int n_open, n_executed;
+static bool open_fails, batches_fail;
+static int32_t refused; /* the first number of a request that the model does not like */
+
+static TRITONSERVER_Error *count_open(void)
+{
+    n_open++;
+    return open_fails ? backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "no") : NULL;
+}
+
+static TRITONSERVER_Error *on_model_open(struct frame_model *m)
+{
+    assert_string_equal(m->name, "m");
+    return count_open();
+}
+
+static void on_model_close(struct frame_model *m)
+{
+    (void)m;
+    n_open--;
+}
+
+static TRITONSERVER_Error *on_instance_open(struct frame_instance *in)
+{
+    assert_string_equal(in->name, "m_0");
+    return count_open();
+}
+
+static void on_instance_close(struct frame_instance *in)
+{
+    (void)in;
+    n_open--;
+}
+
+static TRITONSERVER_Error *on_execute(struct frame_instance *in, struct batch *b)
+{
+    assert_ptr_equal(in->model, model_state);
+    n_executed++;
+    if (batches_fail && b->n_parts > 1)
+        return backend_error(TRITONSERVER_ERROR_INTERNAL, "too many");
+    for (uint32_t i = 0; i < b->n_parts; i++)
+        if (*(const int32_t *)b->parts[i].request->inputs[0].buffers[0] == refused)
+            return backend_error(TRITONSERVER_ERROR_INVALID_ARG, "not this one");
+    return NULL;
+}
+
+static struct frame frame = {
+    .model_open = on_model_open,
+    .model_close = on_model_close,
+    .instance_open = on_instance_open,
+    .instance_close = on_instance_close,
+    .execute = on_execute,
+};
+
+static int setup(void **state)
+{
+    (void)state;
+    n_open = n_executed = 0;
+    open_fails = batches_fail = false;
+    refused = -1;
+    model_state = instance_state = NULL;
+    frame.repeat_alone = false;
+    return 0;
+}
+
+static void load(const char *config)
+{
+    config_text = config;
+    fake_must(frame_model_open(&frame, NULL));
+    fake_must(frame_instance_open(NULL));
+    assert_int_equal(n_open, 2);
+    fake_must(frame_instance_ready(NULL));
+}
+
+static void unload(void)
+{
+    fake_must(frame_instance_close(NULL));
+    fake_must(frame_model_close(NULL));
+    assert_int_equal(n_open, 0);
+}
+
+static const int32_t numbers[] = {1, 2, 3};
+
+static void execute(TRITONBACKEND_Request *requests)
+{
+    TRITONBACKEND_Request *list[3];
+
+    memset(requests, 0, 3 * sizeof(*requests));
+    for (uint32_t i = 0; i < 3; i++) {
+        fake_input(&requests[i], "IN", TRITONSERVER_TYPE_INT32, &numbers[i], 4, 2, 1, 1);
+        list[i] = &requests[i];
+    }
+    fake_requests = requests;
+    fake_n_requests = 3;
+    fake_n_batches = 0;
+    fake_batch_size = 0;
+    fake_must(frame_execute(NULL, list, 3));
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(requests[i].n_sent, 1);
+        assert_int_equal(requests[i].n_released, 1);
+        assert_int_equal(requests[i].n_reported, 1);
+    }
+    assert_int_equal(fake_batch_size, 3);
+    fake_forget(requests, 3);
+}
+
+/* ---- Tests ---------------------------------------------------------------------------------- */
+
+static void a_batch_is_executed_at_once(void **state)
+{
+    TRITONBACKEND_Request r[3];
+
+    (void)state;
+    load("{\"max_batch_size\": 8}");
+    execute(r);
+    assert_int_equal(n_executed, 1);
+    assert_int_equal(fake_n_batches, 1);
+    assert_int_equal(r[0].n_succeeded + r[1].n_succeeded + r[2].n_succeeded, 3);
+    unload();
+}
+
+static void without_batching_each_is_executed_alone(void **state)
+{
+    TRITONBACKEND_Request r[3];
+
+    (void)state;
+    load("{\"max_batch_size\": 0}");
+    refused = 2;
+    execute(r);
+    assert_int_equal(n_executed, 3);
+    assert_int_equal(fake_n_batches, 3);
+    assert_string_equal(r[0].error, "");
+    assert_string_equal(r[1].error, "not this one");
+    assert_string_equal(r[2].error, "");
+    unload();
+}
+
+static void an_error_is_everybodys(void **state)
+{
+    TRITONBACKEND_Request r[3];
+
+    (void)state;
+    load("{\"max_batch_size\": 8}");
+    refused = 2;
+    execute(r);
+    assert_int_equal(n_executed, 1);
+    for (int i = 0; i < 3; i++)
+        assert_string_equal(r[i].error, "not this one");
+    unload();
+}
+
+static void one_request_spoils_no_other(void **state)
+{
+    TRITONBACKEND_Request r[3];
+
+    (void)state;
+    load("{\"max_batch_size\": 8}");
+    frame.repeat_alone = true;
+    refused = 2;
+    execute(r);
+    assert_int_equal(n_executed, 4);
+    assert_string_equal(r[0].error, "");
+    assert_string_equal(r[1].error, "not this one");
+    assert_string_equal(r[2].error, "");
+    refused = -1;
+    batches_fail = true;
+    execute(r);
+    assert_int_equal(n_executed, 8);
+    assert_int_equal(r[0].n_succeeded + r[1].n_succeeded + r[2].n_succeeded, 3);
+    unload();
+}
+
+static void what_fails_to_open_is_closed_once(void **state)
+{
+    (void)state;
+    open_fails = true;
+    config_text = "{}";
+    fake_expect(frame_model_open(&frame, NULL), "no");
+    assert_int_equal(n_open, 0);
+    fake_must(frame_model_close(NULL)); /* servers end what they have begun */
+    assert_int_equal(n_open, 0);
+
+    config_text = "{";
+    open_fails = false;
+    TRITONSERVER_Error *err = frame_model_open(&frame, NULL);
+    assert_non_null(err);
+    TRITONSERVER_ErrorDelete(err);
+
+    config_text = "{}";
+    fake_must(frame_model_open(&frame, NULL));
+    open_fails = true;
+    fake_expect(frame_instance_open(NULL), "no");
+    assert_int_equal(n_open, 1);
+    unload();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(a_batch_is_executed_at_once, setup),
+        cmocka_unit_test_setup(without_batching_each_is_executed_alone, setup),
+        cmocka_unit_test_setup(an_error_is_everybodys, setup),
+        cmocka_unit_test_setup(one_request_spoils_no_other, setup),
+        cmocka_unit_test_setup(what_fails_to_open_is_closed_once, setup),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
