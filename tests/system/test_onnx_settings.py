@@ -198,6 +198,29 @@ def test_wrong_settings(models, setting, said):
     assert f"--backend-config=onnxruntime,{said}" in err
 
 
+def resident_mb(server):
+    text = pathlib.Path(f"/proc/{server.pid}/status").read_text()
+    return int(re.search(r"VmRSS:\s+(\d+) kB", text)[1]) / 1024
+
+
+@pytest.mark.skipif(servers.SANITIZED, reason="a sanitizer keeps freed memory")
+def test_instances_share_weights(tmp_path):
+    """40 MB of weights: three instances more take less than half of that more."""
+    weights = helper.make_tensor("W", TensorProto.FLOAT, [10_000_000], bytes(40_000_000), raw=True)
+    seen = []
+    for count in (1, 4):
+        root = tmp_path / str(count)
+        root.mkdir()
+        folder = repository.write_model(root, "m", PLAIN.replace("OUT0", "OUT") + f"instance_group [ {{ count: {count} kind: KIND_CPU }} ]\n")
+        onnx_models.write(
+            folder, [onnx_models.tensor("IN", "FP32", [2])], [onnx_models.tensor("OUT", "FP32", [2])],
+            [helper.make_node("ReduceSum", ["W"], ["sum"], keepdims=0), helper.make_node("Add", ["IN", "sum"], ["OUT"])], [weights])
+        with Server(root, flags=["--backend-config=onnxruntime,intra_op_thread_count=1"]) as running:
+            assert double(running, "m", "OUT") == [1, 2]
+            seen.append(resident_mb(running))
+    assert seen[1] - seen[0] < 20
+
+
 # ---- log -----------------------------------------------------------------------------------------
 
 

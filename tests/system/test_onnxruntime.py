@@ -228,3 +228,59 @@ def test_the_library_reports_to_nobody(models, tmp_path):
     with Server(models, wrap=wrap) as running:
         assert infer(running, "copy", {"inputs": [given("IN", "FP32", [2], [1, 2])]}).json()["outputs"][0]["data"] == [1, 2]
     assert list(home.rglob("*")) == []
+
+
+# ---- Inputs that may be left out ------------------------------------------------------------------
+
+
+def vector(side, name, optional=False):
+    return f'{side} [ {{ name: "{name}" data_type: TYPE_FP32 dims: [ 2 ] {"optional: true" if optional else ""} }} ]\n'
+
+
+def write_sum(root, name, config):
+    """OUT = IN + W, where the file has the value [10, 20] for W."""
+    def info(tensor):
+        return helper.make_tensor_value_info(tensor, TensorProto.FLOAT, [2])
+
+    graph = helper.make_graph([helper.make_node("Add", ["IN", "W"], ["OUT"])], name, [info("IN"), info("W")], [info("OUT")],
+                              [helper.make_tensor("W", TensorProto.FLOAT, [2], [10, 20])])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    onnx.save(model, repository.write_model(root, name, config) / "1" / "model.onnx")
+
+
+@pytest.fixture(scope="module")
+def optional(tmp_path_factory):
+    root = tmp_path_factory.mktemp("optional")
+    begin = 'backend: "onnxruntime"\n' + vector("input", "IN") + vector("output", "OUT")
+    write_sum(root, "named", begin + vector("input", "W", optional=True))
+    write_sum(root, "unnamed", begin)
+    write_sum(root, "completed", None)
+    write_onnx(root, "both", [helper.make_node("Add", ["A", "B"], ["OUT"])], [("A", "FP32", [2]), ("B", "FP32", [2])], [("OUT", "FP32", [2])],
+               'backend: "onnxruntime"\n' + vector("input", "A") + vector("input", "B", optional=True) + vector("output", "OUT"))
+    with Server(root) as running:
+        yield running
+
+
+def added(server, model, **inputs):
+    return infer(server, model, {"inputs": [given(name, "FP32", [2], values) for name, values in inputs.items()]})
+
+
+def test_an_input_with_a_value_in_the_file(optional):
+    assert added(optional, "named", IN=[1, 2]).json()["outputs"][0]["data"] == [11, 22]
+    assert added(optional, "named", IN=[1, 2], W=[3, 4]).json()["outputs"][0]["data"] == [4, 6]
+    assert added(optional, "named", IN=[1, 2]).json()["outputs"][0]["data"] == [11, 22]
+
+
+@pytest.mark.parametrize("model", ["unnamed", "completed"])
+def test_the_value_of_the_file_holds(optional, model):
+    assert added(optional, model, IN=[1, 2]).json()["outputs"][0]["data"] == [11, 22]
+    assert "expected 1 inputs but got 2 inputs" in added(optional, model, IN=[1, 2], W=[3, 4]).error
+
+
+def test_an_input_that_the_model_cannot_do_without(optional):
+    """The configuration lets it be left out; then ONNX Runtime says that it is missing."""
+    assert added(optional, "both", A=[1, 2], B=[3, 4]).json()["outputs"][0]["data"] == [4, 6]
+    answer = added(optional, "both", A=[1, 2])
+    assert answer.status == 500 and "Missing Input: B" in answer.error, answer
+    assert added(optional, "both", A=[1, 2], B=[3, 4]).status == 200
