@@ -66,6 +66,8 @@ CASES = [
     ("output-index", 400, "out of bounds index 99: request has 1 requested outputs"),
     ("parameter-index", 400, "out of bounds index 99: .* 2 parameters"),
     ("string-correlation-id", 400, "correlation ID in request is not a string"),
+    ("number-correlation-id", 400, "correlation ID in request is not an unsigned int"),
+    ("gpu-output", 200, [0]),
     ("null-response", 400, "^response was nullptr$"),
     ("null-arguments", 400, r"^refused (\d+) of \1 calls$"),
 ]
@@ -98,6 +100,8 @@ def ask(server, do=None, ms=30, values=(1, 2)):
     body = {"inputs": [{"name": "IN", "datatype": "INT32", "shape": [len(values)], "data": list(values)}]}
     if do:
         body["parameters"] = {"do": do, "ms": ms}
+    if do == "number-correlation-id":
+        body["parameters"]["sequence_id"] = "a text"
     connection = http.client.HTTPConnection(server.address, server.port, timeout=20)
     try:
         connection.request("POST", "/v2/models/mis/infer", json.dumps(body))

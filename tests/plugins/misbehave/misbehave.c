@@ -660,6 +660,36 @@ static TRITONSERVER_Error *string_correlation_id(TRITONBACKEND_Request *request)
     return say_error(request, NULL, TRITONBACKEND_RequestCorrelationIdString(request, &id));
 }
 
+static TRITONSERVER_Error *number_correlation_id(TRITONBACKEND_Request *request)
+{
+    uint64_t id;
+
+    return say_error(request, NULL, TRITONBACKEND_RequestCorrelationId(request, &id));
+}
+
+/* There is no GPU: the server gives other memory, and says so. */
+static TRITONSERVER_Error *gpu_output(TRITONBACKEND_Request *request)
+{
+    TRITONSERVER_MemoryType memory = TRITONSERVER_MEMORY_GPU;
+    TRITONBACKEND_Response *response;
+    TRITONBACKEND_Output *output;
+    TRITONSERVER_Error *err;
+    int64_t memory_id = 7, n = 1;
+    void *to;
+
+    must(TRITONBACKEND_ResponseNew(&response, request));
+    must(TRITONBACKEND_ResponseOutput(response, &output, "OUT", TRITONSERVER_TYPE_INT32, &n, 1));
+    err = TRITONBACKEND_OutputBuffer(output, &to, sizeof(int32_t), &memory, &memory_id);
+    if (err)
+        return say_error(request, response, err);
+    if (memory == TRITONSERVER_MEMORY_GPU)
+        return say(request, response, "memory of a GPU");
+    memset(to, 0, sizeof(int32_t));
+    drop(TRITONBACKEND_ResponseSend(response, FINAL, NULL));
+    release(request);
+    return NULL;
+}
+
 static TRITONSERVER_Error *null_response(TRITONBACKEND_Request *request)
 {
     return say_error(request, NULL, TRITONBACKEND_ResponseSend(NULL, FINAL, NULL));
@@ -758,6 +788,8 @@ static const struct {
     {"output-index", output_index},
     {"parameter-index", parameter_index},
     {"string-correlation-id", string_correlation_id},
+    {"number-correlation-id", number_correlation_id},
+    {"gpu-output", gpu_output},
     {"null-response", null_response},
     {"null-arguments", null_arguments},
 };
