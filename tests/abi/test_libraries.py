@@ -46,8 +46,8 @@ class Place:
             + repository.tensor("output", "OUT", "BYTES", [1]) + "instance_group [ { count: 1 kind: KIND_CPU } ]\n"))
 
     def served(self, *flags, which="conch", ready=False):
-        if which == "triton" and not triton.program():
-            pytest.skip("the genuine Triton is not installed: make reference")
+        if which == "triton" and triton.missing():
+            pytest.skip(triton.missing())
         kind = {"conch": servers.Server, "triton": triton.Triton}[which]
         made = kind(self.models, flags=(*FLAGS, *flags), ready=ready)
         ours = f"--backend-directory={self.backends}"

@@ -22,8 +22,7 @@ import corpus
 import server as servers
 import triton
 
-pytestmark = pytest.mark.skipif(
-    not triton.program(), reason="the genuine Triton is not installed (make reference), or our plugins have a sanitizer inside")
+pytestmark = triton.needed
 
 MODES = {"default": (), "strict": ("--disable-auto-complete-config",), "custom": ("--model-config-name=custom",)}
 MODELS = corpus.read_all()

@@ -2,25 +2,37 @@
 """The genuine Triton as a process under test, with the same face as server.Server.
 
 CONCH_TRITON is a program that starts it: PROGRAM REPOSITORY HTTP_PORT GRPC_PORT METRICS_PORT [flags…].
-Without it, tools/reference, once `make reference` has installed what that needs.
+Without it, tools/reference, once `make reference` has installed what that needs. CONCH_WITHOUT_TRITON=1 leaves out what
+compares with it, in test runs about something else than what Conch does.
 """
 
 import os
 import pathlib
+
+import pytest
 
 import server as servers
 
 INSTALLED = servers.ROOT / ".deps/reference/backends/python/triton_python_backend_stub"
 
 
-def program():
-    """What starts it, or None: it is not installed, or our backends are built with a sanitizer, which it lacks."""
+def missing():
+    """Why it cannot be asked, or None."""
     if servers.SANITIZED:
-        return None
-    given = os.environ.get("CONCH_TRITON")
-    if given:
-        return given
-    return str(servers.ROOT / "tools/reference") if INSTALLED.exists() else None
+        return "the genuine Triton cannot load backends that are built with a sanitizer"
+    if os.environ.get("CONCH_WITHOUT_TRITON"):
+        return "comparisons with the genuine Triton are left out (CONCH_WITHOUT_TRITON)"
+    if not os.environ.get("CONCH_TRITON") and not INSTALLED.exists():
+        return "the genuine Triton is not installed: make reference"
+    return None
+
+
+def program():
+    """What starts it."""
+    return os.environ.get("CONCH_TRITON") or str(servers.ROOT / "tools/reference")
+
+
+needed = pytest.mark.skipif(bool(missing()), reason=missing() or "it is there")
 
 
 class Triton(servers.Server):

@@ -23,8 +23,8 @@ EITHER = ["conch", "triton"]
 def start(which, root, flags=(), ready=True):
     if which == "conch":
         return servers.Server(root, flags=flags, ready=ready)
-    if not triton.program():
-        pytest.skip("the genuine Triton is not installed: make reference")
+    if triton.missing():
+        pytest.skip(triton.missing())
     return triton.Triton(root, flags=flags, ready=ready)
 
 

@@ -34,8 +34,8 @@ def write_models(root):
 @pytest.fixture(scope="module", params=["conch", "triton"])
 def ask(request, tmp_path_factory):
     """Does commands of embed with one of the servers."""
-    if request.param == "triton" and not triton.program():
-        pytest.skip("the genuine Triton is not installed: make reference")
+    if request.param == "triton" and triton.missing():
+        pytest.skip(triton.missing())
     root = write_models(tmp_path_factory.mktemp("models"))
     libraries = tmp_path_factory.mktemp("libraries")
 

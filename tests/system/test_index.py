@@ -62,7 +62,8 @@ def test_every_kind_of_row(models, tmp_path):
         assert index(server, ready=True) == [*serving, good, TWICE]
 
 
-@pytest.mark.skipif(not genuine.program() or REFERENCE, reason="the genuine Triton is not installed: make reference")
+@genuine.needed
+@pytest.mark.skipif(REFERENCE, reason="is about our server")
 def test_the_same_as_in_the_genuine_triton(models, tmp_path):
     other = tmp_path / "other"
     write_mixed(models, other)

@@ -280,7 +280,7 @@ def test_threads_come_with_work_and_end_when_idle(models):
 # ---- the genuine Triton --------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(not triton.program(), reason="the genuine Triton is not installed: make reference")
+@triton.needed
 @pytest.mark.skipif(SANITIZED, reason="the plugin is built with a sanitizer")
 def test_the_genuine_triton_tells_the_same(tmp_path):
     for name, text in GROUPS.items():

@@ -31,6 +31,7 @@ pytestmark = [
     pytest.mark.skipif(not (GENUINE / "triton_python_backend_stub").exists(),
                        reason="the genuine Python backend is not installed: make reference"),
     pytest.mark.skipif(servers.REFERENCE, reason="is about our server"),
+    pytest.mark.skipif("CONCH_WITHOUT_TRITON" in os.environ, reason="nothing of the genuine Triton is asked (CONCH_WITHOUT_TRITON)"),
     pytest.mark.skipif(servers.SANITIZED and b"__tsan_init" in pathlib.Path(servers.BIN).read_bytes(),
                        reason="the thread sanitizer cannot see the locks of a library that it has not compiled"),
 ]

@@ -64,8 +64,8 @@ WARMED = {
 
 
 def start(which, root, patch, flags=()):
-    if which == "triton" and not triton.program():
-        pytest.skip("the genuine Triton is not installed: make reference")
+    if which == "triton" and triton.missing():
+        pytest.skip(triton.missing())
     patch.setattr(servers, "BACKENDS", BACKENDS)
     return {"conch": servers.Server, "triton": triton.Triton}[which](root, flags=flags)
 

@@ -19,7 +19,7 @@ from server import REFERENCE, Server, run_to_end
 from wire import ask, given, infer
 
 pytestmark = [
-    pytest.mark.skipif(not triton.program(), reason="the genuine Triton is not installed: make reference"),
+    triton.needed,
     pytest.mark.skipif(REFERENCE, reason="CONCH_BIN is the genuine Triton"),
 ]
 

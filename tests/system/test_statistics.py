@@ -21,8 +21,8 @@ MOMENTS = ["queue", "compute_input", "compute_infer", "compute_output"]
 def start(which, root):
     if which == "conch":
         return servers.Server(root)
-    if not triton.program():
-        pytest.skip("the genuine Triton is not installed: make reference")
+    if triton.missing():
+        pytest.skip(triton.missing())
     return triton.Triton(root)
 
 

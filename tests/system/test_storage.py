@@ -110,7 +110,8 @@ def test_a_configuration_name_stays_in_its_folder(models):
     assert "model configuration name '../x' leads out of the folder 'configs'" in err
 
 
-@pytest.mark.skipif(not genuine.program() or REFERENCE, reason="the genuine Triton is not installed: make reference")
+@genuine.needed
+@pytest.mark.skipif(REFERENCE, reason="is about our server")
 @pytest.mark.parametrize("namespacing", ["false", "true"])
 def test_what_is_there_is_as_in_the_genuine_triton(models, tmp_path, namespacing):
     """Names, versions, policies and namesakes: the same index, and the same answer for each name."""

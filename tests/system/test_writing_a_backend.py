@@ -76,8 +76,8 @@ def answer(server, body):
 @pytest.mark.parametrize("which", ["conch", "triton"])
 def test_the_page_is_true(which, folder, monkeypatch):
     monkeypatch.setattr(servers, "BACKENDS", str(folder / "backends"))
-    if which == "triton" and not triton.program():
-        pytest.skip("the genuine Triton is not installed: make reference")
+    if which == "triton" and triton.missing():
+        pytest.skip(triton.missing())
     make = servers.Server if which == "conch" else triton.Triton
     body = re.search(r"-d '(.*)'", block("bash", "curl"), re.DOTALL)[1]
     with make(folder / "models") as server:
