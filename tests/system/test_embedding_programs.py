@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of others that embed the server run with our libtritonserver.so unchanged: perf_analyzer, and Maven's Java binding.
+"""Programs of others that embed the server run with our libtritonserver.so unchanged: perf_analyzer (it also measures over
+HTTP), and Maven's Java binding.
 
 embed.c beside them, linked with the library at build time, is the common case; these load it at run time, for themselves
 alone, and bring their own ideas of what the library has.
@@ -85,30 +86,38 @@ def installation(folder):
     return folder
 
 
-def analyze(tmp_path, models, model, *options, within_s=60):
+def analyze(tmp_path, *options):
     """Its output. One request at a time: at more the 2.51 hangs now and then, whatever the server."""
     libraries = tmp_path / "libraries"
     libraries.mkdir()
     (libraries / "libcudart.so.12").symlink_to(
         next(GENUINE_LIBRARIES.glob("python3.*/site-packages/nvidia_pytriton.libs/libcudart-*.so.12*")))
-    return run(
-        [ANALYZER, "-m", model, "--service-kind", "triton_c_api", "--triton-server-directory",
-         installation(tmp_path / "server"), "--model-repository", models, "--concurrency-range", "1", *options],
-        env={"LD_LIBRARY_PATH": str(libraries)}, within_s=within_s,
-    )
+    return run([ANALYZER, "--concurrency-range", "1", *options], env={"LD_LIBRARY_PATH": str(libraries)})
+
+
+def analyze_in_process(tmp_path, models, model, *options):
+    return analyze(tmp_path, "-m", model, "--service-kind", "triton_c_api", "--triton-server-directory",
+                   installation(tmp_path / "server"), "--model-repository", models, *options)
+
+
+def assert_counts(said, requests, rows=1):
+    """It has sent so many, and the server tells the same; it asks the server when the first one may be over already."""
+    client, server = said.split("  Server:")
+    assert f"Request count: {requests}\n" in client, said
+    inferences, executions, successes = (
+        int(re.search(rf"{what} count: (\d+)\n", server)[1]) for what in ("Inference", "Execution", "Successful request"))
+    for count, each in ((inferences, rows), (executions, 1), (successes, 1)):
+        assert count in ((requests - 1) * each, requests * each), said
 
 
 @needs_perf_analyzer
 @pytest.mark.parametrize("rows", [1, 4])
 def test_perf_analyzer_measures_in_process(tmp_path, models, rows):
-    """Its figures of the server come from the statistics, so they are those that it has asked for itself."""
     repository.write_identity(models, "id", [("FP32", [16])], max_batch_size=8)
     table, profile = tmp_path / "figures.csv", tmp_path / "profile.json"
-    said = analyze(tmp_path, models, "id", "-b", rows, "--request-count", 300, "-f", table,
-                   "--profile-export-file", profile)
-    server = said[said.index("  Server:"):]
-    for what, expected in (("Inference", 300 * rows), ("Execution", 300), ("Successful request", 300)):
-        assert re.search(rf"{what} count: (\d+)", server)[1] == str(expected), said
+    said = analyze_in_process(tmp_path, models, "id", "-b", rows, "--request-count", 300, "-f", table,
+                              "--profile-export-file", profile)
+    assert_counts(said, 300, rows)
     assert float(re.search(r"Throughput: ([\d.]+) infer/sec", said)[1]) > 0
     assert not re.search("error|failed", said, re.IGNORECASE), said
     (figures,) = csv.DictReader(table.open())
@@ -122,15 +131,25 @@ def test_perf_analyzer_measures_in_process(tmp_path, models, rows):
 @needs_perf_analyzer
 def test_perf_analyzer_measures_an_onnx_model(tmp_path, models):
     repository.copy_example(models, "add_sub")
-    said = analyze(tmp_path, models, "add_sub", "--request-count", 100)
-    assert re.search(r"Successful request count: 100\b", said), said
+    said = analyze_in_process(tmp_path, models, "add_sub", "--request-count", 100)
+    assert_counts(said, 100)
+
+
+@needs_perf_analyzer
+@pytest.mark.parametrize("encoding", ["json", "binary"])
+def test_perf_analyzer_measures_over_http(tmp_path, models, encoding):
+    repository.write_identity(models, "id", [("FP32", [16])], max_batch_size=8)
+    with servers.Server(models) as server:
+        said = analyze(tmp_path, "-m", "id", "-u", server.url, "-i", "http", "--request-count", 100,
+                       "--input-tensor-format", encoding, "--output-tensor-format", encoding)
+    assert_counts(said, 100)
 
 
 @needs_perf_analyzer
 def test_perf_analyzer_passes_on_what_the_server_says(tmp_path, models):
     repository.write_identity(models, "id", [("FP32", [16])])
     with pytest.raises(AssertionError, match="Not found - Request for unknown model: 'nobody' is not found"):
-        analyze(tmp_path, models, "nobody", "--request-count", 10)
+        analyze_in_process(tmp_path, models, "nobody", "--request-count", 10)
 
 
 # ---- Java
