@@ -4,32 +4,15 @@
 import concurrent.futures
 
 import numpy
+import onnx
 import pytest
 import tritonclient.http as triton
+from onnx import TensorProto, helper
 
+import onnx_models
 import repository
 from server import Server
 from wire import ask, given, infer
-
-onnx = pytest.importorskip("onnx")
-from onnx import TensorProto, helper  # noqa: E402
-
-ONNX_TYPES = {
-    "BOOL": TensorProto.BOOL,
-    "UINT8": TensorProto.UINT8,
-    "UINT16": TensorProto.UINT16,
-    "UINT32": TensorProto.UINT32,
-    "UINT64": TensorProto.UINT64,
-    "INT8": TensorProto.INT8,
-    "INT16": TensorProto.INT16,
-    "INT32": TensorProto.INT32,
-    "INT64": TensorProto.INT64,
-    "FP16": TensorProto.FLOAT16,
-    "FP32": TensorProto.FLOAT,
-    "FP64": TensorProto.DOUBLE,
-    "BYTES": TensorProto.STRING,
-    "BF16": TensorProto.BFLOAT16,
-}
 
 
 def as_written(inputs, outputs):
@@ -51,7 +34,7 @@ def write_onnx(root, name, nodes, inputs, outputs, config=as_written, versions=(
         config = config(inputs, outputs)
 
     def infos(tensors):
-        return [helper.make_tensor_value_info(n, ONNX_TYPES[t], shape) for n, t, shape in tensors]
+        return [helper.make_tensor_value_info(n, onnx_models.ELEMENTS[t], shape) for n, t, shape in tensors]
 
     graph = helper.make_graph(nodes, name, infos(inputs), infos(outputs))
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
@@ -70,7 +53,7 @@ def write_copy(root, name, datatype, shape, config=as_written, versions=(1,)):
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     root = tmp_path_factory.mktemp("onnx")
-    for datatype in ONNX_TYPES:
+    for datatype in onnx_models.ELEMENTS:
         write_copy(root, f"copy_{datatype.lower()}", datatype, ["n"])
     write_copy(root, "matrix", "FP32", ["rows", 3])
     write_copy(root, "batching", "FP32", ["b", 3], None)
@@ -110,9 +93,9 @@ def copied(client, model, array, datatype):
     return client.infer(model, [sent]).as_numpy("OUT")
 
 
-@pytest.mark.parametrize("datatype", [name for name in ONNX_TYPES if name not in ("BYTES", "BF16")])
+@pytest.mark.parametrize("datatype", [name for name in onnx_models.ELEMENTS if name not in ("BYTES", "BF16")])
 def test_types(client, datatype):
-    dtype = helper.tensor_dtype_to_np_dtype(ONNX_TYPES[datatype])
+    dtype = helper.tensor_dtype_to_np_dtype(onnx_models.ELEMENTS[datatype])
     sent = (numpy.arange(7) % 2).astype(dtype) if datatype == "BOOL" else numpy.arange(7).astype(dtype)
     got = copied(client, f"copy_{datatype.lower()}", sent, datatype)
     assert got.dtype == dtype
