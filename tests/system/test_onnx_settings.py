@@ -10,6 +10,7 @@ import threading
 
 import pytest
 
+import embed
 import onnx_models
 import repository
 import server as servers
@@ -273,6 +274,16 @@ def test_a_client_that_goes_ends_the_run(models):
                 gone.send(b"POST /v2/models/loop/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
                 wait_for(lambda: in_flight(running), 20, "the loop runs")
             assert count(turn) == [turn]  # by the same and only instance, whose run has ended
+
+
+def test_the_answer_of_a_cancelled_run(models):
+    """By the C API, whose caller hears it; twice, since the same options serve the next run."""
+    write_loop(models, "loop")
+    forever = "loop -1 - N:INT64:1:1000000000000"
+    said = embed.run(models, [f"start a {forever}", "cancel a", "wait a", f"start b {forever}", "cancel b", "wait b", "infer c loop -1 - N:INT64:1:3"])
+    for name in "ab":
+        assert re.fullmatch(r"error Cancelled: .*final", embed.of(said, name)[0]), said
+    assert embed.of(said, "c")[0].startswith("response OUT:INT64:1:3"), said
 
 
 def in_flight(server):
