@@ -1,6 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "lib/fake_backend_api.h"
 
+/* The n-th request for memory from now on is refused; 0: none is. */
+static unsigned int refuse;
+
+static bool refused(void)
+{
+    return refuse > 0 && --refuse == 0;
+}
+
+static void *try_realloc(void *memory, size_t size)
+{
+    return refused() ? NULL : realloc(memory, size);
+}
+
+static int try_posix_memalign(void **ret_memory, size_t alignment, size_t size)
+{
+    return refused() ? 12 : posix_memalign(ret_memory, alignment, size);
+}
+
+#define realloc        try_realloc
+#define posix_memalign try_posix_memalign
 #include "common/batch.c"
 #include "common/gather.c"
 
@@ -201,6 +221,26 @@ static void what_does_not_fit_together_is_refused(void **state)
     end(&b, &g);
 }
 
+static void memory_may_be_refused(void **state)
+{
+    TRITONBACKEND_Request r[2] = {0}, *list[] = {&r[0], &r[1]};
+    struct gathered g = {0};
+    struct batch none = {0};
+
+    (void)state;
+    fake_input(&r[0], "IN", FP32, numbers + 4, 8, 2, 1, 2);
+    fake_input(&r[1], "IN", FP32, numbers, 8, 2, 1, 2);
+    refuse = 1;
+    fake_expect(batch_begin(&none, NULL, list, 2, true), "out of memory for a batch of 2 requests");
+    assert_int_equal(r[0].n_responses, 0); /* the requests are still the server's */
+    struct batch b = batch_of(r, 2);
+    refuse = 1;
+    fake_expect(gather(&g, &b, "IN", FP32, 0), "out of memory for 16 bytes");
+    fake_must(gather(&g, &b, "IN", FP32, 0)); /* and the next one finds it */
+    assert_memory_equal(g.data, ((float[]){5, 6, 1, 2}), 16);
+    end(&b, &g);
+}
+
 /* ---- Batches -------------------------------------------------------------------------------- */
 
 static void a_part_that_failed_is_passed_over(void **state)
@@ -284,6 +324,7 @@ int main(void)
         cmocka_unit_test(nothing_is_a_tensor_too),
         cmocka_unit_test(optional_inputs_are_there_for_all_or_for_none),
         cmocka_unit_test(what_does_not_fit_together_is_refused),
+        cmocka_unit_test(memory_may_be_refused),
         cmocka_unit_test(a_part_that_failed_is_passed_over),
         cmocka_unit_test(an_error_of_the_batch_is_everybodys),
         cmocka_unit_test(each_alone),
