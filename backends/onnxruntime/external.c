@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 /* protobuf's own limit, beyond which ONNX Runtime refuses the file. */
-#define MAX_DEPTH 100
+#define MAX_NESTING 100
 
 enum wire { WIRE_VARINT, WIRE_64, WIRE_BYTES, WIRE_GROUP, WIRE_GROUP_END, WIRE_32 };
 
@@ -120,8 +120,9 @@ static TRITONSERVER_Error *check_location(struct walk *w)
     char *path = NULL, *real;
     TRITONSERVER_Error *err = NULL;
 
-    if (!*location) /* nowhere: theirs to refuse */
-        return NULL;
+    if (!*location)
+        return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                             "external data of '%s' is in a file without a name", w->name);
     if (asprintf(&path, "%s%s%s", *location == '/' ? "" : w->folder, *location == '/' ? "" : "/",
                  location) < 0)
         return backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
@@ -207,7 +208,7 @@ static void walk_bytes(struct walk *w, enum kind in, uint64_t field, uint64_t en
 /* A tensor's name stands before its external data as a rule; else the error names none. */
 static void walk_message(struct walk *w, enum kind kind, uint64_t end, int depth)
 {
-    if (depth > MAX_DEPTH)
+    if (depth > MAX_NESTING)
         w->wrong = true;
     if (kind == TENSOR)
         w->name[0] = '\0';

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The walk through an ONNX file for the names of other files. Whatever the bytes are it ends, and
+ * what it refuses has a reason of one code or the other.
+ */
+#include "onnxruntime/external.c"
+
+#include <assert.h>
+#include <sys/mman.h>
+
+/* The few helpers of common/ that it needs, so that this target stands alone. */
+#include "common/backend.c"
+#include "common/doc.c"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    int fd = memfd_create("onnx", MFD_CLOEXEC);
+    TRITONSERVER_Error *err;
+    char path[64];
+
+    assert(fd >= 0);
+    assert(write(fd, data, size) == (ssize_t)size);
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    err = external_check(path);
+    if (err) {
+        TRITONSERVER_Error_Code code = TRITONSERVER_ErrorCode(err);
+
+        assert(code == TRITONSERVER_ERROR_NOT_FOUND || code == TRITONSERVER_ERROR_INVALID_ARG);
+        assert(strncmp(TRITONSERVER_ErrorMessage(err), "external data of '", 18) == 0);
+    }
+    TRITONSERVER_ErrorDelete(err);
+    close(fd);
+    return 0;
+}
