@@ -183,15 +183,30 @@ static TRITONSERVER_Error *is_wanted(const struct batch *b, const struct tensor 
     return NULL;
 }
 
+/* The usual request: it names no outputs, which means all of them. */
+static TRITONSERVER_Error *wants_all(const struct executor *x, const struct batch *b, bool *ret_all)
+{
+    uint32_t n = 0;
+
+    if (!b->parts[0].err)
+        TRY(TRITONBACKEND_RequestOutputCount(b->parts[0].request, &n));
+    *ret_all = n == x->m->n_outputs; /* no request has one twice */
+    return NULL;
+}
+
 static TRITONSERVER_Error *choose_outputs(struct executor *x, const struct batch *b)
 {
+    bool all;
+
     x->n_out = 0;
+    TRY(wants_all(x, b, &all));
     for (size_t i = 0; i < x->m->n_outputs; i++) {
         const struct tensor *t = &x->m->outputs[i];
         struct bound_output *out = &x->out[x->n_out];
-        bool wanted;
+        bool wanted = all;
 
-        TRY(is_wanted(b, t, (uint32_t)i, &wanted));
+        if (!all)
+            TRY(is_wanted(b, t, (uint32_t)i, &wanted));
         if (!wanted)
             continue;
         out->t = t;
