@@ -286,7 +286,8 @@ def test_the_genuine_triton_tells_the_same(tmp_path):
     for name, text in GROUPS.items():
         write_witness(tmp_path, name, text)
     write_witness(tmp_path, "own", '{ kind: KIND_CPU host_policy: "mine" }')
-    write_witness(tmp_path, "failing", "{ count: 2 kind: KIND_CPU }", fail="failing_0_1")
+    # Alone: the genuine one sometimes ends when another instance of the model has come up.
+    write_witness(tmp_path, "failing", "{ count: 1 kind: KIND_CPU }", fail="failing_0_0")
     relaxed = ["--exit-on-error=false", "--strict-readiness=false"]
     with serve(tmp_path, *POLICIES, *relaxed) as ours, with_plugins(triton.Triton(tmp_path, flags=[*POLICIES, *relaxed])) as theirs:
         for name in [*GROUPS, "own"]:
@@ -299,4 +300,4 @@ def test_the_genuine_triton_tells_the_same(tmp_path):
             groups = [ask(server, "GET", f"/v2/models/{name}/config").json()["instance_group"] for server in (ours, theirs)]
             assert groups[0] == groups[1], name
         ends = [sorted(re.findall(r"witness: finalized (.*failing.*)\"", server.log())) for server in (ours, theirs)]
-        assert ends[0] == ends[1] == ["instance failing_0_0", "instance failing_0_1", "model failing"]
+        assert ends[0] == ends[1] == ["instance failing_0_0", "model failing"]
