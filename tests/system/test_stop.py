@@ -58,6 +58,8 @@ def test_no_new_connections_while_stopping(slow):
             socket.create_connection((slow.address, slow.port), timeout=5).close()
         except ConnectionRefusedError:
             return True
+        except ConnectionResetError:    # it was not accepted yet when the port closed
+            pass
         return False
 
     wait_for(refused, 10, "new connections are refused")

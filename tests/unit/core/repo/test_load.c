@@ -105,6 +105,16 @@ static void open_gate(const struct fixture *f, const char *gate)
     assert_int_equal(unlink(path), 0);
 }
 
+/* Until the backend waits there. */
+static void await_arrival(const struct fixture *f, const char *gate)
+{
+    char path[528];
+    snprintf(path, sizeof(path), "%s/%s.reached", f->repo.path, gate);
+    uint64_t until_ns = monotonic_ns() + 20 * NS_PER_S;
+    while (access(path, F_OK) != 0)
+        assert_true(monotonic_ns() < until_ns);
+}
+
 static void says(struct status *st, enum status_code code, const char *text)
 {
     assert_non_null(st);
@@ -339,6 +349,7 @@ static void loading_that_is_given_up(void **state)
     f.options->load_threads = 1;
     assert_null(server_create(f.options, &s));
     assert_null(server_load_start(s, on_loaded, &f.outcome));
+    await_arrival(&f, "a/hold.load"); /* LOADING alone might be a moment too early */
     await_index(s, "a:1:LOADING:\nb:-1::\n");
     server_stop_loading(s);
     is_live_and_ready(s, true, false);
