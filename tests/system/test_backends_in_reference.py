@@ -432,7 +432,7 @@ def test_a_missing_library_says_where_it_was_looked_for(tmp_path):
 def test_the_library_of_a_setting_wins(tmp_path):
     repository.copy_example(tmp_path, "add_sub")
     found = next(pathlib.Path(servers.ROOT / ".deps/onnxruntime").glob("libonnxruntime.so*"))
-    copy = tmp_path.parent / "elsewhere.so"
+    copy = tmp_path.parent / "libonnxruntime-elsewhere.so"
     copy.symlink_to(found)
     flags = [f"--backend-config=onnxruntime,library-path={copy}"]
     with servers.Server(tmp_path, flags=flags, env={"CONCH_ONNXRUNTIME": "/nowhere"}) as server:
