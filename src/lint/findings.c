@@ -39,6 +39,7 @@ bool lint_wants(const struct lint_findings *f, enum lint_code code)
 }
 
 /* Names from outside may be long; then the end is cut off. */
+static char *make_text(const char *fmt, va_list ap) PRINTF_LIKE(1, 0);
 static char *make_text(const char *fmt, va_list ap)
 {
     char text[MAX_TEXT_BYTES];

@@ -74,6 +74,8 @@ static struct storage *open_root(const char *name, bool follow_links)
 }
 
 static void assert_says(struct status *st, enum status_code code, const char *fmt, ...)
+    PRINTF_LIKE(3, 4);
+static void assert_says(struct status *st, enum status_code code, const char *fmt, ...)
 {
     char expected[1024];
     va_list ap;
