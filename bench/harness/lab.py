@@ -76,7 +76,7 @@ class Lab:
         def start(log, cpu):
             folder = self._repository("examples", models=False)
             if not (folder / "digits").exists():
-                (folder / "digits").symlink_to(self.root / "examples" / "models" / "digits")
+                shutil.copytree(self.root / "examples" / "models" / "digits", folder / "digits")
             return servers.conch(self.build, folder, log, cpu)
         return self._once("conch-examples", start)
 
