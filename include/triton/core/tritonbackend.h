@@ -361,7 +361,8 @@ TRITONBACKEND_InferenceResponseOutput(TRITONBACKEND_Response *response, const ui
  * @name    an output_name of the configuration's states
  * @shape   copied
  * @state   borrowed from the request
- * Errors: INVALID_ARG  the model has no states, or none of that name
+ * Errors: INVALID_ARG  the model has no states, or none of that name. No model has any in Conch
+ *                      yet: states come with sequences
  */
 TRITONBACKEND_DECLSPEC TRITONSERVER_Error *
 TRITONBACKEND_StateNew(TRITONBACKEND_State **state, TRITONBACKEND_Request *request,
