@@ -13,11 +13,11 @@
 #include "base/map.h"
 #include "base/pool.h"
 #include "core/config/config.h"
+#include "core/statistics.h"
 #include "core/tensor.h"
 
 struct backend;
 struct instance;
-struct instance_stats;
 struct labels;
 struct scheduler;
 struct server;
@@ -66,7 +66,9 @@ struct model {
     _Atomic(struct instance_stats *) statistics; /* of each instance; see statistics.h */
     atomic_size_t reported_bytes;                /* memory that the backend says it uses */
     atomic_size_t instances_reported_bytes;      /* … that all its instances use */
+    struct failures failures;                    /* statistics of those that no instance counts */
     atomic_uint inflight;                        /* requests accepted and not yet ended */
+    atomic_uint pending;                         /* … and not yet given to the backend */
     atomic_bool stopping;                        /* no new requests; drained when inflight is 0 */
 };
 

@@ -8,6 +8,7 @@
 
 #include "core/request.h"
 #include "core/response.h"
+#include "core/statistics.h"
 
 /*
  * request_check - the request against its model, in the order of behaviours §7; resolves raw
@@ -23,9 +24,13 @@ void request_unbegin(struct request *r);
 /* request_release - the backend (or the core in its place) lets go of the request. Once. */
 NODISCARD struct status *request_release(struct request *r);
 
-/* request_reject - answers and releases a request that is queued or whose execution failed; taken.
+/*
+ * request_reject - answers, counts and releases a request that is queued and will not be executed.
+ *
+ * Thread: any, without locks.
+ * @error  taken
  */
-void request_reject(struct request *r, struct status *error);
+void request_reject(struct request *r, enum failure_reason reason, struct status *error);
 
 /* One more, one less who may answer. */
 void request_sender_add(struct request *r);

@@ -106,6 +106,8 @@ struct status *statistics_add(struct statistics *to, const struct statistics *fr
 {
     add_duration(&to->success, &from->success);
     add_duration(&to->fail, &from->fail);
+    for (size_t i = 0; i < N_FAILURE_REASONS; i++)
+        to->failures[i] += from->failures[i];
     to->queue_ns += from->queue_ns;
     to->compute_input_ns += from->compute_input_ns;
     to->compute_infer_ns += from->compute_infer_ns;
@@ -158,9 +160,26 @@ void model_statistics_free(struct model *m)
     }
 }
 
+void model_count_failure(struct model *m, enum failure_reason reason, uint64_t took_ns)
+{
+    /* Relaxed: nobody concludes anything from one of these about the other. */
+    atomic_fetch_add_explicit(&m->failures.ns, took_ns, memory_order_relaxed);
+    atomic_fetch_add_explicit(&m->failures.counts[reason], 1, memory_order_relaxed);
+}
+
+static void read_failures(const struct failures *f, struct statistics *ret)
+{
+    ret->fail.ns = atomic_load_explicit(&f->ns, memory_order_relaxed);
+    for (size_t i = 0; i < N_FAILURE_REASONS; i++) {
+        ret->failures[i] = atomic_load_explicit(&f->counts[i], memory_order_relaxed);
+        ret->fail.count += ret->failures[i];
+    }
+}
+
 struct status *model_statistics(const struct model *m, struct statistics *ret)
 {
     struct statistics sums = {0};
+    read_failures(&m->failures, &sums);
     struct status *st = NULL;
     struct instance_stats *part = atomic_load_explicit(&m->statistics, memory_order_acquire);
     for (; part && !st; part = part->next) {

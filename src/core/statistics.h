@@ -11,6 +11,7 @@
 #ifndef CONCH_CORE_STATISTICS_H
 #define CONCH_CORE_STATISTICS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -32,6 +33,21 @@ struct duration {
     uint64_t count, ns;
 };
 
+/* Why a request that was accepted has no result; metrics tell the reasons apart. */
+enum failure_reason {
+    FAILURE_REJECTED, /* it waited too long for its turn */
+    FAILURE_CANCELED, /* before it was executed */
+    FAILURE_BACKEND,  /* the backend says so */
+    FAILURE_OTHER,
+    N_FAILURE_REASONS,
+};
+
+/* The failures of a model: no lock, since they come from wherever a request ends. */
+struct failures {
+    atomic_uint_fast64_t counts[N_FAILURE_REASONS];
+    atomic_uint_fast64_t ns;
+};
+
 /* Executions of batches of one size. */
 struct batch_stats {
     uint64_t batch_size, count;
@@ -45,7 +61,8 @@ struct response_stats {
 
 struct statistics {
     struct duration success, fail;
-    uint64_t queue_ns; /* this and the next three: of those that succeeded */
+    uint64_t failures[N_FAILURE_REASONS]; /* what fail.count is made of */
+    uint64_t queue_ns;                    /* this and the next three: of those that succeeded */
     uint64_t compute_input_ns, compute_infer_ns, compute_output_ns;
     uint64_t inference_count, execution_count;
     uint64_t last_inference_ms; /* since the epoch; 0 = never */
@@ -81,6 +98,14 @@ struct response_stats *statistics_response(struct statistics *s, uint32_t index)
  * Errors: STATUS_UNAVAILABLE  no memory; `to` is then of use for statistics_done() only
  */
 NODISCARD struct status *statistics_add(struct statistics *to, const struct statistics *from);
+
+/*
+ * model_count_failure - a request that was accepted ends without success, after so long.
+ *
+ * Whoever ends a request that no backend has calls request_reject(), which does this.
+ * Thread: any. Takes no lock.
+ */
+void model_count_failure(struct model *m, enum failure_reason reason, uint64_t took_ns);
 
 /* The part of one instance. */
 struct instance_stats {

@@ -121,20 +121,11 @@ static uint64_t span(uint64_t from_ns, uint64_t to_ns)
     return to_ns > from_ns ? to_ns - from_ns : 0;
 }
 
-static void count_failure(struct instance *in, const struct request *r, uint64_t end_ns)
-{
-    uint64_t whole_ns = span(r->start_ns, end_ns);
-    mutex_lock(&in->stats->mu);
-    duration_add(&in->stats->sums.fail, whole_ns);
-    mutex_unlock(&in->stats->mu);
-}
-
 /*
  * A cancelled request is not executed any more. Its error has no text, as clients know it from the
  * reference.
  */
-static uint32_t drop_cancelled(struct instance *in, struct request **batch, uint32_t n,
-                               uint64_t now_ns)
+static uint32_t drop_cancelled(struct request **batch, uint32_t n)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -142,8 +133,7 @@ static uint32_t drop_cancelled(struct instance *in, struct request **batch, uint
             batch[kept++] = batch[i];
             continue;
         }
-        count_failure(in, batch[i], now_ns);
-        request_reject(batch[i], status_new(STATUS_CANCELLED, "%s", ""));
+        request_reject(batch[i], FAILURE_CANCELED, status_new(STATUS_CANCELLED, "%s", ""));
     }
     return kept;
 }
@@ -151,10 +141,12 @@ static uint32_t drop_cancelled(struct instance *in, struct request **batch, uint
 uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t n,
                           uint64_t start_ns, uint64_t *ret_bytes)
 {
-    n = drop_cancelled(in, batch, n, start_ns);
+    n = drop_cancelled(batch, n);
     *ret_bytes = 0;
     if (n == 0)
         return 0;
+    /* Relaxed: a gauge; a stale value is harmless. */
+    atomic_fetch_sub_explicit(&in->model->pending, n, memory_order_relaxed);
 
     for (uint32_t i = 0; i < n; i++) {
         /* A backend that releases a request and then returns an error is wrong, yet must not make
@@ -173,8 +165,8 @@ uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t 
 
     for (uint32_t i = 0; i < n; i++) {
         if (UNLIKELY(error != NULL)) {
+            instance_report_statistics(in, batch[i], false, &failed); /* counted, then told */
             request_answer_error(batch[i], status_ref(error));
-            instance_report_statistics(in, batch[i], false, &failed);
             status_free(request_release(batch[i])); /* unless the backend has */
         }
         request_unref(batch[i]);
@@ -193,7 +185,7 @@ void instance_report_statistics(struct instance *in, const struct request *r, bo
 {
     trace_compute(r, t->exec_start_ns, t->compute_start_ns, t->compute_end_ns, t->exec_end_ns);
     if (!success) {
-        count_failure(in, r, t->exec_end_ns);
+        model_count_failure(in->model, FAILURE_BACKEND, span(r->start_ns, t->exec_end_ns));
         return;
     }
     struct statistics *s = &in->stats->sums;

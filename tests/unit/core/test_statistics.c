@@ -58,6 +58,7 @@ static void parts_are_added_up(void **state)
     (void)state;
     struct statistics a = {.success = {1, 10},
                            .fail = {2, 20},
+                           .failures = {[FAILURE_CANCELED] = 2},
                            .queue_ns = 3,
                            .compute_input_ns = 4,
                            .compute_infer_ns = 5,
@@ -83,6 +84,7 @@ static void parts_are_added_up(void **state)
     assert_int_equal(sum.success.ns, 20);
     assert_int_equal(sum.fail.count, 4);
     assert_int_equal(sum.fail.ns, 40);
+    assert_int_equal(sum.failures[FAILURE_CANCELED], 4);
     assert_int_equal(sum.queue_ns, 6);
     assert_int_equal(sum.compute_input_ns, 8);
     assert_int_equal(sum.compute_infer_ns, 10);
@@ -169,6 +171,32 @@ static void times_that_go_backwards_count_nothing(void **state)
     fake_model_end(&f);
 }
 
+static void failures_are_told_apart(void **state)
+{
+    (void)state;
+    static const struct execution_times times = {100, 100, 100, 160};
+    struct fake_model f;
+    struct fake_request fr;
+    struct statistics s;
+    fake_model_make(&f, config, 1, NULL);
+    fake_request_make(&fr, &f);
+    fr.request.start_ns = 100;
+    instance_report_statistics(f.model->instances[0], &fr.request, false, &times);
+    instance_report_statistics(f.model->instances[0], &fr.request, false, &times);
+    model_count_failure(f.model, FAILURE_REJECTED, 7);
+    model_count_failure(f.model, FAILURE_OTHER, 1000);
+    assert_null(model_statistics(f.model, &s));
+    assert_int_equal(s.failures[FAILURE_REJECTED], 1);
+    assert_int_equal(s.failures[FAILURE_CANCELED], 0);
+    assert_int_equal(s.failures[FAILURE_BACKEND], 2);
+    assert_int_equal(s.failures[FAILURE_OTHER], 1);
+    assert_int_equal(s.fail.count, 4);
+    assert_int_equal(s.fail.ns, 60 + 60 + 7 + 1000);
+    statistics_done(&s);
+    fake_request_end(&fr);
+    fake_model_end(&f);
+}
+
 static struct fake_model shared;
 
 static struct status *read_it(void *arg)
@@ -218,6 +246,7 @@ int main(void)
         cmocka_unit_test(parts_are_added_up),
         cmocka_unit_test(instances_count_together_and_outlive_themselves),
         cmocka_unit_test(times_that_go_backwards_count_nothing),
+        cmocka_unit_test(failures_are_told_apart),
         cmocka_unit_test(want_of_memory_is_survived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

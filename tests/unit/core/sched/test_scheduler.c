@@ -382,6 +382,8 @@ static void first_in_first_out_without_the_cancelled(void **state)
         assert_null(server_infer(&f.server, &requests[i].request));
     }
     /* The first one is in execution, or about to be: only what waits behind it can be dropped. */
+    while (atomic_load(&f.model->pending) != 4)
+        sched_yield();
     request_cancel(&requests[2].request);
     pthread_mutex_unlock(&gate);
     for (int i = 0; i < 5; i++) {
@@ -392,10 +394,12 @@ static void first_in_first_out_without_the_cancelled(void **state)
     assert_int_equal(requests[2].last_code, STATUS_CANCELLED);
     assert_string_equal(requests[2].last_error, "");
     assert_string_equal(order, "abde");
+    assert_int_equal(atomic_load(&f.model->pending), 0);
 
     struct statistics statistics;
     assert_null(model_statistics(f.model, &statistics));
     assert_int_equal(statistics.fail.count, 1);
+    assert_int_equal(statistics.failures[FAILURE_CANCELED], 1);
     assert_true(statistics.fail.ns > 0);
     assert_int_equal(statistics.success.count, 0); /* nobody has reported the others */
     statistics_done(&statistics);
