@@ -133,6 +133,30 @@ static void add_closed(struct look *l, const char *name, bool is_unused, bool is
     mem_free(path);
 }
 
+/* Neither versions nor a configuration: was a folder above repositories named, this being one? */
+static void look_for_models(struct look *l, const struct file_list *list)
+{
+    bool found = false;
+    for (size_t i = 0; i < list->count && !found; i++) {
+        const char *name = list->entries[i].name;
+        struct file_info info = {.kind = FILE_MISSING};
+        if (list->entries[i].kind != FILE_FOLDER)
+            continue;
+        char *path = mem_printf("%s/%s/config.pbtxt", l->m->name, name);
+        status_free(storage_stat(l->m->storage, path, &info));
+        mem_free(path);
+        found = info.kind == FILE_REGULAR;
+        if (!found)
+            continue;
+        char *file = storage_path(l->m->storage, l->m->name);
+        char *advice = mem_printf("name '%s' to have them checked", file);
+        lint_add(l->found, LINT_NO_MODELS, (struct lint_place){.file = file}, advice,
+                 "this is a folder of models, not a model: '%s' has a config.pbtxt", name);
+        mem_free(advice);
+        mem_free(file);
+    }
+}
+
 /* Versions, the files of the first one, and what else catches the eye. */
 static void look_at_folder(struct look *l, bool has_config)
 {
@@ -165,6 +189,8 @@ static void look_at_folder(struct look *l, bool has_config)
     }
     if (l->sm.n_versions)
         qsort(l->sm.versions, l->sm.n_versions, sizeof(*l->sm.versions), compare_versions);
+    else if (!has_config)
+        look_for_models(l, &list);
     if (first) {
         st = scan_list_files(s, l->m->name, first, &l->sm);
         if (st)

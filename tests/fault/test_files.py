@@ -5,7 +5,6 @@ filefault.c gives the faults, each at one named file and system call. The model 
 in the table; its neighbour serves in any case.
 """
 
-import os
 import pathlib
 import sys
 
@@ -13,22 +12,16 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "system"))
 
+import preload  # noqa: E402
 import repository  # noqa: E402
-from server import BIN, Server, run_to_end  # noqa: E402
+from server import Server, run_to_end  # noqa: E402
 from wire import ask  # noqa: E402
 
-FAULTLIB = pathlib.Path(BIN).resolve().parents[1] / "tests/filefault.so"
 FLAGS = ["--exit-on-error=false"]
 
 
 def environment(faults):
-    return {
-        "LD_PRELOAD": FAULTLIB.name,  # of a path with a space the loader would make two
-        "LD_LIBRARY_PATH": str(FAULTLIB.parent),
-        "FILE_FAULTS": faults,
-        # filefault comes before the sanitizer's own library, which may not mind.
-        "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0",
-    }
+    return preload.environment("filefault", FILE_FAULTS=faults)
 
 
 @pytest.fixture

@@ -18,11 +18,11 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "system"))
 
+import preload  # noqa: E402
 import repository  # noqa: E402
-from server import BIN, Server, wait_for  # noqa: E402
+from server import Server, wait_for  # noqa: E402
 from wire import Connection, ask, request_bytes  # noqa: E402
 
-FAULTLIB = pathlib.Path(BIN).resolve().parents[1] / "tests/faultlib.so"
 KINDS = ("interrupted", "not ready", "short", "few", "no files", "aborted")  # enum kind in faultlib.c
 SEEDS = (1, 2, 3)
 CLIENTS = 8
@@ -42,15 +42,7 @@ class Faulty(Server):
     """A server under faultlib; counts() says what it was given."""
 
     def __init__(self, models, seed, counts_file, one_in=4, **more):
-        environment = {
-            "LD_PRELOAD": FAULTLIB.name,    # of a path with a space the loader would make two
-            "LD_LIBRARY_PATH": str(FAULTLIB.parent),
-            "FAULT_SEED": str(seed),
-            "FAULT_ONE_IN": str(one_in),
-            "FAULT_COUNTS": str(counts_file),
-            # faultlib comes before the sanitizer's own library, which may not mind.
-            "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0",
-        }
+        environment = preload.environment("faultlib", FAULT_SEED=str(seed), FAULT_ONE_IN=str(one_in), FAULT_COUNTS=str(counts_file))
         super().__init__(models, env=environment, **more)
         self.counts_file = counts_file
 

@@ -21,21 +21,68 @@ def genuine_libraries(folder):
     return f"{folder}:{libraries}"
 
 
-def run(repository, commands, *, which="conch", folder=None, backends=None, options=(), env=None, within_s=60):
-    """Do the commands; the lines that embed prints, without log lines, the last one being 'stopped'."""
-    environment = dict(env or {})
-    if which == "triton":
-        environment["LD_LIBRARY_PATH"] = genuine_libraries(folder)
-    done = subprocess.run(
-        [PROGRAM, str(repository), str(backends or servers.BACKENDS), *options],
-        input="".join(f"{command}\n" for command in commands), capture_output=True, text=True, timeout=within_s,
-        env={**os.environ, **environment}, check=False,
-    )
-    assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-4000:]}"
-    assert not servers.SANITIZER.search(done.stderr), done.stderr[-4000:]
-    lines = done.stdout.splitlines()
-    assert lines[-1] == "stopped", lines[-5:]
-    return [line for line in lines[:-1] if not is_log(line)]
+class Session:
+    """with Session(repository) as session: … – one server, for as many commands as there are."""
+
+    def __init__(self, repository, *, which="conch", folder=None, backends=None, options=(), env=None):
+        environment = dict(env or {})
+        if which == "triton":
+            environment["LD_LIBRARY_PATH"] = genuine_libraries(folder)
+        self.process = subprocess.Popen(
+            [PROGRAM, str(repository), str(backends or servers.BACKENDS), *options], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **environment})
+        self.out, self.err = servers.Output(self.process.stdout), servers.Output(self.process.stderr)
+        self.seen = 0    # so many bytes of its output have been given out
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        if kind:
+            self.process.kill()
+        lines = self._say(b"", "stopped", within_s=60)
+        code = self.process.wait(60)
+        if kind is None:
+            assert (code, lines[-1:]) == (0, ["stopped"]), self.story(lines)
+            assert not servers.SANITIZER.search(self.err.text()), self.story(lines)
+
+    def do(self, *commands, within_s=60):
+        """The lines that embed prints, without log lines, until all requests have ended."""
+        lines = self._say("".join(f"{command}\n" for command in (*commands, "join")).encode(), "joined", within_s)
+        assert lines[-1:] == ["joined"], self.story(lines)
+        return lines[:-1]
+
+    def _say(self, commands, last, within_s):
+        """What is printed up to that line, or until it has ended: a backend's processes may keep the pipe open."""
+        try:
+            self.process.stdin.write(commands)
+            self.process.stdin.flush()
+            if not commands:
+                self.process.stdin.close()
+        except BrokenPipeError:    # it has ended: what it printed tells why
+            pass
+
+        def said():
+            return self.out.bytes().endswith(f"{last}\n".encode(), self.seen)
+
+        servers.wait_for(lambda: said() or self.process.poll() is not None, within_s, f"embed says {last}")
+        if not said():
+            self.out.join()
+        got = self.out.bytes()[self.seen:]
+        self.seen += len(got)
+        return [line for line in got.decode("utf-8", "replace").splitlines() if not is_log(line)]
+
+    def story(self, lines):
+        """What became of it."""
+        code = self.process.poll()
+        state = "runs" if code is None else f"ended with {code}"
+        return "\n".join([f"embed (pid {self.process.pid}) {state}", *lines[-20:], self.err.text()[-4000:]])
+
+
+def run(repository, commands, **how):
+    """Do the commands in a server of their own; what Session.do() says."""
+    with Session(repository, **how) as session:
+        return session.do(*commands)
 
 
 def is_log(line):

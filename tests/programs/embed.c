@@ -8,13 +8,14 @@
  *     infer ID MODEL VERSION OUTPUTS INPUT…   and wait for the end; OUTPUTS: name,… or -
  *     start ID MODEL VERSION OUTPUTS INPUT…   and go on; INPUT: NAME:TYPE:SHAPE:ELEMENTS, by commas
  *     wait ID, cancel ID
+ *     join                                    wait for all, whose names are free from then on
  *     load MODEL, unload MODEL, unload-all MODEL, ready MODEL, metadata MODEL, config MODEL,
  *     statistics MODEL, index
  *
  * It prints one line for each thing that happens:
  *
  *     ID response OUTPUT… [final] · ID error CODE: TEXT [final] · ID final · ID refused CODE: TEXT
- *     COMMAND MODEL ok|CODE: TEXT · and documents as they are
+ *     COMMAND MODEL ok|CODE: TEXT · joined · and documents as they are
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -271,6 +272,15 @@ static void wait_for(struct running *r)
         free(r->data[--r->n_data]);
 }
 
+static void join(void)
+{
+    for (size_t i = 0; i < n_requests; i++)
+        wait_for(&requests[i]);
+    memset(requests, 0, sizeof(requests));
+    n_requests = 0;
+    say("joined");
+}
+
 static TRITONSERVER_Error *add_input(struct running *r, char *text)
 {
     char *rest = text, *name = strsep(&rest, ":"), *type_name = strsep(&rest, ":"),
@@ -358,6 +368,8 @@ static void obey(char **words, int n)
         start_request(words + 1, n - 1);
     } else if (strcmp(command, "wait") == 0) {
         wait_for(find(what));
+    } else if (strcmp(command, "join") == 0) {
+        join();
     } else if (strcmp(command, "cancel") == 0) {
         must(TRITONSERVER_InferenceRequestCancel(find(what)->request));
     } else if (strcmp(command, "ready") == 0) {

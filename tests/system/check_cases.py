@@ -370,6 +370,18 @@ CASES = [
         ["models: warning: this is the folder of a model, not of models: it has a config.pbtxt [W-no-models]"],
         {**model(IDENTITY + TENSORS), "notes": "config.pbtxt"},
     ),
+    Case(
+        "W-no-models",
+        {f"inner/{path}": text for path, text in {**model(IDENTITY + TENSORS), **model(IDENTITY + TENSORS, "n")}.items()},
+        ["models/inner: warning: this is a folder of models, not a model: 'm' has a config.pbtxt; name 'models/inner' to have "
+         "them checked [W-no-models]",
+         "models/inner: error: Invalid model name: Could not determine backend for model 'inner' with no backend in model "
+         "configuration. Expected model name of the form 'model.<backend_name>'.; give its 'backend' [E-config]",
+         "models/inner: error: at least one version must be available under the version policy of model 'inner' [E-version]",
+         "models/inner/m: warning: ignore version directory 'm' which fails to convert to integral number [W-version-name]",
+         "models/inner/n: warning: ignore version directory 'n' which fails to convert to integral number [W-version-name]"],
+        {**model(IDENTITY + TENSORS), "m/old/config.pbtxt": IDENTITY},
+    ),
     Case.of(
         "W-version-missing",
         IDENTITY + TENSORS + "version_policy { specific { versions: [ 1, 5 ] } }\n",

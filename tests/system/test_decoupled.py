@@ -26,6 +26,7 @@ def write_models(root):
     square += repository.tensor("input", "IN", "INT32", [1]) + repository.tensor("output", "OUT", "INT32", [1])
     square += "instance_group [ { count: 2 kind: KIND_CPU } ]\n"
     repository.write_model(root, "square", square)
+    repository.write_model(root, "counted", square)    # asked by one test, which looks at its statistics
     repository.write_model(root, "square_batch", square + "max_batch_size: 1\n")
     repository.write_model(root, "coupled", square.replace("decoupled: true", ""))
     return root
@@ -33,16 +34,12 @@ def write_models(root):
 
 @pytest.fixture(scope="module", params=["conch", "triton"])
 def ask(request, tmp_path_factory):
-    """Does commands of embed with one of the servers."""
+    """Does commands of embed with one of the servers, the same for all tests."""
     if request.param == "triton" and triton.missing():
         pytest.skip(triton.missing())
     root = write_models(tmp_path_factory.mktemp("models"))
-    libraries = tmp_path_factory.mktemp("libraries")
-
-    def commands(*lines):
-        return embed.run(root, lines, which=request.param, folder=libraries)
-
-    return commands
+    with embed.Session(root, which=request.param, folder=tmp_path_factory.mktemp("libraries")) as session:
+        yield session.do
 
 
 def repeat(name, values, delays, wait=0, outputs="-", command="infer"):
@@ -65,18 +62,26 @@ def test_no_elements_no_responses(ask):
     assert embed.of(ask(repeat("r", [], [])), "r") == ["final"]
 
 
+A_DAY_MS = 86400000
+
+
 def test_the_next_request_need_not_wait_for_responses_to_come(ask):
     """One instance: the second request begins when the first is released, and ends while that one has responses to come."""
-    lines = ask(repeat("a", [1, 2], [0, 1500], command="start"), repeat("b", [3], [0]), "wait a")
-    assert embed.of(lines, "a") == [f"response OUT:INT32:1:{i + 1} IDX:UINT32:1:{i}" for i in range(2)] + ["final"]
+    lines = ask(repeat("a", [1, 2], [0, A_DAY_MS], command="start"), repeat("b", [3], [0]), "cancel a", "wait a")
     assert embed.of(lines, "b") == ["response OUT:INT32:1:3 IDX:UINT32:1:0", "final"]
-    assert lines.index("b final") < lines.index("a response OUT:INT32:1:2 IDX:UINT32:1:1")
+    *came, last = embed.of(lines, "a")
+    assert came in ([], ["response OUT:INT32:1:1 IDX:UINT32:1:0"])
+    assert last.endswith(" final") and lines.index("b final") < lines.index(f"a {last}")
 
 
 def test_a_held_request_keeps_the_next_one_waiting(ask):
-    """… and the first one's responses need not wait for that."""
-    lines = ask(repeat("a", [1, 2], [0, 0], wait=1000, command="start"), repeat("b", [3], [0]), "wait a")
-    assert lines.index("a final") < lines.index("b response OUT:INT32:1:3 IDX:UINT32:1:0")
+    """… and the first one's responses need not wait for that: it is held longer until they had time to come."""
+    for wait_ms in (100, 1000, 10000):
+        lines = ask(repeat("a", [1, 2], [0, 0], wait=wait_ms, command="start"), repeat("b", [3], [0]), "wait a")
+        assert embed.of(lines, "a") == [f"response OUT:INT32:1:{i + 1} IDX:UINT32:1:{i}" for i in range(2)] + ["final"]
+        if lines.index("a final") < lines.index("b response OUT:INT32:1:3 IDX:UINT32:1:0"):
+            return
+    raise AssertionError("the second request was executed before the first had been answered, however long that was held")
 
 
 def test_only_outputs_that_are_asked_for(ask):
@@ -111,7 +116,7 @@ def test_errors(ask):
 
 def test_cancelled(ask):
     """A day of waiting ends at once, and the last response says why."""
-    lines = ask(repeat("r", [1, 2], [0, 86400000], command="start"), "cancel r", "wait r")
+    lines = ask(repeat("r", [1, 2], [0, A_DAY_MS], command="start"), "cancel r", "wait r")
     assert embed.of(lines, "r")[-1].startswith("error ")
     assert embed.of(lines, "r")[-1].endswith(" final")
     assert len(embed.of(lines, "r")) <= 2
@@ -145,8 +150,8 @@ def counts(statistics):
 
 
 def test_each_response_is_counted(ask):
-    lines = ask("infer a square -1 - IN:INT32:1:2", "infer b square -1 - IN:INT32:1:1", "infer c square -1 - IN:INT32:1:0",
-                "statistics square")
+    lines = ask("infer a counted -1 - IN:INT32:1:2", "infer b counted -1 - IN:INT32:1:1", "infer c counted -1 - IN:INT32:1:0",
+                "statistics counted")
     text = next(line for line in lines if '"model_stats"' in line)
     statistics = json.loads(text[text.index("{"):])
     assert counts(statistics) == {"0": {"success": 2, "empty_response": 1}, "1": {"success": 1, "empty_response": 1},

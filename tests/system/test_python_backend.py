@@ -192,23 +192,27 @@ def surroundings(tmp_path_factory):
     return folder, environment
 
 
+# The backend gives it to its shared memory, and to its processes as an argument: others run on this machine, too.
+MARK = f"conch_test_{os.getpid()}_"
+
+
 def left_behind():
-    shared = {p.name for p in pathlib.Path("/dev/shm").glob("triton_python_backend_shm_region_*")}
-    stubs = subprocess.run(["pgrep", "-f", "triton_python_backend_stub .*python-backend-of-test"], capture_output=True,
-                           text=True, check=False).stdout.split()
-    return shared, stubs
+    """Our shared memory and processes of the backend."""
+    shared = [p.name for p in pathlib.Path("/dev/shm").glob(f"{MARK}*")]
+    stubs = subprocess.run(["pgrep", "-f", f"triton_python_backend_stub .*{MARK}"], capture_output=True, text=True, check=False)
+    return shared, stubs.stdout.split()
 
 
 @pytest.fixture(scope="module")
 def served(surroundings, tmp_path_factory):
     backends, environment = surroundings
-    root = write_models(tmp_path_factory.mktemp("python-backend-of-test"))
-    before = left_behind()
-    with servers.Server(root, env=environment, flags=[f"--backend-directory={backends}", "--exit-on-error=false"],
-                        ready=False) as running:
+    root = write_models(tmp_path_factory.mktemp("models"))
+    with servers.Server(root, env=environment, ready=False, flags=[
+            f"--backend-directory={backends}", "--exit-on-error=false", f"--backend-config=python,shm-region-prefix-name={MARK}"]) as running:
         servers.wait_for(lambda: "starts without some of its models" in running.log(), 120, "all is loaded")
+        assert all(left_behind()), "it has memory and processes, and they are found"
         yield running
-    assert left_behind() == before, "processes or shared memory of the backend are left"
+    assert left_behind() == ([], []), "processes or shared memory of the backend are left"
 
 
 def index(running):

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fastclock - an LD_PRELOAD library under which the monotonic clock is a second later at each look:
+ * what a program does only when time has passed, it does at once.
+ */
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <time.h>
+
+int clock_gettime(clockid_t clock, struct timespec *ret)
+{
+    static atomic_long looks;
+    int (*next)(clockid_t, struct timespec *);
+    *(void **)&next = dlsym(RTLD_NEXT, "clock_gettime");
+    int result = next(clock, ret);
+    if (result == 0 && clock == CLOCK_MONOTONIC)
+        ret->tv_sec += atomic_fetch_add(&looks, 1) + 1;
+    return result;
+}
