@@ -114,6 +114,9 @@ struct status *model_make_specs(struct model *m)
             spec->n_reshape_dims = (uint32_t)in->reshape->n_shape;
             spec->reshape_dims = in->reshape->shape;
         }
+        for (size_t j = 0; j < in->n_dims && !in->allow_ragged_batch; j++)
+            spec->same_in_batch |= in->dims[j] == -1;
+        m->compares_inputs |= spec->same_in_batch || in->optional;
         m->n_required_inputs += !in->optional;
         if (pb->n_input > COMPARE_UP_TO)
             map_puts(&m->input_by_name, spec->name, spec);

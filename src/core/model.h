@@ -17,6 +17,7 @@
 #include "core/tensor.h"
 
 struct backend;
+struct batch_strategy;
 struct instance;
 struct labels;
 struct scheduler;
@@ -28,6 +29,8 @@ struct tensor_spec {
     const char *name;
     enum dtype dtype;
     bool optional;
+    bool
+        same_in_batch; /* of an input: its size varies, but all requests of a batch have the same */
     uint32_t n_dims;
     const int64_t *dims; /* without the batch dimension; -1 = any */
     bool has_reshape;
@@ -48,6 +51,7 @@ struct model {
     bool batching; /* max_batch_size > 0: the first dimension of every tensor is the batch */
     uint32_t max_batch_size;
     bool decoupled;
+    bool compares_inputs; /* not any two requests may be in one batch */
     uint32_t n_inputs, n_required_inputs, n_outputs;
     struct tensor_spec *inputs, *outputs;     /* in the configuration's order */
     struct map input_by_name, output_by_name; /* of more than a few */
@@ -57,6 +61,7 @@ struct model {
     bool initialized_in_backend; /* … and succeeded */
     uint32_t n_instances;
     struct instance **instances;
+    struct batch_strategy *strategy; /* a batching library's; NULL: none */
     struct scheduler *scheduler;
     bool auto_complete;      /* the backend may complete the configuration */
     struct mem_owner *owner; /* who pays for all this */

@@ -119,7 +119,7 @@ struct status *model_load(struct server *server, struct backend_registry *reg, c
     st = instances_make(m, reg);
     if (st)
         goto out;
-    st = default_scheduler_new(m, &m->scheduler);
+    st = scheduler_new(m, &m->scheduler);
     if (st)
         goto out;
     scheduler_use_instances(m->scheduler);

@@ -25,6 +25,7 @@
 #include <stdint.h>
 
 #include "base/arena.h"
+#include "base/heap.h"
 #include "base/list.h"
 #include "core/tensor.h"
 
@@ -32,8 +33,10 @@ struct instance;
 struct model;
 struct output;
 struct pool;
+struct queue_level;
 struct request;
 struct response;
+struct status;
 struct tensor_spec;
 struct trace;
 
@@ -116,11 +119,17 @@ struct request_ops {
 };
 
 /*
- * How much longer the calling thread may spend executing models itself in this turn; a frontend's
- * loop sets it anew each turn. A request without one is never executed by the caller's thread.
+ * One turn of a frontend's loop. A request without one is never executed by the caller's thread.
+ *
+ * Models that make batches are not executed by the first request of a turn, but when all requests
+ * of the turn are there: the loop is told by on_wait(), and calls turn_end() (core/sched).
  */
-struct inline_budget {
-    uint64_t left_ns;
+struct turn {
+    uint64_t
+        left_ns; /* how much longer the thread may spend executing models; set anew each turn */
+    uint32_t n_waiting;
+    struct model *waiting[8]; /* models that wait for turn_end(), each counted as if in flight */
+    void (*on_wait)(struct turn *turn); /* there is one now; NULL: nobody calls turn_end() */
 };
 
 /* Who holds a request; drawn in request.c. */
@@ -136,10 +145,10 @@ struct request {
 
     /* The maker's, until server_infer(). */
     void *maker_data;
-    struct inline_budget *budget; /* NULL: never inline */
-    struct trace *trace;          /* NULL: none; taken when the model accepts or refuses it */
-    const char *id;               /* never NULL */
-    uint32_t flags;               /* REQUEST_SEQUENCE_… */
+    struct turn *turn;   /* NULL: never inline */
+    struct trace *trace; /* NULL: none; taken when the model accepts or refuses it */
+    const char *id;      /* never NULL */
+    uint32_t flags;      /* REQUEST_SEQUENCE_… */
     struct correlation_id correlation_id;
     uint64_t priority;
     uint64_t timeout_us;
@@ -156,6 +165,11 @@ struct request {
 
     /* The scheduler's, under its lock. */
     struct list link;
+    struct queue_level *level; /* queue.h; and so are the next two */
+    struct heap_node limit;
+    uint64_t limit_ns;      /* when its time in the queue is over; UINT64_MAX: never */
+    struct status *refusal; /* why it is answered without being executed */
+    int refusal_reason;     /* enum failure_reason */
 
     /* Any thread. */
     atomic_int refs;        /* the maker; the core until the end; each response and factory */

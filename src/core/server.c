@@ -68,6 +68,7 @@ struct status *server_create(const struct server_options *options, struct server
     mutex_init(&s->drain_mu, DRAIN_LEVEL, "server.drain_mu");
     cond_init(&s->drained);
     s->pool = pool_new("api", API_POOL_UNUSED_BYTES, 0);
+    alarms_init(&s->alarms);
     backend_registry_init(&s->backends, s, s->options);
     repository_init(&s->repository, s, &s->backends, s->options);
     st = repository_open(&s->repository);
@@ -290,6 +291,7 @@ void server_free(struct server *s)
         return;
     join_load_thread(s);
     repository_done(&s->repository);
+    alarms_done(&s->alarms);
     backend_registry_done(&s->backends);
     pool_free(s->pool);
     cond_done(&s->drained);

@@ -182,7 +182,7 @@ void server_statistics_done(struct server_statistics *statistics);
 /*
  * server_infer - checks the request against its model and hands it to the scheduler.
  *
- * Thread: any. May execute the model before it returns (r->budget), so that all of r->ops may
+ * Thread: any. May execute the model before it returns (r->turn), so that all of r->ops may
  * have been called by then.
  * @r      the core has it until its final response and its release; on error nothing happened and
  *         it is the caller's as before

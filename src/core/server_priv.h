@@ -8,6 +8,7 @@
 #include "base/thread.h"
 #include "core/backend/backend.h"
 #include "core/repo/repository.h"
+#include "core/sched/alarm.h"
 #include "core/server.h"
 
 struct pool;
@@ -29,6 +30,7 @@ struct server {
     struct backend_registry backends;
     struct repository repository;
     struct pool *pool; /* for requests of the C API */
+    struct alarms alarms;
 
     atomic_int state; /* enum server_state */
     atomic_uint exit_timeout_s;

@@ -42,6 +42,7 @@ void fake_model_make_with(struct fake_model *f, struct server_options *options, 
     f->server.options = options;
     mutex_init(&f->server.drain_mu, 300, "drain");
     cond_init(&f->server.drained);
+    alarms_init(&f->server.alarms);
     f->backend.name = mem_strdup("fake");
     f->backend.fns.instance_execute = execute;
     f->model = model_new(&f->server, "m", 1, "/nowhere", config);
@@ -53,7 +54,7 @@ void fake_model_make_with(struct fake_model *f, struct server_options *options, 
              "instance");
         f->model->n_instances++;
     }
-    must(default_scheduler_new(f->model, &f->model->scheduler), "scheduler");
+    must(scheduler_new(f->model, &f->model->scheduler), "scheduler");
     scheduler_use_instances(f->model->scheduler);
 }
 
@@ -77,6 +78,7 @@ void fake_model_end(struct fake_model *f)
     model_expect_returned(m->owner, MEM_BACKEND);
     model_unref(m);
     mem_free(f->backend.name);
+    alarms_done(&f->server.alarms);
     server_options_free(f->server.options);
     cond_done(&f->server.drained);
     mutex_done(&f->server.drain_mu);

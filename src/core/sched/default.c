@@ -25,8 +25,9 @@ static struct status *push(struct scheduler *s, struct request *r)
     return NULL;
 }
 
-static uint32_t take(struct scheduler *s, struct request **batch, uint32_t max)
+static uint32_t take(struct scheduler *s, struct instance *in, struct request **batch, uint32_t max)
 {
+    (void)in;
     (void)max; /* several queued requests are not batched */
     struct list *link = list_pop(&of(s)->waiting);
     if (!link)
@@ -35,8 +36,9 @@ static uint32_t take(struct scheduler *s, struct request **batch, uint32_t max)
     return 1;
 }
 
-static bool has_work(struct scheduler *s)
+static bool has_work(struct scheduler *s, const struct instance *in)
 {
+    (void)in;
     return !list_empty(&of(s)->waiting);
 }
 

@@ -45,16 +45,16 @@ struct status *execution_never_inline(struct execution *e, const char *why, cons
     return NULL;
 }
 
-bool execution_may_inline(const struct execution *e, const struct inline_budget *budget)
+bool execution_may_inline(const struct execution *e, const struct turn *turn)
 {
-    if (!budget || e->mode == EXECUTION_THREAD)
+    if (!turn || e->mode == EXECUTION_THREAD)
         return false;
     if (e->mode == EXECUTION_INLINE)
         return true;
     if (atomic_load_explicit(&e->to_prove, memory_order_relaxed))
         return false;
     uint64_t mean_ns = atomic_load_explicit(&e->mean_ns, memory_order_relaxed);
-    return mean_ns < EXECUTION_SHORT_NS && mean_ns <= budget->left_ns;
+    return mean_ns < EXECUTION_SHORT_NS && mean_ns <= turn->left_ns;
 }
 
 /* A model that holds up its loop again and again goes back to the worker. */

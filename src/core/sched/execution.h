@@ -23,7 +23,7 @@
 
 #include "base/compiler.h"
 
-struct inline_budget;
+struct turn;
 struct status;
 
 enum execution_mode { EXECUTION_AUTO, EXECUTION_INLINE, EXECUTION_THREAD };
@@ -61,8 +61,8 @@ NODISCARD struct status *execution_init(struct execution *e, const char *paramet
 NODISCARD struct status *execution_never_inline(struct execution *e, const char *why,
                                                 const char *who);
 
-/* execution_may_inline - may this thread run the model now? @budget NULL: never. */
-bool execution_may_inline(const struct execution *e, const struct inline_budget *budget);
+/* execution_may_inline - may this thread run the model now? @turn NULL: never. */
+bool execution_may_inline(const struct execution *e, const struct turn *turn);
 
 /*
  * execution_measured - one execution took took_ns for requests with that many bytes of inputs;

@@ -7,12 +7,13 @@
  *        │ nothing left                  ▲ ▲          nothing left          │
  *        └───────────────────────────────┘ └────────────────────────────────┘
  *
- * Invariants: an instance is on the idle list exactly while its runner is NONE. While requests are
- * queued that could be executed, no instance is idle: submit() takes one off the list with the
- * push, under the same lock, and a runner looks for more before it becomes idle. So no wake-up can
- * be lost, and a busy instance is never signalled: its worker finds the next batch by itself.
- * (Of an exclusive scheduler one instance at a time has a runner, and the same then holds for all
- * of them together.)
+ * Invariants: an instance is on the idle list exactly while its runner is NONE. While a batch is
+ * due that could be executed, no instance is idle: submit() takes one off the list with the push,
+ * under the same lock, and a runner looks for more before it becomes idle. So no wake-up can be
+ * lost, and a busy instance is never signalled: its worker finds the next batch by itself. (Of an
+ * exclusive scheduler one instance at a time has a runner, and the same then holds for all of them
+ * together.) Whatever else makes a batch due, such as the end of a delay, dispatches. The one
+ * exception is short: what a loop puts off to the end of its turn, turn_end() dispatches.
  *
  * The worker (instance_thread.h) is a thread that starts and ends as needed; a request that comes
  * as it ends finds it ended, under the same lock, and starts the next one.
@@ -52,6 +53,7 @@ struct status *scheduler_init(struct scheduler *s, const struct scheduler_ops *o
     list_init(&s->idle);
     s->n_instances = s->n_running = 0;
     s->stopping = false;
+    list_init(&s->refused);
     s->thread_idle_ns = INSTANCE_THREAD_IDLE_NS;
     struct status *st =
         execution_init(&s->execution, model_config_parameter(m->config, "CONCH_EXECUTION"));
@@ -94,16 +96,81 @@ static void become_idle_locked(struct scheduler *s, struct instance *in)
         cond_signal(&s->quiet);
 }
 
-/* An instance that may execute now, off the list and counted, or NULL. */
+/*
+ * Who works for the scheduler without a request in it, nor an instance to run, is counted as a
+ * request is, so that nobody takes the scheduler down meanwhile.
+ */
+static struct model *enter(struct scheduler *s)
+{
+    model_ref(s->model);
+    atomic_fetch_add(&s->model->inflight, 1);
+    return s->model;
+}
+
+static void leave(struct model *m)
+{
+    model_request_ended(m);
+    model_unref(m);
+}
+
+/* ---- Requests that are not executed ---------------------------------------------------------- */
+
+void scheduler_refuse_locked(struct scheduler *s, struct request *r, enum failure_reason reason,
+                             struct status *error)
+{
+    r->refusal = error;
+    r->refusal_reason = reason;
+    list_push(&s->refused, &r->link);
+}
+
+static void answer_refused(struct list *refused)
+{
+    struct list *link;
+    while ((link = list_pop(refused))) {
+        struct request *r = LIST_ENTRY(link, struct request, link);
+        request_reject(r, r->refusal_reason, TAKE(r->refusal));
+    }
+}
+
+void scheduler_unlock(struct scheduler *s)
+{
+    if (LIKELY(list_empty(&s->refused))) {
+        mutex_unlock(&s->mu);
+        return;
+    }
+    /* The last of them that is answered may be what the end of the model waits for. */
+    struct list refused = LIST_INIT(refused);
+    struct model *m = enter(s);
+    list_move_all(&refused, &s->refused);
+    mutex_unlock(&s->mu);
+    answer_refused(&refused);
+    leave(m);
+}
+
+/* ---- Who runs -------------------------------------------------------------------------------- */
+
+/* An instance that has something to execute now, off the list and counted, or NULL. */
 static struct instance *take_idle_locked(struct scheduler *s)
 {
     if (UNLIKELY(s->exclusive) && s->n_running)
         return NULL;
-    struct list *link = list_pop(&s->idle);
-    if (!link)
-        return NULL;
-    s->n_running++;
-    return LIST_ENTRY(link, struct instance, idle_link);
+    LIST_FOR_EACH (link, &s->idle) {
+        struct instance *in = LIST_ENTRY(link, struct instance, idle_link);
+        if (s->ops->has_work_locked(s, in)) {
+            list_remove(link);
+            s->n_running++;
+            return in;
+        }
+        if (!s->ops->per_instance)
+            break;
+    }
+    return NULL;
+}
+
+static void examine_locked(struct scheduler *s)
+{
+    if (UNLIKELY(s->ops->examine_locked != NULL))
+        s->ops->examine_locked(s);
 }
 
 /* The next batch, in in->batch. An instance that never had one is spared the room for it. */
@@ -113,20 +180,29 @@ static uint32_t take_locked(struct scheduler *s, struct instance *in)
         MEM_CHARGE(s->model->owner, MEM_INSTANCES);
         in->batch = mem_zalloc(in->batch_capacity * sizeof(*in->batch));
     }
-    return s->ops->take_locked(s, in->batch, in->batch_capacity);
+    return s->ops->take_locked(s, in, in->batch, in->batch_capacity);
 }
+
+/* After a take whose examination has let go of mu: what it made due is for the idle ones. */
+static void hand_out_locked(struct scheduler *s);
 
 /* Executes batches until there is none; the caller holds mu and is the instance's runner. */
 static void run_locked(struct scheduler *s, struct instance *in)
 {
     for (;;) {
         uint32_t n = take_locked(s, in);
-        if (n == 0)
+        if (n == 0 && list_empty(&s->refused))
             break;
-        mutex_unlock(&s->mu);
-        uint64_t bytes, took_ns = instance_execute(in, in->batch, n, monotonic_ns(), &bytes);
-        if (took_ns)
-            execution_measured(&s->execution, took_ns, bytes, false);
+        if (UNLIKELY(s->ops->examine_locked != NULL)) {
+            s->ops->examine_locked(s);
+            hand_out_locked(s);
+        }
+        scheduler_unlock(s);
+        if (n > 0) {
+            uint64_t bytes, took_ns = instance_execute(in, in->batch, n, monotonic_ns(), &bytes);
+            if (took_ns)
+                execution_measured(&s->execution, took_ns, bytes, false);
+        }
         mutex_lock(&s->mu);
     }
     become_idle_locked(s, in);
@@ -153,7 +229,7 @@ static void run_here_and_unlock(struct scheduler *s, struct instance *in, struct
     struct place before;
     struct status *st = instance_enter_place(in, &before);
     run_locked(s, in);
-    mutex_unlock(&s->mu);
+    scheduler_unlock(s);
     place_leave(&before);
     log_status(LOG_WARN, "a model runs on the thread of its request", why);
     log_status(LOG_WARN, "a model runs where its host policy does not want it", st);
@@ -176,27 +252,99 @@ static void give_to_worker_and_unlock(struct scheduler *s, struct instance *in)
     if (UNLIKELY(st != NULL))
         run_here_and_unlock(s, in, st);
     else
-        mutex_unlock(&s->mu);
+        scheduler_unlock(s);
 }
 
-static void run_inline(struct scheduler *s, struct instance *in, uint32_t n,
-                       struct inline_budget *budget)
+static void hand_out_locked(struct scheduler *s)
 {
-    /* The request was queued a moment ago: no need to ask for the time again. */
-    uint64_t bytes, start_ns = in->batch[0]->queue_ns;
+    struct instance *in;
+    while ((in = take_idle_locked(s))) {
+        give_to_worker_and_unlock(s, in);
+        mutex_lock(&s->mu);
+    }
+}
+
+void scheduler_dispatch_and_unlock(struct scheduler *s)
+{
+    examine_locked(s);
+    hand_out_locked(s);
+    scheduler_unlock(s);
+}
+
+/* ---- On the thread of the request ------------------------------------------------------------ */
+
+/*
+ * One batch on this thread, whose turn has time for it. What comes meanwhile from other threads
+ * goes to the worker: this one has a loop to turn. Unlocks mu.
+ */
+static void run_inline_and_unlock(struct scheduler *s, struct instance *in, struct turn *turn,
+                                  uint64_t start_ns)
+{
+    uint64_t bytes;
+    uint32_t n = take_locked(s, in);
+    in->runner = RUNNER_CALLER;
+    if (n == 0) {
+        become_idle_locked(s, in);
+        scheduler_unlock(s);
+        return;
+    }
+    examine_locked(s);
+    scheduler_unlock(s);
     uint64_t took_ns = instance_execute(in, in->batch, n, start_ns, &bytes);
-    budget->left_ns -= MIN(took_ns, budget->left_ns);
+    turn->left_ns -= MIN(took_ns, turn->left_ns);
     if (took_ns)
         execution_measured(&s->execution, took_ns, bytes, true);
 
     mutex_lock(&s->mu);
-    /* What came meanwhile from other threads goes to the worker: this one has a loop to turn. */
-    if (LIKELY(!s->ops->has_work_locked(s))) {
+    if (LIKELY(!s->ops->has_work_locked(s, in))) {
         become_idle_locked(s, in);
-        mutex_unlock(&s->mu);
+        scheduler_unlock(s);
         return;
     }
     give_to_worker_and_unlock(s, in);
+}
+
+/*
+ * The model is executed at the end of the turn, with what else comes for it until then.
+ */
+static bool wait_for_turn_end(struct scheduler *s, struct turn *turn)
+{
+    if (!turn->on_wait)
+        return false;
+    for (uint32_t i = 0; i < turn->n_waiting; i++) {
+        if (turn->waiting[i] == s->model)
+            return true;
+    }
+    if (turn->n_waiting == ARRAY_SIZE(turn->waiting))
+        return false;
+    turn->waiting[turn->n_waiting++] = enter(s);
+    if (turn->n_waiting == 1)
+        turn->on_wait(turn);
+    return true;
+}
+
+/* Batches of one model, as long as the turn has time; what is left goes to the worker. */
+static void run_turn(struct scheduler *s, struct turn *turn)
+{
+    struct instance *in;
+    mutex_lock(&s->mu);
+    while ((in = take_idle_locked(s))) {
+        if (execution_may_inline(&s->execution, turn))
+            run_inline_and_unlock(s, in, turn, monotonic_ns());
+        else
+            give_to_worker_and_unlock(s, in);
+        mutex_lock(&s->mu);
+    }
+    scheduler_unlock(s);
+}
+
+void turn_end(struct turn *turn)
+{
+    while (turn->n_waiting > 0) {
+        struct model *m = turn->waiting[--turn->n_waiting];
+        run_turn(m->scheduler, turn);
+        leave(m);
+    }
 }
 
 /* Why no request is accepted. */
@@ -212,37 +360,54 @@ NODISCARD static struct status *why_not_locked(const struct scheduler *s, const 
                       request_log_name(r), s->model->name);
 }
 
+/* What to do about a request that has just been pushed. Unlocks mu. */
+static void go_on_and_unlock(struct scheduler *s, struct turn *turn, uint64_t now_ns)
+{
+    bool may_inline = execution_may_inline(&s->execution, turn);
+    bool waits = may_inline && s->ops->batches && wait_for_turn_end(s, turn);
+    struct instance *in = waits ? NULL : take_idle_locked(s);
+    if (!in)
+        scheduler_unlock(s);
+    else if (may_inline)
+        run_inline_and_unlock(s, in, turn, now_ns);
+    else
+        give_to_worker_and_unlock(s, in);
+}
+
 struct status *scheduler_submit(struct scheduler *s, struct request *r)
 {
-    struct inline_budget *budget = r->budget;
+    struct turn *turn = r->turn;
+    uint64_t now_ns = r->queue_ns; /* a moment ago: no need to ask for the time again */
 
     mutex_lock(&s->mu);
     struct status *st = UNLIKELY(s->stopping || s->n_instances == 0) ? why_not_locked(s, r)
                                                                      : s->ops->push_locked(s, r);
-    struct instance *in = st ? NULL : take_idle_locked(s);
-    if (!in) {
-        mutex_unlock(&s->mu);
-        return st;
+    if (UNLIKELY(st != NULL)) {
+        scheduler_unlock(s);
+    } else if (LIKELY(!s->ops->examine_locked)) {
+        go_on_and_unlock(s, turn, now_ns);
+    } else {
+        /* Another thread may execute and end the request while mu is let go of. */
+        struct model *m = enter(s);
+        s->ops->examine_locked(s);
+        go_on_and_unlock(s, turn, monotonic_ns());
+        leave(m);
     }
-    if (execution_may_inline(&s->execution, budget)) {
-        uint32_t n = take_locked(s, in);
-        in->runner = RUNNER_CALLER;
-        if (!n)
-            become_idle_locked(s, in);
-        mutex_unlock(&s->mu);
-        if (n)
-            run_inline(s, in, n, budget);
-        return NULL;
-    }
-    give_to_worker_and_unlock(s, in);
-    return NULL;
+    return st;
+}
+
+struct status *scheduler_new(struct model *m, struct scheduler **ret_scheduler)
+{
+    if (m->config->pb->dynamic_batching)
+        return dynamic_scheduler_new(m, ret_scheduler);
+    return default_scheduler_new(m, ret_scheduler);
 }
 
 void scheduler_stop(struct scheduler *s)
 {
     mutex_lock(&s->mu);
     s->stopping = true;
-    mutex_unlock(&s->mu);
+    scheduler_dispatch_and_unlock(s);
 }
 
 void scheduler_free(struct scheduler *s)

@@ -14,21 +14,32 @@
 #include "base/list.h"
 #include "base/mutex.h"
 #include "core/sched/execution.h"
+#include "core/statistics.h"
 
 struct instance;
 struct model;
 struct request;
 struct scheduler;
 struct status;
+struct turn;
 
 struct scheduler_ops {
     const char *name;
+    bool batches;      /* requests of one turn of a loop are better executed together */
+    bool per_instance; /* has_work_locked() may say yes to one idle instance and no to another */
     /* Under mu. Takes r, or returns why not. */
     struct status *(*push_locked)(struct scheduler *s, struct request *r);
-    /* Under mu. The next batch, at most max requests; 0 when nothing is to be executed now. */
-    uint32_t (*take_locked)(struct scheduler *s, struct request **batch, uint32_t max);
+    /*
+     * Under mu, which it may let go of and take again: whatever has to be done without the lock
+     * before a batch can be taken. Asked after each push and each take. Optional.
+     */
+    void (*examine_locked)(struct scheduler *s);
+    /* Under mu. The next batch for the instance, at most max requests; 0: nothing is due now. */
+    uint32_t (*take_locked)(struct scheduler *s, struct instance *in, struct request **batch,
+                            uint32_t max);
     /* Under mu. Would take_locked() give a batch? */
-    bool (*has_work_locked)(struct scheduler *s);
+    bool (*has_work_locked)(struct scheduler *s, const struct instance *in);
+    /* No instance runs, and no request is left. */
     void (*free)(struct scheduler *s);
 };
 
@@ -46,7 +57,9 @@ struct scheduler {
     unsigned int n_instances; /* those that execute: not passive */
     unsigned int n_running;   /* instances with a runner */
     struct cond quiet;        /* stopping, and no instance has a runner any more */
-    bool stopping;
+    /* Requests that are not executed: they get their r->refusal as soon as mu is let go of. */
+    struct list refused;
+    bool stopping; /* nothing is waited for any more: what is here is executed */
 };
 
 /* scheduler_init, scheduler_done - the common part, for those who make a kind of scheduler. */
@@ -54,8 +67,37 @@ NODISCARD struct status *scheduler_init(struct scheduler *s, const struct schedu
                                         struct model *m);
 void scheduler_done(struct scheduler *s);
 
+/*
+ * scheduler_unlock - lets go of mu, and answers the refused ones. For whoever locked it: a kind of
+ * scheduler that is rung by an alarm, or lets go of mu in examine_locked().
+ */
+void scheduler_unlock(struct scheduler *s);
+
+/*
+ * scheduler_refuse_locked - the request, which is in no queue any more, is answered with that error
+ * when mu is let go of. The error is taken.
+ */
+void scheduler_refuse_locked(struct scheduler *s, struct request *r, enum failure_reason reason,
+                             struct status *error);
+
+/*
+ * scheduler_dispatch_and_unlock - idle instances get what is due now: after anything but a push or
+ * a take has made a batch due. Takes mu, held by the caller.
+ */
+void scheduler_dispatch_and_unlock(struct scheduler *s);
+
+/*
+ * scheduler_new - the scheduler that the model's configuration asks for.
+ *
+ * Errors: as its kind has them: STATUS_INVALID_ARG, STATUS_UNAVAILABLE
+ */
+NODISCARD struct status *scheduler_new(struct model *m, struct scheduler **ret_scheduler);
+
+/* The kinds. */
 /* default_scheduler_new - first in, first out, one request at a time (behaviours §10.1). */
 NODISCARD struct status *default_scheduler_new(struct model *m, struct scheduler **ret_scheduler);
+/* dynamic_scheduler_new - batches, priorities, limits of the queue: dynamic.c. */
+NODISCARD struct status *dynamic_scheduler_new(struct model *m, struct scheduler **ret_scheduler);
 
 /*
  * scheduler_use_instances - the model's instances may be used from now on, the first one first;
@@ -66,12 +108,20 @@ void scheduler_use_instances(struct scheduler *s);
 /*
  * scheduler_submit - a checked request that request_begin() has seen.
  *
- * Thread: any. Takes s->mu. May execute the model before it returns (r->budget).
+ * Thread: any. Takes s->mu. May execute the model before it returns (r->turn).
  * @r      taken on success, still the caller's on error
  * Errors: STATUS_UNAVAILABLE  the model is stopping
  *         STATUS_UNSUPPORTED  all its instances are passive
  */
 NODISCARD struct status *scheduler_submit(struct scheduler *s, struct request *r);
+
+/*
+ * turn_end - the thread has pushed all requests of this turn: executes what was put off until now,
+ * as far as the turn has time left.
+ *
+ * Thread: the turn's. No lock is held.
+ */
+void turn_end(struct turn *turn);
 
 /* scheduler_stop - refuses new requests from now on; those inside are still executed. */
 void scheduler_stop(struct scheduler *s);

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/loop.h"
 #include "base/mailbox.h"
 #include "core/request.h"
 #include "frontends/http/memo.h"
@@ -29,9 +30,10 @@ struct http_settings {
 struct http_ctx {
     const struct http_settings *settings;
     struct http_env *env;
-    struct inline_budget budget; /* set anew each turn */
-    uint64_t budget_turn;
-    struct buf json; /* replies are printed here; it keeps its memory */
+    struct turn turn;
+    uint64_t turn_number;       /* the loop's, for which it was set */
+    struct loop_work turn_work; /* turn_end(), while models wait for it */
+    struct buf json;            /* replies are printed here; it keeps its memory */
     struct memo memo;
 };
 

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/thread.h"
+#include "core/sched/scheduler.h"
 #include "frontends/http/call.h"
 #include "frontends/http/infer.h"
 #include "frontends/http/meta.h"
@@ -174,12 +175,26 @@ struct conch_http {
     struct net_server *net;
 };
 
+/* Models wait for the end of the loop's turn: before the replies are written, if it can be. */
+static void on_wait(struct turn *turn)
+{
+    struct http_ctx *ctx = CONTAINER_OF(turn, struct http_ctx, turn);
+    loop_defer(ctx->env->loop, &ctx->turn_work);
+}
+
+static void on_turn_end(struct loop_work *work)
+{
+    turn_end(&CONTAINER_OF(work, struct http_ctx, turn_work)->turn);
+}
+
 static void *ctx_new(void *arg, struct http_env *env)
 {
     struct conch_http *http = arg;
     struct http_ctx *ctx = mem_zalloc(sizeof(*ctx));
     ctx->settings = &http->settings;
     ctx->env = env;
+    loop_work_init(&ctx->turn_work, on_turn_end);
+    ctx->turn.on_wait = env->loop ? on_wait : NULL;
     buf_init_pooled(&ctx->json, MAX_JSON_REPLY, env->pool);
     return ctx;
 }
@@ -189,6 +204,9 @@ static void ctx_free(void *arg)
     struct http_ctx *ctx = arg;
     if (!ctx)
         return;
+    if (ctx->env->loop)
+        loop_cancel_work(ctx->env->loop, &ctx->turn_work);
+    turn_end(&ctx->turn);
     buf_done(&ctx->json);
     mem_free(ctx);
 }

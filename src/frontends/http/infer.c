@@ -152,11 +152,11 @@ void infer_begin(struct exchange *x, struct model *model)
                  x->env->pool);
     exchange_ref(x); /* on_destroy's */
 
-    if (ctx->budget_turn != x->env->loop->turn) {
-        ctx->budget_turn = x->env->loop->turn;
-        ctx->budget.left_ns = EXECUTION_BUDGET_NS;
+    if (ctx->turn_number != x->env->loop->turn) {
+        ctx->turn_number = x->env->loop->turn;
+        ctx->turn.left_ns = EXECUTION_BUDGET_NS;
     }
-    call->request.budget = &ctx->budget;
+    call->request.turn = &ctx->turn;
 }
 
 void infer_handle(struct exchange *x)

@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "core/request.h"
 
-static struct inline_budget full = {.left_ns = EXECUTION_BUDGET_NS};
+static struct turn full = {.left_ns = EXECUTION_BUDGET_NS};
 
 static void the_words(void **state)
 {
@@ -73,7 +73,7 @@ static void a_short_model_proves_itself(void **state)
     assert_false(execution_may_inline(&e, &full));
     assert_int_equal(proof(&e, 2000, 100), 4);
 
-    struct inline_budget used_up = {.left_ns = 1000};
+    struct turn used_up = {.left_ns = 1000};
     assert_false(execution_may_inline(&e, &used_up));
 }
 

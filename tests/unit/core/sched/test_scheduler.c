@@ -61,14 +61,14 @@ static struct status *answer(struct instance *in, struct request **requests, uin
     return NULL;
 }
 
-static void prepare(struct fake_request *fr, struct fake_model *f, struct inline_budget *budget)
+static void prepare(struct fake_request *fr, struct fake_model *f, struct turn *turn)
 {
     static const float value = 1;
     struct tensor_buffer data = {.base = &value, .size_bytes = sizeof(value)};
     struct input *in;
     int64_t one = 1;
     fake_request_make(fr, f);
-    fr->request.budget = budget;
+    fr->request.turn = turn;
     assert_null(request_add_input(&fr->request, "A", 1, DTYPE_FP32, &one, 1, &in));
     assert_null(request_add_data(&fr->request, in, &data));
 }
@@ -84,9 +84,9 @@ static void *submit_many(void *arg)
     struct submitter *s = arg;
     i_submit = true;
     for (int i = 0; i < N_EACH; i++) {
-        struct inline_budget budget = {.left_ns = EXECUTION_BUDGET_NS};
+        struct turn turn = {.left_ns = EXECUTION_BUDGET_NS};
         struct fake_request fr;
-        prepare(&fr, s->model, s->may_inline ? &budget : NULL);
+        prepare(&fr, s->model, s->may_inline ? &turn : NULL);
         assert_null(server_infer(&s->model->server, &fr.request));
         fake_request_wait(&fr);
         assert_int_equal(fr.n_responses, 1);
@@ -267,10 +267,10 @@ static void a_bound_instance_executes_in_its_place(void **state)
     server_options_add_host_policy(o, "cpu", "cpu-cores", cpu);
     fake_model_make_with(&f, o, config_format, 1, look_around);
     for (int i = 0; i < 10; i++) { /* short, yet never inline */
-        struct inline_budget budget = {.left_ns = EXECUTION_BUDGET_NS};
+        struct turn turn = {.left_ns = EXECUTION_BUDGET_NS};
         struct fake_request fr;
         CPU_ZERO(&seen_cpus);
-        prepare(&fr, &f, &budget);
+        prepare(&fr, &f, &turn);
         assert_null(server_infer(&f.server, &fr.request));
         fake_request_wait(&fr);
         fake_request_end(&fr);
@@ -441,7 +441,7 @@ static void a_model_ends_after_the_caller_that_executes_it(void **state)
     (void)state;
     struct fake_model f;
     struct fake_request fr;
-    struct inline_budget budget = {.left_ns = EXECUTION_SHORT_NS};
+    struct turn turn = {.left_ns = EXECUTION_SHORT_NS};
     pthread_t thread;
     char config[512];
     snprintf(config, sizeof(config),
@@ -450,7 +450,7 @@ static void a_model_ends_after_the_caller_that_executes_it(void **state)
     fake_model_make(&f, config, 1, answer_and_linger);
     model_ref(f.model); /* its struct, which the execution above reads */
     struct model *m = f.model;
-    prepare(&fr, &f, &budget);
+    prepare(&fr, &f, &turn);
     pthread_create(&thread, NULL, end_when_answered, &f);
     assert_null(server_infer(&f.server, &fr.request));
     pthread_join(thread, NULL);

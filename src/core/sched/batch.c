@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/sched/batch.h"
+
+#include "base/compiler.h"
+
+bool batch_has_room(struct batch *b, const struct batch_rule *rule, uint32_t size)
+{
+    if (b->closed)
+        return false;
+    if (b->n == 0)
+        return true;
+    uint64_t sum = (uint64_t)b->size + size;
+    /* One that alone is larger than all preferred sizes is better sent as it is. */
+    if (sum > rule->max_preferred && b->n_preferred == 0)
+        b->n_preferred = b->n;
+    if (sum > rule->max_size || b->n == rule->max_requests)
+        batch_close(b);
+    return !b->closed;
+}
+
+static bool is_preferred(const struct batch_rule *rule, uint32_t size)
+{
+    for (size_t i = 0; i < rule->n_preferred; i++) {
+        if ((uint32_t)rule->preferred[i] == size)
+            return true;
+    }
+    return false;
+}
+
+void batch_add(struct batch *b, const struct batch_rule *rule, uint32_t size, uint64_t since_ns)
+{
+    b->oldest_ns = b->n == 0 ? since_ns : MIN(b->oldest_ns, since_ns);
+    b->n++;
+    b->size += size;
+    if (is_preferred(rule, b->size))
+        b->n_preferred = b->n;
+}
+
+uint32_t batch_due(const struct batch *b, const struct batch_rule *rule, uint64_t now_ns,
+                   bool hurry, uint64_t *ret_until_ns)
+{
+    *ret_until_ns = UINT64_MAX;
+    if (b->n == 0)
+        return 0;
+
+    uint64_t until_ns = b->oldest_ns + rule->delay_ns;
+    if (until_ns < b->oldest_ns)
+        until_ns = UINT64_MAX;
+    bool over = rule->delay_ns != 0 && (hurry || now_ns >= until_ns);
+    if (b->n_preferred && !over)
+        return b->n_preferred;
+    if (over || b->closed || b->size >= rule->max_preferred || rule->delay_ns == 0)
+        return b->n;
+    *ret_until_ns = until_ns;
+    return 0;
+}

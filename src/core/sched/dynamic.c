@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The dynamic batcher. It has no thread: whoever pushes a request, takes a batch or is rung by the
+ * alarm brings `batch`, the next batch as far as it has come, up to date, and an instance that is
+ * idle takes it when it is due (batch.h).
+ *
+ *      queue (by priority, then by arrival)
+ *      ┌───┬───┬───┬───┬───┬───┬───┐
+ *      │ r │ r │ r │ r │ r │ r │ r │      `batch` is made of the first ones, up to `last`
+ *      └───┴───┴───┴───┴───┴───┴───┘
+ *       └─── batch ────┘   └── not looked at, or (batch.closed) for later batches
+ *
+ * A request that is pushed behind all others is looked at then. What changes the order or the
+ * membership of those before (a higher priority, a time limit, a batch that was taken) makes the
+ * batch void; it is made again from the front, which looks at no more requests than fit.
+ *
+ * With a batching library each request is offered to it, too, and as it must not be called under
+ * our lock, the batch grows in examine() only: one thread at a time lets go of the lock for each
+ * candidate, and the answer counts if the batch is still the same one. Whatever comes meanwhile is
+ * examined by that thread as well, before it dispatches.
+ *
+ * Source: behaviours §10
+ */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "core/backend/instance.h"
+#include "core/model.h"
+#include "core/request_priv.h"
+#include "core/sched/alarm.h"
+#include "core/sched/batch.h"
+#include "core/sched/batch_strategy.h"
+#include "core/sched/queue.h"
+#include "core/sched/scheduler.h"
+#include "core/sched/similar.h"
+#include "core/server_priv.h"
+
+enum { MAX_REQUESTS = 4096 }; /* in one batch; as many as an instance has room for */
+
+struct dynamic_scheduler {
+    struct scheduler scheduler;
+    struct batch_rule rule;                /* constant */
+    const struct batch_strategy *strategy; /* constant; NULL: none */
+    struct alarm alarm;
+
+    /* Under scheduler.mu. */
+    size_t hold_below; /* nothing is due while fewer requests wait: a hook of tests; 0 = no more */
+    struct queue queue;
+    struct batch batch;
+    struct request *first, *last; /* of the batch; NULL: it has none */
+    bool all_seen;                /* there is nothing behind `last` that was not looked at */
+
+    /* With a strategy; under scheduler.mu, but for what the examining thread gives the library. */
+    bool examining;
+    uint64_t generation; /* of `batch`: one more each time it is made void */
+    void *user;          /* the library's, of one batch */
+    bool has_user;
+    uint64_t user_generation; /* which batch that is, or was */
+};
+
+static struct dynamic_scheduler *of(struct scheduler *s)
+{
+    return CONTAINER_OF(s, struct dynamic_scheduler, scheduler);
+}
+
+static uint32_t size_of(const struct request *r)
+{
+    return MAX(r->batch_size, 1u);
+}
+
+static void make_void_locked(struct dynamic_scheduler *d)
+{
+    d->batch = (struct batch){0};
+    d->first = d->last = NULL;
+    d->all_seen = false;
+    d->generation++;
+}
+
+/* A request that is no longer wanted is not executed. Its error has no text (behaviours §10.13). */
+static void refuse_cancelled_locked(struct dynamic_scheduler *d, struct request *r)
+{
+    queue_remove(&d->queue, r);
+    scheduler_refuse_locked(&d->scheduler, r, FAILURE_CANCELED,
+                            status_new(STATUS_CANCELLED, "%s", ""));
+}
+
+/* The next request that fits as far as we can say ourselves; NULL: none, as things are. */
+static struct request *candidate_locked(struct dynamic_scheduler *d)
+{
+    while (!d->batch.closed && !d->all_seen) {
+        struct request *r = d->last ? queue_next(&d->queue, d->last) : queue_first(&d->queue);
+        if (!r) {
+            d->all_seen = true;
+        } else if (UNLIKELY(request_is_cancelled(r))) {
+            refuse_cancelled_locked(d, r);
+        } else if (batch_has_room(&d->batch, &d->rule, size_of(r))) {
+            if (!d->first || requests_are_similar(d->first, r))
+                return r;
+            batch_close(&d->batch);
+        }
+    }
+    return NULL;
+}
+
+static void join_locked(struct dynamic_scheduler *d, struct request *r)
+{
+    batch_add(&d->batch, &d->rule, size_of(r), r->queue_ns);
+    d->last = r;
+    if (!d->first)
+        d->first = r;
+}
+
+/* What a strategy has not seen yet waits for examine(). */
+static void grow_locked(struct dynamic_scheduler *d)
+{
+    struct request *r;
+    if (d->strategy)
+        return;
+    while ((r = candidate_locked(d)))
+        join_locked(d, r);
+}
+
+/* Applies the limits of time; afterwards the batch is up to date. */
+static void look_locked(struct dynamic_scheduler *d, uint64_t now_ns)
+{
+    if (UNLIKELY(queue_next_limit_ns(&d->queue) <= now_ns) &&
+        queue_expire(&d->queue, now_ns, &d->scheduler))
+        make_void_locked(d);
+    grow_locked(d);
+}
+
+/* How many requests are due, of the batch as it is; if none are, the alarm rings in time. */
+static uint32_t due_locked(struct dynamic_scheduler *d, uint64_t now_ns)
+{
+    uint64_t until_ns = UINT64_MAX;
+    uint32_t n = 0;
+    if (UNLIKELY(d->hold_below) && (d->queue.n >= d->hold_below || d->scheduler.stopping))
+        d->hold_below = 0;
+    if (LIKELY(!d->hold_below))
+        n = batch_due(&d->batch, &d->rule, now_ns, d->scheduler.stopping, &until_ns);
+    until_ns = MIN(until_ns, queue_next_limit_ns(&d->queue));
+    if (until_ns != UINT64_MAX)
+        alarm_ring_by(&d->alarm, until_ns);
+    return n;
+}
+
+/* Time matters to some configurations only. */
+static uint64_t now_for(const struct dynamic_scheduler *d)
+{
+    return d->alarm.set ? monotonic_ns() : 0;
+}
+
+static struct status *push(struct scheduler *s, struct request *r)
+{
+    struct dynamic_scheduler *d = of(s);
+    bool is_last;
+    struct status *st = queue_push(&d->queue, r, &is_last);
+    if (st)
+        return st;
+    if (is_last)
+        d->all_seen = false;
+    else
+        make_void_locked(d);
+    return NULL;
+}
+
+static bool has_work(struct scheduler *s, const struct instance *in)
+{
+    struct dynamic_scheduler *d = of(s);
+    uint64_t now_ns = now_for(d);
+    (void)in;
+    look_locked(d, now_ns);
+    return due_locked(d, now_ns) > 0;
+}
+
+static uint32_t take(struct scheduler *s, struct instance *in, struct request **batch, uint32_t max)
+{
+    struct dynamic_scheduler *d = of(s);
+    uint64_t now_ns = now_for(d);
+    (void)in;
+    look_locked(d, now_ns);
+    uint32_t n = MIN(due_locked(d, now_ns), max);
+    if (n == 0)
+        return 0;
+    struct request *r = d->first;
+    for (uint32_t i = 0; i < n; i++) {
+        batch[i] = r;
+        r = queue_next(&d->queue, r);
+        queue_remove(&d->queue, batch[i]);
+    }
+    make_void_locked(d);
+    grow_locked(d);
+    due_locked(d, now_ns); /* the alarm, for what is left */
+    return n;
+}
+
+/* ---- With a batching library ----------------------------------------------------------------- */
+
+/* The library's word about one candidate. No lock is held. */
+static bool ask_strategy(struct dynamic_scheduler *d, struct request *r)
+{
+    const struct batch_strategy *b = d->strategy;
+    bool include = false;
+    mutex_assert_none_held();
+    log_status(LOG_ERROR, "a batching library failed to judge a request",
+               b->include(r, d->user, &include));
+    return include;
+}
+
+/* The library's part of a batch that is no more. Lets go of mu. */
+static void end_user_locked(struct dynamic_scheduler *d)
+{
+    if (!d->has_user || d->user_generation == d->generation)
+        return;
+    d->has_user = false;
+    mutex_unlock(&d->scheduler.mu);
+    mutex_assert_none_held();
+    log_status(LOG_ERROR, "a batching library failed to end a batch", d->strategy->end(d->user));
+    mutex_lock(&d->scheduler.mu);
+}
+
+/* … and of the one that is being made. Lets go of mu. */
+static void begin_user_locked(struct dynamic_scheduler *d)
+{
+    const struct batch_strategy *b = d->strategy;
+    if (d->has_user)
+        return;
+    d->user = NULL;
+    d->user_generation = d->generation;
+    mutex_unlock(&d->scheduler.mu);
+    mutex_assert_none_held();
+    struct status *st = b->begin(b->batcher, &d->user);
+    d->has_user = !st;
+    log_status(LOG_ERROR, "a batching library failed to begin a batch", st);
+    mutex_lock(&d->scheduler.mu);
+}
+
+/*
+ * One candidate. The request stays readable while the library looks at it, whatever becomes of it
+ * meanwhile: the library counts as one who may still answer.
+ */
+static void examine_one_locked(struct dynamic_scheduler *d, struct request *r)
+{
+    uint64_t generation = d->generation;
+    request_sender_add(r);
+    end_user_locked(d);
+    begin_user_locked(d);
+    /* A library that wants not even the first one cannot be obeyed: it would wait for ever. */
+    bool include = generation != d->generation || d->batch.n == 0;
+    mutex_unlock(&d->scheduler.mu);
+    if (d->has_user && generation == d->user_generation)
+        include |= ask_strategy(d, r);
+    request_sender_done(r);
+    mutex_lock(&d->scheduler.mu);
+    if (generation != d->generation)
+        return;
+    if (include || !d->has_user)
+        join_locked(d, r);
+    else
+        batch_close(&d->batch);
+}
+
+static void examine(struct scheduler *s)
+{
+    struct dynamic_scheduler *d = of(s);
+    struct request *r;
+    if (!d->strategy || d->examining)
+        return;
+    d->examining = true;
+    do {
+        while ((r = candidate_locked(d)))
+            examine_one_locked(d, r);
+        end_user_locked(d); /* lets others push */
+    } while (!d->batch.closed && !d->all_seen);
+    d->examining = false;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+
+static void on_alarm(struct alarm *a)
+{
+    struct dynamic_scheduler *d = CONTAINER_OF(a, struct dynamic_scheduler, alarm);
+    uint64_t now_ns = monotonic_ns();
+    mutex_lock(&d->scheduler.mu);
+    look_locked(d, now_ns);
+    due_locked(d, now_ns);
+    scheduler_dispatch_and_unlock(&d->scheduler);
+}
+
+static void end(struct scheduler *s)
+{
+    struct dynamic_scheduler *d = of(s);
+    alarm_done(&d->alarm);
+    if (d->has_user)
+        log_status(LOG_ERROR, "a batching library failed to end a batch",
+                   d->strategy->end(d->user));
+    queue_done(&d->queue);
+    scheduler_done(s);
+    mem_free(d);
+}
+
+/* The reference's hook, on which its tests rely: batches are made when so many requests wait. */
+static size_t held_below(void)
+{
+    const char *text = getenv("TRITONSERVER_DELAY_SCHEDULER");
+    return text ? (size_t)strtoul(text, NULL, 10) : 0;
+}
+
+static void set_rule(struct batch_rule *rule, const struct model *m)
+{
+    const Inference__ModelDynamicBatching *c = m->config->pb->dynamic_batching;
+    rule->max_size = rule->max_preferred = MAX(m->max_batch_size, 1u);
+    rule->max_requests = MIN(rule->max_size, (uint32_t)MAX_REQUESTS);
+    rule->n_preferred = c->n_preferred_batch_size;
+    rule->preferred = c->preferred_batch_size;
+    if (rule->n_preferred)
+        rule->max_preferred = 0;
+    for (size_t i = 0; i < rule->n_preferred; i++)
+        rule->max_preferred = MAX(rule->max_preferred, (uint32_t)rule->preferred[i]);
+    if (__builtin_mul_overflow(c->max_queue_delay_microseconds, NS_PER_US, &rule->delay_ns))
+        rule->delay_ns = UINT64_MAX;
+}
+
+static const struct scheduler_ops ops = {
+    .name = "dynamic",
+    .batches = true,
+    .push_locked = push,
+    .take_locked = take,
+    .has_work_locked = has_work,
+    .free = end,
+};
+
+static const struct scheduler_ops ops_with_strategy = {
+    .name = "dynamic",
+    .batches = true,
+    .push_locked = push,
+    .examine_locked = examine,
+    .take_locked = take,
+    .has_work_locked = has_work,
+    .free = end,
+};
+
+struct status *dynamic_scheduler_new(struct model *m, struct scheduler **ret_scheduler)
+{
+    MEM_CHARGE(m->owner, MEM_INSTANCES);
+    struct dynamic_scheduler *d = mem_zalloc(sizeof(*d));
+    set_rule(&d->rule, m);
+    queue_init(&d->queue, m, m->config->pb->dynamic_batching);
+    d->strategy = m->strategy;
+    d->hold_below = held_below();
+    struct status *st = scheduler_init(&d->scheduler, d->strategy ? &ops_with_strategy : &ops, m);
+    if (st) {
+        queue_done(&d->queue);
+        mem_free(d);
+        return st;
+    }
+    if (d->rule.delay_ns || queue_limits_time(&d->queue))
+        st = alarm_init(&d->alarm, &m->server->alarms, on_alarm);
+    if (st)
+        end(&d->scheduler);
+    else
+        *ret_scheduler = &d->scheduler;
+    return st;
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The requests that wait for a dynamic batcher, in the order in which they are to be executed: by
+ * priority level, 1 first; within a level those in time before those whose time in the queue is
+ * over and whose policy lets them stay (DELAY); within these by arrival.
+ *
+ * Thread: everything under the scheduler's lock. A request that has to be answered without being
+ * executed (it is late, cancelled) goes to the scheduler's list of refused ones.
+ *
+ * Source: behaviours §10.6-10.8; features 6.3 (QueuePolicy)
+ */
+#ifndef CONCH_CORE_SCHED_QUEUE_H
+#define CONCH_CORE_SCHED_QUEUE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/heap.h"
+#include "base/list.h"
+#include "proto/model_config.pb-c.h"
+
+struct model;
+struct request;
+struct scheduler;
+struct status;
+
+/* The requests of one priority. */
+struct queue_level {
+    uint64_t priority;
+    const Inference__ModelQueuePolicy *policy; /* in the model's configuration; NULL: no limits */
+    struct list in_time, delayed;              /* requests by arrival */
+    size_t n;                                  /* of both */
+};
+
+struct queue {
+    /* Constant. */
+    const struct model *model;
+    const Inference__ModelDynamicBatching *config;
+
+    size_t n;            /* waiting requests */
+    uint64_t batch_size; /* of all of them together */
+    size_t n_levels, level_capacity;
+    struct queue_level **levels; /* ascending; those in use, and a few that were */
+    struct heap limits;          /* requests whose time in the queue is limited, the next first */
+};
+
+void queue_init(struct queue *q, const struct model *m,
+                const Inference__ModelDynamicBatching *config);
+/* queue_done - it is empty. */
+void queue_done(struct queue *q);
+
+/*
+ * queue_push - one more request, which came at r->queue_ns.
+ *
+ * @ret_last  it is the last one to be executed, as things are
+ * Errors:    STATUS_UNAVAILABLE  Exceeds maximum queue size
+ */
+NODISCARD struct status *queue_push(struct queue *q, struct request *r, bool *ret_last);
+
+/* queue_remove - takes out a request, wherever it stands. */
+void queue_remove(struct queue *q, struct request *r);
+
+/* queue_first, queue_next - in order; NULL after the last. */
+struct request *queue_first(const struct queue *q);
+struct request *queue_next(const struct queue *q, const struct request *r);
+
+/*
+ * queue_expire - applies the policies to those whose time is over: they move behind those in time,
+ * or the scheduler refuses them.
+ *
+ * Returns whether anything has changed
+ */
+bool queue_expire(struct queue *q, uint64_t now_ns, struct scheduler *s);
+
+/* queue_next_limit_ns - when the next one's time is over; UINT64_MAX: never. */
+uint64_t queue_next_limit_ns(const struct queue *q);
+
+/* queue_limits_time - may a request's time in the queue be limited at all? */
+bool queue_limits_time(const struct queue *q);
+
+#endif

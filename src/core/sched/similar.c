@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/sched/similar.h"
+
+#include <string.h>
+
+#include "core/model.h"
+#include "core/request.h"
+
+/* Requests mostly name their inputs in the same order. */
+static const struct input *counterpart(const struct request *a, const struct request *b, uint32_t i)
+{
+    const struct tensor_spec *spec = b->inputs[i]->spec;
+    if (a->inputs[i]->spec == spec)
+        return a->inputs[i];
+    for (uint32_t j = 0; j < a->n_inputs; j++) {
+        if (a->inputs[j]->spec == spec)
+            return a->inputs[j];
+    }
+    return NULL;
+}
+
+bool requests_are_similar(const struct request *a, const struct request *b)
+{
+    const struct model *m = a->model;
+    if (!m->compares_inputs)
+        return true;
+    if (a->n_inputs != b->n_inputs)
+        return false;
+    uint32_t batch_dims = m->batching;
+    for (uint32_t i = 0; i < b->n_inputs; i++) {
+        const struct input *x = counterpart(a, b, i), *y = b->inputs[i];
+        if (!x)
+            return false;
+        size_t bytes = (y->n_dims - batch_dims) * sizeof(*y->shape);
+        if (y->spec->same_in_batch &&
+            memcmp(x->shape + batch_dims, y->shape + batch_dims, bytes) != 0)
+            return false;
+    }
+    return true;
+}
