@@ -51,33 +51,64 @@ DELETES_NOTHING = {"TRITONBACKEND_ModelInstanceResponseStatisticsDelete"} | {
 MAKES_ERRORS = {"TRITONSERVER_ErrorNew"}  # its result is one in any case
 
 
-def call(name, arguments, ret):
-    """In a process of its own: the error's code and text, or "" for none."""
-    library = ctypes.CDLL(str(LIBRARY))
-    library.TRITONSERVER_ErrorMessage.restype = ctypes.c_char_p
-    library.TRITONSERVER_ErrorMessage.argtypes = [ctypes.c_void_p]
-    library.TRITONSERVER_ErrorCode.argtypes = [ctypes.c_void_p]
+def call(library, name, arguments):
+    """The error's code and text, or None for none."""
     function = getattr(library, name)
     function.restype = ctypes.c_void_p
     room = [ctypes.create_string_buffer(256) for _ in arguments]
     values = [ctypes.c_void_p(ctypes.addressof(r)) if a == "room" else ctypes.c_void_p(None)
               for a, r in zip(arguments, room, strict=True)]
     err = function(*values)
-    ret.put((library.TRITONSERVER_ErrorCode(err), library.TRITONSERVER_ErrorMessage(err).decode()) if err else None)
+    return (library.TRITONSERVER_ErrorCode(err), library.TRITONSERVER_ErrorMessage(err).decode()) if err else None
 
 
-def answer(name, arguments):
-    fork = multiprocessing.get_context("fork")
-    ret = fork.Queue()
-    child = fork.Process(target=call, args=(name, arguments, ret))
-    child.start()
-    child.join(WITHIN_S)
-    assert child.exitcode == 0, f"{name} ended the process: {child.exitcode}"
-    return ret.get(timeout=WITHIN_S)
+def answer_calls(pipe):
+    """The other process: a function that ends it has ended nothing else."""
+    library = ctypes.CDLL(str(LIBRARY))
+    library.TRITONSERVER_ErrorMessage.restype = ctypes.c_char_p
+    library.TRITONSERVER_ErrorMessage.argtypes = [ctypes.c_void_p]
+    library.TRITONSERVER_ErrorCode.argtypes = [ctypes.c_void_p]
+    while True:
+        pipe.send(call(library, *pipe.recv()))
+
+
+class Caller:
+    """A process that calls functions; another one takes its place when it dies of that."""
+
+    def __init__(self):
+        self.process = None
+
+    def answer(self, name, arguments):
+        if not self.process:
+            context = multiprocessing.get_context("spawn")
+            self.pipe, other = context.Pipe()
+            self.process = context.Process(target=answer_calls, args=(other,), daemon=True)
+            self.process.start()
+            other.close()
+        self.pipe.send((name, arguments))
+        try:
+            assert self.pipe.poll(WITHIN_S), f"{name} has not returned within {WITHIN_S} s"
+            return self.pipe.recv()
+        except (EOFError, AssertionError) as what:
+            self.stop()
+            raise AssertionError(str(what) or f"{name} ended the process") from None
+
+    def stop(self):
+        if self.process:
+            self.process.kill()
+            self.process.join()
+        self.process = None
+
+
+@pytest.fixture(name="answer", scope="module")
+def make_caller():
+    caller = Caller()
+    yield caller.answer
+    caller.stop()
 
 
 @pytest.mark.parametrize("name", [name for name in FUNCTIONS if name not in DELETES_NOTHING | MAKES_ERRORS])
-def test_null_everywhere(name):
+def test_null_everywhere(answer, name):
     code, text = answer(name, ["null"] * len(FUNCTIONS[name])) or pytest.fail("it was accepted")
     assert code == INVALID_ARG
     assert text and "\n" not in text
@@ -87,7 +118,7 @@ WITH_OBJECT = [name for name, kinds in FUNCTIONS.items() if kinds[0] == "object"
 
 
 @pytest.mark.parametrize("name", WITH_OBJECT)
-def test_a_null_object(name):
+def test_a_null_object(answer, name):
     """What the results go to is there, the object is not."""
     kinds = FUNCTIONS[name]
     code, text = answer(name, ["null" if k != "pointer" else "room" for k in kinds]) or pytest.fail("it was accepted")
@@ -96,7 +127,7 @@ def test_a_null_object(name):
 
 
 @pytest.mark.parametrize("name", sorted(DELETES_NOTHING))
-def test_nothing_is_deleted(name):
+def test_nothing_is_deleted(answer, name):
     assert answer(name, ["null"]) is None
 
 

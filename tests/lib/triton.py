@@ -36,11 +36,24 @@ needed = pytest.mark.skipif(bool(missing()), reason=missing() or "it is there")
 
 
 class Triton(servers.Server):
+    """At the end it is killed: its own way takes a second, and now and then it dies on that way. A test that looks at what
+    happens there says graceful=True."""
+
     listens_first = False
 
-    def __init__(self, repository, flags=(), ready=True):
+    def __init__(self, repository, flags=(), ready=True, graceful=False):
         super().__init__(repository, ready=ready)
+        self.name = "the genuine Triton"
+        self.graceful = graceful
         self.http_port = servers.free_port()
         ports = [str(self.http_port), str(servers.free_port()), str(servers.free_port())]
         backends = pathlib.Path(servers.BACKENDS)
         self.args = [program(), str(repository), *ports, f"--backend-directory={backends}", *flags]
+
+    def __exit__(self, kind, value, trace):
+        if self.graceful:
+            super().__exit__(kind, value, trace)
+            return
+        ended = self.process.poll()
+        self.kill()
+        assert kind or ended is None, self.story(f"ended with {ended}")

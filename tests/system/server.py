@@ -10,6 +10,7 @@ CONCH_REFERENCE=1 says that CONCH_BIN is the genuine Triton: tests marked conch_
 
 import os
 import pathlib
+import random
 import re
 import signal
 import socket
@@ -38,10 +39,25 @@ STOP_WITHIN_S = 40
 SANITIZER = re.compile(r"ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|: runtime error: |BUG:")
 
 
+_ports = []    # sockets that stand for the ports that have been given out; they end with the process
+
+
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that nobody uses, and that stays ours: it is none of those that the kernel deals out (from 32768), and
+    other test runs on this machine see that it is taken."""
+    chance = random.SystemRandom()
+    while True:
+        port = chance.randrange(10000, 32768)
+        taken = socket.socket(socket.AF_UNIX)
+        try:
+            taken.bind(f"\0port-of-a-test-{port}")
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", port))
+        except OSError:
+            taken.close()
+            continue
+        _ports.append(taken)
+        return port
 
 
 def wait_for(condition, within_s, what):
@@ -89,6 +105,7 @@ class Server:
     listens_first = not REFERENCE  # the genuine one opens its ports when all models have been tried
 
     def __init__(self, *repositories, flags=(), env=None, wrap=(), port=None, ready=True, address="127.0.0.1"):
+        self.name = "the genuine Triton" if REFERENCE else "conch"
         self.address = address
         self._wait_ready = ready
         if port is None:
@@ -126,19 +143,19 @@ class Server:
             code = self.process.wait(STOP_WITHIN_S)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise AssertionError(f"the server did not end within {STOP_WITHIN_S} s\n{self.log()}") from None
+            raise AssertionError(self.story(f"did not end within {STOP_WITHIN_S} s")) from None
         self.out.join()
         self.err.join()
         if kind is None:
             self.assert_no_report()
-            assert code == 0, f"exit code {code}\n{self.log()}"
+            assert code == 0, self.story(f"ended with {code}")
 
     def _await_start(self):
         line = re.compile(r"Started HTTPService at \S*:(\d+)")
         found = wait_for(
             lambda: self.process.poll() is not None or line.search(self.log()), START_WITHIN_S, "the HTTP port is open"
         )
-        assert self.process.poll() is None, f"the server ended with {self.process.poll()}\n{self.log()}"
+        self.assert_alive()
         self.port = int(found[1])
         if self._wait_ready is None:
             return
@@ -147,7 +164,7 @@ class Server:
             self.wait_log("Loaded ")
 
     def _says_yes(self, question):
-        assert self.process.poll() is None, f"the server ended with {self.process.poll()}\n{self.log()}"
+        self.assert_alive()
         try:
             with urllib.request.urlopen(f"http://{self.url}/v2/health/{question}", timeout=5) as answer:
                 return answer.status == 200
@@ -179,6 +196,13 @@ class Server:
     def log(self):
         return self.out.text() + self.err.text()
 
+    def story(self, what):
+        """Who it is and what became of it, with all that it said; a negative end is the number of a signal."""
+        if self.process.poll() is not None:    # what it said last may still be on its way
+            self.out.join()
+            self.err.join()
+        return f"{self.name} (pid {self.pid}) {what}\n{self.log()}"
+
     def kill(self):
         self.process.kill()
         self.process.wait()
@@ -194,12 +218,12 @@ class Server:
 
     def assert_alive(self):
         code = self.process.poll()
-        assert code is None, f"the server ended with {code}\n{self.log()}"
+        assert code is None, self.story(f"ended with {code}")
         self.assert_no_report()
 
     def assert_no_report(self):
         found = SANITIZER.search(self.log())
-        assert not found, f"the server reports {found[0]}\n{self.log()}"
+        assert not found, self.story(f"reports {found[0]}")
 
 
 def run_to_end(*args, program=None, env=None, within_s=30):
