@@ -4,6 +4,7 @@
 CONCH_SCALE=n does n times as many random messages; CONCH_SEED chooses others.
 """
 
+import concurrent.futures
 import os
 import random
 import re
@@ -66,15 +67,24 @@ def of_test_repositories(root):
 def collect(ours, tmp_path_factory):
     """[(name, text, message)] of those that are configurations."""
     root = tmp_path_factory.mktemp("models")
-    found = []
+    fine, found = [], []
     for name, text in [*files(), *shown_in_pages(), *of_the_corpus(), *of_test_repositories(root)]:    # wrong/: maybe not
-        fine, refusal = ours.ask("text", "wire", text.encode(errors="surrogateescape"))
-        wire, complaints = cpp(text.encode()) if fine else (None, refusal)
+        taken, refusal = ours.ask("text", "wire", text.encode(errors="surrogateescape"))
+        assert taken or name.startswith("wrong/"), f"{name}: {refusal}"
+        if taken:
+            fine.append((name, text))
+    for (name, text), (wire, complaints) in zip(fine, at_once(lambda each: cpp(each[1].encode()), fine), strict=True):
         assert wire is not None or name.startswith("wrong/"), f"{name}: {complaints}"
         if wire is not None:
             found.append((name, text, classes.ModelConfig.FromString(wire)))
     assert len(found) > 250
     return found
+
+
+def at_once(function, items):
+    """What it gives for each, in their order; as many at a time as there are processors, since it waits for a program."""
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(function, items))
 
 
 def ask(ours, from_form, to_form, data):
@@ -116,22 +126,23 @@ def completed(path, name, **settings):
 
 def test_both_forms_of_a_completed_configuration(all_of_them, tmp_path):
     """What the server prints when all defaults are in: the JSON with the reference's habits, and the text."""
-    path = tmp_path / "config.pbtxt"
-    printed = 0
-    for name, text, message in all_of_them:
+    def is_printed(number):
+        name, text, message = all_of_them[number]
+        path = tmp_path / f"{number}.pbtxt"
         path.write_text(text, encoding="utf-8")
         model = message.name or "m"
         json = completed(path, model)
         if json.returncode:
-            continue    # one of the wrong ones
-        printed += 1
+            return False    # one of the wrong ones
         text = completed(path, model, CONFIGTOOL_TEXT="1")
         from_text = text_format.Parse(text.stdout, classes.ModelConfig())
         assert same(from_text, json_format.Parse(json.stdout, classes.ModelConfig())), name
         path.write_bytes(text.stdout)
         again = completed(path, model)
         assert same(json_format.Parse(again.stdout, classes.ModelConfig()), from_text), name
-    assert printed > 100
+        return True
+
+    assert sum(at_once(is_printed, range(len(all_of_them)))) > 100
 
 
 # ---- As protobuf prints it

@@ -96,9 +96,10 @@ class Mode:
         self.theirs = run(triton.Triton, self.root, backends, MODES[name])
 
 
-@pytest.fixture(name="mode", scope="module", params=MODES)
-def make_mode(request, tmp_path_factory):
-    return Mode(tmp_path_factory.mktemp(request.param), request.param)
+@pytest.fixture(scope="module")
+def in_mode(tmp_path_factory):
+    """Mode, by its name."""
+    return functools.cache(lambda name: Mode(tmp_path_factory.mktemp(name), name))
 
 
 # ---- How two answers differ
@@ -198,26 +199,25 @@ def known():
     return names
 
 
-def test_same_answers(mode):
-    found = {model.title if model.source == "wrong" else model.name: text
-             for model in BOTH if "newer" not in model.marks and (text := list(differences(mode, model)))}
-    seen.setdefault("modes", set()).add(mode.name)
-    seen.setdefault("differ", set()).update(found)
-    unknown = {name: text for name, text in found.items() if name not in known()}
+@functools.cache
+def found_in(mode):
+    """{model: [how the answers differ]}"""
+    return {model.title if model.source == "wrong" else model.name: text
+            for model in BOTH if "newer" not in model.marks and (text := list(differences(mode, model)))}
+
+
+@pytest.mark.parametrize("name", MODES)
+def test_same_answers(in_mode, name):
+    unknown = {model: text for model, text in found_in(in_mode(name)).items() if model not in known()}
     if "CONCH_SHOW_DIFFERENCES" in os.environ:
-        for name, text in unknown.items():
-            print(f"\n{name}", *text, sep="\n    ")
+        for model, text in unknown.items():
+            print(f"\n{model}", *text, sep="\n    ")
     assert not unknown
 
 
-seen = {}
-
-
-def test_every_row_of_the_page_is_a_difference():
-    if seen.get("modes") != set(MODES):
-        pytest.skip("not all modes have run")
+def test_every_row_of_the_page_is_a_difference(in_mode):
     kills = {model.name for model in MODELS if "kills" in model.marks}
-    assert known().keys() - kills == seen["differ"]
+    assert known().keys() - kills == set().union(*(found_in(in_mode(name)) for name in MODES))
 
 
 @pytest.mark.parametrize("model", [model for model in MODELS if "kills" in model.marks], ids=lambda model: model.name)
