@@ -328,6 +328,8 @@ static void log_services(const struct options *o, const struct conch_http *http)
         return;
     }
     const char *address = option_text(o, OPT_HTTP_ADDRESS);
+    if (strncmp(address, "ipv4:", 5) == 0 || strncmp(address, "ipv6:", 5) == 0)
+        address += 5;
     bool v6 = strchr(address, ':') != NULL;
     log_info("Serving HTTP at http://%s%s%s:%d/v2%s", v6 ? "[" : "", address, v6 ? "]" : "",
              conch_http_port(http), missing);

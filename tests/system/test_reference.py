@@ -56,7 +56,10 @@ def test_refused(both, case):
         assert ours.body == theirs.body
 
 
-@pytest.mark.parametrize("path", ["/v2/health/live", "/v2/models/any_fp32", "/v2/models/batch", "/v2/models/digits", "/v2/models/add_sub", "/v2/models/versions", "/v2/models/nobody", "/v2/none"])
+@pytest.mark.parametrize("path", ["/v2/health/live", "/v2/models/any_fp32", "/v2/models/batch", "/v2/models/digits", "/v2/models/add_sub", "/v2/models/versions", "/v2/models/nobody", "/v2/none",
+                                  # Escapes stay as they are: none of these is any_fp32.
+                                  "/v2/models/any%5Ffp32", "/v2/models/any%5ffp32/config", "/v2/models/%61ny_fp32", "/v2/models/any_fp32%00",
+                                  "/v2%2Fmodels/any_fp32", "/v2/models/x%2F..%2Fany_fp32", "/v2/models/any_fp32/versions/%31"])
 def test_paths(both, path):
     same(*(ask(server, "GET", path) for server in both))
 

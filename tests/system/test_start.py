@@ -106,6 +106,20 @@ def test_address_that_is_none(models):
     assert names(log, "nobody.invalid")
 
 
+@OURS
+def test_a_name_is_served_at_all_its_addresses(models):
+    """As many as this machine has of it: at least 127.0.0.1, which a listener on ::1 alone would not serve."""
+    with Server(models, address="localhost") as server:
+        found = {at[4][0]: at for at in socket.getaddrinfo("localhost", server.port, type=socket.SOCK_STREAM)}
+        assert found
+        for family, kind, _, _, address in found.values():
+            with socket.socket(family, kind) as client:
+                client.settimeout(20)
+                client.connect(address)
+                client.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                assert client.recv(100).startswith(b"HTTP/1.1 200 ")
+
+
 GOOD = 'name: "m"\nbackend: "identity"\n' + repository.tensor("input", "INPUT0", "FP32", [1]) + repository.tensor("output", "OUTPUT0", "FP32", [1])
 
 # config.pbtxt -> words of the one line that tells what is wrong
