@@ -10,7 +10,7 @@ T ?=
 DEPS = tools/deps/install
 CONFIGURE = cmake --preset $(PRESET) --log-level=WARNING >/dev/null
 
-.PHONY: build deps run test test-rust test-java check bench fuzz coverage docs install reference clean help
+.PHONY: build deps run test test-rust test-java stress check bench fuzz coverage docs install reference clean help
 
 build: ## build everything (PRESET=release|debug|asan|tsan|clang|…) into build/<preset>
 	@$(DEPS) -q run test
@@ -37,6 +37,10 @@ test-rust: ## install a Rust compiler, and test the backend in Rust of docs/writ
 test-java: ## install a JDK and Maven, fetch the Java binding of Triton's C API, and test a program that embeds our library by it
 	@$(DEPS) -q run test java
 	@tools/test $(PRESET) system/test_embedding_programs
+
+stress: ## random clients of all kinds against one server, for SECONDS=10 under the address and as long under the thread sanitizer
+	@$(DEPS) -q run test
+	@for preset in asan tsan; do CONCH_STRESS_SECONDS=$(SECONDS) tools/test --label stress $$preset || exit; done
 
 check: ## formatting, clang-tidy, shellcheck, spelling, licence headers, arrows between folders, our own models
 	@$(DEPS) -q run test check

@@ -12,6 +12,7 @@ import os
 import pathlib
 import random
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -72,27 +73,46 @@ def wait_for(condition, within_s, what):
 
 
 class Output:
-    """What a process prints, collected by a thread so that a full pipe never stops it."""
+    """What a process prints, collected by a thread so that a full pipe never stops it. Whoever asks is told all that has
+    been printed until then, whether the thread has come to it or not."""
 
     def __init__(self, pipe):
         self._pipe = pipe
         self._chunks = []
+        self._taking = threading.Lock()
+        self._ended = False
+        os.set_blocking(pipe.fileno(), False)
         self._thread = threading.Thread(target=self._collect, daemon=True)
         self._thread.start()
 
     def _collect(self):
-        for chunk in iter(lambda: self._pipe.read1(65536), b""):
-            self._chunks.append(chunk)
+        poll = select.poll()
+        poll.register(self._pipe, select.POLLIN)
+        while not self._ended:
+            poll.poll()
+            self._take()
+        self._pipe.close()
+
+    def _take(self):
+        with self._taking:
+            while not self._ended:
+                try:
+                    chunk = os.read(self._pipe.fileno(), 65536)
+                except BlockingIOError:
+                    return
+                self._chunks.append(chunk)
+                self._ended = not chunk
 
     def bytes(self):
+        self._take()
         return b"".join(self._chunks)
 
     def text(self):
         return self.bytes().decode("utf-8", "replace")
 
     def join(self):
+        """Until the other side has closed it; what a process leaves behind may hold it open."""
         self._thread.join(10)
-        self._pipe.close()
 
 
 class Server:

@@ -105,7 +105,7 @@ def test_explicit_loads_nothing_by_itself(three):
         assert index(server) == [{"name": "a"}, {"name": "b"}, {"name": "c"}]
         answer = infer(server, "a", ONE)
         assert (answer.status, answer.error) == (404, "Request for unknown model: 'a' is not found")
-        assert "MODE_EXPLICIT" in server.log()
+        server.wait_log("MODE_EXPLICIT")
 
 
 def test_explicit_loads_what_is_named(three):
