@@ -3,7 +3,6 @@
 
 import signal
 import socket
-import time
 
 import pytest
 
@@ -69,27 +68,26 @@ def test_no_new_connections_while_stopping(slow):
 
 @OURS
 def test_idle_connections_do_not_hold_up_the_end(slow):
+    """One that is waited for to the end of the exit timeout would make the exit code 1."""
     idle = [Connection(slow) for _ in range(20)]
     for connection in idle[:10]:
         assert connection.request("GET", "/v2/health/live").status == 200
-    before = time.monotonic()
     slow.signal(signal.SIGTERM)
     for connection in idle:
         assert connection.closed()
     assert slow.wait() == 0
-    assert time.monotonic() - before < 5
 
 
 @OURS
 def test_half_a_request_is_waited_for_no_longer_than_for_others(models):
+    """The time for a body to come is longer than we wait for the end."""
     repository.write_identity(models, "m", [("FP32", [-1])])
-    with Server(models, flags=["--exit-timeout-secs=2"]) as server, Connection(server) as connection:
+    flags = ["--exit-timeout-secs=1", "--http-stall-timeout-secs=3600"]
+    with Server(models, flags=flags) as server, Connection(server) as connection:
         connection.send(request_bytes("POST", "/v2/models/m/infer", headers={"Content-Length": 1000}) + b"{")
         wait_for(connection.taken, 10, "the server has read it")
-        before = time.monotonic()
         server.signal(signal.SIGTERM)
         server.wait()
-        assert time.monotonic() - before < 8
 
 
 @OURS
@@ -103,32 +101,16 @@ def test_a_second_signal_changes_nothing(slow):
 
 
 def test_the_exit_timeout_is_the_longest_wait(models):
-    repository.write_identity(models, "slow", [("FP32", [-1])], execute_delay_ms=8000)
+    """The model takes longer than we wait for the end."""
+    repository.write_identity(models, "slow", [("FP32", [-1])], execute_delay_ms=3600_000)
     server = Server(models, flags=["--exit-timeout-secs=1"])
     with pytest.raises(AssertionError, match="ended with 1"):
         with server:
             connection = send_slow(server)
-            before = time.monotonic()
             server.signal(signal.SIGTERM)
             assert server.wait() == 1
-            assert time.monotonic() - before < 7
             connection.socket.close()
     assert "Exit timeout expired. Exiting immediately." in server.log()
-
-
-@OURS
-def test_a_slow_model_does_not_hold_up_a_quick_one(models):
-    """Nothing that executes for long may stand between a connection and another model."""
-    repository.write_identity(models, "slow", [("FP32", [-1])], execute_delay_ms=2500)
-    repository.write_identity(models, "quick", [("FP32", [-1])])
-    with Server(models) as server:
-        waiting = send_slow(server)
-        before = time.monotonic()
-        for _ in range(20):
-            assert infer(server, "quick", {"inputs": [given("INPUT0", "FP32", [1], [1])]}).status == 200
-            assert ask(server, "GET", "/v2/health/ready").status == 200
-        assert time.monotonic() - before < 2
-        assert waiting.response().status == 200
 
 
 @OURS
@@ -136,19 +118,6 @@ def test_a_client_that_leaves_does_not_disturb_the_others(slow):
     leaves, stays = send_slow(slow), send_slow(slow)
     leaves.socket.close()
     assert stays.response().status == 200
-
-
-@OURS
-def test_requests_of_clients_that_have_left_are_not_executed(slow):
-    """Ten of them wait, 0.4 s each; nine clients leave, and the next one does not wait for those."""
-    waiting = [send_slow(slow) for _ in range(10)]
-    for connection in waiting[1:]:
-        connection.socket.close()
-    before = time.monotonic()
-    answer = infer(slow, "slow", {"inputs": [given("INPUT0", "FP32", [1], [1])]})
-    assert answer.status == 200
-    assert time.monotonic() - before < 2
-    assert waiting[0].response().status == 200
 
 
 def test_starting_and_stopping_again(models):
@@ -183,6 +152,35 @@ def in_order(log, *texts):
 
 
 @OURS
+def test_a_slow_model_does_not_hold_up_a_quick_one(models, gated):
+    """Nothing that executes for long may stand between a connection and another model."""
+    repository.write_identity(models, "quick", [("FP32", [-1])])
+    with Server(models) as server:
+        waiting = send_held(server)
+        for _ in range(20):
+            assert infer(server, "quick", {"inputs": [given("INPUT0", "FP32", [1], [1])]}).status == 200
+            assert ask(server, "GET", "/v2/health/ready").status == 200
+        gated.open("hold.execute")
+        assert waiting.response().status == 200
+
+
+@OURS
+def test_requests_of_clients_that_have_left_are_not_executed(models, gated):
+    """Ten are asked, nine clients leave; when the server has noticed that, another one asks. Two are executed."""
+    with Server(models, flags=["--http-thread-count=1"]) as server:
+        waiting = [send_held(server) for _ in range(10)]
+        for connection in waiting[1:]:
+            connection.socket.close()
+        # The one thread sees what happens in its order: what it answers now comes after the nine.
+        assert ask(server, "GET", "/v2/health/live").status == 200
+        last = send_held(server)
+        gated.open("hold.execute")
+        assert waiting[0].response().status == last.response().status == 200
+        (told,) = ask(server, "GET", "/v2/models/gated/stats").json()["model_stats"]
+        assert told["inference_stats"]["success"]["count"] == told["execution_count"] == 2
+
+
+@OURS
 def test_the_stop_lasts_as_long_as_the_longest_request(models, gated):
     """Not shorter: it waits for the request. Not longer: the rest takes no time. And it says what it does."""
     with Server(models) as server:
@@ -194,13 +192,11 @@ def test_the_stop_lasts_as_long_as_the_longest_request(models, gated):
             server.signal(number)
         server.wait_log("Timeout 29: Found 1 HTTP service connections")  # a second later: it goes on waiting
         gated.open("hold.execute")
-        before = time.monotonic()
         answer = held.response()
         assert (answer.status, answer.headers["connection"]) == (200, "close")
         assert answer.json()["outputs"][0]["data"] == [7]
         assert held.closed()
-        assert server.wait() == 0
-        assert time.monotonic() - before < 5
+        assert server.wait() == 0    # at the end of the exit timeout it would be 1
     log = server.out.text()
     assert log.count("Signal (") == 1
     in_order(

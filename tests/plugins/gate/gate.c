@@ -11,7 +11,8 @@
  *
  * Who waits has made a file of the gate's name with .reached behind it.
  *
- * The model has one input IN and one output OUT, INT32 [-1]; OUT is IN.
+ * The model has one input IN and one output OUT, INT32 [-1]; OUT is IN. Statistics count what was
+ * executed; the times in them are none.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -81,7 +82,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReady(TRITONBACKEND_ModelInstance
     return fail_at(model, "fail.ready");
 }
 
-static void echo(TRITONBACKEND_Request *request)
+static void echo(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request *request)
 {
     TRITONSERVER_MemoryType memory = TRITONSERVER_MEMORY_CPU;
     TRITONBACKEND_Response *response;
@@ -104,6 +105,7 @@ static void echo(TRITONBACKEND_Request *request)
     must(TRITONBACKEND_OutputBuffer(output, &to, size, &memory, &memory_id));
     if (size > 0)
         memcpy(to, from, size);
+    must(TRITONBACKEND_ModelInstanceReportStatistics(instance, request, true, 1, 1, 1, 1));
     must(TRITONBACKEND_ResponseSend(response, TRITONSERVER_RESPONSE_COMPLETE_FINAL, NULL));
     must(TRITONBACKEND_RequestRelease(request, TRITONSERVER_REQUEST_RELEASE_ALL));
 }
@@ -115,7 +117,8 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstan
     TRITONBACKEND_Model *model;
     must(TRITONBACKEND_ModelInstanceModel(instance, &model));
     wait_at(model, "hold.execute");
+    must(TRITONBACKEND_ModelInstanceReportBatchStatistics(instance, request_count, 1, 1, 1, 1));
     for (uint32_t i = 0; i < request_count; i++)
-        echo(requests[i]);
+        echo(instance, requests[i]);
     return NULL;
 }
