@@ -254,7 +254,7 @@ def test_a_signal_while_models_load(models, number):
         server.signal(number)
         server.wait_log("Waiting for models that are being loaded: 'm0'")
         with pytest.raises(ConnectionRefusedError):
-            socket.create_connection((server.address, server.port), timeout=5)
+            socket.create_connection((server.address, server.port), timeout=60)
         gates[0].open("hold.load")
         assert server.wait() == 0
     log = server.log()

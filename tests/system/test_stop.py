@@ -54,7 +54,7 @@ def test_no_new_connections_while_stopping(slow):
 
     def refused():
         try:
-            socket.create_connection((slow.address, slow.port), timeout=5).close()
+            socket.create_connection((slow.address, slow.port), timeout=60).close()
         except ConnectionRefusedError:
             return True
         except ConnectionResetError:    # it was not accepted yet when the port closed

@@ -281,7 +281,7 @@ def still_warming(root, text, *flags):
 
 
 def says(server, model_name):
-    with urllib.request.urlopen(f"http://{server.url}/v2/models/{model_name}/ready", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://{server.url}/v2/models/{model_name}/ready", timeout=60) as answer:
         return answer.status
 
 

@@ -69,7 +69,7 @@ def folder(request, tmp_path_factory):
 
 def answer(server, body):
     request = urllib.request.Request(f"http://{server.url}/v2/models/scale/infer", body.encode())
-    with urllib.request.urlopen(request, timeout=10) as got:
+    with urllib.request.urlopen(request, timeout=60) as got:
         return json.loads(got.read())
 
 

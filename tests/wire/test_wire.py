@@ -98,7 +98,7 @@ def exchange(server, case, size):
     """What comes back for the case's requests, sent in pieces of that size."""
     expected = b"".join(case.answers)
     exact = re.compile(pattern(expected), re.S)
-    with socket.create_connection((server.address, server.port), timeout=10) as connection:
+    with socket.create_connection((server.address, server.port), timeout=60) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         data = b"".join(case.requests)
         for at in range(0, len(data), size):
@@ -125,7 +125,7 @@ def test_case(server, path):
     if REFERENCE:
         if not case.reference:
             pytest.skip("differs from the genuine server")
-        with socket.create_connection((server.address, server.port), timeout=2) as connection:
+        with socket.create_connection((server.address, server.port), timeout=20) as connection:
             connection.sendall(b"".join(case.requests))
             expected = split_answers(b"".join(case.answers))
             got = receive(connection, lambda got: len(split_answers(got)) >= len(expected))
