@@ -62,18 +62,21 @@ EXPECTED = {
                             + ": for example dims: [ -1 ], or dims: [ 1 ] for a single value",
     "c_output_dim": "model output 'a' dimension must be integer >= 1, or -1 to indicate a variable-size dimension for c_output_dim"
                     + DONE,
-    "c_scheduler_dynamic": {"max_batch_size": 4},
+    "c_scheduler_dynamic": {"max_batch_size": 4, "dynamic_batching": {"preferred_batch_size": [2], "max_queue_delay_microseconds": 7}},
     "c_scheduler_sequence": None,
     "c_scheduler_ensemble": "ensemble scheduling cannot be set for model 'c_scheduler_ensemble' whose platform is not ensemble" + DONE
                             + ': an ensemble has platform: "ensemble"',
-    "c_scheduler_same": None,
-    "c_scheduler_other": None,
+    "c_scheduler_same": {"dynamic_batching": {"preferred_batch_size": [4], "max_queue_delay_microseconds": 5}},
+    "c_scheduler_other": "Cannot update scheduling choice from 11 to 13 when auto-completing. (from dynamic_batching to sequence_batching)",
     "c_scheduler_other_back": None,
-    "c_scheduler_away": None,
+    "c_scheduler_away": "Cannot update scheduling choice from 11 to 0 when auto-completing. (from dynamic_batching to none)",
     "c_scheduler_away_sequence": None,
-    "c_scheduler_wrong_sizes": None,
-    "c_below_preferred": None,
-    "c_below_default_preferred": None,
+    "c_scheduler_wrong_sizes": "dynamic batching preferred size must be <= max batch size for c_scheduler_wrong_sizes" + DONE
+                               + ": max_batch_size is 4",
+    "c_below_preferred": "dynamic batching preferred size must be <= max batch size for c_below_preferred (config.pbtxt:3:20): "
+                         "max_batch_size is 4",
+    "c_below_default_preferred": "dynamic batching preferred size must be <= max batch size for c_below_default_preferred "
+                                 "(config.pbtxt:3:1): max_batch_size is 4",
     "c_two_schedulers": '1:44: sequence_batching: given along with "dynamic_batching", only one of them may be' + SET,
     "c_decoupled": {"model_transaction_policy": {"decoupled": True}},
     "c_decoupled_away": {"model_transaction_policy": {"decoupled": False}},

@@ -40,8 +40,7 @@ def config(root, name, *tensors, backend="onnxruntime", more=""):
     return repository.write_model(root, name, text + more)
 
 
-# Conch refuses a dynamic batcher by name until it has one; its requests then run one by one.
-BATCHING = {"conch": "", "triton": "dynamic_batching { max_queue_delay_microseconds: 20000 }"}
+BATCHING = "dynamic_batching { max_queue_delay_microseconds: 20000 }"
 
 
 def write_models(root, which):
@@ -63,7 +62,7 @@ def write_models(root, which):
     onnx_models.scalar(config(root, "scalar", ("input", "IN", "FP32", [1]), ("output", "OUT", "FP32", [1])))
     onnx_models.nonzero(config(root, "nonzero", ("input", "IN", "INT32", [-1]), ("output", "OUT", "INT64", [1, -1])))
     onnx_models.doubled(config(root, "doubled", ("input", "IN", "FP32", [-1]), ("output", "OUT", "FP32", [-1])))
-    batching = f"max_batch_size: 8 {BATCHING[which]}"
+    batching = f"max_batch_size: 8 {BATCHING}"
     onnx_models.table(
         config(root, "table", ("input", "INDEX", "INT64", [1]), ("output", "OUT", "FP32", [1]), more=batching)
     )
@@ -81,7 +80,7 @@ def write_models(root, which):
                more="max_batch_size: 8 instance_group [ { count: 3 kind: KIND_CPU } ]"),
         "FP32", ("b", 3),
     )
-    ragged = BATCHING[which]
+    ragged = BATCHING
     for kind, target in (("input", "COUNT"), ("output", "OUT")):
         ragged += f' batch_{kind} [ {{ kind: BATCH_{"ELEMENT_COUNT" if kind == "input" else "SCATTER_WITH_INPUT_SHAPE"} '
         ragged += f'target_name: "{target}" source_input: "IN" {"data_type: TYPE_FP32" if kind == "input" else ""} }} ]'
@@ -336,10 +335,7 @@ COMPLETED = {
 
 @pytest.mark.parametrize("model", COMPLETED)
 def test_completed_configuration(served, client, model):
-    *rest, batches_dynamically = COMPLETED[model]
-    if not isinstance(served, triton.Triton):
-        batches_dynamically = False  # Conch leaves that out until it has a dynamic batcher
-    assert completed(client, model) == (*rest, batches_dynamically)
+    assert completed(client, model) == COMPLETED[model]
 
 
 def test_items_without_dimensions_in_a_batch(client):

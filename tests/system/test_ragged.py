@@ -117,8 +117,7 @@ def test_every_kind_of_batch_input(served):
         "MAX INT32 [6] copied: 0 0 0 0 0 0; ITEM INT32 [2,1] copied: 3 3; FLAT INT32 [2] copied: 3 3")
 
 
-# Conch refuses a dynamic batcher by name until it has one.
-@pytest.mark.parametrize("which", ["triton"])
+@pytest.mark.parametrize("which", ["conch", "triton"])
 def test_requests_of_different_shapes_in_one_batch(which, tmp_path):
     """A batch begins when four rows have come: three requests of 1, 2 and 1."""
     more = ALL + OUTPUT + "dynamic_batching { preferred_batch_size: [4] max_queue_delay_microseconds: 30000000 }\n"

@@ -150,7 +150,7 @@ def test_wrong_config(models, case):
     "field, text",
     [
         ("sequence_batching", "sequence_batching { }"),
-        ("dynamic_batching", "dynamic_batching { max_queue_delay_microseconds: 100 }"),
+        ("preserve_ordering", "dynamic_batching { preserve_ordering: true }"),
     ],
 )
 def test_a_field_that_is_not_honoured_yet_is_refused_by_name(models, field, text):
@@ -163,7 +163,7 @@ def test_a_field_that_is_not_honoured_yet_is_refused_by_name(models, field, text
 @OURS
 def test_config_errors_as_the_documentation_shows_them(models):
     page = (ROOT / "docs/model-repository.md").read_text()
-    for line, word in (("dynamic_batching { }", "'dynamic_batching'"), ("colour: 1", "colour")):
+    for line, word in (("sequence_batching { }", "'sequence_batching'"), ("colour: 1", "colour")):
         shown = next(row for row in page.splitlines() if row.startswith("Poll failed") and word in row)
         folder = models / word.strip("'")
         repository.write_model(folder, "m", GOOD + line + "\n")

@@ -44,7 +44,7 @@ const struct config_table config_tables[] = {
         {"default_model_filename", YES},
         {"cc_model_filenames", TUNES},
         {"metric_tags", NO},
-        {"dynamic_batching", NO},
+        {"dynamic_batching", LOOK},
         {"optimization", LOOK},
         {"sequence_batching", NO},
         {"parameters", YES},
@@ -74,7 +74,7 @@ const struct config_table config_tables[] = {
         {"dims", YES},
         {"reshape", YES},
         {"is_shape_tensor", NO},
-        {"allow_ragged_batch", YES},    /* for a dynamic batcher, of which there is none */
+        {"allow_ragged_batch", YES},
         {"optional", YES},
         {"is_non_linear_format_io", NO}),
     TABLE(model_output,
@@ -95,6 +95,14 @@ const struct config_table config_tables[] = {
         {"passive", YES},
         {"secondary_devices", YES},     /* for the backend */
         {"host_policy", YES}),
+    TABLE(model_dynamic_batching,
+        {"preferred_batch_size", YES},
+        {"max_queue_delay_microseconds", YES},
+        {"preserve_ordering", NO},
+        {"priority_levels", YES},
+        {"default_priority_level", YES},
+        {"default_queue_policy", YES},
+        {"priority_queue_policy", YES}),
     TABLE(model_optimization_policy,
         {"graph", YES},                 /* for the backend */
         {"priority", TUNES},
@@ -122,16 +130,6 @@ const struct config_table *config_table_of(const ProtobufCMessageDescriptor *typ
             return &config_tables[i];
     }
     return NULL;
-}
-
-bool config_is_honoured(const char *field)
-{
-    const struct config_table *t = config_table_of(&inference__model_config__descriptor);
-    for (const struct config_line *l = t->lines; l->field; l++) {
-        if (strcmp(l->field, field) == 0)
-            return l->answer != CONFIG_NO;
-    }
-    return false;
 }
 
 /* The way down from the whole configuration, for the error. */

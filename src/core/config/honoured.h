@@ -30,7 +30,4 @@ extern const size_t config_n_tables;
 /* config_table_of - NULL for a message that is never looked into. */
 const struct config_table *config_table_of(const ProtobufCMessageDescriptor *type);
 
-/* config_is_honoured - does the server act upon this top-level field? */
-bool config_is_honoured(const char *field);
-
 #endif

@@ -24,10 +24,7 @@ static const char *choice_name(choice_case choice)
     }
 }
 
-/*
- * The choice is the backend's only when the configuration leaves it open. A dynamic batcher that
- * only a backend asks for changes no answer, so a server without one serves the model without it.
- */
+/* The choice is the backend's only when the configuration leaves it open. */
 NODISCARD static struct status *merge_choice(struct model_config *c,
                                              const Inference__ModelConfig *from)
 {
@@ -40,9 +37,6 @@ NODISCARD static struct status *merge_choice(struct model_config *c,
                           "Cannot update scheduling choice from %d to %d when auto-completing. "
                           "(from %s to %s)",
                           (int)had, (int)wants, choice_name(had), choice_name(wants));
-    if (wants == INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING &&
-        !config_is_honoured("dynamic_batching"))
-        return NULL;
     pb->scheduling_choice_case = wants;
     pb->dynamic_batching = from->dynamic_batching; /* one union: whichever it is */
     return NULL;

@@ -78,7 +78,7 @@ void alarm_ring_by(struct alarm *a, uint64_t at_ns)
         return;
     struct alarms *set = a->set;
     mutex_lock(&set->mu);
-    if (at_ns < atomic_load_explicit(&a->at_ns, memory_order_relaxed)) {
+    if (!a->ending && at_ns < atomic_load_explicit(&a->at_ns, memory_order_relaxed)) {
         bool first = at_ns < timers_next_ns(&set->timers);
         atomic_store_explicit(&a->at_ns, at_ns, memory_order_relaxed);
         timers_set(&set->timers, &a->timer, at_ns);
@@ -94,10 +94,10 @@ void alarm_done(struct alarm *a)
     if (!set)
         return;
     mutex_lock(&set->mu);
+    a->ending = true; /* ring() may be about to set it anew */
     timers_clear(&set->timers, &a->timer);
     while (set->ringing == a)
         cond_wait(&set->changed, &set->mu);
-    timers_clear(&set->timers, &a->timer); /* it may have been set anew by ring() */
     mutex_unlock(&set->mu);
     a->set = NULL;
 }

@@ -39,6 +39,7 @@ struct alarm {
     struct alarms *set; /* NULL: not made */
     alarm_fn ring;
     struct timer timer; /* under alarms.mu */
+    bool ending;        /* likewise */
     /* When the timer is set for; UINT64_MAX: it is not. Written under alarms.mu. */
     atomic_uint_least64_t at_ns;
 };

@@ -164,6 +164,10 @@ static struct status *push(struct scheduler *s, struct request *r)
         d->all_seen = false;
     else
         make_void_locked(d);
+    if (d->alarm.set) { /* there may be no idle instance that would look */
+        look_locked(d, r->queue_ns);
+        due_locked(d, r->queue_ns);
+    }
     return NULL;
 }
 

@@ -58,12 +58,12 @@ static void defaults_are_fine(void **state)
 
 static void a_scheduler_is_asked_for_by_its_presence(void **state)
 {
-    struct status *st = check("name: 'm'\n\n  dynamic_batching { }");
+    struct status *st = check("name: 'm'\n\n  ensemble_scheduling { }");
     assert_non_null(st);
     assert_int_equal(status_code(st), STATUS_UNSUPPORTED);
     assert_string_equal(
         status_message(st),
-        "model 'm': field 'dynamic_batching' is not supported yet by Conch (f:3:3)");
+        "model 'm': field 'ensemble_scheduling' is not supported yet by Conch (f:3:3)");
     status_free(st);
 }
 

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/sched/queue.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "core/model.h"
+#include "core/request.h"
+#include "core/sched/scheduler.h"
+#include "core/server.h"
+#include "lib/fake_model.h"
+
+/*
+ * A queue of its own beside the model's scheduler, with requests that are never executed. `refuser`
+ * only collects.
+ */
+struct bench {
+    struct fake_model f;
+    struct queue q;
+    struct scheduler refuser;
+    struct fake_request requests[40];
+    int n;
+};
+
+static struct status *never(struct instance *in, struct request **requests, uint32_t n)
+{
+    (void)in;
+    (void)requests;
+    (void)n;
+    return NULL;
+}
+
+static void set_up(struct bench *b, const char *batching)
+{
+    char config[1024];
+    snprintf(config, sizeof(config),
+             "max_batch_size: 8\n"
+             "input { name: \"A\" data_type: TYPE_FP32 dims: [ 1 ] }\n"
+             "output { name: \"X\" data_type: TYPE_FP32 dims: [ 1 ] }\n"
+             "dynamic_batching { %s }\n",
+             batching);
+    b->n = 0;
+    fake_model_make(&b->f, config, 1, never);
+    queue_init(&b->q, b->f.model, b->f.model->config->pb->dynamic_batching);
+    list_init(&b->refuser.refused);
+}
+
+static struct request *push_at(struct bench *b, uint64_t priority, uint64_t timeout_us,
+                               uint64_t at_ns)
+{
+    bool is_last;
+    struct fake_request *fr = &b->requests[b->n++];
+    fake_request_make(fr, &b->f);
+    fr->request.priority = priority;
+    fr->request.timeout_us = timeout_us;
+    fr->request.queue_ns = at_ns;
+    fr->request.batch_size = 1;
+    assert_null(queue_push(&b->q, &fr->request, &is_last));
+    const struct request *next = queue_next(&b->q, &fr->request);
+    assert_int_equal(is_last, next == NULL);
+    return &fr->request;
+}
+
+static struct request *push(struct bench *b, uint64_t priority)
+{
+    return push_at(b, priority, 0, 0);
+}
+
+/* The order in which they would be executed, by the number of their push. */
+static void assert_order(const struct bench *b, const char *expected)
+{
+    char text[256] = "";
+    size_t n = 0;
+    for (struct request *r = queue_first(&b->q); r; r = queue_next(&b->q, r)) {
+        char one[16];
+        snprintf(one, sizeof(one), "%s%d", n++ ? " " : "",
+                 (int)(CONTAINER_OF(r, struct fake_request, request) - b->requests));
+        strncat(text, one, sizeof(text) - strlen(text) - 1);
+    }
+    assert_string_equal(text, expected);
+    assert_int_equal(b->q.n, n);
+    assert_int_equal(b->q.batch_size, n);
+}
+
+static void tear_down(struct bench *b)
+{
+    struct request *r;
+    while ((r = queue_first(&b->q)))
+        queue_remove(&b->q, r);
+    struct list *link;
+    while ((link = list_pop(&b->refuser.refused)))
+        status_free(LIST_ENTRY(link, struct request, link)->refusal);
+    assert_int_equal(queue_next_limit_ns(&b->q), UINT64_MAX);
+    queue_done(&b->q);
+    for (int i = 0; i < b->n; i++)
+        fake_request_end(&b->requests[i]);
+    fake_model_end(&b->f);
+}
+
+static void first_in_first_out(void **state)
+{
+    (void)state;
+    struct bench b;
+    set_up(&b, "");
+    assert_null(queue_first(&b.q));
+    for (int i = 0; i < 4; i++)
+        push(&b, i == 2 ? 7 : 0); /* there are no priorities */
+    assert_order(&b, "0 1 2 3");
+    queue_remove(&b.q, &b.requests[1].request);
+    assert_order(&b, "0 2 3");
+    queue_remove(&b.q, &b.requests[3].request);
+    queue_remove(&b.q, &b.requests[0].request);
+    assert_order(&b, "2");
+    assert_false(queue_limits_time(&b.q));
+    tear_down(&b);
+}
+
+static void lower_levels_first(void **state)
+{
+    (void)state;
+    struct bench b;
+    set_up(&b, "priority_levels: 5 default_priority_level: 3");
+    push(&b, 5);
+    push(&b, 3);
+    push(&b, 0); /* 3 */
+    push(&b, 1);
+    push(&b, 6); /* there is none: 3 */
+    push(&b, 3);
+    push(&b, UINT64_MAX); /* 3 */
+    push(&b, 1);
+    assert_order(&b, "3 7 1 2 4 5 6 0");
+    tear_down(&b);
+}
+
+/* Clients may name each of very many levels: those that are empty do not stay. */
+static void levels_do_not_pile_up(void **state)
+{
+    (void)state;
+    struct bench b;
+    set_up(&b, "priority_levels: 18446744073709551615 default_priority_level: 1");
+    push(&b, UINT64_MAX);
+    push(&b, 2);
+    for (uint64_t i = 0; i < 1000; i++) {
+        b.n = 2;
+        struct request *r = push(&b, 3 + i * 1000003);
+        assert_true(b.q.n_levels <= 70);
+        queue_remove(&b.q, r);
+        fake_request_end(&b.requests[2]);
+    }
+    b.n = 2;
+    assert_order(&b, "1 0");
+    tear_down(&b);
+}
+
+static void a_level_holds_no_more_than_its_policy_allows(void **state)
+{
+    (void)state;
+    struct bench b;
+    bool is_last;
+    struct fake_request one_more;
+    set_up(&b,
+           "priority_levels: 2 default_priority_level: 2 default_queue_policy { max_queue_size: 3 }"
+           "priority_queue_policy { key: 1 value { max_queue_size: 1 } }");
+    for (int i = 0; i < 3; i++)
+        push(&b, 2);
+    push(&b, 1);
+    for (uint64_t priority = 1; priority <= 2; priority++) {
+        fake_request_make(&one_more, &b.f);
+        one_more.request.priority = priority;
+        assert_null(request_set_id(&one_more.request, "x", 1));
+        struct status *st = queue_push(&b.q, &one_more.request, &is_last);
+        assert_int_equal(status_code(st), STATUS_UNAVAILABLE);
+        assert_string_equal(status_message(st), "[request id: x] Exceeds maximum queue size");
+        status_free(st);
+        fake_request_end(&one_more);
+    }
+    assert_order(&b, "3 0 1 2");
+    queue_remove(&b.q, &b.requests[3].request);
+    push(&b, 1);
+    assert_order(&b, "4 0 1 2");
+    tear_down(&b);
+}
+
+static void who_waits_too_long_is_refused(void **state)
+{
+    (void)state;
+    struct bench b;
+    set_up(
+        &b,
+        "default_queue_policy { default_timeout_microseconds: 10 allow_timeout_override: true }");
+    assert_true(queue_limits_time(&b.q));
+    push_at(&b, 0, 0, 1000);  /* until 11000 */
+    push_at(&b, 0, 20, 1500); /* cannot be longer than the default: 11500 */
+    push_at(&b, 0, 3, 2000);  /* until 5000 */
+    assert_int_equal(queue_next_limit_ns(&b.q), 5000);
+    assert_false(queue_expire(&b.q, 4999, &b.refuser));
+    assert_true(queue_expire(&b.q, 5000, &b.refuser));
+    assert_order(&b, "0 1");
+    assert_int_equal(queue_next_limit_ns(&b.q), 11000);
+    assert_true(queue_expire(&b.q, 20000, &b.refuser));
+    assert_order(&b, "");
+    for (int i = 0; i < 3; i++) {
+        const struct request *r = &b.requests[i].request;
+        assert_int_equal(status_code(r->refusal), STATUS_UNAVAILABLE);
+        assert_string_equal(status_message(r->refusal), "Request timeout expired");
+        assert_int_equal(r->refusal_reason, FAILURE_REJECTED);
+    }
+    tear_down(&b);
+}
+
+/* Behaviours §10.6: without a limit by default there is nothing that a request could shorten. */
+static void a_request_cannot_limit_what_has_no_limit(void **state)
+{
+    (void)state;
+    struct bench b;
+    set_up(&b, "default_queue_policy { allow_timeout_override: true }");
+    push_at(&b, 0, 5, 1000);
+    assert_int_equal(queue_next_limit_ns(&b.q), UINT64_MAX);
+    assert_false(queue_limits_time(&b.q));
+    tear_down(&b);
+}
+
+static void who_is_delayed_comes_after_its_level_and_for_good(void **state)
+{
+    (void)state;
+    struct bench b;
+    set_up(&b, "priority_levels: 2 default_priority_level: 1 default_queue_policy {"
+               "timeout_action: DELAY default_timeout_microseconds: 10 max_queue_size: 4 }");
+    push_at(&b, 1, 0, 1000);
+    push_at(&b, 1, 0, 2000);
+    push_at(&b, 2, 0, 9000);
+    assert_true(queue_expire(&b.q, 11000, &b.refuser));
+    assert_order(&b, "1 0 2");
+    push_at(&b, 1, 0, 12000);
+    assert_order(&b, "1 3 0 2");
+    assert_true(queue_expire(&b.q, 12000, &b.refuser));
+    assert_order(&b, "3 0 1 2");
+    assert_false(queue_expire(&b.q, 12500, &b.refuser));
+    push_at(&b, 1, 0, 12500);
+    assert_order(&b, "3 4 0 1 2");
+    /* The delayed ones count. */
+    bool is_last;
+    struct fake_request one_more;
+    fake_request_make(&one_more, &b.f);
+    struct status *st = queue_push(&b.q, &one_more.request, &is_last);
+    assert_int_equal(status_code(st), STATUS_UNAVAILABLE);
+    status_free(st);
+    fake_request_end(&one_more);
+    assert_true(list_empty(&b.refuser.refused));
+    tear_down(&b);
+}
+
+static void limits_beyond_all_times(void **state)
+{
+    (void)state;
+    struct bench b;
+    set_up(&b, "default_queue_policy { default_timeout_microseconds: 18446744073709551615 }");
+    push_at(&b, 0, 0, UINT64_MAX - 5);
+    assert_int_equal(queue_next_limit_ns(&b.q), UINT64_MAX);
+    assert_false(queue_expire(&b.q, UINT64_MAX, &b.refuser));
+    tear_down(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(first_in_first_out),
+        cmocka_unit_test(lower_levels_first),
+        cmocka_unit_test(levels_do_not_pile_up),
+        cmocka_unit_test(a_level_holds_no_more_than_its_policy_allows),
+        cmocka_unit_test(who_waits_too_long_is_refused),
+        cmocka_unit_test(a_request_cannot_limit_what_has_no_limit),
+        cmocka_unit_test(who_is_delayed_comes_after_its_level_and_for_good),
+        cmocka_unit_test(limits_beyond_all_times),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
