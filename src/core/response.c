@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A response is one block of the request's pool: the struct, and behind it the memory that its
- * arena begins in, enough for a few outputs. It keeps its request alive, and while it is unsent it
- * counts as one who may still answer it (request.c).
+ * arena begins in, enough for a few outputs and, where they are small, for their data. It keeps its
+ * request alive, and while it is unsent it counts as one who may still answer it (request.c).
  */
 #include "core/response.h"
 
+#include <stdint.h>
 #include <string.h>
+
+#include "base/mem.h"
 
 #include "base/pool.h"
 #include "base/status.h"
@@ -17,6 +20,7 @@
 enum {
     RESPONSE_BYTES = 1024,
     MAX_ARENA_BYTES = 16 << 20,
+    SMALL_OUTPUT_BYTES = 256,
 };
 
 struct status *response_make(struct request *r, struct response **ret_response)
@@ -74,14 +78,17 @@ struct status *response_add_output(struct response *resp, const char *name, enum
         resp->outputs = grown;
         resp->output_capacity = capacity;
     }
-    struct output *out = arena_alloc(&resp->arena, sizeof(*out));
-    char *copy = arena_strndup(&resp->arena, name, strlen(name));
-    int64_t *dims = arena_dup(&resp->arena, shape, n_dims * sizeof(*shape));
-    if (!out || !copy || !dims)
+    size_t name_bytes = strlen(name) + 1;
+    struct output *out =
+        arena_alloc(&resp->arena, sizeof(*out) + n_dims * sizeof(*shape) + name_bytes);
+    if (!out)
         return status_no_memory();
+    int64_t *dims = (int64_t *)(out + 1);
+    if (n_dims)
+        memcpy(dims, shape, n_dims * sizeof(*shape));
     *out = (struct output){
         .response = resp,
-        .name = copy,
+        .name = memcpy(dims + n_dims, name, name_bytes),
         .dtype = dtype,
         .n_dims = (uint32_t)n_dims,
         .shape = dims,
@@ -149,13 +156,33 @@ struct status *response_send(struct response *resp, uint32_t flags, struct statu
     return st;
 }
 
+/* Room for a small output in the response's own block: a lock less, now and at the end. NULL when
+ * it does not fit there. */
+static void *alloc_small(struct response *resp, size_t size_bytes)
+{
+    struct arena *a = &resp->arena;
+    if (size_bytes > SMALL_OUTPUT_BYTES || a->chunks ||
+        (size_t)(a->end - a->next) < size_bytes + MEM_ALIGNMENT)
+        return NULL;
+    /* The arena aligns to 16, tensors begin where the pool's would. */
+    char *p = arena_alloc(a, size_bytes + MEM_ALIGNMENT - 16);
+    return p + (-(uintptr_t)p & (MEM_ALIGNMENT - 1));
+}
+
+static bool is_small(const struct output *out)
+{
+    return (uintptr_t)out->base - (uintptr_t)out->response < RESPONSE_BYTES;
+}
+
 struct status *response_alloc_pooled(struct request *r, struct output *out, size_t size_bytes)
 {
     out->memory_type = MEMORY_CPU;
     out->memory_type_id = 0;
     if (size_bytes == 0)
         return NULL;
-    out->base = pool_alloc(r->pool, size_bytes, r->model->owner);
+    out->base = alloc_small(out->response, size_bytes);
+    if (!out->base)
+        out->base = pool_alloc(r->pool, size_bytes, r->model->owner);
     if (!out->base)
         return status_new(STATUS_UNAVAILABLE,
                           "out of memory: %zu bytes for output '%s' of model '%s'", size_bytes,
@@ -166,5 +193,6 @@ struct status *response_alloc_pooled(struct request *r, struct output *out, size
 void response_free_pooled(struct request *r, struct output *out)
 {
     (void)r;
-    pool_release(out->base);
+    if (!is_small(out))
+        pool_release(out->base);
 }

@@ -74,7 +74,8 @@ NODISCARD struct status *request_send_flags(struct request *r, uint32_t flags);
 /* request_answer_error - the final response is an error, unless it has been sent already. */
 void request_answer_error(struct request *r, struct status *error);
 
-/* The alloc_output and free_output of makers without wishes: from the request's pool. */
+/* The alloc_output and free_output of makers without wishes: from the request's pool, or, if they
+ * are small, in the response itself. */
 struct status *response_alloc_pooled(struct request *r, struct output *out, size_t size_bytes);
 void response_free_pooled(struct request *r, struct output *out);
 

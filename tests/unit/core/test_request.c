@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "base/mem.h"
 #include "base/status.h"
 #include "core/server.h"
 #include "lib/fake_model.h"
@@ -213,6 +214,46 @@ static void an_invented_output_is_an_error(void **state)
 
 /* ------------------------------------------------------------------------------------------ */
 
+/* Small outputs lie in the response, as many as fit; who computes into them sees no difference. */
+static void outputs_of_every_size(struct request *r)
+{
+    static const size_t sizes[] = {1, 64, 250, 256, 257, 200, 200, 200, 100000, 16, 3, 0};
+    char *data[ARRAY_SIZE(sizes)];
+    struct response *resp;
+    int64_t one = 1;
+    unsigned int n_inside = 0;
+
+    assert_null(response_new(r, &resp));
+    for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+        struct output *out;
+        assert_null(response_add_output(resp, "X", DTYPE_INT8, &one, 1, &out));
+        assert_null(output_alloc(out, sizes[i]));
+        assert_string_equal(out->name, "X");
+        assert_int_equal(out->shape[0], 1);
+        assert_int_equal((uintptr_t)out->base % MEM_ALIGNMENT, 0);
+        data[i] = out->base;
+        if (data[i])
+            memset(data[i], 'a' + (int)i, sizes[i]);
+        n_inside += data[i] && (uintptr_t)data[i] - (uintptr_t)resp < 1024;
+    }
+    assert_in_range(n_inside, 2, ARRAY_SIZE(sizes) - 4);
+    for (size_t i = 0; i < ARRAY_SIZE(sizes); i++)
+        for (size_t k = 0; k < sizes[i]; k++)
+            assert_int_equal(data[i][k], 'a' + i);
+    response_free(resp);
+    assert_null(response_new(r, &resp));
+    assert_null(response_send(resp, RESPONSE_FINAL, NULL));
+    assert_null(request_release(r));
+}
+
+static void small_outputs_are_like_others(void **state)
+{
+    (void)state;
+    struct fake_request fr;
+    run(&fr, outputs_of_every_size);
+    assert_false(fr.failed);
+}
+
 static void a_stopping_model_refuses(void **state)
 {
     (void)state;
@@ -250,6 +291,7 @@ int main(void)
         cmocka_unit_test(an_error_of_execute_is_the_answer),
         cmocka_unit_test(an_error_after_all_was_done_is_harmless),
         cmocka_unit_test(an_invented_output_is_an_error),
+        cmocka_unit_test(small_outputs_are_like_others),
         cmocka_unit_test(a_stopping_model_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
