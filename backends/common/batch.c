@@ -118,6 +118,8 @@ TRITONSERVER_Error *batch_wants(const struct batch_part *part, const char *outpu
     uint32_t n;
 
     *ret_wanted = true;
+    if (hint == BATCH_WANTED)
+        return NULL;
     TRY(TRITONBACKEND_RequestOutputCount(part->request, &n));
     if (hint < n) {
         TRY(TRITONBACKEND_RequestOutputName(part->request, hint, &name));

@@ -75,8 +75,10 @@ void batch_computed(struct batch *b);
 
 /*
  * batch_wants - does the request ask for this output?
- * @hint  where it may stand among the wanted ones: its place in the configuration
+ * @hint  where it may stand among the wanted ones: its place in the configuration. BATCH_WANTED:
+ *        the caller knows that it does, of each request of the batch
  */
+#define BATCH_WANTED UINT32_MAX
 TRITONSERVER_Error *batch_wants(const struct batch_part *part, const char *output, uint32_t hint,
                                 bool *ret_wanted);
 

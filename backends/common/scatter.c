@@ -16,14 +16,15 @@ static TRITONSERVER_Error *wrong_size(const char *name, uint64_t size)
 static TRITONSERVER_Error *tensor_size(const char *name, TRITONSERVER_DataType type,
                                        const int64_t *shape, uint32_t rank, uint64_t *ret_size)
 {
+    uint32_t element = TRITONSERVER_DataTypeByteSize(type);
     int64_t n;
 
-    if (TRITONSERVER_DataTypeByteSize(type) == 0)
+    if (element == 0)
         return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
                              "output '%s': elements of type %s have no size of their own", name,
                              TRITONSERVER_DataTypeString(type));
     TRY(gather_elements(shape, rank, &n));
-    if (__builtin_mul_overflow((uint64_t)n, TRITONSERVER_DataTypeByteSize(type), ret_size))
+    if (__builtin_mul_overflow((uint64_t)n, element, ret_size))
         return backend_error(TRITONSERVER_ERROR_INVALID_ARG, "output '%s' is too large", name);
     return NULL;
 }

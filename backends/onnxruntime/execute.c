@@ -11,6 +11,10 @@
  *     write_outputs  each request its rows, as far as the model has not written there
  *
  * Up to the end nothing has been sent, so a failed run can be repeated in another way.
+ *
+ * To wrap memory in a value of theirs costs a tenth of a short run for each tensor, and memory is
+ * often that of the run before: a client that waits for its answers, batches of one size. So a
+ * wrapped value is kept, and used again when memory and shape are the same. It owns nothing.
  */
 #include "onnxruntime/execute.h"
 
@@ -22,10 +26,19 @@
 #include "onnxruntime/session.h"
 #include "onnxruntime/strings.h"
 
+/* Memory as a value of ONNX Runtime. */
+struct wrapped {
+    struct ort_value *value; /* NULL: nothing was wrapped yet */
+    const void *data;        /* never read through here: it may be gone */
+    uint64_t size;
+    size_t rank;
+    int64_t shape[BATCH_MAX_RANK];
+};
+
 struct bound_output {
     const struct tensor *t;
-    uint32_t hint; /* its place among the model's outputs */
-    bool bound;    /* the model writes into `to` */
+    uint32_t hint; /* its place among the model's outputs, or BATCH_WANTED */
+    bool bound;    /* the model writes into `to`; its value is a wrapped one */
     struct scattered to;
     int64_t shape[MAX_RANK]; /* of the whole batch */
     size_t rank;
@@ -40,13 +53,19 @@ struct executor {
     struct watched *watched;
     struct batch batch;
 
-    struct gathered *in; /* one for each of the model's inputs */
+    /* One for each of the model's inputs. */
+    struct gathered *in;
+    struct wrapped *in_wrapped;
     /* One for each of them that this run has. */
     struct ort_value **in_values;
     const char **in_names;
     size_t n_in;
+    /* Those of them that are values of strings, made for this run. */
+    struct ort_value **in_strings;
+    size_t n_strings;
 
-    /* One for each of the model's outputs that this run makes. */
+    struct wrapped *out_wrapped; /* one for each of the model's outputs */
+    /* One for each of them that this run makes. */
     struct bound_output *out;
     struct ort_value **out_values;
     const char **out_names;
@@ -64,12 +83,24 @@ static bool alloc_arrays(struct executor *x)
     size_t n_in = x->m->n_inputs + 1, n_out = x->m->n_outputs + 1;
 
     x->in = calloc(n_in, sizeof(*x->in));
+    x->in_wrapped = calloc(n_in, sizeof(*x->in_wrapped));
+    x->in_strings = calloc(n_in, sizeof(struct ort_value *));
     x->in_values = calloc(n_in, sizeof(struct ort_value *));
     x->in_names = calloc(n_in, sizeof(char *));
+    x->out_wrapped = calloc(n_out, sizeof(*x->out_wrapped));
     x->out = calloc(n_out, sizeof(*x->out));
     x->out_values = calloc(n_out, sizeof(struct ort_value *));
     x->out_names = calloc(n_out, sizeof(char *));
-    return x->in && x->in_values && x->in_names && x->out && x->out_values && x->out_names;
+    return x->in && x->in_wrapped && x->in_strings && x->in_values && x->in_names &&
+           x->out_wrapped && x->out && x->out_values && x->out_names;
+}
+
+static void release_wrapped(const struct executor *x, struct wrapped *all, size_t n)
+{
+    for (size_t i = 0; all && i < n; i++)
+        if (all[i].value)
+            x->lib->api.ReleaseValue(all[i].value);
+    free(all);
 }
 
 TRITONSERVER_Error *executor_new(struct model *m, TRITONBACKEND_ModelInstance *instance,
@@ -106,7 +137,10 @@ void executor_free(struct executor *x)
         gathered_done(&x->in[i]);
     for (size_t i = 0; x->out && i < x->m->n_outputs; i++)
         scattered_done(&x->out[i].to);
+    release_wrapped(x, x->in_wrapped, x->m->n_inputs);
+    release_wrapped(x, x->out_wrapped, x->m->n_outputs);
     free(x->in);
+    free(x->in_strings);
     free(x->in_values);
     free(x->in_names);
     free(x->out);
@@ -119,18 +153,37 @@ void executor_free(struct executor *x)
     free(x);
 }
 
-/* Forget the values of a run. Their memory is the server's, ours or theirs; the last goes with it.
- */
+/* Forget the values of a run. Those whose memory is ONNX Runtime's go with it. */
 static void release_values(struct executor *x)
 {
-    for (size_t i = 0; i < x->n_in; i++)
-        if (x->in_values[i])
-            x->lib->api.ReleaseValue(x->in_values[i]);
+    for (size_t i = 0; i < x->n_strings; i++)
+        x->lib->api.ReleaseValue(x->in_strings[i]);
     for (size_t i = 0; i < x->n_out; i++)
-        if (x->out_values[i])
+        if (!x->out[i].bound && x->out_values[i])
             x->lib->api.ReleaseValue(x->out_values[i]);
-    x->n_in = 0;
-    x->n_out = 0;
+    x->n_in = x->n_strings = x->n_out = 0;
+}
+
+/* The value for this memory: the one from before, or a new one in its place. */
+static TRITONSERVER_Error *wrap(struct executor *x, struct wrapped *w, const struct tensor *t,
+                                const void *data, uint64_t size, const int64_t *shape, size_t rank,
+                                struct ort_value **ret_value)
+{
+    if (!w->value || w->data != data || w->size != size || w->rank != rank ||
+        memcmp(w->shape, shape, rank * sizeof(*shape)) != 0) {
+        if (w->value)
+            x->lib->api.ReleaseValue(w->value);
+        w->value = NULL;
+        /* Their interface has no word for input that is only read; they do not write it. */
+        TRY_ORT(x->lib, CreateTensorWithDataAsOrtValue(x->m->rt->cpu, (void *)(uintptr_t)data, size,
+                                                       shape, rank, t->type->ort, &w->value));
+        w->data = data;
+        w->size = size;
+        w->rank = rank;
+        memcpy(w->shape, shape, rank * sizeof(*shape));
+    }
+    *ret_value = w->value;
+    return NULL;
 }
 
 /* ---- Inputs --------------------------------------------------------------------------------- */
@@ -152,20 +205,19 @@ static TRITONSERVER_Error *bind_input(struct executor *x, const struct batch *b,
         return NULL;
     if (t->scalar && in->rank == 1 && in->shape[0] == 1)
         in->rank = 0;
-    if (t->type->size == 0)
+    if (t->type->size == 0) {
         TRY(strings_read(x->lib, x->m->rt->heap, t->name, in->data, in->size, in->shape, in->rank,
                          value));
-    else /* Their interface has no word for input that is only read; they do not write it. */
-        TRY_ORT(x->lib,
-                CreateTensorWithDataAsOrtValue(x->m->rt->cpu, (void *)(uintptr_t)in->data, in->size,
-                                               in->shape, in->rank, t->type->ort, value));
+        x->in_strings[x->n_strings++] = *value;
+    } else {
+        TRY(wrap(x, &x->in_wrapped[i], t, in->data, in->size, in->shape, in->rank, value));
+    }
     x->in_names[x->n_in++] = t->name;
     return NULL;
 }
 
 static TRITONSERVER_Error *bind_inputs(struct executor *x, const struct batch *b)
 {
-    x->n_in = 0;
     for (size_t i = 0; i < x->m->n_inputs; i++)
         TRY(bind_input(x, b, i));
     return NULL;
@@ -210,7 +262,7 @@ static TRITONSERVER_Error *choose_outputs(struct executor *x, const struct batch
         if (!wanted)
             continue;
         out->t = t;
-        out->hint = (uint32_t)i;
+        out->hint = b->n_parts == 1 ? BATCH_WANTED : (uint32_t)i;
         out->bound = false;
         x->out_names[x->n_out] = t->name;
         x->out_values[x->n_out++] = NULL;
@@ -256,9 +308,8 @@ static TRITONSERVER_Error *bind_outputs(struct executor *x, const struct batch *
         TRY(scatter_begin(&out->to, b, t->name, out->hint, t->type->server, out->shape,
                           (uint32_t)out->rank));
         out->bound = true;
-        TRY_ORT(x->lib,
-                CreateTensorWithDataAsOrtValue(x->m->rt->cpu, out->to.data, size, out->shape,
-                                               out->rank, t->type->ort, &x->out_values[i]));
+        TRY(wrap(x, &x->out_wrapped[t - x->m->outputs], t, out->to.data, size, out->shape,
+                 out->rank, &x->out_values[i]));
     }
     return NULL;
 }
@@ -417,7 +468,7 @@ static TRITONSERVER_Error *attempt(struct executor *x, struct batch *b, bool pre
 
     x->predict = predict;
     x->run_failed = false;
-    x->n_in = x->n_out = 0;
+    x->n_in = x->n_strings = x->n_out = 0;
     err = compute(x, b);
     *ret_worth_another = err && x->run_failed && any_bound(x);
     /* Before the answers are sent or dropped: their memory may be in these values. */

@@ -1,4 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * DESIGN: a run that is short is never looked at, so it pays for one exchange at its begin and one
+ * at its end, and for no lock. `state` counts the runs, with two flags:
+ *
+ *      idle ──begin──► RUNS ──end──► idle                            the usual run
+ *                       │ ▲
+ *          look claims  │ │ nobody wants it ended
+ *                       ▼ │
+ *                    RUNS | CLAIMED ──end: waits for the look──► idle
+ *
+ * The thread reads a run's requests only while it has claimed it, so the run cannot end, and
+ * they cannot go away, before it has read them. A run that it ends stays claimed.
+ */
 #include "onnxruntime/watch.h"
 
 #include <pthread.h>
@@ -9,19 +22,25 @@
 #define WATCH_TICK_MS 10
 #define IDLE_TICKS    100 /* until the thread sleeps */
 
+/* Of watched.state; above them the number of the run. */
+enum { RUNS = 1, CLAIMED = 2, NEXT_RUN = 4 };
+
 struct watched {
     struct watch *watch;
     struct ort_run_options *options;
     struct watched *next, **link; /* under watch.mu */
 
-    pthread_mutex_t mu; /* after watch.mu */
-    /* Under mu. */
-    TRITONBACKEND_Request *const *requests; /* NULL: nothing runs */
+    /* The runner's, and the thread's while it has claimed the run. */
+    TRITONBACKEND_Request *const *requests;
     uint32_t n;
-    uint64_t run; /* counts them */
-    bool ended;   /* this run has been told to end */
 
-    uint64_t seen; /* the run of the last look; the thread's own */
+    atomic_uint_least64_t state;
+
+    pthread_mutex_t mu; /* after watch.mu; the thread holds it while it looks at a claimed run */
+    /* Under mu. */
+    bool ended; /* this run has been told to end */
+
+    uint64_t seen; /* the state at the last look; the thread's own */
 };
 
 struct watch {
@@ -54,20 +73,32 @@ static bool all_cancelled(const struct watched *d)
     return true;
 }
 
+/* The claimed run is still there when mu is given back, or its end has waited for that. */
+static void look_closely(struct watch *w, struct watched *d, uint64_t run)
+{
+    pthread_mutex_lock(&d->mu);
+    if (!atomic_compare_exchange_strong(&d->state, &run, run | CLAIMED)) {
+        pthread_mutex_unlock(&d->mu); /* it has just ended */
+        return;
+    }
+    d->ended = all_cancelled(d);
+    if (d->ended)
+        backend_ignore(library_error(w->lib, w->lib->api.RunOptionsSetTerminate(d->options)),
+                       "ending a run");
+    else
+        atomic_store(&d->state, run);
+    pthread_mutex_unlock(&d->mu);
+}
+
 /* True: it has run since the last look. */
 static bool look(struct watch *w, struct watched *d)
 {
-    bool ran;
+    uint64_t state = atomic_load(&d->state);
+    bool ran = (state & RUNS) || state != d->seen;
 
-    pthread_mutex_lock(&d->mu);
-    ran = d->requests || d->run != d->seen;
-    if (d->requests && d->run == d->seen && !d->ended && all_cancelled(d)) {
-        d->ended = true;
-        backend_ignore(library_error(w->lib, w->lib->api.RunOptionsSetTerminate(d->options)),
-                       "ending a run");
-    }
-    d->seen = d->run;
-    pthread_mutex_unlock(&d->mu);
+    if ((state & RUNS) && !(state & CLAIMED) && state == d->seen)
+        look_closely(w, d, state);
+    d->seen = state;
     return ran;
 }
 
@@ -127,11 +158,10 @@ void watch_begin(struct watched *d, TRITONBACKEND_Request *const *requests, uint
 {
     struct watch *w = d->watch;
 
-    pthread_mutex_lock(&d->mu);
     d->requests = requests;
     d->n = n;
-    d->run++;
-    pthread_mutex_unlock(&d->mu);
+    /* Only the runner writes it while nothing runs. */
+    atomic_fetch_add(&d->state, NEXT_RUN | RUNS);
     if (atomic_load(&w->awake))
         return;
     pthread_mutex_lock(&w->mu);
@@ -140,20 +170,30 @@ void watch_begin(struct watched *d, TRITONBACKEND_Request *const *requests, uint
     pthread_mutex_unlock(&w->mu);
 }
 
-bool watch_end(struct watched *d)
+/* The end of a run that the thread has claimed. */
+static bool end_claimed(struct watched *d)
 {
     bool ended;
 
     pthread_mutex_lock(&d->mu);
-    d->requests = NULL;
     ended = d->ended;
     d->ended = false;
+    atomic_store(&d->state, atomic_load(&d->state) & ~(uint64_t)(RUNS | CLAIMED));
     pthread_mutex_unlock(&d->mu);
     if (ended)
         backend_ignore(
             library_error(d->watch->lib, d->watch->lib->api.RunOptionsUnsetTerminate(d->options)),
             "making runs possible again");
     return ended;
+}
+
+bool watch_end(struct watched *d)
+{
+    uint64_t run = atomic_load_explicit(&d->state, memory_order_relaxed) & ~(uint64_t)CLAIMED;
+
+    if (atomic_compare_exchange_strong(&d->state, &run, run & ~(uint64_t)RUNS))
+        return false;
+    return end_claimed(d);
 }
 
 /* ---- Life ----------------------------------------------------------------------------------- */

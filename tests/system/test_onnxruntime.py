@@ -60,6 +60,8 @@ def server(tmp_path_factory):
     write_copy(root, "fixed", "FP32", [2, 3], None)
     two = repository.tensor("input", "IN", "FP32", [3]) + repository.tensor("output", "OUT", "FP32", [3])
     write_copy(root, "many", "FP32", ["b", 3], f"max_batch_size: 8\n{two}instance_group [ {{ count: 3 kind: KIND_CPU }} ]\n")
+    turn = helper.make_node("Transpose", ["IN"], ["OUT"])
+    write_onnx(root, "turned", [turn], [("IN", "FP32", ["a", "b"])], [("OUT", "FP32", ["b", "a"])])
     write_copy(root, "versions", "FP32", ["n"], versions=(1, 2))
     write_onnx(
         root,
@@ -187,6 +189,16 @@ def test_an_error_of_the_model_is_the_answer(server):
     assert failed.status == 500, failed
     assert "reshape" in failed.error.lower()
     assert reshape([2, 2]).json()["outputs"][0]["shape"] == [2, 2]
+
+
+def test_one_memory_and_many_shapes(client):
+    """Tensors of other shapes and contents follow each other in the same memory, as those of one client do."""
+    shapes = [(2, 8), (2, 8), (8, 2), (4, 4), (16, 1), (1, 16), (2, 8), (3, 5), (40, 50), (2, 8)]
+    for turn, (rows, columns) in enumerate(shapes * 3):
+        sent = numpy.arange(rows * columns, dtype=numpy.float32).reshape(rows, columns) + turn
+        got = copied(client, "turned", sent, "FP32")
+        assert got.shape == (columns, rows)
+        assert (got == sent.T).all()
 
 
 def test_instances_at_the_same_time(server):
