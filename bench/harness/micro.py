@@ -2,6 +2,7 @@
 """The small programs of bench/micro, and what they need."""
 
 import json
+import os
 import subprocess
 
 from .measure import Failed, pin
@@ -18,9 +19,10 @@ parameters { key: "CONCH_EXECUTION" value { string_value: "inline" } }
 """
 
 
-def run(lab, argv, what, pinned=True):
+def run(lab, argv, what, pinned=True, preload=None):
     """What a program prints; on the clients' core unless it needs both."""
     done = subprocess.run([str(a) for a in argv], capture_output=True, text=True, check=False,
+                          env=dict(os.environ, LD_PRELOAD=str(preload)) if preload else None,
                           preexec_fn=pin(lab.settings.client_cpu) if pinned else None)
     if done.returncode != 0:
         raise Failed(f"{what}: {done.stderr.strip()}")

@@ -21,23 +21,27 @@ def _repository(lab):
 
 def ort(lab):
     """the onnxruntime backend around a Run: small, large, a batch, ten models on all cores; CPU µs"""
-    got = json.loads(micro.run(
-        lab, [lab.programs / "bench_ort_backend", _repository(lab), lab.build / "backends", micro.ort_library(lab),
-              max(3, lab.settings.rounds)], "ort_backend", pinned=False))
+    argv = [lab.programs / "bench_ort_backend", _repository(lab), lab.build / "backends", micro.ort_library(lab),
+            max(3, lab.settings.rounds)]
+    got = json.loads(micro.run(lab, argv, "ort_backend", pinned=False))
+    copies = json.loads(micro.run(lab, argv, "ort_backend", preload=lab.programs / "copy_count.so"))
     small, image, batch, ten = (got[name] for name in ("add_sub", "image", "batch", "ten_models"))
     for cell in (small, image, batch):
         cell["us"] = cell["backend_us"] - cell["made_us"]
-    added = small["us"] - small["owned_us"]
     less = image["us"] / image["theirs_us"]
-    copies = batch["copied_bytes"] / batch["input_bytes"]
+    times = copies["batch"]["copied_bytes"] / copies["batch"]["input_bytes"]
+    more = "{:.2f} µs more than Run into own buffers"
     rows = [
-        ["add_sub, 16 numbers", figure(small["us"]), figure(small["owned_us"]), f"{added:.2f} µs more than Run into own buffers",
-         "≤ 1.0", met(added <= 1.0)],
+        ["add_sub, 16 numbers, one client", figure(small["us"]), figure(small["owned_us"]), more.format(small["added_us"]),
+         "≤ 1.0", met(small["added_us"] <= 1.0)],
+        ["the same, elsewhere each time", figure(small["moving_us"] - small["made_moving_us"]), figure(small["owned_us"]),
+         more.format(small["added_moving_us"]), "≤ 1.0", met(small["added_moving_us"] <= 1.0)],
         ["identity, 602 kB", figure(image["us"]), figure(image["theirs_us"]),
-         f"{less:.2f} × the Run that allocates, and a copy; bytes copied: {image['copied_bytes']}", "≤ 0.6", met(less <= 0.6)],
-        ["batch of 8 × 602 kB", figure(batch["us"]), figure(batch["theirs_us"]), f"{copies:.2f} copies of its bytes: together, and apart",
-         "2", met(copies == 2)],
+         f"{less:.2f} × the Run that allocates, and a copy; bytes copied: {copies['image']['copied_bytes']}", "≤ 0.6", met(less <= 0.6)],
+        ["batch of 8 × 602 kB", figure(batch["us"]), figure(batch["theirs_us"]), f"{times:.2f} copies of its bytes: together, and apart",
+         "2", met(times == 2)],
         ["ten models, 300 µs each", figure(ten["served_us"]), figure(ten["bare_us"]),
-         f"{ten['ratio']:.2f} × the Runs per second of two bare threads ({figure(ten['served_per_s'])})", "≥ 0.95", met(ten["ratio"] >= 0.95)],
+         f"{ten['ratio']:.2f} × the Runs per second of two bare threads ({figure(ten['served_per_s'])}); "
+         f"by CPU time {ten['cpu_ratio']:.2f} ×", "≥ 0.95", met(ten["ratio"] >= 0.95)],
     ]
     return table(["request", "backend CPU µs", "bare CPU µs", "figure", "goal", "met"], rows)

@@ -7,17 +7,24 @@
  *
  *     backend   a batch of requests made, executed (ModelInstanceExecute, responses, release)
  *     made      the requests made and released, nothing else
+ *     moving, made_moving
+ *               the same, with inputs and outputs that lie elsewhere each time, as those of many
+ *               clients do: nothing that the backend keeps between runs can be used again (only of
+ *               small tensors)
  *     owned     a bare Run into buffers of the caller, wrapped for each call
  *     theirs    a bare Run that lets ONNX Runtime allocate, and a copy out of it
  *
- * so backend - made - owned is what the backend costs. Copies of 64 kB and more that the backend's
- * library makes are counted, because memcpy() is defined here. At the end ten models are loaded
- * with requests from the library's threads, and from two bare threads. Prints one JSON object.
+ * so backend - made - owned is what the backend costs: it is taken within each round, and the
+ * median counts. At the end ten models are loaded with requests from the library's threads, and
+ * from two bare threads. Prints one JSON object.
+ *
+ * Under copy_count.so it measures nothing, and prints how many bytes the backend's library copies.
  */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -38,30 +45,9 @@
 #include "core/server_options.h"
 #include "onnxruntime/library.h"
 
-enum { MAX_BATCH = 8, MAX_ROUNDS = 32, N_MODELS = 10, N_BARE = 2, LARGE = 64 << 10 };
+enum { MAX_BATCH = 8, MAX_ROUNDS = 64, N_MODELS = 10, N_BARE = 2, N_PLACES = 2 };
+enum { LOAD_NS = 250000000 }; /* of one sample of the ten models */
 enum { APART = 4096 }; /* requests of a batch do not lie together, as if each came by itself */
-
-/* ---- Copies --------------------------------------------------------------------------------- */
-
-static atomic_size_t copied_bytes; /* by the backend's library, of those that are large */
-static atomic_bool counts;
-
-static bool is_backend(const void *caller)
-{
-    Dl_info where;
-    return dladdr(caller, &where) && strstr(where.dli_fname, "libtriton_onnxruntime.so");
-}
-
-/* Through a pointer, or the compiler sees that it can be memcpy() again. */
-static void *(*volatile const move)(void *, const void *, size_t) = memmove;
-
-/* For all libraries of the process. */
-__attribute__((visibility("default"))) void *memcpy(void *to, const void *from, size_t n)
-{
-    if (n >= LARGE && atomic_load(&counts) && is_backend(__builtin_return_address(0)))
-        atomic_fetch_add(&copied_bytes, n);
-    return move(to, from, n);
-}
 
 /* ---- Bare runs ------------------------------------------------------------------------------ */
 
@@ -175,6 +161,7 @@ struct bare {
     const struct kind *kind;
     struct ort_session *session;
     void *in[2], *out[2];
+    void *elsewhere[N_PLACES][2]; /* inputs for `moving` */
 };
 
 static void bare_run(const struct bare *b, bool owned)
@@ -209,11 +196,21 @@ struct asked {
     char memory[4096];
 };
 
+/* The last answers of `moving`, so that the next ones lie elsewhere. */
+static struct response *kept[N_PLACES];
+static unsigned int n_kept;
+static bool keeps;
+
 static void respond(struct request *r, struct response *resp, uint32_t flags)
 {
     (void)r, (void)flags;
     if (resp && resp->error)
         must(status_ref(resp->error), "infer");
+    if (keeps) {
+        struct response **place = &kept[n_kept++ % N_PLACES], *before = *place;
+        *place = resp;
+        resp = before;
+    }
     response_free(resp);
 }
 
@@ -243,9 +240,11 @@ static void make(struct asked *a, const struct request_ops *with, struct model *
     }
 }
 
-static void backend_run(struct model *m, const struct bare *b, bool executes)
+static void backend_run(struct model *m, const struct bare *b, void *const *inputs, bool executes)
 {
-    static struct asked all[MAX_BATCH];
+    static struct asked places[N_PLACES][MAX_BATCH];
+    static unsigned int n_runs;
+    struct asked *all = places[keeps ? n_runs++ % N_PLACES : 0];
     struct request *batch[MAX_BATCH];
     const struct kind *k = b->kind;
     uint64_t now_ns = monotonic_ns(), bytes;
@@ -253,7 +252,7 @@ static void backend_run(struct model *m, const struct bare *b, bool executes)
     for (uint32_t i = 0; i < k->batch; i++) {
         void *data[2];
         for (size_t j = 0; j < k->n_in; j++)
-            data[j] = (char *)b->in[j] + i * (k->size_bytes + APART);
+            data[j] = (char *)inputs[j] + i * (k->size_bytes + APART);
         make(&all[i], &ops, m, k, data);
         batch[i] = &all[i].request;
         must(request_check(batch[i]), "check");
@@ -276,17 +275,30 @@ static double cpu_us(void)
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
 }
 
-enum { BACKEND, MADE, OWNED, THEIRS, N_WAYS };
-static const char *const ways[N_WAYS] = {"backend_us", "made_us", "owned_us", "theirs_us"};
+enum { BACKEND, MADE, MOVING, MADE_MOVING, OWNED, THEIRS, N_WAYS };
+static const char *const ways[N_WAYS] = {"backend_us",     "made_us",  "moving_us",
+                                         "made_moving_us", "owned_us", "theirs_us"};
+
+/* Only of small tensors does it matter where they lie; large ones would fall out of the cache. */
+static bool is_small(const struct kind *k)
+{
+    return k->size_bytes < 1024;
+}
 
 static double measure(struct model *m, const struct bare *b, int way)
 {
+    bool moves = way == MOVING || way == MADE_MOVING;
     double from = cpu_us();
+
+    if (moves && !is_small(b->kind))
+        return 0;
+    keeps = moves;
     for (int i = 0; i < b->kind->runs; i++) {
-        if (way == BACKEND || way == MADE)
-            backend_run(m, b, way == BACKEND);
-        else
+        if (way == OWNED || way == THEIRS)
             bare_run(b, way == OWNED);
+        else
+            backend_run(m, b, moves ? b->elsewhere[i % N_PLACES] : b->in,
+                        way == BACKEND || way == MOVING);
     }
     return (cpu_us() - from) / b->kind->runs;
 }
@@ -297,32 +309,64 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void measure_kind(const char *repository, const struct kind *k, int rounds)
+static double median(double *values, int n)
+{
+    qsort(values, (size_t)n, sizeof(*values), by_value);
+    return values[n / 2];
+}
+
+static void measure_kind(struct model *m, const struct bare *b, int rounds)
+{
+    double times[N_WAYS][MAX_ROUNDS], added[MAX_ROUNDS], added_moving[MAX_ROUNDS];
+
+    for (int way = 0; way < N_WAYS; way++)
+        measure(m, b, way);
+    for (int round = 0; round < rounds; round++) {
+        for (int way = 0; way < N_WAYS; way++)
+            times[way][round] = measure(m, b, way);
+        added[round] = times[BACKEND][round] - times[MADE][round] - times[OWNED][round];
+        added_moving[round] =
+            times[MOVING][round] - times[MADE_MOVING][round] - times[OWNED][round];
+    }
+    for (int way = 0; way < N_WAYS; way++)
+        printf("\"%s\": %.3f, ", ways[way], median(times[way], rounds));
+    printf("\"added_us\": %.3f, \"added_moving_us\": %.3f", median(added, rounds),
+           median(added_moving, rounds));
+}
+
+/* What copy_count.so has, where it is. */
+static atomic_bool *copy_count_on;
+static atomic_size_t *copy_count_bytes;
+
+static void count_copies(struct model *m, const struct bare *b)
+{
+    backend_run(m, b, b->in, true); /* memory that is kept from then on */
+    atomic_store(copy_count_bytes, 0);
+    atomic_store(copy_count_on, true);
+    backend_run(m, b, b->in, true);
+    atomic_store(copy_count_on, false);
+    printf("\"input_bytes\": %zu, \"copied_bytes\": %zu",
+           b->kind->size_bytes * b->kind->batch * b->kind->n_in, atomic_load(copy_count_bytes));
+}
+
+static void try_kind(const char *repository, const struct kind *k, int rounds)
 {
     struct bare b = {.kind = k, .session = bare_open(repository, k->model)};
-    double times[N_WAYS][MAX_ROUNDS];
     struct model *m;
 
     for (size_t i = 0; i < 2; i++) {
-        b.in[i] = mem_zalloc((k->size_bytes + APART) * k->batch);
+        size_t in_bytes = (k->size_bytes + APART) * k->batch;
+        b.in[i] = mem_zalloc(in_bytes);
         b.out[i] = mem_zalloc(k->size_bytes * k->batch);
+        for (size_t j = 0; j < N_PLACES && is_small(k); j++)
+            b.elsewhere[j][i] = mem_zalloc(in_bytes);
     }
     must(server_find_model(server, k->model, strlen(k->model), 1, &m), "model");
-    for (int way = 0; way < N_WAYS; way++)
-        measure(m, &b, way);
-    atomic_store(&copied_bytes, 0);
-    atomic_store(&counts, true);
-    backend_run(m, &b, true);
-    atomic_store(&counts, false);
-    for (int round = 0; round < rounds; round++)
-        for (int way = 0; way < N_WAYS; way++)
-            times[way][round] = measure(m, &b, way);
-    printf("\"%s\": {\"input_bytes\": %zu, \"copied_bytes\": %zu", k->name,
-           k->size_bytes * k->batch * k->n_in, atomic_load(&copied_bytes));
-    for (int way = 0; way < N_WAYS; way++) {
-        qsort(times[way], (size_t)rounds, sizeof(double), by_value);
-        printf(", \"%s\": %.3f", ways[way], times[way][rounds / 2]);
-    }
+    printf("\"%s\": {", k->name);
+    if (copy_count_on)
+        count_copies(m, &b);
+    else
+        measure_kind(m, &b, is_small(k) ? MIN(4 * rounds, (int)MAX_ROUNDS) : rounds);
     printf("},\n ");
     fflush(stdout);
     model_unref(m);
@@ -432,37 +476,52 @@ static double bare_per_second(uint64_t for_ns)
     return (double)atomic_load(&n_answers) * 1e9 / (double)(monotonic_ns() - from_ns);
 }
 
+static double switches(void)
+{
+    struct rusage used;
+    getrusage(RUSAGE_SELF, &used);
+    return (double)(used.ru_nvcsw + used.ru_nivcsw);
+}
+
+/* One side of the load, alone for a while. */
+struct sample {
+    double per_s[MAX_ROUNDS], us[MAX_ROUNDS], switches[MAX_ROUNDS]; /* the last two per Run */
+};
+
+static void sample(struct sample *s, int round, double (*load)(uint64_t for_ns))
+{
+    double from_us = cpu_us(), from_switches = switches();
+
+    s->per_s[round] = load(LOAD_NS);
+    s->us[round] = (cpu_us() - from_us) / (double)atomic_load(&n_answers);
+    s->switches[round] = (switches() - from_switches) / (double)atomic_load(&n_answers);
+}
+
+/* Many short rounds, and each ratio of neighbours in time: others may use the machine, too. */
 static void measure_load(const char *repository, int rounds)
 {
-    double served[MAX_ROUNDS], bare[MAX_ROUNDS], served_us[MAX_ROUNDS], bare_us[MAX_ROUNDS];
-    double ratio[MAX_ROUNDS];
+    static struct sample served, bare;
+    double ratio[MAX_ROUNDS], cpu_ratio[MAX_ROUNDS];
     char name[32];
 
     for (int i = 0; i < N_MODELS; i++) {
         snprintf(name, sizeof(name), "load%d", i);
         bare_sessions[i] = bare_open(repository, name);
     }
-    served_per_second(200000000);
-    bare_per_second(200000000);
+    served_per_second(LOAD_NS);
+    bare_per_second(LOAD_NS);
     for (int i = 0; i < rounds; i++) {
-        double from = cpu_us();
-
-        served[i] = served_per_second(1000000000);
-        served_us[i] = (cpu_us() - from) / (double)atomic_load(&n_answers);
-        from = cpu_us();
-        bare[i] = bare_per_second(1000000000);
-        bare_us[i] = (cpu_us() - from) / (double)atomic_load(&n_answers);
-        ratio[i] = served[i] / bare[i]; /* neighbours in time */
+        sample(&served, i, served_per_second);
+        sample(&bare, i, bare_per_second);
+        ratio[i] = served.per_s[i] / bare.per_s[i];
+        cpu_ratio[i] = bare.us[i] / served.us[i];
     }
-    qsort(served, (size_t)rounds, sizeof(double), by_value);
-    qsort(bare, (size_t)rounds, sizeof(double), by_value);
-    qsort(served_us, (size_t)rounds, sizeof(double), by_value);
-    qsort(ratio, (size_t)rounds, sizeof(double), by_value);
-    qsort(bare_us, (size_t)rounds, sizeof(double), by_value);
     printf("\"ten_models\": {\"served_per_s\": %.1f, \"bare_per_s\": %.1f, \"served_us\": %.2f, "
-           "\"bare_us\": %.2f, \"ratio\": %.3f}}\n",
-           served[rounds / 2], bare[rounds / 2], served_us[rounds / 2], bare_us[rounds / 2],
-           ratio[rounds / 2]);
+           "\"bare_us\": %.2f, \"served_switches\": %.2f, \"bare_switches\": %.2f, "
+           "\"ratio\": %.3f, \"cpu_ratio\": %.3f}}\n",
+           median(served.per_s, rounds), median(bare.per_s, rounds), median(served.us, rounds),
+           median(bare.us, rounds), median(served.switches, rounds), median(bare.switches, rounds),
+           median(ratio, rounds), median(cpu_ratio, rounds));
 }
 
 /* ---- The whole ------------------------------------------------------------------------------ */
@@ -499,10 +558,15 @@ int main(int argc, char **argv)
     check(lib.api.CreateEnvWithCustomLogger(no_log, NULL, ORT_ERROR, "", &env));
     check(lib.api.CreateCpuMemoryInfo(ORT_ARENA_ALLOCATOR, ORT_MEMORY_DEFAULT, &cpu));
 
+    copy_count_on = dlsym(RTLD_DEFAULT, "copy_count_on");
+    copy_count_bytes = dlsym(RTLD_DEFAULT, "copy_count_bytes");
     printf("{");
     for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
-        measure_kind(argv[1], &kinds[i], rounds);
-    measure_load(argv[1], rounds);
+        try_kind(argv[1], &kinds[i], rounds);
+    if (copy_count_on)
+        printf("\"ten_models\": null}\n");
+    else
+        measure_load(argv[1], MIN(4 * rounds, (int)MAX_ROUNDS));
     fflush(stdout);
     _exit(0); /* what a server does at its end is measured elsewhere */
 }
