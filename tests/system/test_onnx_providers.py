@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Execution accelerators of a configuration, with an ONNX Runtime that claims to have them (ort_stub.c): which options
+reach which provider, in which order; and what is said when one refuses. No GPU takes part."""
+
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+import onnx_models
+import repository
+from server import Server
+from wire import given, infer
+
+pytest.importorskip("onnx")
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+ALL = "TensorrtExecutionProvider,CUDAExecutionProvider,OpenVINOExecutionProvider,CPUExecutionProvider"
+TENSORS = repository.tensor("input", "IN", "FP32", [2]) + repository.tensor("output", "OUT0", "FP32", [2])
+
+
+def accelerators(**sides):
+    """accelerators(gpu=[(name, {parameter: value}), …], cpu=…)"""
+
+    def one(name, parameters):
+        return f'{{ name: "{name}" ' + " ".join(f'parameters {{ key: "{k}" value: "{v}" }}' for k, v in parameters.items()) + " }"
+
+    lists = " ".join(f"{side}_execution_accelerator [ {', '.join(one(*a) for a in given)} ]" for side, given in sides.items())
+    return f"optimization {{ execution_accelerators {{ {lists} }} }}\n"
+
+
+def parameter(key, value):
+    return f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n'
+
+
+def real_library():
+    """The one that a server of ours finds by itself."""
+    named = os.environ.get("CONCH_ONNXRUNTIME")
+    found = [named] if named else sorted((TOP / ".deps/onnxruntime").glob("libonnxruntime.so*"))
+    if not found:
+        pytest.skip("no ONNX Runtime in .deps/onnxruntime (make deps)")
+    return str(found[-1])
+
+
+@pytest.fixture(scope="module")
+def stub(tmp_path_factory):
+    library = tmp_path_factory.mktemp("stub") / "libonnxruntime.so"
+    subprocess.run(["cc", "-std=gnu11", "-O1", "-Wall", "-shared", "-fPIC", f"-I{TOP / 'backends'}", "-o", library,
+                    TOP / "tests/system/ort_stub.c", "-ldl"], check=True)
+    return library
+
+
+@pytest.fixture
+def start(stub, models, tmp_path):
+    """Starts a server with one model of that configuration; gives it and what the stub was asked meanwhile."""
+
+    def begin(config, offers=ALL, fails=None, group="KIND_CPU"):
+        log = tmp_path / "asked"
+        log.write_text("")
+        group = f"instance_group [ {{ count: 1 kind: {group} }} ]\n"
+        onnx_models.identity(repository.write_model(models, "m", 'backend: "onnxruntime"\n' + TENSORS + group + config), "FP32", (2,))
+        told = {"ORT_STUB_REAL": real_library(), "ORT_STUB_OFFERS": offers, "ORT_STUB_LOG": str(log), "ORT_STUB_FAILS": fails or ""}
+        return log, Server(models, flags=["--exit-on-error=false", "--strict-readiness=false",
+                                          f"--backend-config=onnxruntime,library-path={stub}"],
+                           env=told, ready=None)
+
+    return begin
+
+
+def read(log):
+    """Each line as its words, and the options as a dict."""
+    lines = []
+    for line in log.read_text().splitlines():
+        words = line.split()
+        lines.append((" ".join(w for w in words if "=" not in w), dict(w.split("=", 1) for w in words if "=" in w)))
+    return lines
+
+
+def through(word, options):
+    """What a provider sees that has an object for its options."""
+    return [(f"{word} create", {}), (f"{word} update", options), (f"append {word}", options), (f"{word} release", {})]
+
+
+SESSION = [("session", {})]
+OLD_CUDA = (parameter("cudnn_conv_algo_search", 1) + parameter("gpu_mem_limit", 18446744073709551615)
+            + parameter("arena_extend_strategy", 1) + parameter("do_copy_in_default_stream", 0))
+SERVED = {
+    "none": ("", SESSION),
+    "cuda": (accelerators(gpu=[("cuda", {})]), through("cuda", {}) + SESSION),
+    "cuda_options": (accelerators(gpu=[("cuda", {"device_id": 1, "cudnn_conv_use_max_workspace": 0})]),
+                     through("cuda", {"device_id": "1", "cudnn_conv_use_max_workspace": "0"}) + SESSION),
+    "cuda_by_parameters_of_the_model": (
+        accelerators(gpu=[("cuda", {})]) + OLD_CUDA,
+        through("cuda", {"cudnn_conv_algo_search": "HEURISTIC", "gpu_mem_limit": "18446744073709551615",
+                         "arena_extend_strategy": "kSameAsRequested", "do_copy_in_default_stream": "0"}) + SESSION),
+    "cuda_s_own_options_count": (
+        accelerators(gpu=[("cuda", {"gpu_mem_limit": 5, "cudnn_conv_algo_search": "DEFAULT"})]) + OLD_CUDA,
+        through("cuda", {"cudnn_conv_algo_search": "DEFAULT", "gpu_mem_limit": "5",
+                         "arena_extend_strategy": "kSameAsRequested", "do_copy_in_default_stream": "0"}) + SESSION),
+    "tensorrt_half": (accelerators(gpu=[("tensorrt", {"precision_mode": "FP16", "max_workspace_size_bytes": 1073741824})]),
+                      through("tensorrt", {"trt_fp16_enable": "1", "trt_max_workspace_size": "1073741824"}) + SESSION),
+    "tensorrt_bytes": (accelerators(gpu=[("tensorrt", {"precision_mode": "INT8", "int8_calibration_table_name": "t",
+                                                       "int8_use_native_calibration_table": 1})]),
+                       through("tensorrt", {"trt_int8_enable": "1", "trt_int8_calibration_table_name": "t",
+                                            "trt_int8_use_native_calibration_table": "1"}) + SESSION),
+    "tensorrt_single": (accelerators(gpu=[("tensorrt", {"precision_mode": "FP32", "trt_engine_cache_enable": 1})]),
+                        through("tensorrt", {"trt_engine_cache_enable": "1"}) + SESSION),
+    "cuda_s_parameters_are_not_tensorrt_s": (accelerators(gpu=[("tensorrt", {})]) + OLD_CUDA, through("tensorrt", {}) + SESSION),
+    "openvino": (accelerators(cpu=[("openvino", {"device_type": "CPU", "num_of_threads": 2})]),
+                 [("append OpenVINO", {"device_type": "CPU", "num_of_threads": "2"})] + SESSION),
+    "several_in_their_order": (accelerators(cpu=[("openvino", {})], gpu=[("tensorrt", {}), ("cuda", {"device_id": 0})]),
+                               through("tensorrt", {}) + through("cuda", {"device_id": "0"}) + [("append OpenVINO", {})] + SESSION),
+}
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_options_reach_their_provider(start, name):
+    config, asked = SERVED[name]
+    log, server = start(config)
+    with server as running:
+        running.wait_log("Loaded ")
+        answer = infer(running, "m", {"inputs": [given("IN", "FP32", [2], [1, 2])]})
+        assert answer.status == 200 and answer.json()["outputs"][0]["data"] == [1, 2], answer
+        assert "providers: TensorrtExecutionProvider, CUDAExecutionProvider, OpenVINOExecutionProvider, CPUExecutionProvider" in running.log()
+    assert read(log) == asked
+
+
+def test_an_instance_that_chooses_its_device(start):
+    log, server = start(accelerators(gpu=[("cuda", {})]), group="KIND_MODEL")
+    with server as running:
+        running.wait_log("Loaded ")
+        assert infer(running, "m", {"inputs": [given("IN", "FP32", [2], [1, 2])]}).status == 200
+    assert read(log) == through("cuda", {}) + SESSION
+
+
+TOLD = r"Internal: onnx runtime error 1: the stub was told to refuse this call"
+REFUSED = {
+    "cuda_update": (accelerators(gpu=[("cuda", {"refuse_update": 1})]), TOLD, "cuda create, cuda update, cuda release"),
+    "cuda_append": (accelerators(gpu=[("cuda", {"refuse_append": 1})]), TOLD, "cuda create, cuda update, append cuda, cuda release"),
+    "tensorrt_update": (accelerators(gpu=[("tensorrt", {"refuse_update": 1})]), TOLD, "tensorrt create, tensorrt update, tensorrt release"),
+    "tensorrt_append": (accelerators(gpu=[("tensorrt", {"refuse_append": 1})]), TOLD,
+                        "tensorrt create, tensorrt update, append tensorrt, tensorrt release"),
+    "openvino": (accelerators(cpu=[("openvino", {"refuse_append": 1})]), TOLD, "append OpenVINO"),
+    "second": (accelerators(gpu=[("tensorrt", {}), ("cuda", {"refuse_append": 1})]), TOLD,
+               "tensorrt create, tensorrt update, append tensorrt, tensorrt release, cuda create, cuda update, append cuda, cuda release"),
+    "precision": (accelerators(gpu=[("tensorrt", {"precision_mode": "FP8"})]),
+                  r"Invalid argument: parameter 'precision_mode' of execution accelerator 'tensorrt' must be FP32, FP16 or INT8, got 'FP8'", ""),
+    "side": (accelerators(cpu=[("tensorrt", {})]), r"Invalid argument: unknown Execution Accelerator 'tensorrt' is requested", ""),
+}
+
+
+def refused(start, config, **more):
+    """The error of the load, and what the stub was asked."""
+    log, server = start(config, **more)
+    with server as running:
+        running.await_rest()
+        found = re.search(r"failed to load 'm' version 1: (.*)\"\n", running.log())
+        assert found, running.log()
+    return found[1], ", ".join(what for what, _ in read(log))
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_provider_that_refuses(start, name):
+    config, error, asked = REFUSED[name]
+    said, was_asked = refused(start, config)
+    assert re.fullmatch(error, said), said
+    assert was_asked == asked
+
+
+@pytest.mark.parametrize("name", ["cuda", "tensorrt"])
+def test_a_provider_without_room_for_options(start, name):
+    said, asked = refused(start, accelerators(gpu=[(name, {})]), fails=name)
+    assert said == f"Internal: onnx runtime error 1: no {name} here"
+    assert asked == ""
+
+
+@pytest.mark.parametrize("name, needs", [("cuda", "CUDAExecutionProvider"), ("tensorrt", "TensorrtExecutionProvider")])
+def test_a_provider_of_a_similar_name_is_another(start, stub, name, needs):
+    offers = f"My{needs},{needs}2,CPUExecutionProvider"
+    said, asked = refused(start, accelerators(gpu=[(name, {})]), offers=offers)
+    assert re.fullmatch(rf"Unsupported: execution accelerator '{name}' needs {needs}, which ONNX Runtime 1\.\S+ in '{re.escape(str(stub))}' "
+                        rf"does not offer; it has {offers.replace(',', ', ')}", said), said
+    assert asked == ""
+
+
+def test_instances_on_gpus_are_refused_before_any_session(start):
+    log, server = start(accelerators(gpu=[("cuda", {})]), group="KIND_GPU")
+    with server as running:
+        running.await_rest()
+        assert "has kind KIND_GPU but server does not support GPUs" in running.log()
+    assert read(log) == []
