@@ -40,7 +40,7 @@ test-java: ## install a JDK and Maven, fetch the Java binding of Triton's C API,
 
 stress: ## random clients of all kinds against one server, for SECONDS=10 under the address and as long under the thread sanitizer
 	@$(DEPS) -q run test
-	@for preset in asan tsan; do CONCH_STRESS_SECONDS=$(SECONDS) tools/test --label stress $$preset || exit; done
+	@for preset in asan tsan; do CONCH_STRESS_SECONDS=$(SECONDS) tools/test --label stress --pytest=-ofaulthandler_timeout=0 $$preset || exit; done
 
 check: ## formatting, clang-tidy, shellcheck, spelling, licence headers, arrows between folders, our own models
 	@$(DEPS) -q run test check
