@@ -31,6 +31,7 @@
 #include "base/status.h"
 #include "core/model.h"
 #include "core/response.h"
+#include "core/sched/scheduler.h"
 #include "core/trace/trace.h"
 
 enum {
@@ -371,6 +372,7 @@ void request_compact(struct request *r)
 void request_cancel(struct request *r)
 {
     atomic_store_explicit(&r->cancelled, true, memory_order_relaxed);
+    scheduler_cancelled(r);
 }
 
 /* ------------------------------------------------------------------------------------------ */

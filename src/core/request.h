@@ -178,6 +178,7 @@ struct request {
     atomic_uint n_reported; /* responses that the backend has reported statistics of */
     atomic_bool answered;
     atomic_bool cancelled;
+    atomic_bool waiting; /* in a scheduler; changed under its lock */
 };
 
 /*
@@ -226,7 +227,11 @@ NODISCARD struct status *request_set_correlation_string(struct request *r, const
  */
 void request_compact(struct request *r);
 
-/* request_cancel - asks whoever has it to stop; an answer still comes. Thread: any. */
+/*
+ * request_cancel - asks whoever has it to stop; an answer still comes, never inside this call.
+ *
+ * Thread: any.
+ */
 void request_cancel(struct request *r);
 
 static inline bool request_is_cancelled(const struct request *r)

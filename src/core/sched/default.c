@@ -42,6 +42,13 @@ static bool has_work(struct scheduler *s, const struct instance *in)
     return !list_empty(&of(s)->waiting);
 }
 
+static bool take_out(struct scheduler *s, struct request *r)
+{
+    (void)s;
+    list_remove(&r->link);
+    return true;
+}
+
 static void end(struct scheduler *s)
 {
     scheduler_done(s);
@@ -53,6 +60,7 @@ static const struct scheduler_ops ops = {
     .push_locked = push,
     .take_locked = take,
     .has_work_locked = has_work,
+    .remove_locked = take_out,
     .free = end,
 };
 

@@ -30,7 +30,6 @@
 #include "core/backend/instance.h"
 #include "core/model.h"
 #include "core/request_priv.h"
-#include "core/sched/alarm.h"
 #include "core/sched/batch.h"
 #include "core/sched/batch_strategy.h"
 #include "core/sched/queue.h"
@@ -44,7 +43,7 @@ struct dynamic_scheduler {
     struct scheduler scheduler;
     struct batch_rule rule;                /* constant */
     const struct batch_strategy *strategy; /* constant; NULL: none */
-    struct alarm alarm;
+    bool in_time;                          /* constant: there is a delay, or a limit of time */
 
     /* Under scheduler.mu. */
     size_t hold_below; /* nothing is due while fewer requests wait: a hook of tests; 0 = no more */
@@ -143,14 +142,14 @@ static uint32_t due_locked(struct dynamic_scheduler *d, uint64_t now_ns)
         n = batch_due(&d->batch, &d->rule, now_ns, d->scheduler.stopping, &until_ns);
     until_ns = MIN(until_ns, queue_next_limit_ns(&d->queue));
     if (until_ns != UINT64_MAX)
-        alarm_ring_by(&d->alarm, until_ns);
+        alarm_ring_by(&d->scheduler.alarm, until_ns);
     return n;
 }
 
 /* Time matters to some configurations only. */
 static uint64_t now_for(const struct dynamic_scheduler *d)
 {
-    return d->alarm.set ? monotonic_ns() : 0;
+    return d->in_time ? monotonic_ns() : 0;
 }
 
 static struct status *push(struct scheduler *s, struct request *r)
@@ -164,7 +163,7 @@ static struct status *push(struct scheduler *s, struct request *r)
         d->all_seen = false;
     else
         make_void_locked(d);
-    if (d->alarm.set) { /* there may be no idle instance that would look */
+    if (d->in_time) { /* there may be no idle instance that would look */
         look_locked(d, r->queue_ns);
         due_locked(d, r->queue_ns);
     }
@@ -284,25 +283,29 @@ static void examine(struct scheduler *s)
 
 /* ---------------------------------------------------------------------------------------------- */
 
-static void on_alarm(struct alarm *a)
+static bool take_out(struct scheduler *s, struct request *r)
 {
-    struct dynamic_scheduler *d = CONTAINER_OF(a, struct dynamic_scheduler, alarm);
-    uint64_t now_ns = monotonic_ns();
-    mutex_lock(&d->scheduler.mu);
+    queue_remove(&of(s)->queue, r);
+    make_void_locked(of(s));
+    return true;
+}
+
+static void rung(struct scheduler *s)
+{
+    struct dynamic_scheduler *d = of(s);
+    uint64_t now_ns = now_for(d);
     look_locked(d, now_ns);
     due_locked(d, now_ns);
-    scheduler_dispatch_and_unlock(&d->scheduler);
 }
 
 static void end(struct scheduler *s)
 {
     struct dynamic_scheduler *d = of(s);
-    alarm_done(&d->alarm);
+    scheduler_done(s); /* the alarm does not ring any more */
     if (d->has_user)
         log_status(LOG_ERROR, "a batching library failed to end a batch",
                    d->strategy->end(d->user));
     queue_done(&d->queue);
-    scheduler_done(s);
     mem_free(d);
 }
 
@@ -334,6 +337,8 @@ static const struct scheduler_ops ops = {
     .push_locked = push,
     .take_locked = take,
     .has_work_locked = has_work,
+    .remove_locked = take_out,
+    .rung_locked = rung,
     .free = end,
 };
 
@@ -344,6 +349,8 @@ static const struct scheduler_ops ops_with_strategy = {
     .examine_locked = examine,
     .take_locked = take,
     .has_work_locked = has_work,
+    .remove_locked = take_out,
+    .rung_locked = rung,
     .free = end,
 };
 
@@ -361,8 +368,9 @@ struct status *dynamic_scheduler_new(struct model *m, struct scheduler **ret_sch
         mem_free(d);
         return st;
     }
-    if (d->rule.delay_ns || queue_limits_time(&d->queue))
-        st = alarm_init(&d->alarm, &m->server->alarms, on_alarm);
+    d->in_time = d->rule.delay_ns || queue_limits_time(&d->queue);
+    if (d->in_time)
+        st = scheduler_use_alarm(&d->scheduler);
     if (st)
         end(&d->scheduler);
     else

@@ -32,6 +32,7 @@
 #include "core/model.h"
 #include "core/request_priv.h"
 #include "core/sched/instance_thread.h"
+#include "core/server_priv.h"
 
 enum { SCHEDULER_LEVEL = 500 };
 
@@ -54,6 +55,7 @@ struct status *scheduler_init(struct scheduler *s, const struct scheduler_ops *o
     s->n_instances = s->n_running = 0;
     s->stopping = false;
     list_init(&s->refused);
+    s->alarm.set = NULL;
     s->thread_idle_ns = INSTANCE_THREAD_IDLE_NS;
     struct status *st =
         execution_init(&s->execution, model_config_parameter(m->config, "CONCH_EXECUTION"));
@@ -70,6 +72,7 @@ struct status *scheduler_init(struct scheduler *s, const struct scheduler_ops *o
 void scheduler_done(struct scheduler *s)
 {
     cond_done(&s->quiet);
+    alarm_done(&s->alarm);
     mutex_done(&s->mu);
 }
 
@@ -120,6 +123,7 @@ void scheduler_refuse_locked(struct scheduler *s, struct request *r, enum failur
 {
     r->refusal = error;
     r->refusal_reason = reason;
+    atomic_store_explicit(&r->waiting, false, memory_order_relaxed);
     list_push(&s->refused, &r->link);
 }
 
@@ -145,6 +149,52 @@ void scheduler_unlock(struct scheduler *s)
     mutex_unlock(&s->mu);
     answer_refused(&refused);
     leave(m);
+}
+
+/*
+ * Who cancels may hold locks that the answer takes, or be in the middle of a list that the answer
+ * changes; so the alarms' thread gives it.
+ */
+static void take_out(struct scheduler *s, struct request *r)
+{
+    mutex_lock(&s->mu);
+    bool waits = atomic_load_explicit(&r->waiting, memory_order_relaxed);
+    struct status *st = waits ? scheduler_use_alarm(s) : NULL;
+    if (waits && !st && s->ops->remove_locked(s, r)) {
+        scheduler_refuse_locked(s, r, FAILURE_CANCELED, status_new(STATUS_CANCELLED, "%s", ""));
+        alarm_ring_by(&s->alarm, 0);
+    }
+    mutex_unlock(&s->mu);
+    status_free(st); /* it is seen when the request's turn comes */
+}
+
+void scheduler_cancelled(struct request *r)
+{
+    struct model *m = r->model;
+    if (!atomic_load_explicit(&r->waiting, memory_order_relaxed))
+        return;
+    /*
+     * A request that waits is in flight, so the scheduler is there; and it stays: either the end of
+     * the model sees this increment, or it has not begun when the request is seen waiting.
+     */
+    atomic_fetch_add(&m->inflight, 1);
+    if (atomic_load(&r->waiting) && m->scheduler->ops->remove_locked)
+        take_out(m->scheduler, r);
+    model_request_ended(m);
+}
+
+static void on_alarm(struct alarm *a)
+{
+    struct scheduler *s = CONTAINER_OF(a, struct scheduler, alarm);
+    mutex_lock(&s->mu);
+    if (s->ops->rung_locked)
+        s->ops->rung_locked(s);
+    scheduler_dispatch_and_unlock(s);
+}
+
+struct status *scheduler_use_alarm(struct scheduler *s)
+{
+    return s->alarm.set ? NULL : alarm_init(&s->alarm, &s->model->server->alarms, on_alarm);
 }
 
 /* ---- Who runs -------------------------------------------------------------------------------- */
@@ -180,7 +230,10 @@ static uint32_t take_locked(struct scheduler *s, struct instance *in)
         MEM_CHARGE(s->model->owner, MEM_INSTANCES);
         in->batch = mem_zalloc(in->batch_capacity * sizeof(*in->batch));
     }
-    return s->ops->take_locked(s, in, in->batch, in->batch_capacity);
+    uint32_t n = s->ops->take_locked(s, in, in->batch, in->batch_capacity);
+    for (uint32_t i = 0; i < n; i++)
+        atomic_store_explicit(&in->batch[i]->waiting, false, memory_order_relaxed);
+    return n;
 }
 
 /* After a take whose examination has let go of mu: what it made due is for the idle ones. */
@@ -382,6 +435,8 @@ struct status *scheduler_submit(struct scheduler *s, struct request *r)
     mutex_lock(&s->mu);
     struct status *st = UNLIKELY(s->stopping || s->n_instances == 0) ? why_not_locked(s, r)
                                                                      : s->ops->push_locked(s, r);
+    if (LIKELY(!st))
+        atomic_store_explicit(&r->waiting, true, memory_order_relaxed);
     if (UNLIKELY(st != NULL)) {
         scheduler_unlock(s);
     } else if (LIKELY(!s->ops->examine_locked)) {

@@ -13,6 +13,7 @@
 
 #include "base/list.h"
 #include "base/mutex.h"
+#include "core/sched/alarm.h"
 #include "core/sched/execution.h"
 #include "core/statistics.h"
 
@@ -39,6 +40,10 @@ struct scheduler_ops {
                             uint32_t max);
     /* Under mu. Would take_locked() give a batch? */
     bool (*has_work_locked)(struct scheduler *s, const struct instance *in);
+    /* Under mu. Takes out a waiting request that is cancelled; false: it must stay. Optional. */
+    bool (*remove_locked)(struct scheduler *s, struct request *r);
+    /* Under mu. The alarm has rung: whatever is due is done, or dispatched afterwards. Optional. */
+    void (*rung_locked)(struct scheduler *s);
     /* No instance runs, and no request is left. */
     void (*free)(struct scheduler *s);
 };
@@ -59,7 +64,8 @@ struct scheduler {
     struct cond quiet;        /* stopping, and no instance has a runner any more */
     /* Requests that are not executed: they get their r->refusal as soon as mu is let go of. */
     struct list refused;
-    bool stopping; /* nothing is waited for any more: what is here is executed */
+    struct alarm alarm; /* scheduler_use_alarm() comes first */
+    bool stopping;      /* nothing is waited for any more: what is here is executed */
 };
 
 /* scheduler_init, scheduler_done - the common part, for those who make a kind of scheduler. */
@@ -68,8 +74,16 @@ NODISCARD struct status *scheduler_init(struct scheduler *s, const struct schedu
 void scheduler_done(struct scheduler *s);
 
 /*
- * scheduler_unlock - lets go of mu, and answers the refused ones. For whoever locked it: a kind of
- * scheduler that is rung by an alarm, or lets go of mu in examine_locked().
+ * scheduler_use_alarm - makes the alarm, unless it is made: from now on alarm_ring_by() may be
+ * called under mu, and rung_locked() follows.
+ *
+ * Errors: STATUS_UNAVAILABLE  the system has no room for the thread of the alarms
+ */
+NODISCARD struct status *scheduler_use_alarm(struct scheduler *s);
+
+/*
+ * scheduler_unlock - lets go of mu, and answers the refused ones. For whoever locked it and may
+ * have refused some.
  */
 void scheduler_unlock(struct scheduler *s);
 
@@ -114,6 +128,14 @@ void scheduler_use_instances(struct scheduler *s);
  *         STATUS_UNSUPPORTED  all its instances are passive
  */
 NODISCARD struct status *scheduler_submit(struct scheduler *s, struct request *r);
+
+/*
+ * scheduler_cancelled - the request has been cancelled: if it waits in a scheduler it is answered
+ * soon, by another thread.
+ *
+ * Thread: any that has a reference to the request, also with a lock of a level below mu.
+ */
+void scheduler_cancelled(struct request *r);
 
 /*
  * turn_end - the thread has pushed all requests of this turn: executes what was put off until now,

@@ -459,6 +459,63 @@ static void a_model_ends_after_the_caller_that_executes_it(void **state)
     model_unref(m);
 }
 
+/* ------------------------------------------------------------------------------------------ */
+
+static pthread_mutex_t door = PTHREAD_MUTEX_INITIALIZER;
+static atomic_int n_at_gate;
+
+static struct status *answer_behind_gate(struct instance *in, struct request **requests, uint32_t n)
+{
+    atomic_fetch_add(&n_at_gate, 1);
+    pthread_mutex_lock(&door);
+    pthread_mutex_unlock(&door);
+    return answer(in, requests, n);
+}
+
+/* The model is busy for as long as it likes: who is cancelled does not wait for it. */
+static void a_cancelled_request_is_answered_while_the_model_is_busy(void **state)
+{
+    (void)state;
+    static const char *const schedulers[] = {"", "max_batch_size: 0 dynamic_batching { }\n"};
+    for (size_t i = 0; i < ARRAY_SIZE(schedulers); i++) {
+        struct fake_model f;
+        struct fake_request running, waiting, cancelled;
+        char config[512];
+        snprintf(config, sizeof(config), "%s%s", schedulers[i], config_format);
+        atomic_store(&n_executed, 0);
+        atomic_store(&n_at_gate, 0);
+        fake_model_make(&f, config, 1, answer_behind_gate);
+        pthread_mutex_lock(&door);
+        prepare(&running, &f, NULL);
+        assert_null(server_infer(&f.server, &running.request));
+        while (!atomic_load(&n_at_gate))
+            sched_yield();
+        prepare(&cancelled, &f, NULL);
+        assert_null(server_infer(&f.server, &cancelled.request));
+        prepare(&waiting, &f, NULL);
+        assert_null(server_infer(&f.server, &waiting.request));
+
+        request_cancel(&running.request); /* it is the backend's */
+        request_cancel(&cancelled.request);
+        request_cancel(&cancelled.request);
+        fake_request_wait(&cancelled);
+        assert_true(cancelled.failed);
+        assert_int_equal(cancelled.last_code, STATUS_CANCELLED);
+        assert_int_equal(cancelled.n_responses, 1);
+        request_cancel(&cancelled.request); /* too late, and no harm */
+        assert_int_equal(running.n_final, 0);
+
+        pthread_mutex_unlock(&door);
+        fake_request_end(&cancelled);
+        fake_request_wait(&running);
+        fake_request_end(&running);
+        fake_request_wait(&waiting);
+        fake_request_end(&waiting);
+        fake_model_end(&f);
+        assert_int_equal(atomic_load(&n_executed), 2);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -472,6 +529,7 @@ int main(void)
         cmocka_unit_test(without_threads_the_maker_of_a_request_executes),
         cmocka_unit_test(passive_instances_execute_nothing),
         cmocka_unit_test(first_in_first_out_without_the_cancelled),
+        cmocka_unit_test(a_cancelled_request_is_answered_while_the_model_is_busy),
         cmocka_unit_test(a_model_ends_after_the_caller_that_executes_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
