@@ -13,9 +13,10 @@
  * claim_answer(); whoever wins delivers the final response. That is the single terminal transition.
  *
  * Who may still answer (`senders`): the core or the backend while it holds the request, each
- * response factory, each response that is not sent yet. When the last of them lets go of a request
- * that has no answer, the core answers in their place: nothing that was accepted is ever lost.
- * That moment, in sender_done(), is also the end of the request for its model.
+ * response factory, each response that is not sent yet, a final one that waits for its turn
+ * (sched/order.h). When the last of them lets go of a request that has no answer, the core answers
+ * in their place: nothing that was accepted is ever lost. That moment, in sender_done(), is also
+ * the end of the request for its model.
  *
  * Whose memory it is (`refs`): the maker's reference from request_init(), one for the senders
  * together, one for each response that the maker has not freed yet. The last one calls
@@ -31,6 +32,7 @@
 #include "base/status.h"
 #include "core/model.h"
 #include "core/response.h"
+#include "core/sched/order.h"
 #include "core/sched/scheduler.h"
 #include "core/trace/trace.h"
 
@@ -383,6 +385,7 @@ void request_begin(struct request *r)
     atomic_store_explicit(&r->answered, false, memory_order_relaxed);
     atomic_store_explicit(&r->senders, 1, memory_order_relaxed);
     atomic_store_explicit(&r->n_reported, 0, memory_order_relaxed);
+    r->order = NULL;
     atomic_store_explicit(&r->stage, REQUEST_QUEUED, memory_order_relaxed);
     atomic_fetch_add_explicit(&r->refs, 1, memory_order_relaxed);
     /* Relaxed: a gauge, beside the next one in memory, which costs more. */
@@ -415,7 +418,10 @@ void request_sender_add(struct request *r)
 static void respond(struct request *r, struct response *resp, uint32_t flags)
 {
     mutex_assert_none_held();
-    r->ops->respond(r, resp, flags);
+    if (UNLIKELY(r->order != NULL))
+        order_respond(r, resp, flags);
+    else
+        r->ops->respond(r, resp, flags);
 }
 
 /* An error as the final response, made by the core; the answer is already claimed. */
@@ -439,10 +445,14 @@ void request_sender_done(struct request *r)
 {
     if (atomic_fetch_sub_explicit(&r->senders, 1, memory_order_acq_rel) != 1)
         return;
-    if (UNLIKELY(!atomic_load_explicit(&r->answered, memory_order_acquire)) && claim_answer(r))
+    if (UNLIKELY(!atomic_load_explicit(&r->answered, memory_order_acquire)) && claim_answer(r)) {
+        request_sender_add(r); /* the core is one, now; its answer may have to wait for its turn */
         deliver_error(r, status_new(STATUS_INTERNAL,
                                     "model '%s' released the request without a final response",
                                     r->model->name));
+        request_sender_done(r);
+        return;
+    }
     trace_end(r);
     model_request_ended(r->model);
     atomic_store_explicit(&r->stage, REQUEST_IDLE, memory_order_release);

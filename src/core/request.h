@@ -31,6 +31,7 @@
 
 struct instance;
 struct model;
+struct order;
 struct output;
 struct pool;
 struct queue_level;
@@ -170,6 +171,12 @@ struct request {
     uint64_t limit_ns;      /* when its time in the queue is over; UINT64_MAX: never */
     struct status *refusal; /* why it is answered without being executed */
     int refusal_reason;     /* enum failure_reason */
+    struct order *order;    /* where it has its place; NULL: its responses go when they come */
+
+    /* Under order.mu (sched/order.h). */
+    struct list order_link;
+    struct list kept; /* responses that wait for their turn */
+    bool complete;    /* the final one has come */
 
     /* Any thread. */
     atomic_int refs;        /* the maker; the core until the end; each response and factory */

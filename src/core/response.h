@@ -37,6 +37,7 @@ struct response {
     struct parameter *parameters;
     struct status *error; /* outputs do not count then */
     bool sent;
+    uint32_t flags;   /* it was sent with; of one that waits for its turn (sched/order.h) */
     struct list link; /* for whoever has it */
 };
 

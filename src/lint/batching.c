@@ -67,8 +67,8 @@ static void look_at_dynamic(struct look *l)
     look_at_priorities(l, b);
     if (b->preserve_ordering && model_config_decoupled(l->config))
         lint_add(l->found, LINT_ORDERING, lint_at(l, b, "preserve_ordering", 0), NULL,
-                 "preserve_ordering of a decoupled model: it may send any number of responses at "
-                 "any time");
+                 "preserve_ordering of a decoupled model: a request that goes on sending responses "
+                 "holds back those of all later ones");
 }
 
 /* ---- sequences ------------------------------------------------------------------------------- */

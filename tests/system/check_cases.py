@@ -248,7 +248,8 @@ CASES = [
     Case.of(
         "W-ordering",
         DYNAMIC + "preserve_ordering: true }\nmodel_transaction_policy { decoupled: true }\n",
-        ["6:1: warning: preserve_ordering of a decoupled model: it may send any number of responses at any time [W-ordering]"],
+        ["6:1: warning: preserve_ordering of a decoupled model: a request that goes on sending responses holds back "
+         "those of all later ones [W-ordering]"],
         DYNAMIC + "preserve_ordering: true }\n",
     ),
     Case.of(

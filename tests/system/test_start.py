@@ -150,7 +150,7 @@ def test_wrong_config(models, case):
     "field, text",
     [
         ("sequence_batching", "sequence_batching { }"),
-        ("preserve_ordering", "dynamic_batching { preserve_ordering: true }"),
+        ("agents", 'model_repository_agents { agents { name: "a" } }'),
     ],
 )
 def test_a_field_that_is_not_honoured_yet_is_refused_by_name(models, field, text):

@@ -98,7 +98,7 @@ const struct config_table config_tables[] = {
     TABLE(model_dynamic_batching,
         {"preferred_batch_size", YES},
         {"max_queue_delay_microseconds", YES},
-        {"preserve_ordering", NO},
+        {"preserve_ordering", YES},
         {"priority_levels", YES},
         {"default_priority_level", YES},
         {"default_queue_policy", YES},

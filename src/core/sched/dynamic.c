@@ -32,6 +32,7 @@
 #include "core/request_priv.h"
 #include "core/sched/batch.h"
 #include "core/sched/batch_strategy.h"
+#include "core/sched/order.h"
 #include "core/sched/queue.h"
 #include "core/sched/scheduler.h"
 #include "core/sched/similar.h"
@@ -44,6 +45,8 @@ struct dynamic_scheduler {
     struct batch_rule rule;                /* constant */
     const struct batch_strategy *strategy; /* constant; NULL: none */
     bool in_time;                          /* constant: there is a delay, or a limit of time */
+    bool preserves_order;                  /* constant */
+    struct order order;
 
     /* Under scheduler.mu. */
     size_t hold_below; /* nothing is due while fewer requests wait: a hook of tests; 0 = no more */
@@ -159,6 +162,8 @@ static struct status *push(struct scheduler *s, struct request *r)
     struct status *st = queue_push(&d->queue, r, &is_last);
     if (st)
         return st;
+    if (d->preserves_order)
+        order_add(&d->order, r);
     if (is_last)
         d->all_seen = false;
     else
@@ -306,6 +311,7 @@ static void end(struct scheduler *s)
         log_status(LOG_ERROR, "a batching library failed to end a batch",
                    d->strategy->end(d->user));
     queue_done(&d->queue);
+    order_done(&d->order);
     mem_free(d);
 }
 
@@ -360,11 +366,14 @@ struct status *dynamic_scheduler_new(struct model *m, struct scheduler **ret_sch
     struct dynamic_scheduler *d = mem_zalloc(sizeof(*d));
     set_rule(&d->rule, m);
     queue_init(&d->queue, m, m->config->pb->dynamic_batching);
+    order_init(&d->order);
+    d->preserves_order = m->config->pb->dynamic_batching->preserve_ordering;
     d->strategy = m->strategy;
     d->hold_below = held_below();
     struct status *st = scheduler_init(&d->scheduler, d->strategy ? &ops_with_strategy : &ops, m);
     if (st) {
         queue_done(&d->queue);
+        order_done(&d->order);
         mem_free(d);
         return st;
     }
