@@ -6,11 +6,10 @@
  *     embed REPOSITORY BACKEND_DIRECTORY [explicit [MODEL…]]
  *
  *     infer ID MODEL VERSION OUTPUTS INPUT…   and wait for the end; OUTPUTS: name,… or -
- *     start ID MODEL VERSION OUTPUTS INPUT…   and go on; INPUT: NAME:TYPE:SHAPE:ELEMENTS, by commas
- *     wait ID, cancel ID
- *     join                                    wait for all, whose names are free from then on
- *     load MODEL, unload MODEL, unload-all MODEL, ready MODEL, metadata MODEL, config MODEL,
- *     statistics MODEL, index
+ *     start ID MODEL VERSION OUTPUTS INPUT…   and go on; INPUT: NAME:TYPE:SHAPE:ELEMENTS, by
+ * commas, or @priority:N, @timeout:MICROSECONDS wait ID, cancel ID join wait for all, whose names
+ * are free from then on load MODEL, unload MODEL, unload-all MODEL, ready MODEL, metadata MODEL,
+ * config MODEL, statistics MODEL, index
  *
  * It prints one line for each thing that happens:
  *
@@ -306,6 +305,18 @@ static TRITONSERVER_Error *add_input(struct running *r, char *text)
                                                         TRITONSERVER_MEMORY_CPU, 0);
 }
 
+/* Not an input, but what else a request may say. */
+static TRITONSERVER_Error *set_option(struct running *r, char *text)
+{
+    char *rest = text, *name = strsep(&rest, ":");
+    if (rest && strcmp(name, "@priority") == 0)
+        return TRITONSERVER_InferenceRequestSetPriorityUInt64(r->request, strtoull(rest, NULL, 10));
+    if (rest && strcmp(name, "@timeout") == 0)
+        return TRITONSERVER_InferenceRequestSetTimeoutMicroseconds(r->request,
+                                                                   strtoull(rest, NULL, 10));
+    abort();
+}
+
 static TRITONSERVER_Error *prepare(struct running *r, char **words, int n)
 {
     char *rest = words[2], *output;
@@ -320,7 +331,7 @@ static TRITONSERVER_Error *prepare(struct running *r, char **words, int n)
     while (strcmp(words[2], "-") != 0 && (output = strsep(&rest, ",")) != NULL && !error)
         error = TRITONSERVER_InferenceRequestAddRequestedOutput(r->request, output);
     for (int i = 3; i < n && !error; i++)
-        error = add_input(r, words[i]);
+        error = words[i][0] == '@' ? set_option(r, words[i]) : add_input(r, words[i]);
     return error;
 }
 
