@@ -27,6 +27,8 @@
 #include "triton/core/tritonserver.h"
 #include "version.h"
 
+enum { LAST_PAGE_MS = 1000 }; /* what metrics have to do yet when all else has ended */
+
 /* ---- messages ------------------------------------------------------------------------------- */
 
 static void log_line(TRITONSERVER_LogLevel level, int line, const char *fmt, ...) PRINTF_LIKE(3, 4);
@@ -208,6 +210,39 @@ static bool set_host_policy(TRITONSERVER_ServerOptions *so, const char *text)
     return ok;
 }
 
+/* One --metrics-config: setting=value, whose form was checked. */
+static bool set_metrics_config(TRITONSERVER_ServerOptions *so, const char *text)
+{
+    const char *equals = strchr(text, '=');
+    char *setting = strndup(text, (size_t)(equals - text));
+    if (!setting)
+        abort();
+    bool ok = passed(TRITONSERVER_ServerOptionsSetMetricsConfig(so, "", setting, equals + 1),
+                     "setting metrics configuration");
+    free(setting);
+    return ok;
+}
+
+static bool set_metrics(TRITONSERVER_ServerOptions *so, const struct options *o)
+{
+    const struct option_value *configs = &o->values[OPT_METRICS_CONFIG];
+    for (size_t i = 0; i < configs->n_list; i++) {
+        if (!set_metrics_config(so, configs->list[i]))
+            return false;
+    }
+    return passed(TRITONSERVER_ServerOptionsSetMetrics(so, option_bool(o, OPT_ALLOW_METRICS)),
+                  "setting metrics enable") &&
+           passed(
+               TRITONSERVER_ServerOptionsSetGpuMetrics(so, option_bool(o, OPT_ALLOW_GPU_METRICS)),
+               "setting GPU metrics enable") &&
+           passed(
+               TRITONSERVER_ServerOptionsSetCpuMetrics(so, option_bool(o, OPT_ALLOW_CPU_METRICS)),
+               "setting CPU metrics enable") &&
+           passed(TRITONSERVER_ServerOptionsSetMetricsInterval(
+                      so, (uint64_t)o->values[OPT_METRICS_INTERVAL_MS].real),
+                  "setting metrics interval");
+}
+
 static bool set_log(TRITONSERVER_ServerOptions *so, const struct options *o)
 {
     bool iso = strcmp(option_text(o, OPT_LOG_FORMAT), "ISO8601") == 0;
@@ -262,7 +297,8 @@ static bool set_server_options(TRITONSERVER_ServerOptions *so, const struct opti
         if (!set_host_policy(so, policies->list[i]))
             return false;
     }
-    return passed(TRITONSERVER_ServerOptionsSetServerId(so, option_text(o, OPT_ID)),
+    return set_metrics(so, o) &&
+           passed(TRITONSERVER_ServerOptionsSetServerId(so, option_text(o, OPT_ID)),
                   "setting server ID") &&
            passed(TRITONSERVER_ServerOptionsSetModelControlMode(so, control_mode(o)),
                   "setting model control mode") &&
@@ -315,14 +351,21 @@ static bool start_http(TRITONSERVER_Server *server, const struct options *o,
     return worked(conch_http_start(server, &http, ret_http), "start HTTP service");
 }
 
+static bool start_metrics(TRITONSERVER_Server *server, const struct options *o,
+                          struct conch_metrics **ret_metrics)
+{
+    const char *address = option_text(o, OPT_METRICS_ADDRESS);
+    struct conch_metrics_options metrics;
+    conch_metrics_options_init(&metrics);
+    metrics.address = address ? address : option_text(o, OPT_HTTP_ADDRESS);
+    metrics.port = (int)option_int(o, OPT_METRICS_PORT);
+    return worked(conch_metrics_start(server, &metrics, ret_metrics), "start Metrics service");
+}
+
 /* The one line that says what is served where, and what is not although nobody switched it off. */
 static void log_services(const struct options *o, const struct conch_http *http)
 {
-    bool no_grpc = option_bool(o, OPT_ALLOW_GRPC), no_metrics = option_bool(o, OPT_ALLOW_METRICS);
-    const char *missing = no_grpc && no_metrics ? " (gRPC and metrics are not available yet)"
-                          : no_grpc             ? " (gRPC is not available yet)"
-                          : no_metrics          ? " (metrics are not available yet)"
-                                                : "";
+    const char *missing = option_bool(o, OPT_ALLOW_GRPC) ? " (gRPC is not available yet)" : "";
     if (!http) {
         log_warn("Nothing is served: HTTP is switched off%s", missing);
         return;
@@ -342,22 +385,32 @@ static uint64_t now_ms(void)
     return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
+/* What is open to the outside. */
+struct frontends {
+    struct conch_http *http;
+    struct conch_metrics *metrics;
+};
+
 /*
- * First the frontend, then the server, both within the one exit timeout. False when it did not
- * suffice: what is still running then must not be waited for.
+ * First HTTP, then the server, both within the one exit timeout, and then the metrics, which show
+ * what the stop waits for. False when the timeout did not suffice: what is still running then must
+ * not be waited for.
  */
-static bool stop(TRITONSERVER_Server *server, struct conch_http *http, uint64_t timeout_ms)
+static bool stop(TRITONSERVER_Server *server, struct frontends *f, uint64_t timeout_ms)
 {
     uint64_t from_ms = now_ms();
     passed(conch_server_stop_loading(server), "stopping server");
-    unsigned int n_cut = conch_http_stop(http, timeout_ms);
+    unsigned int n_cut = conch_http_stop(f->http, timeout_ms);
     if (n_cut)
         log_info("Timeout 0: Found %u HTTP service connections", n_cut);
     uint64_t used_ms = now_ms() - from_ms;
     uint64_t left_ms = used_ms < timeout_ms ? timeout_ms - used_ms : 0;
-    return worked(TRITONSERVER_ServerSetExitTimeout(server, (unsigned int)((left_ms + 999) / 1000)),
-                  "set exit timeout") &&
-           worked(TRITONSERVER_ServerStop(server), "stop server");
+    if (!worked(TRITONSERVER_ServerSetExitTimeout(server, (unsigned int)((left_ms + 999) / 1000)),
+                "set exit timeout") ||
+        !worked(TRITONSERVER_ServerStop(server), "stop server"))
+        return false;
+    conch_metrics_stop(f->metrics, LAST_PAGE_MS);
+    return true;
 }
 
 static bool create_server(const struct options *o, TRITONSERVER_Server **ret_server)
@@ -379,12 +432,13 @@ static bool create_server(const struct options *o, TRITONSERVER_Server **ret_ser
     return ok;
 }
 
-static bool open_ports(TRITONSERVER_Server *server, const struct options *o,
-                       struct conch_http **ret_http)
+static bool open_ports(TRITONSERVER_Server *server, const struct options *o, struct frontends *f)
 {
-    if (option_bool(o, OPT_ALLOW_HTTP) && !start_http(server, o, ret_http))
+    if (option_bool(o, OPT_ALLOW_HTTP) && !start_http(server, o, &f->http))
         return false;
-    log_services(o, *ret_http);
+    if (option_bool(o, OPT_ALLOW_METRICS) && !start_metrics(server, o, &f->metrics))
+        return false;
+    log_services(o, f->http);
     return true;
 }
 
@@ -392,12 +446,11 @@ static bool open_ports(TRITONSERVER_Server *server, const struct options *o,
  * From the first model to the signal that ends the program. The ports are open before the models
  * load, so that whoever asks can tell a server that loads from one that is dead.
  */
-static bool serve(TRITONSERVER_Server *server, const struct options *o,
-                  struct conch_http **ret_http)
+static bool serve(TRITONSERVER_Server *server, const struct options *o, struct frontends *f)
 {
     bool after_load = option_bool(o, OPT_LISTEN_AFTER_LOAD);
 
-    if (!after_load && !open_ports(server, o, ret_http))
+    if (!after_load && !open_ports(server, o, f))
         return false;
     if (!passed(conch_server_load(server, on_loaded, NULL), "creating server"))
         return false;
@@ -405,7 +458,7 @@ static bool serve(TRITONSERVER_Server *server, const struct options *o,
     if (!atomic_load(&signal_number)) {
         if (!passed(take_load_error(), "creating server"))
             return false;
-        if (after_load && !open_ports(server, o, ret_http))
+        if (after_load && !open_ports(server, o, f))
             return false;
         wait_for_event(false);
     }
@@ -417,14 +470,14 @@ static bool serve(TRITONSERVER_Server *server, const struct options *o,
 static int run(const struct options *o)
 {
     TRITONSERVER_Server *server = NULL;
-    struct conch_http *http = NULL;
+    struct frontends frontends = {0};
 
     catch_signals();
     if (!create_server(o, &server))
         return 1;
     atomic_store(&waiting, true);
-    bool fine = serve(server, o, &http);
-    if (!stop(server, http, (uint64_t)option_int(o, OPT_EXIT_TIMEOUT_SECS) * 1000)) {
+    bool fine = serve(server, o, &frontends);
+    if (!stop(server, &frontends, (uint64_t)option_int(o, OPT_EXIT_TIMEOUT_SECS) * 1000)) {
         fflush(NULL);
         _exit(1); /* requests are still executing: nothing may be freed under them */
     }

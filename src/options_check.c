@@ -28,6 +28,11 @@ CHECK(check_port)
     return v->number < 0 || v->number > 65535 ? out_of_bound(text) : NULL;
 }
 
+CHECK(check_interval)
+{
+    return v->real >= 0 && v->real <= INT32_MAX ? NULL : out_of_bound(text);
+}
+
 CHECK(check_response_pool)
 {
     return v->number > 0
@@ -154,6 +159,16 @@ CHECK(check_metrics_config)
     if (between(text, '='))
         return NULL;
     return option_message("--metrics-config option format is <setting>=<value>. Got %s", text);
+}
+
+bool metrics_config_asks(const char *text)
+{
+    static const char name[] = "summary_latencies=";
+    int64_t wanted = 0;
+    if (strncmp(text, name, sizeof(name) - 1) == 0)
+        free(option_parse_bool(text + sizeof(name) - 1,
+                               &wanted)); /* the server says if it is none */
+    return wanted;
 }
 
 CHECK(check_host_policy)
@@ -367,13 +382,13 @@ static const struct service services[] = {
 };
 
 /*
- * Is the service placed somewhere? HTTP is. Of those that do not exist yet, the default place is
+ * Is the service placed somewhere? Of the one that does not exist yet, the default place is
  * nobody's wish; only one that was asked for can be in the way.
  */
 static bool is_placed(const struct options *o, const struct service *s)
 {
     return option_bool(o, s->allow) && option_int(o, s->port) != 0 &&
-           (s->port == OPT_HTTP_PORT || o->values[s->port].given);
+           (s->port != OPT_GRPC_PORT || o->values[s->port].given);
 }
 
 static const char *address_of(const struct options *o, const struct service *s)
@@ -393,7 +408,7 @@ static char *check_ports(const struct options *o)
         if (!is_placed(o, a))
             continue;
         int64_t port = option_int(o, a->port);
-        if (port < from || port > to)
+        if (o->values[a->port].given && (port < from || port > to))
             return option_message(
                 "The server cannot listen to %s requests at port %d, allowed port range "
                 "is [%d, %d]",

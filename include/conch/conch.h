@@ -131,6 +131,36 @@ CONCH_DECLSPEC int conch_http_port(const struct conch_http *http);
  */
 CONCH_DECLSPEC unsigned int conch_http_stop(struct conch_http *http, uint64_t timeout_ms);
 
+struct conch_metrics;
+
+/* Set by conch_metrics_options_init(), then by the caller. */
+struct conch_metrics_options {
+    size_t size;         /* of this struct, as the caller knows it; set by the initialiser */
+    const char *address; /* a numeric address or a host name */
+    int port;            /* 0 = any that is free: conch_metrics_port() tells it */
+};
+
+/* conch_metrics_options_init - the defaults: 0.0.0.0:8002. */
+CONCH_DECLSPEC void conch_metrics_options_init(struct conch_metrics_options *options);
+
+/*
+ * conch_metrics_start - serves GET /metrics, in Prometheus' text format, from a thread of its own.
+ * The server must live until conch_metrics_stop(); it may be stopped before.
+ *
+ * Errors: UNAVAILABLE  Socket 'a:p' already in use
+ *         INVALID_ARG  an option makes no sense
+ */
+CONCH_DECLSPEC struct TRITONSERVER_Error *
+conch_metrics_start(struct TRITONSERVER_Server *server, const struct conch_metrics_options *options,
+                    struct conch_metrics **ret_metrics);
+
+/* conch_metrics_port - the port that is listened on. */
+CONCH_DECLSPEC int conch_metrics_port(const struct conch_metrics *metrics);
+
+/* conch_metrics_stop - pages that are on their way may take so long; then all is closed and gone.
+ */
+CONCH_DECLSPEC void conch_metrics_stop(struct conch_metrics *metrics, uint64_t timeout_ms);
+
 #ifdef __cplusplus
 }
 #endif

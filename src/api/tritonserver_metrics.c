@@ -1,20 +1,71 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tritonserver.h: metrics that backends and embedders define.
+ * tritonserver.h: the page of metrics, and metrics that backends and embedders define.
  */
 #include <string.h>
 
 #include "api/handles.h"
+#include "base/buf.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/metrics/family.h"
 #include "core/request.h"
+#include "core/server.h"
 
+enum { MAX_PAGE_BYTES = INT32_MAX };
+
+/* This is TRITONSERVER_Metrics: the server that is asked, and what it said last. */
+struct metrics_page {
+    struct server *server;
+    struct buf text;
+};
+
+HANDLE(TRITONSERVER_Metrics, struct metrics_page, page)
 HANDLE(TRITONSERVER_MetricFamily, struct metric_family, family)
 HANDLE(TRITONSERVER_Metric, struct metric, metric)
 HANDLE(TRITONSERVER_MetricArgs, struct metric_args, args)
 
 _Static_assert((int)METRIC_HISTOGRAM == (int)TRITONSERVER_METRIC_KIND_HISTOGRAM, "kinds");
+
+TRITONSERVER_Error *TRITONSERVER_ServerMetrics(TRITONSERVER_Server *server,
+                                               TRITONSERVER_Metrics **metrics)
+{
+    NEED(server);
+    NEED(metrics);
+    struct metrics_page *page = mem_zalloc(sizeof(*page));
+    page->server = to_server(server);
+    buf_init(&page->text, MAX_PAGE_BYTES);
+    *metrics = as_page(page);
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONSERVER_MetricsDelete(TRITONSERVER_Metrics *metrics)
+{
+    if (metrics)
+        buf_done(&to_page(metrics)->text);
+    mem_free(metrics);
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONSERVER_MetricsFormatted(TRITONSERVER_Metrics *metrics,
+                                                  TRITONSERVER_MetricFormat format,
+                                                  const char **base, size_t *byte_size)
+{
+    NEED(metrics);
+    NEED(base);
+    NEED(byte_size);
+    struct metrics_page *page = to_page(metrics);
+    if (format != TRITONSERVER_METRIC_PROMETHEUS)
+        return as_status(
+            status_new(STATUS_INVALID_ARG, "unknown metrics format '%d'", (int)format));
+    buf_reset(&page->text);
+    struct status *st = server_metrics(page->server, &page->text);
+    if (!st) {
+        *base = buf_text(&page->text);
+        *byte_size = page->text.size;
+    }
+    return as_status(st);
+}
 
 TRITONSERVER_Error *TRITONSERVER_MetricFamilyNew(TRITONSERVER_MetricFamily **family,
                                                  const TRITONSERVER_MetricKind kind,

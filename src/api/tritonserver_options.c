@@ -352,15 +352,15 @@ TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogVerbose(TRITONSERVER_ServerO
     CHANGE_LOG(verbose_level, level);
 }
 
-/* Metrics are not published yet; an embedder that leaves them at their default is not refused. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetMetrics(TRITONSERVER_ServerOptions *options,
                                                          bool metrics)
 {
     NEED(options);
-    (void)metrics;
+    to_options(options)->metrics = metrics;
     return NULL;
 }
 
+/* Without GPUs there are none, whatever is wanted. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetGpuMetrics(TRITONSERVER_ServerOptions *options,
                                                             bool gpu_metrics)
 {
@@ -373,7 +373,7 @@ TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetCpuMetrics(TRITONSERVER_ServerO
                                                             bool cpu_metrics)
 {
     NEED(options);
-    (void)cpu_metrics;
+    to_options(options)->cpu_metrics = cpu_metrics;
     return NULL;
 }
 
@@ -382,7 +382,7 @@ TRITONSERVER_ServerOptionsSetMetricsInterval(TRITONSERVER_ServerOptions *options
                                              uint64_t metrics_interval_ms)
 {
     NEED(options);
-    (void)metrics_interval_ms;
+    to_options(options)->metrics_interval_ms = metrics_interval_ms;
     return NULL;
 }
 
@@ -392,10 +392,14 @@ TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetMetricsConfig(TRITONSERVER_Serv
                                                                const char *value)
 {
     NEED(options);
+    NEED(name);
     NEED(setting);
     NEED(value);
-    (void)name;
-    return not_yet("a configuration of metrics");
+    if (*name)
+        return as_status(status_new(STATUS_UNSUPPORTED,
+                                    "metrics settings of '%s': there are only those of all metrics",
+                                    name));
+    return as_status(server_options_set_metrics(to_options(options), setting, value));
 }
 
 TRITONSERVER_Error *

@@ -31,6 +31,17 @@ bool str_to_int64(const char *s, size_t length, int64_t *ret_value)
     return true;
 }
 
+bool str_is_identifier(const char *s, char also)
+{
+    for (const char *p = s; *p; p++) {
+        bool letter = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || *p == '_';
+        bool digit = *p >= '0' && *p <= '9' && p > s;
+        if (!letter && !digit && *p != also)
+            return false;
+    }
+    return s[0] != '\0';
+}
+
 static char lower(char c)
 {
     return c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c;

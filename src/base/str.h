@@ -19,6 +19,9 @@
 NODISCARD bool str_to_int64(const char *s, size_t length, int64_t *ret_value);
 NODISCARD bool str_to_uint64(const char *s, size_t length, uint64_t *ret_value);
 
+/* str_is_identifier - [a-zA-Z_][a-zA-Z0-9_]*, where `also` may stand as a letter, too. */
+bool str_is_identifier(const char *s, char also);
+
 /* The same, except for the case of ASCII letters; the locale has no say. */
 bool str_equal_nocase_n(const char *a, size_t a_length, const char *b, size_t b_length);
 

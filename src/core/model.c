@@ -76,6 +76,7 @@ void model_unref(struct model *m)
     for (uint32_t i = 0; i < m->n_outputs; i++)
         labels_free(m->outputs[i].labels);
     model_statistics_free(m);
+    model_metrics_done(m);
     mem_free(m->inputs);
     mem_free(m->outputs);
     model_config_free(m->config);

@@ -13,6 +13,7 @@
 #include "base/map.h"
 #include "base/pool.h"
 #include "core/config/config.h"
+#include "core/metrics/model_metrics.h"
 #include "core/statistics.h"
 #include "core/tensor.h"
 
@@ -63,6 +64,7 @@ struct model {
     struct instance **instances;
     struct batch_strategy *strategy; /* a batching library's; NULL: none */
     struct scheduler *scheduler;
+    struct model_metrics metrics;
     bool auto_complete;      /* the backend may complete the configuration */
     struct mem_owner *owner; /* who pays for all this */
 

@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/place.h"
@@ -88,6 +89,7 @@ struct status *model_load(struct server *server, struct backend_registry *reg, c
                           struct model_config *config, struct config_facts *facts,
                           struct model **ret_model)
 {
+    uint64_t from_ns = monotonic_ns();
     struct model *m = model_new(server, name, version, directory, config);
     char *library = NULL;
     m->storage = storage;
@@ -115,6 +117,9 @@ struct status *model_load(struct server *server, struct backend_registry *reg, c
     st = model_make_specs(m);
     if (st)
         goto out;
+    st = model_metrics_init(m);
+    if (st)
+        goto out;
 
     st = instances_make(m, reg);
     if (st)
@@ -123,6 +128,7 @@ struct status *model_load(struct server *server, struct backend_registry *reg, c
     if (st)
         goto out;
     scheduler_use_instances(m->scheduler);
+    m->metrics.load_ns = monotonic_ns() - from_ns;
     *ret_model = TAKE(m);
 out:
     if (m) {

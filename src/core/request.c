@@ -384,6 +384,7 @@ void request_begin(struct request *r)
     /* The scheduler's lock, or the call itself on this thread, publishes all of this. */
     atomic_store_explicit(&r->answered, false, memory_order_relaxed);
     atomic_store_explicit(&r->senders, 1, memory_order_relaxed);
+    atomic_store_explicit(&r->responded, false, memory_order_relaxed);
     atomic_store_explicit(&r->n_reported, 0, memory_order_relaxed);
     r->order = NULL;
     atomic_store_explicit(&r->stage, REQUEST_QUEUED, memory_order_relaxed);
@@ -415,13 +416,29 @@ void request_sender_add(struct request *r)
     atomic_fetch_add_explicit(&r->senders, 1, memory_order_relaxed);
 }
 
+static void observe_first(struct request *r)
+{
+    if (atomic_exchange_explicit(&r->responded, true, memory_order_relaxed))
+        return;
+    uint64_t now_ns = monotonic_ns();
+    double ms = (double)(now_ns - MIN(r->start_ns, now_ns)) / NS_PER_MS;
+    histogram_observe(r->model->metrics.first_response, ms);
+}
+
+void request_tell(struct request *r, struct response *resp, uint32_t flags)
+{
+    if (UNLIKELY(r->model->metrics.first_response != NULL) && resp)
+        observe_first(r);
+    r->ops->respond(r, resp, flags);
+}
+
 static void respond(struct request *r, struct response *resp, uint32_t flags)
 {
     mutex_assert_none_held();
     if (UNLIKELY(r->order != NULL))
         order_respond(r, resp, flags);
     else
-        r->ops->respond(r, resp, flags);
+        request_tell(r, resp, flags);
 }
 
 /* An error as the final response, made by the core; the answer is already claimed. */

@@ -184,6 +184,7 @@ struct request {
     atomic_int stage;       /* enum request_stage */
     atomic_uint n_reported; /* responses that the backend has reported statistics of */
     atomic_bool answered;
+    atomic_bool responded; /* at least one response; only of models that observe the first one */
     atomic_bool cancelled;
     atomic_bool waiting; /* in a scheduler; changed under its lock */
 };

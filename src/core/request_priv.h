@@ -36,6 +36,9 @@ void request_reject(struct request *r, enum failure_reason reason, struct status
 void request_sender_add(struct request *r);
 void request_sender_done(struct request *r);
 
+/* request_tell - calls ops->respond(), for whoever knows that it is this response's turn. */
+void request_tell(struct request *r, struct response *resp, uint32_t flags);
+
 /* request_deliver - calls ops->respond() unless the final response is out. Takes resp. */
 NODISCARD struct status *request_deliver(struct request *r, struct response *resp, uint32_t flags);
 

@@ -8,6 +8,8 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/status.h"
+#include "core/metrics/machine.h"
+#include "core/metrics/page.h"
 #include "core/model_priv.h"
 #include "core/request_priv.h"
 #include "core/sched/scheduler.h"
@@ -68,6 +70,8 @@ struct status *server_create(const struct server_options *options, struct server
     mutex_init(&s->drain_mu, DRAIN_LEVEL, "server.drain_mu");
     cond_init(&s->drained);
     s->pool = pool_new("api", API_POOL_UNUSED_BYTES, 0);
+    if (options->metrics && options->cpu_metrics)
+        s->machine = machine_new(options->metrics_interval_ms, monotonic_ns());
     alarms_init(&s->alarms);
     backend_registry_init(&s->backends, s, s->options);
     repository_init(&s->repository, s, &s->backends, s->options);
@@ -293,6 +297,7 @@ void server_free(struct server *s)
     repository_done(&s->repository);
     alarms_done(&s->alarms);
     backend_registry_done(&s->backends);
+    machine_free(s->machine);
     pool_free(s->pool);
     cond_done(&s->drained);
     mutex_done(&s->drain_mu);
@@ -466,6 +471,11 @@ void server_statistics_done(struct server_statistics *statistics)
     }
     mem_free(TAKE(statistics->list));
     statistics->n = 0;
+}
+
+struct status *server_metrics(struct server *s, struct buf *out)
+{
+    return page_print(s, out);
 }
 
 struct status *server_infer(struct server *s, struct request *r)

@@ -13,6 +13,7 @@
 #include "base/compiler.h"
 #include "core/statistics.h"
 
+struct buf;
 struct model;
 struct model_index_row;
 struct request;
@@ -178,6 +179,14 @@ struct server_statistics {
 NODISCARD struct status *server_statistics(struct server *s, const char *name, size_t name_length,
                                            int64_t version, struct server_statistics *ret);
 void server_statistics_done(struct server_statistics *statistics);
+
+/*
+ * server_metrics - all metrics, in Prometheus' text format. Of a server that has no models yet, or
+ * none any more, those that are left.
+ *
+ * Errors: STATUS_INVALID_ARG, STATUS_UNAVAILABLE  they do not fit into out; no memory
+ */
+NODISCARD struct status *server_metrics(struct server *s, struct buf *out);
 
 /*
  * server_infer - checks the request against its model and hands it to the scheduler.

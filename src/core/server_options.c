@@ -2,10 +2,11 @@
 #include "core/server_options.h"
 
 #include <string.h>
+#include <strings.h>
 
-#include <string.h>
-
+#include "base/log.h"
 #include "base/mem.h"
+#include "base/status.h"
 #include "core/backend/backend.h"
 #include "core/backend/host_policy.h"
 
@@ -18,6 +19,10 @@ struct server_options *server_options_new(void)
     o->strict_readiness = true;
     o->exit_timeout_s = 30;
     o->load_threads = 4;
+    o->metrics = true;
+    o->cpu_metrics = true;
+    o->metrics_interval_ms = 2000;
+    o->counter_latencies = true;
     o->backend_directory = mem_strdup("/opt/tritonserver/backends");
     o->repoagent_directory = mem_strdup("/opt/tritonserver/repoagents");
     o->cache_directory = mem_strdup("/opt/tritonserver/caches");
@@ -79,6 +84,44 @@ void server_options_add_host_policy(struct server_options *o, const char *policy
         .setting = mem_strdup(setting),
         .value = mem_strdup(value),
     };
+}
+
+static struct status *parse_switch(const char *setting, const char *value, bool *ret)
+{
+    static const char *const words[] = {"false", "off", "0", "true", "on", "1"};
+    for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+        if (strcasecmp(value, words[i]) == 0) {
+            *ret = i >= ARRAY_SIZE(words) / 2;
+            return NULL;
+        }
+    }
+    return status_new(STATUS_INVALID_ARG, "metrics setting '%s' is '%s', expected true or false",
+                      setting, value);
+}
+
+struct status *server_options_set_metrics(struct server_options *o, const char *setting,
+                                          const char *value)
+{
+    if (strcmp(setting, "counter_latencies") == 0)
+        return parse_switch(setting, value, &o->counter_latencies);
+    if (strcmp(setting, "histogram_latencies") == 0)
+        return parse_switch(setting, value, &o->histogram_latencies);
+    if (strcmp(setting, "summary_latencies") == 0) {
+        bool wanted;
+        struct status *st = parse_switch(setting, value, &wanted);
+        if (!st && wanted)
+            st = status_new(STATUS_UNSUPPORTED, "metrics setting 'summary_latencies' is 'true': "
+                                                "quantiles are not supported yet");
+        return st;
+    }
+    if (strcmp(setting, "summary_quantiles") == 0) {
+        log_warn("metrics setting 'summary_quantiles' has no effect yet: it is for quantiles");
+        return NULL;
+    }
+    return status_new(STATUS_INVALID_ARG,
+                      "there is no metrics setting '%s': there are counter_latencies, "
+                      "histogram_latencies, summary_latencies and summary_quantiles",
+                      setting);
 }
 
 struct server_options *server_options_copy(const struct server_options *o)

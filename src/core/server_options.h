@@ -10,8 +10,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/compiler.h"
+
 struct backend_setting;
 struct host_policy_setting;
+struct status;
 
 /* Who decides what is loaded. */
 enum control_mode {
@@ -41,6 +44,10 @@ struct server_options {
     struct backend_setting *backend_settings;
     size_t n_host_policies;
     struct host_policy_setting *host_policies;
+    bool metrics;     /* the server's own are counted and shown */
+    bool cpu_metrics; /* … those of the machine, too */
+    uint64_t metrics_interval_ms;
+    bool counter_latencies, histogram_latencies; /* which of the latencies are shown */
     char *repoagent_directory, *cache_directory; /* kept for what comes */
 };
 
@@ -57,5 +64,13 @@ void server_options_add_backend_setting(struct server_options *o, const char *ba
                                         const char *key, const char *value);
 void server_options_add_host_policy(struct server_options *o, const char *policy,
                                     const char *setting, const char *value);
+/*
+ * server_options_set_metrics - a setting of --metrics-config.
+ *
+ * Errors: STATUS_INVALID_ARG  there is none of that name; the value is none for it
+ *         STATUS_UNSUPPORTED  it asks for what is not built yet
+ */
+NODISCARD struct status *server_options_set_metrics(struct server_options *o, const char *setting,
+                                                    const char *value);
 
 #endif

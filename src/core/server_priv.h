@@ -11,6 +11,7 @@
 #include "core/sched/alarm.h"
 #include "core/server.h"
 
+struct machine;
 struct pool;
 struct server_options;
 
@@ -29,7 +30,8 @@ struct server {
     struct server_options *options;
     struct backend_registry backends;
     struct repository repository;
-    struct pool *pool; /* for requests of the C API */
+    struct pool *pool;       /* for requests of the C API */
+    struct machine *machine; /* NULL: nobody wants to know */
     struct alarms alarms;
 
     atomic_int state; /* enum server_state */

@@ -102,7 +102,7 @@ static void add_response(struct response_stats *to, const struct response_stats 
     add_duration(&to->cancel, &from->cancel);
 }
 
-struct status *statistics_add(struct statistics *to, const struct statistics *from)
+static void add_totals(struct statistics *to, const struct statistics *from)
 {
     add_duration(&to->success, &from->success);
     add_duration(&to->fail, &from->fail);
@@ -115,7 +115,11 @@ struct status *statistics_add(struct statistics *to, const struct statistics *fr
     to->inference_count += from->inference_count;
     to->execution_count += from->execution_count;
     to->last_inference_ms = MAX(to->last_inference_ms, from->last_inference_ms);
+}
 
+struct status *statistics_add(struct statistics *to, const struct statistics *from)
+{
+    add_totals(to, from);
     for (uint32_t i = 0; i < from->n_batches; i++) {
         struct batch_stats *b = statistics_batch(to, from->batches[i].batch_size);
         if (b)
@@ -173,6 +177,18 @@ static void read_failures(const struct failures *f, struct statistics *ret)
     for (size_t i = 0; i < N_FAILURE_REASONS; i++) {
         ret->failures[i] = atomic_load_explicit(&f->counts[i], memory_order_relaxed);
         ret->fail.count += ret->failures[i];
+    }
+}
+
+void model_totals(const struct model *m, struct statistics *ret)
+{
+    struct instance_stats *part = atomic_load_explicit(&m->statistics, memory_order_acquire);
+    *ret = (struct statistics){0};
+    read_failures(&m->failures, ret);
+    for (; part; part = part->next) {
+        mutex_lock(&part->mu);
+        add_totals(ret, &part->sums);
+        mutex_unlock(&part->mu);
     }
 }
 

@@ -125,6 +125,14 @@ struct instance_stats *instance_stats_new(struct model *m);
 void model_statistics_free(struct model *m);
 
 /*
+ * model_totals - all its parts added up, without the lines of batch sizes and responses: nothing
+ * to end, and it cannot fail.
+ *
+ * Thread: any that has a reference to the model.
+ */
+void model_totals(const struct model *m, struct statistics *ret);
+
+/*
  * model_statistics - all its parts added up; statistics_done() ends them.
  *
  * Thread: any that has a reference to the model.

@@ -46,7 +46,7 @@ FUNCTIONS = functions()
 # Deleting no object is nothing to do, as free(NULL) is.
 DELETES_NOTHING = {"TRITONBACKEND_ModelInstanceResponseStatisticsDelete"} | {
     f"TRITONSERVER_{what}Delete" for what in (
-        "BufferAttributes", "InferenceRequest", "InferenceResponse", "Message", "MetricArgs", "ResponseAllocator",
+        "BufferAttributes", "InferenceRequest", "InferenceResponse", "Message", "MetricArgs", "Metrics", "ResponseAllocator",
         "Server", "ServerOptions")}
 MAKES_ERRORS = {"TRITONSERVER_ErrorNew"}  # its result is one in any case
 

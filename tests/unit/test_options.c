@@ -114,7 +114,7 @@ static const char *good_value(const struct option *option)
         {"http-restricted-api", "health,metadata:k=v"},
         {"grpc-restricted-protocol", "health:k=v"},
         {"sagemaker-safe-port-range", "1000-9000"},
-        {"metrics-config", "summary_latencies=true"},
+        {"metrics-config", "histogram_latencies=true"},
         {"trace-config", "triton,file=/tmp/x"},
         {"backend-config", "onnxruntime,default-max-batch-size=8"},
         {"cache-config", "local,size=100"},
@@ -315,6 +315,10 @@ static void messages_are_the_reference_s(void **unused)
         {"--cache-config=local,foo",
          "Bad option: \"--cache-config\".\n--cache-config option format is '<cache "
          "name>,<setting>=<value>'. Got local,foo"},
+        {"--metrics-interval-ms=-1", "Bad option: \"--metrics-interval-ms\".\nProvided option "
+                                     "value is out of bound. Got -1"},
+        {"--metrics-interval-ms=nan", "Bad option: \"--metrics-interval-ms\".\nProvided option "
+                                      "value is out of bound. Got nan"},
         {"--metrics-config=foo",
          "Bad option: \"--metrics-config\".\n--metrics-config option format is "
          "<setting>=<value>. Got foo"},
@@ -380,6 +384,9 @@ static void messages_are_the_reference_s(void **unused)
         {"--http-port=18700 --http-address=127.0.0.1 --metrics-port=18700",
          "The server cannot listen to HTTP requests and metrics requests at the same address and "
          "port 127.0.0.1:18700"},
+        {"--http-port=8002",
+         "The server cannot listen to HTTP requests and metrics requests at the same address and "
+         "port 0.0.0.0:8002"},
         {"--http-port=500 --sagemaker-safe-port-range=1000-2000",
          "The server cannot listen to HTTP requests at port 500, allowed port range is [1000, "
          "2000]"},
@@ -389,6 +396,8 @@ static void messages_are_the_reference_s(void **unused)
     expect_ok("--http-port=18700 --grpc-port=18700 --grpc-address=127.0.0.1");
     expect_ok("--http-port=18700 --grpc-port=18700 --allow-grpc=false");
     expect_ok("--http-port=8001");
+    expect_ok("--http-port=8002 --allow-metrics=false");
+    expect_ok("--http-port=8002 --metrics-address=127.0.0.1");
     expect_ok("--http-port=0 --grpc-port=0 --sagemaker-safe-port-range=1000-2000");
 }
 
@@ -397,7 +406,6 @@ static void what_does_not_exist_is_refused_by_name(void **unused)
     (void)unused;
     static const char *const lines[] = {
         "--allow-grpc=true",
-        "--allow-metrics=1",
         "--allow-sagemaker=on",
         "--allow-vertex-ai=true",
         "--allow-client-shm=true",
@@ -409,6 +417,7 @@ static void what_does_not_exist_is_refused_by_name(void **unused)
         "--trace-config=level=TIMESTAMPS",
         "--trace-config=mode=opentelemetry",
         "--trace-level=TENSORS",
+        "--metrics-config=summary_latencies=true",
         "--cache-config=local,size=1",
         "--response-cache-byte-size=5",
         "--rate-limit=execution_count",

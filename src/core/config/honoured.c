@@ -43,7 +43,7 @@ const struct config_table config_tables[] = {
         {"instance_group", LOOK},
         {"default_model_filename", YES},
         {"cc_model_filenames", TUNES},
-        {"metric_tags", NO},
+        {"metric_tags", YES},
         {"dynamic_batching", LOOK},
         {"optimization", LOOK},
         {"sequence_batching", NO},
@@ -117,7 +117,7 @@ const struct config_table config_tables[] = {
     TABLE(model_repository_agents,
         {"agents", NO}),
     TABLE(model_metrics,
-        {"metric_control", NO}),
+        {"metric_control", YES}),
 };
 /* clang-format on */
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "base/status.h"
 #include "base/str.h"
 #include "core/config/config.h"
@@ -191,6 +192,23 @@ NODISCARD static struct status *refuse_cache(const struct model_config *c, const
                        c->pb->name, in_the_way);
 }
 
+/* The tag x is the label _x; labels that begin with two are Prometheus' own. */
+NODISCARD static struct status *check_tags(const struct model_config *c)
+{
+    struct status *st = NULL;
+    for (size_t i = 0; i < c->pb->n_metric_tags && !st; i++) {
+        const char *key = c->pb->metric_tags[i]->key;
+        char *label = mem_printf("_%s", key);
+        if (!str_is_identifier(label, '_') || *key == '_')
+            st = config_fail(c, at_element(c->pb, "metric_tags", i),
+                             "metric_tags: '%s' is no name for a label of a metric: letters, "
+                             "digits and '_', which it does not begin with",
+                             key);
+        mem_free(label);
+    }
+    return st;
+}
+
 NODISCARD static struct status *check_metrics(const struct model_config *c)
 {
     const Inference__ModelMetrics *metrics = c->pb->model_metrics;
@@ -246,6 +264,8 @@ struct status *config_check_general(const struct model_config *c)
             "ensemble scheduling must be set for ensemble %s whose platform is ensemble", pb->name);
     if (!st && model_config_decoupled(c))
         st = refuse_cache(c, "'decoupled' transaction policy");
+    if (!st)
+        st = check_tags(c);
     return st ? st : check_metrics(c);
 }
 

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/metrics/family.h"
 
-#include <math.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/json.h"
 #include "base/list.h"
 #include "base/mem.h"
 #include "base/mutex.h"
 #include "base/status.h"
+#include "base/str.h"
+#include "core/metrics/histogram.h"
+#include "core/metrics/page.h"
 
 enum { METRICS_LEVEL = 850, MAX_LABEL_BYTES = 1 << 20 };
 
@@ -33,17 +34,14 @@ struct series {
     /* Constant. */
     struct family *family;
     char *labels; /* `a="1",b="2"`: sorted, escaped, as they are printed */
-    size_t n_buckets;
-    double *bounds;
 
     /* Under metrics_mu. */
     struct list link;
     size_t n_handles;
-    double sum;
-    uint64_t *counts; /* of a histogram: one more than there are bounds */
 
-    /* Any thread: the value of a counter or gauge. */
+    /* Any thread: the value of a counter or gauge; or the histogram. */
     _Atomic double value;
+    struct histogram histogram;
 };
 
 struct metric_family {
@@ -72,18 +70,6 @@ static struct status *has_no(const struct metric *m, const char *what)
                       kind_names[m->series->family->kind], what);
 }
 
-/* [a-zA-Z_][a-zA-Z0-9_]*, in the names of metrics with colons, too. */
-static bool name_is_valid(const char *name, bool colons)
-{
-    for (const char *p = name; *p; p++) {
-        bool letter = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || *p == '_';
-        bool digit = *p >= '0' && *p <= '9' && p > name;
-        if (!letter && !digit && !(colons && *p == ':'))
-            return false;
-    }
-    return name[0] != '\0';
-}
-
 /* ------------------------------------------------------------------------------------ families */
 
 static struct family *find_family(const char *name, struct list **ret_before)
@@ -107,8 +93,11 @@ struct status *metric_family_new(enum metric_kind kind, const char *name, const 
     if ((unsigned)kind >= ARRAY_SIZE(kind_names))
         return status_new(STATUS_INVALID_ARG,
                           "Unsupported kind passed to MetricFamily constructor.");
-    if (!name_is_valid(name, true))
+    if (!str_is_identifier(name, ':'))
         return status_new(STATUS_INVALID_ARG, "Invalid metric name '%s'", name);
+    if (page_has_family(name))
+        return status_new(STATUS_INVALID_ARG,
+                          "Family name already exists: '%s' is one of the server's own", name);
 
     mutex_lock(&metrics_mu);
     struct family *f = find_family(name, &before);
@@ -181,17 +170,11 @@ static struct status *labels_print(const struct metric_label *labels, size_t n_l
     qsort(sorted, n_labels, sizeof(*sorted), compare_labels);
     for (size_t i = 0; i < n_labels && !st; i++) {
         const char *name = sorted[i].name;
-        if (!name_is_valid(name, false) || strncmp(name, "__", 2) == 0)
+        if (!str_is_identifier(name, '_') || strncmp(name, "__", 2) == 0)
             st = status_new(STATUS_INVALID_ARG, "Invalid label name '%s'", name);
         else if (i && strcmp(name, sorted[i - 1].name) == 0)
             st = status_new(STATUS_INVALID_ARG, "Duplicate label name '%s'", name);
-        buf_addf(out, "%s%s=\"", i ? "," : "", name);
-        for (const char *p = sorted[i].value; *p; p++) {
-            if (*p == '\\' || *p == '"' || *p == '\n')
-                buf_addc(out, '\\');
-            buf_addc(out, *p == '\n' ? 'n' : *p);
-        }
-        buf_addc(out, '"');
+        exposition_label(out, i == 0, name, sorted[i].value);
     }
     mem_free(sorted);
     return st ? st : buf_status(out);
@@ -208,31 +191,37 @@ static struct status *check_args(enum metric_kind kind, const struct metric_args
         return status_new(STATUS_INVALID_ARG, "Bucket boundaries not found in Metric args.");
     if (!args->is_histogram)
         return status_new(STATUS_INVALID_ARG, "Metric args not set to histogram kind.");
-    for (size_t i = 0; i < args->n_buckets; i++) {
-        if (isnan(args->buckets[i]) || (i && args->buckets[i] <= args->buckets[i - 1]))
-            return status_new(STATUS_INVALID_ARG, "Bucket Boundaries must be strictly sorted");
-    }
     return NULL;
 }
 
-static struct series *series_new(struct family *f, const char *labels,
-                                 const struct metric_args *args)
+static void series_free(struct series *s)
 {
-    struct series *s = mem_zalloc(sizeof(*s));
-    s->family = f;
-    s->labels = mem_strdup(labels);
-    if (f->kind == METRIC_HISTOGRAM) {
-        s->n_buckets = args->n_buckets;
-        s->bounds = mem_zalloc((s->n_buckets + 1) * sizeof(*s->bounds));
-        s->counts = mem_zalloc((s->n_buckets + 1) * sizeof(*s->counts));
-        if (s->n_buckets)
-            memcpy(s->bounds, args->buckets, s->n_buckets * sizeof(*s->bounds));
-    }
-    return s;
+    if (!s)
+        return;
+    histogram_done(&s->histogram);
+    mem_free(s->labels);
+    mem_free(s);
 }
 
+static struct status *series_new(struct family *f, const char *labels,
+                                 const struct metric_args *args, struct series **ret_series)
+{
+    struct series *s = mem_zalloc(sizeof(*s));
+    struct status *st = NULL;
+    s->family = f;
+    s->labels = mem_strdup(labels);
+    if (args)
+        st = histogram_init(&s->histogram, args->buckets, args->n_buckets);
+    if (st)
+        series_free(s);
+    else
+        *ret_series = s;
+    return st;
+}
+
+/* The one that is there, or the new one, which is taken from *series then. */
 static struct series *get_series_locked(struct family *f, const char *labels,
-                                        const struct metric_args *args)
+                                        struct series **series)
 {
     mutex_assert_held(&metrics_mu);
     struct list *before = &f->series;
@@ -246,7 +235,7 @@ static struct series *get_series_locked(struct family *f, const char *labels,
             break;
         }
     }
-    struct series *s = series_new(f, labels, args);
+    struct series *s = TAKE(*series);
     list_push(before, &s->link); /* in front of it */
     return s;
 }
@@ -257,18 +246,22 @@ struct status *metric_new(struct metric_family *family, const struct metric_labe
 {
     AUTO(buf) text = BUF_INIT(MAX_LABEL_BYTES);
     struct family *f = family->shared;
+    struct series *series = NULL;
     struct status *st = check_args(f->kind, args);
     if (!st)
         st = labels_print(labels, n_labels, &text);
+    if (!st)
+        st = series_new(f, buf_text(&text), args, &series);
     if (st)
         return st;
 
     struct metric *m = mem_zalloc(sizeof(*m));
     m->family = family;
     mutex_lock(&metrics_mu);
-    m->series = get_series_locked(f, buf_text(&text), args);
+    m->series = get_series_locked(f, buf_text(&text), &series);
     m->series->n_handles++;
     mutex_unlock(&metrics_mu);
+    series_free(series);
     atomic_fetch_add(&family->n_metrics, 1);
     *ret_metric = m;
     return NULL;
@@ -284,12 +277,8 @@ void metric_free(struct metric *m)
     if (last)
         list_remove(&s->link);
     mutex_unlock(&metrics_mu);
-    if (last) {
-        mem_free(s->counts);
-        mem_free(s->bounds);
-        mem_free(s->labels);
-        mem_free(s);
-    }
+    if (last)
+        series_free(s);
     atomic_fetch_sub(&m->family->n_metrics, 1);
     mem_free(m);
 }
@@ -333,88 +322,29 @@ struct status *metric_set(struct metric *m, double value)
 
 struct status *metric_observe(struct metric *m, double value)
 {
-    struct series *s = m->series;
     if (metric_kind(m) != METRIC_HISTOGRAM)
         return has_no(m, "Observe");
-    size_t i = 0;
-    while (i < s->n_buckets && !(value <= s->bounds[i]))
-        i++;
-    mutex_lock(&metrics_mu);
-    s->counts[i]++;
-    s->sum += value;
-    mutex_unlock(&metrics_mu);
+    histogram_observe(&m->series->histogram, value);
     return NULL;
 }
 
 /* ------------------------------------------------------------------------------------ printing */
 
-static void print_number(struct buf *out, double value)
-{
-    if (isnan(value))
-        buf_adds(out, "Nan");
-    else if (isinf(value))
-        buf_adds(out, value > 0 ? "+Inf" : "-Inf");
-    else if (fabs(value) < 0x1p53 && trunc(value) == value)
-        json_write_int64(out, (int64_t)value);
-    else
-        json_write_double(out, value);
-}
-
-/* name{labels,le="bound"} value; suffix, labels and bound may be missing. */
-static void print_line(struct buf *out, const struct series *s, const char *suffix,
-                       const double *bound, double value)
-{
-    buf_addf(out, "%s%s", s->family->name, suffix);
-    if (bound || s->labels[0]) {
-        buf_addf(out, "{%s", s->labels);
-        if (bound) {
-            buf_addf(out, "%sle=\"", s->labels[0] ? "," : "");
-            print_number(out, *bound);
-            buf_addc(out, '"');
-        }
-        buf_addc(out, '}');
-    }
-    buf_addc(out, ' ');
-    print_number(out, value);
-    buf_addc(out, '\n');
-}
-
-static void print_histogram(struct buf *out, const struct series *s)
-{
-    static const double above_all = (double)INFINITY;
-    uint64_t count = 0;
-    for (size_t i = 0; i <= s->n_buckets; i++)
-        count += s->counts[i];
-    print_line(out, s, "_count", NULL, (double)count);
-    print_line(out, s, "_sum", NULL, s->sum);
-    count = 0;
-    for (size_t i = 0; i <= s->n_buckets; i++) {
-        count += s->counts[i];
-        print_line(out, s, "_bucket", i < s->n_buckets ? &s->bounds[i] : &above_all, (double)count);
-    }
-}
-
 void metric_families_print(struct buf *out)
 {
-    static const char *const types[] = {"counter", "gauge", "histogram"};
     mutex_lock(&metrics_mu);
     LIST_FOR_EACH (family_link, &families) {
         const struct family *f = LIST_ENTRY(family_link, struct family, link);
         if (list_empty(&f->series))
             continue;
-        buf_addf(out, "# HELP %s ", f->name);
-        for (const char *p = f->description; *p; p++) {
-            if (*p == '\\' || *p == '\n')
-                buf_addc(out, '\\');
-            buf_addc(out, *p == '\n' ? 'n' : *p);
-        }
-        buf_addf(out, "\n# TYPE %s %s\n", f->name, types[f->kind]);
+        exposition_family(out, f->name, f->description, f->kind);
         LIST_FOR_EACH (link, &f->series) {
             const struct series *s = LIST_ENTRY(link, struct series, link);
             if (f->kind == METRIC_HISTOGRAM)
-                print_histogram(out, s);
+                histogram_print(&s->histogram, f->name, s->labels, out);
             else
-                print_line(out, s, "", NULL, atomic_load_explicit(&s->value, memory_order_relaxed));
+                exposition_line(out, f->name, "", s->labels, NULL,
+                                atomic_load_explicit(&s->value, memory_order_relaxed));
         }
     }
     mutex_unlock(&metrics_mu);

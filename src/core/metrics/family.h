@@ -16,14 +16,12 @@
 #include <stddef.h>
 
 #include "base/compiler.h"
+#include "core/metrics/exposition.h"
 
 struct buf;
 struct metric;
 struct metric_family;
 struct status;
-
-/* The values are those of TRITONSERVER_MetricKind. */
-enum metric_kind { METRIC_COUNTER, METRIC_GAUGE, METRIC_HISTOGRAM };
 
 struct metric_label {
     const char *name, *value;
@@ -40,7 +38,7 @@ struct metric_args {
  * metric_family_new - a handle on the family of that name.
  *
  * Errors: STATUS_INVALID_ARG  no such kind; the name is none for a metric, or is that of a family
- *                             of another kind
+ *                             of another kind or of the server's own
  */
 NODISCARD struct status *metric_family_new(enum metric_kind kind, const char *name,
                                            const char *description,

@@ -62,7 +62,7 @@ static void deliver_and_unlock(struct order *o)
         mutex_unlock(&o->mu);
         if (ended)
             request_sender_done(TAKE(ended));
-        d.request->ops->respond(d.request, d.resp, d.flags);
+        request_tell(d.request, d.resp, d.flags);
         if (d.flags & RESPONSE_FINAL)
             ended = d.request;
         mutex_lock(&o->mu);

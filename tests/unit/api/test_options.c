@@ -167,6 +167,10 @@ static void options_that_size_or_place(void **state)
     ok(TRITONSERVER_ServerOptionsSetGpuMetrics(o, false));
     ok(TRITONSERVER_ServerOptionsSetCpuMetrics(o, true));
     ok(TRITONSERVER_ServerOptionsSetMetricsInterval(o, 1000));
+    ok(TRITONSERVER_ServerOptionsSetMetricsConfig(o, "", "counter_latencies", "false"));
+    ok(TRITONSERVER_ServerOptionsSetMetricsConfig(o, "", "histogram_latencies", "TRUE"));
+    ok(TRITONSERVER_ServerOptionsSetMetricsConfig(o, "", "summary_latencies", "false"));
+    ok(TRITONSERVER_ServerOptionsSetMetricsConfig(o, "", "summary_quantiles", "0.5:0.05"));
     ok(TRITONSERVER_ServerOptionsDelete(o));
 }
 
@@ -185,8 +189,15 @@ static void options_that_ask_for_what_is_not_there(void **state)
             "the response cache is not supported yet");
     refused(TRITONSERVER_ServerOptionsSetCacheConfig(o, "local", "{}"), no,
             "the response cache is not supported yet");
-    refused(TRITONSERVER_ServerOptionsSetMetricsConfig(o, "", "s", "v"), no,
-            "a configuration of metrics is not supported yet");
+    refused(TRITONSERVER_ServerOptionsSetMetricsConfig(o, "", "summary_latencies", "true"), no,
+            "metrics setting 'summary_latencies' is 'true': quantiles are not supported yet");
+    refused(TRITONSERVER_ServerOptionsSetMetricsConfig(o, "m", "counter_latencies", "true"), no,
+            "metrics settings of 'm': there are only those of all metrics");
+    refused(TRITONSERVER_ServerOptionsSetMetricsConfig(o, "", "counter_latencies", "no"), wrong,
+            "metrics setting 'counter_latencies' is 'no', expected true or false");
+    refused(TRITONSERVER_ServerOptionsSetMetricsConfig(o, "", "s", "v"), wrong,
+            "there is no metrics setting 's': there are counter_latencies, histogram_latencies, "
+            "summary_latencies and summary_quantiles");
 
     refused(TRITONSERVER_ServerOptionsSetHostPolicy(o, "p", "cores", "0"), no,
             "Unsupported host policy setting 'cores' is specified, supported settings are "

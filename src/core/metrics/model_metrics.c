@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/metrics/model_metrics.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "core/metrics/exposition.h"
+#include "core/metrics/page.h"
+#include "core/model.h"
+#include "core/repo/storage.h"
+#include "core/server_options.h"
+#include "core/server_priv.h"
+
+typedef Inference__ModelConfig__MetricTagsEntry tag_entry;
+
+enum { MAX_LABEL_BYTES = 16 << 20 };
+
+/* ---- Labels --------------------------------------------------------------------------------- */
+
+static int compare_tags(const void *a, const void *b)
+{
+    return strcmp((*(tag_entry *const *)a)->key, (*(tag_entry *const *)b)->key);
+}
+
+/* Sorted by name, as all labels are: '_' comes before all that the server's own begin with. */
+static void print_tags(const Inference__ModelConfig *pb, struct buf *out)
+{
+    tag_entry **tags = mem_alloc((pb->n_metric_tags + 1) * sizeof(tag_entry *));
+    for (size_t i = 0; i < pb->n_metric_tags; i++)
+        tags[i] = pb->metric_tags[i];
+    qsort(tags, pb->n_metric_tags, sizeof(tag_entry *), compare_tags);
+    for (size_t i = 0; i < pb->n_metric_tags; i++) {
+        char *name = mem_printf("_%s", tags[i]->key); /* config_check_general() has looked at it */
+        exposition_label(out, i == 0, name, tags[i]->value);
+        mem_free(name);
+    }
+    mem_free(tags);
+}
+
+NODISCARD static struct status *print_labels(struct model *m)
+{
+    AUTO(buf) text = BUF_INIT(MAX_LABEL_BYTES);
+    print_tags(m->config->pb, &text);
+    exposition_label(&text, text.size == 0, "model", m->name);
+    if (m->server->options->model_namespacing)
+        exposition_label(&text, false, "namespace", m->storage->root);
+    m->metrics.head_length = text.size;
+    exposition_label(&text, false, "version", m->version_text);
+    struct status *st = buf_status(&text);
+    if (st)
+        return status_prefix(st, "labels of the metrics of model '%s': ", m->name);
+    m->metrics.length = text.size;
+    m->metrics.labels = mem_strdup(buf_text(&text));
+    return NULL;
+}
+
+/* ---- Histograms ----------------------------------------------------------------------------- */
+
+/* The last one counts, as in the reference; one of another family is told and left alone. */
+static const Inference__ModelMetrics__MetricControl *find_control(const struct model *m)
+{
+    const Inference__ModelMetrics *metrics = m->config->pb->model_metrics;
+    const Inference__ModelMetrics__MetricControl *found = NULL;
+    for (size_t i = 0; metrics && i < metrics->n_metric_control; i++) {
+        const char *family = metrics->metric_control[i]->metric_identifier->family;
+        if (strcmp(family, FIRST_RESPONSE_FAMILY) == 0)
+            found = metrics->metric_control[i];
+        else
+            log_warn("model '%s': Metric family '%s' in 'metric_identifier' is not a customizable "
+                     "metric in Triton core.",
+                     m->name, family);
+    }
+    return found;
+}
+
+NODISCARD static struct status *make_histogram(struct model *m)
+{
+    static const double usual_ms[] = {100, 500, 2000, 5000};
+    const Inference__ModelMetrics__MetricControl *control = find_control(m);
+    const double *bounds_ms = control ? control->histogram_options->buckets : usual_ms;
+    size_t n = control ? control->histogram_options->n_buckets : ARRAY_SIZE(usual_ms);
+    if (!m->server->options->histogram_latencies)
+        return NULL;
+    m->metrics.first_response = mem_zalloc(sizeof(*m->metrics.first_response));
+    struct status *st = histogram_init(m->metrics.first_response, bounds_ms, n);
+    return st ? status_prefix(st, "model '%s', buckets of '%s': ", m->name, FIRST_RESPONSE_FAMILY)
+              : NULL;
+}
+
+struct status *model_metrics_init(struct model *m)
+{
+    MEM_CHARGE(m->owner, MEM_CONFIG);
+    struct status *st = print_labels(m);
+    return st ? st : make_histogram(m);
+}
+
+void model_metrics_done(struct model *m)
+{
+    if (m->metrics.first_response)
+        histogram_done(m->metrics.first_response);
+    mem_free(TAKE(m->metrics.first_response));
+    mem_free(TAKE(m->metrics.labels));
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The endpoint for metrics: one loop on a thread of its own, so that a scrape of thousands of
+ * models holds up no inference. Whatever else is asked for at this port gives 200 and nothing, as
+ * in the reference, whose users take it for a sign of life (features §1.1 row 24).
+ */
+#include "conch/conch.h"
+
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "core/server.h"
+#include "frontends/http/route.h"
+#include "frontends/net/server.h"
+#include "frontends/ops/errors.h"
+
+enum {
+    MAX_PAGE_BYTES = INT32_MAX,
+    MAX_CONNECTIONS = 256, /* each may keep a page waiting that its client does not read */
+    MAX_BODY_BYTES = 1 << 20,
+};
+
+struct conch_metrics {
+    struct server *server;
+    struct net_server *net;
+};
+
+/* The part of an exchange that is the frontend's. */
+struct metrics_call {
+    const struct route *route; /* NULL: no such path */
+    struct buf page;           /* until the reply has left */
+};
+
+static void reply_page(struct exchange *x, const struct buf *page)
+{
+    struct iovec body = {.iov_base = page->data, .iov_len = page->size};
+    exchange_reply(x, &(struct http_reply){
+                          .status = 200,
+                          .content_type = "text/plain; charset=utf-8",
+                          .headers = "",
+                          .body = &body,
+                          .n_body = page->size > 0,
+                      });
+}
+
+static void give_page(struct exchange *x)
+{
+    struct metrics_call *call = exchange_part(x);
+    const struct conch_metrics *metrics = x->env->handler_ctx;
+    struct status *st = server_metrics(metrics->server, &call->page);
+    if (!st) {
+        reply_page(x, &call->page);
+        return;
+    }
+    exchange_reply_text(x, ops_error_of(status_code(st))->http_status, "text/plain",
+                        status_message(st), strlen(status_message(st)));
+    status_free(st);
+}
+
+static const struct route routes[] = {
+    {METHOD_GET, "/metrics", give_page, "text/plain", false},
+    {METHOD_GET, "/metrics/", give_page, "text/plain", false},
+};
+
+static void on_head(struct exchange *x, const struct http_head *head)
+{
+    struct metrics_call *call = exchange_part(x);
+    call->route = route_find(routes, ARRAY_SIZE(routes), head_path(head)).route;
+    buf_init_pooled(&call->page, MAX_PAGE_BYTES, x->env->pool);
+    x->discard = true;
+}
+
+static void on_request(struct exchange *x)
+{
+    static const struct http_reply_fixed wrong_method =
+        HTTP_REPLY_FIXED("HTTP/1.1 405 Method Not Allowed\r\nContent-Type: text/plain\r\n"
+                         "Content-Length: 30\r\n",
+                         "{\"error\":\"Method Not Allowed\"}");
+    struct metrics_call *call = exchange_part(x);
+    if (x->method != METHOD_GET)
+        exchange_reply_fixed(x, &wrong_method);
+    else if (call->route)
+        call->route->handle(x);
+    else
+        reply_page(x, &call->page);
+}
+
+static void on_end(struct exchange *x)
+{
+    struct metrics_call *call = exchange_part(x);
+    buf_done(&call->page);
+}
+
+static const struct http_handler handler = {
+    .part_bytes = sizeof(struct metrics_call),
+    .on_head = on_head,
+    .on_request = on_request,
+    .on_end = on_end,
+};
+
+/* ---- Start and stop ------------------------------------------------------------------------- */
+
+static void *ctx_new(void *arg, struct http_env *env)
+{
+    (void)env;
+    return arg; /* one loop: what it keeps is the endpoint itself */
+}
+
+void conch_metrics_options_init(struct conch_metrics_options *o)
+{
+    *o = (struct conch_metrics_options){.size = sizeof(*o), .address = "0.0.0.0", .port = 8002};
+}
+
+TRITONSERVER_Error *conch_metrics_start(TRITONSERVER_Server *server,
+                                        const struct conch_metrics_options *options,
+                                        struct conch_metrics **ret_metrics)
+{
+    struct conch_metrics_options o;
+    conch_metrics_options_init(&o);
+    if (!server || !options || !ret_metrics || options->size == 0 || options->size > sizeof(o))
+        return (TRITONSERVER_Error *)status_new(STATUS_INVALID_ARG,
+                                                "conch_metrics_start: invalid arguments");
+    memcpy(&o, options, options->size); /* a caller of an older header knows fewer members */
+
+    struct net_options net;
+    net_options_init(&net);
+    net.name = "metrics";
+    net.address = o.address;
+    net.port = o.port;
+    net.max_conns = MAX_CONNECTIONS;
+    net.limits.max_body_bytes = MAX_BODY_BYTES;
+    net.limits.max_pipeline = 1;
+    net.handler = &handler;
+    net.ctx_new = ctx_new;
+
+    struct conch_metrics *metrics = mem_zalloc(sizeof(*metrics));
+    metrics->server = (struct server *)server;
+    net.handler_arg = metrics;
+    struct status *st = net_server_start(&net, &metrics->net);
+    if (st) {
+        mem_free(metrics);
+        return (TRITONSERVER_Error *)st;
+    }
+    log_info("Started Metrics Service at %s:%d", o.address, net_server_port(metrics->net));
+    *ret_metrics = metrics;
+    return NULL;
+}
+
+int conch_metrics_port(const struct conch_metrics *metrics)
+{
+    return net_server_port(metrics->net);
+}
+
+void conch_metrics_stop(struct conch_metrics *metrics, uint64_t timeout_ms)
+{
+    bool freed;
+    if (!metrics)
+        return;
+    net_server_stop(metrics->net, monotonic_ns() + timeout_ms * NS_PER_MS, NULL, &freed);
+    BUG_ON(!freed); /* each request is answered before the next one is looked at */
+    mem_free(metrics);
+}

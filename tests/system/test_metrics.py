@@ -1,0 +1,420 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page of metrics, read by Prometheus' own parser; after the same requests it is that of the genuine Triton."""
+
+import concurrent.futures
+import json
+import re
+import signal
+import threading
+import urllib.error
+import urllib.request
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+import repository
+import server as servers
+import triton
+from wire import Connection, ask
+
+FLAGS = ["--allow-metrics=true", "--metrics-port=0"]
+REASONS = ["REJECTED", "CANCELED", "BACKEND", "OTHER"]
+HOSTILE = 'a"b\\c\nd{}=,# \u00fc'
+PER_MODEL = [
+    "nv_inference_request_success", "nv_inference_request_failure", "nv_inference_count", "nv_inference_exec_count",
+    "nv_inference_request_duration_us", "nv_inference_queue_duration_us", "nv_inference_compute_input_duration_us",
+    "nv_inference_compute_infer_duration_us", "nv_inference_compute_output_duration_us", "nv_inference_pending_request_count",
+    "nv_model_load_duration_secs",
+]  # fmt: skip
+MACHINE = ["nv_pinned_memory_pool_total_bytes", "nv_pinned_memory_pool_used_bytes",
+           "nv_cpu_utilization", "nv_cpu_memory_total_bytes", "nv_cpu_memory_used_bytes"]
+HISTOGRAM = "nv_inference_first_response_histogram_ms"
+
+
+class Page:
+    """What a server says of itself at this moment."""
+
+    def __init__(self, text):
+        self.text = text
+        self.heads = re.findall(r"^# (?:HELP|TYPE) .*$", text, re.M)
+        self.families = re.findall(r"^# TYPE (\S+)", text, re.M)
+        self.values = {}
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                # The parser writes counters as newer formats want them.
+                name = sample.name.removesuffix("_total") if family.type == "counter" else sample.name
+                key = (name, *sorted(sample.labels.items()))
+                assert key not in self.values, key
+                self.values[key] = sample.value
+
+    def value(self, name, **labels):
+        return self.values[(name, *sorted(labels.items()))]
+
+    def of(self, name, model, version="1", **labels):
+        return self.value(name, model=model, version=version, **labels)
+
+    def failures(self, model):
+        return [self.of("nv_inference_request_failure", model, reason=reason) for reason in REASONS]
+
+
+def metrics_port(server):
+    found = servers.wait_for(lambda: re.search(r"Started Metrics Service at \S*:(\d+)", server.log()), 10, "the port is open")
+    return int(found[1])
+
+
+def connects(port):
+    with servers.socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def read(server, path="/metrics", method="GET", data=None, address="127.0.0.1"):
+    request = urllib.request.Request(f"http://{address}:{metrics_port(server)}{path}", data, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return answer.status, answer.headers, answer.read()
+    except urllib.error.HTTPError as answer:
+        return answer.code, answer.headers, answer.read()
+
+
+def scrape(server):
+    status, headers, body = read(server)
+    assert (status, headers["Content-Type"]) == (200, "text/plain; charset=utf-8")
+    return Page(body.decode())
+
+
+def quoted(text):
+    return json.dumps(text, ensure_ascii=False)  # escapes as config.pbtxt has them
+
+
+def write_meter(root, name, say="", more=""):
+    """A model of tests/plugins/meter: with metrics of its own, and failing on demand."""
+    config = f'name: "{name}"\nbackend: "meter"\nmax_batch_size: 8\n'
+    config += repository.tensor("input", "IN", "INT32", [-1]) + repository.tensor("output", "OUT", "INT32", [-1])
+    config += "instance_group [ { count: 1 kind: KIND_CPU } ]\n" + more
+    if say:
+        config += f'parameters {{ key: "say" value {{ string_value: {quoted(say)} }} }}\n'
+    folder = repository.write_model(root, name, config)
+    library = folder / "libtriton_meter.so"
+    library.write_bytes((servers.BUILD / "tests/backends/meter/libtriton_meter.so").read_bytes())
+
+
+def body(rows, do=None):
+    parameters = {"parameters": {"do": do}} if do else {}
+    return {**parameters, "inputs": [{"name": "IN", "datatype": "INT32", "shape": [rows, 2], "data": [0] * 2 * rows}]}
+
+
+def infer(server, model, rows=1, do=None):
+    return ask(server, "POST", f"/v2/models/{model}/infer", body(rows, do)).status
+
+
+def write_models(root):
+    repository.write_identity(root, "never_asked", [("FP32", [-1])], versions=(1, 3))
+    write_meter(root, "plain")
+    tags = "".join(f"metric_tags {{ key: {quoted(k)} value: {quoted(v)} }}\n"
+                   for k, v in (("team", HOSTILE), ("Zone", ""), ("1st", "x")))
+    write_meter(root, "tagged", HOSTILE, tags)
+
+
+def ask_around(server):
+    for rows in (1, 4, 8):
+        assert infer(server, "plain", rows) == 200
+    assert infer(server, "plain", 9) == 400  # refused before it is a request: counts nowhere
+    assert infer(server, "tagged", 2) == 200
+    for _ in range(2):
+        assert infer(server, "tagged", 1, "fail") == 500
+    assert infer(server, "tagged", 1, "error") == 500
+
+
+def start(which, root):
+    if which == "conch":
+        return servers.Server(root, flags=FLAGS)
+    if triton.missing():
+        pytest.skip(triton.missing())
+    return triton.Triton(root)
+
+
+# What depends on the clock, the machine or the release of Triton.
+MOVING = ("_duration_us", "nv_cpu_", "nv_pinned_memory_pool_total_bytes", "nv_model_load_duration_secs")
+
+
+def test_page_is_that_of_triton(tmp_path):
+    pages = {}
+    write_models(tmp_path)
+    for which in ("conch", "triton"):
+        with start(which, tmp_path) as server:
+            # Triton says that its port is open a moment before it is.
+            servers.wait_for(lambda port=metrics_port(server): connects(port), 10, "somebody listens")
+            ask_around(server)
+            pages[which] = scrape(server)
+    ours, theirs = pages["conch"], pages["triton"]
+    newer = {line for line in ours.heads if " nv_model_load_duration_secs " in line}
+    assert len(newer) == 2
+    assert sorted(set(ours.heads) - newer) == sorted(theirs.heads)
+    # Of our own families the order is the same; Triton's own are among those of backends.
+    assert [name for name in ours.families if name in set(theirs.families) and name.startswith("nv_")] == \
+           [name for name in theirs.families if name.startswith("nv_")]
+    fixed = {which: {key: value for key, value in page.values.items() if not any(word in key[0] for word in MOVING)}
+             for which, page in pages.items()}
+    assert fixed["conch"] == fixed["triton"]
+    assert {key for key in ours.values if "load_duration" not in key[0]} == set(theirs.values)
+    # Each line as it stands, up to the value: order of labels and escapes.
+    def heads_of_lines(page):
+        return sorted(line.rsplit(" ", 1)[0] for line in page.text.split("\n")
+                      if line and line[0] != "#" and "load_duration" not in line)
+
+    assert heads_of_lines(ours) == heads_of_lines(theirs)
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory):
+    root = tmp_path_factory.mktemp("asked")
+    write_models(root)
+    with servers.Server(root, flags=[*FLAGS, "--metrics-config=histogram_latencies=true"]) as server:
+        ask_around(server)
+        yield server
+
+
+def test_all_families_are_there_and_no_others(asked):
+    page = scrape(asked)
+    assert page.families == [*PER_MODEL, *MACHINE, HISTOGRAM, "meter_last", "meter_requests", "meter_sizes"]
+    assert len(page.heads) == 2 * len(page.families)
+
+
+def test_counters_are_what_was_asked(asked):
+    page = scrape(asked)
+    tags = {"_team": HOSTILE, "_Zone": "", "_1st": "x"}
+    assert page.of("nv_inference_request_success", "plain") == 3
+    assert page.of("nv_inference_count", "plain") == 13
+    assert page.of("nv_inference_exec_count", "plain") == 3
+    assert page.failures("plain") == [0, 0, 0, 0]
+    assert page.of("nv_inference_request_success", "tagged", **tags) == 1
+    assert page.of("nv_inference_request_failure", "tagged", reason="BACKEND", **tags) == 3
+    assert page.of("nv_inference_request_success", "never_asked", "3") == 0
+
+
+def test_failures_and_statistics_agree(asked):
+    """Failed and successful requests are all that were accepted, here as there; times are those of the statistics."""
+    page = scrape(asked)
+    for one in ask(asked, "GET", "/v2/models/stats").json()["model_stats"]:
+        labels = {"model": one["name"], "version": one["version"]}
+        mine = {key[0]: value for key, value in page.values.items() if labels.items() <= set(key[1:]) and "reason" not in dict(key[1:])}
+        moments = one["inference_stats"]
+        failed = sum(value for key, value in page.values.items()
+                     if key[0] == "nv_inference_request_failure" and labels.items() <= set(key[1:]))
+        assert failed == moments["fail"]["count"]
+        assert mine["nv_inference_request_success"] == moments["success"]["count"]
+        assert mine["nv_inference_request_duration_us"] == moments["success"]["ns"] // 1000
+        for moment in ("queue", "compute_input", "compute_infer", "compute_output"):
+            assert mine[f"nv_inference_{moment}_duration_us"] == moments[moment]["ns"] // 1000
+        assert mine[f"{HISTOGRAM}_count"] == failed + moments["success"]["count"]
+
+
+def test_hostile_labels_come_back_as_they_were(asked):
+    page = scrape(asked)
+    assert page.value("meter_requests", model="tagged", say=HOSTILE) == 3  # the one that failed as a whole is not among them
+    assert page.value("meter_requests", model="plain", say="") == 3
+    assert page.value("meter_last", model="plain", say="") == 8
+    assert [page.value("meter_sizes_bucket", model="plain", say="", le=le) for le in ("1", "4", "+Inf")] == [1, 2, 3]
+    assert (page.value("meter_sizes_count", model="plain", say=""), page.value("meter_sizes_sum", model="plain", say="")) == (3, 13)
+
+
+def test_the_machine_is_looked_at(asked):
+    page = scrape(asked)
+    memory = dict(re.findall(r"^(\w+): +(\d+) kB", open("/proc/meminfo", encoding="ascii").read(), re.M))
+    assert page.value("nv_cpu_memory_total_bytes") == int(memory["MemTotal"]) * 1024
+    assert 0 < page.value("nv_cpu_memory_used_bytes") < page.value("nv_cpu_memory_total_bytes")
+    assert 0 <= page.value("nv_cpu_utilization") <= 1
+    assert (page.value("nv_pinned_memory_pool_total_bytes"), page.value("nv_pinned_memory_pool_used_bytes")) == (0, 0)
+    assert 0 < page.of("nv_model_load_duration_secs", "plain") < 60
+
+
+def test_paths_and_methods(asked):
+    page = read(asked)[2]
+    assert read(asked, "/metrics/")[2].split(b"\n")[0] == page.split(b"\n")[0]
+    assert read(asked, "/metrics?x=1")[0] == 200
+    for path in ("/", "/metricsx", "/Metrics", "/v2/health/live"):
+        status, headers, text = read(asked, path)
+        assert (status, headers["Content-Type"], text) == (200, "text/plain; charset=utf-8", b"")
+    for method, path in (("POST", "/metrics"), ("PUT", "/"), ("DELETE", "/metrics"), ("HEAD", "/metrics")):
+        status, headers, text = read(asked, path, method, b"x" * 100000 if method == "POST" else None)
+        assert (status, headers["Content-Type"]) == (405, "text/plain")
+        assert text == (b"" if method == "HEAD" else b'{"error":"Method Not Allowed"}')
+
+
+def test_a_connection_may_scrape_again_and_again(asked):
+    class Here:
+        address, port = "127.0.0.1", metrics_port(asked)
+
+    with Connection(Here) as connection:
+        for _ in range(3):
+            connection.send(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 2)
+            for _ in range(2):
+                assert Page(connection.response().body.decode()).of("nv_inference_count", "plain") == 13
+
+
+def test_waiting_and_cancelled_requests(models):
+    gated = repository.Gated(models, "gated").shut("hold.execute")
+    data = json.dumps({"inputs": [{"name": "IN", "datatype": "INT32", "shape": [1], "data": [7]}]}).encode()
+    head = f"POST /v2/models/gated/infer HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data)}\r\n\r\n".encode()
+
+    with servers.Server(models, flags=FLAGS) as server:
+        def pending():
+            return scrape(server).of("nv_inference_pending_request_count", "gated")
+
+        connections = [Connection(server) for _ in range(4)]
+        connections[0].send(head + data)
+        servers.wait_for((gated.folder / "hold.execute.reached").exists, 20, "the first one executes")
+        for connection in connections[1:]:
+            connection.send(head + data)
+        servers.wait_for(lambda: pending() == 3, 20, "three wait")
+        connections[2].socket.close()
+        gated.open("hold.execute")
+        for i in (0, 1, 3):
+            assert connections[i].response().status == 200
+        servers.wait_for(lambda: scrape(server).failures("gated") == [0, 1, 0, 0], 20, "it is counted as cancelled")
+        assert pending() == 0
+
+
+def test_first_responses_and_their_buckets(models):
+    control = f'model_metrics {{ metric_control {{ metric_identifier {{ family: "%s" }} histogram_options {{ buckets: [ %s ] }} }} }}\n'
+    write_meter(models, "usual")
+    write_meter(models, "own", more=control % (HISTOGRAM, "0.000001, 1e9"))
+    write_meter(models, "other", more=control % ("nv_inference_count", "1"))
+    with servers.Server(models, flags=[*FLAGS, "--metrics-config", "histogram_latencies=true"]) as server:
+        for model in ("usual", "own", "other"):
+            assert infer(server, model) == 200
+            assert infer(server, model, do="fail") == 500  # is a response, too
+        page = scrape(server)
+        assert "Metric family 'nv_inference_count' in 'metric_identifier' is not a customizable metric" in server.log()
+    for model, buckets in (("usual", ["100", "500", "2000", "5000", "+Inf"]),
+                           ("other", ["100", "500", "2000", "5000", "+Inf"]), ("own", ["1e-06", "1000000000", "+Inf"])):
+        found = {dict(key[1:])["le"]: value for key, value in page.values.items()
+                 if key[0] == f"{HISTOGRAM}_bucket" and ("model", model) in key}
+        assert list(found) == buckets
+        assert found["+Inf"] == 2 == page.of(f"{HISTOGRAM}_count", model)
+        assert 0 < page.of(f"{HISTOGRAM}_sum", model) < 60000
+    assert page.of(f"{HISTOGRAM}_bucket", "own", le="1e-06") == 0
+    assert page.of(f"{HISTOGRAM}_bucket", "own", le="1000000000") == 2
+
+
+def test_buckets_that_do_not_ascend(models):
+    write_meter(models, "m", more=f'model_metrics {{ metric_control {{ metric_identifier {{ family: "{HISTOGRAM}" }} '
+                                  "histogram_options { buckets: [ 2, 1 ] } } }\n")
+    code, _, err = servers.run_to_end(*servers.Server(models, flags=[*FLAGS, "--metrics-config=histogram_latencies=true"]).args[1:])
+    assert code == 1
+    assert f"model 'm', buckets of '{HISTOGRAM}': Bucket Boundaries must be strictly sorted" in err
+
+
+@pytest.mark.parametrize("setting, words", [
+    ("summary_latencies=true", "asks for what Conch does not have yet: quantiles"),
+    ("counter_latencies=maybe", "metrics setting 'counter_latencies' is 'maybe', expected true or false"),
+    ("quantiles=1", "there is no metrics setting 'quantiles'"),
+    ("counter_latencies", "--metrics-config option format is <setting>=<value>. Got counter_latencies"),
+])
+def test_settings_that_are_none(models, setting, words):
+    code, _, err = servers.run_to_end(f"--model-repository={models}", "--allow-grpc=false", f"--metrics-config={setting}")
+    assert code == 1
+    assert words in err
+
+
+def test_without_latencies_the_rest_is_counted(models):
+    write_meter(models, "m")
+    with servers.Server(models, flags=[*FLAGS, "--metrics-config=counter_latencies=false"]) as server:
+        infer(server, "m")
+        page = scrape(server)
+    assert [name for name in page.families if name.endswith("_us")] == []
+    assert (page.of("nv_inference_request_success", "m"), page.of("nv_inference_count", "m")) == (1, 1)
+
+
+def test_what_is_switched_off(models):
+    write_meter(models, "m")
+    with servers.Server(models, flags=[*FLAGS, "--allow-cpu-metrics=false"]) as server:
+        assert not any("nv_cpu" in name for name in scrape(server).families)
+    with servers.Server(models) as server:
+        assert "Metrics Service" not in server.log()
+
+
+def test_namespaces_are_labels(tmp_path):
+    roots = [tmp_path / 'one "of" two', tmp_path / "two"]
+    for root in roots:
+        root.mkdir()
+        write_meter(root, "m")
+    with servers.Server(*roots, flags=[*FLAGS, "--model-namespacing=true"]) as server:
+        page = scrape(server)
+    for root in roots:
+        assert page.of("nv_inference_count", "m", namespace=str(root)) == 0
+
+
+def test_before_the_first_model_and_until_the_last_answer(models):
+    """The port is open as long as there is something to see: models that load, requests that a stop waits for."""
+    gated = repository.Gated(models, "gated").shut("hold.load").shut("hold.execute")
+    server = servers.Server(models, flags=FLAGS, ready=None)
+    with server:
+        assert scrape(server).families == MACHINE
+        gated.open("hold.load")
+        server.wait_log("Loaded ")
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            data = {"inputs": [{"name": "IN", "datatype": "INT32", "shape": [1], "data": [7]}]}
+            answer = pool.submit(ask, server, "POST", "/v2/models/gated/infer", data)
+            servers.wait_for((gated.folder / "hold.execute.reached").exists, 20, "it executes")
+            server.signal(signal.SIGTERM)
+            server.wait_log("Signal (15) received.")
+            server.wait_log("Found 1 HTTP service connections")
+            assert scrape(server).of("nv_inference_pending_request_count", "gated") == 0
+            gated.open("hold.execute")
+            assert answer.result(20).status == 200
+        assert server.wait() == 0
+
+
+def test_a_port_that_is_taken(models):
+    with servers.socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        server = servers.Server(models, flags=["--allow-metrics=true", f"--metrics-port={port}"])
+        code, _, err = servers.run_to_end(*server.args[1:])
+    assert code == 1
+    assert f"failed to start Metrics service: Unavailable - Socket '127.0.0.1:{port}' already in use " in err
+
+
+def test_an_address_of_its_own(models):
+    with servers.Server(models, flags=[*FLAGS, "--metrics-address=127.0.0.2"]) as server:
+        assert read(server, address="127.0.0.2")[0] == 200
+        with pytest.raises(OSError):
+            read(server, address="127.0.0.1")
+
+
+def test_scrapes_under_load(models):
+    """Counters only ever grow, and in the end nothing is missing."""
+    for i in range(4):
+        write_meter(models, f"m{i}", HOSTILE)
+    rounds, each = 4, 50
+    with servers.Server(models, flags=[*FLAGS, "--metrics-config=histogram_latencies=true"]) as server:
+        over = threading.Event()
+
+        def ask_many(i):
+            with Connection(server) as connection:
+                for n in range(each):
+                    data = json.dumps(body(2, "fail" if n % 5 == 0 else None)).encode()
+                    connection.send(f"POST /v2/models/m{i % 4}/infer HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data)
+                    assert connection.response().status in (200, 500)
+
+        def watch():
+            before, n = {}, 0
+            while not over.is_set() or n < 3:
+                now = {key: value for key, value in scrape(server).values.items()
+                       if key[0] in ("nv_inference_count", "nv_inference_request_success", "meter_requests", f"{HISTOGRAM}_count")}
+                assert all(now[key] >= value for key, value in before.items())
+                before, n = now, n + 1
+
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            watchers = [pool.submit(watch) for _ in range(2)]
+            list(pool.map(ask_many, range(4 * rounds)))
+            over.set()
+            for watcher in watchers:
+                watcher.result()
+        page = scrape(server)
+    for i in range(4):
+        assert page.of("nv_inference_request_success", f"m{i}") == rounds * each * 4 // 5
+        assert page.failures(f"m{i}") == [0, 0, rounds * each // 5, 0]
+        assert page.of(f"{HISTOGRAM}_count", f"m{i}") == rounds * each == page.value("meter_requests", model=f"m{i}", say=HOSTILE)
