@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The model repository that both servers serve: the identity backend in three shapes."""
+"""The model repository that both servers serve: the identity backend in several shapes."""
 
 import shutil
 from pathlib import Path
@@ -7,7 +7,7 @@ from pathlib import Path
 from . import requests
 
 
-def _config(name, tensors):
+def _config(name, tensors, more=""):
     def block(kind, prefix):
         items = ",\n".join(f'  {{ name: "{prefix}{i}" data_type: TYPE_FP32 dims: {dims} }}'
                            for i, dims in enumerate(tensors))
@@ -15,13 +15,26 @@ def _config(name, tensors):
 
     return (f'name: "{name}"\nbackend: "identity"\n'
             + block("input", "INPUT") + block("output", "OUTPUT")
-            + "instance_group [ { count: 1 kind: KIND_CPU } ]\n")
+            + "instance_group [ { count: 1 kind: KIND_CPU } ]\n" + more)
+
+
+# An execution takes two milliseconds, whether of one request or of eight.
+SLOW_MS, SLOW_BATCH = 2, 8
+BATCHING = {
+    "batched": "max_batch_size: 64\ndynamic_batching { }\n",
+    "batched_slow": f"max_batch_size: {SLOW_BATCH}\ndynamic_batching {{ }}\n"
+                    f'parameters {{ key: "execute_delay_ms" value {{ string_value: "{SLOW_MS}" }} }}\n',
+    "batched_limited": f"max_batch_size: {SLOW_BATCH}\ndynamic_batching {{ default_queue_policy {{"
+                       " max_queue_size: 1000 default_timeout_microseconds: 10000000 } }\n"
+                       f'parameters {{ key: "execute_delay_ms" value {{ string_value: "{SLOW_MS}" }} }}\n',
+}
 
 
 MODELS = {
     "small": [requests.SMALL_SHAPE],
     "image": [requests.IMAGE_SHAPE],
     "sink": [requests.IMAGE_SHAPE, [1]],
+    **{name: [requests.SMALL_SHAPE] for name in BATCHING},
 }
 
 
@@ -33,6 +46,6 @@ def write(folder, backend=None):
     for name, tensors in MODELS.items():
         model = Path(folder) / name
         (model / "1").mkdir(parents=True)
-        (model / "config.pbtxt").write_text(_config(name, tensors))
+        (model / "config.pbtxt").write_text(_config(name, tensors, BATCHING.get(name, "")))
         if backend:
             shutil.copy(backend, model / backend.name)

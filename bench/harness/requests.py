@@ -20,6 +20,11 @@ class Request:
         return self.wire.split(b" ", 2)[1].decode()
 
     @property
+    def model(self):
+        """Of an inference request."""
+        return self.path.split("/")[3]
+
+    @property
     def method(self):
         return self.wire.split(b" ", 1)[0].decode()
 
@@ -107,6 +112,12 @@ def small():
     """64 bytes in, 64 bytes out."""
     values = floats(16)
     return binary("64 B, binary", "small", {"INPUT0": (SMALL_SHAPE, values)}, ["OUTPUT0"], values)
+
+
+def batched(model):
+    """The same for a model whose first dimension is the batch."""
+    values = floats(16)
+    return binary(f"64 B to {model}", model, {"INPUT0": ([1, *SMALL_SHAPE], values)}, ["OUTPUT0"], values)
 
 
 def image():

@@ -4,9 +4,11 @@ The rows of the benchmark. Each is a function that measures and returns Markdown
 documentation is what `bench/run --list` prints. ROWS at the end is the order they run in.
 """
 
+import json
 import statistics
+import urllib.request
 
-from . import loading, micro, ort, requests, wrk
+from . import loading, micro, ort, repository, requests, wrk
 from .measure import Cell, say
 from .report import cpu, figure, met, table
 
@@ -84,6 +86,45 @@ def triton_json(lab):
     """identity of 602 kB as JSON both ways, the same backend in the genuine Triton"""
     # Triton answers 40 of these in a second: a cell needs time for its p99.
     return _against_triton(lab, requests.image_json(), 10, seconds=2 * lab.settings.seconds)
+
+
+def _batch_size(server, model):
+    """How many requests an execution has had, on the average."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/v2/models/{model}/stats", timeout=20) as answer:
+        stats = json.load(answer)["model_stats"][0]
+    return stats["inference_count"], stats["execution_count"]
+
+
+def _sample_batches(lab, cell):
+    before = _batch_size(cell.server, cell.request.model)
+    lab.bench.sample(cell)
+    after = _batch_size(cell.server, cell.request.model)
+    return (after[0] - before[0]) / max(after[1] - before[1], 1)
+
+
+def batching(lab):
+    """the dynamic batcher against the genuine Triton's: its price, and how well batches are filled"""
+    rows = []
+    for model, connections in (("batched", (1, 16, 64)), ("batched_slow", (16, 64)), ("batched_limited", (64,))):
+        request = requests.batched(model)
+        ideal = repository.SLOW_BATCH * 1000 / repository.SLOW_MS if model != "batched" else None
+        for n in connections:
+            pair = [Cell(server, request, n) for server in (lab.conch(), lab.triton())]
+            sizes = [[], []]
+            for _ in range(lab.settings.rounds):
+                for cell, seen in zip(pair, sizes):
+                    seen.append(_sample_batches(lab, cell))
+            a, b = pair
+            goal = n > 1 and not ideal
+            times = b.cpu_us / a.cpu_us
+            rows.append([model, n, cpu(a), cpu(b), f"{times:.1f} ×", "≥ 4 ×" if goal else "–",
+                         met(times >= 4) if goal else "–", figure(a.per_second), figure(b.per_second),
+                         figure(ideal) if ideal else "–",
+                         *(f"{statistics.median(seen):.1f}" for seen in sizes),
+                         figure(a.p50_us), figure(b.p50_us), figure(a.p99_us), figure(b.p99_us)])
+    return table(["model", "connections", "Conch CPU µs", "Triton CPU µs", "less", "goal", "met",
+                  "Conch requests/s", "Triton requests/s", "ideal", "Conch batch", "Triton batch",
+                  "Conch p50 µs", "Triton p50 µs", "Conch p99 µs", "Triton p99 µs"], rows)
 
 
 def digits(lab):
@@ -185,6 +226,7 @@ ROWS = {
     "triton-small": triton_small,
     "triton-image": triton_image,
     "triton-json": triton_json,
+    "batching": batching,
     "digits": digits,
     "ort": ort.ort,
     "memory": memory,
