@@ -157,8 +157,28 @@ def ask_wrongly(chance):
 
 def ask_how_it_is(chance):
     path = chance.choice(["/v2/health/live", "/v2/health/ready", "/v2", "/v2/models/steady_inline", "/v2/models/fickle_slow/ready",
-                          "/v2/models/steady_batch/config", "/v2/models/stats"])
+                          "/v2/models/steady_batch/config", "/v2/models/stats", "/v2/models/spoilt/stats"])
     return Question("GET", path, ok)
+
+
+def ask_for_counts(chance, answered):
+    """What has been answered before is counted."""
+    model = chance.choice(STEADY)
+    before = answered[model]
+
+    def check(response):
+        ok(response)
+        (told,) = response.json()["model_stats"]
+        assert told["inference_stats"]["success"]["count"] >= before, model
+
+    return Question("GET", f"/v2/models/{model}/stats", check)
+
+
+def ask_some(chance, answered):
+    """Questions of all kinds, mostly to models. answered: how often these have answered, at least."""
+    others = [ask_for_nobody, ask_wrongly, ask_how_it_is, lambda chance: ask_for_counts(chance, answered)]
+    return [ask_a_model(chance, STEADY + FICKLE) if chance.random() < 0.7 else chance.choice(others)(chance)
+            for _ in range(chance.choice([1, 1, 3, 8]))]
 
 
 # ---- Clients
@@ -181,15 +201,6 @@ class Run:
             with self._adding:
                 counter[model] += 1
 
-    def questions(self, chance, models):
-        """Some, on one connection."""
-        kinds = [lambda: ask_a_model(chance, models)] * 6 + [ask_for_nobody, ask_wrongly, ask_how_it_is]
-        made = []
-        for _ in range(chance.choice([1, 1, 3, 8])):
-            kind = chance.choice(kinds)
-            made.append(kind() if kind in kinds[:6] else kind(chance))
-        return made
-
 
 def receive(run, connection, question):
     response = connection.response()
@@ -204,7 +215,7 @@ def expect_nothing_more(run, chance, connection):
 
 
 def one_by_one(run, chance, connection):
-    for question in run.questions(chance, STEADY + FICKLE):
+    for question in ask_some(chance, run.answered):
         for piece in pieces(chance, question.bytes(chance)):
             connection.send(piece)
         receive(run, connection, question)
@@ -213,7 +224,7 @@ def one_by_one(run, chance, connection):
 
 def all_at_once(run, chance, connection):
     """Answers come in the order of the questions."""
-    questions = run.questions(chance, STEADY + FICKLE)
+    questions = ask_some(chance, run.answered)
     data = b"".join(question.bytes(chance) for question in questions)
     sender = threading.Thread(target=send_all, args=(connection, pieces(chance, data)))
     sender.start()    # the server need not take the last question before its first answer is taken
