@@ -13,6 +13,16 @@ import random
 
 import pytest
 
+HERE = pathlib.Path(__file__).parent
+
+
+def by_file(items):
+    """{path: its tests}, all of them, wherever they stand."""
+    files = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    return files
+
 
 def pytest_addoption(parser):
     parser.addoption("--shuffle", metavar="SEED", help="run files, and the tests of each, in the random order of this seed")
@@ -24,7 +34,7 @@ def pytest_collection_modifyitems(config, items):
     if seed is None:
         return
     chance = random.Random(seed)
-    files = [list(tests) for _, tests in itertools.groupby(items, key=lambda item: item.path)]
+    files = list(by_file(items).values())
     chance.shuffle(files)
     for tests in files:
         chance.shuffle(tests)
@@ -33,9 +43,9 @@ def pytest_collection_modifyitems(config, items):
 
 def claimed(items, folder):
     """The tests of files that no other process has begun, file by file."""
-    for path, tests in itertools.groupby(items, key=lambda item: item.path):
+    for path, tests in by_file(items).items():
         try:
-            pathlib.Path(folder, str(path).replace("/", "+")).touch(exist_ok=False)
+            pathlib.Path(folder, str(path.relative_to(HERE)).replace("/", "+")).touch(exist_ok=False)
         except FileExistsError:
             continue
         yield from tests
