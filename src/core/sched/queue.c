@@ -171,6 +171,7 @@ struct status *queue_push(struct queue *q, struct request *r, bool *ret_last)
 
 void queue_remove(struct queue *q, struct request *r)
 {
+    DEBUG_BUG_ON(list_empty(&r->link) || r->level->n == 0);
     clear_limit(q, r);
     list_remove(&r->link);
     r->level->n--;

@@ -433,11 +433,12 @@ struct status *scheduler_submit(struct scheduler *s, struct request *r)
     uint64_t now_ns = r->queue_ns; /* a moment ago: no need to ask for the time again */
 
     mutex_lock(&s->mu);
+    /* Before the push, which may find that it is cancelled already, and refuse it. */
+    atomic_store_explicit(&r->waiting, true, memory_order_relaxed);
     struct status *st = UNLIKELY(s->stopping || s->n_instances == 0) ? why_not_locked(s, r)
                                                                      : s->ops->push_locked(s, r);
-    if (LIKELY(!st))
-        atomic_store_explicit(&r->waiting, true, memory_order_relaxed);
     if (UNLIKELY(st != NULL)) {
+        atomic_store_explicit(&r->waiting, false, memory_order_relaxed);
         scheduler_unlock(s);
     } else if (LIKELY(!s->ops->examine_locked)) {
         go_on_and_unlock(s, turn, now_ns);

@@ -436,6 +436,22 @@ static void cancelled_ones_are_not_executed(void **state)
     assert_string_equal(book.batches, "1 2");
 }
 
+/* The push itself finds out, and refuses it. */
+static void who_is_cancelled_before_it_is_asked_waits_for_no_batch(void **state)
+{
+    (void)state;
+    struct fake_model f;
+    struct fake_request fr;
+    make(&f, "max_queue_delay_microseconds: 3600000000");
+    prepare(&fr, &f, 1, 1);
+    request_cancel(&fr.request);
+    ask(&fr, &f);
+    request_cancel(&fr.request); /* it is in no queue any more */
+    end_failed(&fr, STATUS_CANCELLED, "");
+    fake_model_end(&f);
+    assert_string_equal(book.batches, "");
+}
+
 static void priorities_decide_who_is_next(void **state)
 {
     (void)state;
@@ -595,6 +611,7 @@ int main(void)
         cmocka_unit_test(who_waits_too_long_is_answered_though_the_instance_is_busy),
         cmocka_unit_test(a_full_queue_refuses_at_once),
         cmocka_unit_test(cancelled_ones_are_not_executed),
+        cmocka_unit_test(who_is_cancelled_before_it_is_asked_waits_for_no_batch),
         cmocka_unit_test(priorities_decide_who_is_next),
         cmocka_unit_test(every_request_has_one_answer),
         cmocka_unit_test(the_hook_of_tests_holds_batches_back),
