@@ -77,8 +77,9 @@ conch_server_load(struct TRITONSERVER_Server *server, conch_server_loaded_fn loa
 
 /*
  * conch_server_stop_loading - no further model is loaded from now on; those that are being loaded
- * go on, and all that are ready serve. Returns at once. For a stop that first lets frontends
- * answer what they have: TRITONSERVER_ServerStop() has less to wait for then.
+ * go on, and all that are ready serve, without delays for larger batches. Returns at once. For a
+ * stop that first lets frontends answer what they have: TRITONSERVER_ServerStop() has less to wait
+ * for then.
  */
 CONCH_DECLSPEC struct TRITONSERVER_Error *
 conch_server_stop_loading(struct TRITONSERVER_Server *server);

@@ -164,6 +164,17 @@ void model_stop(struct model *m)
         scheduler_stop(m->scheduler);
 }
 
+void model_hurry(struct model *m)
+{
+    /* Counted as a request is, so that nobody takes the scheduler down meanwhile. */
+    atomic_fetch_add(&m->inflight, 1);
+    if (!atomic_load(&m->stopping)) {
+        mutex_lock(&m->scheduler->mu);
+        scheduler_dispatch_and_unlock(m->scheduler);
+    }
+    model_request_ended(m);
+}
+
 static bool instances_are_ready(struct model *m)
 {
     for (uint32_t i = 0; i < m->n_instances; i++) {

@@ -41,6 +41,9 @@ NODISCARD struct status *model_load(struct server *server, struct backend_regist
 /* model_stop - refuses new requests from now on. Thread: control. */
 void model_stop(struct model *m);
 
+/* model_hurry - the server is about to stop: what waits for others to come is executed now. */
+void model_hurry(struct model *m);
+
 /* model_unload - the model is stopped and has no request inside. Thread: control. */
 void model_unload(struct model *m, struct backend_registry *reg);
 

@@ -8,79 +8,27 @@ there; and an instance that is held in its first execution.
 
 import collections
 import json
-import pathlib
 import re
 import time
 
 import pytest
 
 import embed
-import repository
 import server as servers
 import triton
+from batches import BACKENDS, Model, config, tensor
 
-BACKENDS = pathlib.Path(servers.BACKENDS).parent / "tests/backends"
 EITHER = ["conch", "triton"]
 IDS = "abcdefgh"
 HELD = {"TRITONSERVER_DELAY_SCHEDULER": str(len(IDS))}
 
 
-# ---- Models and requests
-
-
-def config(batching, *, size=8, tensors=(("IN", [1], ""),), instances=1, more=""):
-    inputs = "".join(f'input [ {{ name: "{name}" data_type: TYPE_INT32 dims: {dims} {of} }} ]\n' for name, dims, of in tensors)
-    return (f'backend: "batches"\nmax_batch_size: {size}\n{inputs}output [ {{ name: "OUT" data_type: TYPE_INT32 dims: [1] }} ]\n'
-            f"instance_group [ {{ count: {instances} kind: KIND_CPU }} ]\ndynamic_batching {{ {batching} }}\n{more}")
-
-
-def tensor(name="IN", rows=1, columns=1, batching=True):
-    shape = [rows, columns] if batching else [columns]
-    return f"{name}:INT32:{','.join(map(str, shape))}:{','.join(['0'] * rows * columns)}"
+# ---- Requests by the C API
 
 
 def start(name, model, *inputs, priority=None, timeout=None):
     options = [f"@priority:{priority}"] * (priority is not None) + [f"@timeout:{timeout}"] * (timeout is not None)
     return " ".join([f"start {name} {model} -1 -", *(inputs or [tensor()]), *options])
-
-
-class Model:
-    """A model of the backend in a repository, and what it has been given."""
-
-    def __init__(self, root, name, text):
-        self.name = name
-        self.folder = repository.write_model(root, name, text)
-
-    def log(self):
-        path = self.folder / "log"
-        return path.read_text().splitlines() if path.exists() else []
-
-    def executions(self):
-        """The batches by their beginning, each as `id:rows id:rows …`."""
-        return [line.split(" ", 3)[3] for line in self.log() if line.startswith("begin ")]
-
-    def batches(self):
-        """… with nothing but the ids."""
-        return ["".join(word.split(":")[0] for word in batch.split()) for batch in self.executions()]
-
-    def instances(self):
-        return [line.split(" ")[2].rsplit("_", 1)[1] for line in self.log() if line.startswith("begin ")]
-
-    def hold(self):
-        (self.folder / "hold").touch()
-
-    def let_go(self, *which):
-        """These executions (from 1), or without any all of them."""
-        for n in which:
-            (self.folder / f"go.{n}").touch()
-        if not which:
-            (self.folder / "hold").unlink(missing_ok=True)
-
-    def await_executions(self, n):
-        servers.wait_for(lambda: len(self.executions()) >= n, 60, f"{n} executions of {self.name} have begun: {self.log()}")
-
-    def await_end(self, which):
-        servers.wait_for(lambda: f"end {which}" in self.log(), 60, f"execution {which} of {self.name} has ended: {self.log()}")
 
 
 def session(which, root, folder, env=None):

@@ -165,6 +165,10 @@ bool repository_all_ready(struct repository *repo)
 void repository_stop_loading(struct repository *repo)
 {
     atomic_store(&repo->stopping, true);
+    struct model **models = ready_models(repo);
+    for (size_t i = 0; models[i]; i++)
+        model_hurry(models[i]);
+    repository_unref_models(models);
 }
 
 void repository_stop(struct repository *repo)

@@ -84,7 +84,7 @@ struct repository {
     atomic_size_t n_unserved;
     atomic_bool must_ask; /* a backend wants to be asked whether an instance is ready */
 
-    atomic_bool stopping; /* nothing more is loaded */
+    atomic_bool stopping; /* nothing more is loaded, no batch waits for more */
 
     struct mutex mu; /* level 100 in core/README.md */
     /* Under mu; constant from the first look until the end. */
@@ -143,7 +143,8 @@ NODISCARD struct status *repository_progress(struct repository *repo, size_t max
 
 /*
  * repository_stop_loading - no further model is loaded; those that are being loaded go on.
- * repository_load_all() ends soon, and with an error if that left a model out.
+ * repository_load_all() ends soon, and with an error if that left a model out. Requests do not wait
+ * for others any more, to be executed with them.
  */
 void repository_stop_loading(struct repository *repo);
 

@@ -11,8 +11,9 @@
  *     hold   as long as it is there, an execution answers only when its own gate is there, go.3
  *
  * The model has any inputs, and an output OUT (INT32, one element): which execution it was. An
- * execution answers its requests in the opposite order, and reports what it did. With the parameter
- * `responses` a request gets that many of them, and then the final flag alone.
+ * execution reports what it did, so that who has an answer finds it counted, and answers its
+ * requests in the opposite order. With the parameter `responses` a request gets that many of them,
+ * and then the final flag alone.
  */
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -182,19 +183,18 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstan
     begin(m, instance, n, requests, request_count);
     times[1] = now_ns();
     wait_for_gate(m, n);
-    times[2] = now_ns();
-    for (uint32_t i = request_count; i-- > 0;) {
-        rows += (uint64_t)rows_of(m, requests[i]);
-        answer(m, requests[i], n);
-    }
-    times[3] = now_ns();
+    times[2] = times[3] = now_ns();
     for (uint32_t i = 0; i < request_count; i++) {
+        rows += (uint64_t)rows_of(m, requests[i]);
         must(TRITONBACKEND_ModelInstanceReportStatistics(instance, requests[i], true, times[0],
                                                          times[1], times[2], times[3]));
-        must(TRITONBACKEND_RequestRelease(requests[i], TRITONSERVER_REQUEST_RELEASE_ALL));
     }
     must(TRITONBACKEND_ModelInstanceReportBatchStatistics(instance, rows, times[0], times[1],
                                                           times[2], times[3]));
+    for (uint32_t i = request_count; i-- > 0;)
+        answer(m, requests[i], n);
+    for (uint32_t i = 0; i < request_count; i++)
+        must(TRITONBACKEND_RequestRelease(requests[i], TRITONSERVER_REQUEST_RELEASE_ALL));
     char line[32];
     write_log(m, line, (size_t)snprintf(line, sizeof(line), "end %d\n", n));
     return NULL;
