@@ -97,6 +97,13 @@ def write_models(root, which):
     onnx_models.row_sums(config(root, "auto_sums"))
     onnx_models.scalar(config(root, "auto_scalar"))
     onnx_models.identity(config(root, "auto_own_size", more="max_batch_size: 1"), "FP32", ("b", 3))
+    onnx_models.identity(config(root, "auto_larger", more="max_batch_size: 9"), "FP32", ("b", 3))
+    onnx_models.identity(config(root, "auto_patient", more=f"max_batch_size: 9 {BATCHING}"), "FP32", ("b", 3))
+    # Inputs and outputs are given, so nothing is completed.
+    both = [("input", "IN", "FP32", [3]), ("output", "OUT0", "FP32", [3])]
+    onnx_models.identity(config(root, "not_open", *both, more="max_batch_size: 9"), "FP32", ("b", 3))
+    both = [("input", "IN", "FP32", [-1, 3]), ("output", "OUT0", "FP32", [-1, 3])]
+    onnx_models.identity(config(root, "not_open_at_all", *both), "FP32", ("b", 3))
     return root
 
 
@@ -318,24 +325,44 @@ def completed(client, model):
     def tensors(side):
         return [(t["name"], t["data_type"], t["dims"], t.get("reshape", {}).get("shape")) for t in got[side]]
 
-    return got["max_batch_size"], tensors("input"), tensors("output"), "dynamic_batching" in got
+    return got["max_batch_size"], tensors("input"), tensors("output"), got.get("dynamic_batching")
+
+
+def batches_of(size, delay_us=0):
+    """What dynamic_batching then is."""
+    return {"preferred_batch_size": [size], "max_queue_delay_microseconds": delay_us, "preserve_ordering": False, "priority_levels": 0,
+            "default_priority_level": 0, "priority_queue_policy": {}}
 
 
 COMPLETED = {
-    "auto_batch": (4, [("IN", "TYPE_FP32", [3, -1], None)], [("OUT0", "TYPE_FP32", [3, -1], None)], True),
-    "auto_fixed": (0, [("IN", "TYPE_INT8", [5, -1], None)], [("OUT0", "TYPE_INT8", [5, -1], None)], False),
-    "auto_output": (4, [("IN", "TYPE_STRING", [-1], None)], [("OUT0", "TYPE_STRING", [-1], None)], True),
-    "auto_sums": (4, [("IN", "TYPE_FP32", [3], None)], [("OUT", "TYPE_FP32", [1], [])], True),
-    "auto_bare": (4, [("IN", "TYPE_FP32", [3], None)], [("OUT0", "TYPE_FP32", [3], None)], True),
-    "auto_scalar": (0, [("IN", "TYPE_FP32", [1], None)], [("OUT", "TYPE_FP32", [1], None)], False),
-    "auto_own_size": (1, [("IN", "TYPE_FP32", [3], None)], [("OUT0", "TYPE_FP32", [3], None)], False),
-    "scalar": (0, [("IN", "TYPE_FP32", [1], None)], [("OUT", "TYPE_FP32", [1], None)], False),
+    "auto_batch": (4, [("IN", "TYPE_FP32", [3, -1], None)], [("OUT0", "TYPE_FP32", [3, -1], None)], batches_of(4)),
+    "auto_fixed": (0, [("IN", "TYPE_INT8", [5, -1], None)], [("OUT0", "TYPE_INT8", [5, -1], None)], None),
+    "auto_output": (4, [("IN", "TYPE_STRING", [-1], None)], [("OUT0", "TYPE_STRING", [-1], None)], batches_of(4)),
+    "auto_sums": (4, [("IN", "TYPE_FP32", [3], None)], [("OUT", "TYPE_FP32", [1], [])], batches_of(4)),
+    "auto_bare": (4, [("IN", "TYPE_FP32", [3], None)], [("OUT0", "TYPE_FP32", [3], None)], batches_of(4)),
+    "auto_scalar": (0, [("IN", "TYPE_FP32", [1], None)], [("OUT", "TYPE_FP32", [1], None)], None),
+    "auto_own_size": (1, [("IN", "TYPE_FP32", [3], None)], [("OUT0", "TYPE_FP32", [3], None)], None),
+    "auto_larger": (9, [("IN", "TYPE_FP32", [3], None)], [("OUT0", "TYPE_FP32", [3], None)], batches_of(9)),
+    "auto_patient": (9, [("IN", "TYPE_FP32", [3], None)], [("OUT0", "TYPE_FP32", [3], None)], batches_of(9, 20000)),
+    "not_open": (9, [("IN", "TYPE_FP32", [3], None)], [("OUT0", "TYPE_FP32", [3], None)], None),
+    "not_open_at_all": (0, [("IN", "TYPE_FP32", [-1, 3], None)], [("OUT0", "TYPE_FP32", [-1, 3], None)], None),
+    "scalar": (0, [("IN", "TYPE_FP32", [1], None)], [("OUT", "TYPE_FP32", [1], None)], None),
 }
 
 
 @pytest.mark.parametrize("model", COMPLETED)
 def test_completed_configuration(served, client, model):
     assert completed(client, model) == COMPLETED[model]
+
+
+@pytest.mark.parametrize("which", EITHER)
+@pytest.mark.parametrize("size, batching", [(0, None), (1, None), (2, batches_of(2)), (16, batches_of(16))])
+def test_completed_with_another_size(tmp_path, which, size, batching):
+    onnx_models.identity(config(tmp_path, "m"), "FP32", ("b", 3))
+    with start(which, tmp_path, [f"--backend-config=onnxruntime,default-max-batch-size={size}"]) as running:
+        with tritonclient.http.InferenceServerClient(running.url) as client:
+            dims = [3] if size else [-1, 3]
+            assert completed(client, "m") == (size, [("IN", "TYPE_FP32", dims, None)], [("OUT0", "TYPE_FP32", dims, None)], batching)
 
 
 def test_items_without_dimensions_in_a_batch(client):
