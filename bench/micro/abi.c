@@ -143,7 +143,7 @@ static struct model *load(struct server *s, const char *repository, const char *
     char *folder;
 
     must(storage_open(repository, true, &storage), "repository");
-    must(scan_model(name, storage, name, s->options, true, &scanned), "scan");
+    must(scan_model(name, storage, name, NULL, s->options, true, &scanned), "scan");
     must(storage_fetch(storage, name, &folder), "fetch");
     struct config_facts facts = scan_facts(name, &scanned, s->options);
     must(model_load(s, &s->backends, name, scanned.versions[0], folder, storage,

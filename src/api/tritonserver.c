@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "core/load_parameter.h"
 #include "core/model.h"
 #include "core/server.h"
 #include "documents/documents.h"
@@ -502,9 +503,7 @@ TRITONSERVER_Error *TRITONSERVER_ServerModelConfig(TRITONSERVER_Server *server,
 TRITONSERVER_Error *TRITONSERVER_ServerLoadModel(TRITONSERVER_Server *server,
                                                  const char *model_name)
 {
-    NEED(server);
-    NEED(model_name);
-    return as_status(server_load_model(to_server(server), model_name));
+    return TRITONSERVER_ServerLoadModelWithParameters(server, model_name, NULL, 0);
 }
 
 TRITONSERVER_Error *
@@ -512,9 +511,22 @@ TRITONSERVER_ServerLoadModelWithParameters(TRITONSERVER_Server *server, const ch
                                            const TRITONSERVER_Parameter **parameters,
                                            const uint64_t parameter_count)
 {
-    (void)parameters;
-    (void)parameter_count;
-    return TRITONSERVER_ServerLoadModel(server, model_name);
+    NEED(server);
+    NEED(model_name);
+    struct load_parameter *list = mem_try_zalloc(parameter_count + 1, sizeof(*list));
+    if (!list)
+        return as_status(status_no_memory());
+    for (uint64_t i = 0; i < parameter_count; i++) {
+        const struct TRITONSERVER_Parameter *p = parameters[i];
+        list[i] = (struct load_parameter){.name = p->parameter.name, .type = p->parameter.type};
+        if (p->parameter.type == PARAMETER_STRING)
+            list[i].bytes = p->parameter.string;
+        else if (p->parameter.type == PARAMETER_BYTES)
+            list[i].bytes = p->bytes, list[i].size_bytes = p->size_bytes;
+    }
+    struct status *st = server_load_model(to_server(server), model_name, list, parameter_count);
+    mem_free(list);
+    return as_status(st);
 }
 
 TRITONSERVER_Error *TRITONSERVER_ServerUnloadModel(TRITONSERVER_Server *server,
@@ -525,6 +537,7 @@ TRITONSERVER_Error *TRITONSERVER_ServerUnloadModel(TRITONSERVER_Server *server,
     return as_status(server_unload_model(to_server(server), model_name));
 }
 
+/* There are no ensembles, so no model is loaded on behalf of another. */
 TRITONSERVER_Error *TRITONSERVER_ServerUnloadModelAndDependents(TRITONSERVER_Server *server,
                                                                 const char *model_name)
 {

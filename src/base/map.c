@@ -89,6 +89,15 @@ void map_done(struct map *m)
     map_init(m);
 }
 
+void map_copy(struct map *m, const struct map *from)
+{
+    *m = *from;
+    if (!from->entries)
+        return;
+    m->entries = mem_alloc(from->capacity * sizeof(*m->entries));
+    memcpy(m->entries, from->entries, from->capacity * sizeof(*m->entries));
+}
+
 /* Where the key is, or the empty place where it would go; the map has a capacity. */
 static struct map_entry *find(const struct map *m, const char *key, size_t length, uint64_t hash)
 {

@@ -32,6 +32,9 @@ struct map {
 void map_init(struct map *m);
 void map_done(struct map *m);
 
+/* map_copy - makes *m a map of what `from` has; keys and values are shared. map_done() ends it. */
+void map_copy(struct map *m, const struct map *from);
+
 /* map_get - the value under the key, or NULL. */
 void *map_get(const struct map *m, const char *key, size_t key_length);
 void *map_gets(const struct map *m, const char *key);

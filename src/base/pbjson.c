@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/base64.h"
 #include "base/buf.h"
 #include "base/pbjson_priv.h"
 #include "base/status.h"
@@ -180,20 +181,6 @@ NODISCARD static struct status *read_enum(struct pbjson_reader *r, const struct 
     return pbjson_fail_value(r, at, step, "no such name");
 }
 
-/* The value of a base64 digit, either alphabet; -1 for none. */
-static int base64_digit(char c)
-{
-    if (c >= 'A' && c <= 'Z')
-        return c - 'A';
-    if (c >= 'a' && c <= 'z')
-        return c - 'a' + 26;
-    if (c >= '0' && c <= '9')
-        return c - '0' + 52;
-    if (c == '+' || c == '-')
-        return 62;
-    return c == '/' || c == '_' ? 63 : -1;
-}
-
 NODISCARD static struct status *read_bytes(struct pbjson_reader *r, const struct pbjson_step *step,
                                            ProtobufCBinaryData *ret_bytes)
 {
@@ -201,22 +188,12 @@ NODISCARD static struct status *read_bytes(struct pbjson_reader *r, const struct
     struct json_str s;
     if (!json_read_string(&r->json, &s))
         return fail_json(r, step, "a string in base64");
-    while (s.length && s.at[s.length - 1] == '=')
-        s.length--;
-
-    uint8_t *bytes = arena_alloc(r->arena, s.length / 4 * 3 + 3);
+    uint8_t *bytes = arena_alloc(r->arena, base64_room(s.length));
+    size_t n;
     if (!bytes)
         return fail_memory(r);
-    size_t n = 0;
-    uint32_t group = 0;
-    for (size_t i = 0; i < s.length; i++) {
-        int digit = base64_digit(s.at[i]);
-        if (digit < 0 || (i + 1 == s.length && s.length % 4 == 1))
-            return pbjson_fail(r, at, step, "the string is not base64");
-        group = group << 6 | (uint32_t)digit;
-        if (i % 4)
-            bytes[n++] = (uint8_t)(group >> (6 - 2 * (i % 4)));
-    }
+    if (!base64_decode(s.at, s.length, bytes, &n))
+        return pbjson_fail(r, at, step, "the string is not base64");
     *ret_bytes = (ProtobufCBinaryData){.len = n, .data = bytes};
     return NULL;
 }

@@ -16,6 +16,13 @@
 /* Few tensors: comparing is faster than hashing, and there is no map. */
 enum { COMPARE_UP_TO = 4 };
 
+/*
+ * In `refs` with the count, so that whoever gives back the last reference but one knows by the same
+ * operation whether somebody waits for that: a model that has been waited for may be gone at the
+ * next moment.
+ */
+enum { LEAVING = 1 << 30 };
+
 struct model *model_new(struct server *server, const char *name, int64_t version,
                         const char *directory, struct model_config *config)
 {
@@ -44,6 +51,23 @@ void model_ref(struct model *m)
     atomic_fetch_add_explicit(&m->refs, 1, memory_order_relaxed);
 }
 
+bool model_leave(struct model *m)
+{
+    int before = atomic_fetch_or_explicit(&m->refs, LEAVING, memory_order_acq_rel);
+    BUG_ON(before & LEAVING);
+    return before == 1;
+}
+
+bool model_leave_no_more(struct model *m)
+{
+    int refs = atomic_load(&m->refs);
+    while (refs != (LEAVING | 1)) {
+        if (atomic_compare_exchange_weak(&m->refs, &refs, refs & ~LEAVING))
+            return true;
+    }
+    return false;
+}
+
 void model_memory(const struct model *m, struct model_memory *ret_memory)
 {
     for (enum mem_kind kind = 0; kind < MEM_KINDS; kind++) {
@@ -69,7 +93,10 @@ void model_expect_returned(const struct mem_owner *owner, enum mem_kind kind)
 /* Names and specs; the backend is gone by now (model_unload()). */
 void model_unref(struct model *m)
 {
-    if (!m || atomic_fetch_sub_explicit(&m->refs, 1, memory_order_acq_rel) != 1)
+    int before = m ? atomic_fetch_sub_explicit(&m->refs, 1, memory_order_acq_rel) : 0;
+    if (UNLIKELY(before == (LEAVING | 2)))
+        m->on_alone(m); /* who waits for this call keeps the model until then */
+    if ((before & ~LEAVING) != 1)
         return;
     map_done(&m->input_by_name);
     map_done(&m->output_by_name);

@@ -68,8 +68,11 @@ struct model {
     bool auto_complete;      /* the backend may complete the configuration */
     struct mem_owner *owner; /* who pays for all this */
 
+    void (*on_alone)(struct model *m); /* set before model_leave(); on any thread, without locks */
+    void *on_alone_arg;
+
     /* Any thread. */
-    atomic_int refs;                             /* the table; each request object */
+    atomic_int refs; /* the repository's books, its table; each request object. See model_leave() */
     _Atomic(struct instance_stats *) statistics; /* of each instance; see statistics.h */
     atomic_size_t reported_bytes;                /* memory that the backend says it uses */
     atomic_size_t instances_reported_bytes;      /* … that all its instances use */

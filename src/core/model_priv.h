@@ -3,6 +3,7 @@
  * The making and ending of models, for the repository. The life of a model:
  *
  *     model_load:   config → backend → model → instances → scheduler   READY
+ *     model_leave:  nobody can find it any more; wait until nobody has it
  *     model_stop:   no new requests; wait until those inside have ended
  *     model_unload: scheduler, instances, model in its backend, backend; the rest with the last
  *                   reference
@@ -37,6 +38,19 @@ NODISCARD struct status *model_load(struct server *server, struct backend_regist
                                     const char *name, int64_t version, const char *directory,
                                     const struct storage *storage, struct model_config *config,
                                     struct config_facts *facts, struct model **ret_model);
+
+/*
+ * model_leave - the model is not in the table any more, so that only those have it who found it
+ * before; they are served. When the caller's reference is the only one left, m->on_alone is called,
+ * once, by whoever gave back the last other one.
+ *
+ * Thread: control. Once, unless model_leave_no_more() has returned true.
+ * Returns whether the caller is alone already; m->on_alone is not called then.
+ */
+bool model_leave(struct model *m);
+
+/* model_leave_no_more - false: it is too late, m->on_alone has been called or is being called. */
+bool model_leave_no_more(struct model *m);
 
 /* model_stop - refuses new requests from now on. Thread: control. */
 void model_stop(struct model *m);

@@ -36,8 +36,13 @@ const char *server_version(const struct server *s)
 
 const char *const *server_extensions(const struct server *s)
 {
-    static const char *const extensions[] = {"model_configuration", "binary_tensor_data",
-                                             "parameters", "statistics", NULL};
+    static const char *const extensions[] = {"model_repository",
+                                             "model_repository(unload_dependents)",
+                                             "model_configuration",
+                                             "binary_tensor_data",
+                                             "parameters",
+                                             "statistics",
+                                             NULL};
     (void)s;
     return extensions;
 }
@@ -74,8 +79,15 @@ struct status *server_create(const struct server_options *options, struct server
         s->machine = machine_new(options->metrics_interval_ms, monotonic_ns());
     alarms_init(&s->alarms);
     backend_registry_init(&s->backends, s, s->options);
-    repository_init(&s->repository, s, &s->backends, s->options);
-    st = repository_open(&s->repository);
+    s->has_control = options->control_mode == CONTROL_EXPLICIT;
+    repository_init(&s->repository, s, &s->backends, s->options,
+                    s->has_control ? &s->control : NULL);
+    if (s->has_control) {
+        st = control_start(&s->control, options->load_threads);
+        s->has_control = !st;
+    }
+    if (!st)
+        st = repository_open(&s->repository);
     if (st) {
         server_free(s);
         return st;
@@ -222,10 +234,15 @@ static void join_load_thread(struct server *s)
         thread_join(&s->load_thread);
 }
 
+static bool is_loading_locked(const struct server *s)
+{
+    return s->loading || s->n_changes > 0;
+}
+
 static bool is_loading(struct server *s)
 {
     mutex_lock(&s->drain_mu);
-    bool loading = s->loading;
+    bool loading = is_loading_locked(s);
     mutex_unlock(&s->drain_mu);
     return loading;
 }
@@ -242,7 +259,7 @@ static bool await_loading(struct server *s, uint64_t deadline_ns)
         if (monotonic_ns() >= deadline_ns)
             return false;
         mutex_lock(&s->drain_mu);
-        if (s->loading)
+        if (is_loading_locked(s))
             cond_wait_until(&s->drained, &s->drain_mu, MIN(tick_ns, deadline_ns));
         mutex_unlock(&s->drain_mu);
     }
@@ -294,6 +311,8 @@ void server_free(struct server *s)
     if (!s)
         return;
     join_load_thread(s);
+    if (s->has_control)
+        control_stop(&s->control);
     repository_done(&s->repository);
     alarms_done(&s->alarms);
     backend_registry_done(&s->backends);
@@ -370,25 +389,59 @@ struct status *server_progress(struct server *s, size_t max_rows, struct server_
     return repository_progress(&s->repository, max_rows, ret);
 }
 
-/* The reference has one text for all modes that do not allow it. */
-static struct status *refuse_control(const struct server *s, const char *what, const char *name)
+/* ---- Models that come and go ----------------------------------------------------------------- */
+
+struct control *server_control(struct server *s)
 {
-    if (s->options->control_mode != CONTROL_EXPLICIT)
-        return status_new(STATUS_UNAVAILABLE,
-                          "explicit model load / unload is not allowed if polling is enabled");
-    return status_new(STATUS_UNSUPPORTED,
-                      "%s model '%s' while the server runs is not supported yet", what, name);
+    return s->has_control ? &s->control : NULL;
 }
 
-struct status *server_load_model(struct server *s, const char *name)
+/* A stop waits from here on until end_change(); or it is too late for one. */
+static struct status *begin_change(struct server *s)
 {
-    return refuse_control(s, "loading", name);
+    mutex_lock(&s->drain_mu);
+    bool ready = atomic_load(&s->state) == SERVER_READY && !atomic_load(&s->repository.stopping);
+    bool allowed = ready && s->options->control_mode == CONTROL_EXPLICIT;
+    s->n_changes += allowed;
+    mutex_unlock(&s->drain_mu);
+    if (!ready)
+        return status_new(STATUS_UNAVAILABLE, "Server not ready");
+    if (!allowed) /* the reference has one text for all modes */
+        return status_new(STATUS_UNAVAILABLE,
+                          "explicit model load / unload is not allowed if polling is enabled");
+    return NULL;
+}
+
+static void end_change(struct server *s)
+{
+    mutex_lock(&s->drain_mu);
+    s->n_changes--;
+    cond_broadcast(&s->drained);
+    mutex_unlock(&s->drain_mu);
+}
+
+struct status *server_load_model(struct server *s, const char *name,
+                                 const struct load_parameter *parameters, size_t n_parameters)
+{
+    struct status *st = begin_change(s);
+    if (st)
+        return st;
+    st = repository_load(&s->repository, name, parameters, n_parameters);
+    end_change(s);
+    return st;
 }
 
 struct status *server_unload_model(struct server *s, const char *name)
 {
-    return refuse_control(s, "unloading", name);
+    struct status *st = begin_change(s);
+    if (st)
+        return st;
+    repository_unload(&s->repository, name);
+    end_change(s);
+    return NULL;
 }
+
+/* ---- Questions about models ------------------------------------------------------------------ */
 
 struct status *server_find_model(struct server *s, const char *name, size_t name_length,
                                  int64_t version, struct model **ret_model)

@@ -14,6 +14,8 @@
 #include "core/statistics.h"
 
 struct buf;
+struct control;
+struct load_parameter;
 struct model;
 struct model_index_row;
 struct request;
@@ -119,13 +121,36 @@ NODISCARD struct status *server_progress(struct server *s, size_t max_rows,
                                          struct server_progress *ret);
 
 /*
- * server_load_model, server_unload_model - change which models serve.
+ * server_load_model - has the model serve as its files are now. One that does so already is left
+ * alone; what serves of it goes on until all that is new has come up, and if that fails.
  *
- * Errors: STATUS_UNAVAILABLE  the model control mode does not allow it (behaviours §13.1)
- *         STATUS_UNSUPPORTED  it does, but this is not built yet
+ * Thread: control: waits for whoever loads or unloads the same model, reads folders, calls the
+ * backend. Different models are loaded in parallel.
+ * @parameters  what it is to be loaded with (load_parameter.h)
+ * Errors: STATUS_UNAVAILABLE  the model control mode does not allow it (behaviours §13.1); the
+ *                             server is not ready
+ *         STATUS_INVALID_ARG  the name is none; a version cannot be loaded
+ *         STATUS_INTERNAL     there is no such model, or its configuration is wrong
  */
-NODISCARD struct status *server_load_model(struct server *s, const char *name);
+NODISCARD struct status *server_load_model(struct server *s, const char *name,
+                                           const struct load_parameter *parameters,
+                                           size_t n_parameters);
+
+/*
+ * server_unload_model - no request finds the model any more. Those that have found it are served;
+ * the model is taken down when they have ended, which nobody waits for. An unknown one is fine.
+ *
+ * Thread: control: waits for whoever loads or unloads the same model.
+ * Errors: STATUS_UNAVAILABLE  as server_load_model()
+ */
 NODISCARD struct status *server_unload_model(struct server *s, const char *name);
+
+/*
+ * server_control - where those may have something done that takes long who must not wait; NULL when
+ * nothing does, as this server's models neither come nor go: then loads and unloads are refused at
+ * once, and the index is in memory.
+ */
+struct control *server_control(struct server *s);
 
 /*
  * server_find_model - the model version that serves, by name; the caller ends the reference.
@@ -212,6 +237,7 @@ struct model_index_row {
 /*
  * server_index - all models, sorted by name and version.
  *
+ * Thread: any; with a server_control() control, since it looks at the repositories.
  * @ready_only  only what is READY, and what two repositories have (behaviours §2.12)
  * @ret_rows    the caller frees it with mem_free(); the texts are in the same block
  * Errors:      STATUS_UNAVAILABLE  Server not ready

@@ -7,6 +7,7 @@
 #include "base/mutex.h"
 #include "base/thread.h"
 #include "core/backend/backend.h"
+#include "core/control.h"
 #include "core/repo/repository.h"
 #include "core/sched/alarm.h"
 #include "core/server.h"
@@ -33,6 +34,8 @@ struct server {
     struct pool *pool;       /* for requests of the C API */
     struct machine *machine; /* NULL: nobody wants to know */
     struct alarms alarms;
+    bool has_control;  /* models may come and go */
+    struct control control;
 
     atomic_int state; /* enum server_state */
     atomic_uint exit_timeout_s;
@@ -43,6 +46,7 @@ struct server {
     unsigned int n_drained; /* how often a stopping model has become empty */
     bool loading;           /* server_load() is under way */
     bool loaded;            /* … is over */
+    unsigned int n_changes; /* loads and unloads by name that are under way */
     bool has_load_thread, load_thread_joined;
     bool stopping; /* server_stop() is under way */
     bool stopped;  /* … has taken all models down */

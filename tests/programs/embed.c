@@ -6,10 +6,13 @@
  *     embed REPOSITORY BACKEND_DIRECTORY [explicit [MODEL…]]
  *
  *     infer ID MODEL VERSION OUTPUTS INPUT…   and wait for the end; OUTPUTS: name,… or -
- *     start ID MODEL VERSION OUTPUTS INPUT…   and go on; INPUT: NAME:TYPE:SHAPE:ELEMENTS, by
- * commas, or @priority:N, @timeout:MICROSECONDS wait ID, cancel ID join wait for all, whose names
- * are free from then on load MODEL, unload MODEL, unload-all MODEL, ready MODEL, metadata MODEL,
- * config MODEL, statistics MODEL, index
+ *     start ID MODEL VERSION OUTPUTS INPUT…   and go on; INPUT: NAME:TYPE:SHAPE:ELEMENTS, by commas,
+ *                                             or @priority:N, @timeout:MICROSECONDS
+ *     wait ID, cancel ID
+ *     join                    wait for all, whose names are free from then on
+ *     load MODEL PARAMETER…   PARAMETER: TYPE:NAME=VALUE, TYPE one of string bytes int bool double
+ *     unload MODEL, unload-all MODEL, ready MODEL, metadata MODEL, config MODEL,
+ *     statistics MODEL, index
  *
  * It prints one line for each thing that happens:
  *
@@ -367,6 +370,40 @@ static void print_document(const char *command, const char *what, TRITONSERVER_E
     must(TRITONSERVER_MessageDelete(message));
 }
 
+static TRITONSERVER_Parameter *parameter_of(char *text)
+{
+    char *rest = text, *type = strsep(&rest, ":"), *name = strsep(&rest, "=");
+    int64_t number = rest ? strtoll(rest, NULL, 10) : 0;
+    double real = (double)number;
+    bool truth = number != 0;
+    if (!rest)
+        abort();
+    if (strcmp(type, "string") == 0)
+        return TRITONSERVER_ParameterNew(name, TRITONSERVER_PARAMETER_STRING, rest);
+    if (strcmp(type, "int") == 0)
+        return TRITONSERVER_ParameterNew(name, TRITONSERVER_PARAMETER_INT, &number);
+    if (strcmp(type, "bool") == 0)
+        return TRITONSERVER_ParameterNew(name, TRITONSERVER_PARAMETER_BOOL, &truth);
+    if (strcmp(type, "double") == 0)
+        return TRITONSERVER_ParameterNew(name, TRITONSERVER_PARAMETER_DOUBLE, &real);
+    return TRITONSERVER_ParameterBytesNew(name, rest, strlen(rest));
+}
+
+static TRITONSERVER_Error *load(const char *model, char **words, int n)
+{
+    TRITONSERVER_Parameter *parameters[MAX_WORDS];
+    const TRITONSERVER_Parameter *list[MAX_WORDS];
+    if (n == 0)
+        return TRITONSERVER_ServerLoadModel(server, model);
+    for (int i = 0; i < n; i++)
+        list[i] = parameters[i] = parameter_of(words[i]);
+    TRITONSERVER_Error *error =
+        TRITONSERVER_ServerLoadModelWithParameters(server, model, list, (uint64_t)n);
+    for (int i = 0; i < n; i++)
+        TRITONSERVER_ParameterDelete(parameters[i]);
+    return error;
+}
+
 static void obey(char **words, int n)
 {
     const char *command = words[0], *what = n > 1 ? words[1] : "";
@@ -402,7 +439,7 @@ static void obey(char **words, int n)
         TRITONSERVER_Error *error = TRITONSERVER_ServerModelIndex(server, 0, &message);
         print_document(command, what, error, message);
     } else if (strcmp(command, "load") == 0) {
-        ended(command, what, TRITONSERVER_ServerLoadModel(server, what));
+        ended(command, what, load(what, words + 2, n - 2));
     } else if (strcmp(command, "unload") == 0) {
         ended(command, what, TRITONSERVER_ServerUnloadModel(server, what));
     } else if (strcmp(command, "unload-all") == 0) {

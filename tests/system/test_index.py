@@ -174,11 +174,3 @@ def test_what_is_not_named_may_be_broken(three):
     with Server(three, flags=[EXPLICIT, "--load-model=b"]) as server:
         assert states(server) == {"a": "", "b:1": "READY", "broken": "", "c": ""}
         assert "nonsense" not in server.log()
-
-
-@OURS
-def test_loading_by_request_is_refused_by_name(three):
-    with Server(three, flags=[EXPLICIT]) as server:
-        for verb in ("load", "unload"):
-            answer = ask(server, "POST", f"/v2/repository/models/a/{verb}", {})
-            assert (answer.status, answer.error) == (501, f"{verb}ing model 'a' while the server runs is not supported yet")

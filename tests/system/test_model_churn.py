@@ -29,7 +29,8 @@ def churn(model, cycles, *how):
 
 
 # Alone: its backend's library comes and goes with the model.
-HOWS = [(), ("hold",), ("infer",), ("hold", "infer"), ("infer", "parallel"), ("hold", "infer", "parallel")]
+# By name, as clients ask for it, with the files of the repository or with those that came along.
+HOWS = [(), ("hold",), ("infer",), ("hold", "infer"), ("infer", "parallel"), ("hold", "infer", "parallel"), ("infer", "named")]
 
 
 @pytest.mark.parametrize("how", HOWS, ids=lambda how: "-".join(how) or "alone")
@@ -49,6 +50,13 @@ def test_nothing_stays(model, cycles, growth, how):
     assert (seen["peak_bytes"]["tensors"] > 0) == ("infer" in how)
     assert 1000 < seen["peak_bytes"]["configuration"] < 20_000
     assert 300 < seen["peak_bytes"]["instances"] < 20_000
+
+
+@pytest.mark.parametrize("how", [("files",), ("infer", "files")], ids="-".join)
+def test_nothing_stays_of_files_that_came_along(tmp_path, monkeypatch, how):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    test_nothing_stays("identity", 1000, OURS, how)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(SANITIZED, reason="the sanitizer reports the leak that is made here on purpose")

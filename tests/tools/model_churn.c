@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * model_churn REPOSITORY MODEL BACKENDS CYCLES [hold] [infer] [parallel]: loads and unloads a model
- * again and again, as the server does it: folder, configuration, library, model, instances,
- * scheduler. Prints one JSON object: what a load and an unload take, and what the process holds
- * (memory, threads, descriptors, mapped libraries) at eleven points: after a warm-up of a tenth of
- * the cycles, and after each tenth of them.
+ * model_churn REPOSITORY MODEL BACKENDS CYCLES [HOW…]: loads and unloads a model again and again,
+ * as the server does it: folder, configuration, library, model, instances, scheduler. Prints one
+ * JSON object: what a load and an unload take, and what the process holds (memory, threads,
+ * descriptors, mapped libraries) at eleven points: after a warm-up of a tenth of the cycles, and
+ * after each tenth of them.
  *
  *     hold      a second copy of the model stays loaded, so that the backend's library stays, too
  *     infer     each cycle has one request with zeros, whose execution starts the instance's thread
  *     parallel  four threads share the cycles
+ *     named     the model is loaded and unloaded by its name, as clients ask for it; with neither
+ * hold nor parallel files     the same with a configuration and a file that come with the request
  *
  * bench/run and tests drive it.
  */
@@ -27,6 +29,7 @@
 #include "base/pool.h"
 #include "base/status.h"
 #include "base/thread.h"
+#include "core/load_parameter.h"
 #include "core/model_priv.h"
 #include "core/repo/scan.h"
 #include "core/repo/storage.h"
@@ -127,8 +130,46 @@ struct churn {
     const char *name;
     struct pool *pool;
     bool infers;
+    bool by_name;
+    const char *config; /* what it is loaded with, by name; NULL: its own */
     size_t n_threads;
 };
+
+static struct model *find_model(const struct churn *c)
+{
+    struct model *m;
+    must(server_find_model(c->server, c->name, strlen(c->name), CONCH_VERSION_LATEST, &m), "find");
+    return m;
+}
+
+static struct model *load_by_name(const struct churn *c)
+{
+    const struct load_parameter parameters[] = {
+        {.name = "config", .type = PARAMETER_STRING, .bytes = c->config},
+        {.name = "file:1/some/file", .type = PARAMETER_BYTES, .bytes = "abc", .size_bytes = 3}};
+    must(server_load_model(c->server, c->name, parameters, c->config ? 2 : 0), "load");
+    return find_model(c);
+}
+
+static bool is_leaving(struct server *s)
+{
+    struct model_index_row *rows;
+    size_t n;
+    bool leaving = false;
+    must(server_index(s, false, &rows, &n), "index");
+    for (size_t i = 0; i < n; i++)
+        leaving |= strcmp(rows[i].state, "UNLOADING") == 0;
+    mem_free(rows);
+    return leaving;
+}
+
+static void unload_by_name(const struct churn *c, struct model *m)
+{
+    model_unref(m);
+    must(server_unload_model(c->server, c->name), "unload");
+    while (is_leaving(c->server))
+        usleep(50);
+}
 
 static struct model *load(const struct churn *c)
 {
@@ -137,7 +178,9 @@ static struct model *load(const struct churn *c)
     struct model *m;
     char *folder;
 
-    must(scan_model(c->name, c->storage, c->name, options, true, &scanned), "scan");
+    if (c->by_name)
+        return load_by_name(c);
+    must(scan_model(c->name, c->storage, c->name, NULL, options, true, &scanned), "scan");
     must(storage_fetch(c->storage, c->name, &folder), "fetch");
     struct config_facts facts = scan_facts(c->name, &scanned, options);
     must(model_load(c->server, &c->server->backends, c->name, scanned.versions[0], folder,
@@ -151,6 +194,10 @@ static struct model *load(const struct churn *c)
 static void unload(const struct churn *c, struct model *m)
 {
     struct server *s = c->server;
+    if (c->by_name) {
+        unload_by_name(c, m);
+        return;
+    }
     model_stop(m);
     mutex_lock(&s->drain_mu);
     while (atomic_load(&m->inflight))
@@ -350,7 +397,7 @@ static void churn(const struct churn *c, size_t cycles, bool hold)
 }
 
 /* A server without models, whose parts the models are made with. */
-static struct server *new_server(const char *backends)
+static struct server *new_server(const char *repository, const char *backends)
 {
     char empty[] = "/tmp/model_churn-XXXXXX";
     struct server_options *options = server_options_new();
@@ -359,7 +406,9 @@ static struct server *new_server(const char *backends)
         perror(empty);
         exit(1);
     }
-    server_options_add_repository(options, empty);
+    if (repository)
+        options->control_mode = CONTROL_EXPLICIT;
+    server_options_add_repository(options, repository ? repository : empty);
     server_options_set_string(&options->backend_directory, backends);
     must(server_new(options, &s), "server");
     server_options_free(options);
@@ -379,11 +428,13 @@ int main(int argc, char **argv)
     size_t cycles = argc > 4 ? strtoul(argv[4], NULL, 10) / ROUND_TO * ROUND_TO : 0;
     char **how = argv + MIN(argc, 5);
     bool hold = has_word(how, "hold"), infers = has_word(how, "infer");
-    bool parallel = has_word(how, "parallel");
-    if (!cycles || argc != 5 + hold + infers + parallel) {
+    bool parallel = has_word(how, "parallel"), files = has_word(how, "files");
+    bool named = has_word(how, "named"), by_name = named || files;
+    if (!cycles || argc != 5 + hold + infers + parallel + files + named ||
+        (by_name && (hold || parallel))) {
         fprintf(stderr,
-                "usage: %s REPOSITORY MODEL BACKENDS CYCLES [hold] [infer] [parallel]; at least %d "
-                "cycles\n",
+                "usage: %s REPOSITORY MODEL BACKENDS CYCLES [infer] [[hold] [parallel] | named | "
+                "files]; at least %d cycles\n",
                 argv[0], ROUND_TO);
         return 2;
     }
@@ -392,12 +443,20 @@ int main(int argc, char **argv)
     settings.info = false;
     log_set_settings(&settings);
 
-    struct churn c = {.server = new_server(argv[3]),
+    AUTO(buf) config = BUF_INIT(1 << 20);
+    struct churn c = {.server = new_server(by_name ? argv[1] : NULL, argv[3]),
+                      .by_name = by_name,
                       .name = argv[2],
                       .pool = pool_new("churn", 1 << 20, 0),
                       .infers = infers,
                       .n_threads = parallel ? MAX_THREADS : 1};
     must(storage_open(argv[1], true, &c.storage), "repository");
+    if (files) { /* its own, as a client gets it */
+        struct model *m = load_by_name(&c);
+        model_config_print_json(m->config, &config);
+        unload_by_name(&c, m);
+        c.config = buf_text(&config);
+    }
     churn(&c, cycles, hold);
     storage_close(c.storage);
     pool_free(c.pool);

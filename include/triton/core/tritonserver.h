@@ -1124,8 +1124,7 @@ TRITONSERVER_ServerMetrics(TRITONSERVER_Server *server, TRITONSERVER_Metrics **m
  * TRITONSERVER_ServerLoadModel - load a model, or load it anew if it has changed.
  * Blocks until that is done. Explicit mode only.
  * Errors: UNAVAILABLE  another mode; INTERNAL, INVALID_ARG  it cannot be loaded; what served
- *                      before still does; UNSUPPORTED  explicit mode: Conch cannot do it yet, nor
- *                      what the three functions below ask for
+ *                      before still does
  */
 TRITONSERVER_DECLSPEC TRITONSERVER_Error *TRITONSERVER_ServerLoadModel(TRITONSERVER_Server *server,
                                                                        const char *model_name);

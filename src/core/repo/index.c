@@ -10,6 +10,7 @@
 #include "base/table.h"
 #include "core/model.h"
 #include "core/repo/repository.h"
+#include "core/server_options.h"
 
 /* ---- Rows ----------------------------------------------------------------------------------- */
 
@@ -65,21 +66,73 @@ static struct status *not_listed(void)
 
 /* ---- The index ------------------------------------------------------------------------------ */
 
-static void add_index(struct rows *r, const struct repository *repo, bool ready_only)
+static bool is_alive(const struct repo_model *rm)
 {
-    for (size_t i = 0; i < repo->n_models; i++) {
-        const struct repo_model *rm = &repo->models[i];
-        if (rm->missing)
-            continue;
-        if (rm->duplicate)
-            add(r, rm->name, -1, version_state_name(VERSION_UNAVAILABLE), rm->failure);
-        else if (rm->n_versions == 0 && !ready_only)
-            add(r, rm->name, -1, "", "");
-        for (size_t j = 0; j < rm->n_versions; j++) {
-            const struct repo_version *rv = &rm->versions[j];
-            if (rv->state == VERSION_READY || !ready_only)
-                add(r, rm->name, rv->version, version_state_name(rv->state), rv->reason);
-        }
+    for (size_t j = 0; j < rm->n_versions; j++) {
+        if (rm->versions[j].state != VERSION_UNAVAILABLE)
+            return true;
+    }
+    return false;
+}
+
+static void add_versions(struct rows *r, const struct repo_model *rm, bool ready_only)
+{
+    for (size_t j = 0; j < rm->n_versions; j++) {
+        const struct repo_version *rv = &rm->versions[j];
+        if (rv->state == VERSION_READY || !ready_only)
+            add(r, rm->name, rv->version, version_state_name(rv->state), rv->reason);
+    }
+}
+
+/* @duplicate  why, if several repositories have it and none of them is served */
+static void add_model(struct rows *r, const char *name, const struct repo_model *rm,
+                      const char *duplicate, bool ready_only)
+{
+    bool alive = rm && is_alive(rm);
+    if (duplicate && !alive)
+        add(r, name, -1, version_state_name(VERSION_UNAVAILABLE), duplicate);
+    else if (rm && rm->n_versions > 0)
+        add_versions(r, rm, ready_only);
+    else if (!ready_only)
+        add(r, name, -1, "", "");
+}
+
+/*
+ * What comes first: the i-th of the folders that are there now, or the j-th model of the books? 0:
+ * it is the same model. Without namespacing a name says it all, as in the books.
+ */
+static int compare(const struct repository *repo, const struct polled_model *pm,
+                   const struct repo_model *rm)
+{
+    int order = strcmp(pm->name, rm->name);
+    if (order || !repo->options->model_namespacing || pm->storage == rm->storage)
+        return order;
+    for (size_t i = 0; i < repo->roots.count; i++) {
+        if (repo->roots.storages[i] == pm->storage)
+            return -1;
+        if (repo->roots.storages[i] == rm->storage)
+            return 1;
+    }
+    return 1;
+}
+
+/* A model whose folder has gone is told of as long as it serves. @poll  NULL: as the books say */
+static void add_index(struct rows *r, const struct repository *repo, const struct poll *poll,
+                      bool ready_only)
+{
+    size_t i = 0, j = 0, n_polled = poll ? poll->n_models : 0;
+    while (i < n_polled || j < repo->n_models) {
+        const struct polled_model *pm = i < n_polled ? &poll->models[i] : NULL;
+        const struct repo_model *rm = j < repo->n_models ? repo->models[j] : NULL;
+        int order = !pm ? 1 : !rm ? -1 : compare(repo, pm, rm);
+        i += order <= 0;
+        j += order >= 0;
+        if (order < 0)
+            add_model(r, pm->name, NULL, pm->duplicate ? pm->failure : NULL, ready_only);
+        else if (order == 0)
+            add_model(r, rm->name, rm, pm->duplicate ? pm->failure : NULL, ready_only);
+        else if (!poll ? !rm->missing : is_alive(rm))
+            add_model(r, rm->name, rm, rm->duplicate ? rm->failure : NULL, ready_only);
     }
 }
 
@@ -87,13 +140,19 @@ struct status *repository_index(struct repository *repo, bool ready_only,
                                 struct model_index_row **ret_rows, size_t *ret_n)
 {
     struct rows r = {0};
+    struct poll poll = {0}, *now = NULL;
+    if (repo->options->control_mode == CONTROL_EXPLICIT) {
+        now = &poll; /* what could be loaded is what is there now */
+        poll_roots(&repo->roots, repo->options, true, now);
+    }
     mutex_lock(&repo->mu);
     bool listed = repo->listed;
-    add_index(&r, repo, ready_only);
+    add_index(&r, repo, now, ready_only);
     bool fits = make_room(&r);
     if (fits)
-        add_index(&r, repo, ready_only);
+        add_index(&r, repo, now, ready_only);
     mutex_unlock(&repo->mu);
+    poll_done(&poll);
     if (!listed || !fits) {
         mem_free(r.list);
         return listed ? status_no_memory() : not_listed();
@@ -105,6 +164,11 @@ struct status *repository_index(struct repository *repo, bool ready_only,
 
 /* ---- How far the start is ------------------------------------------------------------------- */
 
+static bool is_failed(const struct repo_version *rv)
+{
+    return rv->state == VERSION_UNAVAILABLE && strcmp(rv->reason, "unloaded") != 0;
+}
+
 /* The versions that failed, or the model as a whole. */
 static void add_failures(struct rows *r, const struct repo_model *rm, size_t max_rows)
 {
@@ -112,7 +176,7 @@ static void add_failures(struct rows *r, const struct repo_model *rm, size_t max
     if (rm->n_versions == 0 && rm->failure && r->n < max_rows)
         add(r, rm->name, -1, unavailable, rm->failure);
     for (size_t j = 0; j < rm->n_versions && r->n < max_rows; j++) {
-        if (rm->versions[j].state == VERSION_UNAVAILABLE)
+        if (is_failed(&rm->versions[j]))
             add(r, rm->name, rm->versions[j].version, unavailable, rm->versions[j].reason);
     }
 }
@@ -122,33 +186,37 @@ static void add_progress(struct rows *r, const struct repository *repo, struct m
                          size_t max_rows, size_t *ret_n_loading)
 {
     for (size_t i = 0; i < repo->n_models && r->n < max_rows; i++) {
-        if (repo->models[i].stage == REPO_LOADING)
-            add(r, repo->models[i].name, -1, version_state_name(VERSION_LOADING), "");
+        if (repo->models[i]->stage == REPO_LOADING)
+            add(r, repo->models[i]->name, -1, version_state_name(VERSION_LOADING), "");
     }
     *ret_n_loading = r->n;
     max_rows += r->n;
     for (size_t i = 0; i < repo->n_models && r->n < max_rows; i++) {
-        if (repo->models[i].wanted && repo->models[i].stage == REPO_SETTLED)
-            add_failures(r, &repo->models[i], max_rows);
+        if (repo->models[i]->wanted && repo->models[i]->stage == REPO_SETTLED)
+            add_failures(r, repo->models[i], max_rows);
     }
     for (; *unable && r->n < max_rows; unable++)
         add(r, (*unable)->name, (*unable)->version, version_state_name(VERSION_READY),
             "its backend says that it cannot serve now: see the log");
 }
 
+/* All that it is to have; versions that were dropped do not count. */
 static bool serves(const struct repo_model *rm)
 {
-    bool all = rm->n_versions > 0;
-    for (size_t j = 0; j < rm->n_versions; j++)
-        all &= rm->versions[j].state == VERSION_READY;
-    return all;
+    bool any = false, all = true;
+    for (size_t j = 0; j < rm->n_versions; j++) {
+        any |= rm->versions[j].model != NULL;
+        all &= rm->versions[j].model != NULL || !is_failed(&rm->versions[j]);
+        all &= rm->versions[j].state != VERSION_LOADING;
+    }
+    return any && all;
 }
 
 static void count(const struct repository *repo, struct server_progress *ret)
 {
     ret->n_models = ret->n_serving = ret->n_failed = 0;
     for (size_t i = 0; i < repo->n_models; i++) {
-        const struct repo_model *rm = &repo->models[i];
+        const struct repo_model *rm = repo->models[i];
         ret->n_models += rm->wanted;
         ret->n_serving += rm->wanted && serves(rm);
         ret->n_failed += rm->wanted && rm->stage == REPO_SETTLED && !serves(rm);
@@ -182,7 +250,7 @@ void repository_print_table(struct repository *repo, struct buf *out)
     struct table_text *t = table_text_new(3, (const char *const[]){"Model", "Version", "Status"});
     mutex_lock(&repo->mu);
     for (size_t i = 0; i < repo->n_models; i++) {
-        const struct repo_model *rm = &repo->models[i];
+        const struct repo_model *rm = repo->models[i];
         if (rm->failure && rm->wanted)
             table_text_row(t, (const char *const[]){rm->title, "-", rm->failure});
         for (size_t j = 0; j < rm->n_versions; j++) {

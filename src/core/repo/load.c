@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bringing the models up at the start. Several threads share the work: each takes the next model,
- * reads its folder, loads its versions one after the other, and publishes each that is READY, so
- * that it serves while the others are still on their way.
+ * Bringing one model up: its folder is read, then its versions are loaded one after the other.
  *
- * Books and table have the same order and are made before the first model is loaded. From then on
- * until the end an entry belongs to the thread that took the model.
+ *     look      which versions there are to be, and which of them serve as their files are
+ *     load      the others, each beside what serves of it
+ *     settle    all have come up: what is new takes the place of what was, at once, and what was
+ *               leaves; or one has failed: what is new goes, and what was serves on
+ *
+ * At the start of a server there is nothing to be kept, and a version that fails is not in the way
+ * of others: each serves as soon as it is READY (`partly`).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,22 +17,35 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "base/thread.h"
 #include "core/backend/backend.h"
 #include "core/model_priv.h"
 #include "core/repo/repository.h"
 #include "core/repo/scan.h"
+#include "core/repo/source.h"
 #include "core/repo/storage.h"
-#include "core/repo/table.h"
 #include "core/server_options.h"
 
-enum { MAX_LOAD_THREADS = 64, MAX_ERROR_BYTES = 1 << 20 };
+enum { MAX_ERROR_BYTES = 1 << 20 };
 
-/* What the threads share. */
-struct loader {
+/* One version that the model is to have. */
+struct wanted_version {
+    int64_t version;
+    bool stays;          /* it serves, as its files are now */
+    struct model *fresh; /* loaded, and not in the books */
+    char *failure;
+};
+
+struct load {
     struct repository *repo;
-    struct table *table; /* the repository's */
-    atomic_size_t next;
+    struct repo_model *rm;
+    struct source *source;
+    const char *config;
+    bool partly;
+
+    struct fingerprint seen;
+    size_t n;
+    struct wanted_version *wanted; /* ascending */
+    bool failed;                   /* one of them has */
 };
 
 static bool is_stopping(const struct repository *repo)
@@ -37,311 +53,340 @@ static bool is_stopping(const struct repository *repo)
     return atomic_load_explicit(&repo->stopping, memory_order_relaxed);
 }
 
-/* ---- One model ------------------------------------------------------------------------------ */
-
-/* Loads a version, as often as the options allow; scanned is used up. */
-static struct status *try_to_load(struct repository *repo, const struct repo_model *rm,
-                                  int64_t version, struct scanned_model *scanned,
-                                  struct model **ret_model)
+static struct status *scan(const struct load *l, bool quiet, struct scanned_model *ret_scanned)
 {
-    for (unsigned int retries_left = repo->options->load_retries;; retries_left--) {
-        struct config_facts facts = scan_facts(rm->name, scanned, repo->options);
-        struct status *st =
-            model_load(repo->server, repo->backends, rm->name, version, rm->directory, rm->storage,
-                       TAKE(scanned->config), &facts, ret_model);
-        scanned_model_done(scanned);
-        if (!st || retries_left == 0 || is_stopping(repo))
-            return st;
-        log_warn("failed to load '%s' version %lld, %u retries left: %s", rm->title,
-                 (long long)version, retries_left, status_message(st));
-        status_free(st);
-        st = scan_model(rm->name, rm->storage, rm->name, repo->options, true, scanned);
-        if (st)
-            return st;
-    }
+    return scan_model(l->rm->name, l->source->storage, l->rm->name, l->config, l->repo->options,
+                      quiet, ret_scanned);
 }
 
-static struct status *load_version(struct loader *l, size_t i, size_t j,
-                                   struct scanned_model *scanned)
+static struct repo_version *row_of(const struct repo_model *rm, int64_t version)
 {
-    struct repository *repo = l->repo;
-    struct repo_model *rm = &repo->models[i];
-    struct repo_version *rv = &rm->versions[j];
-    struct model *m = NULL;
-
-    log_info("loading: %s:%lld", rm->title, (long long)rv->version);
-    struct status *st = try_to_load(repo, rm, rv->version, scanned, &m);
-    if (st)
-        return st;
-    if (m->backend->fns.instance_ready)
-        atomic_store_explicit(&repo->must_ask, true, memory_order_relaxed);
-    repository_set_state(repo, rv, VERSION_READY, m, "");
-    table_set_ready(l->table, i, j, m);
+    for (size_t i = 0; i < rm->n_versions; i++) {
+        if (rm->versions[i].version == version)
+            return &rm->versions[i];
+    }
     return NULL;
 }
 
-/* What scan_model() found becomes the model's versions, none READY yet. */
-static void note_versions(struct loader *l, size_t i, const struct scanned_model *scanned)
+/* ---- Looking -------------------------------------------------------------------------------- */
+
+/* Does it serve all that its folder has, as it is now? Then there is nothing to do. */
+static bool is_up_to_date(const struct load *l)
 {
-    struct repo_model *rm = &l->repo->models[i];
-    size_t n = scanned->n_versions;
-    struct repo_version *versions = mem_zalloc((n + 1) * sizeof(*versions));
-    for (size_t j = 0; j < n; j++)
-        versions[j] = (struct repo_version){
-            .version = scanned->versions[j], .state = VERSION_LOADING, .reason = mem_strdup("")};
-    mutex_lock(&l->repo->mu);
-    rm->versions = versions;
-    rm->n_versions = n;
-    mutex_unlock(&l->repo->mu);
-    table_set_versions(l->table, i, scanned->versions, n);
+    const struct repo_model *rm = l->rm;
+    bool serves = false;
+    for (size_t i = 0; i < rm->n_versions; i++)
+        serves |= rm->versions[i].model != NULL;
+    return serves && !l->config && fingerprint_same(&rm->seen, &l->seen);
 }
 
-/* Nothing of the model can be served: its folder or its configuration is wrong. */
-static void note_failure(struct repository *repo, struct repo_model *rm, struct status *st)
+static void note_wanted(struct load *l, const struct scanned_model *scanned)
 {
-    log_error("Poll failed for model directory '%s': %s", rm->title, status_message(st));
-    mutex_lock(&repo->mu);
-    mem_free(rm->failure);
-    rm->failure = status_reason(st);
-    mutex_unlock(&repo->mu);
-    status_free(st);
-}
-
-/* Each version completes a configuration of its own, so each but the first reads the folder anew.
- */
-static bool load_versions(struct loader *l, size_t i, struct scanned_model *scanned)
-{
-    struct repository *repo = l->repo;
-    struct repo_model *rm = &repo->models[i];
-    bool all = true;
-    for (size_t j = 0; j < rm->n_versions; j++) {
-        struct repo_version *rv = &rm->versions[j];
-        struct status *st = NULL;
-        if (is_stopping(repo))
-            st = status_new(STATUS_UNAVAILABLE, "Server exiting");
-        else if (j > 0)
-            st = scan_model(rm->name, rm->storage, rm->name, repo->options, true, scanned);
-        if (!st)
-            st = load_version(l, i, j, scanned);
-        if (!st)
-            continue;
-        char *reason = status_reason(st);
-        log_error("failed to load '%s' version %lld: %s", rm->title, (long long)rv->version,
-                  reason);
-        repository_set_state(repo, rv, VERSION_UNAVAILABLE, NULL, reason);
-        mem_free(reason);
-        status_free(st);
-        all = false;
+    l->n = scanned->n_versions;
+    l->wanted = mem_zalloc((l->n + 1) * sizeof(*l->wanted));
+    for (size_t i = 0; i < l->n; i++) {
+        int64_t version = scanned->versions[i];
+        const struct repo_version *rv = row_of(l->rm, version);
+        l->wanted[i].version = version;
+        l->wanted[i].stays = rv && rv->model && !l->config &&
+                             fingerprint_same_version(&l->rm->seen, &l->seen, version);
     }
-    scanned_model_done(scanned); /* empty, unless the first version was not even tried */
-    return all;
 }
 
-static bool load_model(struct loader *l, size_t i)
+static int by_version(const void *a, const void *b)
+{
+    const struct repo_version *x = a, *y = b;
+    return (x->version > y->version) - (x->version < y->version);
+}
+
+/* From now on the index has them; one that serves goes on to do so. */
+static void note_loading(struct load *l)
+{
+    struct repo_model *rm = l->rm;
+    mutex_lock(&l->repo->mu);
+    size_t n_before = rm->n_versions;
+    rm->versions = mem_realloc(rm->versions, (n_before + l->n + 1) * sizeof(*rm->versions));
+    for (size_t i = 0; i < l->n; i++) {
+        struct repo_version *rv = row_of(rm, l->wanted[i].version);
+        if (!rv) {
+            rv = &rm->versions[rm->n_versions++];
+            *rv = (struct repo_version){.version = l->wanted[i].version};
+        }
+        if (!rv->model)
+            repository_set_state_locked(l->repo, rv, VERSION_LOADING, "");
+    }
+    if (rm->n_versions > n_before)
+        qsort(rm->versions, rm->n_versions, sizeof(*rm->versions), by_version);
+    mutex_unlock(&l->repo->mu);
+    repository_publish(l->repo, rm);
+}
+
+/* ---- Loading -------------------------------------------------------------------------------- */
+
+/* As often as the options allow; scanned is used up. */
+static struct status *try_to_load(const struct load *l, int64_t version,
+                                  struct scanned_model *scanned, struct model **ret_model)
 {
     struct repository *repo = l->repo;
-    struct repo_model *rm = &repo->models[i];
-    struct scanned_model scanned;
-
-    struct status *st = scan_model(rm->name, rm->storage, rm->name, repo->options, false, &scanned);
-    if (!st) {
-        st = storage_fetch(rm->storage, rm->name, &rm->directory);
+    for (unsigned int retries_left = repo->options->load_retries;; retries_left--) {
+        struct config_facts facts = scan_facts(l->rm->name, scanned, repo->options);
+        struct status *st =
+            model_load(repo->server, repo->backends, l->rm->name, version, l->source->directory,
+                       l->source->storage, TAKE(scanned->config), &facts, ret_model);
+        scanned_model_done(scanned);
+        if (!st || retries_left == 0 || is_stopping(repo))
+            return st;
+        log_warn("failed to load '%s' version %lld, %u retries left: %s", l->rm->title,
+                 (long long)version, retries_left, status_message(st));
+        status_free(st);
+        st = scan(l, true, scanned);
         if (st)
-            scanned_model_done(&scanned);
+            return st;
+    }
+}
+
+/* The version that serves now leaves, and the fresh one takes its place. */
+static void replace_locked(struct load *l, struct wanted_version *w, struct list *leaving)
+{
+    struct repo_version *rv = row_of(l->rm, w->version);
+    if (rv->model)
+        leave_take_locked(l->repo, l->rm, rv, leaving);
+    rv->model = TAKE(w->fresh);
+    rv->source = l->source;
+    source_ref(l->source);
+    repository_set_state_locked(l->repo, rv, VERSION_READY, "");
+}
+
+static void load_version(struct load *l, struct wanted_version *w, struct scanned_model *scanned)
+{
+    struct repository *repo = l->repo;
+    struct status *st = NULL;
+    if (is_stopping(repo))
+        st = status_new(STATUS_UNAVAILABLE, "Server exiting");
+    else if (!scanned->config) /* each version completes a configuration of its own */
+        st = scan(l, true, scanned);
+    if (!st) {
+        log_info("loading: %s:%lld", l->rm->title, (long long)w->version);
+        st = try_to_load(l, w->version, scanned, &w->fresh);
     }
     if (st) {
-        note_failure(repo, rm, st);
-        return false;
+        w->failure = status_reason(st);
+        l->failed = true;
+        log_error("failed to load '%s' version %lld: %s", l->rm->title, (long long)w->version,
+                  w->failure);
+        status_free(st);
+        return;
     }
-    note_versions(l, i, &scanned);
-    if (scanned.n_versions == 0) {
-        scanned_model_done(&scanned);
-        note_failure(repo, rm,
-                     status_new(STATUS_INVALID_ARG,
-                                "at least one version must be available under the version policy "
-                                "of model '%s'",
-                                rm->name));
-        return false;
-    }
-    bool all = load_versions(l, i, &scanned);
-    if (all)
-        log_info("successfully loaded '%s'", rm->title);
-    return all;
+    if (w->fresh->backend->fns.instance_ready)
+        atomic_store_explicit(&repo->must_ask, true, memory_order_relaxed);
 }
 
-static void set_stage(struct repository *repo, struct repo_model *rm, enum repo_stage stage)
+static void note_failure_locked(struct load *l, struct wanted_version *w)
 {
-    mutex_lock(&repo->mu);
-    rm->stage = stage;
-    mutex_unlock(&repo->mu);
+    struct repo_version *rv = row_of(l->rm, w->version);
+    if (!rv->model)
+        repository_set_state_locked(l->repo, rv, VERSION_UNAVAILABLE, w->failure);
 }
 
-static void load_some(void *arg)
+/* Of a start: what has become of the version is true at once. */
+static void publish_one(struct load *l, struct wanted_version *w)
 {
-    struct loader *l = arg;
-    struct repository *repo = l->repo;
-    size_t i;
-    while ((i = atomic_fetch_add(&l->next, 1)) < repo->n_models) {
-        struct repo_model *rm = &repo->models[i];
-        if (!rm->wanted || rm->stage == REPO_SETTLED)
+    struct list leaving = LIST_INIT(leaving); /* stays empty: nothing has served yet */
+    mutex_lock(&l->repo->mu);
+    if (w->failure)
+        note_failure_locked(l, w);
+    else
+        replace_locked(l, w, &leaving);
+    mutex_unlock(&l->repo->mu);
+    repository_publish(l->repo, l->rm);
+}
+
+static void load_versions(struct load *l, struct scanned_model *scanned)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        struct wanted_version *w = &l->wanted[i];
+        if (w->stays)
             continue;
-        if (is_stopping(repo))
-            break;
-        set_stage(repo, rm, REPO_LOADING);
-        bool all = load_model(l, i);
-        set_stage(repo, rm, REPO_SETTLED);
-        if (all)
-            atomic_fetch_sub_explicit(&repo->n_unserved, 1, memory_order_relaxed);
-        table_set_settled(l->table, i);
+        load_version(l, w, scanned);
+        if (l->partly)
+            publish_one(l, w);
     }
 }
 
-/* ---- Which models --------------------------------------------------------------------------- */
+/* ---- Settling ------------------------------------------------------------------------------- */
 
-static bool wants_all(const struct server_options *o)
+static bool is_wanted(const struct load *l, int64_t version)
 {
-    return o->control_mode != CONTROL_EXPLICIT ||
-           (o->n_startup_models == 1 && strcmp(o->startup_models[0], "*") == 0);
-}
-
-static int compare_texts(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-static bool is_wanted(const struct server_options *o, const char *name)
-{
-    return wants_all(o) ||
-           (o->n_startup_models > 0 && bsearch(&name, o->startup_models, o->n_startup_models,
-                                               sizeof(*o->startup_models), compare_texts) != NULL);
-}
-
-static struct repo_model describe(const struct repository *repo, struct polled_model *pm)
-{
-    char *name = TAKE(pm->name);
-    return (struct repo_model){
-        .name = name,
-        .title =
-            repo->options->model_namespacing ? mem_printf("%s::%s", pm->storage->root, name) : name,
-        .storage = pm->storage,
-        .wanted = is_wanted(repo->options, name),
-        .duplicate = pm->duplicate,
-        .stage = pm->failure ? REPO_SETTLED : REPO_WAITING,
-        .failure = TAKE(pm->failure),
-    };
-}
-
-static struct repo_model describe_missing(const char *startup_model)
-{
-    char *name = mem_strdup(startup_model);
-    log_error("failed to poll model '%s': model not found in any model repository.", name);
-    return (struct repo_model){
-        .name = name,
-        .title = name,
-        .wanted = true,
-        .missing = true,
-        .stage = REPO_SETTLED,
-        .failure = mem_strdup("Not found: model not found in any model repository."),
-    };
-}
-
-/* Fills the books with what the repositories hold, and with what they should hold by name. */
-static void list_models(struct repository *repo)
-{
-    const struct server_options *o = repo->options;
-    struct poll poll;
-    poll_roots(&repo->roots, o, &poll);
-    size_t n_names = wants_all(o) ? 0 : o->n_startup_models;
-    struct repo_model *models = mem_zalloc((poll.n_models + n_names + 1) * sizeof(*models));
-    size_t n = 0, name = 0;
-    size_t n_unserved = poll.n_unlisted;         /* what is in those is not served */
-    for (size_t i = 0; i < poll.n_models; i++) { /* both lists are sorted */
-        while (name < n_names && strcmp(o->startup_models[name], poll.models[i].name) < 0)
-            models[n++] = describe_missing(o->startup_models[name++]);
-        if (name < n_names && strcmp(o->startup_models[name], poll.models[i].name) == 0)
-            name++;
-        models[n++] = describe(repo, &poll.models[i]);
+    for (size_t i = 0; i < l->n; i++) {
+        if (l->wanted[i].version == version)
+            return true;
     }
-    while (name < n_names)
-        models[n++] = describe_missing(o->startup_models[name++]);
-    poll_done(&poll);
-
-    for (size_t i = 0; i < n; i++)
-        n_unserved += models[i].wanted;
-    atomic_store(&repo->n_unserved, n_unserved);
-    mutex_lock(&repo->mu);
-    repo->models = models;
-    repo->n_models = n;
-    repo->listed = true;
-    mutex_unlock(&repo->mu);
+    return false;
 }
 
-static struct table *make_table(struct repository *repo)
+/* What the model is not to have any more. A version that never served leaves no trace. */
+static void drop_others_locked(struct load *l, struct list *leaving)
 {
-    struct table *t = table_new(repo->n_models);
-    for (size_t i = 0; i < repo->n_models; i++) {
-        const struct repo_model *rm = &repo->models[i];
-        table_set_name(t, i, rm->name, rm->wanted && rm->stage == REPO_WAITING);
-    }
-    return t;
-}
-
-/* ---- All of them ---------------------------------------------------------------------------- */
-
-static void run_threads(struct loader *l)
-{
-    struct repository *repo = l->repo;
-    struct thread threads[MAX_LOAD_THREADS];
-    size_t wanted = MIN((size_t)repo->options->load_threads, (size_t)MAX_LOAD_THREADS);
-    wanted = MIN(wanted, repo->n_models);
-    size_t n_threads = 0;
-    while (n_threads + 1 < wanted) { /* this thread loads, too */
-        struct status *st = thread_start(&threads[n_threads], "model-load", load_some, l);
-        if (st) {
-            log_status(LOG_WARN, "fewer threads load models", st);
-            break;
-        }
-        n_threads++;
-    }
-    load_some(l);
-    for (size_t i = 0; i < n_threads; i++)
-        thread_join(&threads[i]);
-}
-
-/* Whoever names models is told of each that failed; those that were not even tried are not among
- * them (behaviours §13.4). */
-static void describe_failures(struct repository *repo, struct buf *out)
-{
-    for (size_t i = 0; i < repo->n_models; i++) {
-        const struct repo_model *rm = &repo->models[i];
-        bool told = false;
-        for (size_t j = 0; rm->wanted && j < rm->n_versions; j++) {
-            const struct repo_version *rv = &rm->versions[j];
-            if (rv->state == VERSION_READY)
+    struct repo_model *rm = l->rm;
+    size_t kept = 0;
+    for (size_t i = 0; i < rm->n_versions; i++) {
+        struct repo_version *rv = &rm->versions[i];
+        if (!is_wanted(l, rv->version)) {
+            if (rv->model) {
+                leave_take_locked(l->repo, rm, rv, leaving);
+                repository_set_state_locked(l->repo, rv, VERSION_UNLOADING, "");
+            } else if (rv->state == VERSION_UNAVAILABLE && strcmp(rv->reason, "unloaded") != 0 &&
+                       rv->n_leaving == 0) {
+                mem_free(rv->reason);
                 continue;
-            if (!told)
-                buf_addf(out, "load failed for model '%s': ", rm->name);
-            told = true;
-            buf_addf(out, "version %lld is at %s state: %s;", (long long)rv->version,
-                     version_state_name(rv->state), rv->reason);
+            }
         }
-        if (told)
-            buf_adds(out, "\n");
+        rm->versions[kept++] = *rv;
     }
+    rm->n_versions = kept;
 }
 
-struct status *repository_load_all(struct repository *repo)
+static void succeed(struct load *l)
 {
-    list_models(repo);
-    struct loader l = {.repo = repo, .table = make_table(repo)};
-    table_free(snapshot_replace(&repo->table, l.table));
-    run_threads(&l);
+    struct repo_model *rm = l->rm;
+    struct list leaving = LIST_INIT(leaving);
+    mutex_lock(&l->repo->mu);
+    for (size_t i = 0; i < l->n; i++) {
+        if (l->wanted[i].fresh)
+            replace_locked(l, &l->wanted[i], &leaving);
+    }
+    drop_others_locked(l, &leaving);
+    rm->stage = REPO_SETTLED;
+    mem_free(TAKE(rm->failure));
+    repository_count_locked(l->repo, rm, false);
+    mutex_unlock(&l->repo->mu);
+    fingerprint_done(&rm->seen);
+    if (!l->config)
+        rm->seen = l->seen, l->seen = (struct fingerprint){0};
+    repository_publish(l->repo, rm); /* the swap */
+    log_info("successfully loaded '%s'", rm->title);
+    leave_start(&leaving);
+}
 
-    if (atomic_load(&repo->n_unserved) == 0)
+static void fail(struct load *l)
+{
+    struct repo_model *rm = l->rm;
+    bool keeps_from_ready = false;
+    for (size_t i = 0; i < l->n; i++) {
+        struct wanted_version *w = &l->wanted[i];
+        if (!w->fresh)
+            continue;
+        model_stop(w->fresh);
+        model_unload(w->fresh, l->repo->backends);
+        model_unref(TAKE(w->fresh));
+        log_info("successfully unloaded '%s' version %lld", rm->title, (long long)w->version);
+    }
+    mutex_lock(&l->repo->mu);
+    for (size_t i = 0; i < l->n; i++) {
+        struct repo_version *rv = row_of(rm, l->wanted[i].version);
+        if (l->wanted[i].failure)
+            note_failure_locked(l, &l->wanted[i]);
+        else if (!rv->model)
+            repository_set_state_locked(l->repo, rv, VERSION_UNAVAILABLE, "unloaded");
+        keeps_from_ready |= !rv->model;
+    }
+    rm->stage = REPO_SETTLED;
+    repository_count_locked(l->repo, rm, keeps_from_ready);
+    mutex_unlock(&l->repo->mu);
+    repository_publish(l->repo, rm);
+}
+
+/* Behaviours §13.4: a line for each version that failed. */
+static struct status *describe_failures(const struct load *l)
+{
+    AUTO(buf) text = BUF_INIT(MAX_ERROR_BYTES);
+    for (size_t i = 0; i < l->n; i++) {
+        if (l->wanted[i].failure)
+            buf_addf(&text, "version %lld is at %s state: %s;", (long long)l->wanted[i].version,
+                     version_state_name(VERSION_UNAVAILABLE), l->wanted[i].failure);
+    }
+    return status_new(STATUS_INVALID_ARG, "load failed for model '%s': %s\n", l->rm->name,
+                      buf_text(&text));
+}
+
+/* ---- The whole ------------------------------------------------------------------------------ */
+
+struct status *repository_poll_failure(const char *name)
+{
+    return status_new(STATUS_INTERNAL, "failed to load '%s', failed to poll from model repository",
+                      name);
+}
+
+/*
+ * Nothing of the model could be made out. While a server starts that is what has become of it; else
+ * the request has failed, and all is as it was before.
+ */
+static void note_unreadable(struct load *l, struct status *st, bool is_empty)
+{
+    struct repo_model *rm = l->rm;
+    mutex_lock(&l->repo->mu);
+    rm->stage = REPO_SETTLED;
+    rm->empty = is_empty;
+    if (l->partly) {
+        mem_free(rm->failure);
+        rm->failure = status_reason(st);
+    }
+    mutex_unlock(&l->repo->mu);
+    status_free(st);
+    if (rm->entry || is_empty)
+        repository_publish(l->repo, rm);
+}
+
+static struct status *load(struct load *l, struct scanned_model *scanned)
+{
+    struct repo_model *rm = l->rm;
+    struct status *st = scan(l, false, scanned);
+    if (st) {
+        log_error("Poll failed for model directory '%s': %s", rm->title, status_message(st));
+        note_unreadable(l, st, false);
+        return repository_poll_failure(rm->name);
+    }
+    if (scanned->n_versions == 0) {
+        st = status_new(STATUS_INVALID_ARG,
+                        "at least one version must be available under the version policy of "
+                        "model '%s'",
+                        rm->name);
+        log_error("failed to load model '%s': %s", rm->title, status_message(st));
+        struct status *told = status_new(STATUS_INVALID_ARG, "load failed for model '%s': %s\n",
+                                         rm->name, status_message(st));
+        note_unreadable(l, st, true);
+        return told;
+    }
+    mutex_lock(&l->repo->mu);
+    rm->stage = REPO_LOADING;
+    rm->wanted = true;
+    rm->empty = false;
+    mutex_unlock(&l->repo->mu);
+    note_wanted(l, scanned);
+    note_loading(l);
+    load_versions(l, scanned);
+    if (!l->failed) {
+        succeed(l);
         return NULL;
-    AUTO(buf) failures = BUF_INIT(MAX_ERROR_BYTES);
-    if (!wants_all(repo->options))
-        describe_failures(repo, &failures);
-    return failures.size ? status_new(STATUS_INVALID_ARG, "%s", buf_text(&failures))
-                         : status_new(STATUS_INTERNAL, "failed to load all models");
+    }
+    fail(l);
+    return describe_failures(l);
+}
+
+struct status *repository_load_model(struct repository *repo, struct repo_model *rm,
+                                     struct source *source, const char *config, bool partly)
+{
+    struct load l = {.repo = repo, .rm = rm, .source = source, .config = config, .partly = partly};
+    struct scanned_model scanned = {0};
+    struct status *st = NULL;
+    if (!config && repo->options->control_mode != CONTROL_NONE)
+        l.seen = fingerprint_take(source->storage, rm->name);
+    if (!is_up_to_date(&l))
+        st = load(&l, &scanned);
+    scanned_model_done(&scanned);
+    fingerprint_done(&l.seen);
+    for (size_t i = 0; i < l.n; i++)
+        mem_free(l.wanted[i].failure);
+    mem_free(l.wanted);
+    return st;
 }

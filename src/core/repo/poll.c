@@ -80,8 +80,33 @@ bool poll_is_model(const struct storage *s, const struct file_entry *entry,
     return true;
 }
 
+/* An entry of a root, which may be a model. */
+static void add_entry(const struct storage *s, size_t root, const struct file_entry *entry,
+                      bool quiet, struct poll *p)
+{
+    struct status *why_not = NULL;
+    if (!poll_is_model(s, entry, &why_not)) {
+        if (quiet)
+            status_free(why_not);
+        else
+            log_status(LOG_WARN, "an entry of the model repository is left out", why_not);
+        return;
+    }
+    struct polled_model *pm = &p->models[p->n_models++];
+    *pm = (struct polled_model){.storage = s, .root = root};
+    if (!why_not) {
+        pm->name = mem_strdup(entry->name);
+        return;
+    }
+    pm->name = utf8_printable(entry->name);
+    pm->failure = status_reason(why_not);
+    if (!quiet)
+        log_error("Poll failed for model directory '%s': %s", pm->name, status_message(why_not));
+    status_free(why_not);
+}
+
 /* The models of one repository: its folders, whatever is in them. */
-static struct status *list_models(const struct storage *s, size_t root, struct poll *p)
+static struct status *list_models(const struct storage *s, size_t root, bool quiet, struct poll *p)
 {
     struct file_list list;
     struct status *st = storage_list(s, "", &list);
@@ -95,23 +120,8 @@ static struct status *list_models(const struct storage *s, size_t root, struct p
         return status_no_memory();
     }
     p->models = models;
-    for (size_t i = 0; i < list.count; i++) {
-        struct status *why_not = NULL;
-        if (!poll_is_model(s, &list.entries[i], &why_not)) {
-            log_status(LOG_WARN, "an entry of the model repository is left out", why_not);
-            continue;
-        }
-        struct polled_model *pm = &p->models[p->n_models++];
-        *pm = (struct polled_model){.storage = s, .root = root};
-        if (!why_not) {
-            pm->name = TAKE(list.entries[i].name);
-            continue;
-        }
-        pm->name = utf8_printable(list.entries[i].name);
-        pm->failure = status_reason(why_not);
-        log_error("Poll failed for model directory '%s': %s", pm->name, status_message(why_not));
-        status_free(why_not);
-    }
+    for (size_t i = 0; i < list.count; i++)
+        add_entry(s, root, &list.entries[i], quiet, p);
     file_list_done(&list);
     return NULL;
 }
@@ -124,7 +134,7 @@ static int by_name(const void *a, const void *b)
 }
 
 /* A model that two repositories have is served from neither. */
-static void refuse_duplicates(struct poll *p)
+static void refuse_duplicates(struct poll *p, bool quiet)
 {
     size_t kept = 0;
     for (size_t i = 0; i < p->n_models; i++) {
@@ -134,8 +144,10 @@ static void refuse_duplicates(struct poll *p)
             p->models[kept++] = *pm;
             continue;
         }
-        log_error("failed to poll model '%s': not unique across all model repositories: '%s', '%s'",
-                  pm->name, first->storage->root, pm->storage->root);
+        if (!quiet)
+            log_error("failed to poll model '%s': not unique across all model repositories: '%s', "
+                      "'%s'",
+                      pm->name, first->storage->root, pm->storage->root);
         mem_free(first->failure);
         first->duplicate = true;
         first->failure = mem_strdup("model appears in two or more repositories");
@@ -144,23 +156,37 @@ static void refuse_duplicates(struct poll *p)
     p->n_models = kept;
 }
 
-void poll_roots(const struct roots *roots, const struct server_options *options,
+void poll_roots(const struct roots *roots, const struct server_options *options, bool quiet,
                 struct poll *ret_poll)
 {
     struct poll p = {0};
     for (size_t i = 0; i < roots->count; i++) {
         const struct storage *s = roots->storages[i];
-        struct status *st = list_models(s, i, &p);
+        struct status *st = list_models(s, i, quiet, &p);
         if (!st)
             continue;
-        log_error("failed to poll model repository '%s': %s", s->root, status_message(st));
+        if (!quiet)
+            log_error("failed to poll model repository '%s': %s", s->root, status_message(st));
         status_free(st);
         p.n_unlisted++;
     }
     if (p.n_models)
         qsort(p.models, p.n_models, sizeof(*p.models), by_name);
     if (!options->model_namespacing)
-        refuse_duplicates(&p);
+        refuse_duplicates(&p, quiet);
+    *ret_poll = p;
+}
+
+void poll_model(const struct roots *roots, const struct server_options *options, const char *name,
+                struct poll *ret_poll)
+{
+    struct poll p = {.models = mem_zalloc((roots->count + 1) * sizeof(*p.models))};
+    /* As a link: what it leads to, a folder or nothing at all, is asked for. */
+    struct file_entry entry = {.name = (char *)(uintptr_t)name, .kind = FILE_LINK};
+    for (size_t i = 0; i < roots->count; i++)
+        add_entry(roots->storages[i], i, &entry, false, &p);
+    if (!options->model_namespacing)
+        refuse_duplicates(&p, false);
     *ret_poll = p;
 }
 

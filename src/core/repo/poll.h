@@ -50,8 +50,13 @@ void roots_close(struct roots *roots);
  * listed for each of them.
  *
  * Thread: control. Reads folders.
+ * @quiet  nothing is logged: the models are only to be listed
  */
-void poll_roots(const struct roots *roots, const struct server_options *options,
+void poll_roots(const struct roots *roots, const struct server_options *options, bool quiet,
+                struct poll *ret_poll);
+
+/* poll_model - the same for the models of that name alone: none, when no repository has it. */
+void poll_model(const struct roots *roots, const struct server_options *options, const char *name,
                 struct poll *ret_poll);
 void poll_done(struct poll *poll);
 

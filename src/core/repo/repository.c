@@ -5,9 +5,11 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/status.h"
 #include "core/model_priv.h"
+#include "core/repo/source.h"
 #include "core/repo/storage.h"
-#include "core/repo/table.h"
+#include "core/server_options.h"
 
 enum { REPOSITORY_LEVEL = 100 };
 
@@ -18,13 +20,18 @@ const char *version_state_name(enum version_state state)
 }
 
 void repository_init(struct repository *repo, struct server *server,
-                     struct backend_registry *backends, const struct server_options *options)
+                     struct backend_registry *backends, const struct server_options *options,
+                     struct control *control)
 {
     memset(repo, 0, sizeof(*repo));
     repo->server = server;
     repo->backends = backends;
     repo->options = options;
+    repo->control = control;
+    table_init(&repo->table);
     mutex_init(&repo->mu, REPOSITORY_LEVEL, "repository.mu");
+    cond_init(&repo->changed);
+    list_init(&repo->leaving);
 }
 
 struct status *repository_open(struct repository *repo)
@@ -32,37 +39,228 @@ struct status *repository_open(struct repository *repo)
     return roots_open(repo->options, &repo->roots);
 }
 
-static void forget(struct repo_model *rm)
+void repository_done(struct repository *repo)
+{
+    table_done(&repo->table);
+    for (size_t i = 0; i < repo->n_models; i++)
+        repository_model_free(repo->models[i]);
+    mem_free(repo->models);
+    roots_close(&repo->roots);
+    cond_done(&repo->changed);
+    mutex_done(&repo->mu);
+}
+
+/* ---- The books ------------------------------------------------------------------------------ */
+
+struct repo_model *repository_model_new(const struct repository *repo, const char *name,
+                                        const struct storage *storage)
+{
+    struct repo_model *rm = mem_zalloc(sizeof(*rm));
+    rm->name = mem_strdup(name);
+    rm->title = repo->options->model_namespacing && storage
+                    ? mem_printf("%s::%s", storage->root, name)
+                    : mem_strdup(name);
+    rm->storage = storage;
+    return rm;
+}
+
+void repository_model_free(struct repo_model *rm)
 {
     for (size_t i = 0; i < rm->n_versions; i++)
         mem_free(rm->versions[i].reason);
     mem_free(rm->versions);
     mem_free(rm->failure);
-    storage_release(rm->storage, rm->directory);
-    if (rm->title != rm->name)
-        mem_free(rm->title);
+    fingerprint_done(&rm->seen);
+    mem_free(rm->title);
     mem_free(rm->name);
+    mem_free(rm);
 }
 
-void repository_done(struct repository *repo)
+/* Where the first model of that name is, or would be. */
+static size_t place_locked(const struct repository *repo, const char *name)
 {
-    table_free(snapshot_replace(&repo->table, NULL));
-    for (size_t i = 0; i < repo->n_models; i++)
-        forget(&repo->models[i]);
-    mem_free(repo->models);
-    roots_close(&repo->roots);
-    mutex_done(&repo->mu);
+    size_t from = 0, to = repo->n_models;
+    while (from < to) {
+        size_t middle = from + (to - from) / 2;
+        if (strcmp(repo->models[middle]->name, name) < 0)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    return from;
+}
+
+static bool is_named(const struct repository *repo, size_t i, const char *name)
+{
+    return i < repo->n_models && strcmp(repo->models[i]->name, name) == 0;
+}
+
+/* Without namespacing a name says it all: a folder may come and go in another repository. */
+static struct repo_model *find_locked(const struct repository *repo, const char *name,
+                                      const struct storage *storage)
+{
+    for (size_t i = place_locked(repo, name); is_named(repo, i, name); i++) {
+        if (!repo->options->model_namespacing || repo->models[i]->storage == storage)
+            return repo->models[i];
+    }
+    return NULL;
+}
+
+static size_t root_of(const struct repository *repo, const struct storage *storage)
+{
+    size_t i = 0;
+    while (i < repo->roots.count && repo->roots.storages[i] != storage)
+        i++;
+    return i;
+}
+
+static void insert_locked(struct repository *repo, struct repo_model *rm)
+{
+    size_t at = place_locked(repo, rm->name);
+    while (is_named(repo, at, rm->name) &&
+           root_of(repo, repo->models[at]->storage) <= root_of(repo, rm->storage))
+        at++;
+    repo->models = mem_realloc(repo->models, (repo->n_models + 1) * sizeof(*repo->models));
+    memmove(&repo->models[at + 1], &repo->models[at], (repo->n_models - at) * sizeof(rm));
+    repo->models[at] = rm;
+    repo->n_models++;
+}
+
+static void remove_locked(struct repository *repo, const struct repo_model *rm)
+{
+    size_t at = place_locked(repo, rm->name);
+    while (repo->models[at] != rm)
+        at++;
+    repo->n_models--;
+    memmove(&repo->models[at], &repo->models[at + 1], (repo->n_models - at) * sizeof(rm));
+}
+
+/* ---- Turns ---------------------------------------------------------------------------------- */
+
+static void await_turn_locked(struct repository *repo, struct repo_model *rm)
+{
+    uint64_t mine = rm->n_turns++;
+    while (rm->turn != mine)
+        cond_wait(&repo->changed, &repo->mu);
+}
+
+struct repo_model *repository_enter(struct repository *repo, const char *name,
+                                    const struct storage *storage)
+{
+    mutex_lock(&repo->mu);
+    struct repo_model *rm = find_locked(repo, name, storage);
+    if (!rm) {
+        rm = repository_model_new(repo, name, storage);
+        rm->stage = REPO_SETTLED;
+        insert_locked(repo, rm);
+    }
+    rm->n_users++;
+    await_turn_locked(repo, rm);
+    mutex_unlock(&repo->mu);
+    return rm;
+}
+
+struct repo_model **repository_named(struct repository *repo, const char *name)
+{
+    mutex_lock(&repo->mu);
+    size_t first = place_locked(repo, name), n = 0;
+    while (is_named(repo, first + n, name))
+        n++;
+    struct repo_model **list = mem_zalloc((n + 1) * sizeof(struct repo_model *));
+    for (size_t i = 0; i < n; i++) {
+        list[i] = repo->models[first + i];
+        list[i]->n_users++;
+    }
+    mutex_unlock(&repo->mu);
+    return list;
+}
+
+void repository_turn(struct repository *repo, struct repo_model *rm)
+{
+    mutex_lock(&repo->mu);
+    await_turn_locked(repo, rm);
+    mutex_unlock(&repo->mu);
+}
+
+/* Nothing is to be told of it: it was never loaded, or it came by request and has gone. */
+static bool is_forgotten_locked(const struct repo_model *rm)
+{
+    return rm->n_users == 0 && !rm->wanted && !rm->empty && (rm->n_versions == 0 || !rm->storage);
+}
+
+static void release(struct repository *repo, struct repo_model *rm, bool had_turn)
+{
+    mutex_lock(&repo->mu);
+    rm->turn += had_turn;
+    rm->n_users--;
+    bool forgotten = is_forgotten_locked(rm);
+    if (forgotten)
+        remove_locked(repo, rm);
+    cond_broadcast(&repo->changed);
+    mutex_unlock(&repo->mu);
+    if (!forgotten)
+        return;
+    if (rm->entry)
+        table_remove(&repo->table, rm->entry);
+    repository_model_free(rm);
+}
+
+void repository_leave(struct repository *repo, struct repo_model *rm)
+{
+    release(repo, rm, true);
+}
+
+void repository_let_go(struct repository *repo, struct repo_model *rm)
+{
+    release(repo, rm, false);
+}
+
+/* ---- What the books say of one model --------------------------------------------------------- */
+
+void repository_set_state_locked(struct repository *repo, struct repo_version *rv,
+                                 enum version_state state, const char *reason)
+{
+    mutex_assert_held(&repo->mu);
+    rv->state = state;
+    mem_free(rv->reason);
+    rv->reason = mem_strdup(reason);
 }
 
 void repository_set_state(struct repository *repo, struct repo_version *rv,
-                          enum version_state state, struct model *m, const char *reason)
+                          enum version_state state, const char *reason)
 {
     mutex_lock(&repo->mu);
-    rv->state = state;
-    rv->model = m;
-    mem_free(rv->reason);
-    rv->reason = mem_strdup(reason);
+    repository_set_state_locked(repo, rv, state, reason);
     mutex_unlock(&repo->mu);
+}
+
+void repository_count_locked(struct repository *repo, struct repo_model *rm, bool unserved)
+{
+    mutex_assert_held(&repo->mu);
+    if (unserved && !rm->unserved)
+        atomic_fetch_add_explicit(&repo->n_unserved, 1, memory_order_relaxed);
+    else if (!unserved && rm->unserved)
+        atomic_fetch_sub_explicit(&repo->n_unserved, 1, memory_order_relaxed);
+    rm->unserved = unserved;
+}
+
+void repository_publish(struct repository *repo, struct repo_model *rm)
+{
+    if (!rm->entry)
+        table_add(&repo->table, 1, (const char *const[]){rm->name}, &rm->entry);
+    mutex_lock(&repo->mu);
+    struct table_view *view = table_view_new(rm->n_versions);
+    view->coming = rm->stage == REPO_LOADING;
+    view->known = rm->n_versions > 0 || rm->empty;
+    for (size_t i = 0; i < rm->n_versions; i++) {
+        const struct repo_version *rv = &rm->versions[i];
+        view->versions[i].version = rv->version;
+        view->versions[i].model = rv->model;
+        if (rv->model)
+            model_ref(rv->model);
+    }
+    mutex_unlock(&repo->mu);
+    table_set(&repo->table, rm->entry, view);
 }
 
 /* ---- Looking models up ---------------------------------------------------------------------- */
@@ -70,53 +268,39 @@ void repository_set_state(struct repository *repo, struct repo_version *rv,
 struct status *repository_find(struct repository *repo, const char *name, size_t name_length,
                                int64_t version, struct model **ret_model)
 {
-    struct model *m = NULL;
-    const struct table *t = snapshot_enter(&repo->table);
-    struct status *st = table_find(t, name, name_length, version, &m);
-    if (!st)
-        model_ref(m);
-    snapshot_leave();
-    if (st)
-        return st;
-    *ret_model = m;
-    return NULL;
+    return table_find(&repo->table, name, name_length, version, ret_model);
 }
 
 struct status *repository_versions(struct repository *repo, const char *name, size_t name_length,
                                    int64_t **ret_versions, size_t *ret_n)
 {
-    const struct table *t = snapshot_enter(&repo->table);
-    struct status *st = table_versions(t, name, name_length, ret_versions, ret_n);
-    snapshot_leave();
-    return st;
+    return table_versions(&repo->table, name, name_length, ret_versions, ret_n);
 }
 
 struct status *repository_serving(struct repository *repo, const char *name, size_t name_length,
                                   int64_t version, struct model ***ret_models)
 {
-    const struct table *t = snapshot_enter(&repo->table);
-    struct status *st = table_serving(t, name, name_length, version, ret_models);
-    snapshot_leave();
-    return st;
+    return table_serving(&repo->table, name, name_length, version, ret_models);
 }
 
 /* ---- All of them ---------------------------------------------------------------------------- */
 
 /*
  * Each READY model version, with a reference, so that whoever asks backends need not hold the
- * lock. Ends with NULL; the caller frees.
+ * lock. Ends with NULL; the caller frees. (Those that leave are not to be had: their last
+ * reference ends them.)
  */
 static struct model **ready_models(struct repository *repo)
 {
     mutex_lock(&repo->mu);
     size_t n = 0, capacity = 1;
     for (size_t i = 0; i < repo->n_models; i++)
-        capacity += repo->models[i].n_versions;
+        capacity += repo->models[i]->n_versions;
     struct model **models = mem_zalloc(capacity * sizeof(struct model *));
     for (size_t i = 0; i < repo->n_models; i++) {
-        const struct repo_model *rm = &repo->models[i];
+        const struct repo_model *rm = repo->models[i];
         for (size_t j = 0; j < rm->n_versions; j++) {
-            if (rm->versions[j].state != VERSION_READY)
+            if (!rm->versions[j].model)
                 continue;
             model_ref(rm->versions[j].model);
             models[n++] = rm->versions[j].model;
@@ -178,38 +362,56 @@ void repository_stop(struct repository *repo)
     for (size_t i = 0; models[i]; i++)
         model_stop(models[i]);
     repository_unref_models(models);
+    mutex_lock(&repo->mu);
+    LIST_FOR_EACH (link, &repo->leaving)
+        model_stop(LIST_ENTRY(link, struct leaving, link)->model);
+    mutex_unlock(&repo->mu);
+}
+
+static size_t is_inflight(const struct model *m, bool log_it)
+{
+    unsigned int inflight = atomic_load(&m->inflight);
+    if (inflight && log_it)
+        log_info("Model '%s' (version %s) has %u in-flight inferences", m->name, m->version_text,
+                 inflight);
+    return inflight > 0;
 }
 
 size_t repository_inflight(struct repository *repo, bool log_them)
 {
     size_t n = 0;
     struct model **models = ready_models(repo);
-    for (size_t i = 0; models[i]; i++) {
-        unsigned int inflight = atomic_load(&models[i]->inflight);
-        n += inflight > 0;
-        if (inflight && log_them)
-            log_info("Model '%s' (version %s) has %u in-flight inferences", models[i]->name,
-                     models[i]->version_text, inflight);
-    }
+    for (size_t i = 0; models[i]; i++)
+        n += is_inflight(models[i], log_them);
     repository_unref_models(models);
+    mutex_lock(&repo->mu);
+    LIST_FOR_EACH (link, &repo->leaving)
+        n += is_inflight(LIST_ENTRY(link, struct leaving, link)->model, log_them);
+    mutex_unlock(&repo->mu);
     return n;
 }
 
 void repository_unload_all(struct repository *repo)
 {
-    table_free(snapshot_replace(&repo->table, NULL));
+    leave_end_all(repo); /* first: models that are forgotten leave the table, too */
+    table_close(&repo->table);
     for (size_t i = 0; i < repo->n_models; i++) {
-        struct repo_model *rm = &repo->models[i];
+        struct repo_model *rm = repo->models[i];
+        rm->entry = NULL; /* gone with the table */
         for (size_t j = 0; j < rm->n_versions; j++) {
             struct repo_version *rv = &rm->versions[j];
             struct model *m = rv->model;
             if (!m)
                 continue;
-            repository_set_state(repo, rv, VERSION_UNLOADING, m, "");
+            repository_set_state(repo, rv, VERSION_UNLOADING, "");
             model_unload(m, repo->backends);
-            repository_set_state(repo, rv, VERSION_UNAVAILABLE, NULL, "unloaded");
+            mutex_lock(&repo->mu);
+            repository_set_state_locked(repo, rv, VERSION_UNAVAILABLE, "unloaded");
+            rv->model = NULL;
+            mutex_unlock(&repo->mu);
             log_info("successfully unloaded '%s' version %lld", rm->title, (long long)rv->version);
             model_unref(m);
+            source_unref(TAKE(rv->source));
         }
     }
 }

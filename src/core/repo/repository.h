@@ -2,9 +2,18 @@
 /*
  * The model repositories: which models there are, and in which state each version is.
  *
- * Requests (any thread) look models up in a table behind a snapshot pointer (table.h); the
- * repository's own books, with states and reasons, are under its lock. Only control threads change
- * either. load.c brings models up, index.c tells what the books say, repository.c has the rest.
+ * Requests (any thread) look models up in a table that needs no lock (table.h); the repository's
+ * own books, with states and reasons, are under its lock. Only control threads change either.
+ *
+ *     start.c       the models that the options want, several at a time
+ *     change.c      loading and unloading by name while the server runs
+ *     load.c        one model comes up, beside what serves of it
+ *     leave.c       what does not serve any more is waited for and taken down
+ *     index.c       what the books say
+ *     repository.c  the books themselves
+ *
+ * A model is changed by one thread at a time: by the one that has its turn (repository_enter()),
+ * others wait for theirs. Different models are changed in parallel.
  */
 #ifndef CONCH_CORE_REPO_REPOSITORY_H
 #define CONCH_CORE_REPO_REPOSITORY_H
@@ -14,16 +23,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/list.h"
 #include "base/mutex.h"
+#include "core/control.h"
+#include "core/repo/fingerprint.h"
 #include "core/repo/poll.h"
+#include "core/repo/table.h"
 #include "core/server.h"
-#include "core/snapshot.h"
 
 struct backend_registry;
 struct buf;
+struct load_parameter;
 struct model;
 struct server_options;
-struct table;
+struct source;
 
 enum version_state {
     VERSION_UNKNOWN,
@@ -35,11 +48,20 @@ enum version_state {
 
 const char *version_state_name(enum version_state state);
 
+/*
+ *                        ┌────────────── reload: stays READY throughout ─┐
+ *      (new) ──► LOADING ──► READY ──────────────────────────────────────┘
+ *                  │  ▲        └──► UNLOADING ──► UNAVAILABLE "unloaded"
+ *                  ▼  │ (again)                         │
+ *              UNAVAILABLE "<why>" ◄── (again) LOADING ─┘
+ */
 struct repo_version {
     int64_t version;
     enum version_state state;
-    char *reason;        /* "" or why it is not READY */
-    struct model *model; /* a reference while READY or UNLOADING */
+    char *reason;           /* "" or why it is not READY */
+    struct model *model;    /* a reference while READY */
+    struct source *source;  /* where its files lie; likewise */
+    unsigned int n_leaving; /* models of this version that do not serve any more, and still exist */
 };
 
 /* How far the loading of a model is. */
@@ -50,21 +72,37 @@ enum repo_stage {
 };
 
 struct repo_model {
-    /* Constant while the repository loads. */
+    /* Constant. */
     char *name;
-    char *title;    /* how logs call it: with its repository in front under namespacing */
-    bool wanted;    /* it is to serve */
-    bool duplicate; /* several repositories have it, so none serves it; failure says so, too */
-    bool missing;   /* --load-model names it, and no repository has it; likewise */
-    const struct storage *storage; /* where its folder is, by its name; of the repository's roots */
+    char *title; /* how logs call it: with its repository in front under namespacing */
 
-    char *directory; /* the folder on this machine, while it is loaded; of the loading thread */
+    /* Of the thread that has the turn. */
+    const struct storage *storage; /* where its folder is, by its name; NULL: it came by request */
+    struct table_entry *entry;     /* NULL: it has never been loaded */
+    struct fingerprint seen;       /* of its folder, when what serves now was loaded from it */
 
-    /* Under repository.mu; only the thread that loads the model changes them meanwhile. */
+    /* Under repository.mu; only the thread that has the turn changes what is not marked (any). */
+    uint64_t n_turns, turn; /* (any) tickets that were given out; whose turn it is */
+    unsigned int n_users; /* (any) who knows it: turns and those waiting for one, leaving models */
+    bool wanted;          /* it is to serve */
+    bool unserved;        /* it counts in repository.n_unserved */
+    bool duplicate;       /* several repositories have it, so none serves it; failure says so */
+    bool missing;         /* --load-model names it, and no repository has it; likewise */
+    bool empty;           /* no version in its folder is to be served */
     enum repo_stage stage;
-    size_t n_versions; /* 0: it could not even be read, or is not wanted */
-    struct repo_version *versions;
-    char *failure; /* why it could not be read, or NULL */
+    size_t n_versions;             /* 0: it could not even be read, or is not wanted */
+    struct repo_version *versions; /* ascending; (any) those that leave */
+    char *failure;                 /* why it could not be read, or NULL */
+};
+
+/* A version that does not serve any more: those that found it before are waited for. */
+struct leaving {
+    struct list link; /* of repository.leaving */
+    struct repository *repo;
+    struct repo_model *rm;
+    struct model *model; /* the books' reference */
+    struct source *source;
+    struct control_job job; /* takes it down, when nobody has it any more */
 };
 
 struct repository {
@@ -72,29 +110,34 @@ struct repository {
     struct server *server;
     struct backend_registry *backends;
     const struct server_options *options;
+    struct control *control; /* where models are taken down; NULL: none comes or goes */
 
-    struct roots roots;    /* constant after repository_open() */
-    struct snapshot table; /* of struct table; its entries are in the order of the models */
+    struct roots roots; /* constant after repository_open() */
+    struct table table;
 
     /*
      * What the books say of readiness, so that a probe need not look. Any thread, relaxed: models
      * come up one by one, and a probe that is answered a moment ago's truth asks again.
      */
-    /* Wanted models of which not every version is READY, and repositories that cannot be listed. */
+    /* Wanted models that do not serve as they should, and repositories that cannot be listed. */
     atomic_size_t n_unserved;
     atomic_bool must_ask; /* a backend wants to be asked whether an instance is ready */
 
     atomic_bool stopping; /* nothing more is loaded, no batch waits for more */
 
-    struct mutex mu; /* level 100 in core/README.md */
-    /* Under mu; constant from the first look until the end. */
+    struct mutex mu;     /* level 100 in core/README.md */
+    struct cond changed; /* a turn has ended, a leaving model has gone */
+    /* Under mu. */
     bool listed; /* the models are known */
     size_t n_models;
-    struct repo_model *models; /* sorted by name */
+    struct repo_model **models; /* sorted by name, then by repository */
+    struct list leaving;        /* of struct leaving; until they are taken down */
+    size_t n_ending;            /* leaving models that are being taken down */
 };
 
 void repository_init(struct repository *repo, struct server *server,
-                     struct backend_registry *backends, const struct server_options *options);
+                     struct backend_registry *backends, const struct server_options *options,
+                     struct control *control);
 /* repository_done - all models are unloaded. */
 void repository_done(struct repository *repo);
 
@@ -115,6 +158,12 @@ NODISCARD struct status *repository_open(struct repository *repo);
  *         STATUS_INVALID_ARG  "load failed for model …": the same in mode explicit
  */
 NODISCARD struct status *repository_load_all(struct repository *repo);
+
+/* See server_load_model() and server_unload_model(); the server may change its models. */
+NODISCARD struct status *repository_load(struct repository *repo, const char *name,
+                                         const struct load_parameter *parameters,
+                                         size_t n_parameters);
+void repository_unload(struct repository *repo, const char *name);
 
 /* See server_find_model(), server_model_versions(), table_serving(), server_index(). */
 NODISCARD struct status *repository_find(struct repository *repo, const char *name,
@@ -158,7 +207,10 @@ void repository_stop(struct repository *repo);
  */
 size_t repository_inflight(struct repository *repo, bool log_them);
 
-/* repository_unload_all - the models are stopped and empty; takes them down. */
+/*
+ * repository_unload_all - the models are stopped and empty; takes them down, those that leave
+ * included.
+ */
 void repository_unload_all(struct repository *repo);
 
 /* repository_print_table - the start-up table of models. */
@@ -175,8 +227,77 @@ void repository_print_table(struct repository *repo, struct buf *out);
 struct model **repository_unable(struct repository *repo, size_t max);
 void repository_unref_models(struct model **models);
 
-/* repository_set_state - what has become of a version; m is a reference that the books take. */
+/* repository_model_new - not in the books yet. @storage NULL: no repository has it. */
+struct repo_model *repository_model_new(const struct repository *repo, const char *name,
+                                        const struct storage *storage);
+/* repository_model_free - it is not in the books, and has no version. */
+void repository_model_free(struct repo_model *rm);
+
+/*
+ * repository_enter - waits until it is this thread's turn to change the model; what is not in the
+ * books yet comes into them. repository_leave() ends that; it may be the end of a model of which
+ * there is nothing to tell.
+ *
+ * Thread: control. Waits as long as the changes take that have come before.
+ * @storage  which one, under namespacing; NULL: of no repository
+ */
+struct repo_model *repository_enter(struct repository *repo, const char *name,
+                                    const struct storage *storage);
+void repository_leave(struct repository *repo, struct repo_model *rm);
+/* repository_let_go - the same for somebody who only knows it (n_users). */
+void repository_let_go(struct repository *repo, struct repo_model *rm);
+
+/*
+ * repository_named - the models of that name that are in the books, for repository_turn(), which
+ * waits for this thread's turn, and repository_leave() one after the other; NULL ends, and the
+ * caller frees the list with mem_free().
+ */
+struct repo_model **repository_named(struct repository *repo, const char *name);
+void repository_turn(struct repository *repo, struct repo_model *rm);
+
+/* repository_publish - requests find what the books say from now on. */
+void repository_publish(struct repository *repo, struct repo_model *rm);
+
+/* repository_set_state - what has become of a version that does not serve. */
 void repository_set_state(struct repository *repo, struct repo_version *rv,
-                          enum version_state state, struct model *m, const char *reason);
+                          enum version_state state, const char *reason);
+void repository_set_state_locked(struct repository *repo, struct repo_version *rv,
+                                 enum version_state state, const char *reason);
+
+/* repository_count - whether the model is one of those that keep the server from being ready. */
+void repository_count_locked(struct repository *repo, struct repo_model *rm, bool unserved);
+
+/*
+ * repository_load_model - brings a model up: all versions that are not there yet, or not as their
+ * files are now. What served before serves until then, and goes on if anything fails.
+ *
+ * Thread: control, which has the turn.
+ * @source   where its files lie; borrowed
+ * @config   the configuration as JSON, or NULL: as its folder has it
+ * @partly   each version serves at once, whatever becomes of the others
+ * Errors: STATUS_INTERNAL, STATUS_INVALID_ARG  for the client (behaviours §13.3, §13.4); the log
+ * has the cause
+ */
+NODISCARD struct status *repository_load_model(struct repository *repo, struct repo_model *rm,
+                                               struct source *source, const char *config,
+                                               bool partly);
+
+/* repository_poll_failure - the error that a client is told when the log has the cause. */
+NODISCARD struct status *repository_poll_failure(const char *name);
+
+/* repository_check_name - may a model be called so? Errors: STATUS_INVALID_ARG */
+NODISCARD struct status *repository_check_name(const char *name);
+
+/*
+ * leave_take_locked - the version's model begins to leave: it is not READY any more, or another one
+ * takes its place. leave_start() follows when no request finds it any more, that is, after
+ * repository_publish().
+ */
+void leave_take_locked(struct repository *repo, struct repo_model *rm, struct repo_version *rv,
+                       struct list *taken);
+void leave_start(struct list *taken);
+
+/* leave_end_all - see repository_unload_all(). */
+void leave_end_all(struct repository *repo);
 
 #endif

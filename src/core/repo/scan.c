@@ -260,11 +260,14 @@ static struct status *check_files(const struct storage *s, const char *folder,
 }
 
 struct status *scan_model(const char *name, const struct storage *storage, const char *folder,
-                          const struct server_options *options, bool quiet,
+                          const char *config, const struct server_options *options, bool quiet,
                           struct scanned_model *ret_scanned)
 {
     struct scanned_model sm = {0};
-    struct status *st = read_config(storage, folder, options, &sm.config);
+    struct status *st =
+        config ? status_prefix(model_config_parse_json(config, strlen(config), &sm.config),
+                               "Invalid config override: ")
+               : read_config(storage, folder, options, &sm.config);
     if (!st)
         st = find_versions(storage, folder, quiet, &sm);
     if (!st) {

@@ -28,13 +28,15 @@ struct scanned_model {
  *
  * Thread: control. Reads folders and the configuration.
  * @folder  of the model, in the storage
+ * @config  the configuration as JSON (a load request's override); NULL: as the folder has it
  * @quiet   do not warn of what is left out or missing, nor look at the files of every version:
  *          that has been done
  * Errors: why the model cannot be served; the text names file and cause
  */
 NODISCARD struct status *scan_model(const char *name, const struct storage *storage,
-                                    const char *folder, const struct server_options *options,
-                                    bool quiet, struct scanned_model *ret_scanned);
+                                    const char *folder, const char *config,
+                                    const struct server_options *options, bool quiet,
+                                    struct scanned_model *ret_scanned);
 void scanned_model_done(struct scanned_model *scanned);
 
 /* The steps of scan_model() that a check takes by itself (lint/): nothing here writes to the log.

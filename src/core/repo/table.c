@@ -2,6 +2,7 @@
 #include "core/repo/table.h"
 
 #include <stdatomic.h>
+#include <string.h>
 
 #include "base/map.h"
 #include "base/mem.h"
@@ -9,118 +10,210 @@
 #include "core/model.h"
 #include "core/server.h"
 
-struct entry_version {
-    int64_t version;
-    /* A reference, or NULL unless READY. Released when set, so that who sees it sees all of it. */
-    _Atomic(struct model *) model;
+enum { TABLE_LEVEL = 150 };
+
+struct table_entry {
+    char *name;
+    /* Replaced while others read, between snapshot_enter() and snapshot_leave(). */
+    _Atomic(struct table_view *) view;
+    _Atomic(struct table_entry *) next; /* another model of that name */
 };
 
-struct entry_versions {
-    size_t count;
-    struct entry_version list[];
-};
-
-struct entry {
-    const char *name;
-    struct entry *next; /* another model of that name */
-    /* Released when set: the list is complete by then. NULL: nobody has looked, or nobody could. */
-    _Atomic(struct entry_versions *) versions;
-    /*
-     * Released when cleared, after all that is set above. So a reader looks here first: who finds
-     * that nothing is coming sees everything that came.
-     */
-    atomic_bool coming;
-};
-
-struct table {
-    struct map by_name; /* of struct entry */
+/* Constant once there are readers, but for what the entries hold. */
+struct directory {
+    struct map by_name; /* of struct table_entry: the first one of each name */
     size_t n_entries;
-    struct entry entries[];
+    struct table_entry *entries[]; /* by name */
 };
 
-struct table *table_new(size_t n_models)
+struct head {
+    struct directory *directory;
+};
+
+void table_init(struct table *t)
 {
-    struct table *t = mem_zalloc(sizeof(*t) + n_models * sizeof(t->entries[0]));
-    map_init(&t->by_name);
-    t->n_entries = n_models;
-    return t;
+    *t = (struct table){0};
+    mutex_init(&t->mu, TABLE_LEVEL, "table.mu");
 }
 
-void table_free(struct table *t)
+void table_done(struct table *t)
 {
-    if (!t)
+    table_close(t);
+    mutex_done(&t->mu);
+}
+
+/* ---- Changing it ---------------------------------------------------------------------------- */
+
+struct table_view *table_view_new(size_t n_versions)
+{
+    struct table_view *view = mem_zalloc(sizeof(*view) + n_versions * sizeof(view->versions[0]));
+    view->n_versions = n_versions;
+    return view;
+}
+
+static void view_free(struct table_view *view)
+{
+    for (size_t i = 0; i < view->n_versions; i++)
+        model_unref(view->versions[i].model);
+    mem_free(view);
+}
+
+/* No writer but this thread: what readers see now. */
+static struct directory *directory_of(struct table *t)
+{
+    mutex_assert_held(&t->mu);
+    struct head *head = atomic_load(&t->head.current);
+    return head ? head->directory : NULL;
+}
+
+/*
+ * Readers come in by a new head from now on, and see what has been changed before; returns when
+ * none is left that came in by the old one, or that could have seen what was before.
+ */
+static void turn_over_locked(struct table *t, struct directory *directory)
+{
+    mutex_assert_held(&t->mu);
+    struct head *head = NULL;
+    if (directory) {
+        head = mem_alloc(sizeof(*head));
+        head->directory = directory;
+    }
+    mem_free(snapshot_replace(&t->head, head));
+}
+
+static void directory_free(struct directory *d)
+{
+    if (!d)
         return;
-    for (size_t i = 0; i < t->n_entries; i++) {
-        struct entry_versions *versions = atomic_load(&t->entries[i].versions);
-        for (size_t j = 0; versions && j < versions->count; j++)
-            model_unref(atomic_load(&versions->list[j].model));
-        mem_free(versions);
+    map_done(&d->by_name);
+    mem_free(d);
+}
+
+/* Behind the others of its name. */
+static void enter_name(struct directory *d, struct table_entry *e)
+{
+    struct table_entry *at = map_gets(&d->by_name, e->name);
+    if (!at) {
+        map_puts(&d->by_name, e->name, e);
+        return;
     }
-    map_done(&t->by_name);
-    mem_free(t);
+    for (struct table_entry *next; (next = atomic_load(&at->next));)
+        at = next;
+    atomic_store(&at->next, e);
 }
 
-void table_set_name(struct table *t, size_t i, const char *name, bool coming)
+static struct directory *copy_of(const struct directory *old, size_t capacity)
 {
-    struct entry *e = &t->entries[i];
-    struct entry *first = map_gets(&t->by_name, name);
-    e->name = name;
-    atomic_init(&e->coming, coming);
-    if (first) {
-        e->next = first->next;
-        first->next = e;
-    } else {
-        map_puts(&t->by_name, name, e);
+    struct directory *d = mem_zalloc(sizeof(*d) + capacity * sizeof(struct table_entry *));
+    if (old)
+        map_copy(&d->by_name, &old->by_name);
+    else
+        map_init(&d->by_name);
+    return d;
+}
+
+void table_add(struct table *t, size_t n, const char *const *names, struct table_entry **ret)
+{
+    mutex_lock(&t->mu);
+    struct directory *old = directory_of(t);
+    size_t n_old = old ? old->n_entries : 0, i = 0, j = 0;
+    struct directory *d = copy_of(old, n_old + n);
+    while (i < n_old || j < n) { /* both are sorted */
+        if (j == n || (i < n_old && strcmp(old->entries[i]->name, names[j]) <= 0)) {
+            d->entries[d->n_entries++] = old->entries[i++];
+            continue;
+        }
+        struct table_entry *e = mem_zalloc(sizeof(*e));
+        e->name = mem_strdup(names[j]);
+        struct table_view *view = table_view_new(0);
+        view->coming = true;
+        atomic_init(&e->view, view);
+        enter_name(d, e);
+        d->entries[d->n_entries++] = ret[j++] = e;
     }
+    turn_over_locked(t, d);
+    mutex_unlock(&t->mu);
+    directory_free(old);
 }
 
-void table_set_versions(struct table *t, size_t i, const int64_t *versions, size_t n_versions)
+static void entry_free(struct table_entry *e)
 {
-    struct entry_versions *list = mem_zalloc(sizeof(*list) + n_versions * sizeof(list->list[0]));
-    list->count = n_versions;
-    for (size_t j = 0; j < n_versions; j++)
-        list->list[j].version = versions[j];
-    atomic_store_explicit(&t->entries[i].versions, list, memory_order_release);
+    view_free(atomic_load(&e->view));
+    mem_free(e->name);
+    mem_free(e);
 }
 
-void table_set_ready(struct table *t, size_t i, size_t j, struct model *m)
+/* Takes it out of the chain of its name; the keys of a map live in its values. */
+static void leave_name(struct directory *d, struct table_entry *e)
 {
-    /* relaxed: this thread, or one that it has met since, has set them. */
-    struct entry_versions *versions =
-        atomic_load_explicit(&t->entries[i].versions, memory_order_relaxed);
-    model_ref(m);
-    atomic_store_explicit(&versions->list[j].model, m, memory_order_release);
+    struct table_entry *at = map_gets(&d->by_name, e->name), *next = atomic_load(&e->next);
+    if (at == e) {
+        map_remove(&d->by_name, e->name, strlen(e->name));
+        if (next)
+            map_puts(&d->by_name, next->name, next);
+        return;
+    }
+    while (atomic_load(&at->next) != e)
+        at = atomic_load(&at->next);
+    atomic_store(&at->next, next);
 }
 
-void table_set_settled(struct table *t, size_t i)
+void table_remove(struct table *t, struct table_entry *e)
 {
-    atomic_store_explicit(&t->entries[i].coming, false, memory_order_release);
+    mutex_lock(&t->mu);
+    struct directory *old = directory_of(t);
+    struct directory *d = copy_of(old, old->n_entries);
+    leave_name(d, e);
+    for (size_t i = 0; i < old->n_entries; i++) {
+        if (old->entries[i] != e)
+            d->entries[d->n_entries++] = old->entries[i];
+    }
+    turn_over_locked(t, d);
+    mutex_unlock(&t->mu);
+    directory_free(old);
+    entry_free(e);
+}
+
+void table_close(struct table *t)
+{
+    mutex_lock(&t->mu);
+    struct directory *old = directory_of(t);
+    turn_over_locked(t, NULL);
+    mutex_unlock(&t->mu);
+    for (size_t i = 0; old && i < old->n_entries; i++)
+        entry_free(old->entries[i]);
+    directory_free(old);
+}
+
+void table_set(struct table *t, struct table_entry *e, struct table_view *view)
+{
+    struct table_view *old = atomic_exchange(&e->view, view);
+    mutex_lock(&t->mu);
+    turn_over_locked(t, directory_of(t));
+    mutex_unlock(&t->mu);
+    view_free(old);
 }
 
 /* ---- Looking up ----------------------------------------------------------------------------- */
 
 #define UNKNOWN "Request for unknown model: "
 
-/* What a look-up sees of a model: `coming` is as it was before the rest was read. */
-struct view {
-    const char *name;
-    bool coming;
-    struct entry_versions *versions; /* NULL: none yet, or none at all */
-};
-
-static struct status *look_up(const struct table *t, const char *name, size_t name_length,
-                              struct view *ret)
+/* The only model of that name of which anything is known or coming. */
+static struct status *look_up(const struct head *head, const char *name, size_t name_length,
+                              const struct table_entry **ret_entry,
+                              const struct table_view **ret_view)
 {
-    if (!t)
+    if (!head)
         return status_new(STATUS_UNAVAILABLE, "Server not ready");
     size_t n_same = 0;
-    for (const struct entry *e = map_get(&t->by_name, name, name_length); e; e = e->next) {
-        struct view v = {.name = e->name};
-        v.coming = atomic_load_explicit(&e->coming, memory_order_acquire);
-        v.versions = atomic_load_explicit(&e->versions, memory_order_acquire);
-        if (!v.coming && !v.versions)
+    const struct table_entry *e = map_get(&head->directory->by_name, name, name_length);
+    for (; e; e = atomic_load_explicit(&e->next, memory_order_acquire)) {
+        /* acquire: pairs with the exchange in table_set(), before which it was filled in. */
+        const struct table_view *view = atomic_load_explicit(&e->view, memory_order_acquire);
+        if (!view->coming && !view->known)
             continue;
-        *ret = v;
+        *ret_entry = e;
+        *ret_view = view;
         n_same++;
     }
     if (n_same == 1)
@@ -134,81 +227,88 @@ static struct status *look_up(const struct table *t, const char *name, size_t na
     return status_new(STATUS_NOT_FOUND, UNKNOWN "'%.*s' is not found", (int)name_length, name);
 }
 
-static struct model *model_of(const struct entry_version *v)
-{
-    return atomic_load_explicit(&v->model, memory_order_acquire);
-}
-
 /* No version of it is READY. */
-static struct status *none_ready(const struct view *v)
+static struct status *none_ready(const char *name, const struct table_view *v)
 {
     if (!v->coming)
-        return status_new(STATUS_NOT_FOUND, UNKNOWN "'%s' has no available versions", v->name);
-    if (!v->versions || v->versions->count == 0)
-        return status_new(STATUS_UNAVAILABLE, UNKNOWN "'%s' is not at ready state", v->name);
-    return status_new(STATUS_UNAVAILABLE, UNKNOWN "'%s' version %lld is not at ready state",
-                      v->name, (long long)v->versions->list[v->versions->count - 1].version);
+        return status_new(STATUS_NOT_FOUND, UNKNOWN "'%s' has no available versions", name);
+    if (v->n_versions == 0)
+        return status_new(STATUS_UNAVAILABLE, UNKNOWN "'%s' is not at ready state", name);
+    return status_new(STATUS_UNAVAILABLE, UNKNOWN "'%s' version %lld is not at ready state", name,
+                      (long long)v->versions[v->n_versions - 1].version);
 }
 
-static struct status *find_latest(const struct view *v, struct model **ret_model)
+static struct status *find_latest(const char *name, const struct table_view *v,
+                                  struct model **ret_model)
 {
-    for (size_t j = v->versions ? v->versions->count : 0; j-- > 0;) {
-        struct model *m = model_of(&v->versions->list[j]);
-        if (m) {
-            *ret_model = m;
+    for (size_t j = v->n_versions; j-- > 0;) {
+        if (v->versions[j].model) {
+            *ret_model = v->versions[j].model;
             return NULL;
         }
     }
-    return none_ready(v);
+    return none_ready(name, v);
 }
 
-static struct status *find_version(const struct view *v, int64_t version, struct model **ret_model)
+static struct status *find_version(const char *name, const struct table_view *v, int64_t version,
+                                   struct model **ret_model)
 {
-    bool known = !v->versions; /* it may yet turn out that there is such a version */
-    for (size_t j = 0; v->versions && j < v->versions->count; j++) {
-        if (v->versions->list[j].version != version)
+    bool known = !v->known; /* it may yet turn out that there is such a version */
+    for (size_t j = 0; j < v->n_versions; j++) {
+        if (v->versions[j].version != version)
             continue;
         known = true;
-        struct model *m = model_of(&v->versions->list[j]);
-        if (m) {
-            *ret_model = m;
+        if (v->versions[j].model) {
+            *ret_model = v->versions[j].model;
             return NULL;
         }
     }
     return known ? status_new(STATUS_UNAVAILABLE, UNKNOWN "'%s' version %lld is not at ready state",
-                              v->name, (long long)version)
-                 : status_new(STATUS_NOT_FOUND, UNKNOWN "'%s' version %lld is not found", v->name,
+                              name, (long long)version)
+                 : status_new(STATUS_NOT_FOUND, UNKNOWN "'%s' version %lld is not found", name,
                               (long long)version);
 }
 
-struct status *table_find(const struct table *t, const char *name, size_t name_length,
-                          int64_t version, struct model **ret_model)
+struct status *table_find(struct table *t, const char *name, size_t name_length, int64_t version,
+                          struct model **ret_model)
 {
-    struct view v;
-    struct status *st = look_up(t, name, name_length, &v);
+    const struct table_entry *e;
+    const struct table_view *v;
+    struct model *m = NULL;
+    struct status *st = look_up(snapshot_enter(&t->head), name, name_length, &e, &v);
+    if (!st)
+        st = version == CONCH_VERSION_LATEST ? find_latest(e->name, v, &m)
+                                             : find_version(e->name, v, version, &m);
+    if (!st)
+        model_ref(m);
+    snapshot_leave();
     if (st)
         return st;
-    return version == CONCH_VERSION_LATEST ? find_latest(&v, ret_model)
-                                           : find_version(&v, version, ret_model);
+    *ret_model = m;
+    return NULL;
 }
 
-struct status *table_versions(const struct table *t, const char *name, size_t name_length,
+struct status *table_versions(struct table *t, const char *name, size_t name_length,
                               int64_t **ret_versions, size_t *ret_n)
 {
-    struct view v;
-    struct status *st = look_up(t, name, name_length, &v);
-    if (st)
-        return st;
-
-    size_t count = v.versions ? v.versions->count : 0, n = 0;
-    int64_t *versions = mem_alloc((count + 1) * sizeof(*versions));
-    for (size_t j = 0; j < count; j++) {
-        if (model_of(&v.versions->list[j]))
-            versions[n++] = v.versions->list[j].version;
+    const struct table_entry *e;
+    const struct table_view *v;
+    int64_t *versions = NULL;
+    size_t n = 0;
+    struct status *st = look_up(snapshot_enter(&t->head), name, name_length, &e, &v);
+    if (!st) {
+        versions = mem_alloc((v->n_versions + 1) * sizeof(*versions));
+        for (size_t j = 0; j < v->n_versions; j++) {
+            if (v->versions[j].model)
+                versions[n++] = v->versions[j].version;
+        }
+        if (n == 0)
+            st = none_ready(e->name, v);
     }
-    if (n == 0) {
+    snapshot_leave();
+    if (st) {
         mem_free(versions);
-        return none_ready(&v);
+        return st;
     }
     *ret_versions = versions;
     *ret_n = n;
@@ -223,15 +323,15 @@ struct found {
 };
 
 /* Those of a model that fit, each with a reference. */
-static void add_serving(struct found *f, const struct entry_versions *versions, int64_t version)
+static void add_serving(struct found *f, const struct table_view *v, int64_t version)
 {
-    size_t count = versions ? versions->count : 0;
+    size_t count = v->n_versions;
     if (f->n + count >= f->capacity) {
         f->capacity = 2 * f->capacity + count + 1;
         f->list = mem_realloc(f->list, f->capacity * sizeof(*f->list));
     }
     for (size_t j = 0; j < count; j++) {
-        struct model *m = model_of(&versions->list[j]);
+        struct model *m = v->versions[j].model;
         if (!m || (version != CONCH_VERSION_LATEST && m->version != version))
             continue;
         model_ref(m);
@@ -240,35 +340,46 @@ static void add_serving(struct found *f, const struct entry_versions *versions, 
     f->list[f->n] = NULL;
 }
 
-struct status *table_serving(const struct table *t, const char *name, size_t name_length,
-                             int64_t version, struct model ***ret_models)
+static struct status *serving(const struct head *head, const char *name, size_t name_length,
+                              int64_t version, struct found *f)
 {
-    struct found f = {0};
-    struct view v = {0};
-    if (t && name_length == 0) {
-        for (size_t i = 0; i < t->n_entries; i++)
-            add_serving(&f, atomic_load(&t->entries[i].versions), CONCH_VERSION_LATEST);
-        *ret_models = f.list ? f.list : mem_zalloc(sizeof(*f.list));
+    if (head && name_length == 0) {
+        const struct directory *d = head->directory;
+        for (size_t i = 0; i < d->n_entries; i++)
+            add_serving(f, atomic_load_explicit(&d->entries[i]->view, memory_order_acquire),
+                        CONCH_VERSION_LATEST);
         return NULL;
     }
-    struct status *st = look_up(t, name, name_length, &v);
+    const struct table_entry *e;
+    const struct table_view *v;
+    struct model *any;
+    struct status *st = look_up(head, name, name_length, &e, &v);
     if (st && status_code(st) != STATUS_NOT_FOUND)
         return st;
-    struct model *any;
     if (!st)
-        st = find_latest(&v, &any);
+        st = find_latest(e->name, v, &any);
     if (st) {
         status_free(st);
         return status_new(STATUS_INVALID_ARG, "requested model '%.*s' is not available",
                           (int)name_length, name);
     }
-    add_serving(&f, v.versions, version);
-    if (f.n == 0) {
+    add_serving(f, v, version);
+    return f->n ? NULL
+                : status_new(STATUS_INVALID_ARG,
+                             "requested model version is not available for model '%.*s'",
+                             (int)name_length, name);
+}
+
+struct status *table_serving(struct table *t, const char *name, size_t name_length, int64_t version,
+                             struct model ***ret_models)
+{
+    struct found f = {0};
+    struct status *st = serving(snapshot_enter(&t->head), name, name_length, version, &f);
+    snapshot_leave();
+    if (st) {
         mem_free(f.list);
-        return status_new(STATUS_INVALID_ARG,
-                          "requested model version is not available for model '%.*s'",
-                          (int)name_length, name);
+        return st;
     }
-    *ret_models = f.list;
+    *ret_models = f.list ? f.list : mem_zalloc(sizeof(*f.list));
     return NULL;
 }

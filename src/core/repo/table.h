@@ -2,13 +2,16 @@
 /*
  * The table in which requests look models up: what they may know of each model, by name.
  *
- * Which models there are is constant; a look-up takes no lock. What a table says of a model only
- * grows while its models come up (its versions, then each version's model, then that no more
- * follows), so that a model which becomes READY among ten thousand costs nothing but its own
- * entry. Whatever takes something away makes another table and replaces this one (snapshot.h).
+ *     head ──► directory: names ──► entry ──► view: versions, and the models that serve them
  *
- * Threads: any reads, between snapshot_enter() and snapshot_leave(); the entry of one model is
- * written by one thread at a time.
+ * A look-up takes no lock. Whoever changes what is known of a model gives its entry another view;
+ * then the head is replaced (snapshot.h), and once nobody reads by the old one, nobody has the old
+ * view either, which goes. So a model that becomes READY, is reloaded or unloaded among ten
+ * thousand costs nothing but its own view, and all its versions change at once. Only a name that
+ * comes or goes makes another directory.
+ *
+ * Threads: any reads; writers take table.mu, and the view of one entry is set by one thread at a
+ * time.
  */
 #ifndef CONCH_CORE_REPO_TABLE_H
 #define CONCH_CORE_REPO_TABLE_H
@@ -17,50 +20,74 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/compiler.h"
+#include "base/mutex.h"
+#include "core/snapshot.h"
 
 struct model;
-struct table;
+struct table_entry;
 
-/* table_new - entries that nothing is known of; table_set_name() follows for each. */
-struct table *table_new(size_t n_models);
-/* table_free - gives back its references to models; no reader may have it. */
-void table_free(struct table *t);
+/* What is known of a model; constant once it is set. */
+struct table_view {
+    bool known;  /* the list below is what there is; else nobody has looked, or nobody could */
+    bool coming; /* versions of it are on their way: who asks for one that is not READY is told to
+                    come again */
+    size_t n_versions;
+    struct table_version {
+        int64_t version;     /* ascending */
+        struct model *model; /* NULL unless READY */
+    } versions[];
+};
 
-/*
- * table_set_name - makes entry i answer to a name.
- *
- * @name    borrowed. Models of several repositories may have the same one (namespacing); then it
- *          answers for none of them, unless only one of them has versions
- * @coming  versions of it are to come: until table_set_settled() a request for one that is not
- *          READY is told to come again
- */
-void table_set_name(struct table *t, size_t i, const char *name, bool coming);
+struct table {
+    struct snapshot head; /* NULL: there are no models yet, or not any more */
 
-/* table_set_versions - which versions entry i has, ascending; none is READY. Once. */
-void table_set_versions(struct table *t, size_t i, const int64_t *versions, size_t n_versions);
+    struct mutex mu; /* level 150 in core/README.md: one writer at a time */
+};
 
-/* table_set_ready - the j-th version serves from now on; the table takes a reference to it. */
-void table_set_ready(struct table *t, size_t i, size_t j, struct model *m);
-
-/* table_set_settled - nothing more comes up of entry i. */
-void table_set_settled(struct table *t, size_t i);
+void table_init(struct table *t);
+void table_done(struct table *t);
 
 /*
- * table_find, table_versions - see server_find_model() and server_model_versions(). The model is
- * without a reference of the caller's.
+ * table_add - names that are looked up from now on; versions of them are coming. Several entries
+ * may have the same name (namespacing); then it answers for none of them, unless only one of them
+ * has versions. From the first call on, even with no name, the table is there.
  *
- * @t      NULL: the repositories have not been looked at yet, or all models are unloaded
- * Errors: as those, and STATUS_UNAVAILABLE  Server not ready
+ * @names    sorted; copied
+ * @ret      an entry for each
  */
-NODISCARD struct status *table_find(const struct table *t, const char *name, size_t name_length,
+void table_add(struct table *t, size_t n, const char *const *names, struct table_entry **ret);
+
+/* table_remove - the name is not known any more; the entry goes. */
+void table_remove(struct table *t, struct table_entry *e);
+
+/* table_close - there are no models any more. All entries go. */
+void table_close(struct table *t);
+
+/* table_view_new - a view with that many versions, for the caller to fill in. */
+struct table_view *table_view_new(size_t n_versions);
+
+/*
+ * table_set - what is known of the entry's model from now on. Returns when nobody reads the view
+ * that was there before, whose references to models are given back.
+ *
+ * @view  taken, with a reference to each model in it
+ */
+void table_set(struct table *t, struct table_entry *e, struct table_view *view);
+
+/*
+ * table_find, table_versions - see server_find_model() and server_model_versions(). The model has a
+ * reference, the caller's.
+ *
+ * Errors: as those, and STATUS_UNAVAILABLE  Server not ready: the table is not there
+ */
+NODISCARD struct status *table_find(struct table *t, const char *name, size_t name_length,
                                     int64_t version, struct model **ret_model);
-NODISCARD struct status *table_versions(const struct table *t, const char *name, size_t name_length,
+NODISCARD struct status *table_versions(struct table *t, const char *name, size_t name_length,
                                         int64_t **ret_versions, size_t *ret_n);
 
 /* table_serving - see server_statistics(): the READY versions that it is asked of. NULL ends the
  * list; each has a reference, and the caller frees it with mem_free(). */
-NODISCARD struct status *table_serving(const struct table *t, const char *name, size_t name_length,
+NODISCARD struct status *table_serving(struct table *t, const char *name, size_t name_length,
                                        int64_t version, struct model ***ret_models);
 
 #endif

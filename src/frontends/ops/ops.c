@@ -130,20 +130,20 @@ struct status *ops_repository_index(struct server *s, bool ready_only,
     return server_index(s, ready_only, ret_rows, ret_n);
 }
 
-struct status *ops_model_load(struct server *s, const struct ops_model_ref *ref)
+struct control *ops_control(struct server *s)
 {
-    char *name = mem_strndup(ref->name, ref->name_length);
-    struct status *st = server_load_model(s, name);
-    mem_free(name);
-    return st;
+    return server_control(s);
 }
 
-struct status *ops_model_unload(struct server *s, const struct ops_model_ref *ref)
+struct status *ops_model_load(struct server *s, const char *name,
+                              const struct load_parameter *parameters, size_t n_parameters)
 {
-    char *name = mem_strndup(ref->name, ref->name_length);
-    struct status *st = server_unload_model(s, name);
-    mem_free(name);
-    return st;
+    return server_load_model(s, name, parameters, n_parameters);
+}
+
+struct status *ops_model_unload(struct server *s, const char *name)
+{
+    return server_unload_model(s, name);
 }
 
 struct status *ops_infer(struct server *s, struct request *r)

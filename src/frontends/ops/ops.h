@@ -4,7 +4,7 @@
  * verbs, restrictions and version strings are checked here and nowhere else, so that no route can
  * get around a check. Answers are structs; frontends encode them.
  *
- * Thread: any, also an event loop's: nothing here blocks.
+ * Thread: any, also an event loop's: nothing here blocks, but for what says so.
  */
 #ifndef CONCH_FRONTENDS_OPS_OPS_H
 #define CONCH_FRONTENDS_OPS_OPS_H
@@ -15,6 +15,8 @@
 
 #include "base/compiler.h"
 
+struct control;
+struct load_parameter;
 struct model;
 struct model_index_row;
 struct request;
@@ -100,19 +102,31 @@ NODISCARD struct status *ops_infer_model(struct server *s, const struct ops_mode
  * ops_repository_index - all models, sorted by name and version; the caller ends it with
  * mem_free().
  *
+ * Thread: see ops_control().
  * Errors: STATUS_UNAVAILABLE  Server not ready
  */
 NODISCARD struct status *ops_repository_index(struct server *s, bool ready_only,
                                               struct model_index_row **ret_rows, size_t *ret_n);
 
 /*
- * ops_model_load, ops_model_unload - changes which models serve.
- *
- * Errors: STATUS_UNAVAILABLE  the model control mode does not allow it (behaviours §13.1)
- *         STATUS_UNSUPPORTED  it does, but this is not built yet
+ * ops_control - where the calls below are to be made, and ops_repository_index(), by those who must
+ * not wait, such as event loops; NULL: they return at once, and may be made anywhere.
  */
-NODISCARD struct status *ops_model_load(struct server *s, const struct ops_model_ref *ref);
-NODISCARD struct status *ops_model_unload(struct server *s, const struct ops_model_ref *ref);
+struct control *ops_control(struct server *s);
+
+/*
+ * ops_model_load, ops_model_unload - changes which models serve. See server_load_model().
+ *
+ * Thread: see ops_control().
+ * Errors: STATUS_UNAVAILABLE  the model control mode does not allow it (behaviours §13.1); the
+ *                             server is not ready
+ *         STATUS_INVALID_ARG  the name is none; a version cannot be loaded
+ *         STATUS_INTERNAL     there is no such model, or its configuration is wrong
+ */
+NODISCARD struct status *ops_model_load(struct server *s, const char *name,
+                                        const struct load_parameter *parameters,
+                                        size_t n_parameters);
+NODISCARD struct status *ops_model_unload(struct server *s, const char *name);
 
 /* ops_infer - server_infer(). */
 NODISCARD struct status *ops_infer(struct server *s, struct request *r);

@@ -12,7 +12,6 @@
 #include "base/status.h"
 #include "base/thread.h"
 #include "core/server.h"
-#include "core/snapshot.h"
 #include "lib/fake_model.h"
 
 #define CONFIG                                                                                     \
@@ -21,16 +20,17 @@
 
 enum { LATEST = CONCH_VERSION_LATEST };
 
-static void finds(const struct table *t, const char *name, int64_t version, const struct model *m)
+static void finds(struct table *t, const char *name, int64_t version, struct model *m)
 {
     struct model *found;
     struct status *st = table_find(t, name, strlen(name), version, &found);
     if (st)
         fail_msg("%s", status_message(st));
     assert_ptr_equal(found, m);
+    model_unref(found);
 }
 
-static void refuses(const struct table *t, const char *name, int64_t version, enum status_code code,
+static void refuses(struct table *t, const char *name, int64_t version, enum status_code code,
                     const char *text)
 {
     struct model *found;
@@ -42,7 +42,7 @@ static void refuses(const struct table *t, const char *name, int64_t version, en
 }
 
 /* What serves, as "name:version …" or the error, for a name ("": all). */
-static void serves(const struct table *t, const char *name, int64_t version, const char *expected)
+static void serves(struct table *t, const char *name, int64_t version, const char *expected)
 {
     struct model **models;
     char seen[256] = "";
@@ -63,156 +63,244 @@ static void serves(const struct table *t, const char *name, int64_t version, con
     assert_string_equal(seen, expected);
 }
 
+/* Versions 1 to n, those served by m of which the bit is set: 1 for the first … */
+static void set(struct table *t, struct table_entry *e, bool coming, size_t n, unsigned int bits,
+                struct model *m)
+{
+    struct table_view *view = table_view_new(n);
+    view->known = true;
+    view->coming = coming;
+    for (size_t i = 0; i < n; i++) {
+        view->versions[i].version = (int64_t)i + 1;
+        if (!(bits >> i & 1))
+            continue;
+        model_ref(m);
+        view->versions[i].model = m;
+    }
+    table_set(t, e, view);
+}
+
+static void set_unknown(struct table *t, struct table_entry *e)
+{
+    table_set(t, e, table_view_new(0));
+}
+
+#define UNKNOWN   "Request for unknown model: "
+#define NOT_READY "is not at ready state"
+
 static void no_table_is_not_ready(void **state)
 {
     (void)state;
+    struct table t;
     int64_t *versions;
     size_t n;
-    refuses(NULL, "m", LATEST, STATUS_UNAVAILABLE, "Server not ready");
-    struct status *st = table_versions(NULL, "m", 1, &versions, &n);
-    assert_int_equal(status_code(st), STATUS_UNAVAILABLE);
-    status_free(st);
-    serves(NULL, "", LATEST, "Server not ready");
-    serves(NULL, "m", LATEST, "Server not ready");
+    table_init(&t);
+    for (int i = 0; i < 2; i++) {
+        refuses(&t, "m", LATEST, STATUS_UNAVAILABLE, "Server not ready");
+        struct status *st = table_versions(&t, "m", 1, &versions, &n);
+        assert_int_equal(status_code(st), STATUS_UNAVAILABLE);
+        status_free(st);
+        serves(&t, "m", LATEST, "Server not ready");
+
+        struct table_entry *e;
+        table_add(&t, 0, NULL, &e); /* a server without models, and it ends */
+        refuses(&t, "m", LATEST, STATUS_NOT_FOUND, UNKNOWN "'m' is not found");
+        serves(&t, "", LATEST, "");
+        table_close(&t);
+    }
+    table_done(&t);
 }
 
 /* Statistics are asked of what is READY, and have errors of their own. */
 static void what_serves_is_listed(void **state)
 {
     (void)state;
-    static const int64_t versions[] = {1, 2};
     struct fake_model f;
+    struct table t;
+    struct table_entry *e[4];
     fake_model_make(&f, CONFIG, 1, NULL);
-    struct table *t = table_new(4);
-    serves(t, "", LATEST, "");
-    table_set_name(t, 0, "coming", true);
-    table_set_name(t, 1, "failed", false);
-    table_set_name(t, 2, "m", true);
-    table_set_name(t, 3, "twice", true);
-    table_set_versions(t, 2, versions, 2);
-    serves(t, "", LATEST, "");
-    serves(t, "m", LATEST, "requested model 'm' is not available");
-    table_set_ready(t, 2, 0, f.model);
-    table_set_versions(t, 3, versions, 2);
-    table_set_ready(t, 3, 0, f.model);
-    table_set_ready(t, 3, 1, f.model);
+    table_init(&t);
+    table_add(&t, 4, (const char *const[]){"coming", "failed", "m", "twice"}, e);
+    serves(&t, "", LATEST, "");
+    set_unknown(&t, e[1]);
+    set(&t, e[2], true, 2, 0, NULL);
+    serves(&t, "", LATEST, "");
+    serves(&t, "m", LATEST, "requested model 'm' is not available");
+    set(&t, e[2], true, 2, 1, f.model);
+    set(&t, e[3], true, 2, 3, f.model);
 
-    serves(t, "", LATEST, "m:1 m:1 m:1 ");
-    serves(t, "m", LATEST, "m:1 ");
-    serves(t, "m", 1, "m:1 ");
-    serves(t, "m", 2, "requested model version is not available for model 'm'");
-    serves(t, "m", 0, "requested model version is not available for model 'm'");
-    serves(t, "m", -2, "requested model version is not available for model 'm'");
-    serves(t, "twice", LATEST, "m:1 m:1 ");
-    serves(t, "coming", LATEST, "requested model 'coming' is not available");
-    serves(t, "failed", 1, "requested model 'failed' is not available");
-    serves(t, "nobody", LATEST, "requested model 'nobody' is not available");
-    table_free(t);
+    serves(&t, "", LATEST, "m:1 m:1 m:1 ");
+    serves(&t, "m", LATEST, "m:1 ");
+    serves(&t, "m", 1, "m:1 ");
+    serves(&t, "m", 2, "requested model version is not available for model 'm'");
+    serves(&t, "m", 0, "requested model version is not available for model 'm'");
+    serves(&t, "m", -2, "requested model version is not available for model 'm'");
+    serves(&t, "twice", LATEST, "m:1 m:1 ");
+    serves(&t, "coming", LATEST, "requested model 'coming' is not available");
+    serves(&t, "failed", 1, "requested model 'failed' is not available");
+    serves(&t, "nobody", LATEST, "requested model 'nobody' is not available");
+    table_done(&t);
     assert_int_equal(atomic_load(&f.model->refs), 1);
     fake_model_end(&f);
 }
 
-#define UNKNOWN "Request for unknown model: "
-
-/* The steps of a model's way up, and what is said of it at each. */
-static void a_model_comes_up(void **state)
+/* The steps of a model's way up and down, and what is said of it at each. */
+static void a_model_comes_and_goes(void **state)
 {
     (void)state;
-    static const int64_t both[] = {3, 7};
     struct fake_model f;
+    struct table t;
+    struct table_entry *e;
     fake_model_make(&f, CONFIG, 1, NULL);
-    struct table *t = table_new(2);
-    table_set_name(t, 0, "m", true);
-    table_set_name(t, 1, "unwanted", false);
+    table_init(&t);
+    table_add(&t, 1, (const char *const[]){"m"}, &e);
+    refuses(&t, "nobody", LATEST, STATUS_NOT_FOUND, UNKNOWN "'nobody' is not found");
+    refuses(&t, "m", LATEST, STATUS_UNAVAILABLE, UNKNOWN "'m' " NOT_READY);
+    refuses(&t, "m", 5, STATUS_UNAVAILABLE, UNKNOWN "'m' version 5 " NOT_READY);
 
-    refuses(t, "nobody", LATEST, STATUS_NOT_FOUND, UNKNOWN "'nobody' is not found");
-    refuses(t, "unwanted", LATEST, STATUS_NOT_FOUND, UNKNOWN "'unwanted' is not found");
-    refuses(t, "unwanted", 1, STATUS_NOT_FOUND, UNKNOWN "'unwanted' is not found");
-    refuses(t, "m", LATEST, STATUS_UNAVAILABLE, UNKNOWN "'m' is not at ready state");
-    refuses(t, "m", 5, STATUS_UNAVAILABLE, UNKNOWN "'m' version 5 is not at ready state");
+    set(&t, e, true, 2, 0, NULL);
+    refuses(&t, "m", LATEST, STATUS_UNAVAILABLE, UNKNOWN "'m' version 2 " NOT_READY);
+    refuses(&t, "m", 1, STATUS_UNAVAILABLE, UNKNOWN "'m' version 1 " NOT_READY);
+    refuses(&t, "m", 5, STATUS_NOT_FOUND, UNKNOWN "'m' version 5 is not found");
 
-    table_set_versions(t, 0, both, 2);
-    refuses(t, "m", LATEST, STATUS_UNAVAILABLE, UNKNOWN "'m' version 7 is not at ready state");
-    refuses(t, "m", 3, STATUS_UNAVAILABLE, UNKNOWN "'m' version 3 is not at ready state");
-    refuses(t, "m", 5, STATUS_NOT_FOUND, UNKNOWN "'m' version 5 is not found");
-
-    table_set_ready(t, 0, 0, f.model);
-    finds(t, "m", LATEST, f.model);
-    finds(t, "m", 3, f.model);
-    refuses(t, "m", 7, STATUS_UNAVAILABLE, UNKNOWN "'m' version 7 is not at ready state");
+    set(&t, e, true, 2, 1, f.model);
+    finds(&t, "m", LATEST, f.model);
+    finds(&t, "m", 1, f.model);
+    refuses(&t, "m", 2, STATUS_UNAVAILABLE, UNKNOWN "'m' version 2 " NOT_READY);
     int64_t *versions;
     size_t n;
-    assert_null(table_versions(t, "m", 1, &versions, &n));
+    assert_null(table_versions(&t, "m", 1, &versions, &n));
     assert_int_equal(n, 1);
-    assert_int_equal(versions[0], 3);
+    assert_int_equal(versions[0], 1);
     mem_free(versions);
 
-    table_set_settled(t, 0);
-    refuses(t, "m", 7, STATUS_UNAVAILABLE, UNKNOWN "'m' version 7 is not at ready state");
-    finds(t, "m", LATEST, f.model);
+    set(&t, e, false, 3, 6, f.model); /* a reload drops one and brings two */
+    refuses(&t, "m", 1, STATUS_UNAVAILABLE, UNKNOWN "'m' version 1 " NOT_READY);
+    finds(&t, "m", 2, f.model);
+    finds(&t, "m", LATEST, f.model);
+    assert_int_equal(atomic_load(&f.model->refs), 3);
 
-    assert_int_equal(atomic_load(&f.model->refs), 2);
-    table_free(t);
+    set(&t, e, false, 3, 0, NULL); /* unloaded: it is known, and that is all */
     assert_int_equal(atomic_load(&f.model->refs), 1);
+    refuses(&t, "m", LATEST, STATUS_NOT_FOUND, UNKNOWN "'m' has no available versions");
+    refuses(&t, "m", 2, STATUS_UNAVAILABLE, UNKNOWN "'m' version 2 " NOT_READY);
+    refuses(&t, "m", 9, STATUS_NOT_FOUND, UNKNOWN "'m' version 9 is not found");
+
+    set(&t, e, false, 1, 1, f.model);
+    finds(&t, "m", 1, f.model);
+    table_remove(&t, e);
+    assert_int_equal(atomic_load(&f.model->refs), 1);
+    refuses(&t, "m", LATEST, STATUS_NOT_FOUND, UNKNOWN "'m' is not found");
+    table_done(&t);
     fake_model_end(&f);
 }
 
 static void a_model_that_does_not_come_up(void **state)
 {
     (void)state;
-    static const int64_t versions[] = {1};
-    struct table *t = table_new(3);
-    table_set_name(t, 0, "unreadable", true);
-    table_set_name(t, 1, "failed", true);
-    table_set_name(t, 2, "empty", true);
-    table_set_versions(t, 1, versions, 1);
-    table_set_versions(t, 2, NULL, 0);
-    refuses(t, "empty", LATEST, STATUS_UNAVAILABLE, UNKNOWN "'empty' is not at ready state");
-    for (size_t i = 0; i < 3; i++)
-        table_set_settled(t, i);
-    refuses(t, "unreadable", LATEST, STATUS_NOT_FOUND, UNKNOWN "'unreadable' is not found");
-    refuses(t, "failed", LATEST, STATUS_NOT_FOUND, UNKNOWN "'failed' has no available versions");
-    refuses(t, "failed", 1, STATUS_UNAVAILABLE, UNKNOWN "'failed' version 1 is not at ready state");
-    refuses(t, "empty", LATEST, STATUS_NOT_FOUND, UNKNOWN "'empty' has no available versions");
-    refuses(t, "empty", 1, STATUS_NOT_FOUND, UNKNOWN "'empty' version 1 is not found");
-    table_free(t);
+    struct table t;
+    struct table_entry *e[3];
+    table_init(&t);
+    table_add(&t, 3, (const char *const[]){"empty", "failed", "unreadable"}, e);
+    set(&t, e[0], true, 0, 0, NULL);
+    refuses(&t, "empty", LATEST, STATUS_UNAVAILABLE, UNKNOWN "'empty' " NOT_READY);
+    set(&t, e[0], false, 0, 0, NULL);
+    set(&t, e[1], false, 1, 0, NULL);
+    set_unknown(&t, e[2]);
+    refuses(&t, "unreadable", LATEST, STATUS_NOT_FOUND, UNKNOWN "'unreadable' is not found");
+    refuses(&t, "failed", LATEST, STATUS_NOT_FOUND, UNKNOWN "'failed' has no available versions");
+    refuses(&t, "failed", 1, STATUS_UNAVAILABLE, UNKNOWN "'failed' version 1 " NOT_READY);
+    refuses(&t, "empty", LATEST, STATUS_NOT_FOUND, UNKNOWN "'empty' has no available versions");
+    refuses(&t, "empty", 1, STATUS_NOT_FOUND, UNKNOWN "'empty' version 1 is not found");
+    table_done(&t);
 }
 
 static void a_name_that_several_have(void **state)
 {
     (void)state;
-    static const int64_t versions[] = {1};
     struct fake_model f;
+    struct table t;
+    struct table_entry *e[3];
     fake_model_make(&f, CONFIG, 1, NULL);
-    struct table *t = table_new(3);
-    for (size_t i = 0; i < 3; i++)
-        table_set_name(t, i, "m", true);
-    refuses(t, "m", LATEST, STATUS_INVALID_ARG,
+    table_init(&t);
+    table_add(&t, 2, (const char *const[]){"m", "m"}, e);
+    table_add(&t, 1, (const char *const[]){"m"}, &e[2]);
+    refuses(&t, "m", LATEST, STATUS_INVALID_ARG,
             "There are 3 identifiers of model 'm' in global map, model namespace must be provided "
             "to resolve ambiguity.");
-    table_set_versions(t, 1, versions, 1);
-    table_set_ready(t, 1, 0, f.model);
-    table_set_settled(t, 1);
-    table_set_settled(t, 2);
-    refuses(t, "m", 1, STATUS_INVALID_ARG,
+    set(&t, e[1], false, 1, 1, f.model);
+    set_unknown(&t, e[2]);
+    refuses(&t, "m", 1, STATUS_INVALID_ARG,
             "There are 2 identifiers of model 'm' in global map, model namespace must be provided "
             "to resolve ambiguity.");
-    table_set_settled(t, 0); /* nothing came of the two others */
-    finds(t, "m", LATEST, f.model);
-    table_free(t);
+    set_unknown(&t, e[0]); /* nothing came of the two others */
+    finds(&t, "m", LATEST, f.model);
+    /* Whichever goes, the others are still found: the first, the last, the one between. */
+    for (size_t gone = 0; gone < 3; gone++) {
+        struct table_entry *more;
+        table_add(&t, 1, (const char *const[]){"m"}, &more);
+        set_unknown(&t, more);
+        table_remove(&t, gone == 1 ? more : e[gone]);
+        e[gone] = more;
+        if (gone == 0)
+            finds(&t, "m", LATEST, f.model);
+    }
+    serves(&t, "", LATEST, "m:1 ");
+    table_done(&t);
     fake_model_end(&f);
 }
 
-/* ---- Readers while models come up ------------------------------------------------------------ */
+/* Names are kept in order, whenever they come. */
+static void names_that_come_and_go(void **state)
+{
+    (void)state;
+    enum { N = 200 };
+    static char names[N][8];
+    struct table_entry *entries[N];
+    struct fake_model f;
+    struct table t;
+    fake_model_make(&f, CONFIG, 1, NULL);
+    table_init(&t);
+    for (size_t i = 0; i < N; i++) {
+        size_t at = i * 77 % N; /* each once, in no order */
+        snprintf(names[at], sizeof(names[at]), "m%03zu", at);
+        table_add(&t, 1, (const char *const[]){names[at]}, &entries[at]);
+        set(&t, entries[at], false, 1, 1, f.model);
+    }
+    for (size_t i = 0; i < N; i++)
+        finds(&t, names[i], 1, f.model);
+    for (size_t i = 0; i < N; i += 2)
+        table_remove(&t, entries[i]);
+    for (size_t i = 0; i < N; i++) {
+        char text[64];
+        snprintf(text, sizeof(text), UNKNOWN "'%s' is not found", names[i]);
+        if (i % 2)
+            finds(&t, names[i], 1, f.model);
+        else
+            refuses(&t, names[i], 1, STATUS_NOT_FOUND, text);
+    }
+    struct model **models;
+    assert_null(table_serving(&t, "", 0, LATEST, &models));
+    size_t n = 0;
+    for (; models[n]; n++)
+        model_unref(models[n]);
+    mem_free(models);
+    assert_int_equal(n, N / 2);
+    table_done(&t);
+    assert_int_equal(atomic_load(&f.model->refs), 1);
+    fake_model_end(&f);
+}
 
-enum { N_MODELS = 300, N_READERS = 3 };
+/* ---- Readers while models come and go -------------------------------------------------------- */
 
-static struct snapshot snapshot;
+enum { N_MODELS = 100, N_READERS = 3, N_ROUNDS = 10 };
+
+static struct table table;
 static char names[N_MODELS][8];
 static atomic_int n_wrong;
 static atomic_bool over;
 
-/* A model is coming, then it serves; never is it unknown, and never does it go away again. */
+/* A model is coming, then it serves, whatever takes its place: never is it unknown. */
 static void read_all_the_time(void *arg)
 {
     bool seen[N_MODELS] = {false};
@@ -220,45 +308,50 @@ static void read_all_the_time(void *arg)
     while (!atomic_load(&over)) {
         for (size_t i = 0; i < N_MODELS; i++) {
             struct model *m = NULL;
-            const struct table *t = snapshot_enter(&snapshot);
-            struct status *st = table_find(t, names[i], strlen(names[i]), LATEST, &m);
-            snapshot_leave();
+            struct status *st = table_find(&table, names[i], strlen(names[i]), LATEST, &m);
             bool fine = st ? !seen[i] && status_code(st) == STATUS_UNAVAILABLE : m != NULL;
             if (!fine)
                 atomic_fetch_add(&n_wrong, 1);
             seen[i] |= !st;
             status_free(st);
+            model_unref(m);
         }
     }
 }
 
-static void models_come_up_while_others_look(void **state)
+static void models_change_while_others_look(void **state)
 {
     (void)state;
-    static const int64_t versions[] = {1, 2};
     struct thread readers[N_READERS];
-    struct fake_model f;
-    fake_model_make(&f, CONFIG, 1, NULL);
-    struct table *t = table_new(N_MODELS);
+    struct fake_model f[2];
+    const char *list[N_MODELS];
+    struct table_entry *entries[N_MODELS], *other;
+    for (size_t i = 0; i < 2; i++)
+        fake_model_make(&f[i], CONFIG, 1, NULL);
     for (size_t i = 0; i < N_MODELS; i++) {
-        snprintf(names[i], sizeof(names[i]), "m%zu", i);
-        table_set_name(t, i, names[i], true);
+        snprintf(names[i], sizeof(names[i]), "m%03zu", i);
+        list[i] = names[i];
     }
-    snapshot_replace(&snapshot, t);
+    table_init(&table);
+    table_add(&table, N_MODELS, list, entries);
     for (size_t i = 0; i < N_READERS; i++)
         assert_null(thread_start(&readers[i], "reader", read_all_the_time, NULL));
-    for (size_t i = 0; i < N_MODELS; i++) {
-        table_set_versions(t, i, versions, 2);
-        table_set_ready(t, i, 0, f.model);
-        table_set_ready(t, i, 1, f.model);
-        table_set_settled(t, i);
+    for (size_t round = 0; round < N_ROUNDS; round++) {
+        for (size_t i = 0; i < N_MODELS; i++)
+            set(&table, entries[i], false, 1 + round % 2, 1 + (unsigned int)round % 2,
+                f[round % 2].model);
+        table_add(&table, 1, (const char *const[]){"other"}, &other);
+        table_remove(&table, other);
     }
     atomic_store(&over, true);
     for (size_t i = 0; i < N_READERS; i++)
         thread_join(&readers[i]);
-    table_free(snapshot_replace(&snapshot, NULL));
+    table_done(&table);
     assert_int_equal(atomic_load(&n_wrong), 0);
-    fake_model_end(&f);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(atomic_load(&f[i].model->refs), 1);
+        fake_model_end(&f[i]);
+    }
 }
 
 int main(void)
@@ -266,10 +359,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_table_is_not_ready),
         cmocka_unit_test(what_serves_is_listed),
-        cmocka_unit_test(a_model_comes_up),
+        cmocka_unit_test(a_model_comes_and_goes),
         cmocka_unit_test(a_model_that_does_not_come_up),
         cmocka_unit_test(a_name_that_several_have),
-        cmocka_unit_test(models_come_up_while_others_look),
+        cmocka_unit_test(names_that_come_and_go),
+        cmocka_unit_test(models_change_while_others_look),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

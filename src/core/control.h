@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The control threads: what takes long and may wait (loading a model, taking one down, reading the
+ * repositories' folders) is done here, for those who must not wait, such as event loops.
+ *
+ *     job->key = "digits", job->is_load = true, job->run = run;
+ *     control_post(c, job);        run(job) is called on a control thread; the job is its own again
+ *
+ * Jobs are embedded in the objects that they are about, as messages are: posting allocates nothing
+ * and cannot fail. One thread is always there; others come when there is more to do, and go.
+ */
+#ifndef CONCH_CORE_CONTROL_H
+#define CONCH_CORE_CONTROL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "base/mutex.h"
+#include "base/thread.h"
+
+struct control_job {
+    struct list link;
+    const char *key; /* jobs of the same key run one after another, as they came; NULL: of none */
+    bool is_load;    /* only so many of them run at a time */
+    void (*run)(struct control_job *job);
+};
+
+enum { CONTROL_MAX_LOADS = 64, CONTROL_MAX_OTHERS = 16 };
+
+struct control {
+    /* Set by control_start(), constant afterwards. */
+    unsigned int max_loads;
+
+    struct mutex mu; /* level 870 in core/README.md; a leaf */
+    struct cond changed;
+    /* Under mu. */
+    struct list waiting; /* jobs, oldest first */
+    bool is_idle;        /* the first thread waits for a job */
+    bool stopping;
+    struct control_thread {
+        struct control *control;
+        struct thread thread;
+        enum { CONTROL_NO_THREAD, CONTROL_THREAD, CONTROL_THREAD_ENDED } stage;
+        char *key;    /* of the job that it runs; its own copy */
+        bool is_busy; /* with a job */
+        bool is_load; /* … that loads */
+    } threads[CONTROL_MAX_LOADS + CONTROL_MAX_OTHERS];
+};
+
+/*
+ * control_start - the first thread runs.
+ *
+ * @max_loads  jobs that load, at the same time; others do not wait for them
+ * Errors: STATUS_UNAVAILABLE  the system has no room for another thread
+ */
+NODISCARD struct status *control_start(struct control *c, unsigned int max_loads);
+
+/* control_stop - when all jobs are done, nobody posting any more. Only after control_start(). */
+void control_stop(struct control *c);
+
+/*
+ * control_post - has the job run, by and by.
+ *
+ * Thread: any. Takes c->mu; may start a thread.
+ */
+void control_post(struct control *c, struct control_job *job);
+
+#endif

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Loading and unloading by name while the server runs (behaviours §13). Neither looks at any other
+ * model than the one that it is about.
+ */
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "core/repo/override.h"
+#include "core/repo/repository.h"
+#include "core/repo/source.h"
+#include "core/server_options.h"
+
+struct status *repository_check_name(const char *name)
+{
+    if (name[strspn(name, " \t\r\n\v\f")] == '\0')
+        return status_new(STATUS_INVALID_ARG,
+                          "Model name cannot be empty. Please enter a valid name to deploy.");
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strchr(name, '/'))
+        return status_new(
+            STATUS_INVALID_ARG,
+            "invalid model name '%s', model name must not contain path traversal characters", name);
+    return NULL;
+}
+
+/* ---- Loading -------------------------------------------------------------------------------- */
+
+/* The cause goes to the log, st is taken; the client is told that there is one. */
+static struct status *refuse(const char *name, struct status *st)
+{
+    log_error("Poll failed for model directory '%s': %s", name, status_message(st));
+    status_free(st);
+    return repository_poll_failure(name);
+}
+
+static struct status *load_source(struct repository *repo, struct repo_model *rm,
+                                  struct status *failed, struct source *source, const char *config)
+{
+    struct status *st =
+        failed ? refuse(rm->title, failed) : repository_load_model(repo, rm, source, config, false);
+    if (!failed)
+        source_unref(source);
+    repository_leave(repo, rm);
+    return st;
+}
+
+/* With files of its own; whether a repository has such a model does not matter. */
+static struct status *load_files(struct repository *repo, const char *name,
+                                 const struct override *o)
+{
+    struct source *source;
+    struct repo_model *rm = repository_enter(repo, name, NULL);
+    struct status *st = source_of_files(name, o->files, o->n_files, &source);
+    return load_source(repo, rm, st, source, o->config);
+}
+
+static struct status *load_folder(struct repository *repo, const struct polled_model *pm,
+                                  const char *config)
+{
+    struct source *source;
+    struct repo_model *rm = repository_enter(repo, pm->name, pm->storage);
+    rm->storage = pm->storage;
+    struct status *st = source_of_folder(pm->storage, pm->name, &source);
+    return load_source(repo, rm, st, source, config);
+}
+
+/* From the repository that has it; under namespacing from each. */
+static struct status *load_polled(struct repository *repo, const char *name, const char *config)
+{
+    struct poll poll;
+    struct status *st = NULL;
+    poll_model(&repo->roots, repo->options, name, &poll);
+    if (poll.n_models == 0) {
+        log_error("failed to poll model '%s': model not found in any model repository.", name);
+        st = repository_poll_failure(name);
+    }
+    for (size_t i = 0; i < poll.n_models && !st; i++)
+        st = poll.models[i].failure ? repository_poll_failure(name) /* the log has it */
+                                    : load_folder(repo, &poll.models[i], config);
+    poll_done(&poll);
+    return st;
+}
+
+struct status *repository_load(struct repository *repo, const char *name,
+                               const struct load_parameter *parameters, size_t n_parameters)
+{
+    struct override o;
+    struct status *st = repository_check_name(name);
+    if (st)
+        return st;
+    st = override_read(parameters, n_parameters, &o);
+    if (st)
+        return refuse(name, st);
+    st = o.n_files > 0 ? load_files(repo, name, &o) : load_polled(repo, name, o.config);
+    override_done(&o);
+    return st;
+}
+
+/* ---- Unloading ------------------------------------------------------------------------------ */
+
+static void unload(struct repository *repo, struct repo_model *rm)
+{
+    struct list leaving = LIST_INIT(leaving);
+    mutex_lock(&repo->mu);
+    for (size_t i = 0; i < rm->n_versions; i++) {
+        struct repo_version *rv = &rm->versions[i];
+        if (rv->model) {
+            leave_take_locked(repo, rm, rv, &leaving);
+            repository_set_state_locked(repo, rv, VERSION_UNLOADING, "");
+        } else if (rv->state != VERSION_UNLOADING) { /* nobody wants to hear of its failure now */
+            repository_set_state_locked(repo, rv, VERSION_UNAVAILABLE, "unloaded");
+        }
+    }
+    rm->wanted = rm->duplicate = rm->missing = rm->empty = false;
+    rm->stage = REPO_SETTLED;
+    mem_free(TAKE(rm->failure));
+    repository_count_locked(repo, rm, false);
+    mutex_unlock(&repo->mu);
+    if (rm->entry)
+        repository_publish(repo, rm);
+    leave_start(&leaving);
+}
+
+void repository_unload(struct repository *repo, const char *name)
+{
+    struct repo_model **list = repository_named(repo, name);
+    for (size_t i = 0; list[i]; i++) {
+        repository_turn(repo, list[i]);
+        unload(repo, list[i]);
+        repository_leave(repo, list[i]);
+    }
+    mem_free(list);
+}

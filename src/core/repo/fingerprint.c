@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/repo/fingerprint.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "core/repo/scan.h"
+#include "core/repo/storage.h"
+
+/*
+ * The clock of a file system goes by ticks, of 10 ms at most: a file that is written again within
+ * the same one looks as before. So what has been written only just now is looked at again when the
+ * tick is over.
+ */
+static const int64_t tick_ns = 20 * NS_PER_MS;
+
+struct walk {
+    const struct storage *storage;
+    size_t n_files;
+    int64_t newest_ns; /* wall time, of all files so far */
+};
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+    hash ^= value; /* the finaliser of SplitMix64 */
+    hash = (hash ^ hash >> 30) * 0xbf58476d1ce4e5b9ULL;
+    hash = (hash ^ hash >> 27) * 0x94d049bb133111ebULL;
+    return hash ^ hash >> 31;
+}
+
+static uint64_t mix_text(uint64_t hash, const char *text)
+{
+    uint64_t word;
+    for (size_t left = strlen(text); left > 0;) {
+        size_t n = MIN(left, sizeof(word));
+        word = 0;
+        memcpy(&word, text, n);
+        hash = mix(hash, word);
+        text += n;
+        left -= n;
+    }
+    return mix(hash, '/');
+}
+
+static struct status *mix_folder(struct walk *w, const char *folder, unsigned int depth,
+                                 uint64_t *hash);
+
+/* A folder's own time says only that something came or went, and so do the names in it. */
+static struct status *mix_entry(struct walk *w, const char *folder, const char *name,
+                                unsigned int depth, uint64_t *hash)
+{
+    struct file_info info = {.kind = FILE_MISSING};
+    if (++w->n_files > FINGERPRINT_MAX_FILES || depth > FINGERPRINT_MAX_DEPTH)
+        return status_new(STATUS_UNSUPPORTED, "too many files, or too deep");
+    char *path = mem_printf("%s/%s", folder, name);
+    struct status *st = storage_stat(w->storage, path, &info);
+    *hash = mix(mix_text(*hash, name), info.kind);
+    if (!st && info.kind == FILE_FOLDER) {
+        st = mix_folder(w, path, depth + 1, hash);
+    } else if (!st) {
+        *hash = mix(*hash, info.size_bytes);
+        *hash = mix(*hash, (uint64_t)info.modified_ns);
+        w->newest_ns = MAX(w->newest_ns, info.modified_ns);
+    }
+    mem_free(path);
+    return st;
+}
+
+static struct status *mix_folder(struct walk *w, const char *folder, unsigned int depth,
+                                 uint64_t *hash)
+{
+    struct file_list list;
+    struct status *st = storage_list(w->storage, folder, &list);
+    if (st)
+        return st;
+    for (size_t i = 0; i < list.count && !st; i++) {
+        if (strcmp(list.entries[i].name, "__pycache__") != 0)
+            st = mix_entry(w, folder, list.entries[i].name, depth, hash);
+    }
+    file_list_done(&list);
+    return st;
+}
+
+static struct status *take(struct walk *w, const char *folder, const struct file_list *list,
+                           struct fingerprint *f)
+{
+    struct status *st = NULL;
+    for (size_t i = 0; i < list->count && !st; i++) {
+        const char *name = list->entries[i].name;
+        int64_t version;
+        if (scan_folder(name, &version) == SCAN_VERSION) {
+            uint64_t value = 0;
+            st = mix_entry(w, folder, name, 0, &value);
+            f->versions[f->n_versions].version = version;
+            f->versions[f->n_versions++].value = value;
+        } else if (strncmp(name, "..", 2) !=
+                   0) { /* where a mounted volume keeps what links lead to */
+            st = mix_entry(w, folder, name, 0, &f->common);
+        }
+    }
+    return st;
+}
+
+static int64_t wall_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * NS_PER_S + now.tv_nsec;
+}
+
+/* How long until whatever is written has another time than what has been seen. */
+static int64_t tick_left_ns(const struct walk *w)
+{
+    int64_t age_ns = wall_ns() - w->newest_ns;
+    return age_ns >= 0 && age_ns < tick_ns ? tick_ns - age_ns : 0;
+}
+
+static struct fingerprint take_once(const struct storage *storage, const char *folder,
+                                    int64_t *ret_tick_left_ns)
+{
+    struct walk w = {.storage = storage};
+    struct fingerprint f = {0};
+    struct file_list list;
+    struct status *st = storage_list(storage, folder, &list);
+    if (!st) {
+        f.versions = mem_try_zalloc(list.count + 1, sizeof(*f.versions));
+        st = f.versions ? take(&w, folder, &list, &f) : status_no_memory();
+        file_list_done(&list);
+    }
+    f.known = !st;
+    status_free(st); /* whoever reads the files says so better */
+    *ret_tick_left_ns = tick_left_ns(&w);
+    return f;
+}
+
+struct fingerprint fingerprint_take(const struct storage *storage, const char *folder)
+{
+    int64_t left_ns;
+    struct fingerprint f = take_once(storage, folder, &left_ns);
+    if (!f.known || left_ns == 0)
+        return f;
+    const struct timespec pause = {.tv_nsec = left_ns};
+    nanosleep(&pause, NULL);
+    fingerprint_done(&f);
+    f = take_once(storage, folder, &left_ns);
+    f.known &= left_ns == 0; /* somebody goes on writing */
+    return f;
+}
+
+void fingerprint_done(struct fingerprint *f)
+{
+    mem_free(f->versions);
+    *f = (struct fingerprint){0};
+}
+
+static const uint64_t *value_of(const struct fingerprint *f, int64_t version)
+{
+    for (size_t i = 0; i < f->n_versions; i++) {
+        if (f->versions[i].version == version)
+            return &f->versions[i].value;
+    }
+    return NULL;
+}
+
+bool fingerprint_same_version(const struct fingerprint *a, const struct fingerprint *b,
+                              int64_t version)
+{
+    const uint64_t *x = value_of(a, version), *y = value_of(b, version);
+    return a->known && b->known && a->common == b->common && x && y && *x == *y;
+}
+
+bool fingerprint_same(const struct fingerprint *a, const struct fingerprint *b)
+{
+    bool same = a->known && b->known && a->common == b->common && a->n_versions == b->n_versions;
+    for (size_t i = 0; i < a->n_versions && same; i++)
+        same = fingerprint_same_version(a, b, a->versions[i].version);
+    return same;
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The end of versions that do not serve any more: unloaded, dropped by the policy, or replaced.
+ *
+ *     leave_take_locked   the books have it among those that leave
+ *     leave_start         no request finds it; those that found it before are served
+ *       on_alone          … the last of them has let go (model_leave())
+ *         end             on a control thread: taken down, and its files with it
+ *
+ * So no request is refused because its model was exchanged under it; an embedder's request object
+ * keeps its model as long as it exists. Only a server that stops does not wait for those.
+ */
+#include "base/log.h"
+#include "base/mem.h"
+#include "core/model_priv.h"
+#include "core/repo/repository.h"
+#include "core/repo/source.h"
+
+static void note_end(const struct leaving *l, int64_t version)
+{
+    struct repository *repo = l->repo;
+    mutex_lock(&repo->mu);
+    for (size_t i = 0; i < l->rm->n_versions; i++) {
+        struct repo_version *rv = &l->rm->versions[i];
+        if (rv->version != version)
+            continue;
+        rv->n_leaving--;
+        if (rv->n_leaving == 0 && rv->state == VERSION_UNLOADING)
+            repository_set_state_locked(repo, rv, VERSION_UNAVAILABLE, "unloaded");
+    }
+    mutex_unlock(&repo->mu);
+}
+
+/* Nobody has the model but the books, and it is not in their list any more. */
+static void end(struct leaving *l)
+{
+    struct repository *repo = l->repo;
+    int64_t version = l->model->version;
+    model_stop(l->model);
+    model_unload(l->model, repo->backends);
+    model_unref(l->model);
+    source_unref(l->source);
+    log_info("successfully unloaded '%s' version %lld", l->rm->title, (long long)version);
+    note_end(l, version);
+    repository_let_go(repo, l->rm);
+    mem_free(l);
+    mutex_lock(&repo->mu);
+    repo->n_ending--;
+    cond_broadcast(&repo->changed);
+    mutex_unlock(&repo->mu);
+}
+
+static void take_off_locked(struct leaving *l)
+{
+    list_remove(&l->link);
+    l->repo->n_ending++;
+}
+
+static void run(struct control_job *job)
+{
+    struct leaving *l = CONTAINER_OF(job, struct leaving, job);
+    mutex_lock(&l->repo->mu);
+    take_off_locked(l);
+    mutex_unlock(&l->repo->mu);
+    end(l);
+}
+
+static void on_alone(struct model *m)
+{
+    struct leaving *l = m->on_alone_arg;
+    control_post(l->repo->control, &l->job);
+}
+
+void leave_take_locked(struct repository *repo, struct repo_model *rm, struct repo_version *rv,
+                       struct list *taken)
+{
+    mutex_assert_held(&repo->mu);
+    struct leaving *l = mem_zalloc(sizeof(*l));
+    l->repo = repo;
+    l->rm = rm;
+    l->model = TAKE(rv->model);
+    l->source = TAKE(rv->source);
+    l->job.run = run;
+    l->model->on_alone = on_alone;
+    l->model->on_alone_arg = l;
+    rm->n_users++;
+    rv->n_leaving++;
+    list_push(taken, &l->link);
+}
+
+void leave_start(struct list *taken)
+{
+    struct list *link;
+    while ((link = list_pop(taken))) {
+        struct leaving *l = LIST_ENTRY(link, struct leaving, link);
+        mutex_lock(&l->repo->mu);
+        list_push(&l->repo->leaving, &l->link);
+        mutex_unlock(&l->repo->mu);
+        if (model_leave(l->model))
+            on_alone(l->model);
+    }
+}
+
+void leave_end_all(struct repository *repo)
+{
+    mutex_lock(&repo->mu);
+    while (!list_empty(&repo->leaving) || repo->n_ending > 0) {
+        struct leaving *mine = NULL;
+        LIST_FOR_EACH (link, &repo->leaving) {
+            struct leaving *l = LIST_ENTRY(link, struct leaving, link);
+            if (model_leave_no_more(l->model)) {
+                mine = l;
+                break;
+            }
+        }
+        if (!mine) { /* a control thread has them, or is about to */
+            cond_wait(&repo->changed, &repo->mu);
+            continue;
+        }
+        take_off_locked(mine);
+        mutex_unlock(&repo->mu);
+        end(mine);
+        mutex_lock(&repo->mu);
+    }
+    mutex_unlock(&repo->mu);
+}

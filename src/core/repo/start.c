@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Bringing the models up at the start. Several threads share the work: each takes the next model,
+ * which is its own until it is settled; nobody else changes models meanwhile.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "base/thread.h"
+#include "core/repo/repository.h"
+#include "core/repo/source.h"
+#include "core/repo/storage.h"
+#include "core/server_options.h"
+
+enum { MAX_LOAD_THREADS = 64, MAX_ERROR_BYTES = 1 << 20 };
+
+/* What the threads share. */
+struct loader {
+    struct repository *repo;
+    size_t n_models;
+    struct repo_model **models;
+    atomic_size_t next;
+};
+
+/* ---- Which models --------------------------------------------------------------------------- */
+
+static bool wants_all(const struct server_options *o)
+{
+    return o->control_mode != CONTROL_EXPLICIT ||
+           (o->n_startup_models == 1 && strcmp(o->startup_models[0], "*") == 0);
+}
+
+static struct repo_model *describe(const struct repository *repo, struct polled_model *pm)
+{
+    struct repo_model *rm = repository_model_new(repo, pm->name, pm->storage);
+    rm->wanted = true;
+    rm->duplicate = pm->duplicate;
+    rm->failure = TAKE(pm->failure);
+    rm->stage = rm->failure ? REPO_SETTLED : REPO_WAITING;
+    return rm;
+}
+
+static struct repo_model *describe_missing(const struct repository *repo, const char *name)
+{
+    log_error("failed to poll model '%s': model not found in any model repository.", name);
+    struct repo_model *rm = repository_model_new(repo, name, NULL);
+    rm->wanted = true;
+    rm->missing = true;
+    rm->stage = REPO_SETTLED;
+    rm->failure = mem_strdup("Not found: model not found in any model repository.");
+    return rm;
+}
+
+struct listing {
+    size_t n, n_unlisted;
+    struct repo_model **models; /* as the books will have them */
+};
+
+static void add_polled(struct listing *list, const struct repository *repo, struct poll *poll)
+{
+    list->models =
+        mem_realloc(list->models, (list->n + poll->n_models + 1) * sizeof(*list->models));
+    for (size_t i = 0; i < poll->n_models; i++)
+        list->models[list->n++] = describe(repo, &poll->models[i]);
+    list->n_unlisted += poll->n_unlisted;
+    poll_done(poll);
+}
+
+static void add_named(struct listing *list, const struct repository *repo, const char *name)
+{
+    struct poll poll = {0};
+    struct status *st = repository_check_name(name);
+    if (!st)
+        poll_model(&repo->roots, repo->options, name, &poll);
+    status_free(st);
+    size_t n_before = list->n;
+    add_polled(list, repo, &poll);
+    if (list->n == n_before)
+        list->models[list->n++] = describe_missing(repo, name);
+}
+
+/* Fills the books with what the repositories hold, or with what they should hold by name. */
+static void list_models(struct repository *repo)
+{
+    const struct server_options *o = repo->options;
+    struct listing list = {0};
+    struct poll poll = {0};
+    if (wants_all(o))
+        poll_roots(&repo->roots, o, false, &poll);
+    add_polled(&list, repo, &poll);
+    for (size_t i = 0; i < o->n_startup_models && !wants_all(o); i++) /* sorted, as the books */
+        add_named(&list, repo, o->startup_models[i]);
+
+    mutex_lock(&repo->mu);
+    atomic_store(&repo->n_unserved, list.n_unlisted); /* what is in those is not served */
+    for (size_t i = 0; i < list.n; i++)
+        repository_count_locked(repo, list.models[i], true);
+    repo->models = list.models;
+    repo->n_models = list.n;
+    repo->listed = true;
+    mutex_unlock(&repo->mu);
+}
+
+/* ---- All of them ---------------------------------------------------------------------------- */
+
+static void load_one(struct repository *repo, struct repo_model *rm)
+{
+    struct source *source;
+    mutex_lock(&repo->mu);
+    rm->stage = REPO_LOADING;
+    mutex_unlock(&repo->mu);
+    struct status *st = source_of_folder(rm->storage, rm->name, &source);
+    if (!st) {
+        st = repository_load_model(repo, rm, source, NULL, true);
+        source_unref(source);
+    }
+    status_free(st); /* the books have it, and the log */
+}
+
+static void load_some(void *arg)
+{
+    struct loader *l = arg;
+    size_t i;
+    while ((i = atomic_fetch_add(&l->next, 1)) < l->n_models &&
+           !atomic_load_explicit(&l->repo->stopping, memory_order_relaxed))
+        load_one(l->repo, l->models[i]);
+}
+
+static void run_threads(struct loader *l)
+{
+    struct repository *repo = l->repo;
+    struct thread threads[MAX_LOAD_THREADS];
+    size_t wanted = MIN((size_t)repo->options->load_threads, (size_t)MAX_LOAD_THREADS);
+    wanted = MIN(wanted, l->n_models);
+    size_t n_threads = 0;
+    while (n_threads + 1 < wanted) { /* this thread loads, too */
+        struct status *st = thread_start(&threads[n_threads], "model-load", load_some, l);
+        if (st) {
+            log_status(LOG_WARN, "fewer threads load models", st);
+            break;
+        }
+        n_threads++;
+    }
+    load_some(l);
+    for (size_t i = 0; i < n_threads; i++)
+        thread_join(&threads[i]);
+}
+
+/* Those that can be tried; from now on requests are told that they are coming. */
+static struct loader make_loader(struct repository *repo)
+{
+    struct loader l = {.repo = repo};
+    const char **names = mem_alloc((repo->n_models + 1) * sizeof(*names));
+    struct table_entry **entries = mem_alloc((repo->n_models + 1) * sizeof(struct table_entry *));
+    l.models = mem_alloc((repo->n_models + 1) * sizeof(struct repo_model *));
+    for (size_t i = 0; i < repo->n_models; i++) {
+        if (repo->models[i]->stage != REPO_WAITING)
+            continue;
+        names[l.n_models] = repo->models[i]->name;
+        l.models[l.n_models++] = repo->models[i];
+    }
+    table_add(&repo->table, l.n_models, names, entries);
+    for (size_t i = 0; i < l.n_models; i++)
+        l.models[i]->entry = entries[i];
+    mem_free(entries);
+    mem_free(names);
+    return l;
+}
+
+/* Whoever names models is told of each that failed; those that were not even tried are not among
+ * them (behaviours §13.4). */
+static void describe_failures(struct repository *repo, struct buf *out)
+{
+    for (size_t i = 0; i < repo->n_models; i++) {
+        const struct repo_model *rm = repo->models[i];
+        bool told = false;
+        for (size_t j = 0; j < rm->n_versions; j++) {
+            const struct repo_version *rv = &rm->versions[j];
+            if (rv->state == VERSION_READY)
+                continue;
+            if (!told)
+                buf_addf(out, "load failed for model '%s': ", rm->name);
+            told = true;
+            buf_addf(out, "version %lld is at %s state: %s;", (long long)rv->version,
+                     version_state_name(rv->state), rv->reason);
+        }
+        if (told)
+            buf_adds(out, "\n");
+    }
+}
+
+struct status *repository_load_all(struct repository *repo)
+{
+    list_models(repo);
+    struct loader l = make_loader(repo);
+    run_threads(&l);
+    mem_free(l.models);
+
+    if (atomic_load(&repo->n_unserved) == 0)
+        return NULL;
+    AUTO(buf) failures = BUF_INIT(MAX_ERROR_BYTES);
+    if (!wants_all(repo->options))
+        describe_failures(repo, &failures);
+    return failures.size ? status_new(STATUS_INVALID_ARG, "%s", buf_text(&failures))
+                         : status_new(STATUS_INTERNAL, "failed to load all models");
+}
