@@ -5,7 +5,8 @@
  * While a model runs, the thread that runs it is inside ONNX Runtime and cannot ask whether anybody
  * still wants the answer. So one thread looks, every WATCH_TICK_MS, at the runs that are under way,
  * and asks only for those that it has seen before: a run shorter than that costs its executor two
- * atomic operations on memory that nobody else writes. The thread sleeps when nothing has run for a while.
+ * atomic operations on memory that nobody else writes. The thread sleeps when nothing has run for a
+ * while.
  *
  * Threads: one watched belongs to one executor. All functions but watch_new and watch_free may be
  * called by any thread.
