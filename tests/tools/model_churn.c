@@ -248,15 +248,21 @@ static const struct request_ops ops = {
     .destroy = destroy,
 };
 
-/* Zeros for one input; the caller frees them when the request has gone. */
+/*
+ * Zeros for one input; the caller frees them when the request has gone. Where the model leaves it
+ * open there are so many that the outputs, too, are blocks of their own: small ones lie in the
+ * response.
+ */
 static void *add_zeros(struct request *r, const struct model *m, const struct tensor_spec *spec)
 {
-    int64_t shape[MAX_DIMS] = {1}, elements = 1;
+    enum { ROWS = 16, ELEMENTS = 256 };
+    int64_t rows = m->batching ? MIN(m->max_batch_size, (uint32_t)ROWS) : 1;
+    int64_t shape[MAX_DIMS] = {rows}, elements = rows;
     uint32_t n = m->batching;
     struct input *in;
 
     for (uint32_t i = 0; i < spec->n_dims && n < MAX_DIMS; i++, n++) {
-        shape[n] = spec->dims[i] < 0 ? 1 : spec->dims[i];
+        shape[n] = spec->dims[i] < 0 ? ELEMENTS : spec->dims[i];
         elements *= shape[n];
     }
     size_t bytes = (size_t)elements * dtype_size(spec->dtype);
