@@ -34,7 +34,7 @@ class Lab:
             say(f"  left out: {missing}")
             return None
 
-    def _once(self, name, start):
+    def once(self, name, start):
         if name not in self.running:
             log = self.folder / f"{name}.log"
             self.running[name] = start(log, self.settings.server_cpu)
@@ -58,17 +58,17 @@ class Lab:
     def malloc_file(self, server):
         return self.folder / f"mallocs-{server.name}"
 
-    def _counting(self, name):
+    def counting(self, name):
         return {"LD_PRELOAD": str(self.programs / "malloc_count.so"),
                 "MALLOC_COUNT_FILE": str(self.folder / f"mallocs-{name}")}
 
     # The servers that rows ask for.
 
     def nginx(self):
-        return self._once("nginx", lambda log, cpu: servers.nginx(self.folder / "nginx", log, cpu))
+        return self.once("nginx", lambda log, cpu: servers.nginx(self.folder / "nginx", log, cpu))
 
     def conch(self):
-        return self._once("conch", lambda log, cpu: servers.conch(
+        return self.once("conch", lambda log, cpu: servers.conch(
             self.build, self._repository("conch"), log, cpu))
 
     def conch_examples(self):
@@ -78,27 +78,27 @@ class Lab:
             if not (folder / "digits").exists():
                 shutil.copytree(self.root / "examples" / "models" / "digits", folder / "digits")
             return servers.conch(self.build, folder, log, cpu)
-        return self._once("conch-examples", start)
+        return self.once("conch-examples", start)
 
     def conch_empty(self):
-        return self._once("conch-empty", lambda log, cpu: servers.conch(
+        return self.once("conch-empty", lambda log, cpu: servers.conch(
             self.build, self._repository("empty", models=False), log, cpu))
 
     def conch_counted(self):
-        return self._once("conch-counted", lambda log, cpu: servers.conch(
-            self.build, self._repository("conch"), log, cpu, env=self._counting("Conch")))
+        return self.once("conch-counted", lambda log, cpu: servers.conch(
+            self.build, self._repository("conch"), log, cpu, env=self.counting("Conch")))
 
     def _triton_repository(self):
         return self._repository("triton", backend=self._identity_backend())
 
     def triton(self):
-        return self._once("triton", lambda log, cpu: servers.triton(
+        return self.once("triton", lambda log, cpu: servers.triton(
             self.root, self._triton_repository(), log, cpu))
 
     def triton_empty(self):
-        return self._once("triton-empty", lambda log, cpu: servers.triton(
+        return self.once("triton-empty", lambda log, cpu: servers.triton(
             self.root, self._repository("empty", models=False), log, cpu))
 
     def triton_counted(self):
-        return self._once("triton-counted", lambda log, cpu: servers.triton(
-            self.root, self._triton_repository(), log, cpu, env=self._counting("Triton")))
+        return self.once("triton-counted", lambda log, cpu: servers.triton(
+            self.root, self._triton_repository(), log, cpu, env=self.counting("Triton")))

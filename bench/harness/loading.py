@@ -25,7 +25,7 @@ instance_group [ {{ count: 1 kind: KIND_CPU }} ]
 """
 
 
-def _repository(lab, n):
+def repository(lab, n):
     """n models of the identity backend, and the ONNX model `digits` beside the only one."""
     folder = lab.folder / "repositories" / f"identity-{n}"
     if not folder.exists():
@@ -51,7 +51,7 @@ def _argv(lab, name, folder, port, flags=()):
 
 def _starts(lab, n):
     """Both servers' starts with n models, as medians: {name: {what: median}}; without those that are missing."""
-    folder = _repository(lab, n)
+    folder = repository(lab, n)
     seen = {"Conch": [], "Triton": []}
     for turn in range(lab.settings.rounds):
         for name, runs in seen.items():
@@ -147,7 +147,7 @@ class Control:
 
 def _triton_churn(lab, model, cycles):
     """Calls of Triton's load and unload; times in µs and memory at a tenth and at the end."""
-    server = servers.triton(lab.root, _repository(lab, 1), lab.folder / "triton-explicit.log",
+    server = servers.triton(lab.root, repository(lab, 1), lab.folder / "triton-explicit.log",
                             lab.settings.server_cpu,
                             ["--model-control-mode=explicit", f"--backend-directory={lab.build / 'backends'}"])
     try:
@@ -165,7 +165,7 @@ def _triton_churn(lab, model, cycles):
 
 
 def _churn(lab, model, cycles, *how):
-    return json.loads(micro.run(lab, [lab.programs / "bench_model_churn", _repository(lab, 1), model,
+    return json.loads(micro.run(lab, [lab.programs / "bench_model_churn", repository(lab, 1), model,
                                       lab.build / "backends", cycles, *how], f"churn of {model}"))
 
 

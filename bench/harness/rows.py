@@ -8,7 +8,7 @@ import json
 import statistics
 import urllib.request
 
-from . import loading, micro, ort, repository, requests, wrk
+from . import loading, metrics, micro, ort, repository, requests, wrk
 from .measure import Cell, say
 from .report import cpu, figure, met, table
 
@@ -230,6 +230,7 @@ ROWS = {
     "digits": digits,
     "ort": ort.ort,
     "memory": memory,
+    "metrics": metrics.metrics,
     "mallocs": mallocs,
     "abi": abi,
     "json": json_floats,

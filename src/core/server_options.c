@@ -107,7 +107,7 @@ struct status *server_options_set_metrics(struct server_options *o, const char *
     if (strcmp(setting, "histogram_latencies") == 0)
         return parse_switch(setting, value, &o->histogram_latencies);
     if (strcmp(setting, "summary_latencies") == 0) {
-        bool wanted;
+        bool wanted = false;
         struct status *st = parse_switch(setting, value, &wanted);
         if (!st && wanted)
             st = status_new(STATUS_UNSUPPORTED, "metrics setting 'summary_latencies' is 'true': "

@@ -34,7 +34,8 @@ struct machine {
 bool machine_read_stat(const char *text, struct machine_time *ret)
 {
     uint64_t user, nice, system, idle, iowait, irq, softirq, steal;
-    if (sscanf(text,
+    if (strncmp(text, "cpu ", 4) != 0 || /* that of all of them, not of "cpu0" */
+        sscanf(text,
                "cpu %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64
                " %" SCNu64 " %" SCNu64,
                &user, &nice, &system, &idle, &iowait, &irq, &softirq, &steal) != 8)
