@@ -73,8 +73,8 @@ NODISCARD struct status *server_load_start(struct server *s, server_loaded_fn *o
 /*
  * server_stop_loading - the first step of a stop, for those who have to wait for something before
  * the next one: no further model is loaded, and no request waits for others to be executed with.
- * The server does not become ready any more if that leaves a model out, and server_load() ends as if
- * it had been stopped. Returns at once.
+ * The server does not become ready any more if that leaves a model out, and server_load() ends as
+ * if it had been stopped. Returns at once.
  */
 void server_stop_loading(struct server *s);
 
