@@ -268,10 +268,11 @@ def test_waiting_and_cancelled_requests(models):
             connection.send(head + data)
         servers.wait_for(lambda: pending() == 3, 20, "three wait")
         connections[2].socket.close()
+        servers.wait_for(lambda: scrape(server).failures("gated") == [0, 1, 0, 0], 20, "it is counted as cancelled")
+        assert pending() == 2
         gated.open("hold.execute")
         for i in (0, 1, 3):
             assert connections[i].response().status == 200
-        servers.wait_for(lambda: scrape(server).failures("gated") == [0, 1, 0, 0], 20, "it is counted as cancelled")
         assert pending() == 0
 
 
