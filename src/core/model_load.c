@@ -17,6 +17,7 @@
 #include "core/model_priv.h"
 #include "core/request_priv.h"
 #include "core/repo/storage.h"
+#include "core/sched/batch_strategy.h"
 #include "core/sched/scheduler.h"
 #include "core/server_options.h"
 #include "core/server_priv.h"
@@ -66,7 +67,18 @@ NODISCARD static struct status *initialize_in_place(struct model *m)
     return st;
 }
 
-/* A library in the model's own folder must be there in truth, as all that is read of it. */
+struct status *model_check_file(const struct model *m, const char *path)
+{
+    size_t n = strlen(m->directory);
+    if (strncmp(path, m->directory, n) != 0 || path[n] != '/')
+        return NULL;
+    struct file_info info;
+    char *name = mem_printf("%s%s", m->name, path + n);
+    struct status *st = storage_stat(m->storage, name, &info);
+    mem_free(name);
+    return st;
+}
+
 static struct status *find_library(const struct model *m, const struct backend_registry *reg,
                                    char **ret_path)
 {
@@ -74,14 +86,7 @@ static struct status *find_library(const struct model *m, const struct backend_r
     struct status *st =
         backend_find_library(reg, m->config, m->directory, version_directory, ret_path);
     mem_free(version_directory);
-    size_t n = strlen(m->directory);
-    if (st || strncmp(*ret_path, m->directory, n) != 0 || (*ret_path)[n] != '/')
-        return st;
-    struct file_info info;
-    char *path = mem_printf("%s%s", m->name, *ret_path + n);
-    st = storage_stat(m->storage, path, &info);
-    mem_free(path);
-    return st;
+    return st ? st : model_check_file(m, *ret_path);
 }
 
 struct status *model_load(struct server *server, struct backend_registry *reg, const char *name,
@@ -121,6 +126,9 @@ struct status *model_load(struct server *server, struct backend_registry *reg, c
     if (st)
         goto out;
 
+    st = batch_strategy_open(m, reg);
+    if (st)
+        goto out;
     st = instances_make(m, reg);
     if (st)
         goto out;
@@ -143,6 +151,7 @@ void model_unload(struct model *m, struct backend_registry *reg)
 {
     scheduler_free(m->scheduler); /* a worker that has only just started still reads the pointer */
     m->scheduler = NULL;
+    batch_strategy_close(m);
     for (uint32_t i = 0; i < m->n_instances; i++)
         instance_free(m->instances[i]);
     m->n_instances = 0;

@@ -2,11 +2,11 @@
 /*
  * The making and ending of models, for the repository. The life of a model:
  *
- *     model_load:   config → backend → model → instances → scheduler   READY
+ *     model_load:   config → backend → model → batching library → instances → scheduler   READY
  *     model_leave:  nobody can find it any more; wait until nobody has it
  *     model_stop:   no new requests; wait until those inside have ended
- *     model_unload: scheduler, instances, model in its backend, backend; the rest with the last
- *                   reference
+ *     model_unload: scheduler, batching library, instances, model in its backend, backend; the rest
+ *                   with the last reference
  */
 #ifndef CONCH_CORE_MODEL_PRIV_H
 #define CONCH_CORE_MODEL_PRIV_H
@@ -38,6 +38,12 @@ NODISCARD struct status *model_load(struct server *server, struct backend_regist
                                     const char *name, int64_t version, const char *directory,
                                     const struct storage *storage, struct model_config *config,
                                     struct config_facts *facts, struct model **ret_model);
+
+/*
+ * model_check_file - a file in the model's own folder must be there in truth, as all that is read
+ * of it: no link leads out of the repository. Of any other path nothing is said.
+ */
+NODISCARD struct status *model_check_file(const struct model *m, const char *path);
 
 /*
  * model_leave - the model is not in the table any more, so that only those have it who found it

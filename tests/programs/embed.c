@@ -6,8 +6,9 @@
  *     embed REPOSITORY BACKEND_DIRECTORY [explicit [MODEL…]]
  *
  *     infer ID MODEL VERSION OUTPUTS INPUT…   and wait for the end; OUTPUTS: name,… or -
- *     start ID MODEL VERSION OUTPUTS INPUT…   and go on; INPUT: NAME:TYPE:SHAPE:ELEMENTS, by commas,
- *                                             or @priority:N, @timeout:MICROSECONDS
+ *     start ID MODEL VERSION OUTPUTS INPUT…   and go on; INPUT: NAME:TYPE:SHAPE:ELEMENTS, by commas
+ *                                             or @priority:N, @timeout:MICROSECONDS,
+ *                                             @PARAMETER:TEXT
  *     wait ID, cancel ID
  *     join                    wait for all, whose names are free from then on
  *     load MODEL PARAMETER…   PARAMETER: TYPE:NAME=VALUE, TYPE one of string bytes int bool double
@@ -312,12 +313,14 @@ static TRITONSERVER_Error *add_input(struct running *r, char *text)
 static TRITONSERVER_Error *set_option(struct running *r, char *text)
 {
     char *rest = text, *name = strsep(&rest, ":");
-    if (rest && strcmp(name, "@priority") == 0)
+    if (!rest)
+        abort();
+    if (strcmp(name, "@priority") == 0)
         return TRITONSERVER_InferenceRequestSetPriorityUInt64(r->request, strtoull(rest, NULL, 10));
-    if (rest && strcmp(name, "@timeout") == 0)
+    if (strcmp(name, "@timeout") == 0)
         return TRITONSERVER_InferenceRequestSetTimeoutMicroseconds(r->request,
                                                                    strtoull(rest, NULL, 10));
-    abort();
+    return TRITONSERVER_InferenceRequestSetStringParameter(r->request, name + 1, rest);
 }
 
 static TRITONSERVER_Error *prepare(struct running *r, char **words, int n)

@@ -691,8 +691,18 @@ TRITONBACKEND_GetBackendAttribute(TRITONBACKEND_Backend *backend,
 
 /* ---- What a batching library defines: all five or none -------------------------------------- */
 
-/* TRITONBACKEND_ModelBatcherInitialize - a model with this library is being loaded.
- * @batcher  anything; handed to the functions below */
+/*
+ * A batching library decides for models with a dynamic batcher which of the waiting requests are
+ * executed together, within what the model's configuration permits. For one model one of its
+ * functions is called at a time, on any thread. An error of a batch's functions is logged.
+ */
+
+/*
+ * TRITONBACKEND_ModelBatcherInitialize - a model with this library is being loaded; its
+ * configuration is complete, its instances are still to come. An error fails the load, and
+ * ModelBatcherFinalize is called even so.
+ * @batcher  anything, NULL until it is set; handed to the functions below
+ */
 TRITONBACKEND_ISPEC TRITONSERVER_Error *
 TRITONBACKEND_ModelBatcherInitialize(TRITONBACKEND_Batcher **batcher, TRITONBACKEND_Model *model);
 
@@ -702,18 +712,29 @@ TRITONBACKEND_ModelBatcherFinalize(TRITONBACKEND_Batcher *batcher);
 
 /*
  * TRITONBACKEND_ModelBatchIncludeRequest - does this request belong into the batch?
+ *
+ * Asked in the order of the queue about each request that fits into the batch, the first one
+ * included. A yes is no promise: with preferred sizes, or when a more urgent request comes, it may
+ * be offered again, to a later batch.
+ * @request         only to be looked at
  * @userp           of the batch, from ModelBatchInitialize
- * @should_include  false: the batch is executed without it
+ * @should_include  false until it is set, and what counts even with an error. false: the batch is
+ *                  complete, and this request begins another one. A first request that is refused
+ *                  is executed alone.
  */
 TRITONBACKEND_ISPEC TRITONSERVER_Error *
 TRITONBACKEND_ModelBatchIncludeRequest(TRITONBACKEND_Request *request, void *userp,
                                        bool *should_include);
 
-/* TRITONBACKEND_ModelBatchInitialize - a batch begins. */
+/*
+ * TRITONBACKEND_ModelBatchInitialize - a batch begins. After an error the library is not asked
+ * about its requests.
+ * @userp  anything, NULL until it is set
+ */
 TRITONBACKEND_ISPEC TRITONSERVER_Error *
 TRITONBACKEND_ModelBatchInitialize(const TRITONBACKEND_Batcher *batcher, void **userp);
 
-/* TRITONBACKEND_ModelBatchFinalize - it is complete. */
+/* TRITONBACKEND_ModelBatchFinalize - it is complete, or void. Not called if userp is NULL. */
 TRITONBACKEND_ISPEC TRITONSERVER_Error *TRITONBACKEND_ModelBatchFinalize(void *userp);
 
 #ifdef __cplusplus

@@ -85,6 +85,24 @@ static bool is_file(const char *path)
     return stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
+char *backend_find_file(const struct backend_registry *reg, const char *backend,
+                        const char *model_directory, const char *version_directory,
+                        const char *name)
+{
+    char *paths[] = {
+        mem_printf("%s/%s", version_directory, name),
+        mem_printf("%s/%s", model_directory, name),
+        mem_printf("%s/%s/%s", reg->directory, backend, name),
+    };
+    char *found = NULL;
+    for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
+        if (!found && is_file(paths[i]))
+            found = TAKE(paths[i]);
+        mem_free(paths[i]);
+    }
+    return found;
+}
+
 /* The texts tell whether the model or the backend named the library. */
 static struct status *not_found(const Inference__ModelConfig *pb, const char *own_directory,
                                 const char *searched)
@@ -125,15 +143,15 @@ struct status *backend_find_library(const struct backend_registry *reg,
     }
     /* "model.py" asks for a backend that is written in Python, of which there are none. */
     bool is_python = strcmp(pb->runtime, "model.py") == 0;
-    for (size_t i = 0; i < ARRAY_SIZE(places) && !is_python; i++) {
-        char *path = mem_printf("%s/%s", places[i], name);
-        if (is_file(path)) {
-            *ret_path = path;
-            goto out;
-        }
-        mem_free(path);
-        buf_addf(&searched, "'%s' ", places[i]);
+    char *path =
+        is_python ? NULL
+                  : backend_find_file(reg, pb->backend, model_directory, version_directory, name);
+    if (path) {
+        *ret_path = path;
+        goto out;
     }
+    for (size_t i = 0; i < ARRAY_SIZE(places); i++)
+        buf_addf(&searched, "'%s' ", places[i]);
     st = not_found(pb, own_directory, buf_text(&searched));
 out:
     mem_free(own_directory);

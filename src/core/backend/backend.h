@@ -101,6 +101,14 @@ void backend_registry_init(struct backend_registry *reg, struct server *server,
 void backend_registry_done(struct backend_registry *reg);
 
 /*
+ * backend_find_file - the path of the first regular file of that name in the version's folder, the
+ * model's folder, the backend's own folder; NULL: there is none. The caller frees it.
+ */
+char *backend_find_file(const struct backend_registry *reg, const char *backend,
+                        const char *model_directory, const char *version_directory,
+                        const char *name);
+
+/*
  * backend_find_library - the path of the library that a model's backend needs: `runtime`, or
  * libtriton_<backend>.so, in the version's folder, the model's folder, the backend's own folder.
  *

@@ -4,6 +4,10 @@
  * being made. Its functions are called without our locks, for one scheduler by one thread at a
  * time.
  *
+ * A model has one if its configuration's parameter TRITON_BATCH_STRATEGY_PATH names it, or else if
+ * there is a file batchstrategy.so in the version's folder, the model's folder or its backend's
+ * folder. A model without a dynamic batcher has it, too, and never asks it; as in the reference.
+ *
  * Source: TRITONBACKEND_ModelBatcher…, TRITONBACKEND_ModelBatch…; behaviours §10.16
  */
 #ifndef CONCH_CORE_SCHED_BATCH_STRATEGY_H
@@ -11,6 +15,10 @@
 
 #include <stdbool.h>
 
+#include "base/compiler.h"
+
+struct backend_registry;
+struct dl;
 struct model;
 struct request;
 struct status;
@@ -21,6 +29,27 @@ struct batch_strategy {
     struct status *(*begin)(const void *batcher, void **ret_user);
     struct status *(*include)(struct request *r, void *user, bool *ret_include);
     struct status *(*end)(void *user);
+
+    /* Private. */
+    struct dl *library;
+    struct status *(*batcher_begin)(void **ret_batcher, struct model *m);
+    struct status *(*batcher_end)(void *batcher);
+    bool entered; /* batcher_begin() has been called, whatever it said: batcher_end() is due */
 };
+
+/*
+ * batch_strategy_open - m->strategy, of a model whose configuration is complete; it remains NULL
+ * for a model without a library, and for one whose library has none of the functions.
+ *
+ * Thread: control. The library stays loaded until the last model that has it gives it up.
+ * Errors: STATUS_NOT_FOUND    the file that is named; what the dynamic linker says of it
+ *         STATUS_INVALID_ARG  it lies outside of the model repository; it has some of the functions
+ *                             only
+ *         and what TRITONBACKEND_ModelBatcherInitialize returns
+ */
+NODISCARD struct status *batch_strategy_open(struct model *m, const struct backend_registry *reg);
+
+/* batch_strategy_close - no scheduler uses it any longer. A model without one is fine. */
+void batch_strategy_close(struct model *m);
 
 #endif

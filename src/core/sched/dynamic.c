@@ -14,10 +14,11 @@
  * membership of those before (a higher priority, a time limit, a batch that was taken) makes the
  * batch void; it is made again from the front, which looks at no more requests than fit.
  *
- * With a batching library each request is offered to it, too, and as it must not be called under
- * our lock, the batch grows in examine() only: one thread at a time lets go of the lock for each
- * candidate, and the answer counts if the batch is still the same one. Whatever comes meanwhile is
- * examined by that thread as well, before it dispatches.
+ * With a batching library each request is offered to it, too, by the worker of an idle instance:
+ * the library may take its time, and must not be called under our lock nor on a loop's thread. One
+ * worker at a time looks through the queue, lets go of the lock for each candidate, and takes what
+ * is due then; no batch is taken meanwhile. The library's answer counts if the batch is still the
+ * same one.
  *
  * Source: behaviours §10
  */
@@ -55,12 +56,16 @@ struct dynamic_scheduler {
     struct request *first, *last; /* of the batch; NULL: it has none */
     bool all_seen;                /* there is nothing behind `last` that was not looked at */
 
-    /* With a strategy; under scheduler.mu, but for what the examining thread gives the library. */
-    bool examining;
     uint64_t generation; /* of `batch`: one more each time it is made void */
-    void *user;          /* the library's, of one batch */
-    bool has_user;
-    uint64_t user_generation; /* which batch that is, or was */
+
+    /* With a strategy: a worker is asking it; under scheduler.mu. */
+    bool examining;
+    /* The examining worker's: a batch as the library knows it. */
+    struct {
+        bool begun, asks; /* `begin` was called; and succeeded */
+        void *user;       /* the library's */
+        uint64_t generation;
+    } known;
 };
 
 static struct dynamic_scheduler *of(struct scheduler *s)
@@ -115,7 +120,7 @@ static void join_locked(struct dynamic_scheduler *d, struct request *r)
         d->first = r;
 }
 
-/* What a strategy has not seen yet waits for examine(). */
+/* What a strategy has not seen yet waits for take_examined(). */
 static void grow_locked(struct dynamic_scheduler *d)
 {
     struct request *r;
@@ -144,16 +149,20 @@ static bool hurries_locked(const struct dynamic_scheduler *d)
     return d->scheduler.stopping || atomic_load_explicit(&repo->stopping, memory_order_relaxed);
 }
 
+static bool is_held_locked(struct dynamic_scheduler *d)
+{
+    if (UNLIKELY(d->hold_below) && (d->queue.n >= d->hold_below || hurries_locked(d)))
+        d->hold_below = 0;
+    return UNLIKELY(d->hold_below);
+}
+
 /* How many requests are due, of the batch as it is; if none are, the alarm rings in time. */
 static uint32_t due_locked(struct dynamic_scheduler *d, uint64_t now_ns)
 {
     uint64_t until_ns = UINT64_MAX;
     uint32_t n = 0;
-    bool hurries = hurries_locked(d);
-    if (UNLIKELY(d->hold_below) && (d->queue.n >= d->hold_below || hurries))
-        d->hold_below = 0;
-    if (LIKELY(!d->hold_below))
-        n = batch_due(&d->batch, &d->rule, now_ns, hurries, &until_ns);
+    if (!is_held_locked(d))
+        n = batch_due(&d->batch, &d->rule, now_ns, hurries_locked(d), &until_ns);
     until_ns = MIN(until_ns, queue_next_limit_ns(&d->queue));
     if (until_ns != UINT64_MAX)
         alarm_ring_by(&d->scheduler.alarm, until_ns);
@@ -218,83 +227,120 @@ static uint32_t take(struct scheduler *s, struct instance *in, struct request **
 
 /* ---- With a batching library ----------------------------------------------------------------- */
 
-/* The library's word about one candidate. No lock is held. */
-static bool ask_strategy(struct dynamic_scheduler *d, struct request *r)
+static void tell_failure(const struct dynamic_scheduler *d, const char *function, struct status *st)
 {
-    const struct batch_strategy *b = d->strategy;
-    bool include = false;
-    mutex_assert_none_held();
-    log_status(LOG_ERROR, "a batching library failed to judge a request",
-               b->include(r, d->user, &include));
-    return include;
+    if (LIKELY(!st))
+        return;
+    log_error("Custom batching %s function failed for model %s: %s", function,
+              d->scheduler.model->name, status_message(st));
+    status_free(st);
 }
 
 /* The library's part of a batch that is no more. Lets go of mu. */
-static void end_user_locked(struct dynamic_scheduler *d)
+static void end_known_locked(struct dynamic_scheduler *d)
 {
-    if (!d->has_user || d->user_generation == d->generation)
+    if (!d->known.begun || d->known.generation == d->generation)
         return;
-    d->has_user = false;
-    mutex_unlock(&d->scheduler.mu);
+    d->known.begun = false;
+    if (!d->known.user)
+        return;
+    scheduler_unlock(&d->scheduler);
     mutex_assert_none_held();
-    log_status(LOG_ERROR, "a batching library failed to end a batch", d->strategy->end(d->user));
+    tell_failure(d, "finalization", d->strategy->end(d->known.user));
     mutex_lock(&d->scheduler.mu);
 }
 
 /* … and of the one that is being made. Lets go of mu. */
-static void begin_user_locked(struct dynamic_scheduler *d)
+static void begin_known_locked(struct dynamic_scheduler *d)
 {
-    const struct batch_strategy *b = d->strategy;
-    if (d->has_user)
+    void *user = NULL;
+    if (d->known.begun)
         return;
-    d->user = NULL;
-    d->user_generation = d->generation;
-    mutex_unlock(&d->scheduler.mu);
+    d->known.begun = true;
+    d->known.generation = d->generation;
+    scheduler_unlock(&d->scheduler);
     mutex_assert_none_held();
-    struct status *st = b->begin(b->batcher, &d->user);
-    d->has_user = !st;
-    log_status(LOG_ERROR, "a batching library failed to begin a batch", st);
+    struct status *st = d->strategy->begin(d->strategy->batcher, &user);
+    d->known.asks = !st;
+    d->known.user = st ? NULL : user;
+    tell_failure(d, "initialization", st);
     mutex_lock(&d->scheduler.mu);
 }
 
+/* The library's word about one candidate; after an error, too. No lock is held. */
+static bool ask_strategy(struct dynamic_scheduler *d, struct request *r)
+{
+    bool include = false;
+    mutex_assert_none_held();
+    tell_failure(d, "include", d->strategy->include(r, d->known.user, &include));
+    return include;
+}
+
 /*
- * One candidate. The request stays readable while the library looks at it, whatever becomes of it
- * meanwhile: the library counts as one who may still answer.
+ * One candidate. Lets go of mu; the request stays readable while the library looks at it, whatever
+ * becomes of it meanwhile: the library counts as one who may still answer.
+ *
+ * A library that refuses the first request of a batch cannot be obeyed, for the batch would remain
+ * without any: the request is executed, alone. (The reference makes empty batches, for ever.)
  */
 static void examine_one_locked(struct dynamic_scheduler *d, struct request *r)
 {
     uint64_t generation = d->generation;
+    bool include = true, first = d->batch.n == 0;
     request_sender_add(r);
-    end_user_locked(d);
-    begin_user_locked(d);
-    /* A library that wants not even the first one cannot be obeyed: it would wait for ever. */
-    bool include = generation != d->generation || d->batch.n == 0;
-    mutex_unlock(&d->scheduler.mu);
-    if (d->has_user && generation == d->user_generation)
-        include |= ask_strategy(d, r);
+    end_known_locked(d);
+    begin_known_locked(d);
+    bool ask = d->known.asks && generation == d->generation;
+    scheduler_unlock(&d->scheduler);
+    if (ask)
+        include = ask_strategy(d, r);
+    if (UNLIKELY(first && !include))
+        log_warn("the batching library of model '%s' refuses the first request of a batch, which "
+                 "is executed alone",
+                 d->scheduler.model->name);
     request_sender_done(r);
     mutex_lock(&d->scheduler.mu);
     if (generation != d->generation)
         return;
-    if (include || !d->has_user)
+    if (include || first)
         join_locked(d, r);
-    else
+    if (!include)
         batch_close(&d->batch);
 }
 
-static void examine(struct scheduler *s)
+/* What the library has to be asked about next. */
+static struct request *unexamined_locked(struct dynamic_scheduler *d)
+{
+    return is_held_locked(d) ? NULL : candidate_locked(d);
+}
+
+static bool has_examined_work(struct scheduler *s, const struct instance *in)
+{
+    struct dynamic_scheduler *d = of(s);
+    bool due = has_work(s, in); /* it also sets the alarm */
+    return !d->examining && (due || unexamined_locked(d));
+}
+
+/* Of what comes while mu is let go of nobody else is told: so it looks once more at the end. */
+static uint32_t take_examined(struct scheduler *s, struct instance *in, struct request **batch,
+                              uint32_t max)
 {
     struct dynamic_scheduler *d = of(s);
     struct request *r;
-    if (!d->strategy || d->examining)
-        return;
+    uint32_t n;
+    if (d->examining)
+        return 0;
     d->examining = true;
     do {
-        while ((r = candidate_locked(d)))
+        while ((r = unexamined_locked(d)))
             examine_one_locked(d, r);
-        end_user_locked(d); /* lets others push */
-    } while (!d->batch.closed && !d->all_seen);
+        n = take(s, in, batch, max);
+        for (uint32_t i = 0; i < n; i++) /* before others can look */
+            atomic_store_explicit(&batch[i]->waiting, false, memory_order_relaxed);
+        end_known_locked(d); /* the library hears of its end before the batch is executed */
+    } while (n == 0 && (has_work(s, in) || unexamined_locked(d)));
     d->examining = false;
+    return n;
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -318,9 +364,8 @@ static void end(struct scheduler *s)
 {
     struct dynamic_scheduler *d = of(s);
     scheduler_done(s); /* the alarm does not ring any more */
-    if (d->has_user)
-        log_status(LOG_ERROR, "a batching library failed to end a batch",
-                   d->strategy->end(d->user));
+    if (d->known.begun && d->known.user)
+        tell_failure(d, "finalization", d->strategy->end(d->known.user));
     queue_done(&d->queue);
     order_done(&d->order);
     mem_free(d);
@@ -362,10 +407,10 @@ static const struct scheduler_ops ops = {
 static const struct scheduler_ops ops_with_strategy = {
     .name = "dynamic",
     .batches = true,
+    .take_unlocks = true,
     .push_locked = push,
-    .examine_locked = examine,
-    .take_locked = take,
-    .has_work_locked = has_work,
+    .take_locked = take_examined,
+    .has_work_locked = has_examined_work,
     .remove_locked = take_out,
     .rung_locked = rung,
     .free = end,
@@ -388,8 +433,11 @@ struct status *dynamic_scheduler_new(struct model *m, struct scheduler **ret_sch
         mem_free(d);
         return st;
     }
+    if (d->strategy)
+        st = execution_never_inline(&d->scheduler.execution,
+                                    "a batching library makes the batches of", m->name);
     d->in_time = d->rule.delay_ns || queue_limits_time(&d->queue);
-    if (d->in_time)
+    if (!st && d->in_time)
         st = scheduler_use_alarm(&d->scheduler);
     if (st)
         end(&d->scheduler);

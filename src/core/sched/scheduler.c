@@ -217,12 +217,6 @@ static struct instance *take_idle_locked(struct scheduler *s)
     return NULL;
 }
 
-static void examine_locked(struct scheduler *s)
-{
-    if (UNLIKELY(s->ops->examine_locked != NULL))
-        s->ops->examine_locked(s);
-}
-
 /* The next batch, in in->batch. An instance that never had one is spared the room for it. */
 static uint32_t take_locked(struct scheduler *s, struct instance *in)
 {
@@ -236,7 +230,7 @@ static uint32_t take_locked(struct scheduler *s, struct instance *in)
     return n;
 }
 
-/* After a take whose examination has let go of mu: what it made due is for the idle ones. */
+/* After a take that has let go of mu: what came meanwhile, or is left, is for the idle ones. */
 static void hand_out_locked(struct scheduler *s);
 
 /* Executes batches until there is none; the caller holds mu and is the instance's runner. */
@@ -246,10 +240,8 @@ static void run_locked(struct scheduler *s, struct instance *in)
         uint32_t n = take_locked(s, in);
         if (n == 0 && list_empty(&s->refused))
             break;
-        if (UNLIKELY(s->ops->examine_locked != NULL)) {
-            s->ops->examine_locked(s);
+        if (UNLIKELY(s->ops->take_unlocks))
             hand_out_locked(s);
-        }
         scheduler_unlock(s);
         if (n > 0) {
             uint64_t bytes, took_ns = instance_execute(in, in->batch, n, monotonic_ns(), &bytes);
@@ -319,7 +311,6 @@ static void hand_out_locked(struct scheduler *s)
 
 void scheduler_dispatch_and_unlock(struct scheduler *s)
 {
-    examine_locked(s);
     hand_out_locked(s);
     scheduler_unlock(s);
 }
@@ -341,7 +332,6 @@ static void run_inline_and_unlock(struct scheduler *s, struct instance *in, stru
         scheduler_unlock(s);
         return;
     }
-    examine_locked(s);
     scheduler_unlock(s);
     uint64_t took_ns = instance_execute(in, in->batch, n, start_ns, &bytes);
     turn->left_ns -= MIN(took_ns, turn->left_ns);
@@ -440,14 +430,8 @@ struct status *scheduler_submit(struct scheduler *s, struct request *r)
     if (UNLIKELY(st != NULL)) {
         atomic_store_explicit(&r->waiting, false, memory_order_relaxed);
         scheduler_unlock(s);
-    } else if (LIKELY(!s->ops->examine_locked)) {
-        go_on_and_unlock(s, turn, now_ns);
     } else {
-        /* Another thread may execute and end the request while mu is let go of. */
-        struct model *m = enter(s);
-        s->ops->examine_locked(s);
-        go_on_and_unlock(s, turn, monotonic_ns());
-        leave(m);
+        go_on_and_unlock(s, turn, now_ns);
     }
     return st;
 }

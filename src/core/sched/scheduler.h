@@ -28,17 +28,13 @@ struct scheduler_ops {
     const char *name;
     bool batches;      /* requests of one turn of a loop are better executed together */
     bool per_instance; /* has_work_locked() may say yes to one idle instance and no to another */
+    bool take_unlocks; /* take_locked() may let go of mu and take it again; never on a loop */
     /* Under mu. Takes r, or returns why not. */
     struct status *(*push_locked)(struct scheduler *s, struct request *r);
-    /*
-     * Under mu, which it may let go of and take again: whatever has to be done without the lock
-     * before a batch can be taken. Asked after each push and each take. Optional.
-     */
-    void (*examine_locked)(struct scheduler *s);
     /* Under mu. The next batch for the instance, at most max requests; 0: nothing is due now. */
     uint32_t (*take_locked)(struct scheduler *s, struct instance *in, struct request **batch,
                             uint32_t max);
-    /* Under mu. Would take_locked() give a batch? */
+    /* Under mu. Would take_locked() give a batch, or is there something that it has to look at? */
     bool (*has_work_locked)(struct scheduler *s, const struct instance *in);
     /* Under mu. Takes out a waiting request that is cancelled; false: it must stay. Optional. */
     bool (*remove_locked)(struct scheduler *s, struct request *r);

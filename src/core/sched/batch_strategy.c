@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/sched/batch_strategy.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/dl.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/mutex.h"
+#include "base/status.h"
+#include "base/str.h"
+#include "core/backend/backend.h"
+#include "core/model_priv.h"
+#include "core/repo/storage.h"
+
+/* ------------------------------------------------------------------------ finding the library */
+
+/* What follows the folder in the path; NULL: it is not below that. */
+static const char *below(const char *path, const char *folder)
+{
+    size_t n = strlen(folder);
+    while (n > 0 && folder[n - 1] == '/')
+        n--;
+    return strncmp(path, folder, n) == 0 && path[n] == '/' ? path + n + 1 : NULL;
+}
+
+/* Links count as what they lead to, unless the repository is one that may have links out of it. */
+static struct status *check_inside(const struct storage *s, const char *path)
+{
+    char *real = realpath(path, NULL), *root = realpath(s->root, NULL);
+    const char *name = below(path, s->root);
+    struct status *st = NULL;
+    struct file_info info;
+    if (real && root && below(real, root))
+        ;
+    else if (name && !str_escapes_folder(name))
+        st = storage_stat(s, name, &info);
+    else
+        st = status_new(STATUS_INVALID_ARG, "Batching library path escapes model repository.");
+    free(real);
+    free(root);
+    return st;
+}
+
+static struct status *find_named(const struct model *m, const char *path, char **ret_path)
+{
+    struct file_info info;
+    struct status *st = file_stat(path, &info);
+    if (!st && info.kind == FILE_MISSING)
+        st = status_new(STATUS_NOT_FOUND, "Batching library path not found: %s", path);
+    if (!st)
+        st = check_inside(m->storage, path);
+    if (!st)
+        *ret_path = mem_strdup(path);
+    return st;
+}
+
+static struct status *find_by_place(const struct model *m, const struct backend_registry *reg,
+                                    char **ret_path)
+{
+    char *version_directory = mem_printf("%s/%s", m->directory, m->version_text);
+    char *path = backend_find_file(reg, m->config->pb->backend, m->directory, version_directory,
+                                   "batchstrategy.so");
+    mem_free(version_directory);
+    struct status *st = path ? model_check_file(m, path) : NULL;
+    if (st)
+        mem_free(path);
+    else
+        *ret_path = path;
+    return st;
+}
+
+/* NULL: there is none. */
+static struct status *find_library(const struct model *m, const struct backend_registry *reg,
+                                   char **ret_path)
+{
+    const char *named = model_config_parameter(m->config, "TRITON_BATCH_STRATEGY_PATH");
+    *ret_path = NULL;
+    if (m->config->pb->scheduling_choice_case ==
+        INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING) {
+        if (named)
+            log_warn("TRITON_BATCH_STRATEGY_PATH cannot be specified with sequence batcher, using "
+                     "default batching strategy (model '%s')",
+                     m->name);
+        return NULL;
+    }
+    return named ? find_named(m, named, ret_path) : find_by_place(m, reg, ret_path);
+}
+
+/* ------------------------------------------------------------------------------------ loading */
+
+/* All five or none. */
+static bool resolve(struct batch_strategy *b, size_t *ret_n_missing)
+{
+    const struct {
+        const char *symbol;
+        void **slot;
+    } wanted[] = {
+        {"TRITONBACKEND_ModelBatcherInitialize", (void **)&b->batcher_begin},
+        {"TRITONBACKEND_ModelBatcherFinalize", (void **)&b->batcher_end},
+        {"TRITONBACKEND_ModelBatchInitialize", (void **)&b->begin},
+        {"TRITONBACKEND_ModelBatchIncludeRequest", (void **)&b->include},
+        {"TRITONBACKEND_ModelBatchFinalize", (void **)&b->end},
+    };
+    *ret_n_missing = 0;
+    for (size_t i = 0; i < ARRAY_SIZE(wanted); i++) {
+        *wanted[i].slot = dl_optional_symbol(b->library, wanted[i].symbol);
+        *ret_n_missing += !*wanted[i].slot;
+    }
+    return *ret_n_missing < ARRAY_SIZE(wanted);
+}
+
+static struct status *begin_batcher(struct batch_strategy *b, struct model *m)
+{
+    MEM_CHARGE(m->owner, MEM_BACKEND);
+    mutex_assert_none_held();
+    b->entered = true;
+    return b->batcher_begin(&b->batcher, m);
+}
+
+static struct status *load(struct batch_strategy *b, struct model *m, const char *path,
+                           bool *ret_useful)
+{
+    size_t n_missing;
+    log_info("Loading custom batching strategy library %s for model %s", path, m->name);
+    dl_offer_self();
+    struct status *st = dl_open(path, &b->library);
+    if (st)
+        return st;
+    *ret_useful = resolve(b, &n_missing);
+    if (!*ret_useful)
+        return NULL;
+    if (n_missing)
+        return status_new(STATUS_INVALID_ARG,
+                          "%s does not define all required custom batching functions for model %s",
+                          path, m->name);
+    return begin_batcher(b, m);
+}
+
+struct status *batch_strategy_open(struct model *m, const struct backend_registry *reg)
+{
+    MEM_CHARGE(m->owner, MEM_INSTANCES);
+    bool useful = false;
+    char *path;
+    struct status *st = find_library(m, reg, &path);
+    if (st || !path)
+        return st;
+    m->strategy = mem_zalloc(sizeof(*m->strategy));
+    st = load(m->strategy, m, path, &useful);
+    if (!st && !useful)
+        log_warn("%s has no custom batching functions: model '%s' goes without", path, m->name);
+    if (st || !useful)
+        batch_strategy_close(m);
+    mem_free(path);
+    return st;
+}
+
+void batch_strategy_close(struct model *m)
+{
+    struct batch_strategy *b = TAKE(m->strategy);
+    if (!b)
+        return;
+    if (b->entered) {
+        mutex_assert_none_held();
+        struct status *st = b->batcher_end(b->batcher);
+        if (st)
+            log_error("Custom batcher finalization failed for model %s: %s", m->name,
+                      status_message(st));
+        status_free(st);
+    }
+    dl_close(b->library);
+    mem_free(b);
+}

@@ -1,0 +1,444 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batching libraries (tests/plugins/strategist): what they are asked, which batches come of it, how they are found, and what
+becomes of those that fail. The same file in our server and in the genuine Triton.
+
+The two differ in what a library cannot tell: Triton also begins batches in which nothing is offered, and offers the requests
+that wait for others again each time it looks.
+"""
+
+import concurrent.futures
+import json
+import pathlib
+import re
+import shutil
+import urllib.request
+
+import pytest
+
+import embed
+import repository
+import server as servers
+import triton
+
+BACKENDS = servers.BUILD / "tests/backends"
+LIBRARY = BACKENDS / "strategist/libtriton_strategist.so"
+PATH = "TRITON_BATCH_STRATEGY_PATH"
+FIVE = ["ModelBatcherInitialize", "ModelBatcherFinalize", "ModelBatchInitialize", "ModelBatchIncludeRequest",
+        "ModelBatchFinalize"]
+
+
+@pytest.fixture(params=["conch", "triton"])
+def which(request):
+    if request.param == "triton" and triton.missing():
+        pytest.skip(triton.missing())
+    return request.param
+
+
+@pytest.fixture
+def conch():
+    return "conch"
+
+
+def write(root, name="m", scheduler="dynamic_batching { }", size=8, library=LIBRARY, **parameters):
+    """A model of the backend strategist, with that library in its folder."""
+    dims = "[-1]"
+    config = f'backend: "strategist"\nmax_batch_size: {size}\n{scheduler}\ninstance_group [ {{ count: 1 kind: KIND_CPU }} ]\n'
+    config += f'input [ {{ name: "IN" data_type: TYPE_INT32 dims: {dims} }} ]\n'
+    config += f'output [ {{ name: "OUT" data_type: TYPE_INT32 dims: {dims} }} ]\n'
+    for key, value in parameters.items():
+        config += f'parameters {{ key: "{key}" value: {{ string_value: "{value}" }} }}\n'
+    folder = repository.write_model(root, name, config)
+    if library:
+        shutil.copy(library, folder / "batchstrategy.so")
+    return folder
+
+
+def request(name, *settings, size=1, width=1, model="m"):
+    """What embed is told."""
+    data = ",".join("7" * (size * width))
+    return f"start {name} {model} -1 - IN:INT32:{size},{width}:{data} {' '.join(settings)}"
+
+
+def record(text):
+    """What the strategist tells."""
+    return re.findall(r"^strategist: (.*)$", text, re.MULTILINE)
+
+
+def asked(told):
+    """By batch, the requests of which the library was asked."""
+    batches = {}
+    for line in told:
+        if found := re.fullmatch(r"(\d+): (\w+)\?", line):
+            batches.setdefault(found[1], []).append(found[2])
+    return ["".join(batch) for batch in batches.values()]
+
+
+def executed(told):
+    return [line.removeprefix("executes ").replace(" ", "") for line in told if line.startswith("executes ")]
+
+
+def session(which, root, tmp_path, hold=0, options=()):
+    env = {"TRITONSERVER_DELAY_SCHEDULER": str(hold)} if hold else {}
+    return embed.Session(root, which=which, folder=tmp_path, backends=BACKENDS, options=options, env=env)
+
+
+def serve(which, root, tmp_path, *commands, hold=0, ends=()):
+    """(lines of embed, what the strategist tells, all log lines) of a server of its own; with the ends of these models, which
+    Triton must be asked for: it is killed."""
+    unloads = ends if which == "triton" else ()
+    with session(which, root, tmp_path, hold, ("explicit", *unloads) if unloads else ()) as running:
+        lines = running.do(*commands)
+        for model in unloads:
+            running.do(f"unload {model}")
+            servers.wait_for(lambda end=f"model {model} ends": end in record(running.err.text()), 30, "it has ended")
+    running.err.join()
+    assert_answered(lines, commands)
+    told = record(running.err.text())
+    assert AT_A_TIME not in told
+    return lines, told, running.err.text()
+
+
+AT_A_TIME = "is asked two things at a time"
+
+
+def started(commands):
+    return [command.split()[1] for command in commands if command.startswith("start ")]
+
+
+def assert_answered(lines, commands):
+    for name in started(commands):
+        assert [line for line in embed.of(lines, name) if line.startswith("response OUT:INT32:")], lines
+
+
+# ---- Which batches are made
+
+HOLD = 5    # all of these are begun when that many requests wait
+BATCHING = "dynamic_batching { }"
+FOREVER = "max_queue_delay_microseconds: 600000000"
+DELAYED = f"dynamic_batching {{ preferred_batch_size: [2, 4] {FOREVER} }}"
+FULL = f"dynamic_batching {{ preferred_batch_size: [8] {FOREVER} }}"
+LEVELS = "dynamic_batching { priority_levels: 3 default_priority_level: 2 }"
+FIVE_REQUESTS = [request(c) for c in "abcde"]
+# scheduler, max_batch_size, requests, of which the library is asked in each batch (None: not compared), what is executed
+BATCHES = {
+    "all_join": (BATCHING, 8, FIVE_REQUESTS, ["abcde"], ["abcde"]),
+    "one_begins_the_next": (BATCHING, 8, [request("a"), request("b"), request("c", "@join:first"), request("d"), request("e")],
+                            ["abc", "cde"], ["ab", "cde"]),
+    "each_alone": (BATCHING, 8, [request(c, "@join:first") for c in "abcde"], ["ab", "bc", "cd", "de", "e"], list("abcde")),
+    "an_error_after_its_word": (BATCHING, 8, [request("a"), request("b", "@join:fail-yes"), request("c", "@join:fail-first"),
+                                              request("d"), request("e")], ["abc", "cde"], ["ab", "cde"]),
+    "as_many_as_fit": (BATCHING, 2, FIVE_REQUESTS, ["ab", "cd", "e"], ["ab", "cd", "e"]),
+    "sizes": (BATCHING, 8, [request("a", size=5), request("b", size=4), request("c", size=4), request("d", size=3),
+                            request("e", size=5)], ["a", "bc", "de"], ["a", "bc", "de"]),
+    "shapes": (BATCHING, 8, [request("a"), *(request(c, width=2) for c in "bcd"), request("e")], ["a", "bcd", "e"],
+               ["a", "bcd", "e"]),
+    "preferred_sizes": ("dynamic_batching { preferred_batch_size: [2, 4] }", 8, FIVE_REQUESTS, ["abcde", "e"], ["abcd", "e"]),
+    "refused_behind_a_preferred_size": (DELAYED, 8, [request("a"), request("b"), request("c"), request("d", "@join:first"),
+                                                     request("e")], None, ["ab", "c", "de"]),
+    "a_refusal_ends_the_wait": (FULL, 8, [request("a"), request("b"), request("c", "@join:first"), request("d"), request("e"),
+                                          "wait b", *(request(c) for c in "fghij")], None, ["ab", "cdefghij"]),
+    "priorities": (LEVELS, 8, [request("a"), request("b", "@priority:1"), request("c", "@priority:3"),
+                               request("d", "@priority:1", "@join:first"), request("e")], ["bd", "daec"], ["b", "daec"]),
+    "cannot_begin": (BATCHING, 8, FIVE_REQUESTS, None, ["abcde"]),
+    "cannot_end": (BATCHING, 8, FIVE_REQUESTS, ["abcde"], ["abcde"]),
+    "keeps_no_batch": (BATCHING, 8, FIVE_REQUESTS, None, ["abcde"]),
+    "keeps_no_batcher": (BATCHING, 8, FIVE_REQUESTS, None, ["abcde"]),
+}
+PARAMETERS = {"cannot_begin": {"fails": "batch-begin"}, "cannot_end": {"fails": "batch-end"},
+              "keeps_no_batch": {"silent": "batch-user"}, "keeps_no_batcher": {"silent": "batcher"}}
+
+
+class Served:
+    """One server with a model for each of these cases, and what becomes of its requests."""
+
+    def __init__(self, which, session):
+        self.which, self.session = which, session
+        assert session.do("index")[0].count("READY") == len(BATCHES)
+        self.seen = len(session.err.text())
+
+    def ask(self, case, commands):
+        """What the strategist tells meanwhile, and all log lines."""
+        ours = [command.replace(" m -1 ", f" {case} -1 ") for command in commands]
+        assert_answered(self.session.do(*ours), ours)
+        names = started(ours)
+
+        def lines():    # they come by another way than the answers
+            text = self.session.err.text()[self.seen:]
+            return text if sorted("".join(executed(record(text)))) == names else None
+
+        text = servers.wait_for(lines, 30, "all lines are here")
+        self.seen += len(text)
+        assert AT_A_TIME not in record(text)
+        return record(text), text
+
+
+@pytest.fixture(scope="module", params=["conch", "triton"])
+def served(request, tmp_path_factory):
+    if request.param == "triton" and triton.missing():
+        pytest.skip(triton.missing())
+    root = tmp_path_factory.mktemp("models")
+    for case, (scheduler, size, _, _, _) in BATCHES.items():
+        write(root, case, scheduler, size, **PARAMETERS.get(case, {}))
+    with session(request.param, root, tmp_path_factory.mktemp("links"), HOLD) as running:
+        yield Served(request.param, running)
+
+
+@pytest.mark.parametrize("case", BATCHES)
+def test_batches(served, case):
+    _, _, commands, expected_asked, expected_executed = BATCHES[case]
+    if served.which == "triton" and case == "refused_behind_a_preferred_size":
+        pytest.skip("it sends ab or abc, as it comes")
+    told, log = served.ask(case, commands)
+    assert executed(told) == expected_executed
+    if expected_asked:
+        assert asked(told) == expected_asked
+    failed = "Custom batching {} function failed for model {}: {} does not want to"
+    if case == "an_error_after_its_word":
+        assert log.count(failed.format("include", case, "include")) >= 1
+    elif case == "cannot_begin":    # batched as without a library; in Triton that is asked all the same
+        assert failed.format("initialization", case, "batch-begin") in log
+    elif case == "cannot_end":
+        assert failed.format("finalization", case, "batch-end") in log
+    elif case.startswith("keeps"):
+        assert [line for line in told if line.endswith("?")] == ["a?", "b?", "c?", "d?", "e?"]
+        assert "no batch ends" not in told
+    else:
+        assert "Custom batching" not in log
+
+
+def test_the_order_of_all_calls(which, models, tmp_path):
+    """The library's batch has ended before it is executed, its batcher before the instances."""
+    write(models)
+    _, told, _ = serve(which, models, tmp_path, request("a"), request("b"), hold=2, ends="m")
+    of_batch = told[told.index(next(line for line in told if line.endswith(": a?"))) - 1:told.index("executes a b") + 1]
+    number = of_batch[0].split()[1]
+    assert of_batch == [f"batch {number} begins", f"{number}: a?", f"{number}: b?", f"batch {number} ends", "executes a b"]
+    rare = [line for line in told if re.match("model|batcher|instance", line)]
+    assert rare == ["model m begins", "batcher begins", "instance m_0_0 begins", "batcher ends", "instance m_0_0 ends",
+                    "model m ends"]
+
+
+def test_each_batch_ends(conch, models, tmp_path):
+    """Triton forgets the last one, and begins batches of nothing."""
+    write(models)
+    _, told, _ = serve(conch, models, tmp_path, *(request(c, "@join:first") for c in "abc"), hold=3)
+    numbers = {kind: re.findall(rf"batch (\d+) {kind}", "\n".join(told)) for kind in ("begins", "ends")}
+    assert numbers == {"begins": ["1", "2", "3"], "ends": ["1", "2", "3"]}
+
+
+REFUSALS = {"no": "@join:no", "nothing": "@join:unsaid", "an_error": "@join:fail-unsaid"}
+
+
+@pytest.mark.parametrize("word", REFUSALS)
+def test_a_library_that_refuses_the_first_request(conch, models, tmp_path, word):
+    """Triton makes empty batches for ever then."""
+    write(models)
+    commands = [request("a"), *(request(c, REFUSALS[word]) for c in "bc"), request("d")]
+    _, told, log = serve(conch, models, tmp_path, *commands, hold=4)
+    assert asked(told) == ["ab", "b", "c", "d"]
+    assert executed(told) == ["a", "b", "c", "d"]
+    assert "the batching library of model 'm' refuses the first request of a batch, which is executed alone" in log
+
+
+# ---- Libraries that fail, or say nothing
+
+def test_a_batcher_that_cannot_begin(which, models, tmp_path):
+    write(models, fails="batcher-begin")
+    lines, told, _ = serve(which, models, tmp_path, "index")
+    assert '"reason":"Unavailable: batcher-begin does not want to"' in lines[0]
+    assert told[:4] == ["model m begins", "batcher begins", "no batcher ends", "model m ends"]
+
+
+def test_a_batcher_that_cannot_end(which, models, tmp_path):
+    """… and one that is null."""
+    write(models, fails="batcher-end")
+    write(models, "null", silent="batcher")
+    _, told, log = serve(which, models, tmp_path, request("a"), ends=["m", "null"])
+    assert "no batcher ends" in told
+    assert executed(told) == ["a"]
+    assert "Custom batcher finalization failed for model m: batcher-end does not want to" in log
+
+
+# ---- How the library is found
+
+def reason(lines):
+    return json.loads(lines[0])[0].get("reason")
+
+
+def load(which, models, tmp_path):
+    """Why the model is not there, or None; and what the strategist tells."""
+    lines, told, log = serve(which, models, tmp_path, "index")
+    return reason(lines), told, log
+
+
+def test_named_in_the_configuration(which, models, tmp_path):
+    own = models / "m/my.so"
+    folder = write(models, library=None, **{PATH: own})
+    shutil.copy(LIBRARY, own)
+    (folder / "batchstrategy.so").write_text("this is not looked at")
+    got, told, _ = load(which, models, tmp_path)
+    assert got is None
+    assert "batcher begins" in told
+
+
+@pytest.mark.parametrize("path", ["/nowhere/lib.so", "lib.so", ""])
+def test_named_and_missing(which, models, tmp_path, path):
+    """Without a slash at its beginning the path is relative to where the server was started."""
+    folder = write(models, **{PATH: path})
+    shutil.copy(LIBRARY, folder / "lib.so")
+    assert load(which, models, tmp_path)[0] == f"Not found: Batching library path not found: {path}"
+
+
+def test_named_and_no_library(which, models, tmp_path):
+    write(models, **{PATH: models / "m"})
+    assert load(which, models, tmp_path)[0] == (
+        f"Not found: unable to load shared library: {models}/m: cannot read file data: Is a directory")
+
+
+def test_the_folders_in_order(which, models, tmp_path, monkeypatch):
+    """The version's, the model's, the backend's."""
+    backends = tmp_path / "backends"
+    shutil.copytree(BACKENDS / "strategist", backends / "strategist")
+    monkeypatch.setattr(__import__("sys").modules[__name__], "BACKENDS", backends)
+    shutil.copy(LIBRARY, backends / "strategist/batchstrategy.so")
+    folder = write(models, library=None)
+    assert "batcher begins" in load(which, models, tmp_path)[1]
+    for place in (folder, folder / "1"):
+        path = place / "batchstrategy.so"
+        path.write_text("no library")
+        assert load(which, models, tmp_path)[0] == f"Not found: unable to load shared library: {path}: file too short"
+
+
+def test_none_of_the_functions(which, models, tmp_path):
+    write(models, library=servers.BUILD / "backends/identity/libtriton_identity.so")
+    _, told, log = serve(which, models, tmp_path, request("a"), request("b"), hold=2)
+    assert executed(told) == ["ab"]
+    if which == "conch":
+        assert f"{models}/m/batchstrategy.so has no custom batching functions: model 'm' goes without" in log
+
+
+@pytest.mark.parametrize("missing", [[name] for name in FIVE] + [FIVE[1:]])
+def test_some_of_the_functions(conch, models, tmp_path, missing):
+    """Triton 2.51 never ends with such a load."""
+    code = LIBRARY.read_bytes()
+    for name in missing:
+        assert f"TRITONBACKEND_{name}\0".encode() in code
+        code = code.replace(f"TRITONBACKEND_{name}\0".encode(), f"TRITONBACKEND_{name[:-1]}_\0".encode())
+    folder = write(models, library=None)
+    (folder / "batchstrategy.so").write_bytes(code)
+    assert load(conch, models, tmp_path)[0] == (f"Invalid argument: {folder}/batchstrategy.so does not define all required "
+                                                "custom batching functions for model m")
+
+
+@pytest.mark.parametrize("scheduler, size", [("", 8), ("", 0)])
+def test_models_without_a_dynamic_batcher(which, models, tmp_path, scheduler, size):
+    """The library is loaded, has its batcher, and is not asked."""
+    write(models, scheduler=scheduler, size=size)
+    one = "start {0} m -1 - IN:INT32:" + ("1,1:7" if size else "1:7")
+    _, told, _ = serve(which, models, tmp_path, one.format("a"), one.format("b"), ends="m")
+    assert executed(told) == ["a", "b"]
+    assert [line for line in told if re.match("batch|.*[?]", line)] == ["batcher begins", "batcher ends"]
+
+
+@pytest.mark.parametrize("path", ["{outside}/my.so", "{models}/../outside/my.so", "{models}/m/link.so"])
+def test_named_and_outside_of_the_repository(conch, models, tmp_path, path):
+    """Triton 2.51 takes it; later ones do not."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    shutil.copy(LIBRARY, outside / "my.so")
+    path = path.format(outside=outside, models=models)
+    folder = write(models, library=None, **{PATH: path})
+    (folder / "link.so").symlink_to(outside / "my.so")
+    got, told, _ = load(conch, models, tmp_path)
+    assert told == ["model m begins", "model m ends"]
+    if "link" in path:
+        assert got.startswith(f"Invalid argument: link '{path}' leads to '{outside}/my.so', out of the model repository")
+    else:
+        assert got == "Invalid argument: Batching library path escapes model repository."
+
+
+def test_a_roundabout_path_into_the_repository(conch, models, tmp_path):
+    shutil.copy(LIBRARY, models / "shared.so")
+    write(models, library=None, **{PATH: f"{models}/../{models.name}/m/../shared.so"})
+    got, told, _ = load(conch, models, tmp_path)
+    assert got is None
+    assert "batcher begins" in told
+
+
+def test_found_and_a_link_out_of_the_repository(conch, models, tmp_path):
+    folder = write(models, library=None)
+    (folder / "batchstrategy.so").symlink_to(LIBRARY)
+    assert load(conch, models, tmp_path)[0].startswith(
+        f"Invalid argument: link '{folder}/batchstrategy.so' leads to '{LIBRARY.resolve()}', out of the model repository")
+
+
+def test_links_that_may_lead_out(models, tmp_path, monkeypatch):
+    monkeypatch.setattr(servers, "BACKENDS", str(BACKENDS))
+    named, found = models / "named/link.so", models / "found/batchstrategy.so"
+    write(models, "named", library=None, **{PATH: named})
+    write(models, "found", library=None)
+    for link in (named, found):
+        link.symlink_to(LIBRARY)
+    with servers.Server(models, flags=["--repository-follow-symlinks=true"]) as running:
+        assert record(running.log()).count("batcher begins") == 2
+
+
+def test_two_models_share_a_library(which, models, tmp_path):
+    library = models / "shared.so"
+    shutil.copy(LIBRARY, library)
+    for name in "mn":
+        write(models, name, library=None, **{PATH: library})
+    commands = [request(name + model, model=model) for name in "ab" for model in "mn"]
+    _, told, _ = serve(which, models, tmp_path, *commands, hold=2, ends="mn")
+    assert sorted(executed(told)) == ["ambm", "anbn"]
+    assert (told.count("batcher begins"), told.count("batcher ends")) == (2, 2)
+
+
+# ---- A library that takes its time
+
+def infer(running, model, **parameters):
+    body = {"parameters": parameters, "inputs": [{"name": "IN", "datatype": "INT32", "shape": [1, 1], "data": [7]}]}
+    asks = urllib.request.Request(f"http://{running.url}/v2/models/{model}/infer", json.dumps(body).encode())
+    with urllib.request.urlopen(asks, timeout=60) as answer:
+        return json.loads(answer.read())["outputs"][0]["data"]
+
+
+@pytest.fixture
+def held(which, models, tmp_path, monkeypatch):
+    """A server with one thread for all connections, whose model m is being asked about a request."""
+    write(models, "m")
+    write(models, "n")
+    gate = tmp_path / "hold"
+    gate.touch()
+    monkeypatch.setattr(servers, "BACKENDS", str(BACKENDS))
+    make = {"conch": servers.Server, "triton": triton.Triton}[which]
+    with concurrent.futures.ThreadPoolExecutor(1) as pool, make(models, flags=["--http-thread-count=1"]) as running:
+        try:
+            running.pending = pool.submit(infer, running, "m", hold=str(gate))
+            servers.wait_for(pathlib.Path(f"{gate}.reached").exists, 30, "the library is asked")
+            running.gate = gate
+            yield running
+        finally:
+            gate.unlink(missing_ok=True)
+
+
+def test_others_go_on_while_it_does(held):
+    assert infer(held, "n") == [7]
+    with urllib.request.urlopen(f"http://{held.url}/v2/models/m/ready", timeout=10) as answer:
+        assert answer.status == 200
+    assert not held.pending.done()
+    held.gate.unlink()
+    assert held.pending.result(60) == [7]
+
+
+def test_the_server_stops_while_it_does(held):
+    if isinstance(held, triton.Triton):
+        pytest.skip("is about our way to stop")
+    held.signal(15)
+    held.wait_log("Signal (15) received.")
+    held.gate.unlink()
+    assert held.pending.result(60) == [7]
+    assert held.wait() == 0
+    told = record(held.log())
+    assert [line for line in told if re.match("batch|exec", line)] == ["batcher begins"] * 2 + [
+        "batch 1 begins", "batch 1 ends", "executes "] + ["batcher ends"] * 2
