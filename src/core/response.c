@@ -25,7 +25,7 @@ enum {
 
 struct status *response_make(struct request *r, struct response **ret_response)
 {
-    struct response *resp = pool_alloc(r->pool, RESPONSE_BYTES, NULL);
+    struct response *resp = pool_alloc(r->pool, RESPONSE_BYTES, r->model->owner);
     if (!resp)
         return status_no_memory();
     memset(resp, 0, sizeof(*resp));
