@@ -6,14 +6,16 @@
  *     embed REPOSITORY BACKEND_DIRECTORY [explicit [MODEL…]]
  *
  *     infer ID MODEL VERSION OUTPUTS INPUT…   and wait for the end; OUTPUTS: name,… or -
- *     start ID MODEL VERSION OUTPUTS INPUT…   and go on; INPUT: NAME:TYPE:SHAPE:ELEMENTS, by commas
- *                                             or @priority:N, @timeout:MICROSECONDS,
- *                                             @PARAMETER:TEXT
+ *     start ID MODEL VERSION OUTPUTS INPUT…   and go on
  *     wait ID, cancel ID
- *     join                    wait for all, whose names are free from then on
- *     load MODEL PARAMETER…   PARAMETER: TYPE:NAME=VALUE, TYPE one of string bytes int bool double
- *     unload MODEL, unload-all MODEL, ready MODEL, metadata MODEL, config MODEL,
- *     statistics MODEL, index
+ *     join                                    wait for all, whose names are free from then on
+ *     load MODEL PARAMETER…
+ *     unload MODEL, unload-all MODEL, ready MODEL, metadata MODEL, config MODEL, statistics MODEL
+ *     index
+ *
+ * INPUT is NAME:TYPE:SHAPE:ELEMENTS, by commas, or @priority:N, @timeout:MICROSECONDS,
+ * @PARAMETER:TEXT. PARAMETER of a load is TYPE:NAME=VALUE, its type being string, bytes, int, bool
+ * or double.
  *
  * It prints one line for each thing that happens:
  *

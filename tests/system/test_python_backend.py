@@ -196,10 +196,10 @@ def surroundings(tmp_path_factory):
 MARK = f"conch_test_{os.getpid()}_"
 
 
-def left_behind():
+def left_behind(mark=MARK):
     """Our shared memory and processes of the backend."""
-    shared = [p.name for p in pathlib.Path("/dev/shm").glob(f"{MARK}*")]
-    stubs = subprocess.run(["pgrep", "-f", f"triton_python_backend_stub .*{MARK}"], capture_output=True, text=True, check=False)
+    shared = [p.name for p in pathlib.Path("/dev/shm").glob(f"{mark}*")]
+    stubs = subprocess.run(["pgrep", "-f", f"triton_python_backend_stub .*{mark}"], capture_output=True, text=True, check=False)
     return shared, stubs.stdout.split()
 
 
@@ -331,3 +331,77 @@ def test_decoupled(surroundings, tmp_path):
                       env=environment)
     for n in (0, 1, 5):
         assert embed.of(lines, f"r{n}") == [f"response OUT:INT32:1:{i}" for i in range(n)] + ["final"]
+
+
+CONTROL = """
+def execute(self, requests):
+    responses = []
+    for request in requests:
+        what, name = (pb_utils.get_input_tensor_by_name(request, n).as_numpy()[0].decode() for n in ("DO", "NAME"))
+        said = "ok"
+        try:
+            if what == "load":
+                pb_utils.load_model(model_name=name)
+            elif what == "load with":
+                pb_utils.load_model(model_name=name, config=self.config, files={"file:4/weights": b"some"})
+            elif what == "unload":
+                pb_utils.unload_model(model_name=name)
+            else:
+                said = "yes" if pb_utils.is_model_ready(model_name=name) else "no"
+        except Exception as e:
+            said = str(e)
+        responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([said.encode()], dtype=np.object_))]))
+    return responses
+
+def initialize(self, args):
+    tensor = {"data_type": "TYPE_FP32", "dims": [-1]}
+    self.config = json.dumps({"backend": "identity", "input": [{"name": "INPUT0", **tensor}], "output": [{"name": "OUTPUT0", **tensor}]})
+"""
+
+
+@pytest.fixture
+def explicit(surroundings, models):
+    """A server in mode explicit with the model that loads and unloads others, and how it is asked."""
+    backends, environment = surroundings
+    mark = f"explicit_{MARK}"
+    write_python(models, "control", CONTROL, ("input", "DO", "BYTES", [1]), ("input", "NAME", "BYTES", [1]),
+                 ("output", "OUT", "BYTES", [1]))
+    repository.write_identity(models, "m", [("FP32", [-1])])
+    flags = [f"--backend-directory={backends}", f"--backend-config=python,shm-region-prefix-name={mark}",
+             "--model-control-mode=explicit", "--load-model=control"]
+    with servers.Server(models, env=environment, flags=flags) as running:
+        with tritonclient.http.InferenceServerClient(running.url) as client:
+            def ask(what, name):
+                words = {"DO": what, "NAME": name}
+                got = infer(client, "control", {k: ("BYTES", np.array([w.encode()], np.object_)) for k, w in words.items()})
+                return got.as_numpy("OUT")[0].decode()
+
+            yield client, ask
+    assert left_behind(mark) == ([], []), "processes or shared memory of the backend are left"
+
+
+def test_a_model_loads_and_unloads_others(explicit):
+    client, ask = explicit
+    assert "'m' is not found" in ask("ready?", "m")
+    assert ask("load", "m") == "ok"
+    assert ask("ready?", "m") == "yes"
+    assert ask("load with", "m") == "ok"
+    assert client.get_model_metadata("m")["versions"] == ["4"]
+    assert ask("unload", "m") == "ok"
+    assert "'m' has no available versions" in ask("ready?", "m")
+    assert "failed to load 'nobody', failed to poll from model repository" in ask("load", "nobody")
+    assert ask("unload", "nobody") == "ok"
+
+
+def test_a_model_that_comes_with_the_request(explicit):
+    """Its processes come and go with it, and a reload takes the place of the one before."""
+    client, _ = explicit
+    config = {"backend": "python", "input": [{"name": "IN", "data_type": "TYPE_INT32", "dims": [1]}],
+              "output": [{"name": "OUT", "data_type": "TYPE_INT32", "dims": [1]}]}
+    for plus in (1, 2):
+        body = ECHO.replace("tensor.as_numpy()", f"tensor.as_numpy() + np.int32({plus})")
+        content = (HEAD + textwrap.indent(textwrap.dedent(body), "    ")).encode()
+        client.load_model("new", config=json.dumps(config), files={"file:1/model.py": content})
+        assert infer(client, "new", number(40)).as_numpy("OUT").tolist() == [40 + plus]
+    client.unload_model("new")
+    servers.wait_for(lambda: [row["name"] for row in client.get_model_repository_index()] == ["control", "m"], 60, "it has gone")

@@ -32,7 +32,7 @@ struct head {
 
 void table_init(struct table *t)
 {
-    *t = (struct table){0};
+    atomic_init(&t->head.current, NULL);
     mutex_init(&t->mu, TABLE_LEVEL, "table.mu");
 }
 
