@@ -31,8 +31,9 @@ CLIENTS = 12
 LARGE = 1 << 20    # elements at most
 
 # Models by how they execute. Those of STEADY are asked by nobody who leaves before the answer.
-STEADY = ["steady_inline", "steady_thread", "steady_batch", "steady_text"]
-FICKLE = ["fickle_inline", "fickle_thread", "fickle_slow"]
+STEADY = ["steady_inline", "steady_thread", "steady_batch", "steady_queue", "steady_text"]
+FICKLE = ["fickle_inline", "fickle_thread", "fickle_slow", "fickle_queue"]
+BATCHED = ["steady_batch", "steady_queue", "fickle_queue"]
 SPOILT = "spoilt"    # asked by what may be a request or not
 
 
@@ -40,7 +41,11 @@ def write_models(root):
     fp32 = [("FP32", [-1])]
     repository.write_identity(root, "steady_inline", fp32, CONCH_EXECUTION="inline")
     repository.write_identity(root, "steady_thread", fp32, CONCH_EXECUTION="thread")
-    repository.write_identity(root, "steady_batch", [("FP32", [4])], max_batch_size=8)
+    for model in BATCHED:
+        folder = repository.write_identity(root, model, [("FP32", [4])], max_batch_size=8)
+        if model.endswith("queue"):
+            with open(folder / "config.pbtxt", "a", encoding="utf-8") as config:
+                config.write("dynamic_batching { max_queue_delay_microseconds: 2000 preserve_ordering: true }\n")
     repository.write_identity(root, "steady_text", [("BYTES", [-1])])
     repository.write_identity(root, "fickle_inline", fp32, CONCH_EXECUTION="inline")
     repository.write_identity(root, "fickle_thread", fp32, CONCH_EXECUTION="thread")
@@ -125,7 +130,7 @@ def ask_a_model(chance, models):
     model = chance.choice(models)
     if model == "steady_text":
         return ask_json(chance, model, "BYTES")
-    if model == "steady_batch":
+    if model in BATCHED:
         rows = chance.randrange(1, 9)
         return ask_binary(chance, model, 4 * rows, [rows, 4])
     if chance.random() < 0.3:

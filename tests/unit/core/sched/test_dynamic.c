@@ -473,11 +473,8 @@ static void priorities_decide_who_is_next(void **state)
     struct request *batch[8];
     mutex_lock(&s->mu);
     while (s->ops->take_locked(s, f.model->instances[0], batch, 8) == 1)
-        strncat(
-            order,
-            (char[]){(char)('0' + (CONTAINER_OF(batch[0], struct fake_request, request) - others)),
-                     '\0'},
-            1);
+        order[strlen(order)] =
+            (char)('0' + (CONTAINER_OF(batch[0], struct fake_request, request) - others));
     mutex_unlock(&s->mu);
     assert_string_equal(order, "2130");
     for (int i = 0; i < 4; i++) {
