@@ -177,10 +177,8 @@ void model_hurry(struct model *m)
 {
     /* Counted as a request is, so that nobody takes the scheduler down meanwhile. */
     atomic_fetch_add(&m->inflight, 1);
-    if (!atomic_load(&m->stopping)) {
-        mutex_lock(&m->scheduler->mu);
-        scheduler_dispatch_and_unlock(m->scheduler);
-    }
+    if (!atomic_load(&m->stopping))
+        scheduler_hurry(m->scheduler);
     model_request_ended(m);
 }
 

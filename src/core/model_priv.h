@@ -61,7 +61,10 @@ bool model_leave_no_more(struct model *m);
 /* model_stop - refuses new requests from now on. Thread: control. */
 void model_stop(struct model *m);
 
-/* model_hurry - the server is about to stop: what waits for others to come is executed now. */
+/*
+ * model_hurry - the model is about to stop: what waits for others to come is executed now, and what
+ * comes waits no more. Thread: control, without locks.
+ */
 void model_hurry(struct model *m);
 
 /* model_unload - the model is stopped and has no request inside. Thread: control. */

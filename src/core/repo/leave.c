@@ -96,6 +96,7 @@ void leave_start(struct list *taken)
         mutex_lock(&l->repo->mu);
         list_push(&l->repo->leaving, &l->link);
         mutex_unlock(&l->repo->mu);
+        model_hurry(l->model); /* nobody comes any more for whom a request could wait */
         if (model_leave(l->model))
             on_alone(l->model);
     }

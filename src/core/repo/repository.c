@@ -362,9 +362,10 @@ void repository_stop(struct repository *repo)
     for (size_t i = 0; models[i]; i++)
         model_stop(models[i]);
     repository_unref_models(models);
+    /* Those that leave have nothing to wait for already; here their lock cannot be taken. */
     mutex_lock(&repo->mu);
     LIST_FOR_EACH (link, &repo->leaving)
-        model_stop(LIST_ENTRY(link, struct leaving, link)->model);
+        atomic_store(&LIST_ENTRY(link, struct leaving, link)->model->stopping, true);
     mutex_unlock(&repo->mu);
 }
 

@@ -123,7 +123,7 @@ struct repository {
     atomic_size_t n_unserved;
     atomic_bool must_ask; /* a backend wants to be asked whether an instance is ready */
 
-    atomic_bool stopping; /* nothing more is loaded, no batch waits for more */
+    atomic_bool stopping; /* nothing more is loaded */
 
     struct mutex mu;     /* level 100 in core/README.md */
     struct cond changed; /* a turn has ended, a leaving model has gone */

@@ -139,19 +139,9 @@ static void look_locked(struct dynamic_scheduler *d, uint64_t now_ns)
     grow_locked(d);
 }
 
-/*
- * The model or the server is about to stop: no request waits for others to come. Relaxed: whoever
- * ends the server dispatches after it has said so, under our lock.
- */
-static bool hurries_locked(const struct dynamic_scheduler *d)
-{
-    const struct repository *repo = &d->scheduler.model->server->repository;
-    return d->scheduler.stopping || atomic_load_explicit(&repo->stopping, memory_order_relaxed);
-}
-
 static bool is_held_locked(struct dynamic_scheduler *d)
 {
-    if (UNLIKELY(d->hold_below) && (d->queue.n >= d->hold_below || hurries_locked(d)))
+    if (UNLIKELY(d->hold_below) && (d->queue.n >= d->hold_below || d->scheduler.hurrying))
         d->hold_below = 0;
     return UNLIKELY(d->hold_below);
 }
@@ -162,7 +152,7 @@ static uint32_t due_locked(struct dynamic_scheduler *d, uint64_t now_ns)
     uint64_t until_ns = UINT64_MAX;
     uint32_t n = 0;
     if (!is_held_locked(d))
-        n = batch_due(&d->batch, &d->rule, now_ns, hurries_locked(d), &until_ns);
+        n = batch_due(&d->batch, &d->rule, now_ns, d->scheduler.hurrying, &until_ns);
     until_ns = MIN(until_ns, queue_next_limit_ns(&d->queue));
     if (until_ns != UINT64_MAX)
         alarm_ring_by(&d->scheduler.alarm, until_ns);

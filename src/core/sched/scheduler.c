@@ -53,7 +53,7 @@ struct status *scheduler_init(struct scheduler *s, const struct scheduler_ops *o
     s->exclusive = m->backend->policy == EXECUTION_DEVICE_BLOCKING;
     list_init(&s->idle);
     s->n_instances = s->n_running = 0;
-    s->stopping = false;
+    s->hurrying = s->stopping = false;
     list_init(&s->refused);
     s->alarm.set = NULL;
     s->thread_idle_ns = INSTANCE_THREAD_IDLE_NS;
@@ -443,10 +443,17 @@ struct status *scheduler_new(struct model *m, struct scheduler **ret_scheduler)
     return default_scheduler_new(m, ret_scheduler);
 }
 
+void scheduler_hurry(struct scheduler *s)
+{
+    mutex_lock(&s->mu);
+    s->hurrying = true;
+    scheduler_dispatch_and_unlock(s);
+}
+
 void scheduler_stop(struct scheduler *s)
 {
     mutex_lock(&s->mu);
-    s->stopping = true;
+    s->hurrying = s->stopping = true;
     scheduler_dispatch_and_unlock(s);
 }
 

@@ -61,7 +61,8 @@ struct scheduler {
     /* Requests that are not executed: they get their r->refusal as soon as mu is let go of. */
     struct list refused;
     struct alarm alarm; /* scheduler_use_alarm() comes first */
-    bool stopping;      /* nothing is waited for any more: what is here is executed */
+    bool hurrying;      /* no request waits for others to come: what is here is executed */
+    bool stopping;      /* hurrying, and no request is accepted any more */
 };
 
 /* scheduler_init, scheduler_done - the common part, for those who make a kind of scheduler. */
@@ -140,6 +141,9 @@ void scheduler_cancelled(struct request *r);
  * Thread: the turn's. No lock is held.
  */
 void turn_end(struct turn *turn);
+
+/* scheduler_hurry - few others will come, or none: batches are executed as they are from now on. */
+void scheduler_hurry(struct scheduler *s);
 
 /* scheduler_stop - refuses new requests from now on; those inside are still executed. */
 void scheduler_stop(struct scheduler *s);

@@ -211,14 +211,14 @@ static struct status *try_to_make(const struct fixture *f, struct asked *a, cons
     struct status *st = server_find_model(f->s, name, strlen(name), CONCH_VERSION_LATEST, &m);
     if (st)
         return st;
-    static const int64_t shape[] = {1};
+    static const int64_t shape[] = {1, 1}; /* the batch in front, if there is one */
     struct input *in;
     struct tensor_buffer data = {.base = &a->data, .size_bytes = sizeof(a->data)};
     *a = (struct asked){.data = 7};
     mutex_init(&a->mu, 1, "asked.mu");
     cond_init(&a->changed);
     request_init(&a->request, &ops, m, a->memory, sizeof(a->memory), f->pool);
-    fine(request_add_input(&a->request, "IN", 2, DTYPE_INT32, shape, 1, &in));
+    fine(request_add_input(&a->request, "IN", 2, DTYPE_INT32, shape, m->batching ? 2 : 1, &in));
     fine(request_add_data(&a->request, in, &data));
     return NULL;
 }
@@ -365,6 +365,30 @@ static void a_request_that_waits_keeps_its_model(void **state)
     server_free(f.s);
     pool_free(f.pool);
     repository_remove(&f.repo);
+}
+
+/* Nobody comes any more for whom it could wait. */
+static void a_batch_that_waits_for_more_does_not_hold_up_the_unload(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct asked a, late;
+    set_up(&f);
+    repository_add(&f.repo, "d",
+                   CONFIG " max_batch_size: 8 "
+                          "dynamic_batching { max_queue_delay_microseconds: 3600000000 }",
+                   1);
+    loads(&f, "d");
+    make(&f, &a, "d");
+    make(&f, &late, "d");
+    start(&f, &a);
+    assert_false(a.answered);
+    fine(server_unload_model(f.s, "d"));
+    is_served(&a);
+    start(&f, &late);
+    is_served(&late);
+    await_index(&f, "d:1:UNAVAILABLE:unloaded m:-1:: n:-1:: ");
+    tear_down(&f);
 }
 
 static void only_what_has_changed_is_loaded_again(void **state)
@@ -712,6 +736,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_model_comes_and_goes),
         cmocka_unit_test(a_request_that_waits_keeps_its_model),
+        cmocka_unit_test(a_batch_that_waits_for_more_does_not_hold_up_the_unload),
         cmocka_unit_test(only_what_has_changed_is_loaded_again),
         cmocka_unit_test(a_reload_that_fails),
         cmocka_unit_test(a_load_that_fails),
