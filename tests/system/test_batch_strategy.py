@@ -10,7 +10,9 @@ import concurrent.futures
 import json
 import pathlib
 import re
+import shlex
 import shutil
+import subprocess
 import urllib.request
 
 import pytest
@@ -442,3 +444,63 @@ def test_the_server_stops_while_it_does(held):
     told = record(held.log())
     assert [line for line in told if re.match("batch|exec", line)] == ["batcher begins"] * 2 + [
         "batch 1 begins", "batch 1 ends", "executes "] + ["batcher ends"] * 2
+
+
+def test_a_model_is_unloaded_while_it_does(models, tmp_path):
+    """What it has accepted is executed first; the library goes with the last model."""
+    folder = write(models, "m")
+    gate = tmp_path / "hold"
+    gate.touch()
+    with session("conch", models, tmp_path, options=("explicit", "m")) as running:
+        running.tell(request("a", f"@hold:{gate}"))
+        servers.wait_for(pathlib.Path(f"{gate}.reached").exists, 30, "the library is asked")
+        maps = pathlib.Path(f"/proc/{running.process.pid}/maps")
+        assert f"{folder}/batchstrategy.so" in maps.read_text()
+        running.tell("unload m")
+        running.await_line("unload m ok")
+        assert "batcher ends" not in record(running.err.text())
+        gate.unlink()
+        assert_answered(running.do(), [request("a")])
+        servers.wait_for(lambda: "model m ends" in record(running.err.text()), 30, "the model has gone")
+        assert record(running.err.text())[-5:] == [
+            "batch 1 ends", "executes a", "batcher ends", "instance m_0_0 ends", "model m ends"]
+        servers.wait_for(lambda: "batchstrategy.so" not in maps.read_text(), 30, "the library has gone")
+
+
+# ---- The examples of docs/writing-a-batch-strategy.md
+
+PAGE = servers.ROOT / "docs/writing-a-batch-strategy.md"
+SIZES = [request(c, size=size) for c, size in zip("abcde", (1, 2, 1, 3, 1), strict=True)]
+EXAMPLES = {
+    "single_batching": (FIVE_REQUESTS, {}, list("abcde")),
+    "volume_batching": (SIZES, {"MAX_BATCH_VOLUME_BYTES": "12"}, ["ab", "c", "d", "e"]),
+    "volume_batching of one that is too large": (SIZES, {"MAX_BATCH_VOLUME_BYTES": "8"}, ["a", "b", "c", "d", "e"]),
+    "volume_batching of all": (SIZES, {"MAX_BATCH_VOLUME_BYTES": "1000"}, ["abcde"]),
+}
+
+
+def build_example(name, library):
+    """By the page's command."""
+    text = PAGE.read_text()
+    assert '--8<-- "examples/strategies/volume_batching.c"' in text
+    command = re.search(r"^gcc .*$", text, re.MULTILINE)[0].replace("volume_batching", name)
+    command = command.replace("/tmp/models/sums/batchstrategy.so", str(library))
+    done = subprocess.run(shlex.split(command), cwd=servers.ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples(which, name, models, tmp_path):
+    requests, parameters, expected = EXAMPLES[name]
+    folder = write(models, library=None, **parameters)
+    build_example(name.split()[0], folder / "batchstrategy.so")
+    _, told, _ = serve(which, models, tmp_path, *requests, hold=HOLD)
+    assert executed(told) == expected
+
+
+@pytest.mark.parametrize("limit", [None, "", "many", "-1", "12 bytes", "99999999999999999999999"])
+def test_an_example_without_its_parameter(conch, models, tmp_path, limit):
+    folder = write(models, library=None, **({} if limit is None else {"MAX_BATCH_VOLUME_BYTES": limit}))
+    build_example("volume_batching", folder / "batchstrategy.so")
+    got, _, _ = load(conch, models, tmp_path)
+    assert got == "Invalid argument: the parameter MAX_BATCH_VOLUME_BYTES must be a number"

@@ -19,7 +19,7 @@ from server import BIN, ROOT, Server
 BLOCK = re.compile(r"```bash\n(?P<command>.*?)```(?:\n\n```(?:json|text)\n(?P<output>.*?)```)?", re.DOTALL)
 
 
-OTHERS = {"writing-a-backend.md"}  # it has a model and a test of its own
+OTHERS = {"writing-a-backend.md", "writing-a-batch-strategy.md"}  # they have models and tests of their own
 
 
 def commands():
