@@ -367,6 +367,35 @@ def test_before_the_first_model_and_until_the_last_answer(models):
         assert server.wait() == 0
 
 
+def test_a_model_that_goes_takes_its_metrics_along(models):
+    """Those of its backend, too; when it comes back, they begin anew."""
+    write_meter(models, "goes")
+    write_meter(models, "stays")
+    flags = [*FLAGS, "--model-control-mode=explicit", "--load-model=*", "--metrics-config=histogram_latencies=true"]
+    with servers.Server(models, flags=flags) as server:
+        for model in ("goes", "goes", "stays"):
+            assert infer(server, model) == 200
+        assert infer(server, "goes", do="fail") == 500
+        before = scrape(server)
+        assert before.failures("goes") == [0, 0, 1, 0]
+
+        def of_goes():
+            return [key for key in scrape(server).values if ("model", "goes") in key]
+
+        assert ask(server, "POST", "/v2/repository/models/goes/unload").status == 200
+        servers.wait_for(lambda: not of_goes(), 20, "nothing is left of it")
+        assert scrape(server).of("nv_inference_count", "stays") == 1
+        assert scrape(server).value("meter_requests", model="stays", say="") == 1
+
+        assert ask(server, "POST", "/v2/repository/models/goes/load").status == 200
+        after = scrape(server)
+        assert {key for key in after.values if ("model", "goes") in key} == {key for key in before.values if ("model", "goes") in key}
+        assert (after.of("nv_inference_count", "goes"), after.failures("goes")) == (0, [0, 0, 0, 0])
+        assert after.value("meter_requests", model="goes", say="") == 0
+        assert infer(server, "goes", 4) == 200
+        assert scrape(server).of("nv_inference_count", "goes") == 4
+
+
 def test_a_port_that_is_taken(models):
     with servers.socket.socket() as other:
         other.bind(("127.0.0.1", 0))
@@ -419,3 +448,35 @@ def test_scrapes_under_load(models):
         assert page.of("nv_inference_request_success", f"m{i}") == rounds * each * 4 // 5
         assert page.failures(f"m{i}") == [0, 0, rounds * each // 5, 0]
         assert page.of(f"{HISTOGRAM}_count", f"m{i}") == rounds * each == page.value("meter_requests", model=f"m{i}", say=HOSTILE)
+
+
+def test_scrapes_while_models_come_and_go(models):
+    """Each page is whole, and has a model once or not at all."""
+    for i in range(3):
+        write_meter(models, f"m{i}", HOSTILE)
+    flags = [*FLAGS, "--model-control-mode=explicit", "--metrics-config=histogram_latencies=true"]
+    with servers.Server(models, flags=flags) as server:
+        over = threading.Event()
+
+        def change(i):
+            for _ in range(15):
+                assert ask(server, "POST", f"/v2/repository/models/m{i}/load").status == 200
+                assert infer(server, f"m{i}", 2) == 200
+                assert ask(server, "POST", f"/v2/repository/models/m{i}/unload").status == 200
+
+        def watch():
+            n = 0
+            while not over.is_set() or n < 3:
+                page = scrape(server)
+                for i in range(3):
+                    there = {key[0] for key in page.values if ("model", f"m{i}") in key and key[0].startswith("nv_inference_")}
+                    assert not there or {"nv_inference_count", "nv_inference_pending_request_count", f"{HISTOGRAM}_sum"} <= there
+                n += 1
+
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            watchers = [pool.submit(watch) for _ in range(2)]
+            list(pool.map(change, range(3)))
+            over.set()
+            for watcher in watchers:
+                watcher.result()
+        servers.wait_for(lambda: scrape(server).families == MACHINE, 20, "all are gone")
