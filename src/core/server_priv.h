@@ -34,7 +34,7 @@ struct server {
     struct pool *pool;       /* for requests of the C API */
     struct machine *machine; /* NULL: nobody wants to know */
     struct alarms alarms;
-    bool has_control;  /* models may come and go */
+    bool has_control; /* models may come and go */
     struct control control;
 
     atomic_int state; /* enum server_state */
