@@ -41,6 +41,8 @@ static struct judged *of(struct request *r)
     return CONTAINER_OF(CONTAINER_OF(r, struct fake_request, request), struct judged, fr);
 }
 
+enum { AT_END = -1 };
+
 /* ---- The library ------------------------------------------------------------------------------
  */
 
@@ -49,8 +51,8 @@ static struct {
     pthread_cond_t changed;
     /* Under mu. */
     int n_inside, n_begun, n_ended, n_asked;
-    int hold;       /* the request at which it stays, until it is 0 … */
-    bool holds;     /* … and does so now */
+    int hold;       /* where it stays until that changes: at a request, or AT_END; 0: nowhere */
+    int held;       /* … and where it is */
     char told[512]; /* what it was asked, shortly */
 } library = {.mu = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
@@ -75,6 +77,16 @@ static void leave(void)
     pthread_mutex_unlock(&library.mu);
 }
 
+static void stay_at(int place)
+{
+    while (library.hold == place) {
+        library.held = place;
+        pthread_cond_broadcast(&library.changed);
+        pthread_cond_wait(&library.changed, &library.mu);
+    }
+    library.held = 0;
+}
+
 static struct status *begin(const void *its_batcher, void **ret_user)
 {
     enter("(");
@@ -93,12 +105,7 @@ static struct status *include(struct request *r, void *its_user, bool *ret_inclu
     snprintf(number, sizeof(number), "%d", j->number);
     enter(number);
     library.n_asked++;
-    while (library.hold == j->number) {
-        library.holds = true;
-        pthread_cond_broadcast(&library.changed);
-        pthread_cond_wait(&library.changed, &library.mu);
-    }
-    library.holds = false;
+    stay_at(j->number);
     assert_int_equal(r->n_inputs, 1);
     assert_string_equal(r->inputs[0]->name, "A");
     *ret_include = j->included = user->n == 0 || !j->refuse;
@@ -111,6 +118,7 @@ static struct status *end(void *user)
 {
     enter(")");
     library.n_ended++;
+    stay_at(AT_END);
     free(user);
     leave();
     return NULL;
@@ -127,7 +135,7 @@ static void hold_at(int number)
 static void wait_until_held(void)
 {
     pthread_mutex_lock(&library.mu);
-    while (!library.holds)
+    while (library.held != library.hold)
         pthread_cond_wait(&library.changed, &library.mu);
     pthread_mutex_unlock(&library.mu);
 }
@@ -260,7 +268,7 @@ static bool is_answered(struct fake_request *fr)
 static bool library_holds(void)
 {
     pthread_mutex_lock(&library.mu);
-    bool holds = library.holds;
+    bool holds = library.held == library.hold;
     pthread_mutex_unlock(&library.mu);
     return holds;
 }
@@ -340,6 +348,52 @@ static void a_cancelled_request_is_not_executed(void **state)
     end_model(&f);
     assert_string_equal(library.told, "( 1 ) ( 3 ) ");
     assert_int_equal(atomic_load(&n_executed), 1);
+}
+
+/* It is in the batch that is about to be executed, and no longer in the queue. */
+static void a_request_is_cancelled_while_its_batch_ends(void **state)
+{
+    struct fake_model f;
+    struct judged j[2] = {{.refuse = false}, {.refuse = false}};
+    (void)state;
+    make(&f, "", 1);
+    hold_at(AT_END);
+    start(&j[0], &f, 1, 0);
+    wait_until_held();
+    request_cancel(&j[0].fr.request);
+    start(&j[1], &f, 2, 0);
+    hold_at(0);
+    finish(&j[0]);
+    finish(&j[1]);
+    assert_int_equal(j[0].fr.last_code, STATUS_CANCELLED);
+    assert_false(j[1].fr.failed);
+    end_model(&f);
+    assert_string_equal(library.told, "( 1 ) ( 2 ) ");
+}
+
+/* The worker that asks the library has found nothing to execute, and no other is told of what comes
+ * before it has ended. */
+static void a_request_comes_while_a_void_batch_ends(void **state)
+{
+    struct fake_model f;
+    struct judged j[2] = {{.refuse = false}, {.refuse = false}};
+    (void)state;
+    make(&f, "", 1);
+    hold_at(1);
+    start(&j[0], &f, 1, 0);
+    wait_until_held();
+    request_cancel(&j[0].fr.request);
+    while (!is_answered(&j[0].fr))
+        sched_yield();
+    hold_at(AT_END);
+    wait_until_held();
+    start(&j[1], &f, 2, 0);
+    hold_at(0);
+    finish(&j[0]);
+    finish(&j[1]);
+    assert_false(j[1].fr.failed);
+    end_model(&f);
+    assert_string_equal(library.told, "( 1 ) ( 2 ) ");
 }
 
 static void *stop_model(void *f)
@@ -492,6 +546,8 @@ int main(void)
         cmocka_unit_test(a_request_times_out_while_it_is_looked_at),
         cmocka_unit_test(a_more_urgent_request_comes_meanwhile),
         cmocka_unit_test(a_cancelled_request_is_not_executed),
+        cmocka_unit_test(a_request_is_cancelled_while_its_batch_ends),
+        cmocka_unit_test(a_request_comes_while_a_void_batch_ends),
         cmocka_unit_test(the_model_goes_while_the_library_looks),
         cmocka_unit_test(many_at_once),
         cmocka_unit_test(many_at_once_with_levels_and_time_limits),
