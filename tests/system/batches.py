@@ -31,16 +31,22 @@ class Model:
         path = self.folder / "log"
         return path.read_text().splitlines() if path.exists() else []
 
+    def _begun(self):
+        """By their numbers: instances may write their lines in another order."""
+        begun = [line.split(" ", 3) for line in self.log() if line.startswith("begin ")]
+        return sorted(begun, key=lambda words: int(words[1]))
+
     def executions(self):
-        """The batches by their beginning, each as `id:rows id:rows …`."""
-        return [line.split(" ", 3)[3] for line in self.log() if line.startswith("begin ")]
+        """The batches, each as `id:rows id:rows …`."""
+        return [words[3] for words in self._begun()]
 
     def batches(self):
         """… with nothing but the ids."""
         return ["".join(word.split(":")[0] for word in batch.split()) for batch in self.executions()]
 
     def instances(self):
-        return [line.split(" ")[2].rsplit("_", 1)[1] for line in self.log() if line.startswith("begin ")]
+        """Which ones executed them."""
+        return [words[2].rsplit("_", 1)[1] for words in self._begun()]
 
     def hold(self):
         (self.folder / "hold").touch()

@@ -31,10 +31,10 @@ def start(name, model, *inputs, priority=None, timeout=None):
     return " ".join([f"start {name} {model} -1 -", *(inputs or [tensor()]), *options])
 
 
-def session(which, root, folder, env=None):
+def session(which, root, folder, env=None, options=()):
     if which == "triton" and triton.missing():
         pytest.skip(triton.missing())
-    return embed.Session(root, which=which, folder=folder, backends=BACKENDS, env=env)
+    return embed.Session(root, which=which, folder=folder, backends=BACKENDS, env=env, options=options)
 
 
 def statistics(server, model):
@@ -376,3 +376,30 @@ def test_who_is_refused_has_no_place_in_the_order(gated):
     gated.server.tell(start("d", "ordered_full"))
     lines = gated.end(model)
     assert names(lines) == list("cabd")
+
+
+# ---- The end of a model
+
+
+@pytest.mark.parametrize("which", EITHER)
+def test_who_waits_when_a_model_is_unloaded_is_answered(which, tmp_path):
+    """An instance is held; three requests wait for it, and nobody else is accepted."""
+    model = Model(tmp_path / "models", "m", config(ORDERED + BOUNDED, size=2))
+    model.hold()
+    with session(which, tmp_path / "models", tmp_path, options=["explicit", "m"]) as server:
+        server.tell(start("a", "m"))
+        model.await_executions(1)
+        server.tell(*(start(one, "m") for one in "bcd"), "unload m")
+        server.await_line("unload m ok")
+        model.let_go()
+        lines = server.do()
+        assert lines == ["unload m ok", answer("a", 1), answer("b", 2), answer("c", 2), answer("d", 3)]
+        servers.wait_for(lambda: server.do("ready m") != ["ready m yes"], 60, "it is gone")
+
+
+def test_who_waits_for_others_does_not_when_the_model_is_unloaded(tmp_path):
+    model = Model(tmp_path / "models", "m", config("preferred_batch_size: 4 max_queue_delay_microseconds: 3600000000"))
+    with session("conch", tmp_path / "models", tmp_path, options=["explicit", "m"]) as server:
+        lines = server.do(start("a", "m"), start("b", "m"), "unload m")
+        assert sorted(lines) == [answer("a", 1), answer("b", 1), "unload m ok"]
+    assert model.batches() == ["ab"]
