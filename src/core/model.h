@@ -78,7 +78,7 @@ struct model {
     atomic_size_t instances_reported_bytes;      /* … that all its instances use */
     struct failures failures;                    /* statistics of those that no instance counts */
     atomic_uint inflight;                        /* requests accepted and not yet ended */
-    atomic_uint pending;                         /* … and not yet given to the backend */
+    atomic_uint pending;                         /* … in its scheduler; written under that lock */
     atomic_bool stopping;                        /* no new requests; drained when inflight is 0 */
 };
 

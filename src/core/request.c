@@ -389,8 +389,6 @@ void request_begin(struct request *r)
     r->order = NULL;
     atomic_store_explicit(&r->stage, REQUEST_QUEUED, memory_order_relaxed);
     atomic_fetch_add_explicit(&r->refs, 1, memory_order_relaxed);
-    /* Relaxed: a gauge, beside the next one in memory, which costs more. */
-    atomic_fetch_add_explicit(&r->model->pending, 1, memory_order_relaxed);
     /* seq_cst: pairs with model_stop(), which sets `stopping` and then reads `inflight`. */
     atomic_fetch_add(&r->model->inflight, 1);
 }
@@ -400,7 +398,6 @@ void request_unbegin(struct request *r)
     trace_end(r);
     atomic_store_explicit(&r->stage, REQUEST_IDLE, memory_order_relaxed);
     atomic_store_explicit(&r->senders, 0, memory_order_relaxed);
-    atomic_fetch_sub_explicit(&r->model->pending, 1, memory_order_relaxed);
     model_request_ended(r->model);
     /* The maker has a reference of its own: this is never the last. */
     atomic_fetch_sub_explicit(&r->refs, 1, memory_order_relaxed);
@@ -528,7 +525,6 @@ void request_reject(struct request *r, enum failure_reason reason, struct status
 {
     uint64_t now_ns = monotonic_ns();
     model_count_failure(r->model, reason, now_ns - MIN(r->start_ns, now_ns));
-    atomic_fetch_sub_explicit(&r->model->pending, 1, memory_order_relaxed);
     request_answer_error(r, error);
     atomic_store_explicit(&r->stage, REQUEST_EXECUTING, memory_order_relaxed);
     struct status *st = request_release(r);

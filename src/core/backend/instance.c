@@ -145,8 +145,6 @@ uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t 
     *ret_bytes = 0;
     if (n == 0)
         return 0;
-    /* Relaxed: a gauge; a stale value is harmless. */
-    atomic_fetch_sub_explicit(&in->model->pending, n, memory_order_relaxed);
 
     for (uint32_t i = 0; i < n; i++) {
         /* A backend that releases a request and then returns an error is wrong, yet must not make

@@ -98,7 +98,6 @@ static struct steps *steps_new(void)
         assert_null(request_set_id(r, &"abcd"[i], 1));
         request_begin(r);
         order_add(&s->order, r);
-        atomic_fetch_sub(&s->model.model->pending, 1);
         atomic_store(&r->stage, REQUEST_EXECUTING);
     }
     return s;

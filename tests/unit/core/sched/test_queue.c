@@ -48,6 +48,7 @@ static void set_up(struct bench *b, const char *batching)
              batching);
     b->n = 0;
     fake_model_make(&b->f, config, 1, never);
+    b->refuser.model = b->f.model;
     queue_init(&b->q, b->f.model, b->f.model->config->pb->dynamic_batching);
     list_init(&b->refuser.refused);
 }
