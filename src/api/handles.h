@@ -13,6 +13,7 @@
 #include "triton/core/tritonserver.h"
 
 struct api_response_stats;
+struct state;
 struct status;
 
 /* HANDLE(public type, our type, name): to_<name>() gives ours, as_<name>() the public one. */
@@ -46,6 +47,7 @@ HANDLE(TRITONBACKEND_Input, struct input, input)
 HANDLE(TRITONBACKEND_Output, struct output, output)
 HANDLE(TRITONBACKEND_Response, struct response, response)
 HANDLE(TRITONBACKEND_ResponseFactory, struct response_factory, factory)
+HANDLE(TRITONBACKEND_State, struct state, state)
 
 /* A named value that an embedder made. */
 struct TRITONSERVER_Parameter {

@@ -341,19 +341,29 @@ TRITONSERVER_Error *TRITONBACKEND_RequestInputCount(TRITONBACKEND_Request *reque
                                                     uint32_t *input_count)
 {
     NEED(request);
-    *input_count = to_request(request)->n_inputs;
+    *input_count = to_request(request)->n_inputs + to_request(request)->n_added;
     return NULL;
 }
 
 /* An input by its index, with the reference's text. */
 static struct status *input_at(const struct request *r, uint32_t index, struct input **ret_input)
 {
-    if (index >= r->n_inputs)
+    if (index >= r->n_inputs + r->n_added)
         return status_new(STATUS_INVALID_ARG,
                           "[request id: %s] out of bounds index %u: request has %u inputs",
-                          request_log_name(r), index, r->n_inputs);
-    *ret_input = r->inputs[index];
+                          request_log_name(r), index, r->n_inputs + r->n_added);
+    *ret_input = index < r->n_inputs ? r->inputs[index] : r->added[index - r->n_inputs];
     return NULL;
+}
+
+/* What the scheduler has added goes before what a client may have sent under the same name. */
+static struct input *input_named(const struct request *r, const char *name)
+{
+    for (uint32_t i = 0; i < r->n_added; i++) {
+        if (strcmp(r->added[i]->name, name) == 0)
+            return r->added[i];
+    }
+    return request_find_input(r, name);
 }
 
 TRITONSERVER_Error *TRITONBACKEND_RequestInputName(TRITONBACKEND_Request *request,
@@ -374,7 +384,7 @@ TRITONSERVER_Error *TRITONBACKEND_RequestInput(TRITONBACKEND_Request *request, c
     NEED(request);
     NEED(name);
     const struct request *r = to_request(request);
-    struct input *in = request_find_input(r, name);
+    struct input *in = input_named(r, name);
     *input = as_input(in);
     if (!in)
         return as_status(status_new(STATUS_INVALID_ARG,
@@ -396,13 +406,19 @@ TRITONSERVER_Error *TRITONBACKEND_RequestInputByIndex(TRITONBACKEND_Request *req
     return as_status(st);
 }
 
-/* No requested outputs means all that the model has. */
+/* No requested outputs means all that the model has; of a padding nobody wants any. */
+static uint32_t count_outputs(const struct request *r)
+{
+    if (UNLIKELY(r->padding))
+        return 0;
+    return r->n_outputs ? r->n_outputs : r->model->n_outputs;
+}
+
 TRITONSERVER_Error *TRITONBACKEND_RequestOutputCount(TRITONBACKEND_Request *request,
                                                      uint32_t *output_count)
 {
     NEED(request);
-    const struct request *r = to_request(request);
-    *output_count = r->n_outputs ? r->n_outputs : r->model->n_outputs;
+    *output_count = count_outputs(to_request(request));
     return NULL;
 }
 
@@ -411,7 +427,7 @@ TRITONSERVER_Error *TRITONBACKEND_RequestOutputName(TRITONBACKEND_Request *reque
 {
     NEED(request);
     const struct request *r = to_request(request);
-    uint32_t n = r->n_outputs ? r->n_outputs : r->model->n_outputs;
+    uint32_t n = count_outputs(r);
     *output_name = NULL;
     if (index >= n)
         return as_status(status_new(STATUS_INVALID_ARG,
@@ -450,10 +466,7 @@ TRITONSERVER_Error *TRITONBACKEND_RequestRelease(TRITONBACKEND_Request *request,
 {
     NEED(request);
     if (release_flags & TRITONSERVER_REQUEST_RELEASE_RESCHEDULE)
-        return as_status(status_new(STATUS_INVALID_ARG,
-                                    "Request is released with "
-                                    "TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while the model is "
-                                    "not configured to handle such a flag."));
+        return as_status(request_reschedule(to_request(request)));
     return as_status(request_release(to_request(request)));
 }
 

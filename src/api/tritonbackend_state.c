@@ -1,57 +1,63 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tritonbackend.h: implicit state of sequences. No model can be configured for it until sequences
- * are batched; so there is no state to be had, and a backend that asks for one hears so. Backends
- * that could use states load nevertheless.
+ * tritonbackend.h: implicit state of sequences (core/sched/state.h).
  */
 #include "api/handles.h"
 #include "base/status.h"
-#include "core/model.h"
-
-static TRITONSERVER_Error *no_states(TRITONBACKEND_State *state)
-{
-    NEED(state);
-    return as_status(status_new(STATUS_INVALID_ARG, "the state is none that StateNew has given"));
-}
+#include "core/sched/state.h"
 
 TRITONSERVER_Error *TRITONBACKEND_StateNew(TRITONBACKEND_State **state,
                                            TRITONBACKEND_Request *request, const char *name,
                                            const TRITONSERVER_DataType datatype,
                                            const int64_t *shape, const uint32_t dims_count)
 {
+    struct state *found;
     NEED(state);
     NEED(request);
     NEED(name);
-    (void)datatype;
-    (void)shape;
-    (void)dims_count;
-    return as_status(
-        status_new(STATUS_INVALID_ARG,
-                   "unable to add state '%s'. State configuration is missing for model '%s'.", name,
-                   to_request(request)->model->name));
+    if (dims_count)
+        NEED(shape);
+    struct status *st =
+        states_output(to_request(request), name, (enum dtype)datatype, shape, dims_count, &found);
+    if (!st)
+        *state = as_state(found);
+    return as_status(st);
 }
 
 TRITONSERVER_Error *TRITONBACKEND_StateUpdate(TRITONBACKEND_State *state)
 {
-    return no_states(state);
+    NEED(state);
+    return as_status(state_update(to_state(state)));
 }
 
+/* States are in the memory of the CPU, whatever the backend would like better. */
 TRITONSERVER_Error *TRITONBACKEND_StateBuffer(TRITONBACKEND_State *state, void **buffer,
                                               const uint64_t buffer_byte_size,
                                               TRITONSERVER_MemoryType *memory_type,
                                               int64_t *memory_type_id)
 {
-    (void)buffer;
-    (void)buffer_byte_size;
-    (void)memory_type;
-    (void)memory_type_id;
-    return no_states(state);
+    NEED(state);
+    NEED(buffer);
+    NEED(memory_type);
+    NEED(memory_type_id);
+    struct status *st = state_buffer(to_state(state), buffer_byte_size, buffer);
+    if (st)
+        return as_status(st);
+    *memory_type = TRITONSERVER_MEMORY_CPU;
+    *memory_type_id = 0;
+    return NULL;
 }
 
 TRITONSERVER_Error *
 TRITONBACKEND_StateBufferAttributes(TRITONBACKEND_State *state,
                                     TRITONSERVER_BufferAttributes **buffer_attributes)
 {
-    (void)buffer_attributes;
-    return no_states(state);
+    NEED(state);
+    NEED(buffer_attributes);
+    struct state *s = to_state(state);
+    size_t size_bytes;
+    struct status *st = state_buffer_bytes(s, &size_bytes);
+    if (st)
+        return as_status(st);
+    return attributes_in(&s->input.request->arena, MEMORY_CPU, 0, size_bytes, buffer_attributes);
 }

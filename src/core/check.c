@@ -363,6 +363,21 @@ static struct status *check_bytes(struct request *r, struct input *in)
     return NULL;
 }
 
+/* ------------------------------------------------------------------------------- sequences */
+
+/* A number cannot be given to a model as a string, nor the other way round. */
+static struct status *check_correlation_id(const struct request *r)
+{
+    const struct model *m = r->model;
+    enum dtype given = r->correlation_id.string ? DTYPE_BYTES : DTYPE_UINT64;
+    if (LIKELY(m->corrid == DTYPE_INVALID) || (given == DTYPE_BYTES) == (m->corrid == DTYPE_BYTES))
+        return NULL;
+    return misfit(r,
+                  "sequence batching control 'CORRID' data-type is '%s', but model '%s' expects "
+                  "'%s'",
+                  dtype_name(given), m->name, dtype_name(m->corrid));
+}
+
 /* ------------------------------------------------------------------------------------------ */
 
 struct status *request_check(struct request *r)
@@ -377,6 +392,8 @@ struct status *request_check(struct request *r)
         st = check_shape(r, r->inputs[i]);
     for (uint32_t i = 0; !st && i < r->n_inputs; i++)
         st = check_bytes(r, r->inputs[i]);
+    if (!st)
+        st = check_correlation_id(r);
     if (raw && !st)
         r->inputs[0]->name = r->inputs[0]->spec->name; /* as the backend knows it */
     return st;

@@ -10,6 +10,7 @@
 #include "core/backend/instance.h"
 #include "core/labels.h"
 #include "core/model_priv.h"
+#include "core/sched/controls.h"
 #include "core/sched/scheduler.h"
 #include "core/statistics.h"
 
@@ -124,6 +125,8 @@ struct status *model_make_specs(struct model *m)
     m->max_batch_size = (uint32_t)pb->max_batch_size;
     m->batching = pb->max_batch_size > 0;
     m->decoupled = model_config_decoupled(m->config);
+    if (model_config_sequences(m->config))
+        m->corrid = controls_corrid(model_config_sequences(m->config));
 
     m->n_inputs = (uint32_t)pb->n_input;
     m->inputs = mem_zalloc(pb->n_input * sizeof(*m->inputs));

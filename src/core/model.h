@@ -52,6 +52,7 @@ struct model {
     bool batching; /* max_batch_size > 0: the first dimension of every tensor is the batch */
     uint32_t max_batch_size;
     bool decoupled;
+    enum dtype corrid;    /* of the control tensor with a sequence's id; DTYPE_INVALID: none */
     bool compares_inputs; /* not any two requests may be in one batch */
     uint32_t n_inputs, n_required_inputs, n_outputs;
     struct tensor_spec *inputs, *outputs;     /* in the configuration's order */

@@ -6,7 +6,7 @@
  *
  *      IDLE ──server_infer()──► QUEUED ──instance──► EXECUTING ──request_release()──► RELEASED
  *        ▲                        │ refused: given back unanswered                       │
- *        ├────────────────────────┘                                                      │
+ *        ├────────────────────────┘ ▲──── request_reschedule() ────┘                     │
  *        └── the last sender lets go: ops->release(), the maker may use it again ◄───────┘
  *
  * Whether it has its answer (`answered`): false → true exactly once, by an atomic exchange in
@@ -34,6 +34,7 @@
 #include "core/response.h"
 #include "core/sched/order.h"
 #include "core/sched/scheduler.h"
+#include "core/sched/sequence.h"
 #include "core/trace/trace.h"
 
 enum {
@@ -507,6 +508,13 @@ void request_answer_error(struct request *r, struct status *error)
         status_free(error);
 }
 
+NODISCARD static struct status *not_held(const struct request *r)
+{
+    return status_new(STATUS_INVALID_ARG,
+                      "[request id: %s] request is released, but not held by a backend",
+                      request_log_name(r));
+}
+
 struct status *request_release(struct request *r)
 {
     /* Exactly one release counts; a second one, or one of a request not in execution, is refused.
@@ -514,10 +522,32 @@ struct status *request_release(struct request *r)
     int expected = REQUEST_EXECUTING;
     if (!atomic_compare_exchange_strong_explicit(&r->stage, &expected, REQUEST_RELEASED,
                                                  memory_order_acq_rel, memory_order_acquire))
-        return status_new(STATUS_INVALID_ARG,
-                          "[request id: %s] request is released, but not held by a backend",
-                          request_log_name(r));
+        return not_held(r);
+    if (UNLIKELY(r->sequence || r->padding))
+        sequence_released(r);
     request_sender_done(r);
+    return NULL;
+}
+
+struct status *request_reschedule(struct request *r)
+{
+    const Inference__ModelSequenceBatching *config = model_config_sequences(r->model->config);
+    int expected = REQUEST_EXECUTING;
+    if (!config || !config->iterative_sequence || r->padding)
+        return status_new(STATUS_INVALID_ARG,
+                          "Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while "
+                          "the model is not configured to handle such a flag.");
+    if (atomic_load_explicit(&r->answered, memory_order_acquire))
+        return status_new(STATUS_INVALID_ARG,
+                          "[request id: %s] request is to be rescheduled, but has its final "
+                          "response",
+                          request_log_name(r));
+    r->queue_ns = monotonic_ns();
+    if (!atomic_compare_exchange_strong_explicit(&r->stage, &expected, REQUEST_QUEUED,
+                                                 memory_order_acq_rel, memory_order_acquire))
+        return not_held(r);
+    atomic_fetch_add_explicit(&r->model->pending, 1, memory_order_relaxed);
+    sequence_rescheduled(r);
     return NULL;
 }
 

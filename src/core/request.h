@@ -37,6 +37,8 @@ struct pool;
 struct queue_level;
 struct request;
 struct response;
+struct sequence;
+struct states;
 struct status;
 struct tensor_spec;
 struct trace;
@@ -177,6 +179,15 @@ struct request {
     struct list order_link;
     struct list kept; /* responses that wait for their turn */
     bool complete;    /* the final one has come */
+
+    struct sequence *waits_in; /* a sequence batcher's */
+
+    /* A sequence batcher's, from the moment when the backend gets the request to its release. */
+    struct sequence *sequence; /* whose request it is; NULL: of none */
+    bool padding;              /* it stands for an empty slot: nobody's, not counted */
+    uint32_t n_added;          /* inputs that the backend has besides those of the maker */
+    struct input *const *added;
+    struct states *states; /* NULL: the model has none */
 
     /* Any thread. */
     atomic_int refs;        /* the maker; the core until the end; each response and factory */

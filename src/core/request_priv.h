@@ -25,6 +25,14 @@ void request_unbegin(struct request *r);
 NODISCARD struct status *request_release(struct request *r);
 
 /*
+ * request_reschedule - the backend wants the request again later: EXECUTING → QUEUED.
+ *
+ * Errors: STATUS_INVALID_ARG  its model has no iterative sequences; it has its final response; it
+ * is not in execution
+ */
+NODISCARD struct status *request_reschedule(struct request *r);
+
+/*
  * request_reject - answers, counts and releases a request that is queued and will not be executed.
  *
  * Thread: any, without locks.

@@ -36,7 +36,8 @@ const char *server_version(const struct server *s)
 
 const char *const *server_extensions(const struct server *s)
 {
-    static const char *const extensions[] = {"model_repository",
+    static const char *const extensions[] = {"sequence",
+                                             "model_repository",
                                              "model_repository(unload_dependents)",
                                              "model_configuration",
                                              "binary_tensor_data",

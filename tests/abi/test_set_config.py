@@ -22,7 +22,7 @@ SET = ", in what the backend has set"
 DONE = " (config.pbtxt, as the backend has completed it)"
 ENUM, POLICY = "type.googleapis.com/inference.DataType", "type.googleapis.com/inference.ModelTransactionPolicy"
 
-# The error's text, or what the configuration then has; None: it needs a scheduler that is not there yet.
+# The error's text, or what the configuration then has.
 EXPECTED = {
     "c_nothing": {"max_batch_size": 0, "input": [], "output": []},
     "c_all": {"max_batch_size": 4, "input": [{"name": "a", "dims": [-1, 3]}], "output": [{"name": "b", "data_type": "TYPE_STRING"}],
@@ -63,14 +63,15 @@ EXPECTED = {
     "c_output_dim": "model output 'a' dimension must be integer >= 1, or -1 to indicate a variable-size dimension for c_output_dim"
                     + DONE,
     "c_scheduler_dynamic": {"max_batch_size": 4, "dynamic_batching": {"preferred_batch_size": [2], "max_queue_delay_microseconds": 7}},
-    "c_scheduler_sequence": None,
+    "c_scheduler_sequence": {"sequence_batching": {"max_sequence_idle_microseconds": 1000000}},
     "c_scheduler_ensemble": "ensemble scheduling cannot be set for model 'c_scheduler_ensemble' whose platform is not ensemble" + DONE
                             + ': an ensemble has platform: "ensemble"',
     "c_scheduler_same": {"dynamic_batching": {"preferred_batch_size": [4], "max_queue_delay_microseconds": 5}},
     "c_scheduler_other": "Cannot update scheduling choice from 11 to 13 when auto-completing. (from dynamic_batching to sequence_batching)",
-    "c_scheduler_other_back": None,
+    "c_scheduler_other_back": "Cannot update scheduling choice from 13 to 11 when auto-completing. (from sequence_batching to "
+                              "dynamic_batching)",
     "c_scheduler_away": "Cannot update scheduling choice from 11 to 0 when auto-completing. (from dynamic_batching to none)",
-    "c_scheduler_away_sequence": None,
+    "c_scheduler_away_sequence": "Cannot update scheduling choice from 13 to 0 when auto-completing. (from sequence_batching to none)",
     "c_scheduler_wrong_sizes": "dynamic batching preferred size must be <= max batch size for c_scheduler_wrong_sizes" + DONE
                                + ": max_batch_size is 4",
     "c_below_preferred": "dynamic batching preferred size must be <= max batch size for c_below_preferred (config.pbtxt:3:20): "
@@ -156,8 +157,6 @@ def has(got, wanted):
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
 def test_what_a_backend_sets(served, model):
     expected = EXPECTED[model.name]
-    if expected is None:
-        pytest.skip("it needs a scheduler that is not there yet")
     if isinstance(expected, dict):
         config = get(served, f"models/{model.name}/config")
         assert has(config, expected), config

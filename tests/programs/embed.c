@@ -13,9 +13,9 @@
  *     unload MODEL, unload-all MODEL, ready MODEL, metadata MODEL, config MODEL, statistics MODEL
  *     index
  *
- * INPUT is NAME:TYPE:SHAPE:ELEMENTS, by commas, or @priority:N, @timeout:MICROSECONDS,
- * @PARAMETER:TEXT. PARAMETER of a load is TYPE:NAME=VALUE, its type being string, bytes, int, bool
- * or double.
+ * INPUT is NAME:TYPE:SHAPE:ELEMENTS, by commas, or one of @priority:N, @timeout:MICROSECONDS,
+ * @id:NUMBER, @name:TEXT, @start, @end (of a sequence), @PARAMETER:TEXT. PARAMETER of a load is
+ * TYPE:NAME=VALUE, its type being string, bytes, int, bool or double.
  *
  * It prints one line for each thing that happens:
  *
@@ -311,10 +311,21 @@ static TRITONSERVER_Error *add_input(struct running *r, char *text)
                                                         TRITONSERVER_MEMORY_CPU, 0);
 }
 
+static TRITONSERVER_Error *set_flag(struct running *r, uint32_t flag)
+{
+    uint32_t flags;
+    must(TRITONSERVER_InferenceRequestFlags(r->request, &flags));
+    return TRITONSERVER_InferenceRequestSetFlags(r->request, flags | flag);
+}
+
 /* Not an input, but what else a request may say. */
 static TRITONSERVER_Error *set_option(struct running *r, char *text)
 {
     char *rest = text, *name = strsep(&rest, ":");
+    if (strcmp(text, "@start") == 0)
+        return set_flag(r, TRITONSERVER_REQUEST_FLAG_SEQUENCE_START);
+    if (strcmp(text, "@end") == 0)
+        return set_flag(r, TRITONSERVER_REQUEST_FLAG_SEQUENCE_END);
     if (!rest)
         abort();
     if (strcmp(name, "@priority") == 0)
@@ -322,6 +333,10 @@ static TRITONSERVER_Error *set_option(struct running *r, char *text)
     if (strcmp(name, "@timeout") == 0)
         return TRITONSERVER_InferenceRequestSetTimeoutMicroseconds(r->request,
                                                                    strtoull(rest, NULL, 10));
+    if (strcmp(name, "@id") == 0)
+        return TRITONSERVER_InferenceRequestSetCorrelationId(r->request, strtoull(rest, NULL, 10));
+    if (strcmp(name, "@name") == 0)
+        return TRITONSERVER_InferenceRequestSetCorrelationIdString(r->request, rest);
     return TRITONSERVER_InferenceRequestSetStringParameter(r->request, name + 1, rest);
 }
 

@@ -121,6 +121,7 @@ def test_a_name_is_served_at_all_its_addresses(models):
 
 
 GOOD = 'name: "m"\nbackend: "identity"\n' + repository.tensor("input", "INPUT0", "FP32", [1]) + repository.tensor("output", "OUTPUT0", "FP32", [1])
+AGENTS = 'model_repository_agents { agents { name: "a" } }'
 
 # config.pbtxt -> words of the one line that tells what is wrong
 CONFIGS = {
@@ -149,8 +150,7 @@ def test_wrong_config(models, case):
 @pytest.mark.parametrize(
     "field, text",
     [
-        ("sequence_batching", "sequence_batching { }"),
-        ("agents", 'model_repository_agents { agents { name: "a" } }'),
+        ("agents", AGENTS),
     ],
 )
 def test_a_field_that_is_not_honoured_yet_is_refused_by_name(models, field, text):
@@ -163,7 +163,7 @@ def test_a_field_that_is_not_honoured_yet_is_refused_by_name(models, field, text
 @OURS
 def test_config_errors_as_the_documentation_shows_them(models):
     page = (ROOT / "docs/model-repository.md").read_text()
-    for line, word in (("sequence_batching { }", "'sequence_batching'"), ("colour: 1", "colour")):
+    for line, word in ((AGENTS, "agents"), ("colour: 1", "colour")):
         shown = next(row for row in page.splitlines() if row.startswith("Poll failed") and word in row)
         folder = models / word.strip("'")
         repository.write_model(folder, "m", GOOD + line + "\n")

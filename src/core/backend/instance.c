@@ -141,7 +141,9 @@ static uint32_t drop_cancelled(struct request **batch, uint32_t n)
 uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t n,
                           uint64_t start_ns, uint64_t *ret_bytes)
 {
-    n = drop_cancelled(batch, n);
+    /* In a batch of sequences each has its place; who is cancelled was looked at there. */
+    if (LIKELY(!in->lane))
+        n = drop_cancelled(batch, n);
     *ret_bytes = 0;
     if (n == 0)
         return 0;
@@ -181,6 +183,8 @@ uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t 
 void instance_report_statistics(struct instance *in, const struct request *r, bool success,
                                 const struct execution_times *t)
 {
+    if (UNLIKELY(r->padding))
+        return;
     trace_compute(r, t->exec_start_ns, t->compute_start_ns, t->compute_end_ns, t->exec_end_ns);
     if (!success) {
         model_count_failure(in->model, FAILURE_BACKEND, span(r->start_ns, t->exec_end_ns));

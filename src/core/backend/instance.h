@@ -15,6 +15,7 @@
 #include "core/message.h"
 #include "proto/model_config.pb-c.h"
 
+struct lane;
 struct model;
 struct place;
 struct request;
@@ -49,6 +50,7 @@ struct instance {
     enum runner runner;
     struct list idle_link;
     struct request **batch;         /* the runner's; NULL before the first */
+    struct lane *lane;              /* a sequence batcher's: its slots of the instance */
     struct instance_thread *thread; /* NULL before the first work for it */
 };
 

@@ -166,6 +166,21 @@ static struct status *make_input(const struct model *m, struct pool *pool,
 
 /* -------------------------------------------------------------------------------- the sample */
 
+/* Control tensors and states, which a sequence batcher would add to a client's request. */
+static bool is_of_sequences(const struct model *m, const char *name)
+{
+    const Inference__ModelSequenceBatching *c = model_config_sequences(m->config);
+    for (size_t i = 0; c && i < c->n_control_input; i++) {
+        if (strcmp(c->control_input[i]->name, name) == 0)
+            return true;
+    }
+    for (size_t i = 0; c && i < c->n_state; i++) {
+        if (strcmp(c->state[i]->input_name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
 struct status *warmup_sample_make(const struct model *m, const Inference__ModelWarmup *config,
                                   struct pool *pool, struct warmup_sample *ret_sample)
 {
@@ -180,7 +195,7 @@ struct status *warmup_sample_make(const struct model *m, const Inference__ModelW
     for (size_t i = 0; i < config->n_inputs && !st; i++) {
         struct warmup_input *in = &ret_sample->inputs[ret_sample->n_inputs++];
         st = make_input(m, pool, config->inputs[i], in);
-        if (!st && !in->spec)
+        if (!st && !in->spec && !is_of_sequences(m, in->name))
             log_warn("model '%s': warmup sample '%s' has an input '%s' that the model does not "
                      "declare; its backend gets it all the same",
                      m->name, ret_sample->name, in->name);

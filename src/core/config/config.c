@@ -282,6 +282,13 @@ const char *model_config_parameter(const struct model_config *c, const char *key
     return NULL;
 }
 
+const Inference__ModelSequenceBatching *model_config_sequences(const struct model_config *c)
+{
+    bool has = c->pb->scheduling_choice_case ==
+               INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING;
+    return has ? c->pb->sequence_batching : NULL;
+}
+
 bool model_config_decoupled(const struct model_config *c)
 {
     return c->pb->model_transaction_policy && c->pb->model_transaction_policy->decoupled;

@@ -210,6 +210,9 @@ void model_config_print_text(const struct model_config *c, struct buf *out);
 /* model_config_parameter - the text of `parameters { key … }`, or NULL. */
 const char *model_config_parameter(const struct model_config *c, const char *key);
 
+/* model_config_sequences - what it says of sequences; NULL: another scheduler. */
+const Inference__ModelSequenceBatching *model_config_sequences(const struct model_config *c);
+
 /* model_config_decoupled - any number of responses per request? */
 bool model_config_decoupled(const struct model_config *c);
 

@@ -1,7 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/sched/batch.h"
 
+#include "base/clock.h"
 #include "base/compiler.h"
+
+void batch_rule_init(struct batch_rule *rule, uint32_t max_batch_size, uint32_t max_requests,
+                     size_t n_preferred, const int32_t *preferred, uint64_t delay_us)
+{
+    rule->max_size = rule->max_preferred = MAX(max_batch_size, 1u);
+    rule->max_requests = MIN(rule->max_size, max_requests);
+    rule->n_preferred = n_preferred;
+    rule->preferred = preferred;
+    if (n_preferred)
+        rule->max_preferred = 0;
+    for (size_t i = 0; i < n_preferred; i++)
+        rule->max_preferred = MAX(rule->max_preferred, (uint32_t)preferred[i]);
+    if (__builtin_mul_overflow(delay_us, NS_PER_US, &rule->delay_ns))
+        rule->delay_ns = UINT64_MAX;
+}
 
 bool batch_has_room(struct batch *b, const struct batch_rule *rule, uint32_t size)
 {

@@ -30,6 +30,15 @@ struct batch_rule {
     uint32_t max_preferred;   /* the largest of them */
 };
 
+/*
+ * batch_rule_init - as a configuration has it.
+ *
+ * @max_batch_size  0 and 1 are the same
+ * @preferred       borrowed
+ */
+void batch_rule_init(struct batch_rule *rule, uint32_t max_batch_size, uint32_t max_requests,
+                     size_t n_preferred, const int32_t *preferred, uint64_t delay_us);
+
 /* The next batch, as far as it has come. */
 struct batch {
     uint32_t n, size;     /* requests that fit, and what they count */

@@ -371,16 +371,8 @@ static size_t held_below(void)
 static void set_rule(struct batch_rule *rule, const struct model *m)
 {
     const Inference__ModelDynamicBatching *c = m->config->pb->dynamic_batching;
-    rule->max_size = rule->max_preferred = MAX(m->max_batch_size, 1u);
-    rule->max_requests = MIN(rule->max_size, (uint32_t)MAX_REQUESTS);
-    rule->n_preferred = c->n_preferred_batch_size;
-    rule->preferred = c->preferred_batch_size;
-    if (rule->n_preferred)
-        rule->max_preferred = 0;
-    for (size_t i = 0; i < rule->n_preferred; i++)
-        rule->max_preferred = MAX(rule->max_preferred, (uint32_t)rule->preferred[i]);
-    if (__builtin_mul_overflow(c->max_queue_delay_microseconds, NS_PER_US, &rule->delay_ns))
-        rule->delay_ns = UINT64_MAX;
+    batch_rule_init(rule, m->max_batch_size, MAX_REQUESTS, c->n_preferred_batch_size,
+                    c->preferred_batch_size, c->max_queue_delay_microseconds);
 }
 
 static const struct scheduler_ops ops = {

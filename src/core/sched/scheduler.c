@@ -453,6 +453,8 @@ struct status *scheduler_submit(struct scheduler *s, struct request *r)
 
 struct status *scheduler_new(struct model *m, struct scheduler **ret_scheduler)
 {
+    if (model_config_sequences(m->config))
+        return sequence_scheduler_new(m, ret_scheduler);
     if (m->config->pb->dynamic_batching)
         return dynamic_scheduler_new(m, ret_scheduler);
     return default_scheduler_new(m, ret_scheduler);

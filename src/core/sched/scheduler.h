@@ -109,6 +109,8 @@ NODISCARD struct status *scheduler_new(struct model *m, struct scheduler **ret_s
 NODISCARD struct status *default_scheduler_new(struct model *m, struct scheduler **ret_scheduler);
 /* dynamic_scheduler_new - batches, priorities, limits of the queue: dynamic.c. */
 NODISCARD struct status *dynamic_scheduler_new(struct model *m, struct scheduler **ret_scheduler);
+/* sequence_scheduler_new - requests of a sequence, one after the other: sequence.c. */
+NODISCARD struct status *sequence_scheduler_new(struct model *m, struct scheduler **ret_scheduler);
 
 /*
  * scheduler_use_instances - the model's instances may be used from now on, the first one first;

@@ -94,7 +94,7 @@ static struct status *execute(struct instance *in, struct request **requests, ui
     int64_t shape = 1;
     refused(TRITONBACKEND_StateNew(&state, request, "S", TRITONSERVER_TYPE_FP32, &shape, 1),
             "unable to add state 'S'. State configuration is missing for model 'm'.");
-    refused(TRITONBACKEND_StateUpdate(NULL), "no_states: 'state' was nullptr");
+    refused(TRITONBACKEND_StateUpdate(NULL), "TRITONBACKEND_StateUpdate: 'state' was nullptr");
 
     TRITONSERVER_ErrorDelete(failed);
     TRITONSERVER_ErrorDelete(cancelled);

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The direct strategy: a sequence has its place in every batch of its instance, the number of its
+ * slot, so that a backend may keep something for each place. A batch goes from the first slot to
+ * the last one that has a request; those between that have none, or one that may not be in the same
+ * batch, are filled with paddings.
+ *
+ * Source: behaviours §11.8, §11.9
+ */
+#include "base/status.h"
+#include "core/backend/instance.h"
+#include "core/model.h"
+#include "core/request_priv.h"
+#include "core/sched/sequence.h"
+#include "core/sched/similar.h"
+
+static uint32_t n_slots(const struct model *m)
+{
+    return m->n_instances ? m->instances[0]->batch_capacity : 1;
+}
+
+/* A cancelled request ends its sequence; after that another one may be ready in its slot. */
+static struct sequence *first_live(struct lane *l)
+{
+    while (!list_empty(&l->ready)) {
+        struct sequence *q = LIST_ENTRY(l->ready.next, struct sequence, link);
+        if (LIKELY(!request_is_cancelled(sequence_front(q))))
+            return q;
+        sequence_drop_cancelled(q);
+    }
+    return NULL;
+}
+
+static uint64_t oldest_ns(const struct lane *l)
+{
+    uint64_t oldest = UINT64_MAX;
+    LIST_FOR_EACH (link, &l->ready) {
+        struct request *r = sequence_front(LIST_ENTRY(link, struct sequence, link));
+        oldest = MIN(oldest, r->queue_ns);
+    }
+    return oldest;
+}
+
+static bool due(struct lane *l, uint64_t now_ns, uint64_t *ret_until_ns)
+{
+    const struct sequence_scheduler *ss = l->scheduler;
+    if (!first_live(l))
+        return false;
+    if (ss->delay_ns == 0 || ss->scheduler.hurrying ||
+        (float)l->n_ready / (float)ss->n_slots >= ss->min_use)
+        return true;
+    uint64_t since_ns = oldest_ns(l);
+    if (now_ns > since_ns && now_ns - since_ns >= ss->delay_ns)
+        return true;
+    *ret_until_ns = since_ns + MIN(ss->delay_ns, UINT64_MAX - since_ns);
+    return false;
+}
+
+/* The slots between which the batch lies. */
+static void find_ends(struct lane *l, struct sequence **ret_first, uint32_t *ret_last)
+{
+    *ret_first = NULL;
+    *ret_last = 0;
+    LIST_FOR_EACH_SAFE (link, &l->ready) {
+        struct sequence *q = LIST_ENTRY(link, struct sequence, link);
+        if (request_is_cancelled(sequence_front(q))) {
+            sequence_drop_cancelled(q);
+            continue;
+        }
+        if (!*ret_first || q->slot->number < (*ret_first)->slot->number)
+            *ret_first = q;
+        *ret_last = MAX(*ret_last, q->slot->number);
+    }
+}
+
+/* What stands at that place of the batch. The first one is shown already: paddings look like it. */
+static struct request *request_at(struct lane *l, uint32_t number, const struct request *first,
+                                  struct status **ret_error)
+{
+    struct sequence *q = l->slots[number]->sequence;
+    struct request *r = NULL;
+    if (q && q->ready && requests_are_similar(first, sequence_front(q)))
+        r = sequence_take(q);
+    if (!r)
+        *ret_error = padding_new(&l->scheduler->paddings, first, &r);
+    return r;
+}
+
+static uint32_t take(struct lane *l, struct request **batch, uint32_t max)
+{
+    struct sequence *q;
+    uint32_t last, n = 0;
+    find_ends(l, &q, &last);
+    if (!q)
+        return 0;
+    uint32_t first_number = q->slot->number;
+    struct request *first = sequence_take(q);
+    struct status *error = NULL;
+    if (!first)
+        return 0;
+    while (n <= last && n < max && !error) {
+        struct request *r = n == first_number ? first : request_at(l, n, first, &error);
+        if (r)
+            batch[n++] = r;
+    }
+    if (UNLIKELY(error != NULL) && n <= first_number) {
+        /* There is no memory even for those in front of it. */
+        while (n > 0)
+            padding_drop(batch[--n]);
+        sequence_give_up(first, TAKE(error));
+        return 0;
+    }
+    status_free(error); /* the others are in the next batch */
+    for (uint32_t i = 0; i < n; i++) {
+        if (batch[i]->padding)
+            request_begin(batch[i]);
+    }
+    return n;
+}
+
+const struct sequence_strategy sequence_direct = {
+    .name = "direct",
+    .n_slots = n_slots,
+    .due = due,
+    .take = take,
+};

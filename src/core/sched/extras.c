@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/sched/extras.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "core/model.h"
+
+struct status *extras_spec_init(struct extras_spec *spec, const struct model *m)
+{
+    controls_init(&spec->controls, model_config_sequences(m->config), m->batching);
+    struct status *st = state_specs_init(&spec->states, m);
+    spec->n = spec->controls.n + spec->states.n;
+    return st;
+}
+
+void extras_spec_done(struct extras_spec *spec)
+{
+    state_specs_done(&spec->states);
+}
+
+void extras_init(struct extras *e, const struct extras_spec *spec)
+{
+    e->spec = spec;
+    e->states = NULL;
+    e->list = NULL;
+}
+
+void extras_done(struct extras *e)
+{
+    states_free(e->states);
+    mem_free(e->list);
+    e->states = NULL;
+    e->list = NULL;
+}
+
+/* Before the first request. */
+NODISCARD static struct status *make(struct extras *e)
+{
+    const struct extras_spec *spec = e->spec;
+    struct status *st = NULL;
+    MEM_CHARGE(spec->states.owner, MEM_INSTANCES);
+    if (spec->states.n && !e->states)
+        st = states_new(&spec->states, &e->states);
+    if (st || e->list)
+        return st;
+    e->list = mem_try_zalloc(spec->n, sizeof(*e->list));
+    if (!e->list)
+        return status_no_memory();
+    for (uint32_t i = 0; i < spec->n; i++)
+        e->list[i] = i < spec->controls.n ? &e->controls.inputs[i]
+                                          : &e->states->items[i - spec->controls.n].input;
+    return NULL;
+}
+
+static void show(struct extras *e, struct request *r, bool ready)
+{
+    controls_fill(&e->spec->controls, r, ready, &e->controls);
+    if (e->states)
+        states_show(e->states, r);
+    r->states = e->states;
+    r->n_added = e->spec->n;
+    r->added = e->list;
+}
+
+struct status *extras_show(struct extras *e, struct request *r)
+{
+    bool first = e->states == NULL;
+    struct status *st = make(e);
+    if (!st && e->states && (first || (r->flags & REQUEST_SEQUENCE_START)))
+        st = states_begin(e->states);
+    if (!st)
+        show(e, r, true);
+    return st;
+}
+
+struct status *extras_show_none(struct extras *e, struct request *r, const struct request *live)
+{
+    struct status *st = make(e);
+    if (!st && e->states)
+        st = live->states ? states_begin_like(e->states, live->states) : states_begin(e->states);
+    if (!st)
+        show(e, r, false);
+    return st;
+}

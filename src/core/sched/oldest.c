@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The oldest strategy: the sequences of an instance feed a dynamic batcher (batch.h), each with one
+ * request at a time, in the order in which they become ready. Places in the batch mean nothing.
+ *
+ * The batch is made of the first ones of `ready`, up to `last`; whoever leaves it before makes it
+ * void.
+ *
+ * Source: behaviours §11.10
+ */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "core/model.h"
+#include "core/request.h"
+#include "core/sched/sequence.h"
+#include "core/sched/similar.h"
+
+enum { MAX_CANDIDATES = 65536, MAX_REQUESTS = 4096 };
+
+/* A configuration may allow billions; beyond this many an idle client would be kept in memory. */
+static uint32_t n_slots(const struct model *m)
+{
+    int64_t n = model_config_sequences(m->config)->oldest->max_candidate_sequences;
+    return (uint32_t)MIN(MAX(n, (int64_t)1), (int64_t)MAX_CANDIDATES);
+}
+
+static void init(struct lane *l)
+{
+    const struct model *m = l->scheduler->scheduler.model;
+    const Inference__ModelSequenceBatching__StrategyOldest *c =
+        model_config_sequences(m->config)->oldest;
+    const char *hold = getenv("TRITONSERVER_DELAY_SCHEDULER");
+    batch_rule_init(&l->rule, m->max_batch_size, MAX_REQUESTS, c->n_preferred_batch_size,
+                    c->preferred_batch_size, c->max_queue_delay_microseconds);
+    l->preserves_order = c->preserve_ordering;
+    l->hold_below = hold ? strtoul(hold, NULL, 10) : 0;
+}
+
+static void make_void(struct lane *l)
+{
+    struct list *link = l->ready.next;
+    for (uint32_t i = 0; i < l->batch.n; i++, link = link->next)
+        LIST_ENTRY(link, struct sequence, link)->in_batch = false;
+    l->batch = (struct batch){0};
+    l->last = NULL;
+}
+
+static void unready(struct lane *l, struct sequence *q)
+{
+    if (q->in_batch)
+        make_void(l);
+}
+
+/* The next one that is to be looked at; cancelled ones end. */
+static struct sequence *candidate(struct lane *l)
+{
+    for (;;) {
+        struct list *link = l->last ? l->last->link.next : l->ready.next;
+        if (link == &l->ready)
+            return NULL;
+        struct sequence *q = LIST_ENTRY(link, struct sequence, link);
+        if (LIKELY(!request_is_cancelled(sequence_front(q))))
+            return q;
+        sequence_drop_cancelled(q);
+    }
+}
+
+static void grow(struct lane *l)
+{
+    struct sequence *q;
+    while (!l->batch.closed && (q = candidate(l)) && batch_has_room(&l->batch, &l->rule, 1)) {
+        struct sequence *first = LIST_ENTRY(l->ready.next, struct sequence, link);
+        if (!requests_are_similar(sequence_front(first), sequence_front(q))) {
+            batch_close(&l->batch);
+            return;
+        }
+        batch_add(&l->batch, &l->rule, 1, q->ready_ns);
+        q->in_batch = true;
+        l->last = q;
+    }
+}
+
+static uint32_t n_due(struct lane *l, uint64_t now_ns, uint64_t *ret_until_ns)
+{
+    grow(l);
+    bool hurries = l->scheduler->scheduler.hurrying;
+    return batch_due(&l->batch, &l->rule, now_ns, hurries, ret_until_ns);
+}
+
+static bool due(struct lane *l, uint64_t now_ns, uint64_t *ret_until_ns)
+{
+    return n_due(l, now_ns, ret_until_ns) > 0;
+}
+
+static uint32_t take(struct lane *l, struct request **batch, uint32_t max)
+{
+    uint64_t until_ns;
+    uint32_t n = MIN(n_due(l, l->rule.delay_ns ? monotonic_ns() : 0, &until_ns), max), taken = 0;
+    make_void(l);
+    for (; n > 0; n--) {
+        struct sequence *q = LIST_ENTRY(l->ready.next, struct sequence, link);
+        if (UNLIKELY(request_is_cancelled(sequence_front(q)))) {
+            sequence_drop_cancelled(q);
+            continue;
+        }
+        struct request *r = sequence_take(q);
+        if (!r)
+            continue;
+        if (l->preserves_order && !r->order) /* one that comes again has its place */
+            order_add(&l->order, r);
+        batch[taken++] = r;
+    }
+    return taken;
+}
+
+const struct sequence_strategy sequence_oldest = {
+    .name = "oldest",
+    .n_slots = n_slots,
+    .init = init,
+    .due = due,
+    .take = take,
+    .unready = unready,
+};

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/sched/padding.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/pool.h"
+#include "base/status.h"
+#include "core/model.h"
+#include "core/request_priv.h"
+
+enum {
+    REQUEST_ARENA_BYTES = 1536,
+    STRING_LENGTH_BYTES = 4,
+    MIN_ZEROS_BYTES = 4096,
+    UNUSED_BYTES = 64 << 10, /* of requests that may be used again */
+};
+
+/* As many zeros as the largest input wants; all inputs of all paddings lie in there. */
+struct zeros {
+    atomic_size_t refs;
+    size_t size_bytes;
+    char *base;
+};
+
+struct padding_request {
+    struct request request;
+    struct extras extras;
+    struct zeros *zeros;
+    char memory[REQUEST_ARENA_BYTES];
+};
+
+/* ------------------------------------------------------------------------------------- zeros */
+
+static void zeros_unref(struct zeros *z)
+{
+    if (!z || atomic_fetch_sub_explicit(&z->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    mem_free(z->base);
+    mem_free(z);
+}
+
+static struct zeros *zeros_ref(struct zeros *z)
+{
+    atomic_fetch_add_explicit(&z->refs, 1, memory_order_relaxed);
+    return z;
+}
+
+/* More of them, when there are not enough: who uses the old ones goes on with those. */
+NODISCARD static struct status *want_zeros(struct padding *p, size_t size_bytes)
+{
+    if (p->zeros && p->zeros->size_bytes >= size_bytes)
+        return NULL;
+    MEM_CHARGE(p->model->owner, MEM_INSTANCES);
+    struct zeros *z = mem_try_zalloc(1, sizeof(*z));
+    size_bytes = MAX(size_bytes, (size_t)MIN_ZEROS_BYTES);
+    char *base = mem_try_zalloc(1, size_bytes);
+    if (!z || !base) {
+        mem_free(z);
+        mem_free(base);
+        return status_no_memory();
+    }
+    *z = (struct zeros){.size_bytes = size_bytes, .base = base};
+    atomic_init(&z->refs, 1);
+    zeros_unref(p->zeros);
+    p->zeros = z;
+    return NULL;
+}
+
+/* ---------------------------------------------------------------------------------- requests */
+
+static struct padding_request *of(struct request *r)
+{
+    return CONTAINER_OF(r, struct padding_request, request);
+}
+
+static void respond(struct request *r, struct response *resp, uint32_t flags)
+{
+    (void)r;
+    (void)flags;
+    response_free(resp);
+}
+
+/* The maker's reference goes when the request has ended. */
+static void release(struct request *r, uint32_t flags)
+{
+    (void)flags;
+    request_unref(r);
+}
+
+static void destroy(struct request *r)
+{
+    pool_release(of(r));
+}
+
+static const struct request_ops ops = {
+    .alloc_output = response_alloc_pooled,
+    .free_output = response_free_pooled,
+    .respond = respond,
+    .release = release,
+    .destroy = destroy,
+};
+
+/* A string without bytes is a length of 0. */
+static bool bytes_of(const struct input *in, size_t *ret_bytes)
+{
+    int64_t elements;
+    *ret_bytes = in->size_bytes;
+    return in->dtype != DTYPE_BYTES ||
+           (shape_elements(in->shape, in->n_dims, &elements) == SHAPE_FINE &&
+            !__builtin_mul_overflow((size_t)elements, STRING_LENGTH_BYTES, ret_bytes));
+}
+
+NODISCARD static struct status *add_input(struct request *r, const struct input *live,
+                                          const struct zeros *zeros)
+{
+    size_t size_bytes;
+    struct input *in;
+    struct status *st = request_add_input(r, live->spec->name, strlen(live->spec->name),
+                                          live->dtype, live->shape, live->n_dims, &in);
+    if (st)
+        return st;
+    int64_t *shape =
+        arena_dup(&r->arena, live->backend_shape, live->n_backend_dims * sizeof(*shape));
+    if (!shape || !bytes_of(live, &size_bytes))
+        return status_no_memory();
+    in->spec = live->spec;
+    in->n_backend_dims = live->n_backend_dims;
+    in->backend_shape = shape;
+    return request_add_data(r, in,
+                            &(struct tensor_buffer){.base = zeros->base, .size_bytes = size_bytes});
+}
+
+/* The largest input of a request. */
+static size_t largest(const struct request *r)
+{
+    size_t most = 0, bytes;
+    for (uint32_t i = 0; i < r->n_inputs; i++) {
+        if (bytes_of(r->inputs[i], &bytes))
+            most = MAX(most, bytes);
+    }
+    return most;
+}
+
+NODISCARD static struct status *fill(struct padding_request *pr, const struct request *live)
+{
+    struct request *r = &pr->request;
+    struct status *st = NULL;
+    r->padding = true;
+    r->batch_size = live->batch_size;
+    r->start_ns = live->start_ns;
+    r->queue_ns = live->queue_ns;
+    for (uint32_t i = 0; i < live->n_inputs && !st; i++)
+        st = add_input(r, live->inputs[i], pr->zeros);
+    if (!st)
+        st = extras_show_none(&pr->extras, r, live);
+    return st;
+}
+
+struct status *padding_new(struct padding *p, const struct request *live,
+                           struct request **ret_request)
+{
+    struct status *st = want_zeros(p, largest(live));
+    if (st)
+        return st;
+    struct padding_request *pr = pool_alloc(p->pool, sizeof(*pr), p->model->owner);
+    if (!pr)
+        return status_no_memory();
+    model_ref(p->model);
+    request_init(&pr->request, &ops, p->model, pr->memory, sizeof(pr->memory), p->pool);
+    extras_init(&pr->extras, p->spec);
+    pr->zeros = zeros_ref(p->zeros);
+    st = fill(pr, live);
+    if (st)
+        padding_drop(&pr->request);
+    else
+        *ret_request = &pr->request;
+    return st;
+}
+
+/* The model's account is settled here, while the request is still counted as in flight. */
+void padding_released(struct request *r)
+{
+    struct padding_request *pr = of(r);
+    extras_done(&pr->extras);
+    zeros_unref(TAKE(pr->zeros));
+}
+
+void padding_drop(struct request *r)
+{
+    padding_released(r);
+    request_unref(r);
+}
+
+/* ------------------------------------------------------------------------------------------ */
+
+void padding_init(struct padding *p, struct model *m, const struct extras_spec *spec)
+{
+    *p = (struct padding){.model = m, .spec = spec, .pool = pool_new("padding", UNUSED_BYTES, 0)};
+}
+
+void padding_done(struct padding *p)
+{
+    zeros_unref(p->zeros);
+    pool_free(p->pool);
+    *p = (struct padding){0};
+}

@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/sched/state.h"
+
+#include <endian.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "core/model.h"
+#include "core/repo/storage.h"
+
+enum { STRING_LENGTH_BYTES = 4, MAX_SHAPE_TEXT = 1024 };
+
+#define MAX_INITIAL_BYTES ((size_t)4 << 30)
+
+typedef Inference__ModelSequenceBatching__State state_config;
+typedef Inference__ModelSequenceBatching__InitialState initial_config;
+
+/* ------------------------------------------------------------------------------------- values */
+
+static void value_done(struct state_value *v)
+{
+    mem_free(v->block);
+    v->block = v->base = NULL;
+    v->size_bytes = 0;
+}
+
+/* Room for so many bytes, zeros, unless there is a buffer of that size already. */
+static struct status *value_reserve(struct state_value *v, size_t size_bytes)
+{
+    if (v->block && v->size_bytes == size_bytes)
+        return NULL;
+    char *block = size_bytes < SIZE_MAX - MEM_ALIGNMENT
+                      ? mem_try_zalloc(1, size_bytes + MEM_ALIGNMENT)
+                      : NULL;
+    if (!block)
+        return status_new(STATUS_UNAVAILABLE,
+                          "out of memory: %zu bytes for the state of a sequence", size_bytes);
+    mem_free(v->block);
+    v->block = block;
+    v->base = block + MEM_ALIGNMENT - (uintptr_t)block % MEM_ALIGNMENT;
+    v->size_bytes = size_bytes;
+    return NULL;
+}
+
+static void value_set_shape(struct state_value *v, enum dtype dtype, const int64_t *shape,
+                            uint32_t n_dims)
+{
+    v->dtype = dtype;
+    v->n_dims = n_dims;
+    if (n_dims)
+        memcpy(v->shape, shape, n_dims * sizeof(*shape));
+}
+
+/* A copy of the other's bytes, or with them left out zeros, in the same shape. */
+static struct status *value_copy(struct state_value *to, const struct state_value *from, bool bytes)
+{
+    struct status *st = value_reserve(to, from->size_bytes);
+    if (st)
+        return st;
+    value_set_shape(to, from->dtype, from->shape, from->n_dims);
+    if (bytes)
+        memcpy(to->base, from->base, from->size_bytes);
+    else
+        memset(to->base, 0, from->size_bytes);
+    return NULL;
+}
+
+/* How many bytes a tensor of that type and shape has; of strings, when all are empty. */
+static bool bytes_of(enum dtype dtype, const int64_t *shape, uint32_t n_dims, size_t *ret_bytes)
+{
+    int64_t elements;
+    size_t element_bytes = dtype == DTYPE_BYTES ? STRING_LENGTH_BYTES : dtype_size(dtype);
+    return shape_elements(shape, n_dims, &elements) == SHAPE_FINE &&
+           !__builtin_mul_overflow((size_t)elements, element_bytes, ret_bytes);
+}
+
+/* --------------------------------------------------------------------------- of the model */
+
+/* The file has so many strings, each behind its length, and nothing else. */
+static bool holds_strings(const struct buf *file, int64_t n)
+{
+    size_t at = 0;
+    uint32_t length;
+    for (; n > 0; n--) {
+        if (file->size - at < sizeof(length))
+            return false;
+        memcpy(&length, file->data + at, sizeof(length));
+        at += sizeof(length);
+        length = le32toh(length);
+        if (file->size - at < length)
+            return false;
+        at += length;
+    }
+    return at == file->size;
+}
+
+static struct status *read_initial(const struct model *m, const char *name, const char *file,
+                                   struct state_value *v, size_t size_bytes)
+{
+    char *path = mem_printf("%s/initial_state/%s", m->name, file);
+    AUTO(buf) content = BUF_INIT(MAX_INITIAL_BYTES);
+    struct status *st = storage_read(m->storage, path, &content);
+    mem_free(path);
+    if (st)
+        return status_prefix(st, "initial_state of state input '%s': ", name);
+    int64_t elements = (int64_t)(size_bytes / STRING_LENGTH_BYTES);
+    if (v->dtype == DTYPE_BYTES && !holds_strings(&content, elements))
+        return status_new(STATUS_INVALID_ARG,
+                          "initial_state of state input '%s': %s does not hold %lld strings, each "
+                          "behind its length of 4 bytes",
+                          name, file, (long long)elements);
+    if (v->dtype == DTYPE_BYTES)
+        size_bytes = content.size;
+    if (content.size < size_bytes)
+        return status_new(STATUS_INVALID_ARG,
+                          "initial_state setting expects %zu bytes, but the data provided from %s "
+                          "only has %zu bytes.",
+                          size_bytes, file, content.size);
+    st = value_reserve(v, size_bytes);
+    if (!st)
+        memcpy(v->base, content.data, size_bytes);
+    return st;
+}
+
+/* Dimensions that vary are 1 in the beginning, unless an initial value says otherwise. */
+static struct status *make_initial(const struct model *m, const state_config *config,
+                                   struct state_value *v)
+{
+    const initial_config *initial = config->n_initial_state ? config->initial_state[0] : NULL;
+    const int64_t *dims = initial ? initial->dims : config->dims;
+    const char *name = config->input_name;
+    size_t size_bytes;
+
+    if (config->n_dims + 1 > MAX_STATE_DIMS)
+        return status_new(STATUS_INVALID_ARG, "state input '%s' has %zu dimensions, more than %d",
+                          name, config->n_dims, MAX_STATE_DIMS - 1);
+    v->dtype = (enum dtype)config->data_type; /* the same numbers */
+    if (m->batching)
+        v->shape[v->n_dims++] = 1;
+    for (size_t i = 0; i < config->n_dims; i++)
+        v->shape[v->n_dims++] = dims[i] == -1 ? 1 : dims[i];
+    if (!bytes_of(v->dtype, v->shape, v->n_dims, &size_bytes) || size_bytes > MAX_INITIAL_BYTES) {
+        AUTO(buf) shape = BUF_INIT(MAX_SHAPE_TEXT);
+        shape_print(&shape, v->shape, v->n_dims);
+        return status_new(STATUS_INVALID_ARG,
+                          "state input '%s': %s of %s is no shape of at most %zu bytes", name,
+                          buf_text(&shape), dtype_name(v->dtype), MAX_INITIAL_BYTES);
+    }
+    if (initial && initial->state_data_case ==
+                       INFERENCE__MODEL_SEQUENCE_BATCHING__INITIAL_STATE__STATE_DATA_DATA_FILE)
+        return read_initial(m, name, initial->data_file, v, size_bytes);
+    return value_reserve(v, size_bytes);
+}
+
+/* As in the reference, the first state of a name counts. */
+static bool is_double(const struct state_specs *specs, const state_config *config)
+{
+    for (uint32_t i = 0; i < specs->n; i++) {
+        if (strcmp(specs->items[i].input_name, config->input_name) == 0 ||
+            strcmp(specs->items[i].output_name, config->output_name) == 0)
+            return true;
+    }
+    return false;
+}
+
+struct status *state_specs_init(struct state_specs *specs, const struct model *m)
+{
+    const Inference__ModelSequenceBatching *config = model_config_sequences(m->config);
+    struct status *st = NULL;
+    MEM_CHARGE(m->owner, MEM_INSTANCES);
+    *specs = (struct state_specs){.items = mem_zalloc(config->n_state * sizeof(struct state_spec)),
+                                  .owner = m->owner};
+    for (size_t i = 0; i < config->n_state && !st; i++) {
+        const state_config *c = config->state[i];
+        if (is_double(specs, c)) {
+            log_warn("model '%s': the state of input '%s' and output '%s' is ignored, since one of "
+                     "these names is another state's",
+                     m->name, c->input_name, c->output_name);
+            continue;
+        }
+        struct state_spec *spec = &specs->items[specs->n++];
+        spec->input_name = c->input_name;
+        spec->output_name = c->output_name;
+        spec->same_buffer = c->use_same_buffer_for_input_output;
+        st = make_initial(m, c, &spec->initial);
+    }
+    if (st)
+        state_specs_done(specs);
+    return st;
+}
+
+void state_specs_done(struct state_specs *specs)
+{
+    for (uint32_t i = 0; i < specs->n; i++)
+        value_done(&specs->items[i].initial);
+    mem_free(specs->items);
+    *specs = (struct state_specs){0};
+}
+
+/* --------------------------------------------------------------------------- of a sequence */
+
+struct status *states_new(const struct state_specs *specs, struct states **ret_states)
+{
+    MEM_CHARGE(specs->owner, MEM_INSTANCES);
+    struct states *s = mem_try_zalloc(1, sizeof(*s) + specs->n * sizeof(s->items[0]));
+    if (!s)
+        return status_no_memory();
+    s->specs = specs;
+    for (uint32_t i = 0; i < specs->n; i++) {
+        s->items[i].spec = &specs->items[i];
+        s->items[i].states = s;
+    }
+    *ret_states = s;
+    return NULL;
+}
+
+void states_free(struct states *s)
+{
+    if (!s)
+        return;
+    for (uint32_t i = 0; i < s->specs->n; i++) {
+        value_done(&s->items[i].shown);
+        value_done(&s->items[i].next);
+        value_done(&s->items[i].out);
+    }
+    mem_free(s);
+}
+
+static struct status *begin(struct state *state, const struct state_value *from, bool bytes)
+{
+    value_done(&state->next);
+    state->has_next = false;
+    return value_copy(&state->shown, from, bytes);
+}
+
+struct status *states_begin(struct states *s)
+{
+    struct status *st = NULL;
+    MEM_CHARGE(s->specs->owner, MEM_INSTANCES);
+    for (uint32_t i = 0; i < s->specs->n && !st; i++)
+        st = begin(&s->items[i], &s->items[i].spec->initial, true);
+    return st;
+}
+
+struct status *states_begin_like(struct states *s, const struct states *other)
+{
+    struct status *st = NULL;
+    MEM_CHARGE(s->specs->owner, MEM_INSTANCES);
+    for (uint32_t i = 0; i < s->specs->n && !st; i++)
+        st = begin(&s->items[i], &other->items[i].shown, false);
+    return st;
+}
+
+/* The value that was shown is free to be written, unless what was written before is of more use. */
+static void advance(struct state *state)
+{
+    if (!state->has_next)
+        return;
+    if (!state->out.block && !state->spec->same_buffer) {
+        state->out = state->shown;
+        state->shown.block = NULL;
+    }
+    value_done(&state->shown);
+    state->shown = state->next;
+    state->next.block = NULL;
+    state->has_next = false;
+}
+
+void states_show(struct states *s, struct request *r)
+{
+    for (uint32_t i = 0; i < s->specs->n; i++) {
+        struct state *state = &s->items[i];
+        struct input *in = &state->input;
+        advance(state);
+        *in = (struct input){
+            .name = state->spec->input_name,
+            .dtype = state->shown.dtype,
+            .request = r,
+            .n_buffers = 1,
+            .buffer_capacity = 1,
+            .buffers = &in->first,
+            .first = {.base = state->shown.base, .size_bytes = state->shown.size_bytes},
+            .size_bytes = state->shown.size_bytes,
+            .n_backend_dims = state->shown.n_dims,
+            .backend_shape = state->shown.shape,
+        };
+    }
+}
+
+/* --------------------------------------------------------------------------- for the backend */
+
+static struct status *check_shape(const char *name, const int64_t *shape, uint32_t n_dims)
+{
+    int64_t elements;
+    if (n_dims > MAX_STATE_DIMS)
+        return status_new(STATUS_INVALID_ARG, "state '%s' has %u dimensions, more than %d", name,
+                          n_dims, MAX_STATE_DIMS);
+    if (shape_elements(shape, n_dims, &elements) == SHAPE_FINE)
+        return NULL;
+    AUTO(buf) text = BUF_INIT(MAX_SHAPE_TEXT);
+    shape_print(&text, shape, n_dims);
+    return status_new(STATUS_INVALID_ARG, "state '%s': %s is no shape of a tensor", name,
+                      buf_text(&text));
+}
+
+struct status *states_output(const struct request *r, const char *name, enum dtype dtype,
+                             const int64_t *shape, uint32_t n_dims, struct state **ret_state)
+{
+    struct states *s = r->states;
+    if (!s)
+        return status_new(
+            STATUS_INVALID_ARG,
+            "unable to add state '%s'. State configuration is missing for model '%s'.", name,
+            r->model->name);
+    for (uint32_t i = 0; i < s->specs->n; i++) {
+        struct state *state = &s->items[i];
+        if (strcmp(state->spec->output_name, name) != 0)
+            continue;
+        struct status *st = check_shape(name, shape, n_dims);
+        if (st)
+            return st;
+        value_set_shape(&state->out, dtype, shape, n_dims);
+        *ret_state = state;
+        return NULL;
+    }
+    return status_new(STATUS_INVALID_ARG, "state '%s' is not a valid state name.", name);
+}
+
+/* One buffer for both: the one that is shown, or from the next request on one of another size. */
+static struct status *shared_buffer(struct state *state, size_t size_bytes, void **ret_base)
+{
+    struct state_value *v = state->has_next ? &state->next : &state->shown;
+    if (v->size_bytes != size_bytes) {
+        struct status *st = value_reserve(&state->next, size_bytes);
+        if (st)
+            return st;
+        state->has_next = true;
+        v = &state->next;
+    }
+    if (state->has_next)
+        value_set_shape(v, state->out.dtype, state->out.shape, state->out.n_dims);
+    *ret_base = v->base;
+    return NULL;
+}
+
+struct status *state_buffer(struct state *state, size_t size_bytes, void **ret_base)
+{
+    MEM_CHARGE(state->states->specs->owner, MEM_INSTANCES);
+    if (state->spec->same_buffer)
+        return shared_buffer(state, size_bytes, ret_base);
+    struct status *st = value_reserve(&state->out, size_bytes);
+    if (!st)
+        *ret_base = state->out.base;
+    return st;
+}
+
+struct status *state_buffer_bytes(const struct state *state, size_t *ret_bytes)
+{
+    bool shared = state->spec->same_buffer;
+    const struct state_value *v =
+        shared ? (state->has_next ? &state->next : &state->shown) : &state->out;
+    if (!v->block)
+        return status_new(STATUS_INVALID_ARG,
+                          "state '%s' has no buffer yet, so it has no attributes",
+                          state->spec->output_name);
+    *ret_bytes = v->size_bytes;
+    return NULL;
+}
+
+struct status *state_update(struct state *state)
+{
+    const char *name = state->spec->output_name;
+    struct state_value *out = &state->out;
+    size_t size_bytes;
+    if (state->spec->same_buffer)
+        return NULL;
+    if (!out->block)
+        return status_new(STATUS_INVALID_ARG, "state '%s' has no buffer that could be its update",
+                          name);
+    if (out->dtype != DTYPE_BYTES && (!bytes_of(out->dtype, out->shape, out->n_dims, &size_bytes) ||
+                                      out->size_bytes != size_bytes)) {
+        AUTO(buf) text = BUF_INIT(MAX_SHAPE_TEXT);
+        shape_print(&text, out->shape, out->n_dims);
+        return status_new(STATUS_INVALID_ARG,
+                          "state '%s': its buffer has %zu bytes, which is not the size of %s %s",
+                          name, out->size_bytes, dtype_name(out->dtype), buf_text(&text));
+    }
+    /* What was published before and never shown is where the next one may be written. */
+    struct state_value before = state->next;
+    state->next = *out;
+    state->has_next = true;
+    out->block = before.block;
+    out->base = before.base;
+    out->size_bytes = before.block ? before.size_bytes : 0;
+    return NULL;
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Implicit state: tensors that the server keeps for a sequence from one request to the next. The
+ * backend finds them among the inputs of a request, writes new ones (TRITONBACKEND_StateNew,
+ * …Buffer), and publishes them (…Update) as inputs of the next request.
+ *
+ *      shown ◄── what this request has as input; nobody writes it while the backend has the request
+ *      next  ◄── what the next request will have: `shown`, until the backend updates
+ *      out   ◄── what the backend writes
+ *
+ * An update makes `out` the next one. When the next request comes, the value that was shown is
+ * where its backend may write: two buffers go back and forth, and nothing is allocated. With
+ * use_same_buffer_for_input_output there is one, and no update is needed.
+ *
+ * A state belongs to one sequence, not to a slot, and begins as its configuration says, or as
+ * zeros: nothing of one client's sequence can be seen in another's.
+ *
+ * Threads: the scheduler's, under its lock, while no request of the sequence is in execution; then
+ * the backend's, one at a time.
+ *
+ * Source: model configuration, sequence_batching.state; behaviours §11.15
+ */
+#ifndef CONCH_CORE_SCHED_STATE_H
+#define CONCH_CORE_SCHED_STATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/request.h"
+
+struct model;
+struct states;
+struct status;
+
+enum { MAX_STATE_DIMS = 32 };
+
+/* A tensor's value; its bytes are aligned to MEM_ALIGNMENT. */
+struct state_value {
+    enum dtype dtype;
+    uint32_t n_dims;
+    int64_t shape[MAX_STATE_DIMS]; /* batch dimension included */
+    size_t size_bytes;
+    void *base;
+    void *block; /* what base lies in; NULL: no buffer yet */
+};
+
+/* One state of a model; constant. */
+struct state_spec {
+    const char *input_name, *output_name;
+    bool same_buffer;
+    struct state_value initial;
+};
+
+struct state_specs {
+    uint32_t n;
+    struct state_spec *items;
+    struct mem_owner *owner; /* who pays for states */
+};
+
+/* This is TRITONBACKEND_State. */
+struct state {
+    const struct state_spec *spec;
+    struct states *states;
+    struct input input;
+    struct state_value shown, next, out; /* next.block is shown's, or its own */
+    bool has_next;                       /* next is not what is shown */
+};
+
+/* All states of one sequence. */
+struct states {
+    const struct state_specs *specs;
+    struct state items[];
+};
+
+/*
+ * state_specs_init - of a model whose configuration has been checked; reads initial values from the
+ * model's folder initial_state/.
+ *
+ * Errors: STATUS_INVALID_ARG  too large, too many dimensions, a file that does not fit
+ *         STATUS_INTERNAL     a file that cannot be read
+ */
+NODISCARD struct status *state_specs_init(struct state_specs *specs, const struct model *m);
+void state_specs_done(struct state_specs *specs);
+
+/* states_new - without values. Errors: STATUS_UNAVAILABLE  no memory */
+NODISCARD struct status *states_new(const struct state_specs *specs, struct states **ret_states);
+void states_free(struct states *s);
+
+/* states_begin - a sequence starts: the initial values. Errors: STATUS_UNAVAILABLE  no memory */
+NODISCARD struct status *states_begin(struct states *s);
+
+/* states_begin_like - zeros, in the shapes that another sequence's states have now. Errors: same */
+NODISCARD struct status *states_begin_like(struct states *s, const struct states *other);
+
+/* states_show - the inputs of the next request, from what the last one has published. */
+void states_show(struct states *s, struct request *r);
+
+/*
+ * states_output - the state of that output name, to be written with that type and shape.
+ *
+ * Errors: STATUS_INVALID_ARG  the request has no states, or none of that name; a bad shape
+ */
+NODISCARD struct status *states_output(const struct request *r, const char *name, enum dtype dtype,
+                                       const int64_t *shape, uint32_t n_dims,
+                                       struct state **ret_state);
+
+/*
+ * state_buffer - where to write. The same buffer again for the same size.
+ *
+ * Errors: STATUS_UNAVAILABLE  no memory
+ */
+NODISCARD struct status *state_buffer(struct state *st, size_t size_bytes, void **ret_base);
+
+/* state_buffer_bytes - Errors: STATUS_INVALID_ARG  there is no buffer yet */
+NODISCARD struct status *state_buffer_bytes(const struct state *st, size_t *ret_bytes);
+
+/*
+ * state_update - what was written is the next request's.
+ *
+ * Errors: STATUS_INVALID_ARG  there is no buffer, or one whose size does not fit type and shape
+ */
+NODISCARD struct status *state_update(struct state *st);
+
+#endif
