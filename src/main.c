@@ -9,6 +9,7 @@
  */
 #include <errno.h>
 #include <execinfo.h>
+#include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -145,6 +146,63 @@ static void wait_for_event(bool or_loaded)
         while (sem_wait(&events) != 0)
             ; /* EINTR: by another signal */
     }
+}
+
+/* ---- following the repositories ------------------------------------------------------------- */
+
+/* Mode poll: a thread looks at the repositories again and again. */
+struct follower {
+    TRITONSERVER_Server *server;
+    long seconds;
+    bool runs;
+    pthread_t thread;
+    sem_t over;
+};
+
+static void *follow(void *arg)
+{
+    struct follower *f = arg;
+    struct timespec next;
+    clock_gettime(CLOCK_MONOTONIC, &next);
+    next.tv_sec += f->seconds;
+    while (sem_clockwait(&f->over, CLOCK_MONOTONIC, &next) != 0) {
+        if (errno != ETIMEDOUT)
+            continue;
+        worked(TRITONSERVER_ServerPollModelRepository(f->server), "poll model repository");
+        clock_gettime(CLOCK_MONOTONIC, &next);
+        next.tv_sec += f->seconds;
+    }
+    return NULL;
+}
+
+static void follower_start(struct follower *f, TRITONSERVER_Server *server, const struct options *o)
+{
+    sigset_t all, before;
+    f->server = server;
+    f->seconds = option_int(o, OPT_REPOSITORY_POLL_SECS);
+    if (strcasecmp(option_text(o, OPT_MODEL_CONTROL_MODE), "poll") != 0 || f->seconds == 0)
+        return;
+    sem_init(&f->over, 0, 0);
+    sigfillset(&all); /* signals are main's */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&f->thread, NULL, follow, f);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    f->runs = !failed;
+    if (failed)
+        log_error("failed to start a thread to poll the model repository: %s", strerror(failed));
+}
+
+/* It looks no more; what it is about goes on. */
+static void follower_end(struct follower *f)
+{
+    if (f->runs)
+        sem_post(&f->over);
+}
+
+static void follower_join(struct follower *f)
+{
+    if (f->runs)
+        pthread_join(f->thread, NULL);
 }
 
 /* ---- options to server options -------------------------------------------------------------- */
@@ -389,6 +447,7 @@ static uint64_t now_ms(void)
 struct frontends {
     struct conch_http *http;
     struct conch_metrics *metrics;
+    struct follower follower;
 };
 
 /*
@@ -399,6 +458,7 @@ struct frontends {
 static bool stop(TRITONSERVER_Server *server, struct frontends *f, uint64_t timeout_ms)
 {
     uint64_t from_ms = now_ms();
+    follower_end(&f->follower);
     passed(conch_server_stop_loading(server), "stopping server");
     unsigned int n_cut = conch_http_stop(f->http, timeout_ms);
     if (n_cut)
@@ -409,6 +469,7 @@ static bool stop(TRITONSERVER_Server *server, struct frontends *f, uint64_t time
                 "set exit timeout") ||
         !worked(TRITONSERVER_ServerStop(server), "stop server"))
         return false;
+    follower_join(&f->follower);
     conch_metrics_stop(f->metrics, LAST_PAGE_MS);
     return true;
 }
@@ -460,6 +521,7 @@ static bool serve(TRITONSERVER_Server *server, const struct options *o, struct f
             return false;
         if (after_load && !open_ports(server, o, f))
             return false;
+        follower_start(&f->follower, server, o);
         wait_for_event(false);
     }
     printf("Signal (%d) received.\n", atomic_load(&signal_number));

@@ -80,11 +80,6 @@ CHECK(check_control_mode)
                                   : option_message("invalid argument for --model-control-mode");
 }
 
-bool control_mode_asks(const char *text)
-{
-    return strcasecmp(text, "poll") == 0;
-}
-
 CHECK(check_rate_limit)
 {
     static const char *const modes[] = {"execution_count", "off", NULL};

@@ -105,7 +105,6 @@ CHECK(check_gpu_limit);
 CHECK(check_host_policy);
 bool metrics_config_asks(const char *text);
 bool trace_config_asks(const char *text);
-bool control_mode_asks(const char *text);
 bool trace_level_asks(const char *text);
 
 /* options_check_together - NULL, or what is wrong between several flags. */

@@ -544,6 +544,12 @@ TRITONSERVER_Error *TRITONSERVER_ServerUnloadModelAndDependents(TRITONSERVER_Ser
     return TRITONSERVER_ServerUnloadModel(server, model_name);
 }
 
+TRITONSERVER_Error *TRITONSERVER_ServerPollModelRepository(TRITONSERVER_Server *server)
+{
+    NEED(server);
+    return as_status(server_poll(to_server(server)));
+}
+
 TRITONSERVER_Error *TRITONSERVER_ServerModelIndex(TRITONSERVER_Server *server, uint32_t flags,
                                                   TRITONSERVER_Message **model_index)
 {

@@ -66,7 +66,8 @@ TRITONSERVER_ServerOptionsSetModelControlMode(TRITONSERVER_ServerOptions *option
         to_options(options)->control_mode = CONTROL_EXPLICIT;
         return NULL;
     case TRITONSERVER_MODEL_CONTROL_POLL:
-        return not_yet("polling the model repository");
+        to_options(options)->control_mode = CONTROL_POLL;
+        return NULL;
     }
     return as_status(status_new(STATUS_INVALID_ARG, "unknown model control mode '%d'", (int)mode));
 }

@@ -80,7 +80,7 @@ struct status *server_create(const struct server_options *options, struct server
         s->machine = machine_new(options->metrics_interval_ms, monotonic_ns());
     alarms_init(&s->alarms);
     backend_registry_init(&s->backends, s, s->options);
-    s->has_control = options->control_mode == CONTROL_EXPLICIT;
+    s->has_control = options->control_mode != CONTROL_NONE;
     repository_init(&s->repository, s, &s->backends, s->options,
                     s->has_control ? &s->control : NULL);
     if (s->has_control) {
@@ -398,15 +398,17 @@ struct control *server_control(struct server *s)
 }
 
 /* A stop waits from here on until end_change(); or it is too late for one. */
-static struct status *begin_change(struct server *s)
+static struct status *begin_change(struct server *s, enum control_mode mode)
 {
     mutex_lock(&s->drain_mu);
     bool ready = atomic_load(&s->state) == SERVER_READY && !atomic_load(&s->repository.stopping);
-    bool allowed = ready && s->options->control_mode == CONTROL_EXPLICIT;
+    bool allowed = ready && s->options->control_mode == mode;
     s->n_changes += allowed;
     mutex_unlock(&s->drain_mu);
     if (!ready)
         return status_new(STATUS_UNAVAILABLE, "Server not ready");
+    if (!allowed && mode == CONTROL_POLL)
+        return status_new(STATUS_UNAVAILABLE, "polling is disabled");
     if (!allowed) /* the reference has one text for all modes */
         return status_new(STATUS_UNAVAILABLE,
                           "explicit model load / unload is not allowed if polling is enabled");
@@ -424,7 +426,7 @@ static void end_change(struct server *s)
 struct status *server_load_model(struct server *s, const char *name,
                                  const struct load_parameter *parameters, size_t n_parameters)
 {
-    struct status *st = begin_change(s);
+    struct status *st = begin_change(s, CONTROL_EXPLICIT);
     if (st)
         return st;
     st = repository_load(&s->repository, name, parameters, n_parameters);
@@ -434,10 +436,20 @@ struct status *server_load_model(struct server *s, const char *name,
 
 struct status *server_unload_model(struct server *s, const char *name)
 {
-    struct status *st = begin_change(s);
+    struct status *st = begin_change(s, CONTROL_EXPLICIT);
     if (st)
         return st;
     repository_unload(&s->repository, name);
+    end_change(s);
+    return NULL;
+}
+
+struct status *server_poll(struct server *s)
+{
+    struct status *st = begin_change(s, CONTROL_POLL);
+    if (st)
+        return st;
+    repository_poll(&s->repository);
     end_change(s);
     return NULL;
 }

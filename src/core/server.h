@@ -146,6 +146,15 @@ NODISCARD struct status *server_load_model(struct server *s, const char *name,
 NODISCARD struct status *server_unload_model(struct server *s, const char *name);
 
 /*
+ * server_poll - has those models serve that the repositories hold now, as their files are now. What
+ * cannot be loaded is told in the log, and what served of it goes on.
+ *
+ * Thread: control. Blocks until all that has changed is loaded.
+ * Errors: STATUS_UNAVAILABLE  the model control mode is another one; the server is not ready
+ */
+NODISCARD struct status *server_poll(struct server *s);
+
+/*
  * server_control - where those may have something done that takes long who must not wait; NULL when
  * nothing does, as this server's models neither come nor go: then loads and unloads are refused at
  * once, and the index is in memory.

@@ -505,3 +505,40 @@ def test_reloads_under_load(models, server):
     assert not wrong
     assert len(served) > 20
     wait_for(lambda: server.log().count("successfully unloaded 'm' version 2") == 20, 20, "the old ones have gone")
+
+
+# ---- Following the repository
+
+
+@pytest.mark.parametrize("kind", [Server, pytest.param(triton.Triton, marks=triton.needed)], ids=["ours", "theirs"])
+def test_the_repository_is_followed(models, kind):
+    repository.write_identity(models, "m", ANY)
+    flags = ["--model-control-mode=poll", "--repository-poll-secs=1"]
+    with killed(kind(models, flags=flags)) as server:
+        answer = load(server, "m")
+        assert (answer.status, answer.error) == (503, "explicit model load / unload is not allowed if polling is enabled")
+        repository.write_identity(models, "new", ANY, versions=(1, 4))
+        wait_for(lambda: infer(server, "new", ONE).status == 200, 20, "it is loaded")
+        set_policy(models / "new", "all { }")
+        later(models / "new/config.pbtxt")
+        wait_for(lambda: states(server) == {"m:1": "READY", "new:1": "READY", "new:4": "READY"}, 20, "the other version, too")
+        (models / "new/config.pbtxt").write_text("nonsense")
+        later(models / "new/config.pbtxt")
+        server.wait_log("Poll failed for model directory 'new': ")
+        assert infer(server, "new", ONE).status == 200
+        shutil.rmtree(models / "new")
+        wait_for(lambda: infer(server, "new", ONE).status == 404, 20, "it is unloaded")
+        wait_for(lambda: states(server) == {"m:1": "READY"}, 20, "nothing is told of it")
+
+
+@OURS
+def test_a_stop_while_the_repository_is_followed(models, gated):
+    with Server(models, flags=["--model-control-mode=poll", "--repository-poll-secs=1"]) as server:
+        gated.shut("hold.load")
+        (gated.folder / "2").mkdir()
+        wait_for((gated.folder / "hold.load.reached").exists, 20, "a version is loaded")
+        assert infer(server, "g", IN).status == 200
+        server.signal(15)
+        server.wait_log("Waiting for models that are being loaded")
+        gated.open("hold.load")
+        assert server.wait() == 0

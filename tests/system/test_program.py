@@ -41,7 +41,6 @@ def test_version_of_what_backends_find():
     [
         ("--allow-grpc=true", "gRPC"),
         ("--metrics-config=summary_latencies=true", "quantiles"),
-        ("--model-control-mode=poll", "polling the model repository"),
         ("--cache-config=local,size=1048576", "response caches"),
         ("--trace-config=level=TIMESTAMPS", "tracing"),
         ("--http-restricted-api=health:key=value", "restricting parts of the HTTP API"),

@@ -409,8 +409,6 @@ static void what_does_not_exist_is_refused_by_name(void **unused)
         "--allow-sagemaker=on",
         "--allow-vertex-ai=true",
         "--allow-client-shm=true",
-        "--model-control-mode=poll",
-        "--model-control-mode=POLL",
         "--http-header-forward-pattern=.*",
         "--http-restricted-api=health:k=v",
         "--grpc-use-ssl=true",

@@ -38,8 +38,8 @@ static struct status *refuse(const char *name, struct status *st)
 static struct status *load_source(struct repository *repo, struct repo_model *rm,
                                   struct status *failed, struct source *source, const char *config)
 {
-    struct status *st =
-        failed ? refuse(rm->title, failed) : repository_load_model(repo, rm, source, config, false);
+    struct status *st = failed ? refuse(rm->title, failed)
+                               : repository_load_model(repo, rm, source, config, LOAD_ON_REQUEST);
     if (!failed)
         source_unref(source);
     repository_leave(repo, rm);
@@ -100,7 +100,7 @@ struct status *repository_load(struct repository *repo, const char *name,
 
 /* ---- Unloading ------------------------------------------------------------------------------ */
 
-static void unload(struct repository *repo, struct repo_model *rm)
+void repository_unload_model(struct repository *repo, struct repo_model *rm)
 {
     struct list leaving = LIST_INIT(leaving);
     mutex_lock(&repo->mu);
@@ -128,7 +128,7 @@ void repository_unload(struct repository *repo, const char *name)
     struct repo_model **list = repository_named(repo, name);
     for (size_t i = 0; list[i]; i++) {
         repository_turn(repo, list[i]);
-        unload(repo, list[i]);
+        repository_unload_model(repo, list[i]);
         repository_leave(repo, list[i]);
     }
     mem_free(list);

@@ -141,7 +141,7 @@ struct status *repository_index(struct repository *repo, bool ready_only,
 {
     struct rows r = {0};
     struct poll poll = {0}, *now = NULL;
-    if (repo->options->control_mode == CONTROL_EXPLICIT) {
+    if (repo->options->control_mode != CONTROL_NONE) {
         now = &poll; /* what could be loaded is what is there now */
         poll_roots(&repo->roots, repo->options, true, now);
     }

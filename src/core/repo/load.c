@@ -8,7 +8,7 @@
  *               leaves; or one has failed: what is new goes, and what was serves on
  *
  * At the start of a server there is nothing to be kept, and a version that fails is not in the way
- * of others: each serves as soon as it is READY (`partly`).
+ * of others: each serves as soon as it is READY (LOAD_AT_START).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +40,7 @@ struct load {
     struct repo_model *rm;
     struct source *source;
     const char *config;
-    bool partly;
+    enum load_reason reason;
 
     struct fingerprint seen;
     size_t n;
@@ -208,7 +208,7 @@ static void load_versions(struct load *l, struct scanned_model *scanned)
         if (w->stays)
             continue;
         load_version(l, w, scanned);
-        if (l->partly)
+        if (l->reason == LOAD_AT_START)
             publish_one(l, w);
     }
 }
@@ -317,9 +317,25 @@ struct status *repository_poll_failure(const char *name)
                       name);
 }
 
+void repository_is_unfit(struct repository *repo, struct repo_model *rm, const char *failure)
+{
+    bool serves = false;
+    mutex_lock(&repo->mu);
+    for (size_t i = 0; i < rm->n_versions; i++)
+        serves |= rm->versions[i].model != NULL;
+    rm->wanted = true;
+    rm->stage = REPO_SETTLED;
+    mem_free(rm->failure);
+    rm->failure = serves ? NULL : mem_strdup(failure);
+    repository_count_locked(repo, rm, !serves);
+    mutex_unlock(&repo->mu);
+    if (serves)
+        log_error("modification of model '%s' to be ignored due to polling failure", rm->title);
+}
+
 /*
- * Nothing of the model could be made out. While a server starts that is what has become of it; else
- * the request has failed, and all is as it was before.
+ * Nothing of the model could be made out. Unless somebody has just asked for it, that is what has
+ * become of it; else the request has failed, and all is as it was before.
  */
 static void note_unreadable(struct load *l, struct status *st, bool is_empty)
 {
@@ -327,11 +343,12 @@ static void note_unreadable(struct load *l, struct status *st, bool is_empty)
     mutex_lock(&l->repo->mu);
     rm->stage = REPO_SETTLED;
     rm->empty = is_empty;
-    if (l->partly) {
-        mem_free(rm->failure);
-        rm->failure = status_reason(st);
-    }
     mutex_unlock(&l->repo->mu);
+    if (l->reason != LOAD_ON_REQUEST) {
+        char *failure = status_reason(st);
+        repository_is_unfit(l->repo, rm, failure);
+        mem_free(failure);
+    }
     status_free(st);
     if (rm->entry || is_empty)
         repository_publish(l->repo, rm);
@@ -360,7 +377,7 @@ static struct status *load(struct load *l, struct scanned_model *scanned)
     mutex_lock(&l->repo->mu);
     rm->stage = REPO_LOADING;
     rm->wanted = true;
-    rm->empty = false;
+    rm->empty = rm->duplicate = rm->missing = false;
     mutex_unlock(&l->repo->mu);
     note_wanted(l, scanned);
     note_loading(l);
@@ -374,9 +391,10 @@ static struct status *load(struct load *l, struct scanned_model *scanned)
 }
 
 struct status *repository_load_model(struct repository *repo, struct repo_model *rm,
-                                     struct source *source, const char *config, bool partly)
+                                     struct source *source, const char *config,
+                                     enum load_reason reason)
 {
-    struct load l = {.repo = repo, .rm = rm, .source = source, .config = config, .partly = partly};
+    struct load l = {.repo = repo, .rm = rm, .source = source, .config = config, .reason = reason};
     struct scanned_model scanned = {0};
     struct status *st = NULL;
     if (!config && repo->options->control_mode != CONTROL_NONE)

@@ -7,6 +7,7 @@
  *
  *     start.c       the models that the options want, several at a time
  *     change.c      loading and unloading by name while the server runs
+ *     follow.c      loading and unloading what the repositories have come to hold
  *     load.c        one model comes up, beside what serves of it
  *     leave.c       what does not serve any more is waited for and taken down
  *     index.c       what the books say
@@ -165,6 +166,14 @@ NODISCARD struct status *repository_load(struct repository *repo, const char *na
                                          size_t n_parameters);
 void repository_unload(struct repository *repo, const char *name);
 
+/*
+ * repository_poll - loads what has come or changed in the repositories, unloads what has gone. What
+ * cannot be loaded is told in the log, and what served of it goes on.
+ *
+ * Thread: control. Blocks until all is done.
+ */
+void repository_poll(struct repository *repo);
+
 /* See server_find_model(), server_model_versions(), table_serving(), server_index(). */
 NODISCARD struct status *repository_find(struct repository *repo, const char *name,
                                          size_t name_length, int64_t version,
@@ -267,6 +276,13 @@ void repository_set_state_locked(struct repository *repo, struct repo_version *r
 /* repository_count - whether the model is one of those that keep the server from being ready. */
 void repository_count_locked(struct repository *repo, struct repo_model *rm, bool unserved);
 
+/* On whose behalf a model is loaded. */
+enum load_reason {
+    LOAD_AT_START,   /* each version serves at once, whatever becomes of the others */
+    LOAD_ON_REQUEST, /* what cannot be read is the client's to know, and changes nothing */
+    LOAD_ON_POLL,    /* it is to be there: what cannot be read keeps the server from being ready */
+};
+
 /*
  * repository_load_model - brings a model up: all versions that are not there yet, or not as their
  * files are now. What served before serves until then, and goes on if anything fails.
@@ -274,13 +290,25 @@ void repository_count_locked(struct repository *repo, struct repo_model *rm, boo
  * Thread: control, which has the turn.
  * @source   where its files lie; borrowed
  * @config   the configuration as JSON, or NULL: as its folder has it
- * @partly   each version serves at once, whatever becomes of the others
  * Errors: STATUS_INTERNAL, STATUS_INVALID_ARG  for the client (behaviours §13.3, §13.4); the log
  * has the cause
  */
 NODISCARD struct status *repository_load_model(struct repository *repo, struct repo_model *rm,
                                                struct source *source, const char *config,
-                                               bool partly);
+                                               enum load_reason reason);
+
+/* repository_is_unfit - its folder cannot be read, or is not to be. The text is copied. */
+void repository_is_unfit(struct repository *repo, struct repo_model *rm, const char *failure);
+
+/* repository_unload_model - see server_unload_model(). Thread: control, which has the turn. */
+void repository_unload_model(struct repository *repo, struct repo_model *rm);
+
+/*
+ * repository_each - calls work(arg, 0), work(arg, 1) … up to n, on this thread and as many others
+ * as the options have for loading; until the server stops.
+ */
+void repository_each(struct repository *repo, size_t n, void (*work)(void *arg, size_t i),
+                     void *arg);
 
 /* repository_poll_failure - the error that a client is told when the log has the cause. */
 NODISCARD struct status *repository_poll_failure(const char *name);

@@ -18,13 +18,52 @@
 
 enum { MAX_LOAD_THREADS = 64, MAX_ERROR_BYTES = 1 << 20 };
 
-/* What the threads share. */
+/* What threads share that do the same for each of many. */
+struct crew {
+    struct repository *repo;
+    size_t n;
+    void (*work)(void *arg, size_t i);
+    void *arg;
+    atomic_size_t next;
+};
+
 struct loader {
     struct repository *repo;
     size_t n_models;
     struct repo_model **models;
-    atomic_size_t next;
 };
+
+/* ---- Many at a time -------------------------------------------------------------------------- */
+
+static void work_on(void *arg)
+{
+    struct crew *c = arg;
+    size_t i;
+    while ((i = atomic_fetch_add(&c->next, 1)) < c->n &&
+           !atomic_load_explicit(&c->repo->stopping, memory_order_relaxed))
+        c->work(c->arg, i);
+}
+
+void repository_each(struct repository *repo, size_t n, void (*work)(void *arg, size_t i),
+                     void *arg)
+{
+    struct crew c = {.repo = repo, .n = n, .work = work, .arg = arg};
+    struct thread threads[MAX_LOAD_THREADS];
+    size_t wanted = MIN((size_t)repo->options->load_threads, (size_t)MAX_LOAD_THREADS);
+    wanted = MIN(wanted, n);
+    size_t n_threads = 0;
+    while (n_threads + 1 < wanted) { /* this thread loads, too */
+        struct status *st = thread_start(&threads[n_threads], "model-load", work_on, &c);
+        if (st) {
+            log_status(LOG_WARN, "fewer threads load models", st);
+            break;
+        }
+        n_threads++;
+    }
+    work_on(&c);
+    for (size_t i = 0; i < n_threads; i++)
+        thread_join(&threads[i]);
+}
 
 /* ---- Which models --------------------------------------------------------------------------- */
 
@@ -107,47 +146,21 @@ static void list_models(struct repository *repo)
 
 /* ---- All of them ---------------------------------------------------------------------------- */
 
-static void load_one(struct repository *repo, struct repo_model *rm)
+static void load_one(void *arg, size_t i)
 {
+    const struct loader *l = arg;
+    struct repository *repo = l->repo;
+    struct repo_model *rm = l->models[i];
     struct source *source;
     mutex_lock(&repo->mu);
     rm->stage = REPO_LOADING;
     mutex_unlock(&repo->mu);
     struct status *st = source_of_folder(rm->storage, rm->name, &source);
     if (!st) {
-        st = repository_load_model(repo, rm, source, NULL, true);
+        st = repository_load_model(repo, rm, source, NULL, LOAD_AT_START);
         source_unref(source);
     }
     status_free(st); /* the books have it, and the log */
-}
-
-static void load_some(void *arg)
-{
-    struct loader *l = arg;
-    size_t i;
-    while ((i = atomic_fetch_add(&l->next, 1)) < l->n_models &&
-           !atomic_load_explicit(&l->repo->stopping, memory_order_relaxed))
-        load_one(l->repo, l->models[i]);
-}
-
-static void run_threads(struct loader *l)
-{
-    struct repository *repo = l->repo;
-    struct thread threads[MAX_LOAD_THREADS];
-    size_t wanted = MIN((size_t)repo->options->load_threads, (size_t)MAX_LOAD_THREADS);
-    wanted = MIN(wanted, l->n_models);
-    size_t n_threads = 0;
-    while (n_threads + 1 < wanted) { /* this thread loads, too */
-        struct status *st = thread_start(&threads[n_threads], "model-load", load_some, l);
-        if (st) {
-            log_status(LOG_WARN, "fewer threads load models", st);
-            break;
-        }
-        n_threads++;
-    }
-    load_some(l);
-    for (size_t i = 0; i < n_threads; i++)
-        thread_join(&threads[i]);
 }
 
 /* Those that can be tried; from now on requests are told that they are coming. */
@@ -197,7 +210,7 @@ struct status *repository_load_all(struct repository *repo)
 {
     list_models(repo);
     struct loader l = make_loader(repo);
-    run_threads(&l);
+    repository_each(repo, l.n_models, load_one, &l);
     mem_free(l.models);
 
     if (atomic_load(&repo->n_unserved) == 0)

@@ -181,8 +181,6 @@ static void options_that_ask_for_what_is_not_there(void **state)
     const TRITONSERVER_Error_Code no = TRITONSERVER_ERROR_UNSUPPORTED,
                                   wrong = TRITONSERVER_ERROR_INVALID_ARG;
     ok(TRITONSERVER_ServerOptionsNew(&o));
-    refused(TRITONSERVER_ServerOptionsSetModelControlMode(o, TRITONSERVER_MODEL_CONTROL_POLL), no,
-            "polling the model repository is not supported yet");
     refused(TRITONSERVER_ServerOptionsSetRateLimiterMode(o, TRITONSERVER_RATE_LIMIT_EXEC_COUNT), no,
             "the rate limiter is not supported yet");
     refused(TRITONSERVER_ServerOptionsSetResponseCacheByteSize(o, 1), no,

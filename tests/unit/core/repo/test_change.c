@@ -37,13 +37,13 @@ struct fixture {
     struct pool *pool;
 };
 
-static void start_with(struct fixture *f, unsigned int load_threads)
+static void start_with(struct fixture *f, enum control_mode mode)
 {
     struct server_options *o = server_options_new();
     server_options_add_repository(o, f->repo.path);
     server_options_set_string(&o->backend_directory, CONCH_BUILD_DIR "/tests/backends");
-    o->control_mode = CONTROL_EXPLICIT;
-    o->load_threads = load_threads;
+    o->control_mode = mode;
+    o->exit_on_error = false;
     f->pool = pool_new("test", 1 << 20, 0);
     assert_null(server_new(o, &f->s));
     server_options_free(o);
@@ -54,7 +54,7 @@ static void set_up(struct fixture *f)
     repository_make(&f->repo);
     repository_add(&f->repo, "m", CONFIG, 1);
     repository_add(&f->repo, "n", CONFIG, 1);
-    start_with(f, 4);
+    start_with(f, CONTROL_EXPLICIT);
 }
 
 static void tear_down(struct fixture *f)
@@ -724,11 +724,107 @@ static void modes_that_do_not_allow_it(void **state)
     says(server_load_model(s, "m", NULL, 0), STATUS_UNAVAILABLE, text);
     says(server_load_model(s, "", NULL, 0), STATUS_UNAVAILABLE, text);
     says(server_unload_model(s, "m"), STATUS_UNAVAILABLE, text);
+    says(server_poll(s), STATUS_UNAVAILABLE, "polling is disabled");
     assert_null(server_control(s));
     assert_null(server_stop(s));
     server_free(s);
     server_options_free(o);
     repository_remove(&repo);
+}
+
+/* ---- Following the repository ---------------------------------------------------------------- */
+
+static void move_model(const struct fixture *f, const char *from, const char *to)
+{
+    char old[512], new[512];
+    snprintf(old, sizeof(old), "%s/%s", f->repo.path, from);
+    snprintf(new, sizeof(new), "%s/%s", f->repo.path, to);
+    assert_int_equal(rename(old, new), 0);
+}
+
+static void what_the_repository_holds_serves(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct asked a;
+    repository_make(&f.repo);
+    repository_add(&f.repo, "m", CONFIG, 1);
+    start_with(&f, CONTROL_POLL);
+    has_index(&f, "m:1:READY: ");
+    says(server_load_model(f.s, "m", NULL, 0), STATUS_UNAVAILABLE,
+         "explicit model load / unload is not allowed if polling is enabled");
+
+    make(&f, &a, "m");
+    struct model *before = a.request.model;
+    end(&a);
+    fine(server_poll(f.s)); /* nothing has changed */
+    make(&f, &a, "m");
+    assert_ptr_equal(a.request.model, before);
+    repository_add(&f.repo, "n", CONFIG, 3);
+    repository_add_file(&f.repo, "m/2/x", "", 0);
+    has_index(&f, "m:1:READY: n:-1:: ");
+    fine(server_poll(f.s));
+    has_index(&f, "m:1:READY: m:2:READY: n:3:READY: ");
+    is_ready(&f, true);
+
+    write_file(&f, "n/config.pbtxt", "nonsense"); /* what serves goes on */
+    repository_add(&f.repo, "wrong", "nonsense", 1);
+    fine(server_poll(f.s));
+    has_index(&f, "m:1:READY: m:2:READY: n:3:READY: wrong:-1:: ");
+    is_ready(&f, false);
+    write_file(&f, "wrong/config.pbtxt", CONFIG);
+    write_file(&f, "wrong/fail.load", "no disk\n");
+    fine(server_poll(f.s));
+    has_index(&f, "m:1:READY: m:2:READY: n:3:READY: wrong:1:UNAVAILABLE:Internal: no disk ");
+    is_ready(&f, false);
+    remove_file(&f, "wrong/fail.load");
+    fine(server_poll(f.s));
+    is_ready(&f, true);
+
+    move_model(&f, "wrong", "..gone");
+    move_model(&f, "m", "o");
+    write_file(&f, "n/config.pbtxt", CONFIG);
+    fine(server_poll(f.s));
+    await_index(&f, "m:1:UNLOADING: m:2:UNAVAILABLE:unloaded n:3:READY: o:1:READY: o:2:READY: ");
+    start(&f, &a); /* it had been found before */
+    is_served(&a);
+    await_index(&f, "n:3:READY: o:1:READY: o:2:READY: ");
+    finds(&f, "m", CONCH_VERSION_LATEST, UNKNOWN "'m' is not found");
+    is_ready(&f, true);
+    tear_down(&f);
+}
+
+static void a_model_that_two_repositories_have(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct test_repository other;
+    struct server_options *o = server_options_new();
+    repository_make(&f.repo);
+    repository_make(&other);
+    repository_add(&f.repo, "m", CONFIG, 1);
+    server_options_add_repository(o, f.repo.path);
+    server_options_add_repository(o, other.path);
+    server_options_set_string(&o->backend_directory, CONCH_BUILD_DIR "/tests/backends");
+    o->control_mode = CONTROL_POLL;
+    f.pool = pool_new("test", 1 << 20, 0);
+    assert_null(server_new(o, &f.s));
+    server_options_free(o);
+    has_index(&f, "m:1:READY: ");
+    repository_add(&other, "m", CONFIG, 2);
+    for (int i = 0; i < 2; i++) {
+        fine(server_poll(f.s));
+        await_index(&f, "m:-1:UNAVAILABLE:model appears in two or more repositories ");
+        is_ready(&f, false);
+    }
+    move_model(&f, "m", "..gone");
+    fine(server_poll(f.s));
+    await_index(&f, "m:1:UNAVAILABLE:unloaded m:2:READY: ");
+    is_ready(&f, true);
+    repository_remove(&other);
+    fine(server_poll(f.s)); /* a repository that cannot be listed says nothing of its models */
+    has_index(&f, "m:1:UNAVAILABLE:unloaded m:2:READY: ");
+    tear_down(&f);
 }
 
 int main(void)
@@ -747,6 +843,8 @@ int main(void)
         cmocka_unit_test(names_that_are_none),
         cmocka_unit_test(a_storm_of_changes),
         cmocka_unit_test(modes_that_do_not_allow_it),
+        cmocka_unit_test(what_the_repository_holds_serves),
+        cmocka_unit_test(a_model_that_two_repositories_have),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

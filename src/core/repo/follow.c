@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Mode poll: what the repositories hold is what serves (behaviours §13.14). Each round lists them,
+ * looks at the folders of all models, and does what has become necessary:
+ *
+ *     a folder that has gone, or that two repositories have        its model is unloaded
+ *     a folder that is new, or not as it was when it was loaded    … is loaded, several at a time
+ *
+ * What could not be loaded is tried again in each round.
+ */
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "core/repo/repository.h"
+#include "core/repo/source.h"
+#include "core/server_options.h"
+
+struct round {
+    struct repository *repo;
+    struct poll poll;
+    size_t n_stale;
+    struct polled_model **stale; /* of poll: to be loaded */
+};
+
+/* ---- What has gone -------------------------------------------------------------------------- */
+
+static bool is_polled(const struct round *r, const struct repo_model *rm)
+{
+    bool any_root = !r->repo->options->model_namespacing;
+    size_t from = 0, to = r->poll.n_models;
+    while (from < to) { /* to the first of that name */
+        size_t middle = from + (to - from) / 2;
+        if (strcmp(r->poll.models[middle].name, rm->name) < 0)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    for (; from < r->poll.n_models && strcmp(r->poll.models[from].name, rm->name) == 0; from++) {
+        if (any_root || r->poll.models[from].storage == rm->storage)
+            return true;
+    }
+    return false;
+}
+
+/* Models whose folders are not there any more, for repository_turn(); NULL ends. */
+static struct repo_model **find_gone(const struct round *r)
+{
+    struct repository *repo = r->repo;
+    size_t n = 0;
+    mutex_lock(&repo->mu);
+    struct repo_model **gone = mem_zalloc((repo->n_models + 1) * sizeof(struct repo_model *));
+    for (size_t i = 0; i < repo->n_models; i++) {
+        if (is_polled(r, repo->models[i]))
+            continue;
+        repo->models[i]->n_users++;
+        gone[n++] = repo->models[i];
+    }
+    mutex_unlock(&repo->mu);
+    return gone;
+}
+
+static void unload_gone(const struct round *r)
+{
+    if (r->poll.n_unlisted > 0) /* what is in that repository is not known, rather than gone */
+        return;
+    struct repo_model **gone = find_gone(r);
+    for (size_t i = 0; gone[i]; i++) {
+        repository_turn(r->repo, gone[i]);
+        gone[i]->storage = NULL; /* nothing will be told of it when it has ended */
+        repository_unload_model(r->repo, gone[i]);
+        repository_leave(r->repo, gone[i]);
+    }
+    mem_free(gone);
+}
+
+/* ---- What is not as it was ------------------------------------------------------------------- */
+
+/* A folder that is not to be served. What served of it goes on, unless two repositories have it. */
+static void note_unfit(struct repository *repo, const struct polled_model *pm)
+{
+    struct repo_model *rm = repository_enter(repo, pm->name, pm->storage);
+    rm->storage = pm->storage;
+    if (pm->duplicate && !rm->duplicate) {
+        log_error("failed to poll model '%s': not unique across all model repositories", pm->name);
+        repository_unload_model(repo, rm);
+    }
+    repository_is_unfit(repo, rm, pm->failure);
+    mutex_lock(&repo->mu);
+    rm->duplicate = pm->duplicate;
+    mutex_unlock(&repo->mu);
+    repository_leave(repo, rm);
+}
+
+static bool is_stale(struct repository *repo, const struct polled_model *pm)
+{
+    struct repo_model *rm = repository_enter(repo, pm->name, pm->storage);
+    bool serves = false;
+    rm->storage = pm->storage;
+    for (size_t i = 0; i < rm->n_versions; i++)
+        serves |= rm->versions[i].model != NULL;
+    struct fingerprint now = fingerprint_take(pm->storage, pm->name);
+    bool stale = !serves || !fingerprint_same(&rm->seen, &now);
+    fingerprint_done(&now);
+    repository_leave(repo, rm);
+    return stale;
+}
+
+static void load_stale(void *arg, size_t i)
+{
+    const struct round *r = arg;
+    const struct polled_model *pm = r->stale[i];
+    struct source *source;
+    struct repo_model *rm = repository_enter(r->repo, pm->name, pm->storage);
+    rm->storage = pm->storage;
+    struct status *st = source_of_folder(pm->storage, pm->name, &source);
+    if (!st) {
+        st = repository_load_model(r->repo, rm, source, NULL, LOAD_ON_POLL);
+        source_unref(source);
+    }
+    status_free(st); /* the books have it, and the log */
+    repository_leave(r->repo, rm);
+}
+
+void repository_poll(struct repository *repo)
+{
+    struct round r = {.repo = repo};
+    poll_roots(&repo->roots, repo->options, true, &r.poll);
+    if (r.poll.n_unlisted > 0)
+        log_error("%zu model repositories cannot be listed", r.poll.n_unlisted);
+    unload_gone(&r);
+    r.stale = mem_zalloc((r.poll.n_models + 1) * sizeof(struct polled_model *));
+    for (size_t i = 0; i < r.poll.n_models && !atomic_load(&repo->stopping); i++) {
+        struct polled_model *pm = &r.poll.models[i];
+        if (pm->failure)
+            note_unfit(repo, pm);
+        else if (is_stale(repo, pm))
+            r.stale[r.n_stale++] = pm;
+    }
+    repository_each(repo, r.n_stale, load_stale, &r);
+    mem_free(r.stale);
+    poll_done(&r.poll);
+}
