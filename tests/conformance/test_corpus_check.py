@@ -19,6 +19,7 @@ import server as servers
 pytestmark = pytest.mark.skipif(servers.REFERENCE, reason="it is a command of Conch")
 MODES = {"default": (), "strict": ("--disable-auto-complete-config",), "custom": ("--model-config-name=custom",)}
 PLACED = re.compile(r"(?P<text>.*?) \((?P<file>\S+):(?P<line>\d+):(?P<column>\d+)\)(: (?P<advice>.*))?", re.DOTALL)
+NO_MODEL = r"(?:Poll failed for model directory|failed to load model) '(.*?)': (.*)"
 WRONG_TEXT = re.compile(r"failed to read text proto from (?P<file>\S+?):(?P<line>\d+):(?P<column>\d+): (?P<text>.*)", re.DOTALL)
 
 
@@ -29,7 +30,7 @@ def refusals(server, names):
     polled = {}
     for line in server.log().splitlines():
         found = re.search(r' ("(?:[^"\\]|\\.)*")$', line)
-        match = found and re.fullmatch(r"Poll failed for model directory '(.*?)': (.*)", json.loads(found[1]), re.DOTALL)
+        match = found and re.fullmatch(NO_MODEL, json.loads(found[1]), re.DOTALL)
         if match:
             polled[match[1]] = match[2]
     why = {row["name"]: polled.get(row["name"]) or row["reason"].partition(": ")[2]
