@@ -242,7 +242,6 @@ static void errors_and_rejections_have_their_turn(void **state)
     (void)state;
     struct steps *s = steps_new();
     struct response *resp;
-    atomic_fetch_add(&s->model.model->pending, 1);
     request_reject(&s->requests[3].request, FAILURE_REJECTED,
                    status_new(STATUS_UNAVAILABLE, "too late"));
     request_answer_error(&s->requests[1].request, status_new(STATUS_INTERNAL, "broken"));
