@@ -453,11 +453,14 @@ struct status *scheduler_submit(struct scheduler *s, struct request *r)
 
 struct status *scheduler_new(struct model *m, struct scheduler **ret_scheduler)
 {
-    if (model_config_sequences(m->config))
+    switch (m->config->pb->scheduling_choice_case) {
+    case INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING:
         return sequence_scheduler_new(m, ret_scheduler);
-    if (m->config->pb->dynamic_batching)
+    case INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING:
         return dynamic_scheduler_new(m, ret_scheduler);
-    return default_scheduler_new(m, ret_scheduler);
+    default:
+        return default_scheduler_new(m, ret_scheduler);
+    }
 }
 
 void scheduler_hurry(struct scheduler *s)
