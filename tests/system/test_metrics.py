@@ -277,13 +277,14 @@ def test_waiting_and_cancelled_requests(models):
 
 
 def test_who_waits_too_long_is_rejected(models):
-    policy = "dynamic_batching { default_queue_policy { timeout_action: REJECT default_timeout_microseconds: 1000 } }\n"
+    policy = ("dynamic_batching { default_queue_policy { timeout_action: REJECT default_timeout_microseconds: 60000000 "
+              "allow_timeout_override: true } }\n")
     gated = repository.Gated(models, "gated", more="max_batch_size: 1\n" + policy).shut("hold.execute")
     data = {"inputs": [{"name": "IN", "datatype": "INT32", "shape": [1, 1], "data": [7]}]}
     with servers.Server(models, flags=FLAGS) as server, concurrent.futures.ThreadPoolExecutor() as pool:
         first = pool.submit(ask, server, "POST", "/v2/models/gated/infer", data)
         servers.wait_for((gated.folder / "hold.execute.reached").exists, 20, "the first one executes")
-        assert ask(server, "POST", "/v2/models/gated/infer", data).status == 503
+        assert ask(server, "POST", "/v2/models/gated/infer", {**data, "parameters": {"timeout": 1000}}).status == 503
         page = scrape(server)
         assert page.failures("gated") == [1, 0, 0, 0]
         assert page.of("nv_inference_pending_request_count", "gated") == 0
