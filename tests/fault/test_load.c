@@ -18,6 +18,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "core/load_parameter.h"
 #include "core/model.h"
 #include "core/server.h"
 #include "core/server_options.h"
@@ -114,6 +115,90 @@ static struct status *load(void *arg)
     return st;
 }
 
+/* ---- By name, while the server runs ---------------------------------------------------------- */
+
+static bool serves(struct server *s, const char *name)
+{
+    struct model *m = NULL;
+    struct status *st = server_find_model(s, name, strlen(name), CONCH_VERSION_LATEST, &m);
+    status_free(st);
+    model_unref(m);
+    return !st;
+}
+
+/* Until what was unloaded has gone; NULL, or why that could not be asked. */
+static struct status *await_end(struct server *s)
+{
+    for (bool leaving = true; leaving;) {
+        struct model_index_row *rows;
+        size_t n;
+        struct status *st = server_index(s, false, &rows, &n);
+        if (st)
+            return st;
+        leaving = false;
+        for (size_t i = 0; i < n; i++)
+            leaving |= strcmp(rows[i].state, "UNLOADING") == 0;
+        mem_free(rows);
+    }
+    return NULL;
+}
+
+/* What a load by name ends in, which the log has the cause of; and nothing serves by halves. */
+static struct status *load_one(struct server *s, const char *name,
+                               const struct load_parameter *parameters, size_t n)
+{
+    struct status *st = server_load_model(s, name, parameters, n);
+    assert_int_equal(serves(s, name), st == NULL);
+    if (!st)
+        return NULL;
+    if (!strstr(status_message(st), "out of memory") &&
+        !strstr(status_message(st), "failed to poll from model repository"))
+        fail_msg("%s", status_message(st));
+    status_free(st);
+    return status_no_memory();
+}
+
+static struct status *come_and_go(void *arg)
+{
+    static const char config[] =
+        "{\"backend\": \"identity\", \"input\": [{\"name\": \"INPUT0\", \"data_type\": "
+        "\"TYPE_FP32\", \"dims\": [-1]}], \"output\": [{\"name\": \"OUTPUT0\", \"data_type\": "
+        "\"TYPE_FP32\", \"dims\": [-1]}]}";
+    const struct load_parameter both[] = {
+        {.name = "config", .type = PARAMETER_STRING, .bytes = config},
+        {.name = "file:1/some/file", .type = PARAMETER_BYTES, .bytes = "abc", .size_bytes = 3}};
+    struct server_options *o = server_options_new();
+    struct server *s = NULL;
+    (void)arg;
+    server_options_add_repository(o, repository.path);
+    server_options_set_string(&o->backend_directory, CONCH_BUILD_DIR "/backends");
+    o->control_mode = CONTROL_EXPLICIT;
+    struct status *st = server_new(o, &s);
+    server_options_free(o);
+    if (st) {
+        status_free(st);
+        return status_no_memory();
+    }
+    st = load_one(s, "whole", NULL, 0);
+    if (!st)
+        st = load_one(s, "new", both, 2);
+    if (!st)
+        st = server_load_model(s, "whole", both, 2); /* instead of the one that serves */
+    assert_true(!st || !serves(s, "new") || serves(s, "whole"));
+    struct status *end = server_unload_model(s, "whole");
+    assert_null(end);
+    end = server_unload_model(s, "new");
+    assert_null(end);
+    assert_false(serves(s, "whole") || serves(s, "new"));
+    end = await_end(s);
+    assert_null(server_stop(s));
+    server_free(s);
+    bool failed = st || end;
+    status_free(st);
+    status_free(end);
+    return failed ? status_no_memory() : NULL;
+}
+
 /* The log tells each failure; here that would be hundreds of lines. */
 
 static int console[2];
@@ -154,6 +239,12 @@ static void a_server_that_gives_up(void **state)
     (void)state;
     bool exit_on_error = true;
     assert_true(fault_each_allocation(load, &exit_on_error) > 10);
+}
+
+static void a_model_that_comes_and_goes(void **state)
+{
+    (void)state;
+    assert_true(fault_each_allocation(come_and_go, NULL) > 10);
 }
 
 static size_t largest; /* written by one loading thread at a time: there is one model */
@@ -199,6 +290,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_server_that_goes_on_without, silence, speak_again),
         cmocka_unit_test_setup_teardown(a_server_that_gives_up, silence, speak_again),
+        cmocka_unit_test_setup_teardown(a_model_that_comes_and_goes, silence, speak_again),
         cmocka_unit_test_setup_teardown(a_huge_batch_size_costs_nothing, silence, speak_again),
     };
     return cmocka_run_group_tests(tests, make_repository, remove_repository);
