@@ -546,7 +546,6 @@ struct status *request_reschedule(struct request *r)
     if (!atomic_compare_exchange_strong_explicit(&r->stage, &expected, REQUEST_QUEUED,
                                                  memory_order_acq_rel, memory_order_acquire))
         return not_held(r);
-    atomic_fetch_add_explicit(&r->model->pending, 1, memory_order_relaxed);
     sequence_rescheduled(r);
     return NULL;
 }

@@ -129,6 +129,12 @@ static void add_pending_locked(struct scheduler *s, int n)
     atomic_store_explicit(pending, before + (unsigned int)n, memory_order_relaxed);
 }
 
+void scheduler_wait_again_locked(struct scheduler *s, struct request *r)
+{
+    add_pending_locked(s, 1);
+    atomic_store_explicit(&r->waiting, true, memory_order_relaxed);
+}
+
 void scheduler_refuse_locked(struct scheduler *s, struct request *r, enum failure_reason reason,
                              struct status *error)
 {
@@ -237,9 +243,12 @@ static uint32_t take_locked(struct scheduler *s, struct instance *in)
         in->batch = mem_zalloc(in->batch_capacity * sizeof(*in->batch));
     }
     uint32_t n = s->ops->take_locked(s, in, in->batch, in->batch_capacity);
-    for (uint32_t i = 0; i < n; i++)
+    int n_waited = 0;
+    for (uint32_t i = 0; i < n; i++) {
         atomic_store_explicit(&in->batch[i]->waiting, false, memory_order_relaxed);
-    add_pending_locked(s, -(int)n);
+        n_waited += !in->batch[i]->padding;
+    }
+    add_pending_locked(s, -n_waited);
     return n;
 }
 

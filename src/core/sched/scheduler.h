@@ -84,6 +84,9 @@ NODISCARD struct status *scheduler_use_alarm(struct scheduler *s);
  */
 void scheduler_unlock(struct scheduler *s);
 
+/* scheduler_wait_again_locked - a request that was taken waits as one that has been pushed does. */
+void scheduler_wait_again_locked(struct scheduler *s, struct request *r);
+
 /*
  * scheduler_refuse_locked - the request, which is in no queue any more, is answered with that error
  * when mu is let go of. The error is taken.

@@ -385,7 +385,7 @@ void sequence_rescheduled(struct request *r)
     list_push_front(&q->waiting, &r->link);
     r->waits_in = q;
     q->n_waiting++;
-    atomic_store_explicit(&r->waiting, true, memory_order_relaxed);
+    scheduler_wait_again_locked(s, r);
     of(s)->n_in_slots++;
     become_ready_locked(q, r->queue_ns);
     scheduler_dispatch_and_unlock(s);

@@ -273,6 +273,7 @@ static void sequences_keep_their_places(void **state)
     for (int i = 0; i < 8; i++)
         expect_answer(&s[i]);
     expect_batches("[1:10][- 2:20][- 2:21][1:11 3:30][4:40 3:31][- 3:32]");
+    assert_int_equal(f.model->pending, 0);
     fake_model_end(&f);
 }
 
@@ -1039,6 +1040,7 @@ static void storm(const char *strategy, unsigned int idle_us, const char *execut
     }
     for (int i = 0; i < N_CLIENTS; i++)
         pthread_join(clients[i].thread, NULL);
+    assert_int_equal(f.model->pending, 0);
     fake_model_end(&f);
     pthread_mutex_lock(&answerer.mu);
     answerer.end = true;
@@ -1123,6 +1125,7 @@ static void want_of_memory_ends_sequences_not_the_server(void **state)
                             "key: \"CONCH_EXECUTION\" value { string_value: \"thread\" } }",
                     1, execute_without_memory);
     assert_true(fault_each_allocation(batches_with_paddings, &f) > 10);
+    assert_int_equal(f.model->pending, 0);
     fake_model_end(&f);
 }
 
