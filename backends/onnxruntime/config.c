@@ -354,6 +354,32 @@ static TRITONSERVER_Error *check_made(const struct model *m)
     return NULL;
 }
 
+/* States of sequences: each comes as an input, and is made by an output. */
+static TRITONSERVER_Error *check_states(const struct model *m)
+{
+    const struct doc_value *sequence = config_get(m, "sequence_batching");
+    const struct doc_value *v = doc_first(doc_get(sequence, "state"));
+
+    for (; v; v = v->next) {
+        const char *in_name = doc_string(doc_get(v, "input_name"), "");
+        const char *out_name = doc_string(doc_get(v, "output_name"), "");
+        struct tensor *in = model_tensor(m->inputs, m->n_inputs, in_name);
+        struct tensor *out = model_tensor(m->outputs, m->n_outputs, out_name);
+
+        if (!in)
+            return unexpected("input", in_name, m->inputs, m->n_inputs);
+        if (!out)
+            return unexpected("output", out_name, m->outputs, m->n_outputs);
+        TRY(check_type(m, in, v, "state input"));
+        TRY(check_shape(m, in, v));
+        TRY(check_type(m, out, v, "state output"));
+        TRY(check_shape(m, out, v));
+        in->configured = true;
+        out->is_state = true;
+    }
+    return NULL;
+}
+
 /* How many of the configuration's inputs have a value in the file. */
 static size_t count_defaults(const struct model *m)
 {
@@ -379,6 +405,7 @@ TRITONSERVER_Error *model_check_config(struct model *m)
         m->inputs[i].configured = true;
     TRY(check_side(m, "input", m->inputs, m->n_inputs));
     TRY(check_made(m));
+    TRY(check_states(m));
     n_defaults = count_defaults(m);
     if (n_expected - n_defaults != m->n_required)
         return backend_error(TRITONSERVER_ERROR_INVALID_ARG,

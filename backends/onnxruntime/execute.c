@@ -9,6 +9,7 @@
  *                    the memory of its answer, so that the model writes into that (scatter.h)
  *     run_session
  *     write_outputs  each request its rows, as far as the model has not written there
+ *     keep_states    what the next requests of sequences are to begin with
  *
  * Up to the end nothing has been sent, so a failed run can be repeated in another way.
  *
@@ -24,6 +25,7 @@
 #include "common/gather.h"
 #include "common/scatter.h"
 #include "onnxruntime/session.h"
+#include "onnxruntime/states.h"
 #include "onnxruntime/strings.h"
 
 /* Memory as a value of ONNX Runtime. */
@@ -38,6 +40,7 @@ struct wrapped {
 struct bound_output {
     const struct tensor *t;
     uint32_t hint; /* its place among the model's outputs, or BATCH_WANTED */
+    bool wanted;   /* by a request; else it is a state, and nothing but that */
     bool bound;    /* the model writes into `to`; its value is a wrapped one */
     struct scattered to;
     int64_t shape[MAX_RANK]; /* of the whole batch */
@@ -259,9 +262,10 @@ static TRITONSERVER_Error *choose_outputs(struct executor *x, const struct batch
 
         if (!all)
             TRY(is_wanted(b, t, (uint32_t)i, &wanted));
-        if (!wanted)
+        if (!wanted && !t->is_state)
             continue;
         out->t = t;
+        out->wanted = wanted;
         out->hint = b->n_parts == 1 ? BATCH_WANTED : (uint32_t)i;
         out->bound = false;
         x->out_names[x->n_out] = t->name;
@@ -303,7 +307,7 @@ static TRITONSERVER_Error *bind_outputs(struct executor *x, const struct batch *
         const struct tensor *t = out->t;
         uint64_t size;
 
-        if (!predict_shape(x, b, out, &size))
+        if (t->is_state || !predict_shape(x, b, out, &size))
             continue;
         TRY(scatter_begin(&out->to, b, t->name, out->hint, t->type->server, out->shape,
                           (uint32_t)out->rank));
@@ -371,6 +375,15 @@ static TRITONSERVER_Error *write_strings(struct executor *x, const struct batch_
     return strings_write(x->lib, value, first, n, to, size);
 }
 
+static TRITONSERVER_Error *check_rows(const struct batch *b, const struct bound_output *out)
+{
+    if (b->n_parts == 1 || (uint64_t)out->shape[0] == b->rows)
+        return NULL;
+    return backend_error(TRITONSERVER_ERROR_INTERNAL,
+                         "output '%s' has %lld rows for a batch of %llu", out->t->name,
+                         (long long)out->shape[0], (unsigned long long)b->rows);
+}
+
 static TRITONSERVER_Error *scatter_strings(struct executor *x, const struct batch *b,
                                            const struct bound_output *out,
                                            const struct ort_value *value)
@@ -378,10 +391,7 @@ static TRITONSERVER_Error *scatter_strings(struct executor *x, const struct batc
     size_t first = 0, n = out->n_elements;
     size_t per_row = b->rows > 0 ? out->n_elements / b->rows : 0;
 
-    if (b->n_parts > 1 && (uint64_t)out->shape[0] != b->rows)
-        return backend_error(TRITONSERVER_ERROR_INTERNAL,
-                             "output '%s' has %lld rows for a batch of %llu", out->t->name,
-                             (long long)out->shape[0], (unsigned long long)b->rows);
+    TRY(check_rows(b, out));
     for (uint32_t i = 0; i < b->n_parts; i++, first += n) {
         const struct batch_part *part = &b->parts[i];
         bool wanted;
@@ -418,6 +428,44 @@ static TRITONSERVER_Error *write_output(struct executor *x, const struct batch *
                         data, out->n_elements * t->type->size);
 }
 
+/* What the server keeps for the next request of each sequence. */
+static TRITONSERVER_Error *keep_state(struct executor *x, struct batch *b, struct bound_output *out,
+                                      const struct ort_value *value)
+{
+    size_t first = 0, n, per_row;
+
+    TRY(describe(x, out, value));
+    n = out->n_elements;
+    per_row = b->rows > 0 ? n / b->rows : 0;
+    TRY(check_rows(b, out));
+    for (uint32_t i = 0; i < b->n_parts; i++, first += n) {
+        struct batch_part *part = &b->parts[i];
+        int64_t shape[MAX_RANK];
+
+        memcpy(shape, out->shape, out->rank * sizeof(*shape));
+        if (b->n_parts > 1) {
+            n = part->err ? 0 : part->rows * per_row;
+            shape[0] = (int64_t)part->rows;
+        }
+        /* One that fails harms no other sequence. */
+        if (!part->err)
+            batch_fail(b, part,
+                       state_keep(x->lib, part->request, out->t, value, first, n, shape,
+                                  (uint32_t)out->rank));
+    }
+    return NULL;
+}
+
+/* When all else has succeeded: a run that failed is repeated, and must find the states as they
+ * were. */
+static TRITONSERVER_Error *keep_states(struct executor *x, struct batch *b)
+{
+    for (size_t i = 0; i < x->n_out; i++)
+        if (x->out[i].t->is_state)
+            TRY(keep_state(x, b, &x->out[i], x->out_values[i]));
+    return NULL;
+}
+
 /* ---- A run ---------------------------------------------------------------------------------- */
 
 /* The model itself. Errors: CANCELLED  nobody wants the answers any longer */
@@ -449,8 +497,9 @@ static TRITONSERVER_Error *compute(struct executor *x, struct batch *b)
     TRY(run_session(x, b));
     batch_computed(b);
     for (size_t i = 0; i < x->n_out; i++)
-        TRY(write_output(x, b, &x->out[i], x->out_values[i]));
-    return NULL;
+        if (x->out[i].wanted)
+            TRY(write_output(x, b, &x->out[i], x->out_values[i]));
+    return keep_states(x, b);
 }
 
 static bool any_bound(const struct executor *x)

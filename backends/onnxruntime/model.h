@@ -37,6 +37,7 @@ struct tensor {
     bool optional;           /* inputs: requests may leave it out */
     bool ragged;             /* inputs: the model gets the elements of all requests as one list */
     const struct ragged_input *made; /* inputs: of the shapes of a batch; NULL: requests have it */
+    bool is_state;      /* outputs: the server keeps it for the next request of the sequence */
     const char *source; /* outputs: each request gets the shape of this input; NULL: its rows */
 
     bool predictable; /* outputs: every dimension is fixed or has a source */

@@ -168,3 +168,13 @@ def accumulate(folder):
             helper.make_node("Identity", ["sum"], ["OUTPUT_STATE"]),
         ],
     )
+
+
+def remember(folder, dims):
+    """A sequence model with implicit state: OUT is the text of the request before; THIS, the state, that of this one."""
+    return write(
+        folder,
+        [tensor(name, "BYTES", dims) for name in ("IN", "LAST")],
+        [tensor(name, "BYTES", dims) for name in ("OUT", "THIS")],
+        [helper.make_node("Identity", ["LAST"], ["OUT"]), helper.make_node("Identity", ["IN"], ["THIS"])],
+    )
