@@ -14,9 +14,11 @@ import struct
 import numpy
 import pytest
 import tritonclient.http as http
+from onnx import helper
 from tritonclient.utils import InferenceServerException
 
 import embed
+import onnx_models
 import repository
 import server as servers
 import triton
@@ -180,7 +182,8 @@ def test_the_oldest_strategy(ask):
 
 def test_who_is_silent_makes_room(ask):
     """There is one slot; the second sequence begins when nothing has come for the first one for long enough."""
-    lines = ask(request("a", "quick", 1, "id:1", "start", shape=1), request("b", "quick", 2, "id:2", "start", "end", shape=1),
+    lines = ask(request("a", "quick", 1, "id:1", "start", shape=1),
+                request("b", "quick", 2, "id:2", "start", "end", shape=1),
                 request("c", "quick", 3, "id:1", "end", shape=1))
     assert (seen(lines, "a")[0], seen(lines, "b")[0]) == (1, 2)
     assert seen(lines, "c").endswith("must specify the START flag on the first request of the sequence")
@@ -318,6 +321,37 @@ def test_paddings_are_not_counted(which, tmp_path):
     assert (stats["inference_count"], stats["execution_count"]) == (4, 4)
     assert (stats["inference_stats"]["success"]["count"], stats["inference_stats"]["fail"]["count"]) == (4, 0)
     assert [(size["batch_size"], size["compute_infer"]["count"]) for size in stats["batch_stats"]] == [(1, 2), (2, 2)]
+
+
+# ---- ONNX models: more in test_onnx_states
+
+def write_list(root, *outputs):
+    """SI and behind it IN, which is the next SI."""
+    io = repository.tensor("input", "IN", "INT32", [1]) + repository.tensor("output", "OUT", "INT32", [-1])
+    folder = repository.write_model(root, "list", f'backend: "onnxruntime"\n{io}sequence_batching {{ {LONG}{STATE % (-1, ZEROS)} }}\n'
+                                    "instance_group [ { count: 1 kind: KIND_CPU } ]\n")
+    onnx_models.write(folder, [onnx_models.tensor("IN", "INT32", [1]), onnx_models.tensor("SI", "INT32", ["n"])],
+                      [onnx_models.tensor(name, "INT32", ["m"]) for name in outputs],
+                      [helper.make_node("Concat", ["SI", "IN"], [name], axis=0) for name in outputs])
+
+
+@pytest.mark.parametrize("which", ["conch", "triton"])
+def test_a_state_of_an_onnx_model_grows(which, tmp_path):
+    if which == "triton" and triton.missing():
+        pytest.skip(triton.missing())
+    write_list(tmp_path / "models", "OUT", "SO")
+    (tmp_path / "libraries").mkdir()
+    with embed.Session(tmp_path / "models", which=which, folder=tmp_path / "libraries") as running:
+        lines = running.do(request("a", "list", 7, "id:1", "start", shape=1), request("b", "list", 8, "id:1", shape=1),
+                           request("c", "list", 9, "id:1", "end", shape=1), request("d", "list", 5, "id:1", "start", "end", shape=1))
+    assert lines == ["a response OUT:INT32:2:0,7 final", "b response OUT:INT32:3:0,7,8 final",
+                     "c response OUT:INT32:4:0,7,8,9 final", "d response OUT:INT32:2:0,5 final"]
+
+
+def test_a_state_that_an_onnx_model_has_not(tmp_path):
+    write_list(tmp_path, "OUT")
+    with servers.Server(tmp_path, flags=["--exit-on-error=false"], ready=False) as running:
+        assert re.search("list.*'SO'", running.log())
 
 
 # ---- By HTTP, as tritonclient has it
