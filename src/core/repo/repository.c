@@ -6,12 +6,13 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "core/model_priv.h"
 #include "core/repo/source.h"
 #include "core/repo/storage.h"
 #include "core/server_options.h"
 
-enum { REPOSITORY_LEVEL = 100 };
+enum { REPOSITORY_LEVEL = 100, TAKE_DOWN_THREADS = 8 };
 
 const char *version_state_name(enum version_state state)
 {
@@ -392,27 +393,64 @@ size_t repository_inflight(struct repository *repo, bool log_them)
     return n;
 }
 
+static void take_down(struct repository *repo, struct repo_model *rm)
+{
+    for (size_t j = 0; j < rm->n_versions; j++) {
+        struct repo_version *rv = &rm->versions[j];
+        struct model *m = rv->model;
+        if (!m)
+            continue;
+        repository_set_state(repo, rv, VERSION_UNLOADING, "");
+        model_unload(m, repo->backends);
+        mutex_lock(&repo->mu);
+        repository_set_state_locked(repo, rv, VERSION_UNAVAILABLE, "unloaded");
+        rv->model = NULL;
+        mutex_unlock(&repo->mu);
+        log_info("successfully unloaded '%s' version %lld", rm->title, (long long)rv->version);
+        model_unref(m);
+        source_unref(TAKE(rv->source));
+    }
+}
+
+/* The end of all models: some take long, such as those that end processes of their own. */
+struct take_down {
+    struct repository *repo;
+    size_t next; /* of the repository's models; under repository.mu */
+};
+
+static void take_down_some(void *arg)
+{
+    struct take_down *all = arg;
+    struct repository *repo = all->repo;
+    mutex_lock(&repo->mu);
+    while (all->next < repo->n_models) {
+        struct repo_model *rm = repo->models[all->next++];
+        mutex_unlock(&repo->mu);
+        take_down(repo, rm);
+        mutex_lock(&repo->mu);
+    }
+    mutex_unlock(&repo->mu);
+}
+
 void repository_unload_all(struct repository *repo)
 {
     leave_end_all(repo); /* first: models that are forgotten leave the table, too */
     table_close(&repo->table);
-    for (size_t i = 0; i < repo->n_models; i++) {
-        struct repo_model *rm = repo->models[i];
-        rm->entry = NULL; /* gone with the table */
-        for (size_t j = 0; j < rm->n_versions; j++) {
-            struct repo_version *rv = &rm->versions[j];
-            struct model *m = rv->model;
-            if (!m)
-                continue;
-            repository_set_state(repo, rv, VERSION_UNLOADING, "");
-            model_unload(m, repo->backends);
-            mutex_lock(&repo->mu);
-            repository_set_state_locked(repo, rv, VERSION_UNAVAILABLE, "unloaded");
-            rv->model = NULL;
-            mutex_unlock(&repo->mu);
-            log_info("successfully unloaded '%s' version %lld", rm->title, (long long)rv->version);
-            model_unref(m);
-            source_unref(TAKE(rv->source));
+    for (size_t i = 0; i < repo->n_models; i++)
+        repo->models[i]->entry = NULL; /* gone with the table */
+
+    struct take_down all = {.repo = repo};
+    struct thread helpers[TAKE_DOWN_THREADS - 1];
+    size_t n = 0;
+    while (n < ARRAY_SIZE(helpers) && n + 1 < repo->n_models) {
+        struct status *st = thread_start(&helpers[n], "model-unload", take_down_some, &all);
+        if (st) { /* then fewer have to do */
+            status_free(st);
+            break;
         }
+        n++;
     }
+    take_down_some(&all);
+    while (n > 0)
+        thread_join(&helpers[--n]);
 }

@@ -8,6 +8,7 @@
  *     fail.load      loading fails, with the file's first line
  *     hold.execute   an execution waits as long as it is there
  *     fail.ready     an instance says that it is not ready
+ *     hold.unload    the end of the model waits as long as it is there
  *
  * Who waits has made a file of the gate's name with .reached behind it.
  *
@@ -73,6 +74,12 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model *model)
 {
     wait_at(model, "hold.load");
     return fail_at(model, "fail.load");
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelFinalize(TRITONBACKEND_Model *model)
+{
+    wait_at(model, "hold.unload");
+    return NULL;
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReady(TRITONBACKEND_ModelInstance *instance)

@@ -574,6 +574,31 @@ static void a_stop_while_models_load(void **state)
     tear_down(&f);
 }
 
+static void run_stop(void *arg)
+{
+    assert_null(server_stop(arg));
+}
+
+/* Each waits until the other one has begun to go. */
+static void models_go_at_the_same_time_when_the_server_stops(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct thread stop;
+    set_up(&f);
+    loads(&f, "m");
+    loads(&f, "n");
+    write_file(&f, "m/hold.unload", "");
+    write_file(&f, "n/hold.unload", "");
+    assert_null(thread_start(&stop, "stop", run_stop, f.s));
+    await_arrival(&f, "m/hold.unload");
+    await_arrival(&f, "n/hold.unload");
+    remove_file(&f, "m/hold.unload");
+    remove_file(&f, "n/hold.unload");
+    thread_join(&stop);
+    tear_down(&f);
+}
+
 static void files_of_their_own(void **state)
 {
     (void)state;
@@ -839,6 +864,7 @@ int main(void)
         cmocka_unit_test(changes_of_one_model_wait_for_each_other),
         cmocka_unit_test(a_slow_reload),
         cmocka_unit_test(a_stop_while_models_load),
+        cmocka_unit_test(models_go_at_the_same_time_when_the_server_stops),
         cmocka_unit_test(files_of_their_own),
         cmocka_unit_test(names_that_are_none),
         cmocka_unit_test(a_storm_of_changes),

@@ -232,6 +232,7 @@ static void a_start_step_by_step(void **state)
 
     await_index(s, "bad:1:UNAVAILABLE:Internal: no disk\nlate:4:LOADING:\nquick:1:READY:\n"
                    "wrong:-1::\n");
+    await_arrival(&f, "late/hold.load"); /* look-ups know of it a moment after the index */
     is_live_and_ready(s, true, false);
     finds(s, "quick", "");
     finds(s, "late", "Request for unknown model: 'late' version 4 is not at ready state");
