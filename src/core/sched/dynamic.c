@@ -22,8 +22,6 @@
  *
  * Source: behaviours §10
  */
-#include <stdlib.h>
-
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -361,13 +359,6 @@ static void end(struct scheduler *s)
     mem_free(d);
 }
 
-/* The reference's hook, on which its tests rely: batches are made when so many requests wait. */
-static size_t held_below(void)
-{
-    const char *text = getenv("TRITONSERVER_DELAY_SCHEDULER");
-    return text ? (size_t)strtoul(text, NULL, 10) : 0;
-}
-
 static void set_rule(struct batch_rule *rule, const struct model *m)
 {
     const Inference__ModelDynamicBatching *c = m->config->pb->dynamic_batching;
@@ -407,7 +398,7 @@ struct status *dynamic_scheduler_new(struct model *m, struct scheduler **ret_sch
     order_init(&d->order);
     d->preserves_order = m->config->pb->dynamic_batching->preserve_ordering;
     d->strategy = m->strategy;
-    d->hold_below = held_below();
+    d->hold_below = scheduler_hook("TRITONSERVER_DELAY_SCHEDULER");
     struct status *st = scheduler_init(&d->scheduler, d->strategy ? &ops_with_strategy : &ops, m);
     if (st) {
         queue_done(&d->queue);

@@ -8,8 +8,6 @@
  *
  * Source: behaviours §11.10
  */
-#include <stdlib.h>
-
 #include "base/clock.h"
 #include "core/model.h"
 #include "core/request.h"
@@ -30,11 +28,10 @@ static void init(struct lane *l)
     const struct model *m = l->scheduler->scheduler.model;
     const Inference__ModelSequenceBatching__StrategyOldest *c =
         model_config_sequences(m->config)->oldest;
-    const char *hold = getenv("TRITONSERVER_DELAY_SCHEDULER");
     batch_rule_init(&l->rule, m->max_batch_size, MAX_REQUESTS, c->n_preferred_batch_size,
                     c->preferred_batch_size, c->max_queue_delay_microseconds);
     l->preserves_order = c->preserve_ordering;
-    l->hold_below = hold ? strtoul(hold, NULL, 10) : 0;
+    l->hold_below = scheduler_hook("TRITONSERVER_DELAY_SCHEDULER");
 }
 
 static void make_void(struct lane *l)

@@ -20,7 +20,7 @@
  */
 #include "core/sched/scheduler.h"
 
-#include <stdio.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -470,6 +470,12 @@ struct status *scheduler_new(struct model *m, struct scheduler **ret_scheduler)
     default:
         return default_scheduler_new(m, ret_scheduler);
     }
+}
+
+size_t scheduler_hook(const char *variable)
+{
+    const char *text = getenv(variable);
+    return text ? (size_t)strtoul(text, NULL, 10) : 0;
 }
 
 void scheduler_hurry(struct scheduler *s)

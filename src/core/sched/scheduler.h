@@ -107,6 +107,12 @@ void scheduler_dispatch_and_unlock(struct scheduler *s);
  */
 NODISCARD struct status *scheduler_new(struct model *m, struct scheduler **ret_scheduler);
 
+/*
+ * scheduler_hook - the reference holds requests back until so many wait, which its tests rely on:
+ * the number in one of its environment variables; 0: it holds none.
+ */
+size_t scheduler_hook(const char *variable);
+
 /* The kinds. */
 /* default_scheduler_new - first in, first out, one request at a time (behaviours §10.1). */
 NODISCARD struct status *default_scheduler_new(struct model *m, struct scheduler **ret_scheduler);

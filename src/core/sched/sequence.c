@@ -2,7 +2,6 @@
 #include "core/sched/sequence.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -693,12 +692,6 @@ static void init_lanes(struct sequence_scheduler *ss, const struct model *m)
     }
 }
 
-static size_t number_in_environment(const char *name)
-{
-    const char *text = getenv(name);
-    return text ? (size_t)strtoul(text, NULL, 10) : 0;
-}
-
 static void set_rules(struct sequence_scheduler *ss, const struct model *m)
 {
     const Inference__ModelSequenceBatching *c = model_config_sequences(m->config);
@@ -709,8 +702,8 @@ static void set_rules(struct sequence_scheduler *ss, const struct model *m)
     if (c->strategy_choice_case == INFERENCE__MODEL_SEQUENCE_BATCHING__STRATEGY_CHOICE_OLDEST) {
         ss->strategy = &sequence_oldest;
     } else {
-        ss->hold_below = number_in_environment("TRITONSERVER_DELAY_SCHEDULER");
-        ss->hold_backlog_below = number_in_environment("TRITONSERVER_BACKLOG_DELAY_SCHEDULER");
+        ss->hold_below = scheduler_hook("TRITONSERVER_DELAY_SCHEDULER");
+        ss->hold_backlog_below = scheduler_hook("TRITONSERVER_BACKLOG_DELAY_SCHEDULER");
     }
     if (c->strategy_choice_case == INFERENCE__MODEL_SEQUENCE_BATCHING__STRATEGY_CHOICE_DIRECT) {
         ss->min_use = c->direct->minimum_slot_utilization;
