@@ -373,8 +373,14 @@ static void who_waits_too_long_is_answered_though_the_instance_is_busy(void **st
     (void)state;
     struct fake_model f;
     struct fake_request first, others[3];
-    make(&f, "default_queue_policy { default_timeout_microseconds: 1000 }");
-    ask_behind(&f, &first, others, 3, NULL);
+    make(&f, "default_queue_policy { default_timeout_microseconds: 3600000000 "
+             "allow_timeout_override: true }");
+    ask_behind(&f, &first, others, 0, NULL);
+    for (int i = 0; i < 3; i++) {
+        prepare(&others[i], &f, 1, 1);
+        others[i].request.timeout_us = 1000;
+        ask(&others[i], &f);
+    }
     for (int i = 0; i < 3; i++)
         end_failed(&others[i], STATUS_UNAVAILABLE, "Request timeout expired");
     struct statistics sums;
