@@ -214,6 +214,8 @@ def test_the_order_of_all_calls(which, models, tmp_path):
     _, told, _ = serve(which, models, tmp_path, request("a"), request("b"), hold=2, ends="m")
     of_batch = told[told.index(next(line for line in told if line.endswith(": a?"))) - 1:told.index("executes a b") + 1]
     number = of_batch[0].split()[1]
+    if which == "triton":    # it may begin its next batch, of nothing yet, before this one is executed
+        of_batch = [line for line in of_batch if not re.fullmatch(r"batch \d+ begins", line) or line == of_batch[0]]
     assert of_batch == [f"batch {number} begins", f"{number}: a?", f"{number}: b?", f"batch {number} ends", "executes a b"]
     rare = [line for line in told if re.match("model|batcher|instance", line)]
     assert rare == ["model m begins", "batcher begins", "instance m_0_0 begins", "batcher ends", "instance m_0_0 ends",
