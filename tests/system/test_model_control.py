@@ -120,6 +120,8 @@ class Script:
     def note(self, what, answer):
         # Our errors say more.
         text = re.sub(r" Searched for [^;]*|: 'x' is neither [^\"]*", "", answer.body.decode())
+        # The genuine one tells of failed versions as they come.
+        text = re.sub(r"(version \d+ is at [^;]*;)+", lambda failed: "".join(sorted(re.findall(r"[^;]*;", failed[0]))), text)
         self.answers.append((what, answer.status, answer.headers.get("content-type"), text))
 
     def load(self, model, body=None, repository=""):
