@@ -550,6 +550,11 @@ struct status *request_reschedule(struct request *r)
     return NULL;
 }
 
+struct status *request_cancelled(void)
+{
+    return status_new(STATUS_CANCELLED, "%s", "");
+}
+
 void request_reject(struct request *r, enum failure_reason reason, struct status *error)
 {
     uint64_t now_ns = monotonic_ns();

@@ -40,6 +40,9 @@ NODISCARD struct status *request_reschedule(struct request *r);
  */
 void request_reject(struct request *r, enum failure_reason reason, struct status *error);
 
+/* request_cancelled - the error of one that is cancelled: without a text, as clients know it. */
+struct status *request_cancelled(void);
+
 /* One more, one less who may answer. */
 void request_sender_add(struct request *r);
 void request_sender_done(struct request *r);

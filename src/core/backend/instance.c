@@ -18,8 +18,6 @@
 #include "core/statistics.h"
 #include "core/trace/trace.h"
 
-enum { MAX_REQUESTS = 4096 }; /* in one execution */
-
 void instance_report_memory(struct instance *in, size_t bytes)
 {
     size_t before = atomic_exchange_explicit(&in->reported_bytes, bytes, memory_order_relaxed);
@@ -84,7 +82,7 @@ struct status *instance_new(struct model *m, const Inference__ModelInstanceGroup
     in->name = mem_printf("%s_%d", group->name, index);
     in->kind = kind_of(group->kind);
     /* A configuration may allow a batch of billions; so many requests never wait. */
-    in->batch_capacity = MIN(MAX(m->max_batch_size, 1u), (uint32_t)MAX_REQUESTS);
+    in->batch_capacity = MIN(MAX(m->max_batch_size, 1u), (uint32_t)INSTANCE_MAX_REQUESTS);
     list_init(&in->idle_link);
     in->stats = instance_stats_new(m);
 
@@ -133,7 +131,7 @@ static uint32_t drop_cancelled(struct request **batch, uint32_t n)
             batch[kept++] = batch[i];
             continue;
         }
-        request_reject(batch[i], FAILURE_CANCELED, status_new(STATUS_CANCELLED, "%s", ""));
+        request_reject(batch[i], FAILURE_CANCELED, request_cancelled());
     }
     return kept;
 }

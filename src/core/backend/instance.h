@@ -23,6 +23,8 @@ struct status;
 struct instance_stats;
 struct instance_thread;
 
+enum { INSTANCE_MAX_REQUESTS = 4096 }; /* in one execution */
+
 /* The values are those of TRITONSERVER_InstanceGroupKind. */
 enum instance_kind { INSTANCE_AUTO, INSTANCE_CPU, INSTANCE_GPU, INSTANCE_MODEL };
 

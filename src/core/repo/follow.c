@@ -112,6 +112,8 @@ static void load_stale(void *arg, size_t i)
     const struct round *r = arg;
     const struct polled_model *pm = r->stale[i];
     struct source *source;
+    if (atomic_load_explicit(&r->repo->stopping, memory_order_relaxed))
+        return;
     struct repo_model *rm = repository_enter(r->repo, pm->name, pm->storage);
     rm->storage = pm->storage;
     struct status *st = source_of_folder(pm->storage, pm->name, &source);
@@ -138,7 +140,7 @@ void repository_poll(struct repository *repo)
         else if (is_stale(repo, pm))
             r.stale[r.n_stale++] = pm;
     }
-    repository_each(repo, r.n_stale, load_stale, &r);
+    repository_each(repo, "model-load", r.n_stale, load_stale, &r);
     mem_free(r.stale);
     poll_done(&r.poll);
 }

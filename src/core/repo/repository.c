@@ -6,13 +6,12 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "base/thread.h"
 #include "core/model_priv.h"
 #include "core/repo/source.h"
 #include "core/repo/storage.h"
 #include "core/server_options.h"
 
-enum { REPOSITORY_LEVEL = 100, TAKE_DOWN_THREADS = 8 };
+enum { REPOSITORY_LEVEL = 100 };
 
 const char *version_state_name(enum version_state state)
 {
@@ -393,8 +392,10 @@ size_t repository_inflight(struct repository *repo, bool log_them)
     return n;
 }
 
-static void take_down(struct repository *repo, struct repo_model *rm)
+static void take_down(void *arg, size_t i)
 {
+    struct repository *repo = arg;
+    struct repo_model *rm = repo->models[i];
     for (size_t j = 0; j < rm->n_versions; j++) {
         struct repo_version *rv = &rm->versions[j];
         struct model *m = rv->model;
@@ -412,45 +413,11 @@ static void take_down(struct repository *repo, struct repo_model *rm)
     }
 }
 
-/* The end of all models: some take long, such as those that end processes of their own. */
-struct take_down {
-    struct repository *repo;
-    size_t next; /* of the repository's models; under repository.mu */
-};
-
-static void take_down_some(void *arg)
-{
-    struct take_down *all = arg;
-    struct repository *repo = all->repo;
-    mutex_lock(&repo->mu);
-    while (all->next < repo->n_models) {
-        struct repo_model *rm = repo->models[all->next++];
-        mutex_unlock(&repo->mu);
-        take_down(repo, rm);
-        mutex_lock(&repo->mu);
-    }
-    mutex_unlock(&repo->mu);
-}
-
 void repository_unload_all(struct repository *repo)
 {
     leave_end_all(repo); /* first: models that are forgotten leave the table, too */
     table_close(&repo->table);
     for (size_t i = 0; i < repo->n_models; i++)
         repo->models[i]->entry = NULL; /* gone with the table */
-
-    struct take_down all = {.repo = repo};
-    struct thread helpers[TAKE_DOWN_THREADS - 1];
-    size_t n = 0;
-    while (n < ARRAY_SIZE(helpers) && n + 1 < repo->n_models) {
-        struct status *st = thread_start(&helpers[n], "model-unload", take_down_some, &all);
-        if (st) { /* then fewer have to do */
-            status_free(st);
-            break;
-        }
-        n++;
-    }
-    take_down_some(&all);
-    while (n > 0)
-        thread_join(&helpers[--n]);
+    repository_each(repo, "model-unload", repo->n_models, take_down, repo);
 }

@@ -10,60 +10,18 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "base/thread.h"
 #include "core/repo/repository.h"
 #include "core/repo/source.h"
 #include "core/repo/storage.h"
 #include "core/server_options.h"
 
-enum { MAX_LOAD_THREADS = 64, MAX_ERROR_BYTES = 1 << 20 };
-
-/* What threads share that do the same for each of many. */
-struct crew {
-    struct repository *repo;
-    size_t n;
-    void (*work)(void *arg, size_t i);
-    void *arg;
-    atomic_size_t next;
-};
+enum { MAX_ERROR_BYTES = 1 << 20 };
 
 struct loader {
     struct repository *repo;
     size_t n_models;
     struct repo_model **models;
 };
-
-/* ---- Many at a time -------------------------------------------------------------------------- */
-
-static void work_on(void *arg)
-{
-    struct crew *c = arg;
-    size_t i;
-    while ((i = atomic_fetch_add(&c->next, 1)) < c->n &&
-           !atomic_load_explicit(&c->repo->stopping, memory_order_relaxed))
-        c->work(c->arg, i);
-}
-
-void repository_each(struct repository *repo, size_t n, void (*work)(void *arg, size_t i),
-                     void *arg)
-{
-    struct crew c = {.repo = repo, .n = n, .work = work, .arg = arg};
-    struct thread threads[MAX_LOAD_THREADS];
-    size_t wanted = MIN((size_t)repo->options->load_threads, (size_t)MAX_LOAD_THREADS);
-    wanted = MIN(wanted, n);
-    size_t n_threads = 0;
-    while (n_threads + 1 < wanted) { /* this thread loads, too */
-        struct status *st = thread_start(&threads[n_threads], "model-load", work_on, &c);
-        if (st) {
-            log_status(LOG_WARN, "fewer threads load models", st);
-            break;
-        }
-        n_threads++;
-    }
-    work_on(&c);
-    for (size_t i = 0; i < n_threads; i++)
-        thread_join(&threads[i]);
-}
 
 /* ---- Which models --------------------------------------------------------------------------- */
 
@@ -152,6 +110,8 @@ static void load_one(void *arg, size_t i)
     struct repository *repo = l->repo;
     struct repo_model *rm = l->models[i];
     struct source *source;
+    if (atomic_load_explicit(&repo->stopping, memory_order_relaxed))
+        return;
     mutex_lock(&repo->mu);
     rm->stage = REPO_LOADING;
     mutex_unlock(&repo->mu);
@@ -210,7 +170,7 @@ struct status *repository_load_all(struct repository *repo)
 {
     list_models(repo);
     struct loader l = make_loader(repo);
-    repository_each(repo, l.n_models, load_one, &l);
+    repository_each(repo, "model-load", l.n_models, load_one, &l);
     mem_free(l.models);
 
     if (atomic_load(&repo->n_unserved) == 0)

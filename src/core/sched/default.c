@@ -56,7 +56,6 @@ static void end(struct scheduler *s)
 }
 
 static const struct scheduler_ops ops = {
-    .name = "default",
     .push_locked = push,
     .take_locked = take,
     .has_work_locked = has_work,

@@ -119,7 +119,6 @@ static uint32_t take(struct lane *l, struct request **batch, uint32_t max)
 }
 
 const struct sequence_strategy sequence_direct = {
-    .name = "direct",
     .n_slots = n_slots,
     .due = due,
     .take = take,

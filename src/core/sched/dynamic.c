@@ -37,8 +37,6 @@
 #include "core/sched/similar.h"
 #include "core/server_priv.h"
 
-enum { MAX_REQUESTS = 4096 }; /* in one batch; as many as an instance has room for */
-
 struct dynamic_scheduler {
     struct scheduler scheduler;
     struct batch_rule rule;                /* constant */
@@ -84,12 +82,11 @@ static void make_void_locked(struct dynamic_scheduler *d)
     d->generation++;
 }
 
-/* A request that is no longer wanted is not executed. Its error has no text (behaviours §10.13). */
+/* A request that is no longer wanted is not executed (behaviours §10.13). */
 static void refuse_cancelled_locked(struct dynamic_scheduler *d, struct request *r)
 {
     queue_remove(&d->queue, r);
-    scheduler_refuse_locked(&d->scheduler, r, FAILURE_CANCELED,
-                            status_new(STATUS_CANCELLED, "%s", ""));
+    scheduler_refuse_locked(&d->scheduler, r, FAILURE_CANCELED, request_cancelled());
 }
 
 /* The next request that fits as far as we can say ourselves; NULL: none, as things are. */
@@ -362,12 +359,11 @@ static void end(struct scheduler *s)
 static void set_rule(struct batch_rule *rule, const struct model *m)
 {
     const Inference__ModelDynamicBatching *c = m->config->pb->dynamic_batching;
-    batch_rule_init(rule, m->max_batch_size, MAX_REQUESTS, c->n_preferred_batch_size,
+    batch_rule_init(rule, m->max_batch_size, INSTANCE_MAX_REQUESTS, c->n_preferred_batch_size,
                     c->preferred_batch_size, c->max_queue_delay_microseconds);
 }
 
 static const struct scheduler_ops ops = {
-    .name = "dynamic",
     .batches = true,
     .push_locked = push,
     .take_locked = take,
@@ -378,7 +374,6 @@ static const struct scheduler_ops ops = {
 };
 
 static const struct scheduler_ops ops_with_strategy = {
-    .name = "dynamic",
     .batches = true,
     .take_unlocks = true,
     .push_locked = push,

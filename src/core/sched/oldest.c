@@ -9,12 +9,13 @@
  * Source: behaviours §11.10
  */
 #include "base/clock.h"
+#include "core/backend/instance.h"
 #include "core/model.h"
 #include "core/request.h"
 #include "core/sched/sequence.h"
 #include "core/sched/similar.h"
 
-enum { MAX_CANDIDATES = 65536, MAX_REQUESTS = 4096 };
+enum { MAX_CANDIDATES = 65536 };
 
 /* A configuration may allow billions; beyond this many an idle client would be kept in memory. */
 static uint32_t n_slots(const struct model *m)
@@ -28,7 +29,7 @@ static void init(struct lane *l)
     const struct model *m = l->scheduler->scheduler.model;
     const Inference__ModelSequenceBatching__StrategyOldest *c =
         model_config_sequences(m->config)->oldest;
-    batch_rule_init(&l->rule, m->max_batch_size, MAX_REQUESTS, c->n_preferred_batch_size,
+    batch_rule_init(&l->rule, m->max_batch_size, INSTANCE_MAX_REQUESTS, c->n_preferred_batch_size,
                     c->preferred_batch_size, c->max_queue_delay_microseconds);
     l->preserves_order = c->preserve_ordering;
     l->hold_below = scheduler_hook("TRITONSERVER_DELAY_SCHEDULER");
@@ -112,7 +113,6 @@ static uint32_t take(struct lane *l, struct request **batch, uint32_t max)
 }
 
 const struct sequence_strategy sequence_oldest = {
-    .name = "oldest",
     .n_slots = n_slots,
     .init = init,
     .due = due,

@@ -163,7 +163,6 @@ struct status *queue_push(struct queue *q, struct request *r, bool *ret_last)
     r->level = l;
     l->n++;
     q->n++;
-    q->batch_size += MAX(r->batch_size, 1u);
     set_limit(q, r, l->policy);
     *ret_last = list_empty(&l->delayed) && level_is_last(q, l);
     return NULL;
@@ -176,7 +175,6 @@ void queue_remove(struct queue *q, struct request *r)
     list_remove(&r->link);
     r->level->n--;
     q->n--;
-    q->batch_size -= MAX(r->batch_size, 1u);
 }
 
 static struct request *first_of(const struct list *l)

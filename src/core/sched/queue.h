@@ -38,8 +38,7 @@ struct queue {
     const struct model *model;
     const Inference__ModelDynamicBatching *config;
 
-    size_t n;            /* waiting requests */
-    uint64_t batch_size; /* of all of them together */
+    size_t n; /* waiting requests */
     size_t n_levels, level_capacity;
     struct queue_level **levels; /* ascending; those in use, and a few that were */
     struct heap limits;          /* requests whose time in the queue is limited, the next first */

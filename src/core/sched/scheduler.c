@@ -129,7 +129,7 @@ static void add_pending_locked(struct scheduler *s, int n)
     atomic_store_explicit(pending, before + (unsigned int)n, memory_order_relaxed);
 }
 
-void scheduler_wait_again_locked(struct scheduler *s, struct request *r)
+void scheduler_waits_locked(struct scheduler *s, struct request *r)
 {
     add_pending_locked(s, 1);
     atomic_store_explicit(&r->waiting, true, memory_order_relaxed);
@@ -179,7 +179,7 @@ static void take_out(struct scheduler *s, struct request *r)
     bool waits = atomic_load_explicit(&r->waiting, memory_order_relaxed);
     struct status *st = waits ? scheduler_use_alarm(s) : NULL;
     if (waits && !st && s->ops->remove_locked(s, r)) {
-        scheduler_refuse_locked(s, r, FAILURE_CANCELED, status_new(STATUS_CANCELLED, "%s", ""));
+        scheduler_refuse_locked(s, r, FAILURE_CANCELED, request_cancelled());
         alarm_ring_by(&s->alarm, 0);
     }
     mutex_unlock(&s->mu);
@@ -369,9 +369,7 @@ static void run_inline_and_unlock(struct scheduler *s, struct instance *in, stru
     give_to_worker_and_unlock(s, in);
 }
 
-/*
- * The model is executed at the end of the turn, with what else comes for it until then.
- */
+/* The model is executed at the end of the turn, with what else comes for it until then. */
 static bool wait_for_turn_end(struct scheduler *s, struct turn *turn)
 {
     if (!turn->on_wait)
@@ -425,9 +423,22 @@ NODISCARD static struct status *why_not_locked(const struct scheduler *s, const 
                       request_log_name(r), s->model->name);
 }
 
-/* What to do about a request that has just been pushed. Unlocks mu. */
-static void go_on_and_unlock(struct scheduler *s, struct turn *turn, uint64_t now_ns)
+struct status *scheduler_submit(struct scheduler *s, struct request *r)
 {
+    struct turn *turn = r->turn;
+    uint64_t now_ns = r->queue_ns; /* a moment ago: no need to ask for the time again */
+
+    mutex_lock(&s->mu);
+    /* Before the push, which may find that it is cancelled already, and refuse it. */
+    scheduler_waits_locked(s, r);
+    struct status *st = UNLIKELY(s->stopping || s->n_instances == 0) ? why_not_locked(s, r)
+                                                                     : s->ops->push_locked(s, r);
+    if (UNLIKELY(st != NULL)) {
+        atomic_store_explicit(&r->waiting, false, memory_order_relaxed);
+        add_pending_locked(s, -1);
+        scheduler_unlock(s);
+        return st;
+    }
     bool may_inline = execution_may_inline(&s->execution, turn);
     bool waits = may_inline && s->ops->batches && wait_for_turn_end(s, turn);
     struct instance *in = waits ? NULL : take_idle_locked(s);
@@ -437,27 +448,7 @@ static void go_on_and_unlock(struct scheduler *s, struct turn *turn, uint64_t no
         run_inline_and_unlock(s, in, turn, now_ns);
     else
         give_to_worker_and_unlock(s, in);
-}
-
-struct status *scheduler_submit(struct scheduler *s, struct request *r)
-{
-    struct turn *turn = r->turn;
-    uint64_t now_ns = r->queue_ns; /* a moment ago: no need to ask for the time again */
-
-    mutex_lock(&s->mu);
-    /* Before the push, which may find that it is cancelled already, and refuse it. */
-    atomic_store_explicit(&r->waiting, true, memory_order_relaxed);
-    add_pending_locked(s, 1);
-    struct status *st = UNLIKELY(s->stopping || s->n_instances == 0) ? why_not_locked(s, r)
-                                                                     : s->ops->push_locked(s, r);
-    if (UNLIKELY(st != NULL)) {
-        atomic_store_explicit(&r->waiting, false, memory_order_relaxed);
-        add_pending_locked(s, -1);
-        scheduler_unlock(s);
-    } else {
-        go_on_and_unlock(s, turn, now_ns);
-    }
-    return st;
+    return NULL;
 }
 
 struct status *scheduler_new(struct model *m, struct scheduler **ret_scheduler)

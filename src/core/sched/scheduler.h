@@ -25,7 +25,6 @@ struct status;
 struct turn;
 
 struct scheduler_ops {
-    const char *name;
     bool batches;      /* requests of one turn of a loop are better executed together */
     bool per_instance; /* has_work_locked() may say yes to one idle instance and no to another */
     bool take_unlocks; /* take_locked() may let go of mu and take it again; never on a loop */
@@ -84,8 +83,9 @@ NODISCARD struct status *scheduler_use_alarm(struct scheduler *s);
  */
 void scheduler_unlock(struct scheduler *s);
 
-/* scheduler_wait_again_locked - a request that was taken waits as one that has been pushed does. */
-void scheduler_wait_again_locked(struct scheduler *s, struct request *r);
+/* scheduler_waits_locked - the request waits: it is being pushed, or is given back by the backend.
+ */
+void scheduler_waits_locked(struct scheduler *s, struct request *r);
 
 /*
  * scheduler_refuse_locked - the request, which is in no queue any more, is answered with that error
@@ -96,7 +96,7 @@ void scheduler_refuse_locked(struct scheduler *s, struct request *r, enum failur
 
 /*
  * scheduler_dispatch_and_unlock - idle instances get what is due now: after anything but a push or
- * a take has made a batch due. Takes mu, held by the caller.
+ * a take has made a batch due. The caller holds mu, and does not afterwards.
  */
 void scheduler_dispatch_and_unlock(struct scheduler *s);
 
@@ -153,7 +153,7 @@ void scheduler_cancelled(struct request *r);
  */
 void turn_end(struct turn *turn);
 
-/* scheduler_hurry - few others will come, or none: batches are executed as they are from now on. */
+/* scheduler_hurry - whoever waits for others to come is executed now, and from now on. */
 void scheduler_hurry(struct scheduler *s);
 
 /* scheduler_stop - refuses new requests from now on; those inside are still executed. */

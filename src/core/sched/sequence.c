@@ -243,12 +243,6 @@ static void refuse_all_locked(struct sequence *q, enum failure_reason reason, st
     status_free(error);
 }
 
-/* Clients know from the reference that this error has no text. */
-static struct status *cancelled(void)
-{
-    return status_new(STATUS_CANCELLED, "%s", "");
-}
-
 /* The slot is free: for the oldest sequence of the backlog, if it is still wanted. */
 static void refill_locked(struct slot *slot)
 {
@@ -257,7 +251,7 @@ static void refill_locked(struct slot *slot)
     while ((link = list_pop(&ss->backlog))) {
         struct sequence *q = LIST_ENTRY(link, struct sequence, link);
         if (any_is_cancelled(q)) {
-            refuse_all_locked(q, FAILURE_CANCELED, cancelled());
+            refuse_all_locked(q, FAILURE_CANCELED, request_cancelled());
             free_locked(q);
             continue;
         }
@@ -310,7 +304,7 @@ void sequence_drop(struct sequence *q, enum failure_reason reason, struct status
 
 void sequence_drop_cancelled(struct sequence *q)
 {
-    sequence_drop(q, FAILURE_CANCELED, cancelled());
+    sequence_drop(q, FAILURE_CANCELED, request_cancelled());
 }
 
 /* The request is not the backend's any more, and does not lead here. */
@@ -384,7 +378,7 @@ void sequence_rescheduled(struct request *r)
     list_push_front(&q->waiting, &r->link);
     r->waits_in = q;
     q->n_waiting++;
-    scheduler_wait_again_locked(s, r);
+    scheduler_waits_locked(s, r);
     of(s)->n_in_slots++;
     become_ready_locked(q, r->queue_ns);
     scheduler_dispatch_and_unlock(s);
@@ -513,7 +507,7 @@ static bool remove_cancelled(struct scheduler *s, struct request *r)
         sequence_drop_cancelled(q);
     } else {
         list_remove(&q->link);
-        refuse_all_locked(q, FAILURE_CANCELED, cancelled());
+        refuse_all_locked(q, FAILURE_CANCELED, request_cancelled());
         free_locked(q);
     }
     return true;
@@ -664,7 +658,6 @@ static void end(struct scheduler *s)
 }
 
 static const struct scheduler_ops ops = {
-    .name = "sequence",
     .batches = true,
     .per_instance = true,
     .push_locked = push,

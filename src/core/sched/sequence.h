@@ -49,7 +49,6 @@ struct sequence_scheduler;
 
 /* All under scheduler.mu. */
 struct sequence_strategy {
-    const char *name;
     /* How many sequences an instance has at a time, at least 1. */
     uint32_t (*n_slots)(const struct model *m);
     /* What is constant of a lane. Optional. */

@@ -87,7 +87,6 @@ static void assert_order(const struct bench *b, const char *expected)
     }
     assert_string_equal(text, expected);
     assert_int_equal(b->q.n, n);
-    assert_int_equal(b->q.batch_size, n);
 }
 
 static void tear_down(struct bench *b)
