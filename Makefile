@@ -10,7 +10,7 @@ T ?=
 DEPS = tools/deps/install
 CONFIGURE = cmake --preset $(PRESET) --log-level=WARNING >/dev/null
 
-.PHONY: build deps run test test-rust test-java stress check bench fuzz coverage docs install reference clean help
+.PHONY: build deps run test test-rust test-java stress pauses check bench fuzz coverage docs install reference clean help
 
 build: ## build everything (PRESET=release|debug|asan|tsan|clang|…) into build/<preset>
 	@$(DEPS) -q run test
@@ -41,6 +41,10 @@ test-java: ## install a JDK and Maven, fetch the Java binding of Triton's C API,
 stress: ## random clients of all kinds against one server, for SECONDS=10 under the address and as long under the thread sanitizer
 	@$(DEPS) -q run test
 	@for preset in asan tsan; do CONCH_STRESS_SECONDS=$(SECONDS) tools/test --label stress --pytest=-ofaulthandler_timeout=0 $$preset || exit; done
+
+pauses: ## run the tests while threads dawdle at random, seldom and often (T=core/sched narrows; PRESET=debug|asan)
+	@$(DEPS) -q run test
+	@for pauses in 30,2000 6,500 200,20000; do echo "==== PAUSES=$$pauses"; tools/test --pauses=$$pauses $(PRESET) $(T) || exit; done
 
 check: ## formatting, clang-tidy, shellcheck, spelling, licence headers, arrows between folders, our own models
 	@$(DEPS) -q run test check
