@@ -116,10 +116,10 @@ void repository_unload_model(struct repository *repo, struct repo_model *rm)
     rm->wanted = rm->duplicate = rm->missing = rm->empty = false;
     rm->stage = REPO_SETTLED;
     mem_free(TAKE(rm->failure));
+    struct table_view *before = repository_publish_locked(repo, rm);
     repository_count_locked(repo, rm, false);
     mutex_unlock(&repo->mu);
-    if (rm->entry)
-        repository_publish(repo, rm);
+    table_view_end(&repo->table, before);
     leave_start(&leaving);
 }
 

@@ -86,8 +86,8 @@ static void note_unfit(struct repository *repo, const struct polled_model *pm)
         log_error("failed to poll model '%s': not unique across all model repositories", pm->name);
         repository_unload_model(repo, rm);
     }
-    repository_is_unfit(repo, rm, pm->failure);
     mutex_lock(&repo->mu);
+    repository_is_unfit_locked(repo, rm, pm->failure);
     rm->duplicate = pm->duplicate;
     mutex_unlock(&repo->mu);
     repository_leave(repo, rm);

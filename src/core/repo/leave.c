@@ -16,10 +16,9 @@
 #include "core/repo/repository.h"
 #include "core/repo/source.h"
 
-static void note_end(const struct leaving *l, int64_t version)
+static void note_end_locked(const struct leaving *l, int64_t version)
 {
     struct repository *repo = l->repo;
-    mutex_lock(&repo->mu);
     for (size_t i = 0; i < l->rm->n_versions; i++) {
         struct repo_version *rv = &l->rm->versions[i];
         if (rv->version != version)
@@ -28,7 +27,6 @@ static void note_end(const struct leaving *l, int64_t version)
         if (rv->n_leaving == 0 && rv->state == VERSION_UNLOADING)
             repository_set_state_locked(repo, rv, VERSION_UNAVAILABLE, "unloaded");
     }
-    mutex_unlock(&repo->mu);
 }
 
 /* Nobody has the model but the books, and it is not in their list any more. */
@@ -41,8 +39,9 @@ static void end(struct leaving *l)
     model_unref(l->model);
     source_unref(l->source);
     log_info("successfully unloaded '%s' version %lld", l->rm->title, (long long)version);
-    note_end(l, version);
-    repository_let_go(repo, l->rm);
+    mutex_lock(&repo->mu);
+    note_end_locked(l, version);
+    repository_let_go_and_unlock(repo, l->rm);
     mem_free(l);
     mutex_lock(&repo->mu);
     repo->n_ending--;

@@ -103,6 +103,7 @@ static int by_version(const void *a, const void *b)
 static void note_loading(struct load *l)
 {
     struct repo_model *rm = l->rm;
+    repository_enter_table(l->repo, rm);
     mutex_lock(&l->repo->mu);
     size_t n_before = rm->n_versions;
     rm->versions = mem_realloc(rm->versions, (n_before + l->n + 1) * sizeof(*rm->versions));
@@ -117,8 +118,9 @@ static void note_loading(struct load *l)
     }
     if (rm->n_versions > n_before)
         qsort(rm->versions, rm->n_versions, sizeof(*rm->versions), by_version);
+    struct table_view *before = repository_publish_locked(l->repo, rm);
     mutex_unlock(&l->repo->mu);
-    repository_publish(l->repo, rm);
+    table_view_end(&l->repo->table, before);
 }
 
 /* ---- Loading -------------------------------------------------------------------------------- */
@@ -197,8 +199,9 @@ static void publish_one(struct load *l, struct wanted_version *w)
         note_failure_locked(l, w);
     else
         replace_locked(l, w, &leaving);
+    struct table_view *before = repository_publish_locked(l->repo, l->rm);
     mutex_unlock(&l->repo->mu);
-    repository_publish(l->repo, l->rm);
+    table_view_end(&l->repo->table, before);
 }
 
 static void load_versions(struct load *l, struct scanned_model *scanned)
@@ -258,12 +261,13 @@ static void succeed(struct load *l)
     drop_others_locked(l, &leaving);
     rm->stage = REPO_SETTLED;
     mem_free(TAKE(rm->failure));
-    repository_count_locked(l->repo, rm, false);
+    struct table_view *before = repository_publish_locked(l->repo, rm); /* the swap … */
+    repository_count_locked(l->repo, rm, false); /* … without which the server is not ready */
     mutex_unlock(&l->repo->mu);
+    table_view_end(&l->repo->table, before);
     fingerprint_done(&rm->seen);
     if (!l->config)
         rm->seen = l->seen, l->seen = (struct fingerprint){0};
-    repository_publish(l->repo, rm); /* the swap */
     log_info("successfully loaded '%s'", rm->title);
     leave_start(&leaving);
 }
@@ -291,9 +295,10 @@ static void fail(struct load *l)
         keeps_from_ready |= !rv->model;
     }
     rm->stage = REPO_SETTLED;
+    struct table_view *before = repository_publish_locked(l->repo, rm);
     repository_count_locked(l->repo, rm, keeps_from_ready);
     mutex_unlock(&l->repo->mu);
-    repository_publish(l->repo, rm);
+    table_view_end(&l->repo->table, before);
 }
 
 /* Behaviours §13.4: a line for each version that failed. */
@@ -317,10 +322,10 @@ struct status *repository_poll_failure(const char *name)
                       name);
 }
 
-void repository_is_unfit(struct repository *repo, struct repo_model *rm, const char *failure)
+void repository_is_unfit_locked(struct repository *repo, struct repo_model *rm, const char *failure)
 {
     bool serves = false;
-    mutex_lock(&repo->mu);
+    mutex_assert_held(&repo->mu);
     for (size_t i = 0; i < rm->n_versions; i++)
         serves |= rm->versions[i].model != NULL;
     rm->wanted = true;
@@ -328,7 +333,6 @@ void repository_is_unfit(struct repository *repo, struct repo_model *rm, const c
     mem_free(rm->failure);
     rm->failure = serves ? NULL : mem_strdup(failure);
     repository_count_locked(repo, rm, !serves);
-    mutex_unlock(&repo->mu);
     if (serves)
         log_error("modification of model '%s' to be ignored due to polling failure", rm->title);
 }
@@ -340,18 +344,19 @@ void repository_is_unfit(struct repository *repo, struct repo_model *rm, const c
 static void note_unreadable(struct load *l, struct status *st, bool is_empty)
 {
     struct repo_model *rm = l->rm;
+    char *failure = status_reason(st);
+    if (is_empty)
+        repository_enter_table(l->repo, rm);
     mutex_lock(&l->repo->mu);
     rm->stage = REPO_SETTLED;
     rm->empty = is_empty;
+    if (l->reason != LOAD_ON_REQUEST)
+        repository_is_unfit_locked(l->repo, rm, failure);
+    struct table_view *before = repository_publish_locked(l->repo, rm);
     mutex_unlock(&l->repo->mu);
-    if (l->reason != LOAD_ON_REQUEST) {
-        char *failure = status_reason(st);
-        repository_is_unfit(l->repo, rm, failure);
-        mem_free(failure);
-    }
+    table_view_end(&l->repo->table, before);
+    mem_free(failure);
     status_free(st);
-    if (rm->entry || is_empty)
-        repository_publish(l->repo, rm);
 }
 
 static struct status *load(struct load *l, struct scanned_model *scanned)

@@ -188,31 +188,32 @@ static bool is_forgotten_locked(const struct repo_model *rm)
     return rm->n_users == 0 && !rm->wanted && !rm->empty && (rm->n_versions == 0 || !rm->storage);
 }
 
-static void release(struct repository *repo, struct repo_model *rm, bool had_turn)
+void repository_leave(struct repository *repo, struct repo_model *rm)
 {
     mutex_lock(&repo->mu);
-    rm->turn += had_turn;
+    rm->turn++;
+    repository_let_go_and_unlock(repo, rm);
+}
+
+void repository_let_go_and_unlock(struct repository *repo, struct repo_model *rm)
+{
+    struct table_view *before = NULL;
+    mutex_assert_held(&repo->mu);
     rm->n_users--;
     bool forgotten = is_forgotten_locked(rm);
-    if (forgotten)
+    if (forgotten) {
         remove_locked(repo, rm);
+        if (rm->entry) /* nobody finds it any more; another one of its name may come meanwhile */
+            before = table_set(rm->entry, table_view_new(0));
+    }
     cond_broadcast(&repo->changed);
     mutex_unlock(&repo->mu);
     if (!forgotten)
         return;
+    table_view_end(&repo->table, before);
     if (rm->entry)
         table_remove(&repo->table, rm->entry);
     repository_model_free(rm);
-}
-
-void repository_leave(struct repository *repo, struct repo_model *rm)
-{
-    release(repo, rm, true);
-}
-
-void repository_let_go(struct repository *repo, struct repo_model *rm)
-{
-    release(repo, rm, false);
 }
 
 /* ---- What the books say of one model --------------------------------------------------------- */
@@ -244,11 +245,17 @@ void repository_count_locked(struct repository *repo, struct repo_model *rm, boo
     rm->unserved = unserved;
 }
 
-void repository_publish(struct repository *repo, struct repo_model *rm)
+void repository_enter_table(struct repository *repo, struct repo_model *rm)
 {
     if (!rm->entry)
         table_add(&repo->table, 1, (const char *const[]){rm->name}, &rm->entry);
-    mutex_lock(&repo->mu);
+}
+
+struct table_view *repository_publish_locked(struct repository *repo, struct repo_model *rm)
+{
+    mutex_assert_held(&repo->mu);
+    if (!rm->entry)
+        return NULL;
     struct table_view *view = table_view_new(rm->n_versions);
     view->coming = rm->stage == REPO_LOADING;
     view->known = rm->n_versions > 0 || rm->empty;
@@ -259,8 +266,7 @@ void repository_publish(struct repository *repo, struct repo_model *rm)
         if (rv->model)
             model_ref(rv->model);
     }
-    mutex_unlock(&repo->mu);
-    table_set(&repo->table, rm->entry, view);
+    return table_set(rm->entry, view);
 }
 
 /* ---- Looking models up ---------------------------------------------------------------------- */

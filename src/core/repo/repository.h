@@ -253,8 +253,8 @@ void repository_model_free(struct repo_model *rm);
 struct repo_model *repository_enter(struct repository *repo, const char *name,
                                     const struct storage *storage);
 void repository_leave(struct repository *repo, struct repo_model *rm);
-/* repository_let_go - the same for somebody who only knows it (n_users). */
-void repository_let_go(struct repository *repo, struct repo_model *rm);
+/* repository_let_go_and_unlock - the same for somebody who only knows it (n_users), and has mu. */
+void repository_let_go_and_unlock(struct repository *repo, struct repo_model *rm);
 
 /*
  * repository_named - the models of that name that are in the books, for repository_turn(), which
@@ -264,8 +264,16 @@ void repository_let_go(struct repository *repo, struct repo_model *rm);
 struct repo_model **repository_named(struct repository *repo, const char *name);
 void repository_turn(struct repository *repo, struct repo_model *rm);
 
-/* repository_publish - requests find what the books say from now on. */
-void repository_publish(struct repository *repo, struct repo_model *rm);
+/* repository_enter_table - its name is looked up from now on. Thread: control, with the turn. */
+void repository_enter_table(struct repository *repo, struct repo_model *rm);
+
+/*
+ * repository_publish_locked - requests find what the books say from now on, if they look the name
+ * up at all. In the same hold of mu as the change itself: who sees a version READY in the index may
+ * ask it. Returns what they found before, for table_view_end(), which is not called under mu.
+ */
+NODISCARD struct table_view *repository_publish_locked(struct repository *repo,
+                                                       struct repo_model *rm);
 
 /* repository_set_state - what has become of a version that does not serve. */
 void repository_set_state(struct repository *repo, struct repo_version *rv,
@@ -297,8 +305,9 @@ NODISCARD struct status *repository_load_model(struct repository *repo, struct r
                                                struct source *source, const char *config,
                                                enum load_reason reason);
 
-/* repository_is_unfit - its folder cannot be read, or is not to be. The text is copied. */
-void repository_is_unfit(struct repository *repo, struct repo_model *rm, const char *failure);
+/* repository_is_unfit_locked - its folder cannot be read, or is not to be. The text is copied. */
+void repository_is_unfit_locked(struct repository *repo, struct repo_model *rm,
+                                const char *failure);
 
 /* repository_unload_model - see server_unload_model(). Thread: control, which has the turn. */
 void repository_unload_model(struct repository *repo, struct repo_model *rm);
@@ -319,7 +328,7 @@ NODISCARD struct status *repository_check_name(const char *name);
 /*
  * leave_take_locked - the version's model begins to leave: it is not READY any more, or another one
  * takes its place. leave_start() follows when no request finds it any more, that is, after
- * repository_publish().
+ * table_view_end() of what repository_publish_locked() has replaced.
  */
 void leave_take_locked(struct repository *repo, struct repo_model *rm, struct repo_version *rv,
                        struct list *taken);

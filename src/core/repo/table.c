@@ -185,13 +185,19 @@ void table_close(struct table *t)
     directory_free(old);
 }
 
-void table_set(struct table *t, struct table_entry *e, struct table_view *view)
+struct table_view *table_set(struct table_entry *e, struct table_view *view)
 {
-    struct table_view *old = atomic_exchange(&e->view, view);
+    return atomic_exchange(&e->view, view);
+}
+
+void table_view_end(struct table *t, struct table_view *view)
+{
+    if (!view)
+        return;
     mutex_lock(&t->mu);
     turn_over_locked(t, directory_of(t));
     mutex_unlock(&t->mu);
-    view_free(old);
+    view_free(view);
 }
 
 /* ---- Looking up ----------------------------------------------------------------------------- */

@@ -67,12 +67,19 @@ void table_close(struct table *t);
 struct table_view *table_view_new(size_t n_versions);
 
 /*
- * table_set - what is known of the entry's model from now on. Returns when nobody reads the view
- * that was there before, whose references to models are given back.
+ * table_set - what is known of the entry's model from now on. It waits for nobody, so that the
+ * caller may change its own books under the same lock. Returns the view that was there before,
+ * which some still read: for table_view_end().
  *
  * @view  taken, with a reference to each model in it
  */
-void table_set(struct table *t, struct table_entry *e, struct table_view *view);
+NODISCARD struct table_view *table_set(struct table_entry *e, struct table_view *view);
+
+/*
+ * table_view_end - waits until nobody reads a view that table_set() has replaced; its references to
+ * models are given back. NULL is nothing.
+ */
+void table_view_end(struct table *t, struct table_view *view);
 
 /*
  * table_find, table_versions - see server_find_model() and server_model_versions(). The model has a

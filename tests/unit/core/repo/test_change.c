@@ -98,8 +98,6 @@ static void await_arrival(const struct fixture *f, const char *gate)
     assert_int_equal(unlink(path), 0);
 }
 
-#define UNKNOWN "Request for unknown model: "
-
 /* ---- Questions ------------------------------------------------------------------------------- */
 
 static void says(struct status *st, enum status_code code, const char *text)
@@ -157,23 +155,6 @@ static void finds(const struct fixture *f, const char *name, int64_t version, co
     assert_string_equal(st ? status_message(st) : "", text);
     status_free(st);
     model_unref(m);
-}
-
-/* A model of which nothing is to be told leaves the index first, and then what look-ups find. */
-static void await_gone(const struct fixture *f, const char *name)
-{
-    char expected[128], text[256];
-    struct model *m = NULL;
-    uint64_t until_ns = monotonic_ns() + 20 * NS_PER_S;
-    snprintf(expected, sizeof(expected), UNKNOWN "'%s' is not found", name);
-    do {
-        struct status *st = server_find_model(f->s, name, strlen(name), CONCH_VERSION_LATEST, &m);
-        snprintf(text, sizeof(text), "%s", st ? status_message(st) : "");
-        status_free(st);
-        model_unref(TAKE(m));
-        if (monotonic_ns() > until_ns)
-            assert_string_equal(text, expected);
-    } while (strcmp(text, expected) != 0);
 }
 
 static void is_ready(const struct fixture *f, bool expected)
@@ -308,6 +289,8 @@ static void await_op(struct op *o, enum status_code code, const char *text)
 }
 
 /* ---- Tests ----------------------------------------------------------------------------------- */
+
+#define UNKNOWN "Request for unknown model: "
 
 static void a_model_comes_and_goes(void **state)
 {
@@ -642,7 +625,7 @@ static void files_of_their_own(void **state)
     assert_int_equal(access(directory, F_OK), 0);
     model_unref(m);
     await_index(&f, "m:-1:: n:-1:: "); /* nothing is left of it */
-    await_gone(&f, "new");
+    finds(&f, "new", CONCH_VERSION_LATEST, UNKNOWN "'new' is not found");
     assert_int_not_equal(access(directory, F_OK), 0);
 
     loads(&f, "m");
@@ -831,7 +814,7 @@ static void what_the_repository_holds_serves(void **state)
     start(&f, &a); /* it had been found before */
     is_served(&a);
     await_index(&f, "n:3:READY: o:1:READY: o:2:READY: ");
-    await_gone(&f, "m");
+    finds(&f, "m", CONCH_VERSION_LATEST, UNKNOWN "'m' is not found");
     is_ready(&f, true);
     tear_down(&f);
 }

@@ -232,7 +232,6 @@ static void a_start_step_by_step(void **state)
 
     await_index(s, "bad:1:UNAVAILABLE:Internal: no disk\nlate:4:LOADING:\nquick:1:READY:\n"
                    "wrong:-1::\n");
-    await_arrival(&f, "late/hold.load"); /* look-ups know of it a moment after the index */
     is_live_and_ready(s, true, false);
     finds(s, "quick", "");
     finds(s, "late", "Request for unknown model: 'late' version 4 is not at ready state");
@@ -323,6 +322,7 @@ static void a_stop_that_has_no_time_may_be_tried_again(void **state)
     assert_null(server_create(f.options, &s));
     assert_null(server_load_start(s, on_loaded, &f.outcome));
     await_progress(s, "starting 2 0 0\na:-1:LOADING:\n");
+    await_arrival(&f, "a/hold.load"); /* from now on it cannot be given up */
 
     static const char expired[] = "Exit timeout expired. Exiting immediately.";
     says(server_stop(s), STATUS_INTERNAL, expired);
@@ -386,10 +386,28 @@ enum { N_ASKING = 3, N_ASKED = 60 };
 
 struct asking {
     struct server *s;
+    atomic_bool stops; /* what was READY may be gone by now */
     atomic_bool over;
-    atomic_ulong n_found;
+    atomic_ulong n_found, n_missed;
     struct thread threads[N_ASKING];
 };
+
+/* A model that the index has as READY can be asked at once. */
+static void look_up_ready(struct asking *a, const struct model_index_row *rows, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct model *m;
+        if (strcmp(rows[i].state, "READY") != 0)
+            continue;
+        struct status *st =
+            server_find_model(a->s, rows[i].name, strlen(rows[i].name), rows[i].version, &m);
+        if (!st)
+            model_unref(m);
+        else if (!atomic_load(&a->stops))
+            atomic_fetch_add(&a->n_missed, 1);
+        status_free(st);
+    }
+}
 
 /* Whatever can be asked of a server, of which nothing may block or break. */
 static void ask_all_the_time(void *arg)
@@ -412,8 +430,10 @@ static void ask_all_the_time(void *arg)
         struct model_index_row *rows;
         size_t n;
         st = server_index(a->s, i % 2, &rows, &n);
-        if (!st)
+        if (!st) {
+            look_up_ready(a, rows, n);
             mem_free(rows);
+        }
         status_free(st);
         struct server_progress p;
         st = server_progress(a->s, 4, &p);
@@ -426,8 +446,10 @@ static void ask_all_the_time(void *arg)
 static void start_asking(struct asking *a, struct server *s)
 {
     a->s = s;
+    atomic_init(&a->stops, false);
     atomic_init(&a->over, false);
     atomic_init(&a->n_found, 0);
+    atomic_init(&a->n_missed, 0);
     for (size_t i = 0; i < N_ASKING; i++)
         assert_null(thread_start(&a->threads[i], "asks", ask_all_the_time, a));
 }
@@ -437,6 +459,7 @@ static void stop_asking(struct asking *a)
     atomic_store(&a->over, true);
     for (size_t i = 0; i < N_ASKING; i++)
         thread_join(&a->threads[i]);
+    assert_int_equal(atomic_load(&a->n_missed), 0);
 }
 
 /* From the first model to the last, and while they are taken down again. */
@@ -460,6 +483,7 @@ static void questions_at_any_time(void **state)
     while (atomic_load(&a.n_found) < n + 100)
         sched_yield();
     is_live_and_ready(s, true, true);
+    atomic_store(&a.stops, true);
     assert_null(server_stop(s));
     stop_asking(&a);
     server_free(s);
@@ -498,6 +522,7 @@ static void a_stop_in_the_middle(void **state)
     }
     struct thread opener;
     assert_null(thread_start(&opener, "opens", open_m30, &f));
+    atomic_store(&a.stops, true);
     assert_null(server_stop(s));
     thread_join(&opener);
     await(&f.outcome, STATUS_UNAVAILABLE, "Server exiting");

@@ -77,12 +77,12 @@ static void set(struct table *t, struct table_entry *e, bool coming, size_t n, u
         model_ref(m);
         view->versions[i].model = m;
     }
-    table_set(t, e, view);
+    table_view_end(t, table_set(e, view));
 }
 
 static void set_unknown(struct table *t, struct table_entry *e)
 {
-    table_set(t, e, table_view_new(0));
+    table_view_end(t, table_set(e, table_view_new(0)));
 }
 
 #define UNKNOWN   "Request for unknown model: "
