@@ -24,10 +24,11 @@
 #define START REQUEST_SEQUENCE_START
 #define END   REQUEST_SEQUENCE_END
 
-#define MODEL(batching, states)                                                                    \
+#define SILENT_FOR(idle_us, batching, states)                                                      \
     "input { name: \"A\" data_type: TYPE_INT32 dims: [ 1 ] }\n"                                    \
     "output { name: \"X\" data_type: TYPE_INT32 dims: [ 1 ] }\n" batching                          \
-    " sequence_batching { " states " }"
+    " sequence_batching { max_sequence_idle_microseconds: " idle_us " " states " }"
+#define MODEL(batching, states) SILENT_FOR("60000000", batching, states)
 #define STATE(more)                                                                                \
     "state { input_name: \"SI\" output_name: \"SO\" data_type: TYPE_INT32 " more " } "
 
@@ -393,15 +394,14 @@ static void keep_a_lot(struct request *r)
     assert_null(state_update(state));
 }
 
+#define ONE_SLOT "oldest { max_candidate_sequences: 1 }" STATE("dims: [ -1 ]")
+
 /* However a sequence ends; nothing is allocated while it goes on. */
 static void memory_comes_back_with_the_end(void **test_state)
 {
     (void)test_state;
     struct fake_model f;
-    fake_model_make(&f,
-                    MODEL("", "max_sequence_idle_microseconds: 5000 oldest { "
-                              "max_candidate_sequences: 1 }" STATE("dims: [ -1 ]")),
-                    1, execute);
+    fake_model_make(&f, MODEL("", ONE_SLOT), 1, execute);
     script = keep_a_lot;
     ask(&f, 1, START | END, 1); /* the slot is made */
     size_t before = owned(&f);
@@ -420,6 +420,11 @@ static void memory_comes_back_with_the_end(void **test_state)
         ask(&f, 2, END, 1);
         assert_int_equal(owned(&f), before);
     }
+    fake_model_end(&f);
+
+    fake_model_make(&f, SILENT_FOR("5000", "", ONE_SLOT), 1, execute);
+    ask(&f, 1, START | END, 1);
+    before = owned(&f);
     ask(&f, 3, START, 1);       /* says no more … */
     ask(&f, 4, START | END, 1); /* … and has made room */
     assert_int_equal(owned(&f), before);
