@@ -79,14 +79,18 @@ struct status *model_check_file(const struct model *m, const char *path)
     return st;
 }
 
-static struct status *find_library(const struct model *m, const struct backend_registry *reg,
-                                   char **ret_path)
+/* The configuration tells of a backend in Python what it tells of itself. */
+static struct status *find_backend(const struct model *m, const struct backend_registry *reg,
+                                   struct backend_files *ret_files)
 {
     char *version_directory = mem_printf("%s/%s", m->directory, m->version_text);
-    struct status *st =
-        backend_find_library(reg, m->config, m->directory, version_directory, ret_path);
+    struct status *st = backend_find(reg, m->config, m->directory, version_directory, ret_files);
     mem_free(version_directory);
-    return st ? st : model_check_file(m, *ret_path);
+    if (!st)
+        st = model_check_file(m, ret_files->library);
+    if (!st && ret_files->is_python)
+        st = model_config_set_python(m->config, BACKEND_PYTHON_FILE, ret_files->environment);
+    return st;
 }
 
 struct status *model_load(struct server *server, struct backend_registry *reg, const char *name,
@@ -96,17 +100,17 @@ struct status *model_load(struct server *server, struct backend_registry *reg, c
 {
     uint64_t from_ns = monotonic_ns();
     struct model *m = model_new(server, name, version, directory, config);
-    char *library = NULL;
+    struct backend_files files = {0};
     m->storage = storage;
 
-    struct status *st = find_library(m, reg, &library);
+    struct status *st = find_backend(m, reg, &files);
     if (st)
         goto out;
-    st = backend_get(reg, config->pb->backend, library, &m->backend);
+    st = backend_get(reg, config->pb->backend, &files, &m->backend);
     if (st)
         goto out;
 
-    m->auto_complete = facts->auto_complete;
+    m->auto_complete = facts->auto_complete && reg->auto_complete;
     facts->preferred_groups = m->backend->attribute.groups;
     facts->n_preferred_groups = m->backend->attribute.n_groups;
     st = model_config_place(config, facts);
@@ -143,7 +147,7 @@ out:
         model_unload(m, reg);
         model_unref(m);
     }
-    mem_free(library);
+    backend_files_done(&files);
     return st;
 }
 

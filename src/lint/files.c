@@ -136,9 +136,10 @@ static void look_at_backend(struct look *l)
     }
     if (!l->run->has_backends || !lint_wants(l->found, LINT_BACKEND))
         return;
-    char *directory = storage_path(l->m->storage, l->m->name), *library = NULL;
+    char *directory = storage_path(l->m->storage, l->m->name);
     char *version = mem_printf("%s/%" PRId64, directory, l->sm.versions[0]);
-    struct status *st = backend_find_library(&registry, l->config, directory, version, &library);
+    struct backend_files files = {0};
+    struct status *st = backend_find(&registry, l->config, directory, version, &files);
     if (st) {
         const char *meant = l->backend ? NULL : backend_nearest(pb->backend);
         char *advice = meant ? mem_printf("did you mean \"%s\"?", meant) : NULL;
@@ -147,7 +148,7 @@ static void look_at_backend(struct look *l)
         mem_free(advice);
     }
     status_free(st);
-    mem_free(library);
+    backend_files_done(&files);
     mem_free(version);
     mem_free(directory);
 }

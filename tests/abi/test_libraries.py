@@ -40,9 +40,9 @@ class Place:
     def library(self, name, *options, source=SOURCE):
         return compile_library(self.backends / name / f"libtriton_{name}.so", *options, source=source)
 
-    def model(self, name, backend):
+    def model(self, name, backend, more=""):
         repository.write_model(self.models, name, (
-            f'backend: "{backend}"\n' + repository.tensor("input", "IN", "INT32", [1])
+            f'backend: "{backend}"\n{more}' + repository.tensor("input", "IN", "INT32", [1])
             + repository.tensor("output", "OUT", "BYTES", [1]) + "instance_group [ { count: 1 kind: KIND_CPU } ]\n"))
 
     def served(self, *flags, which="conch", ready=False, **more):
@@ -171,6 +171,40 @@ def test_no_library_at_all(place):
         assert "unable to load shared library: " in server.log() and "libtriton_bad.so: " in server.log()
 
 
+# ---- Where a library is looked for
+
+@pytest.mark.parametrize("which", ["conch", "triton"])
+def test_search_order(place, which):
+    """The version's folder, the model's, the backend's own; `runtime` names another file in the same places."""
+    place.library("here", "-DSAYS=own")
+    own = {"plain": "own"}
+    for name, where in {"all": ("1", "."), "model": (".",), "version": ("1",)}.items():
+        place.model(name, "here")
+        for folder in where:
+            compile_library(place.models / name / folder / "libtriton_here.so", f"-DSAYS={'version' if folder == '1' else 'model'}")
+        own[name] = "version" if "1" in where else "model"
+    place.model("plain", "here")
+    place.library("other", "-DSAYS=other")
+    (place.backends / "other/libtriton_other.so").rename(place.backends / "here/special.so")
+    place.model("named", "here", 'runtime: "special.so"\n')
+    place.model("named_version", "here", 'runtime: "special.so"\n')
+    compile_library(place.models / "named_version/1/special.so", "-DSAYS=own_special")
+    own |= {"named": "other", "named_version": "own_special"}
+    with place.served(which=which, ready=True) as server:
+        assert {name: ask(server, name).split()[0] for name in own} == own
+
+
+@pytest.mark.parametrize("which", ["conch", "triton"])
+@pytest.mark.parametrize("setting", ["backend-directory", "here,backend-directory"])
+def test_the_folder_of_all_backends_may_be_a_setting(place, which, setting):
+    """One for all; a backend that has it for itself is only told so."""
+    place.library("here", "-DSAYS=near")
+    compile_library(place.backends.parent / "far/here/libtriton_here.so", "-DSAYS=far")
+    place.model("m", "here")
+    with place.served(f"--backend-config={setting}={place.backends.parent / 'far'}", which=which, ready=True) as server:
+        assert ask(server, "m").split()[0] == ("far" if setting == "backend-directory" else "near")
+
+
 # ---- Several libraries
 
 @pytest.mark.parametrize("which", ["conch", "triton"])
@@ -232,17 +266,19 @@ def test_a_dependency_without_a_name_of_its_own(place):
 
 @pytest.mark.parametrize("which", ["conch", "triton"])
 def test_settings(place, which):
-    """Those for all reach every backend; its own win, and nobody else has them."""
+    """Those for all reach every backend; its own win, before and behind, and nobody else has them; the last one counts."""
     for name in ("one", "two"):
         place.library(name, f"-DSAYS={name}")
         place.model(name, name)
     flags = ("--backend-config=shared=all", "--backend-config=one,own=1",
-             "--backend-config=one,shared=mine", "--backend-config=default-max-batch-size=7")
+             "--backend-config=one,shared=mine", "--backend-config=default-max-batch-size=7", "--backend-config=shared=every",
+             "--backend-config=two,default-max-batch-size=8", "--backend-config=default-max-batch-size=9")
     with place.served(*flags, which=which, ready=True) as server:
         settings = {name: json.loads(ask(server, name).split(" ", 2)[2])["cmdline"] for name in ("one", "two")}
     common = {"auto-complete-config": "true", "backend-directory": str(place.backends),
-              "min-compute-capability": settings["two"]["min-compute-capability"], "default-max-batch-size": "7"}
-    assert settings == {"one": common | {"shared": "mine", "own": "1"}, "two": common | {"shared": "all"}}
+              "min-compute-capability": settings["two"]["min-compute-capability"], "default-max-batch-size": "9"}
+    assert settings == {"one": common | {"shared": "mine", "own": "1"},
+                        "two": common | {"shared": "every", "default-max-batch-size": "8"}}
 
 
 # ---- The end of the server

@@ -47,6 +47,8 @@ static struct status *grow_up(struct model_config *c, bool merge)
     AUTO(buf) printed = BUF_INIT(1 << 20);
     struct status *st = model_config_prepare(c, &facts);
     if (!st)
+        st = model_config_set_python(c, "model.py", "/backends/b/environment.tar.gz");
+    if (!st)
         st = model_config_place(c, &facts);
     if (!st && merge)
         st = model_config_merge_from_backend(c, from_backend, strlen(from_backend));

@@ -365,6 +365,19 @@ def test_completed_with_another_size(tmp_path, which, size, batching):
             assert completed(client, "m") == (size, [("IN", "TYPE_FP32", dims, None)], [("OUT0", "TYPE_FP32", dims, None)], batching)
 
 
+@pytest.mark.parametrize("which", EITHER)
+@pytest.mark.parametrize("setting, completes", [
+    ("auto-complete-config=false", False), ("auto-complete-config=1", False), ("auto-complete-config=TRUE", True),
+    ("onnxruntime,auto-complete-config=false", True),
+])
+def test_completion_may_be_forbidden_by_a_setting_for_all(tmp_path, which, setting, completes):
+    """Also to a model without a config.pbtxt, which --disable-auto-complete-config refuses altogether."""
+    onnx_models.identity(repository.write_model(tmp_path, "m", None), "FP32", (3,))
+    with start(which, tmp_path, [f"--backend-config={setting}", "--exit-on-error=false"], ready=None) as running:
+        running.wait_log("| Model")
+        assert ("configuration expects 0 inputs, model provides 1" in running.log()) == (not completes)
+
+
 def test_items_without_dimensions_in_a_batch(client):
     array = np.arange(12, dtype=np.float32).reshape(4, 3)
     got = infer(client, "auto_sums", {"IN": ("FP32", array)})

@@ -25,6 +25,7 @@ from tritonclient.utils import InferenceServerException, triton_to_np_dtype
 import embed
 import repository
 import server as servers
+import triton
 
 REFERENCE = servers.ROOT / ".deps/reference"
 GENUINE = REFERENCE / "backends/python"
@@ -317,6 +318,107 @@ def test_completes_its_configuration(client, served):
     assert [(t["name"], t["data_type"], t["dims"]) for t in config["input"]] == [("IN", "TYPE_INT32", [-1])]
     array = np.arange(5, dtype=np.int32)
     assert np.array_equal(infer(client, "completes", {"IN": ("INT32", array)}).as_numpy("OUT"), array)
+
+
+# ---- Backends that are written in Python
+
+TIMES = """
+@staticmethod
+def auto_complete_config(config):
+    config.add_input({"name": "IN", "data_type": "TYPE_INT32", "dims": [1]})
+    config.add_output({"name": "OUT", "data_type": "TYPE_INT32", "dims": [1]})
+    config.set_max_batch_size(0)
+    return config
+
+def execute(self, requests):
+    return [pb_utils.InferenceResponse([pb_utils.Tensor(
+        "OUT", FACTOR * pb_utils.get_input_tensor_by_name(request, "IN").as_numpy())]) for request in requests]
+"""
+
+
+def write_backend(backends, name, factor):
+    (backends / name).mkdir()
+    (backends / name / "model.py").write_text(f"FACTOR = {factor}\n{HEAD}{textwrap.indent(TIMES, '    ')}")
+
+
+def write_of(root, name, backend, more=""):
+    return repository.write_model(root, name, f'backend: "{backend}"\n{more}instance_group [ {{ count: 1 kind: KIND_CPU }} ]\n')
+
+
+@pytest.fixture(params=["conch", "triton"])
+def in_either(request, surroundings, tmp_path):
+    """A folder of backends with the Python backend, and how to serve models by them."""
+    backends, environment = tmp_path / "backends", surroundings[1]
+    backends.mkdir()
+    flags = (f"--backend-directory={backends}", "--exit-on-error=false", f"--backend-config=shm-region-prefix-name={MARK}")
+
+    def serve(models):
+        if request.param == "triton":
+            return triton.Triton(models, flags=flags, ready=False)
+        return servers.Server(models, env=environment, ready=False, flags=flags)
+
+    if request.param == "triton" and triton.missing():
+        pytest.skip(triton.missing())
+    shutil.copytree(surroundings[0] / "python" if request.param == "conch" else GENUINE, backends / "python")
+    return backends, serve
+
+
+def test_backends_written_in_python(in_either, tmp_path):
+    """A folder with a model.py among the backends is one; each has its own, and one Python backend runs them."""
+    backends, serve = in_either
+    write_backend(backends, "twice", 2)
+    write_backend(backends, "thrice", 3)
+    models = tmp_path / "models"
+    write_of(models, "a", "twice")
+    write_of(models, "b", "thrice", 'runtime: "model.py"\n')
+    write_of(models, "c", "twice")
+    write_of(models, "d", "twice", 'parameters { key: "EXECUTION_ENV_PATH" value { string_value: "" } }\n')
+    # Where a library of the name is, too, that is it.
+    (models / "c/1/libtriton_twice.so").write_bytes((pathlib.Path(servers.BACKENDS) / "identity/libtriton_identity.so").read_bytes())
+    with serve(models) as running:
+        with tritonclient.http.InferenceServerClient(running.url) as asked:
+            for name, factor in {"a": 2, "b": 3, "d": 2}.items():
+                assert infer(asked, name, number(7)).as_numpy("OUT").tolist() == [7 * factor]
+                config = asked.get_model_config(name)
+                assert config["runtime"] == "model.py"
+            assert asked.get_model_config("c")["runtime"] == ""
+
+
+def test_an_environment_beside_a_backend_written_in_python(in_either, tmp_path):
+    """It is the model's unless that names another."""
+    backends, serve = in_either
+    write_backend(backends, "twice", 2)
+    activate = tmp_path / "environment/bin/activate"
+    activate.parent.mkdir(parents=True)
+    activate.write_text("true\n")
+    packed = backends / "twice/pb_exec_env_model.py.tar.gz"
+    subprocess.run(["tar", "czf", packed, "-C", tmp_path / "environment", "."], check=True)
+    models = tmp_path / "models"
+    write_of(models, "a", "twice")
+    write_of(models, "b", "twice", f'parameters {{ key: "EXECUTION_ENV_PATH" value {{ string_value: "{activate.parents[1]}" }} }}\n')
+    with serve(models) as running:
+        with tritonclient.http.InferenceServerClient(running.url) as asked:
+            paths = {name: asked.get_model_config(name)["parameters"]["EXECUTION_ENV_PATH"]["string_value"] for name in "ab"}
+            assert paths == {"a": str(packed), "b": str(activate.parents[1])}
+            assert infer(asked, "a", number(7)).as_numpy("OUT").tolist() == [14]
+
+
+def test_what_a_backend_written_in_python_lacks(in_either, tmp_path):
+    """The Python backend, which both servers look for in the same folders, or what it is to run."""
+    backends, serve = in_either
+    write_backend(backends, "twice", 2)
+    (backends / "empty").mkdir()
+    models = tmp_path / "models"
+    write_of(models, "a", "twice")
+    write_of(models, "b", "empty", 'runtime: "model.py"\n')
+    with serve(models) as running:
+        assert (f"unable to find Python backend based backend library 'model.py' for model 'b', searched: "
+                f"'{backends}/empty/model.py'") in running.log()
+    shutil.rmtree(backends / "python")
+    places = " ".join(f"'{place}'" for place in (models / "a/1", models / "a", backends / "twice", backends / "python"))
+    with serve(models) as running:
+        assert f"unable to find backend library 'libtriton_python.so' for model 'a', searched: {places}" in running.log()
+        assert "unable to find backend library 'libtriton_python.so' for model 'b', searched: " in running.log()
 
 
 def test_not_decoupled_over_http(served):

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 #include "base/buf.h"
@@ -37,6 +38,39 @@ static enum parallel_instances read_environment(void)
     return strcmp(wanted, "1") == 0 ? PARALLEL_ALWAYS : PARALLEL_NEVER;
 }
 
+/* ------------------------------------------------------------------------------------ settings */
+
+static bool is_for(const struct backend_setting *s, const char *backend)
+{
+    return !*s->backend || strcmp(s->backend, backend) == 0;
+}
+
+/* What the command line says: the backend's own before what is for all ("" asks for that alone),
+ * and the last of several. NULL: nothing. */
+static const char *setting(const struct backend_registry *reg, const char *backend, const char *key)
+{
+    const struct backend_setting *found = NULL;
+    for (size_t i = 0; i < reg->n_settings; i++) {
+        const struct backend_setting *s = &reg->settings[i];
+        if (is_for(s, backend) && strcmp(s->key, key) == 0 &&
+            !(found && *found->backend && !*s->backend))
+            found = s;
+    }
+    return found ? found->value : NULL;
+}
+
+/* Two settings for all are the server's as well, whatever they are called on the command line. Only
+ * the word true completes, as in the reference. */
+static void read_settings(struct backend_registry *reg)
+{
+    const char *directory = setting(reg, "", "backend-directory");
+    const char *complete = setting(reg, "", "auto-complete-config");
+    if (directory)
+        reg->directory = directory;
+    if (complete && strcasecmp(complete, "true") != 0)
+        reg->auto_complete = false;
+}
+
 void backend_registry_init(struct backend_registry *reg, struct server *server,
                            const struct server_options *options)
 {
@@ -48,6 +82,7 @@ void backend_registry_init(struct backend_registry *reg, struct server *server,
         .auto_complete = !options->strict_model_config,
         .parallel_instances = read_environment(),
     };
+    read_settings(reg);
     atomic_init(&reg->n_free_helpers, MIN(options->load_threads, (unsigned int)MAX_HELPERS) - 1);
     mutex_init(&reg->mu, REGISTRY_LEVEL, "registry.mu");
     cond_init(&reg->changed);
@@ -85,140 +120,191 @@ static bool is_file(const char *path)
     return stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
+/* The path of that file in the first of these folders, or NULL. */
+static char *find_in(const char *const *folders, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++) {
+        char *path = mem_printf("%s/%s", folders[i], name);
+        if (is_file(path))
+            return path;
+        mem_free(path);
+    }
+    return NULL;
+}
+
 char *backend_find_file(const struct backend_registry *reg, const char *backend,
                         const char *model_directory, const char *version_directory,
                         const char *name)
 {
-    char *paths[] = {
-        mem_printf("%s/%s", version_directory, name),
-        mem_printf("%s/%s", model_directory, name),
-        mem_printf("%s/%s/%s", reg->directory, backend, name),
-    };
-    char *found = NULL;
-    for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
-        if (!found && is_file(paths[i]))
-            found = TAKE(paths[i]);
-        mem_free(paths[i]);
-    }
-    return found;
+    char *own = mem_printf("%s/%s", reg->directory, backend);
+    char *path = find_in((const char *const[]){version_directory, model_directory, own}, 3, name);
+    mem_free(own);
+    return path;
 }
+
+/* Where the files of one model's backend may be. */
+struct search {
+    const Inference__ModelConfig *pb;
+    const char *places[4]; /* folders of the version, the model, the backend, the Python backend */
+};
+enum { OWN = 2, ALL_BUT_PYTHON = 3, ALL = 4 };
 
 /* The texts tell whether the model or the backend named the library. */
-static struct status *not_found(const Inference__ModelConfig *pb, const char *own_directory,
-                                const char *searched)
+static struct status *not_found(const struct search *s, const char *name, size_t n_places)
 {
-    if (!*pb->runtime)
+    AUTO(buf) searched = BUF_INIT(MAX_SEARCHED);
+    for (size_t i = 0; i < n_places; i++)
+        buf_addf(&searched, "'%s' ", s->places[i]);
+    if (!*s->pb->runtime && n_places < ALL)
         return status_new(STATUS_INVALID_ARG,
                           "unable to find backend library for backend '%s', try specifying runtime "
-                          "on the model configuration. Searched for libtriton_%s.so: %s",
-                          pb->backend, pb->backend, searched);
-    if (strcmp(pb->runtime, "model.py") == 0)
-        return status_new(STATUS_INVALID_ARG,
-                          "unable to find Python backend based backend library 'model.py' for "
-                          "model '%s', searched: '%s/model.py'",
-                          pb->name, own_directory);
+                          "on the model configuration. Searched for %s: %s",
+                          s->pb->backend, name, buf_text(&searched));
     return status_new(STATUS_INVALID_ARG,
-                      "unable to find backend library '%s' for model '%s', searched: %s",
-                      pb->runtime, pb->name, searched);
+                      "unable to find backend library '%s' for model '%s', searched: %s", name,
+                      s->pb->name, buf_text(&searched));
 }
 
-struct status *backend_find_library(const struct backend_registry *reg,
-                                    const struct model_config *config, const char *model_directory,
-                                    const char *version_directory, char **ret_path)
+static bool has_python_file(const struct search *s)
 {
-    const Inference__ModelConfig *pb = config->pb;
-    struct status *st = NULL;
-    char *name = pb->runtime && pb->runtime[0] ? mem_strdup(pb->runtime)
-                                               : mem_printf("libtriton_%s.so", pb->backend);
-    char *own_directory = mem_printf("%s/%s", reg->directory, pb->backend);
-    const char *const places[] = {version_directory, model_directory, own_directory};
-    AUTO(buf) searched = BUF_INIT(MAX_SEARCHED);
-
-    if (str_escapes_folder(name) || str_escapes_folder(pb->backend) || strchr(pb->backend, '/')) {
-        st = status_new(STATUS_INVALID_ARG,
-                        "backend library name '%s' escapes backend directory '%s', for model "
-                        "'%s', check model config runtime field",
-                        name, own_directory, pb->name);
-        goto out;
-    }
-    /* "model.py" asks for a backend that is written in Python, of which there are none. */
-    bool is_python = strcmp(pb->runtime, "model.py") == 0;
-    char *path =
-        is_python ? NULL
-                  : backend_find_file(reg, pb->backend, model_directory, version_directory, name);
-    if (path) {
-        *ret_path = path;
-        goto out;
-    }
-    for (size_t i = 0; i < ARRAY_SIZE(places); i++)
-        buf_addf(&searched, "'%s' ", places[i]);
-    st = not_found(pb, own_directory, buf_text(&searched));
-out:
-    mem_free(own_directory);
-    mem_free(name);
-    return st;
+    char *path = find_in(&s->places[OWN], 1, BACKEND_PYTHON_FILE);
+    bool has = path;
+    mem_free(path);
+    return has;
 }
 
-/* ----------------------------------------------------------------------------------- loading */
-
-/*
- * The settings that a backend sees: those for all, then its own, which win; behind the ones that
- * every backend has.
+/* A backend that is written in Python: a folder with its model.py, which the Python backend runs.
  */
-static char *config_json(const struct backend_registry *reg, const char *backend)
+static struct status *find_python(const struct search *s, struct backend_files *f)
 {
-    struct {
-        const char *key, *value;
-    } all[] = {
-        {"auto-complete-config", reg->auto_complete ? "true" : "false"},
-        {"backend-directory", reg->directory},
-        {"default-max-batch-size", "4"},
-        {"min-compute-capability", "0.000000"},
-    };
-    AUTO(buf) out = BUF_INIT(MAX_CONFIG_BYTES);
-    bool first = true;
-
-    buf_adds(&out, "{\"cmdline\":{");
-    for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
-        for (size_t j = 0; j < reg->n_settings; j++) {
-            const struct backend_setting *s = &reg->settings[j];
-            bool ours = strcmp(s->backend, backend) == 0 || !s->backend[0];
-            if (ours && strcmp(s->key, all[i].key) == 0)
-                all[i].value = s->value;
-        }
-        buf_adds(&out, first ? "" : ",");
-        first = false;
-        json_write_string(&out, all[i].key, strlen(all[i].key));
-        buf_addc(&out, ':');
-        json_write_string(&out, all[i].value, strlen(all[i].value));
-    }
-    for (size_t j = 0; j < reg->n_settings; j++) {
-        const struct backend_setting *s = &reg->settings[j];
-        bool known = strcmp(s->backend, backend) != 0 && s->backend[0];
-        for (size_t i = 0; i < ARRAY_SIZE(all); i++)
-            known |= strcmp(s->key, all[i].key) == 0;
-        for (size_t k = j + 1; k < reg->n_settings; k++) /* a later or more special one wins */
-            known |= strcmp(s->key, reg->settings[k].key) == 0 &&
-                     (strcmp(reg->settings[k].backend, backend) == 0 ||
-                      (!reg->settings[k].backend[0] && !s->backend[0]));
-        for (size_t k = 0; k < j; k++)
-            known |= !s->backend[0] && strcmp(s->key, reg->settings[k].key) == 0 &&
-                     strcmp(reg->settings[k].backend, backend) == 0;
-        if (known)
-            continue;
-        buf_addc(&out, ',');
-        json_write_string(&out, s->key, strlen(s->key));
-        buf_addc(&out, ':');
-        json_write_string(&out, s->value, strlen(s->value));
-    }
-    buf_adds(&out, "}}");
-    return buf_take(&out);
+    const char *own = s->places[OWN];
+    f->library = find_in(s->places, ALL, "libtriton_python.so");
+    if (!f->library)
+        return not_found(s, "libtriton_python.so", ALL);
+    if (!has_python_file(s))
+        return status_new(STATUS_INVALID_ARG,
+                          "unable to find Python backend based backend library '%s' for model "
+                          "'%s', searched: '%s/%s'",
+                          BACKEND_PYTHON_FILE, s->pb->name, own, BACKEND_PYTHON_FILE);
+    f->is_python = true;
+    f->directory = mem_strdup(own);
+    f->environment = find_in(&own, 1, "pb_exec_env_" BACKEND_PYTHON_FILE ".tar.gz");
+    return NULL;
 }
 
 static char *directory_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
     return slash ? mem_strndup(path, (size_t)(slash - path)) : mem_strdup(".");
+}
+
+static struct status *find_library(const struct search *s, const char *name,
+                                   struct backend_files *f)
+{
+    if (strcmp(s->pb->runtime, BACKEND_PYTHON_FILE) == 0)
+        return find_python(s, f);
+    f->library = find_in(s->places, ALL_BUT_PYTHON, name);
+    if (!f->library && !*s->pb->runtime && has_python_file(s))
+        return find_python(s, f);
+    if (!f->library)
+        return not_found(s, name, ALL_BUT_PYTHON);
+    f->directory = directory_of(f->library);
+    return NULL;
+}
+
+void backend_files_done(struct backend_files *f)
+{
+    mem_free(f->library);
+    mem_free(f->directory);
+    mem_free(f->environment);
+    *f = (struct backend_files){0};
+}
+
+struct status *backend_find(const struct backend_registry *reg, const struct model_config *config,
+                            const char *model_directory, const char *version_directory,
+                            struct backend_files *ret_files)
+{
+    const Inference__ModelConfig *pb = config->pb;
+    char *name = pb->runtime && pb->runtime[0] ? mem_strdup(pb->runtime)
+                                               : mem_printf("libtriton_%s.so", pb->backend);
+    char *own = mem_printf("%s/%s", reg->directory, pb->backend);
+    char *python = mem_printf("%s/python", reg->directory);
+    const struct search s = {pb, {version_directory, model_directory, own, python}};
+    struct backend_files files = {0};
+    struct status *st;
+
+    if (str_escapes_folder(name) || str_escapes_folder(pb->backend) || strchr(pb->backend, '/'))
+        st = status_new(STATUS_INVALID_ARG,
+                        "backend library name '%s' escapes backend directory '%s', for model "
+                        "'%s', check model config runtime field",
+                        name, own, pb->name);
+    else
+        st = find_library(&s, name, &files);
+    if (st)
+        backend_files_done(&files);
+    else
+        *ret_files = files;
+    mem_free(python);
+    mem_free(own);
+    mem_free(name);
+    return st;
+}
+
+/* ----------------------------------------------------------------------------------- loading */
+
+static void write_setting(struct buf *out, const char *key, const char *value)
+{
+    json_write_string(out, key, strlen(key));
+    buf_addc(out, ':');
+    json_write_string(out, value, strlen(value));
+}
+
+/* Has this setting been written: as one that every backend has, or under an earlier one's name? */
+static bool is_written(const struct backend_registry *reg, const char *backend, size_t i,
+                       const struct backend_setting *common, size_t n_common)
+{
+    const char *key = reg->settings[i].key;
+    for (size_t k = 0; k < n_common; k++) {
+        if (strcmp(common[k].key, key) == 0)
+            return true;
+    }
+    for (size_t k = 0; k < i; k++) {
+        if (is_for(&reg->settings[k], backend) && strcmp(reg->settings[k].key, key) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The settings that a backend sees: those that every backend has, then what else there is. */
+static struct status *config_json(const struct backend_registry *reg, const char *backend,
+                                  char **ret_json)
+{
+    const struct backend_setting common[] = {
+        {"", "auto-complete-config", reg->auto_complete ? "true" : "false"},
+        {"", "backend-directory", reg->directory},
+        {"", "default-max-batch-size", "4"},
+        {"", "min-compute-capability", "0.000000"},
+    };
+    AUTO(buf) out = BUF_INIT(MAX_CONFIG_BYTES);
+
+    buf_adds(&out, "{\"cmdline\":{");
+    for (size_t i = 0; i < ARRAY_SIZE(common); i++) {
+        const char *given = setting(reg, backend, common[i].key);
+        buf_adds(&out, i > 0 ? "," : "");
+        write_setting(&out, common[i].key, given ? given : common[i].value);
+    }
+    for (size_t i = 0; i < reg->n_settings; i++) {
+        const struct backend_setting *s = &reg->settings[i];
+        if (!is_for(s, backend) || is_written(reg, backend, i, common, ARRAY_SIZE(common)))
+            continue;
+        buf_addc(&out, ',');
+        write_setting(&out, s->key, setting(reg, backend, s->key));
+    }
+    buf_adds(&out, "}}");
+    struct status *st = buf_status(&out);
+    if (!st)
+        *ret_json = buf_take(&out);
+    return st;
 }
 
 static struct status *resolve(struct backend *b)
@@ -267,24 +353,26 @@ static struct status *load(struct backend *b)
     return st;
 }
 
-static struct backend *find_locked(struct backend_registry *reg, const char *library_path)
+/* Backends in Python have one library, and each is a backend of its own. */
+static struct backend *find_locked(struct backend_registry *reg, const struct backend_files *f)
 {
     LIST_FOR_EACH (link, &reg->backends) {
         struct backend *b = LIST_ENTRY(link, struct backend, link);
-        if (strcmp(b->library_path, library_path) == 0)
+        if (strcmp(b->library_path, f->library) == 0 && strcmp(b->directory, f->directory) == 0)
             return b;
     }
     return NULL;
 }
 
-static struct backend *backend_new(struct backend_registry *reg, const char *name, const char *path)
+static struct backend *backend_new(struct backend_registry *reg, const char *name,
+                                   const struct backend_files *files, char *settings)
 {
     struct backend *b = mem_zalloc(sizeof(*b));
     b->name = mem_strdup(name);
-    b->library_path = mem_strdup(path);
-    b->directory = directory_of(path);
-    b->config.json = config_json(reg, name);
-    b->config.size_bytes = strlen(b->config.json);
+    b->library_path = mem_strdup(files->library);
+    b->directory = mem_strdup(files->directory);
+    b->config.json = settings;
+    b->config.size_bytes = strlen(settings);
     b->server = reg->server;
     b->stage = BACKEND_LOADING;
     return b;
@@ -309,26 +397,31 @@ static void put_locked(struct backend_registry *reg, struct backend *b)
     mutex_lock(&reg->mu);
 }
 
-struct status *backend_get(struct backend_registry *reg, const char *name, const char *library_path,
-                           struct backend **ret_backend)
+struct status *backend_get(struct backend_registry *reg, const char *name,
+                           const struct backend_files *files, struct backend **ret_backend)
 {
+    char *settings;
+    struct status *st = config_json(reg, name, &settings);
+    if (st)
+        return status_prefix(st, "settings of backend '%s'", name);
     mutex_lock(&reg->mu);
     struct backend *b;
-    while ((b = find_locked(reg, library_path)) && b->stage == BACKEND_LOADING)
+    while ((b = find_locked(reg, files)) && b->stage == BACKEND_LOADING)
         cond_wait(&reg->changed, &reg->mu);
     if (b && b->stage == BACKEND_LOADED) {
         b->users++;
         mutex_unlock(&reg->mu);
+        mem_free(settings);
         *ret_backend = b;
         return NULL;
     }
-    b = backend_new(reg, name, library_path);
+    b = backend_new(reg, name, files, settings);
     b->users = 1;
     list_push(&reg->backends, &b->link);
     mutex_unlock(&reg->mu);
 
-    log_verbose(1, "loading backend '%s' from %s", name, library_path);
-    struct status *st = load(b);
+    log_verbose(1, "loading backend '%s' from %s", name, files->library);
+    st = load(b);
 
     mutex_lock(&reg->mu);
     if (st) {

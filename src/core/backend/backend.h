@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Backends: shared libraries that execute models, behind the functions of tritonbackend.h. A
- * library is loaded once, by its path, and shared by all models that use it. struct backend is
- * TRITONBACKEND_Backend.
+ * library is loaded once, by its path, and shared by all models that use it; only backends that are
+ * written in Python share one library. struct backend is TRITONBACKEND_Backend.
  */
 #ifndef CONCH_CORE_BACKEND_BACKEND_H
 #define CONCH_CORE_BACKEND_BACKEND_H
@@ -84,7 +84,7 @@ struct backend_registry {
     const char *directory; /* of all backends, borrowed */
     const struct backend_setting *settings;
     size_t n_settings;
-    bool auto_complete;
+    bool auto_complete; /* may backends complete configurations? */
     enum parallel_instances parallel_instances;
 
     atomic_uint n_free_helpers; /* threads that may still help with making instances */
@@ -108,26 +108,42 @@ char *backend_find_file(const struct backend_registry *reg, const char *backend,
                         const char *model_directory, const char *version_directory,
                         const char *name);
 
-/*
- * backend_find_library - the path of the library that a model's backend needs: `runtime`, or
- * libtriton_<backend>.so, in the version's folder, the model's folder, the backend's own folder.
- *
- * Errors: STATUS_INVALID_ARG  the name leads out of those folders, or no such file
- */
-NODISCARD struct status *backend_find_library(const struct backend_registry *reg,
-                                              const struct model_config *config,
-                                              const char *model_directory,
-                                              const char *version_directory, char **ret_path);
+/* The file that is a backend written in Python. */
+#define BACKEND_PYTHON_FILE "model.py"
+
+/* What a model's backend is made of. */
+struct backend_files {
+    char *library;   /* path */
+    char *directory; /* what the backend is told of where it is */
+    bool is_python;  /* the library is the Python backend's, which runs the directory's model.py */
+    char *environment; /* of those: the packed Python environment beside it; NULL: none */
+};
+void backend_files_done(struct backend_files *f);
 
 /*
- * backend_get - the backend of that library, loaded and initialised; backend_put() ends the use,
+ * backend_find - the files of a model's backend: the library `runtime`, or libtriton_<backend>.so,
+ * in the version's folder, the model's folder, the backend's own folder; without such a library, or
+ * when it is the `runtime`, a model.py in the backend's own folder, for which the Python backend's
+ * library is looked for in the same places and in that backend's folder.
+ *
+ * @ret_files  the caller ends it with backend_files_done()
+ * Errors: STATUS_INVALID_ARG  the name leads out of those folders, or no such file
+ */
+NODISCARD struct status *backend_find(const struct backend_registry *reg,
+                                      const struct model_config *config,
+                                      const char *model_directory, const char *version_directory,
+                                      struct backend_files *ret_files);
+
+/*
+ * backend_get - the backend of these files, loaded and initialised; backend_put() ends the use,
  * and the last use finalises and unloads it.
  *
  * Thread: control. Waits while another thread loads the same library.
  * Errors: STATUS_NOT_FOUND, STATUS_INTERNAL, and what TRITONBACKEND_Initialize returns
  */
 NODISCARD struct status *backend_get(struct backend_registry *reg, const char *name,
-                                     const char *library_path, struct backend **ret_backend);
+                                     const struct backend_files *files,
+                                     struct backend **ret_backend);
 void backend_put(struct backend_registry *reg, struct backend *b);
 
 #endif

@@ -166,6 +166,17 @@ static void *make(struct model_config *c, const ProtobufCMessageDescriptor *type
     return pb_new(&c->arena, type);
 }
 
+/* The same as a new last element of a field of it; NULL: no memory. */
+static void *append(struct model_config *c, const char *field,
+                    const ProtobufCMessageDescriptor *type)
+{
+    ProtobufCMessage *made = make(c, type), *pb = &c->pb->base, **slot;
+    if (!made)
+        return NULL;
+    slot = pb_append(&c->arena, pb, pb_field_named(pb->descriptor, field, strlen(field)));
+    return slot ? *slot = made : NULL;
+}
+
 NODISCARD static struct status *append_int(struct model_config *c, ProtobufCMessage *m,
                                            const char *field, int32_t value)
 {
@@ -253,13 +264,10 @@ struct status *config_normalise(struct model_config *c)
 NODISCARD static struct status *add_default_group(struct model_config *c,
                                                   const struct config_facts *facts)
 {
-    Inference__ModelInstanceGroup *group = make(c, &inference__model_instance_group__descriptor);
-    const char *field = "instance_group";
-    Inference__ModelInstanceGroup **slot = pb_append(
-        &c->arena, &c->pb->base, pb_field_named(c->pb->base.descriptor, field, strlen(field)));
-    if (!group || !slot)
+    Inference__ModelInstanceGroup *group =
+        append(c, "instance_group", &inference__model_instance_group__descriptor);
+    if (!group)
         return status_no_memory();
-    *slot = group;
     group->name = c->pb->name;
     for (size_t i = 0; i < facts->n_preferred_groups; i++) {
         const struct config_group *preferred = &facts->preferred_groups[i];
@@ -309,4 +317,22 @@ struct status *model_config_place(struct model_config *c, const struct config_fa
             group->count = default_count(pb, group, facts);
     }
     return config_check_groups(c, facts->has_gpus);
+}
+
+struct status *model_config_set_python(struct model_config *c, const char *runtime,
+                                       const char *environment)
+{
+    static const char key[] = "EXECUTION_ENV_PATH";
+    struct status *st = set(c, &c->pb->runtime, runtime);
+    if (st || !environment || model_config_parameter(c, key))
+        return st;
+    Inference__ModelConfig__ParametersEntry *entry =
+        append(c, "parameters", &inference__model_config__parameters_entry__descriptor);
+    if (!entry)
+        return status_no_memory();
+    entry->value = make(c, &inference__model_parameter__descriptor);
+    if (!entry->value)
+        return status_no_memory();
+    st = set(c, &entry->key, key);
+    return st ? st : set(c, &entry->value->string_value, environment);
 }

@@ -149,6 +149,15 @@ NODISCARD struct status *model_config_place(struct model_config *c,
                                             const struct config_facts *facts);
 
 /*
+ * model_config_set_python - the model's backend is written in Python.
+ *
+ * @runtime      what `runtime` says of that
+ * @environment  becomes the parameter EXECUTION_ENV_PATH, unless there is one; NULL: none
+ */
+NODISCARD struct status *model_config_set_python(struct model_config *c, const char *runtime,
+                                                 const char *environment);
+
+/*
  * model_config_merge_from_backend - what TRITONBACKEND_ModelSetConfig() hands over: takes
  * max_batch_size, input, output, the decoupled flag, and the scheduling choice if there is none
  * yet; all else in it is ignored.
