@@ -21,6 +21,7 @@
 #include "core/backend/backend.h"
 #include "core/model_priv.h"
 #include "core/repo/scan.h"
+#include "core/repo/source.h"
 #include "core/repo/storage.h"
 #include "core/request.h"
 #include "core/response.h"
@@ -140,18 +141,18 @@ static struct model *load(struct server *s, const char *repository, const char *
     struct scanned_model scanned;
     struct storage *storage;
     struct model *m;
-    char *folder;
+    struct source *source;
 
     must(storage_open(repository, true, &storage), "repository");
     must(scan_model(name, storage, name, NULL, s->options, true, &scanned), "scan");
-    must(storage_fetch(storage, name, &folder), "fetch");
+    must(source_of_folder(storage, name, &source), "fetch");
     struct config_facts facts = scan_facts(name, &scanned, s->options);
-    must(model_load(s, &s->backends, name, scanned.versions[0], folder, storage,
-                    TAKE(scanned.config), &facts, &m),
+    must(model_load(s, &s->backends, name, scanned.versions[0], source, TAKE(scanned.config),
+                    &facts, &m),
          "load");
-    storage_release(storage, folder);
+    source_unref(source);
     scanned_model_done(&scanned);
-    storage_close(storage);
+    storage_unref(storage);
     return m;
 }
 

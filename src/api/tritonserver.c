@@ -544,6 +544,38 @@ TRITONSERVER_Error *TRITONSERVER_ServerUnloadModelAndDependents(TRITONSERVER_Ser
     return TRITONSERVER_ServerUnloadModel(server, model_name);
 }
 
+TRITONSERVER_Error *
+TRITONSERVER_ServerRegisterModelRepository(TRITONSERVER_Server *server, const char *repository_path,
+                                           const TRITONSERVER_Parameter **name_mapping,
+                                           const uint32_t mapping_count)
+{
+    NEED(server);
+    NEED(repository_path);
+    struct model_mapping *mappings = mem_try_zalloc((size_t)mapping_count + 1, sizeof(*mappings));
+    struct status *st = mappings ? NULL : status_no_memory();
+    for (uint32_t i = 0; i < mapping_count && !st; i++) {
+        const struct parameter *p = parameter_of(name_mapping[i]);
+        mappings[i] = (struct model_mapping){.folder = p->name, .name = p->string};
+        if (p->type != PARAMETER_STRING)
+            st = status_new(STATUS_INVALID_ARG,
+                            "Mapped model name must be a string, found another type for %s",
+                            p->name);
+    }
+    if (!st)
+        st =
+            server_register_repository(to_server(server), repository_path, mappings, mapping_count);
+    mem_free(mappings);
+    return as_status(st);
+}
+
+TRITONSERVER_Error *TRITONSERVER_ServerUnregisterModelRepository(TRITONSERVER_Server *server,
+                                                                 const char *repository_path)
+{
+    NEED(server);
+    NEED(repository_path);
+    return as_status(server_unregister_repository(to_server(server), repository_path));
+}
+
 TRITONSERVER_Error *TRITONSERVER_ServerPollModelRepository(TRITONSERVER_Server *server)
 {
     NEED(server);

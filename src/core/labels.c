@@ -64,7 +64,7 @@ static struct status *read_lines(const struct storage *s, const char *path, stru
 }
 
 struct status *labels_read(const char *model, const char *output, const struct storage *s,
-                           const char *file_name, struct labels **ret_labels)
+                           const char *folder, const char *file_name, struct labels **ret_labels)
 {
     if (str_escapes_folder(file_name))
         return status_new(STATUS_INVALID_ARG,
@@ -73,7 +73,7 @@ struct status *labels_read(const char *model, const char *output, const struct s
                           file_name, output, model);
 
     struct labels *l = mem_zalloc(sizeof(*l));
-    char *path = mem_printf("%s/%s", model, file_name);
+    char *path = mem_printf("%s/%s", folder, file_name);
     struct status *st = read_lines(s, path, l);
     mem_free(path);
     if (!st) {

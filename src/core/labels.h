@@ -20,13 +20,14 @@ struct storage;
 /*
  * labels_read - reads a file of the model's folder: up to 64 MB of text, up to 4 Mi lines.
  *
- * @s          where the folder <model> is
+ * @folder     the model's, in the storage
  * @file_name  relative to the folder
  * Errors: STATUS_INVALID_ARG  it lies outside the folder, is too large, no text, a folder …
  *         STATUS_INTERNAL     there is none
  */
 NODISCARD struct status *labels_read(const char *model, const char *output, const struct storage *s,
-                                     const char *file_name, struct labels **ret_labels);
+                                     const char *folder, const char *file_name,
+                                     struct labels **ret_labels);
 void labels_free(struct labels *l);
 
 #endif

@@ -37,6 +37,7 @@ struct model *model_new(struct server *server, const char *name, int64_t version
     m->owner = owner;
     m->server = server;
     m->name = mem_strdup(name);
+    m->folder = m->name;
     m->version = version;
     m->version_text = mem_printf("%lld", (long long)version);
     m->directory = mem_strdup(directory);
@@ -172,8 +173,8 @@ struct status *model_make_specs(struct model *m)
         if (pb->n_output > COMPARE_UP_TO)
             map_puts(&m->output_by_name, spec->name, spec);
         if (out->label_filename[0]) {
-            struct status *st =
-                labels_read(m->name, spec->name, m->storage, out->label_filename, &spec->labels);
+            struct status *st = labels_read(m->name, spec->name, m->storage, m->folder,
+                                            out->label_filename, &spec->labels);
             if (st)
                 return st;
         }

@@ -46,8 +46,10 @@ struct model {
     char *name;
     int64_t version;
     char *version_text;
-    char *directory;               /* of the model; the version's folder is below it */
-    const struct storage *storage; /* where the core reads the model's files, below <name>/ */
+    char *directory; /* of the model; the version's folder is below it */
+    /* While it is being loaded: where the core reads its files, and its folder there. */
+    const struct storage *storage;
+    const char *folder;
     struct model_config *config;
     bool batching; /* max_batch_size > 0: the first dimension of every tensor is the batch */
     uint32_t max_batch_size;

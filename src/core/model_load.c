@@ -16,6 +16,7 @@
 #include "core/backend/instance_group.h"
 #include "core/model_priv.h"
 #include "core/request_priv.h"
+#include "core/repo/source.h"
 #include "core/repo/storage.h"
 #include "core/sched/batch_strategy.h"
 #include "core/sched/scheduler.h"
@@ -73,7 +74,7 @@ struct status *model_check_file(const struct model *m, const char *path)
     if (strncmp(path, m->directory, n) != 0 || path[n] != '/')
         return NULL;
     struct file_info info;
-    char *name = mem_printf("%s%s", m->name, path + n);
+    char *name = mem_printf("%s%s", m->folder, path + n);
     struct status *st = storage_stat(m->storage, name, &info);
     mem_free(name);
     return st;
@@ -94,14 +95,14 @@ static struct status *find_backend(const struct model *m, const struct backend_r
 }
 
 struct status *model_load(struct server *server, struct backend_registry *reg, const char *name,
-                          int64_t version, const char *directory, const struct storage *storage,
-                          struct model_config *config, struct config_facts *facts,
-                          struct model **ret_model)
+                          int64_t version, const struct source *source, struct model_config *config,
+                          struct config_facts *facts, struct model **ret_model)
 {
     uint64_t from_ns = monotonic_ns();
-    struct model *m = model_new(server, name, version, directory, config);
+    struct model *m = model_new(server, name, version, source->directory, config);
     struct backend_files files = {0};
-    m->storage = storage;
+    m->storage = source->storage;
+    m->folder = source->folder;
 
     struct status *st = find_backend(m, reg, &files);
     if (st)

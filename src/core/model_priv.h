@@ -14,6 +14,7 @@
 #include "core/model.h"
 
 struct backend_registry;
+struct source;
 
 /* model_new - a model that is nothing but its configuration, which is taken. */
 struct model *model_new(struct server *server, const char *name, int64_t version,
@@ -29,15 +30,15 @@ NODISCARD struct status *model_make_specs(struct model *m);
 /*
  * model_load - everything up to READY. Thread: control.
  *
- * @storage    where the folder <name> is that `directory` holds a local copy of
+ * @source     where its files are; the caller keeps it until the model is unloaded
  * @facts      what completion may know; `preferred_groups` is filled in here
  * @config     taken in every case
  * Errors:     whatever configuration, library or backend say; nothing is left behind then
  */
 NODISCARD struct status *model_load(struct server *server, struct backend_registry *reg,
-                                    const char *name, int64_t version, const char *directory,
-                                    const struct storage *storage, struct model_config *config,
-                                    struct config_facts *facts, struct model **ret_model);
+                                    const char *name, int64_t version, const struct source *source,
+                                    struct model_config *config, struct config_facts *facts,
+                                    struct model **ret_model);
 
 /*
  * model_check_file - a file in the model's own folder must be there in truth, as all that is read

@@ -444,6 +444,37 @@ struct status *server_unload_model(struct server *s, const char *name)
     return NULL;
 }
 
+/* @what  "registration", "unregistration" */
+static struct status *begin_registration(struct server *s, const char *what)
+{
+    if (s->options->control_mode != CONTROL_EXPLICIT)
+        return status_new(STATUS_UNSUPPORTED,
+                          "repository %s is not allowed if model control mode is not EXPLICIT",
+                          what);
+    return begin_change(s, CONTROL_EXPLICIT);
+}
+
+struct status *server_register_repository(struct server *s, const char *path,
+                                          const struct model_mapping *mappings, size_t n_mappings)
+{
+    struct status *st = begin_registration(s, "registration");
+    if (st)
+        return st;
+    st = repository_register(&s->repository, path, mappings, n_mappings);
+    end_change(s);
+    return st;
+}
+
+struct status *server_unregister_repository(struct server *s, const char *path)
+{
+    struct status *st = begin_registration(s, "unregistration");
+    if (st)
+        return st;
+    st = repository_unregister(&s->repository, path);
+    end_change(s);
+    return st;
+}
+
 struct status *server_poll(struct server *s)
 {
     struct status *st = begin_change(s, CONTROL_POLL);

@@ -145,6 +145,39 @@ NODISCARD struct status *server_load_model(struct server *s, const char *name,
  */
 NODISCARD struct status *server_unload_model(struct server *s, const char *name);
 
+/* A model that is not called as its folder is. */
+struct model_mapping {
+    const char *folder; /* in the repository; may be deeper in it ("group/digits") */
+    const char *name;
+};
+
+/*
+ * server_register_repository - one more repository; what it has may be loaded from now on. Nothing
+ * is loaded, and what another one has besides can be loaded from neither.
+ *
+ * Thread: control. Looks for the folder.
+ * @mappings  borrowed. A mapped folder's model has only this name, whatever its configuration says,
+ *            and it is the one that is loaded by it: no folder of that name is, wherever it is
+ * Errors: STATUS_UNSUPPORTED     the model control mode is not explicit
+ *         STATUS_UNAVAILABLE     the server is not ready
+ *         STATUS_INVALID_ARG     there is no such folder; a name that no model may have, or is
+ *                                given twice; a folder out of the repository
+ *         STATUS_ALREADY_EXISTS  it is registered; a name that another one has in its mappings
+ */
+NODISCARD struct status *server_register_repository(struct server *s, const char *path,
+                                                    const struct model_mapping *mappings,
+                                                    size_t n_mappings);
+
+/*
+ * server_unregister_repository - what it has can be loaded no more. What is loaded serves on until
+ * it is unloaded, and is forgotten then.
+ *
+ * Thread: control.
+ * Errors: STATUS_UNSUPPORTED, STATUS_UNAVAILABLE  as server_register_repository()
+ *         STATUS_INVALID_ARG                      it is not registered
+ */
+NODISCARD struct status *server_unregister_repository(struct server *s, const char *path);
+
 /*
  * server_poll - has those models serve that the repositories hold now, as their files are now. What
  * cannot be loaded is told in the log, and what served of it goes on.

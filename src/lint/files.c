@@ -160,8 +160,8 @@ static void look_at_labels(struct look *l, const Inference__ModelOutput *output)
     struct lint_place place = lint_at(l, output, "label_filename", 0);
     struct labels *labels = NULL;
     int64_t classes = 0;
-    struct status *st =
-        labels_read(l->m->name, output->name, l->m->storage, output->label_filename, &labels);
+    struct status *st = labels_read(l->m->name, output->name, l->m->storage, l->m->name,
+                                    output->label_filename, &labels);
     if (st) {
         lint_add(l->found, LINT_FILE, place, NULL, "%s", status_message(st));
         status_free(st);

@@ -216,7 +216,7 @@ static void run_done(struct lint_run *run)
     mem_free(run->models);
     lint_findings_done(&run->own);
     for (size_t i = 0; i < run->n_storages; i++)
-        storage_close(run->storages[i]);
+        storage_unref(run->storages[i]);
     mem_free(run->storages);
 }
 

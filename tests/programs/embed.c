@@ -3,7 +3,7 @@
  * embed - a program that embeds the server by its public ABI and does what its input says, line by
  * line; tests drive it. It links with any libtritonserver.so, the genuine one too.
  *
- *     embed REPOSITORY BACKEND_DIRECTORY [explicit [MODEL…]]
+ *     embed REPOSITORY BACKEND_DIRECTORY [poll|explicit|namespaces [MODEL…]]
  *
  *     infer ID MODEL VERSION OUTPUTS INPUT…   and wait for the end; OUTPUTS: name,… or -
  *     start ID MODEL VERSION OUTPUTS INPUT…   and go on
@@ -11,6 +11,7 @@
  *     join                                    wait for all, whose names are free from then on
  *     load MODEL PARAMETER…
  *     unload MODEL, unload-all MODEL, ready MODEL, metadata MODEL, config MODEL, statistics MODEL
+ *     register REPOSITORY PARAMETER…, unregister REPOSITORY
  *     index
  *
  * INPUT is NAME:TYPE:SHAPE:ELEMENTS, by commas, or one of @priority:N, @timeout:MICROSECONDS,
@@ -409,16 +410,19 @@ static TRITONSERVER_Parameter *parameter_of(char *text)
     return TRITONSERVER_ParameterBytesNew(name, rest, strlen(rest));
 }
 
-static TRITONSERVER_Error *load(const char *model, char **words, int n)
+/* What has to do with parameters: loads a model, or registers a repository. */
+static TRITONSERVER_Error *with_parameters(const char *command, const char *what, char **words,
+                                           int n)
 {
     TRITONSERVER_Parameter *parameters[MAX_WORDS];
     const TRITONSERVER_Parameter *list[MAX_WORDS];
-    if (n == 0)
-        return TRITONSERVER_ServerLoadModel(server, model);
     for (int i = 0; i < n; i++)
         list[i] = parameters[i] = parameter_of(words[i]);
     TRITONSERVER_Error *error =
-        TRITONSERVER_ServerLoadModelWithParameters(server, model, list, (uint64_t)n);
+        strcmp(command, "register") == 0
+            ? TRITONSERVER_ServerRegisterModelRepository(server, what, list, (uint32_t)n)
+        : n ? TRITONSERVER_ServerLoadModelWithParameters(server, what, list, (uint64_t)n)
+            : TRITONSERVER_ServerLoadModel(server, what);
     for (int i = 0; i < n; i++)
         TRITONSERVER_ParameterDelete(parameters[i]);
     return error;
@@ -458,8 +462,10 @@ static void obey(char **words, int n)
     } else if (strcmp(command, "index") == 0) {
         TRITONSERVER_Error *error = TRITONSERVER_ServerModelIndex(server, 0, &message);
         print_document(command, what, error, message);
-    } else if (strcmp(command, "load") == 0) {
-        ended(command, what, load(what, words + 2, n - 2));
+    } else if (strcmp(command, "load") == 0 || strcmp(command, "register") == 0) {
+        ended(command, what, with_parameters(command, what, words + 2, n > 2 ? n - 2 : 0));
+    } else if (strcmp(command, "unregister") == 0) {
+        ended(command, what, TRITONSERVER_ServerUnregisterModelRepository(server, what));
     } else if (strcmp(command, "unload") == 0) {
         ended(command, what, TRITONSERVER_ServerUnloadModel(server, what));
     } else if (strcmp(command, "unload-all") == 0) {
@@ -479,9 +485,14 @@ static void start_server(int argc, char **argv)
     must(TRITONSERVER_ServerOptionsSetMinSupportedComputeCapability(options, 6.0));
     must(TRITONSERVER_ServerOptionsSetExitOnError(options, false));
     must(TRITONSERVER_ServerOptionsSetLogInfo(options, false));
-    if (argc > 3)
+    if (argc > 3 && strcmp(argv[3], "poll") == 0)
+        must(TRITONSERVER_ServerOptionsSetModelControlMode(options,
+                                                           TRITONSERVER_MODEL_CONTROL_POLL));
+    else if (argc > 3)
         must(TRITONSERVER_ServerOptionsSetModelControlMode(options,
                                                            TRITONSERVER_MODEL_CONTROL_EXPLICIT));
+    if (argc > 3 && strcmp(argv[3], "namespaces") == 0)
+        must(TRITONSERVER_ServerOptionsSetModelNamespacing(options, true));
     for (int i = 4; i < argc; i++)
         must(TRITONSERVER_ServerOptionsSetStartupModel(options, argv[i]));
     must(TRITONSERVER_ServerNew(&server, options));
@@ -494,7 +505,8 @@ int main(int argc, char **argv)
     char *line = NULL;
     size_t capacity = 0;
     if (argc < 3) {
-        fprintf(stderr, "usage: embed REPOSITORY BACKEND_DIRECTORY [explicit [MODEL…]]\n");
+        fprintf(stderr, "usage: embed REPOSITORY BACKEND_DIRECTORY "
+                        "[poll|explicit|namespaces [MODEL…]]\n");
         return 2;
     }
     start_server(argc, argv);

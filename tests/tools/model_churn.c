@@ -32,6 +32,7 @@
 #include "core/load_parameter.h"
 #include "core/model_priv.h"
 #include "core/repo/scan.h"
+#include "core/repo/source.h"
 #include "core/repo/storage.h"
 #include "core/request.h"
 #include "core/response.h"
@@ -176,17 +177,17 @@ static struct model *load(const struct churn *c)
     const struct server_options *options = c->server->options;
     struct scanned_model scanned;
     struct model *m;
-    char *folder;
+    struct source *source;
 
     if (c->by_name)
         return load_by_name(c);
     must(scan_model(c->name, c->storage, c->name, NULL, options, true, &scanned), "scan");
-    must(storage_fetch(c->storage, c->name, &folder), "fetch");
+    must(source_of_folder(c->storage, c->name, &source), "fetch");
     struct config_facts facts = scan_facts(c->name, &scanned, options);
-    must(model_load(c->server, &c->server->backends, c->name, scanned.versions[0], folder,
-                    c->storage, TAKE(scanned.config), &facts, &m),
+    must(model_load(c->server, &c->server->backends, c->name, scanned.versions[0], source,
+                    TAKE(scanned.config), &facts, &m),
          "load");
-    storage_release(c->storage, folder);
+    source_unref(source); /* the folder stays */
     scanned_model_done(&scanned);
     return m;
 }
@@ -464,7 +465,7 @@ int main(int argc, char **argv)
         c.config = buf_text(&config);
     }
     churn(&c, cycles, hold);
-    storage_close(c.storage);
+    storage_unref(c.storage);
     pool_free(c.pool);
     must(server_stop(c.server), "stop");
     server_free(c.server);

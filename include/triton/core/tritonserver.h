@@ -1029,16 +1029,21 @@ TRITONSERVER_DECLSPEC TRITONSERVER_Error *
 TRITONSERVER_ServerSetExitTimeout(TRITONSERVER_Server *server, unsigned int timeout);
 
 /*
- * TRITONSERVER_ServerRegisterModelRepository - one more repository; explicit mode only.
+ * TRITONSERVER_ServerRegisterModelRepository - one more repository; nothing is loaded.
  * @name_mapping  STRING parameters, folder name → model name; for all others they are the same
- * Errors: ALREADY_EXISTS  it is registered; INVALID_ARG, NOT_FOUND; UNAVAILABLE  another mode
+ * Errors: ALREADY_EXISTS  it is registered, or another one gives such a name
+ *         INVALID_ARG     there is no such folder; a mapping that is none, or a name given twice
+ *         UNSUPPORTED     the model control mode is not explicit
  */
 TRITONSERVER_DECLSPEC TRITONSERVER_Error *
 TRITONSERVER_ServerRegisterModelRepository(TRITONSERVER_Server *server, const char *repository_path,
                                            const TRITONSERVER_Parameter **name_mapping,
                                            const uint32_t mapping_count);
 
-/* TRITONSERVER_ServerUnregisterModelRepository - forget it; loaded models stay. */
+/*
+ * TRITONSERVER_ServerUnregisterModelRepository - forget it; loaded models stay.
+ * Errors: INVALID_ARG  it is not registered; UNSUPPORTED  as above
+ */
 TRITONSERVER_DECLSPEC TRITONSERVER_Error *
 TRITONSERVER_ServerUnregisterModelRepository(TRITONSERVER_Server *server,
                                              const char *repository_path);

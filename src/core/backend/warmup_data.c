@@ -107,7 +107,7 @@ static struct status *make_numbers(const struct model *m, struct pool *pool,
 static struct status *read_file(const struct model *m, struct warmup_input *in, size_t size_bytes,
                                 const char *file)
 {
-    char *path = mem_printf("%s/warmup/%s", m->name, file);
+    char *path = mem_printf("%s/warmup/%s", m->folder, file);
     buf_init(&in->file, WARMUP_MAX_INPUT_BYTES);
     struct status *st = storage_read(m->storage, path, &in->file);
     if (st && status_code(st) == STATUS_NOT_FOUND) {

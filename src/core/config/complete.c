@@ -148,7 +148,8 @@ NODISCARD static struct status *fill_file(struct model_config *c)
 struct status *config_fill_backend(struct model_config *c, const struct config_facts *facts)
 {
     Inference__ModelConfig *pb = c->pb;
-    struct status *st = *pb->name ? NULL : set(c, &pb->name, facts->model_name);
+    bool named = *pb->name && !facts->is_renamed;
+    struct status *st = named ? NULL : set(c, &pb->name, facts->model_name);
     if (!st)
         st = fill_file(c);
     if (st)

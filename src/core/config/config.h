@@ -71,6 +71,7 @@ struct config_group {
 /* What completion may know about the model. All borrowed during the call. */
 struct config_facts {
     const char *model_name; /* the model's folder, or its name in a load request */
+    bool is_renamed; /* … or what its folder is registered to be called, whatever it says */
 
     /* The entries of the first version folder in string order ("10" before "9"); the name of a
      * folder ends in '/'. */

@@ -61,8 +61,8 @@ static struct status *load_folder(struct repository *repo, const struct polled_m
 {
     struct source *source;
     struct repo_model *rm = repository_enter(repo, pm->name, pm->storage);
-    rm->storage = pm->storage;
-    struct status *st = source_of_folder(pm->storage, pm->name, &source);
+    repository_move(repo, rm, pm->storage);
+    struct status *st = source_of_folder(pm->storage, pm->folder, &source);
     return load_source(repo, rm, st, source, config);
 }
 
@@ -71,7 +71,7 @@ static struct status *load_polled(struct repository *repo, const char *name, con
 {
     struct poll poll;
     struct status *st = NULL;
-    poll_model(&repo->roots, repo->options, name, &poll);
+    poll_model(repository_roots(repo), repo->options, name, &poll);
     if (poll.n_models == 0) {
         log_error("failed to poll model '%s': model not found in any model repository.", name);
         st = repository_poll_failure(name);

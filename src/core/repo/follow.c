@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "core/repo/repository.h"
 #include "core/repo/source.h"
+#include "core/repo/storage.h"
 #include "core/server_options.h"
 
 struct round {
@@ -38,7 +39,7 @@ static bool is_polled(const struct round *r, const struct repo_model *rm)
             to = middle;
     }
     for (; from < r->poll.n_models && strcmp(r->poll.models[from].name, rm->name) == 0; from++) {
-        if (any_root || r->poll.models[from].storage == rm->storage)
+        if (any_root || storage_compare(r->poll.models[from].storage, rm->storage) == 0)
             return true;
     }
     return false;
@@ -68,7 +69,7 @@ static void unload_gone(const struct round *r)
     struct repo_model **gone = find_gone(r);
     for (size_t i = 0; gone[i]; i++) {
         repository_turn(r->repo, gone[i]);
-        gone[i]->storage = NULL; /* nothing will be told of it when it has ended */
+        repository_move(r->repo, gone[i], NULL); /* nothing will be told of it when it has ended */
         repository_unload_model(r->repo, gone[i]);
         repository_leave(r->repo, gone[i]);
     }
@@ -81,7 +82,7 @@ static void unload_gone(const struct round *r)
 static void note_unfit(struct repository *repo, const struct polled_model *pm)
 {
     struct repo_model *rm = repository_enter(repo, pm->name, pm->storage);
-    rm->storage = pm->storage;
+    repository_move(repo, rm, pm->storage);
     if (pm->duplicate && !rm->duplicate) {
         log_error("failed to poll model '%s': not unique across all model repositories", pm->name);
         repository_unload_model(repo, rm);
@@ -97,10 +98,10 @@ static bool is_stale(struct repository *repo, const struct polled_model *pm)
 {
     struct repo_model *rm = repository_enter(repo, pm->name, pm->storage);
     bool serves = false;
-    rm->storage = pm->storage;
+    repository_move(repo, rm, pm->storage);
     for (size_t i = 0; i < rm->n_versions; i++)
         serves |= rm->versions[i].model != NULL;
-    struct fingerprint now = fingerprint_take(pm->storage, pm->name);
+    struct fingerprint now = fingerprint_take(pm->storage, pm->folder);
     bool stale = !serves || !fingerprint_same(&rm->seen, &now);
     fingerprint_done(&now);
     repository_leave(repo, rm);
@@ -115,8 +116,8 @@ static void load_stale(void *arg, size_t i)
     if (atomic_load_explicit(&r->repo->stopping, memory_order_relaxed))
         return;
     struct repo_model *rm = repository_enter(r->repo, pm->name, pm->storage);
-    rm->storage = pm->storage;
-    struct status *st = source_of_folder(pm->storage, pm->name, &source);
+    repository_move(r->repo, rm, pm->storage);
+    struct status *st = source_of_folder(pm->storage, pm->folder, &source);
     if (!st) {
         st = repository_load_model(r->repo, rm, source, NULL, LOAD_ON_POLL);
         source_unref(source);
@@ -128,7 +129,7 @@ static void load_stale(void *arg, size_t i)
 void repository_poll(struct repository *repo)
 {
     struct round r = {.repo = repo};
-    poll_roots(&repo->roots, repo->options, true, &r.poll);
+    poll_roots(repository_roots(repo), repo->options, true, &r.poll);
     if (r.poll.n_unlisted > 0)
         log_error("%zu model repositories cannot be listed", r.poll.n_unlisted);
     unload_gone(&r);

@@ -10,6 +10,7 @@
 #include "base/table.h"
 #include "core/model.h"
 #include "core/repo/repository.h"
+#include "core/repo/storage.h"
 #include "core/server_options.h"
 
 /* ---- Rows ----------------------------------------------------------------------------------- */
@@ -105,15 +106,9 @@ static int compare(const struct repository *repo, const struct polled_model *pm,
                    const struct repo_model *rm)
 {
     int order = strcmp(pm->name, rm->name);
-    if (order || !repo->options->model_namespacing || pm->storage == rm->storage)
+    if (order || !repo->options->model_namespacing)
         return order;
-    for (size_t i = 0; i < repo->roots.count; i++) {
-        if (repo->roots.storages[i] == pm->storage)
-            return -1;
-        if (repo->roots.storages[i] == rm->storage)
-            return 1;
-    }
-    return 1;
+    return storage_compare(pm->storage, rm->storage);
 }
 
 /* A model whose folder has gone is told of as long as it serves. @poll  NULL: as the books say */
@@ -143,7 +138,7 @@ struct status *repository_index(struct repository *repo, bool ready_only,
     struct poll poll = {0}, *now = NULL;
     if (repo->options->control_mode != CONTROL_NONE) {
         now = &poll; /* what could be loaded is what is there now */
-        poll_roots(&repo->roots, repo->options, true, now);
+        poll_roots(repository_roots(repo), repo->options, true, now);
     }
     mutex_lock(&repo->mu);
     bool listed = repo->listed;

@@ -55,8 +55,8 @@ static bool is_stopping(const struct repository *repo)
 
 static struct status *scan(const struct load *l, bool quiet, struct scanned_model *ret_scanned)
 {
-    return scan_model(l->rm->name, l->source->storage, l->rm->name, l->config, l->repo->options,
-                      quiet, ret_scanned);
+    return scan_model(l->rm->name, l->source->storage, l->source->folder, l->config,
+                      l->repo->options, quiet, ret_scanned);
 }
 
 static struct repo_version *row_of(const struct repo_model *rm, int64_t version)
@@ -70,14 +70,22 @@ static struct repo_version *row_of(const struct repo_model *rm, int64_t version)
 
 /* ---- Looking -------------------------------------------------------------------------------- */
 
+/* Does it serve from the folder that is to be loaded? Another one may look just the same. */
+static bool has_place(const struct load *l, const struct repo_version *rv)
+{
+    return rv && rv->model && strcmp(rv->source->directory, l->source->directory) == 0;
+}
+
 /* Does it serve all that its folder has, as it is now? Then there is nothing to do. */
 static bool is_up_to_date(const struct load *l)
 {
     const struct repo_model *rm = l->rm;
-    bool serves = false;
-    for (size_t i = 0; i < rm->n_versions; i++)
+    bool serves = false, same = true;
+    for (size_t i = 0; i < rm->n_versions; i++) {
         serves |= rm->versions[i].model != NULL;
-    return serves && !l->config && fingerprint_same(&rm->seen, &l->seen);
+        same &= !rm->versions[i].model || has_place(l, &rm->versions[i]);
+    }
+    return serves && same && !l->config && fingerprint_same(&rm->seen, &l->seen);
 }
 
 static void note_wanted(struct load *l, const struct scanned_model *scanned)
@@ -88,7 +96,7 @@ static void note_wanted(struct load *l, const struct scanned_model *scanned)
         int64_t version = scanned->versions[i];
         const struct repo_version *rv = row_of(l->rm, version);
         l->wanted[i].version = version;
-        l->wanted[i].stays = rv && rv->model && !l->config &&
+        l->wanted[i].stays = has_place(l, rv) && !l->config &&
                              fingerprint_same_version(&l->rm->seen, &l->seen, version);
     }
 }
@@ -132,9 +140,8 @@ static struct status *try_to_load(const struct load *l, int64_t version,
     struct repository *repo = l->repo;
     for (unsigned int retries_left = repo->options->load_retries;; retries_left--) {
         struct config_facts facts = scan_facts(l->rm->name, scanned, repo->options);
-        struct status *st =
-            model_load(repo->server, repo->backends, l->rm->name, version, l->source->directory,
-                       l->source->storage, TAKE(scanned->config), &facts, ret_model);
+        struct status *st = model_load(repo->server, repo->backends, l->rm->name, version,
+                                       l->source, TAKE(scanned->config), &facts, ret_model);
         scanned_model_done(scanned);
         if (!st || retries_left == 0 || is_stopping(repo))
             return st;
@@ -403,7 +410,7 @@ struct status *repository_load_model(struct repository *repo, struct repo_model 
     struct scanned_model scanned = {0};
     struct status *st = NULL;
     if (!config && repo->options->control_mode != CONTROL_NONE)
-        l.seen = fingerprint_take(source->storage, rm->name);
+        l.seen = fingerprint_take(source->storage, source->folder);
     if (!is_up_to_date(&l))
         st = load(&l, &scanned);
     scanned_model_done(&scanned);

@@ -8,33 +8,10 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/utf8.h"
+#include "core/repo/roots.h"
 #include "core/repo/storage.h"
+#include "core/server.h"
 #include "core/server_options.h"
-
-struct status *roots_open(const struct server_options *options, struct roots *ret_roots)
-{
-    struct roots roots = {0};
-    roots.storages = mem_zalloc(options->n_repositories * sizeof(struct storage *));
-    for (size_t i = 0; i < options->n_repositories; i++) {
-        struct status *st =
-            storage_open(options->repositories[i], options->follow_symlinks, &roots.storages[i]);
-        if (st) {
-            roots_close(&roots);
-            return st;
-        }
-        roots.count++;
-    }
-    *ret_roots = roots;
-    return NULL;
-}
-
-void roots_close(struct roots *roots)
-{
-    for (size_t i = 0; i < roots->count; i++)
-        storage_close(roots->storages[i]);
-    mem_free(roots->storages);
-    *roots = (struct roots){0};
-}
 
 static void forget(struct polled_model *pm)
 {
@@ -80,10 +57,11 @@ bool poll_is_model(const struct storage *s, const struct file_entry *entry,
     return true;
 }
 
-/* An entry of a root, which may be a model. */
-static void add_entry(const struct storage *s, size_t root, const struct file_entry *entry,
-                      bool quiet, struct poll *p)
+/* An entry of a root, which may be a model. @mapping  what it is to be called, or NULL */
+static void add_entry(const struct root *root, const struct file_entry *entry,
+                      const struct model_mapping *mapping, bool quiet, struct poll *p)
 {
+    struct storage *s = root->storage;
     struct status *why_not = NULL;
     if (!poll_is_model(s, entry, &why_not)) {
         if (quiet)
@@ -93,35 +71,49 @@ static void add_entry(const struct storage *s, size_t root, const struct file_en
         return;
     }
     struct polled_model *pm = &p->models[p->n_models++];
-    *pm = (struct polled_model){.storage = s, .root = root};
-    if (!why_not) {
-        pm->name = mem_strdup(entry->name);
+    *pm = (struct polled_model){.storage = s};
+    if (mapping)
+        pm->name = mem_strdup(mapping->name);
+    else
+        pm->name = why_not ? utf8_printable(entry->name) : mem_strdup(entry->name);
+    pm->folder = mapping ? mapping->folder : pm->name;
+    if (!why_not)
         return;
-    }
-    pm->name = utf8_printable(entry->name);
     pm->failure = status_reason(why_not);
     if (!quiet)
         log_error("Poll failed for model directory '%s': %s", pm->name, status_message(why_not));
     status_free(why_not);
 }
 
+/* By its own name, or by all those that it is mapped to. */
+static void add_by_names(const struct root *root, const struct file_entry *entry, bool quiet,
+                         struct poll *p)
+{
+    if (root_keeps_name(root, entry->name))
+        add_entry(root, entry, NULL, quiet, p);
+    for (size_t i = 0; i < root->n_mappings; i++) {
+        if (strcmp(root->mappings[i].folder, entry->name) == 0)
+            add_entry(root, entry, &root->mappings[i], quiet, p);
+    }
+}
+
 /* The models of one repository: its folders, whatever is in them. */
-static struct status *list_models(const struct storage *s, size_t root, bool quiet, struct poll *p)
+static struct status *list_models(const struct root *root, bool quiet, struct poll *p)
 {
     struct file_list list;
-    struct status *st = storage_list(s, "", &list);
+    struct status *st = storage_list(root->storage, "", &list);
     if (st)
         return st;
 
-    struct polled_model *models =
-        mem_try_realloc(p->models, (p->n_models + list.count + 1) * sizeof(*models));
+    size_t n = p->n_models + list.count + root->n_mappings + 1;
+    struct polled_model *models = mem_try_realloc(p->models, n * sizeof(*models));
     if (!models) {
         file_list_done(&list);
         return status_no_memory();
     }
     p->models = models;
     for (size_t i = 0; i < list.count; i++)
-        add_entry(s, root, &list.entries[i], quiet, p);
+        add_by_names(root, &list.entries[i], quiet, p);
     file_list_done(&list);
     return NULL;
 }
@@ -130,7 +122,7 @@ static int by_name(const void *a, const void *b)
 {
     const struct polled_model *x = a, *y = b;
     int order = strcmp(x->name, y->name);
-    return order ? order : (x->root > y->root) - (x->root < y->root);
+    return order ? order : storage_compare(x->storage, y->storage);
 }
 
 /* A model that two repositories have is served from neither. */
@@ -156,37 +148,70 @@ static void refuse_duplicates(struct poll *p, bool quiet)
     p->n_models = kept;
 }
 
-void poll_roots(const struct roots *roots, const struct server_options *options, bool quiet,
+static void put_in_order(struct poll *p, const struct server_options *options, bool quiet)
+{
+    if (p->n_models)
+        qsort(p->models, p->n_models, sizeof(*p->models), by_name);
+    if (!options->model_namespacing)
+        refuse_duplicates(p, quiet);
+}
+
+void poll_roots(struct roots *roots, const struct server_options *options, bool quiet,
                 struct poll *ret_poll)
 {
-    struct poll p = {0};
+    struct poll p = {.roots = roots};
     for (size_t i = 0; i < roots->count; i++) {
-        const struct storage *s = roots->storages[i];
-        struct status *st = list_models(s, i, quiet, &p);
+        struct status *st = list_models(roots->list[i], quiet, &p);
         if (!st)
             continue;
         if (!quiet)
-            log_error("failed to poll model repository '%s': %s", s->root, status_message(st));
+            log_error("failed to poll model repository '%s': %s", roots->list[i]->storage->root,
+                      status_message(st));
         status_free(st);
         p.n_unlisted++;
     }
-    if (p.n_models)
-        qsort(p.models, p.n_models, sizeof(*p.models), by_name);
-    if (!options->model_namespacing)
-        refuse_duplicates(&p, quiet);
+    put_in_order(&p, options, quiet);
     *ret_poll = p;
 }
 
-void poll_model(const struct roots *roots, const struct server_options *options, const char *name,
+/* Where the model would be. As a link: what it leads to, a folder or nothing at all, is asked for.
+ */
+static void add_folder(const struct root *root, const char *folder,
+                       const struct model_mapping *mapping, struct poll *p)
+{
+    struct file_entry entry = {.name = (char *)(uintptr_t)folder, .kind = FILE_LINK};
+    add_entry(root, &entry, mapping, false, p);
+}
+
+/* Of whichever repository; there is one at most. */
+static bool add_mapped(const struct roots *roots, const char *name, struct poll *p)
+{
+    for (size_t i = 0; i < roots->count; i++) {
+        const struct model_mapping *mapping = root_mapping(roots->list[i], name);
+        if (!mapping)
+            continue;
+        add_folder(roots->list[i], mapping->folder, mapping, p);
+        if (p->n_models == 0)
+            log_error("mapped path '%s/%s' does not exist for model '%s'",
+                      roots->list[i]->storage->root, mapping->folder, name);
+        return true;
+    }
+    return false;
+}
+
+void poll_model(struct roots *roots, const struct server_options *options, const char *name,
                 struct poll *ret_poll)
 {
-    struct poll p = {.models = mem_zalloc((roots->count + 1) * sizeof(*p.models))};
-    /* As a link: what it leads to, a folder or nothing at all, is asked for. */
-    struct file_entry entry = {.name = (char *)(uintptr_t)name, .kind = FILE_LINK};
-    for (size_t i = 0; i < roots->count; i++)
-        add_entry(roots->storages[i], i, &entry, false, &p);
-    if (!options->model_namespacing)
-        refuse_duplicates(&p, false);
+    struct poll p = {
+        .roots = roots,
+        .models = mem_zalloc((roots->count + 1) * sizeof(*p.models)),
+    };
+    bool is_mapped = add_mapped(roots, name, &p);
+    for (size_t i = 0; i < roots->count && !is_mapped; i++) {
+        if (root_keeps_name(roots->list[i], name))
+            add_folder(roots->list[i], name, NULL, &p);
+    }
+    put_in_order(&p, options, false);
     *ret_poll = p;
 }
 
@@ -195,5 +220,6 @@ void poll_done(struct poll *poll)
     for (size_t i = 0; i < poll->n_models; i++)
         forget(&poll->models[i]);
     mem_free(poll->models);
+    roots_unref(poll->roots);
     *poll = (struct poll){0};
 }

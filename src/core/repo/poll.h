@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which models the repositories hold: the folders in their roots. What is in a model's folder is
- * scan.h's matter; what becomes of the models is repository.h's.
+ * Which models the repositories hold: the folders in their roots, by the names that they have or
+ * are registered to have (roots.h). What is in a model's folder is scan.h's matter; what becomes of
+ * the models is repository.h's.
  */
 #ifndef CONCH_CORE_REPO_POLL_H
 #define CONCH_CORE_REPO_POLL_H
@@ -12,36 +13,25 @@
 #include "base/compiler.h"
 
 struct file_entry;
+struct roots;
 struct server_options;
 struct status;
 struct storage;
 
 struct polled_model {
     char *name;
-    const struct storage *storage; /* borrowed from the roots */
-    size_t root;                   /* which of the roots */
-    char *failure;                 /* why it cannot be served, or NULL */
-    bool duplicate;                /* … because several repositories have it */
-};
-
-struct roots {
-    size_t count;
-    struct storage **storages; /* in the order of the options */
+    const char *folder;      /* borrowed: the name, or what is mapped to it */
+    struct storage *storage; /* borrowed from the roots */
+    char *failure;           /* why it cannot be served, or NULL */
+    bool duplicate;          /* … because several repositories have it */
 };
 
 struct poll {
+    struct roots *roots; /* a reference */
     size_t n_models;
-    struct polled_model *models; /* by name; of the same name in the order of the roots */
+    struct polled_model *models; /* by name; of the same name by repository */
     size_t n_unlisted;           /* roots that could not be listed */
 };
-
-/*
- * roots_open - opens the root of every repository; the storages live until roots_close().
- *
- * Errors: as storage_open() has them; then none is open
- */
-NODISCARD struct status *roots_open(const struct server_options *options, struct roots *ret_roots);
-void roots_close(struct roots *roots);
 
 /*
  * poll_roots - lists the models of all repositories. Never fails as a whole: a root that cannot be
@@ -50,14 +40,19 @@ void roots_close(struct roots *roots);
  * listed for each of them.
  *
  * Thread: control. Reads folders.
+ * @roots  taken; poll_done() gives them back
  * @quiet  nothing is logged: the models are only to be listed
  */
-void poll_roots(const struct roots *roots, const struct server_options *options, bool quiet,
+void poll_roots(struct roots *roots, const struct server_options *options, bool quiet,
                 struct poll *ret_poll);
 
-/* poll_model - the same for the models of that name alone: none, when no repository has it. */
-void poll_model(const struct roots *roots, const struct server_options *options, const char *name,
+/*
+ * poll_model - the same for the models of that name alone: none, when no repository has it. If a
+ * mapping gives the name, that model alone is meant, under namespacing, too.
+ */
+void poll_model(struct roots *roots, const struct server_options *options, const char *name,
                 struct poll *ret_poll);
+/* poll_done - one of zeros is fine. */
 void poll_done(struct poll *poll);
 
 /*

@@ -36,7 +36,14 @@ void repository_init(struct repository *repo, struct server *server,
 
 struct status *repository_open(struct repository *repo)
 {
-    return roots_open(repo->options, &repo->roots);
+    struct roots *roots;
+    struct status *st = roots_open(repo->options, &roots);
+    if (st)
+        return st;
+    mutex_lock(&repo->mu);
+    repo->roots = roots;
+    mutex_unlock(&repo->mu);
+    return NULL;
 }
 
 void repository_done(struct repository *repo)
@@ -45,22 +52,30 @@ void repository_done(struct repository *repo)
     for (size_t i = 0; i < repo->n_models; i++)
         repository_model_free(repo->models[i]);
     mem_free(repo->models);
-    roots_close(&repo->roots);
+    roots_unref(repo->roots);
     cond_done(&repo->changed);
     mutex_done(&repo->mu);
+}
+
+struct roots *repository_roots(struct repository *repo)
+{
+    mutex_lock(&repo->mu);
+    struct roots *roots = roots_ref(repo->roots);
+    mutex_unlock(&repo->mu);
+    return roots;
 }
 
 /* ---- The books ------------------------------------------------------------------------------ */
 
 struct repo_model *repository_model_new(const struct repository *repo, const char *name,
-                                        const struct storage *storage)
+                                        struct storage *storage)
 {
     struct repo_model *rm = mem_zalloc(sizeof(*rm));
     rm->name = mem_strdup(name);
     rm->title = repo->options->model_namespacing && storage
                     ? mem_printf("%s::%s", storage->root, name)
                     : mem_strdup(name);
-    rm->storage = storage;
+    rm->storage = storage ? storage_ref(storage) : NULL;
     return rm;
 }
 
@@ -71,6 +86,7 @@ void repository_model_free(struct repo_model *rm)
     mem_free(rm->versions);
     mem_free(rm->failure);
     fingerprint_done(&rm->seen);
+    storage_unref(rm->storage);
     mem_free(rm->title);
     mem_free(rm->name);
     mem_free(rm);
@@ -100,25 +116,18 @@ static struct repo_model *find_locked(const struct repository *repo, const char 
                                       const struct storage *storage)
 {
     for (size_t i = place_locked(repo, name); is_named(repo, i, name); i++) {
-        if (!repo->options->model_namespacing || repo->models[i]->storage == storage)
+        if (!repo->options->model_namespacing ||
+            storage_compare(repo->models[i]->storage, storage) == 0)
             return repo->models[i];
     }
     return NULL;
-}
-
-static size_t root_of(const struct repository *repo, const struct storage *storage)
-{
-    size_t i = 0;
-    while (i < repo->roots.count && repo->roots.storages[i] != storage)
-        i++;
-    return i;
 }
 
 static void insert_locked(struct repository *repo, struct repo_model *rm)
 {
     size_t at = place_locked(repo, rm->name);
     while (is_named(repo, at, rm->name) &&
-           root_of(repo, repo->models[at]->storage) <= root_of(repo, rm->storage))
+           storage_compare(repo->models[at]->storage, rm->storage) <= 0)
         at++;
     repo->models = mem_realloc(repo->models, (repo->n_models + 1) * sizeof(*repo->models));
     memmove(&repo->models[at + 1], &repo->models[at], (repo->n_models - at) * sizeof(rm));
@@ -145,7 +154,7 @@ static void await_turn_locked(struct repository *repo, struct repo_model *rm)
 }
 
 struct repo_model *repository_enter(struct repository *repo, const char *name,
-                                    const struct storage *storage)
+                                    struct storage *storage)
 {
     mutex_lock(&repo->mu);
     struct repo_model *rm = find_locked(repo, name, storage);
@@ -182,10 +191,15 @@ void repository_turn(struct repository *repo, struct repo_model *rm)
     mutex_unlock(&repo->mu);
 }
 
-/* Nothing is to be told of it: it was never loaded, or it came by request and has gone. */
-static bool is_forgotten_locked(const struct repo_model *rm)
+/*
+ * Nothing is to be told of it: it does not serve, and was never loaded or has no repository, as it
+ * came by request or its repository is not registered any more.
+ */
+static bool is_forgotten_locked(const struct repository *repo, const struct repo_model *rm)
 {
-    return rm->n_users == 0 && !rm->wanted && !rm->empty && (rm->n_versions == 0 || !rm->storage);
+    if (rm->n_users > 0 || rm->wanted)
+        return false;
+    return (rm->n_versions == 0 && !rm->empty) || !roots_have(repo->roots, rm->storage);
 }
 
 void repository_leave(struct repository *repo, struct repo_model *rm)
@@ -200,7 +214,7 @@ void repository_let_go_and_unlock(struct repository *repo, struct repo_model *rm
     struct table_view *before = NULL;
     mutex_assert_held(&repo->mu);
     rm->n_users--;
-    bool forgotten = is_forgotten_locked(rm);
+    bool forgotten = is_forgotten_locked(repo, rm);
     if (forgotten) {
         remove_locked(repo, rm);
         if (rm->entry) /* nobody finds it any more; another one of its name may come meanwhile */
@@ -214,6 +228,15 @@ void repository_let_go_and_unlock(struct repository *repo, struct repo_model *rm
     if (rm->entry)
         table_remove(&repo->table, rm->entry);
     repository_model_free(rm);
+}
+
+void repository_move(struct repository *repo, struct repo_model *rm, struct storage *storage)
+{
+    mutex_lock(&repo->mu);
+    struct storage *before = rm->storage;
+    rm->storage = storage ? storage_ref(storage) : NULL;
+    mutex_unlock(&repo->mu);
+    storage_unref(before);
 }
 
 /* ---- What the books say of one model --------------------------------------------------------- */

@@ -7,6 +7,7 @@
  *
  *     start.c       the models that the options want, several at a time
  *     change.c      loading and unloading by name while the server runs
+ *     register.c    repositories come and go while the server runs
  *     follow.c      loading and unloading what the repositories have come to hold
  *     load.c        one model comes up, beside what serves of it
  *     leave.c       what does not serve any more is waited for and taken down
@@ -29,6 +30,7 @@
 #include "core/control.h"
 #include "core/repo/fingerprint.h"
 #include "core/repo/poll.h"
+#include "core/repo/roots.h"
 #include "core/repo/table.h"
 #include "core/server.h"
 
@@ -78,12 +80,12 @@ struct repo_model {
     char *title; /* how logs call it: with its repository in front under namespacing */
 
     /* Of the thread that has the turn. */
-    const struct storage *storage; /* where its folder is, by its name; NULL: it came by request */
-    struct table_entry *entry;     /* NULL: it has never been loaded */
-    struct fingerprint seen;       /* of its folder, when what serves now was loaded from it */
+    struct table_entry *entry; /* NULL: it has never been loaded */
+    struct fingerprint seen;   /* of its folder, when what serves now was loaded from it */
 
     /* Under repository.mu; only the thread that has the turn changes what is not marked (any). */
-    uint64_t n_turns, turn; /* (any) tickets that were given out; whose turn it is */
+    struct storage *storage; /* a reference: where its folder is; NULL: it came by request */
+    uint64_t n_turns, turn;  /* (any) tickets that were given out; whose turn it is */
     unsigned int n_users; /* (any) who knows it: turns and those waiting for one, leaving models */
     bool wanted;          /* it is to serve */
     bool unserved;        /* it counts in repository.n_unserved */
@@ -113,7 +115,6 @@ struct repository {
     const struct server_options *options;
     struct control *control; /* where models are taken down; NULL: none comes or goes */
 
-    struct roots roots; /* constant after repository_open() */
     struct table table;
 
     /*
@@ -129,7 +130,8 @@ struct repository {
     struct mutex mu;     /* level 100 in core/README.md */
     struct cond changed; /* a turn has ended, a leaving model has gone */
     /* Under mu. */
-    bool listed; /* the models are known */
+    struct roots *roots; /* a reference; NULL before repository_open() */
+    bool listed;         /* the models are known */
     size_t n_models;
     struct repo_model **models; /* sorted by name, then by repository */
     struct list leaving;        /* of struct leaving; until they are taken down */
@@ -165,6 +167,12 @@ NODISCARD struct status *repository_load(struct repository *repo, const char *na
                                          const struct load_parameter *parameters,
                                          size_t n_parameters);
 void repository_unload(struct repository *repo, const char *name);
+
+/* See server_register_repository() and server_unregister_repository(). */
+NODISCARD struct status *repository_register(struct repository *repo, const char *path,
+                                             const struct model_mapping *mappings,
+                                             size_t n_mappings);
+NODISCARD struct status *repository_unregister(struct repository *repo, const char *path);
 
 /*
  * repository_poll - loads what has come or changed in the repositories, unloads what has gone. What
@@ -236,9 +244,12 @@ void repository_print_table(struct repository *repo, struct buf *out);
 struct model **repository_unable(struct repository *repo, size_t max);
 void repository_unref_models(struct model **models);
 
+/* repository_roots - a reference to the repositories as they are now. */
+struct roots *repository_roots(struct repository *repo);
+
 /* repository_model_new - not in the books yet. @storage NULL: no repository has it. */
 struct repo_model *repository_model_new(const struct repository *repo, const char *name,
-                                        const struct storage *storage);
+                                        struct storage *storage);
 /* repository_model_free - it is not in the books, and has no version. */
 void repository_model_free(struct repo_model *rm);
 
@@ -251,10 +262,12 @@ void repository_model_free(struct repo_model *rm);
  * @storage  which one, under namespacing; NULL: of no repository
  */
 struct repo_model *repository_enter(struct repository *repo, const char *name,
-                                    const struct storage *storage);
+                                    struct storage *storage);
 void repository_leave(struct repository *repo, struct repo_model *rm);
 /* repository_let_go_and_unlock - the same for somebody who only knows it (n_users), and has mu. */
 void repository_let_go_and_unlock(struct repository *repo, struct repo_model *rm);
+/* repository_move - by whose turn it is: there the model's folder is now, or nowhere. */
+void repository_move(struct repository *repo, struct repo_model *rm, struct storage *storage);
 
 /*
  * repository_named - the models of that name that are in the books, for repository_turn(), which

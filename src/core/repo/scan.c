@@ -272,6 +272,7 @@ struct status *scan_model(const char *name, const struct storage *storage, const
         st = find_versions(storage, folder, quiet, &sm);
     if (!st) {
         struct config_facts facts = scan_facts(name, &sm, options);
+        facts.is_renamed = strcmp(name, folder) != 0;
         st = model_config_prepare(sm.config, &facts);
     }
     if (!st) {

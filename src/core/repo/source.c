@@ -21,15 +21,16 @@ static struct source *source_new(void)
     return s;
 }
 
-struct status *source_of_folder(const struct storage *storage, const char *name,
+struct status *source_of_folder(struct storage *storage, const char *folder,
                                 struct source **ret_source)
 {
     char *directory;
-    struct status *st = storage_fetch(storage, name, &directory);
+    struct status *st = storage_fetch(storage, folder, &directory);
     if (st)
         return st;
     struct source *s = source_new();
-    s->storage = storage;
+    s->storage = storage_ref(storage);
+    s->folder = mem_strdup(folder);
     s->directory = directory;
     *ret_source = s;
     return NULL;
@@ -123,10 +124,10 @@ struct status *source_of_files(const char *name, const struct source_file *files
     struct source *s = source_new();
     struct status *st = make_root(&s->temporary_root);
     if (!st)
-        st = storage_local_open(s->temporary_root, false, &s->own);
+        st = storage_local_open(s->temporary_root, false, &s->storage);
     if (st)
         goto out;
-    s->storage = s->own;
+    s->folder = mem_strdup(name);
     char *folder = mem_printf("%s/%s", s->temporary_root, name);
     if (mkdir(folder, 0700) != 0)
         st = status_from_errno(errno, "failed to make folder '%s'", folder);
@@ -155,7 +156,8 @@ void source_unref(struct source *s)
         return;
     if (s->storage)
         storage_release(s->storage, s->directory);
-    storage_close(s->own);
+    storage_unref(s->storage);
+    mem_free(s->folder);
     if (s->temporary_root)
         remove_tree(s->temporary_root);
     mem_free(s->temporary_root);

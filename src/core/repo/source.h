@@ -24,16 +24,16 @@ struct source_file {
 
 struct source {
     /* Constant. */
-    const struct storage *storage; /* the model's folder in it has the model's name */
-    char *directory;               /* the folder on this machine */
-    struct storage *own;           /* … when it is the source's own, below temporary_root */
-    char *temporary_root;
+    struct storage *storage; /* a reference */
+    char *folder;            /* the model's folder, in the storage */
+    char *directory;         /* … and on this machine */
+    char *temporary_root;    /* of a storage that is the source's own, or NULL */
 
     atomic_int refs;
 };
 
-/* source_of_folder - the model's folder in a repository. Errors: as storage_fetch() has them. */
-NODISCARD struct status *source_of_folder(const struct storage *storage, const char *name,
+/* source_of_folder - a model's folder in a repository. Errors: as storage_fetch() has them. */
+NODISCARD struct status *source_of_folder(struct storage *storage, const char *folder,
                                           struct source **ret_source);
 
 /*

@@ -67,12 +67,12 @@ static void add_polled(struct listing *list, const struct repository *repo, stru
     poll_done(poll);
 }
 
-static void add_named(struct listing *list, const struct repository *repo, const char *name)
+static void add_named(struct listing *list, struct repository *repo, const char *name)
 {
     struct poll poll = {0};
     struct status *st = repository_check_name(name);
     if (!st)
-        poll_model(&repo->roots, repo->options, name, &poll);
+        poll_model(repository_roots(repo), repo->options, name, &poll);
     status_free(st);
     size_t n_before = list->n;
     add_polled(list, repo, &poll);
@@ -87,7 +87,7 @@ static void list_models(struct repository *repo)
     struct listing list = {0};
     struct poll poll = {0};
     if (wants_all(o))
-        poll_roots(&repo->roots, o, false, &poll);
+        poll_roots(repository_roots(repo), o, false, &poll);
     add_polled(&list, repo, &poll);
     for (size_t i = 0; i < o->n_startup_models && !wants_all(o); i++) /* sorted, as the books */
         add_named(&list, repo, o->startup_models[i]);

@@ -28,10 +28,23 @@ struct status *storage_open(const char *location, bool follow_links, struct stor
     return storage_local_open(location, follow_links, ret_storage);
 }
 
-void storage_close(struct storage *s)
+struct storage *storage_ref(struct storage *s)
 {
-    if (s)
+    atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
+    return s;
+}
+
+void storage_unref(struct storage *s)
+{
+    if (s && atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) == 1)
         s->ops->close(s);
+}
+
+int storage_compare(const struct storage *a, const struct storage *b)
+{
+    if (a == b || !a || !b)
+        return !a - !b;
+    return strcmp(a->root, b->root);
 }
 
 char *storage_path(const struct storage *s, const char *path)

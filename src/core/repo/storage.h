@@ -8,11 +8,13 @@
  * Kinds of storage: folders of this machine (storage_local.c). Object stores fit behind the same
  * functions: they list and read by key, have no links, and fetch copies to a temporary folder.
  *
- * Threads: any, several at a time; open and close belong to the one who has it.
+ * Threads: any, several at a time. It is shared: what was found in it is told to lie there for as
+ * long as it serves, whether the repository is still registered or not.
  */
 #ifndef CONCH_CORE_REPO_STORAGE_H
 #define CONCH_CORE_REPO_STORAGE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "base/file.h"
@@ -42,7 +44,11 @@ struct storage_ops {
 
 struct storage {
     const struct storage_ops *ops;
-    char *root; /* as the user wrote it: messages name what they are about by "<root>/<path>" */
+    /* As the user wrote it, without slashes at its end: messages name what they are about by
+     * "<root>/<path>". */
+    char *root;
+
+    atomic_int refs;
 };
 
 /*
@@ -54,7 +60,12 @@ struct storage {
  */
 NODISCARD struct status *storage_open(const char *location, bool follow_links,
                                       struct storage **ret_storage);
-void storage_close(struct storage *s);
+struct storage *storage_ref(struct storage *s);
+/* storage_unref - NULL is fine. The last one closes it. */
+void storage_unref(struct storage *s);
+
+/* storage_compare - the order of roots by name; 0: they are the same place. NULL comes last. */
+int storage_compare(const struct storage *a, const struct storage *b);
 
 /* storage_path - "<root>/<path>", for messages; the caller frees it. */
 char *storage_path(const struct storage *s, const char *path);

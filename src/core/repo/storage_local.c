@@ -219,6 +219,7 @@ struct status *storage_local_open(const char *location, bool follow_links,
 
     struct local *l = mem_zalloc(sizeof(*l));
     l->storage.ops = &local_ops;
+    atomic_init(&l->storage.refs, 1);
     while (length > 1 && location[length - 1] == '/') /* no "models//digits" in messages */
         length--;
     l->storage.root = mem_strndup(location, length);

@@ -100,7 +100,7 @@ static bool holds_strings(const struct buf *file, int64_t n)
 static struct status *read_initial(const struct model *m, const char *name, const char *file,
                                    struct state_value *v, size_t size_bytes)
 {
-    char *path = mem_printf("%s/initial_state/%s", m->name, file);
+    char *path = mem_printf("%s/initial_state/%s", m->folder, file);
     AUTO(buf) content = BUF_INIT(MAX_INITIAL_BYTES);
     struct status *st = storage_read(m->storage, path, &content);
     mem_free(path);

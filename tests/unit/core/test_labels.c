@@ -60,7 +60,7 @@ static void a_line_is_a_label(void **state)
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
         struct one_file f = make(cases[i].text, strlen(cases[i].text));
         struct labels *l = NULL;
-        assert_null(labels_read("m", "O", &f.storage, "l", &l));
+        assert_null(labels_read("m", "O", &f.storage, "m", "l", &l));
         size_t n = 0;
         while (n < 4 && cases[i].lines[n])
             n++;
@@ -75,7 +75,7 @@ static void assert_refused(const char *bytes, size_t size, const char *name, con
 {
     struct one_file f = make(bytes, size);
     struct labels *l = NULL;
-    struct status *st = labels_read("m", "O", &f.storage, name, &l);
+    struct status *st = labels_read("m", "O", &f.storage, "m", name, &l);
     assert_non_null(st);
     assert_null(l);
     assert_string_equal(status_message(st), text);

@@ -277,7 +277,7 @@ static int make_repository(void **state)
 static int remove_repository(void **state)
 {
     (void)state;
-    storage_close(storage);
+    storage_unref(storage);
     repository_remove(&repository);
     return 0;
 }

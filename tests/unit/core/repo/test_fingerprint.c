@@ -40,7 +40,7 @@ static void set_up(struct fixture *f)
 static void tear_down(struct fixture *f)
 {
     fingerprint_done(&f->before);
-    storage_close(f->storage);
+    storage_unref(f->storage);
     repository_remove(&f->repo);
 }
 

@@ -129,7 +129,7 @@ static void reads_lists_and_looks(void **state)
     assert_null(storage_fetch(s, "m", &folder));
     assert_string_equal(folder, at("root/m"));
     storage_release(s, folder);
-    storage_close(s);
+    storage_unref(s);
 }
 
 static void links_that_lead_out_are_errors(void **state)
@@ -157,13 +157,13 @@ static void links_that_lead_out_are_errors(void **state)
     snprintf(to, sizeof(to), "%s", at("rooted"));
     assert_says(storage_read(s, "outside/file", &b), STATUS_INVALID_ARG, text, link, to);
     assert_says(storage_list(s, "outside", &list), STATUS_INVALID_ARG, text, link, to);
-    storage_close(s);
+    storage_unref(s);
 
     s = open_root("root", true);
     assert_reads(s, "m/behind", "outside");
     assert_reads(s, "outside/file", "outside");
     assert_kind(s, "outside", FILE_FOLDER);
-    storage_close(s);
+    storage_unref(s);
 }
 
 static void links_to_nothing_are_errors(void **state)
@@ -178,7 +178,7 @@ static void links_to_nothing_are_errors(void **state)
     assert_says(storage_stat(s, "m/loop", &info), STATUS_INTERNAL,
                 "failed to open '%s': Too many levels of symbolic links", at("root/m/loop"));
     assert_int_equal(info.kind, FILE_LINK); /* not learnt */
-    storage_close(s);
+    storage_unref(s);
 }
 
 static void what_is_no_file_is_not_read(void **state)
@@ -192,7 +192,7 @@ static void what_is_no_file_is_not_read(void **state)
                 "'%s' is a folder, not a regular file", at("root/m"));
     assert_says(storage_read(s, "m/file", &b), STATUS_INVALID_ARG,
                 "'%s' has 6 bytes, the maximum is 3", at("root/m/file"));
-    storage_close(s);
+    storage_unref(s);
 }
 
 /* As git-sync and ConfigMaps exchange a folder: by turning the link to it. */
@@ -207,7 +207,7 @@ static void the_root_may_be_a_link_that_turns(void **state)
     put_link("turned", "new");
     assert_int_equal(rename(at("turned"), at("link")), 0);
     assert_reads(s, "m/file", "newer");
-    storage_close(s);
+    storage_unref(s);
 }
 
 static void roots_that_are_none(void **state)
