@@ -114,15 +114,39 @@ static void next_text(struct walk *w, uint64_t end, char *to, size_t room)
 
 /* ---- What is found -------------------------------------------------------------------------- */
 
+/* A location that is none: ONNX Runtime's mark for tensors that it has in memory already, at the
+ * address that the entry "offset" then is. Not every library refuses a file that says so. */
+static const char in_memory[] = "*/_ORT_MEM_ADDR_/*";
+
+static TRITONSERVER_Error *check_file(const struct walk *w, const char *location, const char *real)
+{
+    struct stat info;
+
+    if (!external_is_below(real, w->folder))
+        return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                             "external data of '%s' is in '%s', which is outside the folder of its "
+                             "ONNX file, '%s'",
+                             w->name, location, w->folder);
+    if (stat(real, &info) != 0 || !S_ISREG(info.st_mode))
+        return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                             "external data of '%s' is in '%s', which is no regular file", w->name,
+                             location);
+    return NULL;
+}
+
 static TRITONSERVER_Error *check_location(struct walk *w)
 {
     const char *location = w->value;
     char *path = NULL, *real;
-    TRITONSERVER_Error *err = NULL;
+    TRITONSERVER_Error *err;
 
     if (!*location)
         return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
                              "external data of '%s' is in a file without a name", w->name);
+    if (strcmp(location, in_memory) == 0)
+        return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                             "external data of '%s' is in '%s', which is memory and no file",
+                             w->name, location);
     if (asprintf(&path, "%s%s%s", *location == '/' ? "" : w->folder, *location == '/' ? "" : "/",
                  location) < 0)
         return backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
@@ -131,11 +155,8 @@ static TRITONSERVER_Error *check_location(struct walk *w)
         err = backend_error(TRITONSERVER_ERROR_NOT_FOUND,
                             "external data of '%s' is in '%s', which cannot be opened: %s", w->name,
                             location, strerror(errno));
-    else if (!external_is_below(real, w->folder))
-        err = backend_error(TRITONSERVER_ERROR_INVALID_ARG,
-                            "external data of '%s' is in '%s', which is outside the folder of its "
-                            "ONNX file, '%s'",
-                            w->name, location, w->folder);
+    else
+        err = check_file(w, location, real);
     free(real);
     free(path);
     return err;

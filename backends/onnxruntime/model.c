@@ -45,6 +45,11 @@ static TRITONSERVER_Error *find_file(struct model *m, TRITONBACKEND_Model *handl
     if (stat(m->path, &info) != 0)
         return backend_error(TRITONSERVER_ERROR_NOT_FOUND, "unable to read '%s' of model '%s': %s",
                              m->path, m->name, strerror(errno));
+    /* Opening a pipe would wait for somebody who writes into it. */
+    if (!S_ISREG(info.st_mode))
+        return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                             "unable to read '%s' of model '%s': it is no regular file", m->path,
+                             m->name);
     return NULL;
 }
 
@@ -60,8 +65,8 @@ static TRITONSERVER_Error *read_shape(struct model *m, struct tensor *t,
     t->type = element_type_of(element);
     if (!t->type)
         return backend_error(TRITONSERVER_ERROR_UNSUPPORTED,
-                             "model '%s', tensor '%s': ONNX element type %d is not supported",
-                             m->name, t->name, (int)element);
+                             "model '%s', tensor '%s': ONNX element type %d (%s) is not supported",
+                             m->name, t->name, (int)element, element_name_of_other(element));
     TRY_ORT(&m->rt->lib, GetDimensionsCount(shape, &t->rank));
     if (t->rank > MAX_RANK)
         return backend_error(TRITONSERVER_ERROR_UNSUPPORTED,

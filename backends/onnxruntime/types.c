@@ -25,3 +25,18 @@ const struct element_type *element_type_of(enum ort_element ort)
             return &types[i];
     return NULL;
 }
+
+/* By ONNX Runtime's numbers. */
+static const char *const others[] = {
+    [14] = "complex64",      [15] = "complex128", [17] = "float8e4m3fn",
+    [18] = "float8e4m3fnuz", [19] = "float8e5m2", [20] = "float8e5m2fnuz",
+    [21] = "uint4",          [22] = "int4",       [23] = "float4e2m1",
+};
+
+const char *element_name_of_other(enum ort_element ort)
+{
+    size_t number = (size_t)ort;
+    const char *name = number < sizeof(others) / sizeof(others[0]) ? others[number] : NULL;
+
+    return name ? name : "without a name here";
+}

@@ -19,4 +19,8 @@ struct element_type {
 /* element_type_of - NULL for a type that servers have no word for. */
 const struct element_type *element_type_of(enum ort_element ort);
 
+/* element_name_of_other - for errors: what ONNX calls a type that element_type_of() does not know.
+ */
+const char *element_name_of_other(enum ort_element ort);
+
 #endif

@@ -86,7 +86,7 @@ static void look_at_model_file(struct look *l, const char *folder)
     if (!*name)
         return;
     if (str_escapes_folder(name)) {
-        lint_add(l->found, LINT_FILE, lint_at(l, l->pb, "default_model_filename", 0), NULL,
+        lint_add(l->found, LINT_MODEL_FILE, lint_at(l, l->pb, "default_model_filename", 0), NULL,
                  "default_model_filename '%s' leads out of the version folder", name);
         return;
     }

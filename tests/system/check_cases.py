@@ -336,6 +336,12 @@ CASES = [
         {**model(IDENTITY + 'default_model_filename: "weights.bin"\n' + TENSORS), "m/1/weights.bin": "x"},
     ),
     Case(
+        "W-model-file",
+        {**model(IDENTITY + 'default_model_filename: "../2/weights.bin"\n' + TENSORS), "m/1/weights.bin": "x"},
+        ["models/m/config.pbtxt:2:1: warning: default_model_filename '../2/weights.bin' leads out of the version folder [W-model-file]"],
+        {**model(IDENTITY + 'default_model_filename: "..weights.bin"\n' + TENSORS), "m/1/..weights.bin": "x"},
+    ),
+    Case(
         "W-lfs-pointer",
         {**model(ONNX), "m/1/model.onnx": LFS},
         ["models/m/1/model.onnx: warning: this is a pointer of git-lfs, not the file that it stands for; get the content: git "

@@ -75,7 +75,10 @@ WRONG = {
     "too_long": (model_of(external("W", location="w.bin", length=64)), r".*external_data.length: 64.*"),
     "behind_the_end": (model_of(external("W", location="w.bin", offset=1 << 40)), r".*out of bounds.*"),
     "no_name": (model_of(external("W", location="")), r".*external data of 'W' is in a file without a name"),
-    "in_memory": (model_of(external("W", location="*/_ORT_MEM_ADDR_/*", offset=4096, length=16)), r".*external data of 'W'.*"),
+    "in_memory": (model_of(external("W", location="*/_ORT_MEM_ADDR_/*", offset=4096, length=16)),
+                  r".*external data of 'W' is in '\*/_ORT_MEM_ADDR_/\*', which is memory and no file"),
+    "pipe": (model_of(external("W", location="pipe")), r".*external data of 'W' is in 'pipe', which is no regular file"),
+    "a_folder": (model_of(external("W", location="data")), r".*external data of 'W' is in 'data', which is no regular file"),
     "above": (model_of(external("W", location="../outside.bin")), OUTSIDE.format(r"'\.\./outside\.bin'")),
     "far_above": (model_of(external("W", location="../../../../../../etc/hostname")), OUTSIDE.format(r"\S+/etc/hostname'")),
     "absolute": (model_of(external("W", location="/etc/hostname")), OUTSIDE.format(r"'/etc/hostname'")),
@@ -100,6 +103,13 @@ def server(tmp_path_factory):
         WEIGHTS.tofile(where / "../outside.bin")
         os.symlink("../outside.bin", where / "link.bin")
         os.symlink("..", where / "up")
+        os.mkfifo(where / "pipe")
+        (where / "data").mkdir()
+        # A file of that name is none of ONNX Runtime's marks either.
+        (where / "*/_ORT_MEM_ADDR_").mkdir(parents=True)
+        WEIGHTS.tofile(where / "*/_ORT_MEM_ADDR_/*")
+    os.mkfifo(write(root, "is_a_pipe", b"") / "pipe.onnx")
+    (root / "is_a_pipe/config.pbtxt").write_text(CONFIG + 'default_model_filename: "pipe.onnx"\n')
     with Server(root, flags=["--exit-on-error=false", "--strict-readiness=false"], ready=None) as running:
         running.await_rest()
         yield running
@@ -119,6 +129,24 @@ def test_data_in_the_folder(server, name):
 def test_wrong_files(server, name):
     said = reasons(server, name)
     assert len(said) == 1 and re.fullmatch(WRONG[name][1], said[0]), said
+
+
+def test_a_file_that_is_a_pipe(server):
+    """Nobody writes into it: opening it would wait for ever."""
+    assert re.fullmatch(r".*unable to read '\S+/pipe\.onnx' of model 'is_a_pipe': it is no regular file", *reasons(server, "is_a_pipe"))
+
+
+@pytest.mark.parametrize("element, name", [("FLOAT8E4M3FN", "float8e4m3fn"), ("FLOAT8E5M2FNUZ", "float8e5m2fnuz")])
+def test_elements_without_a_word_in_the_protocols(tmp_path, element, name):
+    kind = getattr(TensorProto, element)
+    graph = helper.make_graph([helper.make_node("Identity", ["IN"], ["OUT"])], "g", [helper.make_tensor_value_info("IN", kind, [4])],
+                              [helper.make_tensor_value_info("OUT", kind, [4])])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)])
+    model.ir_version = 9
+    write(tmp_path, "m", model.SerializeToString())
+    with Server(tmp_path, flags=["--exit-on-error=false", "--strict-readiness=false"], ready=None) as running:
+        running.await_rest()
+        assert reasons(running, "m") == [f"Unsupported: model 'm', tensor 'IN': ONNX element type {kind} ({name}) is not supported"]
 
 
 def test_truncated_at_every_kilobyte(tmp_path):
