@@ -95,14 +95,14 @@ def serve(root):
     return started
 
 
-def ask(server, do=None, ms=30, values=(1, 2)):
-    """The status and the decoded body."""
+def ask(server, do=None, hold=None, values=(1, 2)):
+    """The status and the decoded body. hold: who is late waits as long as that file is there."""
     body = {"inputs": [{"name": "IN", "datatype": "INT32", "shape": [len(values)], "data": list(values)}]}
     if do:
-        body["parameters"] = {"do": do, "ms": ms}
+        body["parameters"] = {"do": do, **({"hold": str(hold)} if hold else {"ms": 30})}
     if do == "number-correlation-id":
         body["parameters"]["sequence_id"] = "a text"
-    connection = http.client.HTTPConnection(server.address, server.port, timeout=20)
+    connection = http.client.HTTPConnection(server.address, server.port, timeout=60)
     try:
         connection.request("POST", "/v2/models/mis/infer", json.dumps(body))
         answer = connection.getresponse()
@@ -154,26 +154,37 @@ def test_answers_are_not_mixed_up(mis):
     mis.assert_alive()
 
 
-def test_a_late_answer_does_not_hold_up_others(mis):
-    """The instances are free while answers are outstanding: three waits of 1 s take 1 s, not 3 s."""
+@pytest.fixture
+def hold(tmp_path):
+    path = tmp_path / "hold"
+    path.touch()
+    yield path
+    path.unlink(missing_ok=True)
+
+
+def test_a_late_answer_does_not_hold_up_others(mis_alone, hold):
+    """The two instances are free while three answers are outstanding."""
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
-        waiting = [pool.submit(ask, mis, "late-answer", 1000) for _ in range(3)]
-        check(ask(mis), 200, [1, 2])
+        waiting = [pool.submit(ask, mis_alone, "late-answer", hold) for _ in range(3)]
+        mis_alone.wait_log("somebody is late, number 3")
+        check(ask(mis_alone), 200, [1, 2])
         assert not any(future.done() for future in waiting)
+        hold.unlink()
         for future in waiting:
             check(future.result(), 200, [7, 7])
 
 
 @pytest.mark.parametrize("do, expected", [("late-answer", [7, 7]), ("late-both", [7, 7]), ("late-response", [1, 2]),
                                           ("late-release", [1, 2])])
-def test_a_stop_waits_for_threads_that_are_late(do, expected, mis_alone):
+def test_a_stop_waits_for_threads_that_are_late(do, expected, mis_alone, hold):
     """Neither the answer nor the release is lost, and the model is not taken away under the thread."""
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(ask, mis_alone, do, 1500)
+        asked = pool.submit(ask, mis_alone, do, hold)
+        mis_alone.wait_log("somebody is late")
         if do == "late-release":
             check(asked.result(), 200, expected)
-        else:
-            servers.wait_for(lambda: "late" in mis_alone.log(), 20, "the request is inside")
         mis_alone.signal(signal.SIGTERM)
+        mis_alone.wait_log("Found 1 HTTP service connections")
+        hold.unlink()
         check(asked.result(), 200, expected)
     assert mis_alone.wait() == 0

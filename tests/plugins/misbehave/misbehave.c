@@ -4,18 +4,20 @@
  *
  * The model has one input IN and one output OUT, INT32 [-1]. The request parameter `do` (a string)
  * chooses what happens to the request; without it OUT is IN, by the rules. The server has to turn
- * each of these into exactly one clear answer, and go on. `ms` (an integer) is the delay of those
- * that answer or release late.
+ * each of these into exactly one clear answer, and go on. Those that answer or release late do so
+ * after `ms` (an integer) milliseconds, or once there is no file `hold` (its path).
  *
  * Every behaviour is a function, named in the table at the end.
  */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "triton/core/tritonbackend.h"
 
@@ -66,11 +68,27 @@ static const void *parameter(TRITONBACKEND_Request *request, const char *wanted,
     return NULL;
 }
 
-static int64_t delay_ms(TRITONBACKEND_Request *request)
+struct delay {
+    int64_t ms;
+    char hold[512];
+};
+
+static struct delay delay_of(TRITONBACKEND_Request *request)
 {
     const int64_t *ms = parameter(request, "ms", TRITONSERVER_PARAMETER_INT);
+    const char *hold = parameter(request, "hold", TRITONSERVER_PARAMETER_STRING);
+    struct delay delay = {.ms = ms ? *ms : 0};
 
-    return ms ? *ms : 0;
+    snprintf(delay.hold, sizeof(delay.hold), "%s", hold ? hold : "");
+    return delay;
+}
+
+static void wait_for(const struct delay *delay)
+{
+    if (!delay->hold[0])
+        pause_ms(delay->ms);
+    while (delay->hold[0] && access(delay->hold, F_OK) == 0)
+        pause_ms(1);
 }
 
 /* ---- Good manners, as building blocks -------------------------------------------------------- */
@@ -294,14 +312,14 @@ struct later {
     TRITONBACKEND_Request *request;         /* to be released, or NULL */
     TRITONBACKEND_ResponseFactory *factory; /* to be answered, or NULL */
     TRITONBACKEND_Response *response;       /* to be sent, or NULL */
-    int64_t ms;
+    struct delay delay;
 };
 
 static void *do_later(void *arg)
 {
     struct later *later = arg;
 
-    pause_ms(later->ms);
+    wait_for(&later->delay);
     if (later->factory) {
         static const int32_t values[] = {7, 7};
         TRITONBACKEND_Response *response;
@@ -333,13 +351,16 @@ static void stay(void)
 
 static void start_later(struct later what)
 {
+    static atomic_uint n_late;
     struct later *later = malloc(sizeof(*later));
     pthread_t thread;
+    char text[64];
 
     if (!later)
         abort();
     stay();
-    drop(TRITONSERVER_LogMessage(TRITONSERVER_LOG_INFO, __FILE__, __LINE__, "somebody is late"));
+    snprintf(text, sizeof(text), "somebody is late, number %u", atomic_fetch_add(&n_late, 1) + 1);
+    drop(TRITONSERVER_LogMessage(TRITONSERVER_LOG_INFO, __FILE__, __LINE__, text));
     *later = what;
     if (pthread_create(&thread, NULL, do_later, later) != 0)
         abort();
@@ -349,41 +370,41 @@ static void start_later(struct later what)
 static TRITONSERVER_Error *late_answer(TRITONBACKEND_Request *request)
 {
     TRITONBACKEND_ResponseFactory *factory;
-    int64_t ms = delay_ms(request);
+    struct delay delay = delay_of(request);
 
     must(TRITONBACKEND_ResponseFactoryNew(&factory, request));
     release(request);
-    start_later((struct later){.factory = factory, .ms = ms});
+    start_later((struct later){.factory = factory, .delay = delay});
     return NULL;
 }
 
 static TRITONSERVER_Error *late_release(TRITONBACKEND_Request *request)
 {
-    int64_t ms = delay_ms(request);
+    struct delay delay = delay_of(request);
 
     must(TRITONBACKEND_ResponseSend(echo_response(request), FINAL, NULL));
-    start_later((struct later){.request = request, .ms = ms});
+    start_later((struct later){.request = request, .delay = delay});
     return NULL;
 }
 
 static TRITONSERVER_Error *late_both(TRITONBACKEND_Request *request)
 {
     TRITONBACKEND_ResponseFactory *factory;
-    int64_t ms = delay_ms(request);
+    struct delay delay = delay_of(request);
 
     must(TRITONBACKEND_ResponseFactoryNew(&factory, request));
-    start_later((struct later){.request = request, .factory = factory, .ms = ms});
+    start_later((struct later){.request = request, .factory = factory, .delay = delay});
     return NULL;
 }
 
 /* A response is a sender, too. */
 static TRITONSERVER_Error *late_response(TRITONBACKEND_Request *request)
 {
-    int64_t ms = delay_ms(request);
+    struct delay delay = delay_of(request);
     TRITONBACKEND_Response *response = echo_response(request);
 
     release(request);
-    start_later((struct later){.response = response, .ms = ms});
+    start_later((struct later){.response = response, .delay = delay});
     return NULL;
 }
 
@@ -392,11 +413,11 @@ static TRITONSERVER_Error *late_response(TRITONBACKEND_Request *request)
 static TRITONSERVER_Error *late_second_answer(TRITONBACKEND_Request *request)
 {
     TRITONBACKEND_ResponseFactory *factory;
-    int64_t ms = delay_ms(request);
+    struct delay delay = delay_of(request);
 
     must(TRITONBACKEND_ResponseFactoryNew(&factory, request));
     be_good(request);
-    start_later((struct later){.factory = factory, .ms = ms});
+    start_later((struct later){.factory = factory, .delay = delay});
     return NULL;
 }
 
@@ -405,10 +426,10 @@ static TRITONSERVER_Error *late_second_answer(TRITONBACKEND_Request *request)
 static TRITONSERVER_Error *error_then_late_answer(TRITONBACKEND_Request *request)
 {
     TRITONBACKEND_ResponseFactory *factory;
-    int64_t ms = delay_ms(request);
+    struct delay delay = delay_of(request);
 
     must(TRITONBACKEND_ResponseFactoryNew(&factory, request));
-    start_later((struct later){.factory = factory, .ms = ms});
+    start_later((struct later){.factory = factory, .delay = delay});
     return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_UNAVAILABLE, "execute has failed");
 }
 

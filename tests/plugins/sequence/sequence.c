@@ -419,18 +419,19 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstan
         add(seen, i ? " | " : "");
         sums[i] = execute_one(in, i, requests[i], seen);
     }
+    /* Counted before it is answered: whoever has the answer finds it in the statistics. */
+    must(TRITONBACKEND_ModelInstanceReportBatchStatistics(instance, request_count, from_ns, from_ns,
+                                                          from_ns, from_ns));
     for (uint32_t i = 0; i < request_count; i++) {
         if (in->model->again >= 0 && in->model->again >= sums[i]) {
             must(
                 TRITONBACKEND_RequestRelease(requests[i], TRITONSERVER_REQUEST_RELEASE_RESCHEDULE));
             continue;
         }
-        answer(requests[i], sums[i], seen);
         report(instance, requests[i], from_ns);
+        answer(requests[i], sums[i], seen);
         must(TRITONBACKEND_RequestRelease(requests[i], TRITONSERVER_REQUEST_RELEASE_ALL));
     }
-    must(TRITONBACKEND_ModelInstanceReportBatchStatistics(instance, request_count, from_ns, from_ns,
-                                                          from_ns, from_ns));
     free(sums);
     free(seen);
     return NULL;
