@@ -5,6 +5,8 @@ import os
 import pathlib
 import shutil
 
+import server as servers
+
 BUILD = pathlib.Path(os.environ.get("CONCH_BUILD_DIR", pathlib.Path(__file__).resolve().parents[2] / "build/release"))
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "models"
 
@@ -89,3 +91,7 @@ class Gated:
 
     def open(self, gate):
         (self.folder / gate).unlink()
+
+    def await_reached(self, gate):
+        """Until the backend stands at that gate."""
+        servers.wait_for((self.folder / f"{gate}.reached").exists, 60, f"{self.name} waits at {gate}")

@@ -52,7 +52,7 @@ def loading(models, gated):
     """A server with a model that is ready and one that loads until gated.open("hold.load")."""
     repository.write_identity(models, "quick", ANY)
     with Server(models, ready=None) as server:
-        wait_for(lambda: states(server) == ["LOADING", "READY"], 20, "one is being loaded, the other serves")
+        wait_for(lambda: states(server) == ["LOADING", "READY"], 60, "one is being loaded, the other serves")
         yield server
         if (gated.folder / "hold.load").exists():
             gated.open("hold.load")
@@ -77,7 +77,7 @@ def test_why_it_is_not_ready(loading, gated):
         "failed": [],
     }
     gated.open("hold.load")
-    wait_for(lambda: ask(loading, "GET", "/v2/health/ready").status == 200, 20, "ready")
+    wait_for(lambda: ask(loading, "GET", "/v2/health/ready").status == 200, 60, "ready")
     assert progress(loading, 200) == {
         "ready": True,
         "state": "running",
@@ -131,7 +131,7 @@ def test_what_is_not_there_yet_asks_to_come_again(loading, gated):
     answer = ask(loading, "GET", "/v2/models/nobody")
     assert (answer.status, answer.error) == (404, "Request for unknown model: 'nobody' is not found")
     gated.open("hold.load")
-    wait_for(lambda: infer(loading, "gated", IN).status == 200, 20, "it serves")
+    wait_for(lambda: infer(loading, "gated", IN).status == 200, 60, "it serves")
 
 
 def test_versions_serve_one_by_one(models):
@@ -139,9 +139,9 @@ def test_versions_serve_one_by_one(models):
     gated = repository.Gated(models, "gated", versions=(1, 2), more="version_policy { all { } }\n")
     gated.shut("hold.load")
     with Server(models, ready=None) as server:
-        wait_for(lambda: states(server) == ["LOADING", "LOADING"], 20, "it is being loaded")
+        wait_for(lambda: states(server) == ["LOADING", "LOADING"], 60, "it is being loaded")
         gated.open("hold.load")
-        wait_for(lambda: ask(server, "GET", "/v2/health/ready").status == 200, 20, "ready")
+        wait_for(lambda: ask(server, "GET", "/v2/health/ready").status == 200, 60, "ready")
         assert infer(server, "gated", IN).json()["model_version"] == "2"
 
 
@@ -149,7 +149,7 @@ def test_more_models_than_threads(models):
     """Two load, the others wait for their turn: the index has their names, and they say to come again."""
     gates = [repository.Gated(models, f"m{i}").shut("hold.load") for i in range(4)]
     with Server(models, flags=["--model-load-thread-count=2"], ready=None) as server:
-        wait_for(lambda: states(server) == ["LOADING", "LOADING", None, None], 20, "two are being loaded")
+        wait_for(lambda: states(server) == ["LOADING", "LOADING", None, None], 60, "two are being loaded")
         assert progress(server)["loading"] == ["m0", "m1"]
         for path in ("/v2/models/m3", "/v2/models/m3/versions/7"):
             assert ask(server, "GET", path).status == 503
@@ -157,14 +157,14 @@ def test_more_models_than_threads(models):
         assert (answer.status, answer.error) == (503, "Request for unknown model: 'm3' is not at ready state")
         for gate in gates:
             gate.open("hold.load")
-        wait_for(lambda: ask(server, "GET", "/v2/health/ready").status == 200, 20, "ready")
+        wait_for(lambda: ask(server, "GET", "/v2/health/ready").status == 200, 60, "ready")
 
 
 def test_what_failed_is_told_with_its_reason(models, gated):
     repository.Gated(models, "bad").shut("fail.load", "no weights in /data/x")
     repository.write_model(models, "unreadable", "name: 5")
     with Server(models, flags=["--exit-on-error=false"], ready=None) as server:
-        wait_for(lambda: counts(server) == (3, 0, 2) and progress(server)["loading"], 20, "two have failed, one is being loaded")
+        wait_for(lambda: counts(server) == (3, 0, 2) and progress(server)["loading"], 60, "two have failed, one is being loaded")
         told = progress(server)
         assert (told["state"], told["loading"]) == ("starting", ["gated"])
         assert told["failed"][0] == {"name": "bad", "version": "1", "reason": "Internal: no weights in /data/x"}
@@ -173,7 +173,7 @@ def test_what_failed_is_told_with_its_reason(models, gated):
         answer = infer(server, "bad", IN)
         assert (answer.status, answer.error) == (404, "Request for unknown model: 'bad' has no available versions")
         gated.open("hold.load")
-        wait_for(lambda: progress(server)["state"] == "running", 20, "all have been tried")
+        wait_for(lambda: progress(server)["state"] == "running", 60, "all have been tried")
         assert counts(server) == (3, 1, 2)
         assert infer(server, "gated", IN).status == 200
         server.wait_log("Loaded 1 of 3 models in ")
@@ -204,9 +204,9 @@ def test_a_backend_that_cannot_serve_now(models):
 def test_readiness_that_is_not_strict_waits_for_the_end_of_the_start(models, gated):
     repository.write_model(models, "wrong", "nonsense")
     with Server(models, flags=["--exit-on-error=false", "--strict-readiness=false"], ready=None) as server:
-        wait_for(lambda: counts(server) == (2, 0, 1), 20, "one has failed")
+        wait_for(lambda: counts(server) == (2, 0, 1), 60, "one has failed")
         gated.open("hold.load")
-        wait_for(lambda: ask(server, "GET", "/v2/health/ready").status == 200, 20, "ready")
+        wait_for(lambda: ask(server, "GET", "/v2/health/ready").status == 200, 60, "ready")
 
 
 def test_requests_while_models_come_up(models):
@@ -214,7 +214,7 @@ def test_requests_while_models_come_up(models):
     repository.write_identity(models, "quick", ANY)
     gates = [repository.Gated(models, f"m{i}").shut("hold.load") for i in range(8)]
     with Server(models, flags=["--model-load-thread-count=9"], ready=None) as server:
-        wait_for(lambda: counts(server) == (9, 1, 0), 20, "the quick model serves")
+        wait_for(lambda: counts(server) == (9, 1, 0), 60, "the quick model serves")
         over, wrong, n = threading.Event(), [], [0]
 
         def ask_all_the_time():
@@ -232,14 +232,14 @@ def test_requests_while_models_come_up(models):
             client.start()
         for i, gate in enumerate(gates):
             seen = n[0]
-            wait_for(lambda: n[0] > seen + 3, 20, "clients go on")
+            wait_for(lambda: n[0] > seen + 3, 60, "clients go on")
             gate.open("hold.load")
-            wait_for(lambda: infer(server, gates[i].name, IN).status == 200, 20, "it serves")
+            wait_for(lambda: infer(server, gates[i].name, IN).status == 200, 60, "it serves")
         over.set()
         for client in clients:
             client.join()
         assert not wrong
-        wait_for(lambda: ask(server, "GET", "/v2/health/ready").status == 200, 20, "ready")
+        wait_for(lambda: ask(server, "GET", "/v2/health/ready").status == 200, 60, "ready")
 
 
 # ---- The end of it ------------------------------------------------------------------------------
@@ -250,7 +250,7 @@ def test_a_signal_while_models_load(models, number):
     """What is being loaded may finish, and is unloaded; the rest is left out; new connections are refused meanwhile."""
     gates = [repository.Gated(models, f"m{i}").shut("hold.load") for i in range(3)]
     with Server(models, flags=["--model-load-thread-count=1"], ready=None) as server:
-        wait_for(lambda: progress(server)["loading"] == ["m0"], 20, "one is being loaded")
+        gates[0].await_reached("hold.load")    # until a moment before it would be left out
         server.signal(number)
         server.wait_log("Waiting for models that are being loaded: 'm0'")
         with pytest.raises(ConnectionRefusedError):
@@ -269,10 +269,11 @@ def test_no_model_begins_to_load_while_requests_are_waited_for(models):
     gate = repository.Gated(models, "m0").shut("hold.load")
     repository.Gated(models, "m1")
     with Server(models, flags=["--model-load-thread-count=1"], ready=None) as server:
-        wait_for(lambda: states(server) == ["READY", "LOADING", None], 20, "one serves, one is being loaded")
+        gate.await_reached("hold.load")
+        assert states(server) == ["READY", "LOADING", None]
         held = Connection(server)
         held.send(request_bytes("POST", "/v2/models/busy/infer", repr(IN).replace("'", '"').encode()))
-        wait_for(held.taken, 20, "the server has read the request")
+        wait_for(held.taken, 60, "the server has read the request")
         server.signal(signal.SIGTERM)
         server.wait_log("HTTP service connections")
         gate.open("hold.load")
@@ -287,9 +288,10 @@ def test_a_load_that_hangs_holds_the_end_no_longer_than_the_exit_timeout(models,
     server = Server(models, flags=["--exit-timeout-secs=1"], ready=None)
     with pytest.raises(AssertionError, match="ended with 1"):
         with server:
-            wait_for(lambda: progress(server)["loading"] == ["gated"], 20, "it is being loaded")
+            gated.await_reached("hold.load")
+            assert progress(server)["loading"] == ["gated"]
             server.signal(signal.SIGTERM)
-            assert server.wait(10) == 1
+            assert server.wait(25) == 1    # the default is 30 s
     assert names(server.log(), "failed to stop server: Internal - Exit timeout expired. Exiting immediately.")
     assert names(server.log(), "Timeout 1: Waiting for models that are being loaded: 'gated'")
     assert (gated.folder / "hold.load").exists()
@@ -300,7 +302,7 @@ def test_a_failure_ends_the_server_after_the_others_have_been_tried(models, gate
     server = Server(models, ready=None)
     with pytest.raises(AssertionError, match="ended with 1"):
         with server:
-            wait_for(lambda: counts(server) == (2, 0, 1), 20, "one has failed")
+            wait_for(lambda: counts(server) == (2, 0, 1), 60, "one has failed")
             idle = Connection(server)
             gated.open("hold.load")
             assert server.wait() == 1

@@ -58,7 +58,7 @@ class Page:
 
 
 def metrics_port(server):
-    found = servers.wait_for(lambda: re.search(r"Started Metrics Service at \S*:(\d+)", server.log()), 10, "the port is open")
+    found = servers.wait_for(lambda: re.search(r"Started Metrics Service at \S*:(\d+)", server.log()), 60, "the port is open")
     return int(found[1])
 
 
@@ -70,7 +70,7 @@ def connects(port):
 def read(server, path="/metrics", method="GET", data=None, address="127.0.0.1"):
     request = urllib.request.Request(f"http://{address}:{metrics_port(server)}{path}", data, method=method)
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, answer.headers, answer.read()
     except urllib.error.HTTPError as answer:
         return answer.code, answer.headers, answer.read()
@@ -143,7 +143,7 @@ def test_page_is_that_of_triton(tmp_path):
     for which in ("conch", "triton"):
         with start(which, tmp_path) as server:
             # Triton says that its port is open a moment before it is.
-            servers.wait_for(lambda port=metrics_port(server): connects(port), 10, "somebody listens")
+            servers.wait_for(lambda port=metrics_port(server): connects(port), 60, "somebody listens")
             ask_around(server)
             pages[which] = scrape(server)
     ours, theirs = pages["conch"], pages["triton"]
@@ -263,12 +263,12 @@ def test_waiting_and_cancelled_requests(models):
 
         connections = [Connection(server) for _ in range(4)]
         connections[0].send(head + data)
-        servers.wait_for((gated.folder / "hold.execute.reached").exists, 20, "the first one executes")
+        gated.await_reached("hold.execute")
         for connection in connections[1:]:
             connection.send(head + data)
-        servers.wait_for(lambda: pending() == 3, 20, "three wait")
+        servers.wait_for(lambda: pending() == 3, 60, "three wait")
         connections[2].socket.close()
-        servers.wait_for(lambda: scrape(server).failures("gated") == [0, 1, 0, 0], 20, "it is counted as cancelled")
+        servers.wait_for(lambda: scrape(server).failures("gated") == [0, 1, 0, 0], 60, "it is counted as cancelled")
         assert pending() == 2
         gated.open("hold.execute")
         for i in (0, 1, 3):
@@ -283,13 +283,13 @@ def test_who_waits_too_long_is_rejected(models):
     data = {"inputs": [{"name": "IN", "datatype": "INT32", "shape": [1, 1], "data": [7]}]}
     with servers.Server(models, flags=FLAGS) as server, concurrent.futures.ThreadPoolExecutor() as pool:
         first = pool.submit(ask, server, "POST", "/v2/models/gated/infer", data)
-        servers.wait_for((gated.folder / "hold.execute.reached").exists, 20, "the first one executes")
+        gated.await_reached("hold.execute")
         assert ask(server, "POST", "/v2/models/gated/infer", {**data, "parameters": {"timeout": 1000}}).status == 503
         page = scrape(server)
         assert page.failures("gated") == [1, 0, 0, 0]
         assert page.of("nv_inference_pending_request_count", "gated") == 0
         gated.open("hold.execute")
-        assert first.result(20).status == 200
+        assert first.result(60).status == 200
 
 
 def test_first_responses_and_their_buckets(models):
@@ -373,13 +373,13 @@ def test_before_the_first_model_and_until_the_last_answer(models):
         with concurrent.futures.ThreadPoolExecutor() as pool:
             data = {"inputs": [{"name": "IN", "datatype": "INT32", "shape": [1], "data": [7]}]}
             answer = pool.submit(ask, server, "POST", "/v2/models/gated/infer", data)
-            servers.wait_for((gated.folder / "hold.execute.reached").exists, 20, "it executes")
+            gated.await_reached("hold.execute")
             server.signal(signal.SIGTERM)
             server.wait_log("Signal (15) received.")
             server.wait_log("Found 1 HTTP service connections")
             assert scrape(server).of("nv_inference_pending_request_count", "gated") == 0
             gated.open("hold.execute")
-            assert answer.result(20).status == 200
+            assert answer.result(60).status == 200
         assert server.wait() == 0
 
 
@@ -399,7 +399,7 @@ def test_a_model_that_goes_takes_its_metrics_along(models):
             return [key for key in scrape(server).values if ("model", "goes") in key]
 
         assert ask(server, "POST", "/v2/repository/models/goes/unload").status == 200
-        servers.wait_for(lambda: not of_goes(), 20, "nothing is left of it")
+        servers.wait_for(lambda: not of_goes(), 60, "nothing is left of it")
         assert scrape(server).of("nv_inference_count", "stays") == 1
         assert scrape(server).value("meter_requests", model="stays", say="") == 1
 
@@ -495,4 +495,4 @@ def test_scrapes_while_models_come_and_go(models):
             over.set()
             for watcher in watchers:
                 watcher.result()
-        servers.wait_for(lambda: scrape(server).families == MACHINE, 20, "all are gone")
+        servers.wait_for(lambda: scrape(server).families == MACHINE, 60, "all are gone")
