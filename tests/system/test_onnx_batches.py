@@ -63,7 +63,7 @@ def digits_of(rows, seed):
 def asked(url, model, inputs, outputs=None):
     """The outputs of one request, on a connection of its own."""
     wanted = outputs and [tritonclient.http.InferRequestedOutput(name) for name in outputs]
-    with tritonclient.http.InferenceServerClient(url, connection_timeout=20, network_timeout=90) as client:
+    with tritonclient.http.InferenceServerClient(url, connection_timeout=60, network_timeout=90) as client:
         result = client.infer(model, inputs, outputs=wanted)
     return {output["name"]: result.as_numpy(output["name"]) for output in result.get_response()["outputs"]}
 
@@ -91,14 +91,15 @@ def assert_same(got, expected):
 @pytest.mark.parametrize("example, inputs_of", [("add_sub", add_sub_of), ("digits", digits_of)])
 def test_concurrent_requests_are_one_run(served, example, inputs_of):
     rounds = [[1] * 8, [3, 1, 2, 2], [1, 7], [4, 4]]
+    before, alone = counts(served.url, f"{example}_together"), counts(served.url, f"{example}_alone")
     for n, sizes in enumerate(rounds, 1):
         requests = [(inputs_of(rows, 100 * n + i),) for i, rows in enumerate(sizes)]
         answers = together(served.url, f"{example}_together", requests)
         for request, got in zip(requests, answers, strict=True):
             assert_same(got, asked(served.url, f"{example}_alone", *request))
-        assert counts(served.url, f"{example}_together") == (8 * n, n, {8: n})
+        assert counts(served.url, f"{example}_together") == (before[0] + 8 * n, before[1] + n, {8: before[1] + n})
     n_requests = sum(map(len, rounds))
-    assert counts(served.url, f"{example}_alone")[:2] == (8 * len(rounds), n_requests)
+    assert counts(served.url, f"{example}_alone")[:2] == (alone[0] + 8 * len(rounds), alone[1] + n_requests)
 
 
 def test_each_gets_the_outputs_that_it_asks_for(served):
