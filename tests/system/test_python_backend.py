@@ -484,7 +484,7 @@ def explicit_server(surroundings, models):
                 yield running, client, ask
     except BackendDied:
         for file in left_behind(mark)[0]:
-            pathlib.Path("/dev/shm", file).unlink()
+            pathlib.Path("/dev/shm", file).unlink(missing_ok=True)
         raise
     assert left_behind(mark) == ([], []), "processes or shared memory of the backend are left"
 
@@ -498,7 +498,8 @@ def write_controlled(models):
 
 
 class BackendDied(Exception):
-    """Of a lock of its own, when a Python model calls it: in the genuine server as well."""
+    """Of a lock of its own, when a Python model calls it: in the genuine server as well. Or it hands the model, in place of
+    what the server has said, whatever lies in memory that it has given back."""
 
 
 def load_and_unload(client, ask):
@@ -513,10 +514,18 @@ def load_and_unload(client, ask):
     assert ask("unload", "nobody") == "ok"
 
 
+def legible(text):
+    if not text.isprintable():
+        raise BackendDied(repr(text))
+    return text
+
+
 def try_to_load_and_unload(surroundings, models):
     with explicit_server(surroundings, models) as (server, client, ask):
         try:
-            load_and_unload(client, ask)
+            load_and_unload(client, lambda *words: legible(ask(*words)))
+        except BackendDied:
+            raise
         except Exception:
             if "boost::interprocess::lock_exception" in server.err.text():
                 raise BackendDied from None
