@@ -60,7 +60,7 @@ def ask(server, model):
     body = {"inputs": [{"name": "IN", "datatype": "INT32", "shape": [1], "data": [1]}]}
     request = urllib.request.Request(f"http://{server.url}/v2/models/{model}/infer", json.dumps(body).encode())
     try:
-        with urllib.request.urlopen(request, timeout=20) as got:
+        with urllib.request.urlopen(request, timeout=60) as got:
             return json.loads(got.read())["outputs"][0]["data"][0]
     except urllib.error.HTTPError as error:
         return error.code, json.loads(error.read())["error"]
@@ -139,7 +139,7 @@ def test_an_error_of_ready_says_not_ready(place):
     with place.served() as server:
         assert ask(server, "m").startswith("library 1 ")
         with pytest.raises(urllib.error.HTTPError) as error:
-            urllib.request.urlopen(f"http://{server.url}/v2/models/m/ready", timeout=20)
+            urllib.request.urlopen(f"http://{server.url}/v2/models/m/ready", timeout=60)
         assert error.value.code in (400, 503)
 
 

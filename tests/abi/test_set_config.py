@@ -141,7 +141,7 @@ def serve(tmp_path_factory):
 
 
 def get(server, path, data=None):
-    with urllib.request.urlopen(urllib.request.Request(f"http://{server.url}/v2/{path}", data=data), timeout=20) as answer:
+    with urllib.request.urlopen(urllib.request.Request(f"http://{server.url}/v2/{path}", data=data), timeout=60) as answer:
         return json.loads(answer.read())
 
 

@@ -53,7 +53,7 @@ class Answers:
 
     def get(self, path, data=None):
         try:
-            with urllib.request.urlopen(urllib.request.Request(self.base + path, data=data), timeout=20) as answer:
+            with urllib.request.urlopen(urllib.request.Request(self.base + path, data=data), timeout=60) as answer:
                 return json.loads(answer.read(), object_pairs_hook=tell_twins)
         except urllib.error.HTTPError as error:
             return json.loads(error.read())
@@ -132,7 +132,7 @@ def configtool(mode, model):
     files = sorted(p.name + "/" * p.is_dir() for p in version.iterdir()) if version else []
     settings = {"CONFIGTOOL_ALL": "1"} | ({"CONFIGTOOL_STRICT": "1"} if mode.name == "strict" else {})
     done = subprocess.run([servers.BUILD / "tests/configtool", model.name, path, *files], capture_output=True, check=False,
-                          env=os.environ | settings, timeout=30)
+                          env=os.environ | settings, timeout=60)
     if done.returncode == 0:
         return json.loads(done.stdout), None
     return None, done.stderr.decode().rstrip("\n").split(": ", 1)[1]

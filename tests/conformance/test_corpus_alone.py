@@ -22,7 +22,7 @@ def test_each_model_serves_or_says_why(mode, tmp_path):
     flags = ["--exit-on-error=false", f"--backend-directory={backends}", *MODES[mode]]
     with servers.Server(tmp_path / "models", flags=flags, ready=False) as server:
         def get(path, data=None):
-            with urllib.request.urlopen(urllib.request.Request(f"http://{server.url}/v2/{path}", data=data), timeout=20) as answer:
+            with urllib.request.urlopen(urllib.request.Request(f"http://{server.url}/v2/{path}", data=data), timeout=60) as answer:
                 return json.loads(answer.read())
 
         rows = get("repository/index", b"{}")

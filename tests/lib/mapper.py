@@ -31,7 +31,7 @@ class Ours:
 
     def close(self):
         self.process.stdin.close()
-        assert self.process.wait(10) == 0
+        assert self.process.wait(60) == 0
         self.process.stdout.close()
 
     def ask(self, from_form, to_form, data):
@@ -53,6 +53,6 @@ class Ours:
 def cpp(text):
     """What the C++ parser makes of a text: (wire form or None, its complaints)."""
     command = ["protoc-c", f"-I{TOP}/src", "--encode=inference.ModelConfig", f"{TOP}/src/proto/model_config.proto"]
-    result = subprocess.run(command, input=text, capture_output=True, check=False, timeout=20)
+    result = subprocess.run(command, input=text, capture_output=True, check=False, timeout=60)
     complaints = result.stderr.decode(errors="replace")
     return (result.stdout if result.returncode == 0 else None), complaints

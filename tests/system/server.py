@@ -35,8 +35,8 @@ def sanitized(path):
 
 
 SANITIZED = sanitized(BIN)
-START_WITHIN_S = 60
-STOP_WITHIN_S = 40
+START_WITHIN_S = 300 if SANITIZED else 120
+STOP_WITHIN_S = 60
 SANITIZER = re.compile(r"ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|: runtime error: |BUG:")
 
 
@@ -246,7 +246,7 @@ class Server:
         assert not found, self.story(f"reports {found[0]}")
 
 
-def run_to_end(*args, program=None, env=None, within_s=30):
+def run_to_end(*args, program=None, env=None, within_s=60):
     """Run the server with these arguments where it is expected to end by itself: (code, stdout, stderr)."""
     done = subprocess.run(
         [program or BIN, *map(str, args)],

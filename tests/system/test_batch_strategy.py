@@ -92,7 +92,7 @@ def serve(which, root, tmp_path, *commands, hold=0, ends=()):
         lines = running.do(*commands)
         for model in unloads:
             running.do(f"unload {model}")
-            servers.wait_for(lambda end=f"model {model} ends": end in record(running.err.text()), 30, "it has ended")
+            servers.wait_for(lambda end=f"model {model} ends": end in record(running.err.text()), 60, "it has ended")
     running.err.join()
     assert_answered(lines, commands)
     told = record(running.err.text())
@@ -168,7 +168,7 @@ class Served:
             text = self.session.err.text()[self.seen:]
             return text if sorted("".join(executed(record(text)))) == names else None
 
-        text = servers.wait_for(lines, 30, "all lines are here")
+        text = servers.wait_for(lines, 60, "all lines are here")
         self.seen += len(text)
         assert AT_A_TIME not in record(text)
         return record(text), text
@@ -419,7 +419,7 @@ def held(which, models, tmp_path, monkeypatch):
     with concurrent.futures.ThreadPoolExecutor(1) as pool, make(models, flags=["--http-thread-count=1"]) as running:
         try:
             running.pending = pool.submit(infer, running, "m", hold=str(gate))
-            servers.wait_for(pathlib.Path(f"{gate}.reached").exists, 30, "the library is asked")
+            servers.wait_for(pathlib.Path(f"{gate}.reached").exists, 60, "the library is asked")
             running.gate = gate
             yield running
         finally:
@@ -428,7 +428,7 @@ def held(which, models, tmp_path, monkeypatch):
 
 def test_others_go_on_while_it_does(held):
     assert infer(held, "n") == [7]
-    with urllib.request.urlopen(f"http://{held.url}/v2/models/m/ready", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{held.url}/v2/models/m/ready", timeout=60) as answer:
         assert answer.status == 200
     assert not held.pending.done()
     held.gate.unlink()
@@ -455,7 +455,7 @@ def test_a_model_is_unloaded_while_it_does(models, tmp_path):
     gate.touch()
     with session("conch", models, tmp_path, options=("explicit", "m")) as running:
         running.tell(request("a", f"@hold:{gate}"))
-        servers.wait_for(pathlib.Path(f"{gate}.reached").exists, 30, "the library is asked")
+        servers.wait_for(pathlib.Path(f"{gate}.reached").exists, 60, "the library is asked")
         maps = pathlib.Path(f"/proc/{running.process.pid}/maps")
         assert f"{folder}/batchstrategy.so" in maps.read_text()
         running.tell("unload m")
@@ -463,10 +463,10 @@ def test_a_model_is_unloaded_while_it_does(models, tmp_path):
         assert "batcher ends" not in record(running.err.text())
         gate.unlink()
         assert_answered(running.do(), [request("a")])
-        servers.wait_for(lambda: "model m ends" in record(running.err.text()), 30, "the model has gone")
+        servers.wait_for(lambda: "model m ends" in record(running.err.text()), 60, "the model has gone")
         assert record(running.err.text())[-5:] == [
             "batch 1 ends", "executes a", "batcher ends", "instance m_0_0 ends", "model m ends"]
-        servers.wait_for(lambda: "batchstrategy.so" not in maps.read_text(), 30, "the library has gone")
+        servers.wait_for(lambda: "batchstrategy.so" not in maps.read_text(), 60, "the library has gone")
 
 
 # ---- The examples of docs/writing-a-batch-strategy.md

@@ -75,5 +75,5 @@ def test_curl_in_the_readme(examples):
 
 @pytest.mark.conch_only("it is Conch's help")
 def test_options_page():
-    done = subprocess.run([ROOT / "tools/options-page", BIN], capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run([ROOT / "tools/options-page", BIN], capture_output=True, text=True, timeout=60, check=True)
     assert (ROOT / "docs/options.md").read_text() == done.stdout, "run tools/options-page > docs/options.md"

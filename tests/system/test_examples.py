@@ -19,7 +19,7 @@ from wire import ask
 FOLDER = EXAMPLES.parent
 
 
-def run(*command, env=None, within_s=120):
+def run(*command, env=None, within_s=300):
     """(exit code, stdout, stderr) of a program of examples/ or tools/."""
     done = subprocess.run(
         [*map(str, command)],
@@ -162,7 +162,7 @@ def test_demo_serves_until_it_is_told_to_stop(number):
         if demo.poll() is None:
             os.killpg(demo.pid, signal.SIGKILL)
             demo.wait()
-    wait_for(lambda: not members(demo.pid), 10, "no process of the demonstration is left")
+    wait_for(lambda: not members(demo.pid), 60, "no process of the demonstration is left")
 
 
 def members(group):

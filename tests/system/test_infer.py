@@ -19,7 +19,7 @@ IN_JSON = [name for name in FIXED_SIZE if name != "FP16"]
 
 @pytest.fixture
 def client(server):
-    with triton.InferenceServerClient(server.url, connection_timeout=10, network_timeout=60) as client:
+    with triton.InferenceServerClient(server.url, connection_timeout=60, network_timeout=60) as client:
         yield client
 
 
@@ -194,7 +194,7 @@ def test_a_hundred_connections(server):
     """A hundred clients with ten requests each; each gets its own bytes back."""
 
     def work(number):
-        with triton.InferenceServerClient(server.url, connection_timeout=20, network_timeout=60) as client:
+        with triton.InferenceServerClient(server.url, connection_timeout=60, network_timeout=60) as client:
             for turn in range(10):
                 sent = numpy.full(number + 1, number * 1000 + turn, dtype=numpy.float32)
                 answer = client.infer("any_fp32", [tensor("INPUT0", sent, "FP32")], request_id=f"{number}.{turn}")
@@ -211,7 +211,7 @@ def test_async_infer(client):
     sent = [numpy.full(3, i, dtype=numpy.float32) for i in range(8)]
     running = [client.async_infer("any_fp32", [tensor("INPUT0", one, "FP32")]) for one in sent]
     for one, handle in zip(sent, running):
-        assert (handle.get_result(timeout=30).as_numpy("OUTPUT0") == one).all()
+        assert (handle.get_result(timeout=60).as_numpy("OUTPUT0") == one).all()
 
 
 def test_asyncio_client(server):

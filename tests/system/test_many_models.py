@@ -137,7 +137,7 @@ def broken(models):
 
 def status_of(server, names):
     """GET …/ready for each, over one connection."""
-    connection = http.client.HTTPConnection(server.address, server.port, timeout=30)
+    connection = http.client.HTTPConnection(server.address, server.port, timeout=60)
     for name in names:
         connection.request("GET", f"/v2/models/{name}/ready")
         answer = connection.getresponse()

@@ -84,7 +84,7 @@ def server(tmp_path_factory):
 @pytest.fixture
 def client(server):
     server.assert_alive()
-    with triton.InferenceServerClient(server.url, connection_timeout=10, network_timeout=60) as client:
+    with triton.InferenceServerClient(server.url, connection_timeout=60, network_timeout=60) as client:
         yield client
     server.assert_alive()
 
@@ -203,7 +203,7 @@ def test_one_memory_and_many_shapes(client):
 
 def test_instances_at_the_same_time(server):
     def work(number):
-        with triton.InferenceServerClient(server.url, connection_timeout=20, network_timeout=60) as client:
+        with triton.InferenceServerClient(server.url, connection_timeout=60, network_timeout=60) as client:
             for turn in range(30):
                 sent = numpy.full((number % 8 + 1, 3), number * 100 + turn, numpy.float32)
                 assert (copied(client, "many", sent, "FP32") == sent).all()

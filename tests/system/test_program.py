@@ -71,7 +71,7 @@ def test_deprecated_flags_still_work_and_say_so(root):
 def test_one_line_says_what_is_served_where(root):
     with Server(root) as server:
         line = f"Serving HTTP at http://{server.address}:{server.port}/v2"
-        wait_for(lambda: line in server.log(), 10, "the line is there")
+        wait_for(lambda: line in server.log(), 60, "the line is there")
         lines = [entry for entry in server.log().splitlines() if "Serving HTTP" in entry]
     assert len(lines) == 1
     assert "not available yet" not in lines[0]  # it was switched off by the caller
@@ -93,7 +93,7 @@ def finish(process, number):
     process.send_signal(number)
     rest = process.stdout.read().decode()
     process.stdout.close()
-    return process.wait(30), rest
+    return process.wait(60), rest
 
 
 def test_defaults_that_are_missing_are_told_in_that_line(root):

@@ -114,7 +114,7 @@ def test_a_name_is_served_at_all_its_addresses(models):
         assert found
         for family, kind, _, _, address in found.values():
             with socket.socket(family, kind) as client:
-                client.settimeout(20)
+                client.settimeout(60)
                 client.connect(address)
                 client.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 assert client.recv(100).startswith(b"HTTP/1.1 200 ")

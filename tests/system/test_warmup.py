@@ -288,13 +288,13 @@ def says(server, model_name):
 @pytest.mark.conch_only("the genuine Triton opens its ports when all is loaded")
 def test_a_stop_ends_a_warm_up_between_two_executions(tmp_path):
     with still_warming(tmp_path, ENDLESS) as server:
-        servers.wait_for(lambda: "running warmup sample 'S' for iteration 3" in server.log(), 20, "the warm-up runs")
-        servers.wait_for(lambda: "successfully loaded 'quick'" in server.log(), 20, "the other model")
+        servers.wait_for(lambda: "running warmup sample 'S' for iteration 3" in server.log(), 60, "the warm-up runs")
+        servers.wait_for(lambda: "successfully loaded 'quick'" in server.log(), 60, "the other model")
         assert says(server, "quick") == 200
         with pytest.raises(urllib.error.HTTPError):
             says(server, "slow")
         server.signal(signal.SIGTERM)
-        assert server.wait(20) == 0
+        assert server.wait(25) == 0    # not at the end of the exit timeout
     assert "the server stops: instance 'slow_0_0' gave up warmup sample 'S'" in server.log()
 
 
@@ -303,8 +303,8 @@ def test_a_backend_that_does_not_come_back_is_named_and_holds_the_stop_no_longer
     server = still_warming(tmp_path, STUCK, "--exit-timeout-secs=1")
     with pytest.raises(AssertionError, match="ended with 1"), server:
         servers.wait_for(lambda: "model 'slow' instance slow_0_0: warm-up has taken 5 s so far; sample 'S', iteration 1, 1 "
-                         "requests without their final response" in server.log(), 20, "the log says what is waited for")
+                         "requests without their final response" in server.log(), 60, "the log says what is waited for")
         assert says(server, "quick") == 200
         server.signal(signal.SIGTERM)
-        assert server.wait(20) == 1
+        assert server.wait(25) == 1    # the default is 30 s
     assert "failed to stop server: Internal - Exit timeout expired. Exiting immediately." in server.log()

@@ -28,7 +28,7 @@ class Response:
 class Connection:
     """One TCP connection; what is left after a response stays for the next one."""
 
-    def __init__(self, server, timeout_s=20):
+    def __init__(self, server, timeout_s=60):
         self.socket = socket.create_connection((server.address, server.port), timeout=timeout_s)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.host = f"{server.address}:{server.port}"

@@ -125,7 +125,7 @@ def test_case(server, path):
     if REFERENCE:
         if not case.reference:
             pytest.skip("differs from the genuine server")
-        with socket.create_connection((server.address, server.port), timeout=20) as connection:
+        with socket.create_connection((server.address, server.port), timeout=60) as connection:
             connection.sendall(b"".join(case.requests))
             expected = split_answers(b"".join(case.answers))
             got = receive(connection, lambda got: len(split_answers(got)) >= len(expected))
