@@ -586,7 +586,10 @@ int main(int argc, char **argv)
         options_help(as_tritonserver ? stderr : stdout, as_tritonserver ? "tritonserver" : "conch");
         code = as_tritonserver;
     } else if (o.values[OPT_VERSION].given) {
-        version_print(default_backend_directory());
+        const char *backends = option_text(&o, OPT_BACKEND_DIRECTORY);
+        const struct option_value *settings = &o.values[OPT_BACKEND_CONFIG];
+        version_print(backends ? backends : default_backend_directory(), settings->list,
+                      settings->n_list);
     } else {
         code = run(&o);
     }

@@ -357,9 +357,11 @@ char *options_parse(struct options *o, int argc, char *const argv[])
         wrong = take(o, id, value);
         if (wrong)
             return wrong;
-        if (id == OPT_HELP || id == OPT_VERSION)
+        if (id == OPT_HELP)
             return NULL;
     }
+    if (o->values[OPT_VERSION].given)
+        return NULL;
     wrong = options_check_together(o);
     if (!wrong)
         wrong = check_effects(o);

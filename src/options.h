@@ -43,7 +43,7 @@ struct options {
  *
  * @argv  kept: values point into it
  * Returns NULL, or what is wrong in one or two lines, which the caller frees. `o` is to be ended
- * either way. After --help or --version nothing else is checked.
+ * either way. What follows --help is not looked at; with --version flags need not fit together.
  */
 char *options_parse(struct options *o, int argc, char *const argv[]);
 void options_done(struct options *o);

@@ -6,17 +6,47 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/compiler.h"
 #include "triton/core/tritonserver.h"
 
-typedef char *backend_version_fn(const char *folder);
+typedef char *backend_version_fn(const char *folder, const char *library_path);
 
 /* Those that find a library; nobody else's code is loaded to tell a version. */
 static const char *const finders[] = {"onnxruntime"};
 
+/* The value of a text like "[backend,]library-path=value"; NULL: it is something else. */
+static const char *library_path_in(const char *text, const char *backend)
+{
+    static const char key[] = "library-path=";
+    size_t length = strlen(backend);
+
+    if (length > 0) {
+        if (strncmp(text, backend, length) != 0 || text[length] != ',')
+            return NULL;
+        text += length + 1;
+    }
+    return strncmp(text, key, sizeof(key) - 1) == 0 ? text + sizeof(key) - 1 : NULL;
+}
+
+/* As the backend would be told: its own setting before one for all, the last of several. */
+static const char *find_library_path(const char *backend, const char *const *settings, size_t n)
+{
+    const char *own = NULL, *all = NULL;
+
+    for (size_t i = 0; i < n; i++) {
+        const char *this_own = library_path_in(settings[i], backend);
+        const char *this_all = library_path_in(settings[i], "");
+
+        own = this_own ? this_own : own;
+        all = this_all ? this_all : all;
+    }
+    return own ? own : all;
+}
+
 /* A backend that is not installed has no line. */
-static void print_backend(const char *backends, const char *name)
+static void print_backend(const char *backends, const char *name, const char *library_path)
 {
     char folder[4096], library[4224];
     backend_version_fn *version = NULL;
@@ -25,22 +55,30 @@ static void print_backend(const char *backends, const char *name)
 
     snprintf(folder, sizeof(folder), "%s/%s", backends, name);
     snprintf(library, sizeof(library), "%s/libtriton_%s.so", folder, name);
-    handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
-    symbol = handle ? dlsym(handle, "conch_backend_version") : NULL;
-    if (!symbol)
+    if (access(library, F_OK) != 0)
         return;
+    handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+    if (!handle) {
+        printf("%s: cannot be loaded: %s\n", name, dlerror());
+        return;
+    }
+    symbol = dlsym(handle, "conch_backend_version");
+    if (!symbol) { /* somebody else's backend of that name */
+        printf("%s: %s, which does not tell what it finds\n", name, library);
+        return;
+    }
     memcpy(&version, &symbol, sizeof(version));
-    text = version(folder);
+    text = version(folder, library_path);
     printf("%s: %s\n", name, text ? text : "out of memory");
     free(text);
 }
 
-void version_print(const char *backends)
+void version_print(const char *backends, const char *const *settings, size_t n_settings)
 {
     uint32_t major = 0, minor = 0;
 
     TRITONSERVER_ErrorDelete(TRITONSERVER_ApiVersion(&major, &minor));
     printf("conch %s (TRITONSERVER API %u.%u)\n", CONCH_VERSION, major, minor);
     for (size_t i = 0; i < ARRAY_SIZE(finders); i++)
-        print_backend(backends, finders[i]);
+        print_backend(backends, finders[i], find_library_path(finders[i], settings, n_settings));
 }

@@ -18,12 +18,13 @@
 #include "onnxruntime/execute.h"
 
 /* Only for `conch --version`; see src/version.h. */
-__attribute__((visibility("default"))) char *conch_backend_version(const char *folder);
+__attribute__((visibility("default"))) char *conch_backend_version(const char *folder,
+                                                                   const char *library_path);
 
-char *conch_backend_version(const char *folder)
+char *conch_backend_version(const char *folder, const char *library_path)
 {
     struct library lib;
-    TRITONSERVER_Error *err = library_open(folder, NULL, &lib);
+    TRITONSERVER_Error *err = library_open(folder, library_path, &lib);
     char *text = NULL;
 
     if (err) {

@@ -3,6 +3,7 @@
 
 import re
 import os
+import pathlib
 import signal
 import subprocess
 
@@ -34,6 +35,27 @@ def test_version_of_what_backends_find():
     code, out, err = run_to_end("--version", env={"CONCH_ONNXRUNTIME": "/nowhere.so"})
     assert (code, err) == (0, "")
     assert "cannot be loaded; tried /nowhere.so" in out
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_version_of_what_backends_would_find_with_these_flags(tmp_path, before):
+    """As a start with the same flags: the folder of backends, the library's path; the backend's own wins."""
+    def told(*flags):
+        code, out, err = run_to_end(*(flags if before else ()), "--version", *(() if before else flags), env={"CONCH_ONNXRUNTIME": ""})
+        assert (code, err) == (0, "")
+        return out.splitlines()[1:]
+
+    here = f"--backend-directory={BACKENDS}"
+    assert "tried /own.so" in told(here, "--backend-config=onnxruntime,library-path=/own.so", "--backend-config=library-path=/all.so")[0]
+    assert "tried /all.so" in told("--backend-config=onnxruntime2,library-path=/own.so", "--backend-config=library-path=/all.so")[0]
+    assert "tried /last.so" in told("--backend-config=library-path=/all.so", "--backend-config=library-path=/last.so")[0]
+    assert told(f"--backend-directory={tmp_path}") == []
+    library = tmp_path / "onnxruntime/libtriton_onnxruntime.so"
+    library.parent.mkdir()
+    library.write_text("no library")
+    assert re.fullmatch(rf"onnxruntime: cannot be loaded: {re.escape(str(library))}: .*", *told(f"--backend-directory={tmp_path}"))
+    library.write_bytes((pathlib.Path(BACKENDS) / "identity/libtriton_identity.so").read_bytes())
+    assert told(f"--backend-directory={tmp_path}") == [f"onnxruntime: {library}, which does not tell what it finds"]
 
 
 @pytest.mark.parametrize(

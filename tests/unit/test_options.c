@@ -246,7 +246,11 @@ static void prefixes_and_the_rest_of_getopt(void **unused)
     expect_wrong("-", "Unexpected argument: -");
     expect_wrong("--id=a -- stray", "Unexpected argument: stray");
     expect_ok("--help --foo");
-    expect_ok("--version stray");
+    /* It tells of what other flags say, so they are read; what a start would need besides is not
+     * asked. */
+    expect_ok("--version --backend-directory=/b");
+    expect_ok("--allow-http=false --allow-metrics=false --version --allow-grpc=true");
+    expect_wrong("--version stray", "Unexpected argument: stray");
 }
 
 static void messages_are_the_reference_s(void **unused)
