@@ -77,7 +77,7 @@ static void let_go(struct held *h)
 static void await(struct gate *g, size_t n_running, size_t n_done)
 {
     mutex_lock(&g->mu);
-    uint64_t until_ns = monotonic_ns() + 20 * NS_PER_S;
+    uint64_t until_ns = monotonic_ns() + 60 * NS_PER_S;
     while (g->n_running != n_running || g->n_done != n_done)
         assert_true(cond_wait_until(&g->changed, &g->mu, until_ns));
     mutex_unlock(&g->mu);

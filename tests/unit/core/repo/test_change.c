@@ -92,7 +92,7 @@ static void await_arrival(const struct fixture *f, const char *gate)
 {
     char path[528];
     snprintf(path, sizeof(path), "%s/%s.reached", f->repo.path, gate);
-    uint64_t until_ns = monotonic_ns() + 20 * NS_PER_S;
+    uint64_t until_ns = monotonic_ns() + 60 * NS_PER_S;
     while (access(path, F_OK) != 0)
         assert_true(monotonic_ns() < until_ns);
     assert_int_equal(unlink(path), 0);
@@ -140,7 +140,7 @@ static void has_index(const struct fixture *f, const char *expected)
 static void await_index(const struct fixture *f, const char *expected)
 {
     char text[1024];
-    uint64_t until_ns = monotonic_ns() + 20 * NS_PER_S;
+    uint64_t until_ns = monotonic_ns() + 60 * NS_PER_S;
     do {
         read_index(f, text);
         if (monotonic_ns() > until_ns)
@@ -235,7 +235,7 @@ static void start(const struct fixture *f, struct asked *a)
 
 static void await(struct asked *a, const bool *what)
 {
-    uint64_t until_ns = monotonic_ns() + 20 * NS_PER_S;
+    uint64_t until_ns = monotonic_ns() + 60 * NS_PER_S;
     mutex_lock(&a->mu);
     while (!*what)
         assert_true(cond_wait_until(&a->changed, &a->mu, until_ns));

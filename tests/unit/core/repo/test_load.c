@@ -52,7 +52,7 @@ static void await(struct outcome *o, enum status_code code, const char *text)
 {
     mutex_lock(&o->mu);
     while (!o->come)
-        assert_true(cond_wait_until(&o->changed, &o->mu, monotonic_ns() + 20 * NS_PER_S));
+        assert_true(cond_wait_until(&o->changed, &o->mu, monotonic_ns() + 60 * NS_PER_S));
     mutex_unlock(&o->mu);
     assert_string_equal(o->text, text);
     assert_int_equal(o->code, code);
@@ -110,7 +110,7 @@ static void await_arrival(const struct fixture *f, const char *gate)
 {
     char path[528];
     snprintf(path, sizeof(path), "%s/%s.reached", f->repo.path, gate);
-    uint64_t until_ns = monotonic_ns() + 20 * NS_PER_S;
+    uint64_t until_ns = monotonic_ns() + 60 * NS_PER_S;
     while (access(path, F_OK) != 0)
         assert_true(monotonic_ns() < until_ns);
 }
@@ -161,7 +161,7 @@ static void read_index(struct server *s, char text[1024])
 static void await_index(struct server *s, const char *expected)
 {
     char text[1024];
-    uint64_t until_ns = monotonic_ns() + 20 * NS_PER_S;
+    uint64_t until_ns = monotonic_ns() + 60 * NS_PER_S;
     do {
         read_index(s, text);
         if (monotonic_ns() > until_ns)
@@ -186,7 +186,7 @@ static void read_progress(struct server *s, size_t max_rows, char text[1024])
 static void await_progress(struct server *s, const char *expected)
 {
     char text[1024];
-    uint64_t until_ns = monotonic_ns() + 20 * NS_PER_S;
+    uint64_t until_ns = monotonic_ns() + 60 * NS_PER_S;
     do {
         read_progress(s, 8, text);
         if (monotonic_ns() > until_ns)
@@ -222,7 +222,7 @@ static void a_start_step_by_step(void **state)
     static const char expected[] =
         "starting 4 1 2\nlate:-1:LOADING:\nbad:1:UNAVAILABLE:Internal: no disk\n";
     char text[1024];
-    uint64_t until_ns = monotonic_ns() + 20 * NS_PER_S;
+    uint64_t until_ns = monotonic_ns() + 60 * NS_PER_S;
     do {
         assert_true(monotonic_ns() < until_ns);
         read_progress(s, 8, text);
@@ -515,7 +515,7 @@ static void a_stop_in_the_middle(void **state)
     start_asking(&a, s);
     assert_null(server_load_start(s, on_loaded, &f.outcome));
     char text[1024] = "";
-    uint64_t until_ns = monotonic_ns() + 20 * NS_PER_S;
+    uint64_t until_ns = monotonic_ns() + 60 * NS_PER_S;
     while (!strstr(text, "m30:-1:LOADING:")) {
         assert_true(monotonic_ns() < until_ns);
         read_progress(s, 1, text);

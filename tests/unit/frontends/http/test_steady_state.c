@@ -85,7 +85,7 @@ static int stop(void **state)
 {
     (void)state;
     close(fd);
-    assert_int_equal(conch_http_stop(http, 10000), 0);
+    assert_int_equal(conch_http_stop(http, 60000), 0);
     OK(TRITONSERVER_ServerDelete(server));
     repository_remove(&repository);
     return 0;

@@ -90,7 +90,7 @@ static void wait_for(const int *counter, int value)
 {
     mutex_lock(&mu);
     while (*counter < value)
-        assert_true(cond_wait_until(&changed, &mu, monotonic_ns() + 20 * NS_PER_S));
+        assert_true(cond_wait_until(&changed, &mu, monotonic_ns() + 60 * NS_PER_S));
     mutex_unlock(&mu);
 }
 
@@ -98,7 +98,7 @@ static struct exchange *wait_for_held(void)
 {
     mutex_lock(&mu);
     while (!held)
-        assert_true(cond_wait_until(&changed, &mu, monotonic_ns() + 20 * NS_PER_S));
+        assert_true(cond_wait_until(&changed, &mu, monotonic_ns() + 60 * NS_PER_S));
     struct exchange *x = held;
     held = NULL;
     mutex_unlock(&mu);
@@ -138,7 +138,7 @@ static struct net_server *start(struct net_options *o)
 static void stop(struct net_server *s)
 {
     bool freed;
-    assert_int_equal(net_server_stop(s, monotonic_ns() + 10 * NS_PER_S, NULL, &freed), 0);
+    assert_int_equal(net_server_stop(s, monotonic_ns() + 60 * NS_PER_S, NULL, &freed), 0);
     assert_true(freed);
 }
 
@@ -147,7 +147,7 @@ static int dial(const struct net_server *s)
     struct sockaddr_in to = {.sin_family = AF_INET,
                              .sin_port = htons((uint16_t)net_server_port(s)),
                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    struct timeval limit = {.tv_sec = 20};
+    struct timeval limit = {.tv_sec = 60};
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
     assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
