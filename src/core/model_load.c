@@ -68,18 +68,6 @@ NODISCARD static struct status *initialize_in_place(struct model *m)
     return st;
 }
 
-struct status *model_check_file(const struct model *m, const char *path)
-{
-    size_t n = strlen(m->directory);
-    if (strncmp(path, m->directory, n) != 0 || path[n] != '/')
-        return NULL;
-    struct file_info info;
-    char *name = mem_printf("%s%s", m->folder, path + n);
-    struct status *st = storage_stat(m->storage, name, &info);
-    mem_free(name);
-    return st;
-}
-
 /* The configuration tells of a backend in Python what it tells of itself. */
 static struct status *find_backend(const struct model *m, const struct backend_registry *reg,
                                    struct backend_files *ret_files)
@@ -88,7 +76,7 @@ static struct status *find_backend(const struct model *m, const struct backend_r
     struct status *st = backend_find(reg, m->config, m->directory, version_directory, ret_files);
     mem_free(version_directory);
     if (!st)
-        st = model_check_file(m, ret_files->library);
+        st = storage_check_fetched(m->storage, m->folder, m->directory, ret_files->library);
     if (!st && ret_files->is_python)
         st = model_config_set_python(m->config, BACKEND_PYTHON_FILE, ret_files->environment);
     return st;

@@ -41,12 +41,6 @@ NODISCARD struct status *model_load(struct server *server, struct backend_regist
                                     struct model **ret_model);
 
 /*
- * model_check_file - a file in the model's own folder must be there in truth, as all that is read
- * of it: no link leads out of the repository. Of any other path nothing is said.
- */
-NODISCARD struct status *model_check_file(const struct model *m, const char *path);
-
-/*
  * model_leave - the model is not in the table any more, so that only those have it who found it
  * before; they are served. When the caller's reference is the only one left, m->on_alone is called,
  * once, by whoever gave back the last other one.

@@ -5,9 +5,11 @@
 
 #include "base/compiler.h"
 #include "base/str.h"
+#include "core/sched/batch_strategy.h"
 
 const struct parameter_traits server_parameters[] = {
     {.name = "CONCH_EXECUTION"},
+    {.name = BATCH_STRATEGY_PARAMETER},
     {0},
 };
 

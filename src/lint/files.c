@@ -14,6 +14,7 @@
 #include "core/backend/backend.h"
 #include "core/labels.h"
 #include "core/repo/storage.h"
+#include "core/sched/batch_strategy.h"
 #include "core/tensor.h"
 #include "lint/backends.h"
 #include "lint/look.h"
@@ -153,6 +154,73 @@ static void look_at_backend(struct look *l)
     mem_free(directory);
 }
 
+/* ---- the batching library ---------------------------------------------------------------------
+ */
+
+/* Where the configuration names it, or else its folder. */
+static struct lint_place strategy_place(const struct look *l)
+{
+    for (size_t i = 0; i < l->pb->n_parameters; i++) {
+        if (strcmp(l->pb->parameters[i]->key, BATCH_STRATEGY_PARAMETER) == 0)
+            return lint_at(l, l->pb->parameters[i], "value", 0);
+    }
+    return (struct lint_place){.file = l->config_path};
+}
+
+static void look_at_strategy_of(struct look *l, const struct batch_strategy_search *search)
+{
+    bool named = model_config_parameter(l->config, BATCH_STRATEGY_PARAMETER) != NULL;
+    char *path = NULL;
+    struct status *st = batch_strategy_find(search, &path);
+    if (st)
+        lint_add(l->found, status_code(st) == STATUS_NOT_FOUND ? LINT_BATCH_LIBRARY : LINT_FILE,
+                 strategy_place(l), NULL, "%s", status_message(st));
+    if (!path) {
+        status_free(st);
+        return;
+    }
+    st = batch_strategy_check(search, path);
+    size_t n = strlen(search->version_directory);
+    bool told = strncmp(path, search->version_directory, n) == 0; /* with that folder's entries */
+    if (st && named)
+        lint_add(l->found, LINT_FILE, strategy_place(l), NULL, "%s", status_message(st));
+    else if (st && !told)
+        lint_add(l->found, LINT_LINK, (struct lint_place){.file = path}, NULL, "%s",
+                 status_message(st));
+    status_free(st);
+    mem_free(path);
+}
+
+/* Of the first version that would be served; the others find the same, or what is in their own
+ * folders. */
+static void look_at_strategy(struct look *l)
+{
+    const char *backends = l->run->options->backend_directory;
+    const struct backend_registry registry = {.directory = backends ? backends : ""};
+    if (is_ensemble(l) || !l->sm.n_versions)
+        return;
+    if (model_config_sequences(l->config) &&
+        model_config_parameter(l->config, BATCH_STRATEGY_PARAMETER)) {
+        lint_add(l->found, LINT_PARAMETER, strategy_place(l), NULL,
+                 "parameter '" BATCH_STRATEGY_PARAMETER "' has no effect: a sequence batcher makes "
+                 "its batches without a library");
+        return;
+    }
+    char *directory = storage_path(l->m->storage, l->m->name);
+    char *version_directory = mem_printf("%s/%" PRId64, directory, l->sm.versions[0]);
+    const struct batch_strategy_search search = {
+        .backends = &registry,
+        .config = l->config,
+        .storage = l->m->storage,
+        .folder = l->m->name,
+        .directory = directory,
+        .version_directory = version_directory,
+    };
+    look_at_strategy_of(l, &search);
+    mem_free(version_directory);
+    mem_free(directory);
+}
+
 /* ---- labels ---------------------------------------------------------------------------------- */
 
 static void look_at_labels(struct look *l, const Inference__ModelOutput *output)
@@ -188,6 +256,7 @@ void lint_look_at_files(struct look *l)
     for (size_t i = 0; i < l->sm.n_versions; i++)
         look_at_version(l, l->sm.versions[i]);
     look_at_backend(l);
+    look_at_strategy(l);
     for (size_t i = 0; i < pb->n_output; i++) {
         if (*pb->output[i]->label_filename)
             look_at_labels(l, pb->output[i]);

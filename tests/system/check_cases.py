@@ -60,6 +60,7 @@ SAMPLE = 'model_warmup [ {{ name: "w" batch_size: 8 inputs {{ key: "I" value: {{
 STRINGS = WARMUP.replace("TYPE_FP32", "TYPE_STRING")
 ONNX = 'backend: "onnxruntime"\n'
 SEQUENCE = IDENTITY + TENSORS
+LIBRARY = 'parameters {{ key: "TRITON_BATCH_STRATEGY_PATH" value: {{ string_value: "{}" }} }}\n'
 SAME = 'input [ { name: "I" data_type: TYPE_FP32 dims: [ 4 ] } ]\noutput [ { name: "O" data_type: TYPE_FP32 dims: [ 4 ] } ]\n'
 
 CASES = [
@@ -190,6 +191,19 @@ CASES = [
         ["3:22: error: label file path '../../secret' for output 'O' in model 'm' is outside model directory [E-file]"],
         IDENTITY + TENSORS,
     ),
+    Case.of(
+        "E-file",
+        BATCHED + LIBRARY.format("/etc/passwd"),
+        ["5:48: error: Batching library path escapes model repository. [E-file]"],
+        BATCHED,
+    ),
+    *(Case(
+        "E-link",
+        {**model(BATCHED), f"m/{folder}batchstrategy.so": Link("/etc/passwd")},
+        [f"models/m/{folder}batchstrategy.so: error: link 'models/m/{folder}batchstrategy.so' leads to '/etc/passwd', out of the "
+         "model repository; --repository-follow-symlinks=true permits that [E-link]"],
+        {**model(BATCHED), f"m/{folder}notes.so": "x"},
+    ) for folder in ("", "1/")),
     Case(
         "E-ensemble",
         {**model(IDENTITY + TENSORS, "encoder"), **ensemble(STEP.replace('"m"', '"encoders"'))},
@@ -289,6 +303,13 @@ CASES = [
         IDENTITY + TENSORS + 'parameters { key: "execute_delay_ms" value: { string_value: "1" } }\n',
     ),
     Case.of(
+        "W-parameter",
+        BATCHED + "sequence_batching { direct { } }\n" + LIBRARY.format("models/m/library.so"),
+        ["6:48: warning: parameter 'TRITON_BATCH_STRATEGY_PATH' has no effect: a sequence batcher makes its batches without a "
+         "library [W-parameter]"],
+        BATCHED + "sequence_batching { direct { } }\n",
+    ),
+    Case.of(
         "W-no-tensors",
         IDENTITY,
         ["NOWHERE warning: the model has no inputs and no outputs, and its backend will not find out about them [W-no-tensors]"],
@@ -327,6 +348,12 @@ CASES = [
          "the model configuration. Searched for libtriton_idenity.so: 'models/m/1' 'models/m' 'BACKENDS/idenity'; did you "
          'mean "identity"? [W-backend]'],
         model(IDENTITY + TENSORS),
+    ),
+    Case(
+        "W-batch-library",
+        model(BATCHED + LIBRARY.format("models/m/library.so")),
+        ["models/m/config.pbtxt:5:48: warning: Batching library path not found: models/m/library.so [W-batch-library]"],
+        {**model(BATCHED + LIBRARY.format("models/m/library.so")), "m/library.so": "x"},
     ),
     Case(
         "W-model-file",

@@ -52,6 +52,19 @@ char *storage_path(const struct storage *s, const char *path)
     return path[0] ? mem_printf("%s/%s", s->root, path) : mem_strdup(s->root);
 }
 
+struct status *storage_check_fetched(const struct storage *s, const char *folder,
+                                     const char *directory, const char *path)
+{
+    size_t n = strlen(directory);
+    if (strncmp(path, directory, n) != 0 || path[n] != '/')
+        return NULL;
+    struct file_info info;
+    char *name = mem_printf("%s%s", folder, path + n);
+    struct status *st = storage_stat(s, name, &info);
+    mem_free(name);
+    return st;
+}
+
 struct status *storage_kind(const struct storage *s, const char *folder,
                             const struct file_entry *entry, enum file_kind *ret_kind)
 {

@@ -101,6 +101,16 @@ static inline void storage_release(const struct storage *s, char *folder)
 }
 
 /*
+ * storage_check_fetched - of a file by its path on this machine, below a folder that was fetched:
+ * is it in the storage in truth? No link leads out of it. Of any other path nothing is said.
+ *
+ * @folder     what was fetched
+ * @directory  … and where it is
+ */
+NODISCARD struct status *storage_check_fetched(const struct storage *s, const char *folder,
+                                               const char *directory, const char *path);
+
+/*
  * storage_kind - what an entry of a list is, a link being what it leads to, as stat has it; on
  * error still FILE_LINK when that is not known.
  *

@@ -44,49 +44,70 @@ static struct status *check_inside(const struct storage *s, const char *path)
     return st;
 }
 
-static struct status *find_named(const struct model *m, const char *path, char **ret_path)
+static bool is_of_sequences(const struct model_config *c)
 {
+    return c->pb->scheduling_choice_case ==
+           INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING;
+}
+
+static const char *named_by(const struct model_config *c)
+{
+    return model_config_parameter(c, BATCH_STRATEGY_PARAMETER);
+}
+
+struct status *batch_strategy_find(const struct batch_strategy_search *s, char **ret_path)
+{
+    const char *named = named_by(s->config);
     struct file_info info;
-    struct status *st = file_stat(path, &info);
+    struct status *st = NULL;
+    *ret_path = NULL;
+    if (is_of_sequences(s->config))
+        return NULL;
+    if (!named) {
+        *ret_path = backend_find_file(s->backends, s->config->pb->backend, s->directory,
+                                      s->version_directory, "batchstrategy.so");
+        return NULL;
+    }
+    st = file_stat(named, &info);
     if (!st && info.kind == FILE_MISSING)
-        st = status_new(STATUS_NOT_FOUND, "Batching library path not found: %s", path);
+        st = status_new(STATUS_NOT_FOUND, "Batching library path not found: %s", named);
     if (!st)
-        st = check_inside(m->storage, path);
-    if (!st)
-        *ret_path = mem_strdup(path);
+        *ret_path = mem_strdup(named);
     return st;
 }
 
-static struct status *find_by_place(const struct model *m, const struct backend_registry *reg,
-                                    char **ret_path)
+struct status *batch_strategy_check(const struct batch_strategy_search *s, const char *path)
 {
-    char *version_directory = mem_printf("%s/%s", m->directory, m->version_text);
-    char *path = backend_find_file(reg, m->config->pb->backend, m->directory, version_directory,
-                                   "batchstrategy.so");
-    mem_free(version_directory);
-    struct status *st = path ? model_check_file(m, path) : NULL;
-    if (st)
-        mem_free(path);
-    else
-        *ret_path = path;
-    return st;
+    return named_by(s->config) ? check_inside(s->storage, path)
+                               : storage_check_fetched(s->storage, s->folder, s->directory, path);
 }
 
 /* NULL: there is none. */
 static struct status *find_library(const struct model *m, const struct backend_registry *reg,
                                    char **ret_path)
 {
-    const char *named = model_config_parameter(m->config, "TRITON_BATCH_STRATEGY_PATH");
-    *ret_path = NULL;
-    if (m->config->pb->scheduling_choice_case ==
-        INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING) {
-        if (named)
-            log_warn("TRITON_BATCH_STRATEGY_PATH cannot be specified with sequence batcher, using "
-                     "default batching strategy (model '%s')",
-                     m->name);
-        return NULL;
-    }
-    return named ? find_named(m, named, ret_path) : find_by_place(m, reg, ret_path);
+    char *version_directory = mem_printf("%s/%s", m->directory, m->version_text), *path;
+    const struct batch_strategy_search s = {
+        .backends = reg,
+        .config = m->config,
+        .storage = m->storage,
+        .folder = m->folder,
+        .directory = m->directory,
+        .version_directory = version_directory,
+    };
+    if (is_of_sequences(m->config) && named_by(m->config))
+        log_warn(BATCH_STRATEGY_PARAMETER " cannot be specified with sequence batcher, using "
+                                          "default batching strategy (model '%s')",
+                 m->name);
+    struct status *st = batch_strategy_find(&s, &path);
+    if (!st && path)
+        st = batch_strategy_check(&s, path);
+    mem_free(version_directory);
+    if (st)
+        mem_free(path);
+    else
+        *ret_path = path;
+    return st;
 }
 
 /* ------------------------------------------------------------------------------------ loading */

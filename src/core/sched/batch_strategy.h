@@ -20,8 +20,40 @@
 struct backend_registry;
 struct dl;
 struct model;
+struct model_config;
 struct request;
 struct status;
+struct storage;
+
+/* The parameter that names a library. */
+#define BATCH_STRATEGY_PARAMETER "TRITON_BATCH_STRATEGY_PATH"
+
+/* Where a model's library may be. Borrowed. */
+struct batch_strategy_search {
+    const struct backend_registry *backends;
+    const struct model_config *config;
+    const struct storage *storage;
+    const char *folder;    /* the model's, in the storage … */
+    const char *directory; /* … and on this machine */
+    const char *version_directory;
+};
+
+/*
+ * batch_strategy_find - the library that the model would have; NULL: none. One with a sequence
+ * batcher has none, whatever its configuration names.
+ *
+ * Errors: STATUS_NOT_FOUND  the file that is named
+ */
+NODISCARD struct status *batch_strategy_find(const struct batch_strategy_search *s,
+                                             char **ret_path);
+
+/*
+ * batch_strategy_check - may what was found be loaded?
+ *
+ * Errors: STATUS_INVALID_ARG  it lies outside of the model repository, or a link leads out of it
+ */
+NODISCARD struct status *batch_strategy_check(const struct batch_strategy_search *s,
+                                              const char *path);
 
 /* Of one loaded model; constant. */
 struct batch_strategy {
@@ -42,9 +74,9 @@ struct batch_strategy {
  * for a model without a library, and for one whose library has none of the functions.
  *
  * Thread: control. The library stays loaded until the last model that has it gives it up.
- * Errors: STATUS_NOT_FOUND    the file that is named; what the dynamic linker says of it
- *         STATUS_INVALID_ARG  it lies outside of the model repository; it has some of the functions
- *                             only
+ * Errors: as batch_strategy_find() and batch_strategy_check() have them
+ *         STATUS_NOT_FOUND    what the dynamic linker says of the file
+ *         STATUS_INVALID_ARG  it has some of the functions only
  *         and what TRITONBACKEND_ModelBatcherInitialize returns
  */
 NODISCARD struct status *batch_strategy_open(struct model *m, const struct backend_registry *reg);
