@@ -10,6 +10,8 @@
  *     append cuda name=value …          it becomes a provider of a session
  *     cuda release
  *     session                           the session is made
+ *     SetIntraOpNumThreads to=2 …       with ORT_STUB_TELLS: what else is asked of options of
+ *                                       threads, sessions and runs, under its own name
  *
  * An option `refuse_update` or `refuse_append` makes that call fail; ORT_STUB_FAILS=cuda or
  * tensorrt makes `create` fail. Built by test_onnx_providers.py from the backend's table of
@@ -140,6 +142,52 @@ static struct ort_status *create_session(const struct ort_env *env, const char *
     return real.CreateSession(env, path, options, ret_session);
 }
 
+/* ---- Other options, which the real library gets too ----------------------------------------- */
+
+static void tell(const char *what, const char *name, const char *value)
+{
+    char text[MAX_TEXT];
+
+    snprintf(text, sizeof(text), *name ? " %s=%s" : "", name, value);
+    if (getenv("ORT_STUB_TELLS"))
+        say(what, text);
+}
+
+#define SWITCHES(name)                                                                             \
+    static struct ort_status *tell_##name(struct ort_options *options)                             \
+    {                                                                                              \
+        tell(#name, "", "");                                                                       \
+        return real.name(options);                                                                 \
+    }
+#define SETS(name, of, type)                                                                       \
+    static struct ort_status *tell_##name(struct of *options, type value)                          \
+    {                                                                                              \
+        char number[16];                                                                           \
+                                                                                                   \
+        snprintf(number, sizeof(number), "%d", (int)value);                                        \
+        tell(#name, "to", number);                                                                 \
+        return real.name(options, value);                                                          \
+    }
+#define HANDS_ON(name, of)                                                                         \
+    static struct ort_status *tell_##name(struct of *options, const char *key, const char *value)  \
+    {                                                                                              \
+        tell(#name, key, value);                                                                   \
+        return real.name(options, key, value);                                                     \
+    }
+
+SWITCHES(DisableCpuMemArena)
+SWITCHES(DisableMemPattern)
+SWITCHES(DisablePerSessionThreads)
+SETS(SetIntraOpNumThreads, ort_options, int)
+SETS(SetInterOpNumThreads, ort_options, int)
+SETS(SetSessionExecutionMode, ort_options, enum ort_execution_mode)
+SETS(SetSessionGraphOptimizationLevel, ort_options, enum ort_graph_level)
+SETS(SetGlobalIntraOpNumThreads, ort_threading, int)
+SETS(SetGlobalInterOpNumThreads, ort_threading, int)
+SETS(SetGlobalSpinControl, ort_threading, int)
+HANDS_ON(AddSessionConfigEntry, ort_options)
+HANDS_ON(AddRunConfigEntry, ort_run_options)
+
 /* ---- The library ---------------------------------------------------------------------------- */
 
 #define TAKES(name, function) table[AT_##name] = (const void *)(uintptr_t)(function)
@@ -163,6 +211,18 @@ static void fill(const void *const *theirs)
     TAKES(SessionOptionsAppendExecutionProvider_TensorRT_V2, append_tensorrt);
     TAKES(ReleaseTensorRTProviderOptions, release_tensorrt);
     TAKES(CreateSession, create_session);
+    TAKES(DisableCpuMemArena, tell_DisableCpuMemArena);
+    TAKES(DisableMemPattern, tell_DisableMemPattern);
+    TAKES(DisablePerSessionThreads, tell_DisablePerSessionThreads);
+    TAKES(SetIntraOpNumThreads, tell_SetIntraOpNumThreads);
+    TAKES(SetInterOpNumThreads, tell_SetInterOpNumThreads);
+    TAKES(SetSessionExecutionMode, tell_SetSessionExecutionMode);
+    TAKES(SetSessionGraphOptimizationLevel, tell_SetSessionGraphOptimizationLevel);
+    TAKES(SetGlobalIntraOpNumThreads, tell_SetGlobalIntraOpNumThreads);
+    TAKES(SetGlobalInterOpNumThreads, tell_SetGlobalInterOpNumThreads);
+    TAKES(SetGlobalSpinControl, tell_SetGlobalSpinControl);
+    TAKES(AddSessionConfigEntry, tell_AddSessionConfigEntry);
+    TAKES(AddRunConfigEntry, tell_AddRunConfigEntry);
 }
 
 static const struct ort_api_base *real_base(void)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Execution accelerators of a configuration, with an ONNX Runtime that claims to have them (ort_stub.c): which options
-reach which provider, in which order; and what is said when one refuses. No GPU takes part."""
+reach which provider, in which order; and what is said when one refuses. No GPU takes part. And what reaches ONNX Runtime
+of all other parameters and settings."""
 
 import os
 import pathlib
@@ -56,14 +57,16 @@ def stub(tmp_path_factory):
 def start(stub, models, tmp_path):
     """Starts a server with one model of that configuration; gives it and what the stub was asked meanwhile."""
 
-    def begin(config, offers=ALL, fails=None, group="KIND_CPU"):
+    def begin(config, offers=ALL, fails=None, group="KIND_CPU", flags=(), tells=False):
         log = tmp_path / "asked"
         log.write_text("")
         group = f"instance_group [ {{ count: 1 kind: {group} }} ]\n"
         onnx_models.identity(repository.write_model(models, "m", 'backend: "onnxruntime"\n' + TENSORS + group + config), "FP32", (2,))
         told = {"ORT_STUB_REAL": real_library(), "ORT_STUB_OFFERS": offers, "ORT_STUB_LOG": str(log), "ORT_STUB_FAILS": fails or ""}
+        if tells:
+            told["ORT_STUB_TELLS"] = "1"
         return log, Server(models, flags=["--exit-on-error=false", "--strict-readiness=false",
-                                          f"--backend-config=onnxruntime,library-path={stub}"],
+                                          f"--backend-config=onnxruntime,library-path={stub}", *flags],
                            env=told, ready=None)
 
     return begin
@@ -191,3 +194,74 @@ def test_instances_on_gpus_are_refused_before_any_session(start):
         running.await_rest()
         assert "has kind KIND_GPU but server does not support GPUs" in running.log()
     assert read(log) == []
+
+
+# ---- All other options -----------------------------------------------------------------------------
+
+CPUS = len(os.sched_getaffinity(0))
+POOL = {"SetGlobalIntraOpNumThreads": CPUS, "SetGlobalInterOpNumThreads": 1, "SetGlobalSpinControl": 0}
+BY_ITSELF = POOL | {"DisablePerSessionThreads": None, "SetIntraOpNumThreads": CPUS, "SetInterOpNumThreads": CPUS,
+                    "SetSessionExecutionMode": 0, "SetSessionGraphOptimizationLevel": 99}
+
+
+def level(number):
+    return f"optimization {{ graph {{ level: {number} }} }}\n"
+
+
+def setting(text):
+    return [f"--backend-config=onnxruntime,{text}"]
+
+
+# The configuration, flags, and what is told otherwise than without them; "-": not at all.
+OWN = {"DisablePerSessionThreads": "-"}
+TOLD_OF = {
+    "nothing": ("", [], {}),
+    "level_basic": (level(-1), [], {"SetSessionGraphOptimizationLevel": 1}),
+    "level_all": (level(0), [], {"SetSessionGraphOptimizationLevel": 99}),
+    "level_extended": (level(1), [], {"SetSessionGraphOptimizationLevel": 2}),
+    "level_none": (level(2), [], {"SetSessionGraphOptimizationLevel": 0}),
+    "intra": (parameter("intra_op_thread_count", 3), [], OWN | {"SetIntraOpNumThreads": 3}),
+    "inter": (parameter("inter_op_thread_count", 3), [], OWN | {"SetInterOpNumThreads": 3}),
+    "parallel": (parameter("execution_mode", 1), [], OWN | {"SetSessionExecutionMode": 1}),
+    "parallel_in_a_pool": (parameter("execution_mode", 1), setting("inter_op_thread_count=2"),
+                           {"SetSessionExecutionMode": 1, "SetGlobalInterOpNumThreads": 2}),
+    "own_threads": (parameter("enable_global_threadpool", 0), [], OWN),
+    "no_arena": (parameter("enable_mem_arena", 0), [], {"DisableCpuMemArena": None}),
+    "arena": (parameter("enable_mem_arena", 1), [], {}),
+    "no_pattern": (parameter("enable_mem_pattern", 0), [], {"DisableMemPattern": None}),
+    "pattern": (parameter("enable_mem_pattern", 1), [], {}),
+    "shrinkage": (parameter("memory.enable_memory_arena_shrinkage", "cpu:0"), [],
+                  {"AddRunConfigEntry": {"memory.enable_memory_arena_shrinkage": "cpu:0"}}),
+    "session": (parameter("session.use_device_allocator_for_initializers", 1) + parameter("optimization.minimal_build_optimizations", "")
+                + parameter("ep.share_ep_contexts", 0) + parameter("mlas.enable_gemm_fastmath_arm64_bfloat16", 0), [],
+                {"AddSessionConfigEntry": {"session.use_device_allocator_for_initializers": "1", "optimization.minimal_build_optimizations": "",
+                                           "ep.share_ep_contexts": "0", "mlas.enable_gemm_fastmath_arm64_bfloat16": "0"}}),
+    "run": (parameter("run.disable_synchronize_execution_providers", 1) + parameter("running", 1), [],
+            {"AddRunConfigEntry": {"disable_synchronize_execution_providers": "1"}}),
+    "pool": ("", setting("intra_op_thread_count=5") + setting("allow-spinning=1"),
+             {"SetGlobalIntraOpNumThreads": 5, "SetGlobalSpinControl": 1}),
+    "no_pool": ("", setting("enable-global-threadpool=false"), OWN | dict.fromkeys(POOL, "-")),
+}
+
+
+def gathered(lines):
+    """{function: what it was given}; the functions that hand on names get all of them together."""
+    told = {}
+    for what, options in lines:
+        if what.startswith("Add"):
+            told.setdefault(what, {}).update(options)
+        elif what != "session":
+            assert what not in told, lines
+            told[what] = int(options["to"]) if options else None
+    return told
+
+
+@pytest.mark.parametrize("name", TOLD_OF)
+def test_what_the_library_is_told(start, name):
+    """A session's own number of threads also where the shared ones serve, and it has no effect."""
+    config, flags, otherwise = TOLD_OF[name]
+    log, server = start(config, flags=flags, tells=True)
+    with server as running:
+        running.wait_log("Loaded ")
+        assert infer(running, "m", {"inputs": [given("IN", "FP32", [2], [1, 2])]}).status == 200
+    assert gathered(read(log)) == {what: to for what, to in (BY_ITSELF | otherwise).items() if to != "-"}
