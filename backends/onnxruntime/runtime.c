@@ -73,6 +73,30 @@ static TRITONSERVER_Error *setting_bool(const struct doc *settings, const char *
     return NULL;
 }
 
+/* A setting that is spelt wrongly would have no effect, without a word. The
+ * last four are told to every backend. */
+static void warn_of_unknown(const struct doc *settings)
+{
+    static const char *const known[] = {"allow-spinning",        "enable-global-threadpool",
+                                        "inter_op_thread_count", "intra_op_thread_count",
+                                        "library-path",          "auto-complete-config",
+                                        "backend-directory",     "default-max-batch-size",
+                                        "min-compute-capability"};
+    const struct doc_value *v = doc_first(doc_get(doc_root(settings), "cmdline"));
+
+    for (; v; v = v->next) {
+        bool is_known = false;
+
+        for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+            is_known |= strcmp(v->key, known[i]) == 0;
+        if (!is_known)
+            BACKEND_LOG(WARN,
+                        "--backend-config: '%s' is no setting of onnxruntime, so '%s' has no "
+                        "effect on it",
+                        v->key, doc_string(v, ""));
+    }
+}
+
 /* ---- Threads -------------------------------------------------------------------------------- */
 
 /* The pools of all models: as many threads as the process has CPUs, unless a setting says more or
@@ -122,6 +146,7 @@ static TRITONSERVER_Error *make_shared_env(struct runtime *rt, const struct doc 
 
 static TRITONSERVER_Error *open_env(struct runtime *rt, const struct doc *settings)
 {
+    warn_of_unknown(settings);
     TRY(setting_int(settings, "default-max-batch-size", 0, INT32_MAX, DEFAULT_MAX_BATCH_SIZE,
                     &rt->default_max_batch_size));
     TRY(setting_int(settings, "inter_op_thread_count", 0, MAX_THREADS, 0, &rt->inter_op_threads));

@@ -199,6 +199,16 @@ def test_wrong_settings(models, setting, said):
     assert f"--backend-config=onnxruntime,{said}" in err
 
 
+def test_a_setting_that_it_does_not_know(models):
+    """The server goes on without it, and says so; of the others, those for all backends included, it says nothing."""
+    write(models, "m")
+    flags = ["onnxruntime,intra-op-thread-count=3", "onnxruntime,inter_op_thread_count=1", "default-max-batch-size=2", "identity,mine=1"]
+    with Server(models, flags=[f"--backend-config={flag}" for flag in flags]) as running:
+        assert double(running, "m") == [1, 2]
+        assert re.findall(r"W\d{4} .*--backend-config: (.*)\"", running.log()) == [
+            "'intra-op-thread-count' is no setting of onnxruntime, so '3' has no effect on it"]
+
+
 def resident_mb(server):
     text = pathlib.Path(f"/proc/{server.pid}/status").read_text()
     return int(re.search(r"VmRSS:\s+(\d+) kB", text)[1]) / 1024
