@@ -214,24 +214,32 @@ TRITONSERVER_Error *TRITONBACKEND_ModelSetState(TRITONBACKEND_Model *model, void
 }
 
 /* The sum of what a backend says it uses. */
-static size_t sum_of(TRITONSERVER_BufferAttributes **usage, uint32_t usage_size)
+static TRITONSERVER_Error *sum_of(TRITONSERVER_BufferAttributes **usage, uint32_t usage_size,
+                                  size_t *ret_sum)
 {
     size_t sum = 0;
-    for (uint32_t i = 0; i < usage_size; i++)
+    if (usage_size)
+        NEED(usage);
+    for (uint32_t i = 0; i < usage_size; i++) {
+        if (!usage[i])
+            return as_status(
+                status_new(STATUS_INVALID_ARG, "memory usage %u of %u was nullptr", i, usage_size));
         sum += to_attributes(usage[i])->size_bytes;
-    return sum;
+    }
+    *ret_sum = sum;
+    return NULL;
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ModelReportMemoryUsage(TRITONBACKEND_Model *model,
                                                          TRITONSERVER_BufferAttributes **usage,
                                                          uint32_t usage_size)
 {
+    size_t sum;
     NEED(model);
-    if (usage_size)
-        NEED(usage);
-    atomic_store_explicit(&to_model(model)->reported_bytes, sum_of(usage, usage_size),
-                          memory_order_relaxed);
-    return NULL;
+    TRITONSERVER_Error *error = sum_of(usage, usage_size, &sum);
+    if (!error)
+        atomic_store_explicit(&to_model(model)->reported_bytes, sum, memory_order_relaxed);
+    return error;
 }
 
 /* ------------------------------------------------------------------------------------ instance */
@@ -353,11 +361,12 @@ TRITONBACKEND_ModelInstanceReportMemoryUsage(TRITONBACKEND_ModelInstance *instan
                                              TRITONSERVER_BufferAttributes **usage,
                                              uint32_t usage_size)
 {
+    size_t sum;
     NEED(instance);
-    if (usage_size)
-        NEED(usage);
-    instance_report_memory(to_instance(instance), sum_of(usage, usage_size));
-    return NULL;
+    TRITONSERVER_Error *error = sum_of(usage, usage_size, &sum);
+    if (!error)
+        instance_report_memory(to_instance(instance), sum);
+    return error;
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportStatistics(

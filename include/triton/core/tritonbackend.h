@@ -92,7 +92,8 @@ typedef enum TRITONBACKEND_artifacttype_enum {
 /*
  * TRITONBACKEND_MemoryManagerAllocate - memory that the server accounts for.
  * @buffer  the caller's until MemoryManagerFree with the same type and id
- * Errors: UNAVAILABLE  there is no such memory, or not enough
+ * Errors: UNAVAILABLE  there is not enough
+ *         UNSUPPORTED  memory of a GPU, which this server has not
  */
 TRITONBACKEND_DECLSPEC TRITONSERVER_Error *
 TRITONBACKEND_MemoryManagerAllocate(TRITONBACKEND_MemoryManager *manager, void **buffer,

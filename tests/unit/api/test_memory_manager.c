@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The memory that backends ask the server for.
+ * The memory that backends ask the server for, and what they report of their own.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/backend/backend.h"
+#include "core/model.h"
 #include "core/server_priv.h"
 #include "triton/core/tritonbackend.h"
 
@@ -88,12 +89,43 @@ static void what_cannot_be_had_is_an_error(void **state)
     }
 }
 
+/* Memory of a GPU is another error: more of other memory would not help. */
+static void there_is_no_gpu(void **state)
+{
+    (void)state;
+    void *p = NULL;
+    TRITONSERVER_Error *err =
+        TRITONBACKEND_MemoryManagerAllocate(manager(), &p, TRITONSERVER_MEMORY_GPU, 0, 8);
+    assert_non_null(err);
+    assert_int_equal(TRITONSERVER_ErrorCode(err), TRITONSERVER_ERROR_UNSUPPORTED);
+    TRITONSERVER_ErrorDelete(err);
+    assert_null(p);
+}
+
+static void a_report_with_a_hole(void **state)
+{
+    (void)state;
+    static struct model model;
+    TRITONSERVER_BufferAttributes *usage[2] = {NULL, NULL};
+    assert_null(TRITONSERVER_BufferAttributesNew(&usage[0]));
+    assert_null(TRITONSERVER_BufferAttributesSetByteSize(usage[0], 5));
+    assert_null(TRITONBACKEND_ModelReportMemoryUsage((TRITONBACKEND_Model *)&model, usage, 1));
+    TRITONSERVER_Error *err =
+        TRITONBACKEND_ModelReportMemoryUsage((TRITONBACKEND_Model *)&model, usage, 2);
+    assert_non_null(err);
+    assert_int_equal(TRITONSERVER_ErrorCode(err), TRITONSERVER_ERROR_INVALID_ARG);
+    assert_string_equal(TRITONSERVER_ErrorMessage(err), "memory usage 1 of 2 was nullptr");
+    TRITONSERVER_ErrorDelete(err);
+    assert_int_equal(atomic_load(&model.reported_bytes), 5);
+    assert_null(TRITONSERVER_BufferAttributesDelete(usage[0]));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gives_aligned_memory),
-        cmocka_unit_test(who_initialises_pays),
-        cmocka_unit_test(what_cannot_be_had_is_an_error),
+        cmocka_unit_test(gives_aligned_memory),           cmocka_unit_test(who_initialises_pays),
+        cmocka_unit_test(what_cannot_be_had_is_an_error), cmocka_unit_test(there_is_no_gpu),
+        cmocka_unit_test(a_report_with_a_hole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,516 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a program can say of a request besides its inputs, what it is told in turn, and what a
+ * backend (tests/plugins/caller) sees of it: host policies, raw inputs, attributes, traces.
+ */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "lib/repository.h"
+#include "triton/core/tritonserver.h"
+
+static const char config[] =
+    "backend: \"caller\"\n"
+    "input { name: \"IN\" data_type: TYPE_INT32 dims: [ -1 ] }\n"
+    "output { name: \"OUT\" data_type: TYPE_STRING dims: [ 1 ] label_filename: \"labels\" }\n"
+    "instance_group { kind: KIND_CPU }\n";
+static const char labels[] = "first\nsecond\n";
+
+static void ok(TRITONSERVER_Error *error)
+{
+    if (error)
+        fail_msg("%s", TRITONSERVER_ErrorMessage(error));
+}
+
+static void refused(TRITONSERVER_Error *error, TRITONSERVER_Error_Code code, const char *text)
+{
+    assert_non_null(error);
+    assert_string_equal(TRITONSERVER_ErrorMessage(error), text);
+    assert_int_equal(TRITONSERVER_ErrorCode(error), code);
+    TRITONSERVER_ErrorDelete(error);
+}
+
+/* ---- One request at a time ------------------------------------------------------------------ */
+
+static struct test_repository repo;
+static TRITONSERVER_Server *server;
+static TRITONSERVER_ResponseAllocator *allocator;
+static TRITONSERVER_InferenceRequest *request;
+static const int32_t values[] = {7, 8, 9}, other_values[] = {21, 22, 23};
+
+static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
+/* Under mu. */
+static bool is_final, is_released;
+static TRITONSERVER_InferenceResponse *response;
+
+static TRITONSERVER_Error *allocate(TRITONSERVER_ResponseAllocator *a, const char *name,
+                                    size_t byte_size, TRITONSERVER_MemoryType type, int64_t type_id,
+                                    void *userp, void **buffer, void **buffer_userp,
+                                    TRITONSERVER_MemoryType *actual_type, int64_t *actual_id)
+{
+    (void)a, (void)name, (void)type, (void)type_id, (void)userp;
+    *buffer = malloc(byte_size);
+    *buffer_userp = NULL;
+    *actual_type = TRITONSERVER_MEMORY_CPU;
+    *actual_id = 0;
+    return NULL;
+}
+
+static TRITONSERVER_Error *give_back(TRITONSERVER_ResponseAllocator *a, void *buffer,
+                                     void *buffer_userp, size_t byte_size,
+                                     TRITONSERVER_MemoryType type, int64_t type_id)
+{
+    (void)a, (void)buffer_userp, (void)byte_size, (void)type, (void)type_id;
+    free(buffer);
+    return NULL;
+}
+
+static void on_response(TRITONSERVER_InferenceResponse *given, const uint32_t flags, void *userp)
+{
+    (void)userp;
+    pthread_mutex_lock(&mu);
+    if (given)
+        response = given;
+    is_final |= flags & TRITONSERVER_RESPONSE_COMPLETE_FINAL;
+    pthread_cond_broadcast(&ended);
+    pthread_mutex_unlock(&mu);
+}
+
+static void on_release(TRITONSERVER_InferenceRequest *r, const uint32_t flags, void *userp)
+{
+    (void)r, (void)flags, (void)userp;
+    pthread_mutex_lock(&mu);
+    is_released = true;
+    pthread_cond_broadcast(&ended);
+    pthread_mutex_unlock(&mu);
+}
+
+static int begin(void **state)
+{
+    TRITONSERVER_ServerOptions *options;
+
+    (void)state;
+    repository_make(&repo);
+    repository_add(&repo, "m", config, 1);
+    repository_add_file(&repo, "m/labels", labels, sizeof(labels) - 1);
+    ok(TRITONSERVER_ServerOptionsNew(&options));
+    ok(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, repo.path));
+    ok(TRITONSERVER_ServerOptionsSetBackendDirectory(options, CONCH_BUILD_DIR "/tests/backends"));
+    ok(TRITONSERVER_ServerOptionsSetLogInfo(options, false));
+    ok(TRITONSERVER_ServerNew(&server, options));
+    ok(TRITONSERVER_ServerOptionsDelete(options));
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    ok(TRITONSERVER_ServerDelete(server));
+    repository_remove(&repo);
+    return 0;
+}
+
+/* A request without inputs. */
+static int make(void **state)
+{
+    (void)state;
+    ok(TRITONSERVER_ResponseAllocatorNew(&allocator, allocate, give_back, NULL));
+    ok(TRITONSERVER_InferenceRequestNew(&request, server, "m", -1));
+    ok(TRITONSERVER_InferenceRequestSetResponseCallback(request, allocator, NULL, on_response,
+                                                        NULL));
+    ok(TRITONSERVER_InferenceRequestSetReleaseCallback(request, on_release, NULL));
+    return 0;
+}
+
+static int unmake(void **state)
+{
+    (void)state;
+    if (response)
+        ok(TRITONSERVER_InferenceResponseDelete(response));
+    response = NULL;
+    ok(TRITONSERVER_InferenceRequestDelete(request));
+    ok(TRITONSERVER_ResponseAllocatorDelete(allocator));
+    return 0;
+}
+
+static void add_input(void)
+{
+    static const int64_t three = 3;
+
+    ok(TRITONSERVER_InferenceRequestAddInput(request, "IN", TRITONSERVER_TYPE_INT32, &three, 1));
+}
+
+static void add_data(void)
+{
+    ok(TRITONSERVER_InferenceRequestAppendInputData(request, "IN", values, sizeof(values),
+                                                    TRITONSERVER_MEMORY_CPU, 0));
+}
+
+/* Until response is there; the text of OUT is put into `text`. */
+static void infer(TRITONSERVER_InferenceTrace *trace, char *text, size_t room)
+{
+    TRITONSERVER_MemoryType memory;
+    TRITONSERVER_DataType type;
+    const int64_t *shape;
+    uint64_t n_dims;
+    const void *base;
+    const char *name;
+    int64_t id;
+    size_t size;
+    void *userp;
+
+    is_final = is_released = false;
+    ok(TRITONSERVER_ServerInferAsync(server, request, trace));
+    pthread_mutex_lock(&mu);
+    while (!is_final || !is_released)
+        pthread_cond_wait(&ended, &mu);
+    pthread_mutex_unlock(&mu);
+    ok(TRITONSERVER_InferenceResponseError(response));
+    ok(TRITONSERVER_InferenceResponseOutput(response, 0, &name, &type, &shape, &n_dims, &base,
+                                            &size, &memory, &id, &userp));
+    assert_in_range(size, 4, room);
+    memcpy(text, (const char *)base + 4, size - 4);
+    text[size - 4] = '\0';
+}
+
+static void has_line(const char *text, const char *line)
+{
+    const char *at = strstr(text, line);
+
+    if (!at || (at > text && at[-1] != '\n') || (at[strlen(line)] != '\n' && at[strlen(line)]))
+        fail_msg("no line '%s' in:\n%s", line, text);
+}
+
+/* ---- What is said is told again ------------------------------------------------------------- */
+
+static void identity_and_flags(void **state)
+{
+    const char *id;
+    uint32_t flags;
+    bool cancelled = true;
+
+    (void)state;
+    ok(TRITONSERVER_InferenceRequestId(request, &id));
+    assert_string_equal(id, "");
+    ok(TRITONSERVER_InferenceRequestSetId(request, "r1"));
+    ok(TRITONSERVER_InferenceRequestId(request, &id));
+    assert_string_equal(id, "r1");
+    ok(TRITONSERVER_InferenceRequestFlags(request, &flags));
+    assert_int_equal(flags, 0);
+    ok(TRITONSERVER_InferenceRequestSetFlags(request, TRITONSERVER_REQUEST_FLAG_SEQUENCE_END));
+    ok(TRITONSERVER_InferenceRequestFlags(request, &flags));
+    assert_int_equal(flags, TRITONSERVER_REQUEST_FLAG_SEQUENCE_END);
+    ok(TRITONSERVER_InferenceRequestIsCancelled(request, &cancelled));
+    assert_false(cancelled);
+}
+
+static void correlation_of_either_kind(void **state)
+{
+    char longest[129], longer[130];
+    const char *text;
+    uint64_t number;
+
+    (void)state;
+    ok(TRITONSERVER_InferenceRequestCorrelationId(request, &number));
+    assert_int_equal(number, 0);
+    ok(TRITONSERVER_InferenceRequestSetCorrelationId(request, UINT64_MAX));
+    ok(TRITONSERVER_InferenceRequestCorrelationId(request, &number));
+    assert_true(number == UINT64_MAX);
+    refused(TRITONSERVER_InferenceRequestCorrelationIdString(request, &text),
+            TRITONSERVER_ERROR_INVALID_ARG,
+            "[request id: <id_unknown>] correlation ID in request is not a string");
+    memset(longest, 'x', sizeof(longest));
+    memset(longer, 'x', sizeof(longer));
+    longest[sizeof(longest) - 1] = longer[sizeof(longer) - 1] = '\0';
+    ok(TRITONSERVER_InferenceRequestSetCorrelationIdString(request, longest));
+    ok(TRITONSERVER_InferenceRequestCorrelationIdString(request, &text));
+    assert_string_equal(text, longest);
+    refused(TRITONSERVER_InferenceRequestCorrelationId(request, &number),
+            TRITONSERVER_ERROR_INVALID_ARG,
+            "[request id: <id_unknown>] correlation ID in request is not an unsigned int");
+    refused(TRITONSERVER_InferenceRequestSetCorrelationIdString(request, longer),
+            TRITONSERVER_ERROR_UNSUPPORTED,
+            "string correlation ID cannot be longer than 128 characters");
+}
+
+static void priority_and_timeout(void **state)
+{
+    uint64_t wide, timeout_us;
+    uint32_t narrow;
+
+    (void)state;
+    ok(TRITONSERVER_InferenceRequestSetPriority(request, 3));
+    ok(TRITONSERVER_InferenceRequestPriority(request, &narrow));
+    ok(TRITONSERVER_InferenceRequestPriorityUInt64(request, &wide));
+    assert_int_equal(narrow, 3);
+    assert_int_equal(wide, 3);
+    ok(TRITONSERVER_InferenceRequestSetPriorityUInt64(request, (uint64_t)UINT32_MAX + 1));
+    ok(TRITONSERVER_InferenceRequestPriorityUInt64(request, &wide));
+    assert_true(wide == (uint64_t)UINT32_MAX + 1);
+    refused(TRITONSERVER_InferenceRequestPriority(request, &narrow), TRITONSERVER_ERROR_INVALID_ARG,
+            "request priority 4294967296 does not fit into 32 bits");
+    ok(TRITONSERVER_InferenceRequestSetTimeoutMicroseconds(request, 5));
+    ok(TRITONSERVER_InferenceRequestTimeoutMicroseconds(request, &timeout_us));
+    assert_int_equal(timeout_us, 5);
+}
+
+static void properties_of_a_model(void **state)
+{
+    void *more = &repo;
+    uint32_t flags;
+
+    (void)state;
+    ok(TRITONSERVER_ServerModelBatchProperties(server, "m", -1, &flags, &more));
+    assert_int_equal(flags, TRITONSERVER_BATCH_UNKNOWN);
+    assert_null(more);
+    more = &repo;
+    ok(TRITONSERVER_ServerModelTransactionProperties(server, "m", 1, &flags, &more));
+    assert_int_equal(flags, TRITONSERVER_TXN_ONE_TO_ONE);
+    assert_null(more);
+    refused(TRITONSERVER_ServerModelBatchProperties(server, "nobody", -1, &flags, &more),
+            TRITONSERVER_ERROR_NOT_FOUND, "Request for unknown model: 'nobody' is not found");
+}
+
+/* ---- What the backend sees ------------------------------------------------------------------ */
+
+static void parameters_both_ways(void **state)
+{
+    static const TRITONSERVER_ParameterType types[] = {
+        TRITONSERVER_PARAMETER_STRING, TRITONSERVER_PARAMETER_INT, TRITONSERVER_PARAMETER_BOOL,
+        TRITONSERVER_PARAMETER_DOUBLE};
+    static const char *const names[] = {"string", "int", "bool", "double"};
+    TRITONSERVER_ParameterType type;
+    const void *value[4];
+    char text[4096];
+    const char *name;
+    int64_t version;
+    uint32_t n;
+
+    (void)state;
+    add_input();
+    add_data();
+    ok(TRITONSERVER_InferenceRequestSetStringParameter(request, "s", "text"));
+    ok(TRITONSERVER_InferenceRequestSetIntParameter(request, "i", INT64_MAX));
+    ok(TRITONSERVER_InferenceRequestSetBoolParameter(request, "b", true));
+    ok(TRITONSERVER_InferenceRequestSetDoubleParameter(request, "d", -0.5));
+    infer(NULL, text, sizeof(text));
+    has_line(text, "parameter s: string text");
+    has_line(text, "parameter i: int 9223372036854775807");
+    has_line(text, "parameter b: bool 1");
+    has_line(text, "parameter d: double -0.5");
+
+    ok(TRITONSERVER_InferenceResponseModel(response, &name, &version));
+    assert_string_equal(name, "m");
+    assert_int_equal(version, 1);
+    ok(TRITONSERVER_InferenceResponseParameterCount(response, &n));
+    assert_int_equal(n, 5);
+    for (uint32_t i = 0; i < 4; i++) {
+        ok(TRITONSERVER_InferenceResponseParameter(response, i, &name, &type, &value[i]));
+        assert_string_equal(name, names[i]);
+        assert_int_equal(type, types[i]);
+    }
+    assert_string_equal(value[0], "a \"text\"");
+    assert_true(*(const int64_t *)value[1] == INT64_MIN);
+    assert_true(*(const bool *)value[2]);
+    assert_true(*(const double *)value[3] == 0.5);
+    refused(TRITONSERVER_InferenceResponseParameter(response, 5, &name, &type, &value[0]),
+            TRITONSERVER_ERROR_INVALID_ARG, "out of bounds index 5: response has 5 parameters");
+    ok(TRITONSERVER_InferenceResponseOutputClassificationLabel(response, 0, 1, &name));
+    assert_string_equal(name, "second");
+    ok(TRITONSERVER_InferenceResponseOutputClassificationLabel(response, 0, 2, &name));
+    assert_null(name);
+    refused(TRITONSERVER_InferenceResponseOutputClassificationLabel(response, 1, 0, &name),
+            TRITONSERVER_ERROR_INVALID_ARG, "out of bounds index 1: response has 1 outputs");
+}
+
+/* An instance of that host policy reads them, all others what is for all. */
+static void data_of_a_host_policy(void **state)
+{
+    char text[4096];
+
+    (void)state;
+    add_input();
+    add_data();
+    for (int i = 0; i < 3; i++)
+        ok(TRITONSERVER_InferenceRequestAppendInputDataWithHostPolicy(
+            request, "IN", &other_values[i], sizeof(other_values[i]), TRITONSERVER_MEMORY_CPU, 0,
+            "mine"));
+    infer(NULL, text, sizeof(text));
+    has_line(text, "IN for all: INT32, 1 dimensions, first 3, 12 bytes in 1");
+    has_line(text, "buffer 0 for all: 12 bytes, CPU 0, begins with 7");
+    has_line(text, "IN for mine: INT32, 1 dimensions, first 3, 12 bytes in 3");
+    has_line(text, "buffer 2 for mine: 4 bytes, CPU 0, begins with 23");
+    has_line(text, "IN for nobody's: INT32, 1 dimensions, first 3, 12 bytes in 1");
+}
+
+static void data_with_attributes(void **state)
+{
+    TRITONSERVER_BufferAttributes *attributes;
+    char text[4096];
+
+    (void)state;
+    add_input();
+    ok(TRITONSERVER_BufferAttributesNew(&attributes));
+    ok(TRITONSERVER_BufferAttributesSetMemoryType(attributes, TRITONSERVER_MEMORY_CPU_PINNED));
+    ok(TRITONSERVER_BufferAttributesSetMemoryTypeId(attributes, 2));
+    ok(TRITONSERVER_BufferAttributesSetByteSize(attributes, sizeof(values)));
+    ok(TRITONSERVER_InferenceRequestAppendInputDataWithBufferAttributes(request, "IN", values,
+                                                                        attributes));
+    ok(TRITONSERVER_BufferAttributesDelete(attributes)); /* was read, and is not kept */
+    infer(NULL, text, sizeof(text));
+    has_line(text, "input: CPU_PINNED 2, 12 bytes, no handle");
+    has_line(text, "buffer 0 for all: 12 bytes, CPU_PINNED 2, begins with 7");
+}
+
+/* Its type and shape are the model's. */
+static void a_raw_input(void **state)
+{
+    char text[4096];
+
+    (void)state;
+    ok(TRITONSERVER_InferenceRequestAddRawInput(request, "IN"));
+    add_data();
+    infer(NULL, text, sizeof(text));
+    has_line(text, "IN for all: INT32, 1 dimensions, first 3, 12 bytes in 1");
+}
+
+static void inputs_and_outputs_that_are_taken_back(void **state)
+{
+    char text[4096];
+
+    (void)state;
+    add_input();
+    ok(TRITONSERVER_InferenceRequestRemoveInput(request, "IN"));
+    refused(TRITONSERVER_InferenceRequestRemoveInput(request, "IN"), TRITONSERVER_ERROR_INVALID_ARG,
+            "[request id: <id_unknown>] input 'IN' does not exist in request");
+    add_input();
+    add_data();
+    ok(TRITONSERVER_InferenceRequestAddRequestedOutput(request, "NOPE"));
+    ok(TRITONSERVER_InferenceRequestRemoveRequestedOutput(request, "NOPE"));
+    infer(NULL, text, sizeof(text)); /* none is asked for, so all are */
+    has_line(text, "output 0: OUT, BYTES, 1 dimensions, first 1");
+}
+
+/* ---- The allocator, traces ------------------------------------------------------------------ */
+
+static TRITONSERVER_Error *query(TRITONSERVER_ResponseAllocator *a, void *userp, const char *name,
+                                 size_t *byte_size, TRITONSERVER_MemoryType *type, int64_t *id)
+{
+    (void)a, (void)userp;
+    assert_string_equal(name, "OUT");
+    assert_int_equal(*byte_size, 100);
+    *type = TRITONSERVER_MEMORY_CPU_PINNED;
+    *id = 4;
+    return NULL;
+}
+
+static TRITONSERVER_Error *refuse_query(TRITONSERVER_ResponseAllocator *a, void *userp,
+                                        const char *name, size_t *byte_size,
+                                        TRITONSERVER_MemoryType *type, int64_t *id)
+{
+    (void)a, (void)userp, (void)name, (void)byte_size, (void)type, (void)id;
+    return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_UNAVAILABLE, "not today");
+}
+
+static TRITONSERVER_Error *describe(TRITONSERVER_ResponseAllocator *a, const char *name,
+                                    TRITONSERVER_BufferAttributes *attributes, void *userp,
+                                    void *buffer_userp)
+{
+    (void)a, (void)userp, (void)buffer_userp;
+    assert_string_equal(name, "OUT");
+    return TRITONSERVER_BufferAttributesSetMemoryTypeId(attributes, 6);
+}
+
+static void what_an_allocator_says_of_memory(void **state)
+{
+    TRITONSERVER_ParameterType type;
+    char text[4096], told[64];
+    const void *value;
+    const char *name;
+
+    (void)state;
+    add_input();
+    add_data();
+    ok(TRITONSERVER_ResponseAllocatorSetQueryFunction(allocator, query));
+    ok(TRITONSERVER_ResponseAllocatorSetBufferAttributesFunction(allocator, describe));
+    infer(NULL, text, sizeof(text));
+    has_line(text, "query: CPU_PINNED 4");
+    ok(TRITONSERVER_InferenceResponseParameter(response, 4, &name, &type, &value));
+    snprintf(told, sizeof(told), "memory: CPU 6, %zu bytes, no handle", strlen(text) + 4);
+    assert_string_equal(value, told);
+
+    ok(TRITONSERVER_InferenceResponseDelete(response));
+    ok(TRITONSERVER_ResponseAllocatorSetQueryFunction(allocator, refuse_query));
+    infer(NULL, text, sizeof(text));
+    has_line(text, "query: not today");
+}
+
+static int n_activities, n_traces_released;
+
+static void on_activity(TRITONSERVER_InferenceTrace *trace,
+                        TRITONSERVER_InferenceTraceActivity activity, uint64_t at_ns, void *userp)
+{
+    (void)activity, (void)userp;
+    assert_non_null(trace);
+    assert_true(at_ns > 0);
+    __atomic_fetch_add(&n_activities, 1, __ATOMIC_SEQ_CST);
+}
+
+static void on_trace_release(TRITONSERVER_InferenceTrace *trace, void *userp)
+{
+    assert_ptr_equal(userp, &n_activities);
+    ok(TRITONSERVER_InferenceTraceDelete(trace));
+    pthread_mutex_lock(&mu);
+    n_traces_released++;
+    pthread_cond_broadcast(&ended);
+    pthread_mutex_unlock(&mu);
+}
+
+static void a_trace_reaches_the_backend(void **state)
+{
+    TRITONSERVER_InferenceTrace *trace;
+    char text[4096];
+
+    (void)state;
+    add_input();
+    add_data();
+    ok(TRITONSERVER_InferenceTraceNew(&trace, TRITONSERVER_TRACE_LEVEL_TIMESTAMPS, 0, on_activity,
+                                      on_trace_release, &n_activities));
+    infer(trace, text, sizeof(text));
+    has_line(text, "request: , flags 0, timeout 0, of 0, traced");
+    ok(TRITONSERVER_InferenceResponseDelete(response));
+    response = NULL;
+    pthread_mutex_lock(&mu);
+    while (n_traces_released == 0)
+        pthread_cond_wait(&ended, &mu);
+    assert_int_equal(n_traces_released, 1);
+    pthread_mutex_unlock(&mu);
+    assert_in_range(__atomic_load_n(&n_activities, __ATOMIC_SEQ_CST), 3, 20);
+}
+
+int main(void)
+{
+#define EACH(test) cmocka_unit_test_setup_teardown(test, make, unmake)
+    const struct CMUnitTest tests[] = {
+        EACH(identity_and_flags),
+        EACH(correlation_of_either_kind),
+        EACH(priority_and_timeout),
+        EACH(properties_of_a_model),
+        EACH(parameters_both_ways),
+        EACH(data_of_a_host_policy),
+        EACH(data_with_attributes),
+        EACH(a_raw_input),
+        EACH(inputs_and_outputs_that_are_taken_back),
+        EACH(what_an_allocator_says_of_memory),
+        EACH(a_trace_reaches_the_backend),
+    };
+    return cmocka_run_group_tests(tests, begin, end);
+}
