@@ -13,6 +13,7 @@
 #include "core/backend/host_policy.h"
 #include "core/model.h"
 #include "core/request_priv.h"
+#include "core/sched/state.h"
 #include "core/server_options.h"
 #include "core/server_priv.h"
 #include "core/statistics.h"
@@ -150,6 +151,8 @@ uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t 
         /* A backend that releases a request and then returns an error is wrong, yet must not make
          * us touch what is gone: the requests stay until the call is over. */
         request_ref(batch[i]);
+        if (batch[i]->states)
+            states_fill(batch[i]->states);
         for (uint32_t j = 0; j < batch[i]->n_inputs; j++)
             *ret_bytes += batch[i]->inputs[j]->size_bytes;
         atomic_store_explicit(&batch[i]->stage, REQUEST_EXECUTING, memory_order_release);

@@ -27,14 +27,15 @@ static void value_done(struct state_value *v)
     v->size_bytes = 0;
 }
 
-/* Room for so many bytes, zeros, unless there is a buffer of that size already. */
-static struct status *value_reserve(struct state_value *v, size_t size_bytes)
+/* Room for so many bytes, unless there is a buffer of that size already. @zeros  if it is new */
+static struct status *reserve(struct state_value *v, size_t size_bytes, bool zeros)
 {
     if (v->block && v->size_bytes == size_bytes)
         return NULL;
-    char *block = size_bytes < SIZE_MAX - MEM_ALIGNMENT
-                      ? mem_try_zalloc(1, size_bytes + MEM_ALIGNMENT)
-                      : NULL;
+    char *block = NULL;
+    if (size_bytes < SIZE_MAX - MEM_ALIGNMENT)
+        block = zeros ? mem_try_zalloc(1, size_bytes + MEM_ALIGNMENT)
+                      : mem_try_alloc(size_bytes + MEM_ALIGNMENT);
     if (!block)
         return status_new(STATUS_UNAVAILABLE,
                           "out of memory: %zu bytes for the state of a sequence", size_bytes);
@@ -45,6 +46,11 @@ static struct status *value_reserve(struct state_value *v, size_t size_bytes)
     return NULL;
 }
 
+static struct status *value_reserve(struct state_value *v, size_t size_bytes)
+{
+    return reserve(v, size_bytes, true);
+}
+
 static void value_set_shape(struct state_value *v, enum dtype dtype, const int64_t *shape,
                             uint32_t n_dims)
 {
@@ -52,20 +58,6 @@ static void value_set_shape(struct state_value *v, enum dtype dtype, const int64
     v->n_dims = n_dims;
     if (n_dims)
         memcpy(v->shape, shape, n_dims * sizeof(*shape));
-}
-
-/* A copy of the other's bytes, or with them left out zeros, in the same shape. */
-static struct status *value_copy(struct state_value *to, const struct state_value *from, bool bytes)
-{
-    struct status *st = value_reserve(to, from->size_bytes);
-    if (st)
-        return st;
-    value_set_shape(to, from->dtype, from->shape, from->n_dims);
-    if (bytes)
-        memcpy(to->base, from->base, from->size_bytes);
-    else
-        memset(to->base, 0, from->size_bytes);
-    return NULL;
 }
 
 /* How many bytes a tensor of that type and shape has; of strings, when all are empty. */
@@ -229,11 +221,18 @@ void states_free(struct states *s)
     mem_free(s);
 }
 
-static struct status *begin(struct state *state, const struct state_value *from, bool bytes)
+/* Its bytes are written later, where nobody waits for it: only the memory may be wanting here. */
+static struct status *begin(struct state *state, const struct state_value *like,
+                            enum state_fill fill)
 {
     value_done(&state->next);
     state->has_next = false;
-    return value_copy(&state->shown, from, bytes);
+    struct status *st = reserve(&state->shown, like->size_bytes, false);
+    if (st)
+        return st;
+    value_set_shape(&state->shown, like->dtype, like->shape, like->n_dims);
+    state->fill = fill;
+    return NULL;
 }
 
 struct status *states_begin(struct states *s)
@@ -241,7 +240,7 @@ struct status *states_begin(struct states *s)
     struct status *st = NULL;
     MEM_CHARGE(s->specs->owner, MEM_INSTANCES);
     for (uint32_t i = 0; i < s->specs->n && !st; i++)
-        st = begin(&s->items[i], &s->items[i].spec->initial, true);
+        st = begin(&s->items[i], &s->items[i].spec->initial, STATE_INITIAL);
     return st;
 }
 
@@ -250,8 +249,21 @@ struct status *states_begin_like(struct states *s, const struct states *other)
     struct status *st = NULL;
     MEM_CHARGE(s->specs->owner, MEM_INSTANCES);
     for (uint32_t i = 0; i < s->specs->n && !st; i++)
-        st = begin(&s->items[i], &other->items[i].shown, false);
+        st = begin(&s->items[i], &other->items[i].shown, STATE_ZEROS);
     return st;
+}
+
+void states_fill(struct states *s)
+{
+    for (uint32_t i = 0; i < s->specs->n; i++) {
+        struct state *state = &s->items[i];
+        const struct state_value *v = &state->shown;
+        if (state->fill == STATE_INITIAL)
+            memcpy(v->base, state->spec->initial.base, v->size_bytes);
+        else if (state->fill == STATE_ZEROS)
+            memset(v->base, 0, v->size_bytes);
+        state->fill = STATE_FILLED;
+    }
 }
 
 /* The value that was shown is free to be written, unless what was written before is of more use. */

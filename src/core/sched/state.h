@@ -16,7 +16,7 @@
  * zeros: nothing of one client's sequence can be seen in another's.
  *
  * Threads: the scheduler's, under its lock, while no request of the sequence is in execution; then
- * the backend's, one at a time.
+ * the one that executes, and the backend's, one at a time.
  *
  * Source: model configuration, sequence_batching.state; behaviours §11.15
  */
@@ -57,6 +57,9 @@ struct state_specs {
     struct mem_owner *owner; /* who pays for states */
 };
 
+/* What is to be written to a state that begins, before the backend sees it. */
+enum state_fill { STATE_FILLED, STATE_INITIAL, STATE_ZEROS };
+
 /* This is TRITONBACKEND_State. */
 struct state {
     const struct state_spec *spec;
@@ -64,6 +67,7 @@ struct state {
     struct input input;
     struct state_value shown, next, out; /* next.block is shown's, or its own */
     bool has_next;                       /* next is not what is shown */
+    enum state_fill fill;                /* of what is shown */
 };
 
 /* All states of one sequence. */
@@ -86,11 +90,22 @@ void state_specs_done(struct state_specs *specs);
 NODISCARD struct status *states_new(const struct state_specs *specs, struct states **ret_states);
 void states_free(struct states *s);
 
-/* states_begin - a sequence starts: the initial values. Errors: STATUS_UNAVAILABLE  no memory */
+/*
+ * states_begin - a sequence starts: room for the initial values, which states_fill() writes.
+ * Errors: STATUS_UNAVAILABLE  no memory
+ */
 NODISCARD struct status *states_begin(struct states *s);
 
 /* states_begin_like - zeros, in the shapes that another sequence's states have now. Errors: same */
 NODISCARD struct status *states_begin_like(struct states *s, const struct states *other);
+
+/*
+ * states_fill - writes what states that have begun are to hold. It may be much, so this is not done
+ * under the scheduler's lock.
+ *
+ * Thread: the one that is about to give the request to the backend, without locks.
+ */
+void states_fill(struct states *s);
 
 /* states_show - the inputs of the next request, from what the last one has published. */
 void states_show(struct states *s, struct request *r);

@@ -272,6 +272,26 @@ static void one_buffer_may_be_both(void **test_state)
     fake_model_end(&f);
 }
 
+/* Sequences begin alike, whatever a backend does to what it was shown: it has a copy. */
+static void spoil(struct request *r)
+{
+    see(r);
+    memset((void *)(uintptr_t)state_input(r)->buffers[0].base, 0x55, state_input(r)->size_bytes);
+}
+
+static void each_sequence_begins_with_its_own_copy(void **test_state)
+{
+    (void)test_state;
+    struct fake_model f;
+    fake_model_make(&f, MODEL("", STATE("dims: [ 2 ]")), 1, execute);
+    script = spoil;
+    ask(&f, 1, START, 0);
+    ask(&f, 2, START | END, 0);
+    ask(&f, 1, START | END, 0); /* in the same memory */
+    expect("[2]:0,0 [2]:0,0 [2]:0,0 ");
+    fake_model_end(&f);
+}
+
 static void an_initial_state_has_a_shape(void **test_state)
 {
     (void)test_state;
@@ -439,6 +459,7 @@ int main(void)
         cmocka_unit_test(the_last_update_counts),
         cmocka_unit_test(a_state_may_grow),
         cmocka_unit_test(one_buffer_may_be_both),
+        cmocka_unit_test(each_sequence_begins_with_its_own_copy),
         cmocka_unit_test(an_initial_state_has_a_shape),
         cmocka_unit_test(what_backends_do_wrong_is_an_error),
         cmocka_unit_test(a_model_without_states_has_none),
