@@ -6,8 +6,10 @@
  * what a server costs around a model, and it is the backend to try clients with.
  *
  * Model parameters
- *   execute_delay_ms    how long each execution takes, milliseconds; 0
- *   creation_delay_sec  how long each instance takes to load, seconds; 0
+ *   execute_delay_ms                how long each execution takes, milliseconds; 0
+ *   instance_wise_delay_multiplier  m: instance i of a group takes m * i times as long, once at
+ *                                   least; 0
+ *   creation_delay_sec              how long each instance takes to load, seconds; 0
  *
  * Threads: the model's state is constant once it is loaded, instances have none, and a request is
  * answered without allocating anything here.
@@ -26,6 +28,7 @@ struct model {
     struct pair *pairs;
     size_t n_pairs;
     int64_t execute_delay_ms;
+    int64_t delay_multiplier;
     int64_t creation_delay_sec;
 };
 
@@ -76,6 +79,8 @@ static TRITONSERVER_Error *model_open(struct frame_model *fm)
     TRY(read_pairs(m, fm->name, fm->config));
     TRY(backend_parameter_int(fm->config, "execute_delay_ms", 0, 3600 * 1000, 0,
                               &m->execute_delay_ms));
+    TRY(backend_parameter_int(fm->config, "instance_wise_delay_multiplier", 0, 1000, 0,
+                              &m->delay_multiplier));
     return backend_parameter_int(fm->config, "creation_delay_sec", 0, 3600, 0,
                                  &m->creation_delay_sec);
 }
@@ -146,13 +151,22 @@ static TRITONSERVER_Error *fill_response(const struct model *m, const struct bat
     return NULL;
 }
 
+/* The name of an instance ends in its number within its group. */
+static int64_t delay_of(const struct model *m, const char *instance)
+{
+    const char *number = strrchr(instance, '_');
+    int64_t times = number ? m->delay_multiplier * (int64_t)strtoul(number + 1, NULL, 10) : 0;
+
+    return m->execute_delay_ms * (times > 1 ? times : 1);
+}
+
 /* Copying is all that this model computes, so the statistics know nothing but that. */
 static TRITONSERVER_Error *execute(struct frame_instance *in, struct batch *b)
 {
     const struct model *m = in->model->state;
 
     if (m->execute_delay_ms > 0) {
-        backend_pause_ms(m->execute_delay_ms);
+        backend_pause_ms(delay_of(m, in->name));
         batch_drop_cancelled(b);
     }
     for (uint32_t i = 0; i < b->n_parts; i++)

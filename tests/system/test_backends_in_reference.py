@@ -54,6 +54,10 @@ def write_models(root, which):
     repository.write_identity(root, "id_pair", [("FP32", [-1]), ("BYTES", [-1])])
     repository.write_identity(root, "id_batch", [("INT32", [2])], max_batch_size=8)
     repository.write_identity(root, "id_slow", [("INT32", [1])], execute_delay_ms=200)
+    config(root, "id_staggered", ("input", "IN", "INT32", [1]), ("output", "OUT", "INT32", [1]), backend="identity", more=(
+        "instance_group [ { count: 3 kind: KIND_CPU } ]\n" + "".join(
+            f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n'
+            for key, value in {"execute_delay_ms": 50, "instance_wise_delay_multiplier": 3}.items())))
     crossed = [("input", "A", "INT32", [-1]), ("input", "B", "INT32", [-1]),
                ("output", "B_COPY_OF_A", "INT32", [-1]), ("output", "A_COPY_OF_B", "INT32", [-1])]
     config(root, "id_crossed", *crossed, backend="identity")
@@ -208,6 +212,19 @@ def test_identity_takes_its_time(client):
     began = time.monotonic()
     infer(client, "id_slow", {"INPUT0": ("INT32", sample("INT32", (1,)))})
     assert time.monotonic() - began >= 0.2
+
+
+def test_later_instances_of_identity_take_longer(served):
+    """50, 150 and 300 ms, when three requests come before the first instance is free again."""
+    def took(_):
+        with tritonclient.http.InferenceServerClient(served.url) as own:
+            began = time.monotonic()
+            infer(own, "id_staggered", {"IN": ("INT32", sample("INT32", (1,)))})
+            return time.monotonic() - began
+
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        servers.wait_for(lambda: all(took_s >= least for took_s, least in zip(sorted(pool.map(took, range(3))), (0.05, 0.15, 0.3))),
+                         20, "three instances at work")
 
 
 # ---- onnxruntime
