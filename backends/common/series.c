@@ -88,9 +88,10 @@ static void close_statistics(struct series *s)
 
 /* ---- Helpers -------------------------------------------------------------------------------- */
 
+enum { SLICE_MS = 50 }; /* so long a cancelled request may go on */
+
 TRITONSERVER_Error *series_pause(struct series *s, uint32_t ms)
 {
-    enum { SLICE_MS = 50 }; /* so long a cancelled request may go on */
     do {
         uint32_t now_ms = ms < SLICE_MS ? ms : SLICE_MS;
         bool cancelled = false;
@@ -278,6 +279,23 @@ static TRITONSERVER_Error *start(struct instance *in, TRITONBACKEND_Request *req
     return err;
 }
 
+/* Until the time is over or nobody wants the request any longer: a client says how long, and the
+ * instance does nothing else meanwhile. */
+static void hold(TRITONBACKEND_Request *request, uint32_t ms)
+{
+    while (ms > 0) {
+        uint32_t now_ms = ms < SLICE_MS ? ms : SLICE_MS;
+        bool cancelled = false;
+
+        backend_ignore(TRITONBACKEND_RequestIsCancelled(request, &cancelled),
+                       "asking whether a request is cancelled");
+        if (cancelled)
+            return;
+        backend_pause_ms(now_ms);
+        ms -= now_ms;
+    }
+}
+
 static TRITONSERVER_Error *begin(struct instance *in, TRITONBACKEND_Request *request)
 {
     uint32_t hold_ms = 0;
@@ -289,7 +307,7 @@ static TRITONSERVER_Error *begin(struct instance *in, TRITONBACKEND_Request *req
     if (err)
         series_backend.free(job);
     else
-        backend_pause_ms(hold_ms);
+        hold(request, hold_ms);
     return err;
 }
 

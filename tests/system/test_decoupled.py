@@ -122,6 +122,12 @@ def test_cancelled(ask):
     assert len(embed.of(lines, "r")) <= 2
 
 
+def test_cancelled_while_it_is_held(ask):
+    """The only instance is free again, though the client has asked to hold it for a day."""
+    lines = ask(repeat("r", [1], [0], wait=A_DAY_MS, command="start"), "cancel r", "wait r", repeat("next", [2], [0]))
+    assert embed.of(lines, "next") == ["response OUT:INT32:1:2 IDX:UINT32:1:0", "final"]
+
+
 def test_must_be_decoupled(ask):
     index = json.loads(ask("index")[-1])
     reason = next(model["reason"] for model in index if model["name"] == "coupled")
