@@ -130,6 +130,36 @@ static void models_of_others_stay_in_the_books(void **state)
     tear_down(&f);
 }
 
+static void a_path_with_slashes_at_its_end_is_the_same_repository(void **state)
+{
+    struct fixture f;
+    char path[80];
+    (void)state;
+    set_up(&f, false);
+    snprintf(path, sizeof(path), "%s//", f.repositories[0].path);
+    struct status *st = server_register_repository(f.s, path, NULL, 0);
+    assert_int_equal(status_code(st), STATUS_ALREADY_EXISTS);
+    status_free(st);
+    assert_null(server_unregister_repository(f.s, path));
+    assert_null(server_register_repository(f.s, path, NULL, 0));
+    st = server_register_repository(f.s, f.repositories[0].path, NULL, 0);
+    assert_int_equal(status_code(st), STATUS_ALREADY_EXISTS);
+    status_free(st);
+    assert_null(server_load_model(f.s, "every", NULL, 0));
+
+    /* So it is with those that the server begins with. */
+    struct server_options *o = server_options_new();
+    struct roots *roots;
+    server_options_add_repository(o, f.repositories[0].path);
+    server_options_add_repository(o, path);
+    server_options_add_repository(o, f.repositories[1].path);
+    assert_null(roots_open(o, &roots));
+    assert_int_equal(roots->count, 2);
+    roots_unref(roots);
+    server_options_free(o);
+    tear_down(&f);
+}
+
 /* ---- At once --------------------------------------------------------------------------------- */
 
 enum { N_THREADS = 4, N_STEPS = 150 };
@@ -232,6 +262,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_left_of_a_repository_that_has_gone),
         cmocka_unit_test(models_of_others_stay_in_the_books),
+        cmocka_unit_test(a_path_with_slashes_at_its_end_is_the_same_repository),
         cmocka_unit_test(all_of_it_happens_at_once),
         cmocka_unit_test(all_of_it_happens_at_once_under_namespacing),
     };
