@@ -256,7 +256,7 @@ def lazily(run, chance, connection):
     sender = threading.Thread(target=send_all, args=(connection, [question.bytes(chance) for question in questions]))
     sender.start()
     try:
-        with Connection(run.server, timeout_s=60) as other:
+        with Connection(run.server, timeout_s=300) as other:
             one_by_one(run, chance, other)
         for question in questions:
             receive(run, connection, question)
@@ -330,7 +330,7 @@ def be_a_client(run, number):
     while not run.over and not run.failures:
         kind = chance.choice(KINDS)
         try:
-            with Connection(run.server, timeout_s=60) as connection:
+            with Connection(run.server, timeout_s=300) as connection:
                 kind(run, chance, connection)
         except Exception as error:    # noqa: BLE001 - all that can go wrong is to be told, with the client that had it
             if run.stopping and isinstance(error, (OSError, EOFError)) and closed_in_good_order(error):

@@ -9,7 +9,7 @@
  *
  * Settings of the backend: parallel (instances may initialise at the same time), device-blocking,
  * prefer-model (that many instances of KIND_MODEL where the configuration has no group).
- * Parameters of the model: meet (each initialisation waits, for at most two seconds, until so many
+ * Parameters of the model: meet (each initialisation waits, for at most a minute, until so many
  * are inside at once), fail (the name of the instance, or of the model, that fails to initialise).
  */
 #include <pthread.h>
@@ -24,7 +24,7 @@
 
 #include "triton/core/tritonbackend.h"
 
-enum { MAX_INSTANCES = 64, TEXT_BYTES = 64 << 10, MEET_WITHIN_S = 2 };
+enum { MAX_INSTANCES = 64, TEXT_BYTES = 64 << 10, MEET_WITHIN_S = 60 };
 
 struct place {
     long tid;
