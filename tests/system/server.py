@@ -208,8 +208,11 @@ class Server:
         """Until the log has the text: lines come a moment after what they tell of."""
 
         def has():
-            self.assert_alive()
-            return text in self.log()
+            code = self.process.poll()    # when it has ended it has said all
+            self.assert_no_report()
+            said = text in self.log()
+            assert said or code is None, self.story(f"ended with {code}")
+            return said
 
         wait_for(has, START_WITHIN_S, f"the log says {text!r}")
 

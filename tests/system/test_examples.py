@@ -34,8 +34,8 @@ def run(*command, env=None, within_s=300):
     return done.returncode, done.stdout, done.stderr
 
 
-def demo_env(port):
-    return {"CONCH_BIN": BIN, "CONCH_BACKENDS": BACKENDS, "PYTHON": sys.executable, "PORT": str(port)}
+def demo_env(tmp_path, port):
+    return {"CONCH_BIN": BIN, "CONCH_BACKENDS": BACKENDS, "PYTHON": sys.executable, "PORT": str(port), "LOG": str(tmp_path / "log")}
 
 
 @pytest.fixture(scope="module")
@@ -117,30 +117,30 @@ def test_digits_has_labels_and_a_batch_dimension(examples):
     assert output["label_filename"] == "labels.txt"
 
 
-def test_demo_once():
-    code, out, err = run("tools/run-demo", env={**demo_env(free_port()), "ONCE": "1"})
+def test_demo_once(tmp_path):
+    code, out, err = run("tools/run-demo", env={**demo_env(tmp_path, free_port()), "ONCE": "1"})
     assert code == 0, out + err
     assert "Held-out images: 443 of 450 right" in out
     assert '{"model_name":"digits","model_version":"1","outputs":[{"name":"scores"' in out
 
 
-def test_demo_tells_that_the_port_is_taken():
+def test_demo_tells_that_the_port_is_taken(tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        code, out, err = run("tools/run-demo", env={**demo_env(port), "ONCE": "1"})
+        code, out, err = run("tools/run-demo", env={**demo_env(tmp_path, port), "ONCE": "1"})
     assert code == 1, out
     assert err.splitlines()[-1].startswith(f"run-demo: port {port} is taken")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_demo_serves_until_it_is_told_to_stop(number):
+def test_demo_serves_until_it_is_told_to_stop(tmp_path, number):
     port = free_port()
     demo = subprocess.Popen(
         ["tools/run-demo"],
         cwd=ROOT,
-        env={**os.environ, **demo_env(port)},
+        env={**os.environ, **demo_env(tmp_path, port)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -197,6 +197,7 @@ def surroundings(tmp_path_factory):
 
 # The backend gives it to its shared memory, and to its processes as an argument: others run on this machine, too.
 MARK = f"conch_test_{os.getpid()}_"
+NUMBERS = itertools.count()    # of those that have a mark of their own
 
 
 def left_behind(mark=MARK):
@@ -350,7 +351,8 @@ def in_either(request, surroundings, tmp_path):
     """A folder of backends with the Python backend, and how to serve models by them."""
     backends, environment = tmp_path / "backends", surroundings[1]
     backends.mkdir()
-    flags = (f"--backend-directory={backends}", "--exit-on-error=false", f"--backend-config=shm-region-prefix-name={MARK}")
+    mark = f"either_{next(NUMBERS)}_of_{os.getpid()}_"
+    flags = (f"--backend-directory={backends}", "--exit-on-error=false", f"--backend-config=shm-region-prefix-name={mark}")
 
     def serve(models):
         if request.param == "triton":
@@ -360,7 +362,9 @@ def in_either(request, surroundings, tmp_path):
     if request.param == "triton" and triton.missing():
         pytest.skip(triton.missing())
     shutil.copytree(surroundings[0] / "python" if request.param == "conch" else GENUINE, backends / "python")
-    return backends, serve
+    yield backends, serve
+    # Those of the genuine server, which is killed, end when they notice that.
+    servers.wait_for(lambda: left_behind(mark) == ([], []), 60, "processes and shared memory of the backend have gone")
 
 
 def test_backends_written_in_python(in_either, tmp_path):
@@ -463,14 +467,11 @@ def initialize(self, args):
 """
 
 
-NUMBERS = itertools.count()
-
-
 @contextlib.contextmanager
 def explicit_server(surroundings, models):
     """A server in mode explicit with the model that loads and unloads others: (server, client, how that model is asked)."""
     backends, environment = surroundings
-    mark = f"explicit_{next(NUMBERS)}_{MARK}"
+    mark = f"explicit_{next(NUMBERS)}_of_{os.getpid()}_"
     flags = [f"--backend-directory={backends}", f"--backend-config=python,shm-region-prefix-name={mark}",
              "--model-control-mode=explicit", "--load-model=control"]
     try:
