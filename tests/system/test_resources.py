@@ -134,5 +134,6 @@ def test_two_servers_share_a_port(models):
     with Server(models, flags=["--reuse-http-port=true"]) as first:
         with Server(models, flags=["--reuse-http-port=true"], port=first.port) as second:
             assert second.port == first.port
+            second.wait_log("Loaded 1 of 1 models")    # it was perhaps the first one who said that it is ready
             assert ask(first, "POST", PATH, BODY).status == 200
         assert ask(first, "POST", PATH, BODY).status == 200
