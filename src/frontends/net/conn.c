@@ -2,6 +2,7 @@
 #include "frontends/net/conn.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <string.h>
@@ -294,14 +295,27 @@ static bool passed(uint64_t since_ns, uint64_t limit_ns, uint64_t now_ns)
     return limit_ns > 0 && now_ns > since_ns && now_ns - since_ns > limit_ns;
 }
 
+/* The kernel may have replies that the client has not taken yet. It has the same time for them as
+ * for those that are still here; a reset would throw them away. */
+static void check_lingering(struct conn *c, uint64_t now_ns)
+{
+    const struct net_timeouts *t = c->worker->timeouts;
+    int n = 0;
+    if (ioctl(c->fd, SIOCOUTQ, &n) == 0 && n != c->n_unsent)
+        c->written_ns = now_ns;
+    c->n_unsent = n;
+    if (n > 0 ? passed(c->written_ns, t->write_ns, now_ns)
+              : passed(MAX(c->read_ns, c->written_ns), t->linger_ns, now_ns))
+        conn_close(c);
+}
+
 void conn_check_time(struct conn *c, uint64_t now_ns)
 {
     const struct net_timeouts *t = c->worker->timeouts;
     struct http1 *h = &c->http1;
 
     if (c->lingering) {
-        if (passed(c->read_ns, t->linger_ns, now_ns))
-            conn_close(c);
+        check_lingering(c, now_ns);
     } else if (c->waiting) {
         if (passed(c->written_ns, t->write_ns, now_ns))
             conn_close(c);

@@ -26,6 +26,7 @@ struct conn {
     bool eof;                     /* the client sends no more */
     bool waiting;                 /* the socket's buffer is full */
     bool lingering;               /* all is said; what the client still sends is thrown away */
+    int n_unsent;                 /* bytes that the kernel still had when it was last asked */
     uint64_t read_ns, written_ns; /* the last time that something moved */
     uint64_t head_ns;             /* when an unfinished head began; 0 = there is none */
 };

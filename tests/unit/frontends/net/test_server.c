@@ -252,6 +252,46 @@ static void deaf_clients_are_closed(void **state)
     stop(s);
 }
 
+static bool is_over(const int *counter)
+{
+    mutex_lock(&mu);
+    bool over = *counter > 0;
+    mutex_unlock(&mu);
+    return over;
+}
+
+/* Its reply has left us for the kernel, which keeps it until the client takes it: what the client
+ * sends meanwhile, and nobody wants, is no reason to throw that away. */
+static void a_client_that_goes_on_sending_gets_all_of_its_reply(void **state)
+{
+    (void)state;
+    struct net_options o;
+    net_options_init(&o);
+    o.timeouts.linger_ns = 60 * NS_PER_MS;
+    struct net_server *s = start(&o);
+    int late = dial(s), little = 16 << 10;
+    static char text[64 << 10];
+    size_t n = 0;
+    ssize_t got;
+    setsockopt(late, SOL_SOCKET, SO_RCVBUF, &little, sizeof(little));
+    say(late, "GET /big HTTP/1.1\r\nConnection: close\r\n\r\nmore");
+    while (!is_over(&n_ended)) {
+        got = recv(late, text, 4096, 0);
+        assert_true(got > 0);
+        n += (size_t)got;
+    }
+    uint64_t until_ns = monotonic_ns() + 5 * o.timeouts.linger_ns;
+    while (monotonic_ns() < until_ns) {
+        send(late, "and more", 8, MSG_NOSIGNAL); /* it may be told that nobody listens any more */
+        usleep(1000);
+    }
+    while ((got = recv(late, text, sizeof(text), 0)) > 0)
+        n += (size_t)got;
+    assert_in_range(n, sizeof(big), sizeof(big) + 1000);
+    close(late);
+    stop(s);
+}
+
 static void a_client_that_leaves_cancels_its_request(void **state)
 {
     (void)state;
@@ -427,6 +467,7 @@ int main(void)
         cmocka_unit_test(slow_clients_are_answered_and_closed),
         cmocka_unit_test(idle_clients_are_closed),
         cmocka_unit_test(deaf_clients_are_closed),
+        cmocka_unit_test(a_client_that_goes_on_sending_gets_all_of_its_reply),
         cmocka_unit_test(a_client_that_leaves_cancels_its_request),
         cmocka_unit_test(too_many_connections_wait),
         cmocka_unit_test(a_last_reply_is_whole_whatever_else_the_client_has_sent),
