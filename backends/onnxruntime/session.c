@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "onnxruntime/external.h"
 
@@ -173,6 +174,7 @@ static TRITONSERVER_Error *add_library(const struct model *m, struct ort_options
 {
     char *path = NULL, *full = NULL, *above = NULL, *repository = NULL;
     TRITONSERVER_Error *err;
+    struct stat info;
     int why;
 
     if (asprintf(&path, "%s%s%s", *name == '/' ? "" : m->folder, *name == '/' ? "" : "/", name) < 0)
@@ -191,6 +193,11 @@ static TRITONSERVER_Error *add_library(const struct model *m, struct ort_options
                             "library of custom operators '%s' (op_library_filename) is '%s', which "
                             "is not in the model repository '%s'",
                             name, full, repository ? repository : m->folder);
+    else if (stat(full, &info) != 0 || !S_ISREG(info.st_mode)) /* opening a pipe would wait */
+        err = backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                            "library of custom operators '%s' (op_library_filename) is no regular "
+                            "file",
+                            name);
     else
         err = library_error(&m->rt->lib, m->rt->lib.api.RegisterCustomOpsLibrary_V2(options, full));
     free(path);

@@ -94,6 +94,8 @@ REFUSED = {
                     r"'../../outside.so' \(op_library_filename\) is '\S+/outside.so', which is not in the model repository '\S+'"),
     "ops_absolute": ('model_operations { op_library_filename: "/etc/hostname" }', r"Invalid argument: library of custom operators "
                      r"'/etc/hostname' \(op_library_filename\) is '/etc/hostname', which is not in the model repository '\S+'"),
+    "ops_pipe": ('model_operations { op_library_filename: "pipe.so" }', r"Invalid argument: library of custom operators 'pipe.so' "
+                 r"\(op_library_filename\) is no regular file"),
     "ops_no_library": ('model_operations { op_library_filename: "config.pbtxt" }', r"Internal: onnx runtime error \d+: .*config.pbtxt.*"),
 }
 
@@ -123,6 +125,7 @@ def server(tmp_path_factory):
         write(models, name, more)
     for name, (more, _) in REFUSED.items():
         write(models, f"not_{name}", more)
+    os.mkfifo(models / "not_ops_pipe" / "pipe.so")
     write_custom_op(models)
     with Server(models, flags=["--exit-on-error=false", "--strict-readiness=false"], ready=None) as running:
         running.await_rest()
