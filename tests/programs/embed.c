@@ -8,6 +8,7 @@
  *     infer ID MODEL VERSION OUTPUTS INPUT…   and wait for the end; OUTPUTS: name,… or -
  *     start ID MODEL VERSION OUTPUTS INPUT…   and go on
  *     wait ID, cancel ID
+ *     answered ID                             wait for its last response, but not for its release
  *     join                                    wait for all, whose names are free from then on
  *     load MODEL PARAMETER…
  *     unload MODEL, unload-all MODEL, ready MODEL, metadata MODEL, config MODEL, statistics MODEL
@@ -265,6 +266,14 @@ static struct running *find(const char *id)
     exit(1);
 }
 
+static void wait_for_answer(struct running *r)
+{
+    pthread_mutex_lock(&mu);
+    while (!r->final)
+        pthread_cond_wait(&changed, &mu);
+    pthread_mutex_unlock(&mu);
+}
+
 static void wait_for(struct running *r)
 {
     pthread_mutex_lock(&mu);
@@ -440,6 +449,8 @@ static void obey(char **words, int n)
         start_request(words + 1, n - 1);
     } else if (strcmp(command, "wait") == 0) {
         wait_for(find(what));
+    } else if (strcmp(command, "answered") == 0) {
+        wait_for_answer(find(what));
     } else if (strcmp(command, "join") == 0) {
         join();
     } else if (strcmp(command, "cancel") == 0) {

@@ -123,8 +123,9 @@ def test_cancelled(ask):
 
 
 def test_cancelled_while_it_is_held(ask):
-    """The only instance is free again, though the client has asked to hold it for a day."""
-    lines = ask(repeat("r", [1], [0], wait=A_DAY_MS, command="start"), "cancel r", "wait r", repeat("next", [2], [0]))
+    """It has been answered, and the client wanted the instance held for a day: that is free again for the next one."""
+    lines = ask(repeat("r", [1], [0], wait=A_DAY_MS, command="start"), "answered r", "cancel r", "wait r", repeat("next", [2], [0]))
+    assert embed.of(lines, "r") == ["response OUT:INT32:1:1 IDX:UINT32:1:0", "final"]
     assert embed.of(lines, "next") == ["response OUT:INT32:1:2 IDX:UINT32:1:0", "final"]
 
 
