@@ -262,8 +262,8 @@ static bool has_ended(int n)
     return ended;
 }
 
-/* Asks for much with more behind it, and takes as little of it as makes the server end the exchange,
- * its `n`th: the bytes taken. That is all of it if the server had to wait for a processor. */
+/* Asks for much with more behind it, and takes as little of it as makes the server end the
+ * exchange, its `n`th: the bytes taken, all of it if the server had to wait for a processor. */
 static size_t ask_and_take_little(int fd, int n)
 {
     static char text[4096];
