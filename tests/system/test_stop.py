@@ -220,6 +220,7 @@ def test_a_request_that_does_not_end_is_given_up_at_the_timeout(models, gated, s
     with pytest.raises(AssertionError, match="ended with 1"):
         with server:
             held = send_held(server)
+            gated.await_reached("hold.execute")    # what is not executed yet is cancelled, and all has ended in time
             server.signal(signal.SIGINT)
             assert server.wait(25) == 1    # the default is 30 s
             assert held.closed()
@@ -238,6 +239,7 @@ def test_clients_that_left_do_not_hold_up_the_end(models, gated):
     """One request is with the backend, which finishes it; those that wait behind it for nobody are dropped."""
     with Server(models) as server:
         clients = [send_held(server) for _ in range(5)]
+        gated.await_reached("hold.execute")
         for client in clients:
             client.socket.close()
         server.signal(signal.SIGTERM)
