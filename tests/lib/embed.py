@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import signal
 import subprocess
 
 import server as servers
@@ -97,9 +98,16 @@ class Session:
 
 
 def run(repository, commands, **how):
-    """Do the commands in a server of their own; what Session.do() says."""
-    with Session(repository, **how) as session:
-        return session.do(*commands)
+    """Do the commands in a server of their own; what Session.do() says. The genuine library is asked again, twice at most,
+    when it dies: it may lock what is not there (pthread_mutex_lock() of 0xa0, in a thread of its own) while models go."""
+    for tries_left in (2, 1, 0):
+        session = Session(repository, **how)
+        try:
+            with session:
+                return session.do(*commands)
+        except AssertionError:
+            if not (session.genuine and session.process.returncode == -signal.SIGSEGV and tries_left):
+                raise
 
 
 def is_log(line):
