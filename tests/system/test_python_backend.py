@@ -208,8 +208,8 @@ def left_behind(mark=MARK):
 
 
 def sweep(mark):
-    """The genuine server is killed. Its stubs end when they notice that, or wait for ever for a lock in the memory that
-    they have shared with it."""
+    """After a backend that died, or was killed with the genuine server. Its processes end when they notice that, or wait
+    for ever for a lock in the memory that they have shared with it."""
     subprocess.run(["pkill", "-KILL", "-f", f"triton_python_backend_stub .*{mark}"], check=False)
     servers.wait_for(lambda: not left_behind(mark)[1], 60, "processes of the backend have gone")
     for name in left_behind(mark)[0]:
@@ -494,8 +494,7 @@ def explicit_server(surroundings, models):
 
                 yield running, client, ask
     except BackendDied:
-        for file in left_behind(mark)[0]:
-            pathlib.Path("/dev/shm", file).unlink(missing_ok=True)
+        sweep(mark)
         raise
     assert left_behind(mark) == ([], []), "processes or shared memory of the backend are left"
 
