@@ -5,6 +5,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import warnings
 
 import server as servers
 
@@ -99,7 +100,8 @@ class Session:
 
 def run(repository, commands, **how):
     """Do the commands in a server of their own; what Session.do() says. The genuine library is asked again, twice at most,
-    when it dies: it may lock what is not there (pthread_mutex_lock() of 0xa0, in a thread of its own) while models go."""
+    when it dies. Seen once, on a busy machine, between two loads: pthread_mutex_lock() of 0xa0, and neither embed.c nor
+    the backend identity has a mutex that may be there."""
     for tries_left in (2, 1, 0):
         session = Session(repository, **how)
         try:
@@ -108,6 +110,7 @@ def run(repository, commands, **how):
         except AssertionError:
             if not (session.genuine and session.process.returncode == -signal.SIGSEGV and tries_left):
                 raise
+            warnings.warn(f"the genuine library is asked again: {session.story([])}", stacklevel=2)
 
 
 def is_log(line):

@@ -274,9 +274,9 @@ static size_t ask_and_take_little(int fd, int n)
     say(fd, "GET /big HTTP/1.1\r\nConnection: close\r\n\r\nmore");
     while (!has_ended(n) && got > 0) {
         got = recv(fd, text, sizeof(text), 0);
-        assert_true(got > 0 || taken >= sizeof(big));
-        taken += (size_t)got;
+        taken += got > 0 ? (size_t)got : 0;
     }
+    assert_true(got > 0 || taken >= sizeof(big));
     return taken;
 }
 
