@@ -48,6 +48,7 @@ def served(request, tmp_path_factory):
     shown = [*IO, ("output", "OUTPUT_STATE", "FP32", [1])]
     onnx_models.accumulate(write(root, "shown", 4, shown, "direct { } " + CONTROLS + SUM))
     onnx_models.remember(write(root, "texts", 4, TEXT_IO, "direct { } " + state("LAST", "THIS", "STRING")), ("b", 1))
+    onnx_models.remember(write(root, "padded", 4, TEXT_IO, "direct { } " + state("LAST", "THIS", "STRING")), ("b", 1))
     onnx_models.remember(write(root, "alone", 0, TEXT_IO, "direct { } " + state("LAST", "THIS", "STRING")), (1,))
     with {"conch": servers.Server, "triton": triton.Triton}[request.param](root) as running:
         yield running
@@ -132,3 +133,21 @@ def test_a_state_is_no_output_unless_it_is_declared(client):
 def test_texts_of_any_length(client, model):
     texts = ["one", "", "a longer one than those before", "end"]
     assert run_through(client, model, 9, texts) == [{"OUT": [text]} for text in ["", *texts[:-1]]]
+
+
+def batch_sizes(client, model):
+    """How often the model was executed, by the size of the batch."""
+    (one,) = client.get_inference_statistics(model)["model_stats"]
+    return {batch["batch_size"]: batch["compute_infer"]["count"] for batch in one["batch_stats"]}
+
+
+def test_a_padding_has_a_valid_state_of_strings(served, client):
+    """The second sequence is asked alone, so that the slot in front of it is empty: what stands there is executed with it."""
+    assert ask(client, "padded", 21, "of the first slot", "first") == {"OUT": [""]}
+    before = batch_sizes(client, "padded")
+    texts = ["a text that is longer than an empty one", "b", "", "the end"]
+    assert run_through(client, "padded", 22, texts) == [{"OUT": [text]} for text in ["", *texts[:-1]]]
+    if served.name == "conch":  # what memory holds there is not zeros in 2.51
+        assert before == {1: 1}
+        assert batch_sizes(client, "padded") == {1: 1, 2: len(texts)}
+    assert ask(client, "padded", 21, "", "last") == {"OUT": ["of the first slot"]}

@@ -222,12 +222,12 @@ void states_free(struct states *s)
 }
 
 /* Its bytes are written later, where nobody waits for it: only the memory may be wanting here. */
-static struct status *begin(struct state *state, const struct state_value *like,
+static struct status *begin(struct state *state, const struct state_value *like, size_t size_bytes,
                             enum state_fill fill)
 {
     value_done(&state->next);
     state->has_next = false;
-    struct status *st = reserve(&state->shown, like->size_bytes, false);
+    struct status *st = reserve(&state->shown, size_bytes, false);
     if (st)
         return st;
     value_set_shape(&state->shown, like->dtype, like->shape, like->n_dims);
@@ -239,17 +239,35 @@ struct status *states_begin(struct states *s)
 {
     struct status *st = NULL;
     MEM_CHARGE(s->specs->owner, MEM_INSTANCES);
-    for (uint32_t i = 0; i < s->specs->n && !st; i++)
-        st = begin(&s->items[i], &s->items[i].spec->initial, STATE_INITIAL);
+    for (uint32_t i = 0; i < s->specs->n && !st; i++) {
+        const struct state_value *initial = &s->items[i].spec->initial;
+        st = begin(&s->items[i], initial, initial->size_bytes, STATE_INITIAL);
+    }
     return st;
+}
+
+/*
+ * Zeros that are a tensor of the type and shape of that one. Strings of any length become as many
+ * empty ones, each a length of 0; a backend that has published less bytes than its shape has
+ * strings asks for no more than it has published.
+ */
+static size_t zeros_like(const struct state_value *like)
+{
+    size_t empty_bytes;
+    if (like->dtype != DTYPE_BYTES ||
+        !bytes_of(like->dtype, like->shape, like->n_dims, &empty_bytes))
+        return like->size_bytes;
+    return MIN(empty_bytes, like->size_bytes);
 }
 
 struct status *states_begin_like(struct states *s, const struct states *other)
 {
     struct status *st = NULL;
     MEM_CHARGE(s->specs->owner, MEM_INSTANCES);
-    for (uint32_t i = 0; i < s->specs->n && !st; i++)
-        st = begin(&s->items[i], &other->items[i].shown, STATE_ZEROS);
+    for (uint32_t i = 0; i < s->specs->n && !st; i++) {
+        const struct state_value *like = &other->items[i].shown;
+        st = begin(&s->items[i], like, zeros_like(like), STATE_ZEROS);
+    }
     return st;
 }
 

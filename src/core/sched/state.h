@@ -96,7 +96,10 @@ void states_free(struct states *s);
  */
 NODISCARD struct status *states_begin(struct states *s);
 
-/* states_begin_like - zeros, in the shapes that another sequence's states have now. Errors: same */
+/*
+ * states_begin_like - zeros, in the shapes that another sequence's states have now; of strings, as
+ * many empty ones. Errors: same
+ */
 NODISCARD struct status *states_begin_like(struct states *s, const struct states *other);
 
 /*
