@@ -173,11 +173,17 @@ TRITONSERVER_Error *backend_output_alloc(TRITONBACKEND_Output *output, uint64_t 
 {
     TRITONSERVER_MemoryType type = TRITONSERVER_MEMORY_CPU;
     int64_t type_id = 0;
+    void *buffer = NULL;
 
-    TRY(TRITONBACKEND_OutputBuffer(output, ret_buffer, size, &type, &type_id));
+    TRY(TRITONBACKEND_OutputBuffer(output, &buffer, size, &type, &type_id));
+    if (!buffer && size > 0)
+        return backend_error(TRITONSERVER_ERROR_UNAVAILABLE,
+                             "the response allocator gave no memory for an output of %llu bytes",
+                             (unsigned long long)size);
     if (type == TRITONSERVER_MEMORY_GPU)
         return backend_error(TRITONSERVER_ERROR_UNSUPPORTED,
                              "output data in GPU memory is not supported");
+    *ret_buffer = buffer;
     return NULL;
 }
 

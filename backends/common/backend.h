@@ -84,6 +84,7 @@ TRITONSERVER_Error *backend_input_copy(TRITONBACKEND_Input *input, uint32_t n_bu
 /*
  * backend_output_alloc - memory for an output, which must be on the host.
  * Errors: UNSUPPORTED  the server gave memory of a GPU
+ *         UNAVAILABLE  whoever wants the output gives no memory for it, but no error either
  */
 TRITONSERVER_Error *backend_output_alloc(TRITONBACKEND_Output *output, uint64_t size,
                                          void **ret_buffer);

@@ -445,7 +445,11 @@ TRITONBACKEND_RequestOutputBufferProperties(TRITONBACKEND_Request *request, cons
 {
     NEED(request);
     struct api_request *a = api_request_of(to_request(request));
-    if (a && a->allocator->query_fn)
+    if (a && !a->allocator->query_fn)
+        return as_status(status_new(STATUS_UNAVAILABLE,
+                                    "[request id: %s] Output properties are not available",
+                                    request_log_name(&a->request)));
+    if (a)
         return a->allocator->query_fn(as_allocator(a->allocator), a->allocator_data, name,
                                       byte_size, memory_type, memory_type_id);
     *memory_type = TRITONSERVER_MEMORY_CPU;

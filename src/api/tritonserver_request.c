@@ -75,10 +75,7 @@ static struct status *alloc_output(struct request *r, struct output *out, size_t
         as_allocator(a->allocator), out->name, size_bytes, type, out->memory_type_id,
         a->allocator_data, &out->base, &out->maker_data, &type, &out->memory_type_id));
     out->memory_type = (enum memory_type)type;
-    if (!st && size_bytes && !out->base)
-        st = status_new(STATUS_INTERNAL, "response allocator gave no memory for output '%s'",
-                        out->name);
-    return st;
+    return st; /* NULL without an error is what the embedder wants; the backend sees it */
 }
 
 static void free_output(struct request *r, struct output *out)
@@ -539,6 +536,15 @@ TRITONSERVER_InferenceRequestSetDoubleParameter(TRITONSERVER_InferenceRequest *r
     return set_parameter(request, &p);
 }
 
+/* What else is wrong with it is said first, as in the reference. */
+NODISCARD static struct status *refuse_without_callback(struct api_request *a)
+{
+    struct status *st = server_check(&a->request);
+    return st ? st
+              : status_new(STATUS_INVALID_ARG, "the request has no %s callback",
+                           a->response_fn ? "release" : "response");
+}
+
 TRITONSERVER_Error *TRITONSERVER_ServerInferAsync(TRITONSERVER_Server *server,
                                                   TRITONSERVER_InferenceRequest *inference_request,
                                                   TRITONSERVER_InferenceTrace *trace)
@@ -547,8 +553,7 @@ TRITONSERVER_Error *TRITONSERVER_ServerInferAsync(TRITONSERVER_Server *server,
     NEED(inference_request);
     struct api_request *a = to_api_request(inference_request);
     if (!a->response_fn || !a->release_fn)
-        return as_status(status_new(STATUS_INVALID_ARG, "the request has no %s callback",
-                                    a->response_fn ? "release" : "response"));
+        return as_status(refuse_without_callback(a));
     bool idle = atomic_load_explicit(&a->request.stage, memory_order_acquire) == REQUEST_IDLE;
     if (idle) {
         request_compact(&a->request);

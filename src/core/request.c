@@ -517,12 +517,13 @@ NODISCARD static struct status *not_held(const struct request *r)
 
 struct status *request_release(struct request *r)
 {
-    /* Exactly one release counts; a second one, or one of a request not in execution, is refused.
-     */
+    /* Exactly one release counts, a backend's; a second one is refused. One that comes from
+     * elsewhere while the request waits, which the reference allows, is heard and changes nothing:
+     * the request goes on to its answer. */
     int expected = REQUEST_EXECUTING;
     if (!atomic_compare_exchange_strong_explicit(&r->stage, &expected, REQUEST_RELEASED,
                                                  memory_order_acq_rel, memory_order_acquire))
-        return not_held(r);
+        return expected == REQUEST_QUEUED ? NULL : not_held(r);
     if (UNLIKELY(r->sequence || r->padding))
         sequence_released(r);
     request_sender_done(r);

@@ -21,7 +21,12 @@ void request_begin(struct request *r);
 /* request_unbegin - … and gives it back to its maker, unanswered: the scheduler refused it. */
 void request_unbegin(struct request *r);
 
-/* request_release - the backend (or the core in its place) lets go of the request. Once. */
+/*
+ * request_release - the backend (or the core in its place) lets go of the request. Once. Of one
+ * that waits, by somebody who does not hold it: nothing happens.
+ *
+ * Errors: STATUS_INVALID_ARG  it is released already
+ */
 NODISCARD struct status *request_release(struct request *r);
 
 /*

@@ -575,15 +575,19 @@ struct status *server_metrics(struct server *s, struct buf *out)
     return page_print(s, out);
 }
 
+struct status *server_check(struct request *r)
+{
+    if (UNLIKELY(atomic_load_explicit(&r->senders, memory_order_acquire) != 0))
+        return status_new(STATUS_INVALID_ARG, "[request id: %s] request is in flight already",
+                          request_log_name(r));
+    return request_check(r);
+}
+
 struct status *server_infer(struct server *s, struct request *r)
 {
     (void)s;
     struct model *m = r->model;
-
-    if (UNLIKELY(atomic_load_explicit(&r->senders, memory_order_acquire) != 0))
-        return status_new(STATUS_INVALID_ARG, "[request id: %s] request is in flight already",
-                          request_log_name(r));
-    struct status *st = request_check(r);
+    struct status *st = server_check(r);
     if (st)
         return st;
 

@@ -257,6 +257,14 @@ void server_statistics_done(struct server_statistics *statistics);
 NODISCARD struct status *server_metrics(struct server *s, struct buf *out);
 
 /*
+ * server_check - what server_infer() would refuse the request for, without handing it to anybody.
+ *
+ * Thread: the maker's.
+ * Errors: STATUS_INVALID_ARG  it does not fit its model (behaviours §7), or is in flight
+ */
+NODISCARD struct status *server_check(struct request *r);
+
+/*
  * server_infer - checks the request against its model and hands it to the scheduler.
  *
  * Thread: any. May execute the model before it returns (r->turn), so that all of r->ops may

@@ -281,7 +281,7 @@ TRITONSERVER_BufferAttributesByteSize(TRITONSERVER_BufferAttributes *buffer_attr
  * Thread: any, also several at once for different responses.
  * @memory_type, @memory_type_id  where the backend would like it
  * @userp                 response_allocator_userp of the request
- * @buffer                NULL is allowed only when byte_size is 0
+ * @buffer                NULL without an error is handed on: the backend has nowhere to write to
  * @buffer_userp          anything; handed to the release function and to who reads the output
  * @actual_memory_type…   where it really is; the backend follows
  * An error makes the response an error response.

@@ -253,8 +253,10 @@ static void write_text(TRITONBACKEND_Response *response, TRITONBACKEND_Output *o
     void *to;
 
     must(TRITONBACKEND_OutputBuffer(output, &to, sizeof(size) + size, &type, &id));
-    memcpy(to, &size, sizeof(size));
-    memcpy((char *)to + sizeof(size), t->bytes, size);
+    if (to) { /* else the program that embeds the server does not want it */
+        memcpy(to, &size, sizeof(size));
+        memcpy((char *)to + sizeof(size), t->bytes, size);
+    }
     must(TRITONBACKEND_OutputBufferAttributes(output, &attributes));
     say_attributes(&late, "memory", attributes);
     must(TRITONBACKEND_ResponseSetStringParameter(response, "output", late.bytes));

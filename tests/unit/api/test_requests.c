@@ -10,10 +10,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "lib/repository.h"
+#include "triton/core/tritonbackend.h"
 #include "triton/core/tritonserver.h"
 
 static const char config[] =
@@ -21,6 +24,14 @@ static const char config[] =
     "input { name: \"IN\" data_type: TYPE_INT32 dims: [ -1 ] }\n"
     "output { name: \"OUT\" data_type: TYPE_STRING dims: [ 1 ] label_filename: \"labels\" }\n"
     "instance_group { kind: KIND_CPU }\n";
+static const char texts_config[] = "backend: \"caller\"\n"
+                                   "input { name: \"IN\" data_type: TYPE_STRING dims: [ -1 ] }\n"
+                                   "output { name: \"OUT\" data_type: TYPE_STRING dims: [ 1 ] }\n"
+                                   "instance_group { kind: KIND_CPU }\n";
+static const char gate_config[] = "backend: \"gate\"\n"
+                                  "input { name: \"IN\" data_type: TYPE_INT32 dims: [ -1 ] }\n"
+                                  "output { name: \"OUT\" data_type: TYPE_INT32 dims: [ -1 ] }\n"
+                                  "instance_group { count: 1 kind: KIND_CPU }\n";
 static const char labels[] = "first\nsecond\n";
 
 static void ok(TRITONSERVER_Error *error)
@@ -101,6 +112,8 @@ static int begin(void **state)
     repository_make(&repo);
     repository_add(&repo, "m", config, 1);
     repository_add_file(&repo, "m/labels", labels, sizeof(labels) - 1);
+    repository_add(&repo, "texts", texts_config, 1);
+    repository_add(&repo, "held", gate_config, 1);
     ok(TRITONSERVER_ServerOptionsNew(&options));
     ok(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, repo.path));
     ok(TRITONSERVER_ServerOptionsSetBackendDirectory(options, CONCH_BUILD_DIR "/tests/backends"));
@@ -118,15 +131,20 @@ static int end(void **state)
     return 0;
 }
 
+static void make_for(const char *model)
+{
+    ok(TRITONSERVER_InferenceRequestNew(&request, server, model, -1));
+    ok(TRITONSERVER_InferenceRequestSetResponseCallback(request, allocator, NULL, on_response,
+                                                        NULL));
+    ok(TRITONSERVER_InferenceRequestSetReleaseCallback(request, on_release, NULL));
+}
+
 /* A request without inputs. */
 static int make(void **state)
 {
     (void)state;
     ok(TRITONSERVER_ResponseAllocatorNew(&allocator, allocate, give_back, NULL));
-    ok(TRITONSERVER_InferenceRequestNew(&request, server, "m", -1));
-    ok(TRITONSERVER_InferenceRequestSetResponseCallback(request, allocator, NULL, on_response,
-                                                        NULL));
-    ok(TRITONSERVER_InferenceRequestSetReleaseCallback(request, on_release, NULL));
+    make_for("m");
     return 0;
 }
 
@@ -154,6 +172,20 @@ static void add_data(void)
                                                     TRITONSERVER_MEMORY_CPU, 0));
 }
 
+static void start(TRITONSERVER_InferenceTrace *trace)
+{
+    is_final = is_released = false;
+    ok(TRITONSERVER_ServerInferAsync(server, request, trace));
+}
+
+static void await_end(void)
+{
+    pthread_mutex_lock(&mu);
+    while (!is_final || !is_released)
+        pthread_cond_wait(&ended, &mu);
+    pthread_mutex_unlock(&mu);
+}
+
 /* Until response is there; the text of OUT is put into `text`. */
 static void infer(TRITONSERVER_InferenceTrace *trace, char *text, size_t room)
 {
@@ -167,12 +199,8 @@ static void infer(TRITONSERVER_InferenceTrace *trace, char *text, size_t room)
     size_t size;
     void *userp;
 
-    is_final = is_released = false;
-    ok(TRITONSERVER_ServerInferAsync(server, request, trace));
-    pthread_mutex_lock(&mu);
-    while (!is_final || !is_released)
-        pthread_cond_wait(&ended, &mu);
-    pthread_mutex_unlock(&mu);
+    start(trace);
+    await_end();
     ok(TRITONSERVER_InferenceResponseError(response));
     ok(TRITONSERVER_InferenceResponseOutput(response, 0, &name, &type, &shape, &n_dims, &base,
                                             &size, &memory, &id, &userp));
@@ -453,6 +481,158 @@ static void what_an_allocator_says_of_memory(void **state)
     has_line(text, "query: not today");
 }
 
+static void an_allocator_that_says_nothing_of_memory(void **state)
+{
+    char text[4096];
+
+    (void)state;
+    add_input();
+    add_data();
+    ok(TRITONSERVER_InferenceRequestSetId(request, "r2"));
+    infer(NULL, text, sizeof(text));
+    has_line(text, "query: [request id: r2] Output properties are not available");
+}
+
+static TRITONSERVER_Error *
+allocate_nothing(TRITONSERVER_ResponseAllocator *a, const char *name, size_t byte_size,
+                 TRITONSERVER_MemoryType type, int64_t type_id, void *userp, void **buffer,
+                 void **buffer_userp, TRITONSERVER_MemoryType *actual_type, int64_t *actual_id)
+{
+    (void)a, (void)name, (void)type, (void)type_id, (void)userp, (void)buffer;
+    *buffer_userp = &repo;
+    *actual_type = TRITONSERVER_MEMORY_GPU;
+    *actual_id = 2;
+    assert_true(byte_size > 0);
+    return NULL;
+}
+
+/* The program wants no bytes: the response is as any other, but for them. */
+static void an_allocator_that_gives_no_memory(void **state)
+{
+    TRITONSERVER_ResponseAllocator *nothing;
+    TRITONSERVER_MemoryType memory;
+    TRITONSERVER_DataType type;
+    const int64_t *shape;
+    const void *base = &repo;
+    const char *name;
+    uint64_t n_dims;
+    size_t size;
+    int64_t id;
+    void *userp;
+
+    (void)state;
+    ok(TRITONSERVER_ResponseAllocatorNew(&nothing, allocate_nothing, give_back, NULL));
+    ok(TRITONSERVER_InferenceRequestSetResponseCallback(request, nothing, NULL, on_response, NULL));
+    add_input();
+    add_data();
+    start(NULL);
+    await_end();
+    ok(TRITONSERVER_InferenceResponseError(response));
+    ok(TRITONSERVER_InferenceResponseOutput(response, 0, &name, &type, &shape, &n_dims, &base,
+                                            &size, &memory, &id, &userp));
+    assert_null(base);
+    assert_true(size > 4);
+    assert_int_equal(memory, TRITONSERVER_MEMORY_GPU);
+    assert_int_equal(id, 2);
+    assert_ptr_equal(userp, &repo);
+    ok(TRITONSERVER_InferenceResponseDelete(response));
+    response = NULL;
+    ok(TRITONSERVER_ResponseAllocatorDelete(nothing));
+}
+
+/* ---- Mistakes ------------------------------------------------------------------------------- */
+
+/* What is in the inputs is looked at before it is missed that nobody waits for the answer. */
+static void inputs_that_do_not_fit_and_no_callback(void **state)
+{
+    static const int64_t three = 3;
+    static const char two[] = "\1\0\0\0a\1\0\0\0b";
+
+    (void)state;
+    ok(TRITONSERVER_InferenceRequestDelete(request));
+    ok(TRITONSERVER_InferenceRequestNew(&request, server, "texts", -1));
+    ok(TRITONSERVER_InferenceRequestSetReleaseCallback(request, on_release, NULL));
+    ok(TRITONSERVER_InferenceRequestAddInput(request, "IN", TRITONSERVER_TYPE_BYTES, &three, 1));
+    ok(TRITONSERVER_InferenceRequestAppendInputData(request, "IN", two, 10, TRITONSERVER_MEMORY_CPU,
+                                                    0));
+    refused(TRITONSERVER_ServerInferAsync(server, request, NULL), TRITONSERVER_ERROR_INVALID_ARG,
+            "[request id: <id_unknown>] expected 3 string elements for inference input 'IN' for "
+            "model 'texts', got 2");
+    ok(TRITONSERVER_InferenceRequestAppendInputData(request, "IN", two, 5, TRITONSERVER_MEMORY_CPU,
+                                                    0));
+    refused(TRITONSERVER_ServerInferAsync(server, request, NULL), TRITONSERVER_ERROR_INVALID_ARG,
+            "the request has no response callback");
+}
+
+static void await_file(const char *path)
+{
+    static const struct timespec pause = {.tv_nsec = 1000000};
+
+    for (int i = 0; i < 60000 && access(path, F_OK) != 0; i++)
+        nanosleep(&pause, NULL);
+    assert_int_equal(access(path, F_OK), 0);
+}
+
+static bool is_cancelled(TRITONBACKEND_ResponseFactory *factory)
+{
+    bool request_is = false, factory_is = false;
+
+    ok(TRITONSERVER_InferenceRequestIsCancelled(request, &request_is));
+    ok(TRITONBACKEND_ResponseFactoryIsCancelled(factory, &factory_is));
+    assert_int_equal(request_is, factory_is);
+    return request_is;
+}
+
+/* The program says that it releases what waits for its turn: it has its answer, and its release,
+ * once all the same. */
+static void a_release_by_somebody_else(void **state)
+{
+    TRITONSERVER_InferenceRequest *first;
+    TRITONBACKEND_ResponseFactory *factory;
+    char held[128], reached[128];
+
+    (void)state;
+    repository_add_file(&repo, "held/hold.execute", "", 0);
+    snprintf(held, sizeof(held), "%s/held/hold.execute", repo.path);
+    snprintf(reached, sizeof(reached), "%s.reached", held);
+    ok(TRITONSERVER_InferenceRequestDelete(request));
+    make_for("held");
+    add_input();
+    add_data();
+    start(NULL);
+    await_file(reached);
+    first = request;
+    make_for("held");
+    add_input();
+    add_data();
+    ok(TRITONSERVER_ServerInferAsync(server, request, NULL));
+
+    ok(TRITONBACKEND_ResponseFactoryNew(&factory, (TRITONBACKEND_Request *)request));
+    ok(TRITONBACKEND_RequestRelease((TRITONBACKEND_Request *)request,
+                                    TRITONSERVER_REQUEST_RELEASE_ALL));
+    assert_false(is_cancelled(factory));
+    ok(TRITONSERVER_InferenceRequestCancel(request));
+    assert_true(is_cancelled(factory));
+    pthread_mutex_lock(&mu);
+    while (!is_final) /* of the second one: the first is with its backend */
+        pthread_cond_wait(&ended, &mu);
+    assert_false(is_released);
+    pthread_mutex_unlock(&mu);
+    assert_int_equal(TRITONSERVER_ErrorCode(TRITONSERVER_InferenceResponseError(response)),
+                     TRITONSERVER_ERROR_CANCELLED);
+    ok(TRITONBACKEND_ResponseFactoryDelete(factory));
+    await_end();
+    ok(TRITONSERVER_InferenceResponseDelete(response));
+    response = NULL;
+    ok(TRITONSERVER_InferenceRequestDelete(request));
+
+    request = first;
+    is_final = is_released = false;
+    assert_int_equal(remove(held), 0);
+    await_end();
+    ok(TRITONSERVER_InferenceResponseError(response));
+}
+
 static int n_activities, n_traces_released;
 
 static void on_activity(TRITONSERVER_InferenceTrace *trace,
@@ -510,6 +690,10 @@ int main(void)
         EACH(a_raw_input),
         EACH(inputs_and_outputs_that_are_taken_back),
         EACH(what_an_allocator_says_of_memory),
+        EACH(an_allocator_that_says_nothing_of_memory),
+        EACH(an_allocator_that_gives_no_memory),
+        EACH(inputs_that_do_not_fit_and_no_callback),
+        EACH(a_release_by_somebody_else),
         EACH(a_trace_reaches_the_backend),
     };
     return cmocka_run_group_tests(tests, begin, end);
