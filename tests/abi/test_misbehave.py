@@ -23,6 +23,16 @@ output [ { name: "OUT" data_type: TYPE_INT32 dims: [-1] } ]
 instance_group [ { count: 2 kind: KIND_CPU } ]
 """
 
+# Five requests make a batch, which waits for them.
+BATCHED = """
+name: "mis"
+backend: "misbehave"
+max_batch_size: 5
+input [ { name: "IN" data_type: TYPE_INT32 dims: [-1] } ]
+output [ { name: "OUT" data_type: TYPE_INT32 dims: [-1] } ]
+dynamic_batching { preferred_batch_size: [ 5 ] max_queue_delay_microseconds: 60000000 }
+"""
+
 pytestmark = pytest.mark.skipif(servers.REFERENCE, reason="the genuine Triton dies of it, or never answers")
 
 # What is done, HTTP status, a pattern of the error or the values of OUT (None: no outputs).
@@ -85,9 +95,9 @@ def mis_alone(tmp_path):
         yield started
 
 
-def serve(root):
+def serve(root, config=CONFIG):
     (root / "mis" / "1").mkdir(parents=True)
-    (root / "mis" / "config.pbtxt").write_text(CONFIG)
+    (root / "mis" / "config.pbtxt").write_text(config)
     started = servers.Server(root)
     folder = pathlib.Path(servers.BACKENDS).parent / "tests" / "backends"
     ours = f"--backend-directory={folder}"
@@ -95,11 +105,12 @@ def serve(root):
     return started
 
 
-def ask(server, do=None, hold=None, values=(1, 2)):
-    """The status and the decoded body. hold: who is late waits as long as that file is there."""
-    body = {"inputs": [{"name": "IN", "datatype": "INT32", "shape": [len(values)], "data": list(values)}]}
+def ask(server, do=None, hold=None, values=(1, 2), batch=False, **more):
+    """The status and the decoded body. hold: who is late waits as long as that file is there. more: parameters."""
+    shape = [1, len(values)] if batch else [len(values)]
+    body = {"inputs": [{"name": "IN", "datatype": "INT32", "shape": shape, "data": list(values)}], "parameters": more}
     if do:
-        body["parameters"] = {"do": do, **({"hold": str(hold)} if hold else {"ms": 30})}
+        body["parameters"] |= {"do": do, **({"hold": str(hold)} if hold else {"ms": 30})}
     if do == "number-correlation-id":
         body["parameters"]["sequence_id"] = "a text"
     connection = http.client.HTTPConnection(server.address, server.port, timeout=60)
@@ -188,3 +199,38 @@ def test_a_stop_waits_for_threads_that_are_late(do, expected, mis_alone, hold):
         hold.unlink()
         check(asked.result(), 200, expected)
     assert mis_alone.wait() == 0
+
+
+ARRAYS = ["zeroed", "reversed", "shifted", "released"]
+
+
+@pytest.mark.parametrize("fail", ["", "execute has failed"])
+@pytest.mark.parametrize("array", ARRAYS)
+def test_the_array_of_requests_is_the_backends(array, fail, mis):
+    """It does with it what it likes: public backends set to NULL what they have answered."""
+    expected = (400, "^the whole batch is no good$") if array == "released" else (200, [1, 2])
+    for _ in range(4):
+        check(ask(mis, array=array, fail=fail), *expected)
+    check(ask(mis, "no-answer", array=array, fail=fail), 400 if array == "released" else 500, ".")
+    check(ask(mis, "execute-error", array=array), 400 if array == "released" else 503, ".")
+    check(ask(mis), 200, [1, 2])
+    mis.assert_alive()
+
+
+@pytest.fixture(scope="module")
+def batched(tmp_path_factory):
+    with serve(tmp_path_factory.mktemp("batched"), BATCHED) as started:
+        yield started
+
+
+@pytest.mark.parametrize("fail", ["", "execute has failed"])
+@pytest.mark.parametrize("array", ARRAYS)
+def test_the_array_of_a_batch_is_the_backends(array, fail, batched):
+    """Each of a batch gets its own answer, whatever has become of the array."""
+    for _ in range(4):
+        with concurrent.futures.ThreadPoolExecutor(5) as pool:
+            asked = [pool.submit(ask, batched, values=(n, n + 1), batch=True, array=array, fail=fail) for n in range(5)]
+            for n, future in enumerate(asked):
+                expected = (400, "^the whole batch is no good$") if array == "released" else (200, [n, n + 1])
+                check(future.result(), *expected)
+    batched.assert_alive()

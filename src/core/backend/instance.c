@@ -140,6 +140,10 @@ static uint32_t drop_cancelled(struct request **batch, uint32_t n)
 uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t n,
                           uint64_t start_ns, uint64_t *ret_bytes)
 {
+    /* Public backends write into the array that they get (they set what they have released to
+     * NULL): it is theirs, and never read again. */
+    struct request **given = batch + n;
+
     /* In a batch of sequences each has its place; who is cancelled was looked at there. */
     if (LIKELY(!in->lane))
         n = drop_cancelled(batch, n);
@@ -151,6 +155,7 @@ uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t 
         /* A backend that releases a request and then returns an error is wrong, yet must not make
          * us touch what is gone: the requests stay until the call is over. */
         request_ref(batch[i]);
+        given[i] = batch[i];
         if (batch[i]->states)
             states_fill(batch[i]->states);
         for (uint32_t j = 0; j < batch[i]->n_inputs; j++)
@@ -160,7 +165,7 @@ uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t 
     }
 
     mutex_assert_none_held();
-    struct status *error = in->model->backend->fns.instance_execute(in, batch, n);
+    struct status *error = in->model->backend->fns.instance_execute(in, given, n);
     uint64_t took_ns = monotonic_ns() - start_ns;
     struct execution_times failed = {.exec_start_ns = start_ns, .exec_end_ns = start_ns + took_ns};
 

@@ -51,7 +51,7 @@ struct instance {
     /* Under scheduler.mu. */
     enum runner runner;
     struct list idle_link;
-    struct request **batch;         /* the runner's; NULL before the first */
+    struct request **batch;         /* the runner's: 2 * batch_capacity; NULL before the first */
     struct lane *lane;              /* a sequence batcher's: its slots of the instance */
     struct instance_thread *thread; /* NULL before the first work for it */
 };
@@ -88,7 +88,7 @@ void instance_free(struct instance *in);
  * or is the backend's, when this returns.
  *
  * Thread: whoever runs the instance. No lock is held.
- * @batch      n requests that are queued
+ * @batch      n requests that are queued, and behind them room for as many: the backend's own array
  * @start_ns   now, or nearly
  * @ret_bytes  of their inputs
  * Returns     the time that the backend took, in nanoseconds; 0 when nothing was left to execute

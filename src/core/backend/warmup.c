@@ -250,6 +250,7 @@ static struct status *failed(struct drill *d, const struct warmup_sample *s)
     return st;
 }
 
+/* @batch  room for twice the sample's batch, as instance_execute() wants it */
 static struct status *execute(struct drill *d, const struct warmup_sample *s,
                               struct drill_request *all, struct request **batch, uint32_t iteration)
 {
@@ -286,7 +287,7 @@ static struct status *execute(struct drill *d, const struct warmup_sample *s,
 
 static struct status *run_sample(struct drill *d, const struct warmup_sample *s)
 {
-    struct request **batch = mem_try_zalloc(s->batch_size, sizeof(*batch));
+    struct request **batch = mem_try_zalloc(s->batch_size, 2 * sizeof(*batch));
     struct drill_request *all = NULL;
     struct status *st = batch ? make_requests(d, s, &all) : status_no_memory();
     st = in_sample(st, s->name);

@@ -7,6 +7,11 @@
  * each of these into exactly one clear answer, and go on. Those that answer or release late do so
  * after `ms` (an integer) milliseconds, or once there is no file `hold` (its path).
  *
+ * The parameter `array` chooses what becomes of the array of requests besides: `zeroed`, `reversed`
+ * or `shifted` before the call returns, `released` as the public backend repository's
+ * RequestsRespondWithError() does it. With the parameter `fail` the call returns an error after it.
+ * Where the model batches, the first request of a batch has the say.
+ *
  * Every behaviour is a function, named in the table at the end.
  */
 #include <dlfcn.h>
@@ -825,19 +830,69 @@ static behaviour_fn *find_behaviour(const char *name)
     return NULL;
 }
 
+/* ---- What becomes of the array --------------------------------------------------------------- */
+
+static void zero(TRITONBACKEND_Request **requests, uint32_t n)
+{
+    memset(requests, 0, n * sizeof(*requests));
+}
+
+static void reverse(TRITONBACKEND_Request **requests, uint32_t n)
+{
+    for (uint32_t i = 0; i < n / 2; i++) {
+        TRITONBACKEND_Request *first = requests[i];
+        requests[i] = requests[n - 1 - i];
+        requests[n - 1 - i] = first;
+    }
+}
+
+/* The first one is taken out, as if there were one less: it is in no place, the last one in two. */
+static void shift(TRITONBACKEND_Request **requests, uint32_t n)
+{
+    memmove(requests, requests + 1, (n - 1) * sizeof(*requests));
+}
+
+static const struct {
+    const char *name;
+    void (*damage)(TRITONBACKEND_Request **requests, uint32_t n);
+} arrays[] = {{"zeroed", zero}, {"reversed", reverse}, {"shifted", shift}};
+
+/* All are answered with an error, and gone. */
+static void respond_with_error(TRITONBACKEND_Request **requests, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        say(requests[i], NULL, "the whole batch is no good");
+        requests[i] = NULL;
+    }
+}
+
+static TRITONSERVER_Error *run_one(TRITONBACKEND_Request *request)
+{
+    const char *name = parameter(request, "do", TRITONSERVER_PARAMETER_STRING);
+    behaviour_fn *run = find_behaviour(name);
+    return run ? run(request) : say(request, NULL, "unknown behaviour '%s'", name);
+}
+
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstance *instance,
                                                        TRITONBACKEND_Request **requests,
                                                        const uint32_t request_count)
 {
-    /* The model does not batch and has no dynamic batcher, so there is one request. */
-    for (uint32_t i = 0; i < request_count; i++) {
-        const char *name = parameter(requests[i], "do", TRITONSERVER_PARAMETER_STRING);
-        behaviour_fn *run = find_behaviour(name);
-        TRITONSERVER_Error *err =
-            run ? run(requests[i]) : say(requests[i], NULL, "unknown behaviour '%s'", name);
+    const char *wanted = parameter(requests[0], "array", TRITONSERVER_PARAMETER_STRING);
+    TRITONSERVER_Error *err = NULL;
+    char array[16], fail[64];
 
-        if (err)
-            return err;
+    snprintf(array, sizeof(array), "%s", wanted ? wanted : "");
+    wanted = parameter(requests[0], "fail", TRITONSERVER_PARAMETER_STRING);
+    snprintf(fail, sizeof(fail), "%s", wanted ? wanted : "");
+    if (strcmp(array, "released") == 0)
+        respond_with_error(requests, request_count);
+    for (uint32_t i = 0; i < request_count && requests[i] && !err; i++)
+        err = run_one(requests[i]);
+    for (size_t i = 0; i < sizeof(arrays) / sizeof(arrays[0]); i++) {
+        if (strcmp(array, arrays[i].name) == 0)
+            arrays[i].damage(requests, request_count);
     }
-    return NULL;
+    if (!err && fail[0])
+        err = TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INTERNAL, fail);
+    return err;
 }

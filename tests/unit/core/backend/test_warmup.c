@@ -81,6 +81,14 @@ static struct status *execute(struct instance *in, struct request **requests, ui
     return NULL;
 }
 
+/* What public backends do to the array, all of it. */
+static struct status *execute_and_zero(struct instance *in, struct request **requests, uint32_t n)
+{
+    struct status *st = execute(in, requests, n);
+    memset(requests, 0, n * sizeof(*requests));
+    return st;
+}
+
 /* ------------------------------------------------------------------------------------------ */
 
 static struct fake_model f;
@@ -103,9 +111,10 @@ static struct status *warm_up(void)
 }
 
 /* The warm-up succeeds, and the backend has seen this. */
-static void expect(const char *config, uint32_t n_instances, const char *text)
+static void expect_of(fake_execute_fn fn, const char *config, uint32_t n_instances,
+                      const char *text)
 {
-    make(config, n_instances, execute);
+    make(config, n_instances, fn);
     struct status *st = warm_up();
     if (st)
         fail_msg("%s", status_message(st));
@@ -113,6 +122,11 @@ static void expect(const char *config, uint32_t n_instances, const char *text)
     assert_int_equal(atomic_load(&f.model->inflight), 0);
     assert_int_equal(mem_owner_bytes(f.model->owner, MEM_TENSORS), 0);
     fake_model_end(&f);
+}
+
+static void expect(const char *config, uint32_t n_instances, const char *text)
+{
+    expect_of(execute, config, n_instances, text);
 }
 
 static void expect_error(const char *config, fake_execute_fn fn, enum status_code code,
@@ -134,6 +148,16 @@ static void expect_error(const char *config, fake_execute_fn fn, enum status_cod
 #define ZERO "zero_data: true"
 #define ONE  "batch_size: 1"
 #define A2   INPUT("A", "TYPE_INT32", "2", ZERO)
+
+static void the_array_of_requests_is_the_backend_s(void **state)
+{
+    (void)state;
+    expect_of(execute_and_zero, IO "max_batch_size: 4\n" SAMPLE("s", "batch_size: 3 count: 2", A2),
+              1,
+              "m_0 A:INT32[1,2]=0000000000000000\nm_0 A:INT32[1,2]=0000000000000000\n"
+              "m_0 A:INT32[1,2]=0000000000000000\nm_0 A:INT32[1,2]=0000000000000000\n"
+              "m_0 A:INT32[1,2]=0000000000000000\nm_0 A:INT32[1,2]=0000000000000000\n");
+}
 
 static void no_samples(void **state)
 {
@@ -555,6 +579,7 @@ static void a_stopping_server_cancels(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_array_of_requests_is_the_backend_s),
         cmocka_unit_test(no_samples),
         cmocka_unit_test(zeros),
         cmocka_unit_test(samples_in_order_counts_and_batches_on_every_instance),

@@ -47,6 +47,7 @@ static struct status *execute(struct instance *in, struct request **requests, ui
     atomic_fetch_add(&n_executed, (int)n);
     for (uint32_t i = 0; i < n; i++)
         fake_answer(requests[i]);
+    memset(requests, 0, n * sizeof(*requests)); /* the array is the backend's */
     atomic_fetch_sub(&n_instances_at_once, 1);
     atomic_fetch_sub(&n_at_once[which], 1);
     return NULL;
