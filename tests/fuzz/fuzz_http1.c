@@ -36,7 +36,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             driver_flush(&d);
     }
     if (data[0] & 2)
-        http1_cancel(&d.http1);
+        http1_end_input(&d.http1);
+    if (data[0] & 64)
+        http1_probe(&d.http1);
     driver_flush(&d);
     if (!driver_done(&d))
         abort();

@@ -8,6 +8,8 @@ import struct
 
 import pytest
 
+import repository
+from server import Server, wait_for
 from wire import Connection, ask, given, request_bytes
 
 # The genuine 2.51 loses pipelined requests, answers a request line in two packets with 404, refuses
@@ -159,11 +161,55 @@ def test_http_1_0_closes(connection):
 
 
 def test_half_closed_client_gets_its_answer(connection):
-    """One that asks something to be executed may be taken for one that has left, and be cancelled."""
     connection.send(request_bytes("GET", "/v2/models/any_fp32"))
     connection.socket.shutdown(socket.SHUT_WR)
     assert connection.response().json()["name"] == "any_fp32"
     assert connection.closed()
+
+
+@OURS
+def test_half_closed_in_the_middle_of_a_request(connection):
+    """2.51 ends the connection without a word."""
+    connection.send(request_bytes("POST", PATH, BODY)[:-1])
+    connection.socket.shutdown(socket.SHUT_WR)
+    answer = connection.response()
+    assert (answer.status, answer.error) == (400, "the request is incomplete: the client sends no more")
+    assert connection.closed()
+
+
+@OURS
+def test_half_closed_while_the_model_executes(models):
+    """On a thread of its own, where the answer comes long after the end of what the client sends. All are answered: one that
+    executes, one that waits, and those behind them; one that has closed its connection for good is cancelled all the same."""
+    gated = repository.Gated(models, "gated").shut("hold.execute")
+    body = json.dumps({"inputs": [given("IN", "INT32", [1], [7])]}).encode()
+    request = request_bytes("POST", "/v2/models/gated/infer", body)
+    with Server(models) as server:
+        halves = [Connection(server) for _ in range(3)]
+        halves[0].send(request)
+        gated.await_reached("hold.execute")
+        halves[1].send(request)
+        halves[2].send(request + HEALTH + request)
+        gone = Connection(server)
+        gone.send(request)
+        wait_for(gone.taken, 60, "the server has read the request")
+        gone.socket.close()
+        for connection in halves:
+            connection.socket.shutdown(socket.SHUT_WR)
+        for connection in halves:    # the server knows it by now, and looks whether they are there
+            assert connection.socket.recv(64, socket.MSG_PEEK) == b"HTTP/1.1 "
+
+        def failed():
+            return ask(server, "GET", "/v2/models/gated/stats").json()["model_stats"][0]["inference_stats"]["fail"]["count"]
+
+        wait_for(lambda: failed() == 1, 60, "who has gone is cancelled")
+        gated.open("hold.execute")
+        for connection in halves:
+            answer = connection.response()
+            assert answer.status == 200 and answer.json()["outputs"][0]["data"] == [7], answer
+        assert halves[2].response().status == 200
+        assert halves[2].response().json()["outputs"][0]["data"] == [7]
+        assert all(connection.closed() for connection in halves)
 
 
 def test_a_large_body_to_an_unknown_model(connection):

@@ -191,12 +191,13 @@ static void on_eof(struct conn *c)
         conn_close(c);
         return;
     }
-    /* It may have closed only its side and still read, so replies under way are sent. */
-    http1_cancel(&c->http1);
-    if (http1_is_over(&c->http1))
+    http1_end_input(&c->http1);
+    if (http1_is_over(&c->http1)) {
         conn_close(c);
-    else
-        update_interest(c);
+        return;
+    }
+    http1_probe(&c->http1);
+    update_interest(c);
 }
 
 static void note_progress(struct conn *c)
@@ -287,7 +288,7 @@ static void on_ready(struct loop_fd *watch, uint32_t events)
     if (events & EPOLLIN)
         on_readable(c, events & EPOLLRDHUP);
     else if (events & EPOLLRDHUP)
-        on_eof(c);
+        http1_probe(&c->http1); /* its end is read behind what it has sent, once that is wanted */
 }
 
 static bool passed(uint64_t since_ns, uint64_t limit_ns, uint64_t now_ns)

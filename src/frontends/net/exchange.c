@@ -60,6 +60,7 @@ struct exchange *exchange_new(struct http_env *env, struct http1 *connection)
     x->stage = EXCHANGE_RECEIVING;
     x->refs = 1;
     x->continue_left = 0;
+    x->ahead = 0;
     x->headed = false;
     x->discard = false;
     x->body = NULL;

@@ -102,6 +102,7 @@ struct exchange {
     bool headed;           /* on_head was called: on_end follows */
     bool discard;          /* the body is read and counted, not kept */
     uint8_t continue_left; /* bytes of "100 Continue" that are still to be sent */
+    uint8_t ahead;         /* bytes of the reply that left before it was made: http1_probe() */
 
     /* The body; the handler may read it from on_request to on_end. */
     char *body;

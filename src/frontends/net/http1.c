@@ -8,6 +8,11 @@
 
 const char http1_continue_text[] = "HTTP/1.1 100 Continue\r\n\r\n";
 
+/* What every reply begins with. */
+static const char version_text[] = "HTTP/1.1 ";
+
+enum { VERSION_BYTES = sizeof(version_text) - 1 };
+
 enum { TRUSTED_BODY_BYTES = 64 << 20 }; /* a Content-Length up to here is allocated at once */
 
 static bool on_chunk_data(void *ctx, const char *bytes, size_t n_bytes);
@@ -25,24 +30,6 @@ static void drop_held(struct http1 *h)
 {
     pool_release(TAKE(h->held));
     h->held_start = h->held_end = h->held_capacity = 0;
-}
-
-void http1_cancel(struct http1 *h)
-{
-    const struct http_handler *handler = h->env->handler;
-    LIST_FOR_EACH_SAFE (link, &h->exchanges) {
-        struct exchange *x = LIST_ENTRY(link, struct exchange, link);
-        if (x->stage == EXCHANGE_HANDLING && handler->on_cancel)
-            handler->on_cancel(x);
-    }
-    /* What is half received will never be whole. */
-    if (h->current) {
-        struct exchange *x = TAKE(h->current);
-        h->n_exchanges--;
-        exchange_end(x);
-    }
-    h->input = HTTP1_DONE;
-    drop_held(h);
 }
 
 void http1_abort(struct http1 *h)
@@ -164,6 +151,24 @@ void http1_fault(struct http1 *h, int status, const char *text)
     char body[256];
     int length = snprintf(body, sizeof(body), "{\"error\":\"%s\"}", text);
     exchange_reply_text(x, status, "application/json", body, (size_t)length);
+}
+
+void http1_end_input(struct http1 *h)
+{
+    if (h->current || h->parser.parsed > 0) {
+        http1_fault(h, 400, "the request is incomplete: the client sends no more");
+        return;
+    }
+    h->input = HTTP1_DONE;
+    drop_held(h);
+}
+
+void http1_probe(struct http1 *h)
+{
+    if (h->probing)
+        return;
+    h->probing = true;
+    h->on_output(h);
 }
 
 /* The body of the current exchange is complete. */
@@ -383,6 +388,11 @@ void http1_replied(struct http1 *h, struct exchange *x)
         if (!h->processing)
             drop_held(h);
     }
+    if (UNLIKELY(x->ahead > 0)) { /* and all of "100 Continue" has left: the head is first */
+        BUG_ON(memcmp(x->iov[0].iov_base, version_text, VERSION_BYTES) != 0);
+        x->iov[0].iov_base = (char *)x->iov[0].iov_base + x->ahead;
+        x->iov[0].iov_len -= x->ahead;
+    }
     size_t size_bytes = 0;
     for (int i = 0; i < x->n_iov; i++)
         size_bytes += x->iov[i].iov_len;
@@ -406,6 +416,10 @@ int http1_gather(struct http1 *h, struct iovec *pieces, int max_pieces)
             if (x->continue_left > 0 && n < max_pieces) {
                 const char *rest = http1_continue_text + HTTP1_CONTINUE_BYTES - x->continue_left;
                 pieces[n++] = (struct iovec){(void *)(uintptr_t)rest, x->continue_left};
+            } else if (UNLIKELY(h->probing) && x->stage == EXCHANGE_HANDLING &&
+                       x->ahead < VERSION_BYTES && n < max_pieces) {
+                pieces[n++] = (struct iovec){(void *)(uintptr_t)(version_text + x->ahead),
+                                             VERSION_BYTES - x->ahead};
             }
             break;
         }
@@ -423,7 +437,10 @@ void http1_sent(struct http1 *h, size_t n_bytes)
     while ((link = h->exchanges.next) != &h->exchanges) {
         struct exchange *x = LIST_ENTRY(link, struct exchange, link);
         if (x->stage != EXCHANGE_REPLIED) {
-            x->continue_left -= (uint8_t)n_bytes;
+            if (x->continue_left > 0)
+                x->continue_left -= (uint8_t)n_bytes;
+            else
+                x->ahead = (uint8_t)(x->ahead + n_bytes);
             break;
         }
         while (x->next_iov < x->n_iov && n_bytes >= x->iov[x->next_iov].iov_len)

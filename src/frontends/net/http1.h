@@ -45,6 +45,7 @@ struct http1 {
     struct list exchanges; /* oldest first */
     unsigned int n_exchanges;
     bool large_reply; /* among what waits to be sent: see conn.c */
+    bool probing;     /* see http1_probe() */
     bool discards;    /* bytes came, or may come, that nobody will read: conn.c ends accordingly */
 };
 
@@ -56,8 +57,19 @@ void http1_init(struct http1 *h, struct http_env *env, void (*on_output)(struct 
  */
 void http1_abort(struct http1 *h);
 
-/* http1_cancel - the client will send no more; it may still read. Requests are cancelled. */
-void http1_cancel(struct http1 *h);
+/*
+ * http1_end_input - all that the client has sent was received, and it sends no more. Requests that
+ * are complete are answered, since it may still read; one that is not is refused.
+ */
+void http1_end_input(struct http1 *h);
+
+/*
+ * http1_probe - the client has closed its sending side: either only that, and it reads the replies,
+ * or the connection, and nobody does. TCP says which only when something is sent, since a client
+ * that is gone answers with a reset. So the first bytes of the next reply, which are always the
+ * same, leave before it is there.
+ */
+void http1_probe(struct http1 *h);
 
 /*
  * http1_read_space - where the next bytes go: how many pieces were set (1 or 2), 0 when nothing may

@@ -321,14 +321,86 @@ static void a_client_that_leaves_cancels(void **state)
     d.defer = true;
     driver_feed(&d, "GET /a HTTP/1.1\r\n\r\nPOST /b HTTP/1.1\r\nContent-Length: 9\r\n\r\nhalf", 62);
     assert_int_equal(d.n_waiting, 1);
-    http1_cancel(&d.http1);
+    http1_abort(&d.http1);
     assert_int_equal(d.n_cancelled, 1);
-    assert_false(http1_is_over(&d.http1)); /* it may still read the reply */
-    driver_reply(&d, 0);
-    driver_flush(&d);
-    assert_true(http1_is_over(&d.http1));
-    assert_true(d.out_size > 0);
     assert_true(driver_done(&d));
+    assert_int_equal(d.out_size, 0);
+}
+
+static bool said(const struct driver *d, const char *text)
+{
+    return memmem(d->out, d->out_size, text, strlen(text)) != NULL;
+}
+
+/* What is whole is answered, what is not is refused. */
+static void who_sends_no_more_is_answered(void **state)
+{
+    (void)state;
+    static const char *const starts[] = {"", "\r\n", "GET /b HT",
+                                         "POST /b HTTP/1.1\r\nContent-Length: 9\r\n\r\nhalf"};
+    for (size_t i = 0; i < ARRAY_SIZE(starts); i++) {
+        struct driver d;
+        driver_init(&d);
+        d.defer = true;
+        driver_feed(&d, "GET /a HTTP/1.1\r\n\r\n", 19);
+        driver_feed(&d, starts[i], strlen(starts[i]));
+        http1_end_input(&d.http1);
+        http1_end_input(&d.http1); /* once more is nothing */
+        assert_int_equal(d.n_cancelled, 0);
+        assert_false(http1_is_over(&d.http1));
+        driver_reply(&d, 0);
+        driver_flush(&d);
+        assert_true(http1_is_over(&d.http1));
+        assert_true(said(&d, "0 /a 0 "));
+        assert_int_equal(said(&d, "HTTP/1.1 400 "), i >= 2);
+        assert_int_equal(said(&d, "the request is incomplete: the client sends no more"), i >= 2);
+        assert_true(driver_done(&d));
+    }
+}
+
+/* The replies to two requests, sent at most max_send bytes at a time, with a look whether the
+ * client is there after n_before of them have left. */
+static char *replies_probed(size_t max_send, unsigned int n_before, bool http_1_0)
+{
+    static const char first[] = "GET /a HTTP/1.1\r\n\r\n", last[] = "GET /b HTTP/1.0\r\n\r\n";
+    struct driver d;
+    driver_init(&d);
+    d.defer = true;
+    d.max_send = max_send;
+    driver_feed(&d, first, strlen(first));
+    driver_feed(&d, http_1_0 ? last : first, strlen(first));
+    assert_int_equal(d.n_waiting, 2);
+    for (unsigned int i = 0; i < 2; i++) {
+        if (n_before == i) {
+            size_t before = d.out_size;
+            http1_probe(&d.http1);
+            driver_flush(&d);
+            http1_probe(&d.http1); /* once is enough */
+            driver_flush(&d);
+            assert_int_equal(d.out_size - before, 9);
+        }
+        driver_reply(&d, 0);
+        driver_flush(&d);
+    }
+    char *text = strndup(d.out, d.out_size);
+    assert_true(driver_done(&d));
+    return text;
+}
+
+static void a_reply_whose_beginning_has_left_is_whole(void **state)
+{
+    (void)state;
+    for (int http_1_0 = 0; http_1_0 < 2; http_1_0++) {
+        char *plain = replies_probed(0, 2, http_1_0);
+        for (unsigned int n_before = 0; n_before < 2; n_before++) {
+            for (size_t max_send = 0; max_send < 12; max_send++) {
+                char *probed = replies_probed(max_send, n_before, http_1_0);
+                assert_string_equal(probed, plain);
+                free(probed);
+            }
+        }
+        free(plain);
+    }
 }
 
 static void draining_says_so_in_the_newest_reply(void **state)
@@ -409,6 +481,8 @@ int main(void)
         cmocka_unit_test(continue_is_sent_once_and_in_turn),
         cmocka_unit_test(limits_are_answered),
         cmocka_unit_test(a_client_that_leaves_cancels),
+        cmocka_unit_test(who_sends_no_more_is_answered),
+        cmocka_unit_test(a_reply_whose_beginning_has_left_is_whole),
         cmocka_unit_test(draining_says_so_in_the_newest_reply),
         cmocka_unit_test(fixed_replies_close_too),
         cmocka_unit_test(memory_comes_with_the_body),

@@ -325,15 +325,63 @@ static void a_client_that_leaves_cancels_its_request(void **state)
     release(x);
     wait_for(&n_ended, 1);
 
-    /* Half closed: it hears the reply all the same. */
+    stop(s);
+}
+
+/* Half closed: it reads the reply, which is whole although its beginning left before the rest. */
+static void a_client_that_sends_no_more_gets_its_reply(void **state)
+{
+    (void)state;
+    struct net_options o;
+    net_options_init(&o);
+    o.limits.max_pipeline = 2;
+    struct net_server *s = start(&o);
+
     int half = dial(s);
     say(half, "GET /hold HTTP/1.1\r\n\r\n");
-    x = wait_for_held();
+    struct exchange *x = wait_for_held();
     shutdown(half, SHUT_WR);
-    wait_for(&n_cancelled, 2);
+    hear(half, "HTTP/1.1 "); /* the server has seen it, and asks whether somebody is there */
     release(x);
-    assert_non_null(strstr(hear(half, NULL), "late"));
+    const char *reply = hear(half, NULL);
+    assert_memory_equal(reply, "200 OK\r\n", 8);
+    assert_non_null(strstr(reply, "\r\n\r\nlate"));
     close(half);
+
+    /* Behind more requests than are read ahead, one of them cut off. */
+    int many = dial(s);
+    say(many, "GET /hold HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\nGET /");
+    x = wait_for_held();
+    shutdown(many, SHUT_WR);
+    hear(many, "HTTP/1.1 ");
+    release(x);
+    reply = hear(many, NULL);
+    assert_memory_equal(reply, "200 OK\r\n", 8);
+    assert_non_null(strstr(reply, "\r\n\r\nlateHTTP/1.1 200 OK\r\n"));
+    assert_non_null(strstr(reply, "\r\n\r\nokHTTP/1.1 200 OK\r\n"));
+    assert_non_null(strstr(reply, "\r\n\r\nokHTTP/1.1 400 Bad Request\r\n"));
+    close(many);
+
+    wait_for(&n_ended, 4);
+    assert_int_equal(n_cancelled, 0);
+    stop(s);
+}
+
+/* As above, but it is gone: also where nothing is read from it any more. */
+static void a_client_that_leaves_a_full_pipeline_cancels_it(void **state)
+{
+    (void)state;
+    struct net_options o;
+    net_options_init(&o);
+    o.limits.max_pipeline = 1;
+    struct net_server *s = start(&o);
+    int gone = dial(s);
+    say(gone, "GET /hold HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n");
+    struct exchange *x = wait_for_held();
+    close(gone);
+    wait_for(&n_cancelled, 1);
+    release(x);
+    wait_for(&n_ended, 1);
     stop(s);
 }
 
@@ -487,6 +535,8 @@ int main(void)
         cmocka_unit_test(deaf_clients_are_closed),
         cmocka_unit_test(a_client_that_goes_on_sending_gets_all_of_its_reply),
         cmocka_unit_test(a_client_that_leaves_cancels_its_request),
+        cmocka_unit_test(a_client_that_sends_no_more_gets_its_reply),
+        cmocka_unit_test(a_client_that_leaves_a_full_pipeline_cancels_it),
         cmocka_unit_test(too_many_connections_wait),
         cmocka_unit_test(a_last_reply_is_whole_whatever_else_the_client_has_sent),
         cmocka_unit_test(stopping_waits_for_what_is_under_way),
