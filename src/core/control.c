@@ -10,43 +10,89 @@ enum { CONTROL_LEVEL = 870 };
 
 /* ---- Which job is next ---------------------------------------------------------------------- */
 
-static bool same_key(const char *a, const char *b)
+/*
+ * The first job of each key is ready, or at work; the others of that key stand behind it. So a look
+ * for the next job takes the first that is ready, and a new one finds its line by a hash, however
+ * many wait.
+ */
+
+static uint64_t hash_of(const char *key)
 {
-    return a && b && strcmp(a, b) == 0;
+    uint64_t hash = 0xcbf29ce484222325; /* FNV-1a; who chooses names may load models anyway */
+    for (; *key; key++)
+        hash = (hash ^ (unsigned char)*key) * 0x100000001b3;
+    return hash ^ hash >> 32;
 }
 
-static unsigned int count_busy(const struct control *c, bool loads)
+static struct list *bucket_of(struct control *c, uint64_t hash)
 {
-    unsigned int n = 0;
-    for (size_t i = 0; i < ARRAY_SIZE(c->threads); i++)
-        n += c->threads[i].is_busy && c->threads[i].is_load == loads;
-    return n;
+    return &c->buckets[hash % CONTROL_BUCKETS];
 }
 
-static bool is_free(const struct control *c, const struct control_job *job)
+static struct control_line *find_line_locked(struct control *c, const char *key, uint64_t hash)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(c->threads); i++) {
-        if (c->threads[i].is_busy && same_key(c->threads[i].key, job->key))
-            return false;
+    LIST_FOR_EACH (link, bucket_of(c, hash)) {
+        struct control_line *line = LIST_ENTRY(link, struct control_line, link);
+        if (line->hash != hash)
+            continue;
+        c->n_compared++;
+        if (strcmp(line->key, key) == 0)
+            return line;
     }
-    LIST_FOR_EACH (link, &c->waiting) { /* none is overtaken by a later one of its key */
-        const struct control_job *earlier = LIST_ENTRY(link, struct control_job, link);
-        if (earlier == job)
-            break;
-        if (same_key(earlier->key, job->key))
-            return false;
+    return NULL;
+}
+
+static void open_line_locked(struct control *c, struct control_line *line, const char *key,
+                             uint64_t hash)
+{
+    line->key = key;
+    line->hash = hash;
+    list_init(&line->behind);
+    list_push(bucket_of(c, hash), &line->link);
+}
+
+/* Another one stands at the head of the line. */
+static void take_line_over_locked(struct control *c, struct control_line *to, const char *key,
+                                  struct control_line *from)
+{
+    open_line_locked(c, to, key, from->hash);
+    list_move_all(&to->behind, &from->behind);
+    list_remove(&from->link);
+}
+
+static void add_locked(struct control *c, struct control_job *job)
+{
+    struct control_line *line = NULL;
+    c->n_waiting++;
+    if (job->key) {
+        uint64_t hash = hash_of(job->key);
+        line = find_line_locked(c, job->key, hash);
+        if (!line)
+            open_line_locked(c, &job->line, job->key, hash);
     }
-    return true;
+    list_push(line ? &line->behind : &c->ready[job->is_load], &job->link);
+}
+
+/* The next one of the key that a thread has worked for. */
+static void advance_line_locked(struct control *c, struct control_line *line)
+{
+    struct list *link = list_pop(&line->behind);
+    if (!link) {
+        list_remove(&line->link);
+        return;
+    }
+    struct control_job *job = LIST_ENTRY(link, struct control_job, link);
+    take_line_over_locked(c, &job->line, job->key, line);
+    list_push(&c->ready[job->is_load], &job->link);
 }
 
 static struct control_job *next_locked(struct control *c)
 {
     mutex_assert_held(&c->mu);
-    bool may[] = {count_busy(c, false) < CONTROL_MAX_OTHERS, count_busy(c, true) < c->max_loads};
-    LIST_FOR_EACH (link, &c->waiting) {
-        struct control_job *job = LIST_ENTRY(link, struct control_job, link);
-        if (may[job->is_load] && is_free(c, job))
-            return job;
+    const unsigned int max[] = {CONTROL_MAX_OTHERS, c->max_loads};
+    for (size_t i = 0; i < ARRAY_SIZE(c->ready); i++) {
+        if (c->n_busy[i] < max[i] && !list_empty(&c->ready[i]))
+            return LIST_ENTRY(c->ready[i].next, struct control_job, link);
     }
     return NULL;
 }
@@ -61,53 +107,74 @@ static struct control_thread *find_place_locked(struct control *c)
     mutex_assert_held(&c->mu);
     for (size_t i = 0; i < ARRAY_SIZE(c->threads); i++) {
         struct control_thread *t = &c->threads[i];
-        if (t->stage == CONTROL_THREAD_ENDED)
-            thread_join(&t->thread); /* it has nothing left to do, not even with mu */
-        if (t->stage != CONTROL_THREAD)
+        if (t->stage != CONTROL_THREAD && !t->is_starting)
             return t;
     }
     return NULL;
 }
 
-/* Starts under the lock, so that nobody joins the thread before it is known. */
-static struct status *start_locked(struct control *c)
+/* Without the lock: whoever posts does not wait for it, nor for a thread that ends. */
+static struct status *start(struct control_thread *t, bool has_ended)
 {
-    struct control_thread *t = find_place_locked(c);
-    if (!t)
-        return NULL;
-    t->control = c;
-    t->stage = CONTROL_THREAD;
+    struct control *c = t->control;
+    if (has_ended)
+        thread_join(&t->thread); /* it has nothing left to do, not even with mu */
     struct status *st = thread_start(&t->thread, "control", run, t);
-    if (st)
+    mutex_lock(&c->mu);
+    if (st) {
         t->stage = CONTROL_NO_THREAD;
+        c->n_starting--;
+    }
+    t->is_starting = false; /* from here on it may be joined */
+    cond_broadcast(&c->changed);
+    mutex_unlock(&c->mu);
     return st;
 }
 
+static struct status *start_one_and_unlock(struct control *c)
+{
+    struct control_thread *t = find_place_locked(c);
+    bool has_ended = t && t->stage == CONTROL_THREAD_ENDED;
+    if (t) {
+        t->control = c;
+        t->stage = CONTROL_THREAD;
+        t->is_starting = true;
+        c->n_starting++;
+    }
+    mutex_unlock(&c->mu);
+    return t ? start(t, has_ended) : NULL;
+}
+
 /* A job that can run now gets a thread, unless one is about to look. */
-static void see_to_it_locked(struct control *c)
+static void see_to_it_and_unlock(struct control *c)
 {
     mutex_assert_held(&c->mu);
-    if (!next_locked(c))
+    if (next_locked(c) && !c->is_idle && c->n_starting == 0) {
+        status_free(start_one_and_unlock(c)); /* without it a busy thread comes by later */
         return;
-    if (c->is_idle)
+    }
+    if (c->is_idle && next_locked(c))
         cond_broadcast(&c->changed);
-    else
-        status_free(start_locked(c)); /* without it a busy thread comes by later */
+    mutex_unlock(&c->mu);
 }
 
 static void do_locked(struct control_thread *t, struct control_job *job)
 {
     struct control *c = t->control;
+    bool is_load = job->is_load;
+    char *key = job->key ? mem_strdup(job->key) : NULL;
     list_remove(&job->link);
-    t->is_busy = true;
-    t->is_load = job->is_load;
-    t->key = job->key ? mem_strdup(job->key) : NULL;
-    see_to_it_locked(c);
-    mutex_unlock(&c->mu);
+    c->n_waiting--;
+    c->n_busy[is_load]++;
+    if (key)
+        take_line_over_locked(c, &t->line, key, &job->line);
+    see_to_it_and_unlock(c);
     job->run(job); /* which may end it */
     mutex_lock(&c->mu);
-    t->is_busy = false;
-    mem_free(TAKE(t->key));
+    c->n_busy[is_load]--;
+    if (key)
+        advance_line_locked(c, &t->line);
+    mem_free(key);
 }
 
 static void run(void *arg)
@@ -116,13 +183,14 @@ static void run(void *arg)
     struct control *c = t->control;
     bool stays = t == &c->threads[0];
     mutex_lock(&c->mu);
+    c->n_starting--; /* it looks now; whoever takes a job sees to the next one */
     for (;;) {
         struct control_job *job = next_locked(c);
         if (job) {
             do_locked(t, job);
             continue;
         }
-        if (!stays || (c->stopping && list_empty(&c->waiting)))
+        if (!stays || (c->stopping && c->n_waiting == 0))
             break;
         c->is_idle = true;
         cond_wait(&c->changed, &c->mu);
@@ -139,10 +207,12 @@ struct status *control_start(struct control *c, unsigned int max_loads)
     c->max_loads = MIN(max_loads, (unsigned int)CONTROL_MAX_LOADS);
     mutex_init(&c->mu, CONTROL_LEVEL, "control.mu");
     cond_init(&c->changed);
-    list_init(&c->waiting);
+    for (size_t i = 0; i < ARRAY_SIZE(c->ready); i++)
+        list_init(&c->ready[i]);
+    for (size_t i = 0; i < ARRAY_SIZE(c->buckets); i++)
+        list_init(&c->buckets[i]);
     mutex_lock(&c->mu);
-    struct status *st = start_locked(c);
-    mutex_unlock(&c->mu);
+    struct status *st = start_one_and_unlock(c);
     if (st) {
         cond_done(&c->changed);
         mutex_done(&c->mu);
@@ -153,7 +223,7 @@ struct status *control_start(struct control *c, unsigned int max_loads)
 static bool has_threads_locked(const struct control *c)
 {
     for (size_t i = 0; i < ARRAY_SIZE(c->threads); i++) {
-        if (c->threads[i].stage == CONTROL_THREAD)
+        if (c->threads[i].stage == CONTROL_THREAD || c->threads[i].is_starting)
             return true;
     }
     return false;
@@ -178,7 +248,6 @@ void control_stop(struct control *c)
 void control_post(struct control *c, struct control_job *job)
 {
     mutex_lock(&c->mu);
-    list_push(&c->waiting, &job->link);
-    see_to_it_locked(c);
-    mutex_unlock(&c->mu);
+    add_locked(c, job);
+    see_to_it_and_unlock(c);
 }

@@ -19,14 +19,23 @@
 #include "base/mutex.h"
 #include "base/thread.h"
 
+/* A job that is at work, or the first one that waits for it, and those of its key behind it. */
+struct control_line {
+    struct list link; /* in the bucket of its key */
+    const char *key;
+    uint64_t hash;
+    struct list behind; /* jobs, as they came */
+};
+
 struct control_job {
     struct list link;
     const char *key; /* jobs of the same key run one after another, as they came; NULL: of none */
     bool is_load;    /* only so many of them run at a time */
     void (*run)(struct control_job *job);
+    struct control_line line; /* the control's, while the job waits as the first of its key */
 };
 
-enum { CONTROL_MAX_LOADS = 64, CONTROL_MAX_OTHERS = 16 };
+enum { CONTROL_MAX_LOADS = 64, CONTROL_MAX_OTHERS = 16, CONTROL_BUCKETS = 1024 };
 
 struct control {
     /* Set by control_start(), constant afterwards. */
@@ -35,16 +44,20 @@ struct control {
     struct mutex mu; /* level 870 in core/README.md; a leaf */
     struct cond changed;
     /* Under mu. */
-    struct list waiting; /* jobs, oldest first */
-    bool is_idle;        /* the first thread waits for a job */
+    struct list ready[2];                 /* jobs that wait for nothing but a thread; [1]: loads */
+    struct list buckets[CONTROL_BUCKETS]; /* lines, by the hash of their key */
+    size_t n_waiting;                     /* jobs that are ready or behind another */
+    size_t n_compared;                    /* keys, for all jobs together: for tests */
+    unsigned int n_busy[2];               /* threads with a job; [1]: with one that loads */
+    unsigned int n_starting;              /* threads that have not looked for a job yet */
+    bool is_idle;                         /* the first thread waits for a job */
     bool stopping;
     struct control_thread {
         struct control *control;
         struct thread thread;
         enum { CONTROL_NO_THREAD, CONTROL_THREAD, CONTROL_THREAD_ENDED } stage;
-        char *key;    /* of the job that it runs; its own copy */
-        bool is_busy; /* with a job */
-        bool is_load; /* … that loads */
+        bool is_starting;         /* somebody is about to start it, without the lock */
+        struct control_line line; /* of the job that it runs; the key is its own copy */
     } threads[CONTROL_MAX_LOADS + CONTROL_MAX_OTHERS];
 };
 
@@ -62,7 +75,7 @@ void control_stop(struct control *c);
 /*
  * control_post - has the job run, by and by.
  *
- * Thread: any. Takes c->mu; may start a thread.
+ * Thread: any. Takes c->mu, for as long whatever waits; may start a thread.
  */
 void control_post(struct control *c, struct control_job *job);
 

@@ -162,12 +162,60 @@ static void jobs_that_end_themselves(void **state)
     assert_int_equal(atomic_load(&n_run), 2000);
 }
 
+struct numbered {
+    struct control_job job;
+    int number, group;
+    char key[16];
+};
+
+enum { N_NUMBERED = 25600, N_GROUPS = 6400 };
+static int last_of_group[N_GROUPS];
+static bool out_of_order;
+
+static void number(struct control_job *job)
+{
+    struct numbered *n = CONTAINER_OF(job, struct numbered, job);
+    out_of_order |= n->number <= last_of_group[n->group]; /* one at a time of each group */
+    last_of_group[n->group] = n->number;
+}
+
+/* What waits is not looked through: not by a post, not by a thread that wants its next job. */
+static void many_waiting_jobs_cost_what_few_do(void **state)
+{
+    (void)state;
+    struct control c;
+    struct gate g;
+    struct held first;
+    struct numbered *all = mem_zalloc(N_NUMBERED * sizeof(*all));
+    gate_init(&g);
+    assert_null(control_start(&c, 1));
+    post(&c, &g, &first, 'f', "first", true);
+    await(&g, 1, 0);
+    for (int i = 0; i < N_NUMBERED; i++) {
+        all[i].number = i + 1;
+        all[i].group = i % N_GROUPS;
+        snprintf(all[i].key, sizeof(all[i].key), "m_%d", all[i].group);
+        all[i].job = (struct control_job){.key = all[i].key, .is_load = true, .run = number};
+        control_post(&c, &all[i].job);
+    }
+    let_go(&first);
+    control_stop(&c);
+    for (int i = 0; i < N_GROUPS; i++)
+        assert_int_equal(last_of_group[i], N_NUMBERED - N_GROUPS + i + 1);
+    assert_false(out_of_order);
+    /* Those that find their key are compared with it, and hardly any others. */
+    assert_in_range(c.n_compared, N_NUMBERED - N_GROUPS, N_NUMBERED);
+    mem_free(all);
+    gate_done(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys),
         cmocka_unit_test(loads_are_bounded),
         cmocka_unit_test(jobs_that_end_themselves),
+        cmocka_unit_test(many_waiting_jobs_cost_what_few_do),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
