@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/sched/queue.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -12,9 +13,11 @@
 
 /*
  * Clients choose the priorities, out of as many as the configuration allows. So levels are made
- * when they are needed, and those without requests go when there are more than this.
+ * when they are needed, and go when they are empty; but for a few, since most models have few.
  */
-enum { KEPT_LEVELS = 64 };
+enum { KEPT_LEVELS = 16 };
+
+typedef Inference__ModelDynamicBatching__PriorityQueuePolicyEntry policy_entry;
 
 static bool limit_before(const struct heap_node *a, const struct heap_node *b)
 {
@@ -22,18 +25,35 @@ static bool limit_before(const struct heap_node *a, const struct heap_node *b)
            CONTAINER_OF((uintptr_t)b, struct request, limit)->limit_ns;
 }
 
+static int compare_policies(const void *a, const void *b)
+{
+    const policy_entry *x = *(policy_entry *const *)a, *y = *(policy_entry *const *)b;
+    return (x->key > y->key) - (x->key < y->key);
+}
+
 void queue_init(struct queue *q, const struct model *m,
                 const Inference__ModelDynamicBatching *config)
 {
+    size_t n = config->n_priority_queue_policy;
     *q = (struct queue){.model = m, .config = config};
+    tree_init(&q->levels);
     heap_init(&q->limits, limit_before);
+    if (n == 0)
+        return;
+    MEM_CHARGE(m->owner, MEM_INSTANCES);
+    q->policies = mem_alloc(n * sizeof(policy_entry *));
+    memcpy(q->policies, config->priority_queue_policy, n * sizeof(policy_entry *));
+    qsort(q->policies, n, sizeof(policy_entry *), compare_policies);
 }
 
 void queue_done(struct queue *q)
 {
-    for (size_t i = 0; i < q->n_levels; i++)
-        mem_free(q->levels[i]);
-    mem_free(q->levels);
+    struct tree_node *node;
+    while ((node = tree_first(&q->levels))) {
+        tree_remove(&q->levels, node);
+        mem_free(CONTAINER_OF(node, struct queue_level, node));
+    }
+    mem_free(TAKE(q->policies));
 }
 
 /* ------------------------------------------------------------------------------------ levels */
@@ -41,12 +61,11 @@ void queue_done(struct queue *q)
 /* The policy of a level: its own, or the default one. */
 static const Inference__ModelQueuePolicy *policy_of(const struct queue *q, uint64_t priority)
 {
-    const Inference__ModelDynamicBatching *c = q->config;
-    for (size_t i = 0; i < c->n_priority_queue_policy; i++) {
-        if (c->priority_queue_policy[i]->key == priority)
-            return c->priority_queue_policy[i]->value;
-    }
-    return c->default_queue_policy;
+    policy_entry key = {.key = priority}, *wanted = &key, **found = NULL;
+    if (q->policies)
+        found = bsearch(&wanted, q->policies, q->config->n_priority_queue_policy,
+                        sizeof(policy_entry *), compare_policies);
+    return found ? (*found)->value : q->config->default_queue_policy;
 }
 
 /* Requests that name no level, or one that there is not, are of the default one. */
@@ -58,63 +77,40 @@ static uint64_t priority_of(const struct queue *q, const struct request *r)
     return r->priority;
 }
 
-/* Where the level is, or would be inserted. */
-static size_t level_index(const struct queue *q, uint64_t priority)
+static struct queue_level *level_at(struct tree_node *node)
 {
-    size_t from = 0, to = q->n_levels;
-    while (from < to) {
-        size_t middle = from + (to - from) / 2;
-        if (q->levels[middle]->priority < priority)
-            from = middle + 1;
-        else
-            to = middle;
-    }
-    return from;
-}
-
-static void forget_empty_levels(struct queue *q)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < q->n_levels; i++) {
-        if (q->levels[i]->n)
-            q->levels[n++] = q->levels[i];
-        else
-            mem_free(q->levels[i]);
-    }
-    q->n_levels = n;
-}
-
-static struct queue_level *make_level(struct queue *q, uint64_t priority)
-{
-    MEM_CHARGE(q->model->owner, MEM_INSTANCES);
-    if (q->n_levels >= KEPT_LEVELS)
-        forget_empty_levels(q);
-    if (q->n_levels == q->level_capacity) {
-        q->level_capacity = MAX(2 * q->level_capacity, (size_t)1);
-        q->levels = mem_realloc(q->levels, q->level_capacity * sizeof(struct queue_level *));
-    }
-    size_t at = level_index(q, priority);
-    memmove(&q->levels[at + 1], &q->levels[at], (q->n_levels++ - at) * sizeof(*q->levels));
-    struct queue_level *l = q->levels[at] = mem_zalloc(sizeof(*l));
-    l->priority = priority;
-    l->policy = policy_of(q, priority);
-    list_init(&l->in_time);
-    list_init(&l->delayed);
-    return l;
+    return node ? CONTAINER_OF(node, struct queue_level, node) : NULL;
 }
 
 static struct queue_level *level_of(struct queue *q, uint64_t priority)
 {
-    size_t i = level_index(q, priority);
-    if (LIKELY(i < q->n_levels && q->levels[i]->priority == priority))
-        return q->levels[i];
-    return make_level(q, priority);
+    struct tree_node *node = tree_find(&q->levels, priority);
+    if (LIKELY(node != NULL))
+        return level_at(node);
+    MEM_CHARGE(q->model->owner, MEM_INSTANCES);
+    struct queue_level *l = mem_zalloc(sizeof(*l));
+    l->node.key = priority;
+    l->policy = policy_of(q, priority);
+    list_init(&l->in_time);
+    list_init(&l->delayed);
+    tree_add(&q->levels, &l->node);
+    return l;
+}
+
+/* No request refers to the level; so those that are empty are few, whoever walks over them. */
+static void forget_if_many(struct queue *q, struct queue_level *l)
+{
+    if (LIKELY(q->levels.count <= KEPT_LEVELS))
+        return;
+    tree_remove(&q->levels, &l->node);
+    mem_free(l);
 }
 
 static bool level_is_last(const struct queue *q, const struct queue_level *l)
 {
-    for (size_t i = q->n_levels; i-- > 0 && q->levels[i] != l;) {
-        if (q->levels[i]->n)
+    struct tree_node *node = tree_last(&q->levels);
+    for (; node != &l->node; node = tree_before(node)) {
+        if (level_at(node)->n)
             return false;
     }
     return true;
@@ -156,7 +152,7 @@ struct status *queue_push(struct queue *q, struct request *r, bool *ret_last)
 {
     struct queue_level *l = level_of(q, priority_of(q, r));
     uint32_t max = l->policy ? l->policy->max_queue_size : 0;
-    if (UNLIKELY(max && l->n >= max))
+    if (UNLIKELY(max && l->n >= max)) /* then it is not empty: nothing is left behind */
         return status_new(STATUS_UNAVAILABLE, "[request id: %s] Exceeds maximum queue size",
                           request_log_name(r));
     list_push(&l->in_time, &r->link);
@@ -170,11 +166,13 @@ struct status *queue_push(struct queue *q, struct request *r, bool *ret_last)
 
 void queue_remove(struct queue *q, struct request *r)
 {
-    DEBUG_BUG_ON(list_empty(&r->link) || r->level->n == 0);
+    struct queue_level *l = TAKE(r->level);
+    DEBUG_BUG_ON(list_empty(&r->link) || l->n == 0);
     clear_limit(q, r);
     list_remove(&r->link);
-    r->level->n--;
     q->n--;
+    if (--l->n == 0)
+        forget_if_many(q, l);
 }
 
 static struct request *first_of(const struct list *l)
@@ -182,10 +180,10 @@ static struct request *first_of(const struct list *l)
     return list_empty(l) ? NULL : LIST_ENTRY(l->next, struct request, link);
 }
 
-static struct request *first_of_levels(const struct queue *q, size_t from)
+static struct request *first_of_levels(const struct tree_node *node)
 {
-    for (size_t i = from; i < q->n_levels; i++) {
-        const struct queue_level *l = q->levels[i];
+    for (; node; node = tree_next(node)) {
+        const struct queue_level *l = CONTAINER_OF((uintptr_t)node, struct queue_level, node);
         if (l->n)
             return list_empty(&l->in_time) ? first_of(&l->delayed) : first_of(&l->in_time);
     }
@@ -194,7 +192,7 @@ static struct request *first_of_levels(const struct queue *q, size_t from)
 
 struct request *queue_first(const struct queue *q)
 {
-    return first_of_levels(q, 0);
+    return first_of_levels(tree_first(&q->levels));
 }
 
 struct request *queue_next(const struct queue *q, const struct request *r)
@@ -204,7 +202,7 @@ struct request *queue_next(const struct queue *q, const struct request *r)
     if (next == &l->in_time)
         next = l->delayed.next;
     if (next == &l->delayed)
-        return first_of_levels(q, level_index(q, l->priority) + 1);
+        return first_of_levels(tree_next(&l->node));
     return LIST_ENTRY((uintptr_t)next, struct request, link);
 }
 

@@ -18,6 +18,7 @@
 
 #include "base/heap.h"
 #include "base/list.h"
+#include "base/tree.h"
 #include "proto/model_config.pb-c.h"
 
 struct model;
@@ -27,7 +28,7 @@ struct status;
 
 /* The requests of one priority. */
 struct queue_level {
-    uint64_t priority;
+    struct tree_node node;                     /* its key is the priority */
     const Inference__ModelQueuePolicy *policy; /* in the model's configuration; NULL: no limits */
     struct list in_time, delayed;              /* requests by arrival */
     size_t n;                                  /* of both */
@@ -37,11 +38,11 @@ struct queue {
     /* Constant. */
     const struct model *model;
     const Inference__ModelDynamicBatching *config;
+    Inference__ModelDynamicBatching__PriorityQueuePolicyEntry **policies; /* by their levels */
 
-    size_t n; /* waiting requests */
-    size_t n_levels, level_capacity;
-    struct queue_level **levels; /* ascending; those in use, and a few that were */
-    struct heap limits;          /* requests whose time in the queue is limited, the next first */
+    size_t n;           /* waiting requests */
+    struct tree levels; /* by priority; those in use, and a few that were */
+    struct heap limits; /* requests whose time in the queue is limited, the next first */
 };
 
 void queue_init(struct queue *q, const struct model *m,

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include "base/status.h"
 #include "core/model.h"
 #include "core/request.h"
@@ -150,12 +151,67 @@ static void levels_do_not_pile_up(void **state)
     for (uint64_t i = 0; i < 1000; i++) {
         b.n = 2;
         struct request *r = push(&b, 3 + i * 1000003);
-        assert_true(b.q.n_levels <= 70);
+        assert_true(b.q.levels.count <= 20);
         queue_remove(&b.q, r);
         fake_request_end(&b.requests[2]);
     }
     b.n = 2;
     assert_order(&b, "1 0");
+    tear_down(&b);
+}
+
+/* 50 000 levels, each with a request: what comes and goes looks at some of them, not at all. */
+static void many_levels_in_use(void **state)
+{
+    (void)state;
+    enum { N = 50000 };
+    struct bench b;
+    bool is_last;
+    struct request *all = mem_zalloc((N + 1) * sizeof(*all));
+    set_up(&b, "priority_levels: 100000 default_priority_level: 1");
+    for (uint64_t i = 0; i < N; i++) {
+        all[i].id = "";
+        all[i].priority = 1 + i * 40503 % N; /* each once, in no order */
+        assert_null(queue_push(&b.q, &all[i], &is_last));
+    }
+    assert_int_equal(b.q.levels.count, N);
+    uint64_t looks = b.q.levels.n_looks, rounds = 0;
+    for (struct request *r = queue_first(&b.q), *next; r; r = next, rounds++) {
+        struct request *one = &all[N];
+        one->id = "";
+        one->priority = 1 + r->priority * 48271 % N;
+        assert_int_equal(r->priority, rounds + 1);
+        assert_null(queue_push(&b.q, one, &is_last));
+        queue_remove(&b.q, one);
+        next = queue_next(&b.q, r);
+        queue_remove(&b.q, r);
+    }
+    assert_int_equal(rounds, N);
+    assert_in_range(b.q.levels.n_looks - looks, 0, (uint64_t)N * 60); /* log2(N) is 16 */
+    tear_down(&b);
+    mem_free(all);
+}
+
+/* The policy of each level is its own, in whatever order the configuration has them. */
+static void many_policies(void **state)
+{
+    (void)state;
+    struct bench b;
+    set_up(&b, "priority_levels: 9 default_priority_level: 5 "
+               "priority_queue_policy { key: 7 value { max_queue_size: 1 } } "
+               "priority_queue_policy { key: 2 value { max_queue_size: 2 } } "
+               "priority_queue_policy { key: 4 value { max_queue_size: 3 } } "
+               "default_queue_policy { max_queue_size: 4 }");
+    const uint64_t levels[] = {2, 4, 5, 7}, sizes[] = {2, 3, 4, 1};
+    for (size_t i = 0; i < ARRAY_SIZE(levels); i++) {
+        for (uint64_t j = 0; j < sizes[i]; j++)
+            push(&b, levels[i]);
+        struct request more = {.id = "", .priority = levels[i]};
+        bool is_last;
+        struct status *st = queue_push(&b.q, &more, &is_last);
+        assert_non_null(st);
+        status_free(st);
+    }
     tear_down(&b);
 }
 
@@ -274,6 +330,8 @@ int main(void)
         cmocka_unit_test(first_in_first_out),
         cmocka_unit_test(lower_levels_first),
         cmocka_unit_test(levels_do_not_pile_up),
+        cmocka_unit_test(many_levels_in_use),
+        cmocka_unit_test(many_policies),
         cmocka_unit_test(a_level_holds_no_more_than_its_policy_allows),
         cmocka_unit_test(who_waits_too_long_is_refused),
         cmocka_unit_test(a_request_cannot_limit_what_has_no_limit),
