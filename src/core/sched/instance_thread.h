@@ -12,7 +12,8 @@
  *                              └─────────────────────────────────────────────┘ which joins it
  *
  * All transitions are made under the lock of the scheduler: who brings work sees the worker either
- * waiting, and wakes it, or ended, and starts one.
+ * waiting, and rouses it, or ended, and starts one. The system call that wakes it comes when the
+ * lock is let go of (base/sleeper.h).
  */
 #ifndef CONCH_CORE_SCHED_INSTANCE_THREAD_H
 #define CONCH_CORE_SCHED_INSTANCE_THREAD_H
@@ -50,8 +51,14 @@ NODISCARD struct status *instance_thread_start_locked(struct instance *in,
                                                       struct mutex *mu, uint64_t idle_ns,
                                                       struct instance_thread **ret_thread);
 
-/* instance_thread_wake_locked - there is work, and the worker has not ended. */
-void instance_thread_wake_locked(struct instance_thread *w);
+/*
+ * instance_thread_rouse_locked - there is work, and the worker has not ended.
+ *
+ * Returns what instance_thread_wake() is to get when mu is let go of. The worker may have done the
+ * work and ended by then.
+ */
+void *instance_thread_rouse_locked(struct instance_thread *w);
+void instance_thread_wake(void *asleep);
 bool instance_thread_has_ended_locked(const struct instance_thread *w);
 
 /* instance_thread_stop - ends a worker that has no work, and never will. Takes mu. NULL is fine. */

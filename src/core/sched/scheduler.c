@@ -154,10 +154,12 @@ static void answer_refused(struct list *refused)
     }
 }
 
-void scheduler_unlock(struct scheduler *s)
+/* @asleep  a worker that is to wake up as soon as mu is let go of, before anybody is answered */
+static void unlock_and_wake(struct scheduler *s, void *asleep)
 {
     if (LIKELY(list_empty(&s->refused))) {
         mutex_unlock(&s->mu);
+        instance_thread_wake(asleep);
         return;
     }
     /* The last of them that is answered may be what the end of the model waits for. */
@@ -165,8 +167,14 @@ void scheduler_unlock(struct scheduler *s)
     struct model *m = enter(s);
     list_move_all(&refused, &s->refused);
     mutex_unlock(&s->mu);
+    instance_thread_wake(asleep);
     answer_refused(&refused);
     leave(m);
+}
+
+void scheduler_unlock(struct scheduler *s)
+{
+    unlock_and_wake(s, NULL);
 }
 
 /*
@@ -304,22 +312,24 @@ static void run_here_and_unlock(struct scheduler *s, struct instance *in, struct
 
 /*
  * The instance's worker is its runner from now on: wake it, or start it. (Starting it under the
- * lock means that nobody sees a thread whose id is not known yet.) Unlocks mu.
+ * lock means that nobody sees a thread whose id is not known yet. It is woken without the lock,
+ * which it takes first of all.) Unlocks mu.
  */
 static void give_to_worker_and_unlock(struct scheduler *s, struct instance *in)
 {
     struct status *st = NULL;
+    void *asleep = NULL;
 
     in->runner = RUNNER_WORKER;
     if (LIKELY(in->thread && !instance_thread_has_ended_locked(in->thread)))
-        instance_thread_wake_locked(in->thread);
+        asleep = instance_thread_rouse_locked(in->thread);
     else
         st = instance_thread_start_locked(in, in->thread, &thread_ops, &s->mu, s->thread_idle_ns,
                                           &in->thread);
     if (UNLIKELY(st != NULL))
         run_here_and_unlock(s, in, st);
     else
-        scheduler_unlock(s);
+        unlock_and_wake(s, asleep);
 }
 
 static void hand_out_locked(struct scheduler *s)
@@ -340,33 +350,35 @@ void scheduler_dispatch_and_unlock(struct scheduler *s)
 /* ---- On the thread of the request ------------------------------------------------------------ */
 
 /*
- * One batch on this thread, whose turn has time for it. What comes meanwhile from other threads
- * goes to the worker: this one has a loop to turn. Unlocks mu.
+ * Batches on this thread, as long as its turn has time: what other threads have brought meanwhile,
+ * too, since waking the worker for that would cost more. What is left then is the worker's. Unlocks
+ * mu.
  */
 static void run_inline_and_unlock(struct scheduler *s, struct instance *in, struct turn *turn,
                                   uint64_t start_ns)
 {
-    uint64_t bytes;
-    uint32_t n = take_locked(s, in);
     in->runner = RUNNER_CALLER;
-    if (n == 0) {
-        become_idle_locked(s, in);
+    do {
+        uint64_t bytes;
+        uint32_t n = take_locked(s, in);
+        if (n == 0)
+            break;
         scheduler_unlock(s);
-        return;
-    }
+        uint64_t took_ns = instance_execute(in, in->batch, n, start_ns, &bytes);
+        turn->left_ns -= MIN(took_ns, turn->left_ns);
+        start_ns += took_ns;
+        if (took_ns)
+            execution_measured(&s->execution, took_ns, bytes, true);
+        mutex_lock(&s->mu);
+        if (LIKELY(!s->ops->has_work_locked(s, in)))
+            break;
+        if (turn->left_ns == 0 || !execution_may_inline(&s->execution, turn)) {
+            give_to_worker_and_unlock(s, in);
+            return;
+        }
+    } while (true);
+    become_idle_locked(s, in);
     scheduler_unlock(s);
-    uint64_t took_ns = instance_execute(in, in->batch, n, start_ns, &bytes);
-    turn->left_ns -= MIN(took_ns, turn->left_ns);
-    if (took_ns)
-        execution_measured(&s->execution, took_ns, bytes, true);
-
-    mutex_lock(&s->mu);
-    if (LIKELY(!s->ops->has_work_locked(s, in))) {
-        become_idle_locked(s, in);
-        scheduler_unlock(s);
-        return;
-    }
-    give_to_worker_and_unlock(s, in);
 }
 
 /* The model is executed at the end of the turn, with what else comes for it until then. */

@@ -517,6 +517,80 @@ static void a_cancelled_request_is_answered_while_the_model_is_busy(void **state
     }
 }
 
+/* ------------------------------------------------------------------------------------------ */
+
+static pthread_t executed_by[8];
+static atomic_int n_noted;
+static struct fake_model *hot;
+static struct fake_request others[2];
+
+/* What comes from others while this thread executes. */
+static void *bring_two(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 2; i++)
+        assert_null(server_infer(&hot->server, &others[i].request));
+    return NULL;
+}
+
+static struct status *note_thread(struct instance *in, struct request **requests, uint32_t n)
+{
+    (void)in;
+    (void)n;
+    int which = atomic_fetch_add(&n_noted, 1);
+    executed_by[which] = pthread_self();
+    if (which == 0) {
+        pthread_t other;
+        pthread_create(&other, NULL, bring_two, NULL);
+        pthread_join(other, NULL);
+    }
+    fake_answer(requests[0]);
+    return NULL;
+}
+
+static void run_hot(uint64_t left_ns)
+{
+    struct fake_model f;
+    struct fake_request fr;
+    struct turn turn = {.left_ns = left_ns};
+    char config[512];
+    snprintf(config, sizeof(config),
+             "%sparameters { key: \"CONCH_EXECUTION\" value { string_value: \"inline\" } }\n",
+             config_format);
+    fake_model_make(&f, config, 1, note_thread);
+    hot = &f;
+    atomic_store(&n_noted, 0);
+    prepare(&fr, &f, &turn);
+    for (int i = 0; i < 2; i++)
+        prepare(&others[i], &f, NULL);
+    assert_null(server_infer(&f.server, &fr.request));
+    for (int i = 0; i < 2; i++) {
+        fake_request_wait(&others[i]);
+        fake_request_end(&others[i]);
+    }
+    fake_request_wait(&fr);
+    fake_request_end(&fr);
+    fake_model_end(&f);
+    assert_int_equal(atomic_load(&n_noted), 3);
+    assert_true(pthread_equal(executed_by[0], pthread_self()));
+}
+
+static void who_executes_inline_goes_on_with_what_is_queued(void **state)
+{
+    (void)state;
+    run_hot(3600 * NS_PER_S);
+    assert_true(pthread_equal(executed_by[1], pthread_self()));
+    assert_true(pthread_equal(executed_by[2], pthread_self()));
+}
+
+static void beyond_its_time_the_rest_is_the_workers(void **state)
+{
+    (void)state;
+    run_hot(1);
+    assert_false(pthread_equal(executed_by[1], pthread_self()));
+    assert_false(pthread_equal(executed_by[2], pthread_self()));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -532,6 +606,8 @@ int main(void)
         cmocka_unit_test(first_in_first_out_without_the_cancelled),
         cmocka_unit_test(a_cancelled_request_is_answered_while_the_model_is_busy),
         cmocka_unit_test(a_model_ends_after_the_caller_that_executes_it),
+        cmocka_unit_test(who_executes_inline_goes_on_with_what_is_queued),
+        cmocka_unit_test(beyond_its_time_the_rest_is_the_workers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

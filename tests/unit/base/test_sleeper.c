@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A sleeper with its lock, as its header says: no piece of work is lost, whether the owner is up,
+ * looks, sleeps or gives up. Meant to run under tsan.
+ */
+#include "base/sleeper.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+
+enum { N_PIECES = 20000 };
+
+struct desk {
+    pthread_mutex_t mu;
+    struct sleeper sleeper;
+    int n_waiting, n_done; /* under mu */
+    bool over;             /* under mu */
+    uint64_t poll_ns;
+    _Atomic int n_in_time, n_late;
+};
+
+static void *work(void *arg)
+{
+    struct desk *d = arg;
+    pthread_mutex_lock(&d->mu);
+    while (!d->over || d->n_waiting) {
+        if (d->n_waiting) {
+            d->n_waiting--;
+            d->n_done++;
+            continue;
+        }
+        sleeper_prepare(&d->sleeper);
+        pthread_mutex_unlock(&d->mu);
+        /* Every other wait is over before it began: a timeout must not lose what comes with it. */
+        bool hurries = d->n_in_time % 2;
+        if (sleeper_wait(&d->sleeper, d->poll_ns, hurries ? 1 : UINT64_MAX))
+            d->n_in_time++;
+        else
+            d->n_late++;
+        if (hurries)
+            d->n_in_time++;
+        pthread_mutex_lock(&d->mu);
+    }
+    pthread_mutex_unlock(&d->mu);
+    return NULL;
+}
+
+static void bring(struct desk *d, bool over)
+{
+    pthread_mutex_lock(&d->mu);
+    d->n_waiting += !over;
+    d->over = over;
+    void *asleep = sleeper_rouse(&d->sleeper);
+    pthread_mutex_unlock(&d->mu);
+    sleeper_wake(asleep);
+}
+
+static int n_done(struct desk *d)
+{
+    pthread_mutex_lock(&d->mu);
+    int n = d->n_done;
+    pthread_mutex_unlock(&d->mu);
+    return n;
+}
+
+static void no_work_is_lost(uint64_t poll_ns)
+{
+    struct desk *d = calloc(1, sizeof(*d)); /* freed at once: who wakes late must not mind */
+    pthread_t thread;
+    pthread_mutex_init(&d->mu, NULL);
+    sleeper_init(&d->sleeper);
+    d->poll_ns = poll_ns;
+    pthread_create(&thread, NULL, work, d);
+    for (int i = 0; i < N_PIECES; i++) {
+        bring(d, false);
+        if (i % 16 == 0) { /* the owner has nothing to do now and then */
+            while (n_done(d) <= i)
+                sched_yield();
+        }
+    }
+    bring(d, true);
+    pthread_join(thread, NULL);
+    assert_int_equal(d->n_done, N_PIECES);
+    pthread_mutex_destroy(&d->mu);
+    free(d);
+}
+
+static void who_sleeps_is_woken(void **state)
+{
+    (void)state;
+    no_work_is_lost(0);
+}
+
+static void who_looks_sees_it(void **state)
+{
+    (void)state;
+    no_work_is_lost(20 * NS_PER_US);
+}
+
+static void a_wait_ends_at_its_deadline(void **state)
+{
+    (void)state;
+    struct sleeper s;
+    sleeper_init(&s);
+    sleeper_prepare(&s);
+    uint64_t from_ns = monotonic_ns(), deadline_ns = from_ns + 2 * NS_PER_MS;
+    while (sleeper_wait(&s, NS_PER_MS, deadline_ns)) /* true: a signal came between, or the like */
+        sleeper_prepare(&s);
+    assert_true(monotonic_ns() >= deadline_ns);
+}
+
+static void only_who_sleeps_needs_waking(void **state)
+{
+    (void)state;
+    struct sleeper s;
+    sleeper_init(&s);
+    assert_null(sleeper_rouse(&s));
+    sleeper_prepare(&s);
+    assert_null(sleeper_rouse(&s)); /* it has not lain down yet, and will not */
+    assert_true(sleeper_wait(&s, 0, UINT64_MAX));
+    sleeper_wake(NULL);
+    sleeper_prepare(&s);
+    assert_false(sleeper_wait(&s, 0, 1)); /* … nobody has roused it since: it would sleep */
+    assert_ptr_equal(sleeper_rouse(&s), &s.state);
+    assert_null(sleeper_rouse(&s));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_sleeps_is_woken),
+        cmocka_unit_test(who_looks_sees_it),
+        cmocka_unit_test(a_wait_ends_at_its_deadline),
+        cmocka_unit_test(only_who_sleeps_needs_waking),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
