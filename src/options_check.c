@@ -23,11 +23,6 @@ CHECK(check_positive)
     return v->number < 1 ? out_of_bound(text) : NULL;
 }
 
-CHECK(check_port)
-{
-    return v->number < 0 || v->number > 65535 ? out_of_bound(text) : NULL;
-}
-
 CHECK(check_interval)
 {
     return v->real >= 0 && v->real <= INT32_MAX ? NULL : out_of_bound(text);
@@ -392,6 +387,26 @@ static const char *address_of(const struct options *o, const struct service *s)
     return address ? address : option_text(o, OPT_HTTP_ADDRESS);
 }
 
+/* Of a service that is switched off any number will do, as in the reference. */
+static char *check_port_numbers(const struct options *o)
+{
+    static const struct {
+        enum option_id allow, port;
+    } all[] = {
+        {OPT_ALLOW_HTTP, OPT_HTTP_PORT},           {OPT_ALLOW_GRPC, OPT_GRPC_PORT},
+        {OPT_ALLOW_METRICS, OPT_METRICS_PORT},     {OPT_ALLOW_SAGEMAKER, OPT_SAGEMAKER_PORT},
+        {OPT_ALLOW_VERTEX_AI, OPT_VERTEX_AI_PORT},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+        int64_t port = option_int(o, all[i].port);
+        if (option_bool(o, all[i].allow) && (port < 0 || port > 65535))
+            return option_message(
+                "Bad option: \"--%s\".\nProvided option value is out of bound. Got %s",
+                option_table[all[i].port].flag, o->values[all[i].port].text);
+    }
+    return NULL;
+}
+
 static char *check_ports(const struct options *o)
 {
     int64_t from = 0, to = 65535;
@@ -431,5 +446,6 @@ char *options_check_together(const struct options *o)
         return option_message(
             "Error: Incompatible flags --response-cache-byte-size and --cache-config "
             "both provided. Please provide one or the other.");
-    return check_ports(o);
+    char *wrong = check_port_numbers(o);
+    return wrong ? wrong : check_ports(o);
 }

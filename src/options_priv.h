@@ -81,7 +81,6 @@ char *option_parse_real(const char *text, double *ret_value);
     char *name(const struct option *option, const struct option_value *v, const char *text)
 CHECK(check_not_negative);
 CHECK(check_positive);
-CHECK(check_port);
 CHECK(check_port_range);
 CHECK(check_log_format);
 CHECK(check_control_mode);

@@ -266,6 +266,12 @@ static void messages_are_the_reference_s(void **unused)
          "Bad option: \"--http-port\".\nProvided option value is out of bound. Got 70000"},
         {"--http-port=-1",
          "Bad option: \"--http-port\".\nProvided option value is out of bound. Got -1"},
+        {"--grpc-port=70000",
+         "Bad option: \"--grpc-port\".\nProvided option value is out of bound. Got 70000"},
+        {"--metrics-port=-7 --allow-metrics=false --allow-metrics=true",
+         "Bad option: \"--metrics-port\".\nProvided option value is out of bound. Got -7"},
+        {"--allow-http=false --http-port=x",
+         "Bad option: \"--http-port\".\nInvalid option value. Got x"},
         {"--grpc-keepalive-time=99999999999",
          "Bad option: \"--grpc-keepalive-time\".\nProvided option value is out of bound. Got "
          "99999999999"},
@@ -400,6 +406,10 @@ static void messages_are_the_reference_s(void **unused)
     expect_ok("--http-port=18700 --grpc-port=18700 --grpc-address=127.0.0.1");
     expect_ok("--http-port=18700 --grpc-port=18700 --allow-grpc=false");
     expect_ok("--http-port=8001");
+    expect_ok("--grpc-port=70000 --allow-grpc=false");
+    expect_ok("--allow-http=false --http-port=-1");
+    expect_ok("--metrics-port=65536 --allow-metrics=false");
+    expect_ok("--sagemaker-port=70000 --vertex-ai-port=-1"); /* off unless asked for */
     expect_ok("--http-port=8002 --allow-metrics=false");
     expect_ok("--http-port=8002 --metrics-address=127.0.0.1");
     expect_ok("--http-port=0 --grpc-port=0 --sagemaker-safe-port-range=1000-2000");
