@@ -180,7 +180,9 @@ static void follower_start(struct follower *f, TRITONSERVER_Server *server, cons
     sigset_t all, before;
     f->server = server;
     f->seconds = option_int(o, OPT_REPOSITORY_POLL_SECS);
-    if (strcasecmp(option_text(o, OPT_MODEL_CONTROL_MODE), "poll") != 0 || f->seconds == 0)
+    bool live = false; /* else it has no repositories */
+    TRITONSERVER_ErrorDelete(TRITONSERVER_ServerIsLive(server, &live));
+    if (strcasecmp(option_text(o, OPT_MODEL_CONTROL_MODE), "poll") != 0 || f->seconds == 0 || !live)
         return;
     sem_init(&f->over, 0, 0);
     sigfillset(&all); /* signals are main's */

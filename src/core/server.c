@@ -63,6 +63,21 @@ static struct status *check_options(const struct server_options *o)
     return NULL;
 }
 
+/*
+ * With exit-on-error=false a repository that is not there leaves a server that is neither live nor
+ * ready, which says so to whoever asks (behaviours §13.17).
+ */
+static struct status *open_repositories(struct server *s)
+{
+    struct status *st = repository_open(&s->repository);
+    if (!st || s->options->exit_on_error)
+        return st;
+    log_status(LOG_ERROR, "the server has failed to initialize, and serves no model", st);
+    table_close(&s->repository.table);
+    atomic_store(&s->state, SERVER_FAILED);
+    return NULL;
+}
+
 struct status *server_create(const struct server_options *options, struct server **ret_server)
 {
     struct status *st = check_options(options);
@@ -88,7 +103,7 @@ struct status *server_create(const struct server_options *options, struct server
         s->has_control = !st;
     }
     if (!st)
-        st = repository_open(&s->repository);
+        st = open_repositories(s);
     if (st) {
         server_free(s);
         return st;
@@ -113,6 +128,8 @@ static struct status *move_on(struct server *s, struct status *st)
 
 struct status *server_load(struct server *s)
 {
+    if (atomic_load(&s->state) == SERVER_FAILED) /* it has no repositories: open_repositories() */
+        return NULL;
     mutex_lock(&s->drain_mu);
     bool may_load = !s->loading && !s->loaded && atomic_load(&s->state) == SERVER_INITIALIZING;
     s->loading = may_load;

@@ -44,7 +44,9 @@ NODISCARD struct status *server_new(const struct server_options *options,
  * to follow. Whoever asks it for a model until then, or for anything that is not there yet, is
  * told to come again.
  *
- * Errors: STATUS_INVALID_ARG, STATUS_INTERNAL  an option or a repository path is wrong
+ * Errors: STATUS_INVALID_ARG, STATUS_INTERNAL  an option or a repository path is wrong; unless
+ *                             options say otherwise (exit-on-error), a path that cannot be opened
+ *                             leaves a server that is neither live nor ready for good
  */
 NODISCARD struct status *server_create(const struct server_options *options,
                                        struct server **ret_server);

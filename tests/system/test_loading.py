@@ -184,7 +184,7 @@ def test_the_list_of_failures_is_short(models):
     for i in range(40):
         repository.write_model(models, f"wrong{i:02}", "nonsense")
     with Server(models, flags=["--exit-on-error=false"], ready=False) as server:
-        told = progress(server)
+        told = progress(server, 200)
         assert told["models"] == {"total": 40, "serving": 0, "failed": 40}
         assert [row["name"] for row in told["failed"]] == [f"wrong{i:02}" for i in range(16)]
 

@@ -6,9 +6,11 @@ import re
 import socket
 
 import pytest
+import tritonclient.http
 
 import repository
-from server import BACKENDS, BIN, REFERENCE, ROOT, Server, free_port, run_to_end
+import triton as genuine
+from server import BACKENDS, BIN, REFERENCE, ROOT, Server, free_port, run_to_end, wait_for
 from wire import ask, given, infer
 
 OURS = pytest.mark.conch_only("it is how Conch does it")
@@ -240,6 +242,29 @@ def test_one_broken_model_need_not_stop_the_others(models):
         assert infer(server, "bad", ONE).status in (404, 503)
         assert ask(server, "GET", "/v2/health/live").status == 200
         assert ask(server, "GET", "/v2/health/ready").status == 400
+
+
+def listens(server):
+    with socket.socket() as probe:
+        return probe.connect_ex((server.address, server.port)) == 0
+
+
+@pytest.mark.parametrize("kind", [Server, pytest.param(genuine.Triton, marks=genuine.needed)], ids=["ours", "theirs"])
+@pytest.mark.parametrize("flags", [[], ["--strict-readiness=false"], ["--model-control-mode=poll", "--repository-poll-secs=1"]], ids=str)
+def test_a_repository_that_is_not_there_leaves_a_server_that_says_so(models, tmp_path, kind, flags):
+    repository.write_identity(models, "m", [("FP32", [-1])])
+    with kind(models, flags=[f"--model-repository={tmp_path / 'nowhere'}", "--exit-on-error=false", *flags], ready=None) as server:
+        wait_for(lambda: listens(server), 60, "the port is open")  # the genuine one says so before
+        with tritonclient.http.InferenceServerClient(server.url) as client:
+            assert not client.is_server_live() and not client.is_server_ready()
+            assert not client.is_model_ready("m")
+            assert client.get_server_metadata()["name"] == "triton"
+            for what in (client.get_model_repository_index, lambda: client.load_model("m"), lambda: client.get_model_metadata("m")):
+                with pytest.raises(tritonclient.utils.InferenceServerException, match="Server not ready"):
+                    what()
+        server.wait_log("nowhere")
+        if kind is Server:
+            assert ask(server, "GET", "/v2/health/ready", headers={"Accept": "application/json"}).json()["state"] == "failed"
 
 
 @OURS

@@ -38,7 +38,10 @@ def test_a_model_of_two_repositories_is_served_from_neither(models, tmp_path):
         assert re.search(r"\| both +\| - +\| model appears in two or more repositories \|", server.log())
         assert infer(server, "here", ONE).status == infer(server, "there", ONE).status == 200
         assert ask(server, "GET", "/v2/models/both").status == 404
-        assert ask(server, "GET", "/v2/health/ready").status == 400
+        assert ask(server, "GET", "/v2/health/ready").status == 200
+        told = ask(server, "GET", "/v2/health/ready", headers={"Accept": "application/json"}).json()
+        assert (told["ready"], told["models"]) == (True, {"total": 3, "serving": 2, "failed": 1})
+        assert [(row["name"], row["reason"]) for row in told["failed"]] == [("both", "model appears in two or more repositories")]
         assert "failed to poll model 'both': not unique across all model repositories" in server.log()
         assert str(roots[1]) in server.log()
 

@@ -96,7 +96,7 @@ static void note_wanted(struct load *l, const struct scanned_model *scanned)
         int64_t version = scanned->versions[i];
         const struct repo_version *rv = row_of(l->rm, version);
         l->wanted[i].version = version;
-        l->wanted[i].stays = has_place(l, rv) && !l->config &&
+        l->wanted[i].stays = has_place(l, rv) && !l->config && !l->rm->overridden &&
                              fingerprint_same_version(&l->rm->seen, &l->seen, version);
     }
 }
@@ -273,8 +273,9 @@ static void succeed(struct load *l)
     mutex_unlock(&l->repo->mu);
     table_view_end(&l->repo->table, before);
     fingerprint_done(&rm->seen);
-    if (!l->config)
-        rm->seen = l->seen, l->seen = (struct fingerprint){0};
+    rm->seen = l->seen;
+    l->seen = (struct fingerprint){0};
+    rm->overridden = l->config != NULL;
     log_info("successfully loaded '%s'", rm->title);
     leave_start(&leaving);
 }
@@ -339,7 +340,10 @@ void repository_is_unfit_locked(struct repository *repo, struct repo_model *rm, 
     rm->stage = REPO_SETTLED;
     mem_free(rm->failure);
     rm->failure = serves ? NULL : mem_strdup(failure);
-    repository_count_locked(repo, rm, !serves);
+    /* What cannot be made out is no model that should be ready (behaviours §13.17); a version of
+     * it that failed before still is. */
+    if (rm->empty || rm->n_versions == 0)
+        repository_count_locked(repo, rm, rm->empty && !serves);
     if (serves)
         log_error("modification of model '%s' to be ignored due to polling failure", rm->title);
 }
@@ -409,7 +413,9 @@ struct status *repository_load_model(struct repository *repo, struct repo_model 
     struct load l = {.repo = repo, .rm = rm, .source = source, .config = config, .reason = reason};
     struct scanned_model scanned = {0};
     struct status *st = NULL;
-    if (!config && repo->options->control_mode != CONTROL_NONE)
+    /* A configuration that came by request is in force until the folder changes (behaviours
+     * §13.6); files that came by request are elsewhere. */
+    if (!source->temporary_root && repo->options->control_mode != CONTROL_NONE)
         l.seen = fingerprint_take(source->storage, source->folder);
     if (!is_up_to_date(&l))
         st = load(&l, &scanned);

@@ -82,6 +82,8 @@ struct repo_model {
     /* Of the thread that has the turn. */
     struct table_entry *entry; /* NULL: it has never been loaded */
     struct fingerprint seen;   /* of its folder, when what serves now was loaded from it */
+    bool
+        overridden; /* what serves now has a configuration that came by request, not its folder's */
 
     /* Under repository.mu; only the thread that has the turn changes what is not marked (any). */
     struct storage *storage; /* a reference: where its folder is; NULL: it came by request */
@@ -121,7 +123,7 @@ struct repository {
      * What the books say of readiness, so that a probe need not look. Any thread, relaxed: models
      * come up one by one, and a probe that is answered a moment ago's truth asks again.
      */
-    /* Wanted models that do not serve as they should, and repositories that cannot be listed. */
+    /* Models that could be read and do not serve as they should. */
     atomic_size_t n_unserved;
     atomic_bool must_ask; /* a backend wants to be asked whether an instance is ready */
 
@@ -195,7 +197,10 @@ NODISCARD struct status *repository_serving(struct repository *repo, const char 
 NODISCARD struct status *repository_index(struct repository *repo, bool ready_only,
                                           struct model_index_row **ret_rows, size_t *ret_n);
 
-/* repository_all_ready - is every version of every wanted model READY, and able to run? */
+/*
+ * repository_all_ready - is every version of every wanted model READY, and able to run? Models that
+ * cannot be read, that several repositories have or that none has do not count.
+ */
 bool repository_all_ready(struct repository *repo);
 
 /*
@@ -301,7 +306,7 @@ void repository_count_locked(struct repository *repo, struct repo_model *rm, boo
 enum load_reason {
     LOAD_AT_START,   /* each version serves at once, whatever becomes of the others */
     LOAD_ON_REQUEST, /* what cannot be read is the client's to know, and changes nothing */
-    LOAD_ON_POLL,    /* it is to be there: what cannot be read keeps the server from being ready */
+    LOAD_ON_POLL,    /* it is to be there: why it cannot be read stays in the books */
 };
 
 /*

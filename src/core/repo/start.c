@@ -80,8 +80,11 @@ static void add_named(struct listing *list, struct repository *repo, const char 
         list->models[list->n++] = describe_missing(repo, name);
 }
 
-/* Fills the books with what the repositories hold, or with what they should hold by name. */
-static void list_models(struct repository *repo)
+/*
+ * Fills the books with what the repositories hold, or with what they should hold by name. False:
+ * not all of that could be found out.
+ */
+static bool list_models(struct repository *repo)
 {
     const struct server_options *o = repo->options;
     struct listing list = {0};
@@ -93,13 +96,13 @@ static void list_models(struct repository *repo)
         add_named(&list, repo, o->startup_models[i]);
 
     mutex_lock(&repo->mu);
-    atomic_store(&repo->n_unserved, list.n_unlisted); /* what is in those is not served */
     for (size_t i = 0; i < list.n; i++)
-        repository_count_locked(repo, list.models[i], true);
+        repository_count_locked(repo, list.models[i], !list.models[i]->failure);
     repo->models = list.models;
     repo->n_models = list.n;
     repo->listed = true;
     mutex_unlock(&repo->mu);
+    return list.n_unlisted == 0;
 }
 
 /* ---- All of them ---------------------------------------------------------------------------- */
@@ -166,14 +169,25 @@ static void describe_failures(struct repository *repo, struct buf *out)
     }
 }
 
+/* Is everything as the options want it? More than readiness asks for. */
+static bool all_loaded(struct repository *repo)
+{
+    bool all = atomic_load(&repo->n_unserved) == 0;
+    mutex_lock(&repo->mu);
+    for (size_t i = 0; i < repo->n_models; i++)
+        all &= !repo->models[i]->failure;
+    mutex_unlock(&repo->mu);
+    return all;
+}
+
 struct status *repository_load_all(struct repository *repo)
 {
-    list_models(repo);
+    bool all_listed = list_models(repo);
     struct loader l = make_loader(repo);
     repository_each(repo, "model-load", l.n_models, load_one, &l);
     mem_free(l.models);
 
-    if (atomic_load(&repo->n_unserved) == 0)
+    if (all_listed && all_loaded(repo))
         return NULL;
     AUTO(buf) failures = BUF_INIT(MAX_ERROR_BYTES);
     if (!wants_all(repo->options))

@@ -796,12 +796,16 @@ static void what_the_repository_holds_serves(void **state)
     repository_add(&f.repo, "wrong", "nonsense", 1);
     fine(server_poll(f.s));
     has_index(&f, "m:1:READY: m:2:READY: n:3:READY: wrong:-1:: ");
-    is_ready(&f, false);
+    is_ready(&f, true); /* what cannot be read is no model that should be ready */
     write_file(&f, "wrong/config.pbtxt", CONFIG);
     write_file(&f, "wrong/fail.load", "no disk\n");
     fine(server_poll(f.s));
     has_index(&f, "m:1:READY: m:2:READY: n:3:READY: wrong:1:UNAVAILABLE:Internal: no disk ");
     is_ready(&f, false);
+    write_file(&f, "wrong/config.pbtxt", "nonsense"); /* … but its version has failed */
+    fine(server_poll(f.s));
+    is_ready(&f, false);
+    write_file(&f, "wrong/config.pbtxt", CONFIG);
     remove_file(&f, "wrong/fail.load");
     fine(server_poll(f.s));
     is_ready(&f, true);
@@ -840,7 +844,7 @@ static void a_model_that_two_repositories_have(void **state)
     for (int i = 0; i < 2; i++) {
         fine(server_poll(f.s));
         await_index(&f, "m:-1:UNAVAILABLE:model appears in two or more repositories ");
-        is_ready(&f, false);
+        is_ready(&f, true);
     }
     move_model(&f, "m", "..gone");
     fine(server_poll(f.s));

@@ -243,7 +243,7 @@ static void a_start_step_by_step(void **state)
     open_gate(&f, "late/hold.load");
     await(&f.outcome, STATUS_UNKNOWN, "");
     says(server_load(s), STATUS_UNAVAILABLE, "the server has loaded its models, or is stopping");
-    is_live_and_ready(s, true, false); /* two have failed */
+    is_live_and_ready(s, true, false); /* one has failed, and one is unreadable */
     finds(s, "late", "");
     read_progress(s, 0, text);
     assert_string_equal(text, "running 4 2 2\n");
@@ -294,14 +294,48 @@ static void named_models_and_those_that_are_nowhere(void **state)
     char text[1024];
     read_progress(s, 2, text);
 #define NOWHERE ":-1:UNAVAILABLE:Not found: model not found in any model repository.\n"
-    assert_string_equal(text, "running 4 1 3\n0" NOWHERE "d" NOWHERE);
-    is_live_and_ready(s, true, false);
+    assert_string_equal(text, "ready running 4 1 3\n0" NOWHERE "d" NOWHERE);
+    is_live_and_ready(s, true, true);
     assert_null(server_stop(s));
     server_free(s);
 
     server_options_add_startup_model(f.options, "*");
     says(server_new(f.options, &s), STATUS_INVALID_ARG,
          "Wildcard model name '*' must be the ONLY startup model if specified at all.");
+    tear_down(&f);
+}
+
+/* With exit-on-error=false it is there, to say that it is not. */
+static void a_repository_that_is_not_there(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct server *s;
+    char text[1024];
+    set_up(&f);
+    repository_add(&f.repo, "a", CONFIG, 1);
+    server_options_add_repository(f.options, "/nowhere/at/all");
+    says(server_new(f.options, &s), STATUS_INTERNAL,
+         "failed to stat file /nowhere/at/all");
+
+    f.options->exit_on_error = false;
+    f.options->control_mode = CONTROL_EXPLICIT;
+    assert_null(server_new(f.options, &s));
+    is_live_and_ready(s, false, false);
+    finds(s, "a", "Server not ready");
+    says(server_index(s, false, NULL, NULL), STATUS_UNAVAILABLE, "Server not ready");
+    says(server_load_model(s, "a", NULL, 0), STATUS_UNAVAILABLE, "Server not ready");
+    read_progress(s, 2, text);
+    assert_string_equal(text, "failed 0 0 0\n");
+    assert_null(server_stop(s));
+    server_free(s);
+
+    assert_null(server_create(f.options, &s));
+    assert_null(server_load_start(s, on_loaded, &f.outcome));
+    await(&f.outcome, STATUS_UNKNOWN, "");
+    is_live_and_ready(s, false, false);
+    assert_null(server_stop(s));
+    server_free(s);
     tear_down(&f);
 }
 
@@ -537,6 +571,7 @@ int main(void)
         cmocka_unit_test(a_start_step_by_step),
         cmocka_unit_test(a_failure_that_ends_the_server),
         cmocka_unit_test(named_models_and_those_that_are_nowhere),
+        cmocka_unit_test(a_repository_that_is_not_there),
         cmocka_unit_test(a_stop_that_has_no_time_may_be_tried_again),
         cmocka_unit_test(loading_that_is_given_up),
         cmocka_unit_test(a_server_that_never_loads),
