@@ -315,8 +315,7 @@ static void a_repository_that_is_not_there(void **state)
     set_up(&f);
     repository_add(&f.repo, "a", CONFIG, 1);
     server_options_add_repository(f.options, "/nowhere/at/all");
-    says(server_new(f.options, &s), STATUS_INTERNAL,
-         "failed to stat file /nowhere/at/all");
+    says(server_new(f.options, &s), STATUS_INTERNAL, "failed to stat file /nowhere/at/all");
 
     f.options->exit_on_error = false;
     f.options->control_mode = CONTROL_EXPLICIT;
