@@ -8,7 +8,7 @@ import json
 import statistics
 import urllib.request
 
-from . import loading, metrics, micro, ort, repository, requests, wrk
+from . import embed, loading, metrics, micro, ort, others, repository, requests, wrk
 from .measure import Cell, say
 from .report import cpu, figure, met, table
 
@@ -233,6 +233,9 @@ ROWS = {
     "metrics": metrics.metrics,
     "mallocs": mallocs,
     "abi": abi,
+    "embed": embed.embed,
+    "cores": embed.cores,
+    "others": others.others,
     "json": json_floats,
     "wrk": cross_check,
     "start": loading.start,

@@ -3,6 +3,7 @@
 
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -18,17 +19,25 @@ class Missing(Exception):
 
 
 class Server:
-    """A process pinned to one core, that listens on 127.0.0.1:port."""
+    """A process pinned to one core, or to a set of them, that listens on 127.0.0.1:port.
 
-    def __init__(self, name, argv, log, cpu, env=None, port=None):
+    descriptors: how many it may have open; 0: as many as we
+    """
+
+    def __init__(self, name, argv, log, cpu, env=None, port=None, descriptors=0):
         self.name = name
         self.log = Path(log)
         self.port = port
+
+        def before_exec():
+            os.sched_setaffinity(0, cpu if isinstance(cpu, set) else {cpu})
+            if descriptors:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
+
         with open(self.log, "wb") as out:
             self.process = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
-                env={**os.environ, **(env or {})}, start_new_session=True,
-                preexec_fn=lambda: os.sched_setaffinity(0, {cpu}))
+                env={**os.environ, **(env or {})}, start_new_session=True, preexec_fn=before_exec)
         self.pid = self.process.pid
         try:
             self._wait_until_it_listens()
@@ -52,7 +61,7 @@ class Server:
 
     def _answers(self):
         try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as s:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=5) as s:
                 s.sendall(b"GET /v2/health/ready HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
                 return b" 200 " in s.recv(64)
         except OSError:
@@ -67,6 +76,11 @@ class Server:
             if line.startswith(field + ":"):
                 return int(line.split()[1])
         raise KeyError(field)
+
+    def kill(self):
+        """For a server that has no time to stop by itself."""
+        self.process.kill()
+        self.process.wait()
 
     def stop(self):
         if self.process.poll() is None:
@@ -97,8 +111,8 @@ def conch_argv(build, repository, port, flags=()):
             "--http-address=127.0.0.1", f"--http-port={port}", *COMMON_FLAGS, *flags]
 
 
-def conch(build, repository, log, cpu, flags=(), env=None):
-    return Server("Conch", conch_argv(build, repository, 0, flags), log, cpu, env=env)
+def conch(build, repository, log, cpu, flags=(), env=None, **more):
+    return Server("Conch", conch_argv(build, repository, more.get("port") or 0, flags), log, cpu, env=env, **more)
 
 
 def _set_up_triton(root):

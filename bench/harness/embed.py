@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rows about a program that embeds the server by the C API (bench/micro/embed.c), with our library and with the genuine one."""
+
+import json
+import os
+import statistics
+import subprocess
+
+from . import servers
+from .measure import Failed, say
+from .report import figure, met, table
+
+CONFIG = """backend: "identity"
+max_batch_size: 64
+input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ 16 ] } ]
+output [ { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 16 ] } ]
+"""
+START_END = """
+  control_input [
+    { name: "START" control [ { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } ] },
+    { name: "READY" control [ { kind: CONTROL_SEQUENCE_READY int32_false_true: [ 0, 1 ] } ] } ]
+"""
+MODELS = {
+    "plain": "instance_group [ { count: 1 kind: KIND_CPU } ]\n",
+    "other": "instance_group [ { count: 1 kind: KIND_CPU } ]\n",
+    "two": "instance_group [ { count: 2 kind: KIND_CPU } ]\n",
+    "dynamic": "instance_group [ { count: 1 kind: KIND_CPU } ]\ndynamic_batching { }\n",
+    "direct": f"instance_group [ {{ count: 1 kind: KIND_CPU }} ]\nsequence_batching {{ direct {{ }} {START_END} }}\n",
+    "oldest": f"instance_group [ {{ count: 1 kind: KIND_CPU }} ]\n"
+              f"sequence_batching {{ oldest {{ max_candidate_sequences: 64 }} {START_END} }}\n",
+}
+
+
+def _repository(lab):
+    """The models; the library of the backend beside each, where the genuine server finds it, too."""
+    folder = lab.folder / "repositories" / "embed"
+    for name, more in MODELS.items():
+        if not (folder / name).exists():
+            (folder / name / "1").mkdir(parents=True)
+            (folder / name / "config.pbtxt").write_text(CONFIG + more)
+    return folder
+
+
+def _library(lab, who):
+    """(path, environment) of the server's library."""
+    if who == "Conch":
+        return lab.build / "lib/libtritonserver.so", {}
+    if subprocess.run([str(lab.root / "tools/reference")], stdout=subprocess.DEVNULL, check=False).returncode != 0:
+        raise servers.Missing("the genuine Triton cannot be set up (tools/reference)")
+    folder = next((lab.root / ".deps/reference/venv/lib").glob("python3.*/site-packages/nvidia_pytriton.libs"))
+    return next(folder.glob("libtritonserver-*.so")), {"LD_LIBRARY_PATH": str(folder)}
+
+
+def _run(lab, who, models, cpus, *flags):
+    library, environment = _library(lab, who)
+    argv = [lab.programs / "bench_embed", "--seconds", lab.settings.seconds, *flags, library, _repository(lab),
+            lab.build / "backends", *models]
+    lab.bench.wait_quiet()
+    done = subprocess.run([str(a) for a in argv], capture_output=True, text=True, check=False, env={**os.environ, **environment},
+                          preexec_fn=lambda: os.sched_setaffinity(0, cpus))
+    if done.returncode != 0:
+        raise Failed(f"bench_embed, {who}, {' '.join(models)}: {done.stderr.strip()[-400:]}")
+    seen = json.loads(done.stdout)
+    say(f"  {who:7} {' '.join(models):12} {' '.join(map(str, flags)):32} {seen['cpu_us']:8.3f} us CPU  "
+        f"p50 {seen['p50_us']:8.2f}  {1 / seen['wall_us']:7.3f} M/s  {seen['switches']:.2f} switches")
+    return seen
+
+
+def _medians(runs):
+    return {what: statistics.median(run[what] for run in runs) for what in runs[0]}
+
+
+# model, requests under way, inline, flags, CPU µs at most
+CELLS = [
+    ("plain", 1, False, (), 7.5),
+    ("plain", 1, True, (), 0.8),
+    ("plain", 64, False, (), 0.8),
+    ("plain", 64, True, (), 0.6),
+    ("dynamic", 64, False, (), 0.7),
+    ("direct", 64, False, ("--sequences",), 0.8),
+    ("oldest", 64, False, ("--sequences",), 0.8),
+]
+
+
+def embed(lab):
+    """a request of 64 bytes by the C API in process, on one core, against the genuine library"""
+    seen = {}
+    for _ in range(lab.settings.rounds):
+        for cell in CELLS:
+            model, in_flight, inlined, flags, _goal = cell
+            for who in ("Conch",) if inlined else ("Conch", "Triton"):
+                more = ("--inline",) if inlined else ()
+                try:
+                    run = _run(lab, who, [model], {lab.settings.server_cpu}, "--in-flight", in_flight, *flags, *more)
+                except servers.Missing as missing:
+                    say(f"  left out: {missing}")
+                    continue
+                seen.setdefault((cell, who), []).append(run)
+    rows = []
+    for cell in CELLS:
+        model, in_flight, inlined, _flags, goal = cell
+        ours = _medians(seen[cell, "Conch"])
+        theirs = _medians(seen[cell, "Triton"]) if (cell, "Triton") in seen else None
+        reached = ours["cpu_us"] <= goal
+        goals = f"≤ {goal}"
+        if in_flight == 1 and theirs:
+            goals += ", p50 below"
+            reached &= ours["p50_us"] < theirs["p50_us"]
+        rows.append([model, in_flight, "inline" if inlined else "threads", figure(ours["cpu_us"]),
+                     figure(theirs and theirs["cpu_us"]), goals, met(reached), figure(ours["p50_us"]),
+                     figure(theirs and theirs["p50_us"]), f"{ours['switches']:.2f}"])
+    return table(["model", "in flight", "executes", "Conch CPU µs", "Triton CPU µs", "goal", "met", "Conch p50 µs",
+                  "Triton p50 µs", "switches per request"], rows)
+
+
+# what, models, inline
+PAIRS = [
+    ("two models", ["plain", "other"], True),
+    ("one model, two instances", ["two"], True),
+    ("one model, one instance", ["plain"], True),
+    ("two models", ["plain", "other"], False),
+    ("one model, two instances", ["two"], False),
+]
+
+
+def cores(lab):
+    """two embedding threads, each on a core of its own, against one: how requests per second grow"""
+    both = {lab.settings.server_cpu, lab.settings.client_cpu}
+    seen = {}
+    for _ in range(lab.settings.rounds):
+        for i, (_what, models, inlined) in enumerate(PAIRS):
+            more = ("--inline",) if inlined else ()
+            for n in (1, 2):
+                cpus = {lab.settings.server_cpu} if n == 1 else both
+                seen.setdefault((i, n), []).append(
+                    _run(lab, "Conch", models, cpus, "--in-flight", 64, "--threads", n, *(("--pin",) if n == 2 else ()), *more))
+    rows = []
+    for i, (what, models, inlined) in enumerate(PAIRS):
+        one, two = (_medians(seen[i, n]) for n in (1, 2))
+        ratio = one["wall_us"] / two["wall_us"]
+        goal = inlined and what != "one model, one instance"
+        rows.append([what, "inline" if inlined else "threads", f"{1 / one['wall_us']:.2f}", f"{1 / two['wall_us']:.2f}", f"{ratio:.2f}",
+                     "≥ 1.8" if goal else "–", met(ratio >= 1.8) if goal else "–", figure(one["cpu_us"]), figure(two["cpu_us"])])
+    return table(["models", "executes", "1 thread, M requests/s", "2 threads, M requests/s", "ratio", "goal", "met",
+                  "1 thread CPU µs", "2 threads CPU µs"], rows)

@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * bench_embed [OPTION…] LIBRARY REPOSITORY BACKENDS MODEL…: what a request costs a program that
+ * embeds the server by Triton's C API. The library is opened at run time, ours or the genuine one.
+ *
+ *     --in-flight N    requests of each thread that are under way at a time (1)
+ *     --threads N      driving threads (1); thread i asks the MODEL i modulo their number
+ *     --seconds S      how long requests flow (1); as much as a quarter of it before, uncounted
+ *     --sequences      each request under way belongs to a sequence of its own, of 100 requests
+ *     --inline         models may execute on the driving threads (an option that Conch alone has)
+ *     --pin            thread i runs on CPU i, and so does the worker that its requests wake first
+ *
+ * Closed loop: a slot makes a request object with one input of 64 bytes, sends it, and when it is
+ * answered and released deletes it and begins anew. Callbacks hand their slot to its thread through
+ * a mutex and a condition, as an embedder's would. Prints one JSON object:
+ *
+ *     requests, wall_us and cpu_us (of the whole process) per request, p50_us and p99_us from the
+ *     making of a request to its response, switches (context switches per request)
+ */
+#include <dlfcn.h>
+#include <getopt.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "triton/core/tritonserver.h"
+
+/* clang-format off */
+#define FUNCTIONS(X)                                                                               \
+    X(ErrorMessage) X(ErrorDelete) X(ServerOptionsNew) X(ServerOptionsDelete)                      \
+    X(ServerOptionsSetModelRepositoryPath) X(ServerOptionsSetBackendDirectory)                     \
+    X(ServerOptionsSetLogInfo) X(ServerOptionsSetLogWarn) X(ServerOptionsSetMetrics)               \
+    X(ServerNew) X(ServerStop) X(ServerDelete) X(ServerModelIsReady) X(ServerInferAsync)           \
+    X(ResponseAllocatorNew) X(ResponseAllocatorDelete) X(InferenceRequestNew)                      \
+    X(InferenceRequestDelete) X(InferenceRequestAddInput) X(InferenceRequestAppendInputData)       \
+    X(InferenceRequestAddRequestedOutput) X(InferenceRequestSetReleaseCallback)                    \
+    X(InferenceRequestSetResponseCallback) X(InferenceRequestSetCorrelationId)                     \
+    X(InferenceRequestSetFlags) X(InferenceResponseError) X(InferenceResponseDelete)               \
+    X(InferenceResponseOutput)
+/* clang-format on */
+
+#define DECLARE(name) static __typeof__(TRITONSERVER_##name) *name;
+FUNCTIONS(DECLARE)
+
+enum { TENSOR_BYTES = 64, SEQUENCE_LENGTH = 100, MAX_THREADS = 64, MAX_SAMPLES = 1 << 20 };
+
+struct driver;
+
+/* One request after another. */
+struct slot {
+    struct driver *driver;
+    struct slot *next; /* of the driver's finished ones */
+    TRITONSERVER_InferenceRequest *request;
+    uint64_t started_ns, answered_ns;
+    uint64_t correlation_id;
+    uint32_t n_sent;
+    int n_ends; /* response and release; under driver.mu */
+    float in[TENSOR_BYTES / 4], out[TENSOR_BYTES / 4];
+};
+
+struct driver {
+    pthread_t thread;
+    int index;
+    const char *model;
+    struct slot *slots;
+    uint64_t n_requests;
+    uint32_t *samples_ns; /* a ring of the latest */
+    uint64_t n_samples;
+
+    pthread_mutex_t mu;
+    /* Under mu. */
+    pthread_cond_t any;
+    struct slot *finished;
+};
+
+static int in_flight = 1, n_threads = 1, n_models;
+static double seconds = 1;
+static bool sequences, pinned;
+static char **models;
+static TRITONSERVER_Server *server;
+static TRITONSERVER_ResponseAllocator *allocator;
+static pthread_barrier_t barrier;
+
+static void fail(const char *what, const char *why)
+{
+    fprintf(stderr, "bench_embed: %s: %s\n", what, why);
+    exit(1);
+}
+
+static void must(TRITONSERVER_Error *error, const char *what)
+{
+    if (error)
+        fail(what, ErrorMessage(error));
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
+}
+
+/* ---- Callbacks ------------------------------------------------------------------------------ */
+
+static TRITONSERVER_Error *allocate(TRITONSERVER_ResponseAllocator *a, const char *name,
+                                    size_t size, TRITONSERVER_MemoryType type, int64_t type_id,
+                                    void *userp, void **buffer, void **buffer_userp,
+                                    TRITONSERVER_MemoryType *actual_type, int64_t *actual_id)
+{
+    struct slot *s = userp;
+    (void)a;
+    (void)name;
+    (void)type;
+    (void)type_id;
+    if (size != TENSOR_BYTES)
+        fail("output", "it has not 64 bytes");
+    *buffer = s->out;
+    *buffer_userp = NULL;
+    *actual_type = TRITONSERVER_MEMORY_CPU;
+    *actual_id = 0;
+    return NULL;
+}
+
+static TRITONSERVER_Error *give_back(TRITONSERVER_ResponseAllocator *a, void *buffer,
+                                     void *buffer_userp, size_t size, TRITONSERVER_MemoryType type,
+                                     int64_t type_id)
+{
+    (void)a;
+    (void)buffer;
+    (void)buffer_userp;
+    (void)size;
+    (void)type;
+    (void)type_id;
+    return NULL;
+}
+
+/* Of the response and the release, the second one gives the slot back to its thread. */
+static void end(struct slot *s)
+{
+    struct driver *d = s->driver;
+    pthread_mutex_lock(&d->mu);
+    if (++s->n_ends == 2) {
+        s->next = d->finished;
+        d->finished = s;
+        pthread_cond_signal(&d->any);
+    }
+    pthread_mutex_unlock(&d->mu);
+}
+
+static void on_response(TRITONSERVER_InferenceResponse *response, const uint32_t flags, void *userp)
+{
+    struct slot *s = userp;
+    if (!response || !(flags & TRITONSERVER_RESPONSE_COMPLETE_FINAL))
+        fail("response", "it is not the only one");
+    must(InferenceResponseError(response), "response");
+    if (memcmp(s->in, s->out, TENSOR_BYTES) != 0)
+        fail("response", "the output is not what was sent");
+    memset(s->out, 0, sizeof(s->out[0]));
+    s->answered_ns = now_ns();
+    must(InferenceResponseDelete(response), "response");
+    end(s);
+}
+
+static void on_release(TRITONSERVER_InferenceRequest *request, const uint32_t flags, void *userp)
+{
+    (void)request;
+    (void)flags;
+    end(userp);
+}
+
+/* ---- The loop ------------------------------------------------------------------------------- */
+
+static uint32_t sequence_flags(struct slot *s)
+{
+    uint32_t at = s->n_sent++ % SEQUENCE_LENGTH;
+    return (at == 0 ? TRITONSERVER_REQUEST_FLAG_SEQUENCE_START : 0) |
+           (at == SEQUENCE_LENGTH - 1 ? TRITONSERVER_REQUEST_FLAG_SEQUENCE_END : 0);
+}
+
+static void send_request(struct slot *s)
+{
+    static const int64_t shape[] = {1, TENSOR_BYTES / 4};
+    TRITONSERVER_InferenceRequest *r;
+    s->n_ends = 0;
+    s->started_ns = now_ns();
+    must(InferenceRequestNew(&r, server, s->driver->model, -1), "request");
+    s->request = r;
+    must(InferenceRequestAddInput(r, "INPUT0", TRITONSERVER_TYPE_FP32, shape, 2), "input");
+    must(InferenceRequestAppendInputData(r, "INPUT0", s->in, TENSOR_BYTES, TRITONSERVER_MEMORY_CPU,
+                                         0),
+         "input");
+    must(InferenceRequestAddRequestedOutput(r, "OUTPUT0"), "output");
+    if (sequences) {
+        must(InferenceRequestSetCorrelationId(r, s->correlation_id), "correlation ID");
+        must(InferenceRequestSetFlags(r, sequence_flags(s)), "flags");
+    }
+    must(InferenceRequestSetReleaseCallback(r, on_release, s), "release callback");
+    must(InferenceRequestSetResponseCallback(r, allocator, s, on_response, s), "response callback");
+    must(ServerInferAsync(server, r, NULL), "infer");
+}
+
+/* All that have ended meanwhile; waits for the first. */
+static struct slot *take_finished(struct driver *d)
+{
+    pthread_mutex_lock(&d->mu);
+    while (!d->finished)
+        pthread_cond_wait(&d->any, &d->mu);
+    struct slot *s = d->finished;
+    d->finished = NULL;
+    pthread_mutex_unlock(&d->mu);
+    return s;
+}
+
+static void note(struct driver *d, const struct slot *s)
+{
+    d->samples_ns[d->n_samples++ % MAX_SAMPLES] = (uint32_t)(s->answered_ns - s->started_ns);
+    d->n_requests++;
+}
+
+/* Keeps the slots busy until then, and lets them end. */
+static void flow(struct driver *d, double for_s)
+{
+    uint64_t until_ns = now_ns() + (uint64_t)(for_s * 1e9);
+    int n_busy = in_flight;
+    for (int i = 0; i < in_flight; i++)
+        send_request(&d->slots[i]);
+    while (n_busy > 0) {
+        struct slot *next, *s = take_finished(d);
+        for (; s; s = next) {
+            next = s->next;
+            note(d, s);
+            must(InferenceRequestDelete(s->request), "request");
+            /* A sequence is brought to its end, so that its slot is free for the next. */
+            bool must_end = sequences && s->n_sent % SEQUENCE_LENGTH != 0;
+            if (s->answered_ns < until_ns || must_end)
+                send_request(s);
+            else
+                n_busy--;
+        }
+    }
+}
+
+static void *drive(void *arg)
+{
+    struct driver *d = arg;
+    if (pinned) {
+        cpu_set_t cpus;
+        CPU_ZERO(&cpus);
+        CPU_SET((size_t)d->index, &cpus);
+        sched_setaffinity(0, sizeof(cpus), &cpus);
+    }
+    flow(d, seconds / 4);
+    d->n_requests = d->n_samples = 0;
+    pthread_barrier_wait(&barrier); /* main reads the clocks */
+    pthread_barrier_wait(&barrier);
+    flow(d, seconds);
+    pthread_barrier_wait(&barrier);
+    return NULL;
+}
+
+/* ---- The whole ------------------------------------------------------------------------------ */
+
+static int by_size(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+static double process_us(long *ret_switches)
+{
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    *ret_switches = u.ru_nvcsw + u.ru_nivcsw;
+    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1e6 +
+           (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+}
+
+static void print(struct driver *drivers, double cpu_us, double wall_us, long switches)
+{
+    uint64_t n = 0, n_samples = 0;
+    uint32_t *all = calloc((size_t)n_threads * MAX_SAMPLES, sizeof(*all));
+    if (!all)
+        fail("memory", "there is none left");
+    for (int i = 0; i < n_threads; i++) {
+        uint64_t kept = drivers[i].n_samples < MAX_SAMPLES ? drivers[i].n_samples : MAX_SAMPLES;
+        memcpy(all + n_samples, drivers[i].samples_ns, kept * sizeof(*all));
+        n_samples += kept;
+        n += drivers[i].n_requests;
+    }
+    qsort(all, n_samples, sizeof(*all), by_size);
+    printf(
+        "{\"requests\": %llu, \"wall_us\": %.4f, \"cpu_us\": %.4f, \"p50_us\": %.3f, \"p99_us\": "
+        "%.3f, \"switches\": %.3f}\n",
+        (unsigned long long)n, wall_us / (double)n, cpu_us / (double)n, all[n_samples / 2] / 1e3,
+        all[n_samples * 99 / 100] / 1e3, (double)switches / (double)n);
+    free(all);
+}
+
+static void open_library(const char *path)
+{
+    /* Backends find the interface in it, wherever they look. */
+    void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    if (!library)
+        fail(path, dlerror());
+#define FIND(name)                                                                                 \
+    name = (__typeof__(name))(uintptr_t)dlsym(library, "TRITONSERVER_" #name);                     \
+    if (!name)                                                                                     \
+        fail(path, "it has no TRITONSERVER_" #name);
+    FUNCTIONS(FIND)
+}
+
+static void start_server(const char *repository, const char *backends, bool inlined)
+{
+    TRITONSERVER_ServerOptions *o;
+    must(ServerOptionsNew(&o), "options");
+    must(ServerOptionsSetModelRepositoryPath(o, repository), "repository");
+    must(ServerOptionsSetBackendDirectory(o, backends), "backends");
+    must(ServerOptionsSetLogInfo(o, false), "log");
+    must(ServerOptionsSetLogWarn(o, false), "log");
+    must(ServerOptionsSetMetrics(o, false), "metrics");
+    if (inlined) {
+        TRITONSERVER_Error *(*set)(TRITONSERVER_ServerOptions *, bool) =
+            (__typeof__(set))(uintptr_t)dlsym(RTLD_DEFAULT,
+                                              "conch_server_options_set_inline_execution");
+        if (!set)
+            fail("--inline", "the library has no such option");
+        must(set(o, true), "inline execution");
+    }
+    must(ServerNew(&server, o), "server");
+    must(ServerOptionsDelete(o), "options");
+    must(ResponseAllocatorNew(&allocator, allocate, give_back, NULL), "allocator");
+    for (int i = 0; i < n_models; i++) {
+        bool ready = false;
+        must(ServerModelIsReady(server, models[i], -1, &ready), models[i]);
+        if (!ready)
+            fail(models[i], "it is not ready");
+    }
+}
+
+static void driver_init(struct driver *d, int index)
+{
+    d->index = index;
+    d->model = models[index % n_models];
+    d->slots = calloc((size_t)in_flight, sizeof(*d->slots));
+    d->samples_ns = calloc(MAX_SAMPLES, sizeof(*d->samples_ns));
+    if (!d->slots || !d->samples_ns)
+        fail("memory", "there is none left");
+    pthread_mutex_init(&d->mu, NULL);
+    pthread_cond_init(&d->any, NULL);
+    for (int i = 0; i < in_flight; i++) {
+        d->slots[i].driver = d;
+        d->slots[i].correlation_id = (uint64_t)(index * in_flight + i + 1);
+        for (int j = 0; j < TENSOR_BYTES / 4; j++)
+            d->slots[i].in[j] = (float)(i + j + 1);
+    }
+}
+
+static void driver_done(struct driver *d)
+{
+    free(d->slots);
+    free(d->samples_ns);
+    pthread_cond_destroy(&d->any);
+    pthread_mutex_destroy(&d->mu);
+}
+
+static void measure(void)
+{
+    static struct driver drivers[MAX_THREADS];
+    long switches, switches_before;
+    pthread_barrier_init(&barrier, NULL, (unsigned int)n_threads + 1);
+    for (int i = 0; i < n_threads; i++) {
+        driver_init(&drivers[i], i);
+        if (pthread_create(&drivers[i].thread, NULL, drive, &drivers[i]) != 0)
+            fail("thread", "there is no room for another");
+    }
+    pthread_barrier_wait(&barrier);
+    double cpu_us = process_us(&switches_before);
+    uint64_t start_ns = now_ns();
+    pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&barrier);
+    double wall_us = (double)(now_ns() - start_ns) / 1e3;
+    cpu_us = process_us(&switches) - cpu_us;
+    for (int i = 0; i < n_threads; i++)
+        pthread_join(drivers[i].thread, NULL);
+    print(drivers, cpu_us, wall_us, switches - switches_before);
+    for (int i = 0; i < n_threads; i++)
+        driver_done(&drivers[i]);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"in-flight", required_argument, NULL, 'n'},
+        {"threads", required_argument, NULL, 't'},
+        {"seconds", required_argument, NULL, 's'},
+        {"sequences", no_argument, NULL, 'q'},
+        {"inline", no_argument, NULL, 'i'},
+        {"pin", no_argument, NULL, 'p'},
+        {NULL, 0, NULL, 0},
+    };
+    bool inlined = false;
+    int c;
+    while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        switch (c) {
+        case 'n':
+            in_flight = atoi(optarg);
+            break;
+        case 't':
+            n_threads = atoi(optarg);
+            break;
+        case 's':
+            seconds = atof(optarg);
+            break;
+        case 'q':
+            sequences = true;
+            break;
+        case 'i':
+            inlined = true;
+            break;
+        case 'p':
+            pinned = true;
+            break;
+        default:
+            return 2;
+        }
+    }
+    n_models = argc - optind - 3;
+    if (n_models < 1 || in_flight < 1 || n_threads < 1 || n_threads > MAX_THREADS || seconds <= 0) {
+        fprintf(stderr, "usage: %s [OPTION…] LIBRARY REPOSITORY BACKENDS MODEL…\n", argv[0]);
+        return 2;
+    }
+    models = argv + optind + 3;
+    open_library(argv[optind]);
+    start_server(argv[optind + 1], argv[optind + 2], inlined);
+    measure();
+    must(ResponseAllocatorDelete(allocator), "allocator");
+    must(ServerStop(server), "stop");
+    must(ServerDelete(server), "delete");
+    return 0;
+}
