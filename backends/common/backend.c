@@ -139,6 +139,18 @@ TRITONSERVER_Error *backend_parameter_int(const struct doc *config, const char *
     return NULL;
 }
 
+bool backend_escapes_folder(const char *path)
+{
+    if (*path == '/')
+        return true;
+    for (const char *part = path; part; part = strchr(part, '/')) {
+        part += *part == '/';
+        if (strncmp(part, "..", 2) == 0 && (part[2] == '/' || part[2] == '\0'))
+            return true;
+    }
+    return false;
+}
+
 TRITONSERVER_Error *backend_input_copy(TRITONBACKEND_Input *input, uint32_t n_buffers, void *to,
                                        uint64_t size)
 {

@@ -73,6 +73,12 @@ TRITONSERVER_Error *backend_parameter_int(const struct doc *config, const char *
                                           int64_t max, int64_t otherwise, int64_t *ret_number);
 
 /*
+ * backend_escapes_folder - would this path lead out of the folder that it is relative to? Absolute
+ * ones and all with ".." do. Nothing is looked at, so that an error does not tell what lies there.
+ */
+bool backend_escapes_folder(const char *path);
+
+/*
  * backend_input_copy - all bytes of an input, from however many buffers, into one.
  * @to  room for size bytes
  * Errors: INTERNAL     the buffers do not hold size bytes

@@ -118,15 +118,22 @@ static void next_text(struct walk *w, uint64_t end, char *to, size_t room)
  * address that the entry "offset" then is. Not every library refuses a file that says so. */
 static const char in_memory[] = "*/_ORT_MEM_ADDR_/*";
 
+/* @real  NULL, and errno tells why, if there is none */
 static TRITONSERVER_Error *check_file(const struct walk *w, const char *location, const char *real)
 {
     struct stat info;
+    int why = errno;
 
-    if (!external_is_below(real, w->folder))
+    /* What is not there by a name that leads out is outside as well: the error must not tell. */
+    if (real ? !external_is_below(real, w->folder) : backend_escapes_folder(location))
         return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
                              "external data of '%s' is in '%s', which is outside the folder of its "
                              "ONNX file, '%s'",
                              w->name, location, w->folder);
+    if (!real)
+        return backend_error(TRITONSERVER_ERROR_NOT_FOUND,
+                             "external data of '%s' is in '%s', which cannot be opened: %s",
+                             w->name, location, strerror(why));
     if (stat(real, &info) != 0 || !S_ISREG(info.st_mode))
         return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
                              "external data of '%s' is in '%s', which is no regular file", w->name,
@@ -151,12 +158,7 @@ static TRITONSERVER_Error *check_location(struct walk *w)
                  location) < 0)
         return backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
     real = realpath(path, NULL);
-    if (!real)
-        err = backend_error(TRITONSERVER_ERROR_NOT_FOUND,
-                            "external data of '%s' is in '%s', which cannot be opened: %s", w->name,
-                            location, strerror(errno));
-    else
-        err = check_file(w, location, real);
+    err = check_file(w, location, real);
     free(real);
     free(path);
     return err;

@@ -26,6 +26,12 @@ static TRITONSERVER_Error *find_file(struct model *m, TRITONBACKEND_Model *handl
     struct stat info;
     char *inner;
 
+    /* Conch has refused such a name; other servers hand it on. */
+    if (backend_escapes_folder(file))
+        return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                             "default_model_filename '%s' of model '%s' is outside the version "
+                             "folder",
+                             file, m->name);
     TRY(TRITONBACKEND_ModelRepository(handle, &type, &folder));
     m->folder = strdup(folder);
     if (!m->folder)

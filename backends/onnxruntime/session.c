@@ -167,38 +167,78 @@ static TRITONSERVER_Error *set_graph_level(const struct model *m, struct ort_opt
 
 /* ---- Custom operators ----------------------------------------------------------------------- */
 
+/* Is the path, as it is written, below the folder? */
+static bool is_written_below(const char *path, const char *folder)
+{
+    int depth = 0;
+
+    if (!external_is_below(path, folder))
+        return false;
+    for (const char *part = path + strlen(folder); *part && depth >= 0;) {
+        size_t len;
+
+        part += strspn(part, "/");
+        len = strcspn(part, "/");
+        if (len == 2 && strncmp(part, "..", 2) == 0)
+            depth--;
+        else if (len > 0 && !(len == 1 && *part == '.'))
+            depth++;
+        part += len;
+    }
+    return depth >= 0;
+}
+
+/* @full  the path without links, in which case it is there; else NULL, and why
+ * @folder  the repository, as the server names it; @repository  without links */
+static TRITONSERVER_Error *check_library(const char *name, const char *path, const char *full,
+                                         int why, const char *folder, const char *repository)
+{
+    bool inside =
+        full ? repository && external_is_below(full, repository)
+             : is_written_below(path, folder) || (repository && is_written_below(path, repository));
+    struct stat info;
+
+    /* The same whether something lies there or not. */
+    if (!inside)
+        return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                             "library of custom operators '%s' (op_library_filename) is not in the "
+                             "model repository '%s'",
+                             name, repository ? repository : folder);
+    if (!full)
+        return backend_error(TRITONSERVER_ERROR_NOT_FOUND,
+                             "library of custom operators '%s' (op_library_filename): %s", name,
+                             strerror(why));
+    if (stat(full, &info) != 0 || !S_ISREG(info.st_mode)) /* opening a pipe would wait */
+        return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                             "library of custom operators '%s' (op_library_filename) is no regular "
+                             "file",
+                             name);
+    return NULL;
+}
+
 /* A library is code, so it comes from where the model comes from: the folder that its repository
  * is. Relative names begin in the model's folder. */
 static TRITONSERVER_Error *add_library(const struct model *m, struct ort_options *options,
                                        const char *name)
 {
-    char *path = NULL, *full = NULL, *above = NULL, *repository = NULL;
+    const char *slash = strrchr(m->folder, '/');
+    char *path = NULL, *full, *above, *repository;
     TRITONSERVER_Error *err;
-    struct stat info;
     int why;
 
     if (asprintf(&path, "%s%s%s", *name == '/' ? "" : m->folder, *name == '/' ? "" : "/", name) < 0)
         path = NULL;
-    if (asprintf(&above, "%s/..", m->folder) < 0)
-        above = NULL;
-    full = path ? realpath(path, NULL) : NULL;
+    above = slash ? strndup(m->folder, (size_t)(slash - m->folder)) : strdup(".");
+    if (!path || !above) {
+        free(path);
+        free(above);
+        return backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
+    }
+    full = realpath(path, NULL);
     why = errno;
-    repository = above ? realpath(above, NULL) : NULL;
-    if (!full)
-        err = backend_error(TRITONSERVER_ERROR_NOT_FOUND,
-                            "library of custom operators '%s' (op_library_filename): %s", name,
-                            strerror(why));
-    else if (!repository || !external_is_below(full, repository))
-        err = backend_error(TRITONSERVER_ERROR_INVALID_ARG,
-                            "library of custom operators '%s' (op_library_filename) is '%s', which "
-                            "is not in the model repository '%s'",
-                            name, full, repository ? repository : m->folder);
-    else if (stat(full, &info) != 0 || !S_ISREG(info.st_mode)) /* opening a pipe would wait */
-        err = backend_error(TRITONSERVER_ERROR_INVALID_ARG,
-                            "library of custom operators '%s' (op_library_filename) is no regular "
-                            "file",
-                            name);
-    else
+    repository = realpath(above, NULL);
+    err = check_library(name, path, full, why, above, repository);
+    if (!err)
         err = library_error(&m->rt->lib, m->rt->lib.api.RegisterCustomOpsLibrary_V2(options, full));
     free(path);
     free(full);

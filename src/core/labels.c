@@ -41,11 +41,12 @@ static struct status *split(struct labels *l, size_t size, const char *name)
     return NULL;
 }
 
-static struct status *read_lines(const struct storage *s, const char *path, struct labels *l)
+static struct status *read_lines(const struct storage *s, const char *folder, const char *file_name,
+                                 struct labels *l)
 {
     struct buf text = BUF_INIT(MAX_LABEL_BYTES);
-    char *name = storage_path(s, path);
-    struct status *st = storage_read(s, path, &text);
+    char *name = mem_printf("%s/%s/%s", s->root, folder, file_name);
+    struct status *st = storage_read_named(s, folder, file_name, &text);
     if (st && status_code(st) == STATUS_NOT_FOUND) {
         status_free(st);
         st = status_new(STATUS_INTERNAL,
@@ -73,9 +74,7 @@ struct status *labels_read(const char *model, const char *output, const struct s
                           file_name, output, model);
 
     struct labels *l = mem_zalloc(sizeof(*l));
-    char *path = mem_printf("%s/%s", folder, file_name);
-    struct status *st = read_lines(s, path, l);
-    mem_free(path);
+    struct status *st = read_lines(s, folder, file_name, l);
     if (!st) {
         *ret_labels = l;
         return NULL;

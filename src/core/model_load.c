@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/place.h"
 #include "base/status.h"
+#include "base/str.h"
 #include "core/backend/backend.h"
 #include "core/backend/host_policy.h"
 #include "core/backend/instance.h"
@@ -75,6 +76,8 @@ static struct status *find_backend(const struct model *m, const struct backend_r
     char *version_directory = mem_printf("%s/%s", m->directory, m->version_text);
     struct status *st = backend_find(reg, m->config, m->directory, version_directory, ret_files);
     mem_free(version_directory);
+    if (st && str_escapes_folder(m->config->pb->runtime))
+        st = model_config_add_place(m->config, m->config->pb, "runtime", st);
     if (!st)
         st = storage_check_fetched(m->storage, m->folder, m->directory, ret_files->library);
     if (!st && ret_files->is_python)

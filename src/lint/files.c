@@ -86,15 +86,20 @@ static void look_at_model_file(struct look *l, const char *folder)
     struct file_info info = {.kind = FILE_MISSING};
     if (!*name)
         return;
-    if (str_escapes_folder(name)) {
-        lint_add(l->found, LINT_MODEL_FILE, lint_at(l, l->pb, "default_model_filename", 0), NULL,
-                 "default_model_filename '%s' leads out of the version folder", name);
+    if (str_escapes_folder(name))
+        return; /* a broken rule, which was told */
+    char *path = mem_printf("%s/%s", folder, name);
+    struct status *st = storage_stat_named(l->m->storage, folder, name, &info);
+    if (st && !strchr(name, '/')) { /* told with the folder's other entries */
+        status_free(st);
+        mem_free(path);
         return;
     }
-    char *path = mem_printf("%s/%s", folder, name);
-    struct status *st = storage_stat(l->m->storage, path, &info);
-    status_free(st); /* told with the folder's other entries */
-    if (!st && info.kind == FILE_MISSING) {
+    if (!st && info.kind == FILE_FOLDER)
+        st = storage_check_named(l->m->storage, folder, name);
+    if (st)
+        lint_add_status(l->found, LINT_LINK, l->m->storage, path, st);
+    else if (info.kind == FILE_MISSING) {
         bool needed = l->backend && l->backend->needs_file;
         char *file = storage_path(l->m->storage, path);
         lint_add(l->found, needed ? LINT_FILE : LINT_MODEL_FILE,
@@ -128,11 +133,14 @@ static void look_at_backend(struct look *l)
         return;
     if (str_escapes_folder(pb->backend) || strchr(pb->backend, '/') ||
         (*pb->runtime && str_escapes_folder(pb->runtime))) {
+        char *own = registry.directory ? mem_printf(" '%s/%s'", registry.directory, pb->backend)
+                                       : mem_strdup("");
         lint_add(l->found, LINT_CONFIG, lint_at(l, pb, *pb->runtime ? "runtime" : "backend", 0),
                  NULL,
-                 "backend library name '%s' escapes backend directory, for model '%s', check "
+                 "backend library name '%s' escapes backend directory%s, for model '%s', check "
                  "model config runtime field",
-                 *pb->runtime ? pb->runtime : pb->backend, pb->name);
+                 *pb->runtime ? pb->runtime : pb->backend, own, pb->name);
+        mem_free(own);
         return;
     }
     if (!l->run->has_backends || !lint_wants(l->found, LINT_BACKEND))
@@ -228,6 +236,8 @@ static void look_at_labels(struct look *l, const Inference__ModelOutput *output)
     struct lint_place place = lint_at(l, output, "label_filename", 0);
     struct labels *labels = NULL;
     int64_t classes = 0;
+    if (str_escapes_folder(output->label_filename))
+        return; /* a broken rule, which was told */
     struct status *st = labels_read(l->m->name, output->name, l->m->storage, l->m->name,
                                     output->label_filename, &labels);
     if (st) {

@@ -51,12 +51,12 @@ static bool count_strings(const struct buf *text, uint64_t *ret_n)
     return true;
 }
 
-static void look_at_strings(struct look *l, const struct data_file *d, const char *path,
+static void look_at_strings(struct look *l, const struct data_file *d, const char *folder,
                             int64_t elements)
 {
     AUTO(buf) text = BUF_INIT(MAX_STRINGS_BYTES);
     uint64_t n;
-    struct status *st = storage_read(l->m->storage, path, &text);
+    struct status *st = storage_read_named(l->m->storage, folder, d->file, &text);
     if (st) {
         status_free(st); /* too large to count, or told by look_at_file() */
         return;
@@ -71,7 +71,7 @@ static void look_at_strings(struct look *l, const struct data_file *d, const cha
                  d->setting, elements, d->file, n);
 }
 
-static void look_at_size(struct look *l, const struct data_file *d, const char *path,
+static void look_at_size(struct look *l, const struct data_file *d, const char *folder,
                          uint64_t size_bytes)
 {
     int64_t elements = 0;
@@ -79,7 +79,7 @@ static void look_at_size(struct look *l, const struct data_file *d, const char *
     if (shape_elements(d->dims, d->n_dims, &elements) != SHAPE_FINE)
         return; /* the rules have something to say about that */
     if (d->type == INFERENCE__DATA_TYPE__TYPE_STRING) {
-        look_at_strings(l, d, path, elements);
+        look_at_strings(l, d, folder, elements);
         return;
     }
     size_t element_bytes = dtype_size((enum dtype)d->type); /* the same numbers */
@@ -104,8 +104,9 @@ static void look_at_data(struct look *l, const struct data_file *d)
     struct lint_place place = lint_at(l, d->message, d->field, 0);
     if (str_escapes_folder(d->file))
         return; /* a broken rule, which was told */
-    char *path = mem_printf("%s/%s/%s", l->m->name, d->folder, d->file);
-    struct status *st = storage_stat(l->m->storage, path, &info);
+    char *folder = mem_printf("%s/%s", l->m->name, d->folder);
+    char *path = mem_printf("%s/%s", folder, d->file);
+    struct status *st = storage_stat_named(l->m->storage, folder, d->file, &info);
     if (st) {
         lint_add_status(l->found, LINT_LINK, l->m->storage, path, st);
     } else if (info.kind != FILE_REGULAR) {
@@ -118,9 +119,10 @@ static void look_at_data(struct look *l, const struct data_file *d)
         mem_free(file);
     } else {
         lint_look_at_file(l, path);
-        look_at_size(l, d, path, info.size_bytes);
+        look_at_size(l, d, folder, info.size_bytes);
     }
     mem_free(path);
+    mem_free(folder);
 }
 
 /* ---- the data of warm-up samples ------------------------------------------------------------- */

@@ -140,8 +140,8 @@ CASES = [
     Case.of(
         "E-config",
         IDENTITY + 'runtime: "../../lib.so"\n' + TENSORS,
-        ["2:1: error: backend library name '../../lib.so' escapes backend directory, for model 'm', check model config "
-         "runtime field [E-config]"],
+        ["2:1: error: backend library name '../../lib.so' escapes backend directory 'BACKENDS/identity', for model 'm', "
+         "check model config runtime field [E-config]"],
         IDENTITY + 'runtime: "libtriton_identity.so"\n' + TENSORS,
     ),
     Case.of(
@@ -186,9 +186,9 @@ CASES = [
         IDENTITY + TENSORS,
     ),
     Case.of(
-        "E-file",
+        "E-config",
         IDENTITY + TENSORS.replace('name: "O"', 'name: "O" label_filename: "../../secret"'),
-        ["3:22: error: label file path '../../secret' for output 'O' in model 'm' is outside model directory [E-file]"],
+        ["3:22: error: label file path '../../secret' for output 'O' in model 'm' is outside model directory [E-config]"],
         IDENTITY + TENSORS,
     ),
     Case.of(
@@ -363,9 +363,9 @@ CASES = [
         {**model(IDENTITY + 'default_model_filename: "weights.bin"\n' + TENSORS), "m/1/weights.bin": "x"},
     ),
     Case(
-        "W-model-file",
+        "E-config",
         {**model(IDENTITY + 'default_model_filename: "../2/weights.bin"\n' + TENSORS), "m/1/weights.bin": "x"},
-        ["models/m/config.pbtxt:2:1: warning: default_model_filename '../2/weights.bin' leads out of the version folder [W-model-file]"],
+        ["models/m/config.pbtxt:2:1: error: default_model_filename '../2/weights.bin' of model 'm' is outside the version folder [E-config]"],
         {**model(IDENTITY + 'default_model_filename: "..weights.bin"\n' + TENSORS), "m/1/..weights.bin": "x"},
     ),
     Case(

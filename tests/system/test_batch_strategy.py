@@ -285,12 +285,17 @@ def test_named_in_the_configuration(which, models, tmp_path):
     assert "batcher begins" in told
 
 
-@pytest.mark.parametrize("path", ["/nowhere/lib.so", "lib.so", ""])
+@pytest.mark.parametrize("path", ["{models}/m/nothing.so", "/nowhere/lib.so", "lib.so", ""])
 def test_named_and_missing(which, models, tmp_path, path):
-    """Without a slash at its beginning the path is relative to where the server was started."""
+    """Without a slash at its beginning the path is relative to where the server was started. Of what is outside of the
+    repository ours does not tell whether it is there."""
+    outside = not path.startswith("{models}")
+    path = path.format(models=models)
     folder = write(models, **{PATH: path})
     shutil.copy(LIBRARY, folder / "lib.so")
-    assert load(which, models, tmp_path)[0] == f"Not found: Batching library path not found: {path}"
+    text = ("Invalid argument: Batching library path escapes model repository." if outside and which == "conch" else
+            f"Not found: Batching library path not found: {path}")
+    assert load(which, models, tmp_path)[0] == text
 
 
 def test_named_and_no_library(which, models, tmp_path):

@@ -107,17 +107,16 @@ static struct status *make_numbers(const struct model *m, struct pool *pool,
 static struct status *read_file(const struct model *m, struct warmup_input *in, size_t size_bytes,
                                 const char *file)
 {
-    char *path = mem_printf("%s/warmup/%s", m->folder, file);
+    char *folder = mem_printf("%s/warmup", m->folder);
     buf_init(&in->file, WARMUP_MAX_INPUT_BYTES);
-    struct status *st = storage_read(m->storage, path, &in->file);
+    struct status *st = storage_read_named(m->storage, folder, file, &in->file);
     if (st && status_code(st) == STATUS_NOT_FOUND) {
-        char *whole = storage_path(m->storage, path);
         status_free(st);
         st = status_new(STATUS_INTERNAL,
-                        "failed to open text file for read %s: No such file or directory", whole);
-        mem_free(whole);
+                        "failed to open text file for read %s/%s/%s: No such file or directory",
+                        m->storage->root, folder, file);
     }
-    mem_free(path);
+    mem_free(folder);
     if (st)
         return st;
 

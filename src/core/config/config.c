@@ -245,6 +245,12 @@ struct status *config_add_place(const struct model_config *c, struct config_plac
     return whole;
 }
 
+struct status *model_config_add_place(const struct model_config *c, const void *message,
+                                      const char *field, struct status *st)
+{
+    return config_add_place(c, at_field(message, field), st);
+}
+
 struct status *config_fail(const struct model_config *c, struct config_place place, const char *fmt,
                            ...)
 {

@@ -199,6 +199,13 @@ NODISCARD struct status *model_config_check_all(struct model_config *c,
 bool model_config_where(const struct model_config *c, const void *message, const char *field,
                         size_t index, uint32_t *ret_line, uint32_t *ret_column);
 
+/*
+ * model_config_add_place - the status, taken, with the place of a field behind its text: for what
+ * is found out about a field beyond its configuration. Until finish.
+ */
+NODISCARD struct status *model_config_add_place(const struct model_config *c, const void *message,
+                                                const char *field, struct status *st);
+
 /* model_config_is_given - does the text say something of this field itself? */
 bool model_config_is_given(const struct model_config *c, const void *message, const char *field);
 

@@ -231,6 +231,26 @@ NODISCARD static struct status *check_metrics(const struct model_config *c)
     return st;
 }
 
+/* Backends open these by a path that they make of the version's folder and the name. */
+NODISCARD static struct status *check_model_files(const struct model_config *c)
+{
+    const Inference__ModelConfig *pb = c->pb;
+    struct status *st = NULL;
+    if (str_escapes_folder(pb->default_model_filename))
+        st = config_fail(c, at_field(pb, "default_model_filename"),
+                         "default_model_filename '%s' of model '%s' is outside the version folder",
+                         pb->default_model_filename, pb->name);
+    for (size_t i = 0; i < pb->n_cc_model_filenames && !st; i++) {
+        const Inference__ModelConfig__CcModelFilenamesEntry *entry = pb->cc_model_filenames[i];
+        if (str_escapes_folder(entry->value))
+            st = config_fail(c, at_field(entry, "value"),
+                             "cc_model_filenames '%s' of model '%s' for compute capability '%s' is "
+                             "outside the version folder",
+                             entry->value, pb->name, entry->key);
+    }
+    return st;
+}
+
 NODISCARD static struct status *check_scheduler(const struct model_config *c)
 {
     struct status *st;
@@ -264,6 +284,8 @@ struct status *config_check_general(const struct model_config *c)
             "ensemble scheduling must be set for ensemble %s whose platform is ensemble", pb->name);
     if (!st && model_config_decoupled(c))
         st = refuse_cache(c, "'decoupled' transaction policy");
+    if (!st)
+        st = check_model_files(c);
     if (!st)
         st = check_tags(c);
     return st ? st : check_metrics(c);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The rules of tensors that the server itself makes: initial states of sequences and warm-up
- * samples (behaviours §18.5, 27.3), as far as no file is to be looked at.
+ * The rules of what the server itself reads or makes: labels, initial states of sequences and
+ * warm-up samples (behaviours §8.5, 18.5, 27.3), as far as no file is to be looked at.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -42,6 +42,21 @@ NODISCARD static struct status *check_dims(const struct model_config *c, const s
     return NULL;
 }
 
+NODISCARD static struct status *check_initial_file(const struct model_config *c, const char *name,
+                                                   const initial_config *initial)
+{
+    struct config_place place = at_field(initial, "data_file");
+    if (!*initial->data_file)
+        return config_fail(c, place, "initial_state setting expects state '%s' to name a file",
+                           name);
+    if (str_escapes_folder(initial->data_file))
+        return config_fail(c, place,
+                           "initial_state setting of state input '%s': file '%s' is outside the "
+                           "model's folder initial_state",
+                           name, initial->data_file);
+    return NULL;
+}
+
 NODISCARD static struct status *check_state(const struct model_config *c, const state_config *state)
 {
     const char *name = state->input_name;
@@ -68,6 +83,9 @@ NODISCARD static struct status *check_state(const struct model_config *c, const 
                    INFERENCE__MODEL_SEQUENCE_BATCHING__INITIAL_STATE__STATE_DATA__NOT_SET)
         st = config_fail(c, at_message(initial),
                          "initial_state setting expects state'%s' to have state_data set", name);
+    if (!st && initial->state_data_case ==
+                   INFERENCE__MODEL_SEQUENCE_BATCHING__INITIAL_STATE__STATE_DATA_DATA_FILE)
+        st = check_initial_file(c, name, initial);
     return st;
 }
 
@@ -130,10 +148,23 @@ NODISCARD static struct status *check_sample(const struct model_config *c,
     return st;
 }
 
+NODISCARD static struct status *check_labels(const struct model_config *c,
+                                             const Inference__ModelOutput *output)
+{
+    if (!str_escapes_folder(output->label_filename))
+        return NULL;
+    return config_fail(c, at_field(output, "label_filename"),
+                       "label file path '%s' for output '%s' in model '%s' is outside model "
+                       "directory",
+                       output->label_filename, output->name, c->pb->name);
+}
+
 struct status *config_check_data(const struct model_config *c)
 {
     const Inference__ModelConfig *pb = c->pb;
     struct status *st = NULL;
+    for (size_t i = 0; i < pb->n_output && !st; i++)
+        st = check_labels(c, pb->output[i]);
     if (pb->scheduling_choice_case ==
         INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING) {
         for (size_t i = 0; i < pb->sequence_batching->n_state && !st; i++)

@@ -242,18 +242,33 @@ static void warn_of_missing(const char *name, const struct scanned_model *sm)
         log_error("so it is with %zu more versions of model '%s'", n_missing - MAX_TOLD, name);
 }
 
-/* Looks at the files of those versions that will be loaded; at the first one's it has. */
+/* What the configuration names in a version's folder may lie deeper than that folder's entries. */
+static struct status *check_named(const struct storage *s, const char *folder, const char *version,
+                                  const Inference__ModelConfig *pb)
+{
+    char *path = mem_printf("%s/%s", folder, version);
+    struct status *st = NULL;
+    if (*pb->default_model_filename)
+        st = storage_check_named(s, path, pb->default_model_filename);
+    for (size_t i = 0; i < pb->n_cc_model_filenames && !st; i++)
+        st = storage_check_named(s, path, pb->cc_model_filenames[i]->value);
+    mem_free(path);
+    return st;
+}
+
+/* Looks at the files of those versions that will be loaded; at the first one's entries it has. */
 static struct status *check_files(const struct storage *s, const char *folder,
                                   const struct scanned_model *sm)
 {
     struct status *st = NULL;
     for (size_t i = 0; !st && i < sm->n_versions; i++) {
-        if (sm->versions[i] == sm->first_version)
-            continue;
         struct scanned_model files = {0};
         char *version = mem_printf("%lld", (long long)sm->versions[i]);
-        st = scan_list_files(s, folder, version, &files);
+        if (sm->versions[i] != sm->first_version)
+            st = scan_list_files(s, folder, version, &files);
         scanned_model_done(&files);
+        if (!st)
+            st = check_named(s, folder, version, sm->config->pb);
         mem_free(version);
     }
     return st;

@@ -5,6 +5,9 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "base/str.h"
+
+enum { MAX_FOLDERS_BELOW = 32 };
 
 /* Object stores, which this program does not have. */
 static const struct {
@@ -62,6 +65,76 @@ struct status *storage_check_fetched(const struct storage *s, const char *folder
     char *name = mem_printf("%s%s", folder, path + n);
     struct status *st = storage_stat(s, name, &info);
     mem_free(name);
+    return st;
+}
+
+static struct status *join_named(const char *folder, const char *name, char **ret_path)
+{
+    if (str_escapes_folder(name))
+        return status_new(STATUS_INVALID_ARG, "file '%s' is outside the folder '%s'", name, folder);
+    *ret_path = mem_printf("%s/%s", folder, name);
+    return NULL;
+}
+
+struct status *storage_stat_named(const struct storage *s, const char *folder, const char *name,
+                                  struct file_info *ret_info)
+{
+    char *path = NULL;
+    struct status *st = join_named(folder, name, &path);
+    if (st)
+        return st;
+    st = storage_stat(s, path, ret_info);
+    mem_free(path);
+    return st;
+}
+
+struct status *storage_read_named(const struct storage *s, const char *folder, const char *name,
+                                  struct buf *ret_content)
+{
+    char *path = NULL;
+    struct status *st = join_named(folder, name, &path);
+    if (st)
+        return st;
+    st = storage_read(s, path, ret_content);
+    mem_free(path);
+    return st;
+}
+
+/* What is below a folder, which is itself one of `depth` that lie one in the other. */
+static struct status *check_below(const struct storage *s, const char *folder, int depth)
+{
+    struct file_list list;
+    struct status *st;
+    if (depth > MAX_FOLDERS_BELOW)
+        return status_new(STATUS_INVALID_ARG, "'%s/%s': more than %d folders, one in the other",
+                          s->root, folder, MAX_FOLDERS_BELOW);
+    st = storage_list(s, folder, &list);
+    if (st)
+        return st;
+    for (size_t i = 0; i < list.count && !st; i++) {
+        enum file_kind kind;
+        st = storage_kind(s, folder, &list.entries[i], &kind);
+        if (!st && kind == FILE_FOLDER) {
+            char *path = mem_printf("%s/%s", folder, list.entries[i].name);
+            st = check_below(s, path, depth + 1);
+            mem_free(path);
+        }
+    }
+    file_list_done(&list);
+    return st;
+}
+
+struct status *storage_check_named(const struct storage *s, const char *folder, const char *name)
+{
+    struct file_info info;
+    char *path = NULL;
+    struct status *st = join_named(folder, name, &path);
+    if (st)
+        return st;
+    st = storage_stat(s, path, &info);
+    if (!st && info.kind == FILE_FOLDER)
+        st = check_below(s, path, 1);
+    mem_free(path);
     return st;
 }
 

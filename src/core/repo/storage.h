@@ -111,6 +111,29 @@ NODISCARD struct status *storage_check_fetched(const struct storage *s, const ch
                                                const char *directory, const char *path);
 
 /*
+ * storage_stat_named, storage_read_named - of a file that a configuration names: whatever it names
+ * is looked at and read through these. The name is relative to a folder and may not lead out of it:
+ * neither by "..", nor by being absolute. That is refused before anything is looked at, so that the
+ * error does not tell what lies there; links are followed as stat and read follow them.
+ *
+ * Errors: STATUS_INVALID_ARG  the name leads out; else as stat and read have them
+ */
+NODISCARD struct status *storage_stat_named(const struct storage *s, const char *folder,
+                                            const char *name, struct file_info *ret_info);
+NODISCARD struct status *storage_read_named(const struct storage *s, const char *folder,
+                                            const char *name, struct buf *ret_content);
+
+/*
+ * storage_check_named - is what a configuration names in the storage, and all that is below it if
+ * it is a folder? Backends open such files by themselves. That nothing is there is for them to say.
+ *
+ * Errors: STATUS_INVALID_ARG  the name leads out, or a link does; more than 32 folders, one in the
+ *                             other; else as stat and list have them
+ */
+NODISCARD struct status *storage_check_named(const struct storage *s, const char *folder,
+                                             const char *name);
+
+/*
  * storage_kind - what an entry of a list is, a link being what it leads to, as stat has it; on
  * error still FILE_LINK when that is not known.
  *

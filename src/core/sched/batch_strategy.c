@@ -15,6 +15,8 @@
 #include "core/model_priv.h"
 #include "core/repo/storage.h"
 
+#define ESCAPES "Batching library path escapes model repository."
+
 /* ------------------------------------------------------------------------ finding the library */
 
 /* What follows the folder in the path; NULL: it is not below that. */
@@ -38,10 +40,23 @@ static struct status *check_inside(const struct storage *s, const char *path)
     else if (name && !str_escapes_folder(name))
         st = storage_stat(s, name, &info);
     else
-        st = status_new(STATUS_INVALID_ARG, "Batching library path escapes model repository.");
+        st = status_new(STATUS_INVALID_ARG, ESCAPES);
     free(real);
     free(root);
     return st;
+}
+
+/* Whether a file of this path is there may be told to who has named it only if the path, as it is
+ * written, lies in the repository. */
+static bool is_named_inside(const struct storage *s, const char *path)
+{
+    char *root = realpath(s->root, NULL);
+    const char *name = below(path, s->root);
+    if (!name && root)
+        name = below(path, root);
+    bool inside = name && !str_escapes_folder(name);
+    free(root);
+    return inside;
 }
 
 static bool is_of_sequences(const struct model_config *c)
@@ -69,6 +84,10 @@ struct status *batch_strategy_find(const struct batch_strategy_search *s, char *
         return NULL;
     }
     st = file_stat(named, &info);
+    if ((st || info.kind == FILE_MISSING) && !is_named_inside(s->storage, named)) {
+        status_free(st);
+        return status_new(STATUS_INVALID_ARG, ESCAPES);
+    }
     if (!st && info.kind == FILE_MISSING)
         st = status_new(STATUS_NOT_FOUND, "Batching library path not found: %s", named);
     if (!st)

@@ -92,10 +92,10 @@ static bool holds_strings(const struct buf *file, int64_t n)
 static struct status *read_initial(const struct model *m, const char *name, const char *file,
                                    struct state_value *v, size_t size_bytes)
 {
-    char *path = mem_printf("%s/initial_state/%s", m->folder, file);
+    char *folder = mem_printf("%s/initial_state", m->folder);
     AUTO(buf) content = BUF_INIT(MAX_INITIAL_BYTES);
-    struct status *st = storage_read(m->storage, path, &content);
-    mem_free(path);
+    struct status *st = storage_read_named(m->storage, folder, file, &content);
+    mem_free(folder);
     if (st)
         return status_prefix(st, "initial_state of state input '%s': ", name);
     int64_t elements = (int64_t)(size_bytes / STRING_LENGTH_BYTES);
