@@ -77,11 +77,11 @@ static TRITONSERVER_Error *setting_bool(const struct doc *settings, const char *
  * last four are told to every backend. */
 static void warn_of_unknown(const struct doc *settings)
 {
-    static const char *const known[] = {"allow-spinning",        "enable-global-threadpool",
-                                        "inter_op_thread_count", "intra_op_thread_count",
-                                        "library-path",          "auto-complete-config",
-                                        "backend-directory",     "default-max-batch-size",
-                                        "min-compute-capability"};
+    static const char *const known[] = {"allow-file-settings",      "allow-spinning",
+                                        "enable-global-threadpool", "inter_op_thread_count",
+                                        "intra_op_thread_count",    "library-path",
+                                        "auto-complete-config",     "backend-directory",
+                                        "default-max-batch-size",   "min-compute-capability"};
     const struct doc_value *v = doc_first(doc_get(doc_root(settings), "cmdline"));
 
     for (; v; v = v->next) {
@@ -151,6 +151,7 @@ static TRITONSERVER_Error *open_env(struct runtime *rt, const struct doc *settin
                     &rt->default_max_batch_size));
     TRY(setting_int(settings, "inter_op_thread_count", 0, MAX_THREADS, 0, &rt->inter_op_threads));
     TRY(setting_bool(settings, "enable-global-threadpool", true, &rt->shares_threads));
+    TRY(setting_bool(settings, "allow-file-settings", false, &rt->allows_files));
     if (sched_getaffinity(getpid(), sizeof(rt->cpus), &rt->cpus) != 0) /* of the first thread */
         CPU_SET(0, &rt->cpus);
     if (rt->shares_threads)

@@ -19,6 +19,7 @@ struct runtime {
     struct ort_allocator *heap; /* their default allocator */
     struct watch *watch;        /* of requests that are cancelled while a model runs */
 
+    bool allows_files;              /* models may name files for the library to read and write */
     bool shares_threads;            /* the environment has pools of threads for all models */
     cpu_set_t cpus;                 /* of those threads; what the process may use */
     int64_t inter_op_threads;       /* of the pool for execution_mode 1; 0: none was asked for */

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "onnxruntime/external.h"
+#include "onnxruntime/filesetting.h"
 
 #define MAX_THREADS 4096
 
@@ -67,17 +68,24 @@ static bool begins(const char *s, const char *prefix)
     return strncmp(s, prefix, strlen(prefix)) == 0;
 }
 
+static const char *value_of(const struct doc_value *parameter)
+{
+    return doc_string(doc_get(parameter, "string_value"), "");
+}
+
 /* Parameters that are named like options of ONNX Runtime are handed to it as they are. */
 static TRITONSERVER_Error *pass_options(const struct model *m, struct ort_options *options)
 {
     static const char *const prefixes[] = {"session.", "optimization.", "ep.", "mlas."};
 
-    for (const struct doc_value *p = doc_first(parameters(m)); p; p = p->next)
-        for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
-            if (begins(p->key, prefixes[i]))
-                TRY_ORT(&m->rt->lib,
-                        AddSessionConfigEntry(options, p->key,
-                                              doc_string(doc_get(p, "string_value"), "")));
+    for (const struct doc_value *p = doc_first(parameters(m)); p; p = p->next) {
+        for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++) {
+            if (!begins(p->key, prefixes[i]))
+                continue;
+            TRY(filesetting_check("parameter", p->key, value_of(p), m->rt->allows_files));
+            TRY_ORT(&m->rt->lib, AddSessionConfigEntry(options, p->key, value_of(p)));
+        }
+    }
     return NULL;
 }
 
@@ -88,10 +96,12 @@ static TRITONSERVER_Error *pass_run_options(const struct model *m, struct ort_ru
 
     if (arenas && *arenas)
         TRY_ORT(&m->rt->lib, AddRunConfigEntry(options, arena_shrinkage, arenas));
-    for (const struct doc_value *p = doc_first(parameters(m)); p; p = p->next)
-        if (begins(p->key, "run."))
-            TRY_ORT(&m->rt->lib, AddRunConfigEntry(options, p->key + 4,
-                                                   doc_string(doc_get(p, "string_value"), "")));
+    for (const struct doc_value *p = doc_first(parameters(m)); p; p = p->next) {
+        if (!begins(p->key, "run."))
+            continue;
+        TRY(filesetting_check("parameter", p->key + 4, value_of(p), m->rt->allows_files));
+        TRY_ORT(&m->rt->lib, AddRunConfigEntry(options, p->key + 4, value_of(p)));
+    }
     return NULL;
 }
 

@@ -108,8 +108,10 @@ SERVED = {
                                                        "int8_use_native_calibration_table": 1})]),
                        through("tensorrt", {"trt_int8_enable": "1", "trt_int8_calibration_table_name": "t",
                                             "trt_int8_use_native_calibration_table": "1"}) + SESSION),
-    "tensorrt_single": (accelerators(gpu=[("tensorrt", {"precision_mode": "FP32", "trt_engine_cache_enable": 1})]),
-                        through("tensorrt", {"trt_engine_cache_enable": "1"}) + SESSION),
+    "tensorrt_single": (accelerators(gpu=[("tensorrt", {"precision_mode": "FP32", "trt_dla_enable": 1})]),
+                        through("tensorrt", {"trt_dla_enable": "1"}) + SESSION),
+    "no_files": (accelerators(gpu=[("tensorrt", {"trt_engine_cache_enable": 0, "trt_dump_subgraphs": "false"})]),
+                 through("tensorrt", {"trt_engine_cache_enable": "0", "trt_dump_subgraphs": "false"}) + SESSION),
     "cuda_s_parameters_are_not_tensorrt_s": (accelerators(gpu=[("tensorrt", {})]) + OLD_CUDA, through("tensorrt", {}) + SESSION),
     "openvino": (accelerators(cpu=[("openvino", {"device_type": "CPU", "num_of_threads": 2})]),
                  [("append OpenVINO", {"device_type": "CPU", "num_of_threads": "2"})] + SESSION),
@@ -130,6 +132,14 @@ def test_options_reach_their_provider(start, name):
     assert read(log) == asked
 
 
+def test_settings_of_files_reach_their_provider_when_that_is_permitted(start):
+    options = {"trt_engine_cache_enable": "1", "trt_engine_cache_path": "/nowhere"}
+    log, server = start(accelerators(gpu=[("tensorrt", options)]), flags=["--backend-config=onnxruntime,allow-file-settings=true"])
+    with server as running:
+        running.wait_log("Loaded ")
+    assert read(log) == through("tensorrt", options) + SESSION
+
+
 def test_an_instance_that_chooses_its_device(start):
     log, server = start(accelerators(gpu=[("cuda", {})]), group="KIND_MODEL")
     with server as running:
@@ -139,6 +149,8 @@ def test_an_instance_that_chooses_its_device(start):
 
 
 TOLD = r"Internal: onnx runtime error 1: the stub was told to refuse this call"
+FILES = (r"Invalid argument: accelerator parameter '{}' has ONNX Runtime read or write files, got '{}'; "
+         r"--backend-config=onnxruntime,allow-file-settings=1 permits that")
 REFUSED = {
     "cuda_update": (accelerators(gpu=[("cuda", {"refuse_update": 1})]), TOLD, "cuda create, cuda update, cuda release"),
     "cuda_append": (accelerators(gpu=[("cuda", {"refuse_append": 1})]), TOLD, "cuda create, cuda update, append cuda, cuda release"),
@@ -150,6 +162,10 @@ REFUSED = {
                "tensorrt create, tensorrt update, append tensorrt, tensorrt release, cuda create, cuda update, append cuda, cuda release"),
     "precision": (accelerators(gpu=[("tensorrt", {"precision_mode": "FP8"})]),
                   r"Invalid argument: parameter 'precision_mode' of execution accelerator 'tensorrt' must be FP32, FP16 or INT8, got 'FP8'", ""),
+    "files": (accelerators(gpu=[("tensorrt", {"trt_engine_cache_enable": 1})]), FILES.format("trt_engine_cache_enable", "1"), ""),
+    "a_folder": (accelerators(cpu=[("openvino", {"cache_dir": "/tmp/x"})]), FILES.format("cache_dir", "/tmp/x"), ""),
+    "a_library": (accelerators(gpu=[("tensorrt", {"trt_extra_plugin_lib_paths": "/tmp/x.so"})]),
+                  FILES.format("trt_extra_plugin_lib_paths", "/tmp/x.so"), ""),
     "side": (accelerators(cpu=[("tensorrt", {})]), r"Invalid argument: unknown Execution Accelerator 'tensorrt' is requested", ""),
 }
 

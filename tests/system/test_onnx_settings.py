@@ -56,7 +56,9 @@ ACCEPTED = {
     "no_arena": parameter("enable_mem_arena", 0),
     "no_pattern": parameter("enable_mem_pattern", 0),
     "shrinkage": parameter("memory.enable_memory_arena_shrinkage", "cpu:0"),
-    "session": parameter("session.use_device_allocator_for_initializers", 1) + parameter("session.disable_prepacking", 1),
+    "session": parameter("session.use_device_allocator_for_initializers", 1) + parameter("session.disable_prepacking", 1)
+               + parameter("session.use_external_initializer_file_buffers_directly", 0) + parameter("ep.cuda.fpa_intb_profile_m", 1)
+               + parameter("ep.context_enable", 0),
     "run": parameter("run.disable_synchronize_execution_providers", 1),
     "cuda": parameter("cudnn_conv_algo_search", 2) + parameter("gpu_mem_limit", 18446744073709551615)
             + parameter("arena_extend_strategy", 1) + parameter("do_copy_in_default_stream", 0),
@@ -88,6 +90,14 @@ REFUSED = {
     "other_side": (accelerator("cpu", "cuda"), r"Invalid argument: unknown Execution Accelerator 'cuda' is requested"),
     "made": ('batch_input { target_name: "X" data_type: TYPE_FP32 source_input: "IN" }', r"Invalid argument: unable to load model 'not_made', "
              r"configuration expects 2 inputs, model provides 1"),
+    **{f"file_{i}": (parameter(key, "/nowhere/x"), rf"Invalid argument: parameter '{re.escape(name)}' has ONNX Runtime read or write "
+                     r"files, got '/nowhere/x'; --backend-config=onnxruntime,allow-file-settings=1 permits that")
+       for i, (key, name) in enumerate([*((key, key) for key in (
+           "session.node_partition_config_file", "session.collect_node_memory_stats_to_file", "session.optimized_model_filepath",
+           "session.optimized_model_external_initializers_file_name", "session.moe_expert_counter_state_file",
+           "session.model_external_initializers_file_folder_path", "session.resource_cuda_partitioning_settings",
+           "ep.context_file_path", "ep.context_enable", "ep.context_model_external_initializers_file_name", "ep.x.y-file")),
+           ("run.qnn.lora_config", "qnn.lora_config")])},
     "ops_missing": ('model_operations { op_library_filename: "no.so" }', r"Not found: library of custom operators 'no.so' "
                     r"\(op_library_filename\): No such file or directory"),
     "ops_outside": ('model_operations { op_library_filename: "../../outside.so" }', r"Invalid argument: library of custom operators "
@@ -130,6 +140,21 @@ def server(tmp_path_factory):
     with Server(models, flags=["--exit-on-error=false", "--strict-readiness=false"], ready=None) as running:
         running.await_rest()
         yield running
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_a_setting_that_writes_a_file(models, tmp_path, allowed):
+    """The library does write it, if it may."""
+    write(models, "m", parameter("session.node_partition_config_file", tmp_path / "written"))
+    flags = ["--backend-config=onnxruntime,allow-file-settings=1"] if allowed else []
+    with Server(models, flags=["--exit-on-error=false", "--strict-readiness=false", *flags], ready=None) as running:
+        if allowed:
+            running.wait_log("Loaded 1 of 1")
+            double(running, "m")
+        else:
+            running.await_rest()
+            assert "failed to load 'm' version 1: Invalid argument: parameter 'session.node_partition_config_file'" in running.log()
+    assert bool(list(tmp_path.glob("*written*"))) == allowed
 
 
 @pytest.mark.parametrize("name", ACCEPTED)

@@ -5,6 +5,7 @@
  * but as the first. (What it is asked, and which batches come of it: system/test_batch_strategy.)
  * Meant to run under tsan.
  */
+#include "core/repo/storage.h"
 #include "core/sched/batch_strategy.h"
 
 #include <pthread.h>
@@ -519,6 +520,8 @@ static void a_model_with_a_sequence_batcher_goes_without(void **state)
 {
     struct fake_model f;
     struct backend_registry reg = {.directory = "/nowhere"};
+    char root[] = "/nowhere";
+    struct storage repository = {.root = root};
     struct status *st;
     (void)state;
     fake_model_make(&f,
@@ -527,6 +530,7 @@ static void a_model_with_a_sequence_batcher_goes_without(void **state)
                     "parameters { key: \"TRITON_BATCH_STRATEGY_PATH\" value { string_value: "
                     "\"/nowhere/lib.so\" } }",
                     1, execute);
+    f.model->storage = &repository;
     st = batch_strategy_open(f.model, &reg);
     assert_string_equal(status_message(st), "Batching library path not found: /nowhere/lib.so");
     status_free(st);
@@ -535,6 +539,7 @@ static void a_model_with_a_sequence_batcher_goes_without(void **state)
     assert_null(batch_strategy_open(f.model, &reg));
     assert_null(f.model->strategy);
     pb->scheduling_choice_case = INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE__NOT_SET;
+    f.model->storage = NULL;
     fake_model_end(&f);
 }
 
