@@ -3,6 +3,10 @@
  * DESIGN: an owner counts its blocks, and its holder as one more. Whoever takes the count to zero
  * frees the owner, so that a block may outlive what it was made for (a tensor that is still being
  * sent when its model has gone) and no account is ever written to after its end.
+ *
+ * Tensors come and go with each request, on all loops at once: they are counted in stripes, and
+ * what a stripe has is carried over to the account when it has become much. Blocks are counted
+ * there, too, as long as the owner has its holder.
  */
 #include "base/mem_owner.h"
 
@@ -11,12 +15,16 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/stripe.h"
+
+enum { CARRY_BYTES = 64 << 10 };
 
 struct mem_owner {
-    atomic_size_t blocks; /* and one for the holder */
+    struct stripe *stripes; /* constant */
+    atomic_long blocks;     /* and one for the holder; with STRIPE_BIAS: and those of the stripes */
     /* Any thread, relaxed: gauges. */
     struct {
-        atomic_size_t now, peak;
+        atomic_long now, peak;
     } bytes[MEM_KINDS];
     char name[];
 };
@@ -46,21 +54,31 @@ struct mem_owner *mem_owner_new(const char *name)
     size_t name_bytes = strlen(name) + 1;
     struct mem_owner *o = mem_zalloc(sizeof(*o) + name_bytes);
     memcpy(o->name, name, name_bytes);
-    atomic_init(&o->blocks, 1);
+    o->stripes = stripes_new();
+    stripes_open(o->stripes, STRIPE_BLOCKS);
+    stripes_open(o->stripes, STRIPE_BYTES);
+    atomic_init(&o->blocks, STRIPE_BIAS + 1);
     return o;
 }
 
-static void leave(struct mem_owner *o)
+struct stripe *mem_owner_stripes(struct mem_owner *o)
 {
-    /* acq_rel: the accounts of all who left before are settled when the last one frees them. */
-    if (atomic_fetch_sub_explicit(&o->blocks, 1, memory_order_acq_rel) == 1)
-        mem_free(o);
+    return o->stripes;
+}
+
+static void leave(struct mem_owner *o, long n)
+{
+    /* seq_cst: the accounts of all who left before are settled when the last one frees them. */
+    if (atomic_fetch_sub(&o->blocks, n) != n)
+        return;
+    stripes_free(o->stripes);
+    mem_free(o);
 }
 
 void mem_owner_free(struct mem_owner *o)
 {
     if (o)
-        leave(o);
+        leave(o, STRIPE_BIAS + 1 - stripes_close(o->stripes, STRIPE_BLOCKS));
 }
 
 const char *mem_owner_name(const struct mem_owner *o)
@@ -75,38 +93,78 @@ const char *mem_kind_name(enum mem_kind kind)
     return names[kind];
 }
 
-size_t mem_owner_bytes(const struct mem_owner *o, enum mem_kind kind)
+static size_t gauge(long n)
 {
-    return atomic_load_explicit(&o->bytes[kind].now, memory_order_relaxed);
+    return n > 0 ? (size_t)n : 0; /* what is changing may be seen half */
 }
 
-size_t mem_owner_peak(const struct mem_owner *o, enum mem_kind kind)
+size_t mem_owner_bytes(const struct mem_owner *o, enum mem_kind kind)
 {
-    return atomic_load_explicit(&o->bytes[kind].peak, memory_order_relaxed);
+    long now = atomic_load_explicit(&o->bytes[kind].now, memory_order_relaxed);
+    return gauge(kind == MEM_TENSORS ? now + stripes_sum(o->stripes, STRIPE_BYTES) : now);
 }
 
 size_t mem_owner_blocks(const struct mem_owner *o)
 {
-    return atomic_load_explicit(&o->blocks, memory_order_relaxed) - 1;
+    long n = atomic_load_explicit(&o->blocks, memory_order_relaxed);
+    if (n > STRIPE_BIAS / 2)
+        n += stripes_sum(o->stripes, STRIPE_BLOCKS) - STRIPE_BIAS;
+    return gauge(n - 1);
+}
+
+/* The highest that was seen; returns it. */
+static long see(struct mem_owner *o, enum mem_kind kind, long now)
+{
+    atomic_long *highest = &o->bytes[kind].peak;
+    long peak = atomic_load_explicit(highest, memory_order_relaxed);
+    while (now > peak && !atomic_compare_exchange_weak_explicit(
+                             highest, &peak, now, memory_order_relaxed, memory_order_relaxed)) {
+    }
+    return MAX(now, peak);
+}
+
+size_t mem_owner_peak(struct mem_owner *o, enum mem_kind kind)
+{
+    return gauge(see(o, kind, (long)mem_owner_bytes(o, kind)));
+}
+
+static void add_bytes(struct mem_owner *o, enum mem_kind kind, long bytes)
+{
+    atomic_long *account = &o->bytes[kind].now;
+    see(o, kind, atomic_fetch_add_explicit(account, bytes, memory_order_relaxed) + bytes);
+}
+
+/* Of tensors, on this thread's stripe, whose words hold twice the count. */
+static void add_tensor_bytes(struct mem_owner *o, long bytes)
+{
+    atomic_long *word = &o->stripes[stripe_here()].words[STRIPE_BYTES];
+    long now = atomic_fetch_add_explicit(word, 2 * bytes, memory_order_relaxed) + 2 * bytes;
+    if (UNLIKELY(labs(now) >= 2 * CARRY_BYTES))
+        add_bytes(o, MEM_TENSORS, atomic_exchange_explicit(word, 0, memory_order_relaxed) / 2);
+}
+
+static void add(struct mem_owner *o, enum mem_kind kind, long bytes)
+{
+    if (kind == MEM_TENSORS)
+        add_tensor_bytes(o, bytes);
+    else
+        add_bytes(o, kind, bytes);
 }
 
 void mem_owner_charge(struct mem_owner *o, enum mem_kind kind, size_t bytes)
 {
     if (!o)
         return;
-    atomic_size_t *account = &o->bytes[kind].now, *highest = &o->bytes[kind].peak;
-    atomic_fetch_add_explicit(&o->blocks, 1, memory_order_relaxed);
-    size_t now = atomic_fetch_add_explicit(account, bytes, memory_order_relaxed) + bytes;
-    size_t peak = atomic_load_explicit(highest, memory_order_relaxed);
-    while (now > peak && !atomic_compare_exchange_weak_explicit(
-                             highest, &peak, now, memory_order_relaxed, memory_order_relaxed)) {
-    }
+    if (!stripe_add(o->stripes, STRIPE_BLOCKS, 1))
+        atomic_fetch_add(&o->blocks, 1);
+    add(o, kind, (long)bytes);
 }
 
 void mem_owner_discharge(struct mem_owner *o, enum mem_kind kind, size_t bytes)
 {
     if (!o)
         return;
-    atomic_fetch_sub_explicit(&o->bytes[kind].now, bytes, memory_order_relaxed);
-    leave(o);
+    add(o, kind, -(long)bytes);
+    if (!stripe_add(o->stripes, STRIPE_BLOCKS, -1))
+        leave(o, 1);
 }

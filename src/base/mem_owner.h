@@ -28,6 +28,7 @@ enum mem_kind {
 };
 
 struct mem_owner;
+struct stripe;
 
 /*
  * mem_owner_new - an owner of nothing.
@@ -44,9 +45,18 @@ void mem_owner_free(struct mem_owner *o);
 const char *mem_owner_name(const struct mem_owner *o);
 const char *mem_kind_name(enum mem_kind kind);
 
-/* mem_owner_bytes, mem_owner_peak - on the account now, and at most so far. Thread: any. */
+/*
+ * mem_owner_stripes - the owner's stripes, which live as long as it does: counts of them that are
+ * not its own belong to whoever has made it.
+ */
+struct stripe *mem_owner_stripes(struct mem_owner *o);
+
+/*
+ * mem_owner_bytes, mem_owner_peak - on the account now, and at most so far. Of tensors the peak is
+ * what was seen: it may be too low by up to 64 KiB for each processor. Thread: any.
+ */
 size_t mem_owner_bytes(const struct mem_owner *o, enum mem_kind kind);
-size_t mem_owner_peak(const struct mem_owner *o, enum mem_kind kind);
+size_t mem_owner_peak(struct mem_owner *o, enum mem_kind kind);
 
 /* mem_owner_blocks - of all kinds together. Thread: any. */
 size_t mem_owner_blocks(const struct mem_owner *o);

@@ -6,23 +6,39 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "base/stripe.h"
 #include "core/backend/backend.h"
 #include "core/backend/instance.h"
 #include "core/labels.h"
 #include "core/model_priv.h"
+#include "core/request_priv.h"
 #include "core/sched/controls.h"
 #include "core/sched/scheduler.h"
+#include "core/server_priv.h"
 #include "core/statistics.h"
 
 /* Few tensors: comparing is faster than hashing, and there is no map. */
 enum { COMPARE_UP_TO = 4 };
 
 /*
- * In `refs` with the count, so that whoever gives back the last reference but one knows by the same
- * operation whether somebody waits for that: a model that has been waited for may be gone at the
- * next moment.
+ * Requests come and go on all loops at once. So while a model serves, references and requests in
+ * flight are counted in stripes (base/stripe.h), where nobody sees them end; the words here then
+ * have STRIPE_BIAS beyond what else they count. When it matters, the count is closed: model_leave()
+ * and model_unload() close that of references, model_note_stopping() that of requests.
+ *
+ * LEAVING is in `refs` with the count, so that whoever gives back the last reference but one knows
+ * by the same operation whether somebody waits for that: a model that has been waited for may be
+ * gone at the next moment.
  */
-enum { LEAVING = 1 << 30 };
+#define LEAVING (1L << 60)
+
+/*
+ * In `inflight`, likewise, so that who ends the last request of a model that stops knows it by the
+ * operation that ends it: a moment later the model, and the server, may be gone.
+ */
+#define STOPPING (1L << 60)
+
+#define FLAGS (1L << 60)
 
 struct model *model_new(struct server *server, const char *name, int64_t version,
                         const char *directory, struct model_config *config)
@@ -35,6 +51,7 @@ struct model *model_new(struct server *server, const char *name, int64_t version
     model_config_give(config, owner);
     struct model *m = mem_zalloc(sizeof(*m));
     m->owner = owner;
+    m->stripes = mem_owner_stripes(owner);
     m->server = server;
     m->name = mem_strdup(name);
     m->folder = m->name;
@@ -48,21 +65,100 @@ struct model *model_new(struct server *server, const char *name, int64_t version
     return m;
 }
 
+void model_open(struct model *m)
+{
+    atomic_fetch_add(&m->refs, STRIPE_BIAS);
+    stripes_open(m->stripes, STRIPE_REFS);
+    atomic_fetch_add(&m->inflight, STRIPE_BIAS);
+    stripes_open(m->stripes, STRIPE_INFLIGHT);
+}
+
+static bool is_open(long word)
+{
+    return (word & ~FLAGS) > STRIPE_BIAS / 2;
+}
+
+static long count_of(const struct model *m, long word, enum stripe_count count)
+{
+    word &= ~FLAGS;
+    return is_open(word) ? word - STRIPE_BIAS + stripes_sum(m->stripes, count) : word;
+}
+
+long model_refs(const struct model *m)
+{
+    return count_of(m, atomic_load(&m->refs), STRIPE_REFS);
+}
+
+size_t model_inflight(const struct model *m)
+{
+    long n = count_of(m, atomic_load(&m->inflight), STRIPE_INFLIGHT);
+    return n > 0 ? (size_t)n : 0;
+}
+
+/* Whose count is in one word from now on, plus `more`; returns that word. */
+static long close_count(struct model *m, atomic_long *word, enum stripe_count count, long more)
+{
+    if (is_open(atomic_load(word)))
+        more += stripes_close(m->stripes, count) - STRIPE_BIAS;
+    return atomic_fetch_add(word, more) + more;
+}
+
 void model_ref(struct model *m)
 {
+    if (LIKELY(m->stripes) && stripe_add(m->stripes, STRIPE_REFS, 1))
+        return;
     atomic_fetch_add_explicit(&m->refs, 1, memory_order_relaxed);
 }
 
 bool model_leave(struct model *m)
 {
-    int before = atomic_fetch_or_explicit(&m->refs, LEAVING, memory_order_acq_rel);
-    BUG_ON(before & LEAVING);
-    return before == 1;
+    BUG_ON(atomic_load(&m->refs) & LEAVING);
+    return close_count(m, &m->refs, STRIPE_REFS, LEAVING) == (LEAVING | 1);
+}
+
+void model_close_refs(struct model *m)
+{
+    close_count(m, &m->refs, STRIPE_REFS, 0);
+}
+
+void model_request_begun(struct model *m)
+{
+    if (LIKELY(m->stripes) && stripe_add(m->stripes, STRIPE_INFLIGHT, 1))
+        return;
+    atomic_fetch_add(&m->inflight, 1);
+}
+
+void model_request_ended(struct model *m)
+{
+    if (LIKELY(m->stripes) && stripe_add(m->stripes, STRIPE_INFLIGHT, -1))
+        return;
+    long before = atomic_load_explicit(&m->inflight, memory_order_relaxed);
+    while (before != (STOPPING | 1)) {
+        if (LIKELY(atomic_compare_exchange_weak(&m->inflight, &before, before - 1)))
+            return;
+    }
+    /* The last one: whoever waits for it sees so when this thread is done with the server. */
+    struct server *s = m->server;
+    mutex_lock(&s->drain_mu);
+    atomic_fetch_sub(&m->inflight, 1);
+    s->n_drained++;
+    cond_broadcast(&s->drained);
+    mutex_unlock(&s->drain_mu);
+}
+
+void model_note_stopping(struct model *m)
+{
+    /*
+     * Who counts itself in either finds the count open, and is waited for; or closed, and sees
+     * `stopping`, which was set before.
+     */
+    if (!atomic_exchange(&m->stopping, true))
+        close_count(m, &m->inflight, STRIPE_INFLIGHT, STOPPING);
 }
 
 bool model_leave_no_more(struct model *m)
 {
-    int refs = atomic_load(&m->refs);
+    long refs = atomic_load(&m->refs);
     while (refs != (LEAVING | 1)) {
         if (atomic_compare_exchange_weak(&m->refs, &refs, refs & ~LEAVING))
             return true;
@@ -95,7 +191,9 @@ void model_expect_returned(const struct mem_owner *owner, enum mem_kind kind)
 /* Names and specs; the backend is gone by now (model_unload()). */
 void model_unref(struct model *m)
 {
-    int before = m ? atomic_fetch_sub_explicit(&m->refs, 1, memory_order_acq_rel) : 0;
+    if (!m || (LIKELY(m->stripes) && stripe_add(m->stripes, STRIPE_REFS, -1)))
+        return;
+    long before = atomic_fetch_sub_explicit(&m->refs, 1, memory_order_acq_rel);
     if (UNLIKELY(before == (LEAVING | 2)))
         m->on_alone(m); /* who waits for this call keeps the model until then */
     if ((before & ~LEAVING) != 1)

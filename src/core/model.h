@@ -75,18 +75,26 @@ struct model {
     void *on_alone_arg;
 
     /* Any thread. */
-    atomic_int refs; /* the repository's books, its table; each request object. See model_leave() */
+    struct stripe *stripes; /* constant: the owner's; where references and requests are counted */
+    atomic_long
+        refs; /* the repository's books, its table; each request object. See model_leave() */
     _Atomic(struct instance_stats *) statistics; /* of each instance; see statistics.h */
     atomic_size_t reported_bytes;                /* memory that the backend says it uses */
     atomic_size_t instances_reported_bytes;      /* … that all its instances use */
     struct failures failures;                    /* statistics of those that no instance counts */
-    atomic_uint inflight;                        /* requests accepted and not yet ended */
-    atomic_uint pending;                         /* … in its scheduler; written under that lock */
-    atomic_bool stopping;                        /* no new requests; drained when inflight is 0 */
+    atomic_long inflight; /* requests accepted and not yet ended; see model_inflight() */
+    atomic_uint pending;  /* … in its scheduler; written under that lock */
+    atomic_bool stopping; /* no new requests; drained when inflight is 0 */
 };
 
 void model_ref(struct model *m);
 void model_unref(struct model *m);
+
+/*
+ * model_inflight - how many requests it has inside: exactly, once the model refuses new ones
+ * (model_note_stopping()); nearly, before. Thread: any.
+ */
+size_t model_inflight(const struct model *m);
 
 /* What a model has in memory. */
 struct model_memory {

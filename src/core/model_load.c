@@ -133,6 +133,7 @@ struct status *model_load(struct server *server, struct backend_registry *reg, c
         goto out;
     scheduler_use_instances(m->scheduler);
     m->metrics.load_ns = monotonic_ns() - from_ns;
+    model_open(m);
     *ret_model = TAKE(m);
 out:
     if (m) {
@@ -145,6 +146,7 @@ out:
 
 void model_unload(struct model *m, struct backend_registry *reg)
 {
+    model_close_refs(m);
     scheduler_free(m->scheduler); /* a worker that has only just started still reads the pointer */
     m->scheduler = NULL;
     batch_strategy_close(m);
@@ -163,8 +165,7 @@ void model_unload(struct model *m, struct backend_registry *reg)
 
 void model_stop(struct model *m)
 {
-    /* seq_cst: pairs with request_begin(), which counts itself in before it looks at `stopping`. */
-    atomic_store(&m->stopping, true);
+    model_note_stopping(m);
     if (m->scheduler)
         scheduler_stop(m->scheduler);
 }
@@ -172,7 +173,7 @@ void model_stop(struct model *m)
 void model_hurry(struct model *m)
 {
     /* Counted as a request is, so that nobody takes the scheduler down meanwhile. */
-    atomic_fetch_add(&m->inflight, 1);
+    model_request_begun(m);
     if (!atomic_load(&m->stopping))
         scheduler_hurry(m->scheduler);
     model_request_ended(m);
@@ -197,7 +198,7 @@ static bool instances_are_ready(struct model *m)
 bool model_is_ready_to_run(struct model *m)
 {
     /* Counted as a request is, so that nobody takes the instances down while they are asked. */
-    atomic_fetch_add(&m->inflight, 1);
+    model_request_begun(m);
     bool ready = !atomic_load(&m->stopping) && instances_are_ready(m);
     model_request_ended(m);
     return ready;

@@ -21,6 +21,15 @@ struct model *model_new(struct server *server, const char *name, int64_t version
                         const char *directory, struct model_config *config);
 
 /*
+ * model_open - the model is about to be found by requests: from now on those who come and go are
+ * counted by each thread for itself, until model_leave(), model_note_stopping(), model_unload().
+ */
+void model_open(struct model *m);
+
+/* model_refs - how many references there are: nearly, while the model is open. For tests. */
+long model_refs(const struct model *m);
+
+/*
  * model_make_specs - what requests must look like, from the finished configuration; reads labels.
  *
  * Errors: a label file that cannot be read
@@ -50,10 +59,16 @@ NODISCARD struct status *model_load(struct server *server, struct backend_regist
  */
 bool model_leave(struct model *m);
 
+/* model_close_refs - the last reference that goes ends the model from now on. Thread: control. */
+void model_close_refs(struct model *m);
+
 /* model_leave_no_more - false: it is too late, m->on_alone has been called or is being called. */
 bool model_leave_no_more(struct model *m);
 
-/* model_stop - refuses new requests from now on. Thread: control. */
+/* model_note_stopping - new requests are refused from now on. Takes no lock. Thread: control. */
+void model_note_stopping(struct model *m);
+
+/* model_stop - … and what is inside is executed at once. Thread: control. */
 void model_stop(struct model *m);
 
 /*

@@ -390,8 +390,7 @@ void request_begin(struct request *r)
     r->order = NULL;
     atomic_store_explicit(&r->stage, REQUEST_QUEUED, memory_order_relaxed);
     atomic_fetch_add_explicit(&r->refs, 1, memory_order_relaxed);
-    /* seq_cst: pairs with model_stop(), which sets `stopping` and then reads `inflight`. */
-    atomic_fetch_add(&r->model->inflight, 1);
+    model_request_begun(r->model);
 }
 
 void request_unbegin(struct request *r)

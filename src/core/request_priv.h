@@ -71,7 +71,15 @@ NODISCARD struct status *output_undo_reshape(struct response *resp, struct outpu
 struct parameter *parameter_append(struct arena *a, struct parameter **items, uint32_t *n,
                                    uint32_t *capacity, const struct parameter *p);
 
-/* model_request_ended - one request of the model less in flight. */
+/* model_request_begun - one request of the model more in flight, or who works as if it were one;
+ * `stopping` is looked at afterwards. */
+void model_request_begun(struct model *m);
+
+/*
+ * model_request_ended - one request of the model less in flight. Unless the caller has another
+ * reason, model and server may be gone when this returns. Thread: any; takes server.drain_mu for
+ * the last one of a model that stops.
+ */
 void model_request_ended(struct model *m);
 
 #endif

@@ -230,6 +230,10 @@ static bool drain(struct server *s, uint64_t deadline_ns)
                      seconds_left(deadline_ns), n);
             tick_ns += NS_PER_S;
         }
+        /* Under the lock, which whoever ended the last one has: it has let go of the server then.
+         */
+        mutex_lock(&s->drain_mu);
+        mutex_unlock(&s->drain_mu);
         if (n == 0)
             return true;
         if (monotonic_ns() >= deadline_ns)
@@ -340,17 +344,6 @@ void server_free(struct server *s)
     mutex_done(&s->drain_mu);
     server_options_free(s->options);
     mem_free(s);
-}
-
-void model_request_ended(struct model *m)
-{
-    /* seq_cst: pairs with model_stop(), which sets `stopping` before anybody reads `inflight`. */
-    if (atomic_fetch_sub(&m->inflight, 1) != 1 || LIKELY(!atomic_load(&m->stopping)))
-        return;
-    mutex_lock(&m->server->drain_mu);
-    m->server->n_drained++;
-    cond_broadcast(&m->server->drained);
-    mutex_unlock(&m->server->drain_mu);
 }
 
 /* --------------------------------------------------------------------------------- questions */

@@ -63,10 +63,11 @@ void fake_model_end(struct fake_model *f)
     struct model *m = f->model;
     model_stop(m);
     mutex_lock(&f->server.drain_mu);
-    while (atomic_load(&m->inflight))
+    while (model_inflight(m))
         cond_wait(&f->server.drained, &f->server.drain_mu);
     mutex_unlock(&f->server.drain_mu);
 
+    model_close_refs(m);
     scheduler_free(m->scheduler); /* a worker that has only just started still reads the pointer */
     m->scheduler = NULL;
     for (uint32_t i = 0; i < m->n_instances; i++)

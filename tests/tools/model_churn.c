@@ -201,7 +201,7 @@ static void unload(const struct churn *c, struct model *m)
     }
     model_stop(m);
     mutex_lock(&s->drain_mu);
-    while (atomic_load(&m->inflight))
+    while (model_inflight(m))
         cond_wait(&s->drained, &s->drain_mu);
     mutex_unlock(&s->drain_mu);
     model_unload(m, &s->backends);

@@ -394,15 +394,15 @@ void repository_stop(struct repository *repo)
     /* Those that leave have nothing to wait for already; here their lock cannot be taken. */
     mutex_lock(&repo->mu);
     LIST_FOR_EACH (link, &repo->leaving)
-        atomic_store(&LIST_ENTRY(link, struct leaving, link)->model->stopping, true);
+        model_note_stopping(LIST_ENTRY(link, struct leaving, link)->model);
     mutex_unlock(&repo->mu);
 }
 
 static size_t is_inflight(const struct model *m, bool log_it)
 {
-    unsigned int inflight = atomic_load(&m->inflight);
+    size_t inflight = model_inflight(m);
     if (inflight && log_it)
-        log_info("Model '%s' (version %s) has %u in-flight inferences", m->name, m->version_text,
+        log_info("Model '%s' (version %s) has %zu in-flight inferences", m->name, m->version_text,
                  inflight);
     return inflight > 0;
 }

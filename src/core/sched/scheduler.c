@@ -106,7 +106,7 @@ static void become_idle_locked(struct scheduler *s, struct instance *in)
 static struct model *enter(struct scheduler *s)
 {
     model_ref(s->model);
-    atomic_fetch_add(&s->model->inflight, 1);
+    model_request_begun(s->model);
     return s->model;
 }
 
@@ -203,7 +203,7 @@ void scheduler_cancelled(struct request *r)
      * A request that waits is in flight, so the scheduler is there; and it stays: either the end of
      * the model sees this increment, or it has not begun when the request is seen waiting.
      */
-    atomic_fetch_add(&m->inflight, 1);
+    model_request_begun(m);
     if (atomic_load(&r->waiting) && m->scheduler->ops->remove_locked)
         take_out(m->scheduler, r);
     model_request_ended(m);

@@ -18,10 +18,12 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/thread.h"
 #include "base/status.h"
-#include "lib/death.h"
+#include "base/thread.h"
+#include "core/model_priv.h"
+#include "core/request_priv.h"
 #include "core/statistics.h"
+#include "lib/death.h"
 #include "lib/fake_model.h"
 
 static const char config[] =
@@ -125,6 +127,105 @@ static void what_instances_report_is_summed_up(void **state)
     model_unref(m);
 }
 
+/* --------------------------------------------------------------------------- an open model */
+
+enum { N_USERS = 4, N_TIMES = 3000 };
+
+struct user {
+    struct thread thread;
+    struct model *model; /* a reference */
+    atomic_int *n_ready;
+};
+
+/* As requests do: each has a reference, and is counted in, now and then on another thread. */
+static void use_model(void *arg)
+{
+    struct user *u = arg;
+    atomic_fetch_add(u->n_ready, 1);
+    while (atomic_load(u->n_ready) < N_USERS) {
+    }
+    for (int i = 0; i < N_TIMES; i++) {
+        model_ref(u->model);
+        model_request_begun(u->model);
+        model_request_ended(u->model);
+        model_unref(u->model);
+    }
+    model_unref(u->model);
+}
+
+static atomic_int n_alone;
+
+static void count_alone(struct model *m)
+{
+    assert_int_equal(model_refs(m), 1);
+    atomic_fetch_add(&n_alone, 1);
+}
+
+/* The model leaves among them: whoever is the last is seen, once, by the one or by the others. */
+static void the_last_one_is_seen_in_an_open_model(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 200; round++) {
+        struct fake_model f;
+        struct user users[N_USERS];
+        atomic_int n_ready = 0;
+        fake_model_make(&f, config, 1, execute);
+        model_open(f.model);
+        f.model->on_alone = count_alone;
+        atomic_store(&n_alone, 0);
+        for (int i = 0; i < N_USERS; i++) {
+            model_ref(f.model);
+            users[i] = (struct user){.model = f.model, .n_ready = &n_ready};
+            assert_null(thread_start(&users[i].thread, "user", use_model, &users[i]));
+        }
+        while (atomic_load(&n_ready) < N_USERS - round % 2) {
+        }
+        bool alone = model_leave(f.model);
+        for (int i = 0; i < N_USERS; i++)
+            thread_join(&users[i].thread);
+        assert_int_equal(atomic_load(&n_alone), !alone);
+        assert_int_equal(model_refs(f.model), 1);
+        fake_model_end(&f);
+    }
+}
+
+static void stop_model(void *arg)
+{
+    fake_model_end(arg); /* returns when nobody is inside */
+}
+
+/* A stop waits for who is inside, and for nobody else. */
+static void a_stop_waits_for_who_is_inside(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 100; round++) {
+        struct fake_model f;
+        struct user users[N_USERS];
+        struct thread stopper;
+        atomic_int n_ready = 0;
+        fake_model_make(&f, config, 1, execute);
+        model_open(f.model);
+        struct model *m = f.model;
+        model_ref(m);
+        model_request_begun(m);
+        for (int i = 0; i < N_USERS; i++) {
+            model_ref(m);
+            users[i] = (struct user){.model = m, .n_ready = &n_ready};
+            assert_null(thread_start(&users[i].thread, "user", use_model, &users[i]));
+        }
+        assert_null(thread_start(&stopper, "stopper", stop_model, &f));
+        for (int i = 0; i < N_USERS; i++)
+            thread_join(&users[i].thread);
+        assert_int_equal(model_inflight(m), 1);
+        assert_non_null(m->scheduler);
+        model_request_ended(m);
+        thread_join(&stopper);
+        assert_int_equal(model_inflight(m), 0);
+        assert_int_equal(model_refs(m), 1);
+        model_unref(m);
+    }
+}
+
 /* ------------------------------------------------------------------------------------- leaks */
 
 static void *lost; /* reachable: a leak sanitizer has nothing to say of it */
@@ -194,6 +295,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_kind_of_memory_is_on_the_account),
+        cmocka_unit_test(the_last_one_is_seen_in_an_open_model),
+        cmocka_unit_test(a_stop_waits_for_who_is_inside),
         cmocka_unit_test(what_instances_report_is_summed_up),
         cmocka_unit_test(our_leak_is_named),
         cmocka_unit_test(a_backends_leak_is_named),

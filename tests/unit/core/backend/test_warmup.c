@@ -119,7 +119,7 @@ static void expect_of(fake_execute_fn fn, const char *config, uint32_t n_instanc
     if (st)
         fail_msg("%s", status_message(st));
     assert_string_equal(seen.text, text);
-    assert_int_equal(atomic_load(&f.model->inflight), 0);
+    assert_int_equal(model_inflight(f.model), 0);
     assert_int_equal(mem_owner_bytes(f.model->owner, MEM_TENSORS), 0);
     fake_model_end(&f);
 }
@@ -138,7 +138,7 @@ static void expect_error(const char *config, fake_execute_fn fn, enum status_cod
     assert_string_equal(status_message(st), text);
     assert_int_equal(status_code(st), code);
     status_free(st);
-    assert_int_equal(atomic_load(&f.model->inflight), 0);
+    assert_int_equal(model_inflight(f.model), 0);
     fake_model_end(&f);
 }
 

@@ -140,7 +140,7 @@ static void what_serves_is_listed(void **state)
     serves(&t, "failed", 1, "requested model 'failed' is not available");
     serves(&t, "nobody", LATEST, "requested model 'nobody' is not available");
     table_done(&t);
-    assert_int_equal(atomic_load(&f.model->refs), 1);
+    assert_int_equal(model_refs(f.model), 1);
     fake_model_end(&f);
 }
 
@@ -178,10 +178,10 @@ static void a_model_comes_and_goes(void **state)
     refuses(&t, "m", 1, STATUS_UNAVAILABLE, UNKNOWN "'m' version 1 " NOT_READY);
     finds(&t, "m", 2, f.model);
     finds(&t, "m", LATEST, f.model);
-    assert_int_equal(atomic_load(&f.model->refs), 3);
+    assert_int_equal(model_refs(f.model), 3);
 
     set(&t, e, false, 3, 0, NULL); /* unloaded: it is known, and that is all */
-    assert_int_equal(atomic_load(&f.model->refs), 1);
+    assert_int_equal(model_refs(f.model), 1);
     refuses(&t, "m", LATEST, STATUS_NOT_FOUND, UNKNOWN "'m' has no available versions");
     refuses(&t, "m", 2, STATUS_UNAVAILABLE, UNKNOWN "'m' version 2 " NOT_READY);
     refuses(&t, "m", 9, STATUS_NOT_FOUND, UNKNOWN "'m' version 9 is not found");
@@ -189,7 +189,7 @@ static void a_model_comes_and_goes(void **state)
     set(&t, e, false, 1, 1, f.model);
     finds(&t, "m", 1, f.model);
     table_remove(&t, e);
-    assert_int_equal(atomic_load(&f.model->refs), 1);
+    assert_int_equal(model_refs(f.model), 1);
     refuses(&t, "m", LATEST, STATUS_NOT_FOUND, UNKNOWN "'m' is not found");
     table_done(&t);
     fake_model_end(&f);
@@ -287,7 +287,7 @@ static void names_that_come_and_go(void **state)
     mem_free(models);
     assert_int_equal(n, N / 2);
     table_done(&t);
-    assert_int_equal(atomic_load(&f.model->refs), 1);
+    assert_int_equal(model_refs(f.model), 1);
     fake_model_end(&f);
 }
 
@@ -349,7 +349,7 @@ static void models_change_while_others_look(void **state)
     table_done(&table);
     assert_int_equal(atomic_load(&n_wrong), 0);
     for (size_t i = 0; i < 2; i++) {
-        assert_int_equal(atomic_load(&f[i].model->refs), 1);
+        assert_int_equal(model_refs(f[i].model), 1);
         fake_model_end(&f[i]);
     }
 }

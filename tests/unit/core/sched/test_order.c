@@ -167,7 +167,7 @@ static void a_request_that_waits_for_its_turn_has_not_ended(void **state)
     struct fake_request *b = &s->requests[1];
     finish(s, 1);
     assert_int_equal(b->n_released, 0);
-    assert_int_equal(atomic_load(&s->model.model->inflight), 4);
+    assert_int_equal(model_inflight(s->model.model), 4);
     struct status *st = server_infer(&s->model.server, &b->request);
     assert_string_equal(status_message(st), "[request id: b] request is in flight already");
     status_free(st);

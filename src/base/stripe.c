@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * There are as many stripes as processors, rounded up to a power of two, and no more than
+ * STRIPES_MAX. A thread gets the one that fewest others have, at its first count, and gives it back
+ * when it ends; so the loops, which begin together and stay, never share one while others are free.
+ */
+#include "base/stripe.h"
+
+#include <pthread.h>
+#include <stdint.h>
+
+#include "base/mem.h"
+#include "base/thread.h"
+
+static struct {
+    pthread_once_t once;
+    pthread_key_t thread_end;
+    unsigned int n; /* constant after that */
+
+    pthread_mutex_t mu; /* a leaf below all others, held for a few instructions */
+    unsigned int users[STRIPES_MAX];
+} all = {.once = PTHREAD_ONCE_INIT, .mu = PTHREAD_MUTEX_INITIALIZER};
+
+static __thread unsigned int mine; /* and one more; 0: none yet */
+
+static void give_back(void *arg)
+{
+    pthread_mutex_lock(&all.mu);
+    all.users[(uintptr_t)arg - 1]--;
+    pthread_mutex_unlock(&all.mu);
+    mine = 0;
+}
+
+static void set_up(void)
+{
+    int cpus = thread_cpu_count();
+    all.n = 1;
+    while (all.n < STRIPES_MAX && all.n < (unsigned int)cpus)
+        all.n *= 2;
+    pthread_key_create(&all.thread_end, give_back);
+}
+
+static unsigned int choose(void)
+{
+    pthread_once(&all.once, set_up);
+    pthread_mutex_lock(&all.mu);
+    unsigned int best = 0;
+    for (unsigned int i = 1; i < all.n; i++) {
+        if (all.users[i] < all.users[best])
+            best = i;
+    }
+    all.users[best]++;
+    pthread_mutex_unlock(&all.mu);
+    mine = best + 1;
+    pthread_setspecific(all.thread_end, (void *)(uintptr_t)mine); /* NOLINT: a number */
+    return best;
+}
+
+unsigned int stripe_here(void)
+{
+    return LIKELY(mine) ? mine - 1 : choose();
+}
+
+struct stripe *stripes_new(void)
+{
+    pthread_once(&all.once, set_up);
+    struct stripe *stripes = mem_try_alloc_aligned(all.n * sizeof(*stripes));
+    BUG_ON(!stripes);
+    for (unsigned int i = 0; i < all.n; i++) {
+        for (size_t j = 0; j < STRIPE_COUNTS; j++)
+            atomic_init(&stripes[i].words[j], 1);
+    }
+    return stripes;
+}
+
+void stripes_free(struct stripe *stripes)
+{
+    mem_free_aligned(stripes);
+}
+
+void stripes_open(struct stripe *stripes, enum stripe_count count)
+{
+    for (unsigned int i = 0; i < all.n; i++)
+        atomic_store(&stripes[i].words[count], 0);
+}
+
+long stripes_close(struct stripe *stripes, enum stripe_count count)
+{
+    long sum = 0;
+    for (unsigned int i = 0; i < all.n; i++) {
+        long word = atomic_fetch_or(&stripes[i].words[count], 1);
+        BUG_ON(word & 1);
+        sum += word / 2;
+    }
+    return sum;
+}
+
+long stripes_sum(const struct stripe *stripes, enum stripe_count count)
+{
+    long sum = 0;
+    for (unsigned int i = 0; i < all.n; i++)
+        sum += atomic_load_explicit(&stripes[i].words[count], memory_order_relaxed) >> 1;
+    return sum;
+}
