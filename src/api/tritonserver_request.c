@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/status.h"
+#include "base/thread_pool.h"
 #include "core/labels.h"
 #include "core/model.h"
 #include "core/request_priv.h"
@@ -137,14 +138,15 @@ TRITONSERVER_InferenceRequestNew(TRITONSERVER_InferenceRequest **inference_reque
     struct status *st = server_find_model(s, model_name, strlen(model_name), model_version, &m);
     if (st)
         return as_status(st);
-    struct api_request *a = pool_alloc(s->pool, sizeof(*a), NULL);
+    struct pool *pool = thread_pool(); /* its responses come from there, too */
+    struct api_request *a = pool_alloc(pool, sizeof(*a), NULL);
     if (!a) {
         model_unref(m);
         return as_status(status_no_memory());
     }
     memset(a, 0, offsetof(struct api_request, first));
     a->server = s;
-    request_init(&a->request, &ops, m, a->first, sizeof(a->first), s->pool);
+    request_init(&a->request, &ops, m, a->first, sizeof(a->first), pool);
     *inference_request = as_api_request(a);
     return NULL;
 }

@@ -6,8 +6,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/pool.h"
 #include "base/status.h"
+#include "base/thread_pool.h"
 #include "core/metrics/machine.h"
 #include "core/metrics/page.h"
 #include "core/model_priv.h"
@@ -17,10 +17,7 @@
 #include "core/server_priv.h"
 #include "core/trace/trace.h"
 
-enum {
-    DRAIN_LEVEL = 300,
-    API_POOL_UNUSED_BYTES = 64 << 20,
-};
+enum { DRAIN_LEVEL = 300 };
 
 const char *server_id(const struct server *s)
 {
@@ -90,7 +87,6 @@ struct status *server_create(const struct server_options *options, struct server
     atomic_init(&s->exit_timeout_s, options->exit_timeout_s);
     mutex_init(&s->drain_mu, DRAIN_LEVEL, "server.drain_mu");
     cond_init(&s->drained);
-    s->pool = pool_new("api", API_POOL_UNUSED_BYTES, 0);
     if (options->metrics && options->cpu_metrics)
         s->machine = machine_new(options->metrics_interval_ms, monotonic_ns());
     alarms_init(&s->alarms);
@@ -339,7 +335,7 @@ void server_free(struct server *s)
     alarms_done(&s->alarms);
     backend_registry_done(&s->backends);
     machine_free(s->machine);
-    pool_free(s->pool);
+    thread_pools_trim(); /* what requests of the C API have left */
     cond_done(&s->drained);
     mutex_done(&s->drain_mu);
     server_options_free(s->options);

@@ -13,7 +13,6 @@
 #include "core/server.h"
 
 struct machine;
-struct pool;
 struct server_options;
 
 /*
@@ -31,7 +30,6 @@ struct server {
     struct server_options *options;
     struct backend_registry backends;
     struct repository repository;
-    struct pool *pool;       /* for requests of the C API */
     struct machine *machine; /* NULL: nobody wants to know */
     struct alarms alarms;
     bool has_control; /* models may come and go */
