@@ -10,7 +10,7 @@ T ?=
 DEPS = tools/deps/install
 CONFIGURE = cmake --preset $(PRESET) --log-level=WARNING >/dev/null
 
-.PHONY: build deps run test test-rust test-java stress pauses check bench fuzz coverage docs install reference clean help
+.PHONY: build deps run optimized test test-rust test-java stress pauses check bench fuzz coverage docs install reference clean help
 
 build: ## build everything (PRESET=release|debug|asan|tsan|clang|…) into build/<preset>
 	@$(DEPS) -q run test
@@ -25,6 +25,10 @@ run: ## build, serve examples/ and show it answering, until Ctrl-C (ONCE=1: end 
 	@$(CONFIGURE)
 	@cmake --build --preset $(PRESET) --target product
 	@CONCH_BIN=build/$(PRESET)/bin/conch CONCH_BACKENDS=build/$(PRESET)/backends tools/run-demo
+
+optimized: ## build into build/optimized with branches as the benchmark takes them; then `make install PRESET=optimized`
+	@$(DEPS) -q run
+	@tools/optimize
 
 test: ## run all tests (T=core/sched narrows to what begins so; PRESET=asan|tsan)
 	@$(DEPS) -q run test

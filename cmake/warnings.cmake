@@ -32,6 +32,18 @@ if(CONCH_FUZZ)
     add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
 
+# What tools/optimize runs tells the compiler which branches are taken. The counts lie beside the objects,
+# so both builds are made in one folder; what it did not run is built as if there were no counts.
+if(CONCH_PROFILE STREQUAL "record")
+    add_compile_options(-fprofile-generate -fprofile-update=atomic)
+    add_link_options(-fprofile-generate)
+elseif(CONCH_PROFILE STREQUAL "use")
+    add_compile_options(-fprofile-use -fprofile-partial-training -fprofile-correction -Wno-missing-profile)
+    add_link_options(-fprofile-use -fprofile-partial-training -Wno-missing-profile)
+elseif(CONCH_PROFILE)
+    message(FATAL_ERROR "CONCH_PROFILE is '${CONCH_PROFILE}', expected 'record' or 'use'")
+endif()
+
 # The product is optimised as a whole, which takes a sixth off a small request's time outside the
 # kernel. Objects carry ordinary code too, so that the many tests link fast.
 set(CONCH_LTO OFF)
