@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -44,9 +45,10 @@ static void log_line(TRITONSERVER_LogLevel level, int line, const char *fmt, ...
     TRITONSERVER_ErrorDelete(TRITONSERVER_LogMessage(level, __FILE__, line, text));
 }
 
-#define log_info(...)  log_line(TRITONSERVER_LOG_INFO, __LINE__, __VA_ARGS__)
-#define log_warn(...)  log_line(TRITONSERVER_LOG_WARN, __LINE__, __VA_ARGS__)
-#define log_error(...) log_line(TRITONSERVER_LOG_ERROR, __LINE__, __VA_ARGS__)
+#define log_verbose(...) log_line(TRITONSERVER_LOG_VERBOSE, __LINE__, __VA_ARGS__)
+#define log_info(...)    log_line(TRITONSERVER_LOG_INFO, __LINE__, __VA_ARGS__)
+#define log_warn(...)    log_line(TRITONSERVER_LOG_WARN, __LINE__, __VA_ARGS__)
+#define log_error(...)   log_line(TRITONSERVER_LOG_ERROR, __LINE__, __VA_ARGS__)
 
 /* An error ends here, on stderr: "error: <what>: <Code> - <message>". False when there was one. */
 static bool passed(TRITONSERVER_Error *error, const char *what)
@@ -531,14 +533,35 @@ static bool serve(TRITONSERVER_Server *server, const struct options *o, struct f
     return true;
 }
 
+/* Each connection is a descriptor, and the usual limit is there for programs that use select(). */
+static void raise_descriptor_limit(struct rlimit *ret_before)
+{
+    struct rlimit limit = {0};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    *ret_before = limit;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static void tell_descriptor_limit(const struct rlimit *before)
+{
+    struct rlimit now;
+    if (getrlimit(RLIMIT_NOFILE, &now) == 0 && now.rlim_cur != before->rlim_cur)
+        log_verbose("descriptors: at most %ju instead of %ju", (uintmax_t)now.rlim_cur,
+                    (uintmax_t)before->rlim_cur);
+}
+
 static int run(const struct options *o)
 {
     TRITONSERVER_Server *server = NULL;
     struct frontends frontends = {0};
+    struct rlimit before;
 
     catch_signals();
+    raise_descriptor_limit(&before);
     if (!create_server(o, &server))
         return 1;
+    tell_descriptor_limit(&before);
     atomic_store(&waiting, true);
     bool fine = serve(server, o, &frontends);
     if (!stop(server, &frontends, (uint64_t)option_int(o, OPT_EXIT_TIMEOUT_SECS) * 1000)) {

@@ -56,7 +56,8 @@ struct status *loop_init(struct loop *loop, struct clock *clock)
     timers_init(&loop->timers);
     list_init(&loop->deferred);
     list_init(&loop->next);
-    loop_refresh_time(loop);
+    loop->load_since_ns = loop_refresh_time(loop);
+    atomic_init(&loop->phase, loop->now_ns * 2 + 1);
 
     loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (loop->epoll_fd < 0)
@@ -152,15 +153,15 @@ void loop_cancel_work(struct loop *loop, struct loop_work *work)
     list_remove(&work->link);
 }
 
-/* How long the turn may sleep. */
+/* How long the turn may sleep; when that is not 0, loop_now_ns() is the time of the call. */
 static uint64_t wait_ns(struct loop *loop, uint64_t max_wait_ns)
 {
-    if (!list_empty(&loop->deferred))
+    if (!list_empty(&loop->deferred) || max_wait_ns == 0)
         return 0;
     uint64_t next_ns = timers_next_ns(&loop->timers);
-    if (next_ns == UINT64_MAX || max_wait_ns == 0)
-        return max_wait_ns;
     uint64_t now_ns = loop_refresh_time(loop); /* the last turn may have taken long */
+    if (next_ns == UINT64_MAX)
+        return max_wait_ns;
     return MIN(max_wait_ns, next_ns > now_ns ? next_ns - now_ns : 0);
 }
 
@@ -188,6 +189,26 @@ static int wait_for_events(struct loop *loop, uint64_t ns)
         return wait_coarsely(loop, ns);
     }
     return n;
+}
+
+static void set_phase(struct loop *loop, bool waits)
+{
+    atomic_store_explicit(&loop->phase, loop->now_ns * 2 + waits, memory_order_relaxed);
+}
+
+/* A turn begins to be handled, after a wait of that length. */
+static void note_load(struct loop *loop, uint64_t waited_ns)
+{
+    uint64_t whole_ns = loop->now_ns - loop->load_since_ns;
+    loop->load_waited_ns += waited_ns;
+    if (UNLIKELY(whole_ns >= LOOP_LOAD_NS)) {
+        uint64_t waited_permille = MIN(loop->load_waited_ns, whole_ns) * 1000 / whole_ns;
+        atomic_store_explicit(&loop->busy_permille, (unsigned int)(1000 - waited_permille),
+                              memory_order_relaxed);
+        loop->load_since_ns = loop->now_ns;
+        loop->load_waited_ns = 0;
+    }
+    set_phase(loop, false);
 }
 
 static unsigned int call_back_ready(struct loop *loop)
@@ -229,12 +250,16 @@ unsigned int loop_turn(struct loop *loop, uint64_t max_wait_ns)
     uint64_t ns = wait_ns(loop, max_wait_ns);
     if (ns > 0 && !mailbox_sleep(&loop->mailbox))
         ns = 0;
+    uint64_t wait_began_ns = loop->now_ns;
+    if (ns > 0)
+        set_phase(loop, true);
     int n_ready = wait_for_events(loop, ns);
     BUG_ON(n_ready < 0 && errno != EINTR);
 
     loop->turn++;
     loop->n_ready = MAX(n_ready, 0);
-    loop_refresh_time(loop);
+    uint64_t now_ns = loop_refresh_time(loop);
+    note_load(loop, ns > 0 ? now_ns - wait_began_ns : 0);
     unsigned int n_calls = call_back_ready(loop);
     unsigned int n_messages = mailbox_deliver(&loop->mailbox);
     unsigned int n_timers = timers_run(&loop->timers, loop->now_ns);
@@ -276,4 +301,14 @@ void loop_get_stats(const struct loop *loop, struct loop_stats *ret_stats)
         .messages = atomic_load_explicit(&loop->counts.messages, memory_order_relaxed),
         .timers = atomic_load_explicit(&loop->counts.timers, memory_order_relaxed),
     };
+}
+
+void loop_get_load(const struct loop *loop, uint64_t now_ns, struct loop_load *ret_load)
+{
+    uint64_t phase = atomic_load_explicit(&loop->phase, memory_order_relaxed);
+    uint64_t since_ns = phase / 2, ns = now_ns > since_ns ? now_ns - since_ns : 0;
+    bool waits = phase % 2;
+    unsigned int busy = atomic_load_explicit(&loop->busy_permille, memory_order_relaxed);
+    ret_load->busy_permille = waits && ns >= LOOP_LOAD_NS ? 0 : busy;
+    ret_load->in_turn_ns = waits ? 0 : ns;
 }

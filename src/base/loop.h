@@ -57,6 +57,14 @@ struct loop_stats {
     uint64_t timers;   /* run */
 };
 
+/* How a loop does, as others see it. */
+struct loop_load {
+    unsigned int busy_permille; /* of the last LOOP_LOAD_NS, or somewhat longer, in turns */
+    uint64_t in_turn_ns;        /* how long its turn lasts by now; 0 while it waits */
+};
+
+#define LOOP_LOAD_NS (100 * NS_PER_MS)
+
 enum { LOOP_BATCH = 256 }; /* ready descriptors per turn; the others are first in the next one */
 
 struct loop {
@@ -73,6 +81,8 @@ struct loop {
     struct list next;     /* for the end of the next one */
     struct loop_fd wake;
     struct epoll_event ready[LOOP_BATCH];
+    uint64_t load_since_ns;  /* what is measured for busy_permille, began; */
+    uint64_t load_waited_ns; /* and of that it waited */
     int n_ready, next_ready; /* of the current turn; ready[next_ready..) are still to be called */
     pthread_t owner;
     bool running;
@@ -85,6 +95,8 @@ struct loop {
     struct {
         _Atomic uint64_t turns, sleeps, events, wakeups, messages, timers;
     } counts;
+    _Atomic uint64_t phase; /* since when it is in its turn, or waits: twice that, + 1: it waits */
+    atomic_uint busy_permille;
 };
 
 /*
@@ -189,5 +201,8 @@ static inline void loop_post(struct loop *loop, struct message *m)
 
 /* loop_get_stats - Thread: any. */
 void loop_get_stats(const struct loop *loop, struct loop_stats *ret_stats);
+
+/* loop_get_load - Thread: any. @now_ns  in the time of the loop's clock */
+void loop_get_load(const struct loop *loop, uint64_t now_ns, struct loop_load *ret_load);
 
 #endif

@@ -249,6 +249,7 @@ TRITONSERVER_Error *conch_http_start(TRITONSERVER_Server *server,
     net.n_threads =
         o.n_threads > 0 && o.n_threads < n_cpus ? (unsigned int)o.n_threads : (unsigned int)n_cpus;
     net.max_conns = o.max_connections;
+    net.n_reserved_fds = listener_reserve();
     net.limits.max_head_bytes = o.max_head_bytes;
     net.limits.max_body_bytes = o.max_body_bytes;
     net.limits.max_pipeline = o.max_pipeline > 0 ? o.max_pipeline : 1;

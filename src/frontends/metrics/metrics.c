@@ -132,6 +132,7 @@ TRITONSERVER_Error *conch_metrics_start(TRITONSERVER_Server *server,
     net.address = o.address;
     net.port = o.port;
     net.max_conns = MAX_CONNECTIONS;
+    net.n_reserved_fds = listener_reserve() / 2; /* reached while HTTP has all that it may have */
     net.limits.max_body_bytes = MAX_BODY_BYTES;
     net.limits.max_pipeline = 1;
     net.handler = &handler;

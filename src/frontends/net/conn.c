@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "frontends/net/listener.h"
 #include "frontends/net/worker.h"
 
 enum { MAX_PIECES = 64, COPIED_BYTES = 1024 };
@@ -30,6 +31,12 @@ static void on_output(struct http1 *h)
     loop_defer(&c->worker->loop, &c->flush);
 }
 
+static void count_out(struct worker *w)
+{
+    atomic_fetch_sub_explicit(&w->n_conns, 1, memory_order_relaxed);
+    listener_give_place_back(w->listener);
+}
+
 static void begin(struct conn *c)
 {
     struct worker *w = c->worker;
@@ -42,14 +49,12 @@ static void begin(struct conn *c)
         loop_add_fd(&w->loop, &c->watch, c->fd, EPOLLET | EPOLLIN | EPOLLRDHUP, on_ready);
     if (st) {
         log_status(LOG_WARN, "connection refused", st);
-        atomic_fetch_sub_explicit(&w->n_conns, 1, memory_order_relaxed);
         close(c->fd);
+        count_out(w);
         mem_free(c);
         return;
     }
-    if (list_empty(&w->conns))
-        worker_sweep_later(w);
-    list_push(&w->conns, &c->link);
+    worker_add_conn(w, c);
     if (w->env.draining)
         conn_drain(c);
 }
@@ -59,21 +64,25 @@ static void on_arrival(struct message *m)
     begin(CONTAINER_OF(m, struct conn, arrival));
 }
 
-void conn_give(struct worker *w, int fd)
+void conn_give(struct worker *here, struct worker *to, int fd)
 {
     struct conn *c = mem_try_zalloc(1, sizeof(*c));
     if (!c) {
         close(fd);
+        listener_give_place_back(to->listener);
         return;
     }
-    c->worker = w;
+    c->worker = to;
     c->fd = fd;
     c->watch.fd = -1;
     list_init(&c->link);
     /* Counted before it arrives, so that the next hand-out sees it. */
-    atomic_fetch_add_explicit(&w->n_conns, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&to->n_conns, 1, memory_order_relaxed);
     c->arrival.deliver = on_arrival;
-    loop_post(&w->loop, &c->arrival);
+    if (to == here)
+        begin(c);
+    else
+        loop_post(&to->loop, &c->arrival);
 }
 
 void conn_close(struct conn *c)
@@ -83,8 +92,8 @@ void conn_close(struct conn *c)
     loop_cancel_work(&w->loop, &c->flush);
     loop_remove_fd(&w->loop, &c->watch);
     close(c->fd);
-    list_remove(&c->link);
-    atomic_fetch_sub_explicit(&w->n_conns, 1, memory_order_relaxed);
+    worker_remove_conn(w, c);
+    count_out(w);
     mem_free(c);
     http_env_left(&w->env);
 }
@@ -114,6 +123,11 @@ static bool has_unread(const struct conn *c)
 {
     int n_bytes = 0;
     return c->http1.discards || (ioctl(c->fd, FIONREAD, &n_bytes) == 0 && n_bytes > 0);
+}
+
+bool conn_is_idle(const struct conn *c)
+{
+    return !c->lingering && http1_is_idle(&c->http1) && !has_unread(c);
 }
 
 /* All is sent. What the client may still be sending must not turn the close into a reset, which
@@ -306,7 +320,7 @@ static void check_lingering(struct conn *c, uint64_t now_ns)
         c->written_ns = now_ns;
     c->n_unsent = n;
     if (n > 0 ? passed(c->written_ns, t->write_ns, now_ns)
-              : passed(MAX(c->read_ns, c->written_ns), t->linger_ns, now_ns))
+              : passed(conn_active_ns(c), t->linger_ns, now_ns))
         conn_close(c);
 }
 
@@ -321,7 +335,7 @@ void conn_check_time(struct conn *c, uint64_t now_ns)
         if (passed(c->written_ns, t->write_ns, now_ns))
             conn_close(c);
     } else if (http1_is_idle(h)) {
-        if (passed(MAX(c->read_ns, c->written_ns), t->idle_ns, now_ns))
+        if (passed(conn_active_ns(c), t->idle_ns, now_ns))
             conn_close(c);
     } else if (c->worker->env.draining && (h->current || c->head_ns > 0) &&
                passed(c->read_ns, DRAIN_PATIENCE_NS, now_ns)) {

@@ -9,6 +9,7 @@
 #ifndef CONCH_FRONTENDS_NET_CONN_H
 #define CONCH_FRONTENDS_NET_CONN_H
 
+#include "base/heap.h"
 #include "base/list.h"
 #include "base/loop.h"
 #include "frontends/net/http1.h"
@@ -28,18 +29,30 @@ struct conn {
     bool lingering;               /* all is said; what the client still sends is thrown away */
     int n_unsent;                 /* bytes that the kernel still had when it was last asked */
     uint64_t read_ns, written_ns; /* the last time that something moved */
+    struct heap_node use;         /* of worker->by_use, whose order is ranked_ns: */
+    uint64_t ranked_ns;           /* its last use, or an earlier time */
     uint64_t head_ns;             /* when an unfinished head began; 0 = there is none */
 };
 
 /*
- * conn_give - hands an accepted socket to a worker, which may be the calling thread's or another's.
+ * conn_give - gives an accepted socket to a worker, of which the calling thread's may be one.
  *
- * @fd  taken; closed at once when memory ends
+ * Thread: here's.
+ * @fd  taken, counted in to->listener; closed at once when memory ends
  */
-void conn_give(struct worker *w, int fd);
+void conn_give(struct worker *here, struct worker *to, int fd);
 
 /* conn_check_time - closes the connection, or refuses its request, when it takes too long. */
 void conn_check_time(struct conn *c, uint64_t now_ns);
+
+/* conn_active_ns - when something last moved. */
+static inline uint64_t conn_active_ns(const struct conn *c)
+{
+    return c->read_ns > c->written_ns ? c->read_ns : c->written_ns;
+}
+
+/* conn_is_idle - nothing is under way, and nothing that has come is unread. A system call. */
+bool conn_is_idle(const struct conn *c);
 
 /* conn_drain - closes the connection as soon as nothing is under way on it. */
 void conn_drain(struct conn *c);

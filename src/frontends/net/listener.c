@@ -2,25 +2,23 @@
 #include "frontends/net/listener.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/log.h"
+#include "base/mem.h"
 #include "base/status.h"
-#include "frontends/net/conn.h"
+#include "frontends/net/acceptor.h"
 #include "frontends/net/worker.h"
 
 enum {
     BACKLOG = 1024,
-    ACCEPTS_PER_TURN = 64, /* connections that exist come first */
     FREE_PORT_TRIES = 16,
 };
-
-#define PAUSE_NS (100 * NS_PER_MS)
 
 /* What opening a socket on one address came to. */
 enum opened { OPENED, OPENED_NO_SUCH_ADDRESS, OPENED_IN_USE, OPENED_ERROR };
@@ -84,7 +82,7 @@ static bool came_before(const struct addrinfo *first, const struct addrinfo *ai)
 static void close_all(struct listener *l)
 {
     while (l->n_sockets)
-        close(l->sockets[--l->n_sockets].fd);
+        close(l->fds[--l->n_sockets]);
 }
 
 /* A socket on each address, all on the port that the first one has got; none if one fails. */
@@ -107,7 +105,7 @@ static enum opened open_all(struct listener *l, struct addrinfo *found, bool reu
             errno = err;
             return result;
         }
-        l->sockets[l->n_sockets++] = (struct listening){.fd = fd, .watch.fd = -1, .listener = l};
+        l->fds[l->n_sockets++] = fd;
         if (l->n_sockets == 1) {
             l->port = bound_port(fd);
             set_port(found, l->port);
@@ -165,95 +163,56 @@ struct status *listener_open(struct listener *l, const char *address, int port, 
     return status_from_errno(err, "failed to listen on '%s:%d'", address, port);
 }
 
-static struct worker *emptiest(struct listener *l, unsigned int *ret_total)
+unsigned int listener_reserve(void)
 {
-    struct worker *best = NULL;
-    unsigned int best_count = 0, total = 0;
-    for (unsigned int i = 0; i < l->n_workers; i++) {
-        unsigned int count = atomic_load_explicit(&l->workers[i].n_conns, memory_order_relaxed);
-        total += count;
-        if (!best || count < best_count) {
-            best = &l->workers[i];
-            best_count = count;
-        }
-    }
-    *ret_total = total;
-    return best;
+    enum { USUAL_RESERVE = 64 };
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return USUAL_RESERVE;
+    return (unsigned int)MIN(limit.rlim_cur / 4, (rlim_t)USUAL_RESERVE);
 }
 
-static void watch_all(struct listener *l, uint32_t events)
+/* The lowest number of a descriptor that is not for connections. */
+static int first_reserved_fd(unsigned int n_reserved_fds)
 {
-    for (unsigned int i = 0; i < l->n_sockets; i++)
-        loop_change_fd(&l->workers[0].loop, &l->sockets[i].watch, events);
-}
-
-static void pause_accepting(struct listener *l, const char *why)
-{
-    struct loop *loop = &l->workers[0].loop;
-    if (!l->told)
-        log_warn("no more connections are accepted for now: %s", why);
-    l->told = true;
-    watch_all(l, 0);
-    loop_set_timer(loop, &l->pause, loop_now_ns(loop) + PAUSE_NS);
-}
-
-static void on_pause_over(struct timer *t)
-{
-    struct listener *l = CONTAINER_OF(t, struct listener, pause);
-    watch_all(l, EPOLLIN);
-}
-
-static void on_acceptable(struct loop_fd *watch, uint32_t events)
-{
-    struct listening *from = CONTAINER_OF(watch, struct listening, watch);
-    struct listener *l = from->listener;
-    (void)events;
-    for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
-        unsigned int total;
-        struct worker *w = emptiest(l, &total);
-        if (l->max_conns && total >= l->max_conns) {
-            pause_accepting(l, "the maximum number of connections is open");
-            return;
-        }
-        int fd = accept4(from->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (fd < 0) {
-            if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
-                pause_accepting(l, strerrordesc_np(errno));
-            /* EAGAIN: that was all. Anything else concerns a connection that is gone already. */
-            return;
-        }
-        int one = 1;
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-        conn_give(w, fd);
-        l->told = false;
-    }
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= INT_MAX)
+        return INT_MAX;
+    return (int)limit.rlim_cur - (int)n_reserved_fds;
 }
 
 struct status *listener_start(struct listener *l, struct worker *workers, unsigned int n_workers,
-                              unsigned int max_conns)
+                              unsigned int max_conns, unsigned int n_reserved_fds)
 {
     l->workers = workers;
     l->n_workers = n_workers;
     l->max_conns = max_conns;
-    l->started = true;
-    timer_init(&l->pause, on_pause_over);
-    for (unsigned int i = 0; i < l->n_sockets; i++) {
-        struct listening *each = &l->sockets[i];
-        struct status *st =
-            loop_add_fd(&workers[0].loop, &each->watch, each->fd, EPOLLIN, on_acceptable);
+    l->first_reserved_fd = first_reserved_fd(n_reserved_fds);
+    l->acceptors = mem_zalloc(sizeof(*l->acceptors) * n_workers);
+    for (unsigned int i = 0; i < n_workers; i++) {
+        workers[i].listener = l;
+        struct status *st = acceptor_start(&l->acceptors[i], l, &workers[i]);
         if (st)
             return st;
     }
     return NULL;
 }
 
+void listener_shut(struct listener *l)
+{
+    for (unsigned int i = 0; i < l->n_sockets; i++)
+        shutdown(l->fds[i], SHUT_RDWR);
+}
+
+void listener_stop(struct listener *l, struct worker *w)
+{
+    acceptor_stop(&l->acceptors[w - l->workers]);
+}
+
 void listener_close(struct listener *l)
 {
-    if (l->started) {
-        for (unsigned int i = 0; i < l->n_sockets; i++)
-            loop_remove_fd(&l->workers[0].loop, &l->sockets[i].watch);
-        loop_clear_timer(&l->workers[0].loop, &l->pause);
-        l->started = false;
-    }
+    for (unsigned int i = 0; l->acceptors && i < l->n_workers; i++)
+        acceptor_stop(&l->acceptors[i]);
+    mem_free(TAKE(l->acceptors));
     close_all(l);
 }

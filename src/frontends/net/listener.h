@@ -1,36 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Listening sockets of one port, watched by the first worker's loop: one for each address that the
- * host name stands for, so that "localhost" is there for who asks ::1 and for who asks 127.0.0.1.
- * Connections go to the worker that has the fewest. When descriptors run out, accepting pauses for
- * a moment and says so once: clients then wait in the kernel's queue.
+ * Listening sockets of one port, watched by every worker's loop (acceptor.h): one for each address
+ * that the host name stands for, so that "localhost" is there for who asks ::1 and for who asks
+ * 127.0.0.1.
  */
 #ifndef CONCH_FRONTENDS_NET_LISTENER_H
 #define CONCH_FRONTENDS_NET_LISTENER_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/loop.h"
+#include "base/compiler.h"
 
+struct acceptor;
+struct status;
 struct worker;
 
 enum { LISTENER_MAX_SOCKETS = 8 };
 
 struct listener {
-    struct listening {
-        int fd;
-        struct loop_fd watch;
-        struct listener *listener;
-    } sockets[LISTENER_MAX_SOCKETS];
+    /* Set by listener_open(), constant afterwards. */
+    int fds[LISTENER_MAX_SOCKETS];
     unsigned int n_sockets;
     int port; /* the one in use, also where 0 was asked for */
+
+    /* Set by listener_start(), constant afterwards. */
     struct worker *workers;
     unsigned int n_workers;
-    unsigned int max_conns; /* 0 = no limit */
-    bool started;
-    struct timer pause;
-    bool told; /* that accepting paused */
+    struct acceptor *acceptors; /* one for each worker */
+    unsigned int max_conns;     /* 0 = no limit */
+    int first_reserved_fd;      /* a connection should have a lower descriptor */
+
+    /* Any thread, relaxed. */
+    atomic_uint n_open;     /* connections, those that are being accepted included */
+    atomic_bool told;       /* that accepting paused */
+    atomic_bool told_short; /* that idle connections are closed */
 };
 
 /*
@@ -47,11 +52,37 @@ struct listener {
 NODISCARD struct status *listener_open(struct listener *l, const char *address, int port,
                                        bool reuse_port);
 
-/* listener_start - begins to accept. Thread: the first worker's, or before it runs. */
-NODISCARD struct status *listener_start(struct listener *l, struct worker *workers,
-                                        unsigned int n_workers, unsigned int max_conns);
+/* listener_reserve - how many descriptors connections should leave to all else in the process: 64,
+ * or a quarter of those that it may have. */
+unsigned int listener_reserve(void);
 
-/* listener_close - no more. Thread: as listener_start(). */
+/*
+ * listener_start - every worker accepts.
+ *
+ * Thread: any, before the workers run.
+ * @n_reserved_fds  descriptors that are not for connections
+ */
+NODISCARD struct status *listener_start(struct listener *l, struct worker *workers,
+                                        unsigned int n_workers, unsigned int max_conns,
+                                        unsigned int n_reserved_fds);
+
+/*
+ * listener_shut - nobody can connect any more, from now on; what each loop does is of no account.
+ *
+ * Thread: any, between listener_start() and listener_close().
+ */
+void listener_shut(struct listener *l);
+
+/* listener_stop - the worker accepts no more. Thread: the worker's. */
+void listener_stop(struct listener *l, struct worker *w);
+
+/* listener_close - Thread: any, when no worker accepts, or none runs. */
 void listener_close(struct listener *l);
+
+/* listener_give_place_back - a connection that was counted is gone. Thread: any. */
+static inline void listener_give_place_back(struct listener *l)
+{
+    atomic_fetch_sub_explicit(&l->n_open, 1, memory_order_relaxed);
+}
 
 #endif

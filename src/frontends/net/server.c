@@ -92,7 +92,7 @@ struct status *net_server_start(const struct net_options *o, struct net_server *
         w->env.on_left = on_left;
         w->env.on_left_arg = s;
     }
-    st = listener_start(&s->listener, s->workers, s->n_workers, o->max_conns);
+    st = listener_start(&s->listener, s->workers, s->n_workers, o->max_conns, o->n_reserved_fds);
     if (st)
         goto fail;
     for (unsigned int i = 0; i < s->n_workers; i++) {
@@ -117,15 +117,9 @@ int net_server_port(const struct net_server *s)
 
 /* ---- Stopping ------------------------------------------------------------------------------- */
 
-static void close_listener(struct worker *w, void *arg)
-{
-    (void)w;
-    listener_close(arg);
-}
-
 static void drain(struct worker *w, void *arg)
 {
-    (void)arg;
+    listener_stop(arg, w);
     w->env.draining = true;
     LIST_FOR_EACH_SAFE (link, &w->conns) {
         conn_drain(LIST_ENTRY(link, struct conn, link));
@@ -190,9 +184,10 @@ static void wait_for_departures(struct net_server *s, uint64_t deadline_ns, net_
 unsigned int net_server_stop(struct net_server *s, uint64_t deadline_ns, net_tick_fn *on_tick,
                              bool *ret_freed)
 {
-    worker_run(&s->workers[0], close_listener, &s->listener);
+    listener_shut(&s->listener);
     for (unsigned int i = 0; i < s->n_workers; i++)
-        worker_run(&s->workers[i], drain, NULL);
+        worker_run(&s->workers[i], drain, &s->listener);
+    listener_close(&s->listener);
 
     wait_for_departures(s, deadline_ns, on_tick);
     unsigned int n_cut = 0;

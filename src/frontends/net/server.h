@@ -16,8 +16,9 @@ struct net_options {
     const char *address;
     int port;
     bool reuse_port;
-    unsigned int n_threads; /* at least 1 */
-    unsigned int max_conns; /* 0 = as many as descriptors */
+    unsigned int n_threads;      /* at least 1 */
+    unsigned int max_conns;      /* 0 = as many as descriptors */
+    unsigned int n_reserved_fds; /* descriptors that connections should leave: listener_reserve() */
     struct http_limits limits;
     struct net_timeouts timeouts;
     const struct http_handler *handler;

@@ -13,25 +13,118 @@ enum {
     CALL_LEVEL = 890,             /* a leaf in the table of core/README.md */
 };
 
+static void sweep_later(struct worker *w)
+{
+    loop_set_timer(&w->loop, &w->sweep, loop_now_ns(&w->loop) + w->sweep_ns);
+}
+
+static void set_idle_since(struct worker *w, uint64_t ns)
+{
+    atomic_store_explicit(&w->idle_since_ns, ns, memory_order_relaxed);
+}
+
+static void check_all(struct worker *w, uint64_t now_ns)
+{
+    uint64_t since_ns = UINT64_MAX;
+    LIST_FOR_EACH_SAFE (link, &w->conns) {
+        struct conn *c = LIST_ENTRY(link, struct conn, link);
+        if (http1_is_idle(&c->http1))
+            since_ns = MIN(since_ns, conn_active_ns(c));
+        conn_check_time(c, now_ns);
+    }
+    set_idle_since(w, since_ns);
+}
+
 static void on_sweep(struct timer *t)
 {
     struct worker *w = CONTAINER_OF(t, struct worker, sweep);
-    uint64_t now_ns = loop_now_ns(&w->loop);
     log_flush(); /* repeats are told within a second */
-    LIST_FOR_EACH_SAFE (link, &w->conns) {
-        conn_check_time(LIST_ENTRY(link, struct conn, link), now_ns);
-    }
+    check_all(w, loop_now_ns(&w->loop));
     pool_settle(w->pool);
     if (!list_empty(&w->conns))
-        worker_sweep_later(w);
+        sweep_later(w);
     else
         pool_trim(w->pool, POOL_UNUSED_BYTES); /* nobody is there to do so in a second */
 }
 
-void worker_sweep_later(struct worker *w)
+void worker_add_conn(struct worker *w, struct conn *c)
 {
-    loop_set_timer(&w->loop, &w->sweep, loop_now_ns(&w->loop) + w->sweep_ns);
+    if (list_empty(&w->conns))
+        sweep_later(w);
+    list_push(&w->conns, &c->link);
+    c->ranked_ns = conn_active_ns(c);
+    heap_push(&w->by_use, &c->use);
+    if (atomic_load_explicit(&w->idle_since_ns, memory_order_relaxed) == UINT64_MAX)
+        set_idle_since(w, c->ranked_ns);
 }
+
+void worker_remove_conn(struct worker *w, struct conn *c)
+{
+    list_remove(&c->link);
+    heap_remove(&w->by_use, &c->use);
+}
+
+/* ---- Idle connections ----------------------------------------------------------------------- */
+
+/* Who has just come will ask for something any moment, and must not make room for itself. */
+#define FRESH_NS (10 * NS_PER_MS)
+
+static bool used_before(const struct heap_node *a, const struct heap_node *b)
+{
+    return CONTAINER_OF((uintptr_t)a, struct conn, use)->ranked_ns <
+           CONTAINER_OF((uintptr_t)b, struct conn, use)->ranked_ns;
+}
+
+/*
+ * NULL when none is idle. A rank may be older than the last use, which keeps the heap out of the
+ * way of requests. So the top is the one if its rank is true; if not it gets a true one, and there
+ * is another top.
+ */
+static struct conn *longest_idle(struct worker *w)
+{
+    uint64_t now_ns = loop_now_ns(&w->loop);
+    struct heap_node *top;
+    while ((top = heap_top(&w->by_use))) {
+        struct conn *c = CONTAINER_OF(top, struct conn, use);
+        bool idle = conn_is_idle(c);
+        if (idle && conn_active_ns(c) <= c->ranked_ns)
+            return c;
+        if (!idle && c->ranked_ns >= now_ns)
+            return NULL; /* all have been looked at */
+        heap_remove(&w->by_use, top);
+        c->ranked_ns = idle ? conn_active_ns(c) : now_ns;
+        heap_push(&w->by_use, top);
+    }
+    return NULL;
+}
+
+bool worker_close_idle(struct worker *w)
+{
+    struct conn *c = longest_idle(w);
+    bool found = c && loop_now_ns(&w->loop) - conn_active_ns(c) >= FRESH_NS;
+    if (found) {
+        conn_close(c);
+        c = longest_idle(w);
+    }
+    set_idle_since(w, c && found ? conn_active_ns(c) : UINT64_MAX);
+    return found;
+}
+
+static void on_close_idle(struct message *m)
+{
+    struct worker *w = CONTAINER_OF(m, struct worker, close_idle);
+    unsigned int n = atomic_exchange(&w->n_to_close, 0);
+    while (n-- > 0 && worker_close_idle(w))
+        ;
+}
+
+void worker_ask_close_idle(struct worker *w)
+{
+    if (atomic_fetch_add(&w->n_to_close, 1) == 0)
+        loop_post(&w->loop, &w->close_idle);
+}
+
+/* ---- Start and stop ------------------------------------------------------------------------- */
 
 /* Once a second, more often where a timeout is shorter than that. */
 static uint64_t sweep_interval_ns(const struct net_timeouts *t)
@@ -56,8 +149,12 @@ struct status *worker_init(struct worker *w, const struct http_handler *handler,
     w->pool = pool_new("http", POOL_UNUSED_BYTES, 0);
     pool_settle(w->pool);
     list_init(&w->conns);
+    heap_init(&w->by_use, used_before);
     timer_init(&w->sweep, on_sweep);
     atomic_init(&w->n_conns, 0);
+    atomic_init(&w->idle_since_ns, UINT64_MAX);
+    atomic_init(&w->n_to_close, 0);
+    w->close_idle.deliver = on_close_idle;
     http_env_init(&w->env, handler, handler_ctx, limits, w->pool, &w->loop,
                   mem_alloc(SCRATCH_BYTES), SCRATCH_BYTES);
     return NULL;

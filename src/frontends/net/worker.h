@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "base/heap.h"
 #include "base/loop.h"
 #include "base/mutex.h"
 #include "base/thread.h"
@@ -28,7 +29,8 @@ struct net_timeouts {
 struct worker {
     /* Set by worker_start(), constant afterwards. */
     const struct net_timeouts *timeouts;
-    uint64_t sweep_ns; /* how often they are looked at */
+    uint64_t sweep_ns;         /* how often they are looked at */
+    struct listener *listener; /* counts connections */
     struct pool *pool;
     struct thread thread;
 
@@ -36,10 +38,14 @@ struct worker {
     struct loop loop;
     struct http_env env;
     struct list conns;
+    struct heap by_use; /* the connections, the longest unused first, as far as ranked_ns knows */
     struct timer sweep; /* looks for connections that take too long; while there are any */
 
-    /* Any thread, relaxed: counts. */
+    /* Any thread, relaxed: a stale value makes one worse choice. */
     atomic_uint n_conns;
+    _Atomic uint64_t idle_since_ns; /* of the longest idle connection; UINT64_MAX: none is idle */
+    atomic_uint n_to_close;         /* how many of them other workers want closed */
+    struct message close_idle;      /* posted by who makes n_to_close 1 */
 };
 
 /*
@@ -56,8 +62,20 @@ NODISCARD struct status *worker_start(struct worker *w, const char *name);
 void worker_stop(struct worker *w);
 void worker_done(struct worker *w);
 
-/* worker_sweep_later - there is a connection to look after. Thread: the worker's. */
-void worker_sweep_later(struct worker *w);
+/* worker_add_conn, worker_remove_conn - a connection to look after. Thread: the worker's. */
+void worker_add_conn(struct worker *w, struct conn *c);
+void worker_remove_conn(struct worker *w, struct conn *c);
+
+/*
+ * worker_close_idle - closes the connection that has been without a request for longest; false when
+ * each has one under way.
+ *
+ * Thread: the worker's.
+ */
+bool worker_close_idle(struct worker *w);
+
+/* worker_ask_close_idle - the same soon. Thread: any. */
+void worker_ask_close_idle(struct worker *w);
 
 /* worker_run - runs fn(arg) on the worker's thread and waits for it. Thread: any other. */
 void worker_run(struct worker *w, void (*fn)(struct worker *w, void *arg), void *arg);

@@ -551,6 +551,39 @@ static void no_descriptors_is_a_status(void **state)
     close(again);
 }
 
+/* ---- Load ----------------------------------------------------------------------------------- */
+
+static struct clock_fake load_clock;
+
+static void work_for_60_ms(struct loop_work *work)
+{
+    (void)work;
+    struct loop_load load;
+    clock_fake_advance(&load_clock, 60 * NS_PER_MS);
+    loop_get_load(&loop, clock_now_ns(&load_clock.clock), &load);
+    assert_int_equal(load.in_turn_ns, 60 * NS_PER_MS);
+}
+
+static void others_see_how_busy_a_loop_is(void **state)
+{
+    (void)state;
+    struct loop_load load;
+    struct loop_work work;
+    clock_fake_init(&load_clock, NS_PER_S);
+    assert_null(loop_init(&loop, &load_clock.clock));
+    loop_get_load(&loop, 5 * NS_PER_S, &load); /* it waits to be run */
+    assert_int_equal(load.in_turn_ns, 0);
+    assert_int_equal(load.busy_permille, 0);
+    loop_work_init(&work, work_for_60_ms);
+    while (loop_now_ns(&loop) < NS_PER_S + 120 * NS_PER_MS) { /* nothing but work */
+        loop_defer(&loop, &work);
+        loop_turn(&loop, 0);
+    }
+    loop_get_load(&loop, clock_now_ns(&load_clock.clock), &load);
+    assert_int_equal(load.busy_permille, 1000);
+    loop_done(&loop);
+}
+
 int main(void)
 {
 #define WITH_LOOP(test) cmocka_unit_test_setup_teardown(test, start, stop)
@@ -571,6 +604,7 @@ int main(void)
         WITH_LOOP(stop_before_run_gives_one_turn),
         cmocka_unit_test(done_delivers_what_is_left),
         WITH_LOOP(a_signal_may_stop_it),
+        cmocka_unit_test(others_see_how_busy_a_loop_is),
         cmocka_unit_test(no_descriptors_is_a_status),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -382,7 +382,8 @@ static char *replies_probed(size_t max_send, unsigned int n_before, bool http_1_
         driver_reply(&d, 0);
         driver_flush(&d);
     }
-    char *text = strndup(d.out, d.out_size);
+    char *text = calloc(1, d.out_size + 1);
+    memcpy(text, d.out, d.out_size);
     assert_true(driver_done(&d));
     return text;
 }

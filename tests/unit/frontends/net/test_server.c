@@ -20,7 +20,8 @@
 #include "base/thread.h"
 #include "frontends/net/server.h"
 
-/* ---- A handler: /big answers much, /hold waits to be told, all else is "ok" at once. ----------
+/* ---- A handler: /big answers much, /hold waits to be told, /block holds up its loop until it is
+ * told, all else is "ok" at once. ---------------------------------------------------------------
  */
 
 struct part {
@@ -32,6 +33,7 @@ static struct mutex mu;
 static struct cond changed;
 /* Under mu. */
 static struct exchange *held;
+static bool blocked, may_go_on;
 static int n_cancelled, n_ended;
 
 static char big[8 << 20];
@@ -52,6 +54,14 @@ static void on_request(struct exchange *x)
         held = x;
         cond_broadcast(&changed);
         mutex_unlock(&mu);
+    } else if (strcmp(part->path, "/block") == 0) {
+        mutex_lock(&mu);
+        blocked = true;
+        cond_broadcast(&changed);
+        while (!may_go_on)
+            cond_wait(&changed, &mu);
+        mutex_unlock(&mu);
+        exchange_reply_text(x, 200, NULL, "at last", 7);
     } else if (strcmp(part->path, "/big") == 0) {
         exchange_reply(
             x, &(struct http_reply){.status = 200, .headers = "", .body = &body, .n_body = 1});
@@ -385,6 +395,43 @@ static void a_client_that_leaves_a_full_pipeline_cancels_it(void **state)
     stop(s);
 }
 
+/* Wherever it was accepted: the other loop accepts and serves all that come after it. Those that
+ * the blocked one has wait, and it must not have been given new ones. */
+static void a_loop_that_stands_still_keeps_nobody_out(void **state)
+{
+    (void)state;
+    enum { N = 50 };
+    struct net_options o;
+    net_options_init(&o);
+    o.n_threads = 2;
+    struct net_server *s = start(&o);
+    int fds[N], slow = dial(s);
+    say(slow, "GET /block HTTP/1.1\r\n\r\n");
+    mutex_lock(&mu);
+    while (!blocked)
+        assert_true(cond_wait_until(&changed, &mu, monotonic_ns() + 60 * NS_PER_S));
+    /* From a millisecond on the turn counts as long. */
+    uint64_t until_ns = monotonic_ns() + 2 * NS_PER_MS;
+    while (monotonic_ns() < until_ns)
+        cond_wait_until(&changed, &mu, until_ns);
+    mutex_unlock(&mu);
+    for (int i = 0; i < N; i++) {
+        fds[i] = dial(s);
+        say(fds[i], "GET / HTTP/1.1\r\n\r\n");
+    }
+    for (int i = 0; i < N; i++) {
+        hear(fds[i], "ok");
+        close(fds[i]);
+    }
+    mutex_lock(&mu);
+    may_go_on = true;
+    cond_broadcast(&changed);
+    mutex_unlock(&mu);
+    hear(slow, "at last");
+    close(slow);
+    stop(s);
+}
+
 static void too_many_connections_wait(void **state)
 {
     (void)state;
@@ -537,6 +584,7 @@ int main(void)
         cmocka_unit_test(a_client_that_leaves_cancels_its_request),
         cmocka_unit_test(a_client_that_sends_no_more_gets_its_reply),
         cmocka_unit_test(a_client_that_leaves_a_full_pipeline_cancels_it),
+        cmocka_unit_test(a_loop_that_stands_still_keeps_nobody_out),
         cmocka_unit_test(too_many_connections_wait),
         cmocka_unit_test(a_last_reply_is_whole_whatever_else_the_client_has_sent),
         cmocka_unit_test(stopping_waits_for_what_is_under_way),

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A loop's part of accepting. Every loop watches the listening sockets (EPOLLEXCLUSIVE: a new
+ * connection wakes one that waits, not all), so that one that is busy keeps nobody from connecting.
+ * Who accepts gives the connection to the worker with the least work: of those that are not inside
+ * a turn for long, and not busier than others, the one with the fewest connections.
+ *
+ * When descriptors run short, the connection that has been idle for longest, of all loops, is
+ * closed for the new one. Where none is idle, and at the limit that the user has set, this loop
+ * accepts nothing for a moment and says so once: clients wait in the kernel's queue.
+ *
+ * Thread: the worker's, or any one before it runs and after its end.
+ */
+#ifndef CONCH_FRONTENDS_NET_ACCEPTOR_H
+#define CONCH_FRONTENDS_NET_ACCEPTOR_H
+
+#include <stdbool.h>
+
+#include "base/loop.h"
+#include "frontends/net/listener.h"
+
+struct acceptor {
+    struct listener *listener; /* of all acceptors */
+    struct worker *worker;
+    struct accepting {
+        struct loop_fd watch;
+        struct acceptor *acceptor;
+    } sockets[LISTENER_MAX_SOCKETS];
+    struct timer pause;
+    bool started;
+    bool is_short; /* of descriptors, when it was last seen */
+};
+
+/* acceptor_start - Errors: as loop_add_fd() */
+NODISCARD struct status *acceptor_start(struct acceptor *a, struct listener *l, struct worker *w);
+
+/*
+ * acceptor_choose - the worker with the least work, as far as that can be seen from outside; this
+ * one, where all others are inside a turn for long.
+ */
+struct worker *acceptor_choose(const struct acceptor *a);
+
+/* acceptor_stop - accepts no more; harmless when it does not. The sockets stay open. */
+void acceptor_stop(struct acceptor *a);
+
+#endif

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When descriptors run out: what is idle makes room for what is new, and the server goes on."""
+
+import concurrent.futures
+import json
+import os
+import re
+import resource
+import select
+
+import pytest
+
+import repository
+from server import SANITIZED, Server, wait_for
+from wire import Connection, ask, given, request_bytes
+
+pytestmark = [
+    pytest.mark.conch_only("2.51 accepts nothing any more"),
+    pytest.mark.skipif(SANITIZED, reason="a sanitizer's run-time has descriptors of its own"),
+]
+
+LIMIT = 64
+ONE = json.dumps({"inputs": [given("IN", "INT32", [1], [7])]}).encode()
+
+
+def limited(models, *flags):
+    """At most LIMIT descriptors, and no way to more."""
+    return Server(models, wrap=("prlimit", f"--nofile={LIMIT}:{LIMIT}"), flags=flags)
+
+
+def health(connection):
+    return connection.request("GET", "/v2/health/ready").status
+
+
+def is_open(connection):
+    """As far as the server has said anything else."""
+    readable, _, _ = select.select([connection.socket], [], [], 0)
+    return not readable
+
+
+@pytest.fixture
+def close_all():
+    made = []
+    yield made
+    for connection in made:
+        connection.socket.close()
+
+
+def test_idle_connections_make_room(models, close_all):
+    """More than there are descriptors, each of which is answered; one that is used every now and then stays."""
+    repository.write_identity(models, "first", [("FP32", [-1])])
+    repository.write_identity(models, "second", [("FP32", [-1])])
+    gated = repository.Gated(models, "gated").shut("hold.execute")
+    flags = ("--allow-metrics=true", "--metrics-port=0", "--model-control-mode=explicit", "--load-model=first", "--load-model=gated")
+    with limited(models, *flags) as server:
+        used, waiting = Connection(server), Connection(server)
+        close_all += [used, waiting]
+        waiting.send(request_bytes("POST", "/v2/models/gated/infer", ONE))
+        gated.await_reached("hold.execute")
+        idle = []
+        for number in range(3 * LIMIT):
+            idle.append(Connection(server))
+            close_all.append(idle[-1])
+            assert health(idle[-1]) == 200
+            assert health(used) == 200, number
+        assert not is_open(idle[0]) and is_open(idle[-1])
+        assert sum(map(is_open, idle)) > LIMIT // 4
+        assert "descriptors are running short" in server.log()
+
+        # The reserve: metrics, and what a load opens.
+        class Metrics:
+            address = server.address
+            port = int(re.search(r"Started Metrics Service at \S*:(\d+)", server.log())[1])
+
+        assert b"nv_inference_count" in ask(Metrics, "GET", "/metrics").body
+        assert ask(server, "POST", "/v2/repository/models/second/load").status == 200
+        assert ask(server, "GET", "/v2/models/second/ready").status == 200
+        gated.open("hold.execute")
+        assert waiting.response().status == 200
+
+
+def test_what_is_under_way_is_not_closed(models, close_all):
+    """All connections have a request that executes or waits: further ones stay in the kernel's queue until there is room."""
+    gated = repository.Gated(models, "gated").shut("hold.execute")
+    with limited(models) as server:
+        for _ in range(LIMIT + 20):
+            connection = Connection(server)
+            close_all.append(connection)
+            connection.send(request_bytes("POST", "/v2/models/gated/infer", ONE, {"Connection": "close"}))
+        gated.await_reached("hold.execute")
+        server.wait_log("no more connections are accepted for now: no descriptors are left, and no connection is idle")
+        gated.open("hold.execute")
+        for connection in close_all:
+            answer = connection.response()
+            assert answer.status == 200 and answer.json()["outputs"][0]["data"] == [7]
+
+
+def test_the_limit_is_raised_as_far_as_it_may(models):
+    repository.write_identity(models, "first", [("FP32", [-1])])
+    with Server(models, wrap=("prlimit", "--nofile=100:200"), flags=("--log-verbose=1",)) as server:
+        assert resource.prlimit(server.pid, resource.RLIMIT_NOFILE) == (200, 200)
+        server.wait_log("descriptors: at most 200 instead of 100")
+
+
+@pytest.mark.skipif(os.cpu_count() < 2 or len(os.sched_getaffinity(0)) < 2, reason="one processor: one loop")
+def test_a_loop_that_executes_for_long_keeps_nobody_out(models):
+    """One of two loops stands inside an execution, which the model's parameter wants there: whoever comes then is accepted and
+    answered by the other."""
+    gated = repository.Gated(models, "gated", more='parameters { key: "CONCH_EXECUTION" value { string_value: "inline" } }\n')
+    gated.shut("hold.execute")
+    with Server(models, flags=("--http-thread-count=2",)) as server, concurrent.futures.ThreadPoolExecutor() as pool:
+        slow = pool.submit(ask, server, "POST", "/v2/models/gated/infer", ONE)
+        gated.await_reached("hold.execute")
+        wait_for(lambda: answers_within(server, 5), 60, "it is seen that the loop stands still")
+        for _ in range(50):
+            assert ask(server, "GET", "/v2/health/live").status == 200
+        gated.open("hold.execute")
+        assert slow.result(60).status == 200
+
+
+def answers_within(server, seconds):
+    try:
+        with Connection(server, timeout_s=seconds) as connection:
+            return connection.request("GET", "/v2/health/live").status == 200
+    except TimeoutError:
+        return False
