@@ -87,14 +87,21 @@ void TRITONSERVER_ErrorDelete(TRITONSERVER_Error *error)
     status_free(to_status(error));
 }
 
+/* As far as the interface has a word for it. */
+static enum status_code public_code(TRITONSERVER_Error *error)
+{
+    enum status_code code = status_code(to_status(error));
+    return code == STATUS_TIMED_OUT ? STATUS_UNAVAILABLE : code;
+}
+
 TRITONSERVER_Error_Code TRITONSERVER_ErrorCode(TRITONSERVER_Error *error)
 {
-    return (TRITONSERVER_Error_Code)status_code(to_status(error));
+    return (TRITONSERVER_Error_Code)public_code(error);
 }
 
 const char *TRITONSERVER_ErrorCodeString(TRITONSERVER_Error *error)
 {
-    return status_code_name(status_code(to_status(error)));
+    return status_code_name(public_code(error));
 }
 
 const char *TRITONSERVER_ErrorMessage(TRITONSERVER_Error *error)

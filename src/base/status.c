@@ -164,6 +164,8 @@ const char *status_code_name(enum status_code code)
         return "Already exists";
     case STATUS_CANCELLED:
         return "Cancelled";
+    case STATUS_TIMED_OUT:
+        return "Timed out";
     }
     return "<invalid code>";
 }

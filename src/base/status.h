@@ -14,7 +14,8 @@
 
 #include "base/compiler.h"
 
-/* The values are those of TRITONSERVER_Error_Code. */
+/* The values are those of TRITONSERVER_Error_Code, which lacks the last one: the C API calls it
+ * STATUS_UNAVAILABLE. */
 enum status_code {
     STATUS_UNKNOWN,
     STATUS_INTERNAL,
@@ -24,6 +25,7 @@ enum status_code {
     STATUS_UNSUPPORTED,
     STATUS_ALREADY_EXISTS,
     STATUS_CANCELLED,
+    STATUS_TIMED_OUT,
 };
 
 struct status;

@@ -21,6 +21,7 @@
 #include "core/repo/storage.h"
 #include "core/sched/batch_strategy.h"
 #include "core/sched/scheduler.h"
+#include "core/sched/watch.h"
 #include "core/server_options.h"
 #include "core/server_priv.h"
 
@@ -202,4 +203,36 @@ bool model_is_ready_to_run(struct model *m)
     bool ready = !atomic_load(&m->stopping) && instances_are_ready(m);
     model_request_ended(m);
     return ready;
+}
+
+void model_executing(struct model *m, uint64_t now_ns, struct watch_use *ret)
+{
+    *ret = (struct watch_use){0};
+    model_request_begun(m); /* as above */
+    if (!atomic_load(&m->stopping))
+        watch_read(&m->scheduler->watch, now_ns, ret);
+    model_request_ended(m);
+}
+
+static const struct instance *stuck_instance(const struct model *m)
+{
+    if (atomic_load_explicit(&m->scheduler->watch.n_stuck, memory_order_relaxed) == 0)
+        return NULL;
+    for (uint32_t i = 0; i < m->n_instances; i++) {
+        if (atomic_load_explicit(&m->instances[i]->n_overdue, memory_order_relaxed) > 0)
+            return m->instances[i];
+    }
+    return NULL;
+}
+
+char *model_stuck_instance(struct model *m)
+{
+    char *name = NULL;
+    model_request_begun(m); /* as above */
+    if (!atomic_load(&m->stopping)) {
+        const struct instance *in = stuck_instance(m);
+        name = in ? mem_strdup(in->name) : NULL;
+    }
+    model_request_ended(m);
+    return name;
 }

@@ -93,4 +93,16 @@ void model_expect_returned(const struct mem_owner *owner, enum mem_kind kind);
  */
 bool model_is_ready_to_run(struct model *m);
 
+struct watch_use;
+
+/* model_executing - what its backend has now; nothing, of one that is being stopped. Thread: any,
+ * without locks. */
+void model_executing(struct model *m, uint64_t now_ns, struct watch_use *ret);
+
+/*
+ * model_stuck_instance - the name of an instance with requests beyond the execution limit, which
+ * the caller frees; NULL: there is none. Thread: any, without locks.
+ */
+char *model_stuck_instance(struct model *m);
+
 #endif

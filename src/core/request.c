@@ -35,6 +35,7 @@
 #include "core/sched/order.h"
 #include "core/sched/scheduler.h"
 #include "core/sched/sequence.h"
+#include "core/sched/watch.h"
 #include "core/trace/trace.h"
 
 enum {
@@ -42,6 +43,9 @@ enum {
     COMPACT_ABOVE_BYTES = 64 << 10,
     MAX_CORRELATION_LENGTH = 128,
 };
+
+/* The lower half of `senders`. */
+#define COUNT 0xffffffffULL
 
 void request_init(struct request *r, const struct request_ops *ops, struct model *model,
                   void *first, size_t first_bytes, struct pool *pool)
@@ -384,7 +388,9 @@ void request_begin(struct request *r)
 {
     /* The scheduler's lock, or the call itself on this thread, publishes all of this. */
     atomic_store_explicit(&r->answered, false, memory_order_relaxed);
-    atomic_store_explicit(&r->senders, 1, memory_order_relaxed);
+    uint64_t senders = atomic_load_explicit(&r->senders, memory_order_relaxed);
+    /* release: who sees this run sees that nobody has taken it yet; see request_is_held(). */
+    atomic_store_explicit(&r->senders, (senders | COUNT) + 2, memory_order_release);
     atomic_store_explicit(&r->responded, false, memory_order_relaxed);
     atomic_store_explicit(&r->n_reported, 0, memory_order_relaxed);
     r->order = NULL;
@@ -397,10 +403,27 @@ void request_unbegin(struct request *r)
 {
     trace_end(r);
     atomic_store_explicit(&r->stage, REQUEST_IDLE, memory_order_relaxed);
-    atomic_store_explicit(&r->senders, 0, memory_order_relaxed);
+    atomic_fetch_and_explicit(&r->senders, ~COUNT, memory_order_relaxed);
     model_request_ended(r->model);
     /* The maker has a reference of its own: this is never the last. */
     atomic_fetch_sub_explicit(&r->refs, 1, memory_order_relaxed);
+}
+
+bool request_is_held(const struct request *r, const struct instance *in)
+{
+    /* seq_cst: pairs with request_sender_done(), see core/sched/watch.c. */
+    return (atomic_load(&r->senders) & COUNT) && atomic_load(&r->taken_by) == in;
+}
+
+bool request_sender_join(struct request *r, const struct instance *in)
+{
+    uint64_t senders = atomic_load(&r->senders);
+    /* The number of the run does not come again, so what is read between belongs to it. */
+    while ((senders & COUNT) && atomic_load_explicit(&r->taken_by, memory_order_relaxed) == in) {
+        if (atomic_compare_exchange_weak(&r->senders, &senders, senders + 1))
+            return true;
+    }
+    return false;
 }
 
 static bool claim_answer(struct request *r)
@@ -457,7 +480,8 @@ static void deliver_error(struct request *r, struct status *error)
 
 void request_sender_done(struct request *r)
 {
-    if (atomic_fetch_sub_explicit(&r->senders, 1, memory_order_acq_rel) != 1)
+    /* seq_cst: pairs with watch_keep_late(). */
+    if ((atomic_fetch_sub(&r->senders, 1) & COUNT) != 1)
         return;
     if (UNLIKELY(!atomic_load_explicit(&r->answered, memory_order_acquire)) && claim_answer(r)) {
         request_sender_add(r); /* the core is one, now; its answer may have to wait for its turn */
@@ -467,6 +491,9 @@ void request_sender_done(struct request *r)
         request_sender_done(r);
         return;
     }
+    if (UNLIKELY(atomic_load(&r->late)))
+        watch_request_ended(r);
+    atomic_store_explicit(&r->taken_by, NULL, memory_order_relaxed);
     trace_end(r);
     model_request_ended(r->model);
     atomic_store_explicit(&r->stage, REQUEST_IDLE, memory_order_release);
@@ -483,6 +510,8 @@ struct status *request_deliver(struct request *r, struct response *resp, uint32_
             goto too_late;
     } else if (atomic_load_explicit(&r->answered, memory_order_acquire)) {
         goto too_late;
+    } else {
+        atomic_store_explicit(&r->progressed, true, memory_order_relaxed);
     }
     respond(r, resp, flags);
     return NULL;
@@ -499,12 +528,14 @@ struct status *request_send_flags(struct request *r, uint32_t flags)
     return request_deliver(r, NULL, flags);
 }
 
-void request_answer_error(struct request *r, struct status *error)
+bool request_answer_error(struct request *r, struct status *error)
 {
-    if (claim_answer(r))
+    bool first = claim_answer(r);
+    if (first)
         deliver_error(r, error);
     else
         status_free(error);
+    return first;
 }
 
 NODISCARD static struct status *not_held(const struct request *r)
@@ -546,6 +577,9 @@ struct status *request_reschedule(struct request *r)
     if (!atomic_compare_exchange_strong_explicit(&r->stage, &expected, REQUEST_QUEUED,
                                                  memory_order_acq_rel, memory_order_acquire))
         return not_held(r);
+    atomic_store(&r->taken_by, NULL); /* seq_cst: pairs with watch_keep_late() */
+    if (UNLIKELY(atomic_load(&r->late)))
+        watch_request_ended(r);
     sequence_rescheduled(r);
     return NULL;
 }

@@ -189,9 +189,20 @@ struct request {
     struct input *const *added;
     struct states *states; /* NULL: the model has none */
 
+    /* While a backend has it; under watch.mu (core/sched/watch.h). */
+    struct list late_link;
+    struct instance *kept_by;
+    uint64_t taken_ns;
+    uint64_t tell_from_ns, tell_after_ns; /* when the next warning is due */
+
     /* Any thread. */
-    atomic_int refs;        /* the maker; the core until the end; each response and factory */
-    atomic_int senders;     /* who may still answer: core or backend, factories, responses unsent */
+    atomic_int refs; /* the maker; the core until the end; each response and factory */
+    /* Who may still answer (core or backend, factories, responses unsent): a count in the lower
+     * half, and in the upper one a number of this run, so that no other is taken for it. */
+    atomic_uint_least64_t senders;
+    _Atomic(struct instance *) taken_by; /* by whose backend; NULL: it has ended, or waits */
+    atomic_uint late;                    /* enum in core/sched/watch.c; 0: it is not */
+    atomic_bool progressed; /* a response that is not the final one has gone since the last look */
     atomic_int stage;       /* enum request_stage */
     atomic_uint n_reported; /* responses that the backend has reported statistics of */
     atomic_bool answered;

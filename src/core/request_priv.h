@@ -52,6 +52,15 @@ struct status *request_cancelled(void);
 void request_sender_add(struct request *r);
 void request_sender_done(struct request *r);
 
+/*
+ * request_is_held - this run of the request was taken by that instance, and has not ended.
+ * request_sender_join - … and does not end until the caller's request_sender_done(); false: it has.
+ *
+ * Thread: any that knows the request to be allocated.
+ */
+bool request_is_held(const struct request *r, const struct instance *in);
+NODISCARD bool request_sender_join(struct request *r, const struct instance *in);
+
 /* request_tell - calls ops->respond(), for whoever knows that it is this response's turn. */
 void request_tell(struct request *r, struct response *resp, uint32_t flags);
 

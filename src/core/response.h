@@ -72,8 +72,12 @@ NODISCARD struct status *response_send(struct response *resp, uint32_t flags, st
 /* request_send_flags - ends a request without another response. Errors: as response_send(). */
 NODISCARD struct status *request_send_flags(struct request *r, uint32_t flags);
 
-/* request_answer_error - the final response is an error, unless it has been sent already. */
-void request_answer_error(struct request *r, struct status *error);
+/*
+ * request_answer_error - the final response is an error, unless it has been sent already. Takes the
+ * error.
+ * Returns whether it was the answer.
+ */
+bool request_answer_error(struct request *r, struct status *error);
 
 /* The alloc_output and free_output of makers without wishes: from the request's pool, or, if they
  * are small, in the response itself. */

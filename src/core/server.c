@@ -517,9 +517,25 @@ struct status *server_model_is_ready(struct server *s, const char *name, size_t 
         st = server_find_model(s, name, name_length, version, &m);
     if (st)
         return st;
-    *ret_ready = model_is_ready_to_run(m);
+    char *stuck = model_stuck_instance(m);
+    *ret_ready = !stuck && model_is_ready_to_run(m);
+    mem_free(stuck);
     model_unref(m);
     return NULL;
+}
+
+char *server_model_stuck_instance(struct server *s, const char *name, size_t name_length,
+                                  int64_t version)
+{
+    struct model *m;
+    struct status *st = server_find_model(s, name, name_length, version, &m);
+    if (st) {
+        status_free(st);
+        return NULL;
+    }
+    char *stuck = model_stuck_instance(m);
+    model_unref(m);
+    return stuck;
 }
 
 struct status *server_index(struct server *s, bool ready_only, struct model_index_row **ret_rows,
@@ -583,7 +599,7 @@ struct status *server_metrics(struct server *s, struct buf *out)
 
 struct status *server_check(struct request *r)
 {
-    if (UNLIKELY(atomic_load_explicit(&r->senders, memory_order_acquire) != 0))
+    if (UNLIKELY((uint32_t)atomic_load_explicit(&r->senders, memory_order_acquire) != 0))
         return status_new(STATUS_INVALID_ARG, "[request id: %s] request is in flight already",
                           request_log_name(r));
     return request_check(r);

@@ -217,13 +217,18 @@ NODISCARD struct status *server_model_versions(struct server *s, const char *nam
                                                size_t *ret_n);
 
 /*
- * server_model_is_ready - whether the backend finds the version able to serve.
+ * server_model_is_ready - whether the backend finds the version able to serve, and no instance is
+ * stuck with requests beyond the execution limit.
  *
  * Errors: STATUS_NOT_FOUND, STATUS_UNAVAILABLE when it is missing or not loaded
  */
 NODISCARD struct status *server_model_is_ready(struct server *s, const char *name,
                                                size_t name_length, int64_t version,
                                                bool *ret_ready);
+/* server_model_stuck_instance - its name, which the caller frees; NULL: there is none, or no such
+ * version. Thread: any. */
+char *server_model_stuck_instance(struct server *s, const char *name, size_t name_length,
+                                  int64_t version);
 
 /* What a model version has done, and what it has in memory. */
 struct model_statistics {

@@ -6,10 +6,12 @@
 #include "base/compiler.h"
 #include "base/str.h"
 #include "core/sched/batch_strategy.h"
+#include "core/sched/watch.h"
 
 const struct parameter_traits server_parameters[] = {
     {.name = "CONCH_EXECUTION"},
     {.name = BATCH_STRATEGY_PARAMETER},
+    {.name = WATCH_LIMIT_PARAMETER, .is_number = true, .min = 1, .max = 24 * 3600 * 1000},
     {0},
 };
 

@@ -24,6 +24,7 @@ PER_MODEL = [
     "nv_inference_request_success", "nv_inference_request_failure", "nv_inference_count", "nv_inference_exec_count",
     "nv_inference_request_duration_us", "nv_inference_queue_duration_us", "nv_inference_compute_input_duration_us",
     "nv_inference_compute_infer_duration_us", "nv_inference_compute_output_duration_us", "nv_inference_pending_request_count",
+    *([] if servers.REFERENCE else ["conch_executing_request_count", "conch_executing_request_oldest_secs"]),
     "nv_model_load_duration_secs",
 ]  # fmt: skip
 MACHINE = ["nv_pinned_memory_pool_total_bytes", "nv_pinned_memory_pool_used_bytes",
@@ -134,7 +135,7 @@ def start(which, root):
 
 
 # What depends on the clock, the machine or the release of Triton.
-MOVING = ("_duration_us", "nv_cpu_", "nv_pinned_memory_pool_total_bytes", "nv_model_load_duration_secs")
+MOVING = ("conch_", "_duration_us", "nv_cpu_", "nv_pinned_memory_pool_total_bytes", "nv_model_load_duration_secs")
 
 
 def test_page_is_that_of_triton(tmp_path):
@@ -147,8 +148,8 @@ def test_page_is_that_of_triton(tmp_path):
             ask_around(server)
             pages[which] = scrape(server)
     ours, theirs = pages["conch"], pages["triton"]
-    newer = {line for line in ours.heads if " nv_model_load_duration_secs " in line}
-    assert len(newer) == 2
+    newer = {line for line in ours.heads if " nv_model_load_duration_secs " in line or " conch_" in line}
+    assert len(newer) == 2 + 2 * 2
     assert sorted(set(ours.heads) - newer) == sorted(theirs.heads)
     # Of our own families the order is the same; Triton's own are among those of backends.
     assert [name for name in ours.families if name in set(theirs.families) and name.startswith("nv_")] == \
@@ -156,11 +157,12 @@ def test_page_is_that_of_triton(tmp_path):
     fixed = {which: {key: value for key, value in page.values.items() if not any(word in key[0] for word in MOVING)}
              for which, page in pages.items()}
     assert fixed["conch"] == fixed["triton"]
-    assert {key for key in ours.values if "load_duration" not in key[0]} == set(theirs.values)
+    only_ours = ("load_duration", "conch_")
+    assert {key for key in ours.values if not any(word in key[0] for word in only_ours)} == set(theirs.values)
     # Each line as it stands, up to the value: order of labels and escapes.
     def heads_of_lines(page):
         return sorted(line.rsplit(" ", 1)[0] for line in page.text.split("\n")
-                      if line and line[0] != "#" and "load_duration" not in line)
+                      if line and line[0] != "#" and not any(word in line for word in only_ours))
 
     assert heads_of_lines(ours) == heads_of_lines(theirs)
 
@@ -270,10 +272,17 @@ def test_waiting_and_cancelled_requests(models):
         connections[2].socket.close()
         servers.wait_for(lambda: scrape(server).failures("gated") == [0, 1, 0, 0], 60, "it is counted as cancelled")
         assert pending() == 2
+        if not servers.REFERENCE:
+            assert scrape(server).of("conch_executing_request_count", "gated") == 1
+            age_s = scrape(server).of("conch_executing_request_oldest_secs", "gated")
+            assert 0 < age_s < scrape(server).of("conch_executing_request_oldest_secs", "gated") < 600
         gated.open("hold.execute")
         for i in (0, 1, 3):
             assert connections[i].response().status == 200
         assert pending() == 0
+        if not servers.REFERENCE:
+            servers.wait_for(lambda: scrape(server).of("conch_executing_request_count", "gated") == 0, 60, "the backend is idle")
+            assert scrape(server).of("conch_executing_request_oldest_secs", "gated") == 0
 
 
 def test_who_waits_too_long_is_rejected(models):

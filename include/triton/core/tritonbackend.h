@@ -673,7 +673,7 @@ TRITONBACKEND_ModelInstanceFinalize(TRITONBACKEND_ModelInstance *instance);
 /*
  * TRITONBACKEND_ModelInstanceExecute - run these requests.
  * Thread: any, but never two at once for one instance.
- * @requests  the array is the server's and may be gone on return; the requests: see the rules of
+ * @requests  the array may be written to, and may be gone on return; the requests: see the rules of
  *            ownership above
  */
 TRITONBACKEND_ISPEC TRITONSERVER_Error *

@@ -14,6 +14,7 @@
 #include "core/model.h"
 #include "core/request_priv.h"
 #include "core/sched/state.h"
+#include "core/sched/watch.h"
 #include "core/server_options.h"
 #include "core/server_priv.h"
 #include "core/statistics.h"
@@ -137,6 +138,49 @@ static uint32_t drop_cancelled(struct request **batch, uint32_t n)
     return kept;
 }
 
+/* ---- For the watch (core/sched/watch.h): a few stores each, no lock, no read-modify-write ------
+ */
+
+static void begin_call(struct instance *in, uint32_t n, uint64_t start_ns)
+{
+    struct watch *w = in->watch;
+    atomic_store_explicit(&in->n_executing, n, memory_order_relaxed);
+    /* release: who reads the time finds the batch. */
+    atomic_store_explicit(&in->since_ns, start_ns, memory_order_release);
+    if (UNLIKELY(w && !atomic_load_explicit(&w->armed, memory_order_relaxed)))
+        watch_arm(w, start_ns);
+}
+
+/* When the backend has the request still, that is noted. */
+static void look_after(struct instance *in, struct request *r, uint64_t start_ns)
+{
+    if (UNLIKELY(atomic_load_explicit(&r->taken_by, memory_order_relaxed) == in) && in->watch)
+        watch_keep_late(in, r, start_ns);
+}
+
+/* Afterwards the runner may let go of the batch. */
+static void end_call(struct instance *in)
+{
+    atomic_store_explicit(&in->n_executing, 0, memory_order_relaxed);
+    atomic_store_explicit(&in->since_ns, 0, memory_order_release);
+    /* In this order for the compiler; that a processor may still turn it round is the look's
+     * business (WATCH_SETTLE_NS), so that this costs no barrier. */
+    atomic_signal_fence(memory_order_seq_cst);
+    if (UNLIKELY(atomic_load_explicit(&in->watched, memory_order_relaxed)))
+        watch_returned(in);
+}
+
+/* ---- Execution ------------------------------------------------------------------------------ */
+
+/* The backend has returned an error, and may have released the request all the same. */
+static void end_failed(struct instance *in, struct request *r, struct status *error,
+                       const struct execution_times *times)
+{
+    instance_report_statistics(in, r, false, times); /* counted, then told */
+    request_answer_error(r, status_ref(error));
+    status_free(request_release(r));
+}
+
 uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t n,
                           uint64_t start_ns, uint64_t *ret_bytes)
 {
@@ -160,23 +204,25 @@ uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t 
             states_fill(batch[i]->states);
         for (uint32_t j = 0; j < batch[i]->n_inputs; j++)
             *ret_bytes += batch[i]->inputs[j]->size_bytes;
+        atomic_store_explicit(&batch[i]->taken_by, in, memory_order_relaxed);
         atomic_store_explicit(&batch[i]->stage, REQUEST_EXECUTING, memory_order_release);
         trace_inputs(batch[i], TRACE_TENSOR_BACKEND_INPUT);
     }
 
     mutex_assert_none_held();
+    begin_call(in, n, start_ns);
     struct status *error = in->model->backend->fns.instance_execute(in, given, n);
     uint64_t took_ns = monotonic_ns() - start_ns;
     struct execution_times failed = {.exec_start_ns = start_ns, .exec_end_ns = start_ns + took_ns};
 
     for (uint32_t i = 0; i < n; i++) {
-        if (UNLIKELY(error != NULL)) {
-            instance_report_statistics(in, batch[i], false, &failed); /* counted, then told */
-            request_answer_error(batch[i], status_ref(error));
-            status_free(request_release(batch[i])); /* unless the backend has */
-        }
-        request_unref(batch[i]);
+        if (UNLIKELY(error != NULL))
+            end_failed(in, batch[i], error, &failed);
+        look_after(in, batch[i], start_ns);
     }
+    end_call(in);
+    for (uint32_t i = 0; i < n; i++)
+        request_unref(batch[i]);
     if (UNLIKELY(error != NULL))
         log_verbose(1, "model '%s', instance '%s': execution failed: %s", in->model->name, in->name,
                     status_message(error));
@@ -191,6 +237,8 @@ void instance_report_statistics(struct instance *in, const struct request *r, bo
 {
     if (UNLIKELY(r->padding))
         return;
+    if (UNLIKELY(atomic_load_explicit(&r->late, memory_order_relaxed)) && watch_has_answered(r))
+        return; /* counted as a failure, whatever has become of it */
     trace_compute(r, t->exec_start_ns, t->compute_start_ns, t->compute_end_ns, t->exec_end_ns);
     if (!success) {
         model_count_failure(in->model, FAILURE_BACKEND, span(r->start_ns, t->exec_end_ns));

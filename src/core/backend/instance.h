@@ -22,6 +22,7 @@ struct request;
 struct status;
 struct instance_stats;
 struct instance_thread;
+struct watch;
 
 enum { INSTANCE_MAX_REQUESTS = 4096 }; /* in one execution */
 
@@ -30,6 +31,15 @@ enum instance_kind { INSTANCE_AUTO, INSTANCE_CPU, INSTANCE_GPU, INSTANCE_MODEL }
 
 /* Who executes on the instance now; drawn in core/sched/scheduler.c. */
 enum runner { RUNNER_NONE, RUNNER_CALLER, RUNNER_WORKER };
+
+/* What the watch knows of a call of the backend; under watch.mu. */
+struct watched_call {
+    uint64_t since_ns; /* which one: when it began; 0: none */
+    uint64_t watched_ns;
+    uint64_t tell_after_ns; /* when the next warning is due, from its beginning */
+    bool limit_seen;
+    bool overdue; /* some of its requests were answered in the backend's place */
+};
 
 struct instance {
     /* Constant once initialised. */
@@ -47,6 +57,15 @@ struct instance {
     void *state;
     struct instance_stats *stats;
     atomic_size_t reported_bytes; /* memory that the backend says it uses */
+
+    /* Written by its runner, read by the watch (core/sched/watch.c). */
+    struct watch *watch;            /* constant from the first request on; NULL in warm-up */
+    atomic_uint_least64_t since_ns; /* when the backend's call began; 0: there is none */
+    atomic_uint n_executing;        /* requests of that call */
+    /* The watch's. */
+    atomic_bool watched;   /* the runner takes watch.mu when the call returns */
+    atomic_uint n_overdue; /* what it is stuck for; any thread reads it */
+    struct watched_call call;
 
     /* Under scheduler.mu. */
     enum runner runner;

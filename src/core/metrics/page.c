@@ -17,12 +17,15 @@
 #include "core/metrics/family.h"
 #include "core/metrics/machine.h"
 #include "core/model.h"
+#include "core/model_priv.h"
+#include "core/sched/watch.h"
 #include "core/server_options.h"
 #include "core/server_priv.h"
 
 struct row {
-    const struct model *model;
+    struct model *model;
     struct statistics totals;
+    struct watch_use use;
 };
 
 struct rows {
@@ -78,6 +81,14 @@ static const char pending_name[] = "nv_inference_pending_request_count";
 static const char pending_help[] =
     "Instantaneous number of pending requests awaiting execution per-model.";
 
+/* Ours: the reference has no such. */
+static const char executing_name[] = "conch_executing_request_count";
+static const char executing_help[] = "Number of requests that the backend has now";
+
+static const char oldest_name[] = "conch_executing_request_oldest_secs";
+static const char oldest_help[] =
+    "How long the backend has had the oldest of these requests, in seconds";
+
 static const char load_name[] = "nv_model_load_duration_secs";
 static const char load_help[] = "Model load time in seconds";
 
@@ -102,8 +113,8 @@ _Static_assert(ARRAY_SIZE(gauges) == N_GAUGES, "one line each");
 
 bool page_has_family(const char *name)
 {
-    const char *const others[] = {successes.name, failures_name, pending_name, load_name,
-                                  first_name};
+    const char *const others[] = {successes.name, failures_name, pending_name, executing_name,
+                                  oldest_name,    load_name,     first_name};
     for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
         if (strcmp(others[i], name) == 0)
             return true;
@@ -175,6 +186,22 @@ static void print_pending(struct buf *out, const struct rows *rows)
     }
 }
 
+static void print_executing(struct buf *out, const struct rows *rows)
+{
+    exposition_family(out, executing_name, executing_help, METRIC_GAUGE);
+    for (size_t i = 0; i < rows->n; i++) {
+        const struct row *row = &rows->list[i];
+        print_line(out, executing_name, sizeof(executing_name) - 1, &row->model->metrics, "",
+                   row->use.n_requests);
+    }
+    exposition_family(out, oldest_name, oldest_help, METRIC_GAUGE);
+    for (size_t i = 0; i < rows->n; i++) {
+        const struct row *row = &rows->list[i];
+        exposition_line(out, oldest_name, "", row->model->metrics.labels, NULL,
+                        (double)row->use.oldest_ns / NS_PER_S);
+    }
+}
+
 static void print_load_times(struct buf *out, const struct rows *rows)
 {
     exposition_family(out, load_name, load_help, METRIC_GAUGE);
@@ -221,10 +248,12 @@ static struct rows read_models(struct server *s)
     }
     while (rows.models[rows.n])
         rows.n++;
+    uint64_t now_ns = monotonic_ns();
     rows.list = mem_alloc((rows.n + 1) * sizeof(*rows.list));
     for (size_t i = 0; i < rows.n; i++) {
         rows.list[i].model = rows.models[i];
         model_totals(rows.models[i], &rows.list[i].totals);
+        model_executing(rows.models[i], now_ns, &rows.list[i].use);
     }
     return rows;
 }
@@ -240,6 +269,7 @@ static void print_models(struct buf *out, const struct server_options *o, const 
             print_counter(out, &counters[i], rows);
     }
     print_pending(out, rows);
+    print_executing(out, rows);
     print_load_times(out, rows);
 }
 

@@ -55,22 +55,32 @@ struct status *scheduler_init(struct scheduler *s, const struct scheduler_ops *o
     s->n_instances = s->n_running = 0;
     s->hurrying = s->stopping = false;
     list_init(&s->refused);
-    s->alarm.set = NULL;
+    s->alarm.set = s->watch.alarm.set = NULL;
     s->thread_idle_ns = INSTANCE_THREAD_IDLE_NS;
     struct status *st =
         execution_init(&s->execution, model_config_parameter(m->config, "CONCH_EXECUTION"));
     const struct instance *bound = bound_instance(m);
     if (!st && bound)
         st = execution_never_inline(&s->execution, "a host policy binds instance", bound->name);
+    if (!st)
+        st = watch_init(&s->watch, m);
+    /* Inline, a call beyond the limit would hold up the loop that has to send the answer. */
+    if (!st && s->watch.limit_ns != UINT64_MAX)
+        st =
+            execution_never_inline(&s->execution, "there is an execution limit for model", m->name);
     if (st)
-        return st;
+        goto out;
     mutex_init(&s->mu, SCHEDULER_LEVEL, "scheduler.mu");
     cond_init(&s->quiet);
     return NULL;
+out:
+    watch_done(&s->watch);
+    return st;
 }
 
 void scheduler_done(struct scheduler *s)
 {
+    watch_done(&s->watch);
     cond_done(&s->quiet);
     alarm_done(&s->alarm);
     mutex_done(&s->mu);
@@ -85,6 +95,7 @@ void scheduler_use_instances(struct scheduler *s)
         if (in->group->passive)
             continue;
         in->runner = RUNNER_NONE;
+        in->watch = &s->watch;
         list_push(&s->idle, &in->idle_link);
         s->n_instances++;
     }

@@ -15,6 +15,7 @@
 #include "base/mutex.h"
 #include "core/sched/alarm.h"
 #include "core/sched/execution.h"
+#include "core/sched/watch.h"
 #include "core/statistics.h"
 
 struct instance;
@@ -49,6 +50,7 @@ struct scheduler {
     struct model *model;
     struct execution execution;
     bool exclusive; /* one instance at a time executes: the backend's policy is DEVICE_BLOCKING */
+    struct watch watch;      /* of what its instances execute */
     uint64_t thread_idle_ns; /* how long a worker waits for more; constant from the first request */
 
     struct mutex mu; /* level 500 in core/README.md */

@@ -126,6 +126,24 @@ void meta_model(struct exchange *x)
     reply_printed(x, 200, content_json);
 }
 
+/* The reference's text; then what only this server knows. */
+static void reply_not_ready(struct exchange *x)
+{
+    struct http_call *call = exchange_part(x);
+    char *stuck = ops_model_stuck_instance(call_ctx(x)->settings->server, &call->model);
+    if (stuck) {
+        char *text =
+            mem_printf("Model version not ready: instance '%s' is stuck, the backend keeps "
+                       "requests beyond the execution limit",
+                       stuck);
+        reply_error(x, 400, content_text, text);
+        mem_free(text);
+        mem_free(stuck);
+    } else {
+        reply_error(x, 400, content_text, "Model version not ready");
+    }
+}
+
 void meta_model_ready(struct exchange *x)
 {
     struct http_call *call = exchange_part(x);
@@ -136,7 +154,7 @@ void meta_model_ready(struct exchange *x)
     else if (ready)
         exchange_reply_fixed(x, &yes);
     else
-        reply_error(x, 400, content_text, "Model version not ready");
+        reply_not_ready(x);
 }
 
 void meta_model_config(struct exchange *x)

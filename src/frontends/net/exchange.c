@@ -155,6 +155,7 @@ const char *http_status_text(int status)
         {500, "500 Internal Server Error"},
         {501, "501 Not Implemented"},
         {503, "503 Service Unavailable"},
+        {504, "504 Gateway Timeout"},
         {505, "505 HTTP Version Not Supported"},
     };
     if (LIKELY(status == 200))

@@ -12,6 +12,7 @@ static const struct ops_error table[] = {
     {STATUS_UNSUPPORTED,          501,  12, "UNIMPLEMENTED"},
     {STATUS_ALREADY_EXISTS,       400,   6, "ALREADY_EXISTS"},
     {STATUS_CANCELLED,            400,   1, "CANCELLED"},
+    {STATUS_TIMED_OUT,            504,   4, "DEADLINE_EXCEEDED"},
 };
 /* clang-format on */
 

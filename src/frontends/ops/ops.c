@@ -60,6 +60,16 @@ struct status *ops_model_ready(struct server *s, const struct ops_model_ref *ref
     return server_model_is_ready(s, ref->name, ref->name_length, version, ret_ready);
 }
 
+char *ops_model_stuck_instance(struct server *s, const struct ops_model_ref *ref)
+{
+    int64_t version;
+    struct status *st = parse_version(ref, &version);
+    if (!st)
+        return server_model_stuck_instance(s, ref->name, ref->name_length, version);
+    status_free(st);
+    return NULL;
+}
+
 struct status *ops_model_find(struct server *s, const struct ops_model_ref *ref,
                               struct model **ret_model)
 {

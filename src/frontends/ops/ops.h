@@ -59,6 +59,12 @@ NODISCARD struct status *ops_model_ready(struct server *s, const struct ops_mode
                                          bool *ret_ready);
 
 /*
+ * ops_model_stuck_instance - why it cannot: the name of an instance whose backend keeps requests
+ * beyond the execution limit, which the caller frees; NULL: there is none.
+ */
+char *ops_model_stuck_instance(struct server *s, const struct ops_model_ref *ref);
+
+/*
  * ops_model_find - the model version, whose reference the caller ends with model_unref().
  *
  * Errors: STATUS_INVALID_ARG  the version is no number, or none above 0

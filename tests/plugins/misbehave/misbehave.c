@@ -413,6 +413,17 @@ static TRITONSERVER_Error *late_response(TRITONBACKEND_Request *request)
     return NULL;
 }
 
+/* The call itself takes as long as it likes. */
+static TRITONSERVER_Error *stuck(TRITONBACKEND_Request *request)
+{
+    struct delay delay = delay_of(request);
+
+    wait_for(&delay);
+    drop(TRITONBACKEND_ResponseSend(echo_response(request), FINAL, NULL)); /* answered meanwhile? */
+    release(request);
+    return NULL;
+}
+
 /* ---- Late, which is not ---------------------------------------------------------------------- */
 
 static TRITONSERVER_Error *late_second_answer(TRITONBACKEND_Request *request)
@@ -790,6 +801,7 @@ static const struct {
     {"late-release", late_release},
     {"late-both", late_both},
     {"late-response", late_response},
+    {"stuck", stuck},
     {"late-second-answer", late_second_answer},
     {"error-then-late-answer", error_then_late_answer},
     {"wrong-output", wrong_output},

@@ -131,10 +131,15 @@ static void names_of_the_server_are_its_own(void **state)
 {
     (void)state;
     static const char *const names[] = {
-        "nv_inference_request_success", "nv_inference_request_failure",
-        "nv_inference_exec_count",      "nv_inference_pending_request_count",
-        "nv_model_load_duration_secs",  "nv_cpu_utilization",
+        "nv_inference_request_success",
+        "nv_inference_request_failure",
+        "nv_inference_exec_count",
+        "nv_inference_pending_request_count",
+        "nv_model_load_duration_secs",
+        "nv_cpu_utilization",
         FIRST_RESPONSE_FAMILY,
+        "conch_executing_request_count",
+        "conch_executing_request_oldest_secs",
     };
     struct metric_family *family;
     for (size_t i = 0; i < ARRAY_SIZE(names); i++) {

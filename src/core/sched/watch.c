@@ -1,0 +1,477 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A request is with its backend from the call on, and its `taken_by` names the instance until its
+ * end. Most end while the backend's call runs. Those that do not are put on the list of late
+ * ones when the call returns. So there are two places to look at: the batch of each instance whose
+ * call runs, and the list.
+ *
+ * The batch belongs to the instance's runner, which lets go of it without a lock. A look that wants
+ * to read it says so first (`watched`) and comes again WATCH_SETTLE_NS later: a runner that returns
+ * from then on sees it, and takes mu before it touches the batch. If the call is still the same one
+ * under mu, the batch stays as it is until mu is let go of. (Time takes the place of a barrier in
+ * each runner: a store that another processor does not see after milliseconds there is not.)
+ *
+ * A request on the list is taken off, under mu, before its maker may use it again. Whoever puts it
+ * there may come too late for that; both sides write first and look at the other's word then:
+ *
+ *     runner:  late := KEPT; senders == 0, or taken_by another?  → it has ended, off again
+ *     end:     senders := 0; late != 0?                          → takes it off
+ *     given back to its scheduler: taken_by := NULL; late != 0?  → takes it off
+ *
+ * To answer a request, the look becomes one of its senders (request_sender_join()), so that this
+ * run of it cannot end meanwhile; it answers when mu is let go of.
+ */
+#include "core/sched/watch.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "base/str.h"
+#include "core/backend/instance.h"
+#include "core/model.h"
+#include "core/request_priv.h"
+#include "core/sched/scheduler.h"
+#include "core/server_priv.h"
+
+enum {
+    WATCH_LEVEL = 550,
+    MAX_LIMIT_MS = 24 * 3600 * 1000,
+    MAX_ID_LENGTH = 128,    /* of a request, in the log */
+    MAX_LATE_AT_ONCE = 256, /* overdue ones that one look answers */
+};
+
+#define LEAST_PAUSE_NS (10 * NS_PER_MS)
+
+/* In request.late. */
+enum { KEPT = 1, OVERDUE = 2 };
+
+/* What a look has found, for when mu is let go of. */
+struct finding {
+    struct finding *next;
+    const struct instance *in; /* the model's, so it stays */
+    uint64_t age_ns;
+    bool overdue;
+    size_t n_unanswered;
+    size_t n_joined, capacity;
+    struct request **joined; /* each a reference, and the look is one of its senders */
+    char id[MAX_ID_LENGTH + 1];
+};
+
+struct look {
+    struct watch *w;
+    uint64_t now_ns, next_ns;
+    bool busy;
+    struct finding *findings;
+};
+
+struct status *watch_limit(const char *parameter, uint64_t *ret_limit_ns)
+{
+    int64_t ms;
+    if (!parameter) {
+        *ret_limit_ns = UINT64_MAX;
+        return NULL;
+    }
+    if (!str_to_int64(parameter, strlen(parameter), &ms) || ms < 1 || ms > MAX_LIMIT_MS)
+        return status_new(STATUS_INVALID_ARG,
+                          "parameter '" WATCH_LIMIT_PARAMETER
+                          "' is '%s', expected a whole number of "
+                          "milliseconds from 1 to %d",
+                          parameter, MAX_LIMIT_MS);
+    *ret_limit_ns = (uint64_t)ms * NS_PER_MS;
+    return NULL;
+}
+
+static void on_alarm(struct alarm *a)
+{
+    watch_look(CONTAINER_OF(a, struct watch, alarm), monotonic_ns());
+}
+
+struct status *watch_init(struct watch *w, struct model *m)
+{
+    *w = (struct watch){.model = m};
+    struct status *st =
+        watch_limit(model_config_parameter(m->config, WATCH_LIMIT_PARAMETER), &w->limit_ns);
+    if (!st)
+        st = alarm_init(&w->alarm, &m->server->alarms, on_alarm);
+    if (st)
+        return st;
+    w->pause_ns = MIN(MAX(w->limit_ns, LEAST_PAUSE_NS), WATCH_TELL_NS);
+    list_init(&w->late);
+    mutex_init(&w->mu, WATCH_LEVEL, "watch.mu");
+    return NULL;
+}
+
+void watch_done(struct watch *w)
+{
+    if (!w->alarm.set)
+        return;
+    alarm_done(&w->alarm);
+    mutex_done(&w->mu);
+}
+
+void watch_arm(struct watch *w, uint64_t now_ns)
+{
+    mutex_lock(&w->mu);
+    atomic_store_explicit(&w->armed, true, memory_order_relaxed);
+    alarm_ring_by(&w->alarm, now_ns + w->pause_ns);
+    mutex_unlock(&w->mu);
+}
+
+/* ---- Instances that are stuck ---------------------------------------------------------------- */
+
+/* An instance is stuck for each call and each late request that is overdue. */
+static void add_overdue_locked(struct watch *w, struct instance *in)
+{
+    mutex_assert_held(&w->mu);
+    unsigned int n = atomic_load_explicit(&in->n_overdue, memory_order_relaxed);
+    atomic_store_explicit(&in->n_overdue, n + 1, memory_order_relaxed);
+    if (n == 0)
+        atomic_fetch_add_explicit(&w->n_stuck, 1, memory_order_relaxed);
+}
+
+/* Whether that was the last thing that it was stuck for. */
+static bool remove_overdue_locked(struct watch *w, struct instance *in)
+{
+    mutex_assert_held(&w->mu);
+    unsigned int n = atomic_load_explicit(&in->n_overdue, memory_order_relaxed) - 1;
+    atomic_store_explicit(&in->n_overdue, n, memory_order_relaxed);
+    if (n == 0)
+        atomic_fetch_sub_explicit(&w->n_stuck, 1, memory_order_relaxed);
+    return n == 0;
+}
+
+static void tell_usable(const struct instance *in)
+{
+    log_info("model '%s' version %s, instance '%s': the backend has let go of what was beyond the "
+             "execution limit; the instance is not stuck any more",
+             in->model->name, in->model->version_text, in->name);
+}
+
+/* ---- What returns, and what stays ------------------------------------------------------------ */
+
+void watch_returned(struct instance *in)
+{
+    struct watch *w = in->watch;
+    bool usable = false;
+    mutex_lock(&w->mu);
+    atomic_store_explicit(&in->watched, false, memory_order_relaxed);
+    if (in->call.overdue)
+        usable = remove_overdue_locked(w, in);
+    in->call.since_ns = 0;
+    in->call.overdue = false;
+    mutex_unlock(&w->mu);
+    if (usable)
+        tell_usable(in);
+}
+
+/* Off the list; whether its instance is not stuck any more. */
+static bool take_off_locked(struct watch *w, struct request *r)
+{
+    mutex_assert_held(&w->mu);
+    unsigned int late = atomic_exchange_explicit(&r->late, 0, memory_order_relaxed);
+    if (!(late & KEPT))
+        return false;
+    list_remove(&r->late_link);
+    w->n_late--;
+    return (late & OVERDUE) && remove_overdue_locked(w, r->kept_by);
+}
+
+void watch_keep_late(struct instance *in, struct request *r, uint64_t start_ns)
+{
+    struct watch *w = in->watch;
+    mutex_lock(&w->mu);
+    unsigned int late = atomic_fetch_or(&r->late, KEPT);
+    if (!request_is_held(r, in)) { /* it ended, and may be in use again */
+        if (!(late & KEPT))
+            atomic_fetch_and(&r->late, ~(unsigned int)KEPT);
+        mutex_unlock(&w->mu);
+        return;
+    }
+    r->kept_by = in;
+    r->taken_ns = start_ns;
+    r->tell_after_ns = in->call.since_ns == start_ns ? in->call.tell_after_ns : WATCH_TELL_NS;
+    r->tell_from_ns = start_ns;
+    list_push(&w->late, &r->late_link);
+    w->n_late++;
+    if (late & OVERDUE)
+        add_overdue_locked(w, in);
+    mutex_unlock(&w->mu);
+}
+
+bool watch_has_answered(const struct request *r)
+{
+    return atomic_load_explicit(&r->late, memory_order_relaxed) & OVERDUE;
+}
+
+void watch_request_ended(struct request *r)
+{
+    struct watch *w = &r->model->scheduler->watch;
+    mutex_lock(&w->mu);
+    const struct instance *in = r->kept_by;
+    bool usable = take_off_locked(w, r);
+    mutex_unlock(&w->mu);
+    if (usable)
+        tell_usable(in);
+}
+
+/* ---- The look -------------------------------------------------------------------------------- */
+
+static void look_again(struct look *l, uint64_t at_ns)
+{
+    l->next_ns = MIN(l->next_ns, at_ns);
+}
+
+static uint64_t later(uint64_t from_ns, uint64_t by_ns)
+{
+    return by_ns > UINT64_MAX - from_ns ? UINT64_MAX : from_ns + by_ns;
+}
+
+/* When the next warning is due, after one at now_ns: 10 s, 20 s, 40 s, … */
+static uint64_t next_tell(uint64_t from_ns, uint64_t after_ns, uint64_t now_ns)
+{
+    while (from_ns + after_ns <= now_ns)
+        after_ns = after_ns < WATCH_TELL_MAX_NS ? 2 * after_ns : after_ns + WATCH_TELL_MAX_NS;
+    return after_ns;
+}
+
+static struct finding *find(struct look *l, const struct instance *in, uint64_t since_ns,
+                            bool overdue)
+{
+    struct finding *f = mem_zalloc(sizeof(*f));
+    f->in = in;
+    f->age_ns = l->now_ns - MIN(since_ns, l->now_ns);
+    f->overdue = overdue;
+    f->next = l->findings;
+    l->findings = f;
+    return f;
+}
+
+/* The run of the request that the instance has goes on until the finding lets go of it; false: it
+ * has ended. */
+static bool join(struct finding *f, struct request *r, const struct instance *in)
+{
+    if (!request_sender_join(r, in))
+        return false;
+    request_ref(r);
+    if (f->n_joined == f->capacity) {
+        f->capacity = MAX(4u, 2 * f->capacity);
+        f->joined = mem_realloc(f->joined, f->capacity * sizeof(struct request *));
+    }
+    if (f->n_joined == 0)
+        snprintf(f->id, sizeof(f->id), "%s", request_log_name(r));
+    f->joined[f->n_joined++] = r;
+    return true;
+}
+
+static bool is_answered(const struct request *r)
+{
+    return atomic_load_explicit(&r->answered, memory_order_relaxed);
+}
+
+/* The batch of a call that is long; it stays as it is as long as mu is held. */
+static void find_in_batch_locked(struct finding *f, const struct instance *in)
+{
+    uint32_t n = atomic_load_explicit(&in->n_executing, memory_order_relaxed);
+    for (uint32_t i = 0; i < n; i++) {
+        struct request *r = in->batch[i];
+        if (r->padding || !request_is_held(r, in) || is_answered(r))
+            continue;
+        f->n_unanswered++;
+        if ((f->overdue || f->n_joined == 0) && join(f, r, in) && f->overdue)
+            atomic_fetch_or_explicit(&r->late, OVERDUE, memory_order_relaxed);
+    }
+}
+
+/* Is it certain that the runner, when it returns, waits for mu? */
+static bool is_settled_locked(struct look *l, struct instance *in)
+{
+    if (!in->call.watched_ns) {
+        in->call.watched_ns = l->now_ns;
+        atomic_store_explicit(&in->watched, true, memory_order_relaxed);
+    }
+    if (l->now_ns < in->call.watched_ns + WATCH_SETTLE_NS) {
+        look_again(l, in->call.watched_ns + WATCH_SETTLE_NS);
+        return false;
+    }
+    return atomic_load_explicit(&in->since_ns, memory_order_acquire) == in->call.since_ns;
+}
+
+static void look_at_call_locked(struct look *l, struct instance *in)
+{
+    struct watch *w = l->w;
+    uint64_t since_ns = atomic_load_explicit(&in->since_ns, memory_order_acquire);
+    if (!since_ns)
+        return;
+    l->busy = true;
+    if (in->call.since_ns != since_ns)
+        in->call = (struct watched_call){.since_ns = since_ns, .tell_after_ns = WATCH_TELL_NS};
+    uint64_t tell_ns = later(since_ns, in->call.tell_after_ns);
+    uint64_t limit_ns = in->call.limit_seen ? UINT64_MAX : later(since_ns, w->limit_ns);
+    uint64_t due_ns = MIN(tell_ns, limit_ns);
+    if (l->now_ns < due_ns) {
+        look_again(l, due_ns);
+        return;
+    }
+    if (!is_settled_locked(l, in))
+        return;
+    if (l->now_ns >= limit_ns) {
+        struct finding *f = find(l, in, since_ns, true);
+        find_in_batch_locked(f, in);
+        in->call.limit_seen = true;
+        in->call.overdue = f->n_joined > 0;
+        if (in->call.overdue)
+            add_overdue_locked(w, in);
+    }
+    if (l->now_ns >= tell_ns) {
+        find_in_batch_locked(find(l, in, since_ns, false), in);
+        in->call.tell_after_ns = next_tell(since_ns, in->call.tell_after_ns, l->now_ns);
+    }
+    look_again(l, later(since_ns, in->call.tell_after_ns));
+}
+
+/* Requests that a backend has kept: one warning for all that it is time for. */
+static void look_at_late_locked(struct look *l)
+{
+    struct watch *w = l->w;
+    struct finding *told = NULL, *overdue = NULL;
+    LIST_FOR_EACH (link, &w->late) {
+        struct request *r = LIST_ENTRY(link, struct request, late_link);
+        struct instance *in = r->kept_by;
+        l->busy = true;
+        if (is_answered(r))
+            continue; /* whoever keeps it now keeps nobody waiting */
+        if (atomic_exchange_explicit(&r->progressed, false, memory_order_relaxed)) {
+            r->tell_from_ns = l->now_ns;
+            r->tell_after_ns = WATCH_TELL_NS;
+        }
+        bool is_overdue = atomic_load_explicit(&r->late, memory_order_relaxed) & OVERDUE;
+        uint64_t limit_ns = is_overdue ? UINT64_MAX : later(r->taken_ns, w->limit_ns);
+        if (l->now_ns >= limit_ns) {
+            if (!overdue)
+                overdue = find(l, in, r->taken_ns, true);
+            if (overdue->n_joined == MAX_LATE_AT_ONCE) {
+                look_again(l, l->now_ns);
+            } else if (join(overdue, r, in)) {
+                overdue->n_unanswered++;
+                atomic_fetch_or_explicit(&r->late, OVERDUE, memory_order_relaxed);
+                add_overdue_locked(w, in);
+            }
+            continue;
+        }
+        look_again(l, limit_ns);
+        if (l->now_ns >= later(r->tell_from_ns, r->tell_after_ns)) {
+            if (!told)
+                told = find(l, in, r->taken_ns, false);
+            told->n_unanswered += told->n_joined > 0 || join(told, r, in);
+            r->tell_after_ns = next_tell(r->tell_from_ns, r->tell_after_ns, l->now_ns);
+        }
+        look_again(l, later(r->tell_from_ns, r->tell_after_ns));
+    }
+}
+
+/* ---- What it says ---------------------------------------------------------------------------- */
+
+static void tell(const struct watch *w, const struct finding *f)
+{
+    const struct model *m = w->model;
+    char others[48] = "";
+    if (f->n_unanswered > 1)
+        snprintf(others, sizeof(others), " (and %zu more)", f->n_unanswered - 1);
+    if (f->overdue)
+        log_warn(
+            "model '%s' version %s, instance '%s': request '%s'%s is beyond the execution limit "
+            "of %llu ms: answered with an error, the instance is stuck",
+            m->name, m->version_text, f->in->name, f->id, others,
+            (unsigned long long)(w->limit_ns / NS_PER_MS));
+    else if (f->n_unanswered > 0)
+        log_warn(
+            "model '%s' version %s, instance '%s': request '%s'%s has been with the backend for "
+            "%llu s without an answer",
+            m->name, m->version_text, f->in->name, f->id, others,
+            (unsigned long long)(f->age_ns / NS_PER_S));
+    else
+        log_warn("model '%s' version %s, instance '%s': the backend has not returned from an "
+                 "execution for %llu s, all of whose requests are answered",
+                 m->name, m->version_text, f->in->name, (unsigned long long)(f->age_ns / NS_PER_S));
+}
+
+static void answer(const struct watch *w, const struct finding *f, struct request *r)
+{
+    const struct model *m = w->model;
+    if (!request_answer_error(r, status_new(STATUS_TIMED_OUT,
+                                            "[request id: %s] model '%s', instance '%s': no answer "
+                                            "within the execution limit of %llu ms",
+                                            request_log_name(r), m->name, f->in->name,
+                                            (unsigned long long)(w->limit_ns / NS_PER_MS))))
+        return;
+    model_count_failure(w->model, FAILURE_OTHER, f->age_ns);
+    request_cancel(r); /* a backend that asks hears that nobody waits any longer */
+}
+
+static void end_finding(const struct watch *w, struct finding *f)
+{
+    if (!f->overdue || f->n_joined > 0)
+        tell(w, f);
+    for (size_t i = 0; i < f->n_joined; i++) {
+        struct request *r = f->joined[i];
+        if (f->overdue)
+            answer(w, f, r);
+        request_sender_done(r);
+        request_unref(r);
+    }
+    mem_free(f->joined);
+    mem_free(f);
+}
+
+uint64_t watch_look(struct watch *w, uint64_t now_ns)
+{
+    struct look l = {.w = w, .now_ns = now_ns, .next_ns = UINT64_MAX};
+    struct model *m = w->model;
+    mutex_lock(&w->mu);
+    for (uint32_t i = 0; i < m->n_instances; i++)
+        look_at_call_locked(&l, m->instances[i]);
+    look_at_late_locked(&l);
+    /*
+     * What begins after this is due no sooner than a pause from now. When nothing is left the alarm
+     * rings once more: somebody may just now have begun, and found it set.
+     */
+    bool was_armed = atomic_exchange_explicit(&w->armed, l.busy, memory_order_relaxed);
+    if (l.busy || was_armed)
+        look_again(&l, now_ns + w->pause_ns);
+    l.next_ns = MAX(l.next_ns, later(now_ns, NS_PER_MS));
+    if (l.next_ns != UINT64_MAX)
+        alarm_ring_by(&w->alarm, l.next_ns);
+    mutex_unlock(&w->mu);
+
+    while (l.findings) {
+        struct finding *f = l.findings;
+        l.findings = f->next;
+        end_finding(w, f);
+    }
+    return l.next_ns;
+}
+
+void watch_read(struct watch *w, uint64_t now_ns, struct watch_use *ret)
+{
+    uint64_t since_ns = UINT64_MAX;
+    *ret = (struct watch_use){0};
+    mutex_lock(&w->mu);
+    for (uint32_t i = 0; i < w->model->n_instances; i++) {
+        const struct instance *in = w->model->instances[i];
+        uint64_t began_ns = atomic_load_explicit(&in->since_ns, memory_order_acquire);
+        if (!began_ns)
+            continue;
+        ret->n_requests += atomic_load_explicit(&in->n_executing, memory_order_relaxed);
+        since_ns = MIN(since_ns, began_ns);
+    }
+    ret->n_requests += w->n_late;
+    LIST_FOR_EACH (link, &w->late)
+        since_ns = MIN(since_ns, LIST_ENTRY(link, struct request, late_link)->taken_ns);
+    mutex_unlock(&w->mu);
+    if (since_ns < now_ns)
+        ret->oldest_ns = now_ns - since_ns;
+}
