@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * DESIGN: a line is put together on the stack, then handed to the kernel by one write() under one
- * mutex. The mutex is there for pipes and terminals, where the kernel mixes long writes of several
- * threads, and for the memory of the last message. Whether a level is on is a single relaxed load.
+ * DESIGN: a line is put together on the stack, then handed to its sink (log_sink.h) under one
+ * mutex: lines keep their order, and there is the memory of the last message. Whether a level is on
+ * is a single relaxed load.
  */
 #include "base/log.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -19,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log_sink.h"
 #include "base/mem.h"
 #include "base/mutex.h"
 #include "base/status.h"
@@ -30,7 +30,6 @@ enum {
     PREFIX_BYTES = 256, /* time, process, file:line */
     ESCAPED_BYTES = 6,  /* of one byte, at most */
     LINE_BYTES = USUAL_BYTES * ESCAPED_BYTES + PREFIX_BYTES,
-    PATIENCE_MS = 1000, /* for a pipe that is full */
 };
 
 struct place {
@@ -54,7 +53,7 @@ static struct {
     struct mutex mu;
     /* Under mu. */
     struct clock *clock;       /* NULL = the real one */
-    int file_fd;               /* -1 = console */
+    bool has_file;             /* or it goes to the console */
     enum log_level last_level; /* of the last message, if it is short enough to be remembered */
     char last_file[FILE_BYTES];
     int last_line;
@@ -62,12 +61,8 @@ static struct {
     bool has_last;
     uint64_t last_written_ns;
     unsigned long n_repeats; /* of it, not yet told */
-    unsigned long n_lost;    /* lines that could not be written, not yet told */
-    bool stalled;            /* the last wait for the reader was in vain: do not wait again */
-    bool torn;               /* a line was cut off in the middle */
 } log_state = {
     .mu = {.mu = PTHREAD_MUTEX_INITIALIZER, .level = LOG_LEVEL, .name = "log.mu"},
-    .file_fd = -1,
 };
 
 void log_get_settings(struct log_settings *ret_settings)
@@ -111,12 +106,10 @@ struct status *log_open_file(const char *path)
     }
     log_flush(); /* repeats belong to where the message is */
     mutex_lock(&log_state.mu);
-    int before = log_state.file_fd;
-    log_state.file_fd = fd;
-    log_state.has_last = log_state.stalled = log_state.torn = false;
+    log_state.has_file = fd >= 0;
+    log_state.has_last = false;
+    log_sink_set_file(fd);
     mutex_unlock(&log_state.mu);
-    if (before >= 0)
-        close(before);
     return NULL;
 }
 
@@ -194,72 +187,23 @@ static char *put_prefix(char *to, const struct place *where)
     return to + length;
 }
 
-static int descriptor_of(enum log_level level)
+static enum log_where where_of(enum log_level level)
 {
-    if (log_state.file_fd >= 0)
-        return log_state.file_fd;
-    return level == LOG_INFO || level == LOG_VERBOSE ? STDOUT_FILENO : STDERR_FILENO;
+    if (log_state.has_file)
+        return LOG_TO_FILE;
+    return level == LOG_INFO || level == LOG_VERBOSE ? LOG_TO_STDOUT : LOG_TO_STDERR;
 }
 
-/* Whether the descriptor takes more, after a bounded wait. */
-static bool wait_until_writable_locked(int fd)
+size_t log_put_lost(char to[LOG_LOST_BYTES], unsigned long n_lost)
 {
-    struct pollfd p = {.fd = fd, .events = POLLOUT};
-    int n;
-    do {
-        n = poll(&p, 1, log_state.stalled ? 0 : PATIENCE_MS);
-    } while (n < 0 && errno == EINTR);
-    log_state.stalled = n <= 0;
-    return n > 0;
+    struct place here = place_of(LOG_WARN, __FILE__, __LINE__);
+    char *end = put_prefix(to, &here);
+    end += snprintf(end, LOG_LOST_BYTES - PREFIX_BYTES, "\"%lu log %s lost\"\n", n_lost,
+                    n_lost == 1 ? "line was" : "lines were");
+    return (size_t)(end - to);
 }
 
-static bool write_all_locked(int fd, const char *bytes, size_t length)
-{
-    size_t done = 0;
-    while (done < length) {
-        ssize_t n = write(fd, bytes + done, length - done);
-        if (n >= 0)
-            done += (size_t)n;
-        else if (errno == EAGAIN) {
-            if (!wait_until_writable_locked(fd))
-                break;
-        } else if (errno != EINTR) {
-            break;
-        }
-    }
-    if (done == length)
-        return true;
-    if (done > 0)
-        log_state.torn = true;
-    return false;
-}
-
-static void write_line_locked(const struct place *where, const char *bytes, size_t length)
-{
-    int saved_errno = errno;
-    int fd = descriptor_of(where->level);
-    if (log_state.n_lost || log_state.torn) {
-        char note[PREFIX_BYTES + 64];
-        struct place here = place_of(LOG_WARN, __FILE__, __LINE__);
-        char *end = note;
-        if (log_state.torn)
-            *end++ = '\n';
-        end = put_prefix(end, &here);
-        end += snprintf(end, 64, "\"%lu log messages were lost\"\n", log_state.n_lost);
-        log_state.torn = false;
-        if (!write_all_locked(fd, note, (size_t)(end - note))) {
-            log_state.n_lost++;
-            errno = saved_errno;
-            return;
-        }
-        log_state.n_lost = 0;
-    }
-    if (!write_all_locked(fd, bytes, length))
-        log_state.n_lost++;
-    errno = saved_errno;
-}
-
-/* Puts the line together and writes it. */
+/* Puts the line together and hands it on. */
 static void write_message_locked(const struct place *where, const char *text, size_t length)
 {
     char usual[LINE_BYTES];
@@ -277,7 +221,7 @@ static void write_message_locked(const struct place *where, const char *text, si
     else
         end = (char *)memcpy(end, text, length) + length;
     *end++ = '\n';
-    write_line_locked(where, line, (size_t)(end - line));
+    log_sink_put(where_of(where->level), line, (size_t)(end - line));
     if (line != usual)
         mem_free(line);
 }
@@ -394,8 +338,9 @@ void log_table(enum log_level level, const char *file, int line, const char *tab
     mutex_lock(&log_state.mu);
     tell_repeats_locked();
     log_state.has_last = false;
-    write_line_locked(&where, whole, (size_t)(end - whole));
+    enum log_where to = where_of(level);
     mutex_unlock(&log_state.mu);
+    log_sink_put_patiently(to, whole, (size_t)(end - whole)); /* it may be a long one */
     mem_free(whole);
 }
 
@@ -404,6 +349,51 @@ void log_flush(void)
     mutex_lock(&log_state.mu);
     tell_repeats_locked();
     mutex_unlock(&log_state.mu);
+}
+
+void log_print(enum log_level level, const char *line)
+{
+    bool out = level == LOG_INFO || level == LOG_VERBOSE;
+    size_t length = strlen(line);
+    char usual[USUAL_BYTES + 1];
+    char *whole = length < USUAL_BYTES ? usual : mem_try_alloc(length + 1);
+    if (!whole) {
+        whole = usual;
+        length = USUAL_BYTES;
+    }
+    memcpy(whole, line, length);
+    whole[length] = '\n';
+    log_sink_put(out ? LOG_TO_STDOUT : LOG_TO_STDERR, whole, length + 1);
+    if (whole != usual)
+        mem_free(whole);
+}
+
+static void before_fork(void)
+{
+    mutex_lock(&log_state.mu);
+}
+
+static void after_fork(void)
+{
+    mutex_unlock(&log_state.mu);
+}
+
+/* After those of the sinks: so this lock is taken before theirs. */
+static void survive_forks(void)
+{
+    pthread_atfork(before_fork, after_fork, after_fork);
+}
+
+void log_start(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    log_sinks_start();
+    pthread_once(&once, survive_forks);
+}
+
+void log_stop(void)
+{
+    log_sinks_stop();
 }
 
 __attribute__((destructor)) static void at_exit(void)

@@ -10,9 +10,9 @@
  * again follows before the next different message, with the first repeat that is more than a second
  * late, or with log_flush(), whatever comes first.
  *
- * Logging never fails. A line that the system does not take (disk full, a pipe that nobody reads)
- * is dropped after at most a second of waiting, and the number of lost lines follows when it takes
- * one again.
+ * Logging never fails, and does not wait for whoever reads (log_sink.h). A line that the system
+ * does not take (disk full, a pipe that nobody reads) is lost, and the number of lost lines follows
+ * when it takes one again.
  */
 #ifndef CONCH_BASE_LOG_H
 #define CONCH_BASE_LOG_H
@@ -30,6 +30,15 @@ struct log_settings {
     int verbose_level; /* 0 = none */
     enum log_format format;
 };
+
+/*
+ * log_start, log_stop - from now on nobody who logs waits for a reader (log_sink.h); until as many
+ * users as there were have stopped. Until then, and afterwards, a line may wait for up to a second.
+ *
+ * Thread: any, without locks.
+ */
+void log_start(void);
+void log_stop(void);
 
 /* log_get_settings, log_set_settings - Thread: any. */
 void log_get_settings(struct log_settings *ret_settings);
@@ -57,13 +66,16 @@ bool log_is_on(enum log_level level, int verbosity);
 
 /*
  * log_write - one message, whether its level is on or not; the macros below ask, and fill in the
- * place. Thread: any, but not under a lock that a slow console must not hold up.
+ * place. Thread: any, under any lock.
  */
 void log_write(enum log_level level, const char *file, int line, const char *fmt, ...)
     PRINTF_LIKE(4, 5);
 
 /* log_text - the same for text that is ready, such as a backend's. */
 void log_text(enum log_level level, const char *file, int line, const char *text);
+
+/* log_print - a line as it is, without time and place, on the console even if there is a file. */
+void log_print(enum log_level level, const char *line);
 
 /* log_table - a heading message followed by text that stands on lines of its own, unescaped. */
 void log_table(enum log_level level, const char *file, int line, const char *table);

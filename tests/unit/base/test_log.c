@@ -24,6 +24,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "base/log_sink.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/thread.h"
@@ -440,7 +441,7 @@ static void a_full_pipe_costs_lines_but_no_hang(void **state)
     mem_free(text);
     assert_in_range(took_ns, 0, 100 * NS_PER_S); /* not a second each */
     bytes[size] = '\0';
-    assert_matches(bytes, "\nW[^\n]*\"1[0-9]+ log messages were lost\"\nI[^\n]*\"back again\"\n$");
+    assert_matches(bytes, "\nW[^\n]*\"1[0-9]+ log lines were lost\"\nI[^\n]*\"back again\"\n$");
 }
 
 static void errors_of_write_are_survived(void **state)
@@ -464,10 +465,156 @@ static void errors_of_write_are_survived(void **state)
     capture();
     log_info("well again");
     log_info("and well");
+    log_error("this too");
     end_capture(&c);
     assert_int_equal(c.n[0], 3);
-    assert_matches(c.writes[0][0], "^W.*\"2 log messages were lost\"\n$");
+    assert_matches(c.writes[0][0], "^W.*\"1 log line was lost\"\n$");
+    assert_int_equal(c.n[1], 2);
+    assert_matches(c.writes[1][0], "^W.*\"1 log line was lost\"\n$");
     captured_done(&c);
+}
+
+/* ---- With the thread: nobody who logs waits, and the descriptors stay as they were ------------
+ */
+
+/* All that comes until the text has come. */
+static char *read_until(int fd, const char *text)
+{
+    size_t size = 0, room = 8 << 20;
+    char *bytes = mem_alloc(room);
+    bytes[0] = '\0';
+    while (!strstr(bytes + (size > 4096 ? size - 4096 : 0), text)) {
+        ssize_t n = read(fd, bytes + size, MIN(room - 1 - size, (size_t)2048));
+        assert_true(n > 0);
+        size += (size_t)n;
+        bytes[size] = '\0';
+    }
+    return bytes;
+}
+
+/* A pipe that blocks whoever writes too much to it, as the console of a program does. */
+static int replace_console_by_pipe(void)
+{
+    int fds[2];
+    assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+    fcntl(fds[0], F_SETPIPE_SZ, 4096);
+    replace_console(fds[1], fcntl(fds[1], F_DUPFD_CLOEXEC, 10));
+    return fds[0];
+}
+
+/* The numbers of lines "number N" are 0, 1, … without a gap; how many there are. */
+static unsigned long count_numbers(const char *bytes)
+{
+    unsigned long n = 0;
+    for (const char *at = bytes; (at = strstr(at, "number ")); n++) {
+        at += strlen("number ");
+        assert_int_equal(strtoul(at, NULL, 10), n);
+    }
+    return n;
+}
+
+static void a_pipe_that_nobody_reads_stops_nobody(void **state)
+{
+    (void)state;
+    enum { N = 30000 };
+    char *text = letters(100);
+    int fd = replace_console_by_pipe();
+    log_start();
+    alarm(120); /* it would be for ever */
+    for (int i = 0; i < N; i++)
+        log_write(i % 2 ? LOG_INFO : LOG_ERROR, "n.c", i, "number %d %s", i, text);
+    alarm(0);
+    assert_false(log_await(0));
+    char *bytes = read_until(fd, "lines were lost\"\n"); /* said when the rest is written */
+    log_warn("back again");
+    char *more = read_until(fd, "back again\"\n");
+    assert_true(log_await(60000));
+    log_stop();
+    restore_console();
+    close(fd);
+
+    /* What fitted came in its order, whatever its level, and what is missing is counted. */
+    unsigned long n = count_numbers(bytes);
+    assert_in_range(n, LOG_QUEUE_BYTES / 300, N - 1);
+    const char *lost = strstr(bytes, " log lines were lost");
+    while (lost[-1] >= '0' && lost[-1] <= '9')
+        lost--;
+    assert_int_equal(strtoul(lost, NULL, 10), N - n);
+    assert_null(strstr(more, "lost"));
+    mem_free(bytes);
+    mem_free(more);
+    mem_free(text);
+}
+
+static void a_long_table_waits_for_room(void **state)
+{
+    (void)state;
+    enum { N = 60000 };
+    char *table = mem_alloc(N * 40), *end = table;
+    for (int i = 0; i < N; i++)
+        end += snprintf(end, 40, "| row number %d |\n", i);
+    int fd = replace_console_by_pipe();
+    log_start();
+    pid_t reader = fork();
+    if (reader == 0) { /* as long as there is something */
+        char *bytes = read_until(fd, "the end\"\n");
+        _exit(count_numbers(bytes) == N ? 0 : 1);
+    }
+    log_table(LOG_INFO, "t.c", 1, table);
+    log_info("the end");
+    log_stop();
+    restore_console();
+    close(fd);
+    int result;
+    assert_int_equal(waitpid(reader, &result, 0), reader);
+    assert_int_equal(result, 0);
+    mem_free(table);
+}
+
+/* The child of a fork has no thread: what it logs is written, and not what its parent had queued.
+ */
+static void a_fork_takes_no_lines_along(void **state)
+{
+    (void)state;
+    int fd = replace_console_by_pipe();
+    log_start();
+    char *text = letters(3000);
+    for (int i = 0; i < 20; i++)
+        log_write(LOG_INFO, "n.c", i, "number %d %s", i, text);
+    assert_false(log_await(0));
+    pid_t pid = fork();
+    if (pid == 0) {
+        log_info("the child");
+        log_stop();
+        _exit(log_await(0) ? 0 : 1);
+    }
+    log_info("the parent");
+    char *bytes = read_until(fd, "the parent\"\n");
+    int result;
+    assert_int_equal(waitpid(pid, &result, 0), pid);
+    assert_int_equal(result, 0);
+    assert_int_equal(count_numbers(bytes), 20);
+    log_stop();
+    restore_console();
+    close(fd);
+    mem_free(bytes);
+    mem_free(text);
+}
+
+static void lines_of_no_format_keep_their_place(void **state)
+{
+    (void)state;
+    int fd = replace_console_by_pipe();
+    log_start();
+    log_info("first");
+    log_print(LOG_INFO, "Signal (15) received.");
+    log_error("last");
+    char *bytes = read_until(fd, "last\"\n");
+    log_stop();
+    restore_console();
+    close(fd);
+    assert_matches(bytes, "\"first\"\nSignal \\(15\\) received\\.\nE[^\n]*\"last\"\n$");
+    mem_free(bytes);
 }
 
 /* Many threads, lines longer than PIPE_BUF, a slow pipe: every line arrives whole, exactly once. */
@@ -564,6 +711,10 @@ int main(int argc, char **argv)
         TEST(a_full_pipe_costs_lines_but_no_hang),
         TEST(errors_of_write_are_survived),
         TEST(lines_of_many_threads_stay_whole),
+        TEST(a_pipe_that_nobody_reads_stops_nobody),
+        TEST(a_long_table_waits_for_room),
+        TEST(a_fork_takes_no_lines_along),
+        TEST(lines_of_no_format_keep_their_place),
         TEST(an_error_ends_in_the_log),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
