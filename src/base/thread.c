@@ -3,35 +3,77 @@
 
 #include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/status.h"
 
+/* Registers of large vector units are saved there (AT_MINSIGSTKSZ is up to 11 KiB), a backtrace
+ * needs some more. */
+enum { HANDLER_STACK_BYTES = 64 << 10 };
+
+/*
+ * The mask that threads begin with, once thread_keep_mask() has been called. Set before the threads
+ * of a server start; a second server may set it anew while others start threads.
+ */
+static struct {
+    pthread_mutex_t mu;
+    bool is_kept;
+    sigset_t mask;
+} kept = {.mu = PTHREAD_MUTEX_INITIALIZER};
+
+void thread_keep_mask(void)
+{
+    pthread_mutex_lock(&kept.mu);
+    pthread_sigmask(SIG_SETMASK, NULL, &kept.mask);
+    kept.is_kept = true;
+    pthread_mutex_unlock(&kept.mu);
+}
+
+/*
+ * A handler that asks for it (SA_ONSTACK) needs a stack that is there when the thread's own is
+ * full: the other end of that is, and costs nothing until it is used. A sanitizer has brought its
+ * own, which it wants to find again.
+ */
+static bool lend_stack(void *bytes, size_t n_bytes)
+{
+    stack_t before, ours = {.ss_sp = bytes, .ss_size = n_bytes};
+    return sigaltstack(NULL, &before) == 0 && (before.ss_flags & SS_DISABLE) &&
+           sigaltstack(&ours, NULL) == 0;
+}
+
+static void take_stack_back(void)
+{
+    sigaltstack(&(stack_t){.ss_flags = SS_DISABLE}, NULL);
+}
+
 static void *thread_main(void *arg)
 {
     struct thread *t = arg;
+    char handler_stack[HANDLER_STACK_BYTES];
+    bool lent = lend_stack(handler_stack, sizeof(handler_stack));
     pthread_setname_np(pthread_self(), t->name);
     t->run(t->arg);
+    if (lent)
+        take_stack_back();
     return NULL;
 }
 
 struct status *thread_start(struct thread *t, const char *name, void (*run)(void *), void *arg)
 {
+    pthread_attr_t attr;
     snprintf(t->name, sizeof(t->name), "%s", name);
     t->run = run;
     t->arg = arg;
 
-    sigset_t all, before;
-    sigfillset(&all);
-    /* But not those that a mistake in the thread itself raises: blocked, they would end the program
-     * without a word of where it was. */
-    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS};
-    for (size_t i = 0; i < ARRAY_SIZE(own); i++)
-        sigdelset(&all, own[i]);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int err = pthread_create(&t->id, NULL, thread_main, t);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_init(&attr);
+    pthread_mutex_lock(&kept.mu);
+    int err = kept.is_kept ? pthread_attr_setsigmask_np(&attr, &kept.mask) : 0;
+    pthread_mutex_unlock(&kept.mu);
+    if (!err)
+        err = pthread_create(&t->id, &attr, thread_main, t);
+    pthread_attr_destroy(&attr);
     if (err)
         return status_from_errno(err, "failed to start thread '%s'", name);
     return NULL;

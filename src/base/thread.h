@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Named threads. All our threads block every signal; the main thread waits for them.
+ * Named threads. They block no signal of their own accord: backends run on them, and a child that a
+ * backend starts has the mask of the thread that starts it. So signals may come to any of them, and
+ * whoever handles one does so in a way that suits any thread; a handler that wants a stack of its
+ * own (SA_ONSTACK), for the thread's may be full, has one.
  */
 #ifndef CONCH_BASE_THREAD_H
 #define CONCH_BASE_THREAD_H
@@ -15,6 +18,14 @@ struct thread {
     void *arg;
     char name[16]; /* what top -H and gdb show; longer ones are cut */
 };
+
+/*
+ * thread_keep_mask - the calling thread's signal mask is that of all threads started from now on,
+ * whoever starts them. Without it a thread has the mask of the one that starts it.
+ *
+ * Thread: any, before the threads that it is meant for.
+ */
+void thread_keep_mask(void);
 
 /*
  * thread_start - runs run(arg) on a new thread.

@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -32,20 +34,99 @@ static void look(void *arg)
     s->calls++;
 }
 
-static void runs_named_and_without_signals(void **state)
+static struct seen run_one(void)
 {
-    (void)state;
     struct thread t;
     struct seen s = {.calls = 0};
-    sigset_t before, after;
-    pthread_sigmask(SIG_SETMASK, NULL, &before);
     assert_null(thread_start(&t, "a-rather-long-name", look, &s));
     thread_join(&t);
     assert_int_equal(s.calls, 1);
+    return s;
+}
+
+static void runs_named_and_with_the_mask_of_who_starts_it(void **state)
+{
+    (void)state;
+    sigset_t one, before, after;
+    sigemptyset(&one);
+    sigaddset(&one, SIGUSR1);
+    struct seen s = run_one();
     assert_string_equal(s.name, "a-rather-long-n");
-    assert_true(s.blocks_term && s.blocks_usr1);
-    pthread_sigmask(SIG_SETMASK, NULL, &after); /* ours is as it was */
-    assert_int_equal(sigismember(&before, SIGTERM), sigismember(&after, SIGTERM));
+    assert_false(s.blocks_term || s.blocks_usr1);
+    pthread_sigmask(SIG_BLOCK, &one, &before);
+    s = run_one();
+    assert_true(!s.blocks_term && s.blocks_usr1);
+    pthread_sigmask(SIG_SETMASK, &before, &after);
+    assert_true(sigismember(&after, SIGUSR1) && !sigismember(&after, SIGTERM)); /* as it was */
+}
+
+/* Whoever makes a server decides, not the thread that happens to need another one later. */
+static void has_the_mask_that_was_kept(void **state)
+{
+    (void)state;
+    sigset_t term, usr1, before;
+    sigemptyset(&term);
+    sigaddset(&term, SIGTERM);
+    sigemptyset(&usr1);
+    sigaddset(&usr1, SIGUSR1);
+    pthread_sigmask(SIG_SETMASK, &usr1, &before);
+    thread_keep_mask();
+    pthread_sigmask(SIG_SETMASK, &term, NULL);
+    struct seen s = run_one();
+    assert_true(!s.blocks_term && s.blocks_usr1);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    thread_keep_mask();
+}
+
+/* ---- A handler for a thread whose stack is full -----------------------------------------------
+ */
+
+static void say_and_exit(int number)
+{
+    (void)number;
+    _exit(42);
+}
+
+static int fill_stack(volatile char *before)
+{
+    volatile char more[4096];
+    more[0] = before ? before[0] : 1;
+    return more[0] ? fill_stack(more) + more[0] : 0; /* which it always is */
+}
+
+static void overflow(void *arg)
+{
+    (void)arg;
+    fill_stack(NULL);
+}
+
+static void a_handler_runs_when_the_stack_is_full(void **state)
+{
+    (void)state;
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct thread t;
+        struct sigaction action = {.sa_handler = say_and_exit, .sa_flags = SA_ONSTACK};
+        sigaction(SIGSEGV, &action, NULL);
+        status_free(thread_start(&t, "overflows", overflow, NULL));
+        thread_join(&t);
+        _exit(1);
+    }
+    int result;
+    assert_int_equal(waitpid(pid, &result, 0), pid);
+    assert_true(WIFEXITED(result));
+    assert_int_equal(WEXITSTATUS(result), 42);
+}
+
+static void gives_the_stack_back(void **state)
+{
+    (void)state;
+    stack_t before, after;
+    sigaltstack(NULL, &before);
+    for (int i = 0; i < 100; i++)
+        run_one();
+    sigaltstack(NULL, &after);
+    assert_ptr_equal(before.ss_sp, after.ss_sp);
 }
 
 static void counts_the_cpus_it_may_use(void **state)
@@ -70,7 +151,10 @@ static void counts_the_cpus_it_may_use(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(runs_named_and_without_signals),
+        cmocka_unit_test(runs_named_and_with_the_mask_of_who_starts_it),
+        cmocka_unit_test(has_the_mask_that_was_kept),
+        cmocka_unit_test(a_handler_runs_when_the_stack_is_full),
+        cmocka_unit_test(gives_the_stack_back),
         cmocka_unit_test(counts_the_cpus_it_may_use),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
