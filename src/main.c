@@ -5,10 +5,13 @@
  * It is an embedder like any other: all it has of the server is the public API, and conch.h for the
  * frontends and for models that load while the ports are open. Main owns start and stop, and waits
  * in between; signals, and the end of the loading, only wake it. Before it waits, while it looks at
- * options and repositories, a signal ends the process as it would without a handler.
+ * options and repositories, a signal ends the process as it would without a handler; the second one
+ * after it has waited does so at once.
  */
 #include <errno.h>
 #include <execinfo.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
@@ -29,7 +32,13 @@
 #include "triton/core/tritonserver.h"
 #include "version.h"
 
-enum { LAST_PAGE_MS = 1000 }; /* what metrics have to do yet when all else has ended */
+enum {
+    LAST_PAGE_MS = 1000, /* what metrics have to do yet when all else has ended */
+    TAKE_DOWN_MS = 2000, /* beyond the exit timeout: to free what has ended */
+    LAST_LINES_MS = 500, /* for a log that is not read in time */
+    ONE_SIGNAL_MS = 200, /* what comes so soon is the same wish: timeout(1) sends it twice */
+    CRASH_WITHIN_S = 5,
+};
 
 /* ---- messages ------------------------------------------------------------------------------- */
 
@@ -50,13 +59,29 @@ static void log_line(TRITONSERVER_LogLevel level, int line, const char *fmt, ...
 #define log_warn(...)    log_line(TRITONSERVER_LOG_WARN, __LINE__, __VA_ARGS__)
 #define log_error(...)   log_line(TRITONSERVER_LOG_ERROR, __LINE__, __VA_ARGS__)
 
+static void print_line(TRITONSERVER_LogLevel level, const char *fmt, ...) PRINTF_LIKE(2, 3);
+
+/* A line as it is, on the console. */
+static void print_line(TRITONSERVER_LogLevel level, const char *fmt, ...)
+{
+    char *text;
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vasprintf(&text, fmt, ap);
+    va_end(ap);
+    if (n < 0)
+        return;
+    conch_log_print(level, text);
+    free(text);
+}
+
 /* An error ends here, on stderr: "error: <what>: <Code> - <message>". False when there was one. */
 static bool passed(TRITONSERVER_Error *error, const char *what)
 {
     if (!error)
         return true;
-    fprintf(stderr, "error: %s: %s - %s\n", what, TRITONSERVER_ErrorCodeString(error),
-            TRITONSERVER_ErrorMessage(error));
+    print_line(TRITONSERVER_LOG_ERROR, "error: %s: %s - %s", what,
+               TRITONSERVER_ErrorCodeString(error), TRITONSERVER_ErrorMessage(error));
     TRITONSERVER_ErrorDelete(error);
     return false;
 }
@@ -72,58 +97,160 @@ static bool worked(TRITONSERVER_Error *error, const char *what)
     return false;
 }
 
-/* ---- what main waits for
- * -------------------------------------------------------------------------------- */
+/* ---- signals --------------------------------------------------------------------------------
+ *
+ * No thread blocks any: a child that a backend starts has the mask of the thread that starts it. So
+ * a handler may run on any thread, at any place, and does nothing that depends on where it is.
+ */
 
 static sem_t events;
 static atomic_bool waiting;      /* main is there, or about to be */
-static atomic_int signal_number; /* the first one; later ones change nothing */
-static atomic_bool loaded;
-static TRITONSERVER_Error *load_error; /* set before `loaded` */
+static atomic_int signal_number; /* the first that ends the program */
+static atomic_ullong signal_ms;  /* … and when it came; 0: none has */
+static atomic_bool hung_up;      /* the log file is to be opened anew */
+static bool has_terminal;        /* constant before there are handlers, as is … */
+static pid_t program_pid;
+
+static uint64_t now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/* For handlers: text for stderr, unless nobody reads that. */
+static void say(const char *text, size_t length)
+{
+    struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+    if (poll(&p, 1, 0) > 0)
+        (void)!write(STDERR_FILENO, text, length);
+}
+
+static void say_signal(int number, const char *more)
+{
+    static const char before[] = "Signal (", after[] = ") received";
+    char line[128], *end = mempcpy(line, before, sizeof(before) - 1);
+    if (number >= 10)
+        *end++ = (char)('0' + number / 10);
+    *end++ = (char)('0' + number % 10);
+    end = mempcpy(end, after, sizeof(after) - 1);
+    end = mempcpy(end, more, MIN(strlen(more), (size_t)(line + sizeof(line) - end)));
+    say(line, (size_t)(end - line));
+}
+
+NORETURN static void end_at_once(int number)
+{
+    conch_log_await(LAST_LINES_MS);
+    say_signal(number, " again: the program ends at once.\n");
+    _exit(128 + number);
+}
+
+/*
+ * Also in a child that a backend has just made, and that has not become another program yet: with
+ * vfork() it even has our memory.
+ */
+static void let_happen(int number)
+{
+    signal(number, SIG_DFL);
+    raise(number); /* delivered when the handler has returned */
+}
 
 static void on_signal(int number)
 {
     int saved = errno, none = 0;
-    if (!atomic_load(&waiting)) {
-        signal(number, SIG_DFL);
-        raise(number); /* delivered when this handler has returned */
-    } else if (atomic_compare_exchange_strong(&signal_number, &none, number)) {
+    unsigned long long never = 0;
+    if (!atomic_load(&waiting) || getpid() != program_pid) {
+        let_happen(number);
+        errno = saved;
+        return;
+    }
+    atomic_compare_exchange_strong(&signal_ms, &never, now_ms());
+    if (atomic_compare_exchange_strong(&signal_number, &none, number))
         sem_post(&events);
+    else if (number != SIGHUP && now_ms() - atomic_load(&signal_ms) >= ONE_SIGNAL_MS)
+        end_at_once(number);
+    errno = saved;
+}
+
+/* Nobody has hung up who could: log files are being rotated. */
+static void on_hangup(int number)
+{
+    int saved = errno;
+    if (getpid() == program_pid) {
+        atomic_store(&hung_up, true);
+        sem_post(&events);
+    } else {
+        let_happen(number);
     }
     errno = saved;
 }
 
-/* Says where it happened, then lets it happen. */
+/*
+ * Says where it happened, then lets it happen. On a stack of its own, since the thread's may be
+ * full; nothing here takes memory. Should the program be in such a state that even this hangs, the
+ * alarm ends it.
+ */
 static void on_crash(int number)
 {
     void *frames[64];
-    char line[] = "Signal (00) received.\n";
-    line[8] = (char)('0' + number / 10);
-    line[9] = (char)('0' + number % 10);
-    if (write(STDERR_FILENO, line, sizeof(line) - 1) > 0)
-        backtrace_symbols_fd(frames, backtrace(frames, 64), STDERR_FILENO);
+    signal(SIGALRM, SIG_DFL);
+    alarm(CRASH_WITHIN_S);
+    say_signal(number, ".\n");
+    backtrace_symbols_fd(frames, backtrace(frames, ARRAY_SIZE(frames)), STDERR_FILENO);
+    conch_log_await(LAST_LINES_MS);
     raise(number); /* SA_RESETHAND has put the default back */
 }
 
-static void catch_signals(void)
+/* SIGHUP is the terminal's, if there is one, and whoever wants to outlive that (nohup) is let. */
+static void catch_hangup(const struct sigaction *ends)
+{
+    struct sigaction reopens = {.sa_handler = on_hangup, .sa_flags = SA_RESTART}, before;
+    int terminal = open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC);
+    has_terminal = terminal >= 0;
+    if (!has_terminal) {
+        sigaction(SIGHUP, &reopens, NULL);
+        return;
+    }
+    close(terminal);
+    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+        sigaction(SIGHUP, ends, NULL);
+}
+
+static void catch_crashes(void)
 {
     static const int crashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before;
+    static char stack[64 << 10]; /* main's; our other threads have one of their own */
+    struct sigaction action = {.sa_handler = on_crash, .sa_flags = SA_ONSTACK | (int)SA_RESETHAND};
+    struct sigaction before;
+    stack_t none, ours = {.ss_sp = stack, .ss_size = sizeof(stack)};
     void *frame;
 
-    sem_init(&events, 0, 0);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    signal(SIGPIPE, SIG_IGN);
-
     backtrace(&frame, 1); /* loads its library now, not inside a handler */
-    action = (struct sigaction){.sa_handler = on_crash, .sa_flags = (int)SA_RESETHAND};
+    if (sigaltstack(NULL, &none) == 0 && (none.ss_flags & SS_DISABLE))
+        sigaltstack(&ours, NULL);
     for (size_t i = 0; i < ARRAY_SIZE(crashes); i++) {
         /* A sanitizer that has its own handler says more than ours. */
         if (sigaction(crashes[i], NULL, &before) == 0 && before.sa_handler == SIG_DFL)
             sigaction(crashes[i], &action, NULL);
     }
 }
+
+static void catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sem_init(&events, 0, 0);
+    program_pid = getpid();
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    catch_hangup(&action);
+    signal(SIGPIPE, SIG_IGN);
+    catch_crashes();
+}
+
+/* ---- what main waits for -------------------------------------------------------------------- */
+
+static atomic_bool loaded;
+static TRITONSERVER_Error *load_error; /* set before `loaded` */
 
 static void on_loaded(TRITONSERVER_Error *error, void *userp)
 {
@@ -141,12 +268,30 @@ static TRITONSERVER_Error *take_load_error(void)
     return error;
 }
 
-/* Until there is a signal; or, if that is asked for, until the models are loaded. */
-static void wait_for_event(bool or_loaded)
+/* The file may have been renamed: what comes now goes to one of the name that was given. */
+static void reopen_log(const char *path)
+{
+    TRITONSERVER_ServerOptions *so = NULL;
+    if (!*path) {
+        log_info("Signal (%d) received, and there is no log file to be opened anew.", SIGHUP);
+        return;
+    }
+    if (!worked(TRITONSERVER_ServerOptionsNew(&so), "open the log file anew"))
+        return;
+    if (worked(TRITONSERVER_ServerOptionsSetLogFile(so, path), "open the log file anew"))
+        log_info("Signal (%d) received: the log file has been opened anew.", SIGHUP);
+    TRITONSERVER_ErrorDelete(TRITONSERVER_ServerOptionsDelete(so));
+}
+
+/* Until there is a signal that ends the program; or, if that is asked for, until the models are
+ * loaded. */
+static void wait_for_event(const struct options *o, bool or_loaded)
 {
     while (!atomic_load(&signal_number) && !(or_loaded && atomic_load(&loaded))) {
         while (sem_wait(&events) != 0)
             ; /* EINTR: by another signal */
+        if (atomic_exchange(&hung_up, false))
+            reopen_log(option_text(o, OPT_LOG_FILE));
     }
 }
 
@@ -179,7 +324,6 @@ static void *follow(void *arg)
 
 static void follower_start(struct follower *f, TRITONSERVER_Server *server, const struct options *o)
 {
-    sigset_t all, before;
     f->server = server;
     f->seconds = option_int(o, OPT_REPOSITORY_POLL_SECS);
     bool live = false; /* else it has no repositories */
@@ -187,10 +331,7 @@ static void follower_start(struct follower *f, TRITONSERVER_Server *server, cons
     if (strcasecmp(option_text(o, OPT_MODEL_CONTROL_MODE), "poll") != 0 || f->seconds == 0 || !live)
         return;
     sem_init(&f->over, 0, 0);
-    sigfillset(&all); /* signals are main's */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     int failed = pthread_create(&f->thread, NULL, follow, f);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     f->runs = !failed;
     if (failed)
         log_error("failed to start a thread to poll the model repository: %s", strerror(failed));
@@ -440,13 +581,6 @@ static void log_services(const struct options *o, const struct conch_http *http)
              conch_http_port(http), missing);
 }
 
-static uint64_t now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
-
 /* What is open to the outside. */
 struct frontends {
     struct conch_http *http;
@@ -476,6 +610,61 @@ static bool stop(TRITONSERVER_Server *server, struct frontends *f, uint64_t time
     follower_join(&f->follower);
     conch_metrics_stop(f->metrics, LAST_PAGE_MS);
     return true;
+}
+
+/* Something still runs that cannot be ended: nothing may be freed under it. */
+NORETURN static void give_up(void)
+{
+    conch_log_await(LAST_LINES_MS);
+    fflush(NULL);
+    _exit(1);
+}
+
+/* The end of the server, on a thread that main need not wait for. */
+struct ending {
+    TRITONSERVER_Server *server;
+    struct frontends *frontends;
+    uint64_t timeout_ms;
+    sem_t over;
+    bool fine;
+};
+
+static void *end(void *arg)
+{
+    struct ending *e = arg;
+    if (!stop(e->server, e->frontends, e->timeout_ms))
+        give_up();
+    e->fine = passed(TRITONSERVER_ServerDelete(e->server), "deleting server");
+    sem_post(&e->over);
+    return NULL;
+}
+
+/*
+ * Whatever hangs (a model that is being finalised, a library), the exit timeout is the longest that
+ * a stop lasts, and some time in which all that has ended is taken down.
+ */
+static bool end_in_time(TRITONSERVER_Server *server, struct frontends *f, uint64_t timeout_ms)
+{
+    struct ending e = {.server = server, .frontends = f, .timeout_ms = timeout_ms};
+    uint64_t until_ms = now_ms() + timeout_ms + TAKE_DOWN_MS;
+    struct timespec until = {.tv_sec = (time_t)(until_ms / 1000),
+                             .tv_nsec = (long)(until_ms % 1000) * 1000000};
+    pthread_t thread;
+
+    sem_init(&e.over, 0, 0);
+    if (pthread_create(&thread, NULL, end, &e) != 0) {
+        end(&e); /* no room for a thread: rather too late than not at all */
+        return e.fine;
+    }
+    while (sem_clockwait(&e.over, CLOCK_MONOTONIC, &until) != 0) {
+        if (errno == EINTR)
+            continue;
+        conch_server_log_unended(server);
+        log_error("failed to stop server: Exit timeout expired. Exiting immediately.");
+        give_up();
+    }
+    pthread_join(thread, NULL);
+    return e.fine;
 }
 
 static bool create_server(const struct options *o, TRITONSERVER_Server **ret_server)
@@ -519,17 +708,16 @@ static bool serve(TRITONSERVER_Server *server, const struct options *o, struct f
         return false;
     if (!passed(conch_server_load(server, on_loaded, NULL), "creating server"))
         return false;
-    wait_for_event(true);
+    wait_for_event(o, true);
     if (!atomic_load(&signal_number)) {
         if (!passed(take_load_error(), "creating server"))
             return false;
         if (after_load && !open_ports(server, o, f))
             return false;
         follower_start(&f->follower, server, o);
-        wait_for_event(false);
+        wait_for_event(o, false);
     }
-    printf("Signal (%d) received.\n", atomic_load(&signal_number));
-    fflush(stdout);
+    print_line(TRITONSERVER_LOG_INFO, "Signal (%d) received.", atomic_load(&signal_number));
     return true;
 }
 
@@ -564,11 +752,8 @@ static int run(const struct options *o)
     tell_descriptor_limit(&before);
     atomic_store(&waiting, true);
     bool fine = serve(server, o, &frontends);
-    if (!stop(server, &frontends, (uint64_t)option_int(o, OPT_EXIT_TIMEOUT_SECS) * 1000)) {
-        fflush(NULL);
-        _exit(1); /* requests are still executing: nothing may be freed under them */
-    }
-    fine = passed(TRITONSERVER_ServerDelete(server), "deleting server") && fine;
+    fine = end_in_time(server, &frontends, (uint64_t)option_int(o, OPT_EXIT_TIMEOUT_SECS) * 1000) &&
+           fine;
     TRITONSERVER_ErrorDelete(take_load_error()); /* that it has been stopped meanwhile */
     return fine ? 0 : 1;
 }

@@ -84,6 +84,27 @@ conch_server_load(struct TRITONSERVER_Server *server, conch_server_loaded_fn loa
 CONCH_DECLSPEC struct TRITONSERVER_Error *
 conch_server_stop_loading(struct TRITONSERVER_Server *server);
 
+/*
+ * conch_server_log_unended - a line in the log for each model that is being loaded or taken down at
+ * this moment: for whoever has waited for a stop long enough, and is about to end the process.
+ */
+CONCH_DECLSPEC void conch_server_log_unended(struct TRITONSERVER_Server *server);
+
+/*
+ * conch_log_print - a line without time and place, on stdout, or on stderr for warnings and errors,
+ * in its order among those of the log. Never waits for whoever reads them, as no call that logs
+ * does once there is a server.
+ */
+CONCH_DECLSPEC void conch_log_print(enum TRITONSERVER_loglevel_enum level, const char *line);
+
+/*
+ * conch_log_await - waits until all that was logged is written, for timeout_ms at most: a reader
+ * may be slow. For the moment before _exit(); may be called by a signal handler.
+ *
+ * Returns whether all is.
+ */
+CONCH_DECLSPEC bool conch_log_await(uint64_t timeout_ms);
+
 struct conch_http;
 
 /* Set by conch_http_options_init(), then by the caller. */
@@ -126,9 +147,11 @@ CONCH_DECLSPEC int conch_http_port(const struct conch_http *http);
 /*
  * conch_http_stop - no new connections; idle ones are closed at once; requests under way are
  * answered, for as long as timeout_ms allows; then all is closed and http is gone. (Requests that a
- * model still executes then keep their memory, and the event loops, until the process ends.)
+ * model still executes then keep their memory, and the event loops, until the process ends. If it
+ * executes on an event loop, which does not answer therefore, the log names that, and
+ * TRITONSERVER_ServerStop() gives an error.)
  *
- * Returns how many connections were cut off.
+ * Returns how many connections were cut off, or could not even be.
  */
 CONCH_DECLSPEC unsigned int conch_http_stop(struct conch_http *http, uint64_t timeout_ms);
 

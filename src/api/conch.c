@@ -5,6 +5,8 @@
 #include "conch/conch.h"
 
 #include "api/handles.h"
+#include "base/log.h"
+#include "base/log_sink.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/server.h"
@@ -58,4 +60,21 @@ TRITONSERVER_Error *conch_server_stop_loading(TRITONSERVER_Server *server)
         return as_status(missing(__func__, "server"));
     server_stop_loading(to_server(server));
     return NULL;
+}
+
+void conch_server_log_unended(TRITONSERVER_Server *server)
+{
+    if (server)
+        server_log_unended(to_server(server));
+}
+
+void conch_log_print(TRITONSERVER_LogLevel level, const char *line)
+{
+    if (line)
+        log_print((enum log_level)level, line);
+}
+
+bool conch_log_await(uint64_t timeout_ms)
+{
+    return log_await(timeout_ms);
 }

@@ -82,6 +82,8 @@ struct status *server_create(const struct server_options *options, struct server
         return st;
 
     struct server *s = mem_zalloc(sizeof(*s));
+    thread_keep_mask(); /* backends and their children see that of whoever makes the server */
+    log_start();
     s->options = server_options_copy(options);
     atomic_init(&s->state, SERVER_INITIALIZING);
     atomic_init(&s->exit_timeout_s, options->exit_timeout_s);
@@ -300,6 +302,8 @@ static struct status *stop_models(struct server *s)
     repository_stop(&s->repository); /* what has become READY since */
     if (!drain(s, deadline_ns))
         return status_new(STATUS_INTERNAL, "Exit timeout expired. Exiting immediately.");
+    if (atomic_load(&s->is_kept)) /* the log has said why */
+        return status_new(STATUS_INTERNAL, "Exit timeout expired. Exiting immediately.");
     log_info("All models are stopped, unloading models");
     repository_unload_all(&s->repository);
     log_info("Timeout %u: Found 0 live models and 0 in-flight non-inference requests",
@@ -307,20 +311,46 @@ static struct status *stop_models(struct server *s)
     return NULL;
 }
 
+void server_log_unended(struct server *s)
+{
+    repository_log_unended(&s->repository);
+}
+
+void server_keep(struct server *s)
+{
+    atomic_store(&s->is_kept, true);
+}
+
+/* What becomes of the stop that is under way. */
+static struct status *await_stop_locked(struct server *s)
+{
+    unsigned int seen = s->n_stops;
+    while (s->n_stops == seen)
+        cond_wait(&s->drained, &s->drain_mu);
+    return status_ref(s->stop_error);
+}
+
 struct status *server_stop(struct server *s)
 {
+    struct status *st = NULL;
     atomic_store(&s->state, SERVER_EXITING);
     mutex_lock(&s->drain_mu);
     bool mine = !s->stopping && !s->stopped;
+    if (s->stopping)
+        st = await_stop_locked(s);
     s->stopping |= mine;
     mutex_unlock(&s->drain_mu);
     if (!mine)
-        return NULL;
-    struct status *st = stop_models(s);
+        return st;
+    st = stop_models(s);
     mutex_lock(&s->drain_mu);
     s->stopping = false;
     s->stopped = !st;
-    mutex_unlock(&s->drain_mu);
+    s->n_stops++;
+    status_free(s->stop_error);
+    s->stop_error = status_ref(st);
+    cond_broadcast(&s->drained);
+    mutex_unlock(&s->drain_mu); /* whoever has waited may free the server from here on */
     return st;
 }
 
@@ -336,10 +366,12 @@ void server_free(struct server *s)
     backend_registry_done(&s->backends);
     machine_free(s->machine);
     thread_pools_trim(); /* what requests of the C API have left */
+    status_free(s->stop_error);
     cond_done(&s->drained);
     mutex_done(&s->drain_mu);
     server_options_free(s->options);
     mem_free(s);
+    log_stop();
 }
 
 /* --------------------------------------------------------------------------------- questions */

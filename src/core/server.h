@@ -81,8 +81,19 @@ NODISCARD struct status *server_load_start(struct server *s, server_loaded_fn *o
 void server_stop_loading(struct server *s);
 
 /*
+ * server_keep - a frontend cannot end: one of its threads is somewhere inside the server, or below,
+ * and does not come back. From now on no stop succeeds. Thread: any.
+ */
+void server_keep(struct server *s);
+
+/* server_log_unended - names the models that are being loaded or unloaded, in the log. Thread: any.
+ */
+void server_log_unended(struct server *s);
+
+/*
  * server_stop - refuses new requests, waits for models that are being loaded and for requests in
- * flight (up to the exit timeout), unloads. After an error it may be called again, and must not be
+ * flight (up to the exit timeout), unloads. Who calls it while another thread does waits for that
+ * one, and has its result. After an error it may be called again, and must not be
  * followed by server_free() before it has succeeded.
  *
  * Errors: STATUS_INTERNAL  Exit timeout expired. Exiting immediately.

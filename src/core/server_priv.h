@@ -37,6 +37,7 @@ struct server {
 
     atomic_int state; /* enum server_state */
     atomic_uint exit_timeout_s;
+    atomic_bool is_kept; /* server_keep() */
 
     struct mutex drain_mu; /* level 300 in core/README.md */
     struct cond drained;   /* one of these has changed */
@@ -46,8 +47,10 @@ struct server {
     bool loaded;            /* … is over */
     unsigned int n_changes; /* loads and unloads by name that are under way */
     bool has_load_thread, load_thread_joined;
-    bool stopping; /* server_stop() is under way */
-    bool stopped;  /* … has taken all models down */
+    bool stopping;             /* server_stop() is under way */
+    bool stopped;              /* … has taken all models down */
+    unsigned int n_stops;      /* … is over: how often */
+    struct status *stop_error; /* … and what became of the last one */
 
     /* Of server_load_start(); constant while the thread runs. */
     struct thread load_thread;

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the server writes: one record per line, in the format that was asked for, to where it should go."""
 
+import fcntl
+import os
 import re
+import signal
+import subprocess
 
 import pytest
 
 import repository
-from server import REFERENCE, Server
+from server import REFERENCE, Server, free_port, wait_for
 from wire import Connection, ask, given, infer
 
 # A record whose text is a table has that on the lines behind it.
@@ -76,3 +80,47 @@ def test_clients_write_no_lines_of_their_own(quiet):
         if not line.startswith("Signal ("):
             assert DEFAULT.fullmatch(line), line
         assert "evil.c:1]" not in line.split('"')[0]
+
+
+# ---- A log that nobody reads ---------------------------------------------------------------------
+
+
+@pytest.mark.conch_only("the genuine server stops with its log")
+@pytest.mark.parametrize("shared", [True, False], ids=["one pipe", "two pipes"])
+def test_a_log_that_nobody_reads_stops_nothing(models, shared):
+    """The pipe is full: requests are answered, models load, the stop works; what was lost is counted when it is read."""
+    name = "m" * 200    # for long lines
+    repository.write_identity(models, name, [("FP32", [-1])])
+    server = Server(models, flags=["--model-control-mode=explicit", f"--load-model={name}", "--http-thread-count=1"])
+    ours, theirs = os.pipe()
+    fcntl.fcntl(theirs, fcntl.F_SETPIPE_SZ, 4096)
+    errors = theirs if shared else subprocess.DEVNULL
+    port = free_port()
+    args = [arg for arg in server.args if not arg.startswith("--http-port=")] + [f"--http-port={port}"]
+    process = subprocess.Popen(args, stdin=subprocess.DEVNULL, stdout=theirs, stderr=errors)
+    os.close(theirs)
+    server.process, server.port = process, port
+    try:
+        wait_for(lambda: answers(server), 120, "it serves")
+        for _ in range(1500):    # each is some lines; together they are more than the queue has room for
+            for verb in ("unload", "load"):
+                assert ask(server, "POST", f"/v2/repository/models/{name}/{verb}", b"").status == 200
+        assert infer(server, name, ONE).status == 200
+        process.send_signal(signal.SIGTERM)
+        with open(ours, "rb") as log:
+            text = log.read().decode()    # to the end, which comes
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+    lines = records(text)
+    assert all(DEFAULT.fullmatch(line) or line.startswith("Signal (") for line in lines), text[-2000:]
+    (lost,) = [int(found[1]) for found in re.finditer(r'"(\d+) log lines were lost"', text)]
+    assert lost > 0
+
+
+def answers(server):
+    try:
+        return ask(server, "GET", "/v2/health/ready").status == 200
+    except OSError:
+        return False

@@ -4,6 +4,7 @@
 import re
 import signal
 import socket
+import time
 
 import pytest
 
@@ -89,16 +90,6 @@ def test_half_a_request_is_waited_for_no_longer_than_for_others(models):
         wait_for(connection.taken, 60, "the server has read it")
         server.signal(signal.SIGTERM)
         server.wait()
-
-
-@OURS
-def test_a_second_signal_changes_nothing(slow):
-    connection = send_slow(slow)
-    slow.signal(signal.SIGTERM)
-    slow.signal(signal.SIGTERM)
-    slow.signal(signal.SIGINT)
-    assert connection.response().status == 200
-    assert slow.wait() == 0
 
 
 def test_the_exit_timeout_is_the_longest_wait(models):
@@ -189,8 +180,6 @@ def test_the_stop_lasts_as_long_as_the_longest_request(models, gated):
         server.signal(signal.SIGTERM)
         assert idle.closed()
         server.wait_log("Timeout 30: Found 1 HTTP service connections")
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
-            server.signal(number)
         later = re.compile("Timeout [12][0-9]: Found 1 HTTP service connections")    # a second or more: it goes on waiting
         wait_for(lambda: later.search(server.log()), 60, "it waits")
         gated.open("hold.execute")
@@ -246,3 +235,61 @@ def test_clients_that_left_do_not_hold_up_the_end(models, gated):
         server.wait_log("HTTP service connections")
         gated.open("hold.execute")
         assert server.wait() == 0
+
+
+# ---- With a loop that does not come back ---------------------------------------------------------
+
+INLINE = 'parameters { key: "CONCH_EXECUTION" value: { string_value: "inline" } }\n'
+
+
+@OURS
+@pytest.mark.parametrize("seconds", [0, 2])
+def test_a_blocked_loop_does_not_hold_up_the_end(models, seconds):
+    """A model that was to execute on the loops does not come back there: the stop does not suffice, in time."""
+    gated = repository.Gated(models, "gated", more=INLINE).shut("hold.execute")
+    server = Server(models, flags=[f"--exit-timeout-secs={seconds}", "--http-thread-count=1"])
+    with pytest.raises(AssertionError, match="ended with 1"):
+        with server:
+            held = send_held(server)
+            gated.await_reached("hold.execute")
+            from_s = time.monotonic()
+            server.signal(signal.SIGTERM)
+            assert server.wait(25) == 1    # the default is 30 s; it was never before
+            assert time.monotonic() - from_s >= seconds
+            held.socket.close()
+    in_order(server.err.text(), "the event loop 'http-0' does not answer: what it executes has not come back",
+             "failed to stop server: Internal - Exit timeout expired. Exiting immediately.")
+    assert "Model 'gated' (version 1) has 1 in-flight inferences" in server.out.text()
+
+
+@OURS
+def test_a_loop_that_comes_back_in_time_is_waited_for(models):
+    """The other loop is told meanwhile, and what the blocked one was told late is done, too."""
+    gated = repository.Gated(models, "gated", more=INLINE).shut("hold.execute")
+    with Server(models) as server:
+        idle = [Connection(server) for _ in range(4)]    # on whichever loop
+        for connection in idle:
+            assert connection.request("GET", "/v2/health/live").status == 200
+        held = send_held(server)
+        gated.await_reached("hold.execute")
+        server.signal(signal.SIGTERM)
+        server.wait_log("HTTP service connections")
+        gated.open("hold.execute")
+        assert held.response().status == 200
+        for connection in [*idle, held]:
+            assert connection.closed()
+        assert server.wait() == 0
+
+
+@OURS
+def test_a_model_that_does_not_end_is_given_up_at_the_timeout(models):
+    """Nothing is in flight, but the backend keeps the thread that takes its model down."""
+    gated = repository.Gated(models, "gated").shut("hold.unload")
+    server = Server(models, flags=["--exit-timeout-secs=1"])
+    with pytest.raises(AssertionError, match="ended with 1"):
+        with server:
+            server.signal(signal.SIGTERM)
+            gated.await_reached("hold.unload")
+            assert server.wait(25) == 1
+    in_order(server.err.text(), "Model 'gated' (version 1) is still being unloaded",
+             "failed to stop server: Exit timeout expired. Exiting immediately.")

@@ -407,6 +407,22 @@ static size_t is_inflight(const struct model *m, bool log_it)
     return inflight > 0;
 }
 
+void repository_log_unended(struct repository *repo)
+{
+    mutex_lock(&repo->mu);
+    for (size_t i = 0; i < repo->n_models; i++) {
+        const struct repo_model *rm = repo->models[i];
+        for (size_t j = 0; j < rm->n_versions; j++) {
+            const struct repo_version *rv = &rm->versions[j];
+            if (rv->state == VERSION_LOADING || rv->state == VERSION_UNLOADING)
+                log_error("Model '%s' (version %lld) is still being %s", rm->title,
+                          (long long)rv->version,
+                          rv->state == VERSION_LOADING ? "loaded" : "unloaded");
+        }
+    }
+    mutex_unlock(&repo->mu);
+}
+
 size_t repository_inflight(struct repository *repo, bool log_them)
 {
     size_t n = 0;

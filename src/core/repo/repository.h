@@ -222,6 +222,10 @@ void repository_stop_loading(struct repository *repo);
 /* repository_stop - every model refuses new requests, and no further one is loaded. */
 void repository_stop(struct repository *repo);
 
+/* repository_log_unended - an error in the log for each version that is being loaded or unloaded.
+ */
+void repository_log_unended(struct repository *repo);
+
 /*
  * repository_inflight - how many model versions have requests inside.
  *

@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "base/thread.h"
 #include "core/sched/scheduler.h"
+#include "core/server.h"
 #include "frontends/http/call.h"
 #include "frontends/http/infer.h"
 #include "frontends/http/meta.h"
@@ -289,10 +290,13 @@ unsigned int conch_http_stop(struct conch_http *http, uint64_t timeout_ms)
 {
     if (!http)
         return 0;
-    bool freed;
+    enum net_end end;
+    struct server *server = http->settings.server;
     unsigned int n =
-        net_server_stop(http->net, monotonic_ns() + timeout_ms * NS_PER_MS, on_tick, &freed);
-    if (freed)
+        net_server_stop(http->net, monotonic_ns() + timeout_ms * NS_PER_MS, on_tick, &end);
+    if (end == NET_FREED)
         mem_free(http);
+    if (end == NET_STUCK)
+        server_keep(server);
     return n;
 }

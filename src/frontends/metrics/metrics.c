@@ -158,10 +158,14 @@ int conch_metrics_port(const struct conch_metrics *metrics)
 
 void conch_metrics_stop(struct conch_metrics *metrics, uint64_t timeout_ms)
 {
-    bool freed;
+    enum net_end end;
     if (!metrics)
         return;
-    net_server_stop(metrics->net, monotonic_ns() + timeout_ms * NS_PER_MS, NULL, &freed);
-    BUG_ON(!freed); /* each request is answered before the next one is looked at */
-    mem_free(metrics);
+    net_server_stop(metrics->net, monotonic_ns() + timeout_ms * NS_PER_MS, NULL, &end);
+    /* Each request is answered before the next one is looked at. */
+    BUG_ON(end == NET_KEPT);
+    if (end == NET_FREED)
+        mem_free(metrics);
+    else
+        server_keep(metrics->server);
 }

@@ -3,11 +3,23 @@
 
 #include <stdio.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "frontends/net/conn.h"
 
 enum { STOP_LEVEL = 895 }; /* a leaf in the table of core/README.md */
+
+/* A loop that turns has this much time to do what it is told, even when the deadline is over. */
+#define LAST_WORD_NS (100 * NS_PER_MS)
+
+/* What a stop knows of one worker; written by the worker, in a call that the stop waits for. */
+struct tally {
+    struct net_server *server;
+    unsigned int n_conns, n_exchanges, n_cut;
+    bool answered; /* the last call; if not, n_conns is what the counter says */
+    struct worker_call *call;
+};
 
 struct net_server {
     struct http_limits limits;
@@ -17,6 +29,7 @@ struct net_server {
     unsigned int n_workers; /* initialised */
     unsigned int n_running; /* with a thread */
     struct worker *workers;
+    struct tally *tallies; /* one for each worker */
 
     struct mutex mu;
     struct cond left;    /* a worker has less under way than before */
@@ -63,6 +76,7 @@ static void server_free(struct net_server *s)
             s->ctx_free(ctx);
     }
     mem_free(s->workers);
+    mem_free(s->tallies);
     cond_done(&s->left);
     mutex_done(&s->mu);
     mem_free(s);
@@ -75,6 +89,7 @@ struct status *net_server_start(const struct net_options *o, struct net_server *
     s->timeouts = o->timeouts;
     s->ctx_free = o->ctx_free;
     s->workers = mem_zalloc(sizeof(*s->workers) * o->n_threads);
+    s->tallies = mem_zalloc(sizeof(*s->tallies) * o->n_threads);
     mutex_init(&s->mu, STOP_LEVEL, "net_server.mu");
     cond_init(&s->left);
 
@@ -117,9 +132,31 @@ int net_server_port(const struct net_server *s)
 
 /* ---- Stopping ------------------------------------------------------------------------------- */
 
-static void drain(struct worker *w, void *arg)
+/*
+ * A loop may be inside a model that executes on it and does not come back. So whatever is asked of
+ * the loops is asked of all of them at once, and waited for as long as there is time.
+ */
+static void ask_all(struct net_server *s, worker_fn *fn, uint64_t deadline_ns)
 {
-    listener_stop(arg, w);
+    deadline_ns = MAX(deadline_ns, monotonic_ns() + LAST_WORD_NS);
+    for (unsigned int i = 0; i < s->n_workers; i++) {
+        s->tallies[i].server = s;
+        s->tallies[i].call = worker_post(&s->workers[i], fn, &s->tallies[i]);
+    }
+    for (unsigned int i = 0; i < s->n_workers; i++) {
+        struct tally *t = &s->tallies[i];
+        t->answered = worker_await(TAKE(t->call), deadline_ns);
+        if (!t->answered)
+            t->n_conns = atomic_load_explicit(&s->workers[i].n_conns, memory_order_relaxed);
+    }
+}
+
+/* With the first call that a loop comes to. */
+static void begin_drain(struct worker *w, struct net_server *s)
+{
+    if (w->env.draining)
+        return;
+    listener_stop(&s->listener, w);
     w->env.draining = true;
     LIST_FOR_EACH_SAFE (link, &w->conns) {
         conn_drain(LIST_ENTRY(link, struct conn, link));
@@ -128,32 +165,39 @@ static void drain(struct worker *w, void *arg)
 
 static void cut_off(struct worker *w, void *arg)
 {
-    unsigned int *n_cut = arg;
+    struct tally *t = arg;
     LIST_FOR_EACH_SAFE (link, &w->conns) {
         conn_close(LIST_ENTRY(link, struct conn, link));
-        ++*n_cut;
+        t->n_cut++;
     }
 }
-
-struct tally {
-    unsigned int conns, exchanges;
-};
 
 static void count_left(struct worker *w, void *arg)
 {
     struct tally *t = arg;
+    begin_drain(w, t->server);
+    t->n_conns = 0;
     LIST_FOR_EACH (link, &w->conns) {
-        t->conns++;
+        t->n_conns++;
     }
-    t->exchanges += w->env.n_used;
+    t->n_exchanges = w->env.n_used;
 }
 
-static struct tally tally(struct net_server *s)
+/* Of all workers. */
+static struct tally look(struct net_server *s, uint64_t deadline_ns)
 {
-    struct tally t = {0};
-    for (unsigned int i = 0; i < s->n_workers; i++)
-        worker_run(&s->workers[i], count_left, &t);
-    return t;
+    struct tally sum = {.answered = true};
+    ask_all(s, count_left, deadline_ns);
+    for (unsigned int i = 0; i < s->n_workers; i++) {
+        const struct tally *t = &s->tallies[i];
+        sum.n_conns += t->n_conns;
+        sum.n_exchanges += t->n_exchanges;
+        sum.n_cut += t->n_cut;
+        sum.answered &= t->answered;
+    }
+    if (sum.answered) /* so none accepts any more */
+        listener_close(&s->listener);
+    return sum;
 }
 
 /* Waits until all is gone. Each look is exact; a departure after it is an event that ends the wait
@@ -165,15 +209,17 @@ static void wait_for_departures(struct net_server *s, uint64_t deadline_ns, net_
         mutex_lock(&s->mu);
         unsigned int seen = s->n_left;
         mutex_unlock(&s->mu);
-        struct tally t = tally(s);
+        struct tally t = look(s, MIN(deadline_ns, MAX(tick_ns, monotonic_ns() + LAST_WORD_NS)));
         uint64_t now_ns = monotonic_ns();
-        if ((t.conns == 0 && t.exchanges == 0) || now_ns >= deadline_ns)
+        if ((t.answered && t.n_conns == 0 && t.n_exchanges == 0) || now_ns >= deadline_ns)
             return;
         if (now_ns >= tick_ns) {
             on_tick((unsigned int)((deadline_ns - now_ns + NS_PER_S - 1) / NS_PER_S),
-                    MAX(t.conns, t.exchanges));
+                    MAX(t.n_conns, t.n_exchanges));
             tick_ns += NS_PER_S;
         }
+        if (!t.answered)
+            continue; /* the next look is what waits, for this loop, too */
         mutex_lock(&s->mu);
         if (s->n_left == seen)
             cond_wait_until(&s->left, &s->mu, MIN(tick_ns, deadline_ns));
@@ -181,22 +227,32 @@ static void wait_for_departures(struct net_server *s, uint64_t deadline_ns, net_
     }
 }
 
+static void tell_stuck(const struct net_server *s)
+{
+    for (unsigned int i = 0; i < s->n_workers; i++) {
+        if (!s->tallies[i].answered)
+            log_error("the event loop '%s' does not answer: what it executes has not come back",
+                      s->workers[i].thread.name);
+    }
+}
+
 unsigned int net_server_stop(struct net_server *s, uint64_t deadline_ns, net_tick_fn *on_tick,
-                             bool *ret_freed)
+                             enum net_end *ret_end)
 {
     listener_shut(&s->listener);
-    for (unsigned int i = 0; i < s->n_workers; i++)
-        worker_run(&s->workers[i], drain, &s->listener);
-    listener_close(&s->listener);
-
     wait_for_departures(s, deadline_ns, on_tick);
-    unsigned int n_cut = 0;
-    for (unsigned int i = 0; i < s->n_workers; i++)
-        worker_run(&s->workers[i], cut_off, &n_cut);
-    struct tally t = tally(s);
-    *ret_freed = t.exchanges == 0;
-    if (t.exchanges > 0) /* still with the handler, whose answers come to these loops */
-        return MAX(n_cut, t.exchanges);
+    ask_all(s, cut_off, deadline_ns);
+    struct tally t = look(s, deadline_ns);
+    if (!t.answered) {
+        tell_stuck(s);
+        *ret_end = NET_STUCK;
+        return MAX(t.n_cut + t.n_conns, 1u);
+    }
+    if (t.n_exchanges > 0) { /* still with the handler, whose answers come to these loops */
+        *ret_end = NET_KEPT;
+        return MAX(t.n_cut, t.n_exchanges);
+    }
     server_free(s);
-    return n_cut;
+    *ret_end = NET_FREED;
+    return t.n_cut;
 }

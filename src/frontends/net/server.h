@@ -44,15 +44,21 @@ int net_server_port(const struct net_server *s);
 
 typedef void net_tick_fn(unsigned int seconds_left, unsigned int n_conns);
 
+enum net_end {
+    NET_FREED, /* s is gone */
+    NET_KEPT,  /* the handler still has requests, which keep their worker */
+    NET_STUCK, /* a loop does not answer: what it has called has not come back; the log names it */
+};
+
 /*
  * net_server_stop - accepts no more, lets what is under way end, closes.
  *
- * Thread: any but a worker's. Blocks, at most until the deadline.
- * @on_tick    told at once and then every second, as long as connections are left; optional
- * @ret_freed  whether s is gone; not when the handler still has requests, which keep their worker
- * Returns     how many connections were cut off
+ * Thread: any but a worker's. Blocks, at most until the deadline and some tenths of a second more,
+ * in which loops are told that it is over.
+ * @on_tick  told at once and then every second, as long as connections are left; optional
+ * Returns   how many connections were cut off, or could not even be
  */
 unsigned int net_server_stop(struct net_server *s, uint64_t deadline_ns, net_tick_fn *on_tick,
-                             bool *ret_freed);
+                             enum net_end *ret_end);
 
 #endif

@@ -187,36 +187,72 @@ void worker_done(struct worker *w)
 
 /* ---- Calls from other threads --------------------------------------------------------------- */
 
-struct call {
+/*
+ *     WAITS ──the loop comes to it──► RUNS ──► OVER       the caller frees it
+ *       └──the caller's time is over──► GIVEN_UP          the loop frees it, when it comes to it
+ */
+struct worker_call {
     struct message message;
     struct worker *worker;
-    void (*fn)(struct worker *w, void *arg);
+    worker_fn *fn;
     void *arg;
     struct mutex mu;
-    struct cond done_cond;
-    bool done; /* under mu */
+    struct cond over;
+    enum { CALL_WAITS, CALL_RUNS, CALL_OVER, CALL_GIVEN_UP } stage; /* under mu */
 };
+
+static void call_free(struct worker_call *call)
+{
+    cond_done(&call->over);
+    mutex_done(&call->mu);
+    mem_free(call);
+}
 
 static void on_call(struct message *m)
 {
-    struct call *call = CONTAINER_OF(m, struct call, message);
+    struct worker_call *call = CONTAINER_OF(m, struct worker_call, message);
+    mutex_lock(&call->mu);
+    bool given_up = call->stage == CALL_GIVEN_UP;
+    if (!given_up)
+        call->stage = CALL_RUNS;
+    mutex_unlock(&call->mu);
+    if (given_up) {
+        call_free(call);
+        return;
+    }
     call->fn(call->worker, call->arg);
     mutex_lock(&call->mu);
-    call->done = true;
-    cond_signal(&call->done_cond);
+    call->stage = CALL_OVER;
+    cond_signal(&call->over);
     mutex_unlock(&call->mu);
 }
 
-void worker_run(struct worker *w, void (*fn)(struct worker *w, void *arg), void *arg)
+struct worker_call *worker_post(struct worker *w, worker_fn *fn, void *arg)
 {
-    struct call call = {.message.deliver = on_call, .worker = w, .fn = fn, .arg = arg};
-    mutex_init(&call.mu, CALL_LEVEL, "worker call");
-    cond_init(&call.done_cond);
-    loop_post(&w->loop, &call.message);
-    mutex_lock(&call.mu);
-    while (!call.done)
-        cond_wait(&call.done_cond, &call.mu);
-    mutex_unlock(&call.mu);
-    cond_done(&call.done_cond);
-    mutex_done(&call.mu);
+    struct worker_call *call = mem_zalloc(sizeof(*call));
+    call->message.deliver = on_call;
+    call->worker = w;
+    call->fn = fn;
+    call->arg = arg;
+    mutex_init(&call->mu, CALL_LEVEL, "worker call");
+    cond_init(&call->over);
+    loop_post(&w->loop, &call->message);
+    return call;
+}
+
+bool worker_await(struct worker_call *call, uint64_t deadline_ns)
+{
+    mutex_lock(&call->mu);
+    while (call->stage == CALL_WAITS) {
+        if (!cond_wait_until(&call->over, &call->mu, deadline_ns) && call->stage == CALL_WAITS)
+            call->stage = CALL_GIVEN_UP;
+    }
+    bool given_up = call->stage == CALL_GIVEN_UP;
+    while (call->stage == CALL_RUNS) /* it is ours, and never waits */
+        cond_wait(&call->over, &call->mu);
+    mutex_unlock(&call->mu);
+    if (given_up)
+        return false;
+    call_free(call);
+    return true;
 }

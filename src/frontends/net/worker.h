@@ -16,6 +16,7 @@
 #include "frontends/net/exchange.h"
 
 struct conn;
+struct worker_call;
 
 /* How long a connection may take, nanoseconds; 0 = for ever. */
 struct net_timeouts {
@@ -77,7 +78,21 @@ bool worker_close_idle(struct worker *w);
 /* worker_ask_close_idle - the same soon. Thread: any. */
 void worker_ask_close_idle(struct worker *w);
 
-/* worker_run - runs fn(arg) on the worker's thread and waits for it. Thread: any other. */
-void worker_run(struct worker *w, void (*fn)(struct worker *w, void *arg), void *arg);
+/* What runs on a loop for another thread: it must not wait for anything. */
+typedef void worker_fn(struct worker *w, void *arg);
+
+/*
+ * worker_post - has fn(arg) run on the worker's thread; worker_await() must follow, once. Calls of
+ * one thread run in their order.
+ *
+ * Thread: any but the worker's, as below.
+ */
+struct worker_call *worker_post(struct worker *w, worker_fn *fn, void *arg);
+
+/*
+ * worker_await - waits until the call has run, and ends it. False: the loop has not come to it by
+ * the deadline (monotonic), and fn will not be called: what arg points to may go.
+ */
+bool worker_await(struct worker_call *call, uint64_t deadline_ns);
 
 #endif

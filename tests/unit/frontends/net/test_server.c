@@ -149,9 +149,9 @@ static struct net_server *start(struct net_options *o)
 
 static void stop(struct net_server *s)
 {
-    bool freed;
-    assert_int_equal(net_server_stop(s, monotonic_ns() + 60 * NS_PER_S, NULL, &freed), 0);
-    assert_true(freed);
+    enum net_end end;
+    assert_int_equal(net_server_stop(s, monotonic_ns() + 60 * NS_PER_S, NULL, &end), 0);
+    assert_int_equal(end, NET_FREED);
 }
 
 static int dial(const struct net_server *s)
@@ -489,7 +489,7 @@ struct stopping {
     struct net_server *s;
     uint64_t wait_ns;
     unsigned int n_cut;
-    bool freed;
+    enum net_end end;
     struct thread thread;
 };
 
@@ -506,7 +506,7 @@ static void on_tick(unsigned int seconds_left, unsigned int n_conns)
 static void run_stop(void *arg)
 {
     struct stopping *p = arg;
-    p->n_cut = net_server_stop(p->s, monotonic_ns() + p->wait_ns, on_tick, &p->freed);
+    p->n_cut = net_server_stop(p->s, monotonic_ns() + p->wait_ns, on_tick, &p->end);
 }
 
 static void stopping_waits_for_what_is_under_way(void **state)
@@ -529,7 +529,7 @@ static void stopping_waits_for_what_is_under_way(void **state)
     assert_non_null(strstr(reply, "late"));
     thread_join(&p.thread);
     assert_int_equal(p.n_cut, 0);
-    assert_true(p.freed);
+    assert_int_equal(p.end, NET_FREED);
     assert_in_range(last_seconds, 1, 20);
     assert_int_equal(last_conns, 1);
     close(idle);
@@ -547,7 +547,7 @@ static void stopping_cuts_off_at_the_deadline(void **state)
     hear(deaf, "HTTP/1.1 200 OK");
     run_stop(&p);
     assert_int_equal(p.n_cut, 1);
-    assert_true(p.freed);
+    assert_int_equal(p.end, NET_FREED);
     close(deaf);
 }
 
@@ -568,7 +568,7 @@ static void stopping_waits_for_requests_without_a_client(void **state)
     release(x);
     thread_join(&p.thread);
     assert_int_equal(p.n_cut, 0);
-    assert_true(p.freed);
+    assert_int_equal(p.end, NET_FREED);
 }
 
 int main(void)
