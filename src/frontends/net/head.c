@@ -31,10 +31,6 @@ static int on_header_field(llhttp_t *llhttp, const char *at, size_t length)
     struct head_parser *p = parser_of(llhttp);
     struct http_head *head = &p->head;
 
-    if (p->complete) { /* a trailer: allowed, counted, ignored */
-        p->trailer_bytes += length;
-        return p->trailer_bytes > 8192 ? fail(p, 431, "the trailer is too large") : 0;
-    }
     if (p->name_bytes == 0) {
         if (head->n_headers == HEAD_MAX_HEADERS)
             return fail(p, 431, "the request has too many headers");
@@ -51,7 +47,7 @@ static int on_header_field(llhttp_t *llhttp, const char *at, size_t length)
 static int on_header_field_complete(llhttp_t *llhttp)
 {
     struct head_parser *p = parser_of(llhttp);
-    if (!p->complete && p->name_bytes == 0)
+    if (p->name_bytes == 0)
         return fail(p, 400, "malformed request: a header without a name");
     p->name_bytes = 0;
     return 0;
@@ -61,10 +57,6 @@ static int on_header_value(llhttp_t *llhttp, const char *at, size_t length)
 {
     struct head_parser *p = parser_of(llhttp);
 
-    if (p->complete) {
-        p->trailer_bytes += length;
-        return p->trailer_bytes > 8192 ? fail(p, 431, "the trailer is too large") : 0;
-    }
     if (length == 0)
         return 0;
     struct head_header *header = &p->head.headers[p->head.n_headers - 1];
@@ -83,35 +75,12 @@ static int on_headers_complete(llhttp_t *llhttp)
     return HPE_PAUSED;
 }
 
-static int on_body(llhttp_t *llhttp, const char *at, size_t length)
-{
-    struct head_parser *p = parser_of(llhttp);
-    return p->on_data(p->ctx, at, length) ? 0 : -1;
-}
-
-static int on_chunk_header(llhttp_t *llhttp)
-{
-    struct head_parser *p = parser_of(llhttp);
-    if (llhttp->content_length != 0 && ++p->n_chunks > p->max_chunks)
-        return fail(p, 400, "the request body has too many chunks");
-    return 0;
-}
-
-static int on_message_complete(llhttp_t *llhttp)
-{
-    parser_of(llhttp)->body_complete = true;
-    return HPE_PAUSED;
-}
-
 static const llhttp_settings_t settings = {
     .on_url = on_url,
     .on_header_field = on_header_field,
     .on_header_field_complete = on_header_field_complete,
     .on_header_value = on_header_value,
     .on_headers_complete = on_headers_complete,
-    .on_body = on_body,
-    .on_chunk_header = on_chunk_header,
-    .on_message_complete = on_message_complete,
 };
 
 void head_parser_init(struct head_parser *p, unsigned int max_chunks)
@@ -133,9 +102,6 @@ void head_parser_reset(struct head_parser *p)
     p->parsed = 0;
     p->complete = false;
     p->fault.status = 0;
-    p->n_chunks = 0;
-    p->trailer_bytes = 0;
-    p->body_complete = false;
 }
 
 /* What llhttp refused, in the words of the client's view. */
@@ -161,9 +127,6 @@ static void explain(struct head_parser *p)
         break;
     case HPE_INVALID_TRANSFER_ENCODING:
         fail(p, 400, "malformed request: invalid Transfer-Encoding");
-        break;
-    case HPE_INVALID_CHUNK_SIZE:
-        fail(p, 400, "malformed request: invalid chunk size");
         break;
     case HPE_LF_EXPECTED:
     case HPE_CR_EXPECTED:
@@ -195,10 +158,114 @@ static bool lines_are_strict(const char *base, size_t n_bytes)
     return true;
 }
 
-static void head_finish(struct head_parser *p)
+static struct span value_of(const struct http_head *head, const struct head_header *h)
+{
+    return (struct span){head->base + h->value, h->value_length};
+}
+
+static bool is_named(const struct http_head *head, const struct head_header *h, const char *name,
+                     size_t name_length)
+{
+    return h->name_length == name_length &&
+           strncasecmp(head->base + h->name, name, name_length) == 0;
+}
+
+static struct span trimmed(struct span s)
+{
+    while (s.length > 0 && (s.at[0] == ' ' || s.at[0] == '\t')) {
+        s.at++;
+        s.length--;
+    }
+    while (s.length > 0 && (s.at[s.length - 1] == ' ' || s.at[s.length - 1] == '\t'))
+        s.length--;
+    return s;
+}
+
+/* Names or addresses with a port; a path, a user's name or several of them are no host. */
+static bool is_host(struct span value)
+{
+    static const bool of_none[256] = {[' '] = true, ['\t'] = true, [','] = true, ['/'] = true,
+                                      ['?'] = true, ['#'] = true,  ['@'] = true, ['\\'] = true};
+    bool bad = false;
+    for (size_t i = 0; i < value.length; i++)
+        bad |= of_none[(unsigned char)value.at[i]];
+    return !bad;
+}
+
+/* What the message says of its length, header by header. */
+struct framing {
+    unsigned int n_hosts, n_codings, n_chunked;
+    bool bad_host, empty_coding, chunked_is_last;
+};
+
+static void look_at_codings(struct framing *f, struct span value)
+{
+    const char *end = value.at + value.length;
+    for (const char *at = value.at;;) {
+        const char *comma = memchr(at, ',', (size_t)(end - at));
+        struct span coding = trimmed((struct span){at, (size_t)((comma ? comma : end) - at)});
+        f->n_codings++;
+        f->empty_coding |= coding.length == 0;
+        f->chunked_is_last = span_is(coding, "chunked");
+        f->n_chunked += f->chunked_is_last;
+        if (!comma)
+            return;
+        at = comma + 1;
+    }
+}
+
+static void look_at_headers(struct http_head *head, struct framing *f)
+{
+    for (unsigned int i = 0; i < head->n_headers; i++) {
+        struct head_header *h = &head->headers[i];
+        while (h->value_length > 0 && (head->base[h->value + h->value_length - 1] == ' ' ||
+                                       head->base[h->value + h->value_length - 1] == '\t'))
+            h->value_length--;
+        if (is_named(head, h, "host", 4)) {
+            f->n_hosts++;
+            f->bad_host |= !is_host(value_of(head, h));
+        } else if (UNLIKELY(is_named(head, h, "transfer-encoding", 17))) {
+            look_at_codings(f, value_of(head, h));
+        }
+    }
+}
+
+/* NULL: there is no doubt where the message ends, and whom it is for. */
+static const struct http_fault *framing_fault(const struct head_parser *p, const struct framing *f)
+{
+    static const struct http_fault twice = {400, "malformed request: its length is given twice"},
+                                   empty = {400, "malformed request: invalid Transfer-Encoding"},
+                                   last = {400, "malformed request: the last Transfer-Encoding "
+                                                "must be chunked"},
+                                   other = {501, "no Transfer-Encoding but chunked is supported"},
+                                   no_host = {400, "malformed request: HTTP/1.1 needs a Host"},
+                                   hosts = {400, "malformed request: more than one Host"},
+                                   bad_host = {400, "malformed request: invalid Host"};
+
+    if (UNLIKELY(f->n_codings > 0)) {
+        if (p->llhttp.flags & F_CONTENT_LENGTH)
+            return &twice;
+        if (f->empty_coding || f->n_chunked > 1)
+            return &empty;
+        if (!f->chunked_is_last)
+            return &last;
+        if (f->n_codings > 1)
+            return &other;
+    }
+    if (UNLIKELY(f->n_hosts != 1)) {
+        if (f->n_hosts > 1)
+            return &hosts;
+        if (p->head.http_1_1)
+            return &no_host;
+    }
+    return f->bad_host ? &bad_host : NULL;
+}
+
+static const struct http_fault *head_finish(struct head_parser *p)
 {
     const llhttp_t *llhttp = &p->llhttp;
     struct http_head *head = &p->head;
+    struct framing f = {0};
 
     switch (llhttp->method) {
     case HTTP_GET:
@@ -215,22 +282,20 @@ static void head_finish(struct head_parser *p)
         break;
     }
     head->http_1_1 = llhttp->http_major == 1 && llhttp->http_minor >= 1;
-    head->keep_alive = llhttp_should_keep_alive(llhttp);
-    head->chunked = llhttp->flags & F_CHUNKED;
-    head->content_length =
-        llhttp->flags & F_CONTENT_LENGTH && !head->chunked ? llhttp->content_length : 0;
-    for (unsigned int i = 0; i < head->n_headers; i++) {
-        struct head_header *h = &head->headers[i];
-        while (h->value_length > 0 && (head->base[h->value + h->value_length - 1] == ' ' ||
-                                       head->base[h->value + h->value_length - 1] == '\t'))
-            h->value_length--;
-    }
+    look_at_headers(head, &f);
+    head->chunked = f.chunked_is_last;
+    /* HTTP/1.0 knows no chunks: who sent them may be taken to have meant something else by what
+     * follows (RFC 9112, 6.1). */
+    head->keep_alive = llhttp_should_keep_alive(llhttp) && (head->http_1_1 || !head->chunked);
+    head->content_length = llhttp->flags & F_CONTENT_LENGTH ? llhttp->content_length : 0;
+    return framing_fault(p, &f);
 }
 
 enum parse_result head_parse(struct head_parser *p, const char *base, size_t n_bytes,
                              size_t *ret_end)
 {
     struct http_head *head = &p->head;
+    const struct http_fault *fault;
 
     head->base = base;
 
@@ -252,21 +317,13 @@ enum parse_result head_parse(struct head_parser *p, const char *base, size_t n_b
         fail(p, 505, "only HTTP/1.0 and HTTP/1.1 are understood here");
         return PARSE_FAULT;
     }
-    if (p->llhttp.flags & F_TRANSFER_ENCODING && !(p->llhttp.flags & F_CHUNKED)) {
-        fail(p, 400, "malformed request: the last Transfer-Encoding must be chunked");
+    fault = head_finish(p);
+    if (UNLIKELY(fault != NULL)) {
+        p->fault = *fault;
         return PARSE_FAULT;
     }
-    if (p->llhttp.flags & F_CHUNKED && p->llhttp.flags & F_CONTENT_LENGTH) {
-        fail(p, 400, "malformed request: its length is given twice");
-        return PARSE_FAULT;
-    }
-    head_finish(p);
-    if (head->chunked) {
-        /* An upgrade is not offered: without this llhttp would take the body for another protocol.
-         */
-        p->llhttp.upgrade = 0;
-        llhttp_resume(&p->llhttp);
-    }
+    if (head->chunked)
+        chunks_init(&p->chunks, p->max_chunks);
     *ret_end = p->parsed;
     return PARSE_DONE;
 }
@@ -274,25 +331,38 @@ enum parse_result head_parse(struct head_parser *p, const char *base, size_t n_b
 enum parse_result head_parse_chunks(struct head_parser *p, const char *bytes, size_t n_bytes,
                                     size_t *ret_used)
 {
-    llhttp_errno_t err = llhttp_execute(&p->llhttp, bytes, n_bytes);
-    if (err == HPE_OK)
-        return PARSE_MORE;
-    if (err != HPE_PAUSED || !p->body_complete) {
-        explain(p);
-        return PARSE_FAULT;
+    for (size_t used = 0;;) {
+        struct span data;
+        size_t n;
+        switch (chunks_next(&p->chunks, bytes + used, n_bytes - used, &n, &data, &p->fault)) {
+        case CHUNKS_MORE:
+            return PARSE_MORE;
+        case CHUNKS_DATA:
+            if (!p->on_data(p->ctx, data.at, data.length))
+                return PARSE_FAULT;
+            used += n;
+            break;
+        case CHUNKS_END:
+            *ret_used = used + n;
+            return PARSE_DONE;
+        case CHUNKS_FAULT:
+            return PARSE_FAULT;
+        }
     }
-    *ret_used = (size_t)(llhttp_get_error_pos(&p->llhttp) - bytes);
-    return PARSE_DONE;
 }
 
 struct span head_path(const struct http_head *head)
 {
     struct span path = {head->base + head->target, head->target_length};
-    /* The absolute form, as proxies are asked (RFC 9112, 3.2.2): what follows the authority. */
-    if (UNLIKELY(path.length > 7 && strncasecmp(path.at, "http://", 7) == 0)) {
-        const char *slash = memchr(path.at + 7, '/', path.length - 7);
-        if (slash)
-            path = (struct span){slash, path.length - (size_t)(slash - path.at)};
+    /* The absolute form, as proxies are asked (RFC 9112, 3.2.2): what follows the authority, which
+     * a query or a fragment ends as well; then there is no path. */
+    if (UNLIKELY(path.length >= 7 && strncasecmp(path.at, "http://", 7) == 0)) {
+        size_t n = 7;
+        while (n < path.length && !memchr("/?#", path.at[n], 3))
+            n++;
+        if (n == 7) /* nor is there one of nobody's */
+            n = path.length;
+        path = (struct span){path.at + n, path.length - n};
     }
     static const char ends[] = {'?', '#'};
     for (size_t i = 0; i < sizeof(ends); i++) {
@@ -307,9 +377,8 @@ struct span head_find(const struct http_head *head, const char *name, size_t nam
 {
     for (unsigned int i = 0; i < head->n_headers; i++) {
         const struct head_header *h = &head->headers[i];
-        if (h->name_length == name_length &&
-            strncasecmp(head->base + h->name, name, name_length) == 0)
-            return (struct span){head->base + h->value, h->value_length};
+        if (is_named(head, h, name, name_length))
+            return value_of(head, h);
     }
     return (struct span){NULL, 0};
 }

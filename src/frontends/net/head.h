@@ -13,16 +13,14 @@
 
 #include <llhttp.h>
 
+#include "frontends/net/chunks.h"
+#include "frontends/net/span.h"
+
 enum http_method { METHOD_GET, METHOD_POST, METHOD_HEAD, METHOD_OTHER };
 
 enum {
     HEAD_MAX_HEADERS = 64,
     HEAD_MAX_BYTES = 65535, /* places are 16 bits wide */
-};
-
-struct span {
-    const char *at;
-    size_t length;
 };
 
 struct head_header {
@@ -51,20 +49,13 @@ struct span head_path(const struct http_head *head);
  */
 struct span head_find(const struct http_head *head, const char *name, size_t name_length);
 
-/* span_is - whether the span equals the text, letter case ignored. */
-bool span_is(struct span s, const char *text);
-
-/* Why a connection cannot go on: what it is told before it is closed. */
-struct http_fault {
-    int status;       /* 400, 408, 413, 431, 503, 505 */
-    const char *text; /* constant */
-};
-
 /*
  * The parser of one connection: heads, and chunked bodies after them. Bytes in, events out.
  *
  * Stricter than llhttp, since what a proxy in front reads differently from us is a way to smuggle
- * requests: folded headers and line ends without CR are faults, so are two lengths.
+ * requests: folded headers and line ends without CR are faults, so are two lengths, a
+ * Transfer-Encoding that is not just "chunked", and a host that is given twice or, in HTTP/1.1,
+ * not.
  */
 struct head_parser {
     llhttp_t llhttp;
@@ -77,9 +68,8 @@ struct head_parser {
     /* Chunked bodies. */
     bool (*on_data)(void *ctx, const char *bytes, size_t n_bytes); /* false sets `fault` itself */
     void *ctx;
-    unsigned int n_chunks, max_chunks;
-    size_t trailer_bytes;
-    bool body_complete;
+    unsigned int max_chunks;
+    struct chunks chunks;
 };
 
 enum parse_result { PARSE_MORE, PARSE_DONE, PARSE_FAULT };

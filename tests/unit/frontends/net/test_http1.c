@@ -22,54 +22,128 @@ struct split_case {
 
 static const struct split_case cases[] = {
     {"get", "GET /v2 HTTP/1.1\r\nHost: x\r\n\r\n", OK(17, "0 /v2 0 811c9dc5\n")},
-    {"two in one", "GET /a HTTP/1.1\r\n\r\nGET /b?q=1#f HTTP/1.1\r\n\r\n",
+    {"two in one", "GET /a HTTP/1.1\r\nHost: x\r\n\r\nGET /b?q=1#f HTTP/1.1\r\nHost: x\r\n\r\n",
      OK(16, "0 /a 0 811c9dc5\n") OK(16, "0 /b 0 811c9dc5\n")},
-    {"post", "POST /p HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello", OK(16, "1 /p 5 4f9f2cab\n")},
-    {"post and get", "POST /p HTTP/1.1\r\ncontent-length:5\r\n\r\nhelloGET /b HTTP/1.1\r\n\r\n",
+    {"post", "POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello",
+     OK(16, "1 /p 5 4f9f2cab\n")},
+    {"post and get",
+     "POST /p HTTP/1.1\r\nHost: x\r\ncontent-length:5\r\n\r\nhelloGET /b HTTP/1.1\r\nHost: x\r\n\r\n",
      OK(16, "1 /p 5 4f9f2cab\n") OK(16, "0 /b 0 811c9dc5\n")},
     {"aligned part",
-     "POST /p HTTP/1.1\r\nContent-Length: 5\r\nInference-Header-Content-Length: 3\r\n\r\nhello",
+     "POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nInference-Header-Content-Length: 3\r\n\r\nhello",
      OK(10, "aligned 3\n")},
     {"chunked",
-     "POST /c HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2;x=y\r\nhe\r\n3\r\nllo\r\n0\r\n"
-     "Trailer: t\r\n\r\nGET /b HTTP/1.1\r\n\r\n",
+     "POST /c HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2;x=y\r\nhe\r\n3\r\nllo\r\n0\r\n"
+     "Trailer: t\r\n\r\nGET /b HTTP/1.1\r\nHost: x\r\n\r\n",
      OK(16, "1 /c 5 4f9f2cab\n") OK(16, "0 /b 0 811c9dc5\n")},
-    {"empty chunked", "POST /c HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    {"empty chunked", "POST /c HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
      OK(16, "1 /c 0 811c9dc5\n")},
-    {"close", "GET /a HTTP/1.1\r\nConnection: close\r\n\r\nGET /b HTTP/1.1\r\n\r\n",
+    {"close",
+     "GET /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\nGET /b HTTP/1.1\r\nHost: x\r\n\r\n",
      OK_CLOSE(16, "0 /a 0 811c9dc5\n")},
     {"1.0", "GET /a HTTP/1.0\r\n\r\n", OK_CLOSE(16, "0 /a 0 811c9dc5\n")},
     {"1.0 that stays", "GET /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
      "HTTP/1.1 200 OK\r\nContent-Length: 16\r\nConnection: keep-alive\r\n\r\n0 /a 0 811c9dc5\n"},
-    {"head", "HEAD /a HTTP/1.1\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 16\r\n\r\n"},
-    {"empty lines first", "\r\n\r\nGET /a HTTP/1.1\r\n\r\n", OK(16, "0 /a 0 811c9dc5\n")},
-    {"method unknown", "BREW /a HTTP/1.1\r\n\r\n",
+    {"head", "HEAD /a HTTP/1.1\r\nHost: x\r\n\r\n",
+     "HTTP/1.1 200 OK\r\nContent-Length: 16\r\n\r\n"},
+    {"empty lines first", "\r\n\r\nGET /a HTTP/1.1\r\nHost: x\r\n\r\n",
+     OK(16, "0 /a 0 811c9dc5\n")},
+    {"method unknown", "BREW /a HTTP/1.1\r\nHost: x\r\n\r\n",
      BAD("400 Bad Request", 45, "malformed request: unknown method")},
-    {"two lengths", "POST /a HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+    {"two lengths",
+     "POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
      BAD("400 Bad Request", 56, "malformed request: its length is given twice")},
-    {"the same length twice", "POST /a HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\na",
+    {"the same length twice",
+     "POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\na",
      BAD("400 Bad Request", 56, "malformed request: its length is given twice")},
     {"length and chunks",
-     "POST /a HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+     "POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
      BAD("400 Bad Request", 56, "malformed request: its length is given twice")},
     {"chunks and length",
-     "POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n0\r\n\r\n",
+     "POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n0\r\n\r\n",
      BAD("400 Bad Request", 56, "malformed request: its length is given twice")},
-    {"length no number", "POST /a HTTP/1.1\r\nContent-Length: 1x\r\n\r\na",
+    {"length no number", "POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 1x\r\n\r\na",
      BAD("400 Bad Request", 53, "malformed request: invalid Content-Length")},
-    {"not chunked at the end", "POST /a HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n",
+    {"not chunked at the end", "POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n",
      BAD("400 Bad Request", 73, "malformed request: the last Transfer-Encoding must be chunked")},
-    {"folded", "GET /a HTTP/1.1\r\nA: b\r\n c\r\n\r\n", NULL},
-    {"folded, empty at first", "GET /a HTTP/1.1\r\nA:\r\n c\r\n\r\n", NULL},
+    {"folded", "GET /a HTTP/1.1\r\nHost: x\r\nA: b\r\n c\r\n\r\n", NULL},
+    {"folded, empty at first", "GET /a HTTP/1.1\r\nHost: x\r\nA:\r\n c\r\n\r\n", NULL},
     {"bare LF", "GET /a HTTP/1.1\nA: b\n\n", NULL},
-    {"bare LF in a header", "GET /a HTTP/1.1\r\nA: b\nB: c\r\n\r\n", NULL},
-    {"no name", "GET /a HTTP/1.1\r\nA:\r\n: b\r\n\r\n", NULL},
-    {"no name at first", "GET /a HTTP/1.1\r\n: b\r\n\r\n", NULL},
-    {"blank before colon", "GET /a HTTP/1.1\r\nA : b\r\n\r\n", NULL},
-    {"chunk size no number", "POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", NULL},
-    {"too large", "POST /a HTTP/1.1\r\nContent-Length: 1048577\r\n\r\n",
+    {"bare LF in a header", "GET /a HTTP/1.1\r\nHost: x\r\nA: b\nB: c\r\n\r\n", NULL},
+    {"no name", "GET /a HTTP/1.1\r\nHost: x\r\nA:\r\n: b\r\n\r\n", NULL},
+    {"no name at first", "GET /a HTTP/1.1\r\nHost: x\r\n: b\r\n\r\n", NULL},
+    {"blank before colon", "GET /a HTTP/1.1\r\nHost: x\r\nA : b\r\n\r\n", NULL},
+    {"chunk size no number",
+     "POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", NULL},
+    {"too large", "POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 1048577\r\n\r\n",
      BAD("413 Content Too Large", 41, "the request body is too large")},
-    {"good, then bad", "GET /a HTTP/1.1\r\n\r\nxx yy\r\n\r\n", NULL},
+    {"no host", "GET /a HTTP/1.1\r\n\r\n",
+     BAD("400 Bad Request", 52, "malformed request: HTTP/1.1 needs a Host")},
+    {"two hosts", "GET /a HTTP/1.1\r\nHost: x\r\nhost: x\r\n\r\n",
+     BAD("400 Bad Request", 49, "malformed request: more than one Host")},
+    {"two hosts in 1.0", "GET /a HTTP/1.0\r\nHost: x\r\nHost: y\r\n\r\n",
+     BAD("400 Bad Request", 49, "malformed request: more than one Host")},
+    {"a host and a list", "GET /a HTTP/1.1\r\nHost: x, y\r\n\r\n", NULL},
+    {"a host of nobody", "GET /a HTTP/1.1\r\nHost:\r\n\r\n", OK(16, "0 /a 0 811c9dc5\n")},
+    {"a host with a port", "GET /a HTTP/1.1\r\nHost: [::1]:8000\r\n\r\n",
+     OK(16, "0 /a 0 811c9dc5\n")},
+    {"absolute, path behind", "GET http://x/a?b HTTP/1.1\r\nHost: x\r\n\r\n",
+     OK(16, "0 /a 0 811c9dc5\n")},
+    {"absolute, a path in the query", "GET http://x?/a HTTP/1.1\r\nHost: x\r\n\r\n",
+     OK(14, "0  0 811c9dc5\n")},
+    {"absolute, without a path", "GET http://x HTTP/1.1\r\nHost: x\r\n\r\n",
+     OK(14, "0  0 811c9dc5\n")},
+    {"chunks in 1.0",
+     "POST /a HTTP/1.0\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n"
+     "2\r\nhe\r\n0\r\n\r\nGET /b HTTP/1.0\r\n\r\n",
+     OK_CLOSE(16, "1 /a 2 5c3ae3b6\n")},
+    {"an empty coding", "POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding:\r\n\r\n", NULL},
+    {"an empty coding and a length",
+     "POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: \r\nContent-Length: 1\r\n\r\na", NULL},
+    {"an empty coding in a list",
+     "POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: ,chunked\r\n\r\n0\r\n\r\n", NULL},
+    {"an unknown coding and a length",
+     "POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: xchunked\r\nContent-Length: 1\r\n\r\na",
+     NULL},
+    {"chunked twice",
+     "POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n", NULL},
+    {"chunked in two headers",
+     "POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+     NULL},
+    {"chunked, then another",
+     "POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n",
+     NULL},
+    {"gzip, chunked",
+     "POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+     BAD("501 Not Implemented", 57, "no Transfer-Encoding but chunked is supported")},
+#define CHUNKED "POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    {"sizes in all forms",
+     CHUNKED "0000000000000002;a=\"b\";c \t\r\nhe\r\n0A\r\n0123456789\r\n000\r\n\r\n",
+     OK(17, "1 /a 12 50d7ee71\n")},
+    {"a size with 17 digits", CHUNKED "00000000000000002\r\nhe\r\n0\r\n\r\n", NULL},
+    {"a size without digits", CHUNKED ";a\r\n0\r\n\r\n", NULL},
+    {"a size with a sign", CHUNKED "+2\r\nhe\r\n0\r\n\r\n", NULL},
+    {"a size in C", CHUNKED "0x2\r\nhe\r\n0\r\n\r\n", NULL},
+    {"a blank before a size", CHUNKED " 2\r\nhe\r\n0\r\n\r\n", NULL},
+    {"a blank behind a size", CHUNKED "2 \r\nhe\r\n0\r\n\r\n", NULL},
+    {"LF behind a size", CHUNKED "2\nhe\r\n0\r\n\r\n", NULL},
+    {"LF in an extension", CHUNKED "2;a\nhe\r\n0\r\n\r\n", NULL},
+    {"CR in an extension", CHUNKED "2;a\rb\r\nhe\r\n0\r\n\r\n", NULL},
+    {"LF behind data", CHUNKED "2\r\nhe\n0\r\n\r\n", NULL},
+    {"more data than said", CHUNKED "2\r\nhell\r\n0\r\n\r\n", NULL},
+    {"LF behind the last size", CHUNKED "0\n\r\n", NULL},
+    {"LF at the end", CHUNKED "0\r\n\n", NULL},
+    {"CR at the end, and more", CHUNKED "0\r\n\rx", NULL},
+    {"LF behind a trailer", CHUNKED "0\r\nA: b\n\r\n", NULL},
+    {"a folded trailer", CHUNKED "0\r\nA: b\r\n c\r\n\r\n", NULL},
+    {"a trailer that begins folded", CHUNKED "0\r\n A: b\r\n\r\n", NULL},
+    {"a trailer without a name", CHUNKED "0\r\n: b\r\n\r\n", NULL},
+    {"a blank in a trailer's name", CHUNKED "0\r\nA : b\r\n\r\n", NULL},
+    {"a trailer without a colon", CHUNKED "0\r\nA\r\n\r\n", NULL},
+    {"a trailer with NUL", CHUNKED "0\r\nA: \x01\r\n\r\n", NULL},
+    {"trailers", CHUNKED "0\r\nA:\r\nB-2: c \td\r\n\r\nGET /b HTTP/1.1\r\nHost: x\r\n\r\n",
+     OK(16, "1 /a 0 811c9dc5\n") OK(16, "0 /b 0 811c9dc5\n")},
+    {"good, then bad", "GET /a HTTP/1.1\r\nHost: x\r\n\r\nxx yy\r\n\r\n", NULL},
     {"version 2", "GET /a HTTP/2.0\r\n\r\n", NULL},
 };
 
@@ -142,7 +216,7 @@ static void replies_leave_in_the_order_of_the_requests(void **state)
 {
     (void)state;
     static const char input[] =
-        "GET /a HTTP/1.1\r\n\r\nGET /b HTTP/1.1\r\n\r\nGET /c HTTP/1.1\r\n\r\n";
+        "GET /a HTTP/1.1\r\nHost: x\r\n\r\nGET /b HTTP/1.1\r\nHost: x\r\n\r\nGET /c HTTP/1.1\r\nHost: x\r\n\r\n";
     static const char output[] =
         OK(16, "0 /a 0 811c9dc5\n") OK(16, "0 /b 0 811c9dc5\n") OK(16, "0 /c 0 811c9dc5\n");
     static const unsigned int orders[][3] = {{0, 0, 0}, {2, 1, 0}, {1, 1, 0},
@@ -166,7 +240,7 @@ static void replies_leave_in_the_order_of_the_requests(void **state)
 static void a_full_pipeline_stops_reading(void **state)
 {
     (void)state;
-    static const char one[] = "GET /a HTTP/1.1\r\n\r\n";
+    static const char one[] = "GET /a HTTP/1.1\r\nHost: x\r\n\r\n";
     struct driver d;
     struct iovec space[2];
     driver_init(&d);
@@ -202,7 +276,7 @@ static void large_bodies_land_in_place(void **state)
     char *body = malloc(length);
     memset(body, 'b', length);
     int n = snprintf(head, sizeof(head),
-                     "POST /big HTTP/1.1\r\nInference-Header-Content-Length: 77\r\n"
+                     "POST /big HTTP/1.1\r\nHost: x\r\nInference-Header-Content-Length: 77\r\n"
                      "Content-Length: %zu\r\n\r\n",
                      length);
     driver_init(&d);
@@ -212,7 +286,7 @@ static void large_bodies_land_in_place(void **state)
     assert_int_equal(space[0].iov_len, length); /* no buffer in between */
     assert_int_equal(((uintptr_t)space[0].iov_base + 77) % 64, 0);
     driver_feed(&d, body, length);
-    driver_feed(&d, "GET /b HTTP/1.1\r\n\r\n", 19);
+    driver_feed(&d, "GET /b HTTP/1.1\r\nHost: x\r\n\r\n", 28);
     driver_flush(&d);
     assert_int_equal(d.n_requests, 2);
     free(body);
@@ -222,8 +296,9 @@ static void large_bodies_land_in_place(void **state)
 static void a_body_that_nobody_wants_is_not_kept(void **state)
 {
     (void)state;
-    static const char head[] = "POST /void HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n";
-    static const char chunked[] = "POST /void HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+    static const char head[] = "POST /void HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n";
+    static const char chunked[] =
+        "POST /void HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
     static const char chunk[] = "64\r\n"
                                 "0123456789012345678901234567890123456789012345678901234567890123"
                                 "456789012345678901234567890123456789\r\n";
@@ -231,7 +306,7 @@ static void a_body_that_nobody_wants_is_not_kept(void **state)
     char some[4096] = {0};
     struct driver d;
     driver_init(&d);
-    driver_feed(&d, "GET /a HTTP/1.1\r\n\r\n", 19);
+    driver_feed(&d, "GET /a HTTP/1.1\r\nHost: x\r\n\r\n", 28);
     driver_flush(&d);
     pool_stats(d.pool, &before);
     driver_feed(&d, head, strlen(head));
@@ -255,14 +330,14 @@ static void continue_is_sent_once_and_in_turn(void **state)
 {
     (void)state;
     static const char head[] =
-        "POST /p HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n";
+        "POST /p HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n";
     static const char output[] =
         OK(16, "0 /a 0 811c9dc5\n") "HTTP/1.1 100 Continue\r\n\r\n" OK(16, "1 /p 5 4f9f2cab\n");
     struct driver d;
     driver_init(&d);
     d.defer = true;
     d.max_send = 7;
-    driver_feed(&d, "GET /a HTTP/1.1\r\n\r\n", 19);
+    driver_feed(&d, "GET /a HTTP/1.1\r\nHost: x\r\n\r\n", 28);
     driver_feed(&d, head, strlen(head));
     driver_flush(&d);
     assert_int_equal(d.out_size, 0); /* the reply to /a comes first */
@@ -288,14 +363,36 @@ static void limits_are_answered(void **state)
     assert_true(driver_done(&d));
 
     driver_init(&d);
-    driver_feed(&d, "GET / HTTP/1.1\r\n", 16);
+    driver_feed(&d, "GET / HTTP/1.1\r\nHost: x\r\n", 25);
     for (int i = 0; i < 70; i++)
         driver_feed(&d, "A:b\r\n", 5);
     driver_flush(&d);
     assert_non_null(memmem(d.out, d.out_size, "too many headers", 16));
     assert_true(driver_done(&d));
 
-    static const char chunked[] = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+    static const char chunked[] =
+        "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+    driver_init(&d);
+    driver_feed(&d, chunked, strlen(chunked));
+    driver_feed(&d, "1;", 2);
+    for (int i = 0; i < 1025; i++)
+        driver_feed(&d, "a", 1);
+    driver_flush(&d);
+    assert_non_null(memmem(d.out, d.out_size, "extensions are too long", 23));
+    assert_true(driver_done(&d));
+
+    driver_init(&d);
+    driver_feed(&d, chunked, strlen(chunked));
+    for (int i = 0; i < 17; i++) { /* each is short enough */
+        driver_feed(&d, "1;", 2);
+        for (int j = 0; j < 1000; j++)
+            driver_feed(&d, "a", 1);
+        driver_feed(&d, "\r\nx\r\n", 5);
+    }
+    driver_flush(&d);
+    assert_non_null(memmem(d.out, d.out_size, "extensions are too long", 23));
+    assert_true(driver_done(&d));
+
     driver_init(&d);
     driver_feed(&d, chunked, strlen(chunked));
     for (int i = 0; i < 41; i++)
@@ -319,7 +416,10 @@ static void a_client_that_leaves_cancels(void **state)
     struct driver d;
     driver_init(&d);
     d.defer = true;
-    driver_feed(&d, "GET /a HTTP/1.1\r\n\r\nPOST /b HTTP/1.1\r\nContent-Length: 9\r\n\r\nhalf", 62);
+    driver_feed(
+        &d,
+        "GET /a HTTP/1.1\r\nHost: x\r\n\r\nPOST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf",
+        80);
     assert_int_equal(d.n_waiting, 1);
     http1_abort(&d.http1);
     assert_int_equal(d.n_cancelled, 1);
@@ -336,13 +436,13 @@ static bool said(const struct driver *d, const char *text)
 static void who_sends_no_more_is_answered(void **state)
 {
     (void)state;
-    static const char *const starts[] = {"", "\r\n", "GET /b HT",
-                                         "POST /b HTTP/1.1\r\nContent-Length: 9\r\n\r\nhalf"};
+    static const char *const starts[] = {
+        "", "\r\n", "GET /b HT", "POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf"};
     for (size_t i = 0; i < ARRAY_SIZE(starts); i++) {
         struct driver d;
         driver_init(&d);
         d.defer = true;
-        driver_feed(&d, "GET /a HTTP/1.1\r\n\r\n", 19);
+        driver_feed(&d, "GET /a HTTP/1.1\r\nHost: x\r\n\r\n", 28);
         driver_feed(&d, starts[i], strlen(starts[i]));
         http1_end_input(&d.http1);
         http1_end_input(&d.http1); /* once more is nothing */
@@ -362,7 +462,8 @@ static void who_sends_no_more_is_answered(void **state)
  * client is there after n_before of them have left. */
 static char *replies_probed(size_t max_send, unsigned int n_before, bool http_1_0)
 {
-    static const char first[] = "GET /a HTTP/1.1\r\n\r\n", last[] = "GET /b HTTP/1.0\r\n\r\n";
+    static const char first[] = "GET /a HTTP/1.1\r\nHost: x\r\n\r\n",
+                      last[] = "GET /b HTTP/1.0\r\n\r\n";
     struct driver d;
     driver_init(&d);
     d.defer = true;
@@ -411,7 +512,7 @@ static void draining_says_so_in_the_newest_reply(void **state)
     struct driver d;
     driver_init(&d);
     d.defer = true;
-    driver_feed(&d, "GET /a HTTP/1.1\r\n\r\nGET /b HTTP/1.1\r\n\r\n", 38);
+    driver_feed(&d, "GET /a HTTP/1.1\r\nHost: x\r\n\r\nGET /b HTTP/1.1\r\nHost: x\r\n\r\n", 56);
     d.env.draining = true;
     driver_reply(&d, 1);
     driver_reply(&d, 0);
@@ -430,8 +531,8 @@ static void fixed_replies_close_too(void **state)
     static const struct {
         const char *input, *output;
     } rows[] = {
-        {"GET / HTTP/1.1\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"},
-        {"HEAD / HTTP/1.1\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"},
+        {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"},
+        {"HEAD / HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"},
         {"GET / HTTP/1.0\r\n\r\n",
          "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"},
     };
@@ -457,8 +558,9 @@ static void memory_comes_with_the_body(void **state)
         const char *input;
         size_t at_most;
     } bodies[] = {
-        {"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello", 5},
-        {"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", 16 << 10},
+        {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello", 5},
+        {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+         16 << 10},
     };
     for (size_t i = 0; i < ARRAY_SIZE(bodies); i++) {
         struct driver d;

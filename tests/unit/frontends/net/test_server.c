@@ -224,9 +224,9 @@ static void slow_clients_are_answered_and_closed(void **state)
     struct net_server *s = start(&o);
 
     int head = dial(s), body = dial(s), after = dial(s);
-    say(head, "GET / HTTP/1.1\r\nHos");
-    say(body, "POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nab");
-    say(after, "GET / HTTP/1.1\r\n\r\nGET / HT");
+    say(head, "GET / HTTP/1.1\r\nHost: x\r\nHos");
+    say(body, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nab");
+    say(after, "GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HT");
     assert_non_null(strstr(hear(head, NULL), "408 Request Timeout"));
     assert_non_null(strstr(hear(body, NULL), "the request body took too long"));
     const char *both = hear(after, NULL);
@@ -258,7 +258,7 @@ static void deaf_clients_are_closed(void **state)
     o.timeouts.write_ns = 60 * NS_PER_MS;
     struct net_server *s = start(&o);
     int deaf = dial(s);
-    say(deaf, "GET /big HTTP/1.1\r\n\r\n");
+    say(deaf, "GET /big HTTP/1.1\r\nHost: x\r\n\r\n");
     wait_for(&n_ended, 1); /* its reply was given up */
     close(deaf);
     stop(s);
@@ -281,7 +281,7 @@ static size_t ask_and_take_little(int fd, int n)
     size_t taken = 0;
     ssize_t got = 1;
     setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &little, sizeof(little));
-    say(fd, "GET /big HTTP/1.1\r\nConnection: close\r\n\r\nmore");
+    say(fd, "GET /big HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\nmore");
     while (!has_ended(n) && got > 0) {
         got = recv(fd, text, sizeof(text), 0);
         taken += got > 0 ? (size_t)got : 0;
@@ -328,7 +328,7 @@ static void a_client_that_leaves_cancels_its_request(void **state)
     struct net_server *s = start(&o);
 
     int gone = dial(s);
-    say(gone, "GET /hold HTTP/1.1\r\n\r\n");
+    say(gone, "GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
     struct exchange *x = wait_for_held();
     close(gone);
     wait_for(&n_cancelled, 1);
@@ -348,7 +348,7 @@ static void a_client_that_sends_no_more_gets_its_reply(void **state)
     struct net_server *s = start(&o);
 
     int half = dial(s);
-    say(half, "GET /hold HTTP/1.1\r\n\r\n");
+    say(half, "GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
     struct exchange *x = wait_for_held();
     shutdown(half, SHUT_WR);
     hear(half, "HTTP/1.1 "); /* the server has seen it, and asks whether somebody is there */
@@ -360,7 +360,8 @@ static void a_client_that_sends_no_more_gets_its_reply(void **state)
 
     /* Behind more requests than are read ahead, one of them cut off. */
     int many = dial(s);
-    say(many, "GET /hold HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\nGET /");
+    say(many,
+        "GET /hold HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\nGET /");
     x = wait_for_held();
     shutdown(many, SHUT_WR);
     hear(many, "HTTP/1.1 ");
@@ -386,7 +387,7 @@ static void a_client_that_leaves_a_full_pipeline_cancels_it(void **state)
     o.limits.max_pipeline = 1;
     struct net_server *s = start(&o);
     int gone = dial(s);
-    say(gone, "GET /hold HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n");
+    say(gone, "GET /hold HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n");
     struct exchange *x = wait_for_held();
     close(gone);
     wait_for(&n_cancelled, 1);
@@ -442,7 +443,7 @@ static void too_many_connections_wait(void **state)
     int fds[3];
     for (int i = 0; i < 3; i++) {
         fds[i] = dial(s);
-        say(fds[i], "GET / HTTP/1.1\r\n\r\n");
+        say(fds[i], "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
     }
     hear(fds[0], "ok");
     hear(fds[1], "ok");
@@ -459,7 +460,7 @@ static void too_many_connections_wait(void **state)
 static void a_last_reply_is_whole_whatever_else_the_client_has_sent(void **state)
 {
     (void)state;
-    static const char last[] = "GET /big HTTP/1.1\r\nConnection: close\r\n\r\n";
+    static const char last[] = "GET /big HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     static char more[64 << 10];
     struct net_options o;
     net_options_init(&o);
@@ -516,9 +517,9 @@ static void stopping_waits_for_what_is_under_way(void **state)
     net_options_init(&o);
     struct stopping p = {.s = start(&o), .wait_ns = 20 * NS_PER_S};
     int idle = dial(p.s), busy = dial(p.s);
-    say(idle, "GET / HTTP/1.1\r\n\r\n");
+    say(idle, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
     hear(idle, "ok");
-    say(busy, "GET /hold HTTP/1.1\r\n\r\n");
+    say(busy, "GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
     struct exchange *x = wait_for_held();
     assert_null(thread_start(&p.thread, "stop", run_stop, &p));
     assert_string_equal(hear(idle, NULL), ""); /* closed at once */
@@ -543,7 +544,7 @@ static void stopping_cuts_off_at_the_deadline(void **state)
     net_options_init(&o);
     struct stopping p = {.s = start(&o), .wait_ns = 50 * NS_PER_MS};
     int deaf = dial(p.s);
-    say(deaf, "GET /big HTTP/1.1\r\n\r\n");
+    say(deaf, "GET /big HTTP/1.1\r\nHost: x\r\n\r\n");
     hear(deaf, "HTTP/1.1 200 OK");
     run_stop(&p);
     assert_int_equal(p.n_cut, 1);
@@ -559,7 +560,7 @@ static void stopping_waits_for_requests_without_a_client(void **state)
     net_options_init(&o);
     struct stopping p = {.s = start(&o), .wait_ns = 20 * NS_PER_S};
     int busy = dial(p.s);
-    say(busy, "GET /hold HTTP/1.1\r\n\r\n");
+    say(busy, "GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
     struct exchange *x = wait_for_held();
     close(busy);
     wait_for(&n_cancelled, 1);
