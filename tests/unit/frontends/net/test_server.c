@@ -407,7 +407,7 @@ static void a_loop_that_stands_still_keeps_nobody_out(void **state)
     o.n_threads = 2;
     struct net_server *s = start(&o);
     int fds[N], slow = dial(s);
-    say(slow, "GET /block HTTP/1.1\r\n\r\n");
+    say(slow, "GET /block HTTP/1.1\r\nHost: x\r\n\r\n");
     mutex_lock(&mu);
     while (!blocked)
         assert_true(cond_wait_until(&changed, &mu, monotonic_ns() + 60 * NS_PER_S));
@@ -418,7 +418,7 @@ static void a_loop_that_stands_still_keeps_nobody_out(void **state)
     mutex_unlock(&mu);
     for (int i = 0; i < N; i++) {
         fds[i] = dial(s);
-        say(fds[i], "GET / HTTP/1.1\r\n\r\n");
+        say(fds[i], "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
     }
     for (int i = 0; i < N; i++) {
         hear(fds[i], "ok");
