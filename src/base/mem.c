@@ -181,13 +181,26 @@ void mem_free(void *p)
 
 /* These have no header: it would have to be as long as the alignment. */
 
-void *mem_try_alloc_aligned(size_t size_bytes)
+static void *get_aligned(size_t size_bytes)
 {
     size_t rounded;
-    if (__builtin_add_overflow(size_bytes + !size_bytes, MEM_ALIGNMENT - 1, &rounded) ||
-        !allowed(size_bytes))
+    if (__builtin_add_overflow(size_bytes + !size_bytes, MEM_ALIGNMENT - 1, &rounded))
         return NULL;
     return aligned_alloc(MEM_ALIGNMENT, rounded & ~(size_t)(MEM_ALIGNMENT - 1));
+}
+
+void *mem_alloc_aligned(size_t size_bytes)
+{
+    (void)allowed(size_bytes);
+    void *p = get_aligned(size_bytes);
+    if (!p)
+        out_of_memory(size_bytes);
+    return p;
+}
+
+void *mem_try_alloc_aligned(size_t size_bytes)
+{
+    return allowed(size_bytes) ? get_aligned(size_bytes) : NULL;
 }
 
 void mem_free_aligned(void *p)

@@ -36,9 +36,10 @@ void mem_free(void *p);
 void mem_give(void *p, struct mem_owner *owner, enum mem_kind kind);
 
 /*
- * mem_try_alloc_aligned, mem_free_aligned - memory aligned to MEM_ALIGNMENT, of no owner: for
- * pools, which keep accounts of their own.
+ * mem_alloc_aligned, mem_try_alloc_aligned, mem_free_aligned - memory aligned to MEM_ALIGNMENT, of
+ * no owner: for pools, which keep accounts of their own, and for what is on cache lines of its own.
  */
+void *mem_alloc_aligned(size_t size_bytes);
 NODISCARD void *mem_try_alloc_aligned(size_t size_bytes);
 void mem_free_aligned(void *p);
 

@@ -64,8 +64,7 @@ unsigned int stripe_here(void)
 struct stripe *stripes_new(void)
 {
     pthread_once(&all.once, set_up);
-    struct stripe *stripes = mem_try_alloc_aligned(all.n * sizeof(*stripes));
-    BUG_ON(!stripes);
+    struct stripe *stripes = mem_alloc_aligned(all.n * sizeof(*stripes));
     for (unsigned int i = 0; i < all.n; i++) {
         for (size_t j = 0; j < STRIPE_COUNTS; j++)
             atomic_init(&stripes[i].words[j], 1);

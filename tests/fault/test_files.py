@@ -97,7 +97,7 @@ def test_interruptions_do_no_harm(models, case):
 
 def test_a_repository_that_may_not_be_looked_at(models):
     code, _, err = run_to_end(
-        f"--model-repository={models}", "--http-port=0", "--allow-grpc=false", "--allow-metrics=false", *FLAGS,
+        f"--model-repository={models}", "--http-port=0", "--allow-grpc=false", "--allow-metrics=false",
         env=environment(f"stat:{models.name}:EACCES"),
     )  # fmt: skip
     assert code == 1

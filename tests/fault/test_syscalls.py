@@ -171,7 +171,7 @@ def accepted(server):
 
 
 def test_without_descriptors_new_connections_wait(models):
-    """The limit itself, not a pretended one: who is in goes on, who comes waits and is served later."""
+    """The limit itself, not a pretended one: a client in the middle of a request goes on, one that comes waits and is served later."""
     with Server(models) as server:
         ask(server, "GET", "/v2/health/ready")
         wait_for(lambda: not accepted(server), 60, "the first questions' connections have been closed")
@@ -179,9 +179,10 @@ def test_without_descriptors_new_connections_wait(models):
         limit = before + 10
         resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (limit, limit))
         request = binary_request("here", "FP32", bytes(16), 4)
+        half, rest = request[:-8], request[-8:]  # who has sent half a request is not idle, and keeps its descriptor
         connections = [Connection(server) for _ in range(20)]
         for connection in connections:
-            connection.send(request)
+            connection.send(half)
         wait_for(lambda: descriptors(server) >= limit, 60, "all descriptors are in use")
 
         ports = accepted(server)
@@ -190,8 +191,8 @@ def test_without_descriptors_new_connections_wait(models):
         assert len(inside) == 10
         for _ in range(2):  # they go on as if nothing was
             for connection in inside:
+                connection.send(rest + half)
                 assert_payload(connection.response(), bytes(16))
-                connection.send(request)
 
         # The others are not served, and the waiting costs almost nothing: 3 s that are no busy loop.
         cpu_before = cpu_seconds(server)
@@ -202,9 +203,11 @@ def test_without_descriptors_new_connections_wait(models):
         assert cpu_seconds(server) - cpu_before < 1
         assert accepted(server) == ports
         for connection in inside:
+            connection.send(rest)
             assert_payload(connection.response(), bytes(16))
             connection.socket.close()
         for connection in waiting:
+            connection.send(rest)
             assert_payload(connection.response(), bytes(16))
             connection.socket.close()
         assert_descriptors_come_back(server, before)

