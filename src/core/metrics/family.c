@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/list.h"
+#include "base/map.h"
 #include "base/mem.h"
 #include "base/mutex.h"
 #include "base/status.h"
@@ -24,8 +24,7 @@ struct family {
     char *name, *description;
 
     /* Under metrics_mu. */
-    struct list link;
-    struct list series; /* sorted by labels */
+    struct map series; /* by labels */
     size_t n_handles;
 };
 
@@ -35,9 +34,7 @@ struct series {
     struct family *family;
     char *labels; /* `a="1",b="2"`: sorted, escaped, as they are printed */
 
-    /* Under metrics_mu. */
-    struct list link;
-    size_t n_handles;
+    size_t n_handles; /* under metrics_mu */
 
     /* Any thread: the value of a counter or gauge; or the histogram. */
     _Atomic double value;
@@ -54,8 +51,10 @@ struct metric {
     struct series *series;
 };
 
-static struct mutex metrics_mu;                    /* level 850 in core/README.md */
-static struct list families = LIST_INIT(families); /* under metrics_mu, sorted by name */
+static struct mutex metrics_mu; /* level 850 in core/README.md */
+/* Under metrics_mu. */
+static struct map families = MAP_INIT; /* by name */
+static size_t n_sort_steps;
 
 __attribute__((constructor)) static void open_metrics(void)
 {
@@ -72,23 +71,16 @@ static struct status *has_no(const struct metric *m, const char *what)
 
 /* ------------------------------------------------------------------------------------ families */
 
-static struct family *find_family(const char *name, struct list **ret_before)
+/* The books are nobody's: they outlive whoever happens to make them grow. */
+static void put(struct map *books, const char *key, void *value)
 {
-    LIST_FOR_EACH (link, &families) {
-        struct family *f = LIST_ENTRY(link, struct family, link);
-        int order = strcmp(f->name, name);
-        *ret_before = link;
-        if (order >= 0)
-            return order == 0 ? f : NULL;
-    }
-    *ret_before = &families;
-    return NULL;
+    MEM_CHARGE(NULL, 0);
+    map_puts(books, key, value);
 }
 
 struct status *metric_family_new(enum metric_kind kind, const char *name, const char *description,
                                  struct metric_family **ret_family)
 {
-    struct list *before;
     struct status *st = NULL;
     if ((unsigned)kind >= ARRAY_SIZE(kind_names))
         return status_new(STATUS_INVALID_ARG,
@@ -100,14 +92,14 @@ struct status *metric_family_new(enum metric_kind kind, const char *name, const 
                           "Family name already exists: '%s' is one of the server's own", name);
 
     mutex_lock(&metrics_mu);
-    struct family *f = find_family(name, &before);
+    struct family *f = map_gets(&families, name);
     if (!f) {
         f = mem_zalloc(sizeof(*f));
         f->kind = kind;
         f->name = mem_strdup(name);
         f->description = mem_strdup(description);
-        list_init(&f->series);
-        list_push(before, &f->link); /* in front of it */
+        map_init(&f->series);
+        put(&families, f->name, f);
     } else if (f->kind != kind) {
         st = status_new(STATUS_INVALID_ARG,
                         "Family name already exists with different type: '%s' is a %s", name,
@@ -133,9 +125,10 @@ struct status *metric_family_free(struct metric_family *family)
     mutex_lock(&metrics_mu);
     bool last = --f->n_handles == 0; /* then nobody has metrics of it either */
     if (last)
-        list_remove(&f->link);
+        map_remove(&families, f->name, strlen(f->name));
     mutex_unlock(&metrics_mu);
     if (last) {
+        map_done(&f->series);
         mem_free(f->description);
         mem_free(f->name);
         mem_free(f);
@@ -224,19 +217,11 @@ static struct series *get_series_locked(struct family *f, const char *labels,
                                         struct series **series)
 {
     mutex_assert_held(&metrics_mu);
-    struct list *before = &f->series;
-    LIST_FOR_EACH (link, &f->series) {
-        struct series *s = LIST_ENTRY(link, struct series, link);
-        int order = strcmp(s->labels, labels);
-        if (order == 0)
-            return s;
-        if (order > 0) {
-            before = link;
-            break;
-        }
+    struct series *s = map_gets(&f->series, labels);
+    if (!s) {
+        s = TAKE(*series);
+        put(&f->series, s->labels, s);
     }
-    struct series *s = TAKE(*series);
-    list_push(before, &s->link); /* in front of it */
     return s;
 }
 
@@ -275,7 +260,7 @@ void metric_free(struct metric *m)
     mutex_lock(&metrics_mu);
     bool last = --s->n_handles == 0;
     if (last)
-        list_remove(&s->link);
+        map_remove(&s->family->series, s->labels, strlen(s->labels));
     mutex_unlock(&metrics_mu);
     if (last)
         series_free(s);
@@ -330,22 +315,57 @@ struct status *metric_observe(struct metric *m, double value)
 
 /* ------------------------------------------------------------------------------------ printing */
 
+static int compare_entries(const void *a, const void *b)
+{
+    const struct map_entry *const *x = a, *const *y = b;
+    n_sort_steps++;
+    return strcmp((*x)->key, (*y)->key);
+}
+
+/* Its entries by their keys, for mem_free(); they stay as long as metrics_mu is held. */
+static struct map_entry **sort_locked(const struct map *books)
+{
+    mutex_assert_held(&metrics_mu);
+    struct map_entry **sorted = mem_alloc((books->count + 1) * sizeof(*sorted)), *entry;
+    size_t pos = 0, n = 0;
+    while ((entry = map_next(books, &pos)))
+        sorted[n++] = entry;
+    qsort(sorted, n, sizeof(struct map_entry *), compare_entries);
+    return sorted;
+}
+
+static void print_family_locked(const struct family *f, struct buf *out)
+{
+    struct map_entry **sorted = sort_locked(&f->series);
+    exposition_family(out, f->name, f->description, f->kind);
+    for (size_t i = 0; i < f->series.count; i++) {
+        const struct series *s = sorted[i]->value;
+        if (f->kind == METRIC_HISTOGRAM)
+            histogram_print(&s->histogram, f->name, s->labels, out);
+        else
+            exposition_line(out, f->name, "", s->labels, NULL,
+                            atomic_load_explicit(&s->value, memory_order_relaxed));
+    }
+    mem_free(sorted);
+}
+
 void metric_families_print(struct buf *out)
 {
     mutex_lock(&metrics_mu);
-    LIST_FOR_EACH (family_link, &families) {
-        const struct family *f = LIST_ENTRY(family_link, struct family, link);
-        if (list_empty(&f->series))
-            continue;
-        exposition_family(out, f->name, f->description, f->kind);
-        LIST_FOR_EACH (link, &f->series) {
-            const struct series *s = LIST_ENTRY(link, struct series, link);
-            if (f->kind == METRIC_HISTOGRAM)
-                histogram_print(&s->histogram, f->name, s->labels, out);
-            else
-                exposition_line(out, f->name, "", s->labels, NULL,
-                                atomic_load_explicit(&s->value, memory_order_relaxed));
-        }
+    struct map_entry **sorted = sort_locked(&families);
+    for (size_t i = 0; i < families.count; i++) {
+        const struct family *f = sorted[i]->value;
+        if (f->series.count)
+            print_family_locked(f, out);
     }
+    mem_free(sorted);
     mutex_unlock(&metrics_mu);
+}
+
+size_t metric_families_sort_steps(void)
+{
+    mutex_lock(&metrics_mu);
+    size_t n = n_sort_steps;
+    mutex_unlock(&metrics_mu);
+    return n;
 }

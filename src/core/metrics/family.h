@@ -82,4 +82,8 @@ NODISCARD struct status *metric_observe(struct metric *metric, double value);
 /* metric_families_print - all of them in Prometheus' text format, sorted by name and labels. */
 void metric_families_print(struct buf *out);
 
+/* metric_families_sort_steps - how often two names or labels were compared for their order so far.
+ * For tests. */
+size_t metric_families_sort_steps(void);
+
 #endif

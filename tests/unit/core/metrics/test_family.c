@@ -6,12 +6,14 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "base/buf.h"
+#include "base/mem.h"
 #include "base/status.h"
 #include "base/thread.h"
 #include "core/metrics/family.h"
@@ -151,6 +153,39 @@ static void threads_lose_no_counts(void **state)
     ok(metric_family_free(f));
 }
 
+/* Many metrics of one family, in order, are not compared with each other but to be printed. */
+static void many_metrics_of_one_family(void **state)
+{
+    (void)state;
+    enum { N = 100000 };
+    struct metric_family *f = family(METRIC_GAUGE, "many");
+    struct metric **all = mem_alloc(N * sizeof(*all));
+    size_t before = metric_families_sort_steps();
+    for (int i = 0; i < N; i++) {
+        char value[16];
+        snprintf(value, sizeof(value), "%06d", i * 7 % N);
+        const struct metric_label label = {"l", value};
+        ok(metric_new(f, &label, 1, NULL, &all[i]));
+        ok(metric_set(all[i], i));
+    }
+    assert_int_equal(metric_families_sort_steps(), before);
+    AUTO(buf) out = BUF_INIT(16 << 20);
+    metric_families_print(&out);
+    assert_in_range(metric_families_sort_steps() - before, N, 20 * N);   /* log2(N) is 17 */
+    const char *at = strchr(strchr(buf_text(&out), '\n') + 1, '\n') + 1; /* behind HELP and TYPE */
+    for (int i = 0; i < N; i++) {
+        char expected[32];
+        int length = snprintf(expected, sizeof(expected), "many{l=\"%06d\"} ", i);
+        assert_memory_equal(at, expected, (size_t)length);
+        at = strchr(at, '\n') + 1;
+    }
+    for (int i = 0; i < N; i++)
+        metric_free(all[i]);
+    mem_free(all);
+    ok(metric_family_free(f));
+    printed("");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -158,6 +193,7 @@ int main(void)
         cmocka_unit_test(prints_histograms_cumulated),
         cmocka_unit_test(equal_labels_are_one_metric),
         cmocka_unit_test(threads_lose_no_counts),
+        cmocka_unit_test(many_metrics_of_one_family),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
