@@ -368,7 +368,7 @@ TRITONSERVER_Error *TRITONSERVER_ServerIsLive(TRITONSERVER_Server *server, bool 
 TRITONSERVER_Error *TRITONSERVER_ServerIsReady(TRITONSERVER_Server *server, bool *ready)
 {
     NEED(server);
-    return as_status(server_is_ready(to_server(server), ready));
+    return as_status(server_ask_ready(to_server(server), ready));
 }
 
 TRITONSERVER_Error *TRITONSERVER_ServerModelIsReady(TRITONSERVER_Server *server,
@@ -377,8 +377,8 @@ TRITONSERVER_Error *TRITONSERVER_ServerModelIsReady(TRITONSERVER_Server *server,
 {
     NEED(server);
     NEED(model_name);
-    return as_status(server_model_is_ready(to_server(server), model_name, strlen(model_name),
-                                           model_version, ready));
+    return as_status(server_ask_model_ready(to_server(server), model_name, strlen(model_name),
+                                            model_version, ready));
 }
 
 static struct status *find(TRITONSERVER_Server *server, const char *name, int64_t version,

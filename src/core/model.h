@@ -14,6 +14,7 @@
 #include "base/pool.h"
 #include "core/config/config.h"
 #include "core/metrics/model_metrics.h"
+#include "core/readiness.h"
 #include "core/statistics.h"
 #include "core/tensor.h"
 
@@ -81,6 +82,7 @@ struct model {
     _Atomic(struct instance_stats *) statistics; /* of each instance; see statistics.h */
     atomic_size_t reported_bytes;                /* memory that the backend says it uses */
     atomic_size_t instances_reported_bytes;      /* … that all its instances use */
+    struct readiness readiness;                  /* what its backend says of it */
     struct failures failures;                    /* statistics of those that no instance counts */
     atomic_long inflight; /* requests accepted and not yet ended; see model_inflight() */
     atomic_uint pending;  /* … in its scheduler; written under that lock */

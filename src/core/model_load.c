@@ -135,6 +135,7 @@ struct status *model_load(struct server *server, struct backend_registry *reg, c
     scheduler_use_instances(m->scheduler);
     m->metrics.load_ns = monotonic_ns() - from_ns;
     model_open(m);
+    readiness_begin(m);
     *ret_model = TAKE(m);
 out:
     if (m) {
@@ -180,35 +181,10 @@ void model_hurry(struct model *m)
     model_request_ended(m);
 }
 
-static bool instances_are_ready(struct model *m)
-{
-    for (uint32_t i = 0; i < m->n_instances; i++) {
-        if (!m->backend->fns.instance_ready)
-            break;
-        struct status *st = m->backend->fns.instance_ready(m->instances[i]);
-        if (st) {
-            log_warn("Model '%s' version %s is not ready: %s", m->name, m->version_text,
-                     status_message(st));
-            status_free(st);
-            return false;
-        }
-    }
-    return true;
-}
-
-bool model_is_ready_to_run(struct model *m)
-{
-    /* Counted as a request is, so that nobody takes the instances down while they are asked. */
-    model_request_begun(m);
-    bool ready = !atomic_load(&m->stopping) && instances_are_ready(m);
-    model_request_ended(m);
-    return ready;
-}
-
 void model_executing(struct model *m, uint64_t now_ns, struct watch_use *ret)
 {
     *ret = (struct watch_use){0};
-    model_request_begun(m); /* as above */
+    model_request_begun(m); /* so that nobody takes the instances down meanwhile */
     if (!atomic_load(&m->stopping))
         watch_read(&m->scheduler->watch, now_ns, ret);
     model_request_ended(m);

@@ -87,12 +87,6 @@ void model_unload(struct model *m, struct backend_registry *reg);
  */
 void model_expect_returned(const struct mem_owner *owner, enum mem_kind kind);
 
-/*
- * model_is_ready_to_run - asks each instance's backend, if it answers that; a model that is being
- * stopped is not. Thread: any, without locks.
- */
-bool model_is_ready_to_run(struct model *m);
-
 struct watch_use;
 
 /* model_executing - what its backend has now; nothing, of one that is being stopped. Thread: any,

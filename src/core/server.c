@@ -92,6 +92,7 @@ struct status *server_create(const struct server_options *options, struct server
     if (options->metrics && options->cpu_metrics)
         s->machine = machine_new(options->metrics_interval_ms, monotonic_ns());
     alarms_init(&s->alarms);
+    helpers_init(&s->helpers);
     backend_registry_init(&s->backends, s, s->options);
     s->has_control = options->control_mode != CONTROL_NONE;
     repository_init(&s->repository, s, &s->backends, s->options,
@@ -361,8 +362,10 @@ void server_free(struct server *s)
     join_load_thread(s);
     if (s->has_control)
         control_stop(&s->control);
+    readiness_watch_end(s);
     repository_done(&s->repository);
     alarms_done(&s->alarms);
+    helpers_done(&s->helpers); /* whom alarms have posted to */
     backend_registry_done(&s->backends);
     machine_free(s->machine);
     thread_pools_trim(); /* what requests of the C API have left */
@@ -400,17 +403,25 @@ struct status *server_is_live(struct server *s, bool *ret_live)
     return st;
 }
 
-static bool is_ready(struct server *s)
+static bool is_ready(struct server *s, bool may_wait)
 {
     return atomic_load(&s->state) == SERVER_READY &&
-           (!s->options->strict_readiness || repository_all_ready(&s->repository));
+           (!s->options->strict_readiness || repository_all_ready(&s->repository, may_wait));
 }
 
 struct status *server_is_ready(struct server *s, bool *ret_ready)
 {
     struct status *st = refuse_when_exiting(s);
     if (!st)
-        *ret_ready = is_ready(s);
+        *ret_ready = is_ready(s, false);
+    return st;
+}
+
+struct status *server_ask_ready(struct server *s, bool *ret_ready)
+{
+    struct status *st = refuse_when_exiting(s);
+    if (!st)
+        *ret_ready = is_ready(s, true);
     return st;
 }
 
@@ -423,7 +434,7 @@ struct status *server_progress(struct server *s, size_t max_rows, struct server_
     struct status *st = refuse_when_exiting(s);
     if (st)
         return st;
-    ret->ready = is_ready(s);
+    ret->ready = is_ready(s, false);
     ret->state = states[atomic_load(&s->state)];
     return repository_progress(&s->repository, max_rows, ret);
 }
@@ -433,6 +444,11 @@ struct status *server_progress(struct server *s, size_t max_rows, struct server_
 struct control *server_control(struct server *s)
 {
     return s->has_control ? &s->control : NULL;
+}
+
+struct control *server_helpers(struct server *s)
+{
+    return helpers_control(&s->helpers);
 }
 
 /* A stop waits from here on until end_change(); or it is too late for one. */
@@ -540,8 +556,8 @@ struct status *server_model_versions(struct server *s, const char *name, size_t 
     return repository_versions(&s->repository, name, name_length, ret_versions, ret_n);
 }
 
-struct status *server_model_is_ready(struct server *s, const char *name, size_t name_length,
-                                     int64_t version, bool *ret_ready)
+static struct status *model_is_ready(struct server *s, const char *name, size_t name_length,
+                                     int64_t version, bool (*is)(struct model *), bool *ret_ready)
 {
     struct model *m;
     struct status *st = refuse_unless_serving(s);
@@ -550,10 +566,22 @@ struct status *server_model_is_ready(struct server *s, const char *name, size_t 
     if (st)
         return st;
     char *stuck = model_stuck_instance(m);
-    *ret_ready = !stuck && model_is_ready_to_run(m);
+    *ret_ready = !stuck && is(m);
     mem_free(stuck);
     model_unref(m);
     return NULL;
+}
+
+struct status *server_model_is_ready(struct server *s, const char *name, size_t name_length,
+                                     int64_t version, bool *ret_ready)
+{
+    return model_is_ready(s, name, name_length, version, readiness_known, ret_ready);
+}
+
+struct status *server_ask_model_ready(struct server *s, const char *name, size_t name_length,
+                                      int64_t version, bool *ret_ready)
+{
+    return model_is_ready(s, name, name_length, version, readiness_ask, ret_ready);
 }
 
 char *server_model_stuck_instance(struct server *s, const char *name, size_t name_length,

@@ -110,7 +110,10 @@ const char *const *server_extensions(const struct server *s);
 
 /* Errors: STATUS_UNAVAILABLE  Server exiting */
 NODISCARD struct status *server_is_live(struct server *s, bool *ret_live);
+/* server_is_ready - by what backends said last: does not wait. */
 NODISCARD struct status *server_is_ready(struct server *s, bool *ret_ready);
+/* server_ask_ready - backends are asked now. Thread: any that may wait for them. */
+NODISCARD struct status *server_ask_ready(struct server *s, bool *ret_ready);
 
 /* How far a server is on its way up, and what is wrong where it got stuck. */
 struct server_progress {
@@ -208,6 +211,12 @@ NODISCARD struct status *server_poll(struct server *s);
 struct control *server_control(struct server *s);
 
 /*
+ * server_helpers - where those may have something done that takes long, though it changes no model;
+ * NULL when the system has no room for a thread.
+ */
+struct control *server_helpers(struct server *s);
+
+/*
  * server_find_model - the model version that serves, by name; the caller ends the reference.
  *
  * Thread: any. Takes no lock that cores share.
@@ -228,7 +237,8 @@ NODISCARD struct status *server_model_versions(struct server *s, const char *nam
                                                size_t *ret_n);
 
 /*
- * server_model_is_ready - whether the backend finds the version able to serve, and no instance is
+ * server_model_is_ready, server_ask_model_ready - whether the backend finds the version able to
+ * serve, by what it said last, or asked now, by a thread that may wait for it; and no instance is
  * stuck with requests beyond the execution limit.
  *
  * Errors: STATUS_NOT_FOUND, STATUS_UNAVAILABLE when it is missing or not loaded
@@ -236,6 +246,9 @@ NODISCARD struct status *server_model_versions(struct server *s, const char *nam
 NODISCARD struct status *server_model_is_ready(struct server *s, const char *name,
                                                size_t name_length, int64_t version,
                                                bool *ret_ready);
+NODISCARD struct status *server_ask_model_ready(struct server *s, const char *name,
+                                                size_t name_length, int64_t version,
+                                                bool *ret_ready);
 /* server_model_stuck_instance - its name, which the caller frees; NULL: there is none, or no such
  * version. Thread: any. */
 char *server_model_stuck_instance(struct server *s, const char *name, size_t name_length,

@@ -8,6 +8,8 @@
 #include "base/thread.h"
 #include "core/backend/backend.h"
 #include "core/control.h"
+#include "core/helpers.h"
+#include "core/readiness.h"
 #include "core/repo/repository.h"
 #include "core/sched/alarm.h"
 #include "core/server.h"
@@ -32,6 +34,8 @@ struct server {
     struct repository repository;
     struct machine *machine; /* NULL: nobody wants to know */
     struct alarms alarms;
+    struct helpers helpers;
+    struct readiness_watch readiness;
     bool has_control; /* models may come and go */
     struct control control;
 

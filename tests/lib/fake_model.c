@@ -43,6 +43,7 @@ void fake_model_make_with(struct fake_model *f, struct server_options *options, 
     mutex_init(&f->server.drain_mu, 300, "drain");
     cond_init(&f->server.drained);
     alarms_init(&f->server.alarms);
+    helpers_init(&f->server.helpers);
     f->backend.name = mem_strdup("fake");
     f->backend.fns.instance_execute = execute;
     f->model = model_new(&f->server, "m", 1, "/nowhere", config);
@@ -80,6 +81,7 @@ void fake_model_end(struct fake_model *f)
     model_unref(m);
     mem_free(f->backend.name);
     alarms_done(&f->server.alarms);
+    helpers_done(&f->server.helpers);
     server_options_free(f->server.options);
     cond_done(&f->server.drained);
     mutex_done(&f->server.drain_mu);

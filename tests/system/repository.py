@@ -85,7 +85,7 @@ class Gated:
         shutil.copy(BUILD / "tests/backends/gate/libtriton_gate.so", self.folder)
 
     def shut(self, gate, text=""):
-        """hold.load, fail.load, hold.execute, fail.ready: from now on."""
+        """hold.load, fail.load, hold.execute, hold.ready, fail.ready: from now on."""
         (self.folder / gate).write_text(text)
         return self
 

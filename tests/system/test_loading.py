@@ -193,12 +193,56 @@ def test_a_backend_that_cannot_serve_now(models):
     gated = repository.Gated(models, "gated")
     with Server(models) as server:
         gated.shut("fail.ready", "the device is gone")
-        assert ask(server, "GET", "/v2/health/ready").status == 400
+        wait_for(lambda: ask(server, "GET", "/v2/health/ready").status == 400, 60, "the backend has been asked")
         reason = "its backend says that it cannot serve now: see the log"
         assert progress(server)["failed"] == [{"name": "gated", "version": "1", "reason": reason}]
         server.wait_log("Model 'gated' version 1 is not ready: the device is gone")
         gated.open("fail.ready")
+        wait_for(lambda: ask(server, "GET", "/v2/health/ready").status == 200, 60, "the backend has been asked again")
         assert progress(server, 200)["failed"] == []
+
+
+def test_a_backend_that_takes_its_time_to_say_whether_it_can_serve(models):
+    """Nobody waits for it: there is one loop, and it answers what it knows."""
+    gated = repository.Gated(models, "gated")
+    repository.write_identity(models, "m", ANY)
+    with Server(models, flags=["--http-thread-count=1"]) as server:
+        gated.shut("hold.ready")
+        wait_for(lambda: [ask(server, "GET", "/v2/models/gated/ready"), (gated.folder / "hold.ready.reached").exists()][1], 60,
+                 "the backend is being asked")
+        for _ in range(20):
+            assert ask(server, "GET", "/v2/models/gated/ready").status == 200
+            assert ask(server, "GET", "/v2/health/ready").status == 200
+            assert ask(server, "GET", "/v2/health/live").status == 200
+            assert infer(server, "m", ONE).status == 200
+        gated.shut("fail.ready", "no device")    # seen when it has come to an end
+        gated.open("hold.ready")
+        wait_for(lambda: ask(server, "GET", "/v2/models/gated/ready").status == 400, 60, "it says no")
+        gated.open("fail.ready")
+        wait_for(lambda: ask(server, "GET", "/v2/models/gated/ready").status == 200, 60, "it says yes")
+
+
+def test_a_backend_that_has_never_said_whether_it_can_serve(models):
+    gated = repository.Gated(models, "gated").shut("hold.ready")
+    with Server(models, ready=None) as server:
+        gated.await_reached("hold.ready")
+        wait_for(lambda: names(server.log(), "| gated", "READY"), 60, "it is loaded")
+        assert ask(server, "GET", "/v2/models/gated/ready").status == 400
+        assert ask(server, "GET", "/v2/health/ready").status == 400
+        assert infer(server, "gated", IN).status == 200
+        gated.open("hold.ready")
+        wait_for(lambda: ask(server, "GET", "/v2/health/ready").status == 200, 60, "it has said so")
+
+
+def test_the_statistics_of_all_models(models):
+    """Made beside the loops; those of one model say the same."""
+    repository.write_standard(models)
+    with Server(models) as server:
+        all_of_them = ask(server, "GET", "/v2/models/stats").json()["model_stats"]
+        for row in all_of_them[:3]:
+            one = ask(server, "GET", f"/v2/models/{row['name']}/versions/{row['version']}/stats").json()["model_stats"]
+            assert one == [row]
+        assert len(all_of_them) > 10
 
 
 def test_readiness_that_is_not_strict_waits_for_the_end_of_the_start(models, gated):

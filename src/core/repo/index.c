@@ -222,7 +222,7 @@ struct status *repository_progress(struct repository *repo, size_t max_rows,
                                    struct server_progress *ret)
 {
     struct rows r = {0};
-    struct model **unable = repository_unable(repo, max_rows);
+    struct model **unable = repository_unable(repo, max_rows, false);
     mutex_lock(&repo->mu);
     count(repo, ret);
     add_progress(&r, repo, unable, max_rows, &ret->n_loading);

@@ -314,12 +314,7 @@ struct status *repository_serving(struct repository *repo, const char *name, siz
 
 /* ---- All of them ---------------------------------------------------------------------------- */
 
-/*
- * Each READY model version, with a reference, so that whoever asks backends need not hold the
- * lock. Ends with NULL; the caller frees. (Those that leave are not to be had: their last
- * reference ends them.)
- */
-static struct model **ready_models(struct repository *repo)
+struct model **repository_ready_models(struct repository *repo)
 {
     mutex_lock(&repo->mu);
     size_t n = 0, capacity = 1;
@@ -346,15 +341,16 @@ void repository_unref_models(struct model **models)
     mem_free(models);
 }
 
-struct model **repository_unable(struct repository *repo, size_t max)
+struct model **repository_unable(struct repository *repo, size_t max, bool may_wait)
 {
     if (!atomic_load_explicit(&repo->must_ask, memory_order_relaxed))
         return mem_zalloc(sizeof(struct model *));
-    struct model **models = ready_models(repo);
+    struct model **models = repository_ready_models(repo);
     size_t n = 0;
     for (size_t i = 0; models[i]; i++) {
         struct model *m = models[i];
-        if (n < max && !model_is_ready_to_run(m))
+        bool ready = n == max || (may_wait ? readiness_ask(m) : readiness_known(m));
+        if (!ready)
             models[n++] = m;
         else
             model_unref(m);
@@ -363,13 +359,13 @@ struct model **repository_unable(struct repository *repo, size_t max)
     return models;
 }
 
-bool repository_all_ready(struct repository *repo)
+bool repository_all_ready(struct repository *repo, bool may_wait)
 {
     if (atomic_load_explicit(&repo->n_unserved, memory_order_relaxed) > 0)
         return false;
     if (!atomic_load_explicit(&repo->must_ask, memory_order_relaxed))
         return true;
-    struct model **unable = repository_unable(repo, 1);
+    struct model **unable = repository_unable(repo, 1, may_wait);
     bool all_ready = !unable[0];
     repository_unref_models(unable);
     return all_ready;
@@ -378,7 +374,7 @@ bool repository_all_ready(struct repository *repo)
 void repository_stop_loading(struct repository *repo)
 {
     atomic_store(&repo->stopping, true);
-    struct model **models = ready_models(repo);
+    struct model **models = repository_ready_models(repo);
     for (size_t i = 0; models[i]; i++)
         model_hurry(models[i]);
     repository_unref_models(models);
@@ -387,7 +383,7 @@ void repository_stop_loading(struct repository *repo)
 void repository_stop(struct repository *repo)
 {
     repository_stop_loading(repo);
-    struct model **models = ready_models(repo);
+    struct model **models = repository_ready_models(repo);
     for (size_t i = 0; models[i]; i++)
         model_stop(models[i]);
     repository_unref_models(models);
@@ -426,7 +422,7 @@ void repository_log_unended(struct repository *repo)
 size_t repository_inflight(struct repository *repo, bool log_them)
 {
     size_t n = 0;
-    struct model **models = ready_models(repo);
+    struct model **models = repository_ready_models(repo);
     for (size_t i = 0; models[i]; i++)
         n += is_inflight(models[i], log_them);
     repository_unref_models(models);

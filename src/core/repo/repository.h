@@ -200,8 +200,10 @@ NODISCARD struct status *repository_index(struct repository *repo, bool ready_on
 /*
  * repository_all_ready - is every version of every wanted model READY, and able to run? Models that
  * cannot be read, that several repositories have or that none has do not count.
+ *
+ * @may_wait  backends are asked now; else what they said last counts
  */
-bool repository_all_ready(struct repository *repo);
+bool repository_all_ready(struct repository *repo, bool may_wait);
 
 /*
  * repository_progress - how far the models are, and what is wrong with those that do not serve.
@@ -246,11 +248,19 @@ void repository_print_table(struct repository *repo, struct buf *out);
 
 /*
  * repository_unable - model versions that are READY, and whose backends say that they cannot serve
- * now; up to max, then NULL. Each has a reference, which repository_unref_models() ends.
+ * now (or said so last, unless may_wait); up to max, then NULL. Each has a reference, which
+ * repository_unref_models() ends.
  *
  * Thread: any, without locks: it asks backends.
  */
-struct model **repository_unable(struct repository *repo, size_t max);
+struct model **repository_unable(struct repository *repo, size_t max, bool may_wait);
+
+/*
+ * repository_ready_models - each READY model version, with a reference, so that whoever asks
+ * backends need not hold the lock. Ends with NULL; repository_unref_models() ends it. (Those that
+ * leave are not to be had: their last reference ends them.)
+ */
+struct model **repository_ready_models(struct repository *repo);
 void repository_unref_models(struct model **models);
 
 /* repository_roots - a reference to the repositories as they are now. */

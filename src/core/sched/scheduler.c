@@ -55,6 +55,8 @@ struct status *scheduler_init(struct scheduler *s, const struct scheduler_ops *o
     s->n_instances = s->n_running = 0;
     s->hurrying = s->stopping = false;
     list_init(&s->refused);
+    list_init(&s->unanswered);
+    s->is_answering = false;
     s->alarm.set = s->watch.alarm.set = NULL;
     s->thread_idle_ns = INSTANCE_THREAD_IDLE_NS;
     struct status *st =
@@ -220,18 +222,23 @@ void scheduler_cancelled(struct request *r)
     model_request_ended(m);
 }
 
-static void on_alarm(struct alarm *a)
+/* On a helper: whom nobody has answered yet, in the order in which they were refused. */
+static void answer_late(struct control_job *job)
 {
-    struct scheduler *s = CONTAINER_OF(a, struct scheduler, alarm);
-    mutex_lock(&s->mu);
-    if (s->ops->rung_locked)
-        s->ops->rung_locked(s);
-    scheduler_dispatch_and_unlock(s);
-}
-
-struct status *scheduler_use_alarm(struct scheduler *s)
-{
-    return s->alarm.set ? NULL : alarm_init(&s->alarm, &s->model->server->alarms, on_alarm);
+    struct scheduler *s = CONTAINER_OF(job, struct scheduler, answers);
+    struct model *m = s->model;
+    struct list some = LIST_INIT(some);
+    for (;;) {
+        mutex_lock(&s->mu);
+        list_move_all(&some, &s->unanswered);
+        bool over = list_empty(&some);
+        s->is_answering = !over;
+        mutex_unlock(&s->mu);
+        if (over)
+            break;
+        answer_refused(&some);
+    }
+    leave(m);
 }
 
 /* ---- Who runs -------------------------------------------------------------------------------- */
@@ -356,6 +363,52 @@ void scheduler_dispatch_and_unlock(struct scheduler *s)
 {
     hand_out_locked(s);
     scheduler_unlock(s);
+}
+
+/* ---- Alarms
+ * -------------------------------------------------------------------------------------- */
+
+/*
+ * On the alarms' thread, which all models of a server have in common: nobody is answered there,
+ * since an embedder's callback may take its time. A helper does so, one for each model. Returns
+ * whether answer_late() is to be posted, without the lock.
+ */
+NODISCARD static bool leave_to_helper_locked(struct scheduler *s)
+{
+    if (list_empty(&s->refused))
+        return false;
+    list_move_all(&s->unanswered, &s->refused);
+    if (s->is_answering)
+        return false;
+    s->is_answering = true;
+    enter(s); /* until answer_late() is over */
+    return true;
+}
+
+static void on_alarm(struct alarm *a)
+{
+    struct scheduler *s = CONTAINER_OF(a, struct scheduler, alarm);
+    struct instance *in;
+    mutex_lock(&s->mu);
+    if (s->ops->rung_locked)
+        s->ops->rung_locked(s);
+    bool must_post = leave_to_helper_locked(s);
+    while ((in = take_idle_locked(s))) {
+        must_post |= leave_to_helper_locked(s);
+        give_to_worker_and_unlock(s, in);
+        mutex_lock(&s->mu);
+    }
+    must_post |= leave_to_helper_locked(s);
+    mutex_unlock(&s->mu);
+    if (!must_post)
+        return;
+    s->answers.run = answer_late;
+    helpers_post(&s->model->server->helpers, &s->answers);
+}
+
+struct status *scheduler_use_alarm(struct scheduler *s)
+{
+    return s->alarm.set ? NULL : alarm_init(&s->alarm, &s->model->server->alarms, on_alarm);
 }
 
 /* ---- On the thread of the request ------------------------------------------------------------ */

@@ -13,6 +13,7 @@
 
 #include "base/list.h"
 #include "base/mutex.h"
+#include "core/control.h"
 #include "core/sched/alarm.h"
 #include "core/sched/execution.h"
 #include "core/sched/watch.h"
@@ -61,9 +62,13 @@ struct scheduler {
     struct cond quiet;        /* stopping, and no instance has a runner any more */
     /* Requests that are not executed: they get their r->refusal as soon as mu is let go of. */
     struct list refused;
-    struct alarm alarm; /* scheduler_use_alarm() comes first */
-    bool hurrying;      /* no request waits for others to come: what is here is executed */
-    bool stopping;      /* hurrying, and no request is accepted any more */
+    struct list unanswered; /* … by a helper: those of an alarm */
+    bool is_answering;      /* that helper is at work, or about to be */
+    struct alarm alarm;     /* scheduler_use_alarm() comes first */
+    bool hurrying;          /* no request waits for others to come: what is here is executed */
+    bool stopping;          /* hurrying, and no request is accepted any more */
+
+    struct control_job answers; /* its helper's: answer_late() */
 };
 
 /* scheduler_init, scheduler_done - the common part, for those who make a kind of scheduler. */

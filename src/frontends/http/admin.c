@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is asked of the repository may take long. So the loop hands it to a control thread, bodies
- * included, which may be large, and goes on; the answer comes back as a message:
+ * What is asked of the repository, or of all models, may take long. So the loop hands it to a
+ * control thread, bodies included, which may be large, and goes on; the answer comes back as a
+ * message:
  *
  *     admin_load ──► control_post ─► run ─► work ──► loop_post ─► on_done ─► reply
  *
@@ -18,9 +19,12 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/control.h"
+#include "core/server.h"
 #include "documents/documents.h"
 #include "frontends/http/call.h"
 #include "frontends/http/load_body.h"
+
+enum { MAX_DOCUMENT = INT32_MAX };
 
 struct admin_call {
     struct exchange *x;
@@ -35,6 +39,7 @@ struct admin_call {
     struct status *st;
     struct model_index_row *rows; /* of the index */
     size_t n_rows;
+    struct buf text; /* a document; pooled */
 };
 
 static struct server *server_of(const struct admin_call *a)
@@ -44,12 +49,25 @@ static struct server *server_of(const struct admin_call *a)
 
 /* ---- On the loop ---------------------------------------------------------------------------- */
 
+/* As it is: it may be long. It goes when the reply has left. */
+static void reply_text(struct admin_call *a)
+{
+    struct http_call *call = exchange_part(a->x);
+    struct iovec body = {.iov_len = a->text.size};
+    body.iov_base = call->json_taken = buf_take(&a->text);
+    struct http_reply reply = {
+        .status = 200, .content_type = content_json, .headers = "", .body = &body, .n_body = 1};
+    exchange_reply(a->x, &reply);
+}
+
 static void reply(struct admin_call *a)
 {
     struct exchange *x = a->x;
     struct buf *json = &call_ctx(x)->json;
     if (a->st) {
         reply_status(x, a->st, content_json);
+    } else if (a->text.size) {
+        reply_text(a);
     } else if (a->rows) {
         buf_reset(json);
         document_index(a->rows, a->n_rows, json);
@@ -58,6 +76,7 @@ static void reply(struct admin_call *a)
         exchange_reply_text(x, 200, content_json, "", 0);
     }
     mem_free(a->rows);
+    buf_done(&a->text);
     arena_reset(&a->arena);
     mem_free(a->name);
     mem_free(a);
@@ -77,14 +96,15 @@ static void run(struct control_job *job)
     loop_post(a->x->env->loop, &a->done);
 }
 
-static void begin(struct exchange *x, struct status *(*work)(struct admin_call *a), bool is_load)
+static void begin(struct exchange *x, struct status *(*work)(struct admin_call *a), bool is_load,
+                  struct control *control)
 {
     struct http_call *call = exchange_part(x);
-    struct control *control = ops_control(call_ctx(x)->settings->server);
     struct admin_call *a = mem_zalloc(sizeof(*a));
     a->x = x;
     a->work = work;
     a->done.deliver = on_done;
+    buf_init_pooled(&a->text, MAX_DOCUMENT, x->env->pool);
     arena_init(&a->arena, NULL, 0, load_body_arena_bytes(x->body_size), NULL, NULL);
     if (call->model.name)
         a->name = mem_strndup(call->model.name, call->model.name_length);
@@ -146,15 +166,47 @@ static struct status *read_ready(struct admin_call *a, bool *ret_ready)
 static struct status *index_models(struct admin_call *a)
 {
     bool ready_only = false;
+    struct model_index_row *rows;
+    size_t n_rows;
     struct status *st = check_body(a);
     if (!st)
         st = read_ready(a, &ready_only);
-    return st ? st : ops_repository_index(server_of(a), ready_only, &a->rows, &a->n_rows);
+    if (!st)
+        st = ops_repository_index(server_of(a), ready_only, &rows, &n_rows);
+    if (st)
+        return st;
+    document_index(rows, n_rows, &a->text);
+    mem_free(rows);
+    return buf_status(&a->text);
+}
+
+static struct control *control_of(struct exchange *x)
+{
+    return ops_control(call_ctx(x)->settings->server);
 }
 
 void admin_index(struct exchange *x)
 {
-    begin(x, index_models, false);
+    begin(x, index_models, false, control_of(x));
+}
+
+/* ---- Statistics ----------------------------------------------------------------------------- */
+
+static struct status *print_statistics(struct admin_call *a)
+{
+    static const struct ops_model_ref all;
+    struct server_statistics statistics;
+    struct status *st = ops_statistics(server_of(a), &all, &statistics);
+    if (st)
+        return st;
+    document_statistics(&statistics, &a->text);
+    server_statistics_done(&statistics);
+    return buf_status(&a->text);
+}
+
+void admin_statistics(struct exchange *x)
+{
+    begin(x, print_statistics, false, ops_helpers(call_ctx(x)->settings->server));
 }
 
 /* ---- Loading and unloading ------------------------------------------------------------------ */
@@ -194,11 +246,11 @@ static bool names_repository(struct exchange *x)
 void admin_load(struct exchange *x)
 {
     if (!names_repository(x))
-        begin(x, load, true);
+        begin(x, load, true, control_of(x));
 }
 
 void admin_unload(struct exchange *x)
 {
     if (!names_repository(x))
-        begin(x, unload, false);
+        begin(x, unload, false, control_of(x));
 }

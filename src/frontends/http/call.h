@@ -66,6 +66,7 @@ struct http_call {
     int64_t header_length;
     const char *header_length_text; /* when it is wrong */
     struct ops_model_ref model;
+    char *text_taken; /* of a long document; pool_release() */
 
     /* An inference; see infer.c. */
     bool begun;     /* `request` is initialised */

@@ -27,7 +27,7 @@ static const struct route routes[] = {
     {METHOD_GET, "/v2/health/ready", meta_ready, content_text, false},
     {METHOD_GET, "/v2/models/{m}[/versions/{v}]/ready", meta_model_ready, content_text, false},
     {METHOD_GET, "/v2/models/{m}[/versions/{v}]/config", meta_model_config, content_json, false},
-    {METHOD_GET, "/v2/models/stats", meta_statistics, content_json, false},
+    {METHOD_GET, "/v2/models/stats", admin_statistics, content_json, false},
     {METHOD_GET, "/v2/models/{m}[/versions/{v}]/stats", meta_statistics, content_json, false},
     {METHOD_GET, "/v2/models/{m}[/versions/{v}]", meta_model, content_json, false},
     {METHOD_GET, "/v2", meta_server, content_json, false},
@@ -118,7 +118,7 @@ static void on_head(struct exchange *x, const struct http_head *head)
 
     call->begun = false;
     call->with_core = false;
-    call->json_taken = NULL;
+    call->json_taken = call->text_taken = NULL;
     call->unknown_encoding = false;
     call->no_memory = false;
     call->header_length_kind = HEADER_LENGTH_NONE;

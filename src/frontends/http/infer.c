@@ -199,8 +199,10 @@ void infer_cancel(struct exchange *x)
 void infer_end(struct exchange *x)
 {
     struct http_call *call = exchange_part(x);
-    if (!call->begun)
+    if (!call->begun) {
+        pool_release(TAKE(call->text_taken));
         return;
+    }
     pool_release(TAKE(call->json_taken));
     response_free(atomic_exchange(&call->response, NULL));
     request_unref(&call->request);

@@ -142,7 +142,13 @@ struct status *ops_repository_index(struct server *s, bool ready_only,
 
 struct control *ops_control(struct server *s)
 {
-    return server_control(s);
+    struct control *control = server_control(s);
+    return control ? control : server_helpers(s);
+}
+
+struct control *ops_helpers(struct server *s)
+{
+    return server_helpers(s);
 }
 
 struct status *ops_model_load(struct server *s, const char *name,

@@ -116,9 +116,12 @@ NODISCARD struct status *ops_repository_index(struct server *s, bool ready_only,
 
 /*
  * ops_control - where the calls below are to be made, and ops_repository_index(), by those who must
- * not wait, such as event loops; NULL: they return at once, and may be made anywhere.
+ * not wait, such as event loops; NULL: the system has no room for a thread, and they wait.
  */
 struct control *ops_control(struct server *s);
+
+/* ops_helpers - likewise, where ops_statistics() of all models is to be called. */
+struct control *ops_helpers(struct server *s);
 
 /*
  * ops_model_load, ops_model_unload - changes which models serve. See server_load_model().

@@ -7,7 +7,8 @@
  *     hold.load      loading waits as long as it is there
  *     fail.load      loading fails, with the file's first line
  *     hold.execute   an execution waits as long as it is there
- *     fail.ready     an instance says that it is not ready
+ *     hold.ready     an instance takes its time to say whether it is ready
+ *     fail.ready     … and says that it is not
  *     hold.unload    the end of the model waits as long as it is there
  *
  * Who waits has made a file of the gate's name with .reached behind it.
@@ -86,6 +87,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReady(TRITONBACKEND_ModelInstance
 {
     TRITONBACKEND_Model *model;
     must(TRITONBACKEND_ModelInstanceModel(instance, &model));
+    wait_at(model, "hold.ready");
     return fail_at(model, "fail.ready");
 }
 

@@ -519,6 +519,86 @@ static void a_cancelled_request_is_answered_while_the_model_is_busy(void **state
 
 /* ------------------------------------------------------------------------------------------ */
 
+static pthread_mutex_t callback = PTHREAD_MUTEX_INITIALIZER;
+static atomic_int n_in_callback;
+static const struct request_ops *usual;
+
+static void respond_at_leisure(struct request *r, struct response *resp, uint32_t flags)
+{
+    atomic_fetch_add(&n_in_callback, 1);
+    pthread_mutex_lock(&callback);
+    pthread_mutex_unlock(&callback);
+    usual->respond(r, resp, flags);
+}
+
+struct pair {
+    struct fake_model f;
+    struct fake_request running, waiting, next;
+};
+
+static void make_pair(struct pair *p, struct pair *of_server)
+{
+    fake_model_make(&p->f, config_format, 1, answer_behind_gate);
+    p->f.model->server = &of_server->f.server; /* whose alarms they have in common */
+    int at_gate = atomic_load(&n_at_gate);
+    prepare(&p->running, &p->f, NULL);
+    assert_null(server_infer(&p->f.server, &p->running.request));
+    while (atomic_load(&n_at_gate) == at_gate)
+        sched_yield();
+    prepare(&p->waiting, &p->f, NULL);
+    prepare(&p->next, &p->f, NULL);
+}
+
+static void end_pair(struct pair *p)
+{
+    fake_request_wait(&p->running);
+    fake_request_end(&p->running);
+    fake_request_end(&p->waiting);
+    fake_request_end(&p->next);
+    p->f.model->server = &p->f.server;
+    fake_model_end(&p->f);
+}
+
+/* Who takes long to hear that his request is cancelled holds up nobody of another model. */
+static void a_slow_callback_is_its_own_models(void **state)
+{
+    (void)state;
+    struct pair slow, other;
+    atomic_store(&n_at_gate, 0);
+    pthread_mutex_lock(&door);
+    pthread_mutex_lock(&callback);
+    make_pair(&slow, &slow);
+    make_pair(&other, &slow);
+    usual = slow.waiting.request.ops;
+    struct request_ops at_leisure = *usual;
+    at_leisure.respond = respond_at_leisure;
+    slow.waiting.request.ops = &at_leisure;
+    assert_null(server_infer(&slow.f.server, &slow.waiting.request));
+    assert_null(server_infer(&slow.f.server, &slow.next.request));
+    assert_null(server_infer(&slow.f.server, &other.waiting.request));
+    assert_null(server_infer(&slow.f.server, &other.next.request));
+    request_cancel(&slow.waiting.request);
+    while (!atomic_load(&n_in_callback))
+        sched_yield();
+    request_cancel(&slow.next.request);
+    request_cancel(&other.waiting.request);
+    fake_request_wait(&other.waiting);
+    assert_int_equal(other.waiting.last_code, STATUS_CANCELLED);
+    request_cancel(&other.next.request);
+    fake_request_wait(&other.next);
+    assert_int_equal(slow.waiting.n_final, 0);
+    assert_int_equal(slow.next.n_final, 0); /* one helper for each model, in its order */
+
+    pthread_mutex_unlock(&callback);
+    fake_request_wait(&slow.waiting);
+    fake_request_wait(&slow.next);
+    pthread_mutex_unlock(&door);
+    end_pair(&other);
+    end_pair(&slow);
+}
+
+/* ------------------------------------------------------------------------------------------ */
+
 static pthread_t executed_by[8];
 static atomic_int n_noted;
 static struct fake_model *hot;
@@ -605,6 +685,7 @@ int main(void)
         cmocka_unit_test(passive_instances_execute_nothing),
         cmocka_unit_test(first_in_first_out_without_the_cancelled),
         cmocka_unit_test(a_cancelled_request_is_answered_while_the_model_is_busy),
+        cmocka_unit_test(a_slow_callback_is_its_own_models),
         cmocka_unit_test(a_model_ends_after_the_caller_that_executes_it),
         cmocka_unit_test(who_executes_inline_goes_on_with_what_is_queued),
         cmocka_unit_test(beyond_its_time_the_rest_is_the_workers),

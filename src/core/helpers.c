@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/helpers.h"
+
+#include <string.h>
+
+#include "base/status.h"
+
+enum { HELPERS_LEVEL = 865 };
+
+void helpers_init(struct helpers *h)
+{
+    memset(h, 0, sizeof(*h));
+    mutex_init(&h->mu, HELPERS_LEVEL, "helpers.mu");
+    cond_init(&h->told);
+}
+
+void helpers_done(struct helpers *h)
+{
+    if (h->has_threads)
+        control_stop(&h->control);
+    cond_done(&h->told);
+    mutex_done(&h->mu);
+}
+
+struct control *helpers_control(struct helpers *h)
+{
+    struct status *st = NULL;
+    mutex_lock(&h->mu);
+    if (!h->has_threads)
+        st = control_start(&h->control, 1);
+    h->has_threads = !st;
+    mutex_unlock(&h->mu);
+    if (!st)
+        return &h->control;
+    status_free(st);
+    return NULL;
+}
+
+void helpers_post(struct helpers *h, struct control_job *job)
+{
+    struct control *control = helpers_control(h);
+    if (LIKELY(control != NULL))
+        control_post(control, job);
+    else
+        job->run(job);
+}
+
+void helpers_tell(struct helpers *h)
+{
+    mutex_lock(&h->mu);
+    cond_broadcast(&h->told);
+    mutex_unlock(&h->mu);
+}
+
+bool helpers_wait(struct helpers *h, bool (*done)(void *arg), void *arg, uint64_t until_ns)
+{
+    mutex_lock(&h->mu);
+    bool in_time = true;
+    while (in_time && !done(arg))
+        in_time = cond_wait_until(&h->told, &h->mu, until_ns);
+    bool is_done = done(arg);
+    mutex_unlock(&h->mu);
+    return is_done;
+}

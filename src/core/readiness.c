@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A question is counted as a request is, and has a reference, so that nobody takes the instances
+ * down while they are asked. `is_asking` goes from false to true in start(), and back when the
+ * answer is there.
+ */
+#include "core/readiness.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "core/backend/backend.h"
+#include "core/model.h"
+#include "core/request_priv.h"
+#include "core/server_priv.h"
+
+enum { READINESS_UNKNOWN, READINESS_NO, READINESS_YES };
+
+#define FIRST_WAIT_NS NS_PER_S
+#define AGAIN_NS      NS_PER_S         /* while somebody wants to know, */
+#define WANTED_NS     (30 * NS_PER_S)  /* … which is for so long after he asked */
+#define AT_MOST_NS    (20 * NS_PER_MS) /* no question for a loop follows the last one sooner */
+
+/* Asks each instance; the log has what the first one says that is not ready. */
+static bool ask_instances(struct model *m)
+{
+    struct readiness *rd = &m->readiness;
+    struct status *st = NULL;
+    for (uint32_t i = 0; i < m->n_instances && !st; i++)
+        st = m->backend->fns.instance_ready(m->instances[i]);
+    int answer = st ? READINESS_NO : READINESS_YES;
+    if (atomic_exchange(&rd->answer, answer) != answer && st)
+        log_warn("Model '%s' version %s is not ready: %s", m->name, m->version_text,
+                 status_message(st));
+    status_free(st);
+    return answer == READINESS_YES;
+}
+
+static void run(struct control_job *job)
+{
+    struct model *m = CONTAINER_OF(job, struct model, readiness.job);
+    ask_instances(m);
+    helpers_tell(&m->server->helpers);
+    atomic_store(&m->readiness.is_asking, false);
+    model_request_ended(m);
+    model_unref(m);
+}
+
+/* Has a helper ask, unless one is at it. The caller has a reference. */
+static void start(struct model *m)
+{
+    struct readiness *rd = &m->readiness;
+    model_request_begun(m);
+    if (atomic_load(&m->stopping) || atomic_exchange(&rd->is_asking, true)) {
+        model_request_ended(m);
+        return;
+    }
+    model_ref(m);
+    atomic_store(&rd->asked_ns, monotonic_ns());
+    rd->job.run = run;
+    helpers_post(&m->server->helpers, &rd->job);
+}
+
+/* ---- Again and again ------------------------------------------------------------------------ */
+
+/* Each model that somebody wants to know of is asked; is there any? */
+static bool ask_wanted(struct server *s)
+{
+    struct model **models = repository_ready_models(&s->repository);
+    uint64_t now_ns = monotonic_ns();
+    bool any = false;
+    for (size_t i = 0; models[i]; i++) {
+        if (now_ns >= atomic_load(&models[i]->readiness.wanted_until_ns))
+            continue;
+        any = true;
+        start(models[i]);
+    }
+    repository_unref_models(models);
+    return any;
+}
+
+static void watch(struct control_job *job)
+{
+    struct server *s = CONTAINER_OF(job, struct server, readiness.job);
+    bool any = ask_wanted(s);
+    mutex_lock(&s->drain_mu);
+    s->readiness.is_at_it = false;
+    if (any && !s->readiness.ending)
+        alarm_ring_by(&s->readiness.alarm, monotonic_ns() + AGAIN_NS);
+    cond_broadcast(&s->drained);
+    mutex_unlock(&s->drain_mu);
+}
+
+static void on_alarm(struct alarm *a)
+{
+    struct server *s = CONTAINER_OF(a, struct server, readiness.alarm);
+    mutex_lock(&s->drain_mu);
+    bool mine = !s->readiness.is_at_it && !s->readiness.ending;
+    s->readiness.is_at_it |= mine;
+    mutex_unlock(&s->drain_mu);
+    s->readiness.job.run = watch;
+    if (mine)
+        helpers_post(&s->helpers, &s->readiness.job);
+}
+
+static void begin_watch(struct server *s)
+{
+    struct readiness_watch *w = &s->readiness;
+    mutex_lock(&s->drain_mu);
+    /* Without a thread for the alarms it is asked again only when somebody wants to know. */
+    if (!w->alarm.set && !w->ending)
+        status_free(alarm_init(&w->alarm, &s->alarms, on_alarm));
+    mutex_unlock(&s->drain_mu);
+}
+
+/* Somebody wants to know: in a second, at the latest, it is asked again. */
+static void keep_watching(struct server *s)
+{
+    mutex_lock(&s->drain_mu);
+    if (s->readiness.alarm.set && !s->readiness.ending && !s->readiness.is_at_it)
+        alarm_ring_by(&s->readiness.alarm, monotonic_ns() + AGAIN_NS);
+    mutex_unlock(&s->drain_mu);
+}
+
+void readiness_watch_end(struct server *s)
+{
+    mutex_lock(&s->drain_mu);
+    s->readiness.ending = true;
+    while (s->readiness.is_at_it)
+        cond_wait(&s->drained, &s->drain_mu);
+    mutex_unlock(&s->drain_mu);
+    alarm_done(&s->readiness.alarm);
+}
+
+/* ---- Who wants to know ---------------------------------------------------------------------- */
+
+static bool has_answer(void *arg)
+{
+    const struct model *m = arg;
+    return atomic_load(&m->readiness.answer) != READINESS_UNKNOWN;
+}
+
+void readiness_begin(struct model *m)
+{
+    if (!m->backend->fns.instance_ready)
+        return;
+    begin_watch(m->server);
+    start(m);
+    helpers_wait(&m->server->helpers, has_answer, m, monotonic_ns() + FIRST_WAIT_NS);
+}
+
+/* Counted in, so that the backend stays; false: it is being stopped. */
+static bool enter(struct model *m)
+{
+    model_request_begun(m);
+    if (!atomic_load(&m->stopping))
+        return true;
+    model_request_ended(m);
+    return false;
+}
+
+bool readiness_known(struct model *m)
+{
+    struct readiness *rd = &m->readiness;
+    if (!enter(m))
+        return false;
+    bool ready = true;
+    if (m->backend->fns.instance_ready) {
+        uint64_t now_ns = monotonic_ns();
+        atomic_store(&rd->wanted_until_ns, now_ns + WANTED_NS);
+        ready = atomic_load(&rd->answer) == READINESS_YES;
+        if (now_ns - atomic_load(&rd->asked_ns) > AT_MOST_NS) {
+            start(m);
+            keep_watching(m->server);
+        }
+    }
+    model_request_ended(m);
+    return ready;
+}
+
+bool readiness_ask(struct model *m)
+{
+    if (!enter(m))
+        return false;
+    bool ready = !m->backend->fns.instance_ready || ask_instances(m);
+    model_request_ended(m);
+    return ready;
+}

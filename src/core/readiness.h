@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whether a model's backend can serve now (TRITONBACKEND_ModelInstanceReady), for those who must
+ * not wait for a backend: what it said last. A helper asks, one question at a time: when the model
+ * has been loaded, when somebody wants to know, and then once a second for half a minute. A backend
+ * without that function is never asked and always ready.
+ */
+#ifndef CONCH_CORE_READINESS_H
+#define CONCH_CORE_READINESS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/control.h"
+#include "core/sched/alarm.h"
+
+struct model;
+struct server;
+
+/* A model's. */
+struct readiness {
+    struct control_job job;
+    /* Any thread. */
+    atomic_bool is_asking;
+    atomic_int answer; /* of the last question */
+    atomic_uint_least64_t asked_ns, wanted_until_ns;
+};
+
+/* A server's: sees to it that those whom somebody wants to know of are asked again. */
+struct readiness_watch {
+    struct control_job job;
+    /* Under server.drain_mu. */
+    struct alarm alarm;
+    bool is_at_it, ending;
+};
+
+/*
+ * readiness_begin - asks for the first time, and waits a second for the answer; later, the model is
+ * not ready until there is one. Thread: control, when the model has all that it needs.
+ */
+void readiness_begin(struct model *m);
+
+/* readiness_watch_end - no question follows. Thread: control; models may be there yet. */
+void readiness_watch_end(struct server *s);
+
+/* readiness_known - what the backend said last. Thread: any that has a reference to the model,
+ * without locks; does not wait. */
+bool readiness_known(struct model *m);
+
+/* readiness_ask - asks now. Thread: any that may wait for the backend, without locks. */
+bool readiness_ask(struct model *m);
+
+#endif
