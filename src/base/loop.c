@@ -56,6 +56,8 @@ struct status *loop_init(struct loop *loop, struct clock *clock)
     timers_init(&loop->timers);
     list_init(&loop->deferred);
     list_init(&loop->next);
+    list_init(&loop->last);
+    list_init(&loop->next_last);
     loop->load_since_ns = loop_refresh_time(loop);
     atomic_init(&loop->phase, loop->now_ns * 2 + 1);
 
@@ -137,14 +139,24 @@ void loop_work_init(struct loop_work *work, loop_work_fn callback)
     list_init(&work->link);
 }
 
-void loop_defer(struct loop *loop, struct loop_work *work)
+static void defer(struct loop *loop, struct loop_work *work, struct list *now, struct list *later)
 {
     assert_owner(loop);
     if (!list_empty(&work->link))
         return;
     /* Once per turn, so that every turn ends. Turn 0 is the time before the first. */
     bool ran = loop->turn > 0 && work->ran_in_turn == loop->turn;
-    list_push(ran ? &loop->next : &loop->deferred, &work->link);
+    list_push(ran ? later : now, &work->link);
+}
+
+void loop_defer(struct loop *loop, struct loop_work *work)
+{
+    defer(loop, work, &loop->deferred, &loop->next);
+}
+
+void loop_defer_last(struct loop *loop, struct loop_work *work)
+{
+    defer(loop, work, &loop->last, &loop->next_last);
 }
 
 void loop_cancel_work(struct loop *loop, struct loop_work *work)
@@ -156,7 +168,7 @@ void loop_cancel_work(struct loop *loop, struct loop_work *work)
 /* How long the turn may sleep; when that is not 0, loop_now_ns() is the time of the call. */
 static uint64_t wait_ns(struct loop *loop, uint64_t max_wait_ns)
 {
-    if (!list_empty(&loop->deferred) || max_wait_ns == 0)
+    if (!list_empty(&loop->deferred) || !list_empty(&loop->last) || max_wait_ns == 0)
         return 0;
     uint64_t next_ns = timers_next_ns(&loop->timers);
     uint64_t now_ns = loop_refresh_time(loop); /* the last turn may have taken long */
@@ -234,13 +246,14 @@ static unsigned int run_deferred(struct loop *loop)
 {
     unsigned int n = 0;
     struct list *link;
-    while ((link = list_pop(&loop->deferred))) {
+    while ((link = list_pop(&loop->deferred)) || (link = list_pop(&loop->last))) {
         struct loop_work *work = LIST_ENTRY(link, struct loop_work, link);
         work->ran_in_turn = loop->turn;
         n++;
         work->callback(work);
     }
     list_move_all(&loop->deferred, &loop->next);
+    list_move_all(&loop->last, &loop->next_last);
     return n;
 }
 

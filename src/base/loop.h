@@ -4,9 +4,10 @@
  * threads, and work for the end of the turn; all of them are embedded in the objects they serve, so
  * that nothing here allocates.
  *
- * One turn: wait → callbacks of ready descriptors → messages → timers due → deferred work. All that
- * was ready is handled before the deferred work runs, which makes a turn a batch: a transport reads
- * and parses in the callbacks and writes each connection once, in its deferred work.
+ * One turn: wait → callbacks of ready descriptors → messages → timers due → deferred work → what
+ * was deferred to the last. All that was ready is handled before the deferred work runs, which
+ * makes a turn a batch: a transport reads and parses in the callbacks and writes each connection
+ * once, in its deferred work.
  *
  * Any callback may add, change and remove any watcher, timer or work, its own included, and free
  * the object around it: what was removed is not called back any more, in this turn neither.
@@ -77,8 +78,10 @@ struct loop {
     uint64_t now_ns; /* read once per turn, after the wait */
     uint64_t turn;
     struct timers timers;
-    struct list deferred; /* for the end of this turn */
-    struct list next;     /* for the end of the next one */
+    struct list deferred;  /* for the end of this turn */
+    struct list next;      /* for the end of the next one */
+    struct list last;      /* for when all of this turn's is done */
+    struct list next_last; /* the same of the next one */
     struct loop_fd wake;
     struct epoll_event ready[LOOP_BATCH];
     uint64_t load_since_ns;  /* what is measured for busy_permille, began; */
@@ -189,6 +192,12 @@ void loop_work_init(struct loop_work *work, loop_work_fn callback);
  * deferred by another one after it ran, comes at the end of the next turn, which follows at once.
  */
 void loop_defer(struct loop *loop, struct loop_work *work);
+
+/*
+ * loop_defer_last - as loop_defer(), but after all that was deferred, so that what waits for it
+ * waits for nothing else of the turn. What it defers itself runs in the same turn.
+ */
+void loop_defer_last(struct loop *loop, struct loop_work *work);
 
 /* loop_cancel_work - work does not run any more; harmless when it is not deferred. */
 void loop_cancel_work(struct loop *loop, struct loop_work *work);

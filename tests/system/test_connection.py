@@ -338,6 +338,27 @@ def test_a_slow_reader_does_not_hold_up_the_others(server):
     assert answer.body.endswith(tail)
 
 
+def test_large_bodies_at_once(models):
+    """On one loop, which reads of each only so much at a time, and answers small requests in between."""
+    size = 8_000_000
+    repository.write_identity(models, "bytes", [("UINT8", [-1])])
+    request = {"name": "INPUT0", "datatype": "UINT8", "shape": [size], "parameters": {"binary_data_size": size}}
+    head = json.dumps({"inputs": [request], "outputs": [{"name": "OUTPUT0", "parameters": {"binary_data": True}}]}).encode()
+
+    def upload(number):
+        tail = bytes([number]) * (size - 1) + b"!"
+        answer = ask(server, "POST", "/v2/models/bytes/infer", head + tail, {"Inference-Header-Content-Length": len(head)})
+        assert answer.status == 200 and answer.body.endswith(tail)
+        return 1
+
+    with Server(models, flags=("--http-thread-count=1",)) as server:
+        with concurrent.futures.ThreadPoolExecutor(12) as pool, Connection(server) as asking:
+            uploads = [pool.submit(upload, number) for number in range(12)]
+            while not all(each.done() for each in uploads):
+                assert asking.request("GET", "/v2/health/live").status == 200
+            assert sum(each.result() for each in uploads) == 12
+
+
 def test_many_connections_at_once(server):
     def work(number):
         with Connection(server) as connection:

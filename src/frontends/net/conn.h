@@ -2,7 +2,8 @@
 /*
  * A TCP connection: descriptor, readiness, deadlines around an HTTP/1.1 state (http1.h). It is
  * owned by one worker for life. All that arrives in a turn of the loop is read and handled first;
- * what is to be sent leaves at the end of the turn, by one writev() per connection.
+ * what is to be sent leaves at the end of the turn, by one writev() per connection. What has more
+ * to be read than a small request goes on when that is done, by portions (worker.h).
  *
  * Thread: the worker's, except conn_new() and conn_give().
  */
@@ -18,12 +19,14 @@ struct worker;
 
 struct conn {
     struct worker *worker;
-    struct list link; /* of worker->conns */
+    struct list link;  /* of worker->conns */
+    struct list ready; /* of worker->ready, while it has more than its portion of a turn */
     struct message arrival;
     int fd;
     struct loop_fd watch;
     struct loop_work flush;
     struct http1 http1;
+    bool client_left;             /* it has closed its sending side; perhaps behind unread bytes */
     bool eof;                     /* the client sends no more */
     bool waiting;                 /* the socket's buffer is full */
     bool lingering;               /* all is said; what the client still sends is thrown away */
@@ -41,6 +44,9 @@ struct conn {
  * @fd  taken, counted in to->listener; closed at once when memory ends
  */
 void conn_give(struct worker *here, struct worker *to, int fd);
+
+/* conn_go_on - reads its portion of the turn. It waits anew if there is more. */
+void conn_go_on(struct conn *c);
 
 /* conn_check_time - closes the connection, or refuses its request, when it takes too long. */
 void conn_check_time(struct conn *c, uint64_t now_ns);

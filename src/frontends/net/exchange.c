@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "frontends/net/exchange.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -25,6 +26,7 @@ void http_env_init(struct http_env *env, const struct http_handler *handler, voi
         .loop = loop,
         .scratch = scratch,
         .scratch_bytes = scratch_bytes,
+        .requests_left = UINT_MAX,
     };
     list_init(&env->unused);
     /* What is left of a block for the arena must hold a small body and the reply's text. */

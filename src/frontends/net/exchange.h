@@ -67,7 +67,8 @@ struct http_env {
     char *scratch;     /* where sockets are read to; hot in the cache */
     size_t scratch_bytes;
 
-    struct list unused; /* exchanges, last used first */
+    unsigned int requests_left; /* how many may begin in this turn; set by who owns the turns */
+    struct list unused;         /* exchanges, last used first */
     unsigned int n_unused;
     unsigned int n_used;
     bool draining; /* replies say "Connection: close" from now on */

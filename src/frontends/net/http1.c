@@ -58,11 +58,17 @@ static bool is_blocked(const struct http1 *h)
     return h->input == HTTP1_HEAD && h->n_exchanges >= h->env->limits->max_pipeline;
 }
 
+/* The next request does not begin in this turn. */
+static bool must_pause(const struct http1 *h)
+{
+    return UNLIKELY(h->env->requests_left == 0) && h->input == HTTP1_HEAD && h->parser.parsed == 0;
+}
+
 int http1_read_space(struct http1 *h, struct iovec space[2])
 {
     struct iovec scratch = {h->env->scratch, h->env->scratch_bytes};
 
-    if (h->input == HTTP1_DONE)
+    if (h->input == HTTP1_DONE || h->paused)
         return 0;
     if (h->held) {
         if (is_blocked(h) || h->held_end == h->held_capacity)
@@ -213,6 +219,7 @@ static void begin_exchange(struct http1 *h, bool body_follows)
         http1_fault(h, 503, "out of memory");
         return;
     }
+    h->env->requests_left -= h->env->requests_left > 0; /* its head may have begun before */
     h->current = x;
     x->method = head->method;
     x->http_1_1 = head->http_1_1;
@@ -325,7 +332,7 @@ static size_t take_chunks(struct http1 *h, const char *bytes, size_t n_bytes)
 static void process(struct http1 *h, const char *bytes, size_t n_bytes)
 {
     h->processing = true;
-    while (n_bytes > 0 && h->input != HTTP1_DONE && !is_blocked(h)) {
+    while (n_bytes > 0 && h->input != HTTP1_DONE && !is_blocked(h) && !must_pause(h)) {
         size_t used = 0;
         if (h->input == HTTP1_HEAD)
             used = take_head(h, bytes, n_bytes);
@@ -339,6 +346,7 @@ static void process(struct http1 *h, const char *bytes, size_t n_bytes)
         n_bytes -= used;
     }
     h->processing = false;
+    h->paused = n_bytes > 0 && h->input != HTTP1_DONE && !is_blocked(h) && must_pause(h);
     if (h->input == HTTP1_DONE) {
         h->discards |= n_bytes > 0;
         drop_held(h);
@@ -375,6 +383,13 @@ void http1_received(struct http1 *h, size_t n_bytes)
     }
     if (n_bytes > 0 && h->input != HTTP1_DONE)
         process(h, h->env->scratch, n_bytes);
+}
+
+void http1_resume(struct http1 *h)
+{
+    h->paused = false;
+    if (h->held && !h->processing && !is_blocked(h))
+        process(h, h->held + h->held_start, h->held_end - h->held_start);
 }
 
 /* ---- Writing ------------------------------------------------------------------------------- */
@@ -455,6 +470,5 @@ void http1_sent(struct http1 *h, size_t n_bytes)
         exchange_end(x);
     }
     /* There is room in the pipeline again. */
-    if (h->held && !h->processing && !is_blocked(h))
-        process(h, h->held + h->held_start, h->held_end - h->held_start);
+    http1_resume(h);
 }

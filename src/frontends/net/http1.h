@@ -41,6 +41,7 @@ struct http1 {
     char *held;
     size_t held_start, held_end, held_capacity;
     bool processing; /* guards against coming back in from a handler */
+    bool paused;     /* more lies there than may begin in this turn: http1_resume() */
 
     struct list exchanges; /* oldest first */
     unsigned int n_exchanges;
@@ -79,6 +80,15 @@ int http1_read_space(struct http1 *h, struct iovec space[2]);
 
 /* http1_received - n_bytes were put into the space. */
 void http1_received(struct http1 *h, size_t n_bytes);
+
+/* http1_resume - in a later turn: goes on with what is held; harmless when nothing is. */
+void http1_resume(struct http1 *h);
+
+/* http1_body_left - how much of a body of known length is still to come; 0 outside of one. */
+static inline uint64_t http1_body_left(const struct http1 *h)
+{
+    return h->input == HTTP1_BODY ? h->parser.head.content_length - h->current->body_size : 0;
+}
 
 /* http1_fault - refuses the input from here on: a last reply, then the end. */
 void http1_fault(struct http1 *h, int status, const char *text);

@@ -11,6 +11,9 @@ enum {
     SCRATCH_BYTES = 16 << 10,
     POOL_UNUSED_BYTES = 64 << 20, /* per loop, kept for the next bodies and outputs for good */
     CALL_LEVEL = 890,             /* a leaf in the table of core/README.md */
+    PORTION_BYTES = 1 << 20,
+    TURN_BYTES = 2 << 20,
+    TURN_REQUESTS = 512,
 };
 
 static void sweep_later(struct worker *w)
@@ -61,7 +64,36 @@ void worker_add_conn(struct worker *w, struct conn *c)
 void worker_remove_conn(struct worker *w, struct conn *c)
 {
     list_remove(&c->link);
+    list_remove(&c->ready);
     heap_remove(&w->by_use, &c->use);
+}
+
+/* ---- Turns ---------------------------------------------------------------------------------- */
+
+void worker_go_on_later(struct worker *w, struct list *ready)
+{
+    if (!list_empty(ready))
+        return;
+    list_push(&w->ready, ready);
+    loop_defer_last(&w->loop, &w->go_on);
+}
+
+/* Each has one portion, in the order in which they came; who had none this time comes first. */
+static void on_go_on(struct loop_work *work)
+{
+    struct worker *w = CONTAINER_OF(work, struct worker, go_on);
+    struct list waiting, *link;
+    list_init(&waiting);
+    list_move_all(&waiting, &w->ready);
+    worker_begin_turn(w);
+    w->left_bytes = w->budget.turn_bytes;
+    w->env.requests_left = w->budget.requests;
+    while (w->left_bytes > 0 && w->env.requests_left > 0 && (link = list_pop(&waiting)))
+        conn_go_on(LIST_ENTRY(link, struct conn, ready));
+    list_move_all(&waiting, &w->ready);
+    list_move_all(&w->ready, &waiting);
+    if (!list_empty(&w->ready))
+        loop_defer_last(&w->loop, work);
 }
 
 /* ---- Idle connections ----------------------------------------------------------------------- */
@@ -148,6 +180,10 @@ struct status *worker_init(struct worker *w, const struct http_handler *handler,
     w->sweep_ns = sweep_interval_ns(timeouts);
     w->pool = pool_new("http", POOL_UNUSED_BYTES, 0);
     pool_settle(w->pool);
+    w->budget = (struct net_budget){
+        .portion_bytes = PORTION_BYTES, .turn_bytes = TURN_BYTES, .requests = TURN_REQUESTS};
+    list_init(&w->ready);
+    loop_work_init(&w->go_on, on_go_on);
     list_init(&w->conns);
     heap_init(&w->by_use, used_before);
     timer_init(&w->sweep, on_sweep);

@@ -27,6 +27,16 @@ struct net_timeouts {
     uint64_t linger_ns; /* after a last reply, for the client to read it */
 };
 
+/*
+ * What is done in one turn of the loop before others have their turn: a health check waits for no
+ * more than this. Bytes of bodies are read when all else of the turn is done.
+ */
+struct net_budget {
+    size_t portion_bytes;  /* of one connection */
+    size_t turn_bytes;     /* of all */
+    unsigned int requests; /* that begin; as many again when all else is done */
+};
+
 struct worker {
     /* Set by worker_start(), constant afterwards. */
     const struct net_timeouts *timeouts;
@@ -38,6 +48,11 @@ struct worker {
     /* The worker's thread. */
     struct loop loop;
     struct http_env env;
+    struct net_budget budget; /* constant while it runs */
+    size_t left_bytes;        /* of the turn's */
+    uint64_t turn;            /* the loop's, for which the above was set */
+    struct list ready;        /* connections that have more to read or to parse; oldest first */
+    struct loop_work go_on;   /* with them; while there are any */
     struct list conns;
     struct heap by_use; /* the connections, the longest unused first, as far as ranked_ns knows */
     struct timer sweep; /* looks for connections that take too long; while there are any */
@@ -66,6 +81,19 @@ void worker_done(struct worker *w);
 /* worker_add_conn, worker_remove_conn - a connection to look after. Thread: the worker's. */
 void worker_add_conn(struct worker *w, struct conn *c);
 void worker_remove_conn(struct worker *w, struct conn *c);
+
+/* worker_begin_turn - sets what may be done in the loop's turn, once in each. */
+static inline void worker_begin_turn(struct worker *w)
+{
+    if (w->turn == w->loop.turn)
+        return;
+    w->turn = w->loop.turn;
+    w->left_bytes = w->budget.turn_bytes;
+    w->env.requests_left = w->budget.requests;
+}
+
+/* worker_go_on_later - the connection has more, and waits for its portion. @ready  of it */
+void worker_go_on_later(struct worker *w, struct list *ready);
 
 /*
  * worker_close_idle - closes the connection that has been without a request for longest; false when

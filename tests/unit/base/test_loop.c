@@ -551,6 +551,49 @@ static void no_descriptors_is_a_status(void **state)
     close(again);
 }
 
+/* ---- Work for the very end ------------------------------------------------------------------ */
+
+static char order[16];
+static int n_in_order;
+static struct loop_work usual, last;
+
+static void on_usual(struct loop_work *work)
+{
+    (void)work;
+    order[n_in_order++] = 'u';
+}
+
+static void on_last(struct loop_work *work)
+{
+    order[n_in_order++] = 'l';
+    if (n_in_order < 6) {
+        loop_defer(&loop, &usual); /* of this turn, if it has not run */
+        loop_defer_last(&loop, work);
+    }
+}
+
+static void what_is_deferred_last_runs_after_all_else(void **state)
+{
+    (void)state;
+    memset(order, 0, sizeof(order));
+    n_in_order = 0;
+    loop_work_init(&usual, on_usual);
+    loop_work_init(&last, on_last);
+    loop_defer_last(&loop, &last);
+    loop_defer(&loop, &usual);
+    loop_turn(&loop, UINT64_MAX);
+    assert_string_equal(order, "ul");
+    loop_turn(&loop, UINT64_MAX); /* which does not sleep */
+    assert_string_equal(order, "ulul");
+    loop_turn(&loop, UINT64_MAX);
+    assert_string_equal(order, "ululul");
+    assert_int_equal(loop_turn(&loop, 0), 0);
+    loop_defer_last(&loop, &last);
+    loop_cancel_work(&loop, &last);
+    loop_turn(&loop, 0);
+    assert_string_equal(order, "ululul");
+}
+
 /* ---- Load ----------------------------------------------------------------------------------- */
 
 static struct clock_fake load_clock;
@@ -604,6 +647,7 @@ int main(void)
         WITH_LOOP(stop_before_run_gives_one_turn),
         cmocka_unit_test(done_delivers_what_is_left),
         WITH_LOOP(a_signal_may_stop_it),
+        WITH_LOOP(what_is_deferred_last_runs_after_all_else),
         cmocka_unit_test(others_see_how_busy_a_loop_is),
         cmocka_unit_test(no_descriptors_is_a_status),
     };
