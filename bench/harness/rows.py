@@ -29,7 +29,7 @@ def _against_nginx(lab, request, connections, goal):
 
 def small(lab):
     """identity of 64 bytes, binary, against nginx `return 200` for the same POST"""
-    return _against_nginx(lab, requests.small(), [16, 64], 1.10)
+    return _against_nginx(lab, requests.small(), [16, 64], 0.95)
 
 
 def health(lab):
@@ -128,7 +128,7 @@ def batching(lab):
 
 
 def digits(lab):
-    """the ONNX model of examples/digits: what the server adds to a bare Run"""
+    """the ONNX model of examples/digits: what the server adds to a bare Run and a request to identity"""
     request = requests.binary("digits", "digits", {"image": ([1, 64], [0.0] * 64)}, ["scores"], None)
     conch = lab.conch_examples()
     cells = [Cell(conch, request, n) for n in (1, 16, 64)]
@@ -142,14 +142,13 @@ def digits(lab):
     run_us = statistics.median(bare)
     rows = []
     for cell, same in zip(cells, plain):
-        added = cell.cpu_us - run_us
-        # One connection leaves the core idle between requests: its figure holds the wake-ups too.
+        beyond = cell.cpu_us - run_us - same.cpu_us
+        # One connection leaves the core idle between requests: its figures hold the wake-ups too.
         goal = cell.connections > 1
-        rows.append([cell.connections, cpu(cell), figure(run_us), figure(added),
-                     "≤ 10" if goal else "–", met(added <= 10) if goal else "–", cpu(same),
-                     figure(cell.p50_us), figure(cell.p99_us)])
-    return table(["connections", "digits CPU µs", "bare Run CPU µs", "added µs", "goal", "met",
-                  "identity of 64 B CPU µs", "p50 µs", "p99 µs"], rows)
+        rows.append([cell.connections, cpu(cell), figure(run_us), cpu(same), f"{beyond:.2f}",
+                     "≤ 1.5" if goal else "–", met(beyond <= 1.5) if goal else "–", figure(cell.p50_us), figure(cell.p99_us)])
+    return table(["connections", "digits CPU µs", "bare Run CPU µs", "identity of 64 B CPU µs", "added beyond both µs", "goal", "met",
+                  "p50 µs", "p99 µs"], rows)
 
 
 def memory(lab):
