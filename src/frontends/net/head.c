@@ -90,18 +90,40 @@ void head_parser_init(struct head_parser *p, unsigned int max_chunks)
     p->max_chunks = max_chunks;
     p->on_data = NULL;
     p->ctx = NULL;
+    p->memo_length = 0;
     head_parser_reset(p);
 }
 
 void head_parser_reset(struct head_parser *p)
 {
+    p->parsed = 0; /* the rest stays until it is known that other bytes come: begin() */
+}
+
+/* The first bytes of a head that is not the one before. */
+static void begin(struct head_parser *p)
+{
     llhttp_reset(&p->llhttp);
     p->head.target_length = 0;
     p->head.n_headers = 0;
+    p->memo_length = 0;
     p->name_bytes = 0;
-    p->parsed = 0;
     p->complete = false;
     p->fault.status = 0;
+}
+
+/* A complete head. One before chunks is not kept, since their parser begins with it. */
+static void remember(struct head_parser *p, const char *base)
+{
+    if (p->head.chunked || p->parsed > HEAD_MEMO_BYTES)
+        return;
+    memcpy(p->memo, base, p->parsed);
+    p->memo_length = (uint16_t)p->parsed;
+}
+
+static bool is_remembered(const struct head_parser *p, const char *base, size_t n_bytes)
+{
+    return p->memo_length > 0 && n_bytes >= p->memo_length &&
+           memcmp(base, p->memo, p->memo_length) == 0;
 }
 
 /* What llhttp refused, in the words of the client's view. */
@@ -298,6 +320,13 @@ enum parse_result head_parse(struct head_parser *p, const char *base, size_t n_b
     const struct http_fault *fault;
 
     head->base = base;
+    if (p->parsed == 0) {
+        if (is_remembered(p, base, n_bytes)) {
+            *ret_end = p->parsed = p->memo_length;
+            return PARSE_DONE;
+        }
+        begin(p);
+    }
 
     llhttp_errno_t err = llhttp_execute(&p->llhttp, base + p->parsed, n_bytes - p->parsed);
     if (err == HPE_OK) {
@@ -324,6 +353,7 @@ enum parse_result head_parse(struct head_parser *p, const char *base, size_t n_b
     }
     if (head->chunked)
         chunks_init(&p->chunks, p->max_chunks);
+    remember(p, base);
     *ret_end = p->parsed;
     return PARSE_DONE;
 }

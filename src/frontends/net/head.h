@@ -21,6 +21,7 @@ enum http_method { METHOD_GET, METHOD_POST, METHOD_HEAD, METHOD_OTHER };
 enum {
     HEAD_MAX_HEADERS = 64,
     HEAD_MAX_BYTES = 65535, /* places are 16 bits wide */
+    HEAD_MEMO_BYTES = 384, /* of a head that is remembered, at most; most clients send 150 to 300 */
 };
 
 struct head_header {
@@ -60,6 +61,12 @@ struct span head_find(const struct http_head *head, const char *name, size_t nam
 struct head_parser {
     llhttp_t llhttp;
     struct http_head head;
+    /*
+     * The bytes that `head` was made of, kept while it is: a client that asks the same again sends
+     * the same bytes, and what has been parsed, with all its checks, is what parsing would give.
+     */
+    uint16_t memo_length; /* 0: none are kept */
+    char memo[HEAD_MEMO_BYTES];
     size_t name_bytes; /* of a header's name that is not complete */
     size_t parsed;     /* bytes of the head seen so far */
     bool complete;

@@ -48,6 +48,28 @@ static const struct split_case cases[] = {
      "HTTP/1.1 200 OK\r\nContent-Length: 16\r\n\r\n"},
     {"empty lines first", "\r\n\r\nGET /a HTTP/1.1\r\nHost: x\r\n\r\n",
      OK(16, "0 /a 0 811c9dc5\n")},
+#define GET_A  "GET /a HTTP/1.1\r\nHost: x\r\n\r\n"
+#define POST_P "POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello"
+#define POST_C                                                                                     \
+    "POST /c HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
+    {"the same again and again", GET_A GET_A GET_A,
+     OK(16, "0 /a 0 811c9dc5\n") OK(16, "0 /a 0 811c9dc5\n") OK(16, "0 /a 0 811c9dc5\n")},
+    {"the same but for a byte", GET_A GET_A "GET /b HTTP/1.1\r\nHost: x\r\n\r\n" GET_A,
+     OK(16, "0 /a 0 811c9dc5\n") OK(16, "0 /a 0 811c9dc5\n") OK(16, "0 /b 0 811c9dc5\n")
+         OK(16, "0 /a 0 811c9dc5\n")},
+    {"the same with a body", POST_P POST_P GET_A POST_P,
+     OK(16, "1 /p 5 4f9f2cab\n") OK(16, "1 /p 5 4f9f2cab\n") OK(16, "0 /a 0 811c9dc5\n")
+         OK(16, "1 /p 5 4f9f2cab\n")},
+    {"the same in chunks", POST_C POST_C GET_A GET_A POST_C,
+     OK(16, "1 /c 5 4f9f2cab\n") OK(16, "1 /c 5 4f9f2cab\n") OK(16, "0 /a 0 811c9dc5\n")
+         OK(16, "0 /a 0 811c9dc5\n") OK(16, "1 /c 5 4f9f2cab\n")},
+    {"the same, then with a header more",
+     GET_A GET_A "GET /a HTTP/1.1\r\nHost: x\r\nHost: x\r\n\r\n",
+     OK(16, "0 /a 0 811c9dc5\n") OK(16, "0 /a 0 811c9dc5\n")
+         BAD("400 Bad Request", 49, "malformed request: more than one Host")},
+    {"the same length, then another",
+     POST_P "POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n\r\nhello\n" POST_P,
+     OK(16, "1 /p 5 4f9f2cab\n") OK(16, "1 /p 6 f8934173\n") OK(16, "1 /p 5 4f9f2cab\n")},
     {"method unknown", "BREW /a HTTP/1.1\r\nHost: x\r\n\r\n",
      BAD("400 Bad Request", 45, "malformed request: unknown method")},
     {"two lengths",
