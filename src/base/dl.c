@@ -2,10 +2,20 @@
 #include "base/dl.h"
 
 #include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/dl_pages.h"
+#include "base/file.h"
+#include "base/list.h"
 #include "base/mem.h"
 #include "base/status.h"
 
@@ -47,19 +57,190 @@ static char *missed_beside(const char *path, const char *error, const struct bes
 
 /* What has been opened is found again by its name (DT_SONAME): so what is missed is opened first,
  * and the library then tried once more. */
-static struct status *open_with_beside(const char *path, struct beside *beside, void **ret_handle)
+static struct status *open_with_beside(const char *name, const char *path, struct beside *beside,
+                                       void **ret_handle)
 {
-    while (!(*ret_handle = dlopen(path, RTLD_NOW | RTLD_LOCAL))) {
+    while (!(*ret_handle = dlopen(name, RTLD_NOW | RTLD_LOCAL))) {
         const char *error = last_error();
         char *missed = missed_beside(path, error, beside);
         if (!missed)
             return status_new(STATUS_NOT_FOUND, "unable to load shared library: %s", error);
-        struct status *st = open_with_beside(missed, beside, &beside->handles[beside->n++]);
+        struct status *st = open_with_beside(missed, missed, beside, &beside->handles[beside->n++]);
         mem_free(missed);
         if (st)
             return st;
     }
     return NULL;
+}
+
+/* ------------------------------------------------------------- files that have changed */
+
+/* A file as it is now; another one, or other content, looks different. */
+struct file_id {
+    dev_t device;
+    ino_t inode;
+    off_t size_bytes;
+    struct timespec modified, changed;
+};
+
+/* What the linker was told to load, and is not known to have gone. */
+struct opened {
+    struct list link;
+    char *path; /* that was asked for */
+    char
+        *name; /* under which it was loaded: the path, or another one that leads to the same file */
+    struct file_id id;
+    void *handle;
+    bool is_copy; /* of a file that was overwritten; the name leads nowhere any more */
+    bool stays;
+};
+
+/* Of the process, as the linker's own list is. */
+static struct {
+    pthread_mutex_t mu; /* a leaf but for the linker's own lock */
+    struct list list;
+    unsigned int n_names; /* that were made up */
+} all = {.mu = PTHREAD_MUTEX_INITIALIZER, .list = LIST_INIT(all.list)};
+
+static bool identify(const char *path, struct file_id *ret_id)
+{
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return false;
+    memset(ret_id, 0, sizeof(*ret_id)); /* they are compared by their bytes */
+    ret_id->device = st.st_dev;
+    ret_id->inode = st.st_ino;
+    ret_id->size_bytes = st.st_size;
+    ret_id->modified = st.st_mtim;
+    ret_id->changed = st.st_ctim;
+    return true;
+}
+
+static bool is_in_memory(const char *name)
+{
+    void *handle = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
+    if (handle)
+        dlclose(handle);
+    return handle;
+}
+
+static void forget_locked(struct opened *o)
+{
+    list_remove(&o->link);
+    mem_free(o->path);
+    mem_free(o->name);
+    mem_free(o);
+}
+
+/*
+ * Names that differ for the linker and not for the system, so that what is relative to the
+ * library's own folder is found: "folder/.//./library", by the bits of a number.
+ */
+static char *other_name_locked(const char *path)
+{
+    const char *base = strrchr(path, '/') + 1;
+    char bits[2 * 32 + 1], *at = bits;
+    for (unsigned int n = ++all.n_names; n > 0; n >>= 1) {
+        if (n & 1)
+            *at++ = '.';
+        *at++ = '/';
+    }
+    *at = '\0';
+    return mem_printf("%.*s%s%s", (int)(base - path), path, bits, base);
+}
+
+/* The file was overwritten: under whatever name, the linker knows it by its inode. */
+struct choice {
+    char *name;
+    bool is_copy;
+    int copy_fd; /* -1: none */
+};
+
+/* Under which name the path is to be opened; one that it has in memory already, if that is it. */
+static void choose_locked(const char *path, const struct file_id *id, struct choice *ret)
+{
+    bool taken = false, same_inode = false;
+    LIST_FOR_EACH (link, &all.list) {
+        const struct opened *o = LIST_ENTRY(link, struct opened, link);
+        if (strcmp(o->path, path) != 0 || !is_in_memory(o->name))
+            continue;
+        if (memcmp(&o->id, id, sizeof(*id)) == 0) {
+            ret->name = mem_strdup(o->name);
+            ret->is_copy = o->is_copy;
+            return;
+        }
+        taken = true;
+        same_inode |= !o->is_copy && o->id.device == id->device && o->id.inode == id->inode;
+    }
+    ret->name = taken ? other_name_locked(path) : mem_strdup(path);
+    ret->is_copy = same_inode;
+    if (!same_inode)
+        return;
+    ret->copy_fd = memfd_create(strrchr(path, '/') + 1, MFD_CLOEXEC);
+    char *number = mem_printf("/proc/self/fd/%d", ret->copy_fd);
+    mem_free(ret->name);
+    ret->name = other_name_locked(number); /* the number will be another file's */
+    mem_free(number);
+}
+
+NODISCARD static struct status *copy_file(const char *path, int to_fd)
+{
+    int fd;
+    struct status *st = to_fd < 0 ? status_from_errno(errno, "no memory for a copy of '%s'", path)
+                                  : file_open(path, O_RDONLY, &fd);
+    if (st)
+        return st;
+    ssize_t n;
+    while ((n = sendfile(to_fd, fd, NULL, 1 << 30)) > 0)
+        ;
+    if (n < 0)
+        st = status_from_errno(errno, "failed to copy '%s'", path);
+    close(fd);
+    return st;
+}
+
+static void note(const char *path, const struct choice *choice, const struct file_id *id,
+                 void *handle)
+{
+    MEM_CHARGE(NULL, 0); /* it stays longer than who asks for it */
+    pthread_mutex_lock(&all.mu);
+    LIST_FOR_EACH (link, &all.list) {
+        struct opened *o = LIST_ENTRY(link, struct opened, link);
+        if (o->handle == handle && strcmp(o->path, path) == 0) {
+            pthread_mutex_unlock(&all.mu);
+            return;
+        }
+    }
+    struct opened *o = mem_zalloc(sizeof(*o));
+    o->path = mem_strdup(path);
+    o->name = mem_strdup(choice->name);
+    o->id = *id;
+    o->handle = handle;
+    o->is_copy = choice->is_copy;
+    list_push(&all.list, &o->link);
+    pthread_mutex_unlock(&all.mu);
+}
+
+NODISCARD static struct status *open_file(const char *path, struct beside *beside,
+                                          void **ret_handle)
+{
+    struct file_id id;
+    if (!identify(path, &id)) /* the linker has the words for that */
+        return open_with_beside(path, path, beside, ret_handle);
+    struct choice choice = {.copy_fd = -1};
+    pthread_mutex_lock(&all.mu);
+    choose_locked(path, &id, &choice);
+    pthread_mutex_unlock(&all.mu);
+    bool fresh_copy = choice.is_copy && choice.copy_fd >= 0;
+    struct status *st = fresh_copy ? copy_file(path, choice.copy_fd) : NULL;
+    if (!st)
+        st = open_with_beside(choice.name, path, beside, ret_handle);
+    if (!st)
+        note(path, &choice, &id, *ret_handle);
+    if (choice.copy_fd >= 0)
+        close(choice.copy_fd);
+    mem_free(choice.name);
+    return st;
 }
 
 struct status *dl_open(const char *path, struct dl **ret_dl)
@@ -69,7 +250,7 @@ struct status *dl_open(const char *path, struct dl **ret_dl)
     struct beside beside = {.n = 0};
     void *handle;
 
-    struct status *st = open_with_beside(by_path, &beside, &handle);
+    struct status *st = open_file(by_path, &beside, &handle);
     for (size_t i = 0; i < beside.n; i++) {
         if (beside.handles[i])
             dlclose(beside.handles[i]);
@@ -92,10 +273,38 @@ void dl_offer_self(void)
         dlclose(handle);
 }
 
+bool dl_stay(struct dl *dl)
+{
+    bool is_new = false;
+    pthread_mutex_lock(&all.mu);
+    LIST_FOR_EACH (link, &all.list) {
+        struct opened *o = LIST_ENTRY(link, struct opened, link);
+        if (o->handle != dl)
+            continue;
+        is_new |= !o->stays;
+        o->stays = true;
+    }
+    pthread_mutex_unlock(&all.mu);
+    if (is_new)
+        dl_own_pages(dl);
+    return is_new;
+}
+
 void dl_close(struct dl *dl)
 {
-    if (dl)
-        dlclose(dl);
+    if (!dl)
+        return;
+    dlclose(dl);
+    /* One that the linker keeps all the same is remembered, with the file that it was. */
+    struct list *next;
+    pthread_mutex_lock(&all.mu);
+    for (struct list *link = all.list.next; link != &all.list; link = next) {
+        struct opened *o = LIST_ENTRY(link, struct opened, link);
+        next = link->next;
+        if (o->handle == dl && !is_in_memory(o->name))
+            forget_locked(o);
+    }
+    pthread_mutex_unlock(&all.mu);
 }
 
 struct status *dl_symbol(struct dl *dl, const char *name, void **ret_address)

@@ -84,6 +84,15 @@ void thread_join(struct thread *t)
     pthread_join(t->id, NULL);
 }
 
+struct status *thread_call(const char *name, void (*run)(void *arg), void *arg)
+{
+    struct thread t;
+    struct status *st = thread_start(&t, name, run, arg);
+    if (!st)
+        thread_join(&t);
+    return st;
+}
+
 /* The CPU quota of our control group (version 2), rounded up; 0 when there is none. */
 static int cgroup_cpus(void)
 {

@@ -37,6 +37,14 @@ NODISCARD struct status *thread_start(struct thread *t, const char *name, void (
                                       void *arg);
 void thread_join(struct thread *t);
 
+/*
+ * thread_call - runs run(arg) on a thread of its own and waits for its end: nothing that run()
+ * leaves with its thread is there afterwards.
+ *
+ * Errors: STATUS_UNAVAILABLE  the system has no room for another thread; run() was not called
+ */
+NODISCARD struct status *thread_call(const char *name, void (*run)(void *arg), void *arg);
+
 /* thread_cpu_count - CPUs that this process may run on (affinity, cgroup quota); at least 1. */
 int thread_cpu_count(void);
 

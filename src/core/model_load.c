@@ -86,68 +86,92 @@ static struct status *find_backend(const struct model *m, const struct backend_r
     return st;
 }
 
-struct status *model_load(struct server *server, struct backend_registry *reg, const char *name,
-                          int64_t version, const struct source *source, struct model_config *config,
-                          struct config_facts *facts, struct model **ret_model)
-{
-    uint64_t from_ns = monotonic_ns();
-    struct model *m = model_new(server, name, version, source->directory, config);
-    struct backend_files files = {0};
-    m->storage = source->storage;
-    m->folder = source->folder;
+/* A model on its way up. */
+struct ascent {
+    struct model *m;
+    struct backend_registry *reg;
+    struct config_facts *facts;
+    struct status *result;
+};
 
+NODISCARD static struct status *bring_up(struct model *m, struct backend_registry *reg,
+                                         struct config_facts *facts)
+{
+    struct model_config *config = m->config;
+    struct backend_files files = {0};
     struct status *st = find_backend(m, reg, &files);
+    if (!st)
+        st = backend_get(reg, config->pb->backend, &files, &m->backend);
+    backend_files_done(&files);
     if (st)
-        goto out;
-    st = backend_get(reg, config->pb->backend, &files, &m->backend);
-    if (st)
-        goto out;
+        return st;
 
     m->auto_complete = facts->auto_complete && reg->auto_complete;
     facts->preferred_groups = m->backend->attribute.groups;
     facts->n_preferred_groups = m->backend->attribute.n_groups;
     st = model_config_place(config, facts);
     if (st)
-        goto out;
+        return st;
 
     st = initialize_in_place(m);
     if (st)
-        goto out;
+        return st;
     st = model_config_finish(config, facts);
     if (st)
-        goto out;
+        return st;
     st = model_make_specs(m);
     if (st)
-        goto out;
+        return st;
     st = model_metrics_init(m);
     if (st)
-        goto out;
+        return st;
 
     st = batch_strategy_open(m, reg);
     if (st)
-        goto out;
+        return st;
     st = instances_make(m, reg);
     if (st)
-        goto out;
+        return st;
     st = scheduler_new(m, &m->scheduler);
     if (st)
-        goto out;
+        return st;
     scheduler_use_instances(m->scheduler);
+    return NULL;
+}
+
+static void run_ascent(void *arg)
+{
+    struct ascent *a = arg;
+    a->result = bring_up(a->m, a->reg, a->facts);
+}
+
+struct status *model_load(struct server *server, struct backend_registry *reg, const char *name,
+                          int64_t version, const struct source *source, struct model_config *config,
+                          struct config_facts *facts, struct model **ret_model)
+{
+    uint64_t from_ns = monotonic_ns();
+    struct model *m = model_new(server, name, version, source->directory, config);
+    m->storage = source->storage;
+    m->folder = source->folder;
+
+    struct ascent a = {.m = m, .reg = reg, .facts = facts};
+    if (!backend_call("model-load", run_ascent, &a) && m->backend)
+        backend_stays(m->backend);
+    if (a.result) {
+        model_unload(m, reg);
+        model_unref(m);
+        return a.result;
+    }
     m->metrics.load_ns = monotonic_ns() - from_ns;
     model_open(m);
     readiness_begin(m);
-    *ret_model = TAKE(m);
-out:
-    if (m) {
-        model_unload(m, reg);
-        model_unref(m);
-    }
-    backend_files_done(&files);
-    return st;
+    *ret_model = m;
+    return NULL;
 }
 
-void model_unload(struct model *m, struct backend_registry *reg)
+static void take_down(void *arg)
 {
+    struct model *m = arg;
     model_close_refs(m);
     scheduler_free(m->scheduler); /* a worker that has only just started still reads the pointer */
     m->scheduler = NULL;
@@ -162,6 +186,14 @@ void model_unload(struct model *m, struct backend_registry *reg)
     m->known_to_backend = m->initialized_in_backend = false;
     model_expect_returned(m->owner, MEM_BACKEND);
     atomic_store_explicit(&m->reported_bytes, 0, memory_order_relaxed);
+}
+
+void model_unload(struct model *m, struct backend_registry *reg)
+{
+    if (!m->backend)
+        take_down(m); /* nobody else's code is called */
+    else if (!backend_call("model-unload", take_down, m))
+        backend_stays(m->backend);
     backend_put(reg, TAKE(m->backend));
 }
 

@@ -26,6 +26,7 @@ static bool ask_instances(struct model *m)
 {
     struct readiness *rd = &m->readiness;
     struct status *st = NULL;
+    backend_stays(m->backend); /* this thread goes on */
     for (uint32_t i = 0; i < m->n_instances && !st; i++)
         st = m->backend->fns.instance_ready(m->instances[i]);
     int answer = st ? READINESS_NO : READINESS_YES;

@@ -20,6 +20,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/str.h"
+#include "base/thread.h"
 #include "core/server_options.h"
 
 enum {
@@ -93,8 +94,15 @@ static void backend_free(struct backend *b)
 {
     if (!b)
         return;
-    if (b->library)
+    if (b->library && atomic_load_explicit(&b->stays, memory_order_relaxed)) {
+        if (dl_stay(b->library))
+            log_info(
+                "backend library '%s' stays in memory: it has run on threads that go on, such as "
+                "those that read the network; if its file changes, a load takes the new one",
+                b->library_path);
+    } else {
         dl_close(b->library);
+    }
     mem_free(b->attribute.groups);
     mem_free(b->name);
     mem_free(b->library_path);
@@ -335,7 +343,12 @@ static struct status *resolve(struct backend *b)
     return NULL;
 }
 
-static struct status *load(struct backend *b)
+struct loading {
+    struct backend *b;
+    struct status *result;
+};
+
+static struct status *open_and_initialize(struct backend *b)
 {
     dl_offer_self(); /* backends that do not say where the server's functions are find them */
     struct status *st = dl_open(b->library_path, &b->library);
@@ -351,6 +364,31 @@ static struct status *load(struct backend *b)
         log_status(LOG_WARN, "failed to get attributes of backend",
                    b->fns.get_attribute(b, &b->attribute));
     return st;
+}
+
+bool backend_call(const char *thread_name, void (*run)(void *arg), void *arg)
+{
+    struct status *st = thread_call(thread_name, run, arg);
+    if (!st)
+        return true;
+    log_status(LOG_WARN, "a backend is called on a thread that goes on", st);
+    run(arg);
+    return false;
+}
+
+static void run_loading(void *arg)
+{
+    struct loading *l = arg;
+    l->result = open_and_initialize(l->b);
+}
+
+/* When this fails, the library is closed by this thread, in which it has left nothing. */
+static struct status *load(struct backend *b)
+{
+    struct loading l = {.b = b};
+    if (!backend_call("model-load", run_loading, &l))
+        backend_stays(b);
+    return l.result;
 }
 
 /* Backends in Python have one library, and each is a backend of its own. */
@@ -378,6 +416,12 @@ static struct backend *backend_new(struct backend_registry *reg, const char *nam
     return b;
 }
 
+static void finalize(void *arg)
+{
+    struct backend *b = arg;
+    log_status(LOG_ERROR, "failed to finalize backend", b->fns.finalize(b));
+}
+
 /* Under mu. One user less of a backend whose outcome is known; the last one ends it. */
 static void put_locked(struct backend_registry *reg, struct backend *b)
 {
@@ -387,8 +431,8 @@ static void put_locked(struct backend_registry *reg, struct backend *b)
     /* It stays in the list, as loading, so that nobody loads it anew before it is gone. */
     b->stage = BACKEND_LOADING;
     mutex_unlock(&reg->mu);
-    if (b->entered && b->fns.finalize)
-        log_status(LOG_ERROR, "failed to finalize backend", b->fns.finalize(b));
+    if (b->entered && b->fns.finalize && !backend_call("model-unload", finalize, b))
+        backend_stays(b);
     mutex_lock(&reg->mu);
     list_remove(&b->link);
     cond_broadcast(&reg->changed);

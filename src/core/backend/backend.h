@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/compiler.h"
 #include "base/list.h"
 #include "base/mutex.h"
 #include "core/config/config.h"
@@ -58,6 +59,9 @@ struct backend {
     bool entered; /* Initialize has been called, if there is one: Finalize is due */
     struct backend_attribute attribute;
     struct server *server;
+
+    /* Any thread, relaxed; see backend_stays(). Only ever becomes true. */
+    atomic_bool stays;
 
     /* The backend's own, from any of its threads. */
     void *state;
@@ -145,5 +149,26 @@ NODISCARD struct status *backend_get(struct backend_registry *reg, const char *n
                                      const struct backend_files *files,
                                      struct backend **ret_backend);
 void backend_put(struct backend_registry *reg, struct backend *b);
+
+/*
+ * backend_stays - a thread is about to run code of the backend that will not be joined before the
+ * library is unloaded: an event loop's, an embedder's. So the library stays in memory, as what it
+ * has in that thread (values with destructors) is ended with the thread only. Threads of instances,
+ * and those of backend_call(), are joined.
+ *
+ * Thread: any.
+ */
+static inline void backend_stays(struct backend *b)
+{
+    if (UNLIKELY(!atomic_load_explicit(&b->stays, memory_order_relaxed)))
+        atomic_store_explicit(&b->stays, true, memory_order_relaxed);
+}
+
+/*
+ * backend_call - runs what calls the backend to load or unload something, on a thread that is
+ * joined before it returns. Returns false when there was no room for the thread: it was run on this
+ * one, so the backend is one that stays.
+ */
+bool backend_call(const char *thread_name, void (*run)(void *arg), void *arg);
 
 #endif

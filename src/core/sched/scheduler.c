@@ -321,6 +321,7 @@ static void run_here_and_unlock(struct scheduler *s, struct instance *in, struct
 {
     struct place before;
     struct status *st = instance_enter_place(in, &before);
+    backend_stays(s->model->backend);
     run_locked(s, in);
     scheduler_unlock(s);
     place_leave(&before);
@@ -422,6 +423,7 @@ static void run_inline_and_unlock(struct scheduler *s, struct instance *in, stru
                                   uint64_t start_ns)
 {
     in->runner = RUNNER_CALLER;
+    backend_stays(s->model->backend);
     do {
         uint64_t bytes;
         uint32_t n = take_locked(s, in);
