@@ -7,7 +7,6 @@
 
 #include "api/handles.h"
 #include "base/buf.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
@@ -192,12 +191,8 @@ struct message *message_new(char *json, size_t size_bytes)
 TRITONSERVER_Error *TRITONSERVER_MessageNewFromSerializedJson(TRITONSERVER_Message **message,
                                                               const char *base, size_t byte_size)
 {
-    struct json_error fault;
     NEED(message);
     NEED(base);
-    if (!json_check(base, byte_size, &fault))
-        return as_status(status_new(STATUS_INVALID_ARG, "message is no JSON: %s at %zu", fault.text,
-                                    fault.offset));
     *message = as_message(message_new(mem_strndup(base, byte_size), byte_size));
     return NULL;
 }

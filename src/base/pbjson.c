@@ -13,6 +13,7 @@
 #include "base/arena.h"
 #include "base/base64.h"
 #include "base/buf.h"
+#include "base/json_relaxed.h"
 #include "base/pbjson_priv.h"
 #include "base/status.h"
 #include "base/str.h"
@@ -282,9 +283,22 @@ NODISCARD static struct status *read_value(struct pbjson_reader *r, const struct
     BUG_ON(true);
 }
 
+/* One value where a list may be is a list of it, as protobuf has it. */
+NODISCARD static struct status *read_only_element(struct pbjson_reader *r,
+                                                  const struct pbjson_step *step,
+                                                  ProtobufCMessage *m,
+                                                  const ProtobufCFieldDescriptor *f)
+{
+    struct pbjson_step element = {.outer = step, .field = f};
+    void *slot = pb_append(r->arena, m, f);
+    return slot ? read_value(r, &element, f, slot) : fail_memory(r);
+}
+
 NODISCARD static struct status *read_array(struct pbjson_reader *r, const struct pbjson_step *step,
                                            ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
 {
+    if (json_peek(&r->json) != JSON_ARRAY && json_peek(&r->json) != JSON_NONE)
+        return read_only_element(r, step, m, f);
     if (!json_enter_array(&r->json))
         return fail_json(r, step, "an array");
     struct pbjson_step element = {.outer = step, .field = f};
@@ -396,10 +410,30 @@ NODISCARD static struct status *read_object(struct pbjson_reader *r, const struc
     return r->json.failure ? fail_json(r, step, "an object") : NULL;
 }
 
+/* What is no JSON may be what people take for it; if not, the error is that of the text itself.
+ * False: no memory. */
+static bool as_json(struct pbjson_reader *r, const char **text, size_t *length)
+{
+    struct json_error error;
+    const char *tidy;
+    size_t tidy_length;
+    if (json_check(*text, *length, &error))
+        return true;
+    if (!json_relaxed_tidy(*text, *length, r->arena, &tidy, &tidy_length))
+        return false;
+    if (json_check(tidy, tidy_length, &error)) {
+        r->text = *text = tidy;
+        *length = tidy_length;
+    }
+    return true;
+}
+
 struct status *pbjson_parse(const ProtobufCMessageDescriptor *type, const char *text, size_t length,
                             struct arena *arena, ProtobufCMessage **ret_message)
 {
     struct pbjson_reader r = {.arena = arena, .text = text};
+    if (!as_json(&r, &text, &length))
+        return fail_memory(&r);
     json_init(&r.json, text, length, arena);
     ProtobufCMessage *m = NULL;
     struct status *st = read_message(&r, NULL, type, &m);

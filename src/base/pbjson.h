@@ -3,7 +3,8 @@
  * protobuf's JSON form, to and from proto3 messages of protobuf-c.
  *
  * Reading: field names as declared or in camelCase, enums by name (in any case) or number, 64-bit
- * integers as numbers or strings, null for a default; unknown and repeated names are errors.
+ * integers as numbers or strings, null for a default, one value for a list of it, relaxed syntax
+ * (json_relaxed.h); unknown and repeated names are errors.
  * Memory is bounded by the arena, nesting by PBJSON_MAX_DEPTH.
  */
 #ifndef CONCH_BASE_PBJSON_H

@@ -197,6 +197,11 @@ def override(s):
     s.load("m")    # … until there is something newer
     s.look("m")
     s.load("m", {"parameters": {"config": config}})
+    # As protobuf's reader takes it: one value for a list, names without quotes, other quotes, a comma too many.
+    tensor = "data_type: 'TYPE_FP32', dims: -1, }"
+    s.load("m", {"parameters": {"config": f"{{backend: 'identity', input: {{name: 'INPUT0', {tensor}, "
+                                          f"output: {{name: 'OUTPUT0', {tensor}, 'version_policy': {{specific: {{versions: [2,]}}}}}}"}})
+    s.look("m")
     for wrong in ("{bad", "", '{"nofield": 1}', '{"max_batch_size": "x"}', identity_config(name="x")):
         s.load("m", {"parameters": {"config": wrong}})
     s.load("m", {"parameters": {"config": config, "file:5/x/y": encoded(b"hi")}})

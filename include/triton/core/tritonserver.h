@@ -217,9 +217,8 @@ TRITONSERVER_DECLSPEC void TRITONSERVER_ParameterDelete(TRITONSERVER_Parameter *
 /* ---- Messages: documents in JSON ------------------------------------------------------------ */
 
 /*
- * TRITONSERVER_MessageNewFromSerializedJson - parse a document.
- * @base, @byte_size  the text, copied
- * Errors: INVALID_ARG  it is no JSON
+ * TRITONSERVER_MessageNewFromSerializedJson - a document.
+ * @base, @byte_size  the text, copied; it is not looked at before it is used
  */
 TRITONSERVER_DECLSPEC TRITONSERVER_Error *
 TRITONSERVER_MessageNewFromSerializedJson(TRITONSERVER_Message **message, const char *base,

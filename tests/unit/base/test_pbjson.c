@@ -69,6 +69,52 @@ static void forms_of_values(void **state)
     assert_non_null(c->parameters[1]->value);
 }
 
+/* As people write it by hand, and as protobuf's reader takes it. */
+static void relaxed_forms(void **state)
+{
+    Inference__ModelConfig *c =
+        parse("{max_batch_size: 8, 'backend' : 'it\\'s \"a\\tb\"',\n"
+              " input: {name: \"a, ]{'b':}\", dims: 7}, output: [{dims: [1, 2, ],},],\n"
+              " parameters: {x_1: {string_value: ''}, 'é\\\\': {}}, }");
+    assert_int_equal(c->max_batch_size, 8);
+    assert_string_equal(c->backend, "it's \"a\tb\"");
+    assert_int_equal(c->n_input, 1);
+    assert_string_equal(c->input[0]->name, "a, ]{'b':}");
+    assert_int_equal(c->input[0]->n_dims, 1);
+    assert_int_equal(c->input[0]->dims[0], 7);
+    assert_int_equal(c->n_output, 1);
+    assert_int_equal(c->output[0]->n_dims, 2);
+    assert_string_equal(c->parameters[0]->key, "x_1");
+    assert_string_equal(c->parameters[0]->value->string_value, "");
+    assert_string_equal(c->parameters[1]->key, "\xc3\xa9\\");
+}
+
+/* What is neither JSON nor nearly so is told by the text as it is. */
+static void texts_that_nothing_helps(void **state)
+{
+    static const struct {
+        const char *text, *error;
+    } cases[] = {
+        {"{max_batch_size: 8", "1:2: Missing a name for object member."},
+        {"{'name: 8}", "1:2: Missing a name for object member."},
+        {"{name: \"a}", "1:2: Missing a name for object member."},
+        {"{true: 8}", "1:2: Missing a name for object member."},
+        {"{\"max_batch_size\": 1,,}", "1:22: Missing a name for object member."},
+        {"{\"backend\": identity}", "1:13: backend: Invalid value."},
+        {"{\"input\": [null]}", "(input[0]): invalid value null for type "
+                                "type.googleapis.com/inference.ModelInput (1:12: expected an "
+                                "object)"},
+        {"{\n bad: 'x'}", "bad: Cannot find field. (2:9)"},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        Inference__ModelConfig *c;
+        struct status *st = try(cases[i].text, &c);
+        assert_non_null(st);
+        assert_string_equal(status_message(st), cases[i].error);
+        status_free(st);
+    }
+}
+
 static void errors(void **state)
 {
     static const struct {
@@ -172,6 +218,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(forms_of_values, start, stop),
+        cmocka_unit_test_setup_teardown(relaxed_forms, start, stop),
+        cmocka_unit_test_setup_teardown(texts_that_nothing_helps, start, stop),
         cmocka_unit_test_setup_teardown(errors, start, stop),
         cmocka_unit_test_setup_teardown(memory_is_bounded, start, stop),
         cmocka_unit_test_setup_teardown(printing, start, stop),
