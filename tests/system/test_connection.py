@@ -103,6 +103,19 @@ def test_chunked_upload(connection):
         assert values(connection.response()) == [1.0, 2.0]
 
 
+@pytest.mark.parametrize("n", [65536, 65537])
+def test_so_many_chunks_and_no_more(connection, n):
+    body = BODY + b" " * (n - len(BODY))
+    connection.send(chunked(body, 1))
+    answer = connection.response()
+    if n == 65536:
+        assert values(answer) == [1.0, 2.0]
+        return
+    assert (answer.status, answer.json()) == (400, {"error": "Chunked request body exceeds maximum of 65536 non-empty chunks. "
+                                                             "Send fewer or larger HTTP chunks."})
+    assert connection.closed()
+
+
 def test_chunked_binary_upload(connection):
     tail = struct.pack("<50000f", *range(50000))
     head = json.dumps(

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the server writes: one record per line, in the format that was asked for, to where it should go."""
 
+import ast
 import fcntl
+import json
 import os
 import re
 import signal
@@ -51,6 +53,33 @@ def test_log_file(quiet, tmp_path):
         assert infer(server, "m", ONE).status == 200
     assert "Started HTTPService at" in path.read_text()
     assert "Started HTTPService at" not in server.out.text() + server.err.text()
+
+
+def qa_settings(log):
+    """As qa/L0_backend_config of Triton takes them out of the log: the line in a literal of Python's."""
+    (line,) = [line for line in log.splitlines() if "backend configuration:" in line]
+    document = ast.literal_eval(f"'{line}'").split('] "backend configuration:\n')[1].rstrip('"')
+    return json.loads(document)["cmdline"]
+
+
+@pytest.mark.conch_only("the backend of the genuine one says what that of ours need not")
+@pytest.mark.parametrize(("flags", "line", "size"), [
+    ([], "Adding default backend config setting: default-max-batch-size,", "4"),
+    (["default-max-batch-size=5"], "Found overwritten default setting: default-max-batch-size,", "5"),
+    (["default-max-batch-size=7", "default-max-batch-size=8"], "Found overwritten default setting: default-max-batch-size,", "8"),
+    (["identity,default-max-batch-size=5", "identity,a=0"], "Found overwritten default setting: default-max-batch-size,", "5"),
+], ids=str)
+def test_what_a_backend_is_told_is_in_a_verbose_log(quiet, flags, line, size):
+    config = quiet / "m/config.pbtxt"
+    config.write_text(config.read_text().replace("max_batch_size: 0", "max_batch_size: 4 dynamic_batching { }"))
+    with Server(quiet, flags=["--log-verbose=1", *(f"--backend-config={flag}" for flag in flags)]) as server:
+        log = server.log()
+    (found,) = [text for text in log.splitlines() if line in text]
+    assert found.split(",")[1].strip('"') == size
+    settings = qa_settings(log)
+    assert len(settings) == 4 + ("identity,a=0" in flags)
+    assert settings["default-max-batch-size"] == size
+    assert "Starting dynamic-batcher thread for m" in log
 
 
 def test_requests_are_not_logged(quiet):

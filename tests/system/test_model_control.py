@@ -550,6 +550,7 @@ def test_the_repository_is_followed(models, kind):
         assert infer(server, "new", ONE).status == 200
         shutil.rmtree(models / "new")
         wait_for(lambda: infer(server, "new", ONE).status == 404, 60, "it is unloaded")
+        assert infer(server, "new", ONE).error == "Request for unknown model: 'new' has no available versions"
         wait_for(lambda: states(server) == {"m:1": "READY"}, 60, "nothing is told of it")
 
 

@@ -283,14 +283,24 @@ static bool is_written(const struct backend_registry *reg, const char *backend, 
     return false;
 }
 
+/* In the words of the reference, for whoever looks in a log for what a backend has been told. */
+static void log_default(const char *key, const char *given, const char *value)
+{
+    if (given)
+        log_verbose(1, "Found overwritten default setting: %s,%s", key, given);
+    else
+        log_verbose(1, "Adding default backend config setting: %s,%s", key, value);
+}
+
 /* The settings that a backend sees: those that every backend has, then what else there is. */
 static struct status *config_json(const struct backend_registry *reg, const char *backend,
                                   char **ret_json)
 {
+    enum { DEFAULT_MAX_BATCH_SIZE = 2 };
     const struct backend_setting common[] = {
         {"", "auto-complete-config", reg->auto_complete ? "true" : "false"},
         {"", "backend-directory", reg->directory},
-        {"", "default-max-batch-size", "4"},
+        [DEFAULT_MAX_BATCH_SIZE] = {"", "default-max-batch-size", "4"},
         {"", "min-compute-capability", "0.000000"},
     };
     AUTO(buf) out = BUF_INIT(MAX_CONFIG_BYTES);
@@ -300,6 +310,8 @@ static struct status *config_json(const struct backend_registry *reg, const char
         const char *given = setting(reg, backend, common[i].key);
         buf_adds(&out, i > 0 ? "," : "");
         write_setting(&out, common[i].key, given ? given : common[i].value);
+        if (i == DEFAULT_MAX_BATCH_SIZE)
+            log_default(common[i].key, given, common[i].value);
     }
     for (size_t i = 0; i < reg->n_settings; i++) {
         const struct backend_setting *s = &reg->settings[i];
@@ -356,6 +368,7 @@ static struct status *open_and_initialize(struct backend *b)
         st = resolve(b);
     if (st)
         return st;
+    log_verbose(1, "backend configuration:\n%s", b->config.json);
     b->entered = true; /* whatever Initialize returns: as with models and instances */
     if (b->fns.initialize)
         st = b->fns.initialize(b);

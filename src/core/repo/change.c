@@ -15,10 +15,15 @@
 
 struct status *repository_check_name(const char *name)
 {
-    if (name[strspn(name, " \t\r\n\v\f")] == '\0')
+    static const char blanks[] = " \t\r\n\v\f";
+    const char *trimmed = name + strspn(name, blanks);
+    size_t n = strlen(trimmed);
+    while (n > 0 && strchr(blanks, trimmed[n - 1]))
+        n--;
+    if (n == 0)
         return status_new(STATUS_INVALID_ARG,
                           "Model name cannot be empty. Please enter a valid name to deploy.");
-    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strchr(name, '/'))
+    if ((n <= 2 && strspn(trimmed, ".") == n) || strchr(name, '/'))
         return status_new(
             STATUS_INVALID_ARG,
             "invalid model name '%s', model name must not contain path traversal characters", name);

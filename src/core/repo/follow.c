@@ -18,6 +18,8 @@
 #include "core/repo/storage.h"
 #include "core/server_options.h"
 
+enum { MAX_REMEMBERED = 1000 };
+
 struct round {
     struct repository *repo;
     struct poll poll;
@@ -66,10 +68,13 @@ static void unload_gone(const struct round *r)
 {
     if (r->poll.n_unlisted > 0) /* what is in that repository is not known, rather than gone */
         return;
+    /* Whoever asks for one is told that it has no version any more; but names that come and go for
+     * ever must not fill the memory, so of many some are forgotten. */
     struct repo_model **gone = find_gone(r);
     for (size_t i = 0; gone[i]; i++) {
         repository_turn(r->repo, gone[i]);
-        repository_move(r->repo, gone[i], NULL); /* nothing will be told of it when it has ended */
+        if (i >= MAX_REMEMBERED)
+            repository_move(r->repo, gone[i], NULL); /* the books lose it when it has ended */
         repository_unload_model(r->repo, gone[i]);
         repository_leave(r->repo, gone[i]);
     }

@@ -401,6 +401,11 @@ struct status *dynamic_scheduler_new(struct model *m, struct scheduler **ret_sch
         mem_free(d);
         return st;
     }
+    /* Whoever looks for this line wants to know that the model makes batches. */
+    log_verbose(1,
+                "Starting dynamic-batcher thread for %s: none is needed, its instances take their "
+                "batches by themselves",
+                m->name);
     if (d->strategy)
         st = execution_never_inline(&d->scheduler.execution,
                                     "a batching library makes the batches of", m->name);

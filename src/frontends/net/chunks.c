@@ -13,6 +13,9 @@
 
 #include "base/compiler.h"
 
+#define TEXT_OF_(x) #x
+#define TEXT_OF(x)  TEXT_OF_(x)
+
 enum {
     FIRST_DIGIT,
     DIGITS,
@@ -103,7 +106,9 @@ static const struct http_fault *take_extension(struct chunks *c, char byte)
 static const struct http_fault *take_size_end(struct chunks *c, char byte)
 {
     static const struct http_fault lines = {400, lines_text};
-    static const struct http_fault many = {400, "the request body has too many chunks"};
+    static const struct http_fault many = {
+        400, "Chunked request body exceeds maximum of " TEXT_OF(
+                 HTTP_MAX_CHUNKS) " non-empty chunks. Send fewer or larger HTTP chunks."};
 
     if (byte != '\n')
         return &lines;

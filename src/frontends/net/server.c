@@ -44,7 +44,7 @@ void net_options_init(struct net_options *o)
         .n_threads = 1,
         .limits = {.max_head_bytes = 16 << 10,
                    .max_body_bytes = INT32_MAX,
-                   .max_chunks = 65536,
+                   .max_chunks = HTTP_MAX_CHUNKS,
                    .max_pipeline = 64},
         .timeouts = {.head_ns = 30 * NS_PER_S,
                      .body_ns = 60 * NS_PER_S,

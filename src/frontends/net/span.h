@@ -23,4 +23,7 @@ struct http_fault {
     const char *text; /* constant */
 };
 
+/* Non-empty chunks of a request body, where nobody says otherwise; as in the reference. */
+#define HTTP_MAX_CHUNKS 65536
+
 #endif

@@ -639,14 +639,23 @@ static void files_of_their_own(void **state)
 static void names_that_are_none(void **state)
 {
     (void)state;
-    static const char *const blank[] = {"", " ", "\t \n"}, *const wrong[] = {".", "..",   "a/b",
-                                                                             "/", "../m", "m/"};
+    static const char *const blank[] = {"", " ", "\t \n"}, *const wrong[] = {".",    "..",
+                                                                             "a/b",  "/",
+                                                                             "../m", "m/",
+                                                                             " ..",  ".. ",
+                                                                             "\t.\n"},
+                             *const names[] = {"...", "..m", "m..1", ". .", "m "};
     struct fixture f;
     char text[128];
     set_up(&f);
     for (size_t i = 0; i < ARRAY_SIZE(blank); i++)
         says(server_load_model(f.s, blank[i], NULL, 0), STATUS_INVALID_ARG,
              "Model name cannot be empty. Please enter a valid name to deploy.");
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        snprintf(text, sizeof(text), "failed to load '%s', failed to poll from model repository",
+                 names[i]);
+        says(server_load_model(f.s, names[i], NULL, 0), STATUS_INTERNAL, text);
+    }
     for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
         snprintf(text, sizeof(text),
                  "invalid model name '%s', model name must not contain path traversal characters",
@@ -818,7 +827,7 @@ static void what_the_repository_holds_serves(void **state)
     start(&f, &a); /* it had been found before */
     is_served(&a);
     await_index(&f, "n:3:READY: o:1:READY: o:2:READY: ");
-    finds(&f, "m", CONCH_VERSION_LATEST, UNKNOWN "'m' is not found");
+    finds(&f, "m", CONCH_VERSION_LATEST, UNKNOWN "'m' has no available versions");
     is_ready(&f, true);
     tear_down(&f);
 }
