@@ -289,9 +289,8 @@ NODISCARD static struct status *read_only_element(struct pbjson_reader *r,
                                                   ProtobufCMessage *m,
                                                   const ProtobufCFieldDescriptor *f)
 {
-    struct pbjson_step element = {.outer = step, .field = f};
     void *slot = pb_append(r->arena, m, f);
-    return slot ? read_value(r, &element, f, slot) : fail_memory(r);
+    return slot ? read_value(r, step, f, slot) : fail_memory(r);
 }
 
 NODISCARD static struct status *read_array(struct pbjson_reader *r, const struct pbjson_step *step,

@@ -276,7 +276,7 @@ static void merging_what_a_backend_found(void **state)
     assert_error(
         model_config_merge_from_backend(c, "{\"input\":3}", 11), STATUS_INVALID_ARG,
         "(input): invalid value 3 for type type.googleapis.com/inference.ModelInput (1:10: "
-        "expected an array), in what the backend has set");
+        "expected an object), in what the backend has set");
     assert_int_equal(c->pb->n_input, 1);
     model_config_free(c);
 
