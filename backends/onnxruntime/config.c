@@ -5,6 +5,7 @@
  * Completion happens once, when the model loads: the new configuration is written as text, given to
  * the server and read back, so that the rest of the backend knows one configuration only.
  */
+#include "onnxruntime/external.h"
 #include "onnxruntime/model.h"
 
 #include <stdlib.h>
@@ -246,6 +247,14 @@ static TRITONSERVER_Error *check_ragged(const struct model *m, const struct tens
                          m->name, t->name, print_shape(t->dims, t->rank).text);
 }
 
+static bool is_one(const int64_t *dims, size_t rank)
+{
+    for (size_t i = 0; i < rank; i++)
+        if (dims[i] != 1)
+            return false;
+    return true;
+}
+
 static TRITONSERVER_Error *check_shape(const struct model *m, struct tensor *t,
                                        const struct doc_value *config)
 {
@@ -260,7 +269,13 @@ static TRITONSERVER_Error *check_shape(const struct model *m, struct tensor *t,
     if (t->rank == 0) {
         /* A single value, or the model does not tell its rank; then anything fits. */
         t->scalar = m->max_batch_size == 0 && (rank == 0 || (rank == 1 && dims[0] == 1));
-        return NULL;
+        return is_one(dims, rank) || !external_has_shape(m->path, t->name)
+                   ? NULL
+                   : backend_error(TRITONSERVER_ERROR_INVALID_ARG,
+                                   "unable to load model '%s', scalar tensor '%s', should only "
+                                   "provide 1 in the model configuration when the model doesn't "
+                                   "support batching. Model configuration provided: %s.",
+                                   m->name, t->name, print_shape(dims, rank).text);
     }
     if (m->max_batch_size > 0 && t->dims[0] != -1)
         return backend_error(

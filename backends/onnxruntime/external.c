@@ -18,9 +18,23 @@
 
 enum wire { WIRE_VARINT, WIRE_64, WIRE_BYTES, WIRE_GROUP, WIRE_GROUP_END, WIRE_32 };
 
-enum kind { OTHER, MODEL, TRAINING, FUNCTION, GRAPH, NODE, ATTRIBUTE, SPARSE, TENSOR, ENTRY };
+enum kind {
+    OTHER,
+    MODEL,
+    TRAINING,
+    FUNCTION,
+    GRAPH,
+    NODE,
+    ATTRIBUTE,
+    SPARSE,
+    TENSOR,
+    ENTRY,
+    VALUE,
+    TYPE,
+    TENSOR_TYPE
+};
 
-/* Where tensors can be: fields of onnx.proto that hold such messages. */
+/* Where tensors can be, and inputs and outputs: fields of onnx.proto that hold such messages. */
 static const struct {
     enum kind in;
     uint32_t field;
@@ -32,9 +46,17 @@ static const struct {
     {GRAPH, 15, SPARSE},       {NODE, 5, ATTRIBUTE},    {ATTRIBUTE, 5, TENSOR},
     {ATTRIBUTE, 6, GRAPH},     {ATTRIBUTE, 10, TENSOR}, {ATTRIBUTE, 11, GRAPH},
     {ATTRIBUTE, 22, SPARSE},   {ATTRIBUTE, 23, SPARSE}, {SPARSE, 1, TENSOR},
-    {SPARSE, 2, TENSOR},       {TENSOR, 13, ENTRY},
+    {SPARSE, 2, TENSOR},       {TENSOR, 13, ENTRY},     {GRAPH, 11, VALUE},
+    {GRAPH, 12, VALUE},        {VALUE, 2, TYPE},        {TYPE, 1, TENSOR_TYPE},
 };
-enum { TENSOR_NAME = 8, ENTRY_KEY = 1, ENTRY_VALUE = 2 };
+enum {
+    TENSOR_NAME = 8,
+    ENTRY_KEY = 1,
+    ENTRY_VALUE = 2,
+    VALUE_NAME = 1,
+    TENSOR_TYPE_SHAPE = 2,
+    DEPTH_OF_VALUES = 2 /* of the model's own graph, not of one in a node */
+};
 
 struct walk {
     int fd;
@@ -49,6 +71,10 @@ struct walk {
     char key[16];                /* of its entry */
     char value[PATH_MAX];        /* the same; longer than a path can be: cut off, so not found */
     TRITONSERVER_Error *refused; /* ends the walk, too */
+
+    const char *wanted; /* an input or output of the model; NULL: nobody asks for its shape */
+    bool has_shape;     /* the value that is walked */
+    bool found;         /* the wanted one has */
 };
 
 bool external_is_below(const char *path, const char *folder)
@@ -223,6 +249,10 @@ static void walk_bytes(struct walk *w, enum kind in, uint64_t field, uint64_t en
         next_text(w, end, w->key, sizeof(w->key));
     else if (in == ENTRY && field == ENTRY_VALUE)
         next_text(w, end, w->value, sizeof(w->value));
+    else if (in == VALUE && field == VALUE_NAME)
+        next_text(w, end, w->name, sizeof(w->name));
+    else if (in == TENSOR_TYPE && field == TENSOR_TYPE_SHAPE)
+        w->has_shape = true;
     else if (kind != OTHER)
         walk_message(w, kind, end, depth + 1);
     w->at = end;
@@ -233,8 +263,10 @@ static void walk_message(struct walk *w, enum kind kind, uint64_t end, int depth
 {
     if (depth > MAX_NESTING)
         w->wrong = true;
-    if (kind == TENSOR)
+    if (kind == TENSOR || kind == VALUE)
         w->name[0] = '\0';
+    if (kind == VALUE)
+        w->has_shape = false;
     if (kind == ENTRY)
         w->key[0] = w->value[0] = '\0';
     while (w->at < end && !w->wrong && !w->refused) {
@@ -250,9 +282,12 @@ static void walk_message(struct walk *w, enum kind kind, uint64_t end, int depth
     }
     if (kind == ENTRY && !w->refused && strcmp(w->key, "location") == 0)
         w->refused = check_location(w);
+    if (kind == VALUE && depth == DEPTH_OF_VALUES && w->wanted &&
+        strncmp(w->wanted, w->name, sizeof(w->name) - 1) == 0)
+        w->found |= w->has_shape;
 }
 
-TRITONSERVER_Error *external_check(const char *file)
+static TRITONSERVER_Error *walk(const char *file, const char *wanted, bool *ret_found)
 {
     struct walk *w = calloc(1, sizeof(*w));
     TRITONSERVER_Error *err;
@@ -261,6 +296,7 @@ TRITONSERVER_Error *external_check(const char *file)
 
     if (!w)
         return backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
+    w->wanted = wanted;
     folder = strndup(file, (size_t)(strrchr(file, '/') - file));
     w->folder = folder ? realpath(folder, NULL) : NULL;
     w->fd = open(file, O_RDONLY | O_CLOEXEC);
@@ -269,8 +305,24 @@ TRITONSERVER_Error *external_check(const char *file)
     if (w->fd >= 0)
         close(w->fd);
     err = w->refused;
+    *ret_found = w->found;
     free(w->folder);
     free(folder);
     free(w);
     return err;
+}
+
+TRITONSERVER_Error *external_check(const char *file)
+{
+    bool found;
+
+    return walk(file, NULL, &found);
+}
+
+bool external_has_shape(const char *file, const char *name)
+{
+    bool found = false;
+
+    TRITONSERVER_ErrorDelete(walk(file, name, &found)); /* it was looked at before */
+    return found;
 }

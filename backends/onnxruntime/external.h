@@ -18,6 +18,12 @@
  */
 TRITONSERVER_Error *external_check(const char *file);
 
+/*
+ * external_has_shape - does the file say which shape that input or output of the model has? ONNX
+ * Runtime does not tell a tensor without dimensions from one of any number of dimensions.
+ */
+bool external_has_shape(const char *file, const char *name);
+
 /* external_is_below - is a path inside a folder? Both as realpath() gives them. */
 bool external_is_below(const char *path, const char *folder);
 

@@ -432,6 +432,8 @@ def broken(root, which):
                more='optimization { execution_accelerators { cpu_execution_accelerator [ { name: "openvino" } ] } }'),
         "FP32",
     )
+    onnx_models.scalar(config(root, "scalar_2", ("input", "IN", "FP32", [2]), ("output", "OUT", "FP32", [1])))
+    onnx_models.scalar(config(root, "scalar_any", ("input", "IN", "FP32", [1]), ("output", "OUT", "FP32", [-1, 1])))
     config(root, "id_count", IN, backend="identity")
     config(root, "id_type", IN, ("output", "OUT0", "INT8", [-1]), backend="identity")
     return {
@@ -452,6 +454,9 @@ def broken(root, which):
         "sequence": "model 'sequence': 'OUT' is no tensor",
         "threads": "parameter 'intra_op_thread_count' must be a whole number from 0 to 4096, got 'many'",
         "accelerator": "execution accelerator 'openvino' needs OpenVINOExecutionProvider",
+        **{model: f"unable to load model '{model}', scalar tensor '{tensor}', should only provide 1 in the model configuration when the "
+                  f"model doesn't support batching. Model configuration provided: {dims}."
+           for model, tensor, dims in (("scalar_2", "IN", "[2]"), ("scalar_any", "OUT", "[-1,1]"))},
         "id_count": "model 'id_count': identity needs as many outputs as inputs",
         "id_type": "model 'id_type': identity copies input 'IN' to output 'OUT0', but their types are "
                    "TYPE_FP32 and TYPE_INT8",

@@ -58,6 +58,7 @@ def server(tmp_path_factory):
     write_copy(root, "matrix", "FP32", ["rows", 3])
     write_copy(root, "batching", "FP32", ["b", 3], None)
     write_copy(root, "fixed", "FP32", [2, 3], None)
+    write_copy(root, "any_rank", "FP32", None, as_written([("IN", "FP32", [2])], [("OUT", "FP32", [2])]))
     two = repository.tensor("input", "IN", "FP32", [3]) + repository.tensor("output", "OUT", "FP32", [3])
     write_copy(root, "many", "FP32", ["b", 3], f"max_batch_size: 8\n{two}instance_group [ {{ count: 3 kind: KIND_CPU }} ]\n")
     turn = helper.make_node("Transpose", ["IN"], ["OUT"])
@@ -279,3 +280,10 @@ def test_an_input_that_the_model_cannot_do_without(optional):
     answer = added(optional, "both", A=[1, 2])
     assert answer.status == 500 and "Missing Input: B" in answer.error, answer
     assert added(optional, "both", A=[1, 2], B=[3, 4]).status == 200
+
+
+def test_a_model_that_does_not_tell_its_rank(server):
+    """It is no scalar: the configuration says what its shape is."""
+    answer = infer(server, "any_rank", {"inputs": [given("IN", "FP32", [2], [1, 2])]})
+    assert answer.status == 200, answer
+    assert answer.json()["outputs"][0]["data"] == [1, 2]
