@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "common/frame.h"
+#include "demonstration.h"
 
 struct pair {
     const char *input; /* names, borrowed from the configuration */
@@ -30,7 +31,40 @@ struct model {
     int64_t execute_delay_ms;
     int64_t delay_multiplier;
     int64_t creation_delay_sec;
+    TRITONSERVER_Metric *metric; /* NULL: it does not demonstrate */
 };
+
+/* ---- Backend -------------------------------------------------------------------------------- */
+
+static TRITONSERVER_Error *initialize(TRITONBACKEND_Backend *backend)
+{
+    struct demonstration *d;
+    TRITONSERVER_Error *err;
+
+    TRY(demonstration_open(backend, &d));
+    err = TRITONBACKEND_BackendSetState(backend, d);
+    if (err)
+        demonstration_close(d);
+    return err;
+}
+
+static void finalize(TRITONBACKEND_Backend *backend)
+{
+    void *d = NULL;
+
+    backend_ignore(TRITONBACKEND_BackendState(backend, &d), "reading a state");
+    demonstration_close(d);
+}
+
+static TRITONSERVER_Error *begin_demonstration(const struct frame_model *fm, struct model *m)
+{
+    TRITONBACKEND_Backend *backend;
+    void *d;
+
+    TRY(TRITONBACKEND_ModelBackend(fm->handle, &backend));
+    TRY(TRITONBACKEND_BackendState(backend, &d));
+    return demonstration_model_open(d, fm, &m->metric);
+}
 
 /* ---- Model ---------------------------------------------------------------------------------- */
 
@@ -81,16 +115,19 @@ static TRITONSERVER_Error *model_open(struct frame_model *fm)
                               &m->execute_delay_ms));
     TRY(backend_parameter_int(fm->config, "instance_wise_delay_multiplier", 0, 1000, 0,
                               &m->delay_multiplier));
-    return backend_parameter_int(fm->config, "creation_delay_sec", 0, 3600, 0,
-                                 &m->creation_delay_sec);
+    TRY(backend_parameter_int(fm->config, "creation_delay_sec", 0, 3600, 0,
+                              &m->creation_delay_sec));
+    return begin_demonstration(fm, m);
 }
 
 static void model_close(struct frame_model *fm)
 {
     struct model *m = fm->state;
 
-    if (m)
+    if (m) {
+        demonstration_model_close(m->metric);
         free(m->pairs);
+    }
     free(m);
 }
 
@@ -98,8 +135,17 @@ static TRITONSERVER_Error *instance_open(struct frame_instance *in)
 {
     const struct model *m = in->model->state;
 
+    if (m->metric && m->creation_delay_sec)
+        BACKEND_LOG(INFO, "Creation delay is set to: %lld", (long long)m->creation_delay_sec);
     backend_pause_ms(m->creation_delay_sec * 1000);
-    return NULL;
+    return demonstration_instance_open(m->metric, in);
+}
+
+static void instance_close(struct frame_instance *in)
+{
+    const struct model *m = in->model->state;
+
+    demonstration_instance_close(m->metric);
 }
 
 /* ---- Requests ------------------------------------------------------------------------------- */
@@ -133,7 +179,8 @@ static TRITONSERVER_Error *copy_tensor(const struct batch_part *part, const stru
 }
 
 /* Write the outputs that the request asks for. */
-static TRITONSERVER_Error *fill_response(const struct model *m, const struct batch_part *part)
+static TRITONSERVER_Error *fill_response(const struct model *m, const struct batch_part *part,
+                                         uint32_t number)
 {
     uint32_t n_outputs;
 
@@ -148,7 +195,7 @@ static TRITONSERVER_Error *fill_response(const struct model *m, const struct bat
             return backend_error(TRITONSERVER_ERROR_INVALID_ARG, "there is no output '%s'", name);
         TRY(copy_tensor(part, p));
     }
-    return NULL;
+    return m->metric ? demonstration_answer(m->metric, part, number) : NULL;
 }
 
 /* The name of an instance ends in its number within its group. */
@@ -165,20 +212,26 @@ static TRITONSERVER_Error *execute(struct frame_instance *in, struct batch *b)
 {
     const struct model *m = in->model->state;
 
+    if (m->metric)
+        BACKEND_LOG(VERBOSE, "model %s, instance %s, executing %u requests", in->model->name,
+                    in->name, b->n_parts);
     if (m->execute_delay_ms > 0) {
         backend_pause_ms(delay_of(m, in->name));
         batch_drop_cancelled(b);
     }
     for (uint32_t i = 0; i < b->n_parts; i++)
         if (!b->parts[i].err)
-            batch_fail(b, &b->parts[i], fill_response(m, &b->parts[i]));
+            batch_fail(b, &b->parts[i], fill_response(m, &b->parts[i], i));
     return NULL;
 }
 
 static const struct frame frame = {
+    .initialize = initialize,
+    .finalize = finalize,
     .model_open = model_open,
     .model_close = model_close,
     .instance_open = instance_open,
+    .instance_close = instance_close,
     .execute = execute,
 };
 BACKEND_FRAME(frame)
