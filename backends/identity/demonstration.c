@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "demonstration.h"
+#include "identity/demonstration.h"
 
 #include <inttypes.h>
 #include <stdio.h>

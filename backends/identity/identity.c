@@ -18,7 +18,7 @@
 #include <string.h>
 
 #include "common/frame.h"
-#include "demonstration.h"
+#include "identity/demonstration.h"
 
 struct pair {
     const char *input; /* names, borrowed from the configuration */
