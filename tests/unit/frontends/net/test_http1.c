@@ -493,7 +493,7 @@ static char *replies_probed(size_t max_send, unsigned int n_before, bool http_1_
     d.defer = true;
     d.max_send = max_send;
     driver_feed(&d, first, strlen(first));
-    driver_feed(&d, http_1_0 ? last : first, strlen(first));
+    driver_feed(&d, http_1_0 ? last : first, strlen(http_1_0 ? last : first));
     assert_int_equal(d.n_waiting, 2);
     for (unsigned int i = 0; i < 2; i++) {
         if (n_before == i) {
