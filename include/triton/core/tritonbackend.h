@@ -152,7 +152,8 @@ TRITONBACKEND_InputBufferAttributes(TRITONBACKEND_Input *input, const uint32_t i
 
 /*
  * TRITONBACKEND_OutputBuffer - allocate its memory; once per output.
- * @buffer  written by the backend before ResponseSend; may be NULL when buffer_byte_size is 0
+ * @buffer  written by the backend before ResponseSend; NULL when buffer_byte_size is 0, or when a
+ *          program that embeds the server wants none of its bytes
  * @memory_type, @memory_type_id  in: where the backend would like it; out: where it is
  * Errors: ALREADY_EXISTS  it has its buffer
  */
