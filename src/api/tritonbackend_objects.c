@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "conch/backend.h"
 #include "core/backend/backend.h"
 #include "core/backend/instance.h"
 #include "core/model.h"
@@ -109,6 +110,15 @@ TRITONSERVER_Error *TRITONBACKEND_BackendAttributeSetParallelModelInstanceLoadin
 {
     NEED(backend_attributes);
     to_backend_attribute(backend_attributes)->parallel_instance_loading = enabled;
+    return NULL;
+}
+
+TRITONSERVER_Error *
+conch_backend_attribute_set_instance_threads(TRITONBACKEND_BackendAttribute *backend_attributes,
+                                             bool enabled)
+{
+    NEED(backend_attributes);
+    to_backend_attribute(backend_attributes)->instance_threads = enabled;
     return NULL;
 }
 

@@ -213,6 +213,13 @@ void model_hurry(struct model *m)
     model_request_ended(m);
 }
 
+bool model_wants_homes(const struct model *m)
+{
+    const char *execution = model_config_parameter(m->config, "CONCH_EXECUTION");
+    return m->backend->attribute.instance_threads ||
+           (execution && strcmp(execution, "thread") == 0);
+}
+
 void model_executing(struct model *m, uint64_t now_ns, struct watch_use *ret)
 {
     *ret = (struct watch_use){0};

@@ -99,4 +99,10 @@ void model_executing(struct model *m, uint64_t now_ns, struct watch_use *ret);
  */
 char *model_stuck_instance(struct model *m);
 
+/*
+ * model_wants_homes - each instance has a thread for life: its parameter CONCH_EXECUTION is
+ * `thread`, or its backend asks for that.
+ */
+bool model_wants_homes(const struct model *m);
+
 #endif

@@ -268,7 +268,7 @@ def count_maps(server):
 
 def test_threads_come_with_work_and_end_when_idle(models):
     for i in range(30):
-        write_witness(models, f"m{i}", CONCH_EXECUTION="thread")
+        write_witness(models, f"m{i}")
     with serve(models) as server:
         # The thread of the start may still be ending: it is named model-load, as those that it has started.
         wait_for(lambda: not threads_named(server, "model-load"), 60, "the threads of the start have ended")
@@ -281,6 +281,21 @@ def test_threads_come_with_work_and_end_when_idle(models):
             assert count_maps(server) < maps_before + 30
         assert hear(server, "m7")["executed"]["at"]["tid"] not in tids
         assert count_threads(server) == before + 1
+
+
+@pytest.mark.parametrize("how", ["parameter", "attribute"])
+def test_an_instance_has_one_thread_for_life_when_that_is_asked_for(how, models):
+    parameters = {"CONCH_EXECUTION": "thread"} if how == "parameter" else {}
+    flags = [] if how == "parameter" else ["--backend-config=witness,own-threads=1"]
+    write_witness(models, "m", "{ count: 2 kind: KIND_CPU }", **parameters)
+    write_witness(models, "bound", "{ count: 1 kind: KIND_CPU host_policy: \"one\" }", **parameters)
+    with serve(models, *flags, f"--host-policy=one,cpu-cores={CPUS[-1]}-{CPUS[-1]}") as server:
+        for name in ("m", "bound"):
+            for _ in range(20):
+                heard = hear(server, name)
+                homes = {i["name"]: i["initialized"]["tid"] for i in heard["instances"]}
+                assert heard["executed"]["at"]["tid"] == homes[heard["executed"]["by"]], heard
+        assert hear(server, "bound")["executed"]["at"]["cpus"] == hear(server, "bound")["instances"][0]["initialized"]["cpus"]
 
 
 # ---- the genuine Triton --------------------------------------------------------------------------

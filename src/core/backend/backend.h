@@ -44,6 +44,7 @@ enum execution_policy { EXECUTION_BLOCKING, EXECUTION_DEVICE_BLOCKING };
 /* What a backend says of itself. This is TRITONBACKEND_BackendAttribute. */
 struct backend_attribute {
     bool parallel_instance_loading;
+    bool instance_threads; /* each instance has a thread for life */
     size_t n_groups;
     struct config_group *groups;
 };

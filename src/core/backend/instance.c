@@ -10,8 +10,10 @@
 #include "base/place.h"
 #include "base/status.h"
 #include "core/backend/backend.h"
+#include "core/backend/home.h"
 #include "core/backend/host_policy.h"
 #include "core/model.h"
+#include "core/model_priv.h"
 #include "core/request_priv.h"
 #include "core/sched/state.h"
 #include "core/sched/watch.h"
@@ -74,6 +76,29 @@ NODISCARD static struct status *initialize_in_place(struct instance *in)
     return st;
 }
 
+struct initialization {
+    struct instance *in;
+    struct status *result;
+};
+
+static void run_initialization(void *arg)
+{
+    struct initialization *i = arg;
+    i->result = initialize_in_place(i->in);
+}
+
+NODISCARD static struct status *initialize(struct instance *in)
+{
+    if (!model_wants_homes(in->model))
+        return initialize_in_place(in);
+    struct status *st = home_new(in->name, &in->home);
+    if (st)
+        return st;
+    struct initialization i = {.in = in};
+    home_call(in->home, run_initialization, &i);
+    return i.result;
+}
+
 struct status *instance_new(struct model *m, const Inference__ModelInstanceGroup *group, int index,
                             struct instance **ret_instance)
 {
@@ -92,7 +117,7 @@ struct status *instance_new(struct model *m, const Inference__ModelInstanceGroup
                 m->version_text);
     struct status *st = follow_host_policy(in);
     if (!st)
-        st = initialize_in_place(in);
+        st = initialize(in);
     if (st)
         instance_free(in);
     else
@@ -100,13 +125,23 @@ struct status *instance_new(struct model *m, const Inference__ModelInstanceGroup
     return st;
 }
 
+static void finalize(void *arg)
+{
+    struct instance *in = arg;
+    log_status(LOG_ERROR, "failed to finalize model instance",
+               in->model->backend->fns.instance_finalize(in));
+}
+
 void instance_free(struct instance *in)
 {
     if (!in)
         return;
-    const struct backend_functions *fns = &in->model->backend->fns;
-    if (in->known_to_backend && fns->instance_finalize)
-        log_status(LOG_ERROR, "failed to finalize model instance", fns->instance_finalize(in));
+    bool is_due = in->known_to_backend && in->model->backend->fns.instance_finalize;
+    if (is_due && in->home)
+        home_call(in->home, finalize, in);
+    else if (is_due)
+        finalize(in);
+    home_free(in->home);
     instance_report_memory(in, 0);
     mem_free(in->host_policy_document.json);
     mem_free(in->place);

@@ -15,6 +15,7 @@
 #include "core/message.h"
 #include "proto/model_config.pb-c.h"
 
+struct home;
 struct lane;
 struct model;
 struct place;
@@ -51,6 +52,7 @@ struct instance {
     struct message host_policy_document; /* {"<its name>":{…}} */
     struct place *place;                 /* where it initialises and executes; NULL = anywhere */
     uint32_t batch_capacity;
+    struct home *home;     /* the thread on which all of it runs; NULL: it has none for life */
     bool known_to_backend; /* its initialisation was called, and so is its end, whatever it said */
 
     /* The backend's. */

@@ -4,8 +4,9 @@
  * likes; the other, which loads the model, waits for it and can tell the log what it waits for.
  *
  *     load thread          warmup_run → watch: wait, log, cancel on stop
- *     "warm-up" thread     run → run_sample: make requests; count times execute, wait for answers
- *     the backend's own    respond, release, destroy: note errors, count
+ *     "warm-up" thread     (or the instance's own, core/backend/home.h) run → run_sample: make
+ * requests; count times execute, wait for answers the backend's own    respond, release, destroy:
+ * note errors, count
  *
  * A sample's requests are started anew for each execution. They live in one block, which ends when
  * the last of them is destroyed.
@@ -25,6 +26,7 @@
 #include "base/pool.h"
 #include "base/status.h"
 #include "base/thread.h"
+#include "core/backend/home.h"
 #include "core/backend/instance.h"
 #include "core/backend/warmup_data.h"
 #include "core/model.h"
@@ -369,13 +371,20 @@ struct status *warmup_run(struct warmup *w, struct instance *in)
     mutex_init(&d.mu, WARMUP_LEVEL, "warm-up");
     cond_init(&d.changed);
 
-    struct status *st = thread_start(&thread, "warm-up", run, &d);
+    struct status *st = NULL;
+    if (in->home)
+        home_post(in->home, run, &d);
+    else
+        st = thread_start(&thread, "warm-up", run, &d);
     if (st) {
         log_status(LOG_WARN, "a model is warmed up on the thread that loads it", st);
         run(&d);
     } else {
         watch(&d);
-        thread_join(&thread);
+        if (in->home)
+            home_wait(in->home);
+        else
+            thread_join(&thread);
     }
     buf_done(&d.errors);
     cond_done(&d.changed);

@@ -8,7 +8,8 @@
  * Time is counted beyond what moving the request's bytes takes anyway: the loop has just read them
  * from a socket, which took as long, so that a copy of a large tensor is not worth a hand-off.
  *
- * The model parameter CONCH_EXECUTION says `inline`, `thread` or `auto` (the default). Auto
+ * The model parameter CONCH_EXECUTION says `inline`, `thread` (each instance has one for life, on
+ * which it is initialised, too; core/backend/home.h) or `auto` (the default). Auto
  * decides by measured time: a model proves itself on its worker first, runs inline while its
  * average stays below the price of a hand-off and the loop's turn has time left, and goes back to
  * the worker, for longer each time, when several executions take much longer. (One alone is more

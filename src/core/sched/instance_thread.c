@@ -17,6 +17,7 @@
 #include "base/sleeper.h"
 #include "base/status.h"
 #include "base/thread.h"
+#include "core/backend/home.h"
 #include "core/backend/instance.h"
 #include "core/model.h"
 
@@ -31,6 +32,7 @@ enum { ENDS_LEVEL = 600 };
  */
 #define POLL_NS      30000ULL
 #define SHORT_GAP_NS (POLL_NS + 50000ULL) /* of a gap that was slept through: with the wake-up */
+#define FOR_EVER_NS  (365 * 24 * 3600 * NS_PER_S) /* of a home's: it ends when it is told to */
 enum { FIRST_GAPS = 4, MAX_GAPS = 1024 };
 
 /*
@@ -104,6 +106,11 @@ static void join_and_free(struct instance_thread *w)
 {
     if (!w)
         return;
+    if (w->instance->home) {
+        home_wait(w->instance->home);
+        mem_free(w);
+        return;
+    }
     mutex_lock(&ends.mu);
     bool ours = !w->claimed;
     w->claimed = true;
@@ -196,7 +203,8 @@ static void run(void *arg)
     }
     w->ended = true;
     mutex_unlock(w->mu);
-    hand_over_end(w);
+    if (!in->home) /* else the thread goes on, and only this ends */
+        hand_over_end(w);
 }
 
 struct status *instance_thread_start_locked(struct instance *in, struct instance_thread *before,
@@ -210,10 +218,14 @@ struct status *instance_thread_start_locked(struct instance *in, struct instance
     w->instance = in;
     w->ops = ops;
     w->mu = mu;
-    w->idle_ns = idle_ns;
+    w->idle_ns = in->home ? FOR_EVER_NS : idle_ns;
     w->before = before;
     sleeper_init(&w->sleeper);
-    struct status *st = thread_start(&w->thread, in->name, run, w);
+    struct status *st = NULL;
+    if (in->home)
+        home_post(in->home, run, w);
+    else
+        st = thread_start(&w->thread, in->name, run, w);
     if (st) {
         mem_free(w);
         return st;

@@ -64,6 +64,9 @@ struct status *scheduler_init(struct scheduler *s, const struct scheduler_ops *o
     const struct instance *bound = bound_instance(m);
     if (!st && bound)
         st = execution_never_inline(&s->execution, "a host policy binds instance", bound->name);
+    if (!st && m->backend->attribute.instance_threads)
+        st = execution_never_inline(&s->execution, "instances have threads of their own in backend",
+                                    m->backend->name);
     if (!st)
         st = watch_init(&s->watch, m);
     /* Inline, a call beyond the limit would hold up the loop that has to send the answer. */

@@ -7,7 +7,8 @@
  * `instances`, in the order in which their initialisation ended; a place is the thread's id, its
  * CPUs and its memory nodes ("" without a policy). Ends of instances and models are log lines.
  *
- * Settings of the backend: parallel (instances may initialise at the same time), device-blocking,
+ * Settings of the backend: parallel (instances may initialise at the same time), own-threads (each
+ * instance has a thread for life), device-blocking,
  * prefer-model (that many instances of KIND_MODEL where the configuration has no group).
  * Parameters of the model: meet (each initialisation waits, for at most a minute, until so many
  * are inside at once), fail (the name of the instance, or of the model, that fails to initialise).
@@ -22,7 +23,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "conch/backend.h"
 #include "triton/core/tritonbackend.h"
+
+/* Not there in Triton. */
+extern __typeof__(conch_backend_attribute_set_instance_threads)
+    conch_backend_attribute_set_instance_threads __attribute__((weak));
 
 enum { MAX_INSTANCES = 64, TEXT_BYTES = 64 << 10, MEET_WITHIN_S = 60 };
 
@@ -148,6 +154,14 @@ TRITONSERVER_Error *TRITONBACKEND_Initialize(TRITONBACKEND_Backend *backend)
     return NULL;
 }
 
+static void ask_for_threads(TRITONBACKEND_Backend *backend, TRITONBACKEND_BackendAttribute *to)
+{
+    char *own = backend_setting(backend, "\"own-threads\":\"");
+    if (own && conch_backend_attribute_set_instance_threads)
+        must(conch_backend_attribute_set_instance_threads(to, true));
+    free(own);
+}
+
 TRITONSERVER_Error *TRITONBACKEND_GetBackendAttribute(TRITONBACKEND_Backend *backend,
                                                       TRITONBACKEND_BackendAttribute *attributes)
 {
@@ -161,6 +175,7 @@ TRITONSERVER_Error *TRITONBACKEND_GetBackendAttribute(TRITONBACKEND_Backend *bac
             attributes, TRITONSERVER_INSTANCEGROUPKIND_MODEL, strtoul(prefer, NULL, 10), NULL, 0));
     free(parallel);
     free(prefer);
+    ask_for_threads(backend, attributes);
     return NULL;
 }
 

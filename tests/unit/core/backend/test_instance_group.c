@@ -17,6 +17,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "core/server.h"
 #include "lib/fake_model.h"
 
 static const char tensors[] = "input { name: \"A\" data_type: TYPE_FP32 dims: [ 1 ] }\n"
@@ -229,6 +230,156 @@ static void a_policy_that_cannot_be_had_is_named(void **state)
     take_down();
 }
 
+/* ---- A thread for life ----------------------------------------------------------------------- */
+
+enum { N_HOMES = 3 };
+
+/* Where each call for an instance was made; the first one that was elsewhere is remembered. */
+static struct {
+    struct instance *in;
+    pthread_t thread;
+    int n_calls, n_elsewhere, n_executed;
+} homes[N_HOMES];
+
+static void note_call(struct instance *in, bool executed)
+{
+    pthread_mutex_lock(&mu);
+    for (size_t i = 0; i < N_HOMES; i++) {
+        if (homes[i].in && homes[i].in != in)
+            continue;
+        if (!homes[i].in)
+            homes[i].thread = pthread_self();
+        homes[i].in = in;
+        homes[i].n_calls++;
+        homes[i].n_executed += executed;
+        homes[i].n_elsewhere += !pthread_equal(homes[i].thread, pthread_self());
+        break;
+    }
+    pthread_mutex_unlock(&mu);
+}
+
+static struct status *initialize_at_home(struct instance *in)
+{
+    note_call(in, false);
+    return initialize(in);
+}
+
+static struct status *finalize_at_home(struct instance *in)
+{
+    note_call(in, false);
+    return finalize(in);
+}
+
+static struct status *execute_at_home(struct instance *in, struct request **requests, uint32_t n)
+{
+    note_call(in, true);
+    for (uint32_t i = 0; i < n; i++)
+        fake_answer(requests[i]);
+    return NULL;
+}
+
+static void begin_at_home(const char *more, bool parallel)
+{
+    char config[1024];
+    snprintf(config, sizeof(config), "%s%s", more,
+             "instance_group [ { count: 3 } ]\n"
+             "model_warmup { name: 's' batch_size: 1 count: 2 inputs { key: 'A' value { data_type: "
+             "TYPE_FP32 dims: [ 1 ] zero_data: true } } }\n");
+    begin(config, 4, parallel);
+    f.backend.fns.instance_initialize = initialize_at_home;
+    f.backend.fns.instance_finalize = finalize_at_home;
+    f.backend.fns.instance_execute = execute_at_home;
+    memset(homes, 0, sizeof(homes));
+    scheduler_free(f.model->scheduler);
+    f.model->scheduler = NULL;
+}
+
+static void ask(struct fake_request *fr)
+{
+    static const float value = 1;
+    struct tensor_buffer data = {.base = &value, .size_bytes = sizeof(value)};
+    struct input *in;
+    int64_t one = 1;
+    fake_request_make(fr, &f);
+    assert_null(request_add_input(&fr->request, "A", 1, DTYPE_FP32, &one, 1, &in));
+    assert_null(request_add_data(&fr->request, in, &data));
+    assert_null(server_infer(&f.server, &fr->request));
+}
+
+static void live_and_die(void)
+{
+    enum { N_AT_ONCE = 8, N_ROUNDS = 20 };
+    struct fake_request asked[N_AT_ONCE];
+    assert_null(instances_make(f.model, &reg));
+    assert_null(scheduler_new(f.model, &f.model->scheduler));
+    f.model->scheduler->thread_idle_ns = 0; /* others would end after each request */
+    scheduler_use_instances(f.model->scheduler);
+    for (int round = 0; round < N_ROUNDS; round++) {
+        for (int i = 0; i < N_AT_ONCE; i++)
+            ask(&asked[i]);
+        for (int i = 0; i < N_AT_ONCE; i++) {
+            fake_request_wait(&asked[i]);
+            assert_false(asked[i].failed);
+            fake_request_end(&asked[i]);
+        }
+    }
+    end();
+    int n_executed = 0;
+    for (size_t i = 0; i < N_HOMES; i++) {
+        assert_int_equal(homes[i].n_elsewhere, 0);
+        assert_int_equal(homes[i].n_calls, 2 + homes[i].n_executed);
+        assert_true(homes[i].n_executed >= 2); /* warmed up there, too */
+        assert_false(pthread_equal(homes[i].thread, pthread_self()));
+        n_executed += homes[i].n_executed;
+        for (size_t k = 0; k < i; k++)
+            assert_false(pthread_equal(homes[i].thread, homes[k].thread));
+    }
+    assert_int_equal(n_executed, N_HOMES * 2 + N_ROUNDS * N_AT_ONCE);
+}
+
+#define THREAD "parameters { key: 'CONCH_EXECUTION' value { string_value: 'thread' } }\n"
+
+static void an_instance_lives_on_its_own_thread(void **state)
+{
+    (void)state;
+    for (int parallel = 0; parallel < 2; parallel++) {
+        begin_at_home(THREAD, parallel);
+        live_and_die();
+        begin_at_home("", parallel); /* the backend asks for it */
+        f.backend.attribute.instance_threads = true;
+        live_and_die();
+    }
+}
+
+static void a_load_that_fails_ends_on_those_threads(void **state)
+{
+    (void)state;
+    begin_at_home(THREAD, true);
+    failing[0] = "m_0_1";
+    fails_with("m_0_1 does not want to");
+    take_down();
+    for (size_t i = 0; i < N_HOMES; i++)
+        assert_int_equal(homes[i].n_elsewhere, 0);
+}
+
+static void such_an_instance_never_runs_inline(void **state)
+{
+    (void)state;
+    begin("parameters { key: 'CONCH_EXECUTION' value { string_value: 'inline' } }\n", 1, false);
+    f.backend.attribute.instance_threads = true;
+    scheduler_free(f.model->scheduler);
+    f.model->scheduler = NULL;
+    struct status *st = scheduler_new(f.model, &f.model->scheduler);
+    assert_int_equal(status_code(st), STATUS_INVALID_ARG);
+    assert_string_equal(status_message(st),
+                        "parameter 'CONCH_EXECUTION' is 'inline', but instances have threads of "
+                        "their own in backend 'fake': it executes on a thread of its own");
+    status_free(st);
+    f.backend.attribute.instance_threads = false;
+    assert_null(scheduler_new(f.model, &f.model->scheduler));
+    end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -240,6 +391,9 @@ int main(void)
         cmocka_unit_test(too_many_are_refused),
         cmocka_unit_test(long_names_are_bounded),
         cmocka_unit_test(a_policy_that_cannot_be_had_is_named),
+        cmocka_unit_test(an_instance_lives_on_its_own_thread),
+        cmocka_unit_test(a_load_that_fails_ends_on_those_threads),
+        cmocka_unit_test(such_an_instance_never_runs_inline),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
