@@ -47,7 +47,7 @@ endif()
 # The product is optimised as a whole, which takes a sixth off a small request's time outside the
 # kernel. Objects carry ordinary code too, so that the many tests link fast.
 set(CONCH_LTO OFF)
-if(CMAKE_C_COMPILER_ID STREQUAL "GNU" AND CMAKE_BUILD_TYPE STREQUAL "RelWithDebInfo" AND NOT CONCH_SANITIZE)
+if(CMAKE_C_COMPILER_ID STREQUAL "GNU" AND CMAKE_BUILD_TYPE STREQUAL "RelWithDebInfo" AND NOT CONCH_SANITIZE AND NOT CONCH_LINES)
     set(CONCH_LTO ON)
     add_link_options(-fno-lto)    # else the linker's plugin takes every such object as one for LTO
 endif()
