@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * There are as many stripes as processors, rounded up to a power of two, and no more than
- * STRIPES_MAX. A thread gets the one that fewest others have, at its first count, and gives it back
- * when it ends; so the loops, which begin together and stay, never share one while others are free.
+ * There are twice as many stripes as processors, rounded up to a power of two, within bounds: most
+ * threads that have one do nothing most of the time. A thread gets the one that fewest others have,
+ * at its first count, and gives it back when it ends; so the loops, which begin together and stay,
+ * do not share one while others are free.
  */
 #include "base/stripe.h"
 
@@ -33,9 +34,9 @@ static void give_back(void *arg)
 
 static void set_up(void)
 {
-    int cpus = thread_cpu_count();
-    all.n = 1;
-    while (all.n < STRIPES_MAX && all.n < (unsigned int)cpus)
+    unsigned int wanted = 2 * (unsigned int)thread_cpu_count();
+    all.n = STRIPES_MIN;
+    while (all.n < STRIPES_MAX && all.n < wanted)
         all.n *= 2;
     pthread_key_create(&all.thread_end, give_back);
 }

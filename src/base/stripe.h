@@ -36,7 +36,7 @@ struct stripe {
     _Alignas(64) atomic_long words[STRIPE_COUNTS];
 };
 
-enum { STRIPES_MAX = 64 };
+enum { STRIPES_MIN = 8, STRIPES_MAX = 64 };
 #define STRIPE_BIAS (1L << 40) /* more than anybody counts */
 
 /* stripes_new - all counts are closed; stripes_free() ends them. */

@@ -110,7 +110,6 @@ struct status *instance_new(struct model *m, const Inference__ModelInstanceGroup
     in->kind = kind_of(group->kind);
     /* A configuration may allow a batch of billions; so many requests never wait. */
     in->batch_capacity = MIN(MAX(m->max_batch_size, 1u), (uint32_t)INSTANCE_MAX_REQUESTS);
-    list_init(&in->idle_link);
     in->stats = instance_stats_new(m);
 
     log_verbose(1, "initializing instance '%s' of model '%s' version %s", in->name, m->name,

@@ -71,7 +71,7 @@ struct instance {
 
     /* Under scheduler.mu. */
     enum runner runner;
-    struct list idle_link;
+    uint32_t number;                /* among the model's; constant from its first use */
     struct request **batch;         /* the runner's: 2 * batch_capacity; NULL before the first */
     struct lane *lane;              /* a sequence batcher's: its slots of the instance */
     struct instance_thread *thread; /* NULL before the first work for it */

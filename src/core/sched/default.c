@@ -8,20 +8,9 @@
 #include "core/request.h"
 #include "core/sched/scheduler.h"
 
-struct default_scheduler {
-    struct scheduler scheduler;
-    /* Under scheduler.mu. */
-    struct list waiting; /* requests, oldest first */
-};
-
-static struct default_scheduler *of(struct scheduler *s)
-{
-    return CONTAINER_OF(s, struct default_scheduler, scheduler);
-}
-
 static struct status *push(struct scheduler *s, struct request *r)
 {
-    list_push(&of(s)->waiting, &r->link);
+    list_push(&s->waiting, &r->link);
     return NULL;
 }
 
@@ -29,7 +18,7 @@ static uint32_t take(struct scheduler *s, struct instance *in, struct request **
 {
     (void)in;
     (void)max; /* several queued requests are not batched */
-    struct list *link = list_pop(&of(s)->waiting);
+    struct list *link = list_pop(&s->waiting);
     if (!link)
         return 0;
     batch[0] = LIST_ENTRY(link, struct request, link);
@@ -39,7 +28,7 @@ static uint32_t take(struct scheduler *s, struct instance *in, struct request **
 static bool has_work(struct scheduler *s, const struct instance *in)
 {
     (void)in;
-    return !list_empty(&of(s)->waiting);
+    return !list_empty(&s->waiting);
 }
 
 static bool take_out(struct scheduler *s, struct request *r)
@@ -52,7 +41,7 @@ static bool take_out(struct scheduler *s, struct request *r)
 static void end(struct scheduler *s)
 {
     scheduler_done(s);
-    mem_free(of(s));
+    mem_free(s);
 }
 
 static const struct scheduler_ops ops = {
@@ -66,13 +55,12 @@ static const struct scheduler_ops ops = {
 struct status *default_scheduler_new(struct model *m, struct scheduler **ret_scheduler)
 {
     MEM_CHARGE(m->owner, MEM_INSTANCES);
-    struct default_scheduler *d = mem_zalloc(sizeof(*d));
-    list_init(&d->waiting);
-    struct status *st = scheduler_init(&d->scheduler, &ops, m);
+    struct scheduler *s = mem_zalloc(sizeof(*s));
+    struct status *st = scheduler_init(s, &ops, m);
     if (st) {
-        mem_free(d);
+        mem_free(s);
         return st;
     }
-    *ret_scheduler = &d->scheduler;
+    *ret_scheduler = s;
     return NULL;
 }

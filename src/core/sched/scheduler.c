@@ -51,7 +51,7 @@ struct status *scheduler_init(struct scheduler *s, const struct scheduler_ops *o
     s->ops = ops;
     s->model = m;
     s->exclusive = m->backend->policy == EXECUTION_DEVICE_BLOCKING;
-    list_init(&s->idle);
+    list_init(&s->waiting);
     s->n_instances = s->n_running = 0;
     s->hurrying = s->stopping = false;
     list_init(&s->refused);
@@ -75,6 +75,7 @@ struct status *scheduler_init(struct scheduler *s, const struct scheduler_ops *o
             execution_never_inline(&s->execution, "there is an execution limit for model", m->name);
     if (st)
         goto out;
+    idle_init(&s->idle, m->n_instances);
     mutex_init(&s->mu, SCHEDULER_LEVEL, "scheduler.mu");
     cond_init(&s->quiet);
     return NULL;
@@ -86,6 +87,7 @@ out:
 void scheduler_done(struct scheduler *s)
 {
     watch_done(&s->watch);
+    idle_done(&s->idle);
     cond_done(&s->quiet);
     alarm_done(&s->alarm);
     mutex_done(&s->mu);
@@ -95,13 +97,14 @@ void scheduler_use_instances(struct scheduler *s)
 {
     const struct model *m = s->model;
     mutex_lock(&s->mu);
-    for (uint32_t i = 0; i < m->n_instances; i++) {
+    for (uint32_t i = m->n_instances; i-- > 0;) {
         struct instance *in = m->instances[i];
+        in->number = i;
         if (in->group->passive)
             continue;
         in->runner = RUNNER_NONE;
         in->watch = &s->watch;
-        list_push(&s->idle, &in->idle_link);
+        idle_add(&s->idle, i);
         s->n_instances++;
     }
     mutex_unlock(&s->mu);
@@ -110,7 +113,7 @@ void scheduler_use_instances(struct scheduler *s)
 static void become_idle_locked(struct scheduler *s, struct instance *in)
 {
     in->runner = RUNNER_NONE;
-    list_push_front(&s->idle, &in->idle_link);
+    idle_add(&s->idle, in->number);
     if (--s->n_running == 0 && UNLIKELY(s->stopping))
         cond_signal(&s->quiet);
 }
@@ -135,14 +138,20 @@ static void leave(struct model *m)
 /* ---- Requests that are not executed ---------------------------------------------------------- */
 
 /*
- * For the metrics: requests come by the push and go by a take or a refusal, all under mu. So this
- * is no read-modify-write, of which two cost a short model a twelfth of its whole request.
+ * For the metrics: requests come by the push and go by a take or a refusal, all under mu; who lets
+ * go of mu shows what has become of them. So a request that is executed at once, inline, writes
+ * nothing of the model.
  */
 static void add_pending_locked(struct scheduler *s, int n)
 {
-    atomic_uint *pending = &s->model->pending;
-    unsigned int before = atomic_load_explicit(pending, memory_order_relaxed);
-    atomic_store_explicit(pending, before + (unsigned int)n, memory_order_relaxed);
+    s->n_pending += (unsigned int)n;
+}
+
+static void show_pending_locked(struct scheduler *s)
+{
+    atomic_uint *shown = &s->model->pending;
+    if (atomic_load_explicit(shown, memory_order_relaxed) != s->n_pending)
+        atomic_store_explicit(shown, s->n_pending, memory_order_relaxed);
 }
 
 void scheduler_waits_locked(struct scheduler *s, struct request *r)
@@ -173,6 +182,7 @@ static void answer_refused(struct list *refused)
 /* @asleep  a worker that is to wake up as soon as mu is let go of, before anybody is answered */
 static void unlock_and_wake(struct scheduler *s, void *asleep)
 {
+    show_pending_locked(s);
     if (LIKELY(list_empty(&s->refused))) {
         mutex_unlock(&s->mu);
         instance_thread_wake(asleep);
@@ -206,6 +216,7 @@ static void take_out(struct scheduler *s, struct request *r)
         scheduler_refuse_locked(s, r, FAILURE_CANCELED, request_cancelled());
         alarm_ring_by(&s->alarm, 0);
     }
+    show_pending_locked(s);
     mutex_unlock(&s->mu);
     status_free(st); /* it is seen when the request's turn comes */
 }
@@ -246,20 +257,25 @@ static void answer_late(struct control_job *job)
 
 /* ---- Who runs -------------------------------------------------------------------------------- */
 
-/* An instance that has something to execute now, off the list and counted, or NULL. */
+/* The one to ask next after another that had nothing to do; IDLE_NONE: there is none. */
+static uint32_t next_idle_locked(const struct scheduler *s, uint32_t after)
+{
+    return s->ops->per_instance ? idle_next(&s->idle, after + 1) : (uint32_t)IDLE_NONE;
+}
+
+/* An instance that has something to execute now, not idle any more and counted, or NULL. */
 static struct instance *take_idle_locked(struct scheduler *s)
 {
     if (UNLIKELY(s->exclusive) && s->n_running)
         return NULL;
-    LIST_FOR_EACH (link, &s->idle) {
-        struct instance *in = LIST_ENTRY(link, struct instance, idle_link);
+    uint32_t i = s->ops->per_instance ? idle_next(&s->idle, 0) : idle_best(&s->idle);
+    for (; i != IDLE_NONE; i = next_idle_locked(s, i)) {
+        struct instance *in = s->model->instances[i];
         if (s->ops->has_work_locked(s, in)) {
-            list_remove(link);
+            idle_remove(&s->idle, i);
             s->n_running++;
             return in;
         }
-        if (!s->ops->per_instance)
-            break;
     }
     return NULL;
 }
@@ -403,6 +419,7 @@ static void on_alarm(struct alarm *a)
         mutex_lock(&s->mu);
     }
     must_post |= leave_to_helper_locked(s);
+    show_pending_locked(s);
     mutex_unlock(&s->mu);
     if (!must_post)
         return;
@@ -427,6 +444,7 @@ static void run_inline_and_unlock(struct scheduler *s, struct instance *in, stru
 {
     in->runner = RUNNER_CALLER;
     backend_stays(s->model->backend);
+    idle_note_inline(&s->idle, in->number);
     do {
         uint64_t bytes;
         uint32_t n = take_locked(s, in);

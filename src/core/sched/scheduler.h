@@ -16,6 +16,7 @@
 #include "core/control.h"
 #include "core/sched/alarm.h"
 #include "core/sched/execution.h"
+#include "core/sched/idle.h"
 #include "core/sched/watch.h"
 #include "core/statistics.h"
 
@@ -54,19 +55,28 @@ struct scheduler {
     struct watch watch;      /* of what its instances execute */
     uint64_t thread_idle_ns; /* how long a worker waits for more; constant from the first request */
 
-    struct mutex mu; /* level 500 in core/README.md */
+    /*
+     * What each request writes stands together, in front of the lock, whose own words come first in
+     * it; and away from what is only read.
+     */
+    char pad[64];
     /* Under mu. */
-    struct list idle;         /* instances with no runner, the last one to finish first */
-    unsigned int n_instances; /* those that execute: not passive */
-    unsigned int n_running;   /* instances with a runner */
-    struct cond quiet;        /* stopping, and no instance has a runner any more */
+    struct idle idle;    /* instances with no runner */
+    struct list waiting; /* requests, oldest first, of a scheduler that has no other queue */
     /* Requests that are not executed: they get their r->refusal as soon as mu is let go of. */
     struct list refused;
-    struct list unanswered; /* … by a helper: those of an alarm */
-    bool is_answering;      /* that helper is at work, or about to be */
-    struct alarm alarm;     /* scheduler_use_alarm() comes first */
-    bool hurrying;          /* no request waits for others to come: what is here is executed */
-    bool stopping;          /* hurrying, and no request is accepted any more */
+    unsigned int n_running; /* instances with a runner */
+    unsigned int n_pending; /* requests that wait; model.pending shows it */
+
+    struct mutex mu; /* level 500 in core/README.md */
+    /* Under mu. */
+    unsigned int n_instances; /* those that execute: not passive */
+    struct cond quiet;        /* stopping, and no instance has a runner any more */
+    struct list unanswered;   /* … by a helper: those of an alarm */
+    bool is_answering;        /* that helper is at work, or about to be */
+    struct alarm alarm;       /* scheduler_use_alarm() comes first */
+    bool hurrying;            /* no request waits for others to come: what is here is executed */
+    bool stopping;            /* hurrying, and no request is accepted any more */
 
     struct control_job answers; /* its helper's: answer_late() */
 };
