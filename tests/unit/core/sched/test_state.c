@@ -285,7 +285,7 @@ static void each_sequence_begins_with_its_own_copy(void **test_state)
     struct fake_model f;
     fake_model_make(&f, MODEL("", STATE("dims: [ 2 ]")), 1, execute);
     script = spoil;
-    ask(&f, 1, START, 0);
+    ask(&f, 1, START | END, 0);
     ask(&f, 2, START | END, 0);
     ask(&f, 1, START | END, 0); /* in the same memory */
     expect("[2]:0,0 [2]:0,0 [2]:0,0 ");
