@@ -551,6 +551,8 @@ static bool start_http(TRITONSERVER_Server *server, const struct options *o,
     http.idle_timeout_ms = (uint64_t)option_int(o, OPT_HTTP_IDLE_TIMEOUT_SECS) * 1000;
     http.body_timeout_ms = (uint64_t)option_int(o, OPT_HTTP_STALL_TIMEOUT_SECS) * 1000;
     http.write_timeout_ms = http.body_timeout_ms;
+    http.min_rate = (uint64_t)option_int(o, OPT_HTTP_MIN_RATE);
+    http.min_rate_ms = (uint64_t)option_int(o, OPT_HTTP_MIN_RATE_SECS) * 1000;
     return worked(conch_http_start(server, &http, ret_http), "start HTTP service");
 }
 

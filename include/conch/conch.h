@@ -126,6 +126,9 @@ struct conch_http_options {
     uint64_t body_timeout_ms;  /* without a byte of a body that is being received */
     uint64_t write_timeout_ms; /* without a byte of a reply going out */
     uint64_t idle_timeout_ms;  /* between two requests */
+
+    uint64_t min_rate; /* bytes per second of a body, or a reply, that is under way; 0 = any … */
+    uint64_t min_rate_ms; /* … as an average over so many milliseconds */
 };
 
 /* conch_http_options_init - the defaults: 0.0.0.0:8000, a loop for each CPU. */

@@ -226,6 +226,8 @@ void conch_http_options_init(struct conch_http_options *o)
         .body_timeout_ms = 60000,
         .write_timeout_ms = 60000,
         .idle_timeout_ms = 3600000,
+        .min_rate = 1024,
+        .min_rate_ms = 30000,
     };
 }
 
@@ -258,6 +260,8 @@ TRITONSERVER_Error *conch_http_start(TRITONSERVER_Server *server,
     net.timeouts.body_ns = o.body_timeout_ms * NS_PER_MS;
     net.timeouts.write_ns = o.write_timeout_ms * NS_PER_MS;
     net.timeouts.idle_ns = o.idle_timeout_ms * NS_PER_MS;
+    net.timeouts.min_rate = o.min_rate;
+    net.timeouts.rate_ns = o.min_rate_ms * NS_PER_MS;
     net.handler = &handler;
     net.ctx_new = ctx_new;
     net.ctx_free = ctx_free;

@@ -194,6 +194,7 @@ static void on_flush(struct loop_work *work)
         if ((size_t)sent < asked)
             c->waiting = true;
         c->written_ns = loop_now_ns(&c->worker->loop);
+        c->n_sent += (size_t)sent;
         http1_sent(&c->http1, (size_t)sent);
     }
     if (http1_is_over(&c->http1) || (c->worker->env.draining && http1_is_idle(&c->http1))) {
@@ -220,16 +221,6 @@ static void on_eof(struct conn *c)
     }
     http1_probe(&c->http1);
     update_interest(c);
-}
-
-static void note_progress(struct conn *c)
-{
-    uint64_t now_ns = loop_now_ns(&c->worker->loop);
-    c->read_ns = now_ns;
-    if (LIKELY(c->http1.input != HTTP1_HEAD || c->http1.parser.parsed == 0))
-        c->head_ns = 0;
-    else if (c->head_ns == 0)
-        c->head_ns = now_ns;
 }
 
 enum read_result {
@@ -273,7 +264,8 @@ static enum read_result read_once(struct conn *c, size_t max_bytes, size_t *ret_
         *ret_bytes = (size_t)n;
         if (!c->lingering) {
             http1_received(&c->http1, (size_t)n);
-            note_progress(c);
+            c->n_received += (size_t)n;
+            c->read_ns = loop_now_ns(&c->worker->loop);
             update_interest(c);
         }
     }
@@ -373,18 +365,98 @@ static bool passed(uint64_t since_ns, uint64_t limit_ns, uint64_t now_ns)
     return limit_ns > 0 && now_ns > since_ns && now_ns - since_ns > limit_ns;
 }
 
-/* The kernel may have replies that the client has not taken yet. It has the same time for them as
- * for those that are still here; a reset would throw them away. */
-static void check_lingering(struct conn *c, uint64_t now_ns)
+/* ---- Slow clients --------------------------------------------------------------------------- */
+
+/* Whether less than the least rate has moved since the pace was taken. A new one is taken when the
+ * time of the last is over. */
+static bool is_too_slow(const struct conn *c, struct pace *pace, uint64_t n_bytes, uint64_t now_ns)
 {
     const struct net_timeouts *t = c->worker->timeouts;
-    int n = 0;
-    if (ioctl(c->fd, SIOCOUTQ, &n) == 0 && n != c->n_unsent)
-        c->written_ns = now_ns;
-    c->n_unsent = n;
-    if (n > 0 ? passed(c->written_ns, t->write_ns, now_ns)
-              : passed(conn_active_ns(c), t->linger_ns, now_ns))
-        conn_close(c);
+    if (t->min_rate == 0 || t->rate_ns == 0)
+        return false;
+    if (pace->since_ns > 0 && !c->worker->swept_late) {
+        if (!passed(pace->since_ns, t->rate_ns, now_ns))
+            return false;
+        uint64_t ms = (now_ns - pace->since_ns) / NS_PER_MS;
+        if ((n_bytes - pace->n_bytes) * 1000 < t->min_rate * ms)
+            return true;
+    }
+    pace->since_ns = now_ns;
+    pace->n_bytes = n_bytes;
+    return false;
+}
+
+/* A body, with all that is around it, that the client does not send on. */
+static bool sends_too_slowly(struct conn *c, uint64_t now_ns)
+{
+    const struct http1 *h = &c->http1;
+    if (!list_empty(&c->ready)) { /* it waits for us */
+        c->received.since_ns = 0;
+        c->read_ns = now_ns;
+        return false;
+    }
+    if (c->received.mark != h->n_begun) { /* it may have been here for long, unlooked at */
+        c->received.since_ns = 0;
+        c->received.mark = h->n_begun;
+        c->read_ns = now_ns;
+    }
+    return is_too_slow(c, &c->received, c->n_received, now_ns) ||
+           passed(c->read_ns, c->worker->timeouts->body_ns, now_ns);
+}
+
+/* Whether there are bytes that the client has not taken, here or with the kernel. */
+static bool has_untaken(struct conn *c, uint64_t now_ns)
+{
+    if (c->n_taken != c->n_sent) {
+        int n = 0;
+        if (ioctl(c->fd, SIOCOUTQ, &n) < 0)
+            n = 0;
+        uint64_t taken = c->n_sent - MIN((uint64_t)n, c->n_sent);
+        if (taken > c->n_taken) {
+            c->n_taken = taken;
+            c->written_ns = now_ns;
+        }
+    }
+    return c->waiting || c->n_taken != c->n_sent;
+}
+
+static bool takes_too_slowly(struct conn *c, uint64_t now_ns)
+{
+    bool untaken = has_untaken(c, now_ns);
+    /* Something is always under way to a client that asks for the next when it has the last. */
+    if (!untaken || (!c->waiting && c->n_taken >= c->taken.mark))
+        c->taken.since_ns = 0;
+    if (!untaken)
+        return false;
+    if (c->taken.since_ns == 0)
+        c->taken.mark = c->n_sent;
+    return is_too_slow(c, &c->taken, c->n_taken, now_ns) ||
+           passed(c->written_ns, c->worker->timeouts->write_ns, now_ns);
+}
+
+/* Seen here and not when its bytes come, since it may come in with the end of another request, and
+ * may be parsed when a reply makes room for it. */
+static bool head_takes_too_long(struct conn *c, uint64_t now_ns)
+{
+    const struct http1 *h = &c->http1;
+    if (LIKELY(!http1_is_in_head(h))) {
+        c->head_ns = 0;
+        return false;
+    }
+    if (c->head_ns == 0 || c->head_number != h->n_begun) {
+        c->head_ns = now_ns;
+        c->head_number = h->n_begun;
+    }
+    return passed(c->head_ns, c->worker->timeouts->head_ns, now_ns);
+}
+
+static const char *what_takes_too_long(struct conn *c, uint64_t now_ns)
+{
+    if (head_takes_too_long(c, now_ns))
+        return "the request head took too long";
+    if (c->http1.current && sends_too_slowly(c, now_ns))
+        return "the request body took too long";
+    return NULL;
 }
 
 void conn_check_time(struct conn *c, uint64_t now_ns)
@@ -392,23 +464,23 @@ void conn_check_time(struct conn *c, uint64_t now_ns)
     const struct net_timeouts *t = c->worker->timeouts;
     struct http1 *h = &c->http1;
 
-    if (c->lingering) {
-        check_lingering(c, now_ns);
-    } else if (c->waiting) {
-        if (passed(c->written_ns, t->write_ns, now_ns))
-            conn_close(c);
-    } else if (http1_is_idle(h)) {
-        if (passed(conn_active_ns(c), t->idle_ns, now_ns))
-            conn_close(c);
-    } else if (c->worker->env.draining && (h->current || c->head_ns > 0) &&
-               passed(c->read_ns, DRAIN_PATIENCE_NS, now_ns)) {
-        http1_fault(h, 503, "the server is stopping");
-    } else if (c->head_ns > 0) {
-        if (passed(c->head_ns, t->head_ns, now_ns))
-            http1_fault(h, 408, "the request head took too long");
-    } else if (h->current && passed(c->read_ns, t->body_ns, now_ns)) {
-        http1_fault(h, 408, "the request body took too long");
+    if (takes_too_slowly(c, now_ns)) {
+        conn_close(c);
+        return;
     }
+    if (c->lingering) { /* a reset would throw away what the kernel still has */
+        if (c->n_taken == c->n_sent && passed(conn_active_ns(c), t->linger_ns, now_ns))
+            conn_close(c);
+        return;
+    }
+    const char *what = what_takes_too_long(c, now_ns);
+    if (what)
+        http1_fault(h, 408, what);
+    else if (http1_is_idle(h) && passed(conn_active_ns(c), t->idle_ns, now_ns))
+        conn_close(c);
+    else if (c->worker->env.draining && (h->current || c->head_ns > 0) &&
+             passed(c->read_ns, DRAIN_PATIENCE_NS, now_ns))
+        http1_fault(h, 503, "the server is stopping");
 }
 
 void conn_drain(struct conn *c)

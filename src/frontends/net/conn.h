@@ -17,6 +17,13 @@
 
 struct worker;
 
+/* How fast something goes on: what had moved when this began to be measured. */
+struct pace {
+    uint64_t since_ns; /* 0: it is not measured */
+    uint64_t n_bytes;
+    uint64_t mark; /* which body it is: http1.n_begun; conn.n_sent, then */
+};
+
 struct conn {
     struct worker *worker;
     struct list link;  /* of worker->conns */
@@ -30,11 +37,14 @@ struct conn {
     bool eof;                     /* the client sends no more */
     bool waiting;                 /* the socket's buffer is full */
     bool lingering;               /* all is said; what the client still sends is thrown away */
-    int n_unsent;                 /* bytes that the kernel still had when it was last asked */
+    uint64_t n_received, n_sent;  /* bytes */
+    uint64_t n_taken;             /* of those sent, when the kernel was last asked for the rest */
+    struct pace received, taken;  /* of a body, of replies, while one is under way */
     uint64_t read_ns, written_ns; /* the last time that something moved */
     struct heap_node use;         /* of worker->by_use, whose order is ranked_ns: */
     uint64_t ranked_ns;           /* its last use, or an earlier time */
-    uint64_t head_ns;             /* when an unfinished head began; 0 = there is none */
+    uint64_t head_ns;             /* when an unfinished head was seen first; 0 = there is none */
+    uint64_t head_number;         /* http1.n_begun, then */
 };
 
 /*

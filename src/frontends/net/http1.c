@@ -132,6 +132,8 @@ static struct exchange *exchange_begin(struct http1 *h)
     x->keep_alive = true;
     list_push(&h->exchanges, &x->link);
     h->n_exchanges++;
+    h->n_begun++;
+    h->n_blank = 0;
     return x;
 }
 
@@ -255,8 +257,10 @@ static size_t take_head(struct http1 *h, const char *bytes, size_t n_bytes)
     size_t end = 0;
 
     /* Empty lines in front of a request are ignored (RFC 9112, 2.2). */
-    if (UNLIKELY(h->parser.parsed == 0 && (bytes[0] == '\r' || bytes[0] == '\n')))
+    if (UNLIKELY(h->parser.parsed == 0 && (bytes[0] == '\r' || bytes[0] == '\n'))) {
+        h->n_blank++;
         return 1;
+    }
 
     switch (head_parse(&h->parser, bytes, MIN(n_bytes, max_bytes), &end)) {
     case PARSE_MORE:
@@ -388,6 +392,14 @@ void http1_received(struct http1 *h, size_t n_bytes)
     }
     if (n_bytes > 0 && h->input != HTTP1_DONE)
         process(h, h->env->scratch, n_bytes);
+}
+
+bool http1_is_in_head(const struct http1 *h)
+{
+    enum { MAX_BLANK = 4 }; /* what clients are known to send behind a body */
+    if (h->input != HTTP1_HEAD || h->paused || is_blocked(h))
+        return false;
+    return h->parser.parsed > 0 || h->n_blank > MAX_BLANK;
 }
 
 void http1_resume(struct http1 *h)

@@ -43,6 +43,9 @@ struct http1 {
     bool processing; /* guards against coming back in from a handler */
     bool paused;     /* more lies there than may begin in this turn: http1_resume() */
 
+    unsigned int n_blank; /* bytes of empty lines in front of the next head */
+    uint64_t n_begun;     /* exchanges; tells which one is being received */
+
     struct list exchanges; /* oldest first */
     unsigned int n_exchanges;
     bool large_reply; /* among what waits to be sent: see conn.c */
@@ -114,6 +117,9 @@ static inline bool http1_is_idle(const struct http1 *h)
 {
     return h->n_exchanges == 0 && !h->held && h->input == HTTP1_HEAD && h->parser.parsed == 0;
 }
+
+/* http1_is_in_head - a head has begun, and it is up to the client that it ends. */
+bool http1_is_in_head(const struct http1 *h);
 
 /* ---- For exchange.c ------------------------------------------------------------------------ */
 

@@ -50,7 +50,9 @@ void net_options_init(struct net_options *o)
                      .body_ns = 60 * NS_PER_S,
                      .write_ns = 60 * NS_PER_S,
                      .idle_ns = 3600 * NS_PER_S,
-                     .linger_ns = 2 * NS_PER_S},
+                     .linger_ns = 2 * NS_PER_S,
+                     .min_rate = 1024,
+                     .rate_ns = 30 * NS_PER_S},
     };
 }
 

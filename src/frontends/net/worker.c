@@ -16,6 +16,8 @@ enum {
     TURN_REQUESTS = 512,
 };
 
+#define LATE_NS (2 * NS_PER_S)
+
 static void sweep_later(struct worker *w)
 {
     loop_set_timer(&w->loop, &w->sweep, loop_now_ns(&w->loop) + w->sweep_ns);
@@ -41,13 +43,18 @@ static void check_all(struct worker *w, uint64_t now_ns)
 static void on_sweep(struct timer *t)
 {
     struct worker *w = CONTAINER_OF(t, struct worker, sweep);
+    uint64_t now_ns = loop_now_ns(&w->loop);
     log_flush(); /* repeats are told within a second */
-    check_all(w, loop_now_ns(&w->loop));
+    w->swept_late = w->swept_ns > 0 && now_ns - w->swept_ns > w->sweep_ns + LATE_NS;
+    w->swept_ns = now_ns;
+    check_all(w, now_ns);
     pool_settle(w->pool);
-    if (!list_empty(&w->conns))
+    if (!list_empty(&w->conns)) {
         sweep_later(w);
-    else
-        pool_trim(w->pool, POOL_UNUSED_BYTES); /* nobody is there to do so in a second */
+        return;
+    }
+    w->swept_ns = 0;
+    pool_trim(w->pool, POOL_UNUSED_BYTES); /* nobody is there to do so in a second */
 }
 
 void worker_add_conn(struct worker *w, struct conn *c)
@@ -161,7 +168,8 @@ void worker_ask_close_idle(struct worker *w)
 /* Once a second, more often where a timeout is shorter than that. */
 static uint64_t sweep_interval_ns(const struct net_timeouts *t)
 {
-    const uint64_t all[] = {t->head_ns, t->body_ns, t->write_ns, t->idle_ns, t->linger_ns};
+    const uint64_t all[] = {t->head_ns, t->body_ns,   t->write_ns,
+                            t->idle_ns, t->linger_ns, t->min_rate > 0 ? t->rate_ns : 0};
     uint64_t ns = NS_PER_S;
     for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
         if (all[i] > 0 && all[i] / 2 < ns)

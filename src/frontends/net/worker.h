@@ -25,6 +25,8 @@ struct net_timeouts {
     uint64_t write_ns;  /* without a byte of a reply going out */
     uint64_t idle_ns;   /* between requests */
     uint64_t linger_ns; /* after a last reply, for the client to read it */
+    uint64_t min_rate;  /* bytes per second of a body or a reply that is under way … */
+    uint64_t rate_ns;   /* … as an average over this time */
 };
 
 /*
@@ -55,6 +57,8 @@ struct worker {
     struct loop_work go_on;   /* with them; while there are any */
     struct list conns;
     struct heap by_use; /* the connections, the longest unused first, as far as ranked_ns knows */
+    uint64_t swept_ns;  /* when the connections' times were looked at; 0: not yet */
+    bool swept_late;    /* the loop stood still: whoever seems slow may have waited for us */
     struct timer sweep; /* looks for connections that take too long; while there are any */
 
     /* Any thread, relaxed: a stale value makes one worse choice. */
