@@ -521,6 +521,9 @@ static bool set_server_options(TRITONSERVER_ServerOptions *so, const struct opti
            passed(conch_server_options_set_follow_symlinks(
                       so, option_bool(o, OPT_REPOSITORY_FOLLOW_SYMLINKS)),
                   "setting follow symlinks") &&
+           passed(conch_server_options_set_connection_memory_budget(
+                      so, (uint64_t)option_int(o, OPT_CONNECTION_MEMORY_BUDGET)),
+                  "setting connection memory budget") &&
            passed(TRITONSERVER_ServerOptionsSetModelConfigName(so, config_name ? config_name : ""),
                   "setting model configuration name") &&
            passed(TRITONSERVER_ServerOptionsSetModelLoadThreadCount(

@@ -41,6 +41,15 @@ CHECK(check_max_input_size)
                          : option_message("Error: --http-max-input-size must be greater than 0.");
 }
 
+CHECK(check_memory_budget)
+{
+    enum { LEAST_MIB = 16 };
+    if (v->number == 0 || v->number >= (int64_t)LEAST_MIB << 20)
+        return NULL;
+    return option_message("Error: --%s must be 0, or at least %d (%d MiB).", option->flag,
+                          LEAST_MIB << 20, LEAST_MIB);
+}
+
 CHECK(check_grpc_threads)
 {
     if (v->number >= 2 && v->number <= 128)

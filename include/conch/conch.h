@@ -39,6 +39,19 @@ CONCH_DECLSPEC struct TRITONSERVER_Error *
 conch_server_options_set_follow_symlinks(struct TRITONSERVER_ServerOptions *options, bool follow);
 
 /*
+ * conch_server_options_set_connection_memory_budget - how much memory the requests and replies of
+ * all connections of all frontends may take together. When it is short, new large requests are
+ * refused with 503, then those connections go that keep most and move least; requests up to 64 KiB
+ * are still served.
+ *
+ * @bytes   at least 16 MiB; 0, as by default: a quarter of the memory that the process may have
+ * Errors:  INVALID_ARG  less
+ */
+CONCH_DECLSPEC struct TRITONSERVER_Error *
+conch_server_options_set_connection_memory_budget(struct TRITONSERVER_ServerOptions *options,
+                                                  uint64_t bytes);
+
+/*
  * conch_server_new - a server without its models: as TRITONSERVER_ServerNew(), which loads them
  * before it returns, in two steps. conch_server_load() is the other one; frontends may be started
  * between the two. Until then

@@ -165,6 +165,21 @@ TRITONSERVER_Error *conch_server_options_set_follow_symlinks(TRITONSERVER_Server
     return NULL;
 }
 
+TRITONSERVER_Error *
+conch_server_options_set_connection_memory_budget(TRITONSERVER_ServerOptions *options,
+                                                  uint64_t bytes)
+{
+    enum { LEAST_MIB = 16 };
+    NEED(options);
+    if (bytes > 0 && bytes < (uint64_t)LEAST_MIB << 20)
+        return as_status(status_new(STATUS_INVALID_ARG,
+                                    "connection memory budget: %llu bytes, must be 0 or at least "
+                                    "%d MiB",
+                                    (unsigned long long)bytes, LEAST_MIB));
+    to_options(options)->connection_memory_bytes = bytes;
+    return NULL;
+}
+
 /* ------------------------------------------------------------------- limits, memory, devices */
 
 TRITONSERVER_Error *

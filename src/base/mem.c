@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static mem_test_hook_fn test_hook;
 
@@ -206,4 +207,39 @@ void *mem_try_alloc_aligned(size_t size_bytes)
 void mem_free_aligned(void *p)
 {
     free(p);
+}
+
+/* ---- Whole pages ---------------------------------------------------------------------------- */
+
+enum { HUGE_PAGE_BYTES = 2 << 20 };
+
+/* Fewer page faults while a large buffer is touched for the first time; advice only. */
+static void *advise(void *p, size_t size_bytes)
+{
+    if (p == MAP_FAILED)
+        return NULL;
+    if (size_bytes >= HUGE_PAGE_BYTES)
+        (void)madvise(p, size_bytes, MADV_HUGEPAGE);
+    return p;
+}
+
+void *mem_try_map(size_t size_bytes)
+{
+    if (!allowed(size_bytes))
+        return NULL;
+    return advise(
+        mmap(NULL, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+        size_bytes);
+}
+
+void *mem_try_remap(void *p, size_t old_bytes, size_t size_bytes)
+{
+    if (!allowed(size_bytes))
+        return NULL;
+    return advise(mremap(p, old_bytes, size_bytes, MREMAP_MAYMOVE), size_bytes);
+}
+
+void mem_unmap(void *p, size_t size_bytes)
+{
+    BUG_ON(munmap(p, size_bytes) < 0);
 }

@@ -11,8 +11,8 @@
 #include "base/pool.h"
 
 #include <stdbool.h>
-#include <sys/mman.h>
 
+#include "base/budget.h"
 #include "base/mem.h"
 #include "base/mutex.h"
 
@@ -22,8 +22,10 @@ enum {
     STEPS = 4,       /* classes per power of two */
     N_CLASSES = (LAST_SHIFT - FIRST_SHIFT) * STEPS + 1,
     NO_CLASS = N_CLASSES,
-    POOL_LEVEL = 900, /* a leaf: nothing is locked under it */
-    HUGE_BYTES = 2 << 20,
+    POOL_LEVEL = 900,        /* a leaf: nothing is locked under it */
+    MAPPED_BYTES = 1 << 20,  /* from here on a mapping of its own, in a pool with a budget */
+    SETTLED_BYTES = 1 << 20, /* kept at rest */
+    PAGE_BYTES = 4096,
 };
 
 struct header {
@@ -32,7 +34,8 @@ struct header {
     size_t size_bytes;   /* of the block, without this header */
     struct header *next; /* of the same class, while unused */
     unsigned int class;
-    unsigned int magic;
+    unsigned int magic : 31;
+    unsigned int is_mapped : 1;
     char pad[MEM_ALIGNMENT - 5 * 8];
 };
 
@@ -45,10 +48,15 @@ struct pool {
     const char *name;
     size_t max_unused_bytes;
     size_t max_used_bytes; /* 0 = no limit */
+    struct budget *budget; /* or NULL */
 
     struct mutex mu;
     /* Under mu. */
-    struct header *unused[N_CLASSES]; /* last given back first */
+    struct {
+        struct header *first; /* last given back first */
+        unsigned int n;
+        unsigned int n_least; /* since the last pool_settle() */
+    } unused[N_CLASSES];
     struct pool_stats stats;
     size_t n_used;
     size_t peak_bytes;      /* the most in use since the last pool_settle() */
@@ -56,6 +64,50 @@ struct pool {
     bool settles;           /* pool_settle() is being called: peaks count */
     bool closed;            /* pool_free() was called; the last release ends the pool */
 };
+
+/* ---- The system ----------------------------------------------------------------------------- */
+
+/* What a block takes, with its header. */
+static bool total_bytes(const struct pool *p, size_t bytes, size_t *ret_total)
+{
+    size_t page = p->budget && bytes >= MAPPED_BYTES ? PAGE_BYTES : 1, total;
+    if (__builtin_add_overflow(bytes, sizeof(struct header) + page - 1, &total))
+        return false;
+    *ret_total = total & ~(page - 1);
+    return true;
+}
+
+static struct header *block_from_system(struct pool *p, unsigned int class, size_t bytes)
+{
+    bool is_mapped = p->budget && bytes >= MAPPED_BYTES;
+    size_t total;
+    if (!total_bytes(p, bytes, &total) || (p->budget && !budget_take(p->budget, total)))
+        return NULL;
+    struct header *h = is_mapped ? mem_try_map(total) : mem_try_alloc_aligned(total);
+    if (!h) {
+        if (p->budget)
+            budget_give(p->budget, total);
+        return NULL;
+    }
+    *h = (struct header){.pool = p, .size_bytes = bytes, .class = class, .is_mapped = is_mapped};
+    return h;
+}
+
+/* Thread: any, without p->mu. p itself must not go meanwhile. */
+static void block_to_system(struct pool *p, struct header *h)
+{
+    size_t total;
+    BUG_ON(!total_bytes(p, h->size_bytes, &total));
+    if (h->is_mapped) {
+        budget_unmap(p->budget, h, total);
+        return;
+    }
+    mem_free_aligned(h);
+    if (p->budget)
+        budget_give(p->budget, total);
+}
+
+/* ---- Size classes --------------------------------------------------------------------------- */
 
 static unsigned int class_of(size_t size_bytes)
 {
@@ -88,22 +140,34 @@ struct pool *pool_new(const char *name, size_t max_unused_bytes, size_t max_used
     return p;
 }
 
-static struct header *block_from_system(struct pool *p, unsigned int class, size_t bytes)
+void pool_set_budget(struct pool *p, struct budget *budget)
 {
-    size_t total;
-    if (__builtin_add_overflow(bytes, sizeof(struct header), &total))
+    p->budget = budget_ref(budget);
+}
+
+/* The unused block that was given back last, or NULL. */
+static struct header *take_one_locked(struct pool *p, unsigned int class)
+{
+    mutex_assert_held(&p->mu);
+    if (class == NO_CLASS || !p->unused[class].first)
         return NULL;
-    struct header *h = mem_try_alloc_aligned(total);
-    if (!h)
-        return NULL;
-    /* Fewer page faults while a large buffer is touched for the first time; advice only. */
-    if (bytes >= HUGE_BYTES) {
-        uintptr_t from = ((uintptr_t)h + 4095) & ~(uintptr_t)4095;
-        (void)madvise((void *)from, ((uintptr_t)h + total - from) & ~(uintptr_t)4095,
-                      MADV_HUGEPAGE);
-    }
-    *h = (struct header){.pool = p, .size_bytes = bytes, .class = class};
+    struct header *h = p->unused[class].first;
+    p->unused[class].first = h->next;
+    p->unused[class].n--;
+    p->unused[class].n_least = MIN(p->unused[class].n_least, p->unused[class].n);
+    p->stats.unused_bytes -= h->size_bytes;
     return h;
+}
+
+static bool count_used(struct pool *p, size_t bytes)
+{
+    mutex_assert_held(&p->mu);
+    if (p->max_used_bytes &&
+        (bytes > p->max_used_bytes || p->stats.used_bytes > p->max_used_bytes - bytes))
+        return false;
+    p->stats.used_bytes += bytes;
+    p->peak_bytes = MAX(p->peak_bytes, p->stats.used_bytes);
+    return true;
 }
 
 void *pool_alloc(struct pool *p, size_t size_bytes, struct mem_owner *owner)
@@ -113,24 +177,22 @@ void *pool_alloc(struct pool *p, size_t size_bytes, struct mem_owner *owner)
 
     mutex_lock(&p->mu);
     p->stats.n_allocs++;
-    if (p->max_used_bytes && bytes > p->max_used_bytes - p->stats.used_bytes) {
+    if (!count_used(p, bytes)) {
         mutex_unlock(&p->mu);
         return NULL;
     }
-    p->stats.used_bytes += bytes;
-    p->peak_bytes = MAX(p->peak_bytes, p->stats.used_bytes);
     p->n_used++;
-    struct header *h = class == NO_CLASS ? NULL : p->unused[class];
-    if (h) {
-        p->unused[class] = h->next;
-        p->stats.unused_bytes -= bytes;
-    } else {
-        p->stats.n_misses++;
-    }
+    struct header *h = take_one_locked(p, class);
+    p->stats.n_misses += !h;
+    bool has_others = p->stats.unused_bytes > 0;
     mutex_unlock(&p->mu);
 
     if (!h) {
         h = block_from_system(p, class, bytes);
+        if (!h && p->budget && has_others) {
+            pool_trim(p, 0); /* what is kept here is of no use to anybody now */
+            h = block_from_system(p, class, bytes);
+        }
         if (!h) {
             mutex_lock(&p->mu);
             p->stats.used_bytes -= bytes;
@@ -145,18 +207,58 @@ void *pool_alloc(struct pool *p, size_t size_bytes, struct mem_owner *owner)
     return h + 1;
 }
 
+/* The mapping becomes longer; the header moves with it. */
+static struct header *grow_mapping(struct pool *p, struct header *h, size_t bytes)
+{
+    size_t before, total;
+    BUG_ON(!total_bytes(p, h->size_bytes, &before));
+    if (!total_bytes(p, bytes, &total))
+        return NULL;
+    if (!budget_take(p->budget, total - before))
+        return NULL;
+    struct header *grown = mem_try_remap(h, before, total);
+    if (!grown)
+        budget_give(p->budget, total - before);
+    return grown;
+}
+
+void *pool_grow(void *block, size_t size_bytes)
+{
+    struct header *h = (struct header *)block - 1;
+    BUG_ON(h->magic != MAGIC_USED);
+    struct pool *p = h->pool;
+    size_t before = h->size_bytes;
+    if (!h->is_mapped || size_bytes <= before)
+        return size_bytes <= before ? block : NULL;
+
+    mutex_lock(&p->mu);
+    bool fits = count_used(p, size_bytes - before);
+    mutex_unlock(&p->mu);
+    if (!fits)
+        return NULL;
+    struct header *grown = grow_mapping(p, h, size_bytes);
+    if (!grown) {
+        mutex_lock(&p->mu);
+        p->stats.used_bytes -= size_bytes - before;
+        mutex_unlock(&p->mu);
+        return NULL;
+    }
+    grown->size_bytes = size_bytes;
+    grown->class = NO_CLASS;
+    /* In this order: the owner may have no other block left that keeps it. */
+    mem_owner_charge(grown->owner, MEM_TENSORS, size_bytes);
+    mem_owner_discharge(grown->owner, MEM_TENSORS, before);
+    return grown + 1;
+}
+
 /* Unused blocks beyond keep_bytes, taken out and linked: freed by free_blocks() without the lock.
  */
 static struct header *take_unused_locked(struct pool *p, size_t keep_bytes)
 {
-    struct header *victims = NULL;
+    struct header *victims = NULL, *h;
 
-    mutex_assert_held(&p->mu);
-    for (int class = N_CLASSES - 1; class >= 0; class --) { /* the large ones give back most */
-        while (p->stats.unused_bytes > keep_bytes && p->unused[class]) {
-            struct header *h = p->unused[class];
-            p->unused[class] = h->next;
-            p->stats.unused_bytes -= h->size_bytes;
+    for (unsigned int class = N_CLASSES; class -- > 0;) { /* the large ones give back most */
+        while (p->stats.unused_bytes > keep_bytes && (h = take_one_locked(p, class))) {
             h->next = victims;
             victims = h;
         }
@@ -164,19 +266,41 @@ static struct header *take_unused_locked(struct pool *p, size_t keep_bytes)
     return victims;
 }
 
-static void free_blocks(struct header *h)
+/* Of each class half of those that nobody has needed since the last time. */
+static struct header *take_idle_locked(struct pool *p)
 {
+    struct header *victims = NULL, *h;
+
+    for (unsigned int class = N_CLASSES; class -- > 0;) {
+        unsigned int n = (p->unused[class].n_least + 1) / 2;
+        while (n-- > 0 && p->stats.unused_bytes > SETTLED_BYTES &&
+               (h = take_one_locked(p, class))) {
+            h->next = victims;
+            victims = h;
+        }
+        p->unused[class].n_least = p->unused[class].n;
+    }
+    return victims;
+}
+
+static void free_blocks(struct pool *p, struct header *h)
+{
+    bool in_allocator = false;
     while (h) {
         struct header *next = h->next;
-        mem_free_aligned(h);
+        in_allocator |= !h->is_mapped;
+        block_to_system(p, h);
         h = next;
     }
+    if (in_allocator && p->budget)
+        budget_purge(p->budget);
 }
 
 /* A closed pool has no unused blocks; nobody else knows it any more. */
 static void pool_end(struct pool *p)
 {
     mutex_done(&p->mu);
+    budget_unref(p->budget);
     mem_free(p);
 }
 
@@ -201,19 +325,24 @@ void pool_release(void *block)
 
     mutex_lock(&p->mu);
     p->stats.used_bytes -= bytes;
-    p->n_used--;
     bool keep =
         !p->closed && h->class != NO_CLASS && p->stats.unused_bytes + bytes <= may_keep_locked(p);
-    if (keep) {
-        h->next = p->unused[h->class];
-        p->unused[h->class] = h;
+    if (LIKELY(keep)) {
+        h->next = p->unused[h->class].first;
+        p->unused[h->class].first = h;
+        p->unused[h->class].n++;
         p->stats.unused_bytes += bytes;
+        p->n_used--; /* it is not closed, and stays */
+        mutex_unlock(&p->mu);
+        return;
     }
-    bool last = p->closed && p->n_used == 0;
     mutex_unlock(&p->mu);
 
-    if (!keep)
-        mem_free_aligned(h);
+    block_to_system(p, h); /* while it still counts, so that the pool stays */
+    mutex_lock(&p->mu);
+    p->n_used--;
+    bool last = p->closed && p->n_used == 0;
+    mutex_unlock(&p->mu);
     if (last)
         pool_end(p);
 }
@@ -224,10 +353,13 @@ void pool_free(struct pool *p)
         return;
     mutex_lock(&p->mu);
     p->closed = true;
-    bool last = p->n_used == 0;
+    p->n_used++; /* this call */
     struct header *victims = take_unused_locked(p, 0);
+    mutex_unlock(&p->mu);
+    free_blocks(p, victims);
+    mutex_lock(&p->mu);
+    bool last = --p->n_used == 0;
     mutex_unlock(&p->mu); /* p may be gone from here on: another thread releases the last block */
-    free_blocks(victims);
     if (last)
         pool_end(p);
 }
@@ -242,21 +374,21 @@ void pool_trim(struct pool *p, size_t keep_bytes)
     mutex_lock(&p->mu);
     struct header *victims = take_unused_locked(p, keep_bytes);
     mutex_unlock(&p->mu);
-    free_blocks(victims);
+    free_blocks(p, victims);
 }
 
-void pool_settle(struct pool *p)
+bool pool_settle(struct pool *p)
 {
     mutex_lock(&p->mu);
     p->settles = true;
-    /* An eighth less each time, so that peaks that vary a little cost nothing. */
-    p->last_peak_bytes = MAX(p->peak_bytes, p->last_peak_bytes - p->last_peak_bytes / 8);
+    /* Half of a peak each time, so that those that vary a little cost nothing. */
+    p->last_peak_bytes = MAX(p->peak_bytes, p->last_peak_bytes / 2);
     p->peak_bytes = p->stats.used_bytes;
-    size_t keep_bytes = may_keep_locked(p);
-    bool too_much = p->stats.unused_bytes > keep_bytes;
+    struct header *victims = take_idle_locked(p);
+    bool at_rest = p->stats.unused_bytes <= SETTLED_BYTES;
     mutex_unlock(&p->mu);
-    if (too_much)
-        pool_trim(p, keep_bytes);
+    free_blocks(p, victims);
+    return at_rest;
 }
 
 void pool_stats(struct pool *p, struct pool_stats *ret_stats)

@@ -3,9 +3,11 @@
 
 #include <string.h>
 
+#include "base/budget.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/memory_limit.h"
 #include "base/status.h"
 #include "base/thread_pool.h"
 #include "core/metrics/machine.h"
@@ -89,6 +91,8 @@ struct status *server_create(const struct server_options *options, struct server
     atomic_init(&s->exit_timeout_s, options->exit_timeout_s);
     mutex_init(&s->drain_mu, DRAIN_LEVEL, "server.drain_mu");
     cond_init(&s->drained);
+    s->budget = budget_new(options->connection_memory_bytes ? options->connection_memory_bytes
+                                                            : memory_limit_bytes() / 4);
     if (options->metrics && options->cpu_metrics)
         s->machine = machine_new(options->metrics_interval_ms, monotonic_ns());
     alarms_init(&s->alarms);
@@ -370,11 +374,17 @@ void server_free(struct server *s)
     machine_free(s->machine);
     thread_pools_trim(); /* what requests of the C API have left */
     status_free(s->stop_error);
+    budget_unref(s->budget);
     cond_done(&s->drained);
     mutex_done(&s->drain_mu);
     server_options_free(s->options);
     mem_free(s);
     log_stop();
+}
+
+struct budget *server_budget(struct server *s)
+{
+    return s->budget;
 }
 
 /* --------------------------------------------------------------------------------- questions */

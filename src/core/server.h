@@ -13,6 +13,7 @@
 #include "base/compiler.h"
 #include "core/statistics.h"
 
+struct budget;
 struct buf;
 struct control;
 struct load_parameter;
@@ -101,6 +102,9 @@ void server_log_unended(struct server *s);
 NODISCARD struct status *server_stop(struct server *s);
 void server_free(struct server *s);
 void server_set_exit_timeout(struct server *s, unsigned int seconds);
+
+/* server_budget - of bytes for all that the connections of its frontends keep. Borrowed. */
+struct budget *server_budget(struct server *s);
 
 /* server_id, server_version - what server metadata shows. Borrowed. */
 const char *server_id(const struct server *s);

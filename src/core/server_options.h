@@ -48,6 +48,7 @@ struct server_options {
     bool cpu_metrics; /* … those of the machine, too */
     uint64_t metrics_interval_ms;
     bool counter_latencies, histogram_latencies; /* which of the latencies are shown */
+    uint64_t connection_memory_bytes; /* budget of the frontends; 0 = a quarter of the memory */
     char *repoagent_directory, *cache_directory; /* kept for what comes */
 };
 

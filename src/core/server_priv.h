@@ -14,6 +14,7 @@
 #include "core/sched/alarm.h"
 #include "core/server.h"
 
+struct budget;
 struct machine;
 struct server_options;
 
@@ -32,6 +33,7 @@ struct server {
     struct server_options *options;
     struct backend_registry backends;
     struct repository repository;
+    struct budget *budget;   /* for what the frontends' connections keep */
     struct machine *machine; /* NULL: nobody wants to know */
     struct alarms alarms;
     struct helpers helpers;

@@ -29,6 +29,8 @@ PER_MODEL = [
 ]  # fmt: skip
 MACHINE = ["nv_pinned_memory_pool_total_bytes", "nv_pinned_memory_pool_used_bytes",
            "nv_cpu_utilization", "nv_cpu_memory_total_bytes", "nv_cpu_memory_used_bytes"]
+CONNECTIONS = ["conch_connection_memory_budget_bytes", "conch_connection_memory_used_bytes",
+               "conch_connection_memory_refusals", "conch_connection_memory_evictions"]    # ours
 HISTOGRAM = "nv_inference_first_response_histogram_ms"
 
 
@@ -149,7 +151,7 @@ def test_page_is_that_of_triton(tmp_path):
             pages[which] = scrape(server)
     ours, theirs = pages["conch"], pages["triton"]
     newer = {line for line in ours.heads if " nv_model_load_duration_secs " in line or " conch_" in line}
-    assert len(newer) == 2 + 2 * 2
+    assert len(newer) == 2 + 2 * 2 + 2 * len(CONNECTIONS)
     assert sorted(set(ours.heads) - newer) == sorted(theirs.heads)
     # Of our own families the order is the same; Triton's own are among those of backends.
     assert [name for name in ours.families if name in set(theirs.families) and name.startswith("nv_")] == \
@@ -178,7 +180,7 @@ def asked(tmp_path_factory):
 
 def test_all_families_are_there_and_no_others(asked):
     page = scrape(asked)
-    assert page.families == [*PER_MODEL, *MACHINE, HISTOGRAM, "meter_last", "meter_requests", "meter_sizes"]
+    assert page.families == [*PER_MODEL, *MACHINE, HISTOGRAM, *CONNECTIONS, "meter_last", "meter_requests", "meter_sizes"]
     assert len(page.heads) == 2 * len(page.families)
 
 
@@ -376,7 +378,7 @@ def test_before_the_first_model_and_until_the_last_answer(models):
     gated = repository.Gated(models, "gated").shut("hold.load").shut("hold.execute")
     server = servers.Server(models, flags=FLAGS, ready=None)
     with server:
-        assert scrape(server).families == MACHINE
+        assert scrape(server).families == MACHINE + CONNECTIONS
         gated.open("hold.load")
         server.wait_log("Loaded ")
         with concurrent.futures.ThreadPoolExecutor() as pool:
@@ -504,4 +506,4 @@ def test_scrapes_while_models_come_and_go(models):
             over.set()
             for watcher in watchers:
                 watcher.result()
-        servers.wait_for(lambda: scrape(server).families == MACHINE, 60, "all are gone")
+        servers.wait_for(lambda: scrape(server).families == MACHINE + CONNECTIONS, 60, "all are gone")

@@ -125,6 +125,7 @@ static const char *good_value(const struct option *option)
         {"model-load-gpu-limit", "0:0.5"},
         {"trace-level", "OFF"},
         {"log-format", "ISO8601"},
+        {"connection-memory-budget", "100000000"},
         {"model-control-mode", "explicit"},
     };
     for (size_t i = 0; i < ARRAY_SIZE(special); i++) {

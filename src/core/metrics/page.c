@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "base/budget.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/json.h"
@@ -111,6 +112,26 @@ static const struct {
 };
 _Static_assert(ARRAY_SIZE(gauges) == N_GAUGES, "one line each");
 
+/* Of the connections: without labels, and ours. */
+static const struct {
+    const char *name, *help;
+    enum metric_kind kind;
+    size_t at; /* in struct budget_stats: a uint64_t */
+} connection_metrics[] = {
+    {"conch_connection_memory_budget_bytes",
+     "Memory that requests and replies of all connections may take, in bytes", METRIC_GAUGE,
+     offsetof(struct budget_stats, limit_bytes)},
+    {"conch_connection_memory_used_bytes",
+     "Memory that they take, with what is kept for the next ones, in bytes", METRIC_GAUGE,
+     offsetof(struct budget_stats, used_bytes)},
+    {"conch_connection_memory_refusals",
+     "Number of times that the budget had no room for a large request or reply", METRIC_COUNTER,
+     offsetof(struct budget_stats, n_refused)},
+    {"conch_connection_memory_evictions",
+     "Number of slow connections that were given up for others", METRIC_COUNTER,
+     offsetof(struct budget_stats, n_evicted)},
+};
+
 bool page_has_family(const char *name)
 {
     const char *const others[] = {successes.name, failures_name, pending_name, executing_name,
@@ -125,6 +146,10 @@ bool page_has_family(const char *name)
     }
     for (size_t i = 0; i < ARRAY_SIZE(gauges); i++) {
         if (strcmp(gauges[i].name, name) == 0)
+            return true;
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(connection_metrics); i++) {
+        if (strcmp(connection_metrics[i].name, name) == 0)
             return true;
     }
     return false;
@@ -234,6 +259,19 @@ static void print_machine(struct buf *out, struct machine *machine)
     print_gauge(out, CPU_MEMORY_USED, (double)use.memory_used_bytes);
 }
 
+static void print_connections(struct buf *out, const struct budget *budget)
+{
+    struct budget_stats stats;
+    budget_stats(budget, &stats);
+    for (size_t i = 0; i < ARRAY_SIZE(connection_metrics); i++) {
+        uint64_t value;
+        memcpy(&value, (const char *)&stats + connection_metrics[i].at, sizeof(value));
+        exposition_family(out, connection_metrics[i].name, connection_metrics[i].help,
+                          connection_metrics[i].kind);
+        exposition_line(out, connection_metrics[i].name, "", "", NULL, (double)value);
+    }
+}
+
 /* ---- The page ------------------------------------------------------------------------------- */
 
 /* No models is no error: there are none yet, or none any more. */
@@ -284,6 +322,7 @@ struct status *page_print(struct server *s, struct buf *out)
             print_machine(out, s->machine);
         if (s->options->histogram_latencies && rows.n)
             print_first_responses(out, &rows);
+        print_connections(out, s->budget);
         if (rows.models)
             repository_unref_models(rows.models);
         mem_free(rows.list);

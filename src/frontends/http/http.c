@@ -262,6 +262,7 @@ TRITONSERVER_Error *conch_http_start(TRITONSERVER_Server *server,
     net.timeouts.idle_ns = o.idle_timeout_ms * NS_PER_MS;
     net.timeouts.min_rate = o.min_rate;
     net.timeouts.rate_ns = o.min_rate_ms * NS_PER_MS;
+    net.budget = server_budget((struct server *)server);
     net.handler = &handler;
     net.ctx_new = ctx_new;
     net.ctx_free = ctx_free;

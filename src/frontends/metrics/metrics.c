@@ -135,6 +135,7 @@ TRITONSERVER_Error *conch_metrics_start(TRITONSERVER_Server *server,
     net.n_reserved_fds = listener_reserve() / 2; /* reached while HTTP has all that it may have */
     net.limits.max_body_bytes = MAX_BODY_BYTES;
     net.limits.max_pipeline = 1;
+    net.budget = server_budget((struct server *)server);
     net.handler = &handler;
     net.ctx_new = ctx_new;
 

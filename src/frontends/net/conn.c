@@ -11,6 +11,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/budget.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
@@ -195,6 +196,7 @@ static void on_flush(struct loop_work *work)
             c->waiting = true;
         c->written_ns = loop_now_ns(&c->worker->loop);
         c->n_sent += (size_t)sent;
+        c->moved_bytes += (size_t)sent;
         http1_sent(&c->http1, (size_t)sent);
     }
     if (http1_is_over(&c->http1) || (c->worker->env.draining && http1_is_idle(&c->http1))) {
@@ -263,6 +265,7 @@ static enum read_result read_once(struct conn *c, size_t max_bytes, size_t *ret_
     if (n > 0) {
         *ret_bytes = (size_t)n;
         if (!c->lingering) {
+            c->moved_bytes += (size_t)n;
             http1_received(&c->http1, (size_t)n);
             c->n_received += (size_t)n;
             c->read_ns = loop_now_ns(&c->worker->loop);
@@ -459,11 +462,57 @@ static const char *what_takes_too_long(struct conn *c, uint64_t now_ns)
     return NULL;
 }
 
+/* ---- Clients that do not keep up ------------------------------------------------------------ */
+
+enum { LIGHT_BYTES = 4096, SLOW_BYTES_PER_S = 1024 };
+
+static const uint64_t STALL_NS = 5 * NS_PER_S;
+
+/* Whether it is the client's turn to do something: it sends a body, or reads a reply. */
+static bool awaits_client(const struct conn *c)
+{
+    return c->waiting || (c->http1.current && list_empty(&c->ready));
+}
+
+/* One look, each sweep. */
+static void note_pace(struct conn *c, uint64_t now_ns)
+{
+    uint64_t least_bytes = SLOW_BYTES_PER_S * c->worker->sweep_ns / NS_PER_S;
+    if (!awaits_client(c) || c->worker->swept_late || c->moved_bytes >= least_bytes)
+        c->slow_ns = 0;
+    else if (c->slow_ns == 0)
+        c->slow_ns = now_ns;
+    c->moved_before_bytes = c->moved_bytes;
+    c->moved_bytes = 0;
+}
+
+uint64_t conn_burden(const struct conn *c, uint64_t now_ns, bool *ret_stalled)
+{
+    size_t weight_bytes = http1_weight(&c->http1);
+    *ret_stalled = false;
+    if (c->lingering || !awaits_client(c) || weight_bytes < LIGHT_BYTES)
+        return 0;
+    uint64_t slow_ns = c->slow_ns > 0 && now_ns > c->slow_ns ? now_ns - c->slow_ns : 0;
+    *ret_stalled = slow_ns >= STALL_NS;
+    uint64_t moved_kib = (c->moved_bytes + c->moved_before_bytes) / 1024;
+    return weight_bytes / (1 + moved_kib) * (1 + slow_ns / NS_PER_S);
+}
+
+void conn_evict(struct conn *c)
+{
+    budget_evicted(c->worker->env.budget);
+    if (c->waiting || !c->http1.current)
+        conn_close(c); /* a reply is half out: there is no way to say more */
+    else
+        http1_refuse(&c->http1);
+}
+
 void conn_check_time(struct conn *c, uint64_t now_ns)
 {
     const struct net_timeouts *t = c->worker->timeouts;
     struct http1 *h = &c->http1;
 
+    note_pace(c, now_ns);
     if (takes_too_slowly(c, now_ns)) {
         conn_close(c);
         return;

@@ -45,6 +45,9 @@ struct conn {
     uint64_t ranked_ns;           /* its last use, or an earlier time */
     uint64_t head_ns;             /* when an unfinished head was seen first; 0 = there is none */
     uint64_t head_number;         /* http1.n_begun, then */
+    /* How the client keeps up; see conn_burden(). */
+    uint64_t moved_bytes, moved_before_bytes; /* since the last look, and between the two before */
+    uint64_t slow_ns;                         /* since when it has been slow; 0 = it is not */
 };
 
 /*
@@ -69,6 +72,17 @@ static inline uint64_t conn_active_ns(const struct conn *c)
 
 /* conn_is_idle - nothing is under way, and nothing that has come is unread. A system call. */
 bool conn_is_idle(const struct conn *c);
+
+/*
+ * conn_burden - how much the connection keeps for a client that does not send or read on: more for
+ * more bytes, for less progress, for longer. 0 when next to nothing depends on the client.
+ *
+ * @ret_stalled  it has been below 1 KiB/s for five seconds
+ */
+uint64_t conn_burden(const struct conn *c, uint64_t now_ns, bool *ret_stalled);
+
+/* conn_evict - gives the connection up for others: its request is refused, or it is closed. */
+void conn_evict(struct conn *c);
 
 /* conn_drain - closes the connection as soon as nothing is under way on it. */
 void conn_drain(struct conn *c);

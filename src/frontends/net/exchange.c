@@ -2,15 +2,19 @@
 #include "frontends/net/exchange.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "base/budget.h"
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/status.h"
 #include "frontends/net/http1.h"
 
 enum {
-    FIRST_BODY_BYTES = 16 << 10, /* of a body of unknown length */
+    FIRST_BODY_BYTES = 16 << 10,  /* of a body of unknown length */
+    FAST_GROWTH_BYTES = 64 << 20, /* it doubles up to here, and grows by a quarter beyond */
+    FEW_UNUSED = 16,
     MAX_ARENA_BYTES = 64 << 20,
 };
 
@@ -34,23 +38,47 @@ void http_env_init(struct http_env *env, const struct http_handler *handler, voi
            EXCHANGE_BLOCK_BYTES);
 }
 
+/* The one that was used last, or NULL. */
+static struct exchange *take_unused(struct http_env *env)
+{
+    struct list *link = list_pop(&env->unused);
+    if (!link)
+        return NULL;
+    env->n_unused--;
+    env->n_least_unused = MIN(env->n_least_unused, env->n_unused);
+    return LIST_ENTRY(link, struct exchange, link);
+}
+
+static void release_unused(struct http_env *env, unsigned int n)
+{
+    struct exchange *x;
+    while (n-- > 0 && (x = take_unused(env)))
+        pool_release(x);
+}
+
+bool http_env_settle(struct http_env *env)
+{
+    unsigned int most = env->n_unused - MIN(env->n_unused, (unsigned int)FEW_UNUSED);
+    release_unused(env, MIN((env->n_least_unused + 1) / 2, most));
+    env->n_least_unused = env->n_unused;
+    return env->n_unused <= FEW_UNUSED;
+}
+
+void http_env_trim(struct http_env *env)
+{
+    release_unused(env, env->n_unused);
+}
+
 void http_env_done(struct http_env *env)
 {
     BUG_ON(env->n_used > 0);
-    struct list *link;
-    while ((link = list_pop(&env->unused)))
-        pool_release(LIST_ENTRY(link, struct exchange, link));
-    env->n_unused = 0;
+    http_env_trim(env);
 }
 
 struct exchange *exchange_new(struct http_env *env, struct http1 *connection)
 {
-    struct exchange *x;
-    struct list *link = list_pop(&env->unused);
-    if (link) {
-        env->n_unused--;
-        x = LIST_ENTRY(link, struct exchange, link);
-    } else {
+    struct exchange *x = take_unused(env);
+    if (!x) {
         x = pool_alloc(env->pool, EXCHANGE_BLOCK_BYTES, NULL);
         if (!x)
             return NULL;
@@ -70,6 +98,7 @@ struct exchange *exchange_new(struct http_env *env, struct http1 *connection)
     x->body_capacity = 0;
     x->aligned_at = 0;
     x->body_block = NULL;
+    x->weight_bytes = 0;
     x->n_iov = x->next_iov = 0;
     char *rest = (char *)exchange_part(x) + ((env->handler->part_bytes + 63) & ~(size_t)63);
     arena_init(&x->arena, rest, (size_t)((char *)x + EXCHANGE_BLOCK_BYTES - rest), MAX_ARENA_BYTES,
@@ -109,35 +138,79 @@ void exchange_end(struct exchange *x)
     exchange_unref(x);
 }
 
-bool exchange_body_reserve(struct exchange *x, size_t wanted_bytes, size_t max_bytes)
+/* How much to have for wanted_bytes. */
+static size_t next_capacity(const struct exchange *x, size_t wanted_bytes, size_t length_bytes,
+                            size_t max_bytes)
+{
+    size_t now = x->body_capacity;
+    if (length_bytes > 0) {
+        bool believed =
+            length_bytes <= EXCHANGE_TRUSTED_BYTES || wanted_bytes > EXCHANGE_TRIAL_BYTES;
+        return believed ? length_bytes : (size_t)EXCHANGE_TRIAL_BYTES;
+    }
+    if (now >= FAST_GROWTH_BYTES)
+        now += MAX(now / 4, (size_t)FAST_GROWTH_BYTES);
+    else
+        now = now > 0 ? now * 2 : (size_t)FIRST_BODY_BYTES;
+    return MIN(MAX(now, wanted_bytes), max_bytes);
+}
+
+static bool in_arena(struct exchange *x, size_t capacity, size_t pad)
+{
+    char *body = arena_alloc(&x->arena, capacity + 2 * MEM_ALIGNMENT);
+    if (!body)
+        return false;
+    x->body = body + (MEM_ALIGNMENT - (uintptr_t)body % MEM_ALIGNMENT) % MEM_ALIGNMENT + pad;
+    x->body_capacity = capacity;
+    return true;
+}
+
+/* The same block with more behind it, or another one. */
+static bool in_pool(struct exchange *x, size_t capacity, size_t pad)
+{
+    char *block = x->body_block ? pool_grow(x->body_block, capacity + pad) : NULL;
+    if (!block) {
+        if (x->body_capacity > EXCHANGE_TRUSTED_BYTES && x->env->budget)
+            return false; /* it could grow without a copy, and may not */
+        block = pool_alloc(x->env->pool, capacity + pad, NULL);
+        if (!block)
+            return false;
+        /* A copy: of the first 64 KiB of a length that was not believed yet, or of up to 1 MiB. */
+        if (x->body_size > 0)
+            memcpy(block + pad, x->body, x->body_size);
+        pool_release(x->body_block);
+    }
+    x->body_block = block;
+    x->body = block + pad;
+    x->body_capacity = capacity;
+    return true;
+}
+
+bool exchange_body_reserve(struct exchange *x, size_t wanted_bytes, size_t length_bytes,
+                           size_t max_bytes)
 {
     if (LIKELY(wanted_bytes <= x->body_capacity))
         return true;
 
-    size_t capacity = x->body_capacity ? x->body_capacity * 2 : FIRST_BODY_BYTES;
-    capacity = MIN(MAX(capacity, wanted_bytes), max_bytes);
-
+    struct http_env *env = x->env;
     size_t pad = (MEM_ALIGNMENT - x->aligned_at % MEM_ALIGNMENT) % MEM_ALIGNMENT;
-    char *body, *block = NULL;
-    if (capacity <= EXCHANGE_SMALL_BODY) {
-        body = arena_alloc(&x->arena, capacity + 2 * MEM_ALIGNMENT);
-        if (!body)
-            return false;
-        body += (MEM_ALIGNMENT - (uintptr_t)body % MEM_ALIGNMENT) % MEM_ALIGNMENT + pad;
-    } else {
-        block = pool_alloc(x->env->pool, capacity + pad, NULL);
-        if (!block)
-            return false;
-        body = block + pad;
-    }
-    /* A copy for bodies of unknown or enormous length only. */
-    if (x->body_size > 0)
-        memcpy(body, x->body, x->body_size);
-    pool_release(x->body_block);
-    x->body_block = block;
-    x->body = body;
-    x->body_capacity = capacity;
-    return true;
+    size_t capacity = next_capacity(x, wanted_bytes, length_bytes, max_bytes);
+    if (capacity <= EXCHANGE_SMALL_BODY)
+        return in_arena(x, capacity, pad);
+    /* It becomes large: from here on it may take what is left for those that have begun. */
+    if (env->budget && capacity > EXCHANGE_TRIAL_BYTES &&
+        x->body_capacity <= EXCHANGE_TRIAL_BYTES && !budget_has_room(env->budget, capacity))
+        return false;
+    return in_pool(x, capacity, pad) ||
+           (env->make_room && env->make_room(env->make_room_arg, x->connection, capacity) &&
+            in_pool(x, capacity, pad));
+}
+
+void exchange_body_drop(struct exchange *x)
+{
+    pool_release(TAKE(x->body_block));
+    x->body = NULL;
+    x->body_size = x->body_capacity = 0;
 }
 
 const char *http_status_text(int status)
@@ -309,8 +382,9 @@ void exchange_reply_fixed(struct exchange *x, const struct http_reply_fixed *rep
     reply_done(x);
 }
 
-void exchange_reply_text(struct exchange *x, int status, const char *content_type, const char *text,
-                         size_t length)
+/* A copy of the body; headers stay with the caller until this returns. */
+static void reply_copied(struct exchange *x, int status, const char *content_type,
+                         const char *headers, const char *text, size_t length)
 {
     void *copy = arena_dup(&x->arena, text, length);
     if (!copy) {
@@ -321,8 +395,22 @@ void exchange_reply_text(struct exchange *x, int status, const char *content_typ
     exchange_reply(x, &(struct http_reply){
                           .status = status,
                           .content_type = content_type,
-                          .headers = "",
+                          .headers = headers,
+                          .headers_length = strlen(headers),
                           .body = &body,
                           .n_body = 1,
                       });
+}
+
+void exchange_reply_text(struct exchange *x, int status, const char *content_type, const char *text,
+                         size_t length)
+{
+    reply_copied(x, status, content_type, "", text, length);
+}
+
+void exchange_reply_error(struct exchange *x, int status, const char *text, const char *headers)
+{
+    char body[256];
+    int length = snprintf(body, sizeof(body), "{\"error\":\"%s\"}", text);
+    reply_copied(x, status, "application/json", headers, body, (size_t)length);
 }

@@ -26,6 +26,7 @@
 #include "base/list.h"
 #include "frontends/net/head.h"
 
+struct budget;
 struct exchange;
 struct http1;
 struct loop;
@@ -54,6 +55,8 @@ struct http_limits {
     uint64_t max_body_bytes;
     unsigned int max_chunks;   /* of a request body, not counting the last, empty one */
     unsigned int max_pipeline; /* requests of a connection that may wait for their replies */
+    /* Of their bodies and replies: beyond that the next request is not looked at; 0 = no limit. */
+    size_t max_pipeline_bytes;
 };
 
 /* What the connections of one loop share. */
@@ -62,15 +65,20 @@ struct http_env {
     const struct http_handler *handler;
     void *handler_ctx; /* the handler's, per loop */
     const struct http_limits *limits;
-    struct pool *pool; /* bodies, outputs */
-    struct loop *loop; /* NULL in tests without one */
-    char *scratch;     /* where sockets are read to; hot in the cache */
+    struct pool *pool;     /* bodies, outputs */
+    struct budget *budget; /* that the pool counts in; NULL: none */
+    struct loop *loop;     /* NULL in tests without one */
+    char *scratch;         /* where sockets are read to; hot in the cache */
     size_t scratch_bytes;
 
     unsigned int requests_left; /* how many may begin in this turn; set by who owns the turns */
     struct list unused;         /* exchanges, last used first */
     unsigned int n_unused;
+    unsigned int n_least_unused; /* since the last http_env_settle() */
     unsigned int n_used;
+    /* The budget has no room for a body that has begun: whether that could be changed. Optional. */
+    bool (*make_room)(void *arg, struct http1 *for_whom, size_t bytes);
+    void *make_room_arg;
     bool draining; /* replies say "Connection: close" from now on */
     /* Told when a connection or an exchange is gone, while draining. Optional. */
     void (*on_left)(void *arg);
@@ -78,8 +86,10 @@ struct http_env {
 };
 
 enum {
-    EXCHANGE_BLOCK_BYTES = 8192, /* with everything that is embedded */
-    EXCHANGE_SMALL_BODY = 2048,  /* bodies up to here live in the arena */
+    EXCHANGE_BLOCK_BYTES = 8192,      /* with everything that is embedded */
+    EXCHANGE_SMALL_BODY = 2048,       /* bodies up to here live in the arena */
+    EXCHANGE_TRIAL_BYTES = 64 << 10,  /* that must have come before a length is believed */
+    EXCHANGE_TRUSTED_BYTES = 1 << 20, /* a length up to here is believed with the first byte */
     EXCHANGE_MAX_UNUSED = 1024,
     EXCHANGE_IOV = 6,
 };
@@ -109,8 +119,9 @@ struct exchange {
     char *body;
     size_t body_size;
     size_t body_capacity;
-    size_t aligned_at; /* this byte of the body is to be aligned for tensors */
-    void *body_block;  /* from the pool; NULL when the arena has it */
+    size_t aligned_at;   /* this byte of the body is to be aligned for tensors */
+    void *body_block;    /* from the pool; NULL when the arena has it */
+    size_t weight_bytes; /* of body and reply, as the connection counts them */
 
     struct arena arena; /* the handler's too; lives as long as the exchange */
 
@@ -139,6 +150,15 @@ void http_env_init(struct http_env *env, const struct http_handler *handler, voi
                    char *scratch, size_t scratch_bytes);
 /* http_env_done - frees the unused exchanges; none may be in use. */
 void http_env_done(struct http_env *env);
+
+/*
+ * http_env_settle - gives half of the exchanges back to the pool that nobody has needed since the
+ * last call; about once a second. Returns whether few are left, so that another call would change
+ * nothing.
+ */
+bool http_env_settle(struct http_env *env);
+/* http_env_trim - gives back all that are unused. */
+void http_env_trim(struct http_env *env);
 
 /* exchange_ref, exchange_unref - keep the exchange and its memory beyond on_end. */
 void exchange_ref(struct exchange *x);
@@ -174,16 +194,34 @@ void exchange_reply_fixed(struct exchange *x, const struct http_reply_fixed *rep
 void exchange_reply_text(struct exchange *x, int status, const char *content_type, const char *text,
                          size_t length);
 
+/*
+ * exchange_reply_error - {"error":"text"}.
+ *
+ * @text     constant, nothing in it needs an escape
+ * @headers  more of them: whole lines with CR LF; "" for none
+ */
+void exchange_reply_error(struct exchange *x, int status, const char *text, const char *headers);
+
 /* ---- For the connection ------------------------------------------------------------------- */
 
 /* exchange_new - NULL when memory ends. */
 struct exchange *exchange_new(struct http_env *env, struct http1 *connection);
 
 /*
- * exchange_body_reserve - room for more of the body; false when memory ends. The capacity grows by
- * doubling, up to max_bytes, keeping aligned_at aligned.
+ * exchange_body_reserve - room for the body's first wanted_bytes, keeping aligned_at aligned; false
+ * when memory ends, or the budget has no room.
+ *
+ * A body that is announced has 64 KiB until these have come, then its whole length in one piece.
+ * One of unknown length grows by doubling; from 1 MiB on no byte is copied by that.
+ *
+ * @length_bytes  of the whole body; 0: unknown
+ * @max_bytes     that it may have, when that is unknown
  */
-bool exchange_body_reserve(struct exchange *x, size_t wanted_bytes, size_t max_bytes);
+NODISCARD bool exchange_body_reserve(struct exchange *x, size_t wanted_bytes, size_t length_bytes,
+                                     size_t max_bytes);
+
+/* exchange_body_drop - the body will not be whole, or nobody wants it. */
+void exchange_body_drop(struct exchange *x);
 
 /* http_env_left - a connection or an exchange is gone: tells who waits for that. */
 static inline void http_env_left(const struct http_env *env)

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/budget.h"
 #include "base/mem.h"
 #include "base/pool.h"
 
@@ -18,7 +19,7 @@ static const char version_text[] = "HTTP/1.1 ";
 
 enum { VERSION_BYTES = sizeof(version_text) - 1 };
 
-enum { TRUSTED_BODY_BYTES = 64 << 20 }; /* a Content-Length up to here is allocated at once */
+enum { HTTP_NO_ROOM = -1 }; /* a fault of on_chunk_data(): there is no room for the data */
 
 static bool on_chunk_data(void *ctx, const char *bytes, size_t n_bytes);
 
@@ -37,12 +38,26 @@ static void drop_held(struct http1 *h)
     h->held_start = h->held_end = h->held_capacity = 0;
 }
 
+/* The exchange is the connection's no more. */
+static void let_go(struct http1 *h, struct exchange *x)
+{
+    h->n_exchanges--;
+    h->weight_bytes -= x->weight_bytes;
+}
+
+/* What it keeps until its reply has left. */
+static void add_weight(struct http1 *h, struct exchange *x, size_t bytes)
+{
+    x->weight_bytes += bytes;
+    h->weight_bytes += bytes;
+}
+
 void http1_abort(struct http1 *h)
 {
     struct list *link;
     while ((link = list_pop(&h->exchanges))) {
         struct exchange *x = LIST_ENTRY(link, struct exchange, link);
-        h->n_exchanges--;
+        let_go(h, x);
         if (x->stage == EXCHANGE_HANDLING) {
             x->connection = NULL;
             if (h->env->handler->on_cancel)
@@ -60,7 +75,11 @@ void http1_abort(struct http1 *h)
 
 static bool is_blocked(const struct http1 *h)
 {
-    return h->input == HTTP1_HEAD && h->n_exchanges >= h->env->limits->max_pipeline;
+    const struct http_limits *limits = h->env->limits;
+    if (h->input != HTTP1_HEAD)
+        return false;
+    return h->n_exchanges >= limits->max_pipeline ||
+           (limits->max_pipeline_bytes > 0 && h->weight_bytes >= limits->max_pipeline_bytes);
 }
 
 /* The next request does not begin in this turn. */
@@ -83,8 +102,9 @@ int http1_read_space(struct http1 *h, struct iovec space[2])
     }
     if (is_blocked(h))
         return 0;
-    if (h->input == HTTP1_BODY && !h->current->discard) {
-        struct exchange *x = h->current;
+    struct exchange *x = h->current;
+    /* A body that is only announced has no place of its own yet. */
+    if (h->input == HTTP1_BODY && x->body_capacity > x->body_size) {
         space[0] = (struct iovec){x->body + x->body_size, x->body_capacity - x->body_size};
         /* The last part of a body: whatever follows it comes along with the same call. */
         space[1] = scratch;
@@ -144,7 +164,7 @@ static void forget_continue(struct exchange *x)
         x->continue_left = 0;
 }
 
-void http1_fault(struct http1 *h, int status, const char *text)
+static void refuse_input(struct http1 *h, int status, const char *text, const char *headers)
 {
     if (h->input == HTTP1_DONE)
         return;
@@ -159,11 +179,19 @@ void http1_fault(struct http1 *h, int status, const char *text)
     }
     x->keep_alive = false;
     forget_continue(x);
+    exchange_body_drop(x); /* nobody has seen it */
     x->stage = EXCHANGE_HANDLING;
+    exchange_reply_error(x, status, text, headers);
+}
 
-    char body[256];
-    int length = snprintf(body, sizeof(body), "{\"error\":\"%s\"}", text);
-    exchange_reply_text(x, status, "application/json", body, (size_t)length);
+void http1_fault(struct http1 *h, int status, const char *text)
+{
+    refuse_input(h, status, text, "");
+}
+
+void http1_refuse(struct http1 *h)
+{
+    refuse_input(h, 503, "out of memory for requests: try again later", "Retry-After: 1\r\n");
 }
 
 void http1_end_input(struct http1 *h)
@@ -195,8 +223,21 @@ static void dispatch(struct http1 *h)
         h->input = HTTP1_DONE;
     }
     x->stage = EXCHANGE_HANDLING;
+    add_weight(h, x, x->body_capacity);
     forget_continue(x);
     h->env->handler->on_request(x);
+}
+
+/* A large body is refused before it is read; when it comes there may be no room after all. */
+static void check_budget(struct http1 *h, size_t length)
+{
+    struct budget *b = h->env->budget;
+    if (!b)
+        return;
+    if (!budget_could_hold(b, length))
+        http1_fault(h, 413, "the request body is larger than the memory for all requests");
+    else if (!budget_has_room(b, length))
+        http1_refuse(h);
 }
 
 static void begin_body(struct http1 *h, const struct http_head *head)
@@ -211,10 +252,13 @@ static void begin_body(struct http1 *h, const struct http_head *head)
     h->input = head->chunked ? HTTP1_CHUNKS : HTTP1_BODY;
     if (head->chunked || x->discard) /* memory is taken as the chunks come, or never */
         return;
-    /* A length is taken at its word only as far as it costs nothing to lie. */
     size_t length = (size_t)head->content_length;
-    if (!exchange_body_reserve(x, MIN(length, (size_t)TRUSTED_BODY_BYTES), length))
-        http1_fault(h, 503, "out of memory");
+    if (length <= EXCHANGE_SMALL_BODY) { /* the exchange has that already */
+        if (!exchange_body_reserve(x, length, length, length))
+            http1_refuse(h);
+    } else if (length > EXCHANGE_TRIAL_BYTES) {
+        check_budget(h, length);
+    }
 }
 
 /* A head is complete. */
@@ -286,8 +330,8 @@ static size_t take_body(struct http1 *h, const char *bytes, size_t n_bytes)
     size_t n = MIN(n_bytes, length - x->body_size);
 
     if (!x->discard) {
-        if (!exchange_body_reserve(x, x->body_size + n, length)) {
-            http1_fault(h, 503, "out of memory");
+        if (!exchange_body_reserve(x, x->body_size + n, length, length)) {
+            http1_refuse(h);
             return 0;
         }
         /* A copy of what came along with the head: at most the scratch buffer. */
@@ -310,8 +354,8 @@ static bool on_chunk_data(void *ctx, const char *bytes, size_t n_bytes)
         return false;
     }
     if (!x->discard) {
-        if (!exchange_body_reserve(x, x->body_size + n_bytes, (size_t)max_bytes)) {
-            h->parser.fault = (struct http_fault){503, "out of memory"};
+        if (!exchange_body_reserve(x, x->body_size + n_bytes, 0, (size_t)max_bytes)) {
+            h->parser.fault = (struct http_fault){HTTP_NO_ROOM, NULL};
             return false;
         }
         /* A copy: chunk headers stand between the pieces. */
@@ -328,7 +372,10 @@ static size_t take_chunks(struct http1 *h, const char *bytes, size_t n_bytes)
     case PARSE_MORE:
         return n_bytes;
     case PARSE_FAULT:
-        http1_fault(h, h->parser.fault.status, h->parser.fault.text);
+        if (h->parser.fault.status == HTTP_NO_ROOM)
+            http1_refuse(h);
+        else
+            http1_fault(h, h->parser.fault.status, h->parser.fault.text);
         return 0;
     case PARSE_DONE:
         dispatch(h);
@@ -373,7 +420,7 @@ void http1_received(struct http1 *h, size_t n_bytes)
         process(h, h->held + h->held_start, h->held_end - h->held_start);
         return;
     }
-    if (h->input != HTTP1_BODY || h->current->discard) {
+    if (h->input != HTTP1_BODY || h->current->body_capacity <= h->current->body_size) {
         process(h, h->env->scratch, n_bytes);
         return;
     }
@@ -387,8 +434,8 @@ void http1_received(struct http1 *h, size_t n_bytes)
     if (x->body_size == length) {
         dispatch(h);
     } else if (x->body_size == x->body_capacity &&
-               !exchange_body_reserve(x, x->body_size + 1, length)) {
-        http1_fault(h, 503, "out of memory");
+               !exchange_body_reserve(x, x->body_size + 1, length, length)) {
+        http1_refuse(h);
     }
     if (n_bytes > 0 && h->input != HTTP1_DONE)
         process(h, h->env->scratch, n_bytes);
@@ -430,6 +477,7 @@ void http1_replied(struct http1 *h, struct exchange *x)
         size_bytes += x->iov[i].iov_len;
     if (size_bytes >= HTTP1_LARGE_BYTES)
         h->large_reply = true;
+    add_weight(h, x, size_bytes);
     h->on_output(h);
 }
 
@@ -483,7 +531,7 @@ void http1_sent(struct http1 *h, size_t n_bytes)
             v->iov_len -= n_bytes;
             break;
         }
-        h->n_exchanges--;
+        let_go(h, x);
         exchange_end(x);
     }
     /* There is room in the pipeline again. */

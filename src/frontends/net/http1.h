@@ -48,9 +48,10 @@ struct http1 {
 
     struct list exchanges; /* oldest first */
     unsigned int n_exchanges;
-    bool large_reply; /* among what waits to be sent: see conn.c */
-    bool probing;     /* see http1_probe() */
-    bool discards;    /* bytes came, or may come, that nobody will read: conn.c ends accordingly */
+    size_t weight_bytes; /* of bodies that are complete, and of replies */
+    bool large_reply;    /* among what waits to be sent: see conn.c */
+    bool probing;        /* see http1_probe() */
+    bool discards; /* bytes came, or may come, that nobody will read: conn.c ends accordingly */
 };
 
 void http1_init(struct http1 *h, struct http_env *env, void (*on_output)(struct http1 *h));
@@ -96,6 +97,9 @@ static inline uint64_t http1_body_left(const struct http1 *h)
 /* http1_fault - refuses the input from here on: a last reply, then the end. */
 void http1_fault(struct http1 *h, int status, const char *text);
 
+/* http1_refuse - the same with 503 and Retry-After, since the memory budget is short. */
+void http1_refuse(struct http1 *h);
+
 /*
  * http1_gather - what should leave next, in order.
  *
@@ -110,6 +114,12 @@ void http1_sent(struct http1 *h, size_t n_bytes);
 static inline bool http1_is_over(const struct http1 *h)
 {
     return h->input == HTTP1_DONE && h->n_exchanges == 0;
+}
+
+/* http1_weight - bytes of bodies and replies that the connection keeps, complete or not. */
+static inline size_t http1_weight(const struct http1 *h)
+{
+    return h->weight_bytes + h->held_capacity + (h->current ? h->current->body_capacity : 0);
 }
 
 /* http1_is_idle - between two requests. */

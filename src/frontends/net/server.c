@@ -3,8 +3,10 @@
 
 #include <stdio.h>
 
+#include "base/budget.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/memory_limit.h"
 #include "base/status.h"
 #include "frontends/net/conn.h"
 
@@ -25,6 +27,7 @@ struct net_server {
     struct http_limits limits;
     struct net_timeouts timeouts;
     void (*ctx_free)(void *handler_ctx);
+    struct budget *budget;
     struct listener listener;
     unsigned int n_workers; /* initialised */
     unsigned int n_running; /* with a thread */
@@ -45,7 +48,8 @@ void net_options_init(struct net_options *o)
         .limits = {.max_head_bytes = 16 << 10,
                    .max_body_bytes = INT32_MAX,
                    .max_chunks = HTTP_MAX_CHUNKS,
-                   .max_pipeline = 64},
+                   .max_pipeline = 64,
+                   .max_pipeline_bytes = 4 << 20},
         .timeouts = {.head_ns = 30 * NS_PER_S,
                      .body_ns = 60 * NS_PER_S,
                      .write_ns = 60 * NS_PER_S,
@@ -79,6 +83,10 @@ static void server_free(struct net_server *s)
     }
     mem_free(s->workers);
     mem_free(s->tallies);
+    if (s->budget) {
+        budget_stop(s->budget);
+        budget_unref(s->budget);
+    }
     cond_done(&s->left);
     mutex_done(&s->mu);
     mem_free(s);
@@ -95,12 +103,20 @@ struct status *net_server_start(const struct net_options *o, struct net_server *
     mutex_init(&s->mu, STOP_LEVEL, "net_server.mu");
     cond_init(&s->left);
 
-    struct status *st = listener_open(&s->listener, o->address, o->port, o->reuse_port);
+    struct budget *budget =
+        o->budget ? budget_ref(o->budget) : budget_new(memory_limit_bytes() / 4);
+    struct status *st = budget_start(budget);
+    if (st) {
+        budget_unref(budget);
+        goto fail;
+    }
+    s->budget = budget;
+    st = listener_open(&s->listener, o->address, o->port, o->reuse_port);
     if (st)
         goto fail;
     for (unsigned int i = 0; i < o->n_threads; i++) {
         struct worker *w = &s->workers[i];
-        st = worker_init(w, o->handler, NULL, &s->limits, &s->timeouts);
+        st = worker_init(w, o->handler, NULL, &s->limits, &s->timeouts, s->budget);
         if (st)
             goto fail;
         s->n_workers++;

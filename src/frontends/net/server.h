@@ -21,6 +21,7 @@ struct net_options {
     unsigned int n_reserved_fds; /* descriptors that connections should leave: listener_reserve() */
     struct http_limits limits;
     struct net_timeouts timeouts;
+    struct budget *budget; /* for all that connections keep; NULL: one of its own */
     const struct http_handler *handler;
     void *handler_arg;
     /* What the handler keeps per loop; called before the threads run, and after their end. */

@@ -9,7 +9,7 @@
 
 enum {
     SCRATCH_BYTES = 16 << 10,
-    POOL_UNUSED_BYTES = 64 << 20, /* per loop, kept for the next bodies and outputs for good */
+    POOL_UNUSED_BYTES = 64 << 20, /* per loop, kept for the next bodies and outputs */
     CALL_LEVEL = 890,             /* a leaf in the table of core/README.md */
     PORTION_BYTES = 1 << 20,
     TURN_BYTES = 2 << 20,
@@ -40,6 +40,112 @@ static void check_all(struct worker *w, uint64_t now_ns)
     set_idle_since(w, since_ns);
 }
 
+/* ---- A short budget ------------------------------------------------------------------------- */
+
+/* The connection that is the greatest burden; NULL when there is none beyond least. */
+static struct conn *worst(struct worker *w, bool only_stalled, uint64_t least,
+                          const struct http1 *except)
+{
+    struct conn *found = NULL;
+    LIST_FOR_EACH (link, &w->conns) {
+        struct conn *c = LIST_ENTRY(link, struct conn, link);
+        bool stalled;
+        uint64_t burden = conn_burden(c, loop_now_ns(&w->loop), &stalled);
+        if (burden > least && (stalled || !only_stalled) && &c->http1 != except) {
+            least = burden;
+            found = c;
+        }
+    }
+    return found;
+}
+
+/* The greatest burden, and what is half as great or more: a look at all for many of them. */
+static void evict_worst(struct worker *w, bool only_stalled, const struct conn *c,
+                        bool (*needed)(struct worker *w))
+{
+    bool stalled;
+    uint64_t now_ns = loop_now_ns(&w->loop), least = conn_burden(c, now_ns, &stalled) / 2;
+    LIST_FOR_EACH_SAFE (link, &w->conns) {
+        struct conn *each = LIST_ENTRY(link, struct conn, link);
+        if (conn_burden(each, now_ns, &stalled) <= least || (only_stalled && !stalled))
+            continue;
+        conn_evict(each);
+        pool_trim(w->pool, 0);
+        if (!needed(w))
+            return;
+    }
+}
+
+static bool lacks(struct worker *w)
+{
+    return budget_lacks(w->env.budget, loop_now_ns(&w->loop));
+}
+
+static bool is_exceeded(struct worker *w)
+{
+    return budget_is_exceeded(w->env.budget) && budget_is_heaviest(w->env.budget, &w->member);
+}
+
+/* What the member tells the others: the greatest burden here. */
+static void tell_burden(struct worker *w)
+{
+    bool stalled;
+    struct conn *c = worst(w, false, 0, NULL);
+    uint64_t burden = c ? conn_burden(c, loop_now_ns(&w->loop), &stalled) : 0;
+    atomic_store_explicit(&w->member.burden, burden, memory_order_relaxed);
+}
+
+/*
+ * Gives up whoever stands still, as long as others are refused for that; then, as long as small
+ * requests alone go beyond the limit, the greatest burden of all loops.
+ */
+static void relieve(struct worker *w)
+{
+    struct conn *c;
+    while (lacks(w) && (c = worst(w, true, 0, NULL)))
+        evict_worst(w, true, c, lacks);
+    tell_burden(w);
+    while (is_exceeded(w) && (c = worst(w, false, 0, NULL))) {
+        evict_worst(w, false, c, is_exceeded);
+        tell_burden(w);
+    }
+}
+
+static void on_shortage(struct message *m)
+{
+    struct worker *w = CONTAINER_OF(m, struct worker, shortage);
+    atomic_store(&w->shortage_posted, false);
+    http_env_trim(&w->env);
+    pool_trim(w->pool, 0);
+    relieve(w);
+}
+
+static void on_short(struct budget_member *m)
+{
+    struct worker *w = CONTAINER_OF(m, struct worker, member);
+    if (!atomic_exchange(&w->shortage_posted, true))
+        loop_post(&w->loop, &w->shortage);
+}
+
+/* A body under way cannot grow: those go that are a greater burden than its connection. */
+static bool make_room(void *arg, struct http1 *for_whom, size_t bytes)
+{
+    struct worker *w = arg;
+    bool stalled;
+    uint64_t own =
+        conn_burden(CONTAINER_OF(for_whom, struct conn, http1), loop_now_ns(&w->loop), &stalled);
+    while (!budget_could_take(w->env.budget, bytes)) {
+        struct conn *c = worst(w, false, own, for_whom);
+        if (!c)
+            return false;
+        conn_evict(c);
+        pool_trim(w->pool, 0);
+    }
+    return true;
+}
+
+/* ---- Each second ---------------------------------------------------------------------------- */
+
 static void on_sweep(struct timer *t)
 {
     struct worker *w = CONTAINER_OF(t, struct worker, sweep);
@@ -48,13 +154,13 @@ static void on_sweep(struct timer *t)
     w->swept_late = w->swept_ns > 0 && now_ns - w->swept_ns > w->sweep_ns + LATE_NS;
     w->swept_ns = now_ns;
     check_all(w, now_ns);
-    pool_settle(w->pool);
-    if (!list_empty(&w->conns)) {
+    relieve(w);
+    bool at_rest = http_env_settle(&w->env);
+    at_rest &= pool_settle(w->pool);
+    if (list_empty(&w->conns) && at_rest)
+        w->swept_ns = 0;
+    else
         sweep_later(w);
-        return;
-    }
-    w->swept_ns = 0;
-    pool_trim(w->pool, POOL_UNUSED_BYTES); /* nobody is there to do so in a second */
 }
 
 void worker_add_conn(struct worker *w, struct conn *c)
@@ -179,15 +285,19 @@ static uint64_t sweep_interval_ns(const struct net_timeouts *t)
 }
 
 struct status *worker_init(struct worker *w, const struct http_handler *handler, void *handler_ctx,
-                           const struct http_limits *limits, const struct net_timeouts *timeouts)
+                           const struct http_limits *limits, const struct net_timeouts *timeouts,
+                           struct budget *budget)
 {
     struct status *st = loop_init(&w->loop, clock_real());
     if (st)
         return st;
     w->timeouts = timeouts;
     w->sweep_ns = sweep_interval_ns(timeouts);
-    w->pool = pool_new("http", POOL_UNUSED_BYTES, 0);
-    pool_settle(w->pool);
+    struct budget_stats stats;
+    budget_stats(budget, &stats);
+    w->pool = pool_new("http", MIN((uint64_t)POOL_UNUSED_BYTES, stats.limit_bytes / 16), 0);
+    pool_set_budget(w->pool, budget);
+    (void)pool_settle(w->pool);
     w->budget = (struct net_budget){
         .portion_bytes = PORTION_BYTES, .turn_bytes = TURN_BYTES, .requests = TURN_REQUESTS};
     list_init(&w->ready);
@@ -201,6 +311,13 @@ struct status *worker_init(struct worker *w, const struct http_handler *handler,
     w->close_idle.deliver = on_close_idle;
     http_env_init(&w->env, handler, handler_ctx, limits, w->pool, &w->loop,
                   mem_alloc(SCRATCH_BYTES), SCRATCH_BYTES);
+    w->env.budget = budget;
+    w->env.make_room = make_room;
+    w->env.make_room_arg = w;
+    w->shortage.deliver = on_shortage;
+    atomic_init(&w->shortage_posted, false);
+    w->member.on_short = on_short;
+    budget_join(budget, &w->member);
     return NULL;
 }
 
@@ -223,6 +340,7 @@ void worker_stop(struct worker *w)
 
 void worker_done(struct worker *w)
 {
+    budget_leave(w->env.budget, &w->member); /* before the last messages are delivered */
     loop_done(&w->loop);
     http_env_done(&w->env);
     mem_free(w->env.scratch);

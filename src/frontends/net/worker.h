@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "base/budget.h"
 #include "base/heap.h"
 #include "base/loop.h"
 #include "base/mutex.h"
@@ -59,24 +60,30 @@ struct worker {
     struct heap by_use; /* the connections, the longest unused first, as far as ranked_ns knows */
     uint64_t swept_ns;  /* when the connections' times were looked at; 0: not yet */
     bool swept_late;    /* the loop stood still: whoever seems slow may have waited for us */
-    struct timer sweep; /* looks for connections that take too long; while there are any */
+    struct timer sweep; /* looks for connections that take too long, and gives back what a peak has
+                           left; while there are any, and until that is done */
+    struct message shortage; /* the budget is short */
+
+    struct budget_member member;
 
     /* Any thread, relaxed: a stale value makes one worse choice. */
     atomic_uint n_conns;
     _Atomic uint64_t idle_since_ns; /* of the longest idle connection; UINT64_MAX: none is idle */
     atomic_uint n_to_close;         /* how many of them other workers want closed */
     struct message close_idle;      /* posted by who makes n_to_close 1 */
+    atomic_bool shortage_posted;
 };
 
 /*
  * worker_start - starts the thread.
  *
  * @handler_ctx  the handler's own for this loop
+ * @budget       what all that its connections keep counts in; outlives the worker
  * Errors: STATUS_UNAVAILABLE  no thread, no descriptor
  */
 NODISCARD struct status *worker_init(struct worker *w, const struct http_handler *handler,
                                      void *handler_ctx, const struct http_limits *limits,
-                                     const struct net_timeouts *timeouts);
+                                     const struct net_timeouts *timeouts, struct budget *budget);
 NODISCARD struct status *worker_start(struct worker *w, const char *name);
 /* worker_stop - ends the thread. worker_done() then frees what is left, if nothing is in use. */
 void worker_stop(struct worker *w);

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "base/budget.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "lib/death.h"
@@ -260,26 +261,106 @@ static void keeps_what_the_recent_peak_took(void **state)
         assert_int_equal(stats.unused_bytes, N * BYTES);
         pool_settle(p);
     }
-    /* Less is needed now: after some quiet periods no more than that is kept. */
+    /* Less is needed now: half of the rest goes with each quiet period, down to 1 MiB. */
     blocks[0] = pool_alloc(p, BYTES, NULL);
     blocks[1] = pool_alloc(p, BYTES, NULL);
     pool_release(blocks[1]);
-    pool_settle(p);
+    assert_false(pool_settle(p));
     pool_stats(p, &stats);
-    assert_in_range(stats.unused_bytes, N / 2 * BYTES, N * BYTES); /* it fades */
-    for (int i = 0; i < 40; i++)
+    assert_in_range(stats.unused_bytes, N / 2 * BYTES, (N / 2 + 1) * BYTES);
+    for (int i = 0; i < 3; i++)
         pool_settle(p);
+    assert_true(pool_settle(p));
     pool_stats(p, &stats);
     assert_int_equal(stats.used_bytes, BYTES);
-    assert_int_equal(stats.unused_bytes, BYTES);
+    assert_int_equal(stats.unused_bytes, 1 << 20);
     pool_release(blocks[0]);
     pool_free(p);
+}
+
+static uint64_t used_of(const struct budget *b)
+{
+    struct budget_stats stats;
+    budget_stats(b, &stats);
+    return stats.used_bytes;
+}
+
+/* What it has from the system counts, whoever has it now; and is settled whoever gives back last.
+ */
+static void counts_in_its_budget(void **state)
+{
+    (void)state;
+    struct budget *b = budget_new(58 << 20);
+    struct pool *p = pool_new("test", 8 << 20, 0);
+    pool_set_budget(p, b);
+    void *small = pool_alloc(p, 1000, NULL), *large = pool_alloc(p, 3 << 20, NULL);
+    uint64_t used = used_of(b);
+    assert_in_range(used, (3 << 20) + 1000, (3 << 20) + 10000);
+    pool_release(large);
+    assert_int_equal(used_of(b), used); /* kept for the next */
+    large = pool_alloc(p, 3 << 20, NULL);
+    assert_int_equal(used_of(b), used);
+
+    assert_null(pool_alloc(p, 70 << 20, NULL));
+    assert_null(pool_alloc(p, 56 << 20, NULL));
+    assert_int_equal(used_of(b), used);
+    pool_release(large);
+    void *other = pool_alloc(p, 56 << 20, NULL); /* what is unused makes way for it */
+    assert_non_null(other);
+    assert_in_range(used_of(b), 56 << 20, 58 << 20);
+    pool_release(other);
+    pool_trim(p, 0);
+    pool_free(p);
+    assert_in_range(used_of(b), 1000, 2000);
+    pool_release(small);
+    assert_int_equal(used_of(b), 0);
+    budget_unref(b);
+}
+
+static void a_large_block_grows_without_a_copy(void **state)
+{
+    (void)state;
+    enum { MIB = 1 << 20 };
+    struct budget *b = budget_new(64 << 20);
+    struct pool *p = pool_new("test", 0, 0);
+    pool_set_budget(p, b);
+    struct mem_owner *owner = mem_owner_new("m");
+    char *small = pool_alloc(p, 1000, NULL);
+    assert_null(pool_grow(small, 5000)); /* that would be a copy */
+    pool_release(small);
+
+    char *block = pool_alloc(p, MIB, owner);
+    for (size_t i = 0; i < MIB; i++)
+        block[i] = (char)(i * 7);
+    for (size_t size = 2 * MIB; size <= 33 * (size_t)MIB; size += 5 * (size_t)MIB + 77) {
+        block = pool_grow(block, size);
+        assert_non_null(block);
+        assert_int_equal((uintptr_t)block % 4096,
+                         64); /* so what was aligned for a tensor still is */
+        assert_int_equal(pool_block_bytes(block), size);
+        assert_int_equal(mem_owner_bytes(owner, MEM_TENSORS), size);
+        assert_in_range(used_of(b), size, size + 8192);
+        for (size_t i = 0; i < MIB; i++)
+            assert_int_equal(block[i], (char)(i * 7));
+        block[size - 1] = 1;
+    }
+    size_t size = pool_block_bytes(block);
+    assert_null(pool_grow(block, 65 * (size_t)MIB));
+    assert_int_equal(pool_block_bytes(block), size);
+    assert_in_range(used_of(b), size, size + 8192);
+    pool_release(block);
+    assert_int_equal(used_of(b), 0);
+    pool_free(p);
+    mem_owner_free(owner);
+    budget_unref(b);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keeps_what_the_recent_peak_took),
+        cmocka_unit_test(counts_in_its_budget),
+        cmocka_unit_test(a_large_block_grows_without_a_copy),
         cmocka_unit_test(rounds_up_by_less_than_a_quarter),
         cmocka_unit_test(the_last_in_is_the_first_out),
         cmocka_unit_test(keeps_no_more_than_it_should),

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "base/budget.h"
 #include "lib/http1_driver.h"
 
 struct split_case {
@@ -291,6 +292,14 @@ static void a_full_pipeline_stops_reading(void **state)
     assert_true(driver_done(&d));
 }
 
+static int announce(char *head, size_t n_head, const char *path, size_t length)
+{
+    return snprintf(head, n_head,
+                    "POST %s HTTP/1.1\r\nHost: x\r\nInference-Header-Content-Length: 77\r\n"
+                    "Content-Length: %zu\r\n\r\n",
+                    path, length);
+}
+
 static void large_bodies_land_in_place(void **state)
 {
     (void)state;
@@ -299,21 +308,232 @@ static void large_bodies_land_in_place(void **state)
     size_t length = 300000;
     char *body = malloc(length);
     memset(body, 'b', length);
-    int n = snprintf(head, sizeof(head),
-                     "POST /big HTTP/1.1\r\nHost: x\r\nInference-Header-Content-Length: 77\r\n"
-                     "Content-Length: %zu\r\n\r\n",
-                     length);
+    int n = announce(head, sizeof(head), "/big", length);
     driver_init(&d);
     assert_int_equal(driver_feed(&d, head, (size_t)n), n);
     struct iovec space[2];
+    assert_int_equal(http1_read_space(&d.http1, space), 1); /* nothing has come: it has no place */
+    assert_int_equal(driver_feed(&d, body, 1), 1);
     assert_int_equal(http1_read_space(&d.http1, space), 2);
-    assert_int_equal(space[0].iov_len, length); /* no buffer in between */
-    assert_int_equal(((uintptr_t)space[0].iov_base + 77) % 64, 0);
-    driver_feed(&d, body, length);
+    assert_int_equal(space[0].iov_len, length - 1); /* no buffer in between */
+    assert_int_equal(((uintptr_t)space[0].iov_base - 1 + 77) % 64, 0);
+    driver_feed(&d, body, length - 1);
     driver_feed(&d, "GET /b HTTP/1.1\r\nHost: x\r\n\r\n", 28);
     driver_flush(&d);
     assert_int_equal(d.n_requests, 2);
     free(body);
+    assert_true(driver_done(&d));
+}
+
+static void a_body_that_is_only_announced_takes_nothing(void **state)
+{
+    (void)state;
+    struct driver d;
+    char head[128];
+    driver_init(&d);
+    driver_feed(&d, "GET /a HTTP/1.1\r\nHost: x\r\n\r\n", 28);
+    driver_flush(&d);
+    struct pool_stats before, after;
+    pool_stats(d.pool, &before);
+    driver_feed(&d, head, (size_t)announce(head, sizeof(head), "/a", 900000));
+    pool_stats(d.pool, &after);
+    assert_int_equal(after.n_allocs, before.n_allocs); /* the exchange is that of the first */
+    assert_true(driver_done(&d));
+}
+
+/* More than 1 MiB: 64 KiB, and when these have come the rest, once. */
+static void a_length_is_believed_after_a_while(void **state)
+{
+    (void)state;
+    enum { LENGTH = 100 << 20, PIECE = 1 << 20 };
+    struct driver d;
+    char head[128], *piece = calloc(1, PIECE);
+    struct iovec space[2];
+    driver_init(&d);
+    d.limits.max_body_bytes = LENGTH;
+    driver_feed(&d, head, (size_t)announce(head, sizeof(head), "/big", LENGTH));
+    driver_feed(&d, piece, 1000);
+    assert_int_equal(d.http1.current->body_capacity, 64 << 10);
+    driver_feed(&d, piece, (64 << 10) - 1000);
+    assert_int_equal(d.http1.current->body_capacity, LENGTH);
+    struct pool_stats before, after;
+    pool_stats(d.pool, &before);
+    const char *body = d.http1.current->body;
+    for (size_t left = LENGTH - (64 << 10); left > PIECE; left -= PIECE) {
+        assert_int_equal(http1_read_space(&d.http1, space), 2);
+        assert_ptr_equal(space[0].iov_base, body + (LENGTH - left)); /* to where it stays */
+        assert_int_equal(space[0].iov_len, left);
+        http1_received(&d.http1, PIECE); /* as if that much had come */
+        assert_ptr_equal(d.http1.current->body, body);
+    }
+    pool_stats(d.pool, &after);
+    assert_int_equal(after.n_allocs, before.n_allocs);
+    free(piece);
+    assert_true(driver_done(&d));
+}
+
+/* A chunked body of 40 MiB: no block but the first mapping, and its bytes stay what they are. */
+static void chunks_are_not_copied_from_1_mib_on(void **state)
+{
+    (void)state;
+    enum { SIZE = 400, N_CHUNKS = 100000 };
+    struct driver d;
+    struct budget *b = budget_new(1 << 30);
+    struct pool_stats stats;
+    char chunk[SIZE + 16];
+    driver_init(&d);
+    pool_set_budget(d.pool, b);
+    d.env.budget = b;
+    d.limits.max_body_bytes = (uint64_t)1 << 30;
+    d.limits.max_chunks = d.http1.parser.max_chunks = N_CHUNKS;
+    static const char head[] = "POST /c HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+    driver_feed(&d, head, strlen(head));
+    uint64_t n_blocks = 0;
+    for (int i = 0; i < N_CHUNKS; i++) {
+        int n = snprintf(chunk, sizeof(chunk), "%x\r\n%0*d\r\n", SIZE, SIZE, i);
+        assert_int_equal(driver_feed(&d, chunk, (size_t)n), n);
+        pool_stats(d.pool, &stats);
+        if (d.http1.current->body_capacity >= 1 << 20 && n_blocks == 0)
+            n_blocks = stats.n_allocs;
+    }
+    assert_int_equal(stats.n_allocs, n_blocks);
+    struct exchange *x = d.http1.current;
+    assert_int_equal(x->body_size, (size_t)SIZE * N_CHUNKS);
+    for (int i = 0; i < N_CHUNKS; i++) {
+        char text[SIZE + 1];
+        snprintf(text, sizeof(text), "%0*d", SIZE, i);
+        assert_memory_equal(x->body + (size_t)i * SIZE, text, SIZE);
+    }
+    driver_feed(&d, "0\r\n\r\n", 5);
+    driver_flush(&d);
+    assert_int_equal(d.n_requests, 1);
+    assert_true(driver_done(&d));
+    budget_unref(b);
+}
+
+/* The pipeline is as long as its bodies and replies are light. */
+static void a_heavy_pipeline_stops_reading(void **state)
+{
+    (void)state;
+    struct driver d;
+    char request[3000];
+    struct iovec space[2];
+    memset(request, 'x', sizeof(request));
+    int n = snprintf(request, sizeof(request),
+                     "POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: 2000\r\n\r\n");
+    request[n] = 'x';
+    driver_init(&d);
+    d.defer = true;
+    d.limits.max_pipeline = 60;
+    d.limits.max_pipeline_bytes = 5000;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(driver_feed(&d, request, (size_t)n + 2000), n + 2000);
+    assert_int_equal(d.n_requests, 3);
+    assert_int_equal(http1_read_space(&d.http1, space), 0);
+    driver_reply(&d, 0);
+    assert_int_equal(http1_read_space(&d.http1, space), 0); /* the reply has not left */
+    driver_flush(&d);
+    assert_int_equal(driver_feed(&d, request, (size_t)n + 2000), n + 2000);
+    assert_int_equal(d.n_requests, 4);
+    assert_int_equal(http1_read_space(&d.http1, space), 0);
+    while (d.n_waiting > 0)
+        driver_reply(&d, 0);
+    driver_flush(&d);
+    assert_int_equal(d.http1.weight_bytes, 0);
+    assert_true(driver_done(&d));
+}
+
+static void drive_with_budget(struct driver *d, struct budget *b)
+{
+    driver_init(d);
+    pool_set_budget(d->pool, b);
+    d->env.budget = b;
+    d->limits.max_body_bytes = 1 << 30;
+}
+
+static void a_short_budget_refuses_large_bodies(void **state)
+{
+    (void)state;
+    enum { MIB = 1 << 20 };
+    static const char refusal[] = "HTTP/1.1 503 Service Unavailable\r\n"
+                                  "Content-Type: application/json\r\nRetry-After: 1\r\n";
+    struct budget *b = budget_new(16 * MIB);
+    struct driver d, other;
+    char head[256], *bytes = calloc(1, MIB);
+    drive_with_budget(&d, b);
+    driver_feed(&d, head, (size_t)announce(head, sizeof(head), "/a", 10 * MIB));
+    driver_feed(&d, bytes, 100 << 10);
+    assert_int_equal(d.http1.current->body_capacity, 10 * MIB);
+
+    /* Announced: it could never come; not now, and so without being asked to go on. */
+    drive_with_budget(&other, b);
+    driver_feed(&other, head, (size_t)announce(head, sizeof(head), "/b", 15 * MIB));
+    driver_flush(&other);
+    assert_memory_equal(other.out, "HTTP/1.1 413 ", 13);
+    assert_true(driver_done(&other));
+    drive_with_budget(&other, b);
+    int n = snprintf(
+        head, sizeof(head),
+        "POST /b HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n",
+        5 * MIB);
+    driver_feed(&other, head, (size_t)n);
+    driver_flush(&other);
+    assert_memory_equal(other.out, refusal, strlen(refusal));
+    assert_true(driver_done(&other));
+
+    /* Chunked: when it becomes larger than there is room for. */
+    drive_with_budget(&other, b);
+    static const char chunked[] =
+        "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n7ffffff\r\n";
+    driver_feed(&other, chunked, strlen(chunked));
+    for (int i = 0; i < 10; i++)
+        driver_feed(&other, bytes, MIB);
+    driver_flush(&other);
+    assert_memory_equal(other.out, refusal, strlen(refusal));
+    assert_true(driver_done(&other));
+
+    /* Small ones are served. */
+    drive_with_budget(&other, b);
+    driver_feed(&other, head, (size_t)announce(head, sizeof(head), "/small", 60000));
+    driver_feed(&other, bytes, 60000);
+    driver_flush(&other);
+    assert_memory_equal(other.out, "HTTP/1.1 200 ", 13);
+    assert_true(driver_done(&other));
+
+    assert_true(driver_done(&d));
+    free(bytes);
+    struct budget_stats stats;
+    budget_stats(b, &stats);
+    assert_int_equal(stats.used_bytes, 0);
+    assert_true(stats.n_refused >= 2);
+    budget_unref(b);
+}
+
+static void unused_exchanges_go(void **state)
+{
+    (void)state;
+    struct driver d;
+    struct pool_stats stats;
+    driver_init(&d);
+    d.defer = true;
+    d.limits.max_pipeline = 200;
+    for (int i = 0; i < 200; i++)
+        driver_feed(&d, "GET /a HTTP/1.1\r\nHost: x\r\n\r\n", 28);
+    while (d.n_waiting > 0)
+        driver_reply(&d, 0);
+    driver_flush(&d);
+    assert_int_equal(d.env.n_unused, 200);
+    assert_false(http_env_settle(&d.env)); /* they were needed just now */
+    assert_int_equal(d.env.n_unused, 200);
+    assert_false(http_env_settle(&d.env));
+    assert_int_equal(d.env.n_unused, 100);
+    for (int i = 0; i < 3; i++)
+        http_env_settle(&d.env);
+    assert_true(http_env_settle(&d.env));
+    assert_int_equal(d.env.n_unused, 16); /* a few stay */
+    http_env_trim(&d.env);
+    pool_stats(d.pool, &stats);
+    assert_int_equal(stats.used_bytes, 0);
     assert_true(driver_done(&d));
 }
 
@@ -604,6 +824,12 @@ int main(void)
         cmocka_unit_test(replies_leave_in_the_order_of_the_requests),
         cmocka_unit_test(a_full_pipeline_stops_reading),
         cmocka_unit_test(large_bodies_land_in_place),
+        cmocka_unit_test(a_body_that_is_only_announced_takes_nothing),
+        cmocka_unit_test(a_length_is_believed_after_a_while),
+        cmocka_unit_test(chunks_are_not_copied_from_1_mib_on),
+        cmocka_unit_test(a_heavy_pipeline_stops_reading),
+        cmocka_unit_test(a_short_budget_refuses_large_bodies),
+        cmocka_unit_test(unused_exchanges_go),
         cmocka_unit_test(a_body_that_nobody_wants_is_not_kept),
         cmocka_unit_test(continue_is_sent_once_and_in_turn),
         cmocka_unit_test(limits_are_answered),

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "base/budget.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "frontends/net/conn.h"
@@ -31,6 +32,7 @@ enum {
 
 static struct listener listener;
 static struct worker worker;
+static struct budget *memory;
 
 /* A client, and what the worker has of it. */
 struct client {
@@ -146,7 +148,8 @@ static int start(void **state)
     memset(&worker, 0, sizeof(worker));
     memset(uploads, 0, sizeof(uploads));
     memset(&listener, 0, sizeof(listener));
-    assert_null(worker_init(&worker, &handler, NULL, &limits, &timeouts));
+    memory = budget_new(1 << 30);
+    assert_null(worker_init(&worker, &handler, NULL, &limits, &timeouts, memory));
     worker.listener = &listener;
     worker.budget = (struct net_budget){
         .portion_bytes = PORTION_BYTES, .turn_bytes = TURN_BYTES, .requests = TURN_REQUESTS};
@@ -161,6 +164,7 @@ static int stop(void **state)
     }
     assert_int_equal(listener.n_open, 0);
     worker_done(&worker);
+    budget_unref(memory);
     return 0;
 }
 

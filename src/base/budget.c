@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * DESIGN: one atomic sum, changed only together with a system call or a walk through the allocator.
+ * A large block leaves the sum when it is handed to the thread, so that nobody is refused for what
+ * is about to be free; what is being unmapped comes on top of the limit for some milliseconds.
+ *
+ * A large block goes in pieces of 16 MiB from its end: while it is unmapped, the kernel holds up
+ * every other mapping of the process.
+ */
+#include "base/budget.h"
+
+#include <stdatomic.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/mutex.h"
+#include "base/status.h"
+#include "base/thread.h"
+
+enum {
+    BUDGET_LEVEL = 896,     /* in the table of core/README.md */
+    UNMAP_BYTES = 16 << 20, /* at once: at most a millisecond */
+    ALL_ARENAS = 4096,      /* jemalloc's MALLCTL_ARENAS_ALL */
+};
+
+#define LOAD(field)         atomic_load_explicit(&(field), memory_order_relaxed)
+#define STORE(field, value) atomic_store_explicit(&(field), value, memory_order_relaxed)
+
+static const uint64_t SHORT_NS = 10 * NS_PER_S, LOG_NS = 10 * NS_PER_S;
+
+/* At the beginning of pages that wait to be unmapped. */
+struct leaving {
+    struct leaving *next;
+    size_t bytes;
+};
+
+struct budget {
+    /* Any thread, relaxed: sums. */
+    atomic_uint_fast64_t used_bytes;
+    atomic_uint_fast64_t n_refused, n_evicted;
+    atomic_uint_fast64_t refused_ns;    /* when something was refused last; 0 = never */
+    atomic_uint_fast64_t lacking_bytes; /* what was refused then */
+    atomic_uint_fast64_t logged_ns;
+
+    char apart[64]; /* the line above is written often, the one below is not */
+    atomic_uint_fast64_t limit_bytes;
+    atomic_uint refs;
+
+    struct mutex mu;
+    struct cond work; /* for the thread */
+    /* Under mu. */
+    struct list members;
+    struct leaving *leaving;
+    uint64_t purge_ns; /* when the allocator is to be asked; UINT64_MAX: not */
+    unsigned int n_users;
+    bool stopping;
+    struct thread thread;
+};
+
+struct budget *budget_new(uint64_t limit_bytes)
+{
+    struct budget *b = mem_zalloc(sizeof(*b));
+    b->purge_ns = UINT64_MAX;
+    atomic_init(&b->limit_bytes, limit_bytes);
+    atomic_init(&b->refs, 1);
+    mutex_init(&b->mu, BUDGET_LEVEL, "budget.mu");
+    cond_init(&b->work);
+    list_init(&b->members);
+    return b;
+}
+
+struct budget *budget_ref(struct budget *b)
+{
+    atomic_fetch_add_explicit(&b->refs, 1, memory_order_relaxed);
+    return b;
+}
+
+void budget_unref(struct budget *b)
+{
+    /* acq_rel: who frees it has seen what all others did. */
+    if (!b || atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) > 1)
+        return;
+    cond_done(&b->work);
+    mutex_done(&b->mu);
+    mem_free(b);
+}
+
+void budget_set_limit(struct budget *b, uint64_t limit_bytes)
+{
+    atomic_store_explicit(&b->limit_bytes, limit_bytes, memory_order_relaxed);
+}
+
+/* ---- The thread ----------------------------------------------------------------------------- */
+
+static void unmap(struct leaving *pages)
+{
+    size_t bytes = pages->bytes;
+    while (bytes > UNMAP_BYTES) {
+        size_t rest = (bytes - 1) / UNMAP_BYTES * UNMAP_BYTES;
+        mem_unmap((char *)pages + rest, bytes - rest);
+        bytes = rest;
+    }
+    mem_unmap(pages, bytes);
+}
+
+/* jemalloc gives back freed pages by and by, but only while somebody allocates. Other allocators
+ * are not asked: they are the embedding program's. */
+__attribute__((weak)) int mallctl(const char *name, void *old, size_t *old_size, void *new,
+                                  size_t new_size);
+
+static void purge_allocator(void)
+{
+    _Static_assert(ALL_ARENAS == 4096, "the number in the name below");
+    if (mallctl)
+        (void)mallctl("arena.4096.purge", NULL, NULL, NULL, 0);
+}
+
+static void run(void *arg)
+{
+    struct budget *b = arg;
+    mutex_lock(&b->mu);
+    for (;;) {
+        struct leaving *pages = b->leaving;
+        uint64_t now_ns = monotonic_ns();
+        if (pages) {
+            b->leaving = pages->next;
+            mutex_unlock(&b->mu);
+            unmap(pages);
+            mutex_lock(&b->mu);
+        } else if (b->stopping) {
+            break;
+        } else if (now_ns >= b->purge_ns) {
+            b->purge_ns = UINT64_MAX;
+            mutex_unlock(&b->mu);
+            purge_allocator();
+            mutex_lock(&b->mu);
+        } else {
+            (void)cond_wait_until(&b->work, &b->mu, b->purge_ns);
+        }
+    }
+    mutex_unlock(&b->mu);
+}
+
+struct status *budget_start(struct budget *b)
+{
+    struct status *st = NULL;
+    mutex_lock(&b->mu);
+    if (b->n_users == 0) {
+        b->stopping = false;
+        st = thread_start(&b->thread, "memory", run, b);
+    }
+    b->n_users += !st;
+    mutex_unlock(&b->mu);
+    return st;
+}
+
+void budget_stop(struct budget *b)
+{
+    mutex_lock(&b->mu);
+    bool last = --b->n_users == 0;
+    b->stopping = last;
+    cond_signal(&b->work);
+    mutex_unlock(&b->mu);
+    if (last)
+        thread_join(&b->thread);
+}
+
+void budget_unmap(struct budget *b, void *pages, size_t bytes)
+{
+    struct leaving *leaving = pages;
+    *leaving = (struct leaving){.bytes = bytes};
+    budget_give(b, bytes);
+    mutex_lock(&b->mu);
+    bool handed = b->n_users > 0;
+    if (handed) {
+        leaving->next = b->leaving;
+        b->leaving = leaving;
+        cond_signal(&b->work);
+    }
+    mutex_unlock(&b->mu);
+    if (!handed)
+        unmap(leaving);
+}
+
+void budget_purge(struct budget *b)
+{
+    mutex_lock(&b->mu);
+    if (b->purge_ns == UINT64_MAX) {
+        b->purge_ns = monotonic_ns() + NS_PER_S; /* more will come, of the same peak */
+        cond_signal(&b->work);
+    }
+    mutex_unlock(&b->mu);
+}
+
+/* ---- Members -------------------------------------------------------------------------------- */
+
+void budget_join(struct budget *b, struct budget_member *m)
+{
+    mutex_lock(&b->mu);
+    list_push(&b->members, &m->link);
+    mutex_unlock(&b->mu);
+}
+
+void budget_leave(struct budget *b, struct budget_member *m)
+{
+    mutex_lock(&b->mu);
+    list_remove(&m->link);
+    mutex_unlock(&b->mu);
+}
+
+static void tell_members(struct budget *b)
+{
+    mutex_lock(&b->mu);
+    LIST_FOR_EACH (link, &b->members) {
+        struct budget_member *m = LIST_ENTRY(link, struct budget_member, link);
+        m->on_short(m);
+    }
+    mutex_unlock(&b->mu);
+}
+
+bool budget_is_heaviest(struct budget *b, const struct budget_member *m)
+{
+    bool heaviest = true;
+    mutex_lock(&b->mu);
+    LIST_FOR_EACH (link, &b->members) {
+        const struct budget_member *other = LIST_ENTRY(link, struct budget_member, link);
+        heaviest = heaviest && LOAD(other->burden) <= LOAD(m->burden);
+    }
+    mutex_unlock(&b->mu);
+    return heaviest;
+}
+
+/* ---- Bytes ---------------------------------------------------------------------------------- */
+
+/* A line each ten seconds. */
+static void log_shortage(struct budget *b, uint64_t now_ns)
+{
+    uint64_t logged_ns = LOAD(b->logged_ns);
+    if ((logged_ns && now_ns - logged_ns < LOG_NS) ||
+        !atomic_compare_exchange_strong(&b->logged_ns, &logged_ns, now_ns))
+        return;
+    log_warn("the memory budget of the connections is short: %llu of %llu MiB are in use, %llu "
+             "refusals so far; large requests are refused, and the slowest connections go",
+             (unsigned long long)LOAD(b->used_bytes) >> 20,
+             (unsigned long long)LOAD(b->limit_bytes) >> 20,
+             (unsigned long long)LOAD(b->n_refused));
+}
+
+static bool refuse(struct budget *b, uint64_t bytes)
+{
+    uint64_t now_ns = monotonic_ns();
+    atomic_fetch_add_explicit(&b->n_refused, 1, memory_order_relaxed);
+    STORE(b->refused_ns, now_ns);
+    STORE(b->lacking_bytes, bytes);
+    log_shortage(b, now_ns);
+    tell_members(b);
+    return false;
+}
+
+bool budget_take(struct budget *b, size_t bytes)
+{
+    uint64_t limit_bytes = LOAD(b->limit_bytes);
+    uint64_t used_bytes =
+        atomic_fetch_add_explicit(&b->used_bytes, bytes, memory_order_relaxed) + bytes;
+    if (LIKELY(used_bytes <= limit_bytes))
+        return true;
+    if (bytes > BUDGET_SMALL_BYTES) {
+        atomic_fetch_sub_explicit(&b->used_bytes, bytes, memory_order_relaxed);
+        return refuse(b, bytes);
+    }
+    tell_members(b);
+    return true;
+}
+
+void budget_give(struct budget *b, size_t bytes)
+{
+    atomic_fetch_sub_explicit(&b->used_bytes, bytes, memory_order_relaxed);
+}
+
+static uint64_t limit_for_new(const struct budget *b)
+{
+    uint64_t limit_bytes = LOAD(b->limit_bytes);
+    return limit_bytes - limit_bytes / 8;
+}
+
+bool budget_has_room(struct budget *b, uint64_t bytes)
+{
+    uint64_t used_bytes = LOAD(b->used_bytes), limit_bytes = limit_for_new(b);
+    if (LIKELY(bytes <= limit_bytes && used_bytes <= limit_bytes - bytes))
+        return true;
+    return refuse(b, bytes);
+}
+
+bool budget_could_hold(const struct budget *b, uint64_t bytes)
+{
+    return bytes <= limit_for_new(b);
+}
+
+bool budget_lacks(const struct budget *b, uint64_t now_ns)
+{
+    uint64_t refused_ns = LOAD(b->refused_ns);
+    if (LIKELY(!refused_ns) || (now_ns > refused_ns && now_ns - refused_ns > SHORT_NS))
+        return false;
+    return LOAD(b->used_bytes) + LOAD(b->lacking_bytes) > limit_for_new(b);
+}
+
+bool budget_is_exceeded(const struct budget *b)
+{
+    return LOAD(b->used_bytes) > LOAD(b->limit_bytes);
+}
+
+bool budget_could_take(const struct budget *b, uint64_t bytes)
+{
+    return LOAD(b->used_bytes) + bytes <= LOAD(b->limit_bytes);
+}
+
+void budget_evicted(struct budget *b)
+{
+    atomic_fetch_add_explicit(&b->n_evicted, 1, memory_order_relaxed);
+}
+
+void budget_stats(const struct budget *b, struct budget_stats *ret_stats)
+{
+    *ret_stats = (struct budget_stats){
+        .limit_bytes = LOAD(b->limit_bytes),
+        .used_bytes = LOAD(b->used_bytes),
+        .n_refused = LOAD(b->n_refused),
+        .n_evicted = LOAD(b->n_evicted),
+    };
+}

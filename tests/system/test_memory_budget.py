@@ -1,0 +1,368 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What connections keep is bounded, whatever their clients do, and comes back: --connection-memory-budget."""
+
+import contextlib
+import os
+import pathlib
+import re
+import socket
+import threading
+import time
+import urllib.request
+
+import pytest
+
+import repository
+from server import SANITIZED, Server, wait_for
+from wire import Connection, ask, request_bytes
+
+pytestmark = pytest.mark.conch_only("the genuine Triton has no such budget")
+
+MIB = 1 << 20
+BUDGET = 128 * MIB
+SLACK_KB = 60_000    # of what is in use beside the budget: the program, its stacks, the allocator's own
+PATH = "/v2/models/bytes/infer"
+WITHIN_S = 60
+
+
+def write_models(root):
+    repository.write_identity(root, "bytes", [("UINT8", [-1])])
+    repository.write_identity(root, "slow", [("UINT8", [-1])], execute_delay_ms=50)
+    return root
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    return write_models(tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture
+def server(models):
+    """One loop, so that whoever holds it up is seen."""
+    flags = [f"--connection-memory-budget={BUDGET}", "--http-thread-count=1", "--allow-metrics=true", "--metrics-port=0"]
+    with Server(models, flags=flags) as server:
+        yield server
+
+
+def head_of(n, path=PATH, output=True):
+    """Headers and JSON of a request with n bytes of input, which follow."""
+    outputs = b'[{"name":"OUTPUT0","parameters":{"binary_data":%s}}]' % (b"true" if output else b"false")
+    text = b'{"inputs":[{"name":"INPUT0","datatype":"UINT8","shape":[%d],"parameters":{"binary_data_size":%d}}],"outputs":%s}'
+    text %= (n, n, outputs)
+    headers = {"Inference-Header-Content-Length": len(text), "Content-Length": len(text) + n}
+    return request_bytes("POST", path, headers=headers) + text
+
+
+def memory(server, field="VmRSS"):
+    """In kB, as the kernel has it."""
+    text = pathlib.Path(f"/proc/{server.pid}/status").read_text(encoding="ascii")
+    return int(re.search(rf"^{field}:\s+(\d+) kB", text, re.M)[1])
+
+
+def metric(server, name):
+    port = re.search(r"Started Metrics Service at \S*:(\d+)", server.log())[1]
+    with urllib.request.urlopen(f"http://{server.address}:{port}/metrics", timeout=WITHIN_S) as page:
+        return float(re.search(rf"^{name} (\S+)$", page.read().decode(), re.M)[1])
+
+
+def used(server):
+    return metric(server, "conch_connection_memory_used_bytes")
+
+
+def serves_small(server):
+    with Connection(server, timeout_s=WITHIN_S) as connection:
+        connection.send(head_of(1000) + bytes(1000))
+        assert connection.response().status == 200
+        assert connection.request("GET", "/v2/health/live").status == 200
+
+
+def ask_large(server, n=40 * MIB):
+    """The answer to a large request, which may come before all of it has been sent."""
+    with Connection(server, timeout_s=WITHIN_S) as connection:
+        with contextlib.suppress(ConnectionError):
+            connection.send(head_of(n) + bytes(n))
+        return connection.response()
+
+
+class Watch:
+    """Health, asked again and again, while the block runs; and the most memory that was seen."""
+
+    def __init__(self, server):
+        self._server, self._over = server, threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self.worst_s, self.n, self.most_kb, self.failure = 0, 0, 0, None
+
+    def _watch(self):
+        try:
+            with Connection(self._server, timeout_s=WITHIN_S) as connection:
+                while not self._over.wait(0.002):
+                    begun = time.monotonic()
+                    assert connection.request("GET", "/v2/health/live").status == 200
+                    self.worst_s = max(self.worst_s, time.monotonic() - begun)
+                    self.n += 1
+                    self.most_kb = max(self.most_kb, memory(self._server))
+        except BaseException as failure:    # noqa: BLE001 - told by who waits for the end
+            self.failure = failure
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._over.set()
+        self._thread.join()
+        if self.failure:
+            raise self.failure
+        print(f"health: {self.n} answers, the slowest after {self.worst_s * 1e3:.1f} ms; at most {self.most_kb} kB")
+
+
+def assert_comes_back(server, before_kb):
+    wait_for(lambda: SANITIZED or memory(server) < before_kb + 20_000, WITHIN_S, "memory is the system's again")
+
+
+def assert_bounded(watch, before_kb):
+    assert SANITIZED or watch.most_kb < before_kb + BUDGET // 1024 + SLACK_KB
+
+
+def test_stalled_uploads_are_bounded_and_go(server):
+    """20 clients send 100 MiB but for the last byte, as far as they are let."""
+    serves_small(server)
+    before = memory(server)
+    n = 100 * MIB
+    crowd = [Connection(server, timeout_s=WITHIN_S) for _ in range(20)]
+    with Watch(server) as watch:
+        for connection in crowd:
+            connection.socket.setblocking(False)
+            data = memoryview(head_of(n) + bytes(n - 1))
+            with contextlib.suppress(BlockingIOError, ConnectionError):
+                while data:
+                    data = data[connection.socket.send(data) :]
+        # What fits was taken: one of them. To the others it was said at once.
+        answer = ask_large(server)
+        assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+        assert answer.error == "out of memory for requests: try again later"
+        assert metric(server, "conch_connection_memory_refusals") >= 19
+        serves_small(server)
+        # Somebody else wants the memory: who stands still for five seconds goes.
+        wait_for(lambda: ask_large(server).status == 200, WITHIN_S, "large requests are served again")
+        assert metric(server, "conch_connection_memory_evictions") >= 1
+        serves_small(server)
+    assert_bounded(watch, before)
+    server.wait_log("the memory budget of the connections is short")
+    for connection in crowd:
+        connection.socket.close()
+    assert_comes_back(server, before)
+    assert ask_large(server).status == 200
+
+
+def test_a_pipeline_is_counted_in_bytes(server):
+    """69 requests of 1 MiB on one connection, whose model takes its time: no more of them are looked at than weigh 4 MiB."""
+    serves_small(server)
+    before = memory(server)
+    request = head_of(MIB, "/v2/models/slow/infer") + bytes(MIB)
+    with Connection(server, timeout_s=WITHIN_S) as connection:
+        sender = threading.Thread(target=lambda: [connection.send(request) for _ in range(69)])
+        with Watch(server) as watch:
+            sender.start()
+            for _ in range(69):
+                assert connection.response().status == 200
+                serves_small(server)
+            sender.join()
+    assert SANITIZED or watch.most_kb < before + 30_000
+    assert_comes_back(server, before)
+
+
+def test_unread_replies_are_bounded_and_go(server):
+    """40 clients ask for 16 MiB each and read nothing."""
+    serves_small(server)
+    before = memory(server)
+    n = 16 * MIB
+    crowd = []
+    with Watch(server) as watch:
+        for _ in range(40):
+            connection = Connection(server, timeout_s=WITHIN_S)
+            crowd.append(connection)
+            connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+            with contextlib.suppress(ConnectionError):
+                connection.send(head_of(n) + bytes(n))
+        serves_small(server)
+        wait_for(lambda: ask_large(server, 30 * MIB).status == 200, WITHIN_S, "large requests are served again")
+        assert metric(server, "conch_connection_memory_evictions") >= 1
+        serves_small(server)
+    assert_bounded(watch, before)
+    for connection in crowd:
+        connection.socket.close()
+    assert_comes_back(server, before)
+
+
+def test_many_small_requests_that_stall_go(server):
+    """Small requests are never refused; when they alone are more than the budget, the slowest go."""
+    serves_small(server)
+    before = memory(server)
+    n = 60_000
+    crowd = []
+    with Watch(server) as watch:
+        for _ in range(3500):
+            connection = Connection(server, timeout_s=WITHIN_S)
+            crowd.append(connection)
+            with contextlib.suppress(ConnectionError):
+                connection.send(head_of(n) + bytes(n - 1))
+        serves_small(server)
+        assert metric(server, "conch_connection_memory_evictions") >= 1
+    assert_bounded(watch, before)
+    for connection in crowd:
+        connection.socket.close()
+    assert_comes_back(server, before)
+
+
+def test_chunked_bodies_that_do_not_fit_leave_room(server):
+    """Bodies of unknown length grow until the budget ends: some are refused, and one after the other is served."""
+    serves_small(server)
+    before = memory(server)
+    chunk = b"%x\r\n%s\r\n" % (MIB, bytes(MIB))
+    head = request_bytes("POST", PATH, headers={"Transfer-Encoding": "chunked"})
+    crowd = [Connection(server, timeout_s=WITHIN_S) for _ in range(6)]
+    statuses = []
+    with Watch(server) as watch:
+        for connection in crowd:
+            connection.send(head)
+        open_ones = list(crowd)
+        for _ in range(50):
+            for connection in list(open_ones):
+                try:
+                    connection.send(chunk)
+                except ConnectionError:
+                    open_ones.remove(connection)
+        for connection in open_ones:
+            with contextlib.suppress(ConnectionError):
+                connection.send(b"0\r\n\r\n")
+        for connection in crowd:
+            with contextlib.suppress(ConnectionError, EOFError):
+                statuses.append(connection.response().status)
+        serves_small(server)
+    assert 503 in statuses
+    assert statuses.count(500) >= 1    # whole, and no JSON
+    assert_bounded(watch, before)
+    for connection in crowd:
+        connection.socket.close()
+    assert_comes_back(server, before)
+
+
+def test_a_body_larger_than_the_budget_is_refused_for_good(server):
+    with Connection(server, timeout_s=WITHIN_S) as connection:
+        connection.send(head_of(120 * MIB))
+        answer = connection.response()
+    assert (answer.status, answer.error) == (413, "the request body is larger than the memory for all requests")
+
+
+def test_who_expects_to_be_told_is_told(server):
+    n = 70 * MIB
+    with Connection(server, timeout_s=WITHIN_S) as first, Connection(server, timeout_s=WITHIN_S) as second:
+        first.send(head_of(n) + bytes(MIB))
+        wait_for(lambda: used(server) > n, WITHIN_S, "the first one has its memory")
+        second.send(request_bytes("POST", PATH, headers={"Content-Length": n, "Expect": "100-continue"}))
+        answer = second.response()
+        assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+
+
+@pytest.mark.skipif(SANITIZED, reason="a sanitizer takes memory of its own")
+def test_what_is_only_announced_takes_nothing(models):
+    """Bodies of 64 MiB are announced on thousands of connections, and nothing of them comes."""
+    n = min(5000, (os.sysconf("SC_OPEN_MAX") - 200))
+    with Server(models, flags=["--http-thread-count=1"]) as server:
+        serves_small(server)
+        before, space = memory(server), memory(server, "VmSize")
+        request = request_bytes("POST", PATH, headers={"Content-Length": 64 * MIB})
+        crowd = [Connection(server, timeout_s=WITHIN_S) for _ in range(n)]
+        for connection in crowd:
+            connection.send(request)
+        for connection in crowd[:: n // 10]:
+            wait_for(connection.taken, WITHIN_S, "the server has read it")
+        serves_small(server)
+        assert memory(server) - before < 16 * n
+        assert memory(server, "VmSize") - space < 16 * n + 50_000
+        for connection in crowd:
+            connection.socket.close()
+        wait_for(lambda: memory(server) < before + 8_000, WITHIN_S, "memory is the system's again")
+
+
+@pytest.mark.skipif(SANITIZED, reason="a sanitizer makes everything slow")
+def test_a_huge_body_holds_nobody_up(models):
+    """512 MiB, announced and chunked: health is answered in between, and no byte of them is copied while they come."""
+    n = 512 * MIB
+    with Server(models, flags=["--http-thread-count=1", f"--connection-memory-budget={2 << 30}"]) as server:
+        piece = bytes(MIB)
+        before = memory(server)
+        for chunked in (False, True):
+            with Connection(server, timeout_s=300) as connection:
+                with Watch(server) as watch:
+                    if chunked:
+                        connection.send(request_bytes("POST", PATH, headers={"Transfer-Encoding": "chunked"}))
+                    else:
+                        connection.send(request_bytes("POST", PATH, headers={"Content-Length": n}))
+                    for _ in range(n // MIB):
+                        connection.send(b"%x\r\n%s\r\n" % (MIB, piece) if chunked else piece)
+                    if chunked:
+                        connection.send(b"0\r\n\r\n")
+                    assert connection.response().status == 400    # it is no JSON
+                # A copy of 256 MiB alone is 0.1 s, and needs both blocks at once.
+                assert watch.n > 20
+                assert watch.most_kb < before + 800 * 1024
+        wait_for(lambda: memory(server) < before + 20_000, WITHIN_S, "memory is the system's again")
+
+
+def memory_group():
+    """A fresh control group with 512 MiB for this test, as (folder, file of its processes); None where none can be made."""
+    for line in pathlib.Path("/proc/self/mountinfo").read_text(encoding="ascii").splitlines():
+        left, _, right = line.partition(" - ")
+        kind, _, options = right.split(" ")[:3]
+        mount = pathlib.Path(left.split(" ")[4])
+        if kind == "cgroup" and "memory" in options.split(","):
+            limit, own = "memory.limit_in_bytes", r"^\d+:[^:]*\bmemory\b[^:]*:(.*)$"
+        elif kind == "cgroup2" and "memory" in (mount / "cgroup.controllers").read_text(encoding="ascii").split():
+            limit, own = "memory.max", r"^0::(.*)$"
+        else:
+            continue
+        path = re.search(own, pathlib.Path("/proc/self/cgroup").read_text(encoding="ascii"), re.M)[1]
+        folder = mount / path.lstrip("/") / f"conch-test-{os.getpid()}"
+        try:
+            folder.mkdir()
+            (folder / limit).write_text(str(512 * MIB), encoding="ascii")
+        except OSError:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+            continue
+        return folder
+    return None
+
+
+@pytest.fixture
+def group():
+    folder = memory_group()
+    if not folder:
+        pytest.skip("no control group that counts memory can be made here")
+    yield folder
+    wait_for(lambda: not (folder / "cgroup.procs").read_text(encoding="ascii"), WITHIN_S, "the group is empty")
+    folder.rmdir()
+
+
+@pytest.mark.skipif(SANITIZED, reason="a sanitizer takes memory of its own")
+def test_a_control_group_of_512_mib_never_kills_it(models, group):
+    """The default is a quarter of what the group allows: 128 MiB. Uploads that stall, replies that nobody reads."""
+    wrap = ["sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh"]
+    with Server(models, flags=["--allow-metrics=true", "--metrics-port=0"], wrap=wrap) as server:
+        assert metric(server, "conch_connection_memory_budget_bytes") == 128 * MIB
+        crowd = []
+        for n, missing in [(100 * MIB, 1), (20 * MIB, 0), (MIB, 1), (16 * MIB, 0)]:
+            for _ in range(20):
+                connection = Connection(server, timeout_s=WITHIN_S)
+                crowd.append(connection)
+                connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+                connection.socket.settimeout(0.2)
+                with contextlib.suppress(TimeoutError, ConnectionError):
+                    connection.send(head_of(n) + bytes(n - missing))
+            serves_small(server)
+        server.assert_alive()
+        for connection in crowd:
+            connection.socket.close()
+        wait_for(lambda: ask_large(server).status == 200, WITHIN_S, "large requests are served again")

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/budget.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "base/thread.h"
+
+enum { MIB = 1 << 20 };
+
+struct member {
+    struct budget_member member;
+    int n_told;
+};
+
+static void on_short(struct budget_member *m)
+{
+    CONTAINER_OF(m, struct member, member)->n_told++;
+}
+
+static uint64_t used_of(const struct budget *b)
+{
+    struct budget_stats stats;
+    budget_stats(b, &stats);
+    return stats.used_bytes;
+}
+
+static void gives_up_to_the_limit(void **state)
+{
+    (void)state;
+    struct budget *b = budget_new(16 * MIB);
+    struct member m = {.member.on_short = on_short};
+    budget_join(b, &m.member);
+
+    assert_true(budget_has_room(b, 14 * MIB));
+    assert_true(budget_could_hold(b, 14 * MIB));
+    assert_false(budget_could_hold(b, 14 * MIB + 1));
+    assert_true(budget_take(b, 16 * MIB));
+    assert_int_equal(m.n_told, 0);
+    assert_false(budget_lacks(b, monotonic_ns()));
+
+    assert_false(budget_take(b, BUDGET_SMALL_BYTES + 1));
+    assert_int_equal(m.n_told, 1);
+    assert_false(budget_has_room(b, MIB));
+    assert_int_equal(m.n_told, 2);
+    assert_int_equal(used_of(b), 16 * MIB);
+    assert_false(budget_is_exceeded(b));
+    assert_true(budget_take(b, BUDGET_SMALL_BYTES)); /* always */
+    assert_int_equal(m.n_told, 3);
+    assert_true(budget_is_exceeded(b));
+
+    /* It lacks until there is room for what was refused, or nobody has come again. */
+    uint64_t now_ns = monotonic_ns();
+    assert_true(budget_lacks(b, now_ns));
+    assert_false(budget_lacks(b, now_ns + 11 * NS_PER_S));
+    budget_give(b, BUDGET_SMALL_BYTES);
+    budget_give(b, 2 * MIB);
+    assert_true(budget_lacks(b, now_ns));
+    budget_give(b, MIB);
+    assert_false(budget_lacks(b, now_ns));
+    budget_give(b, 13 * MIB);
+    assert_int_equal(used_of(b), 0);
+
+    struct budget_stats stats;
+    budget_evicted(b);
+    budget_stats(b, &stats);
+    assert_int_equal(stats.n_refused, 2);
+    assert_int_equal(stats.n_evicted, 1);
+    assert_int_equal(stats.limit_bytes, 16 * MIB);
+    budget_leave(b, &m.member);
+    assert_false(budget_take(b, 17 * MIB));
+    assert_int_equal(m.n_told, 3);
+    budget_set_limit(b, 20 * MIB);
+    assert_true(budget_take(b, 17 * MIB));
+    budget_give(b, 17 * MIB);
+    budget_unref(b);
+}
+
+static void knows_the_heaviest(void **state)
+{
+    (void)state;
+    struct budget *b = budget_new(16 * MIB);
+    struct member first = {0}, second = {0};
+    budget_join(b, &first.member);
+    budget_join(b, &second.member);
+    assert_true(budget_is_heaviest(b, &first.member));
+    atomic_store(&second.member.burden, 7);
+    assert_false(budget_is_heaviest(b, &first.member));
+    assert_true(budget_is_heaviest(b, &second.member));
+    budget_leave(b, &second.member);
+    assert_true(budget_is_heaviest(b, &first.member));
+    budget_leave(b, &first.member);
+    budget_unref(b);
+}
+
+static bool is_mapped(const char *p, size_t bytes)
+{
+    unsigned char some[64];
+    for (size_t at = 0; at < bytes; at += 4096) {
+        if (mincore((void *)(uintptr_t)(p + at), 4096, some) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* By its thread, which ends when all is done; without one at once. */
+static void unmaps_what_it_is_given(void **state)
+{
+    (void)state;
+    struct budget *b = budget_new(1000 * (uint64_t)MIB);
+    const size_t sizes[] = {MIB, 16 * MIB, 16 * MIB + 4096, 50 * MIB};
+    for (int round = 0; round < 3; round++) {
+        bool with_thread = round > 0;
+        if (with_thread)
+            assert_null(budget_start(b));
+        char *pages[ARRAY_SIZE(sizes)];
+        for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+            assert_true(budget_take(b, sizes[i]));
+            pages[i] = mem_try_map(sizes[i]);
+            assert_non_null(pages[i]);
+            memset(pages[i], 1, sizes[i]);
+        }
+        budget_purge(b);
+        for (size_t i = 0; i < ARRAY_SIZE(sizes); i++)
+            budget_unmap(b, pages[i], sizes[i]);
+        assert_int_equal(used_of(b), 0);
+        if (with_thread)
+            budget_stop(b);
+        for (size_t i = 0; i < ARRAY_SIZE(sizes); i++)
+            assert_false(is_mapped(pages[i], sizes[i]));
+    }
+    budget_unref(b);
+}
+
+static void churn(void *arg)
+{
+    struct budget *b = arg;
+    for (int i = 0; i < 3000; i++) {
+        size_t bytes = (size_t)(1 + i % 7) * MIB;
+        if (!budget_has_room(b, bytes) || !budget_take(b, bytes))
+            continue;
+        if (i % 10 > 0) {
+            budget_give(b, bytes);
+            continue;
+        }
+        void *pages = mem_try_map(bytes);
+        assert_non_null(pages);
+        budget_unmap(b, pages, bytes);
+    }
+    budget_unref(b);
+}
+
+static void many_threads_share_it(void **state)
+{
+    (void)state;
+    struct budget *b = budget_new(16 * MIB);
+    struct thread threads[4];
+    assert_null(budget_start(b));
+    for (size_t i = 0; i < ARRAY_SIZE(threads); i++)
+        assert_null(thread_start(&threads[i], "churn", churn, budget_ref(b)));
+    for (size_t i = 0; i < ARRAY_SIZE(threads); i++)
+        thread_join(&threads[i]);
+    budget_stop(b);
+    assert_int_equal(used_of(b), 0);
+    budget_unref(b);
+    budget_unref(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gives_up_to_the_limit),
+        cmocka_unit_test(knows_the_heaviest),
+        cmocka_unit_test(unmaps_what_it_is_given),
+        cmocka_unit_test(many_threads_share_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
