@@ -4,9 +4,9 @@
  * frees the owner, so that a block may outlive what it was made for (a tensor that is still being
  * sent when its model has gone) and no account is ever written to after its end.
  *
- * Tensors come and go with each request, on all loops at once: they are counted in stripes, and
- * what a stripe has is carried over to the account when it has become much. Blocks are counted
- * there, too, as long as the owner has its holder.
+ * Tensors come and go with each request, on all loops at once. So blocks are counted in stripes as
+ * long as the owner has its holder, and with them, in the same word, the bytes of tensors:
+ * ONE_BLOCK is more than all of them. What a stripe has may have wrapped; the sum of all has not.
  */
 #include "base/mem_owner.h"
 
@@ -17,11 +17,13 @@
 #include "base/mem.h"
 #include "base/stripe.h"
 
-enum { CARRY_BYTES = 64 << 10 };
+enum { BYTES_BITS = 40, SEEN_BYTES = 64 << 10 };
+#define ONE_BLOCK (1L << BYTES_BITS) /* twice as much as the bytes that it stands with */
+#define BIAS      (1L << 62)         /* more than any count: keeps it from 0 while it is open */
 
 struct mem_owner {
     struct stripe *stripes; /* constant */
-    atomic_long blocks;     /* and one for the holder; with STRIPE_BIAS: and those of the stripes */
+    atomic_long blocks;     /* and one for the holder; with BIAS: and those of the stripes */
     /* Any thread, relaxed: gauges. */
     struct {
         atomic_long now, peak;
@@ -56,8 +58,7 @@ struct mem_owner *mem_owner_new(const char *name)
     memcpy(o->name, name, name_bytes);
     o->stripes = stripes_new();
     stripes_open(o->stripes, STRIPE_BLOCKS);
-    stripes_open(o->stripes, STRIPE_BYTES);
-    atomic_init(&o->blocks, STRIPE_BIAS + 1);
+    atomic_init(&o->blocks, BIAS + ONE_BLOCK);
     return o;
 }
 
@@ -78,7 +79,7 @@ static void leave(struct mem_owner *o, long n)
 void mem_owner_free(struct mem_owner *o)
 {
     if (o)
-        leave(o, STRIPE_BIAS + 1 - stripes_close(o->stripes, STRIPE_BLOCKS));
+        leave(o, BIAS + ONE_BLOCK - stripes_close(o->stripes, STRIPE_BLOCKS));
 }
 
 const char *mem_owner_name(const struct mem_owner *o)
@@ -98,18 +99,29 @@ static size_t gauge(long n)
     return n > 0 ? (size_t)n : 0; /* what is changing may be seen half */
 }
 
+/* Blocks, the holder among them, and bytes of tensors. */
+static long count(const struct mem_owner *o)
+{
+    long n = atomic_load_explicit(&o->blocks, memory_order_relaxed);
+    return n > BIAS / 2 ? n - BIAS + stripes_sum(o->stripes, STRIPE_BLOCKS) : n;
+}
+
+static long bytes_in(long n)
+{
+    return (long)((unsigned long)n << (64 - BYTES_BITS)) >> (64 - BYTES_BITS);
+}
+
 size_t mem_owner_bytes(const struct mem_owner *o, enum mem_kind kind)
 {
-    long now = atomic_load_explicit(&o->bytes[kind].now, memory_order_relaxed);
-    return gauge(kind == MEM_TENSORS ? now + stripes_sum(o->stripes, STRIPE_BYTES) : now);
+    if (kind == MEM_TENSORS)
+        return gauge(bytes_in(count(o)));
+    return gauge(atomic_load_explicit(&o->bytes[kind].now, memory_order_relaxed));
 }
 
 size_t mem_owner_blocks(const struct mem_owner *o)
 {
-    long n = atomic_load_explicit(&o->blocks, memory_order_relaxed);
-    if (n > STRIPE_BIAS / 2)
-        n += stripes_sum(o->stripes, STRIPE_BLOCKS) - STRIPE_BIAS;
-    return gauge(n - 1);
+    long n = count(o);
+    return gauge(((n - bytes_in(n)) >> BYTES_BITS) - 1);
 }
 
 /* The highest that was seen; returns it. */
@@ -134,37 +146,32 @@ static void add_bytes(struct mem_owner *o, enum mem_kind kind, long bytes)
     see(o, kind, atomic_fetch_add_explicit(account, bytes, memory_order_relaxed) + bytes);
 }
 
-/* Of tensors, on this thread's stripe, whose words hold twice the count. */
-static void add_tensor_bytes(struct mem_owner *o, long bytes)
+/* What a block counts for; of tensors with its bytes. */
+static long count_of(enum mem_kind kind, size_t bytes)
 {
-    atomic_long *word = &o->stripes[stripe_here()].words[STRIPE_BYTES];
-    long now = atomic_fetch_add_explicit(word, 2 * bytes, memory_order_relaxed) + 2 * bytes;
-    if (UNLIKELY(labs(now) >= 2 * CARRY_BYTES))
-        add_bytes(o, MEM_TENSORS, atomic_exchange_explicit(word, 0, memory_order_relaxed) / 2);
-}
-
-static void add(struct mem_owner *o, enum mem_kind kind, long bytes)
-{
-    if (kind == MEM_TENSORS)
-        add_tensor_bytes(o, bytes);
-    else
-        add_bytes(o, kind, bytes);
+    return ONE_BLOCK + (kind == MEM_TENSORS ? (long)bytes : 0);
 }
 
 void mem_owner_charge(struct mem_owner *o, enum mem_kind kind, size_t bytes)
 {
     if (!o)
         return;
-    if (!stripe_add(o->stripes, STRIPE_BLOCKS, 1))
-        atomic_fetch_add(&o->blocks, 1);
-    add(o, kind, (long)bytes);
+    long n = count_of(kind, bytes);
+    if (!stripe_add(o->stripes, STRIPE_BLOCKS, n))
+        atomic_fetch_add(&o->blocks, n);
+    if (kind != MEM_TENSORS)
+        add_bytes(o, kind, (long)bytes);
+    else if (UNLIKELY(bytes >= SEEN_BYTES))
+        see(o, kind, (long)mem_owner_bytes(o, kind));
 }
 
 void mem_owner_discharge(struct mem_owner *o, enum mem_kind kind, size_t bytes)
 {
     if (!o)
         return;
-    add(o, kind, -(long)bytes);
-    if (!stripe_add(o->stripes, STRIPE_BLOCKS, -1))
-        leave(o, 1);
+    long n = count_of(kind, bytes);
+    if (kind != MEM_TENSORS)
+        add_bytes(o, kind, -(long)bytes);
+    if (!stripe_add(o->stripes, STRIPE_BLOCKS, -n))
+        leave(o, n);
 }

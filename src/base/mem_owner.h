@@ -53,7 +53,7 @@ struct stripe *mem_owner_stripes(struct mem_owner *o);
 
 /*
  * mem_owner_bytes, mem_owner_peak - on the account now, and at most so far. Of tensors the peak is
- * what was seen: it may be too low by up to 64 KiB for each processor. Thread: any.
+ * what was seen: by who asked for it, and by blocks of 64 KiB and more. Thread: any.
  */
 size_t mem_owner_bytes(const struct mem_owner *o, enum mem_kind kind);
 size_t mem_owner_peak(struct mem_owner *o, enum mem_kind kind);

@@ -84,21 +84,28 @@ void stripes_open(struct stripe *stripes, enum stripe_count count)
         atomic_store(&stripes[i].words[count], 0);
 }
 
+/* Of words, which are twice what is counted. */
+static long half(unsigned long sum)
+{
+    return (long)sum >> 1;
+}
+
 long stripes_close(struct stripe *stripes, enum stripe_count count)
 {
-    long sum = 0;
+    unsigned long sum = 0;
     for (unsigned int i = 0; i < all.n; i++) {
         long word = atomic_fetch_or(&stripes[i].words[count], 1);
         BUG_ON(word & 1);
-        sum += word / 2;
+        sum += (unsigned long)word;
     }
-    return sum;
+    return half(sum);
 }
 
 long stripes_sum(const struct stripe *stripes, enum stripe_count count)
 {
-    long sum = 0;
+    unsigned long sum = 0;
     for (unsigned int i = 0; i < all.n; i++)
-        sum += atomic_load_explicit(&stripes[i].words[count], memory_order_relaxed) >> 1;
-    return sum;
+        sum += (unsigned long)atomic_load_explicit(&stripes[i].words[count], memory_order_relaxed) &
+               ~1ul;
+    return half(sum);
 }

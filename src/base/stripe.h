@@ -24,14 +24,14 @@
 
 /* What one line counts: an owner of memory (mem_owner.h) and its model share their stripes. */
 enum stripe_count {
-    STRIPE_BLOCKS, /* of memory */
-    STRIPE_BYTES,  /* of tensors */
+    STRIPE_BLOCKS, /* of memory, and bytes of tensors */
     STRIPE_REFS,
     STRIPE_INFLIGHT,
     STRIPE_COUNTS
 };
 
-/* Twice the count, and one more when it is closed. What comes to a closed one means nothing. */
+/* Twice the count, and one more when it is closed. What comes to a closed one means nothing. One
+ * may wrap, where one thread only adds and another one takes off; the sum does not. */
 struct stripe {
     _Alignas(64) atomic_long words[STRIPE_COUNTS];
 };

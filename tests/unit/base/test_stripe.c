@@ -66,21 +66,37 @@ static void a_count_is_closed_while_it_changes(void **state)
     }
 }
 
+/* One thread takes and another one gives back, for longer than a word can count. */
+static void a_stripe_may_wrap(void **state)
+{
+    (void)state;
+    struct stripe *s = stripes_new();
+    stripes_open(s, STRIPE_BLOCKS);
+    const long much = 1L << 61;
+    for (int i = 0; i < 7; i++) {
+        atomic_fetch_add(&s[0].words[STRIPE_BLOCKS], 2 * much);
+        atomic_fetch_sub(&s[1].words[STRIPE_BLOCKS], 2 * (much - 1));
+        assert_int_equal(stripes_sum(s, STRIPE_BLOCKS), i + 1);
+    }
+    assert_int_equal(stripes_close(s, STRIPE_BLOCKS), 7);
+    stripes_free(s);
+}
+
 static void sums(void **state)
 {
     (void)state;
     struct stripe *s = stripes_new();
-    assert_false(stripe_add(s, STRIPE_BYTES, 5)); /* it is not open */
-    stripes_open(s, STRIPE_BYTES);
+    assert_false(stripe_add(s, STRIPE_INFLIGHT, 5)); /* it is not open */
+    stripes_open(s, STRIPE_INFLIGHT);
     stripes_open(s, STRIPE_REFS);
-    assert_int_equal(stripes_sum(s, STRIPE_BYTES), 0);
-    assert_true(stripe_add(s, STRIPE_BYTES, 5));
-    assert_true(stripe_add(s, STRIPE_BYTES, -12));
+    assert_int_equal(stripes_sum(s, STRIPE_INFLIGHT), 0);
+    assert_true(stripe_add(s, STRIPE_INFLIGHT, 5));
+    assert_true(stripe_add(s, STRIPE_INFLIGHT, -12));
     assert_true(stripe_add(s, STRIPE_REFS, 1));
-    assert_int_equal(stripes_sum(s, STRIPE_BYTES), -7);
+    assert_int_equal(stripes_sum(s, STRIPE_INFLIGHT), -7);
     assert_int_equal(stripes_sum(s, STRIPE_REFS), 1);
-    assert_int_equal(stripes_close(s, STRIPE_BYTES), -7);
-    assert_false(stripe_add(s, STRIPE_BYTES, 1));
+    assert_int_equal(stripes_close(s, STRIPE_INFLIGHT), -7);
+    assert_false(stripe_add(s, STRIPE_INFLIGHT, 1));
     assert_true(stripe_add(s, STRIPE_REFS, 1));
     stripes_free(s);
 }
@@ -138,6 +154,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_count_is_closed_while_it_changes),
         cmocka_unit_test(sums),
+        cmocka_unit_test(a_stripe_may_wrap),
         cmocka_unit_test(threads_do_not_share_while_there_are_free_ones),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
