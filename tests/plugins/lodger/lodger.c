@@ -81,6 +81,7 @@ TRITONSERVER_Error *TRITONBACKEND_Finalize(TRITONBACKEND_Backend *backend)
 TRITONSERVER_Error *TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model *model)
 {
     TRITONSERVER_Message *message;
+    TRITONSERVER_Error *err = NULL;
     const char *json;
     size_t size;
 
@@ -90,8 +91,9 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model *model)
     if (strstr(json, "\"cxx\""))
         must(TRITONBACKEND_ModelSetState(model, (void *)&is_registered));
     if (strstr(json, "\"fail\""))
-        return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INTERNAL, "no room for another lodger");
-    return NULL;
+        err = TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INTERNAL, "no room for another lodger");
+    must(TRITONSERVER_MessageDelete(message));
+    return err;
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ModelFinalize(TRITONBACKEND_Model *model)
