@@ -22,13 +22,15 @@
 #include "base/mem.h"
 #include "base/mutex.h"
 #include "base/status.h"
+#include "base/utf8.h"
 
 enum {
-    LOG_LEVEL = 1000,   /* of the mutex: the last of all */
-    USUAL_BYTES = 1024, /* longer messages take memory from the system */
-    FILE_BYTES = 128,   /* of a file name; cut beyond */
-    PREFIX_BYTES = 256, /* time, process, file:line */
-    ESCAPED_BYTES = 6,  /* of one byte, at most */
+    LOG_LEVEL = 1000,     /* of the mutex: the last of all */
+    USUAL_BYTES = 1024,   /* longer messages take memory from the system */
+    MAX_BYTES = 32 << 10, /* of a message; cut beyond, and its length said */
+    FILE_BYTES = 128,     /* of a file name; cut beyond */
+    PREFIX_BYTES = 256,   /* time, process, file:line */
+    ESCAPED_BYTES = 6,    /* of one byte, at most */
     LINE_BYTES = USUAL_BYTES * ESCAPED_BYTES + PREFIX_BYTES,
 };
 
@@ -135,18 +137,50 @@ static bool is_escaping(void)
     return escapes;
 }
 
-/* The text in quotes, as a JSON string has it; returns the end. Bytes from 0x20 up stay as they
- * are. */
-static char *put_quoted(char *to, const char *text, size_t length)
+/*
+ * How many bytes at `text` are a control that is no byte below 0x20, and which: those of C1
+ * (U+0080 to U+009F, U+0085 ends a line for some), and U+2028 and U+2029, which end lines, too.
+ */
+static size_t far_control(const char *text, size_t length, unsigned int *ret_code)
+{
+    const unsigned char *t = (const unsigned char *)text;
+    if (length >= 2 && t[0] == 0xc2 && t[1] >= 0x80 && t[1] <= 0x9f) {
+        *ret_code = t[1];
+        return 2;
+    }
+    if (length >= 3 && t[0] == 0xe2 && t[1] == 0x80 && (t[2] == 0xa8 || t[2] == 0xa9)) {
+        *ret_code = 0x2000u + (t[2] & 0x3fu);
+        return 3;
+    }
+    return 0;
+}
+
+static char *put_code(char *to, unsigned int code)
 {
     static const char hex[] = "0123456789ABCDEF";
+    *to++ = '\\';
+    *to++ = 'u';
+    for (int shift = 12; shift >= 0; shift -= 4)
+        *to++ = hex[code >> shift & 15];
+    return to;
+}
+
+/* The text in quotes, as a JSON string has it; returns the end. Other bytes than controls stay as
+ * they are. */
+static char *put_quoted(char *to, const char *text, size_t length)
+{
     static const char short_form[0x20] = {
         ['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f', ['\r'] = 'r'};
 
     *to++ = '"';
     for (size_t i = 0; i < length; i++) {
         unsigned char c = (unsigned char)text[i];
-        if (c == '"' || c == '\\') {
+        unsigned int code;
+        size_t n = c >= 0xc2 ? far_control(text + i, length - i, &code) : 0;
+        if (n) {
+            to = put_code(to, code);
+            i += n - 1;
+        } else if (c == '"' || c == '\\') {
             *to++ = '\\';
             *to++ = (char)c;
         } else if (c >= 0x20) {
@@ -155,10 +189,7 @@ static char *put_quoted(char *to, const char *text, size_t length)
             *to++ = '\\';
             *to++ = short_form[c];
         } else {
-            memcpy(to, "\\u00", 4);
-            to[4] = hex[c >> 4];
-            to[5] = hex[c & 15];
-            to += 6;
+            to = put_code(to, c);
         }
     }
     *to++ = '"';
@@ -297,11 +328,13 @@ void log_write(enum log_level level, const char *file, int line, const char *fmt
     if (n < 0)
         usual[0] = '\0'; /* a wide character without a form: nothing of ours prints any */
     if (length >= sizeof(usual)) {
-        text = mem_try_alloc(length + 1);
+        size_t kept = MIN(length, (size_t)MAX_BYTES);
+        text = mem_try_alloc(kept + 1 + UTF8_CUT_BYTES);
         if (text) {
             va_start(ap, fmt);
-            vsnprintf(text, length + 1, fmt, ap);
+            vsnprintf(text, kept + 1, fmt, ap);
             va_end(ap);
+            length = kept < length ? utf8_mark_cut(text, kept, length) : length;
         } else {
             text = usual;
             length = sizeof(usual) - 1;
@@ -314,7 +347,11 @@ void log_write(enum log_level level, const char *file, int line, const char *fmt
 
 void log_text(enum log_level level, const char *file, int line, const char *text)
 {
-    log_bytes(level, file, line, text, strlen(text));
+    size_t length = strlen(text);
+    if (length > MAX_BYTES)
+        log_write(level, file, line, "%s", text); /* which cuts it */
+    else
+        log_bytes(level, file, line, text, length);
 }
 
 void log_table(enum log_level level, const char *file, int line, const char *table)

@@ -29,6 +29,9 @@ NORETURN void bug(const char *file, int line, const char *condition)
     abort();
 }
 
+/* What may be put around a message that has been cut, before the whole is cut again. */
+enum { MAX_AROUND_BYTES = 4 << 10 };
+
 struct status *status_newv(enum status_code code, const char *fmt, va_list ap)
 {
     va_list again;
@@ -37,16 +40,20 @@ struct status *status_newv(enum status_code code, const char *fmt, va_list ap)
     va_end(again);
     if (length < 0)
         length = 0;
+    bool is_cut = length > STATUS_MAX_BYTES + MAX_AROUND_BYTES;
+    size_t kept = is_cut ? STATUS_MAX_BYTES : (size_t)length;
 
     MEM_CHARGE(NULL, 0); /* it may outlive what it tells of */
-    struct status *st = mem_try_alloc(sizeof(*st) + (size_t)length + 1);
+    struct status *st = mem_try_alloc(sizeof(*st) + kept + 1 + (is_cut ? UTF8_CUT_BYTES : 0));
     if (!st)
         return &no_memory;
     st->code = code;
     atomic_init(&st->refs, 1);
     st->message = st->text;
     st->text[0] = '\0';
-    vsnprintf(st->text, (size_t)length + 1, fmt, ap);
+    vsnprintf(st->text, kept + 1, fmt, ap);
+    if (is_cut)
+        utf8_mark_cut(st->text, kept, (size_t)length);
     return st;
 }
 

@@ -31,6 +31,12 @@ enum status_code {
 struct status;
 
 /*
+ * Longer messages are cut, with their length said: "…(62914560 bytes)". A name that a configuration
+ * brings may have any length, and texts are put around texts.
+ */
+enum { STATUS_MAX_BYTES = 16 << 10 };
+
+/*
  * status_new - a new status; falls back to status_no_memory() when there is none left.
  *
  * Thread: any. The caller owns the result and ends it with status_free().

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/utf8.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -112,4 +113,19 @@ char *utf8_printable(const char *s)
     }
     *at = '\0';
     return copy;
+}
+
+size_t utf8_mark_cut(char *text, size_t kept, size_t whole)
+{
+    size_t n = kept;
+    while (n > 0 && kept - n < 3 && ((unsigned char)text[n - 1] & 0xc0) == 0x80)
+        n--; /* behind the first byte of the last character */
+    if (n > 0 && (unsigned char)text[n - 1] >= 0xc0) {
+        unsigned char first = (unsigned char)text[n - 1];
+        size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+        n = n - 1 + length <= kept ? kept : n - 1;
+    } else {
+        n = kept; /* ASCII, or bytes that are none of a character */
+    }
+    return n + (size_t)snprintf(text + n, UTF8_CUT_BYTES, "…(%zu bytes)", whole);
 }

@@ -20,4 +20,17 @@ size_t utf8_encode(uint32_t code_point, char ret_bytes[4]);
 /* utf8_printable - the text, with \xHH for each byte that is no UTF-8; the caller frees it. */
 char *utf8_printable(const char *s);
 
+/* Room that utf8_mark_cut() takes behind a text. */
+enum { UTF8_CUT_BYTES = 32 };
+
+/*
+ * utf8_mark_cut - says of a text of which only the first bytes are there how long it was:
+ * "…(62914560 bytes)". A character that is not whole goes.
+ *
+ * @kept   bytes of the text; UTF8_CUT_BYTES more follow it
+ * @whole  bytes that it had
+ * Returns the length of what is there now, without the zero byte at its end.
+ */
+size_t utf8_mark_cut(char *text, size_t kept, size_t whole);
+
 #endif

@@ -279,7 +279,12 @@ RULES = {
         "model input 'x' must specify 'data_type' for m"),
     "many dims": (f'backend:"b" input{{name:"I" data_type:TYPE_FP32 dims:[{",".join(["-1"] * N)}] '
                   f'reshape{{shape:[{",".join(["-1"] * N)}]}}}}', None),
-    "many groups": ('backend:"b" ' + "instance_group{} " * N, None),
+    "many groups": ('backend:"b" ' + "instance_group{} " * N, f"model 'm' has {N} instance groups, at most 4096 (" ),
+    "more elements than may be": (IO + "model_warmup{} " * (1 << 18), "its lists have more than 262144 elements together"),
+    "more numbers than may be": (IO + "dynamic_batching{preferred_batch_size:[1" + ",1" * (1 << 18) + "]}",
+                                 "its lists have more than 262144 elements together"),
+    "more text than may be": (IO + "#" + "x" * (17 << 20), " bytes, the maximum is 16777216"),
+    "a long name": (IO + f'input{{name:"{"x" * (15 << 20)}"}}', "xxx…(15728"),
     "many batch inputs": (IO + 'batch_input{target_name:"x" data_type:TYPE_FP32 source_input:"I"} ' * N, None),
     "many targets": (IO + "".join(f'output{{name:"{i}" data_type:TYPE_FP32 dims:1}} ' for i in range(N)) + 'batch_output{source_input:"I" '
                      + "".join(f'target_name:"{i}" ' for i in range(N)) + "}", None),

@@ -110,7 +110,7 @@ BROKEN = {
     no_labels: "failed to open text file for read {folder}/labels.txt: No such file or directory",
     folder_for_config: "'{config}' is a folder, not a regular file",
     fifo_for_config: "'{config}' is something special, not a regular file",
-    gigabyte_for_config: "'{config}' has 1073741824 bytes, the maximum is 67108864",
+    gigabyte_for_config: "'{config}' has 1073741824 bytes, the maximum is 16777216",
     config_elsewhere: "link '{config}' leads to '/etc/hostname', out of the model repository",
     config_nowhere: "link '{config}' leads to 'gone', which does not exist",
     deep: "failed to read text proto from {config}:",

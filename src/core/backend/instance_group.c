@@ -20,7 +20,6 @@
 #include "core/model.h"
 
 enum {
-    MAX_INSTANCES = 4096,
     MAX_NAMES_BYTES = 16 << 20, /* of all instances together: a group's name can be very long */
     INDEX_BYTES = 12,           /* what an index adds to it, at most */
 };
@@ -117,9 +116,9 @@ NODISCARD static struct status *count_instances(const struct model *m, uint32_t 
         n += group->count;
         names_bytes += (int64_t)(strlen(group->name) + INDEX_BYTES) * group->count;
     }
-    if (n > MAX_INSTANCES)
+    if (n > CONFIG_MAX_INSTANCES)
         return status_new(STATUS_INVALID_ARG, "model '%s' asks for %lld instances, at most %d",
-                          m->name, (long long)n, MAX_INSTANCES);
+                          m->name, (long long)n, CONFIG_MAX_INSTANCES);
     if (names_bytes > MAX_NAMES_BYTES)
         return status_new(STATUS_INVALID_ARG,
                           "model '%s': the names of its instances take %lld bytes, at most %d",

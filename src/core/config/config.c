@@ -55,12 +55,45 @@ void model_config_give(struct model_config *c, struct mem_owner *owner)
     arena_give(&c->arena, owner, MEM_CONFIG);
 }
 
+/* Elements of lists, in the message and in all that it consists of; no further than is asked. */
+static size_t count_elements(const ProtobufCMessage *m, size_t enough)
+{
+    size_t n = 0;
+    for (unsigned i = 0; i < m->descriptor->n_fields && n <= enough; i++) {
+        const ProtobufCFieldDescriptor *f = &m->descriptor->fields[i];
+        bool is_message = f->type == PROTOBUF_C_TYPE_MESSAGE;
+        if (!pb_is_set(m, f))
+            continue;
+        if (f->label != PROTOBUF_C_LABEL_REPEATED) {
+            if (is_message)
+                n += count_elements(*(ProtobufCMessage *const *)pb_value(m, f), enough);
+            continue;
+        }
+        n += pb_count(m, f);
+        for (size_t k = 0; is_message && k < pb_count(m, f) && n <= enough; k++)
+            n += count_elements(*(ProtobufCMessage *const *)pb_element(m, f, k), enough);
+    }
+    return n;
+}
+
+/* Before anything is made of them: each costs some hundred bytes and more in what follows. */
+NODISCARD static struct status *check_elements(const ProtobufCMessage *m)
+{
+    if (count_elements(m, CONFIG_MAX_ELEMENTS) <= CONFIG_MAX_ELEMENTS)
+        return NULL;
+    return status_new(STATUS_INVALID_ARG,
+                      "its lists have more than %d elements together, which is too many",
+                      CONFIG_MAX_ELEMENTS);
+}
+
 struct status *model_config_parse_text(const char *text, size_t length, const char *file,
                                        struct model_config **ret_config)
 {
     struct model_config *c = new_empty(file);
     ProtobufCMessage *m = NULL;
     struct status *st = pbtext_parse(config_type, text, length, file, &c->arena, &c->positions, &m);
+    if (!st)
+        st = status_prefix(check_elements(m), "%s: ", file);
     if (st) {
         model_config_free(c);
         if (status_code(st) == STATUS_UNAVAILABLE)
@@ -98,6 +131,8 @@ struct status *model_config_parse_all(const char *text, size_t length, const cha
     struct status *st = pbtext_parse_all(config_type, text, length, file, &c->arena, &c->positions,
                                          hear_text, listener, &m);
     *ret_config = NULL;
+    if (!st && m)
+        st = status_prefix(check_elements(m), "%s: ", file);
     if (st || !m) {
         model_config_free(c);
         return st;
@@ -112,9 +147,14 @@ struct status *model_config_parse_all(const char *text, size_t length, const cha
 struct status *model_config_parse_json(const char *json, size_t length,
                                        struct model_config **ret_config)
 {
-    struct model_config *c = new_empty(NULL);
     ProtobufCMessage *m = NULL;
+    if (length > CONFIG_MAX_BYTES)
+        return status_new(STATUS_INVALID_ARG, "%zu bytes of text, at most %d are read", length,
+                          CONFIG_MAX_BYTES);
+    struct model_config *c = new_empty(NULL);
     struct status *st = pbjson_parse(config_type, json, length, &c->arena, &m);
+    if (!st)
+        st = check_elements(m);
     if (st) {
         model_config_free(c);
         return st;

@@ -96,7 +96,11 @@ void model_config_free(struct model_config *c);
 void model_config_give(struct model_config *c, struct mem_owner *owner);
 
 /* Larger texts are refused, before they are read where they are files. */
-enum { CONFIG_MAX_BYTES = 64 << 20 };
+enum {
+    CONFIG_MAX_BYTES = 16 << 20,
+    CONFIG_MAX_ELEMENTS = 1 << 18, /* of all lists together */
+    CONFIG_MAX_INSTANCES = 4096,   /* of a model, so that it has no more groups either */
+};
 
 /*
  * model_config_read_file - reads a config.pbtxt. Regular files up to CONFIG_MAX_BYTES only.

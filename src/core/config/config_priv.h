@@ -7,7 +7,7 @@
 
 #include "core/config/config.h"
 
-enum { CONFIG_MAX_MEMORY = 256 << 20 };
+enum { CONFIG_MAX_MEMORY = 64 << 20 };
 
 /*
  * Which field an error is about: `field` of `message`, its element `index` when it is repeated.

@@ -231,6 +231,17 @@ NODISCARD static struct status *check_metrics(const struct model_config *c)
     return st;
 }
 
+/* Each is one instance at least. */
+NODISCARD static struct status *check_n_groups(const struct model_config *c)
+{
+    size_t n = c->pb->n_instance_group;
+    if (n <= CONFIG_MAX_INSTANCES)
+        return NULL;
+    return config_fail(c, at_element(c->pb, "instance_group", CONFIG_MAX_INSTANCES),
+                       "model '%s' has %zu instance groups, at most %d", c->pb->name, n,
+                       CONFIG_MAX_INSTANCES);
+}
+
 /* Backends open these by a path that they make of the version's folder and the name. */
 NODISCARD static struct status *check_model_files(const struct model_config *c)
 {
@@ -284,6 +295,8 @@ struct status *config_check_general(const struct model_config *c)
             "ensemble scheduling must be set for ensemble %s whose platform is ensemble", pb->name);
     if (!st && model_config_decoupled(c))
         st = refuse_cache(c, "'decoupled' transaction policy");
+    if (!st)
+        st = check_n_groups(c);
     if (!st)
         st = check_model_files(c);
     if (!st)

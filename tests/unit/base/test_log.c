@@ -205,6 +205,22 @@ static void escapes_without_loss(void **state)
     captured_done(&c);
 }
 
+static void escapes_what_ends_a_line_or_moves_a_terminal(void **state)
+{
+    (void)state;
+    struct captured c;
+    capture();
+    log_text(LOG_INFO, "f.c", 1,
+             "\xc2\x80 \xc2\x85 \xc2\x9b \xc2\x9f \xc2\xa0 \xe2\x80\xa8 \xe2\x80\xa9 \xe2\x80\xaa "
+             "\xc3\x85 \xe2\x80 \xc2");
+    end_capture(&c);
+    assert_int_equal(c.n[0], 1);
+    const char *quoted = strchr(c.writes[0][0], ']') + 2;
+    assert_string_equal(quoted, "\"\\u0080 \\u0085 \\u009B \\u009F \xc2\xa0 \\u2028 \\u2029 "
+                                "\xe2\x80\xaa \xc3\x85 \xe2\x80 \xc2\"\n");
+    captured_done(&c);
+}
+
 /* What the program itself prints, started anew with this argument. */
 static void run_self(const char *argument, char *bytes, size_t room)
 {
@@ -274,6 +290,26 @@ static void long_messages_are_whole_and_one_write(void **state)
         captured_done(&c);
         mem_free(text);
     }
+}
+
+static void messages_without_measure_are_cut(void **state)
+{
+    (void)state;
+    static const char marked[] = "…(10000000 bytes)\"\n";
+    char *text = letters(10000000);
+    struct captured c;
+    capture();
+    log_info("%s", text);
+    log_text(LOG_INFO, "t.c", 1, text);
+    end_capture(&c);
+    assert_int_equal(c.n[0], 2);
+    for (size_t i = 0; i < 2; i++) {
+        const char *quoted = strchr(c.writes[0][i], ']') + 2;
+        assert_memory_equal(quoted + 1, text, 32 << 10);
+        assert_string_equal(quoted + 1 + (32 << 10), marked);
+    }
+    captured_done(&c);
+    mem_free(text);
 }
 
 static bool refuse(size_t size_bytes)
@@ -708,6 +744,8 @@ int main(int argc, char **argv)
         TEST(iso8601_and_levels_change_at_run_time),
         TEST(arguments_of_levels_that_are_off_are_not_evaluated),
         TEST(escapes_without_loss),
+        TEST(escapes_what_ends_a_line_or_moves_a_terminal),
+        TEST(messages_without_measure_are_cut),
         TEST(the_environment_turns_escaping_off),
         TEST(long_messages_are_whole_and_one_write),
         TEST(without_memory_a_long_message_is_cut),

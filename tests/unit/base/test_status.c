@@ -137,6 +137,25 @@ static void a_reason_is_utf8(void **state)
     status_free(st);
 }
 
+static void a_message_without_measure_is_cut(void **state)
+{
+    (void)state;
+    size_t n = 10000000;
+    char *name = mem_alloc(n + 1);
+    memset(name, 'x', n);
+    name[n] = '\0';
+    struct status *st = status_new(STATUS_INVALID_ARG, "unknown '%s' in m", name);
+    mem_free(name);
+    st = status_prefix(st, "model '%s': ", "m");
+    const char *text = status_message(st);
+    assert_memory_equal(text, "model 'm': unknown 'xxx", 23);
+    const char *mark = strstr(text, "…(10000015 bytes)");
+    assert_non_null(mark);
+    assert_int_equal(mark - text, strlen("model 'm': ") + STATUS_MAX_BYTES);
+    assert_int_equal(strlen(mark), strlen("…(10000015 bytes)"));
+    status_free(st);
+}
+
 static void fall_into_bug(void *arg)
 {
     BUG_ON(arg == NULL);
@@ -159,6 +178,7 @@ int main(void)
         cmocka_unit_test(is_shared_by_threads),
         cmocka_unit_test(names_codes),
         cmocka_unit_test(a_reason_is_utf8),
+        cmocka_unit_test(a_message_without_measure_is_cut),
         cmocka_unit_test(bugs_abort),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -73,12 +73,37 @@ static void printable_text_shows_what_is_no_utf8(void **state)
     }
 }
 
+static void what_is_cut_says_so(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *cut;
+    } cases[] = {
+        {"abc", "abc…(99 bytes)"},
+        {"", "…(99 bytes)"},
+        {"ab\xc3\xa9", "ab\xc3\xa9…(99 bytes)"},
+        {"ab\xc3", "ab…(99 bytes)"},
+        {"a\xe2\x80", "a…(99 bytes)"},
+        {"a\xe2\x80\xa8", "a\xe2\x80\xa8…(99 bytes)"},
+        {"a\xf0\x9f\x98", "a…(99 bytes)"},
+        {"a\x80\x80\x80\x80\x80", "a\x80\x80\x80\x80\x80…(99 bytes)"}, /* is no UTF-8 anyway */
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        char text[64] = "";
+        size_t n = strlen(cases[i].text);
+        memcpy(text, cases[i].text, n);
+        assert_int_equal(utf8_mark_cut(text, n, 99), strlen(cases[i].cut));
+        assert_string_equal(text, cases[i].cut);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_code_point),
         cmocka_unit_test(what_is_not_utf8),
         cmocka_unit_test(printable_text_shows_what_is_no_utf8),
+        cmocka_unit_test(what_is_cut_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

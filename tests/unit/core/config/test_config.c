@@ -343,7 +343,7 @@ static void files(void **state)
     /* A sparse gigabyte is refused before it is read. */
     assert_int_equal(truncate(path, (off_t)1 << 30), 0);
     expected = mem_printf(
-        "failed to read text proto from %s: '%s' has 1073741824 bytes, the maximum is 67108864",
+        "failed to read text proto from %s: '%s' has 1073741824 bytes, the maximum is 16777216",
         path, path);
     assert_error(model_config_read_file(path, &c), STATUS_INTERNAL, expected);
     mem_free(expected);
