@@ -518,6 +518,9 @@ static bool set_server_options(TRITONSERVER_ServerOptions *so, const struct opti
            passed(TRITONSERVER_ServerOptionsSetModelNamespacing(
                       so, option_bool(o, OPT_MODEL_NAMESPACING)),
                   "setting model namespacing") &&
+           passed(conch_server_options_set_warmup_timeout(
+                      so, (unsigned int)option_int(o, OPT_MODEL_WARMUP_TIMEOUT_SECS)),
+                  "setting the time for warm-up") &&
            passed(conch_server_options_set_follow_symlinks(
                       so, option_bool(o, OPT_REPOSITORY_FOLLOW_SYMLINKS)),
                   "setting follow symlinks") &&

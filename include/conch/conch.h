@@ -52,6 +52,14 @@ conch_server_options_set_connection_memory_budget(struct TRITONSERVER_ServerOpti
                                                   uint64_t bytes);
 
 /*
+ * conch_server_options_set_warmup_timeout - for how many seconds an instance of a model may be
+ * warmed up before the load fails; 0 is any time. By default 600.
+ */
+CONCH_DECLSPEC struct TRITONSERVER_Error *
+conch_server_options_set_warmup_timeout(struct TRITONSERVER_ServerOptions *options,
+                                        unsigned int timeout_s);
+
+/*
  * conch_server_new - a server without its models: as TRITONSERVER_ServerNew(), which loads them
  * before it returns, in two steps. conch_server_load() is the other one; frontends may be started
  * between the two. Until then

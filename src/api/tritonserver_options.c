@@ -180,6 +180,14 @@ conch_server_options_set_connection_memory_budget(TRITONSERVER_ServerOptions *op
     return NULL;
 }
 
+TRITONSERVER_Error *conch_server_options_set_warmup_timeout(TRITONSERVER_ServerOptions *options,
+                                                            unsigned int timeout_s)
+{
+    NEED(options);
+    to_options(options)->warmup_timeout_s = timeout_s;
+    return NULL;
+}
+
 /* ------------------------------------------------------------------- limits, memory, devices */
 
 TRITONSERVER_Error *

@@ -89,7 +89,8 @@ static void advance_line_locked(struct control *c, struct control_line *line)
 static struct control_job *next_locked(struct control *c)
 {
     mutex_assert_held(&c->mu);
-    const unsigned int max[] = {CONTROL_MAX_OTHERS, c->max_loads};
+    const unsigned int max[] = {CONTROL_MAX_OTHERS,
+                                MIN(c->max_loads + c->n_lent, (unsigned int)CONTROL_MAX_LOADS)};
     for (size_t i = 0; i < ARRAY_SIZE(c->ready); i++) {
         if (c->n_busy[i] < max[i] && !list_empty(&c->ready[i]))
             return LIST_ENTRY(c->ready[i].next, struct control_job, link);
@@ -158,6 +159,23 @@ static void see_to_it_and_unlock(struct control *c)
     mutex_unlock(&c->mu);
 }
 
+/* A load that waits for a warm-up does not keep another from its thread. */
+static void lend(struct load_place *p)
+{
+    struct control *c = CONTAINER_OF(p, struct control_thread, place)->control;
+    mutex_lock(&c->mu);
+    c->n_lent++;
+    see_to_it_and_unlock(c);
+}
+
+static void take_back(struct load_place *p)
+{
+    struct control *c = CONTAINER_OF(p, struct control_thread, place)->control;
+    mutex_lock(&c->mu);
+    c->n_lent--;
+    mutex_unlock(&c->mu);
+}
+
 static void do_locked(struct control_thread *t, struct control_job *job)
 {
     struct control *c = t->control;
@@ -169,7 +187,11 @@ static void do_locked(struct control_thread *t, struct control_job *job)
     if (key)
         take_line_over_locked(c, &t->line, key, &job->line);
     see_to_it_and_unlock(c);
+    t->place.lend = lend;
+    t->place.take_back = take_back;
+    load_place_set(is_load ? &t->place : NULL);
     job->run(job); /* which may end it */
+    load_place_set(NULL);
     mutex_lock(&c->mu);
     c->n_busy[is_load]--;
     if (key)

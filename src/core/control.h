@@ -18,6 +18,7 @@
 #include "base/list.h"
 #include "base/mutex.h"
 #include "base/thread.h"
+#include "core/load_place.h"
 
 /* A job that is at work, or the first one that waits for it, and those of its key behind it. */
 struct control_line {
@@ -49,6 +50,7 @@ struct control {
     size_t n_waiting;                     /* jobs that are ready or behind another */
     size_t n_compared;                    /* keys, for all jobs together: for tests */
     unsigned int n_busy[2];               /* threads with a job; [1]: with one that loads */
+    unsigned int n_lent;                  /* loads at work that only wait for a warm-up */
     unsigned int n_starting;              /* threads that have not looked for a job yet */
     bool is_idle;                         /* the first thread waits for a job */
     bool stopping;
@@ -58,6 +60,7 @@ struct control {
         enum { CONTROL_NO_THREAD, CONTROL_THREAD, CONTROL_THREAD_ENDED } stage;
         bool is_starting;         /* somebody is about to start it, without the lock */
         struct control_line line; /* of the job that it runs; the key is its own copy */
+        struct load_place place;  /* … if that loads */
     } threads[CONTROL_MAX_LOADS + CONTROL_MAX_OTHERS];
 };
 

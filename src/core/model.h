@@ -51,6 +51,7 @@ struct model {
     /* While it is being loaded: where the core reads its files, and its folder there. */
     const struct storage *storage;
     const char *folder;
+    struct load_place *load_place; /* of the thread that loads it; NULL: none, or it is loaded */
     struct model_config *config;
     bool batching; /* max_batch_size > 0: the first dimension of every tensor is the batch */
     uint32_t max_batch_size;

@@ -15,6 +15,7 @@
 #include "core/backend/host_policy.h"
 #include "core/backend/instance.h"
 #include "core/backend/instance_group.h"
+#include "core/load_place.h"
 #include "core/model_priv.h"
 #include "core/request_priv.h"
 #include "core/repo/source.h"
@@ -153,6 +154,7 @@ struct status *model_load(struct server *server, struct backend_registry *reg, c
     struct model *m = model_new(server, name, version, source->directory, config);
     m->storage = source->storage;
     m->folder = source->folder;
+    m->load_place = load_place_mine();
 
     struct ascent a = {.m = m, .reg = reg, .facts = facts};
     if (!backend_call("model-load", run_ascent, &a) && m->backend)
@@ -162,6 +164,7 @@ struct status *model_load(struct server *server, struct backend_registry *reg, c
         model_unref(m);
         return a.result;
     }
+    m->load_place = NULL;
     m->metrics.load_ns = monotonic_ns() - from_ns;
     model_open(m);
     readiness_begin(m);

@@ -19,6 +19,7 @@ struct server_options *server_options_new(void)
     o->strict_readiness = true;
     o->exit_timeout_s = 30;
     o->load_threads = 4;
+    o->warmup_timeout_s = 600;
     o->metrics = true;
     o->cpu_metrics = true;
     o->metrics_interval_ms = 2000;

@@ -39,6 +39,7 @@ struct server_options {
     unsigned int exit_timeout_s;
     unsigned int load_threads;
     unsigned int load_retries;
+    unsigned int warmup_timeout_s; /* of an instance; 0: none */
     char *backend_directory;
     size_t n_backend_settings;
     struct backend_setting *backend_settings;

@@ -4,7 +4,7 @@
  * system calls, the same way each time.
  *
  * FILE_FAULTS  <call>:<end of path>:<what>, separated by ';'
- *                call  open, stat, read (of an open file or folder)
+ *                call  open, stat, read (of an open file or folder), remove
  *                what  an errno's name below, for every such call; or, once and before the call,
  *                      VANISH (the file is removed), SHRINK (to half), GROW (by itself), LINK (it
  *                      becomes a link to /etc/hostname)
@@ -45,6 +45,7 @@ static struct {
     int (*fstat)(int, struct stat *);
     ssize_t (*read)(int, void *, size_t);
     struct dirent *(*readdir)(DIR *);
+    int (*remove)(const char *);
 } next;
 
 __attribute__((constructor)) static void start(void)
@@ -54,6 +55,7 @@ __attribute__((constructor)) static void start(void)
     *(void **)&next.fstat = dlsym(RTLD_NEXT, "fstat");
     *(void **)&next.read = dlsym(RTLD_NEXT, "read");
     *(void **)&next.readdir = dlsym(RTLD_NEXT, "readdir");
+    *(void **)&next.remove = dlsym(RTLD_NEXT, "remove");
 
     const char *text = getenv("FILE_FAULTS");
     while (text && *text && n_rules < MAX_RULES) {
@@ -76,9 +78,9 @@ static void change(const char *path, const char *what)
 {
     struct stat s;
     if (strcmp(what, "VANISH") == 0) {
-        remove(path);
+        next.remove(path);
     } else if (strcmp(what, "LINK") == 0) {
-        if (remove(path) < 0 || symlink("/etc/hostname", path) < 0)
+        if (next.remove(path) < 0 || symlink("/etc/hostname", path) < 0)
             abort();
     } else if (strcmp(what, "SHRINK") == 0) {
         if (next.stat(path, &s) < 0 || truncate(path, s.st_size / 2) < 0)
@@ -163,3 +165,8 @@ struct dirent *readdir(DIR *dir)
 }
 
 struct dirent64 *readdir64(DIR *dir) __attribute__((alias("readdir")));
+
+int remove(const char *path)
+{
+    return fails("remove", path) ? -1 : next.remove(path);
+}

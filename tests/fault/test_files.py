@@ -118,3 +118,62 @@ def test_a_repository_that_may_not_be_listed_leaves_the_others(models, tmp_path)
     )  # fmt: skip
     assert code == 1
     assert "creating server: Internal - failed to load all models" in err
+
+
+# ---- Files of load requests, when their server is killed
+
+
+def load(server, name):
+    config = '{"backend":"identity","input":[{"name":"I","data_type":"TYPE_FP32","dims":[1]}],"output":[{"name":"O","data_type":"TYPE_FP32","dims":[1]}]}'
+    answer = ask(server, "POST", f"/v2/repository/models/{name}/load", {"parameters": {"config": config, "file:1/w.bin": "AAAA"}})
+    assert answer.status == 200, answer
+
+
+def explicit(models, temporary, faults=""):
+    env = {**(environment(faults) if faults else {}), "TMPDIR": str(temporary)}
+    return Server(models, flags=["--model-control-mode=explicit"], env=env)
+
+
+def test_what_a_killed_server_has_left_is_removed_by_the_next(models, tmp_path):
+    """… and nothing of one that lives, nor what is none of these folders."""
+    temporary = tmp_path / "temporary"
+    (temporary / "conch-model-of-somebody").mkdir(parents=True)
+    (temporary / "conch-model-file").write_text("x")
+    (temporary / "conch-model-link").symlink_to(tmp_path)
+    others = set(temporary.iterdir())
+    with explicit(models, temporary) as lives:
+        load(lives, "a")
+        (of_the_living,) = set(temporary.iterdir()) - others
+        killed = explicit(models, temporary)
+        with pytest.raises(AssertionError, match="ended with -9"), killed:
+            load(killed, "a")
+            load(killed, "b")
+            (left,) = set(temporary.iterdir()) - others - {of_the_living}
+            killed.signal(9)
+            assert killed.wait(60) == -9
+        assert len(list(left.glob("*/*/1/w.bin"))) == 2
+        with explicit(models, temporary) as third:
+            third.wait_log(f"removed '{left}', which a server that was killed has left")
+            assert set(temporary.iterdir()) == others | {of_the_living}
+            load(third, "c")
+            assert len(set(temporary.iterdir())) == len(others) + 2
+        assert set(temporary.iterdir()) == others | {of_the_living}
+        assert len(list(of_the_living.glob("*/a/1/w.bin"))) == 1
+        load(lives, "a")
+    assert set(temporary.iterdir()) == others
+
+
+def test_what_cannot_be_removed_is_said(models, tmp_path):
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    with explicit(models, temporary, "remove:/w.bin:EIO") as server:
+        load(server, "a")
+        (file,) = temporary.glob("*/*/a/1/w.bin")
+        assert ask(server, "POST", "/v2/repository/models/a/unload").status == 200
+        server.wait_log(f"cannot remove '{file}', which came with a load request: Input/output error")
+    assert file.exists()
+    with explicit(models, temporary, "remove:/w.bin:EACCES") as server:
+        server.wait_log(f"cannot remove '{file}', which a server that was killed has left: Permission denied")
+    with explicit(models, temporary) as server:
+        server.wait_log("which a server that was killed has left")
+        assert not list(temporary.iterdir())

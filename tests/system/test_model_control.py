@@ -329,7 +329,7 @@ def test_large_files_travel_whole(models, tmp_path):
     with Server(models, flags=[EXPLICIT], env={"TMPDIR": str(temporary)}) as server:
         for end in (lambda: unload(server, "new"), lambda: server.signal(15)):
             loaded(server, "new", config=identity_config(), **{name: encoded(content)})
-            (file,) = temporary.glob("conch-model-*/new/1/*")
+            (file,) = temporary.glob("conch-model-*/*/new/1/*")
             assert (file.name, file.read_bytes()) == (name.removeprefix("file:1/"), content)
             end()
             wait_for(lambda: not list(temporary.iterdir()), 60, "the files are removed")

@@ -3,9 +3,11 @@
 fails with the same texts.
 """
 
+import contextlib
 import os
 import re
 import signal
+import threading
 import urllib.error
 import urllib.request
 
@@ -308,3 +310,52 @@ def test_a_backend_that_does_not_come_back_is_named_and_holds_the_stop_no_longer
         server.signal(signal.SIGTERM)
         assert server.wait(25) == 1    # the default is 30 s
     assert "failed to stop server: Internal - Exit timeout expired. Exiting immediately." in server.log()
+
+
+def is_ready(server, model_name):
+    try:
+        return says(server, model_name) == 200
+    except urllib.error.HTTPError:
+        return False
+
+
+@pytest.mark.conch_only("the genuine Triton has no limit")
+def test_a_warm_up_without_end_ends_in_time_and_says_little(tmp_path):
+    """2^32 runs, each with a line once; those that do not fit in the time are not made."""
+    text = "warm-up of instance 'slow_0_0' has not ended after 2 s, at run "
+    with still_warming(tmp_path, ENDLESS, "--model-warmup-timeout-secs=2", *FLAGS) as server:
+        servers.wait_for(lambda: text in server.log(), 60, "the load fails")
+        servers.wait_for(lambda: is_ready(server, "quick"), 60, "the other model")
+        log = server.log()
+        assert re.search(text + r"\d+ of 4294967295 of sample 'S' \(--model-warmup-timeout-secs\)", log), log
+        assert log.count("is running warmup sample 'S' for iteration") == 10
+        assert "slow_0_0: 4294967285 more runs of warmup sample 'S' follow" in log
+        assert not is_ready(server, "slow")
+
+
+@pytest.mark.conch_only("the genuine Triton opens its ports when all is loaded")
+def test_a_warm_up_does_not_keep_the_threads_of_other_loads(tmp_path):
+    """At the start, with one thread; and by requests, when all threads wait for warm-ups."""
+    for i in range(3):
+        write(tmp_path, f"a{i}", model(ENDLESS))
+    write(tmp_path, "z", model())
+    with servers.Server(tmp_path, flags=("--model-load-thread-count=1", *FLAGS), ready=None) as server:
+        servers.wait_for(lambda: is_ready(server, "z"), 60, "the last model")
+        assert not any(is_ready(server, f"a{i}") for i in range(3))
+
+    explicit = ("--model-control-mode=explicit", "--model-load-thread-count=2", *FLAGS)
+    with servers.Server(tmp_path, flags=explicit, ready=None) as server:
+        def load(name):
+            url = f"http://{server.url}/v2/repository/models/{name}/load"
+            with contextlib.suppress(urllib.error.HTTPError, OSError), \
+                    urllib.request.urlopen(urllib.request.Request(url, b"{}"), timeout=120) as answer:
+                return answer.status
+
+        asks = [threading.Thread(target=load, args=(f"a{i}",)) for i in range(3)]
+        for one in asks:
+            one.start()
+        servers.wait_for(lambda: server.log().count("for iteration 10") >= 2, 60, "the warm-ups run")
+        assert load("z") == 200
+        server.signal(signal.SIGTERM)
+        for one in asks:
+            one.join()

@@ -29,9 +29,11 @@
 #include "core/backend/home.h"
 #include "core/backend/instance.h"
 #include "core/backend/warmup_data.h"
+#include "core/load_place.h"
 #include "core/model.h"
 #include "core/request_priv.h"
 #include "core/response.h"
+#include "core/server_options.h"
 #include "core/server_priv.h"
 
 enum {
@@ -39,10 +41,13 @@ enum {
     MAX_ERRORS_BYTES = 64 << 10,
     MAX_ERROR_BYTES = 8 << 10, /* what one says beyond that is cut */
     REQUEST_ARENA_BYTES = 1024,
+    MAX_TOLD_RUNS = 10, /* of a sample, each with a line */
 };
 
-#define LOOK_NS (100 * NS_PER_MS) /* how soon a stop of the server is seen */
-#define TELL_NS (5 * NS_PER_S)    /* how often the log is told of a wait */
+#define LOOK_NS     (100 * NS_PER_MS) /* how soon a stop of the server is seen */
+#define LEND_NS     (1 * NS_PER_S)    /* when other models may be loaded meanwhile */
+#define TELL_NS     (5 * NS_PER_S) /* when the log is told of a wait; then after twice as long … */
+#define MAX_TELL_NS (320 * NS_PER_S) /* … up to this */
 
 struct warmup {
     /* Constant. */
@@ -72,6 +77,7 @@ struct drill {
     uint32_t n_unanswered;          /* of the execution under way */
     uint32_t n_alive;               /* requests that are not destroyed yet */
     bool stopping, done;
+    bool timed_out;    /* … and that is why it is stopping */
     struct buf errors; /* of the execution under way, each followed by "; " */
     size_t last_error; /* where the last one begins */
     struct status *result;
@@ -237,11 +243,21 @@ static void end_requests(struct drill *d, struct drill_request *all)
 
 /* ----------------------------------------------------------------------------- the executions */
 
+static unsigned int timeout_s(const struct drill *d)
+{
+    return d->in->model->server->options->warmup_timeout_s;
+}
+
 static struct status *failed(struct drill *d, const struct warmup_sample *s)
 {
     mutex_lock(&d->mu);
     struct status *st = NULL;
-    if (d->stopping)
+    if (d->timed_out)
+        st = status_new(STATUS_UNAVAILABLE,
+                        "warm-up of instance '%s' has not ended after %u s, at run %" PRIu32
+                        " of %" PRIu32 " of sample '%s' (--model-warmup-timeout-secs)",
+                        d->in->name, timeout_s(d), d->iteration, s->count, s->name);
+    else if (d->stopping)
         st = status_new(STATUS_UNAVAILABLE,
                         "the server stops: instance '%s' gave up warmup sample '%s'", d->in->name,
                         s->name);
@@ -256,8 +272,13 @@ static struct status *failed(struct drill *d, const struct warmup_sample *s)
 static struct status *execute(struct drill *d, const struct warmup_sample *s,
                               struct drill_request *all, struct request **batch, uint32_t iteration)
 {
-    log_verbose(1, "model '%s' instance %s is running warmup sample '%s' for iteration %" PRIu32,
-                d->in->model->name, d->in->name, s->name, iteration);
+    if (iteration <= MAX_TOLD_RUNS)
+        log_verbose(1,
+                    "model '%s' instance %s is running warmup sample '%s' for iteration %" PRIu32,
+                    d->in->model->name, d->in->name, s->name, iteration);
+    if (iteration == MAX_TOLD_RUNS && s->count > MAX_TOLD_RUNS)
+        log_verbose(1, "model '%s' instance %s: %" PRIu32 " more runs of warmup sample '%s' follow",
+                    d->in->model->name, d->in->name, s->count - iteration, s->name);
     mutex_lock(&d->mu);
     buf_reset(&d->errors);
     d->last_error = 0;
@@ -339,15 +360,31 @@ static void stop_locked(struct drill *d)
 static void watch(struct drill *d)
 {
     struct model *m = d->in->model;
-    uint64_t began_ns = monotonic_ns(), tell_ns = began_ns + TELL_NS;
+    uint64_t began_ns = monotonic_ns(), step_ns = TELL_NS, tell_ns = began_ns + step_ns;
+    bool has_lent = false;
     mutex_lock(&d->mu);
     while (!d->done) {
         cond_wait_until(&d->changed, &d->mu, monotonic_ns() + LOOK_NS);
-        if (!d->stopping && atomic_load(&m->server->state) == SERVER_EXITING)
+        uint64_t waited_ns = monotonic_ns() - began_ns;
+        /* Before the server itself is told: a client may wait for this load, and its answer holds
+         * the stop of a frontend, which comes first. */
+        if (!d->stopping && (atomic_load(&m->server->repository.stopping) ||
+                             atomic_load(&m->server->state) == SERVER_EXITING))
             stop_locked(d);
+        if (!d->stopping && !d->done && timeout_s(d) && waited_ns > timeout_s(d) * NS_PER_S) {
+            d->timed_out = true;
+            stop_locked(d);
+        }
+        if (!d->done && !has_lent && waited_ns > LEND_NS) {
+            mutex_unlock(&d->mu);
+            load_place_lend(m->load_place);
+            has_lent = true;
+            mutex_lock(&d->mu);
+        }
         if (d->done || monotonic_ns() < tell_ns)
             continue;
-        tell_ns += TELL_NS;
+        step_ns = MIN(2 * step_ns, (uint64_t)MAX_TELL_NS);
+        tell_ns += step_ns;
         const char *name = d->sample ? d->sample->name : "";
         uint32_t iteration = d->iteration, n_unanswered = d->n_unanswered;
         mutex_unlock(&d->mu);
@@ -358,6 +395,8 @@ static void watch(struct drill *d)
         mutex_lock(&d->mu);
     }
     mutex_unlock(&d->mu);
+    if (has_lent)
+        load_place_take_back(m->load_place);
 }
 
 struct status *warmup_run(struct warmup *w, struct instance *in)

@@ -28,14 +28,15 @@ NODISCARD struct status *warmup_new(struct model *m, struct warmup **ret_warmup)
 /*
  * warmup_run - runs the samples on an instance that nobody else uses yet, in the instance's place.
  *
- * Thread: control; several may run at a time, each for another instance. Waits for the backend as
- * long as it takes, and says in the log every few seconds for what. When the server is told to
- * stop, requests under way are cancelled and no others begin; a backend that does not answer even
- * then holds this thread, which server_stop() does not wait for longer than its timeout.
+ * Thread: control; several may run at a time, each for another instance. Waits for the backend, and
+ * says in the log for what, ever more rarely; after a second the load's place is lent to another
+ * (load_place.h). When the server is told to stop, or when the time that options give is over,
+ * requests under way are cancelled and no others begin; a backend that does not answer even then
+ * holds this thread, which server_stop() does not wait for longer than its timeout.
  * @w      NULL is fine
  * Errors: STATUS_INVALID_ARG  failed to run warmup sample 'S': <what the backend says>; …
  *                             or the sample does not fit the model
- *         STATUS_UNAVAILABLE  the server stops; no memory
+ *         STATUS_UNAVAILABLE  the server stops; the time is over; no memory
  */
 NODISCARD struct status *warmup_run(struct warmup *w, struct instance *in);
 

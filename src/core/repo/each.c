@@ -1,50 +1,135 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The same for each of many models, several at a time: the threads share the work, each takes the
- * next one.
+ * next one. Who waits for a warm-up lends its place: another thread comes, and when the place is
+ * taken back, the next one that has done a piece of work goes.
  */
 #include <stdatomic.h>
 
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/status.h"
 #include "base/thread.h"
+#include "core/load_place.h"
 #include "core/repo/repository.h"
 #include "core/server_options.h"
 
-enum { MAX_THREADS = 64 };
+enum { CREW_LEVEL = 865, MAX_THREADS = 64, MAX_LENT = 192 };
 
 struct crew {
+    /* Constant. */
+    const char *thread_name;
     size_t n;
     void (*work)(void *arg, size_t i);
     void *arg;
+
     atomic_size_t next;
+
+    struct mutex mu; /* level 865 in core/README.md */
+    /* Under mu. */
+    size_t n_threads; /* started; they stay in the list when they have ended */
+    size_t n_excess;  /* of those that work: so many are to go */
+    struct thread threads[MAX_THREADS + MAX_LENT];
 };
+
+struct worker {
+    struct load_place place;
+    struct crew *crew;
+    bool has_lent; /* whose turn it is to lend or take back: the place counts them */
+};
+
+static void work_on(void *arg);
+
+static struct status *start_one_locked(struct crew *c)
+{
+    mutex_assert_held(&c->mu);
+    struct status *st = thread_start(&c->threads[c->n_threads], c->thread_name, work_on, c);
+    c->n_threads += !st;
+    return st;
+}
+
+static void lend(struct load_place *p)
+{
+    struct worker *w = CONTAINER_OF(p, struct worker, place);
+    struct crew *c = w->crew;
+    struct status *st = NULL;
+    mutex_lock(&c->mu);
+    if (c->n_excess) {
+        c->n_excess--;
+        w->has_lent = true;
+    } else if (atomic_load(&c->next) < c->n && c->n_threads < ARRAY_SIZE(c->threads)) {
+        st = start_one_locked(c);
+        w->has_lent = !st;
+    }
+    mutex_unlock(&c->mu);
+    log_status(LOG_WARN, "no other thread loads models while one is warmed up", st);
+}
+
+static void take_back(struct load_place *p)
+{
+    struct worker *w = CONTAINER_OF(p, struct worker, place);
+    mutex_lock(&w->crew->mu);
+    w->crew->n_excess += w->has_lent;
+    w->has_lent = false;
+    mutex_unlock(&w->crew->mu);
+}
+
+static bool is_excess(struct crew *c)
+{
+    mutex_lock(&c->mu);
+    bool excess = c->n_excess > 0;
+    c->n_excess -= excess;
+    mutex_unlock(&c->mu);
+    return excess;
+}
 
 static void work_on(void *arg)
 {
     struct crew *c = arg;
+    struct worker w = {.place = {.lend = lend, .take_back = take_back}, .crew = c};
     size_t i;
-    while ((i = atomic_fetch_add(&c->next, 1)) < c->n)
+    load_place_set(&w.place);
+    while ((i = atomic_fetch_add(&c->next, 1)) < c->n) {
         c->work(c->arg, i);
+        if (is_excess(c))
+            break;
+    }
+    load_place_set(NULL);
+}
+
+static void start_threads(struct crew *c, size_t wanted)
+{
+    struct status *st = NULL;
+    mutex_lock(&c->mu);
+    while (c->n_threads + 1 < wanted && !st) /* this thread works, too */
+        st = start_one_locked(c);
+    mutex_unlock(&c->mu);
+    log_status(LOG_WARN, "fewer threads load or unload models", st);
+}
+
+/* Threads are started by threads that are still at work. */
+static void join_all(struct crew *c)
+{
+    for (size_t i = 0;; i++) {
+        mutex_lock(&c->mu);
+        bool is_last = i == c->n_threads;
+        mutex_unlock(&c->mu);
+        if (is_last)
+            return;
+        thread_join(&c->threads[i]);
+    }
 }
 
 void repository_each(struct repository *repo, const char *thread_name, size_t n,
                      void (*work)(void *arg, size_t i), void *arg)
 {
-    struct crew c = {.n = n, .work = work, .arg = arg};
-    struct thread threads[MAX_THREADS];
+    struct load_place *outer = load_place_mine(); /* of a control thread that looks at them all */
+    struct crew c = {.thread_name = thread_name, .n = n, .work = work, .arg = arg};
+    mutex_init(&c.mu, CREW_LEVEL, "crew");
     size_t wanted = MIN((size_t)repo->options->load_threads, (size_t)MAX_THREADS);
-    wanted = MIN(wanted, n);
-    size_t n_threads = 0;
-    while (n_threads + 1 < wanted) { /* this thread works, too */
-        struct status *st = thread_start(&threads[n_threads], thread_name, work_on, &c);
-        if (st) {
-            log_status(LOG_WARN, "fewer threads load or unload models", st);
-            break;
-        }
-        n_threads++;
-    }
+    start_threads(&c, MIN(wanted, n));
     work_on(&c);
-    for (size_t i = 0; i < n_threads; i++)
-        thread_join(&threads[i]);
+    join_all(&c);
+    mutex_done(&c.mu);
+    load_place_set(outer);
 }

@@ -4,13 +4,18 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/mutex.h"
 #include "base/status.h"
 #include "core/repo/storage.h"
 
@@ -38,21 +43,202 @@ struct status *source_of_folder(struct storage *storage, const char *folder,
 
 /* ---- Temporary folders ---------------------------------------------------------------------- */
 
+/*
+ * All of this process lie in one folder, TMPDIR/conch-model-XXXXXX, whose file .lock is locked as
+ * long as the folder is in use: a server that is killed leaves one without a lock, and the next
+ * one removes it (source_sweep()).
+ */
+#define PREFIX    "conch-model-"
+#define LOCK_NAME ".lock"
+
+enum { TEMPORARY_LEVEL = 880 };
+
+static struct {
+    struct mutex mu; /* level 880 in core/README.md; a leaf */
+    /* Under mu. */
+    char *path; /* NULL: there is none */
+    int lock_fd;
+    size_t n_roots; /* in it */
+    unsigned long long next;
+    bool has_rest; /* something in it could not be removed */
+} temporary = {
+    .mu = {.mu = PTHREAD_MUTEX_INITIALIZER, .level = TEMPORARY_LEVEL, .name = "temporary"},
+};
+
+static const char *temporary_parent(void)
+{
+    const char *parent = getenv("TMPDIR");
+    return parent && parent[0] ? parent : "/tmp";
+}
+
+/* Of remove_tree(), on this thread. */
+static _Thread_local struct {
+    const char *what;
+    bool keeps_lock; /* the file of that name, and the folder that it is in */
+    bool has_rest;
+} removal;
+
 /* Links in it are removed, not followed. */
 static int remove_one(const char *path, const struct stat *info, int type, struct FTW *place)
 {
     (void)info;
-    (void)type;
-    (void)place;
-    if (remove(path) != 0)
-        log_warn("cannot remove '%s', which came with a load request: %s", path, strerror(errno));
+    if (removal.keeps_lock &&
+        (place->level == 0 || (place->level == 1 && strcmp(path + place->base, LOCK_NAME) == 0)))
+        return 0;
+    if (type != FTW_DNR && remove(path) == 0) /* what cannot be read may be empty, and is told */
+        return 0;
+    int why = type == FTW_DNR && rmdir(path) == 0 ? 0 : errno;
+    if (why) {
+        removal.has_rest = true;
+        log_warn("cannot remove '%s', %s: %s", path, removal.what, strerror(why));
+    }
     return 0;
 }
 
-static void remove_tree(const char *root)
+/* False: something of it is still there, and the log says what and why. */
+static bool remove_tree(const char *root, bool keeps_lock, const char *what)
 {
     enum { MAX_OPEN = 16 };
-    nftw(root, remove_one, MAX_OPEN, FTW_DEPTH | FTW_PHYS);
+    removal.what = what;
+    removal.keeps_lock = keeps_lock;
+    removal.has_rest = false;
+    if (nftw(root, remove_one, MAX_OPEN, FTW_DEPTH | FTW_PHYS) != 0) {
+        log_warn("cannot remove '%s', %s: %s", root, what, strerror(errno));
+        return false;
+    }
+    return !removal.has_rest;
+}
+
+/* The lock's file goes when nothing else is left: as long as it is there somebody may try again. */
+static bool remove_temporary(const char *path, const char *what)
+{
+    return remove_tree(path, true, what) && remove_tree(path, false, what);
+}
+
+/* The lock of a folder; -1: there is none, or errno says why it cannot be had. */
+static int lock_folder(const char *folder, int flags, int operation)
+{
+    char *name = mem_printf("%s/" LOCK_NAME, folder);
+    struct stat info, now;
+    int fd = open(name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | flags, 0600);
+    /* Whoever sweeps may have been faster: then the file is not the one by that name any more. */
+    bool fine = fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) &&
+                flock(fd, operation) == 0 && stat(name, &now) == 0 && now.st_ino == info.st_ino &&
+                now.st_dev == info.st_dev;
+    if (fd >= 0 && !fine) {
+        int why = errno;
+        close(fd);
+        errno = why;
+        fd = -1;
+    }
+    mem_free(name);
+    return fd;
+}
+
+static struct status *make_temporary_locked(void)
+{
+    enum { MAX_TRIES = 10 };
+    for (int i = 0; i < MAX_TRIES; i++) {
+        char *path = mem_printf("%s/" PREFIX "XXXXXX", temporary_parent());
+        if (!mkdtemp(path)) {
+            struct status *st = status_from_errno(errno, "failed to make folder '%s'", path);
+            mem_free(path);
+            return st;
+        }
+        temporary.lock_fd = lock_folder(path, O_CREAT | O_EXCL, LOCK_EX);
+        if (temporary.lock_fd >= 0) {
+            temporary.path = path;
+            temporary.has_rest = false;
+            return NULL;
+        }
+        if (errno != ENOENT) { /* not swept meanwhile */
+            struct status *st = status_from_errno(errno, "failed to lock '%s/" LOCK_NAME "'", path);
+            remove_temporary(path, "which could not be locked");
+            mem_free(path);
+            return st;
+        }
+        mem_free(path);
+    }
+    return status_new(STATUS_UNAVAILABLE, "folders in '%s' are removed as soon as they are made",
+                      temporary_parent());
+}
+
+/* When the last one goes, so does the folder of them all. */
+static void leave_temporary(char *root)
+{
+    bool removed = remove_tree(root, false, "which came with a load request");
+    mutex_lock(&temporary.mu);
+    temporary.has_rest |= !removed;
+    if (--temporary.n_roots == 0) {
+        /* With a rest in it the next server may try; the lock's file says that it may. */
+        if (!temporary.has_rest)
+            remove_temporary(temporary.path, "which had files of load requests");
+        close(temporary.lock_fd);
+        mem_free(TAKE(temporary.path));
+    }
+    mutex_unlock(&temporary.mu);
+    mem_free(root);
+}
+
+static struct status *make_root(char **ret_root)
+{
+    mutex_lock(&temporary.mu);
+    struct status *st = temporary.path ? NULL : make_temporary_locked();
+    if (!st) {
+        char *root = mem_printf("%s/%llu", temporary.path, temporary.next++);
+        if (mkdir(root, 0700) != 0)
+            st = status_from_errno(errno, "failed to make folder '%s'", root);
+        if (st && temporary.n_roots == 0) {
+            remove_temporary(temporary.path, "which was to have files of load requests");
+            close(temporary.lock_fd);
+            mem_free(TAKE(temporary.path));
+        }
+        if (st) {
+            mem_free(root);
+        } else {
+            temporary.n_roots++;
+            *ret_root = root;
+        }
+    }
+    mutex_unlock(&temporary.mu);
+    return st;
+}
+
+/* One that nobody has locked, and that is ours. */
+static void sweep_one(const char *path)
+{
+    struct stat info;
+    if (lstat(path, &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid())
+        return;
+    int fd = lock_folder(path, 0, LOCK_EX | LOCK_NB);
+    if (fd < 0) {
+        if (errno != ENOENT && errno != EWOULDBLOCK) /* no lock: not ours; locked: somebody's */
+            log_warn("cannot tell whether '%s' is left of a server that was killed: %s", path,
+                     strerror(errno));
+        return;
+    }
+    if (remove_temporary(path, "which a server that was killed has left"))
+        log_info("removed '%s', which a server that was killed has left", path);
+    close(fd);
+}
+
+void source_sweep(void)
+{
+    const char *parent = temporary_parent();
+    struct file_list list;
+    struct status *st = file_list(parent, &list);
+    if (st) {
+        log_status(LOG_WARN, "what a server that was killed has left is not removed", st);
+        return;
+    }
+    for (size_t i = 0; i < list.count; i++) {
+        if (strncmp(list.entries[i].name, PREFIX, strlen(PREFIX)) != 0)
+            continue;
+        char *path = mem_printf("%s/%s", parent, list.entries[i].name);
+        sweep_one(path);
+        mem_free(path);
+    }
+    file_list_done(&list);
 }
 
 static struct status *make_folders(const char *root, char *path)
@@ -105,19 +291,6 @@ static struct status *write_file(const char *root, const struct source_file *fil
     return st;
 }
 
-static struct status *make_root(char **ret_root)
-{
-    const char *parent = getenv("TMPDIR");
-    char *root = mem_printf("%s/conch-model-XXXXXX", parent && parent[0] ? parent : "/tmp");
-    if (!mkdtemp(root)) {
-        struct status *st = status_from_errno(errno, "failed to make folder '%s'", root);
-        mem_free(root);
-        return st;
-    }
-    *ret_root = root;
-    return NULL;
-}
-
 struct status *source_of_files(const char *name, const struct source_file *files, size_t n_files,
                                struct source **ret_source)
 {
@@ -159,7 +332,6 @@ void source_unref(struct source *s)
     storage_unref(s->storage);
     mem_free(s->folder);
     if (s->temporary_root)
-        remove_tree(s->temporary_root);
-    mem_free(s->temporary_root);
+        leave_temporary(s->temporary_root);
     mem_free(s);
 }

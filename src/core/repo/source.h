@@ -44,6 +44,12 @@ NODISCARD struct status *source_of_folder(struct storage *storage, const char *f
 NODISCARD struct status *source_of_files(const char *name, const struct source_file *files,
                                          size_t n_files, struct source **ret_source);
 
+/*
+ * source_sweep - removes what servers of this user that were killed have left below TMPDIR, never
+ * what another process uses; the log says what, and what could not be removed. Thread: control.
+ */
+void source_sweep(void);
+
 void source_ref(struct source *s);
 /* source_unref - NULL is fine. Thread: control. */
 void source_unref(struct source *s);

@@ -182,6 +182,8 @@ static bool all_loaded(struct repository *repo)
 
 struct status *repository_load_all(struct repository *repo)
 {
+    if (repo->options->control_mode == CONTROL_EXPLICIT) /* only there files come with requests */
+        source_sweep();
     bool all_listed = list_models(repo);
     struct loader l = make_loader(repo);
     repository_each(repo, "model-load", l.n_models, load_one, &l);

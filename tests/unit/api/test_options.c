@@ -145,6 +145,7 @@ static void options_that_size_or_place(void **state)
     ok(TRITONSERVER_ServerOptionsSetModelLoadRetryCount(o, 1));
     ok(TRITONSERVER_ServerOptionsSetModelNamespacing(o, true));
     ok(conch_server_options_set_follow_symlinks(o, true));
+    ok(conch_server_options_set_warmup_timeout(o, 5));
     ok(TRITONSERVER_ServerOptionsSetRateLimiterMode(o, TRITONSERVER_RATE_LIMIT_OFF));
     ok(TRITONSERVER_ServerOptionsAddRateLimiterResource(o, "R", 1, 0));
     ok(TRITONSERVER_ServerOptionsSetPinnedMemoryPoolByteSize(o, 1));
@@ -210,6 +211,8 @@ static void options_that_ask_for_what_is_not_there(void **state)
             "TRITONSERVER_ServerOptionsSetStartupModel: 'model_name' was nullptr");
     refused(TRITONSERVER_ServerOptionsSetModelControlMode(o, (TRITONSERVER_ModelControlMode)7),
             wrong, "unknown model control mode '7'");
+    refused(conch_server_options_set_warmup_timeout(NULL, 1), wrong,
+            "conch_server_options_set_warmup_timeout: 'options' was nullptr");
     refused(conch_server_options_set_follow_symlinks(NULL, true), wrong,
             "conch_server_options_set_follow_symlinks: 'options' was nullptr");
     refused(TRITONSERVER_ServerOptionsSetServerId(NULL, "me"), wrong,

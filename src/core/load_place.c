@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/load_place.h"
+
+#include <stddef.h>
+
+static _Thread_local struct load_place *mine;
+
+void load_place_set(struct load_place *p)
+{
+    mine = p;
+}
+
+struct load_place *load_place_mine(void)
+{
+    return mine;
+}
+
+void load_place_lend(struct load_place *p)
+{
+    if (p && atomic_fetch_add(&p->n_lent, 1) == 0)
+        p->lend(p);
+}
+
+void load_place_take_back(struct load_place *p)
+{
+    if (p && atomic_fetch_sub(&p->n_lent, 1) == 1)
+        p->take_back(p);
+}
