@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "common/backend.h"
 
+#include "conch/backend.h"
+
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +49,14 @@ void backend_log(TRITONSERVER_LogLevel level, const char *file, int line, const 
 /* Nothing that these backends call is younger than version 1.15, so an older server than the one
  * that the headers describe will do. */
 #define NEEDED_MINOR 15
+
+/* Of Conch only; the loader leaves NULL where there is none. */
+extern __typeof__(conch_model_declare_bounded) conch_model_declare_bounded __attribute__((weak));
+
+TRITONSERVER_Error *backend_declare_bounded(TRITONBACKEND_Model *model)
+{
+    return conch_model_declare_bounded ? conch_model_declare_bounded(model) : NULL;
+}
 
 TRITONSERVER_Error *backend_check_version(void)
 {

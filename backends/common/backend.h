@@ -47,6 +47,12 @@ void backend_log(TRITONSERVER_LogLevel level, const char *file, int line, const 
 /* backend_check_version - can this server run a backend compiled with these headers? */
 TRITONSERVER_Error *backend_check_version(void);
 
+/*
+ * backend_declare_bounded - the promise of include/conch/backend.h, to a server that knows it: the
+ * size of the inputs bounds what the model does.
+ */
+TRITONSERVER_Error *backend_declare_bounded(TRITONBACKEND_Model *model);
+
 /* backend_now_ns - the clock of the statistics. */
 uint64_t backend_now_ns(void);
 

@@ -12,7 +12,8 @@
  *   creation_delay_sec              how long each instance takes to load, seconds; 0
  *
  * Threads: the model's state is constant once it is loaded, instances have none, and a request is
- * answered without allocating anything here.
+ * answered without allocating anything here. Without a delay an execution takes as long as its
+ * inputs are large, and says so to the server (conch/backend.h).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -117,7 +118,8 @@ static TRITONSERVER_Error *model_open(struct frame_model *fm)
                               &m->delay_multiplier));
     TRY(backend_parameter_int(fm->config, "creation_delay_sec", 0, 3600, 0,
                               &m->creation_delay_sec));
-    return begin_demonstration(fm, m);
+    TRY(begin_demonstration(fm, m));
+    return m->execute_delay_ms > 0 ? NULL : backend_declare_bounded(fm->handle);
 }
 
 static void model_close(struct frame_model *fm)

@@ -5,11 +5,11 @@
  *
  *     #include "conch/backend.h"
  *
- *     extern __typeof__(conch_backend_attribute_set_instance_threads)
- *         conch_backend_attribute_set_instance_threads __attribute__((weak));
+ *     extern __typeof__(conch_model_declare_bounded) conch_model_declare_bounded
+ *         __attribute__((weak));
  *     …
- *     if (conch_backend_attribute_set_instance_threads)
- *         err = conch_backend_attribute_set_instance_threads(attributes, true);
+ *     if (conch_model_declare_bounded)
+ *         err = conch_model_declare_bounded(model);
  */
 #ifndef CONCH_BACKEND_H
 #define CONCH_BACKEND_H
@@ -37,6 +37,30 @@ extern "C" {
  */
 CONCH_DECLSPEC struct TRITONSERVER_Error *conch_backend_attribute_set_instance_threads(
     struct TRITONBACKEND_BackendAttribute *backend_attributes, bool enabled);
+
+/*
+ * conch_model_declare_bounded - the backend promises, for this model: however its inputs are
+ * chosen, an execution does no more than the size of the inputs allows, and it waits for nobody.
+ * That is, ModelInstanceExecute
+ *
+ * - has no loop whose length a value decides, be it in the model, a parameter or an input;
+ * - opens no file, makes no call over a network, does not sleep, and takes no lock that another
+ *   thread may hold for long;
+ * - takes much less than a millisecond for small inputs, and for larger ones no longer than a few
+ *   copies of them would.
+ *
+ * The server may then execute the model on the threads that read its network connections, when
+ * measurement shows that it is quick: that saves the hand-off to another thread, and all other
+ * connections of that thread wait for as long as it takes. A model without the declaration always
+ * executes on threads of its own. So a backend that promises too much does harm to others; a
+ * watchdog notices after some milliseconds, and takes the model off those threads for long.
+ *
+ * Thread: the one that initialises the model or one of its instances.
+ * Errors: INVALID_ARG  `model` is NULL
+ *         UNSUPPORTED  the model has been loaded already
+ */
+CONCH_DECLSPEC struct TRITONSERVER_Error *
+conch_model_declare_bounded(struct TRITONBACKEND_Model *model);
 
 #ifdef __cplusplus
 }

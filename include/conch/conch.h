@@ -60,6 +60,28 @@ conch_server_options_set_warmup_timeout(struct TRITONSERVER_ServerOptions *optio
                                         unsigned int timeout_s);
 
 /*
+ * conch_server_options_set_inline_execution - whether TRITONSERVER_ServerInferAsync() may execute a
+ * model itself, before it returns, on the thread that calls it. By default it never does, and a
+ * request costs two switches of threads, some µs, which for a quick model is most of it.
+ *
+ * When it may,
+ *
+ * - it does so for models that are known to be quick and bounded, as the server's own event loops
+ *   do (docs/writing-a-backend.md), and for those with CONCH_EXECUTION `inline`; all others execute
+ *   on threads of the server's, as without this option;
+ * - the callbacks of the request (allocator, response, release) are then called by that thread,
+ *   inside TRITONSERVER_ServerInferAsync(), and so are those of requests of other threads that wait
+ *   for the same model: the caller must not hold a lock that one of them takes;
+ * - what a callback brings by another TRITONSERVER_ServerInferAsync() is not executed inside it, so
+ *   that calls do not nest;
+ * - models with a sequence batcher of the strategy "direct" and more than one slot stay on threads
+ *   of the server's.
+ */
+CONCH_DECLSPEC struct TRITONSERVER_Error *
+conch_server_options_set_inline_execution(struct TRITONSERVER_ServerOptions *options,
+                                          bool inline_execution);
+
+/*
  * conch_server_new - a server without its models: as TRITONSERVER_ServerNew(), which loads them
  * before it returns, in two steps. conch_server_load() is the other one; frontends may be started
  * between the two. Until then

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tritonbackend.h: backends, models and instances, and what backends report of them.
+ * tritonbackend.h: backends, models and instances, and what backends report of them; backend.h.
  */
+#include "conch/backend.h"
+
 #include "api/handles.h"
 #include "base/buf.h"
 #include "base/mem.h"
@@ -191,6 +193,12 @@ TRITONSERVER_Error *TRITONBACKEND_ModelSetConfig(TRITONBACKEND_Model *model,
         st = model_config_merge_from_backend(m->config, to_message(model_config)->json,
                                              to_message(model_config)->size_bytes);
     return as_status(st);
+}
+
+TRITONSERVER_Error *conch_model_declare_bounded(TRITONBACKEND_Model *model)
+{
+    NEED(model);
+    return as_status(model_declare_bounded(to_model(model)));
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ModelServer(TRITONBACKEND_Model *model,

@@ -157,6 +157,14 @@ TRITONSERVER_ServerOptionsSetModelNamespacing(TRITONSERVER_ServerOptions *option
     return NULL;
 }
 
+TRITONSERVER_Error *conch_server_options_set_inline_execution(TRITONSERVER_ServerOptions *options,
+                                                              bool inline_execution)
+{
+    NEED(options);
+    to_options(options)->inline_execution = inline_execution;
+    return NULL;
+}
+
 TRITONSERVER_Error *conch_server_options_set_follow_symlinks(TRITONSERVER_ServerOptions *options,
                                                              bool follow)
 {

@@ -14,6 +14,7 @@
 #include "core/labels.h"
 #include "core/model.h"
 #include "core/request_priv.h"
+#include "core/sched/embedder.h"
 #include "core/server.h"
 #include "core/server_priv.h"
 
@@ -561,7 +562,11 @@ TRITONSERVER_Error *TRITONSERVER_ServerInferAsync(TRITONSERVER_Server *server,
         request_compact(&a->request);
         a->request.trace = to_trace(trace);
     }
+    struct turn *turn = embedder_turn_begin(to_server(server)->embedder_turns);
+    if (idle)
+        a->request.turn = turn;
     struct status *st = server_infer(to_server(server), &a->request);
+    embedder_turn_end(turn);
     if (st && idle)
         a->request.trace =
             NULL; /* of a request that was not even accepted it remains the caller's */

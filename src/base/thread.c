@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/status.h"
 
@@ -91,6 +92,24 @@ struct status *thread_call(const char *name, void (*run)(void *arg), void *arg)
     if (!st)
         thread_join(&t);
     return st;
+}
+
+uint64_t thread_waited_ns(void)
+{
+    unsigned long long ran_ns, waited_ns = 0;
+    FILE *f = fopen("/proc/thread-self/schedstat", "re");
+    if (!f)
+        return 0;
+    if (fscanf(f, "%llu %llu", &ran_ns, &waited_ns) != 2)
+        waited_ns = 0;
+    fclose(f);
+    return waited_ns;
+}
+
+long thread_preemptions(void)
+{
+    struct rusage usage;
+    return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nivcsw : 0;
 }
 
 /* The CPU quota of our control group (version 2), rounded up; 0 when there is none. */

@@ -9,6 +9,7 @@
 #define CONCH_BASE_THREAD_H
 
 #include <pthread.h>
+#include <stdint.h>
 
 #include "base/compiler.h"
 
@@ -44,6 +45,15 @@ void thread_join(struct thread *t);
  * Errors: STATUS_UNAVAILABLE  the system has no room for another thread; run() was not called
  */
 NODISCARD struct status *thread_call(const char *name, void (*run)(void *arg), void *arg);
+
+/*
+ * thread_waited_ns - how long the calling thread has been ready to run, yet without a CPU, since it
+ * began; 0 where the system does not say.
+ */
+uint64_t thread_waited_ns(void);
+
+/* thread_preemptions - how often the calling thread has lost its CPU without wanting to. */
+long thread_preemptions(void);
 
 /* thread_cpu_count - CPUs that this process may run on (affinity, cgroup quota); at least 1. */
 int thread_cpu_count(void);

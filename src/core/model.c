@@ -280,6 +280,24 @@ struct status *model_make_specs(struct model *m)
     return NULL;
 }
 
+struct status *model_declare_bounded(struct model *m)
+{
+    int before = MODEL_BOUNDS_UNKNOWN;
+    if (atomic_compare_exchange_strong(&m->bounds, &before, MODEL_BOUNDED) ||
+        before == MODEL_BOUNDED)
+        return NULL;
+    return status_new(STATUS_UNSUPPORTED,
+                      "model '%s' cannot be declared to be bounded any more: it has been loaded",
+                      m->name);
+}
+
+bool model_settle_bounds(struct model *m)
+{
+    int before = MODEL_BOUNDS_UNKNOWN;
+    return !atomic_compare_exchange_strong(&m->bounds, &before, MODEL_UNBOUNDED) &&
+           before == MODEL_BOUNDED;
+}
+
 const char *model_platform(const struct model *m)
 {
     const Inference__ModelConfig *pb = m->config->pb;

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/compiler.h"
 #include "base/map.h"
 #include "base/pool.h"
 #include "core/config/config.h"
@@ -24,6 +25,7 @@ struct instance;
 struct labels;
 struct scheduler;
 struct server;
+struct status;
 struct storage;
 
 /* One declared input or output, ready for the check of a request. */
@@ -40,6 +42,10 @@ struct tensor_spec {
     const int64_t *reshape_dims;
     struct labels *labels; /* of an output's classes; NULL without a label file */
 };
+
+/* Does the size of the inputs bound an execution? UNKNOWN until the backend declares it, or the
+ * model is loaded. */
+enum model_bounds { MODEL_BOUNDS_UNKNOWN, MODEL_BOUNDED, MODEL_UNBOUNDED };
 
 struct model {
     /* Set while loading, constant afterwards. */
@@ -87,6 +93,7 @@ struct model {
     struct failures failures;                    /* statistics of those that no instance counts */
     atomic_long inflight; /* requests accepted and not yet ended; see model_inflight() */
     atomic_uint pending;  /* … in its scheduler; written under that lock */
+    atomic_int bounds;    /* enum model_bounds */
     atomic_bool stopping; /* no new requests; drained when inflight is 0 */
 };
 
@@ -109,6 +116,15 @@ struct model_memory {
 
 /* model_memory - as it is now. Thread: any. */
 void model_memory(const struct model *m, struct model_memory *ret_memory);
+
+/*
+ * model_declare_bounded - the backend's declaration, conch_model_declare_bounded(). Thread: any.
+ *
+ * Errors: STATUS_UNSUPPORTED  the model has been loaded without it
+ */
+NODISCARD struct status *model_declare_bounded(struct model *m);
+/* model_settle_bounds - it is loaded, and declarations come too late. Has one been made? */
+bool model_settle_bounds(struct model *m);
 
 /* model_platform - what metadata shows: the platform, or without one the backend. Borrowed. */
 const char *model_platform(const struct model *m);

@@ -27,6 +27,7 @@
 #include "base/arena.h"
 #include "base/heap.h"
 #include "base/list.h"
+#include "core/sched/watchdog.h"
 #include "core/tensor.h"
 
 struct instance;
@@ -131,7 +132,9 @@ struct turn {
     uint64_t
         left_ns; /* how much longer the thread may spend executing models; set anew each turn */
     uint32_t n_waiting;
-    struct model *waiting[8]; /* models that wait for turn_end(), each counted as if in flight */
+    struct model *waiting[8];  /* models that wait for turn_end(), each counted as if in flight */
+    bool is_embedders;         /* no loop: a thread of the program that embeds the server */
+    struct inline_watch watch; /* of what is executed in it; see inline_watch_open() */
     void (*on_wait)(struct turn *turn); /* there is one now; NULL: nobody calls turn_end() */
 };
 
@@ -171,6 +174,7 @@ struct request {
     struct queue_level *level; /* queue.h; and so are the next two */
     struct heap_node limit;
     uint64_t limit_ns;      /* when its time in the queue is over; UINT64_MAX: never */
+    bool is_large;          /* too large to be executed inline; scheduler_waits_locked() */
     struct status *refusal; /* why it is answered without being executed */
     int refusal_reason;     /* enum failure_reason */
     struct order *order;    /* where it has its place; NULL: its responses go when they come */

@@ -14,6 +14,7 @@
 #include "core/metrics/page.h"
 #include "core/model_priv.h"
 #include "core/request_priv.h"
+#include "core/sched/embedder.h"
 #include "core/sched/scheduler.h"
 #include "core/server_options.h"
 #include "core/server_priv.h"
@@ -97,6 +98,9 @@ struct status *server_create(const struct server_options *options, struct server
         s->machine = machine_new(options->metrics_interval_ms, monotonic_ns());
     alarms_init(&s->alarms);
     helpers_init(&s->helpers);
+    watchdog_init(&s->watchdog);
+    if (options->inline_execution)
+        s->embedder_turns = embedder_turns_new(&s->watchdog);
     backend_registry_init(&s->backends, s, s->options);
     s->has_control = options->control_mode != CONTROL_NONE;
     repository_init(&s->repository, s, &s->backends, s->options,
@@ -370,6 +374,8 @@ void server_free(struct server *s)
     repository_done(&s->repository);
     alarms_done(&s->alarms);
     helpers_done(&s->helpers); /* whom alarms have posted to */
+    embedder_turns_free(s->embedder_turns);
+    watchdog_done(&s->watchdog);
     backend_registry_done(&s->backends);
     machine_free(s->machine);
     thread_pools_trim(); /* what requests of the C API have left */
@@ -673,6 +679,11 @@ struct status *server_check(struct request *r)
         return status_new(STATUS_INVALID_ARG, "[request id: %s] request is in flight already",
                           request_log_name(r));
     return request_check(r);
+}
+
+void server_watch(struct server *s, struct turn *turn)
+{
+    inline_watch_open(&turn->watch, &s->watchdog);
 }
 
 struct status *server_infer(struct server *s, struct request *r)

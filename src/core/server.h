@@ -23,6 +23,7 @@ struct request;
 struct server;
 struct server_options;
 struct status;
+struct turn;
 
 #define CONCH_VERSION_LATEST (-1)
 
@@ -298,6 +299,12 @@ NODISCARD struct status *server_metrics(struct server *s, struct buf *out);
  * Errors: STATUS_INVALID_ARG  it does not fit its model (behaviours §7), or is in flight
  */
 NODISCARD struct status *server_check(struct request *r);
+
+/*
+ * server_watch - somebody looks from now on how long the thread of this turn executes models, until
+ * inline_watch_close(&turn->watch). Thread: any, while nothing is executed in it.
+ */
+void server_watch(struct server *s, struct turn *turn);
 
 /*
  * server_infer - checks the request against its model and hands it to the scheduler.

@@ -33,6 +33,7 @@ struct server_options {
     char *model_config_name;
     bool strict_model_config; /* no auto-completion */
     bool model_namespacing;   /* repositories may have models of the same name */
+    bool inline_execution;    /* models may execute on the threads of who embeds the server */
     bool follow_symlinks;     /* links may lead out of their repository */
     bool exit_on_error;
     bool strict_readiness;

@@ -12,9 +12,11 @@
 #include "core/readiness.h"
 #include "core/repo/repository.h"
 #include "core/sched/alarm.h"
+#include "core/sched/watchdog.h"
 #include "core/server.h"
 
 struct budget;
+struct embedder_turns;
 struct machine;
 struct server_options;
 
@@ -38,7 +40,9 @@ struct server {
     struct alarms alarms;
     struct helpers helpers;
     struct readiness_watch readiness;
-    bool has_control; /* models may come and go */
+    struct watchdog watchdog;
+    struct embedder_turns *embedder_turns; /* NULL: nobody has asked for inline execution */
+    bool has_control;                      /* models may come and go */
     struct control control;
 
     atomic_int state; /* enum server_state */

@@ -51,7 +51,7 @@ static void look_at_value(struct look *l, const struct parameter_traits *t, cons
                  p->key, t->min, t->max, value);
     if (t == &server_parameters[0]) { /* CONCH_EXECUTION */
         struct execution e;
-        struct status *st = execution_init(&e, value);
+        struct status *st = execution_init(&e, value, false);
         if (st)
             lint_add(l->found, LINT_BAD_PARAMETER, place, NULL, "%s", status_message(st));
         status_free(st);

@@ -44,6 +44,7 @@ void fake_model_make_with(struct fake_model *f, struct server_options *options, 
     cond_init(&f->server.drained);
     alarms_init(&f->server.alarms);
     helpers_init(&f->server.helpers);
+    watchdog_init(&f->server.watchdog);
     f->backend.name = mem_strdup("fake");
     f->backend.fns.instance_execute = execute;
     f->model = model_new(&f->server, "m", 1, "/nowhere", config);
@@ -82,6 +83,7 @@ void fake_model_end(struct fake_model *f)
     mem_free(f->backend.name);
     alarms_done(&f->server.alarms);
     helpers_done(&f->server.helpers);
+    watchdog_done(&f->server.watchdog);
     server_options_free(f->server.options);
     cond_done(&f->server.drained);
     mutex_done(&f->server.drain_mu);

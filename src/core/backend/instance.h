@@ -73,6 +73,7 @@ struct instance {
     enum runner runner;
     uint32_t number;                /* among the model's; constant from its first use */
     struct request **batch;         /* the runner's: 2 * batch_capacity; NULL before the first */
+    long n_preempted;               /* the runner's; see learn_on_worker() */
     struct lane *lane;              /* a sequence batcher's: its slots of the instance */
     struct instance_thread *thread; /* NULL before the first work for it */
 };

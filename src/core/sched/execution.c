@@ -3,23 +3,32 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "core/request.h"
 
 enum {
-    FIRST_PROOF = 4,        /* short executions that a new model has to show */
-    PROOF_AFTER_LAPSE = 64, /* … and after a lapse; doubled for each further one */
+    FIRST_PROOF = 4,     /* short executions that a new model has to show */
+    PROOF_PER_LONG = 64, /* … for each EXECUTION_LONG_NS of a long one; doubled for each lapse */
     MAX_LAPSES = 12,
-    BYTES_PER_NS = 6,      /* a tensor copied between caches and memory, both ways counted */
-    STRIKE = 256,          /* each long execution adds this, each other inline one takes 1 off */
-    TOO_MUCH = 2 * STRIKE, /* more than this is a lapse: three long ones among a few hundred */
+    MAX_PROOF = 1 << 24,
+    BYTES_PER_NS = 6, /* a tensor copied between caches and memory, both ways counted */
+    /* The estimate goes up by a 16th, and down by a 256th: it rests where 16 of 17 are below. (Of
+     * the others many are short ones, too, on a machine that has more to do than processors.) */
+    UP = 16,
+    DOWN = 256,
 };
+#define LEAST_NS   NS_PER_US /* what is shorter is the same: the way up must not be too long */
+#define WAKE_UP_NS EXECUTION_SHORT_NS /* of the loop, inside an execution on a worker, at most */
+#define FORGET_NS  (10 * NS_PER_S)    /* a lapse is forgotten after that long without another one */
 
-struct status *execution_init(struct execution *e, const char *parameter)
+struct status *execution_init(struct execution *e, const char *parameter, bool bounded)
 {
     static const char *const words[] = {"auto", "inline", "thread"};
 
     memset(e, 0, sizeof(*e));
+    e->bounded = bounded;
+    e->clock = clock_real();
     atomic_init(&e->to_prove, FIRST_PROOF);
     if (!parameter)
         return NULL;
@@ -45,59 +54,100 @@ struct status *execution_never_inline(struct execution *e, const char *why, cons
     return NULL;
 }
 
-bool execution_may_inline(const struct execution *e, const struct turn *turn)
+static bool decides_by_time(const struct execution *e)
 {
-    if (!turn || e->mode == EXECUTION_THREAD)
-        return false;
-    if (e->mode == EXECUTION_INLINE)
-        return true;
-    if (atomic_load_explicit(&e->to_prove, memory_order_relaxed))
-        return false;
-    uint64_t mean_ns = atomic_load_explicit(&e->mean_ns, memory_order_relaxed);
-    return mean_ns < EXECUTION_SHORT_NS && mean_ns <= turn->left_ns;
+    return e->mode == EXECUTION_AUTO && e->bounded;
 }
 
-/* A model that holds up its loop again and again goes back to the worker. */
-static void count_strike(struct execution *e, uint64_t took_ns)
+bool execution_is_ever_inline(const struct execution *e)
 {
-    unsigned int strikes = atomic_load_explicit(&e->strikes, memory_order_relaxed);
-    if (LIKELY(took_ns < EXECUTION_LONG_NS)) {
-        if (strikes)
-            atomic_store_explicit(&e->strikes, strikes - 1, memory_order_relaxed);
-        return;
-    }
-    strikes += STRIKE;
-    if (strikes > TOO_MUCH) {
-        unsigned int lapses = atomic_load_explicit(&e->lapses, memory_order_relaxed);
-        atomic_store_explicit(&e->to_prove, PROOF_AFTER_LAPSE << lapses, memory_order_relaxed);
-        if (lapses < MAX_LAPSES)
-            atomic_store_explicit(&e->lapses, lapses + 1, memory_order_relaxed);
-        strikes = 0;
-    }
-    atomic_store_explicit(&e->strikes, strikes, memory_order_relaxed);
+    return e->mode == EXECUTION_INLINE || decides_by_time(e);
+}
+
+static bool is_proven(const struct execution *e)
+{
+    return atomic_load_explicit(&e->to_prove, memory_order_relaxed) == 0 &&
+           atomic_load_explicit(&e->high_ns, memory_order_relaxed) < EXECUTION_SHORT_NS;
+}
+
+bool execution_is_in_doubt(const struct execution *e)
+{
+    return decides_by_time(e) && UNLIKELY(!is_proven(e));
+}
+
+bool execution_may_inline(const struct execution *e, const struct turn *turn)
+{
+    if (!turn)
+        return false;
+    if (!decides_by_time(e))
+        return e->mode == EXECUTION_INLINE;
+    return is_proven(e) && atomic_load_explicit(&e->high_ns, memory_order_relaxed) <= turn->left_ns;
+}
+
+/* Several instances may meet here; a lost update of an estimate does no harm. */
+static void estimate(struct execution *e, uint64_t took_ns)
+{
+    uint64_t high_ns = atomic_load_explicit(&e->high_ns, memory_order_relaxed), before_ns = high_ns;
+    took_ns = MAX(took_ns, LEAST_NS);
+    if (UNLIKELY(high_ns == 0))
+        high_ns = MIN(took_ns, EXECUTION_SHORT_NS); /* the first one meets cold caches */
+    else if (took_ns > high_ns)
+        high_ns = MIN(took_ns, high_ns + high_ns / UP);
+    else
+        high_ns -= MIN(high_ns - took_ns, high_ns / DOWN);
+    if (high_ns != before_ns)
+        atomic_store_explicit(&e->high_ns, high_ns, memory_order_relaxed);
+}
+
+/* So many short executions are wanted now, or more. */
+static void demand_proof(struct execution *e, uint64_t n)
+{
+    uint64_t wanted = atomic_load_explicit(&e->to_prove, memory_order_relaxed);
+    wanted = MAX(wanted, n);
+    wanted = MIN(wanted, (uint64_t)MAX_PROOF);
+    atomic_store_explicit(&e->to_prove, (unsigned int)wanted, memory_order_relaxed);
+}
+
+/* The model has held up its loop. */
+static void lapse(struct execution *e, uint64_t took_ns)
+{
+    uint64_t now_ns = clock_now_ns(e->clock);
+    uint64_t last_ns = atomic_load_explicit(&e->lapse_ns, memory_order_relaxed);
+    uint64_t lapses = atomic_load_explicit(&e->lapses, memory_order_relaxed);
+    uint64_t n_forgotten = now_ns > last_ns ? (now_ns - last_ns) / FORGET_NS : 0;
+    lapses -= MIN(lapses, n_forgotten);
+    uint64_t n_long = MIN(took_ns / EXECUTION_LONG_NS, (uint64_t)MAX_PROOF);
+    demand_proof(e, (PROOF_PER_LONG * n_long) << lapses);
+    lapses = MIN(lapses + 1, (uint64_t)MAX_LAPSES);
+    atomic_store_explicit(&e->lapses, (unsigned int)lapses, memory_order_relaxed);
+    atomic_store_explicit(&e->lapse_ns, now_ns, memory_order_relaxed);
 }
 
 void execution_measured(struct execution *e, uint64_t took_ns, uint64_t bytes, bool inlined)
 {
-    if (e->mode != EXECUTION_AUTO)
+    if (!decides_by_time(e) || (bytes > EXECUTION_LARGE_BYTES && !inlined))
         return;
-    took_ns -= MIN(took_ns, bytes / BYTES_PER_NS);
-
-    /*
-     * One execution weighs no more than four short ones, so that a single outlier does not decide.
-     * Several instances may meet here; a lost update of an estimate does no harm.
-     */
-    uint64_t weight_ns = MIN(took_ns, 4 * EXECUTION_SHORT_NS);
-    uint64_t mean_ns = atomic_load_explicit(&e->mean_ns, memory_order_relaxed);
-    if (mean_ns == 0)
-        mean_ns = weight_ns;
-    else
-        mean_ns += ((int64_t)weight_ns - (int64_t)mean_ns) / 8;
-    atomic_store_explicit(&e->mean_ns, MAX(mean_ns, (uint64_t)1), memory_order_relaxed);
-
+    uint64_t moving_ns = MIN(bytes, EXECUTION_LARGE_BYTES) / BYTES_PER_NS;
+    if (!inlined)
+        moving_ns += WAKE_UP_NS;
+    took_ns -= MIN(took_ns, moving_ns);
+    estimate(e, took_ns);
+    if (UNLIKELY(took_ns >= EXECUTION_LONG_NS)) {
+        if (inlined)
+            lapse(e, took_ns);
+        else
+            demand_proof(e, PROOF_PER_LONG);
+        return;
+    }
     unsigned int to_prove = atomic_load_explicit(&e->to_prove, memory_order_relaxed);
-    if (to_prove && took_ns < EXECUTION_SHORT_NS)
+    if (UNLIKELY(to_prove) && took_ns < EXECUTION_SHORT_NS)
         atomic_store_explicit(&e->to_prove, to_prove - 1, memory_order_relaxed);
-    if (inlined)
-        count_strike(e, took_ns);
+}
+
+bool execution_overdue(struct execution *e, uint64_t took_ns)
+{
+    if (!decides_by_time(e))
+        return false;
+    demand_proof(e, PROOF_PER_LONG * (took_ns / EXECUTION_LONG_NS + 1));
+    return true;
 }

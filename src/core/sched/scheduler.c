@@ -27,6 +27,7 @@
 #include "base/mem.h"
 #include "base/place.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "core/backend/backend.h"
 #include "core/backend/instance.h"
 #include "core/model.h"
@@ -52,7 +53,8 @@ struct status *scheduler_init(struct scheduler *s, const struct scheduler_ops *o
     s->model = m;
     s->exclusive = m->backend->policy == EXECUTION_DEVICE_BLOCKING;
     list_init(&s->waiting);
-    s->n_instances = s->n_running = 0;
+    s->n_instances = s->n_running = s->n_large = 0;
+    s->pads = false;
     s->hurrying = s->stopping = false;
     list_init(&s->refused);
     list_init(&s->unanswered);
@@ -60,7 +62,8 @@ struct status *scheduler_init(struct scheduler *s, const struct scheduler_ops *o
     s->alarm.set = s->watch.alarm.set = NULL;
     s->thread_idle_ns = INSTANCE_THREAD_IDLE_NS;
     struct status *st =
-        execution_init(&s->execution, model_config_parameter(m->config, "CONCH_EXECUTION"));
+        execution_init(&s->execution, model_config_parameter(m->config, "CONCH_EXECUTION"),
+                       model_settle_bounds(m));
     const struct instance *bound = bound_instance(m);
     if (!st && bound)
         st = execution_never_inline(&s->execution, "a host policy binds instance", bound->name);
@@ -73,6 +76,8 @@ struct status *scheduler_init(struct scheduler *s, const struct scheduler_ops *o
     if (!st && s->watch.limit_ns != UINT64_MAX)
         st =
             execution_never_inline(&s->execution, "there is an execution limit for model", m->name);
+    if (!st && execution_is_ever_inline(&s->execution))
+        st = watchdog_start(&m->server->watchdog);
     if (st)
         goto out;
     idle_init(&s->idle, m->n_instances);
@@ -154,9 +159,19 @@ static void show_pending_locked(struct scheduler *s)
         atomic_store_explicit(shown, s->n_pending, memory_order_relaxed);
 }
 
+static bool is_large(const struct request *r)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < r->n_inputs; i++)
+        bytes += r->inputs[i]->size_bytes;
+    return bytes > EXECUTION_LARGE_BYTES;
+}
+
 void scheduler_waits_locked(struct scheduler *s, struct request *r)
 {
     add_pending_locked(s, 1);
+    r->is_large = is_large(r);
+    s->n_large += r->is_large;
     atomic_store_explicit(&r->waiting, true, memory_order_relaxed);
 }
 
@@ -164,6 +179,7 @@ void scheduler_refuse_locked(struct scheduler *s, struct request *r, enum failur
                              struct status *error)
 {
     add_pending_locked(s, -1);
+    s->n_large -= r->is_large;
     r->refusal = error;
     r->refusal_reason = reason;
     atomic_store_explicit(&r->waiting, false, memory_order_relaxed);
@@ -292,6 +308,7 @@ static uint32_t take_locked(struct scheduler *s, struct instance *in)
     for (uint32_t i = 0; i < n; i++) {
         atomic_store_explicit(&in->batch[i]->waiting, false, memory_order_relaxed);
         n_waited += !in->batch[i]->padding;
+        s->n_large -= in->batch[i]->is_large;
     }
     add_pending_locked(s, -n_waited);
     return n;
@@ -299,6 +316,20 @@ static uint32_t take_locked(struct scheduler *s, struct instance *in)
 
 /* After a take that has let go of mu: what came meanwhile, or is left, is for the idle ones. */
 static void hand_out_locked(struct scheduler *s);
+
+/*
+ * Whether the model is quick enough for event loops, as far as that is not known. A thread that was
+ * preempted in between proves nothing by a long time: its answer may have woken the very thread
+ * that took its CPU.
+ */
+static void learn_on_worker(struct scheduler *s, struct instance *in, uint64_t took_ns,
+                            uint64_t bytes)
+{
+    long n_before = in->n_preempted;
+    in->n_preempted = thread_preemptions();
+    if (took_ns < EXECUTION_SHORT_NS || in->n_preempted == n_before)
+        execution_measured(&s->execution, took_ns, bytes, false);
+}
 
 /* Executes batches until there is none; the caller holds mu and is the instance's runner. */
 static void run_locked(struct scheduler *s, struct instance *in)
@@ -312,8 +343,8 @@ static void run_locked(struct scheduler *s, struct instance *in)
         scheduler_unlock(s);
         if (n > 0) {
             uint64_t bytes, took_ns = instance_execute(in, in->batch, n, monotonic_ns(), &bytes);
-            if (took_ns)
-                execution_measured(&s->execution, took_ns, bytes, false);
+            if (took_ns && execution_is_in_doubt(&s->execution))
+                learn_on_worker(s, in, took_ns, bytes);
         }
         mutex_lock(&s->mu);
     }
@@ -434,6 +465,31 @@ struct status *scheduler_use_alarm(struct scheduler *s)
 
 /* ---- On the thread of the request ------------------------------------------------------------ */
 
+static bool may_inline_locked(const struct scheduler *s, const struct turn *turn)
+{
+    if (!execution_may_inline(&s->execution, turn) || (turn->is_embedders && s->pads))
+        return false;
+    return LIKELY(s->n_large == 0) || s->execution.mode == EXECUTION_INLINE;
+}
+
+/* The time that counts: not what a thread has waited for a CPU in between. */
+static uint64_t execute_inline(struct scheduler *s, struct instance *in, struct turn *turn,
+                               uint32_t n, uint64_t start_ns)
+{
+    uint64_t bytes;
+    inline_watch_begin(&turn->watch, in, start_ns);
+    uint64_t took_ns = instance_execute(in, in->batch, n, start_ns, &bytes);
+    inline_watch_end(&turn->watch);
+    turn->left_ns -= MIN(took_ns, turn->left_ns);
+    if (took_ns) {
+        uint64_t starved_ns = UNLIKELY(took_ns >= EXECUTION_LONG_NS)
+                                  ? inline_watch_starved_ns(&turn->watch, took_ns)
+                                  : 0;
+        execution_measured(&s->execution, took_ns - starved_ns, bytes, true);
+    }
+    return took_ns;
+}
+
 /*
  * Batches on this thread, as long as its turn has time: what other threads have brought meanwhile,
  * too, since waking the worker for that would cost more. What is left then is the worker's. Unlocks
@@ -446,20 +502,15 @@ static void run_inline_and_unlock(struct scheduler *s, struct instance *in, stru
     backend_stays(s->model->backend);
     idle_note_inline(&s->idle, in->number);
     do {
-        uint64_t bytes;
         uint32_t n = take_locked(s, in);
         if (n == 0)
             break;
         scheduler_unlock(s);
-        uint64_t took_ns = instance_execute(in, in->batch, n, start_ns, &bytes);
-        turn->left_ns -= MIN(took_ns, turn->left_ns);
-        start_ns += took_ns;
-        if (took_ns)
-            execution_measured(&s->execution, took_ns, bytes, true);
+        start_ns += execute_inline(s, in, turn, n, start_ns);
         mutex_lock(&s->mu);
         if (LIKELY(!s->ops->has_work_locked(s, in)))
             break;
-        if (turn->left_ns == 0 || !execution_may_inline(&s->execution, turn)) {
+        if (turn->left_ns == 0 || !may_inline_locked(s, turn)) {
             give_to_worker_and_unlock(s, in);
             return;
         }
@@ -491,7 +542,7 @@ static void run_turn(struct scheduler *s, struct turn *turn)
     struct instance *in;
     mutex_lock(&s->mu);
     while ((in = take_idle_locked(s))) {
-        if (execution_may_inline(&s->execution, turn))
+        if (may_inline_locked(s, turn))
             run_inline_and_unlock(s, in, turn, monotonic_ns());
         else
             give_to_worker_and_unlock(s, in);
@@ -535,10 +586,11 @@ struct status *scheduler_submit(struct scheduler *s, struct request *r)
     if (UNLIKELY(st != NULL)) {
         atomic_store_explicit(&r->waiting, false, memory_order_relaxed);
         add_pending_locked(s, -1);
+        s->n_large -= r->is_large;
         scheduler_unlock(s);
         return st;
     }
-    bool may_inline = execution_may_inline(&s->execution, turn);
+    bool may_inline = may_inline_locked(s, turn);
     bool waits = may_inline && s->ops->batches && wait_for_turn_end(s, turn);
     struct instance *in = waits ? NULL : take_idle_locked(s);
     if (!in)

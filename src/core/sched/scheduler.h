@@ -51,6 +51,7 @@ struct scheduler {
     const struct scheduler_ops *ops;
     struct model *model;
     struct execution execution;
+    bool pads;      /* batches have paddings: nothing of it runs on an embedder's thread */
     bool exclusive; /* one instance at a time executes: the backend's policy is DEVICE_BLOCKING */
     struct watch watch;      /* of what its instances execute */
     uint64_t thread_idle_ns; /* how long a worker waits for more; constant from the first request */
@@ -67,6 +68,7 @@ struct scheduler {
     struct list refused;
     unsigned int n_running; /* instances with a runner */
     unsigned int n_pending; /* requests that wait; model.pending shows it */
+    unsigned int n_large;   /* … and are too large to be executed inline */
 
     struct mutex mu; /* level 500 in core/README.md */
     /* Under mu. */

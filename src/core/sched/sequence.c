@@ -705,6 +705,7 @@ static void set_rules(struct sequence_scheduler *ss, const struct model *m)
             ss->delay_ns = UINT64_MAX;
     }
     ss->n_slots = ss->strategy->n_slots(m);
+    ss->scheduler.pads = ss->strategy == &sequence_direct && ss->n_slots > 1;
 }
 
 struct status *sequence_scheduler_new(struct model *m, struct scheduler **ret_scheduler)

@@ -196,6 +196,8 @@ static void *ctx_new(void *arg, struct http_env *env)
     ctx->env = env;
     loop_work_init(&ctx->turn_work, on_turn_end);
     ctx->turn.on_wait = env->loop ? on_wait : NULL;
+    if (http->settings.server)
+        server_watch(http->settings.server, &ctx->turn);
     buf_init_pooled(&ctx->json, MAX_JSON_REPLY, env->pool);
     return ctx;
 }
@@ -208,6 +210,7 @@ static void ctx_free(void *arg)
     if (ctx->env->loop)
         loop_cancel_work(ctx->env->loop, &ctx->turn_work);
     turn_end(&ctx->turn);
+    inline_watch_close(&ctx->turn.watch);
     buf_done(&ctx->json);
     mem_free(ctx);
 }

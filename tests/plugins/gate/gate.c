@@ -10,12 +10,16 @@
  *     hold.ready     an instance takes its time to say whether it is ready
  *     fail.ready     … and says that it is not
  *     hold.unload    the end of the model waits as long as it is there
+ *     bounded        the model says, while it loads, that its executions are bounded, which is a
+ * lie (conch/backend.h); a response of it has the parameter `thread`, the name of the thread that
+ * executes
  *
  * Who waits has made a file of the gate's name with .reached behind it.
  *
  * The model has one input IN and one output OUT, INT32 [-1]; OUT is IN. Statistics count what was
  * executed; the times in them are none.
  */
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +27,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "triton/core/tritonbackend.h"
+#include "conch/backend.h"
+
+extern __typeof__(conch_model_declare_bounded) conch_model_declare_bounded __attribute__((weak));
 
 static void must(TRITONSERVER_Error *err)
 {
@@ -73,6 +79,11 @@ static TRITONSERVER_Error *fail_at(TRITONBACKEND_Model *model, const char *gate)
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model *model)
 {
+    char path[4096];
+    bool bounded = access(gate_path(model, "bounded", path), F_OK) == 0;
+    must(TRITONBACKEND_ModelSetState(model, bounded ? model : NULL));
+    if (bounded && conch_model_declare_bounded)
+        must(conch_model_declare_bounded(model));
     wait_at(model, "hold.load");
     return fail_at(model, "fail.load");
 }
@@ -89,6 +100,19 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReady(TRITONBACKEND_ModelInstance
     must(TRITONBACKEND_ModelInstanceModel(instance, &model));
     wait_at(model, "hold.ready");
     return fail_at(model, "fail.ready");
+}
+
+static void tell_thread(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Response *response)
+{
+    TRITONBACKEND_Model *model;
+    void *state;
+    char name[32] = "";
+    must(TRITONBACKEND_ModelInstanceModel(instance, &model));
+    must(TRITONBACKEND_ModelState(model, &state));
+    if (!state)
+        return;
+    pthread_getname_np(pthread_self(), name, sizeof(name));
+    must(TRITONBACKEND_ResponseSetStringParameter(response, "thread", name));
 }
 
 static void echo(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request *request)
@@ -109,6 +133,7 @@ static void echo(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request *r
     if (n_buffers > 0)
         must(TRITONBACKEND_InputBuffer(input, 0, &from, &size, &memory, &memory_id));
     must(TRITONBACKEND_ResponseNew(&response, request));
+    tell_thread(instance, response);
     must(TRITONBACKEND_ResponseOutput(response, &output, "OUT", TRITONSERVER_TYPE_INT32, shape,
                                       n_dims));
     must(TRITONBACKEND_OutputBuffer(output, &to, size, &memory, &memory_id));

@@ -7,25 +7,37 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "core/request.h"
 
 static struct turn full = {.left_ns = EXECUTION_BUDGET_NS};
 
+/* One whose backend has declared that it is bounded, in mode auto. */
+static void make(struct execution *e, struct clock_fake *clock)
+{
+    clock_fake_init(clock, NS_PER_S);
+    assert_null(execution_init(e, NULL, true));
+    e->clock = &clock->clock;
+}
+
 static void the_words(void **state)
 {
     (void)state;
     struct execution e;
-    assert_null(execution_init(&e, NULL));
+    assert_null(execution_init(&e, NULL, true));
     assert_int_equal(e.mode, EXECUTION_AUTO);
-    assert_null(execution_init(&e, "auto"));
+    assert_null(execution_init(&e, "auto", true));
     assert_int_equal(e.mode, EXECUTION_AUTO);
-    assert_null(execution_init(&e, "thread"));
+    assert_true(execution_is_ever_inline(&e));
+    assert_null(execution_init(&e, "thread", true));
     assert_false(execution_may_inline(&e, &full));
-    assert_null(execution_init(&e, "inline"));
+    assert_false(execution_is_ever_inline(&e));
+    assert_null(execution_init(&e, "inline", false));
     assert_true(execution_may_inline(&e, &full));
-    assert_false(execution_may_inline(&e, NULL)); /* the C API's threads are not ours to use */
-    struct status *st = execution_init(&e, "Inline");
+    assert_true(execution_is_ever_inline(&e));
+    assert_false(execution_may_inline(&e, NULL));
+    struct status *st = execution_init(&e, "Inline", true);
     assert_int_equal(status_code(st), STATUS_INVALID_ARG);
     assert_string_equal(
         status_message(st),
@@ -37,15 +49,15 @@ static void what_needs_its_own_thread_is_never_inline(void **state)
 {
     (void)state;
     struct execution e;
-    assert_null(execution_init(&e, NULL));
+    assert_null(execution_init(&e, NULL, true));
     assert_null(execution_never_inline(&e, "somebody needs", "m_0"));
     for (int i = 0; i < 100; i++)
         execution_measured(&e, 100, 0, false);
     assert_false(execution_may_inline(&e, &full));
 
-    assert_null(execution_init(&e, "thread"));
+    assert_null(execution_init(&e, "thread", true));
     assert_null(execution_never_inline(&e, "somebody needs", "m_0"));
-    assert_null(execution_init(&e, "inline"));
+    assert_null(execution_init(&e, "inline", true));
     struct status *st = execution_never_inline(&e, "somebody needs", "m_0");
     assert_int_equal(status_code(st), STATUS_INVALID_ARG);
     assert_string_equal(status_message(st),
@@ -65,83 +77,188 @@ static int proof(struct execution *e, uint64_t took_ns, int at_most)
     return n;
 }
 
-static void a_short_model_proves_itself(void **state)
+static void without_a_declaration_a_short_past_counts_for_nothing(void **state)
 {
     (void)state;
     struct execution e;
-    assert_null(execution_init(&e, NULL));
+    assert_null(execution_init(&e, NULL, false));
+    assert_int_equal(proof(&e, 1000, 100000), 100000);
+    assert_false(execution_is_ever_inline(&e));
+}
+
+static void a_short_model_proves_itself(void **state)
+{
+    (void)state;
+    struct clock_fake clock;
+    struct execution e;
+    make(&e, &clock);
     assert_false(execution_may_inline(&e, &full));
     assert_int_equal(proof(&e, 2000, 100), 4);
 
-    struct turn used_up = {.left_ns = 1000};
+    struct turn used_up = {.left_ns = 500};
     assert_false(execution_may_inline(&e, &used_up));
 }
 
 static void a_long_model_never_does(void **state)
 {
     (void)state;
+    struct clock_fake clock;
     struct execution e;
-    assert_null(execution_init(&e, NULL));
-    assert_int_equal(proof(&e, EXECUTION_SHORT_NS + 1, 1000), 1000);
+    make(&e, &clock);
+    assert_int_equal(proof(&e, 2 * EXECUTION_SHORT_NS, 1000), 1000);
     assert_int_equal(proof(&e, 20000000, 1000), 1000);
 }
 
 static void moving_bytes_is_not_counted(void **state)
 {
     (void)state;
+    struct clock_fake clock;
     struct execution e;
     uint64_t bytes = 6 * 100000; /* what takes 100 µs to move */
-    assert_null(execution_init(&e, NULL));
+    make(&e, &clock);
     for (int i = 0; i < 4; i++)
         execution_measured(&e, 100000 + EXECUTION_SHORT_NS / 2, bytes, false);
     assert_true(execution_may_inline(&e, &full));
-    for (int i = 0; i < 40; i++)
+    for (int i = 0; i < 80; i++)
         execution_measured(&e, 100000 + EXECUTION_SHORT_NS * 2, bytes, true);
     assert_false(execution_may_inline(&e, &full));
 }
 
-static void a_lapse_costs_more_each_time(void **state)
+/* Who chooses the length of the input neither earns time by it, nor proves anything. */
+static void large_requests_prove_nothing(void **state)
 {
     (void)state;
+    struct clock_fake clock;
     struct execution e;
-    assert_null(execution_init(&e, NULL));
+    make(&e, &clock);
+    for (int i = 0; i < 1000; i++)
+        execution_measured(&e, 1000, EXECUTION_LARGE_BYTES + 1, false);
+    assert_false(execution_may_inline(&e, &full));
     proof(&e, 1000, 100);
-    int last = 4;
-    for (int lapse = 0; lapse < 4; lapse++) {
-        for (int i = 0; i < 3; i++)
-            execution_measured(&e, EXECUTION_LONG_NS, 0, true);
-        assert_false(execution_may_inline(&e, &full));
-        int n = proof(&e, 1000, 100000);
-        assert_true(n >= 2 * last || last == 4);
-        assert_true(n >= 64);
+    for (int i = 0; i < 1000; i++) /* a copy of 100 MB takes its time on the worker, and may */
+        execution_measured(&e, 20 * NS_PER_MS, 100000000, false);
+    assert_true(execution_may_inline(&e, &full));
+    execution_measured(&e, 2 * EXECUTION_LONG_NS, UINT64_MAX, true); /* inline it may not */
+    assert_false(execution_may_inline(&e, &full));
+}
+
+static void one_long_execution_and_the_proof_begins_anew(void **state)
+{
+    (void)state;
+    struct clock_fake clock;
+    struct execution e;
+    make(&e, &clock);
+    proof(&e, 1000, 100);
+    execution_measured(&e, EXECUTION_LONG_NS, 0, true);
+    assert_false(execution_may_inline(&e, &full));
+    assert_in_range(proof(&e, 1000, 100000), 64, 100);
+
+    /* … on the worker, too. */
+    execution_measured(&e, 2 * EXECUTION_LONG_NS, 0, false);
+    assert_false(execution_may_inline(&e, &full));
+    assert_in_range(proof(&e, 1000, 100000), 64, 100);
+}
+
+static void the_longer_it_took_the_more_it_has_to_prove(void **state)
+{
+    (void)state;
+    int last = 0;
+    for (uint64_t took_ns = EXECUTION_LONG_NS; took_ns < 1000 * EXECUTION_LONG_NS; took_ns *= 10) {
+        struct clock_fake clock;
+        struct execution e;
+        make(&e, &clock);
+        proof(&e, 1000, 100);
+        execution_measured(&e, took_ns, 0, true);
+        int n = proof(&e, 1000, 1000000);
+        assert_true(n >= 8 * last);
         last = n;
     }
 }
 
-static void one_outlier_is_forgiven(void **state)
+/* A model that takes 2 s once in 300 requests holds up its loop once, and then for long not again.
+ */
+static void one_in_three_hundred_is_too_many(void **state)
 {
     (void)state;
+    struct clock_fake clock;
     struct execution e;
-    assert_null(execution_init(&e, NULL));
-    proof(&e, 1000, 100);
-    for (int round = 0; round < 10; round++) { /* a thread that is preempted now and then */
-        execution_measured(&e, 20 * EXECUTION_LONG_NS, 0, true);
-        assert_true(execution_may_inline(&e, &full));
-        for (int i = 0; i < 400; i++)
-            execution_measured(&e, 1000, 0, true);
+    uint64_t stood_ns = 0;
+    make(&e, &clock);
+    for (int i = 0; i < 30000; i++) {
+        uint64_t took_ns = i % 300 == 299 ? 2 * NS_PER_S : 2000;
+        bool inlined = execution_may_inline(&e, &full);
+        execution_measured(&e, took_ns, 0, inlined);
+        stood_ns += inlined && took_ns > EXECUTION_LONG_NS ? took_ns : 0;
     }
-    assert_true(execution_may_inline(&e, &full));
+    assert_int_equal(stood_ns, 2 * NS_PER_S);
+}
+
+static void a_lapse_costs_more_each_time_until_it_is_forgotten(void **state)
+{
+    (void)state;
+    struct clock_fake clock;
+    struct execution e;
+    make(&e, &clock);
+    proof(&e, 1000, 100);
+    int last = 0;
+    for (int lapse = 0; lapse < 4; lapse++) {
+        clock_fake_advance(&clock, NS_PER_S);
+        execution_measured(&e, EXECUTION_LONG_NS, 0, true);
+        int n = proof(&e, 1000, 100000);
+        assert_true(n >= 2 * last - 100);
+        last = n;
+    }
+    assert_true(last >= 512);
+    clock_fake_advance(&clock, 3600 * NS_PER_S);
+    execution_measured(&e, EXECUTION_LONG_NS, 0, true);
+    assert_in_range(proof(&e, 1000, 100000), 64, 100);
+}
+
+static void nearly_all_have_to_be_short(void **state)
+{
+    (void)state;
+    struct clock_fake clock;
+    struct execution e;
+    make(&e, &clock);
+    proof(&e, 1000, 100);
+    for (int i = 0; i < 100000; i++) { /* one in 1000: a thread that is preempted now and then */
+        execution_measured(&e, i % 1000 == 0 ? EXECUTION_LONG_NS / 2 : 1000, 0, true);
+        assert_true(execution_may_inline(&e, &full));
+    }
+    /* One in eight, whose mean is 13 µs. */
+    int n = 0;
+    for (; n < 10000 && execution_may_inline(&e, &full); n++)
+        execution_measured(&e, n % 8 == 0 ? 100000 : 1000, 0, true);
+    assert_true(n < 2000);
 }
 
 static void a_slower_average_leaves_the_loop(void **state)
 {
     (void)state;
+    struct clock_fake clock;
     struct execution e;
-    assert_null(execution_init(&e, NULL));
+    make(&e, &clock);
     proof(&e, 1000, 100);
-    for (int i = 0; i < 40; i++)
+    for (int i = 0; i < 80; i++)
         execution_measured(&e, 2 * EXECUTION_SHORT_NS, 0, true);
     assert_false(execution_may_inline(&e, &full));
+}
+
+static void what_is_overdue_is_taken_off_before_it_ends(void **state)
+{
+    (void)state;
+    struct clock_fake clock;
+    struct execution e;
+    make(&e, &clock);
+    proof(&e, 1000, 100);
+    assert_true(execution_may_inline(&e, &full));
+    assert_true(execution_overdue(&e, 5 * NS_PER_MS));
+    assert_false(execution_may_inline(&e, &full));
+    assert_true(proof(&e, 1000, 100000) >= 5 * 64);
+
+    assert_null(execution_init(&e, "inline", true));
+    assert_false(execution_overdue(&e, 5 * NS_PER_MS)); /* the operator's word counts */
+    assert_true(execution_may_inline(&e, &full));
 }
 
 int main(void)
@@ -149,12 +266,18 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_words),
         cmocka_unit_test(what_needs_its_own_thread_is_never_inline),
+        cmocka_unit_test(without_a_declaration_a_short_past_counts_for_nothing),
         cmocka_unit_test(a_short_model_proves_itself),
         cmocka_unit_test(a_long_model_never_does),
         cmocka_unit_test(moving_bytes_is_not_counted),
-        cmocka_unit_test(a_lapse_costs_more_each_time),
-        cmocka_unit_test(one_outlier_is_forgiven),
+        cmocka_unit_test(large_requests_prove_nothing),
+        cmocka_unit_test(one_long_execution_and_the_proof_begins_anew),
+        cmocka_unit_test(the_longer_it_took_the_more_it_has_to_prove),
+        cmocka_unit_test(one_in_three_hundred_is_too_many),
+        cmocka_unit_test(a_lapse_costs_more_each_time_until_it_is_forgotten),
+        cmocka_unit_test(nearly_all_have_to_be_short),
         cmocka_unit_test(a_slower_average_leaves_the_loop),
+        cmocka_unit_test(what_is_overdue_is_taken_off_before_it_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

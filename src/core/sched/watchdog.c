@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An instance may be gone as soon as its execution has ended, and the watchdog learns of it from
+ * another thread. So it takes hold of what it sees by setting HELD beside the pointer; who ends an
+ * execution that is held waits for the watchdog's lock, under which all of a look is made.
+ *
+ * The watchdog parks when nothing has run inline for some ticks. Between "it stores what it runs,
+ * and reads `parked`" and "the watchdog stores `parked`, and reads what runs" both could miss each
+ * other, as each processor may delay its stores; a fence for that would cost every request. Instead
+ * the watchdog looks once more after a time in which no store stays unseen (SETTLE_NS), and only
+ * then sleeps for as long as nothing happens.
+ */
+#include "core/sched/watchdog.h"
+
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "core/backend/instance.h"
+#include "core/model.h"
+#include "core/sched/scheduler.h"
+
+enum { WATCHDOG_LEVEL = 720 };
+enum { HELD = 1 };
+enum { QUIET_TICKS = 10 }; /* so many without an inline execution make it park */
+#define SETTLE_NS (50 * NS_PER_MS)
+
+void watchdog_init(struct watchdog *d)
+{
+    mutex_init(&d->mu, WATCHDOG_LEVEL, "watchdog.mu");
+    cond_init(&d->changed);
+    list_init(&d->watches);
+    d->has_thread = d->ending = false;
+    atomic_init(&d->parked, false);
+}
+
+void watchdog_done(struct watchdog *d)
+{
+    mutex_lock(&d->mu);
+    d->ending = true;
+    cond_broadcast(&d->changed);
+    mutex_unlock(&d->mu);
+    if (d->has_thread)
+        thread_join(&d->thread);
+    cond_done(&d->changed);
+    mutex_done(&d->mu);
+}
+
+/* ---- What it sees ---------------------------------------------------------------------------- */
+
+/* Of another thread of this process, which is inside an execution. */
+static uint64_t cpu_ns_of(pid_t tid)
+{
+    /* How the system names the clock of a thread's CPU time; see clock_getcpuclockid(3). */
+    clockid_t clock = (clockid_t)((~(unsigned int)tid << 3) | 6);
+    struct timespec ts;
+    if (clock_gettime(clock, &ts) != 0)
+        return 0;
+    return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+/* It waits for something else than a CPU; also when the system does not say. */
+static bool is_asleep(pid_t tid)
+{
+    char path[64], state = 'S';
+    snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)tid);
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return true;
+    /* "123 (name) R …"; our threads' names have no parenthesis, those of an embedder's may. */
+    char line[256] = "";
+    const char *end = fgets(line, sizeof(line), f) ? strrchr(line, ')') : NULL;
+    if (end && end[1] == ' ')
+        state = end[2];
+    fclose(f);
+    return state != 'R';
+}
+
+static void tell(const struct instance *in, uint64_t stood_ns, bool off)
+{
+    log_warn("model '%s' version %s, instance '%s': an inline execution has held up its thread for "
+             "%llu ms, and goes on; %s",
+             in->model->name, in->model->version_text, in->name,
+             (unsigned long long)(stood_ns / NS_PER_MS),
+             off ? "the model executes on threads of its own from now on, until many executions "
+                   "have been short"
+                 : "its CONCH_EXECUTION says 'inline'");
+}
+
+/* The execution lasts too long by the clock. Has it, by what its thread did? */
+static bool is_to_blame(const struct inline_watch *w, pid_t tid)
+{
+    return cpu_ns_of(tid) - w->cpu_ns >= WATCHDOG_LIMIT_NS - WATCHDOG_TICK_NS || is_asleep(tid);
+}
+
+static void look_at(struct inline_watch *w, struct instance *in, uint64_t now_ns)
+{
+    uint64_t since_ns = atomic_load_explicit(&w->since_ns, memory_order_relaxed);
+    pid_t tid = atomic_load_explicit(&w->tid, memory_order_relaxed);
+    if (w->seen_ns != since_ns) {
+        w->seen_ns = since_ns;
+        w->cpu_ns = cpu_ns_of(tid);
+        w->told = false;
+    }
+    uint64_t stood_ns = now_ns - MIN(since_ns, now_ns);
+    if (w->told || stood_ns < WATCHDOG_LIMIT_NS || !is_to_blame(w, tid))
+        return;
+    w->told = true;
+    tell(in, stood_ns, execution_overdue(&in->model->scheduler->execution, stood_ns));
+}
+
+/* Has anything run inline since the last look? */
+static bool look_locked(struct watchdog *d, uint64_t last_ns, uint64_t now_ns)
+{
+    bool active = false;
+    LIST_FOR_EACH (link, &d->watches) {
+        struct inline_watch *w = LIST_ENTRY(link, struct inline_watch, link);
+        uintptr_t seen = atomic_load_explicit(&w->instance, memory_order_relaxed);
+        active |= seen || atomic_load_explicit(&w->since_ns, memory_order_relaxed) >= last_ns;
+        /* Acquire: what the thread wrote before it stored the pointer. */
+        if (!seen ||
+            !atomic_compare_exchange_strong_explicit(&w->instance, &seen, seen | HELD,
+                                                     memory_order_acquire, memory_order_relaxed))
+            continue;
+        look_at(w, (struct instance *)seen, now_ns);
+        uintptr_t held = seen | HELD;
+        atomic_compare_exchange_strong_explicit(&w->instance, &held, seen, memory_order_release,
+                                                memory_order_relaxed);
+    }
+    return active;
+}
+
+/* ---- When it looks --------------------------------------------------------------------------- */
+
+static void park_locked(struct watchdog *d, uint64_t last_ns)
+{
+    atomic_store(&d->parked, true);
+    cond_wait_until(&d->changed, &d->mu, monotonic_ns() + SETTLE_NS);
+    if (!look_locked(d, last_ns, monotonic_ns())) {
+        while (atomic_load(&d->parked) && !d->ending)
+            cond_wait(&d->changed, &d->mu);
+    }
+    atomic_store(&d->parked, false);
+}
+
+static void run(void *arg)
+{
+    struct watchdog *d = arg;
+    uint64_t last_ns = 0;
+    mutex_lock(&d->mu);
+    for (int n_quiet = 0; !d->ending;) {
+        uint64_t now_ns = monotonic_ns();
+        n_quiet = look_locked(d, last_ns, now_ns) ? 0 : n_quiet + 1;
+        last_ns = now_ns;
+        if (n_quiet < QUIET_TICKS) {
+            cond_wait_until(&d->changed, &d->mu, now_ns + WATCHDOG_TICK_NS);
+        } else {
+            park_locked(d, last_ns);
+            n_quiet = 0;
+        }
+    }
+    mutex_unlock(&d->mu);
+}
+
+struct status *watchdog_start(struct watchdog *d)
+{
+    struct status *st = NULL;
+    mutex_lock(&d->mu);
+    if (!d->has_thread)
+        st = thread_start(&d->thread, "watchdog", run, d);
+    d->has_thread = !st;
+    mutex_unlock(&d->mu);
+    return st;
+}
+
+static void unpark(struct watchdog *d)
+{
+    if (!atomic_exchange(&d->parked, false))
+        return; /* somebody else does */
+    mutex_lock(&d->mu);
+    cond_broadcast(&d->changed);
+    mutex_unlock(&d->mu);
+}
+
+/* ---- Who is watched -------------------------------------------------------------------------- */
+
+void inline_watch_open(struct inline_watch *w, struct watchdog *d)
+{
+    *w = (struct inline_watch){.dog = d};
+    mutex_lock(&d->mu);
+    list_push(&d->watches, &w->link);
+    mutex_unlock(&d->mu);
+}
+
+void inline_watch_close(struct inline_watch *w)
+{
+    struct watchdog *d = w->dog;
+    if (!d)
+        return;
+    mutex_lock(&d->mu);
+    list_remove(&w->link);
+    mutex_unlock(&d->mu);
+    w->dog = NULL;
+}
+
+void inline_watch_begin(struct inline_watch *w, struct instance *in, uint64_t now_ns)
+{
+    if (!w->dog)
+        return;
+    if (UNLIKELY(!atomic_load_explicit(&w->tid, memory_order_relaxed)))
+        atomic_store_explicit(&w->tid, gettid(), memory_order_relaxed);
+    atomic_store_explicit(&w->since_ns, now_ns, memory_order_relaxed);
+    atomic_store_explicit(&w->instance, (uintptr_t)in, memory_order_release);
+    /* The compiler keeps the order; of the processor see above. */
+    atomic_signal_fence(memory_order_seq_cst);
+    if (UNLIKELY(atomic_load_explicit(&w->dog->parked, memory_order_relaxed)))
+        unpark(w->dog);
+}
+
+void inline_watch_end(struct inline_watch *w)
+{
+    if (!w->dog)
+        return;
+    /* Acquire and release: the watchdog is done with the instance, or does not begin. */
+    if (LIKELY(!(atomic_exchange_explicit(&w->instance, 0, memory_order_acq_rel) & HELD)))
+        return;
+    mutex_lock(&w->dog->mu);
+    mutex_unlock(&w->dog->mu);
+}
+
+uint64_t inline_watch_starved_ns(struct inline_watch *w, uint64_t took_ns)
+{
+    uint64_t now_ns = thread_waited_ns();
+    uint64_t starved_ns = now_ns - MIN(w->waited_ns, now_ns);
+    w->waited_ns = now_ns;
+    return MIN(starved_ns, took_ns);
+}

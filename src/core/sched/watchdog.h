@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Watches who executes models inline. An execution that holds up a loop for longer than
+ * WATCHDOG_LIMIT_NS is told in the log while it lasts, and its model executes on its workers from
+ * then on (execution_overdue()).
+ *
+ * One thread for all of a server, which looks every WATCHDOG_TICK_NS while something runs inline,
+ * and sleeps when nothing has for a while. Who executes pays two stores, a load, and one exchange.
+ * A thread that would go on but gets no CPU is not blamed: only time that it was seen to compute,
+ * or to wait for something in the execution, counts.
+ */
+#ifndef CONCH_CORE_SCHED_WATCHDOG_H
+#define CONCH_CORE_SCHED_WATCHDOG_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/list.h"
+#include "base/mutex.h"
+#include "base/thread.h"
+
+struct instance;
+struct status;
+struct watchdog;
+
+#define WATCHDOG_TICK_NS  2500000ULL
+#define WATCHDOG_LIMIT_NS 5000000ULL
+
+/* What one thread executes inline now; part of its turn. Zero: it is not watched. */
+struct inline_watch {
+    struct watchdog *dog; /* constant once opened */
+    struct list link;     /* under watchdog.mu */
+
+    /* The thread's. */
+    uint64_t waited_ns; /* thread_waited_ns() when it was last looked at */
+
+    /* Written by the thread. */
+    _Atomic(pid_t) tid;
+    atomic_uintptr_t instance; /* 0: none; +1: the watchdog has a look at it (HELD) */
+    atomic_uint_least64_t since_ns;
+
+    /* The watchdog's: of the execution that it sees. */
+    uint64_t seen_ns; /* its since_ns; 0: of none */
+    uint64_t cpu_ns;  /* of the thread when it was first seen */
+    bool told;
+};
+
+/* A server's. */
+struct watchdog {
+    struct mutex mu; /* level 720 in core/README.md */
+    /* Under mu. */
+    struct list watches;
+    struct cond changed; /* something runs inline after a pause; the end */
+    bool has_thread, ending;
+    struct thread thread;
+
+    atomic_bool parked; /* who begins an execution has to wake it */
+};
+
+void watchdog_init(struct watchdog *d);
+/* watchdog_done - joins the thread. No watch is open. */
+void watchdog_done(struct watchdog *d);
+
+/*
+ * watchdog_start - the thread, unless it runs. Thread: control.
+ *
+ * Errors: STATUS_UNAVAILABLE  the system has no room for another thread
+ */
+NODISCARD struct status *watchdog_start(struct watchdog *d);
+
+/* inline_watch_open, inline_watch_close - from now on, until now. Thread: any; nothing is executed
+ * meanwhile. */
+void inline_watch_open(struct inline_watch *w, struct watchdog *d);
+void inline_watch_close(struct inline_watch *w);
+
+/* inline_watch_begin, inline_watch_end - around an inline execution. Thread: the one that executes.
+ */
+void inline_watch_begin(struct inline_watch *w, struct instance *in, uint64_t now_ns);
+void inline_watch_end(struct inline_watch *w);
+
+/*
+ * inline_watch_starved_ns - of the last took_ns, how much this thread may have waited for a CPU.
+ * Reads a file of the system: for executions that were long.
+ */
+uint64_t inline_watch_starved_ns(struct inline_watch *w, uint64_t took_ns);
+
+#endif

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who executes inline is watched: a model that lasts is taken off while it does, and so is one that
+ * others bring back; the watchdog sleeps when nothing runs. Meant to run under tsan, too.
+ */
+#include "core/sched/watchdog.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "core/server.h"
+#include "lib/fake_model.h"
+
+static const char config[] = "input { name: \"A\" data_type: TYPE_FP32 dims: [ 1 ] }\n"
+                             "output { name: \"X\" data_type: TYPE_FP32 dims: [ 1 ] }\n";
+
+static atomic_bool holds, sleeps;
+
+/* Lasts until the model is taken off; then it is over at once. */
+static struct status *last(struct instance *in, struct request **requests, uint32_t n)
+{
+    (void)n;
+    struct turn turn = {.left_ns = UINT64_MAX};
+    struct execution *e = &in->model->scheduler->execution;
+    while (atomic_load(&holds) && execution_may_inline(e, &turn)) {
+        if (atomic_load(&sleeps))
+            sched_yield();
+    }
+    fake_answer(requests[0]);
+    return NULL;
+}
+
+static void ask(struct fake_model *f, struct turn *turn)
+{
+    static const float value = 1;
+    struct tensor_buffer data = {.base = &value, .size_bytes = sizeof(value)};
+    struct fake_request fr;
+    struct input *in;
+    int64_t one = 1;
+    fake_request_make(&fr, f);
+    fr.request.turn = turn;
+    if (turn)
+        turn->left_ns = EXECUTION_BUDGET_NS;
+    assert_null(request_add_input(&fr.request, "A", 1, DTYPE_FP32, &one, 1, &in));
+    assert_null(request_add_data(&fr.request, in, &data));
+    assert_null(server_infer(&f->server, &fr.request));
+    fake_request_wait(&fr);
+    assert_false(fr.failed);
+    fake_request_end(&fr);
+}
+
+/* A model whose backend has declared that it is bounded. */
+static void make(struct fake_model *f, struct turn *turn)
+{
+    fake_model_make(f, config, 1, last);
+    f->model->scheduler->execution.bounded = true;
+    assert_null(watchdog_start(&f->server.watchdog));
+    server_watch(&f->server, turn);
+}
+
+static void prove(struct fake_model *f, struct turn *turn)
+{
+    turn->left_ns = UINT64_MAX;
+    while (!execution_may_inline(&f->model->scheduler->execution, turn)) {
+        ask(f, NULL);
+        turn->left_ns = UINT64_MAX;
+    }
+}
+
+static void what_lasts_is_taken_off_before_it_ends(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 2; round++) {
+        struct fake_model f;
+        struct turn turn = {0};
+        make(&f, &turn);
+        atomic_store(&sleeps, round);
+        atomic_store(&holds, false);
+        prove(&f, &turn);
+        atomic_store(&holds, true);
+        ask(&f, &turn); /* for ever, but for the watchdog */
+        turn.left_ns = UINT64_MAX;
+        assert_false(execution_may_inline(&f.model->scheduler->execution, &turn));
+        assert_true(atomic_load(&f.model->scheduler->execution.to_prove) > 64);
+        inline_watch_close(&turn.watch);
+        fake_model_end(&f);
+    }
+}
+
+static void await_parked(struct watchdog *d)
+{
+    while (!atomic_load(&d->parked))
+        sched_yield();
+}
+
+static void it_sleeps_while_nothing_runs_and_wakes_in_time(void **state)
+{
+    (void)state;
+    struct fake_model f;
+    struct turn turn = {0};
+    make(&f, &turn);
+    for (int i = 0; i < 3; i++) {
+        atomic_store(&holds, false);
+        prove(&f, &turn);
+        await_parked(&f.server.watchdog);
+        if (i == 2) /* … for longer than it takes to be sure */
+            await_parked(&f.server.watchdog);
+        atomic_store(&f.model->scheduler->execution.lapses, 0);
+        atomic_store(&holds, true);
+        ask(&f, &turn);
+    }
+    inline_watch_close(&turn.watch);
+    fake_model_end(&f);
+}
+
+/* Models come and go while the watchdog looks at what they execute. */
+static void *churn(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 20; i++) {
+        struct fake_model f;
+        struct turn turn = {0};
+        make(&f, &turn);
+        prove(&f, &turn);
+        for (int k = 0; k < 50; k++)
+            ask(&f, &turn);
+        inline_watch_close(&turn.watch);
+        fake_model_end(&f);
+    }
+    return NULL;
+}
+
+static void models_may_go_while_it_looks(void **state)
+{
+    (void)state;
+    pthread_t threads[2];
+    atomic_store(&holds, false);
+    for (int i = 0; i < 2; i++)
+        pthread_create(&threads[i], NULL, churn, NULL);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_lasts_is_taken_off_before_it_ends),
+        cmocka_unit_test(it_sleeps_while_nothing_runs_and_wakes_in_time),
+        cmocka_unit_test(models_may_go_while_it_looks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
