@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "onnxruntime/cost.h"
 #include "onnxruntime/external.h"
 #include "onnxruntime/session.h"
 
@@ -249,6 +250,39 @@ struct tensor *model_tensor(struct tensor *tensors, size_t n, const char *name)
     return NULL;
 }
 
+/* ---- Promise -------------------------------------------------------------------------------- */
+
+static bool has_any(const struct model *m, const char *field, const char *list)
+{
+    return doc_count(doc_get(doc_get(doc_root(m->config), field), list)) > 0;
+}
+
+/* Code and devices of others may take as long as they like; ragged inputs have any length. */
+static bool is_plain(const struct model *m)
+{
+    const struct doc_value *optimization = doc_get(doc_root(m->config), "optimization");
+    const struct doc_value *accelerators = doc_get(optimization, "execution_accelerators");
+
+    for (size_t i = 0; i < m->n_inputs; i++)
+        if (m->inputs[i].ragged || m->inputs[i].made)
+            return false;
+    return !has_any(m, "model_operations", "op_library_filename") &&
+           doc_count(doc_get(accelerators, "cpu_execution_accelerator")) == 0 &&
+           doc_count(doc_get(accelerators, "gpu_execution_accelerator")) == 0;
+}
+
+static TRITONSERVER_Error *promise(const struct model *m, TRITONBACKEND_Model *handle)
+{
+    uint64_t cost;
+
+    if (!is_plain(m) || !cost_is_small(m->path, m->max_batch_size, &cost))
+        return NULL;
+    BACKEND_LOG(VERBOSE,
+                "model '%s' is small: a run takes at most the time of %llu multiplications",
+                m->name, (unsigned long long)cost);
+    return backend_declare_bounded(handle);
+}
+
 /* ---- Life ----------------------------------------------------------------------------------- */
 
 static TRITONSERVER_Error *load(struct model *m, TRITONBACKEND_Model *handle)
@@ -268,7 +302,7 @@ static TRITONSERVER_Error *load(struct model *m, TRITONBACKEND_Model *handle)
     TRY(ragged_read(m->config, &m->ragged));
     TRY(model_check_config(m));
     find_sources(m);
-    return NULL;
+    return promise(m, handle);
 }
 
 TRITONSERVER_Error *model_load(struct runtime *rt, TRITONBACKEND_Model *handle,
