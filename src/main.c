@@ -609,6 +609,7 @@ static bool stop(TRITONSERVER_Server *server, struct frontends *f, uint64_t time
     unsigned int n_cut = conch_http_stop(f->http, timeout_ms);
     if (n_cut)
         log_info("Timeout 0: Found %u HTTP service connections", n_cut);
+    conch_server_end_sequences(server); /* all who asked for them were clients */
     uint64_t used_ms = now_ms() - from_ms;
     uint64_t left_ms = used_ms < timeout_ms ? timeout_ms - used_ms : 0;
     if (!worked(TRITONSERVER_ServerSetExitTimeout(server, (unsigned int)((left_ms + 999) / 1000)),

@@ -128,6 +128,13 @@ CONCH_DECLSPEC struct TRITONSERVER_Error *
 conch_server_stop_loading(struct TRITONSERVER_Server *server);
 
 /*
+ * conch_server_end_sequences - TRITONSERVER_ServerStop() lets sequences that have begun go on to
+ * their end, for as long as the exit timeout allows. Not so after this: nobody is left who could go
+ * on with them.
+ */
+CONCH_DECLSPEC void conch_server_end_sequences(struct TRITONSERVER_Server *server);
+
+/*
  * conch_server_log_unended - a line in the log for each model that is being loaded or taken down at
  * this moment: for whoever has waited for a stop long enough, and is about to end the process.
  */

@@ -62,6 +62,12 @@ TRITONSERVER_Error *conch_server_stop_loading(TRITONSERVER_Server *server)
     return NULL;
 }
 
+void conch_server_end_sequences(TRITONSERVER_Server *server)
+{
+    if (server)
+        server_end_sequences(to_server(server));
+}
+
 void conch_server_log_unended(TRITONSERVER_Server *server)
 {
     if (server)

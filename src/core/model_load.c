@@ -223,6 +223,26 @@ bool model_wants_homes(const struct model *m)
            (execution && strcmp(execution, "thread") == 0);
 }
 
+size_t model_close(struct model *m)
+{
+    size_t n_open = 0;
+    model_request_begun(m);
+    if (!atomic_load(&m->stopping))
+        n_open = scheduler_close(m->scheduler);
+    model_request_ended(m);
+    if (n_open == 0)
+        model_stop(m);
+    return n_open;
+}
+
+size_t model_n_open(struct model *m)
+{
+    model_request_begun(m);
+    size_t n = atomic_load(&m->stopping) ? 0 : scheduler_n_open(m->scheduler);
+    model_request_ended(m);
+    return n;
+}
+
 void model_executing(struct model *m, uint64_t now_ns, struct watch_use *ret)
 {
     *ret = (struct watch_use){0};

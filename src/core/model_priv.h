@@ -72,6 +72,17 @@ void model_note_stopping(struct model *m);
 void model_stop(struct model *m);
 
 /*
+ * model_close - the server stops: no sequence begins any more, and those that have begun go on.
+ * Once there are none, this is model_stop(). Thread: control, without locks.
+ *
+ * Returns how many sequences have not ended.
+ */
+size_t model_close(struct model *m);
+
+/* model_n_open - how many sequences have begun and not ended. Thread: control, without locks. */
+size_t model_n_open(struct model *m);
+
+/*
  * model_hurry - the model is about to stop: what waits for others to come is executed now, and what
  * comes waits no more. Thread: control, without locks.
  */

@@ -224,6 +224,13 @@ struct request {
 void request_init(struct request *r, const struct request_ops *ops, struct model *model,
                   void *first, size_t first_bytes, struct pool *pool);
 
+/* request_names_sequence - it is of the sequence that its correlation_id says. */
+static inline bool request_names_sequence(const struct request *r)
+{
+    const struct correlation_id *id = &r->correlation_id;
+    return id->string ? id->string[0] : id->number != 0;
+}
+
 /* request_ref, request_unref - the last unref ends with ops->destroy(). Thread: any. */
 void request_ref(struct request *r);
 void request_unref(struct request *r);

@@ -22,6 +22,13 @@
 
 enum { DRAIN_LEVEL = 300 };
 
+/* Who works for the server itself is counted as a request is, and ends in a moment, also where
+ * requests have no time at all. */
+#define MOMENT_NS (200 * NS_PER_MS)
+
+/* The end of a sequence is no event for a stop that waits: it looks. */
+#define SEQUENCES_LOOK_NS (10 * NS_PER_MS)
+
 const char *server_id(const struct server *s)
 {
     return s->options->server_id;
@@ -223,7 +230,7 @@ static unsigned int seconds_left(uint64_t deadline_ns)
 /* Waits until no model has a request inside; a line per second says what is still there. */
 static bool drain(struct server *s, uint64_t deadline_ns)
 {
-    uint64_t tick_ns = monotonic_ns();
+    uint64_t tick_ns = monotonic_ns(), last_ns = MAX(deadline_ns, tick_ns + MOMENT_NS);
     for (;;) {
         bool at_tick = monotonic_ns() >= tick_ns;
         /* A model that becomes empty after this line is an event that ends the wait below. */
@@ -231,7 +238,9 @@ static bool drain(struct server *s, uint64_t deadline_ns)
         unsigned int seen = s->n_drained;
         mutex_unlock(&s->drain_mu);
 
-        size_t n = repository_inflight(&s->repository, at_tick);
+        /* Sequences have until the end of the time, if somebody is left who can go on with them. */
+        bool waits = monotonic_ns() < deadline_ns && !atomic_load(&s->no_sequences);
+        size_t n_open, n = repository_inflight(&s->repository, at_tick, waits, &n_open);
         if (at_tick) {
             log_info("Timeout %u: Found %zu model versions that have in-flight inferences",
                      seconds_left(deadline_ns), n);
@@ -241,13 +250,17 @@ static bool drain(struct server *s, uint64_t deadline_ns)
          */
         mutex_lock(&s->drain_mu);
         mutex_unlock(&s->drain_mu);
-        if (n == 0)
+        if (n == 0 && n_open == 0)
             return true;
-        if (monotonic_ns() >= deadline_ns)
+        uint64_t now_ns = monotonic_ns();
+        if (!waits && now_ns >= last_ns)
             return false;
+        uint64_t until_ns = MIN(tick_ns, now_ns < deadline_ns ? deadline_ns : last_ns);
+        if (n_open)
+            until_ns = MIN(until_ns, now_ns + SEQUENCES_LOOK_NS);
         mutex_lock(&s->drain_mu);
         if (s->n_drained == seen)
-            cond_wait_until(&s->drained, &s->drain_mu, MIN(tick_ns, deadline_ns));
+            cond_wait_until(&s->drained, &s->drain_mu, until_ns);
         mutex_unlock(&s->drain_mu);
     }
 }
@@ -323,6 +336,16 @@ static struct status *stop_models(struct server *s)
 void server_log_unended(struct server *s)
 {
     repository_log_unended(&s->repository);
+}
+
+bool server_has_open_sequences(struct server *s)
+{
+    return repository_has_open_sequences(&s->repository);
+}
+
+void server_end_sequences(struct server *s)
+{
+    atomic_store(&s->no_sequences, true);
 }
 
 void server_keep(struct server *s)

@@ -82,6 +82,13 @@ NODISCARD struct status *server_load_start(struct server *s, server_loaded_fn *o
  */
 void server_stop_loading(struct server *s);
 
+/* server_has_open_sequences - some have begun and not ended. Thread: any; may look at each model.
+ */
+bool server_has_open_sequences(struct server *s);
+
+/* server_end_sequences - nobody is left to go on with them: a stop need not wait. Thread: any. */
+void server_end_sequences(struct server *s);
+
 /*
  * server_keep - a frontend cannot end: one of its threads is somewhere inside the server, or below,
  * and does not come back. From now on no stop succeeds. Thread: any.
@@ -93,10 +100,10 @@ void server_keep(struct server *s);
 void server_log_unended(struct server *s);
 
 /*
- * server_stop - refuses new requests, waits for models that are being loaded and for requests in
- * flight (up to the exit timeout), unloads. Who calls it while another thread does waits for that
- * one, and has its result. After an error it may be called again, and must not be
- * followed by server_free() before it has succeeded.
+ * server_stop - refuses new requests (but not those of sequences that have begun), waits for models
+ * that are being loaded and for requests in flight (up to the exit timeout), unloads. Who calls it
+ * while another thread does waits for that one, and has its result. After an error it may be called
+ * again, and must not be followed by server_free() before it has succeeded.
  *
  * Errors: STATUS_INTERNAL  Exit timeout expired. Exiting immediately.
  */

@@ -47,7 +47,8 @@ struct server {
 
     atomic_int state; /* enum server_state */
     atomic_uint exit_timeout_s;
-    atomic_bool is_kept; /* server_keep() */
+    atomic_bool no_sequences; /* server_end_sequences() */
+    atomic_bool is_kept;      /* server_keep() */
 
     struct mutex drain_mu; /* level 300 in core/README.md */
     struct cond drained;   /* one of these has changed */

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stopping: what was accepted is answered, what is idle does not hold anything up."""
 
+import json
 import re
 import signal
 import socket
@@ -293,3 +294,56 @@ def test_a_model_that_does_not_end_is_given_up_at_the_timeout(models):
             assert server.wait(25) == 1
     in_order(server.err.text(), "Model 'gated' (version 1) is still being unloaded",
              "failed to stop server: Exit timeout expired. Exiting immediately.")
+
+
+# ---- Sequences -----------------------------------------------------------------------------------
+
+
+def write_sequences(models):
+    """A model whose sequences last for as long as nobody ends them."""
+    config = 'name: "s"\nbackend: "identity"\n' + repository.tensor("input", "INPUT0", "FP32", [-1])
+    config += repository.tensor("output", "OUTPUT0", "FP32", [-1]) + "instance_group [ { count: 1 kind: KIND_CPU } ]\n"
+    config += "sequence_batching { max_sequence_idle_microseconds: 3600000000 oldest { max_candidate_sequences: 4 } }\n"
+    repository.write_model(models, "s", config)
+
+
+def of_sequence(connection, number, **flags):
+    """The answer to one request of a sequence."""
+    body = {"parameters": {"sequence_id": number, **flags}, "inputs": [given("INPUT0", "FP32", [1], [number])]}
+    return connection.request("POST", "/v2/models/s/infer", json.dumps(body).encode())
+
+
+@OURS
+def test_sequences_that_have_begun_are_served_to_their_end(models):
+    """On the connections that they came by, which no other sequence can begin on; those of others are closed."""
+    write_sequences(models)
+    with Server(models, flags=["--exit-timeout-secs=600"]) as server:
+        first, second, idle = (Connection(server) for _ in range(3))
+        assert idle.request("GET", "/v2/health/live").status == 200
+        for number, connection in enumerate((first, second), 1):
+            answer = of_sequence(connection, number, sequence_start=True)
+            assert answer.status == 200, answer
+        server.signal(signal.SIGTERM)
+        assert idle.closed()
+        server.wait_log("Timeout 600: Found 2 HTTP service connections")
+        for number in (1, 1, 1):
+            answer = of_sequence(first, number)
+            assert answer.status == 200 and answer.headers.get("connection") != "close"
+        answer = of_sequence(first, 1, sequence_end=True)
+        assert answer.status == 200
+        answer = of_sequence(second, 2)
+        assert answer.status == 200
+        assert of_sequence(second, 2, sequence_end=True).status == 200
+        assert first.closed() and second.closed()
+        assert server.wait() == 0
+    assert "Timeout 0" not in server.out.text()
+
+
+@OURS
+def test_sequences_of_clients_that_have_left_hold_nothing_up(models):
+    write_sequences(models)
+    with Server(models, flags=["--exit-timeout-secs=600"]) as server:
+        with Connection(server) as connection:
+            assert of_sequence(connection, 1, sequence_start=True).status == 200
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0

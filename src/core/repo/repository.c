@@ -385,13 +385,27 @@ void repository_stop(struct repository *repo)
     repository_stop_loading(repo);
     struct model **models = repository_ready_models(repo);
     for (size_t i = 0; models[i]; i++)
-        model_stop(models[i]);
+        model_close(models[i]);
     repository_unref_models(models);
     /* Those that leave have nothing to wait for already; here their lock cannot be taken. */
     mutex_lock(&repo->mu);
     LIST_FOR_EACH (link, &repo->leaving)
         model_note_stopping(LIST_ENTRY(link, struct leaving, link)->model);
     mutex_unlock(&repo->mu);
+}
+
+/* Sequences that may go on, or are cut off here. */
+static size_t is_open(struct model *m, bool waits, bool log_it)
+{
+    if (!waits) {
+        model_stop(m);
+        return 0;
+    }
+    size_t n_open = model_close(m);
+    if (n_open && log_it)
+        log_info("Model '%s' (version %s) has %zu sequences that have not ended", m->name,
+                 m->version_text, n_open);
+    return n_open > 0;
 }
 
 static size_t is_inflight(const struct model *m, bool log_it)
@@ -401,6 +415,16 @@ static size_t is_inflight(const struct model *m, bool log_it)
         log_info("Model '%s' (version %s) has %zu in-flight inferences", m->name, m->version_text,
                  inflight);
     return inflight > 0;
+}
+
+bool repository_has_open_sequences(struct repository *repo)
+{
+    bool any = false;
+    struct model **models = repository_ready_models(repo);
+    for (size_t i = 0; models[i] && !any; i++)
+        any = model_n_open(models[i]) > 0;
+    repository_unref_models(models);
+    return any;
 }
 
 void repository_log_unended(struct repository *repo)
@@ -419,12 +443,15 @@ void repository_log_unended(struct repository *repo)
     mutex_unlock(&repo->mu);
 }
 
-size_t repository_inflight(struct repository *repo, bool log_them)
+size_t repository_inflight(struct repository *repo, bool log_them, bool waits, size_t *ret_open)
 {
     size_t n = 0;
     struct model **models = repository_ready_models(repo);
-    for (size_t i = 0; models[i]; i++)
+    *ret_open = 0;
+    for (size_t i = 0; models[i]; i++) {
+        *ret_open += is_open(models[i], waits, log_them);
         n += is_inflight(models[i], log_them);
+    }
     repository_unref_models(models);
     mutex_lock(&repo->mu);
     LIST_FOR_EACH (link, &repo->leaving)

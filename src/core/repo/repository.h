@@ -221,7 +221,8 @@ NODISCARD struct status *repository_progress(struct repository *repo, size_t max
  */
 void repository_stop_loading(struct repository *repo);
 
-/* repository_stop - every model refuses new requests, and no further one is loaded. */
+/* repository_stop - every model refuses new requests, but those of sequences that have begun, and
+ * no further one is loaded. */
 void repository_stop(struct repository *repo);
 
 /* repository_log_unended - an error in the log for each version that is being loaded or unloaded.
@@ -229,11 +230,16 @@ void repository_stop(struct repository *repo);
 void repository_log_unended(struct repository *repo);
 
 /*
- * repository_inflight - how many model versions have requests inside.
+ * repository_inflight - how many model versions have requests inside. After repository_stop().
  *
  * @log_them  write a line for each
+ * @waits     sequences that have begun may go on; if not, every model refuses all from now on
+ * @ret_open  how many model versions have such sequences
  */
-size_t repository_inflight(struct repository *repo, bool log_them);
+size_t repository_inflight(struct repository *repo, bool log_them, bool waits, size_t *ret_open);
+
+/* repository_has_open_sequences - some model has sequences that have begun and not ended. */
+bool repository_has_open_sequences(struct repository *repo);
 
 /*
  * repository_unload_all - the models are stopped and empty; takes them down, those that leave

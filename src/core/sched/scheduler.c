@@ -55,7 +55,7 @@ struct status *scheduler_init(struct scheduler *s, const struct scheduler_ops *o
     list_init(&s->waiting);
     s->n_instances = s->n_running = s->n_large = 0;
     s->pads = false;
-    s->hurrying = s->stopping = false;
+    s->closing = s->hurrying = s->stopping = false;
     list_init(&s->refused);
     list_init(&s->unanswered);
     s->is_answering = false;
@@ -625,6 +625,25 @@ void scheduler_hurry(struct scheduler *s)
     mutex_lock(&s->mu);
     s->hurrying = true;
     scheduler_dispatch_and_unlock(s);
+}
+
+size_t scheduler_n_open(struct scheduler *s)
+{
+    if (!s->ops->n_open_locked)
+        return 0;
+    mutex_lock(&s->mu);
+    size_t n = s->ops->n_open_locked(s);
+    mutex_unlock(&s->mu);
+    return n;
+}
+
+size_t scheduler_close(struct scheduler *s)
+{
+    mutex_lock(&s->mu);
+    s->closing = s->hurrying = true;
+    size_t n = s->ops->n_open_locked ? s->ops->n_open_locked(s) : 0;
+    scheduler_dispatch_and_unlock(s);
+    return n;
 }
 
 void scheduler_stop(struct scheduler *s)

@@ -42,6 +42,8 @@ struct scheduler_ops {
     bool (*remove_locked)(struct scheduler *s, struct request *r);
     /* Under mu. The alarm has rung: whatever is due is done, or dispatched afterwards. Optional. */
     void (*rung_locked)(struct scheduler *s);
+    /* Under mu. What has begun and wants further requests before it ends: sequences. Optional. */
+    size_t (*n_open_locked)(const struct scheduler *s);
     /* No instance runs, and no request is left. */
     void (*free)(struct scheduler *s);
 };
@@ -77,6 +79,7 @@ struct scheduler {
     struct list unanswered;   /* … by a helper: those of an alarm */
     bool is_answering;        /* that helper is at work, or about to be */
     struct alarm alarm;       /* scheduler_use_alarm() comes first */
+    bool closing;             /* hurrying, and nothing begins any more */
     bool hurrying;            /* no request waits for others to come: what is here is executed */
     bool stopping;            /* hurrying, and no request is accepted any more */
 
@@ -174,6 +177,15 @@ void turn_end(struct turn *turn);
 
 /* scheduler_hurry - whoever waits for others to come is executed now, and from now on. */
 void scheduler_hurry(struct scheduler *s);
+
+/* scheduler_n_open - how much has begun that wants further requests before it ends. */
+size_t scheduler_n_open(struct scheduler *s);
+
+/*
+ * scheduler_close - … and nothing begins that would want further requests. Returns how much of that
+ * has begun, and may go on to its end.
+ */
+size_t scheduler_close(struct scheduler *s);
 
 /* scheduler_stop - refuses new requests from now on; those inside are still executed. */
 void scheduler_stop(struct scheduler *s);

@@ -22,12 +22,6 @@ static struct sequence_scheduler *of(struct scheduler *s)
 
 /* ---- Ids ------------------------------------------------------------------------------------- */
 
-static bool names_sequence(const struct request *r)
-{
-    const struct correlation_id *id = &r->correlation_id;
-    return id->string ? id->string[0] : id->number != 0;
-}
-
 /* Numbers and strings are different keys (behaviours §11.14). */
 static struct sequence *find_locked(const struct sequence_scheduler *ss,
                                     const struct correlation_id *id)
@@ -98,7 +92,7 @@ static struct sequence *begin_locked(struct sequence_scheduler *ss, const struct
     MEM_CHARGE(ss->scheduler.model->owner, MEM_INSTANCES);
     struct sequence *q = mem_zalloc(sizeof(*q) + length + 1);
     q->scheduler = ss;
-    q->is_own = !names_sequence(r);
+    q->is_own = !request_names_sequence(r);
     q->is_text = text != NULL;
     q->number = r->correlation_id.number;
     if (text)
@@ -128,6 +122,7 @@ struct request *sequence_front(const struct sequence *q)
 static void become_ready_locked(struct sequence *q, uint64_t now_ns)
 {
     struct lane *l = q->slot->lane;
+    list_remove(&q->link); /* it may have been silent */
     q->ready = true;
     q->ready_ns = now_ns;
     l->n_ready++;
@@ -270,6 +265,7 @@ static void leave_slot_locked(struct sequence *q)
     struct slot *slot = q->slot;
     forget_locked(q);
     ring_never_locked(q);
+    list_remove(&q->link);
     q->slot = NULL;
     slot->sequence = NULL;
     refill_locked(slot);
@@ -341,8 +337,10 @@ static bool go_on_locked(struct sequence *q, struct request *r)
         return makes_room;
     }
     q->active_ns = monotonic_ns();
-    if (list_empty(&q->waiting))
+    if (list_empty(&q->waiting)) {
+        list_push(&q->slot->lane->silent, &q->link);
         return false;
+    }
     become_ready_locked(q, q->active_ns);
     return true;
 }
@@ -420,7 +418,7 @@ NODISCARD static struct status *check_locked(const struct sequence_scheduler *ss
                           "inference request to model '%s' must specify batch-size 1 due to "
                           "requirements of sequence batcher",
                           model);
-    if (!names_sequence(r)) {
+    if (!request_names_sequence(r)) {
         if (ss->iterative)
             return NULL;
         return status_new(STATUS_INVALID_ARG,
@@ -454,13 +452,29 @@ static void give_number_locked(struct sequence *q, struct request *r)
     change_flags_locked(q, r, REQUEST_SEQUENCE_START);
 }
 
+/* The server stops: what has begun goes on, and nothing begins. */
+static struct status *refuse_to_begin(void)
+{
+    return status_new(STATUS_UNAVAILABLE, "Server is stopping, scheduler for model has stopped "
+                                          "accepting new inference requests");
+}
+
+static size_t n_open(const struct scheduler *s)
+{
+    const struct sequence_scheduler *ss =
+        CONTAINER_OF((uintptr_t)s, struct sequence_scheduler, scheduler);
+    return ss->numbers.count + ss->texts.count;
+}
+
 static struct status *push(struct scheduler *s, struct request *r)
 {
     struct sequence_scheduler *ss = of(s);
-    struct sequence *q = names_sequence(r) ? find_locked(ss, &r->correlation_id) : NULL;
+    struct sequence *q = request_names_sequence(r) ? find_locked(ss, &r->correlation_id) : NULL;
     struct status *st = check_locked(ss, r, q);
     if (st)
         return st;
+    if (UNLIKELY(s->closing) && (!q || (r->flags & REQUEST_SEQUENCE_START)))
+        return refuse_to_begin();
     if (q && (r->flags & REQUEST_SEQUENCE_START))
         tell_of_conflict_locked(ss, r);
     if (!q) {
@@ -534,14 +548,16 @@ static bool is_held_locked(struct lane *l)
     return false;
 }
 
-static void end_what_is_over_locked(struct lane *l)
+/* Each of them leaves: so a look costs no more than those that it ends. */
+static void make_room_locked(struct lane *l)
 {
-    for (uint32_t i = 0; i < l->n_made; i++) {
-        struct sequence *q = l->slots[i]->sequence;
-        if (q && is_over(q)) {
-            leave_slot_locked(q);
-            free_locked(q);
-        }
+    while (!list_empty(&l->silent)) {
+        struct sequence *q = LIST_ENTRY(l->silent.next, struct sequence, link);
+        l->n_looks++;
+        if (!is_over(q))
+            break; /* nobody waits for a slot: none of the others is over then */
+        leave_slot_locked(q);
+        free_locked(q);
     }
 }
 
@@ -550,7 +566,7 @@ static bool due_locked(struct lane *l)
     struct sequence_scheduler *ss = l->scheduler;
     uint64_t until_ns = UINT64_MAX;
     if (UNLIKELY(ss->scheduler.hurrying))
-        end_what_is_over_locked(l);
+        make_room_locked(l);
     if (l->n_ready == 0 || is_held_locked(l))
         return false;
     uint64_t now_ns = ss->delay_ns || l->rule.delay_ns ? monotonic_ns() : 0;
@@ -665,6 +681,7 @@ static const struct scheduler_ops ops = {
     .has_work_locked = has_work,
     .remove_locked = remove_cancelled,
     .rung_locked = rung,
+    .n_open_locked = n_open,
     .free = end,
 };
 
@@ -675,6 +692,7 @@ static void init_lanes(struct sequence_scheduler *ss, const struct model *m)
     for (uint32_t i = 0; i < ss->n_lanes; i++) {
         struct lane *l = &ss->lanes[i];
         list_init(&l->ready);
+        list_init(&l->silent);
         order_init(&l->order);
         m->instances[i]->lane = l;
         if (m->instances[i]->group->passive)

@@ -20,7 +20,7 @@
  *
  * At any time the backend has at most one request of a sequence (`running`); the next one is given
  * out when that has been released. `ready` are those sequences in slots that have none there, and
- * one waiting.
+ * one waiting; `silent` those that have neither.
  *
  * An iterative sequence is made by the backend: it gives a request back to be executed again, as
  * often as it likes, and when it does not the sequence is over. Clients then need to know nothing
@@ -29,7 +29,7 @@
  * A sequence has one timer: in the backlog, when its requests do not want to wait any longer; in a
  * slot, when nothing has come for too long. The latter never ends a sequence of which a request
  * waits or is in execution. When the server or the model is about to stop, those of which nothing
- * waits make room for those of the backlog.
+ * waits make room for those of the backlog; the others go on to their END, and none begins.
  *
  * Source: behaviours §11
  */
@@ -79,8 +79,10 @@ struct lane {
     uint32_t n_made, capacity;
     struct slot **slots; /* by number; as many as were ever needed at a time */
     uint32_t n_ready;
-    struct list ready; /* sequences, in the order in which they became ready */
-    size_t hold_below; /* oldest: nothing is due while fewer are ready: a hook of tests */
+    struct list ready;  /* sequences, in the order in which they became ready */
+    struct list silent; /* … of which nothing waits and nothing runs, the longest first */
+    uint64_t n_looks;   /* how many of those have been looked at, whether they make room */
+    size_t hold_below;  /* oldest: nothing is due while fewer are ready: a hook of tests */
 
     /* The oldest strategy's: the next batch is made of the first ones of `ready`. */
     struct batch_rule rule; /* constant */
@@ -93,7 +95,7 @@ struct lane {
 struct sequence {
     struct sequence_scheduler *scheduler;
     struct slot *slot; /* NULL: it has none yet, or no more */
-    struct list link;  /* in the backlog, or among its lane's ready ones */
+    struct list link;  /* in the backlog, or among its lane's ready or silent ones */
     bool ready;
     bool in_batch; /* the oldest strategy's */
     bool known;    /* its id leads here */

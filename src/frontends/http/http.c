@@ -215,6 +215,13 @@ static void ctx_free(void *arg)
     mem_free(ctx);
 }
 
+/* Sequences that have begun may go on to their end, on the connections that they came by. */
+static bool goes_on(void *arg)
+{
+    const struct conch_http *http = arg;
+    return server_has_open_sequences(http->settings.server);
+}
+
 void conch_http_options_init(struct conch_http_options *o)
 {
     *o = (struct conch_http_options){
@@ -269,6 +276,7 @@ TRITONSERVER_Error *conch_http_start(TRITONSERVER_Server *server,
     net.handler = &handler;
     net.ctx_new = ctx_new;
     net.ctx_free = ctx_free;
+    net.goes_on = goes_on;
 
     struct conch_http *http = mem_zalloc(sizeof(*http));
     http->settings.server = (struct server *)server;

@@ -180,6 +180,8 @@ void infer_handle(struct exchange *x)
     infer_begin(x, model);
     st = infer_parse(x, &type);
     if (!st) {
+        if (UNLIKELY(request_names_sequence(&call->request)))
+            exchange_goes_on(x);
         call->with_core = true; /* before: the reply may be out when it returns */
         st = ops_infer(ctx->settings->server, &call->request);
         if (!st)

@@ -199,7 +199,8 @@ static void on_flush(struct loop_work *work)
         c->moved_bytes += (size_t)sent;
         http1_sent(&c->http1, (size_t)sent);
     }
-    if (http1_is_over(&c->http1) || (c->worker->env.draining && http1_is_idle(&c->http1))) {
+    if (http1_is_over(&c->http1) ||
+        (c->worker->env.draining && http1_is_idle(&c->http1) && !http1_is_kept(&c->http1))) {
         if (!c->lingering)
             end(c);
         return;
@@ -534,6 +535,6 @@ void conn_check_time(struct conn *c, uint64_t now_ns)
 
 void conn_drain(struct conn *c)
 {
-    if (!c->lingering && http1_is_idle(&c->http1))
+    if (!c->lingering && http1_is_idle(&c->http1) && !http1_is_kept(&c->http1))
         end(c);
 }

@@ -280,10 +280,17 @@ static char *put_number(char *at, uint64_t n)
     return end;
 }
 
+void exchange_goes_on(struct exchange *x)
+{
+    if (x->connection)
+        x->connection->goes_on = true;
+}
+
 /* What the reply must say about the connection; "" when that goes without saying. */
 static const char *connection_header(struct exchange *x)
 {
-    if (x->env->draining && x->connection && http1_is_newest(x->connection, x))
+    if (x->env->draining && x->connection && http1_is_newest(x->connection, x) &&
+        !http1_is_kept(x->connection))
         x->keep_alive = false;
     if (!x->keep_alive)
         return "Connection: close\r\n";

@@ -79,7 +79,8 @@ struct http_env {
     /* The budget has no room for a body that has begun: whether that could be changed. Optional. */
     bool (*make_room)(void *arg, struct http1 *for_whom, size_t bytes);
     void *make_room_arg;
-    bool draining; /* replies say "Connection: close" from now on */
+    bool draining; /* replies say "Connection: close" from now on, … */
+    bool goes_on; /* … unless the connection's client may have something to end (http1.goes_on) */
     /* Told when a connection or an exchange is gone, while draining. Optional. */
     void (*on_left)(void *arg);
     void *on_left_arg;
@@ -163,6 +164,12 @@ void http_env_trim(struct http_env *env);
 /* exchange_ref, exchange_unref - keep the exchange and its memory beyond on_end. */
 void exchange_ref(struct exchange *x);
 void exchange_unref(struct exchange *x);
+
+/*
+ * exchange_goes_on - what the client has begun on this connection may take further requests: for as
+ * long as it does, a server that stops keeps the connection (net_options.goes_on).
+ */
+void exchange_goes_on(struct exchange *x);
 
 /* A reply that is always the same. */
 struct http_reply_fixed {

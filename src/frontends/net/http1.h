@@ -51,6 +51,7 @@ struct http1 {
     size_t weight_bytes; /* of bodies that are complete, and of replies */
     bool large_reply;    /* among what waits to be sent: see conn.c */
     bool probing;        /* see http1_probe() */
+    bool goes_on;        /* exchange_goes_on() was said */
     bool discards; /* bytes came, or may come, that nobody will read: conn.c ends accordingly */
 };
 
@@ -130,6 +131,12 @@ static inline bool http1_is_idle(const struct http1 *h)
 
 /* http1_is_in_head - a head has begun, and it is up to the client that it ends. */
 bool http1_is_in_head(const struct http1 *h);
+
+/* http1_is_kept - although the server stops: its client may have something to end. */
+static inline bool http1_is_kept(const struct http1 *h)
+{
+    return h->goes_on && h->env->goes_on;
+}
 
 /* ---- For exchange.c ------------------------------------------------------------------------ */
 

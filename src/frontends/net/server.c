@@ -28,6 +28,9 @@ struct net_server {
     struct net_timeouts timeouts;
     void (*ctx_free)(void *handler_ctx);
     struct budget *budget;
+    bool (*goes_on)(void *handler_arg);
+    void *handler_arg;
+    bool goes_on_now; /* what it has said before the loops were asked */
     struct listener listener;
     unsigned int n_workers; /* initialised */
     unsigned int n_running; /* with a thread */
@@ -98,6 +101,8 @@ struct status *net_server_start(const struct net_options *o, struct net_server *
     s->limits = o->limits;
     s->timeouts = o->timeouts;
     s->ctx_free = o->ctx_free;
+    s->goes_on = o->goes_on;
+    s->handler_arg = o->handler_arg;
     s->workers = mem_zalloc(sizeof(*s->workers) * o->n_threads);
     s->tallies = mem_zalloc(sizeof(*s->tallies) * o->n_threads);
     mutex_init(&s->mu, STOP_LEVEL, "net_server.mu");
@@ -169,13 +174,15 @@ static void ask_all(struct net_server *s, worker_fn *fn, uint64_t deadline_ns)
     }
 }
 
-/* With the first call that a loop comes to. */
-static void begin_drain(struct worker *w, struct net_server *s)
+/* With each call that a loop comes to: first all that is idle, later what has become so. */
+static void drain(struct worker *w, struct net_server *s)
 {
-    if (w->env.draining)
+    if (w->env.draining && !w->env.goes_on)
         return;
-    listener_stop(&s->listener, w);
+    if (!w->env.draining)
+        listener_stop(&s->listener, w);
     w->env.draining = true;
+    w->env.goes_on = s->goes_on_now;
     LIST_FOR_EACH_SAFE (link, &w->conns) {
         conn_drain(LIST_ENTRY(link, struct conn, link));
     }
@@ -193,7 +200,7 @@ static void cut_off(struct worker *w, void *arg)
 static void count_left(struct worker *w, void *arg)
 {
     struct tally *t = arg;
-    begin_drain(w, t->server);
+    drain(w, t->server);
     t->n_conns = 0;
     LIST_FOR_EACH (link, &w->conns) {
         t->n_conns++;
@@ -205,6 +212,7 @@ static void count_left(struct worker *w, void *arg)
 static struct tally look(struct net_server *s, uint64_t deadline_ns)
 {
     struct tally sum = {.answered = true};
+    s->goes_on_now = s->goes_on && s->goes_on(s->handler_arg);
     ask_all(s, count_left, deadline_ns);
     for (unsigned int i = 0; i < s->n_workers; i++) {
         const struct tally *t = &s->tallies[i];

@@ -27,6 +27,11 @@ struct net_options {
     /* What the handler keeps per loop; called before the threads run, and after their end. */
     void *(*ctx_new)(void *handler_arg, struct http_env *env);
     void (*ctx_free)(void *handler_ctx);
+    /*
+     * While the server stops: may clients have begun something that they should end on the
+     * connections that they have? Asked again and again. Thread: the stop's. Optional.
+     */
+    bool (*goes_on)(void *handler_arg);
 };
 
 struct net_server;
@@ -52,7 +57,8 @@ enum net_end {
 };
 
 /*
- * net_server_stop - accepts no more, lets what is under way end, closes.
+ * net_server_stop - accepts no more, lets what is under way end, closes. Connections of which
+ * exchange_goes_on() was said stay for as long as net_options.goes_on() says so.
  *
  * Thread: any but a worker's. Blocks, at most until the deadline and some tenths of a second more,
  * in which loops are told that it is over.

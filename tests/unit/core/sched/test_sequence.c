@@ -703,6 +703,46 @@ static void a_stop_does_not_wait_for_silent_sequences(void **state)
     expect_batches("[1:10][2:20][2:21][3:30]");
 }
 
+/*
+ * Before a stop, with thousands of sequences in their slots of which one has much to do: how many
+ * are looked at is told by how many make room, not by how many there are.
+ */
+static void a_stop_looks_at_no_slot_in_vain(void **state)
+{
+    (void)state;
+    enum { N = 2000, N_WAITING = 500 };
+    struct fake_model f;
+    struct step *s = calloc(N + N_WAITING + 1, sizeof(*s));
+    fake_model_make(&f,
+                    TENSORS
+                    "sequence_batching { max_sequence_idle_microseconds: 600000000 oldest { "
+                    "max_candidate_sequences: 2000 } }",
+                    1, execute_at_door);
+    struct sequence_scheduler *ss =
+        CONTAINER_OF(f.model->scheduler, struct sequence_scheduler, scheduler);
+    let_in(1 << 30);
+    for (int i = 0; i < N; i++) {
+        must_send(&s[i], &f, (uint64_t)i + 1, START, i);
+        expect_answer(&s[i]);
+    }
+    close_door();
+    for (int i = 0; i < N_WAITING; i++) /* of the last one, which is the youngest */
+        must_send(&s[N + i], &f, N, 0, i);
+    must_send(&s[N + N_WAITING], &f, N + 1, START | END, 0); /* there is no slot for it */
+    model_hurry(f.model);
+    let_in(1 << 30);
+    for (int i = 0; i <= N_WAITING; i++)
+        expect_answer(&s[N + i]);
+    mutex_lock(&ss->scheduler.mu);
+    uint64_t n_looks = ss->lanes[0].n_looks;
+    mutex_unlock(&ss->scheduler.mu);
+    /* One has made room; and once for each request, at most, it was asked whether another one can.
+     */
+    assert_in_range(n_looks, 1, 4 * N_WAITING);
+    fake_model_end(&f);
+    free(s);
+}
+
 /* ---- Iterative sequences --------------------------------------------------------------------- */
 
 /* Each request is executed as often as its value says. */
@@ -1188,6 +1228,7 @@ int main(void)
         cmocka_unit_test(who_cancels_is_answered_at_once),
         cmocka_unit_test(a_cancelled_sequence_leaves_the_backlog),
         cmocka_unit_test(a_stop_does_not_wait_for_silent_sequences),
+        cmocka_unit_test(a_stop_looks_at_no_slot_in_vain),
         cmocka_unit_test(a_backend_may_want_a_request_again),
         cmocka_unit_test(only_what_is_unanswered_and_iterative_may_be_rescheduled),
         cmocka_unit_test(a_cancelled_request_is_not_executed_again),

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The stop of a server that a program embeds: what has begun is ended, and whoever asks for the
+ * stop while another thread does has its result. The model is the backend tests/plugins/gate, which
+ * executes when it may.
+ */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "lib/repository.h"
+#include "triton/core/tritonserver.h"
+
+#define TENSORS                                                                                    \
+    "backend: \"gate\"\n"                                                                          \
+    "input { name: \"IN\" data_type: TYPE_INT32 dims: [ -1 ] }\n"                                  \
+    "output { name: \"OUT\" data_type: TYPE_INT32 dims: [ -1 ] }\n"                                \
+    "instance_group { count: 1 kind: KIND_CPU }\n"
+
+static struct test_repository repo;
+static TRITONSERVER_Server *server;
+static TRITONSERVER_ResponseAllocator *allocator;
+
+static void ok(TRITONSERVER_Error *error)
+{
+    if (error)
+        fail_msg("%s", TRITONSERVER_ErrorMessage(error));
+}
+
+static void refused(TRITONSERVER_Error *error, const char *text)
+{
+    assert_non_null(error);
+    assert_string_equal(TRITONSERVER_ErrorMessage(error), text);
+    assert_int_equal(TRITONSERVER_ErrorCode(error), TRITONSERVER_ERROR_UNAVAILABLE);
+    TRITONSERVER_ErrorDelete(error);
+}
+
+static void pause_ms(long ms)
+{
+    nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL);
+}
+
+/* ---- Requests -------------------------------------------------------------------------------- */
+
+static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static int n_answered, n_released; /* under mu */
+
+static TRITONSERVER_Error *allocate(TRITONSERVER_ResponseAllocator *a, const char *name,
+                                    size_t byte_size, TRITONSERVER_MemoryType type, int64_t type_id,
+                                    void *userp, void **buffer, void **buffer_userp,
+                                    TRITONSERVER_MemoryType *actual_type, int64_t *actual_id)
+{
+    (void)a, (void)name, (void)type, (void)type_id, (void)userp;
+    *buffer = malloc(byte_size);
+    *buffer_userp = NULL;
+    *actual_type = TRITONSERVER_MEMORY_CPU;
+    *actual_id = 0;
+    return NULL;
+}
+
+static TRITONSERVER_Error *give_back(TRITONSERVER_ResponseAllocator *a, void *buffer,
+                                     void *buffer_userp, size_t byte_size,
+                                     TRITONSERVER_MemoryType type, int64_t type_id)
+{
+    (void)a, (void)buffer_userp, (void)byte_size, (void)type, (void)type_id;
+    free(buffer);
+    return NULL;
+}
+
+static void count(int *counter)
+{
+    pthread_mutex_lock(&mu);
+    ++*counter;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&mu);
+}
+
+static void on_response(TRITONSERVER_InferenceResponse *response, const uint32_t flags, void *userp)
+{
+    (void)flags, (void)userp;
+    ok(TRITONSERVER_InferenceResponseError(response));
+    ok(TRITONSERVER_InferenceResponseDelete(response));
+    count(&n_answered);
+}
+
+static void on_release(TRITONSERVER_InferenceRequest *r, const uint32_t flags, void *userp)
+{
+    (void)flags, (void)userp;
+    ok(TRITONSERVER_InferenceRequestDelete(r));
+    count(&n_released);
+}
+
+static TRITONSERVER_Error *send(uint64_t id, uint32_t flags)
+{
+    static const int64_t one = 1;
+    static const int32_t value = 7;
+    TRITONSERVER_InferenceRequest *r;
+    ok(TRITONSERVER_InferenceRequestNew(&r, server, "m", -1));
+    ok(TRITONSERVER_InferenceRequestSetResponseCallback(r, allocator, NULL, on_response, NULL));
+    ok(TRITONSERVER_InferenceRequestSetReleaseCallback(r, on_release, NULL));
+    ok(TRITONSERVER_InferenceRequestSetCorrelationId(r, id));
+    ok(TRITONSERVER_InferenceRequestSetFlags(r, flags));
+    ok(TRITONSERVER_InferenceRequestAddInput(r, "IN", TRITONSERVER_TYPE_INT32, &one, 1));
+    ok(TRITONSERVER_InferenceRequestAppendInputData(r, "IN", &value, sizeof(value),
+                                                    TRITONSERVER_MEMORY_CPU, 0));
+    TRITONSERVER_Error *error = TRITONSERVER_ServerInferAsync(server, r, NULL);
+    if (error)
+        ok(TRITONSERVER_InferenceRequestDelete(r));
+    return error;
+}
+
+static void await(const int *counter, int n)
+{
+    pthread_mutex_lock(&mu);
+    while (*counter < n)
+        pthread_cond_wait(&changed, &mu);
+    pthread_mutex_unlock(&mu);
+}
+
+/* ---- A server, and threads that stop it ------------------------------------------------------ */
+
+static void make_server(const char *config, unsigned int exit_timeout_s)
+{
+    TRITONSERVER_ServerOptions *options;
+    n_answered = n_released = 0;
+    repository_make(&repo);
+    repository_add(&repo, "m", config, 1);
+    ok(TRITONSERVER_ServerOptionsNew(&options));
+    ok(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, repo.path));
+    ok(TRITONSERVER_ServerOptionsSetBackendDirectory(options, CONCH_BUILD_DIR "/tests/backends"));
+    ok(TRITONSERVER_ServerOptionsSetLogInfo(options, false));
+    ok(TRITONSERVER_ServerOptionsSetExitTimeout(options, exit_timeout_s));
+    ok(TRITONSERVER_ServerNew(&server, options));
+    ok(TRITONSERVER_ServerOptionsDelete(options));
+    ok(TRITONSERVER_ResponseAllocatorNew(&allocator, allocate, give_back, NULL));
+}
+
+static void end_server(void)
+{
+    ok(TRITONSERVER_ServerDelete(server));
+    ok(TRITONSERVER_ResponseAllocatorDelete(allocator));
+    repository_remove(&repo);
+}
+
+struct stopper {
+    pthread_t thread;
+    atomic_bool begins, is_over;
+    int n_released; /* when it was over */
+    TRITONSERVER_Error *error;
+};
+
+static void *run_stop(void *arg)
+{
+    struct stopper *s = arg;
+    atomic_store(&s->begins, true);
+    s->error = TRITONSERVER_ServerStop(server);
+    pthread_mutex_lock(&mu);
+    s->n_released = n_released;
+    pthread_mutex_unlock(&mu);
+    atomic_store(&s->is_over, true);
+    return NULL;
+}
+
+static void start_stop(struct stopper *s)
+{
+    *s = (struct stopper){0};
+    assert_int_equal(pthread_create(&s->thread, NULL, run_stop, s), 0);
+    while (!atomic_load(&s->begins))
+        pause_ms(1);
+}
+
+/* Somebody is inside ServerStop(). */
+static void await_stopping(void)
+{
+    for (bool live = true; live; pause_ms(1)) {
+        TRITONSERVER_Error *error = TRITONSERVER_ServerIsLive(server, &live);
+        live &= error == NULL;
+        TRITONSERVER_ErrorDelete(error);
+    }
+}
+
+/* ---- Sequences ------------------------------------------------------------------------------- */
+
+enum {
+    START = TRITONSERVER_REQUEST_FLAG_SEQUENCE_START,
+    END = TRITONSERVER_REQUEST_FLAG_SEQUENCE_END
+};
+
+#define STOPPING                                                                                   \
+    "Server is stopping, scheduler for model has stopped accepting new inference requests"
+
+static void sequences_that_have_begun_go_on_to_their_end(void **state)
+{
+    (void)state;
+    static const char *const strategies[] = {"direct { }", "oldest { max_candidate_sequences: 4 }"};
+    for (int i = 0; i < 2; i++) {
+        char config[1024];
+        struct stopper stop;
+        snprintf(config, sizeof(config),
+                 TENSORS "max_batch_size: 0 sequence_batching { max_sequence_idle_microseconds: "
+                         "3600000000 %s }\n",
+                 strategies[i]);
+        make_server(config, 3600);
+        ok(send(1, START));
+        await(&n_answered, 1);
+        start_stop(&stop);
+        await_stopping();
+        /* It may not have come to the model yet: then another sequence may still begin, and end. */
+        TRITONSERVER_Error *error;
+        for (uint64_t id = 2; !(error = send(id, START | END)); id++)
+            pause_ms(1);
+        refused(error, STOPPING);
+        refused(send(1, START), STOPPING); /* of that id, too: it would be another one */
+        int n = n_answered;
+        for (int k = 0; k < 10; k++) {
+            ok(send(1, 0));
+            assert_false(atomic_load(&stop.is_over));
+        }
+        ok(send(1, END));
+        pthread_join(stop.thread, NULL);
+        ok(stop.error);
+        await(&n_answered, n + 11);
+        end_server();
+    }
+}
+
+/* Nobody comes back for it: the end of the time is the end of the sequence, and no failure. */
+static void a_sequence_that_does_not_end_is_cut_off(void **state)
+{
+    (void)state;
+    make_server(TENSORS "sequence_batching { max_sequence_idle_microseconds: 3600000000 }\n", 1);
+    ok(send(1, START));
+    await(&n_answered, 1);
+    ok(TRITONSERVER_ServerStop(server));
+    end_server();
+}
+
+/* ---- Two who stop ---------------------------------------------------------------------------- */
+
+static void gate(bool shut)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "%s/m/hold.execute", repo.path);
+    if (shut)
+        repository_add_file(&repo, "m/hold.execute", "", 0);
+    else
+        assert_int_equal(unlink(path), 0);
+}
+
+static void the_second_stop_waits_for_the_first(void **state)
+{
+    (void)state;
+    struct stopper stops[3];
+    make_server(TENSORS, 3600);
+    gate(true);
+    ok(send(0, 0));
+    for (int i = 0; i < 3; i++)
+        start_stop(&stops[i]);
+    await_stopping();
+    pause_ms(20); /* for one that does not wait, so that it is noticed */
+    gate(false);
+    for (int i = 0; i < 3; i++) {
+        pthread_join(stops[i].thread, NULL);
+        ok(stops[i].error);
+        assert_int_equal(stops[i].n_released, 1);
+    }
+    end_server();
+}
+
+/* … and has its result, whatever that is; later it may be tried again. */
+static void the_second_stop_fails_with_the_first(void **state)
+{
+    (void)state;
+    struct stopper stops[2];
+    make_server(TENSORS, 1);
+    gate(true);
+    ok(send(0, 0));
+    for (int i = 0; i < 2; i++)
+        start_stop(&stops[i]);
+    for (int i = 0; i < 2; i++) {
+        pthread_join(stops[i].thread, NULL);
+        assert_non_null(stops[i].error);
+        assert_string_equal(TRITONSERVER_ErrorMessage(stops[i].error),
+                            "Exit timeout expired. Exiting immediately.");
+        TRITONSERVER_ErrorDelete(stops[i].error);
+    }
+    gate(false);
+    await(&n_released, 1);
+    ok(TRITONSERVER_ServerStop(server));
+    end_server();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sequences_that_have_begun_go_on_to_their_end),
+        cmocka_unit_test(a_sequence_that_does_not_end_is_cut_off),
+        cmocka_unit_test(the_second_stop_waits_for_the_first),
+        cmocka_unit_test(the_second_stop_fails_with_the_first),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
