@@ -756,6 +756,7 @@ static int run(const struct options *o)
 
     catch_signals();
     raise_descriptor_limit(&before);
+    conch_exit_when_exhausted();
     if (!create_server(o, &server))
         return 1;
     tell_descriptor_limit(&before);
@@ -765,6 +766,27 @@ static int run(const struct options *o)
            fine;
     TRITONSERVER_ErrorDelete(take_load_error()); /* that it has been stopped meanwhile */
     return fine ? 0 : 1;
+}
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+int mallctl(const char *name, void *old, size_t *old_size, void *fresh, size_t fresh_size)
+    __attribute__((weak));
+
+/*
+ * jemalloc makes an arena when a thread first needs one; a thread for which there is no memory left
+ * then crashes inside its first malloc(). So all arenas exist before there are threads.
+ */
+static bool make_arenas(void)
+{
+    unsigned int n = 0;
+    size_t size = sizeof(n);
+    if (!mallctl)
+        return true;
+    bool made = mallctl("opt.narenas", &n, &size, NULL, 0) == 0;
+    for (unsigned int i = n; made && i-- > 0;) /* the last one, 0, is main's */
+        made = mallctl("thread.arena", NULL, NULL, &i, sizeof(i)) == 0;
+    return made;
 }
 
 /* ---- the command line ----------------------------------------------------------------------- */
@@ -793,6 +815,11 @@ int main(int argc, char **argv)
 {
     struct options o;
     int code = 0;
+    if (!make_arenas()) { /* whatever needs a byte would crash */
+        static const char text[] = "conch: there is not enough memory to start\n";
+        say(text, sizeof(text) - 1);
+        _exit(1);
+    }
     bool as_tritonserver = argc > 0 && is_tritonserver(argv[0]);
 
     if (argc > 1 && !as_tritonserver && strcmp(argv[1], "check") == 0)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "onnxruntime/runtime.h"
 
+#include <dlfcn.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -142,6 +144,53 @@ static TRITONSERVER_Error *make_shared_env(struct runtime *rt, const struct doc 
     return err;
 }
 
+/* ---- Want of memory ------------------------------------------------------------------------- */
+
+/*
+ * An exception while ONNX Runtime makes its environment, such as std::bad_alloc, comes out of its
+ * C API as an error, but leaves its own globals half made: the next attempt crashes inside it. So
+ * there is none in this process, with that library.
+ */
+static pthread_mutex_t broken_mu = PTHREAD_MUTEX_INITIALIZER;
+static char *broken_library; /* under broken_mu; its path */
+
+static bool is_broken(const struct library *lib)
+{
+    pthread_mutex_lock(&broken_mu);
+    bool broken = broken_library && lib->path && strcmp(broken_library, lib->path) == 0;
+    pthread_mutex_unlock(&broken_mu);
+    return broken;
+}
+
+static void note_broken(const struct library *lib)
+{
+    Dl_info ours;
+    pthread_mutex_lock(&broken_mu);
+    free(broken_library);
+    broken_library = lib->path ? strdup(lib->path) : NULL;
+    pthread_mutex_unlock(&broken_mu);
+    /* This note must outlast the backend, which is unloaded after the error, and comes back. */
+    if (dladdr((void *)&broken_library, &ours) && ours.dli_fname)
+        (void)dlopen(ours.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+}
+
+static TRITONSERVER_Error *make_env(struct runtime *rt, const struct doc *settings)
+{
+    if (is_broken(&rt->lib))
+        return backend_error(TRITONSERVER_ERROR_UNAVAILABLE,
+                             "ONNX Runtime from %s could not begin before, for want of memory, "
+                             "and cannot be asked again: the server must be started anew",
+                             rt->lib.path);
+    TRITONSERVER_Error *err =
+        rt->shares_threads
+            ? make_shared_env(rt, settings)
+            : library_error(&rt->lib, rt->lib.api.CreateEnvWithCustomLogger(
+                                          forward_log, NULL, runtime_log_level(), "", &rt->env));
+    if (err)
+        note_broken(&rt->lib);
+    return err;
+}
+
 /* ---- Life ----------------------------------------------------------------------------------- */
 
 static TRITONSERVER_Error *open_env(struct runtime *rt, const struct doc *settings)
@@ -154,11 +203,7 @@ static TRITONSERVER_Error *open_env(struct runtime *rt, const struct doc *settin
     TRY(setting_bool(settings, "allow-file-settings", false, &rt->allows_files));
     if (sched_getaffinity(getpid(), sizeof(rt->cpus), &rt->cpus) != 0) /* of the first thread */
         CPU_SET(0, &rt->cpus);
-    if (rt->shares_threads)
-        TRY(make_shared_env(rt, settings));
-    else
-        TRY_ORT(&rt->lib,
-                CreateEnvWithCustomLogger(forward_log, NULL, runtime_log_level(), "", &rt->env));
+    TRY(make_env(rt, settings));
     TRY_ORT(&rt->lib, CreateCpuMemoryInfo(ORT_ARENA_ALLOCATOR, ORT_MEMORY_DEFAULT, &rt->cpu));
     TRY_ORT(&rt->lib, GetAllocatorWithDefaultOptions(&rt->heap));
     return watch_new(&rt->lib, &rt->watch);

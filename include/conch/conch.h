@@ -141,6 +141,12 @@ CONCH_DECLSPEC void conch_server_end_sequences(struct TRITONSERVER_Server *serve
 CONCH_DECLSPEC void conch_server_log_unended(struct TRITONSERVER_Server *server);
 
 /*
+ * conch_exit_when_exhausted - where the library has no memory to go on it says so on stderr and
+ * aborts. After this call it ends the process with exit code 1 instead. Before there are threads.
+ */
+CONCH_DECLSPEC void conch_exit_when_exhausted(void);
+
+/*
  * conch_log_print - a line without time and place, on stdout, or on stderr for warnings and errors,
  * in its order among those of the log. Never waits for whoever reads them, as no call that logs
  * does once there is a server.

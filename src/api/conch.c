@@ -74,6 +74,11 @@ void conch_server_log_unended(TRITONSERVER_Server *server)
         server_log_unended(to_server(server));
 }
 
+void conch_exit_when_exhausted(void)
+{
+    mem_exit_when_exhausted();
+}
+
 void conch_log_print(TRITONSERVER_LogLevel level, const char *line)
 {
     if (line)

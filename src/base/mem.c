@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 static mem_test_hook_fn test_hook;
 
@@ -20,9 +21,18 @@ static bool allowed(size_t size_bytes)
     return LIKELY(!hook) || hook(size_bytes);
 }
 
+static bool exits;
+
+void mem_exit_when_exhausted(void)
+{
+    exits = true;
+}
+
 NORETURN static void out_of_memory(size_t size_bytes)
 {
     fprintf(stderr, "conch: out of memory (%zu bytes)\n", size_bytes);
+    if (exits)
+        _exit(1);
     abort();
 }
 

@@ -24,6 +24,13 @@ char *mem_strdup(const char *s);
 char *mem_strndup(const char *s, size_t length);
 char *mem_printf(const char *fmt, ...) PRINTF_LIKE(1, 2);
 
+/*
+ * mem_exit_when_exhausted - where there is no memory for a size that we have chosen, the process
+ * ends with exit code 1 from now on, not by SIGABRT: for the program, whose process it is. Thread:
+ * the first.
+ */
+void mem_exit_when_exhausted(void);
+
 /* NULL when there is no memory; zero bytes give a pointer that mem_free() takes. */
 NODISCARD void *mem_try_alloc(size_t size_bytes);
 NODISCARD void *mem_try_zalloc(size_t n_items, size_t item_bytes); /* NULL on overflow too */

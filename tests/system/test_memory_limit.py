@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Want of address space, from what a program needs to begin up to plenty: the server serves, or says why it does not. It
+never dies of a signal, whichever thread is the one that gets nothing."""
+
+import re
+import signal
+import urllib.error
+import urllib.request
+
+import pytest
+
+import repository
+from server import SANITIZED, STOP_WITHIN_S, Server, wait_for
+
+pytestmark = [
+    pytest.mark.conch_only("the genuine server needs more than this to begin"),
+    pytest.mark.skipif(SANITIZED, reason="the sanitizers reserve address space of terabytes"),
+]
+
+PORT = re.compile(r"Started HTTPService at \S*:(\d+)")
+MIB = 1 << 20
+
+
+def ask(port, path, body=None):
+    """Whether there was an answer, of whatever kind, and no more than that."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/v2/{path}", data=body, timeout=30) as answer:
+            answer.read()
+    except urllib.error.HTTPError as error:
+        error.read()
+    except OSError:    # the connection was not accepted, or cut off: that is allowed, too
+        return
+
+
+def run(models, limit_mib, *flags):
+    """One start, some requests, and the stop: (exit code, what it said)."""
+    wrap = ["prlimit", f"--as={limit_mib * MIB}", "--"]
+    server = Server(models, flags=["--http-thread-count=2", "--exit-timeout-secs=20", *flags], wrap=wrap).start()
+    wait_for(lambda: server.process.poll() is not None or "Loaded " in server.log(), 120, "it has started, or not")
+    found = PORT.search(server.log())
+    if server.process.poll() is None and found:
+        image = b'{"inputs":[{"name":"image","datatype":"FP32","shape":[1,64],"data":[%s]}]}' % b",".join([b"1"] * 64)
+        for _ in range(3):    # the first load may fail, and what it leaves must not harm the next one
+            ask(found[1], "repository/models/digits/load", b"")
+            ask(found[1], "models/digits/infer", image)
+            ask(found[1], "repository/index", b"")
+    if server.process.poll() is None:
+        server.signal(signal.SIGTERM)
+    try:
+        code = server.process.wait(STOP_WITHIN_S)
+    finally:
+        server.process.kill()
+    server.out.join()
+    server.err.join()
+    return code, server.log()
+
+
+@pytest.fixture
+def both(models):
+    repository.copy_example(models, "digits")
+    repository.write_identity(models, "m", [("FP32", [-1])])
+    return models
+
+
+# 33 starts: some end before a thread of theirs runs, some when a model is loaded, some after that.
+@pytest.mark.parametrize("mode", ["none", "explicit"])
+def test_a_start_ends_well_or_with_a_word(both, mode):
+    flags = [f"--model-control-mode={mode}"] + (["--load-model=m"] if mode == "explicit" else [])
+    codes = []
+    for limit_mib in [*range(22, 92, 7), *range(92, 230, 6)]:
+        code, log = run(both, limit_mib, *flags)
+        assert code in (0, 1), f"{limit_mib} MiB: ended with {code}\n{log}"
+        if code == 1:
+            assert re.search(r"^error: |^conch: |\bE\d{4} .*\"(failed|error)", log, re.MULTILINE), f"{limit_mib} MiB:\n{log}"
+        codes.append(code)
+    assert codes[0] == 1 and codes[-1] == 0, codes    # the range has both ends in it
+    assert len(codes) == 33
