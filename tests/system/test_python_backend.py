@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import textwrap
 import urllib.error
@@ -152,6 +153,16 @@ def auto_complete_config(config):
     return config
 """ + ECHO
 
+CHILDREN = """
+def execute(self, requests):
+    import signal, subprocess
+    child = subprocess.Popen(["sleep", "600"])
+    child.terminate()
+    codes = [child.wait(30), len(signal.pthread_sigmask(signal.SIG_BLOCK, []))]
+    text = np.array([json.dumps(codes).encode()], dtype=object)
+    return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", text)]) for request in requests]
+"""
+
 NUMBER = [("input", "IN", "INT32", [1]), ("output", "OUT", "INT32", [1])]
 TEXT = [("input", "IN", "INT32", [1]), ("output", "OUT", "BYTES", [-1])]
 
@@ -165,6 +176,7 @@ def write_models(root):
     write_python(root, "add_sub", ADD_SUB, *pair, more="max_batch_size: 8\n")
     write_python(root, "who", WHO, *TEXT)
     write_python(root, "moody", MOODY, *NUMBER)
+    write_python(root, "children", CHILDREN, *TEXT)
     write_python(root, "decoupled", DECOUPLED, *NUMBER, more="model_transaction_policy { decoupled: true }\n")
     write_python(root, "script", SCRIPT, ("input", "IN", "FP32", [-1]), ("input", "MODEL", "BYTES", [1]),
                  ("output", "OUT", "FP32", [-1]))
@@ -568,3 +580,9 @@ def come_and_go(client):
         assert infer(client, "new", number(40)).as_numpy("OUT").tolist() == [40 + plus]
     client.unload_model("new")
     servers.wait_for(lambda: [row["name"] for row in client.get_model_repository_index()] == ["control", "m"], 60, "it has gone")
+
+
+def test_children_of_a_model_can_be_ended(client):
+    """By subprocess.Popen(...).terminate(): they have the mask that the server was started with."""
+    (text,) = infer(client, "children", number(1)).as_numpy("OUT")
+    assert json.loads(text) == [-signal.SIGTERM, 0]
