@@ -550,12 +550,12 @@ static unsigned long count_numbers(const char *bytes)
 }
 
 /* Told whenever there is room again, so perhaps in portions. */
-static unsigned long count_lost(const char *text)
+static unsigned long count_lost(const char *bytes)
 {
     unsigned long n = 0;
-    for (const char *at = text; (at = strstr(at, " log lines were lost")); at++) {
+    for (const char *at = bytes; (at = strstr(at, " log line")); at++) { /* "1 log line was lost" */
         const char *number = at;
-        while (number > text && number[-1] >= '0' && number[-1] <= '9')
+        while (number[-1] >= '0' && number[-1] <= '9')
             number--;
         n += strtoul(number, NULL, 10);
     }
