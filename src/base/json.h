@@ -224,6 +224,9 @@ void json_write_double(struct buf *b, double value);
 /* Tensors as a flat array, brackets included. Floats are widened to double first, as Triton does.
  */
 void json_write_f32s(struct buf *b, const float *values, size_t n);
+/* json_write_shortest_f32s - with the shortest digits that read back as the same float, also by way
+ * of a double: 0.1 where json_write_f32s() has 0.10000000149011612. The same forms otherwise. */
+void json_write_shortest_f32s(struct buf *b, const float *values, size_t n);
 void json_write_f64s(struct buf *b, const double *values, size_t n);
 void json_write_i8s(struct buf *b, const int8_t *values, size_t n);
 void json_write_i16s(struct buf *b, const int16_t *values, size_t n);

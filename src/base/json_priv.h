@@ -32,10 +32,14 @@ enum { JSON_NUMBER_ROOM = 56 }; /* a number, its comma, and what whole words wri
 /* json_print_double - writes a comma and any double; returns the end. */
 char *json_print_double(char *out, double value);
 
+/* json_print_shortest - writes a comma and any float, by its own shortest digits. */
+char *json_print_shortest(char *out, float value);
+
 /*
  * Tensors of floats, many values at once, on processors that have AVX2.
  *
- * json_print_f32s_avx2 - writes n floats, each behind a comma; returns the end.
+ * json_print_f32s_avx2, json_print_shortest_f32s_avx2 - writes n floats, each behind a comma, as
+ * json_write_f32s() and json_write_shortest_f32s() do; returns the end.
  *
  * json_read_f32s_avx2, json_read_f64s_avx2 - the run of numbers at p, each with a comma behind it,
  * at most one blank behind that, no exponent, and no more than 31 characters (doubles: 15).
@@ -46,6 +50,7 @@ char *json_print_double(char *out, double value);
 enum { JSON_AVX2_BEFORE = 33 };
 extern bool json_use_avx2; /* the processor has it; only tests change that */
 char *json_print_f32s_avx2(char *out, const void *floats, size_t n);
+char *json_print_shortest_f32s_avx2(char *out, const void *floats, size_t n);
 const char *json_read_f32s_avx2(const char *p, const char *end, float *out, size_t room,
                                 size_t *ret_n);
 const char *json_read_f64s_avx2(const char *p, const char *end, double *out, size_t room,

@@ -9,6 +9,10 @@
  * trick: its bounds are 4c ± 2 where the value is 4c, so their products are not multiplied again
  * but differ from the value's by a shifted power.
  *
+ * Floats are printed as the doubles that they are equal to, or, for those who ask, with the
+ * shortest digits that read back as the same float, in the same ways with numbers of half the
+ * width.
+ *
  * Digits are made sixteen at once. Nothing on the way of the usual number branches on what cannot
  * be foreseen: its sign, how many digits it has, whether it is below one. Where the processor has
  * AVX2, json_write_avx2.c prints the usual floats.
@@ -115,7 +119,7 @@ static inline uint64_t choose(bool condition, uint64_t a, uint64_t b)
 
 /* ---- shortest doubles ----------------------------------------------------------------------- */
 
-/* digits · 10^exponent, 10^16 <= digits < 10^17 */
+/* digits · 10^exponent, 10^16 <= digits < 10^17; of a float 10^8 <= digits < 10^9 */
 struct shortest {
     uint64_t digits;
     int exponent;
@@ -230,6 +234,43 @@ static char *put_exponent(char *out, int exponent)
     return put_int64(out, exponent);
 }
 
+/*
+ * Writes 17 digits, the first one, eight and eight, without the zeros at their end; returns the
+ * end. Room for JSON_NUMBER_ROOM bytes.
+ *
+ * @point  the digits before it; RapidJSON's forms depend on that
+ */
+static inline char *put_decimal(char *out, uint32_t first, uint32_t high, uint32_t low, int point)
+{
+    if (LIKELY(point <= 1 && point > -6)) {
+        /* Below 10 and not tiny: one way for "1.23" and "0.00123", which come in any order. */
+        bool one = point == 1;
+        store(out, 0x3030303030302e30); /* "0.000000" */
+        out += choose(one, 0, (uint64_t)(2 - point));
+        *out = (char)('0' + first);
+        out += 1 + one;
+        return out + put_sixteen(out, high, low, one ? 3 : 1);
+    }
+    if (point > 0 && point <= 21) {
+        char digits[40];
+        digits[0] = (char)('0' + first);
+        int n = 1 + (int)put_sixteen(digits + 1, high, low, 1);
+        store(digits + 17, ASCII_ZEROS);
+        store(digits + 25, ASCII_ZEROS);
+        memcpy(out, digits, 24);
+        memcpy(out + point + 1, digits + MIN(point, 17), 16);
+        out[point] = '.';
+        if (n > point)
+            return out + n + 1;
+        out[point + 1] = '0';
+        return out + point + 2;
+    }
+    out[0] = (char)('0' + first);
+    out[1] = '.';
+    unsigned n = put_sixteen(out + 2, high, low, 1);
+    return put_exponent(out + (n ? 2 + n : 1), point - 1);
+}
+
 /* Writes a finite value; returns the end. Room for JSON_NUMBER_ROOM bytes. */
 static __attribute__((noinline)) char *put_finite(char *out, uint64_t bits)
 {
@@ -256,35 +297,16 @@ static __attribute__((noinline)) char *put_finite(char *out, uint64_t bits)
     uint64_t top = v.digits / 100000000; /* 9 digits */
     uint32_t low = (uint32_t)(v.digits - top * 100000000);
     uint32_t first = (uint32_t)top / 100000000, high = (uint32_t)top - first * 100000000;
-    int point = 17 + v.exponent; /* the digits before it; RapidJSON's forms depend on that */
+    return put_decimal(out, first, high, low, 17 + v.exponent);
+}
 
-    if (LIKELY(point <= 1 && point > -6)) {
-        /* Below 10 and not tiny: one way for "1.23" and "0.00123", which come in any order. */
-        bool one = point == 1;
-        store(out, 0x3030303030302e30); /* "0.000000" */
-        out += choose(one, 0, (uint64_t)(2 - point));
-        *out = (char)('0' + first);
-        out += 1 + one;
-        return out + put_sixteen(out, high, low, 1);
-    }
-    if (point > 0 && point <= 21) {
-        char digits[40];
-        digits[0] = (char)('0' + first);
-        int n = 1 + (int)put_sixteen(digits + 1, high, low, 1);
-        store(digits + 17, ASCII_ZEROS);
-        store(digits + 25, ASCII_ZEROS);
-        memcpy(out, digits, 24);
-        memcpy(out + point + 1, digits + MIN(point, 17), 16);
-        out[point] = '.';
-        if (n > point)
-            return out + n + 1;
-        out[point + 1] = '0';
-        return out + point + 2;
-    }
-    out[0] = (char)('0' + first);
-    out[1] = '.';
-    unsigned n = put_sixteen(out + 2, high, low, 1);
-    return put_exponent(out + (n ? 2 + n : 1), point - 1);
+/* What is no number, or has no end. */
+static char *put_word(char *out, bool is_nan, bool negative)
+{
+    const char *word = is_nan ? "NaN" : negative ? "-Infinity" : "Infinity";
+    size_t length = strlen(word);
+    memcpy(out, word, length);
+    return out + length;
 }
 
 /* Any double. */
@@ -292,11 +314,7 @@ static __attribute__((noinline)) char *put_any(char *out, uint64_t bits)
 {
     if ((bits >> 52 & 0x7ff) != 0x7ff)
         return put_finite(out, bits);
-    bool is_infinite = (bits & 0xfffffffffffff) == 0;
-    const char *word = !is_infinite ? "NaN" : bits >> 63 ? "-Infinity" : "Infinity";
-    size_t length = strlen(word);
-    memcpy(out, word, length);
-    return out + length;
+    return put_word(out, (bits & 0xfffffffffffff) != 0, bits >> 63);
 }
 
 /*
@@ -310,6 +328,34 @@ static struct usual {
     unsigned char least;             /* of put_sixteen(): above one, the point has a digit behind */
 } usual_table[16];
 enum { USUAL_FROM = 1010, USUAL_END = 1026 }; /* biased exponents: 2^-13 to 2^3 */
+
+/* The same for shortest floats of this size, which need no rounded power of ten. */
+static struct usual_float {
+    uint32_t factor; /* of the significand: what it makes has SHORT_BITS bits behind the point */
+    uint32_t scale;  /* 10 where that has 8 digits, 1 where it has 9 */
+    unsigned char first_at, rest_at, least; /* as above; the first of 9 digits */
+} usual_floats[USUAL_END - USUAL_FROM];
+enum { USUAL_TO_FLOAT = 1023 - 127, SHORT_BITS = 27 };
+
+static void prepare_floats(void)
+{
+    for (int biased = USUAL_FROM; biased < USUAL_END; biased++) {
+        int q = biased - 1023 - 23;
+        int k = (q * 1262611) >> 22; /* log10 of the float's last bit, floored */
+        bool is_whole = biased >= 1023;
+        int point = 9 + k - is_whole; /* at most 1 */
+        uint64_t factor = 1;
+        for (int i = k; i < 0; i++)
+            factor *= 5;
+        usual_floats[biased - USUAL_FROM] = (struct usual_float){
+            .factor = (uint32_t)(factor << (SHORT_BITS + q - k)),
+            .scale = is_whole ? 10 : 1,
+            .first_at = (unsigned char)(point == 1 ? 0 : 2 - point),
+            .rest_at = (unsigned char)(point == 1 ? 2 : 3 - point),
+            .least = point == 1 ? 3 : 1,
+        };
+    }
+}
 
 void json_write_prepare(void)
 {
@@ -329,6 +375,7 @@ void json_write_prepare(void)
             .least = point == 1 ? 3 : 1,
         };
     }
+    prepare_floats();
 }
 
 /*
@@ -395,6 +442,114 @@ char *json_print_double(char *out, double value)
     memcpy(&bits, &value, 8);
     *out = ',';
     return put_any(out + 1, bits);
+}
+
+/* ---- shortest floats ------------------------------------------------------------------------ */
+
+/* As round_to_odd(): of a product of 32 bits with a power of ten of 64 bits. */
+static inline uint32_t float_to_odd(unsigned __int128 product)
+{
+    return (uint32_t)(product >> 64) | ((uint32_t)(product >> 32) > 1);
+}
+
+/*
+ * The shortest decimal of the float with these fields, which is positive and finite; as shorten(),
+ * whose comments hold here, but with 9 digits. The power of ten is rounded up, always: its 64 bits
+ * are more than enough for the products to be told from integers.
+ */
+static inline struct shortest shorten_float(uint32_t fraction, int biased)
+{
+    uint32_t c = biased ? fraction | (uint32_t)1 << 23 : fraction;
+    int q = biased ? biased - 150 : -149;
+    bool closer_below = fraction == 0 && biased > 1;
+    unsigned odd = c & 1;
+
+    int k = (q * 1262611 - (closer_below ? 524031 : 0)) >> 22;
+    int h = q + json_log2_pow10(-k) + 1;
+    unsigned __int128 power =
+        (unsigned __int128)json_pow10_table[-k - JSON_POW10_MIN].hi + 1; /* may be 2^64 */
+    unsigned __int128 value = power * ((uint64_t)c << (2 + h));
+    uint32_t vb = float_to_odd(value);
+    uint32_t upper = float_to_odd(value + (power << (h + 1))) - odd;
+    uint32_t lower = float_to_odd(value - (power << (h + 1 - closer_below))) + odd;
+
+    uint32_t s = vb / 4, tenth = s / 10, digits;
+    bool under = lower <= 40 * tenth, over = 40 * tenth + 40 <= upper;
+    if (under != over) {
+        digits = (tenth + over) * 10;
+    } else {
+        under = lower <= 4 * s;
+        over = 4 * s + 4 <= upper;
+        uint32_t middle = 4 * s + 2;
+        bool round_up = vb > middle || (vb == middle && (s & 1));
+        digits = s + (under != over ? over : round_up);
+    }
+    while (digits < 100000000) { /* twice at most, but for subnormals */
+        digits *= 10;
+        k--;
+    }
+    return (struct shortest){digits, k};
+}
+
+/* Any float, by its own shortest digits. */
+static __attribute__((noinline)) char *put_any_shortest(char *out, float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, 4);
+    uint32_t fraction = bits & 0x7fffff;
+    int biased = (int)(bits >> 23 & 0xff);
+    if (UNLIKELY(biased == 0xff))
+        return put_word(out, fraction != 0, bits >> 31);
+    *out = '-';
+    out += bits >> 31;
+    if (UNLIKELY((bits << 1) == 0)) {
+        memcpy(out, "0.0", 3);
+        return out + 3;
+    }
+    struct shortest v = shorten_float(fraction, biased);
+    /* 7.038531e-26 is so near to the middle of two floats that, rounded to a double first, as most
+     * clients read it, it becomes the other one. No other float has such digits; all were tried. */
+    if (UNLIKELY((bits & 0x7fffffff) == 0x15ae43fd))
+        v = (struct shortest){703853070, -34};
+    uint32_t digits = (uint32_t)v.digits, first = digits / 100000000;
+    return put_decimal(out, first, digits - first * 100000000, 0, 9 + v.exponent);
+}
+
+/*
+ * The same, quick for the usual ones. Their product with a power of ten is exact, and what
+ * shorten_float() decides by three bounds is told by the distances to the multiples of ten, as in
+ * shorten_quick(). No decimal lies on the bounds. A power of two, whose lower bound is nearer,
+ * comes out right, too: all floats of this size were compared with the exact way.
+ */
+static inline char *put_shortest(char *out, float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, 4);
+    unsigned index = (bits >> 23 & 0xff) + USUAL_TO_FLOAT - USUAL_FROM;
+    if (index >= USUAL_END - USUAL_FROM)
+        return put_any_shortest(out, value);
+    const struct usual_float *u = &usual_floats[index];
+    uint64_t product = (uint64_t)u->factor * ((bits & 0x7fffff) | 0x800000);
+    uint32_t s = (uint32_t)(product >> SHORT_BITS), tens = s / 10 * 10;
+    uint64_t from_below = product - ((uint64_t)tens << SHORT_BITS);
+    uint64_t to_above = ((uint64_t)10 << SHORT_BITS) - from_below, half = u->factor >> 1;
+    uint64_t up = ((uint64_t)1 << (SHORT_BITS - 1)) - 1 + (s & 1); /* ties to even */
+    uint64_t unit = (from_below + up) >> SHORT_BITS & -(uint64_t)(from_below > half);
+    unit = choose(to_above <= half, 10, unit);
+    uint32_t digits = (tens + (uint32_t)unit) * u->scale, first = digits / 100000000;
+
+    *out = '-';
+    out += bits >> 31;
+    store(out, 0x3030303030302e30); /* "0.000000" */
+    out[u->first_at] = (char)('0' + first);
+    out += u->rest_at;
+    return out + put_sixteen(out, digits - first * 100000000, 0, u->least);
+}
+
+char *json_print_shortest(char *out, float value)
+{
+    *out = ',';
+    return put_any_shortest(out + 1, value);
 }
 
 /* ---- single values -------------------------------------------------------------------------- */
@@ -516,6 +671,13 @@ PUT_VALUES(f32s, float, put_float)
 void json_write_f32s(struct buf *b, const float *values, size_t n)
 {
     write_array(b, values, n, sizeof(*values), json_use_avx2 ? json_print_f32s_avx2 : put_f32s);
+}
+
+PUT_VALUES(shortest_f32s, float, put_shortest)
+void json_write_shortest_f32s(struct buf *b, const float *values, size_t n)
+{
+    write_array(b, values, n, sizeof(*values),
+                json_use_avx2 ? json_print_shortest_f32s_avx2 : put_shortest_f32s);
 }
 
 WRITE_ARRAY(f64s, double, put_double)

@@ -190,6 +190,56 @@ def test_large_json_tensor(client):
     assert (answer.as_numpy("OUTPUT0") == sent).all()
 
 
+ASKS_FOR_SHORTEST = (
+    "application/json; floats=shortest",
+    "application/json;floats=shortest",
+    'text/html, APPLICATION/JSON ;q=0.5 ; nothing;\tFloats = "Shortest" ;x=1, */*',
+)
+ASKS_FOR_NOTHING = (
+    None,
+    "*/*",
+    "application/json",
+    "application/json; floats=longest",
+    "application/json; floats",
+    "application/json; floats=; =shortest;;, ;,,",
+    "application/json, text/plain; floats=shortest",
+    "application/jsonp; floats=shortest",
+    "application/json; floats=shortest2; afloats=shortest",
+)
+
+
+def data_of(client, datatype, sent, accept):
+    headers = {"Accept": accept} if accept else {}
+    name = f"any_{datatype.lower()}"
+    answer = client.infer(name, [tensor("INPUT0", sent, datatype)], outputs=[output("OUTPUT0", False)], headers=headers)
+    got = answer.as_numpy("OUTPUT0")
+    assert got.tobytes() == sent.tobytes()
+    return answer.get_output("OUTPUT0")["data"]
+
+
+@pytest.mark.conch_only("the reference knows no parameters of Accept")
+def test_shortest_floats_for_who_asks(client):
+    values = [0.1, -0.3, 1e-7, 1, 0, -0.0, 3.4028235e38, 1e-45, 16777216, 123456.79, 0.015625, 2 / 3]
+    sent = numpy.array(values, dtype=numpy.float32)
+    wide = [float(each) for each in sent]
+    short = [float(str(each)) for each in sent]  # numpy prints the shortest, too
+    assert wide != short
+    for asks, nothing in zip(ASKS_FOR_SHORTEST * 3, ASKS_FOR_NOTHING):
+        for _ in range(2):  # the same head again on the same connection
+            assert data_of(client, "FP32", sent, asks) == short, asks
+        for _ in range(2):
+            assert data_of(client, "FP32", sent, nothing) == wide, nothing
+        assert data_of(client, "FP64", sent.astype(numpy.float64), asks) == wide
+
+
+@pytest.mark.conch_only("the reference knows no parameters of Accept")
+def test_many_shortest_floats(client):
+    bits = numpy.random.default_rng(5).integers(0, 1 << 32, 150_000, dtype=numpy.uint32)
+    sent = bits.view(numpy.float32)[numpy.isfinite(bits.view(numpy.float32))]
+    got = data_of(client, "FP32", sent, ASKS_FOR_SHORTEST[0])
+    assert got == [float(str(each)) for each in sent]
+
+
 def test_a_hundred_connections(server):
     """A hundred clients with ten requests each; each gets its own bytes back."""
 

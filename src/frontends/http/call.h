@@ -59,7 +59,8 @@ struct http_call {
     const struct route *route; /* NULL: no such path */
     bool wrong_method;
     bool names_repository;
-    bool wants_json; /* it accepts application/json, and says so by name */
+    bool wants_json;      /* it accepts application/json, and says so by name */
+    bool shortest_floats; /* … with floats=shortest: how FP32 is printed */
     bool unknown_encoding;
     bool no_memory; /* for what the head says: the request is refused */
     enum header_length header_length_kind;

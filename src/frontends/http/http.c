@@ -84,31 +84,42 @@ static void read_infer_headers(struct exchange *x, const struct http_head *head)
     call->unknown_encoding = encoding.at && encoding.length > 0 && !span_is(encoding, "identity");
 }
 
-/* One of the media types that are asked for; how much it is wanted does not matter. */
-static bool accepts(struct span header, const char *type)
+/* What stands before the separator, without blanks around it; *rest is what stands behind it. */
+static struct span next_part(struct span *rest, char separator)
 {
-    const char *at = header.at, *end = at + header.length;
-    while (at < end) {
-        const char *comma = memchr(at, ',', (size_t)(end - at));
-        const char *next = comma ? comma : end, *stop = memchr(at, ';', (size_t)(next - at));
-        stop = stop ? stop : next;
-        while (at < stop && (*at == ' ' || *at == '\t'))
-            at++;
-        while (stop > at && (stop[-1] == ' ' || stop[-1] == '\t'))
-            stop--;
-        if (span_is((struct span){at, (size_t)(stop - at)}, type))
-            return true;
-        at = next + 1;
-    }
-    return false;
+    const char *at = rest->at, *end = at + rest->length;
+    const char *found = memchr(at, separator, rest->length), *stop = found ? found : end;
+    *rest = found ? (struct span){found + 1, (size_t)(end - found - 1)} : (struct span){end, 0};
+    while (at < stop && (*at == ' ' || *at == '\t'))
+        at++;
+    while (stop > at && (stop[-1] == ' ' || stop[-1] == '\t'))
+        stop--;
+    return (struct span){at, (size_t)(stop - at)};
 }
 
+static bool asks_for_shortest(struct span parameter)
+{
+    struct span name = next_part(&parameter, '='), value = next_part(&parameter, '=');
+    return span_is(name, "floats") &&
+           (span_is(value, "shortest") || span_is(value, "\"shortest\""));
+}
+
+/* The media types that are asked for; how much each is wanted does not matter, nor do parameters
+ * that are not known. */
 static void read_accept(struct exchange *x, const struct http_head *head)
 {
-    static const char accept_name[] = "accept";
     struct http_call *call = exchange_part(x);
-    struct span accept = head_find(head, accept_name, sizeof(accept_name) - 1);
-    call->wants_json = accept.at && accepts(accept, content_json);
+    struct span rest = head_accept(head);
+    if (rest.length < sizeof("application/json") - 1)
+        return;
+    while (rest.length > 0) {
+        struct span range = next_part(&rest, ',');
+        if (!span_is(next_part(&range, ';'), content_json))
+            continue;
+        call->wants_json = true;
+        while (range.length > 0)
+            call->shortest_floats |= asks_for_shortest(next_part(&range, ';'));
+    }
 }
 
 static void on_head(struct exchange *x, const struct http_head *head)
@@ -121,6 +132,7 @@ static void on_head(struct exchange *x, const struct http_head *head)
     call->json_taken = call->text_taken = NULL;
     call->unknown_encoding = false;
     call->no_memory = false;
+    call->wants_json = call->shortest_floats = false;
     call->header_length_kind = HEADER_LENGTH_NONE;
     call->model = (struct ops_model_ref){0};
     call->route = m.route;
@@ -142,10 +154,9 @@ static void on_head(struct exchange *x, const struct http_head *head)
         /* Without its name or version another model would answer. */
         call->no_memory = !name || (m.version.at && !version);
     }
+    read_accept(x, head);
     if (m.route->handle == infer_handle)
         read_infer_headers(x, head);
-    else if (m.route->handle == meta_ready)
-        read_accept(x, head);
 }
 
 static void on_request(struct exchange *x)

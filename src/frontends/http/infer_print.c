@@ -103,15 +103,18 @@ static struct status *print_strings(struct print *p, const struct output *out, i
 
 /* Room for about what n numbers take, so that the text of a large tensor is not moved again and
  * again while it grows. Less may be used, and more may be needed. */
-static void reserve(struct buf *b, size_t n, enum dtype dtype)
+static void reserve(struct buf *b, size_t n, enum dtype dtype, bool shortest_floats)
 {
+    enum { SHORTEST_WIDTH = 12 };
     static const unsigned char widths[N_DTYPES] = {
         [DTYPE_BOOL] = 6,    [DTYPE_UINT8] = 4, [DTYPE_UINT16] = 6, [DTYPE_UINT32] = 11,
         [DTYPE_UINT64] = 20, [DTYPE_INT8] = 5,  [DTYPE_INT16] = 7,  [DTYPE_INT32] = 12,
         [DTYPE_INT64] = 20,  [DTYPE_FP32] = 21, [DTYPE_FP64] = 21,
     };
-    size_t wanted;
-    if (!__builtin_mul_overflow(n, (size_t)widths[dtype], &wanted) && wanted < b->max - b->size)
+    size_t wanted, width = widths[dtype];
+    if (dtype == DTYPE_FP32 && shortest_floats)
+        width = SHORTEST_WIDTH;
+    if (!__builtin_mul_overflow(n, width, &wanted) && wanted < b->max - b->size)
         buf_reserve(b, wanted);
 }
 
@@ -137,7 +140,7 @@ static struct status *print_data(struct print *p, const struct output *out)
         return misfit(out);
 
     size_t n = (size_t)n_elements;
-    reserve(b, n, out->dtype);
+    reserve(b, n, out->dtype, p->call->shortest_floats);
     switch (out->dtype) {
     case DTYPE_BOOL:
         json_write_bools(b, out->base, n);
@@ -167,7 +170,10 @@ static struct status *print_data(struct print *p, const struct output *out)
         json_write_i64s(b, out->base, n);
         break;
     case DTYPE_FP32:
-        json_write_f32s(b, out->base, n);
+        if (p->call->shortest_floats)
+            json_write_shortest_f32s(b, out->base, n);
+        else
+            json_write_f32s(b, out->base, n);
         break;
     case DTYPE_FP64:
         json_write_f64s(b, out->base, n);

@@ -238,6 +238,7 @@ static void look_at_codings(struct framing *f, struct span value)
 
 static void look_at_headers(struct http_head *head, struct framing *f)
 {
+    head->accept = head->accept_length = 0;
     for (unsigned int i = 0; i < head->n_headers; i++) {
         struct head_header *h = &head->headers[i];
         while (h->value_length > 0 && (head->base[h->value + h->value_length - 1] == ' ' ||
@@ -248,6 +249,9 @@ static void look_at_headers(struct http_head *head, struct framing *f)
             f->bad_host |= !is_host(value_of(head, h));
         } else if (UNLIKELY(is_named(head, h, "transfer-encoding", 17))) {
             look_at_codings(f, value_of(head, h));
+        } else if (head->accept_length == 0 && is_named(head, h, "accept", 6)) {
+            head->accept = h->value;
+            head->accept_length = h->value_length;
         }
     }
 }

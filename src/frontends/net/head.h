@@ -37,12 +37,20 @@ struct http_head {
     bool keep_alive;
     bool chunked;
     uint64_t content_length; /* 0 without the header */
+    /* The value of the first Accept, by which a head that is remembered need not be searched. */
+    uint16_t accept, accept_length; /* 0 without the header */
     unsigned int n_headers;
     struct head_header headers[HEAD_MAX_HEADERS];
 };
 
 /* head_path - the target without query and fragment; not decoded. */
 struct span head_path(const struct http_head *head);
+
+/* head_accept - the value of the first Accept; .length is 0 when there is none. */
+static inline struct span head_accept(const struct http_head *head)
+{
+    return (struct span){head->base + head->accept, head->accept_length};
+}
 
 /*
  * head_find - the value of the first header of that name (lower case in the call, any case on the

@@ -47,27 +47,65 @@ static int read_rounds(void **unused)
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
-/* As an array, and one value after the other by the function that prints any double. */
-static void check_write(const float *values, size_t n)
+typedef void (*write_floats_fn)(struct buf *b, const float *values, size_t n);
+
+static void write_one_by_one(struct buf *b, const float *values, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        buf_addc(b, i > 0 ? ',' : '[');
+        json_write_double(b, (double)values[i]);
+    }
+    if (n == 0)
+        buf_addc(b, '[');
+    buf_addc(b, ']');
+}
+
+/* By what any float is left to; test_json_number.c compares it with the C library. */
+static void write_shortest_one_by_one(struct buf *b, const float *values, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        char text[JSON_NUMBER_ROOM];
+        size_t length = (size_t)(json_print_shortest(text, values[i]) - text);
+        text[0] = i > 0 ? ',' : '[';
+        buf_add(b, text, length);
+    }
+    if (n == 0)
+        buf_addc(b, '[');
+    buf_addc(b, ']');
+}
+
+static void compare(write_floats_fn together, write_floats_fn single, const float *values, size_t n)
 {
     static struct buf array = BUF_INIT(1 << 20), singles = BUF_INIT(1 << 20);
     buf_reset(&array);
     buf_reset(&singles);
-    json_write_f32s(&array, values, n);
-    buf_addc(&singles, '[');
-    for (size_t i = 0; i < n; i++) {
-        size_t from = singles.size;
-        json_write_double(&singles, (double)values[i]);
-        if (array.size < singles.size ||
-            memcmp(array.data + from, singles.data + from, singles.size - from) != 0)
-            fail_msg("value %zu of %zu, %a: %.*s is not %s", i, n, (double)values[i], 30,
-                     array.data + from, singles.data + from);
-        if (i + 1 < n)
-            buf_addc(&singles, ',');
-    }
-    buf_addc(&singles, ']');
-    assert_int_equal(array.size, singles.size);
-    assert_memory_equal(array.data, singles.data, array.size);
+    together(&array, values, n);
+    single(&singles, values, n);
+    size_t size = MIN(array.size, singles.size), same = 0, index = 0;
+    if (array.size == singles.size && memcmp(array.data, singles.data, size) == 0)
+        return;
+    for (; same < size && array.data[same] == singles.data[same]; same++)
+        index += array.data[same] == ',';
+    size_t from = same;
+    while (from > 0 && array.data[from - 1] != ',')
+        from--;
+    fail_msg("value %zu of %zu, %a: %.*s is not %.*s", index, n, (double)values[index], 30,
+             buf_text(&array) + from, 30, buf_text(&singles) + from);
+}
+
+static void write_shortest_plain(struct buf *b, const float *values, size_t n)
+{
+    json_use_avx2 = false;
+    json_write_shortest_f32s(b, values, n);
+    json_use_avx2 = true;
+}
+
+/* As an array, and one value after the other by the functions that print any number. */
+static void check_write(const float *values, size_t n)
+{
+    compare(json_write_f32s, write_one_by_one, values, n);
+    compare(json_write_shortest_f32s, write_shortest_one_by_one, values, n);
+    compare(write_shortest_plain, write_shortest_one_by_one, values, n);
 }
 
 static float float_of(uint32_t bits)
@@ -131,23 +169,29 @@ static void writes_few_digits(void **unused)
     }
 }
 
+static void check_maximum(write_floats_fn write, const float values[100])
+{
+    AUTO(buf) whole = BUF_INIT(1 << 20);
+    write(&whole, values, 100);
+    assert_false(whole.failed);
+    for (size_t max = whole.size - 300; max < whole.size + 3; max++) {
+        struct buf b = BUF_INIT(max);
+        write(&b, values, 100);
+        assert_int_equal(b.failed, max < whole.size);
+        if (!b.failed)
+            assert_memory_equal(b.data, whole.data, whole.size);
+        buf_done(&b);
+    }
+}
+
 static void writes_up_to_the_maximum(void **unused)
 {
     (void)unused;
     float values[100];
     for (size_t i = 0; i < 100; i++)
         values[i] = float_of((uint32_t)random_bits() & 0xbfffffff);
-    AUTO(buf) whole = BUF_INIT(1 << 20);
-    json_write_f32s(&whole, values, 100);
-    assert_false(whole.failed);
-    for (size_t max = whole.size - 300; max < whole.size + 3; max++) {
-        struct buf b = BUF_INIT(max);
-        json_write_f32s(&b, values, 100);
-        assert_int_equal(b.failed, max < whole.size);
-        if (!b.failed)
-            assert_memory_equal(b.data, whole.data, whole.size);
-        buf_done(&b);
-    }
+    check_maximum(json_write_f32s, values);
+    check_maximum(json_write_shortest_f32s, values);
 }
 
 /* ---- reading -------------------------------------------------------------------------------- */

@@ -397,6 +397,125 @@ static void writes_floats_as_their_doubles(void **unused)
     check_write(0x1.05p-13);
 }
 
+/* The digits of a number's text, without zeros at either end; returns how many. */
+static size_t digits_of(const char *text, char *ret_digits)
+{
+    size_t n = 0;
+    for (; *text && *text != 'e'; text++) {
+        if (*text >= '0' && *text <= '9' && (n > 0 || *text != '0'))
+            ret_digits[n++] = *text;
+    }
+    while (n > 0 && ret_digits[n - 1] == '0')
+        n--;
+    ret_digits[n] = '\0';
+    return n;
+}
+
+/* Does one of n digits, around the nearest such, read back as the value? */
+static bool has_digits(float value, int n)
+{
+    char text[64];
+    snprintf(text, sizeof(text), "%.*e", n - 1, (double)value);
+    int exponent = atoi(strchr(text, 'e') + 1) - (n - 1);
+    long digits = strtol(text, NULL, 10);
+    for (const char *c = strchr(text, '.') ? strchr(text, '.') + 1 : "e"; *c != 'e'; c++)
+        digits = digits * 10 + (value < 0 ? '0' - *c : *c - '0');
+    for (long each = digits - 1; each <= digits + 1; each++) {
+        snprintf(text, sizeof(text), "%lde%d", each, exponent);
+        if (strtof(text, NULL) == value)
+            return true;
+    }
+    return false;
+}
+
+static void check_shortest_text(float value, const char *text)
+{
+    char mine[64], nearest[64], nearest_digits[64];
+    char *end;
+    assert_true(text[0] == '[');
+    float back = strtof(text + 1, &end);
+    float by_double = (float)strtod(text + 1, NULL);
+    if (strcmp(end, "]") != 0 || memcmp(&back, &value, 4) != 0 || memcmp(&by_double, &value, 4))
+        fail_msg("%a was written as %s", (double)value, text);
+    size_t n = digits_of(text + 1, mine);
+    if (n == 0)
+        return;
+    if (n > 1 && has_digits(value, (int)n - 1))
+        fail_msg("%a was written as %s, there is a shorter one", (double)value, text);
+    snprintf(nearest, sizeof(nearest), "%.*e", (int)n - 1, (double)value);
+    digits_of(nearest, nearest_digits);
+    if (strtof(nearest, NULL) == value && strcmp(mine, nearest_digits) != 0)
+        fail_msg("%a was written as %s, nearer is %s", (double)value, text, nearest);
+}
+
+/* Both ways, and with either sign. */
+static void check_shortest(float positive)
+{
+    AUTO(buf) b = BUF_INIT(100);
+    bool has_avx2 = json_use_avx2;
+    for (int way = 0; way < (has_avx2 ? 4 : 2); way++) {
+        float value = way & 1 ? -positive : positive;
+        json_use_avx2 = way & 2;
+        buf_reset(&b);
+        json_write_shortest_f32s(&b, &value, 1);
+        json_use_avx2 = has_avx2;
+        check_shortest_text(value, buf_text(&b));
+    }
+}
+
+static float float_of(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, 4);
+    return value;
+}
+
+static void writes_shortest_floats(void **unused)
+{
+    (void)unused;
+    for (uint32_t exponent = 0; exponent < 255; exponent++) {
+        for (uint32_t i = 0; i < 20; i++) {
+            check_shortest(float_of(exponent << 23 | i));
+            check_shortest(float_of(exponent << 23 | (0x7fffff - i)));
+            check_shortest(float_of(exponent << 23 | 1U << i));
+        }
+        for (size_t i = 0; i < 300 * rounds; i++)
+            check_shortest(float_of(exponent << 23 | (uint32_t)(random_bits() >> 41)));
+    }
+    for (size_t i = 0; i < 30000 * rounds; i++) {
+        char text[64];
+        snprintf(text, sizeof(text), "%de%d", (int)(random_bits() % 100000),
+                 (int)(random_bits() % 50) - 30);
+        check_shortest(strtof(text, NULL));
+        check_shortest((float)(random_bits() % 20000) / 16);
+    }
+}
+
+static void writes_shortest_floats_in_the_forms_of_doubles(void **unused)
+{
+    (void)unused;
+    static const float values[] = {
+        0,           -0.0F,         1,        0.1F,      -0.1F,      100,
+        16777216,    3.4028235e38F, 1e20F,    1e21F,     1e-6F,      1e-7F,
+        1.5e-7F,     1.4e-45F,      0.3F,     1e10F,     123456.79F, 0.00001F,
+        0.99999994F, 1.0000001F,    INFINITY, -INFINITY, NAN,        0x1.5c87fap-84F};
+    static const char text[] = "[0.0,-0.0,1.0,0.1,-0.1,100.0,16777216.0,3.4028235e38,"
+                               "100000000000000000000.0,1e21,0.000001,1e-7,1.5e-7,1e-45,0.3,"
+                               "10000000000.0,123456.79,0.00001,0.99999994,1.0000001,"
+                               "Infinity,-Infinity,NaN,"
+                               "7.0385307e-26]"; /* 7.038531e-26 is another one as a double */
+    assert_true((float)strtod("7.0385307e-26", NULL) == 0x1.5c87fap-84F);
+    assert_true((float)strtod("7.038531e-26", NULL) != 0x1.5c87fap-84F);
+    bool has_avx2 = json_use_avx2;
+    for (int way = 0; way < (has_avx2 ? 2 : 1); way++) {
+        AUTO(buf) b = BUF_INIT(1000);
+        json_use_avx2 = way;
+        json_write_shortest_f32s(&b, values, sizeof(values) / sizeof(values[0]));
+        json_use_avx2 = has_avx2;
+        assert_string_equal(buf_text(&b), text);
+    }
+}
+
 static void writes_few_digits(void **unused)
 {
     (void)unused;
@@ -594,6 +713,8 @@ int main(void)
         cmocka_unit_test(writes_random_doubles),
         cmocka_unit_test(writes_random_floats),
         cmocka_unit_test(writes_floats_as_their_doubles),
+        cmocka_unit_test(writes_shortest_floats),
+        cmocka_unit_test(writes_shortest_floats_in_the_forms_of_doubles),
         cmocka_unit_test(writes_few_digits),
         cmocka_unit_test(writes_integers),
     };
