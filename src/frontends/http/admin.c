@@ -54,7 +54,7 @@ static void reply_text(struct admin_call *a)
 {
     struct http_call *call = exchange_part(a->x);
     struct iovec body = {.iov_len = a->text.size};
-    body.iov_base = call->json_taken = buf_take(&a->text);
+    body.iov_base = call->text_taken = buf_take(&a->text);
     struct http_reply reply = {
         .status = 200, .content_type = content_json, .headers = "", .body = &body, .n_body = 1};
     exchange_reply(a->x, &reply);
