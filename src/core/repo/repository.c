@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
@@ -12,6 +13,8 @@
 #include "core/server_options.h"
 
 enum { REPOSITORY_LEVEL = 100 };
+
+#define ANSWER_HOLDS_NS (20 * NS_PER_MS) /* as long as a backend is not asked again, either */
 
 const char *version_state_name(enum version_state state)
 {
@@ -359,16 +362,35 @@ struct model **repository_unable(struct repository *repo, size_t max, bool may_w
     return models;
 }
 
+/* Of all models, by asking each. */
+static bool are_all_able(struct repository *repo, bool may_wait)
+{
+    struct model **unable = repository_unable(repo, 1, may_wait);
+    bool all_ready = !unable[0];
+    repository_unref_models(unable);
+    return all_ready;
+}
+
+/* Probes come often and from loops, and there may be many models: an answer holds for a while. */
+static bool are_all_known_able(struct repository *repo)
+{
+    uint64_t now_ns = monotonic_ns();
+    uint64_t last = atomic_load_explicit(&repo->last_answer, memory_order_relaxed);
+    if (last && now_ns - (last & ~(uint64_t)1) < ANSWER_HOLDS_NS)
+        return last & 1;
+    bool all_ready = are_all_able(repo, false);
+    atomic_store_explicit(&repo->last_answer, (now_ns & ~(uint64_t)1) | all_ready,
+                          memory_order_relaxed);
+    return all_ready;
+}
+
 bool repository_all_ready(struct repository *repo, bool may_wait)
 {
     if (atomic_load_explicit(&repo->n_unserved, memory_order_relaxed) > 0)
         return false;
     if (!atomic_load_explicit(&repo->must_ask, memory_order_relaxed))
         return true;
-    struct model **unable = repository_unable(repo, 1, may_wait);
-    bool all_ready = !unable[0];
-    repository_unref_models(unable);
-    return all_ready;
+    return may_wait ? are_all_able(repo, true) : are_all_known_able(repo);
 }
 
 void repository_stop_loading(struct repository *repo)

@@ -126,6 +126,9 @@ struct repository {
     /* Models that could be read and do not serve as they should. */
     atomic_size_t n_unserved;
     atomic_bool must_ask; /* a backend wants to be asked whether an instance is ready */
+    /* The last answer of repository_all_ready() to who may not wait: CLOCK_MONOTONIC, and in the
+     * lowest bit whether it was yes. */
+    atomic_uint_least64_t last_answer;
 
     atomic_bool stopping; /* nothing more is loaded */
 
