@@ -30,6 +30,7 @@ static void on_request(struct exchange *x)
 {
     struct http_call *call = exchange_part(x);
     call->json_taken = NULL;
+    call->shortest_floats = false;
     model_ref(&model);
     infer_begin(x, &model);
     call->binary_default = binary;
