@@ -309,7 +309,7 @@ static void on_readable(struct conn *c)
         result = read_once(c, SMALL_BYTES, &n);
         w->left_bytes -= MIN(n, w->left_bytes);
         /* A head with a body behind it: the rest goes straight to its place. */
-        if (result == READ_MORE && c->http1.input == HTTP1_BODY && w->left_bytes > 0) {
+        if (result == READ_MORE && c->http1.input == HTTP1_BODY && worker_may_read_body(w)) {
             n = 0;
             result = read_once(c, MIN(w->budget.portion_bytes, w->left_bytes), &n);
             w->left_bytes -= MIN(n, w->left_bytes);

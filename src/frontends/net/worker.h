@@ -53,6 +53,7 @@ struct worker {
     struct http_env env;
     struct net_budget budget; /* constant while it runs */
     size_t left_bytes;        /* of the turn's */
+    uint64_t turn_ns;         /* when it began to read bodies; 0: not yet */
     uint64_t turn;            /* the loop's, for which the above was set */
     struct list ready;        /* connections that have more to read or to parse; oldest first */
     struct loop_work go_on;   /* with them; while there are any */
@@ -100,8 +101,12 @@ static inline void worker_begin_turn(struct worker *w)
         return;
     w->turn = w->loop.turn;
     w->left_bytes = w->budget.turn_bytes;
+    w->turn_ns = 0;
     w->env.requests_left = w->budget.requests;
 }
+
+/* worker_may_read_body - has the turn bytes and time left for a portion? Thread: the worker's. */
+bool worker_may_read_body(struct worker *w);
 
 /* worker_go_on_later - the connection has more, and waits for its portion. @ready  of it */
 void worker_go_on_later(struct worker *w, struct list *ready);
