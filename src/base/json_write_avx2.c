@@ -8,7 +8,7 @@
  * product of two 32-bit numbers with at most 30 bits behind the point; what is behind the point,
  * times 10^4, gives four more digits, and so three times. Each such product has four bits less
  * behind the point, since half of 10^4 = 5^4·2^4 is a shift: 18 bits are left, and all of it is
- * exact. unit_and_rest() decides between 17 and 16 digits as shorten_quick() does.
+ * exact. round_last() decides between 17 and 16 digits as shorten_quick() does.
  *
  * One loop makes the digits of 32 floats, another puts them together, because there each number
  * waits for the place where the last one ends. What can be told from exponent, sign and a first
