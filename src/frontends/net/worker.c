@@ -18,8 +18,8 @@ enum {
 
 #define LATE_NS (2 * NS_PER_S)
 /*
- * Of reading bodies, besides the bytes: the first byte in new memory has the kernel clear 2 MiB. With
- * 64 bodies of 32 MiB that began together single reads took 7 to 11 ms for that.
+ * Of reading bodies, besides the bytes: the first byte in new memory has the kernel clear 2 MiB.
+ * With 64 bodies of 32 MiB that began together single reads took 7 to 11 ms for that.
  */
 #define TURN_NS (5 * NS_PER_MS)
 
