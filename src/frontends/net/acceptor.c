@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Descriptors: the kernel gives the lowest number that is free, so a connection whose number is
- * within the reserve says that all below it are in use, by whomever. That one is served; before the
- * next one is accepted there must be room.
+ * within the reserve says that all below it are in use, by whomever. That one is served; from then
+ * on room is made for each, until enough descriptors are free again.
  */
 #include "frontends/net/acceptor.h"
 
@@ -20,8 +20,9 @@
 #include "frontends/net/worker.h"
 
 enum {
-    ACCEPTS_PER_TURN = 64, /* connections that exist come first */
-    SIMILAR_PERMILLE = 250 /* loops whose load differs by less than this have the same */
+    ACCEPTS_PER_TURN = 64,  /* connections that exist come first */
+    SIMILAR_PERMILLE = 250, /* loops whose load differs by less than this have the same */
+    MAX_COUNTED = 256       /* free descriptors; more than any reserve and its loops need */
 };
 
 #define PAUSE_NS (100 * NS_PER_MS)
@@ -103,21 +104,50 @@ static void on_pause_over(struct timer *t)
     }
 }
 
-/* Whether the next descriptor would be one of the reserve, or there is none. */
-static bool descriptors_are_short(const struct listener *l)
+/* How many descriptors of the reserve are in use, by whomever: those below the first free one. */
+static unsigned int count_used_of_reserve(const struct listener *l)
 {
-    int fd = fcntl(l->fds[0], F_DUPFD_CLOEXEC, 0);
-    if (fd >= 0)
-        close(fd);
-    return fd < 0 || fd >= l->first_reserved_fd;
+    if (l->n_reserved_fds == 0)
+        return 0;
+    int fd = fcntl(l->fds[0], F_DUPFD_CLOEXEC, l->first_reserved_fd);
+    if (fd < 0)
+        return l->n_reserved_fds;
+    close(fd);
+    return MIN((unsigned int)(fd - l->first_reserved_fd), l->n_reserved_fds);
 }
 
-/* Of those that can do it at once, the one whose connection has been idle for longest. */
+/* How many descriptors below the reserve are free; n at most, for more are not counted. */
+static unsigned int count_free(const struct listener *l, unsigned int n)
+{
+    int fds[MAX_COUNTED];
+    unsigned int n_free = 0;
+    n = MIN(n, (unsigned int)MAX_COUNTED);
+    while (n_free < n) {
+        int fd = fcntl(l->fds[0], F_DUPFD_CLOEXEC, 0);
+        if (fd < 0)
+            break;
+        if (fd >= l->first_reserved_fd) {
+            close(fd);
+            break;
+        }
+        fds[n_free++] = fd;
+    }
+    for (unsigned int i = 0; i < n_free; i++)
+        close(fds[i]);
+    return n_free;
+}
+
+/* A client that has just come will ask for something any moment: it does not make room for itself.
+ */
+#define FRESH_NS (10 * NS_PER_MS)
+
+/* Of the workers that can do it at once, the one that may have the connection that has been idle
+ * for longest. */
 static struct worker *with_longest_idle(const struct acceptor *a)
 {
     const struct listener *l = a->listener;
     struct worker *best = NULL;
-    uint64_t earliest_ns = UINT64_MAX;
+    uint64_t earliest_ns = loop_now_ns(&a->worker->loop) - FRESH_NS;
     for (unsigned int i = 0; i < l->n_workers; i++) {
         struct worker *w = &l->workers[i];
         unsigned int busy;
@@ -150,26 +180,43 @@ static enum room make_room(struct acceptor *a)
     return ROOM_SOON;
 }
 
-/* Makes room where there is none; false: not now. */
-static bool has_room(struct acceptor *a)
+static void end_in_shortage(struct listener *l)
 {
-    if (LIKELY(!a->is_short))
-        return true;
-    a->is_short = descriptors_are_short(a->listener);
-    if (!a->is_short) {
-        atomic_store_explicit(&a->listener->told_short, false, memory_order_relaxed);
-        return true;
-    }
-    switch (make_room(a)) {
-    case ROOM_MADE:
-        return true;
-    case ROOM_SOON:
+    atomic_store_explicit(&l->accepts_in_shortage, false, memory_order_release);
+}
+
+/*
+ * While descriptors are short one acceptor accepts at a time, so that nobody else takes the
+ * descriptor for which it has closed a connection. It closes as many as the reserve lacks, too:
+ * acceptors that saw the shortage late may have used some of it.
+ *
+ * begin_in_shortage() returns false for "not now". After true: end_in_shortage().
+ */
+static bool begin_in_shortage(struct acceptor *a)
+{
+    struct listener *l = a->listener;
+    if (atomic_exchange_explicit(&l->accepts_in_shortage, true, memory_order_acquire))
         return false; /* asked again in the next turn, which follows at once */
-    case ROOM_NONE:
-        break;
+    for (;;) {
+        unsigned int n_used = count_used_of_reserve(l);
+        unsigned int n_free = count_free(l, n_used + l->n_workers);
+        if (n_free >= n_used + l->n_workers || n_free == MAX_COUNTED) {
+            atomic_store_explicit(&l->is_short, false, memory_order_relaxed);
+            atomic_store_explicit(&l->told_short, false, memory_order_relaxed);
+            return true;
+        }
+        if (n_free > n_used)
+            return true;
+        enum room room = make_room(a);
+        if (room == ROOM_MADE)
+            continue;
+        if (room == ROOM_NONE && n_free > 0)
+            return true;
+        end_in_shortage(l);
+        if (room == ROOM_NONE)
+            pause_accepting(a, "no descriptors are left, and no connection is idle");
+        return false;
     }
-    pause_accepting(a, "no descriptors are left, and no connection is idle");
-    return false;
 }
 
 /* Takes a place among the connections that the user allows. */
@@ -190,9 +237,11 @@ static void on_failure(struct acceptor *a, int err)
 {
     switch (err) {
     case EMFILE:
-    case ENFILE:
-        a->is_short = true;
-        has_room(a);
+        atomic_store_explicit(&a->listener->is_short, true, memory_order_relaxed);
+        break;
+    case ENFILE: /* of the whole machine; ours are not short */
+        if (make_room(a) == ROOM_NONE)
+            pause_accepting(a, strerrordesc_np(err));
         break;
     case ENOMEM:
     case ENOBUFS:
@@ -203,31 +252,45 @@ static void on_failure(struct acceptor *a, int err)
     }
 }
 
+/* Accepts one connection and gives it to a worker; false: no more in this turn. */
+static bool accept_one(struct acceptor *a, int from)
+{
+    struct listener *l = a->listener;
+    bool is_short = atomic_load_explicit(&l->is_short, memory_order_relaxed);
+    if (UNLIKELY(is_short) && !begin_in_shortage(a))
+        return false;
+    int fd = -1, err = 0;
+    bool has_place = take_place(a);
+    if (has_place && (fd = accept4(from, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) < 0)
+        err = errno;
+    if (UNLIKELY(is_short))
+        end_in_shortage(l);
+    if (!has_place)
+        return false;
+    if (fd < 0) {
+        listener_give_place_back(l);
+        on_failure(a, err);
+        return false;
+    }
+    if (UNLIKELY(fd >= l->first_reserved_fd))
+        atomic_store_explicit(&l->is_short, true, memory_order_relaxed);
+    int one = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    atomic_store_explicit(&l->told, false, memory_order_relaxed);
+    conn_give(a->worker, acceptor_choose(a), fd);
+    return true;
+}
+
 static void on_acceptable(struct loop_fd *watch, uint32_t events)
 {
     struct acceptor *a = CONTAINER_OF(watch, struct accepting, watch)->acceptor;
-    struct listener *l = a->listener;
     if (events & EPOLLHUP) { /* listener_shut() */
         acceptor_stop(a);
         return;
     }
     int from = watch->fd;
-    for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
-        if (!has_room(a) || !take_place(a))
-            return;
-        int fd = accept4(from, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (fd < 0) {
-            int err = errno;
-            listener_give_place_back(l);
-            on_failure(a, err);
-            return;
-        }
-        int one = 1;
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-        a->is_short = fd >= l->first_reserved_fd;
-        atomic_store_explicit(&l->told, false, memory_order_relaxed);
-        conn_give(a->worker, acceptor_choose(a), fd);
-    }
+    for (int i = 0; i < ACCEPTS_PER_TURN && accept_one(a, from); i++)
+        ;
 }
 
 struct status *acceptor_start(struct acceptor *a, struct listener *l, struct worker *w)

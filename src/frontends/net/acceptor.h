@@ -28,7 +28,6 @@ struct acceptor {
     } sockets[LISTENER_MAX_SOCKETS];
     struct timer pause;
     bool started;
-    bool is_short; /* of descriptors, when it was last seen */
 };
 
 /* acceptor_start - Errors: as loop_add_fd() */

@@ -188,6 +188,7 @@ struct status *listener_start(struct listener *l, struct worker *workers, unsign
     l->n_workers = n_workers;
     l->max_conns = max_conns;
     l->first_reserved_fd = first_reserved_fd(n_reserved_fds);
+    l->n_reserved_fds = l->first_reserved_fd < INT_MAX ? n_reserved_fds : 0;
     l->acceptors = mem_zalloc(sizeof(*l->acceptors) * n_workers);
     for (unsigned int i = 0; i < n_workers; i++) {
         workers[i].listener = l;

@@ -31,11 +31,15 @@ struct listener {
     struct acceptor *acceptors; /* one for each worker */
     unsigned int max_conns;     /* 0 = no limit */
     int first_reserved_fd;      /* a connection should have a lower descriptor */
+    unsigned int n_reserved_fds;
 
     /* Any thread, relaxed. */
     atomic_uint n_open;     /* connections, those that are being accepted included */
     atomic_bool told;       /* that accepting paused */
     atomic_bool told_short; /* that idle connections are closed */
+    atomic_bool is_short;   /* of descriptors: room is made before one accepts */
+
+    atomic_bool accepts_in_shortage; /* an acceptor makes room; the others wait */
 };
 
 /*

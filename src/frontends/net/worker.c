@@ -28,21 +28,10 @@ static void sweep_later(struct worker *w)
     loop_set_timer(&w->loop, &w->sweep, loop_now_ns(&w->loop) + w->sweep_ns);
 }
 
-static void set_idle_since(struct worker *w, uint64_t ns)
-{
-    atomic_store_explicit(&w->idle_since_ns, ns, memory_order_relaxed);
-}
-
 static void check_all(struct worker *w, uint64_t now_ns)
 {
-    uint64_t since_ns = UINT64_MAX;
-    LIST_FOR_EACH_SAFE (link, &w->conns) {
-        struct conn *c = LIST_ENTRY(link, struct conn, link);
-        if (http1_is_idle(&c->http1))
-            since_ns = MIN(since_ns, conn_active_ns(c));
-        conn_check_time(c, now_ns);
-    }
-    set_idle_since(w, since_ns);
+    LIST_FOR_EACH_SAFE (link, &w->conns)
+        conn_check_time(LIST_ENTRY(link, struct conn, link), now_ns);
 }
 
 /* ---- A short budget ------------------------------------------------------------------------- */
@@ -175,8 +164,6 @@ void worker_add_conn(struct worker *w, struct conn *c)
     list_push(&w->conns, &c->link);
     c->ranked_ns = conn_active_ns(c);
     heap_push(&w->by_use, &c->use);
-    if (atomic_load_explicit(&w->idle_since_ns, memory_order_relaxed) == UINT64_MAX)
-        set_idle_since(w, c->ranked_ns);
 }
 
 void worker_remove_conn(struct worker *w, struct conn *c)
@@ -225,9 +212,6 @@ static void on_go_on(struct loop_work *work)
 
 /* ---- Idle connections ----------------------------------------------------------------------- */
 
-/* Who has just come will ask for something any moment, and must not make room for itself. */
-#define FRESH_NS (10 * NS_PER_MS)
-
 static bool used_before(const struct heap_node *a, const struct heap_node *b)
 {
     return CONTAINER_OF((uintptr_t)a, struct conn, use)->ranked_ns <
@@ -257,29 +241,35 @@ static struct conn *longest_idle(struct worker *w)
     return NULL;
 }
 
+/* When the longest idle one became idle; none: those that are busy will be idle later than now. */
+static uint64_t idle_since(struct worker *w, const struct conn *longest)
+{
+    return longest ? conn_active_ns(longest) : loop_now_ns(&w->loop);
+}
+
 bool worker_close_idle(struct worker *w)
 {
+    uint64_t said_ns = atomic_load_explicit(&w->idle_since_ns, memory_order_relaxed);
     struct conn *c = longest_idle(w);
-    bool found = c && loop_now_ns(&w->loop) - conn_active_ns(c) >= FRESH_NS;
+    bool found = c && conn_active_ns(c) <= said_ns;
     if (found) {
         conn_close(c);
         c = longest_idle(w);
     }
-    set_idle_since(w, c && found ? conn_active_ns(c) : UINT64_MAX);
+    atomic_store_explicit(&w->idle_since_ns, idle_since(w, c), memory_order_relaxed);
     return found;
 }
 
 static void on_close_idle(struct message *m)
 {
     struct worker *w = CONTAINER_OF(m, struct worker, close_idle);
-    unsigned int n = atomic_exchange(&w->n_to_close, 0);
-    while (n-- > 0 && worker_close_idle(w))
-        ;
+    (void)worker_close_idle(w);
+    atomic_store(&w->close_idle_posted, false); /* after the close: what follows needs one more */
 }
 
 void worker_ask_close_idle(struct worker *w)
 {
-    if (atomic_fetch_add(&w->n_to_close, 1) == 0)
+    if (!atomic_exchange(&w->close_idle_posted, true))
         loop_post(&w->loop, &w->close_idle);
 }
 
@@ -320,8 +310,8 @@ struct status *worker_init(struct worker *w, const struct http_handler *handler,
     heap_init(&w->by_use, used_before);
     timer_init(&w->sweep, on_sweep);
     atomic_init(&w->n_conns, 0);
-    atomic_init(&w->idle_since_ns, UINT64_MAX);
-    atomic_init(&w->n_to_close, 0);
+    atomic_init(&w->idle_since_ns, 0);
+    atomic_init(&w->close_idle_posted, false);
     w->close_idle.deliver = on_close_idle;
     http_env_init(&w->env, handler, handler_ctx, limits, w->pool, &w->loop,
                   mem_alloc(SCRATCH_BYTES), SCRATCH_BYTES);

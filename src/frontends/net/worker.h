@@ -69,9 +69,10 @@ struct worker {
 
     /* Any thread, relaxed: a stale value makes one worse choice. */
     atomic_uint n_conns;
-    _Atomic uint64_t idle_since_ns; /* of the longest idle connection; UINT64_MAX: none is idle */
-    atomic_uint n_to_close;         /* how many of them other workers want closed */
-    struct message close_idle;      /* posted by who makes n_to_close 1 */
+    _Atomic uint64_t idle_since_ns; /* no connection has been idle for longer; set by
+                                       worker_close_idle(), so it may be long ago */
+    struct message close_idle;      /* posted by who sets the flag below */
+    atomic_bool close_idle_posted;
     atomic_bool shortage_posted;
 };
 
@@ -112,14 +113,15 @@ bool worker_may_read_body(struct worker *w);
 void worker_go_on_later(struct worker *w, struct list *ready);
 
 /*
- * worker_close_idle - closes the connection that has been without a request for longest; false when
- * each has one under way.
+ * worker_close_idle - closes the connection that has been idle for longest.
  *
  * Thread: the worker's.
+ * Returns false, and sets idle_since_ns anew, when none has been idle since then: a connection of
+ * another worker may be the one that should go.
  */
 bool worker_close_idle(struct worker *w);
 
-/* worker_ask_close_idle - the same soon. Thread: any. */
+/* worker_ask_close_idle - the same soon; once, if it is asked again before that. Thread: any. */
 void worker_ask_close_idle(struct worker *w);
 
 /* What runs on a loop for another thread: it must not wait for anything. */
