@@ -774,6 +774,14 @@ int mallctl(const char *name, void *old, size_t *old_size, void *fresh, size_t f
     __attribute__((weak));
 
 /*
+ * What jemalloc reads first; the environment's MALLOC_CONF comes after it. By itself it has four
+ * arenas for each processor: 64 of these would cost 22 MiB before there is a model. Requests
+ * allocate nothing, and so a few are enough, on any machine.
+ */
+extern const char *malloc_conf __attribute__((visibility("default")));
+const char *malloc_conf = "narenas:8";
+
+/*
  * jemalloc makes an arena when a thread first needs one; a thread for which there is no memory left
  * then crashes inside its first malloc(). So all arenas exist before there are threads.
  */

@@ -7,7 +7,7 @@ import server as servers
 
 
 def environment(library, **settings):
-    """What is to be set for a program; library: faultlib, filefault, fastclock."""
+    """What is to be set for a program; library: faultlib, filefault, fastclock, processors."""
     return {
         "LD_PRELOAD": f"{library}.so",  # of a path with a space the loader would make two
         "LD_LIBRARY_PATH": str((servers.BUILD / "tests").resolve()),

@@ -2,11 +2,14 @@
 """Want of address space, from what a program needs to begin up to plenty: the server serves, or says why it does not. It
 never dies of a signal, whichever thread is the one that gets nothing."""
 
+import os
+import pathlib
 import re
 import signal
 import urllib.error
 import urllib.request
 
+import preload
 import pytest
 
 import repository
@@ -34,7 +37,9 @@ def ask(port, path, body=None):
 
 def run(models, limit_mib, *flags):
     """One start, some requests, and the stop: (exit code, what it said)."""
-    wrap = ["prlimit", f"--as={limit_mib * MIB}", "--"]
+    # On two processors at most: ONNX Runtime has a thread for each, with a stack of 8 MiB.
+    processors = ",".join(map(str, sorted(os.sched_getaffinity(0))[:2]))
+    wrap = ["taskset", "--cpu-list", processors, "prlimit", f"--as={limit_mib * MIB}", "--"]
     server = Server(models, flags=["--http-thread-count=2", "--exit-timeout-secs=20", *flags], wrap=wrap).start()
     wait_for(lambda: server.process.poll() is not None or "Loaded " in server.log(), 120, "it has started, or not")
     found = PORT.search(server.log())
@@ -75,3 +80,19 @@ def test_a_start_ends_well_or_with_a_word(both, mode):
         codes.append(code)
     assert codes[0] == 1 and codes[-1] == 0, codes    # the range has both ends in it
     assert len(codes) == 33
+
+
+# ---- A large machine -----------------------------------------------------------------------------
+
+
+def idle_kb(models, n_processors):
+    """What a server without models takes for itself."""
+    env = preload.environment("processors", PROCESSORS=str(n_processors))
+    with Server(models, flags=["--http-thread-count=2"], env=env) as server:
+        status = pathlib.Path(f"/proc/{server.pid}/status").read_text(encoding="ascii")
+    return int(re.search(r"^RssAnon:\s+(\d+) kB", status, re.M)[1])
+
+
+def test_a_large_machine_makes_it_no_larger(models):
+    """But for its own threads, of which there are as many as the options say."""
+    assert idle_kb(models, 128) < idle_kb(models, 1) + 2000
