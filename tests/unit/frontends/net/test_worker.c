@@ -136,6 +136,7 @@ static int heard(struct client *c, const char *what)
 
 static struct http_limits limits;
 static struct net_timeouts timeouts;
+static struct clock_fake now; /* of the worker: a turn takes no time, however slow the machine is */
 
 static int start(void **state)
 {
@@ -151,6 +152,9 @@ static int start(void **state)
     memory = budget_new(1 << 30);
     assert_null(worker_init(&worker, &handler, NULL, &limits, &timeouts, memory));
     worker.listener = &listener;
+    clock_fake_init(&now, 1000 * NS_PER_S);
+    worker.loop.clock = &now.clock;
+    loop_refresh_time(&worker.loop);
     worker.budget = (struct net_budget){
         .portion_bytes = PORTION_BYTES, .turn_bytes = TURN_BYTES, .requests = TURN_REQUESTS};
     return 0;
@@ -222,6 +226,45 @@ static void a_turn_has_a_budget_of_bytes(void **state)
     leave(&asker);
 }
 
+static uint64_t look_ns; /* that go by with each look at the clock */
+
+static uint64_t tell_time(struct clock *c)
+{
+    struct clock_fake *fake = CONTAINER_OF(c, struct clock_fake, clock);
+    return fake->time_ns += look_ns;
+}
+
+/* Time, too: when the kernel takes long to give memory, a turn reads less, but not nothing. */
+static void a_turn_has_a_budget_of_time(void **state)
+{
+    (void)state;
+    come(&asker);
+    begin_uploads();
+    now.clock.now_ns = tell_time;
+    static const struct {
+        uint64_t look_ns;
+        int n_portions; /* in each turn */
+    } cases[] = {
+        {2 * NS_PER_MS, 3}, {4 * NS_PER_MS, 2}, {NS_PER_S, 1}, {0, TURN_BYTES / PORTION_BYTES}};
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        look_ns = cases[i].look_ns;
+        for (int k = 0; k < 3; k++) {
+            size_t before = unread_of_all();
+            say(&asker, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+            turn();
+            assert_int_equal(heard(&asker, "0."), 3 * i + k + 1);
+            assert_int_equal(before - unread_of_all(), cases[i].n_portions * PORTION_BYTES);
+        }
+    }
+    for (int i = 0; i < MAX_TURNS && unread_of_all() > 0; i++)
+        turn();
+    assert_int_equal(unread_of_all(), 0);
+    for (int i = 0; i < N_UPLOADS; i++)
+        leave(&uploads[i]);
+    leave(&asker);
+    turn();
+}
+
 /* Requests, too; who has many of them does not keep others from theirs. */
 static void a_turn_has_a_budget_of_requests(void **state)
 {
@@ -282,8 +325,6 @@ static void what_was_sent_before_the_end_is_handled(void **state)
 /* ---- Slow clients: a second is a turn ---------------------------------------------------------
  */
 
-static struct clock_fake seconds;
-
 static int start_slow(void **state)
 {
     start(state);
@@ -295,9 +336,6 @@ static int start_slow(void **state)
                                      .min_rate = 1024,
                                      .rate_ns = 30 * NS_PER_S};
     worker.sweep_ns = NS_PER_S / 2;
-    clock_fake_init(&seconds, 1000 * NS_PER_S);
-    worker.loop.clock = &seconds.clock;
-    loop_refresh_time(&worker.loop);
     held = NULL;
     come(&asker);
     return 0;
@@ -313,7 +351,7 @@ static void pass_a_second(void)
 {
     turn();
     turn(); /* what was left over */
-    clock_fake_advance(&seconds, NS_PER_S);
+    clock_fake_advance(&now, NS_PER_S);
     turn();
     turn();
 }
@@ -431,7 +469,7 @@ static void who_was_held_up_by_us_is_not_slow(void **state)
     say(&asker, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10000\r\n\r\n");
     pass_a_second();
     say_bytes(&asker, 100);
-    clock_fake_advance(&seconds, 50 * NS_PER_S);
+    clock_fake_advance(&now, 50 * NS_PER_S);
     pass_a_second();
     pass_a_second();
     say_bytes(&asker, 9900);
@@ -488,6 +526,7 @@ int main(void)
 #define SLOW(test) cmocka_unit_test_setup_teardown(test, start_slow, stop_slow)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_turn_has_a_budget_of_bytes, start, stop),
+        cmocka_unit_test_setup_teardown(a_turn_has_a_budget_of_time, start, stop),
         cmocka_unit_test_setup_teardown(a_turn_has_a_budget_of_requests, start, stop),
         cmocka_unit_test_setup_teardown(what_was_sent_before_the_end_is_handled, start, stop),
         SLOW(a_body_below_the_least_rate_is_refused),
