@@ -66,13 +66,13 @@ static void make(struct fake_model *f, struct turn *turn)
     server_watch(&f->server, turn);
 }
 
+/* By what is said to have been measured: how fast this machine is now does not matter. */
 static void prove(struct fake_model *f, struct turn *turn)
 {
+    struct execution *e = &f->model->scheduler->execution;
     turn->left_ns = UINT64_MAX;
-    while (!execution_may_inline(&f->model->scheduler->execution, turn)) {
-        ask(f, NULL);
-        turn->left_ns = UINT64_MAX;
-    }
+    while (!execution_may_inline(e, turn))
+        execution_measured(e, 1, 0, false);
 }
 
 static void what_lasts_is_taken_off_before_it_ends(void **state)
