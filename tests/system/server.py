@@ -35,6 +35,7 @@ def sanitized(path):
 
 
 SANITIZED = sanitized(BIN)
+THREAD_SANITIZED = SANITIZED and b"__tsan_init" in pathlib.Path(BIN).read_bytes()
 START_WITHIN_S = 300 if SANITIZED else 120
 STOP_WITHIN_S = 60
 SANITIZER = re.compile(r"ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|: runtime error: |BUG:")

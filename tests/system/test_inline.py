@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which models execute on an event loop, and that none of them can stop it: each server here has one loop."""
 
+import os
 import select
 import signal
 import subprocess
@@ -266,12 +267,17 @@ def for_embedders(models):
 
 
 def test_embedders_who_ask_for_it_are_answered_inside_the_call(for_embedders):
-    # All but those that prove it, on a machine that is busy with other things; a sanitizer makes slow what is quick.
-    at_least = 0 if servers.SANITIZED else N_ASKED / 4
-    for model, more in (("plain", []), ("oldest", ["sequence"])):
+    # All but those that prove it, when the machine is not busy with other things; a sanitizer or pauses make slow what is quick.
+    at_least = 0 if servers.SANITIZED or "PAUSES" in os.environ else N_ASKED / 4
+
+    def are_inside(model, *more):
         got = embedded(for_embedders, model, True, *more)
-        assert got["answered"] == 2 * N_ASKED and got["inside"] > at_least
+        assert got["answered"] == 2 * N_ASKED
         assert got["nested"] == 0    # what a callback brings waits until the callback is over
+        return got["inside"] > at_least
+
+    for model, more in (("plain", []), ("oldest", ["sequence"])):
+        wait_for(lambda: are_inside(model, *more), 120, "the model has proved itself")    # noqa: B023 - it is over then
 
 
 def test_others_never_are(for_embedders):

@@ -152,7 +152,7 @@ def test_stalled_uploads_are_bounded_and_go(server):
     for connection in crowd:
         connection.socket.close()
     assert_comes_back(server, before)
-    assert ask_large(server).status == 200
+    wait_for(lambda: ask_large(server).status == 200, WITHIN_S, "it is known that they have gone")
 
 
 def test_a_pipeline_is_counted_in_bytes(server):

@@ -12,7 +12,7 @@ import termios
 import pytest
 
 import repository
-from server import BUILD, SANITIZED, Server, wait_for
+from server import BUILD, SANITIZED, THREAD_SANITIZED, Server, wait_for
 from wire import Connection, given, infer, request_bytes
 
 pytestmark = pytest.mark.conch_only("the genuine server ignores a second signal, and dies of SIGHUP")
@@ -64,7 +64,7 @@ def test_backends_and_their_children_have_the_mask_of_the_program(models, execut
 def test_models_that_are_loaded_later_have_it_too(models):
     """By control threads."""
     write_signals(models, "m")
-    with Server(models, flags=["--model-control-mode=explicit"], ready=None) as server:
+    with Server(models, flags=["--model-control-mode=explicit"]) as server:
         with Connection(server) as connection:
             assert connection.request("POST", "/v2/repository/models/m/load", b"").status == 200
         told = ask(server, "m")
@@ -90,6 +90,7 @@ def test_signals_are_obeyed_whichever_thread_they_come_to(models):
 # ---- A second signal -----------------------------------------------------------------------------
 
 
+@pytest.mark.skipif(THREAD_SANITIZED, reason="the thread sanitizer puts a signal off until main has left sem_clockwait(), which it does not know")
 @pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_ends_the_process_at_once(models, first, second):

@@ -344,7 +344,7 @@ def test_a_warm_up_does_not_keep_the_threads_of_other_loads(tmp_path):
         assert not any(is_ready(server, f"a{i}") for i in range(3))
 
     explicit = ("--model-control-mode=explicit", "--model-load-thread-count=2", *FLAGS)
-    with servers.Server(tmp_path, flags=explicit, ready=None) as server:
+    with servers.Server(tmp_path, flags=explicit) as server:
         def load(name):
             url = f"http://{server.url}/v2/repository/models/{name}/load"
             with contextlib.suppress(urllib.error.HTTPError, OSError), \
