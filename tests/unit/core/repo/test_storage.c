@@ -222,6 +222,36 @@ static void roots_that_are_none(void **state)
                 "s3:// file-system not supported. To enable, build with -DTRITON_ENABLE_S3=ON.");
 }
 
+/* What a configuration names is refused before anybody looks, and so the same whatever is there. */
+static void names_stay_in_their_folder(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"..", "../m/file", "../m/none", "in/../../m/file",
+                                        "/m/file"};
+    for (int follow_links = 0; follow_links < 2; follow_links++) {
+        struct storage *s = open_root("root", follow_links);
+        for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+            AUTO(buf) b = BUF_INIT(100);
+            struct file_info info;
+            assert_says(storage_read_named(s, "m", names[i], &b), STATUS_INVALID_ARG,
+                        "file '%s' is outside the folder 'm'", names[i]);
+            assert_says(storage_stat_named(s, "m", names[i], &info), STATUS_INVALID_ARG,
+                        "file '%s' is outside the folder 'm'", names[i]);
+            assert_says(storage_check_named(s, "m", names[i]), STATUS_INVALID_ARG,
+                        "file '%s' is outside the folder 'm'", names[i]);
+            assert_int_equal(b.size, 0);
+        }
+        AUTO(buf) b = BUF_INIT(100);
+        struct file_info info;
+        assert_null(storage_read_named(s, "m", "./file", &b));
+        assert_string_equal(buf_text(&b), "inside");
+        assert_null(storage_stat_named(s, "m", "..file", &info));
+        assert_int_equal(info.kind, FILE_MISSING);
+        assert_null(storage_check_named(s, "m", "file"));
+        storage_unref(s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -231,6 +261,7 @@ int main(void)
         cmocka_unit_test(what_is_no_file_is_not_read),
         cmocka_unit_test(the_root_may_be_a_link_that_turns),
         cmocka_unit_test(roots_that_are_none),
+        cmocka_unit_test(names_stay_in_their_folder),
     };
     return cmocka_run_group_tests(tests, make, clean);
 }
