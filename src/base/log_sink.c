@@ -7,10 +7,11 @@
  * How a descriptor is written without waiting depends on what it is. Its flags are not changed: it
  * is shared with other processes, which do not expect it to be non-blocking.
  *
- *     a pipe, a terminal   pwritev2(RWF_NOWAIT); before Linux 6.4, and on terminals, poll() and
- * then no more than PIPE_BUF bytes, for which a pipe that is ready has room a socket
- * send(MSG_DONTWAIT) a regular file       write(), which waits for a disk at most … of another
- * machine write(), by the thread alone
+ *     a pipe, a terminal    pwritev2(RWF_NOWAIT); before Linux 6.4, and on terminals, poll() and
+ *                           then no more than PIPE_BUF bytes, for which a ready pipe has room
+ *     a socket              send(MSG_DONTWAIT)
+ *     a regular file        write(), which waits for a disk at most
+ *     … of another machine  write(), by the thread alone
  *
  * The thread lets go of the lock while it writes: nobody else moves `head`, so what it writes from
  * stays. In a child made by fork() there is no thread, and what was queued is the parent's.
