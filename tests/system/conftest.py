@@ -12,6 +12,7 @@ from server import BIN, REFERENCE, Server
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "conch_only(why): not asked of the genuine Triton")
+    config.addinivalue_line("markers", "sanitize: of those that a sanitizer watches in CI, too: threads or memory, and quick")
     if not os.access(BIN, os.X_OK):
         pytest.exit(f"{BIN} is not built", returncode=2)
 
