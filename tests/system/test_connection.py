@@ -190,6 +190,7 @@ def test_half_closed_in_the_middle_of_a_request(connection):
     assert connection.closed()
 
 
+@pytest.mark.sanitize
 @OURS
 def test_half_closed_while_the_model_executes(models):
     """On a thread of its own, where the answer comes long after the end of what the client sends. All are answered: one that

@@ -90,6 +90,7 @@ def endless(models):
     return models
 
 
+@pytest.mark.sanitize
 def test_a_loop_without_an_end_holds_up_nobody_and_ends_with_its_client(endless):
     with Server(endless, flags=ONE_LOOP) as server:
         connection = begin_for_ever(server)
@@ -280,6 +281,7 @@ def test_embedders_who_ask_for_it_are_answered_inside_the_call(for_embedders):
         wait_for(lambda: are_inside(model, *more), 120, "the model has proved itself")    # noqa: B023 - it is over then
 
 
+@pytest.mark.sanitize
 def test_others_never_are(for_embedders):
     assert embedded(for_embedders, "plain", False) == {"inside": 0, "nested": 0, "answered": 2 * N_ASKED}
     # Paddings may stand between the requests of a batch.

@@ -202,6 +202,7 @@ def test_a_backend_that_cannot_serve_now(models):
         assert progress(server, 200)["failed"] == []
 
 
+@pytest.mark.sanitize
 def test_a_backend_that_takes_its_time_to_say_whether_it_can_serve(models):
     """Nobody waits for it: there is one loop, and it answers what it knows."""
     gated = repository.Gated(models, "gated")

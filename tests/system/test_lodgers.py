@@ -97,6 +97,7 @@ def stop(server):
     assert server.wait() == 0
 
 
+@pytest.mark.sanitize
 @pytest.mark.parametrize("more", [{}, {"cxx": "1"}], ids=["key", "thread_local"])
 def test_threads_end_after_the_library_was_given_up(more, place):
     write_model(place / "models", "inline", **more)
@@ -123,6 +124,7 @@ def test_a_library_that_ran_on_joined_threads_only_is_unloaded(more, place):
         stop(server)
 
 
+@pytest.mark.sanitize
 def test_a_load_that_fails_leaves_nothing(place):
     write_model(place / "models", "thread", fail="1")
     with serve(place) as server:
@@ -162,6 +164,7 @@ def test_the_same_file_is_the_same_library(place):
         stop(server)
 
 
+@pytest.mark.sanitize
 def test_what_stays_does_not_need_its_file(place):
     write_model(place / "models", "inline")
     with serve(place) as server:

@@ -380,6 +380,7 @@ def test_a_request_in_flight_is_answered(gated, server):
     await_states(server, g_1="unloaded")
 
 
+@pytest.mark.sanitize
 @OURS
 def test_a_slow_load_holds_up_nobody(models, gated, server):
     """Not the loop, of which there is one: other requests, loads and the index are answered meanwhile."""

@@ -333,6 +333,7 @@ def test_a_warm_up_without_end_ends_in_time_and_says_little(tmp_path):
         assert not is_ready(server, "slow")
 
 
+@pytest.mark.sanitize
 @pytest.mark.conch_only("the genuine Triton opens its ports when all is loaded")
 def test_a_warm_up_does_not_keep_the_threads_of_other_loads(tmp_path):
     """At the start, with one thread; and by requests, when all threads wait for warm-ups."""
