@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Signals: which of them backends and their children see, which ones the server obeys, and what a crash says."""
 
+import contextlib
 import fcntl
 import json
 import os
@@ -71,10 +72,24 @@ def test_models_that_are_loaded_later_have_it_too(models):
     assert {int(told[who], 16) for who in ("model", "instance", "execute", "child")} == {0}
 
 
-def test_signals_are_obeyed_whichever_thread_they_come_to(models):
-    """None of them blocks any, so it may be any of them: here each one, but the first, in its turn."""
+def names_of_threads(server):
+    """Those that are there now."""
+    names = []
+    for thread in os.listdir(f"/proc/{server.pid}/task"):
+        with contextlib.suppress(OSError), open(f"/proc/{server.pid}/task/{thread}/comm", encoding="ascii") as file:
+            names.append(file.read().strip())
+    return names
+
+
+@pytest.mark.parametrize("mode", ["none", "poll"])
+def test_signals_are_obeyed_whichever_thread_they_come_to(models, mode):
+    """None of them blocks any, so it may be any of them: also the one that looks at the repositories."""
     repository.write_identity(models, "m", [("FP32", [-1])])
-    with Server(models) as server:
+    with Server(models, flags=[f"--model-control-mode={mode}", "--repository-poll-secs=3600"]) as server:
+        # That one has the name of the program, as main has; what loads models ends.
+        expected = 1 + (mode == "poll")
+        wait_for(lambda: names_of_threads(server).count("conch") >= expected, 60, "all threads are there")
+        wait_for(lambda: "model-load" not in names_of_threads(server), 60, "nothing is loaded any more")
         threads = [int(name) for name in os.listdir(f"/proc/{server.pid}/task")]
         for thread in threads:
             status = open(f"/proc/{server.pid}/task/{thread}/status", encoding="ascii").read()

@@ -257,6 +257,37 @@ static void lose_and_read_log(enum mem_kind kind, struct buf *ret_log)
     mem_free(TAKE(lost));
 }
 
+static void end_request(void *arg)
+{
+    model_request_ended(arg);
+}
+
+/* Whoever sees that nobody is inside may free the server: the last one has said so under its lock,
+ * and then touches it no more. */
+static void the_last_one_leaves_under_the_lock_of_the_stop(void **state)
+{
+    (void)state;
+    enum { LOOKS = 30 }; /* of a millisecond each, for one that does not wait, so that it is seen */
+    struct fake_model f;
+    struct thread last;
+    fake_model_make(&f, config, 1, execute);
+    model_open(f.model);
+    model_request_begun(f.model);
+    model_note_stopping(f.model);
+    mutex_lock(&f.server.drain_mu);
+    assert_null(thread_start(&last, "last", end_request, f.model));
+    size_t n = 1;
+    for (int i = 0; i < LOOKS && n == 1; i++) {
+        usleep(1000);
+        n = model_inflight(f.model);
+    }
+    mutex_unlock(&f.server.drain_mu);
+    thread_join(&last);
+    assert_int_equal(n, 1);
+    assert_int_equal(model_inflight(f.model), 0);
+    fake_model_end(&f);
+}
+
 static void our_leak_is_named(void **state)
 {
     (void)state;
@@ -297,6 +328,7 @@ int main(void)
         cmocka_unit_test(each_kind_of_memory_is_on_the_account),
         cmocka_unit_test(the_last_one_is_seen_in_an_open_model),
         cmocka_unit_test(a_stop_waits_for_who_is_inside),
+        cmocka_unit_test(the_last_one_leaves_under_the_lock_of_the_stop),
         cmocka_unit_test(what_instances_report_is_summed_up),
         cmocka_unit_test(our_leak_is_named),
         cmocka_unit_test(a_backends_leak_is_named),
