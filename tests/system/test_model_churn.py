@@ -14,9 +14,10 @@ from server import BACKENDS, BUILD, SANITIZED, SANITIZER, Server
 pytestmark = pytest.mark.conch_only("drives our core library")
 
 # By how much the heap may grow in the second half, in bytes: at all, and per cycle. Sanitizers count exactly. glibc
-# takes what its threads' caches hold for used, so that it varies, much so with several threads. ONNX Runtime keeps some
+# takes what its threads' caches hold for used, so that it varies by how many of them there are at once: each load has threads
+# that call the backend, and on a busy machine one is there still when the next one comes. ONNX Runtime keeps some
 # 50 bytes of every model it has ever loaded; one session that were forgotten in each cycle would be 16 MB.
-OURS = (0, 0) if SANITIZED else (8192, 16)
+OURS = (0, 0) if SANITIZED else (65536, 16)
 ONNX_RUNTIMES = (1 << 20, 150)
 
 
@@ -42,7 +43,7 @@ def test_nothing_stays(model, cycles, growth, how):
         assert max(seen[what]) == seen[what][0], f"{what}: {seen[what]}"
     # The first half still warms caches up: the allocator's, ONNX Runtime's.
     middle, end = seen["heap_bytes"][5], seen["heap_bytes"][-1]
-    vary = growth[0] * (8 if "parallel" in how and not SANITIZED else 1)
+    vary = growth[0] * (8 if "parallel" in how and growth is ONNX_RUNTIMES and not SANITIZED else 1)
     assert end - middle <= vary + growth[1] * cycles // 2, seen["heap_bytes"]
     if not SANITIZED:  # a sanitizer keeps freed memory
         # glibc gives threads arenas of their own, and keeps what they held at the most.
