@@ -242,11 +242,31 @@ void *mem_try_map(size_t size_bytes)
         size_bytes);
 }
 
+/* The thread sanitizer of GCC 12 does not know mremap(): where pages come to lie, it would take
+ * what another thread did there before, with pages that have left, for a race. mmap() tells it. */
+#ifdef __SANITIZE_THREAD__
+static void *remap(void *p, size_t old_bytes, size_t size_bytes)
+{
+    void *to = mmap(NULL, size_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (to == MAP_FAILED)
+        return MAP_FAILED;
+    void *moved = mremap(p, old_bytes, size_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to);
+    if (moved == MAP_FAILED)
+        BUG_ON(munmap(to, size_bytes) < 0);
+    return moved;
+}
+#else
+static void *remap(void *p, size_t old_bytes, size_t size_bytes)
+{
+    return mremap(p, old_bytes, size_bytes, MREMAP_MAYMOVE);
+}
+#endif
+
 void *mem_try_remap(void *p, size_t old_bytes, size_t size_bytes)
 {
     if (!allowed(size_bytes))
         return NULL;
-    return advise(mremap(p, old_bytes, size_bytes, MREMAP_MAYMOVE), size_bytes);
+    return advise(remap(p, old_bytes, size_bytes), size_bytes);
 }
 
 void mem_unmap(void *p, size_t size_bytes)

@@ -9,6 +9,9 @@
 
 #include <cmocka.h>
 
+#include "base/status.h"
+#include "base/thread.h"
+
 static int n_calls;
 static bool answer;
 static size_t last_size;
@@ -120,6 +123,54 @@ static void the_hook_makes_tries_fail(void **state)
         mem_free(all[i]);
 }
 
+/* ---- Whole pages ---- */
+
+enum { MAPPED_BYTES = 64 << 10, GROWN_BYTES = 2 << 20, N_ROUNDS = 50, LINE_BYTES = 64 };
+
+static size_t n_different(const unsigned char *p, unsigned char value, size_t size_bytes)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < size_bytes; i += LINE_BYTES)
+        n += p[i] != value;
+    return n;
+}
+
+struct grower {
+    unsigned char value;
+    size_t n_wrong;
+};
+
+static void map_and_grow(void *arg)
+{
+    struct grower *g = arg;
+    for (int round = 0; round < N_ROUNDS; round++) {
+        size_t bytes = MAPPED_BYTES;
+        unsigned char *p = mem_try_map(bytes);
+        memset(p, g->value, bytes);
+        while (bytes < GROWN_BYTES) {
+            p = mem_try_remap(p, bytes, 2 * bytes);
+            g->n_wrong += n_different(p, g->value, bytes) + n_different(p + bytes, 0, bytes);
+            memset(p + bytes, g->value, bytes);
+            bytes *= 2;
+        }
+        mem_unmap(p, bytes);
+    }
+}
+
+/* Each where another one was a moment ago, of which the thread sanitizer has to know. */
+static void pages_grow_on_several_threads(void **state)
+{
+    (void)state;
+    struct thread threads[3];
+    struct grower growers[ARRAY_SIZE(threads)] = {{1, 0}, {2, 0}, {3, 0}};
+    for (size_t i = 0; i < ARRAY_SIZE(threads); i++)
+        assert_null(thread_start(&threads[i], "grower", map_and_grow, &growers[i]));
+    for (size_t i = 0; i < ARRAY_SIZE(threads); i++)
+        thread_join(&threads[i]);
+    for (size_t i = 0; i < ARRAY_SIZE(threads); i++)
+        assert_int_equal(growers[i].n_wrong, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -128,6 +179,7 @@ int main(void)
         cmocka_unit_test(products_that_overflow_are_no_memory),
         cmocka_unit_test(sizes_that_wrap_are_no_memory),
         cmocka_unit_test(the_hook_makes_tries_fail),
+        cmocka_unit_test(pages_grow_on_several_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
