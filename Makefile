@@ -10,7 +10,7 @@ T ?=
 DEPS = tools/deps/install
 CONFIGURE = cmake --preset $(PRESET) --log-level=WARNING >/dev/null
 
-.PHONY: build deps run optimized test test-rust test-java stress pauses check bench fuzz coverage docs install reference clean help
+.PHONY: build deps run optimized test test-rust test-java stress soak pauses check bench fuzz coverage docs install reference clean help
 
 build: ## build everything (PRESET=release|debug|asan|tsan|clang|…) into build/<preset>
 	@$(DEPS) -q run test
@@ -45,6 +45,10 @@ test-java: ## install a JDK and Maven, fetch the Java binding of Triton's C API,
 stress: ## random clients of all kinds against one server, for SECONDS=10 under the address and as long under the thread sanitizer
 	@$(DEPS) -q run test
 	@for preset in asan tsan; do CONCH_STRESS_SECONDS=$(SECONDS) tools/test --label stress --pytest=-ofaulthandler_timeout=0 $$preset || exit; done
+
+soak: ## mixed load with rests between, for SECONDS=10; a table of who holds how much memory, and no growth (PRESET=release)
+	@$(DEPS) -q run test
+	@CONCH_SOAK_SECONDS=$(SECONDS) tools/test --pytest=-ofaulthandler_timeout=0 --pytest=-s $(PRESET) stress/test_soak
 
 pauses: ## run the tests while threads dawdle at random, seldom and often (T=core/sched narrows; PRESET=debug|asan)
 	@$(DEPS) -q run test

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs under test with one of the libraries of tests/fault/ loaded before theirs."""
+"""Programs under test with one of the libraries of tests/fault/, or tests/stress/heapwatch, loaded before theirs."""
 
 import os
 
@@ -7,7 +7,7 @@ import server as servers
 
 
 def environment(library, **settings):
-    """What is to be set for a program; library: faultlib, filefault, fastclock, processors."""
+    """What is to be set for a program; library: faultlib, filefault, fastclock, processors, heapwatch."""
     return {
         "LD_PRELOAD": f"{library}.so",  # of a path with a space the loader would make two
         "LD_LIBRARY_PATH": str((servers.BUILD / "tests").resolve()),

@@ -10,353 +10,22 @@ CONCH_STRESS_SECONDS=n  how long (`make stress SECONDS=n`); 5
 CONCH_STRESS_SEED=n     the same choices again, though not the same times; else by chance, and printed
 """
 
-import collections
-import json
 import os
 import random
-import socket
-import struct
 import threading
 import time
-import traceback
 
 import pytest
 
-import repository
+import clients
 import server as servers
-from wire import Connection, request_bytes
 
 SECONDS = float(os.environ.get("CONCH_STRESS_SECONDS", "5"))
 CLIENTS = 12
-LARGE = 1 << 20    # elements at most
-
-# Models by how they execute. Those of STEADY are asked by nobody who leaves before the answer.
-STEADY = ["steady_inline", "steady_thread", "steady_batch", "steady_queue", "steady_text"]
-FICKLE = ["fickle_inline", "fickle_thread", "fickle_slow", "fickle_queue"]
-BATCHED = ["steady_batch", "steady_queue", "fickle_queue"]
-SPOILT = "spoilt"    # asked by what may be a request or not
-
-
-def write_models(root):
-    fp32 = [("FP32", [-1])]
-    repository.write_identity(root, "steady_inline", fp32, CONCH_EXECUTION="inline")
-    repository.write_identity(root, "steady_thread", fp32, CONCH_EXECUTION="thread")
-    for model in BATCHED:
-        folder = repository.write_identity(root, model, [("FP32", [4])], max_batch_size=8)
-        if model.endswith("queue"):
-            with open(folder / "config.pbtxt", "a", encoding="utf-8") as config:
-                config.write("dynamic_batching { max_queue_delay_microseconds: 2000 preserve_ordering: true }\n")
-    repository.write_identity(root, "steady_text", [("BYTES", [-1])])
-    repository.write_identity(root, "fickle_inline", fp32, CONCH_EXECUTION="inline")
-    repository.write_identity(root, "fickle_thread", fp32, CONCH_EXECUTION="thread")
-    repository.write_identity(root, "fickle_slow", fp32, execute_delay_ms=3)
-    repository.write_identity(root, SPOILT, fp32)
-    return root
-
-
-# ---- Requests, each with what must come of it
-
-
-class Question:
-    """One request. check(response) fails unless that is its answer; model: whose statistics it counts in, or None."""
-
-    def __init__(self, method, path, check, body=None, headers=None, model=None):
-        self.method, self.path, self.body, self.headers = method, path, body, dict(headers or {})
-        self.check, self.model = check, model
-
-    def bytes(self, chance):
-        """On the wire: the body is announced, or comes in chunks."""
-        if not self.body or chance.random() > 0.2:
-            return request_bytes(self.method, self.path, self.body, self.headers)
-        head = request_bytes(self.method, self.path, None, {**self.headers, "Transfer-Encoding": "chunked"})
-        parts = [b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces(chance, self.body)]
-        return head + b"".join(parts) + b"0\r\n\r\n"
-
-
-def pieces(chance, data, most=5):
-    """The same in some pieces, none of them empty."""
-    cuts = sorted({chance.randrange(1, len(data)) for _ in range(chance.randrange(most))}) if len(data) > 1 else []
-    return [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)]
-
-
-def ok(response):
-    assert response.status == 200, response
-
-
-def infer_path(model, chance):
-    return f"/v2/models/{model}{chance.choice(['', '/versions/1'])}/infer"
-
-
-def ask_binary(chance, model, elements, shape):
-    """The values go and come as bytes."""
-    values = chance.randbytes(4 * elements)
-    number = f"id-{chance.getrandbits(64)}"
-    outputs = [{"name": "OUTPUT0", "parameters": {"binary_data": True}}]
-    given = {"name": "INPUT0", "datatype": "FP32", "shape": shape, "parameters": {"binary_data_size": len(values)}}
-    head = json.dumps({"id": number, "inputs": [given], "outputs": outputs}).encode()
-
-    def check(response):
-        ok(response)
-        length = int(response.headers["inference-header-content-length"])
-        told = json.loads(response.body[:length])
-        assert (told["id"], told["outputs"][0]["shape"]) == (number, shape)
-        got = response.body[length:]
-        if got != values:    # without a picture of millions of bytes
-            at = next((i for i, (a, b) in enumerate(zip(got, values, strict=False)) if a != b), min(len(got), len(values)))
-            raise AssertionError(f"{model} {number}: {len(got)} bytes for {len(values)}, other ones from {at} on")
-
-    return Question("POST", infer_path(model, chance), check, head + values, {"Inference-Header-Content-Length": len(head)}, model)
-
-
-def ask_json(chance, model, datatype):
-    n = chance.choice([1, 2, 30, 1000])
-    if datatype == "BYTES":
-        values = ["".join(chance.choices('ab"\\\n é\u20ac', k=chance.randrange(20))) for _ in range(n)]
-    else:
-        values = [chance.randrange(-(2**24), 2**24) for _ in range(n)]
-    body = {"inputs": [{"name": "INPUT0", "datatype": datatype, "shape": [n], "data": values}]}
-    if chance.random() < 0.5:
-        body["id"] = f"json-{chance.getrandbits(64)}"
-
-    def check(response):
-        ok(response)
-        told = response.json()
-        assert (told.get("id"), told["outputs"][0]["data"]) == (body.get("id"), values)
-
-    return Question("POST", infer_path(model, chance), check, json.dumps(body).encode(), model=model)
-
-
-def ask_a_model(chance, models):
-    model = chance.choice(models)
-    if model == "steady_text":
-        return ask_json(chance, model, "BYTES")
-    if model in BATCHED:
-        rows = chance.randrange(1, 9)
-        return ask_binary(chance, model, 4 * rows, [rows, 4])
-    if chance.random() < 0.3:
-        return ask_json(chance, model, "FP32")
-    n = chance.choice([1, 16, 1000]) if chance.random() < 0.9 else chance.randrange(LARGE // 4, LARGE)
-    return ask_binary(chance, model, n, [n])
-
-
-def ask_for_nobody(chance):
-    """A question whose answer nobody else gets."""
-    name = f"nobody-{chance.getrandbits(64)}"
-
-    def check(response):
-        assert (response.status, response.error) == (404, f"Request for unknown model: '{name}' is not found")
-
-    return Question("POST", f"/v2/models/{name}/infer", check, b'{"inputs":[]}')
-
-
-def ask_wrongly(chance):
-    n, claimed = chance.randrange(1, 5), chance.randrange(6, 9)
-    body = {"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [n, claimed], "data": [0] * (n * claimed)}]}
-
-    def check(response):
-        assert response.status == 400, response
-        assert f"Expected [-1], got [{n},{claimed}]." in response.error
-
-    return Question("POST", "/v2/models/steady_inline/infer", check, json.dumps(body).encode())
-
-
-def ask_how_it_is(chance):
-    path = chance.choice(["/v2/health/live", "/v2/health/ready", "/v2", "/v2/models/steady_inline", "/v2/models/fickle_slow/ready",
-                          "/v2/models/steady_batch/config", "/v2/models/stats", "/v2/models/spoilt/stats"])
-    return Question("GET", path, ok)
-
-
-def ask_for_counts(chance, answered):
-    """What has been answered before is counted."""
-    model = chance.choice(STEADY)
-    before = answered[model]
-
-    def check(response):
-        ok(response)
-        (told,) = response.json()["model_stats"]
-        assert told["inference_stats"]["success"]["count"] >= before, model
-
-    return Question("GET", f"/v2/models/{model}/stats", check)
-
-
-def ask_some(chance, answered):
-    """Questions of all kinds, mostly to models. answered: how often these have answered, at least."""
-    others = [ask_for_nobody, ask_wrongly, ask_how_it_is, lambda chance: ask_for_counts(chance, answered)]
-    return [ask_a_model(chance, STEADY + FICKLE) if chance.random() < 0.7 else chance.choice(others)(chance)
-            for _ in range(chance.choice([1, 1, 3, 8]))]
-
-
-# ---- Clients
-
-
-class Run:
-    """What the clients share."""
-
-    def __init__(self, server, seed):
-        self.server, self.seed = server, seed
-        self.over = False        # no new connections
-        self.stopping = False    # the server may close connections between answers
-        self.answered = collections.Counter()    # by model
-        self.left = collections.Counter()        # asked, and gone before the answer
-        self.failures = []
-        self._adding = threading.Lock()
-
-    def add(self, counter, model):
-        if model:
-            with self._adding:
-                counter[model] += 1
-
-
-def receive(run, connection, question):
-    response = connection.response()
-    question.check(response)
-    run.add(run.answered, question.model)
-
-
-def expect_nothing_more(run, chance, connection):
-    last = ask_for_nobody(chance)
-    connection.send(last.bytes(chance))
-    receive(run, connection, last)
-
-
-def one_by_one(run, chance, connection):
-    for question in ask_some(chance, run.answered):
-        for piece in pieces(chance, question.bytes(chance)):
-            connection.send(piece)
-        receive(run, connection, question)
-    expect_nothing_more(run, chance, connection)
-
-
-def all_at_once(run, chance, connection):
-    """Answers come in the order of the questions."""
-    questions = ask_some(chance, run.answered)
-    data = b"".join(question.bytes(chance) for question in questions)
-    sender = threading.Thread(target=send_all, args=(connection, pieces(chance, data)))
-    sender.start()    # the server need not take the last question before its first answer is taken
-    try:
-        for question in questions:
-            receive(run, connection, question)
-    finally:
-        sender.join()
-    expect_nothing_more(run, chance, connection)
-
-
-def send_all(connection, data):
-    try:
-        for piece in data:
-            connection.send(piece)
-    except OSError:    # who receives says what is wrong
-        pass
-
-
-def lazily(run, chance, connection):
-    """More is answered than the kernels on the way hold, and taken when others have been asked: the server waits for room."""
-    connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 17)
-    questions = [ask_binary(chance, chance.choice(["steady_inline", "steady_thread"]), LARGE, [LARGE]) for _ in range(3)]
-    sender = threading.Thread(target=send_all, args=(connection, [question.bytes(chance) for question in questions]))
-    sender.start()
-    try:
-        with Connection(run.server, timeout_s=300) as other:
-            one_by_one(run, chance, other)
-        for question in questions:
-            receive(run, connection, question)
-    finally:
-        sender.join()
-    expect_nothing_more(run, chance, connection)
-
-
-def hang_up(connection, how):
-    try:
-        connection.socket.shutdown(how)
-    except OSError:    # the other side was faster
-        pass
-
-
-def leave(run, chance, connection):
-    """Gone before all answers are there, by a reset or in good order; those that were waited for are right."""
-    questions = [ask_a_model(chance, FICKLE) for _ in range(chance.randrange(1, 6))]
-    data = b"".join(question.bytes(chance) for question in questions)
-    for question in questions:
-        run.add(run.left, question.model)
-    waits = chance.randrange(len(questions))
-    if chance.random() < 0.3 and not waits:
-        data = data[: chance.randrange(len(data))]
-    sender = threading.Thread(target=send_all, args=(connection, [data]))
-    sender.start()
-    try:
-        for question in questions[:waits]:
-            question.check(connection.response())
-        if not waits and chance.random() < 0.5:
-            sender.join()
-        if chance.random() < 0.5:
-            connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        hang_up(connection, socket.SHUT_RDWR)    # the other thread may be sending
-    finally:
-        connection.socket.close()
-        sender.join()
-
-
-def talk_rubbish(run, chance, connection):
-    """Bytes by chance, or a request that some are changed of: whatever it is, there is an end, in whole answers."""
-    n = chance.choice([1, 16, 1000])
-    data = bytearray(ask_binary(chance, SPOILT, n, [n]).bytes(chance))
-    if chance.random() < 0.3:
-        data = bytearray(chance.randbytes(chance.randrange(1, 3000)))
-    for _ in range(chance.randrange(1, 5)):
-        at = chance.randrange(len(data))
-        data[at : at + chance.randrange(3)] = chance.choice([b"", b"\0", b"\r\n", b" ", chance.randbytes(2), b"9"])
-    send_all(connection, [bytes(data)])
-    hang_up(connection, socket.SHUT_WR)
-    try:
-        while True:
-            response = connection.response()
-            assert response.status in (200, 400, 404, 405, 408, 411, 413, 414, 417, 431, 500, 501, 505), response
-    except ConnectionError:
-        pass
-    except EOFError as end:
-        assert "closed after b''" in str(end), f"half an answer: {end}"
-
-
-KINDS = [one_by_one] * 4 + [all_at_once] * 4 + [leave] * 3 + [talk_rubbish] * 2 + [lazily]
-
-
-def closed_in_good_order(error):
-    """Between two answers, as it may happen while the server stops."""
-    return isinstance(error, ConnectionError) or "closed after b''" in str(error)
-
-
-def be_a_client(run, number):
-    chance = random.Random(f"{run.seed} {number}")
-    while not run.over and not run.failures:
-        kind = chance.choice(KINDS)
-        try:
-            with Connection(run.server, timeout_s=300) as connection:
-                kind(run, chance, connection)
-        except Exception as error:    # noqa: BLE001 - all that can go wrong is to be told, with the client that had it
-            if run.stopping and isinstance(error, (OSError, EOFError)) and closed_in_good_order(error):
-                return
-            run.failures.append(f"client {number}, {kind.__name__}:\n{traceback.format_exc()}")
-
-
-# ---- The test
-
-
-def statistics(server, model):
-    with Connection(server) as connection:
-        (told,) = connection.request("GET", f"/v2/models/{model}/stats").json()["model_stats"]
-    return told["inference_stats"]["success"]["count"], told["inference_stats"]["fail"]["count"]
-
-
-def assert_all_is_counted(run):
-    for model in STEADY:
-        assert statistics(run.server, model) == (run.answered[model], 0), model
-    for model in FICKLE:
-        done, _ = statistics(run.server, model)
-        assert run.answered[model] <= done <= run.answered[model] + run.left[model], model
 
 
 def start_clients(run):
-    threads = [threading.Thread(target=be_a_client, args=(run, number)) for number in range(CLIENTS)]
+    threads = [threading.Thread(target=clients.be_a_client, args=(run, number)) for number in range(CLIENTS)]
     for thread in threads:
         thread.start()
     return threads
@@ -368,7 +37,7 @@ def let_it_run(run, seconds):
 
     def enough():
         run.server.assert_alive()
-        return run.failures or (time.monotonic() > until and all(run.answered[model] for model in STEADY))
+        return run.failures or (time.monotonic() > until and all(run.answered[model] for model in clients.STEADY))
 
     servers.wait_for(enough, seconds + 120, "all models have been asked")
 
@@ -377,18 +46,18 @@ def let_it_run(run, seconds):
 def test_each_request_has_one_right_answer(tmp_path):
     seed = os.environ.get("CONCH_STRESS_SEED") or str(random.SystemRandom().randrange(10**9))
     print(f"CONCH_STRESS_SEED={seed}")
-    with servers.Server(write_models(tmp_path / "models"), flags=["--http-thread-count=3"]) as server:
-        run = Run(server, seed)
+    with servers.Server(clients.write_models(tmp_path / "models"), flags=["--http-thread-count=3"]) as server:
+        run = clients.Run(server, seed)
         threads = start_clients(run)
         let_it_run(run, SECONDS)
         run.over = True
         for thread in threads:
             thread.join()
         assert not run.failures, "\n".join(run.failures)
-        assert_all_is_counted(run)
+        clients.assert_all_is_counted(run)
         print(f"answered: {dict(run.answered)}, left: {dict(run.left)}")
 
-        run = Run(server, f"{seed} end")
+        run = clients.Run(server, f"{seed} end")
         threads = start_clients(run)
         servers.wait_for(lambda: sum(run.answered.values()) > 20 * CLIENTS or run.failures, 60, "all clients are at work")
         run.stopping = True
