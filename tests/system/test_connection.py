@@ -165,6 +165,42 @@ def test_connection_close(connection):
     assert connection.closed()
 
 
+def far_side(names):
+    """(state, bytes for us, bytes of ours that are not read) of the server's socket, as its kernel has it."""
+    ours, theirs = (f":{port:04X}" for _, port in names)
+    with open("/proc/net/tcp", encoding="ascii") as table:
+        for line in table:
+            fields = line.split()
+            if fields[1].endswith(theirs) and fields[2].endswith(ours):
+                return fields[3], *(int(n, 16) for n in fields[4].split(":"))
+    return "gone", 0, 0
+
+
+@OURS
+def test_a_last_reply_arrives_whole_though_more_is_sent(server):
+    """The server has written it when the client, which reads slowly, sends what nobody wants: that must not become a reset,
+    which takes what the server's kernel still has."""
+    n = 500_000
+    content = bytes(range(200)) * (4 * n // 200)
+    head = json.dumps({"inputs": [given("INPUT0", "FP32", [n], None, parameters={"binary_data_size": 4 * n})],
+                       "parameters": {"binary_data_output": True}}).replace('"data": null, ', "").encode()
+    headers = {"Inference-Header-Content-Length": len(head), "Connection": "close"}
+    with Connection(server) as slow:
+        slow.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
+        names = slow.socket.getsockname(), slow.socket.getpeername()
+        slow.send(request_bytes("POST", PATH, head + content, headers))
+        got = slow.socket.recv(1)
+        while far_side(names)[0] == "01":    # established: it is still writing
+            got += slow.socket.recv(1 << 14)
+        assert far_side(names)[1] > 1 << 16, "too little is left to tell anything"
+        slow.send(HEALTH)
+        wait_for(lambda: far_side(names)[2] == 0, 60, "it has been read")
+        while piece := slow.socket.recv(1 << 16):
+            got += piece
+    assert got.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert got.endswith(content), len(got)
+
+
 def test_http_1_0_closes(connection):
     connection.send(b"GET /v2/health/ready HTTP/1.0\r\n\r\n")
     line = connection._until(b"\r\n")

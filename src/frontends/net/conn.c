@@ -136,11 +136,19 @@ bool conn_is_idle(const struct conn *c)
     return !c->lingering && http1_is_idle(&c->http1) && !has_unread(c);
 }
 
-/* All is sent. What the client may still be sending must not turn the close into a reset, which
- * would take what it has not read yet out of its hands: it is read and thrown away for a while. */
+/* What the kernel still has for the client. */
+static bool has_unacknowledged(const struct conn *c)
+{
+    int n_bytes = 0;
+    return ioctl(c->fd, SIOCOUTQ, &n_bytes) == 0 && n_bytes > 0;
+}
+
+/* All is sent. What the client is still sending, or sends while it reads, must not turn the close
+ * into a reset, which would take what it has not read yet out of its hands: it is read and thrown
+ * away for a while. */
 static void end(struct conn *c)
 {
-    if (c->eof || !has_unread(c)) {
+    if (c->eof || (!has_unread(c) && !has_unacknowledged(c))) {
         conn_close(c);
         return;
     }
