@@ -291,7 +291,7 @@ def talk_rubbish(run, chance, connection):
     if chance.random() < 0.3:
         data = bytearray(chance.randbytes(chance.randrange(1, 3000)))
     for _ in range(chance.randrange(1, 5)):
-        at = chance.randrange(len(data))
+        at = chance.randrange(len(data) + 1)
         data[at : at + chance.randrange(3)] = chance.choice([b"", b"\0", b"\r\n", b" ", chance.randbytes(2), b"9"])
     send_all(connection, [bytes(data)])
     hang_up(connection, socket.SHUT_WR)
