@@ -5,6 +5,7 @@ A client is a function of what is shared (Run), its own chance and a connection.
 """
 
 import collections
+import contextlib
 import json
 import random
 import socket
@@ -215,17 +216,33 @@ def one_by_one(run, chance, connection):
     expect_nothing_more(run, chance, connection)
 
 
+def hang_up(connection, how):
+    try:
+        connection.socket.shutdown(how)
+    except OSError:    # the other side was faster
+        pass
+
+
+@contextlib.contextmanager
+def sending(connection, data):
+    """By another thread, since the server need not take the last question before its first answer is taken."""
+    sender = threading.Thread(target=send_all, args=(connection, data))
+    sender.start()
+    try:
+        yield
+    except BaseException:
+        hang_up(connection, socket.SHUT_RDWR)    # or it waits for a server that waits for us to read
+        raise
+    finally:
+        sender.join()
+
+
 def all_at_once(run, chance, connection):
     """Answers come in the order of the questions."""
     questions = ask_some(chance, run.answered)
-    data = b"".join(question.bytes(chance) for question in questions)
-    sender = threading.Thread(target=send_all, args=(connection, pieces(chance, data)))
-    sender.start()    # the server need not take the last question before its first answer is taken
-    try:
+    with sending(connection, pieces(chance, b"".join(question.bytes(chance) for question in questions))):
         for question in questions:
             receive(run, connection, question)
-    finally:
-        sender.join()
     expect_nothing_more(run, chance, connection)
 
 
@@ -241,23 +258,12 @@ def lazily(run, chance, connection):
     """More is answered than the kernels on the way hold, and taken when others have been asked: the server waits for room."""
     connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 17)
     questions = [ask_binary(chance, chance.choice(["steady_inline", "steady_thread"]), LARGE, [LARGE]) for _ in range(3)]
-    sender = threading.Thread(target=send_all, args=(connection, [question.bytes(chance) for question in questions]))
-    sender.start()
-    try:
+    with sending(connection, [question.bytes(chance) for question in questions]):
         with Connection(run.server, timeout_s=300) as other:
             one_by_one(run, chance, other)
         for question in questions:
             receive(run, connection, question)
-    finally:
-        sender.join()
     expect_nothing_more(run, chance, connection)
-
-
-def hang_up(connection, how):
-    try:
-        connection.socket.shutdown(how)
-    except OSError:    # the other side was faster
-        pass
 
 
 def leave(run, chance, connection):
@@ -275,11 +281,11 @@ def leave(run, chance, connection):
         for question in questions[:waits]:
             question.check(connection.response())
         if not waits and chance.random() < 0.5:
-            sender.join()
+            sender.join(0.2)    # all is sent, or as much as the server takes while nobody reads
         if chance.random() < 0.5:
             connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        hang_up(connection, socket.SHUT_RDWR)    # the other thread may be sending
     finally:
+        hang_up(connection, socket.SHUT_RDWR)    # the other thread may be sending
         connection.socket.close()
         sender.join()
 
