@@ -31,7 +31,7 @@ struct mem_owner {
     char name[];
 };
 
-static __thread struct mem_payer payer;
+static THREAD_WORD struct mem_payer payer;
 
 struct mem_payer mem_payer_now(void)
 {

@@ -22,14 +22,14 @@ static struct {
     unsigned int users[STRIPES_MAX];
 } all = {.once = PTHREAD_ONCE_INIT, .mu = PTHREAD_MUTEX_INITIALIZER};
 
-static __thread unsigned int mine; /* and one more; 0: none yet */
+THREAD_WORD unsigned int stripe_mine;
 
 static void give_back(void *arg)
 {
     pthread_mutex_lock(&all.mu);
     all.users[(uintptr_t)arg - 1]--;
     pthread_mutex_unlock(&all.mu);
-    mine = 0;
+    stripe_mine = 0;
 }
 
 static void set_up(void)
@@ -41,7 +41,7 @@ static void set_up(void)
     pthread_key_create(&all.thread_end, give_back);
 }
 
-static unsigned int choose(void)
+unsigned int stripe_choose(void)
 {
     pthread_once(&all.once, set_up);
     pthread_mutex_lock(&all.mu);
@@ -52,14 +52,9 @@ static unsigned int choose(void)
     }
     all.users[best]++;
     pthread_mutex_unlock(&all.mu);
-    mine = best + 1;
-    pthread_setspecific(all.thread_end, (void *)(uintptr_t)mine); /* NOLINT: a number */
+    stripe_mine = best + 1;
+    pthread_setspecific(all.thread_end, (void *)(uintptr_t)stripe_mine); /* NOLINT: a number */
     return best;
-}
-
-unsigned int stripe_here(void)
-{
-    return LIKELY(mine) ? mine - 1 : choose();
 }
 
 struct stripe *stripes_new(void)

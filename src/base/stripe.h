@@ -43,8 +43,15 @@ enum { STRIPES_MIN = 8, STRIPES_MAX = 64 };
 struct stripe *stripes_new(void);
 void stripes_free(struct stripe *stripes);
 
-/* stripe_here - this thread's number. */
-unsigned int stripe_here(void);
+/* This thread's number, and one more; 0: it has none yet. For stripe_here(). */
+extern THREAD_WORD unsigned int stripe_mine;
+unsigned int stripe_choose(void);
+
+/* stripe_here - this thread's number, below STRIPES_MAX. */
+static inline unsigned int stripe_here(void)
+{
+    return LIKELY(stripe_mine) ? stripe_mine - 1 : stripe_choose();
+}
 
 /* stripe_add - false: the count is closed, and n belongs to the caller's word. */
 NODISCARD static inline bool stripe_add(struct stripe *stripes, enum stripe_count count, long n)

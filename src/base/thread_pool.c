@@ -22,7 +22,7 @@ struct seat {
 };
 
 static _Atomic(struct seat *) seats;
-static __thread struct seat *mine;
+static THREAD_WORD struct seat *mine;
 static pthread_key_t thread_end;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 

@@ -21,7 +21,7 @@ struct slot {
 };
 
 static _Atomic(struct slot *) slots;
-static __thread struct slot *my_slot;
+static THREAD_WORD struct slot *my_slot;
 static pthread_key_t thread_end;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 

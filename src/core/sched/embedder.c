@@ -26,9 +26,9 @@ struct embedder_turns {
 };
 
 /* This thread's: its number, from 1; and the turn that it is in. */
-static __thread unsigned int number;
-static __thread pid_t own_tid;
-static __thread bool has_turn;
+static THREAD_WORD unsigned int number;
+static THREAD_WORD pid_t own_tid;
+static THREAD_WORD bool has_turn;
 
 static atomic_uint n_threads;
 
