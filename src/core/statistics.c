@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/statistics.h"
 
+#include <sched.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -180,16 +181,97 @@ static void read_failures(const struct failures *f, struct statistics *ret)
     }
 }
 
+struct executor_counts {
+    uint64_t n[EXECUTOR_COUNTS];
+};
+
+/* acquire: pairs with executor_set(); none of these loads is made after the second look. */
+static void read_counts(const struct instance_stats *part, struct executor_counts *ret)
+{
+    for (;;) {
+        uint64_t before = atomic_load_explicit(&part->n_changes, memory_order_acquire);
+        for (size_t i = 0; i < EXECUTOR_COUNTS; i++)
+            ret->n[i] = atomic_load_explicit(&part->counts[i], memory_order_acquire);
+        if (before % 2 == 0 &&
+            atomic_load_explicit(&part->n_changes, memory_order_relaxed) == before)
+            return;
+        sched_yield(); /* a change takes some nanoseconds, unless its thread has no CPU */
+    }
+}
+
+static void add_counts(struct statistics *to, const struct executor_counts *c)
+{
+    to->success.count += c->n[EXECUTOR_SUCCESSES];
+    to->success.ns += c->n[EXECUTOR_SUCCESS_NS];
+    to->queue_ns += c->n[EXECUTOR_QUEUE_NS];
+    to->compute_input_ns += c->n[EXECUTOR_INPUT_NS];
+    to->compute_infer_ns += c->n[EXECUTOR_INFER_NS];
+    to->compute_output_ns += c->n[EXECUTOR_OUTPUT_NS];
+    to->inference_count += c->n[EXECUTOR_INFERENCES];
+    to->execution_count += c->n[EXECUTOR_BATCHES];
+    to->last_inference_ms = MAX(to->last_inference_ms, c->n[EXECUTOR_LAST_MS]);
+}
+
+/* Returns false when there is no memory for another line. */
+static bool add_batch_counts(struct statistics *to, const struct executor_counts *c)
+{
+    if (c->n[EXECUTOR_BATCHES] == 0)
+        return true;
+    struct batch_stats *b = statistics_batch(to, c->n[EXECUTOR_BATCH_SIZE]);
+    if (!b)
+        return to->n_batches >= MAX_BATCH_SIZES;
+    b->count += c->n[EXECUTOR_BATCHES];
+    b->compute_input_ns += c->n[EXECUTOR_BATCH_INPUT_NS];
+    b->compute_infer_ns += c->n[EXECUTOR_BATCH_INFER_NS];
+    b->compute_output_ns += c->n[EXECUTOR_BATCH_OUTPUT_NS];
+    return true;
+}
+
+void executor_batch_size(struct instance_stats *part, uint64_t batch_size)
+{
+    struct executor_counts c;
+    mutex_lock(&part->mu); /* whoever reads has it, and sees neither both nor none */
+    read_counts(part, &c);
+    (void)add_batch_counts(&part->sums, &c); /* without memory they are executions only */
+    part->sums.execution_count += c.n[EXECUTOR_BATCHES];
+    executor_counts_begin(part);
+    executor_set(part, EXECUTOR_BATCH_SIZE, batch_size);
+    for (int i = EXECUTOR_BATCHES; i < EXECUTOR_COUNTS; i++)
+        executor_set(part, (enum executor_count)i, 0);
+    executor_counts_end(part);
+    mutex_unlock(&part->mu);
+}
+
+static void add_totals_of(struct statistics *to, struct instance_stats *part)
+{
+    struct executor_counts c;
+    mutex_lock(&part->mu);
+    add_totals(to, &part->sums);
+    read_counts(part, &c);
+    mutex_unlock(&part->mu);
+    add_counts(to, &c);
+}
+
+NODISCARD static struct status *add_all_of(struct statistics *to, struct instance_stats *part)
+{
+    struct executor_counts c;
+    mutex_lock(&part->mu);
+    struct status *st = statistics_add(to, &part->sums);
+    read_counts(part, &c);
+    mutex_unlock(&part->mu);
+    if (st)
+        return st;
+    add_counts(to, &c);
+    return add_batch_counts(to, &c) ? NULL : status_no_memory();
+}
+
 void model_totals(const struct model *m, struct statistics *ret)
 {
     struct instance_stats *part = atomic_load_explicit(&m->statistics, memory_order_acquire);
     *ret = (struct statistics){0};
     read_failures(&m->failures, ret);
-    for (; part; part = part->next) {
-        mutex_lock(&part->mu);
-        add_totals(ret, &part->sums);
-        mutex_unlock(&part->mu);
-    }
+    for (; part; part = part->next)
+        add_totals_of(ret, part);
 }
 
 struct status *model_statistics(const struct model *m, struct statistics *ret)
@@ -198,11 +280,8 @@ struct status *model_statistics(const struct model *m, struct statistics *ret)
     read_failures(&m->failures, &sums);
     struct status *st = NULL;
     struct instance_stats *part = atomic_load_explicit(&m->statistics, memory_order_acquire);
-    for (; part && !st; part = part->next) {
-        mutex_lock(&part->mu);
-        st = statistics_add(&sums, &part->sums);
-        mutex_unlock(&part->mu);
-    }
+    for (; part && !st; part = part->next)
+        st = add_all_of(&sums, part);
     if (st)
         statistics_done(&sums);
     else

@@ -107,12 +107,71 @@ NODISCARD struct status *statistics_add(struct statistics *to, const struct stat
  */
 void model_count_failure(struct model *m, enum failure_reason reason, uint64_t took_ns);
 
-/* The part of one instance. */
+/* What the thread that executes an instance counts: of requests, and of batches of one size. */
+enum executor_count {
+    EXECUTOR_SUCCESSES,
+    EXECUTOR_SUCCESS_NS,
+    EXECUTOR_QUEUE_NS,
+    EXECUTOR_INPUT_NS,
+    EXECUTOR_INFER_NS,
+    EXECUTOR_OUTPUT_NS,
+    EXECUTOR_INFERENCES,
+    EXECUTOR_LAST_MS,
+    EXECUTOR_BATCH_SIZE,
+    EXECUTOR_BATCHES,
+    EXECUTOR_BATCH_INPUT_NS,
+    EXECUTOR_BATCH_INFER_NS,
+    EXECUTOR_BATCH_OUTPUT_NS,
+    EXECUTOR_COUNTS
+};
+
+/*
+ * The part of one instance. The thread that executes it counts in words of its own, without a lock
+ * and without a read-modify-write: there is one at a time. Who reads them does so again when they
+ * have changed meanwhile. Whoever else reports counts in the sums; and there is where a batch size
+ * goes that is not the last one.
+ */
 struct instance_stats {
+    char pad_before[64]; /* away from others: each request writes here */
+    /* Written by who executes; also under mu when the batch size changes. */
+    atomic_uint_least64_t n_changes; /* odd while the next ones change */
+    atomic_uint_least64_t counts[EXECUTOR_COUNTS];
+    char pad_between[64];
     struct mutex mu;             /* level 800 in core/README.md */
     struct statistics sums;      /* under mu */
     struct instance_stats *next; /* constant: of the same model */
+    char pad_after[64];
 };
+
+/* executor_counts_begin, executor_counts_end - around executor_add(). Thread: who executes. */
+static inline void executor_counts_begin(struct instance_stats *part)
+{
+    uint64_t n = atomic_load_explicit(&part->n_changes, memory_order_relaxed);
+    atomic_store_explicit(&part->n_changes, n + 1, memory_order_relaxed);
+}
+
+static inline void executor_counts_end(struct instance_stats *part)
+{
+    uint64_t n = atomic_load_explicit(&part->n_changes, memory_order_relaxed);
+    atomic_store_explicit(&part->n_changes, n + 1, memory_order_release);
+}
+
+static inline void executor_set(struct instance_stats *part, enum executor_count what, uint64_t n)
+{
+    /* release: who reads it sees n_changes odd, or changed again, when it looks once more. */
+    atomic_store_explicit(&part->counts[what], n, memory_order_release);
+}
+
+static inline void executor_add(struct instance_stats *part, enum executor_count what, uint64_t n)
+{
+    executor_set(part, what, n + atomic_load_explicit(&part->counts[what], memory_order_relaxed));
+}
+
+/*
+ * executor_batch_size - batches of that size are counted from now on; those of the last one go to
+ * the sums. Thread: who executes. Takes mu.
+ */
+void executor_batch_size(struct instance_stats *part, uint64_t batch_size);
 
 /*
  * instance_stats_new - a part, which the model frees when it goes.

@@ -13,6 +13,7 @@
 
 #include "base/list.h"
 #include "core/message.h"
+#include "core/sched/loan.h"
 #include "proto/model_config.pb-c.h"
 
 struct home;
@@ -54,28 +55,34 @@ struct instance {
     uint32_t batch_capacity;
     struct home *home;     /* the thread on which all of it runs; NULL: it has none for life */
     bool known_to_backend; /* its initialisation was called, and so is its end, whatever it said */
+    uint32_t number;       /* among the model's; constant from its first use */
+    struct watch *watch;   /* constant from the first request on; NULL in warm-up */
+    struct lane *lane;     /* a sequence batcher's: its slots of the instance */
+    struct instance_stats *stats;
 
     /* The backend's. */
     void *state;
-    struct instance_stats *stats;
     atomic_size_t reported_bytes; /* memory that the backend says it uses */
 
-    /* Written by its runner, read by the watch (core/sched/watch.c). */
-    struct watch *watch;            /* constant from the first request on; NULL in warm-up */
-    atomic_uint_least64_t since_ns; /* when the backend's call began; 0: there is none */
-    atomic_uint n_executing;        /* requests of that call */
     /* The watch's. */
-    atomic_bool watched;   /* the runner takes watch.mu when the call returns */
     atomic_uint n_overdue; /* what it is stuck for; any thread reads it */
     struct watched_call call;
 
+    /* What each execution writes stands together, away from what is only read and from what belongs
+     * to others: instances that execute at the same time do so on different cores. */
+    char pad_before[64];
+    struct loan loan;
+    /* Written by its runner, read by the watch (core/sched/watch.c). */
+    atomic_uint n_executing;        /* requests of the backend's call */
+    atomic_uint_least64_t since_ns; /* when that began; 0: there is none */
+    atomic_bool watched;            /* the watch's: the runner takes watch.mu when it returns */
     /* Under scheduler.mu. */
     enum runner runner;
-    uint32_t number;                /* among the model's; constant from its first use */
     struct request **batch;         /* the runner's: 2 * batch_capacity; NULL before the first */
+    uint32_t n_runs;                /* the runner's: calls of the backend, for has_taken_ns() */
     long n_preempted;               /* the runner's; see learn_on_worker() */
-    struct lane *lane;              /* a sequence batcher's: its slots of the instance */
     struct instance_thread *thread; /* NULL before the first work for it */
+    char pad_after[64];
 };
 
 /*

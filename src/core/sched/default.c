@@ -45,6 +45,7 @@ static void end(struct scheduler *s)
 }
 
 static const struct scheduler_ops ops = {
+    .lends = true,
     .push_locked = push,
     .take_locked = take,
     .has_work_locked = has_work,

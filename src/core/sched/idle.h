@@ -6,6 +6,8 @@
  * inline; anybody else gets the one that became idle last. Coming and going writes one word, and
  * nothing of another instance.
  *
+ * What is lent (loan.h) is not here.
+ *
  * Thread: everything under the scheduler's lock.
  */
 #ifndef CONCH_CORE_SCHED_IDLE_H

@@ -15,6 +15,10 @@
  * together.) Whatever else makes a batch due, such as the end of a delay, dispatches. The one
  * exception is short: what a loop puts off to the end of its turn, turn_end() dispatches.
  *
+ * An instance that one thread executes on inline, again and again, is lent to it (loan.h), and
+ * counts as running. Its CALLER comes and goes without the lock then, with a request that is in no
+ * queue. The invariant holds for those who come by the lock: they call it back before they wait.
+ *
  * The worker (instance_thread.h) is a thread that starts and ends as needed; a request that comes
  * as it ends finds it ended, under the same lock, and starts the next one.
  */
@@ -60,6 +64,7 @@ struct status *scheduler_init(struct scheduler *s, const struct scheduler_ops *o
     list_init(&s->unanswered);
     s->is_answering = false;
     s->alarm.set = s->watch.alarm.set = NULL;
+    s->loans = (struct loans){0};
     s->thread_idle_ns = INSTANCE_THREAD_IDLE_NS;
     struct status *st =
         execution_init(&s->execution, model_config_parameter(m->config, "CONCH_EXECUTION"),
@@ -279,6 +284,12 @@ static uint32_t next_idle_locked(const struct scheduler *s, uint32_t after)
     return s->ops->per_instance ? idle_next(&s->idle, after + 1) : (uint32_t)IDLE_NONE;
 }
 
+/* One that was lent and is not in use, so that it may be given to another; or NULL. */
+static struct instance *call_back_locked(struct scheduler *s)
+{
+    return s->loans.n && s->ops->has_work_locked(s, NULL) ? loan_call_back_locked(&s->loans) : NULL;
+}
+
 /* An instance that has something to execute now, not idle any more and counted, or NULL. */
 static struct instance *take_idle_locked(struct scheduler *s)
 {
@@ -293,7 +304,7 @@ static struct instance *take_idle_locked(struct scheduler *s)
             return in;
         }
     }
-    return NULL;
+    return call_back_locked(s);
 }
 
 /* The next batch, in in->batch. An instance that never had one is spared the room for it. */
@@ -473,8 +484,8 @@ static bool may_inline_locked(const struct scheduler *s, const struct turn *turn
 }
 
 /* The time that counts: not what a thread has waited for a CPU in between. */
-static uint64_t execute_inline(struct scheduler *s, struct instance *in, struct turn *turn,
-                               uint32_t n, uint64_t start_ns)
+static void execute_inline(struct scheduler *s, struct instance *in, struct turn *turn, uint32_t n,
+                           uint64_t start_ns)
 {
     uint64_t bytes;
     inline_watch_begin(&turn->watch, in, start_ns);
@@ -487,36 +498,80 @@ static uint64_t execute_inline(struct scheduler *s, struct instance *in, struct 
                                   : 0;
         execution_measured(&s->execution, took_ns - starved_ns, bytes, true);
     }
-    return took_ns;
+}
+
+/* Nothing waits, and this thread has executed on it inline. */
+static void lend_or_become_idle_locked(struct scheduler *s, struct instance *in)
+{
+    if (!s->ops->lends || s->stopping || s->exclusive || !loan_lend_locked(&s->loans, in))
+        become_idle_locked(s, in);
 }
 
 /*
- * Batches on this thread, as long as its turn has time: what other threads have brought meanwhile,
- * too, since waking the worker for that would cost more. What is left then is the worker's. Unlocks
- * mu.
+ * After an execution on this thread: further ones, as long as its turn has time, of what other
+ * threads have brought meanwhile, since waking the worker for that would cost more. What is left
+ * then is the worker's. Unlocks mu.
  */
+static void go_on_inline_and_unlock(struct scheduler *s, struct instance *in, struct turn *turn)
+{
+    loan_note_locked(in, !s->ops->has_work_locked(s, in));
+    while (UNLIKELY(s->ops->has_work_locked(s, in))) {
+        if (turn->left_ns == 0 || !may_inline_locked(s, turn)) {
+            give_to_worker_and_unlock(s, in);
+            return;
+        }
+        uint32_t n = take_locked(s, in);
+        if (n == 0)
+            break;
+        scheduler_unlock(s);
+        execute_inline(s, in, turn, n, monotonic_ns());
+        mutex_lock(&s->mu);
+    }
+    lend_or_become_idle_locked(s, in);
+    scheduler_unlock(s);
+}
+
+/* A batch on this thread. Unlocks mu. */
 static void run_inline_and_unlock(struct scheduler *s, struct instance *in, struct turn *turn,
                                   uint64_t start_ns)
 {
     in->runner = RUNNER_CALLER;
     backend_stays(s->model->backend);
     idle_note_inline(&s->idle, in->number);
-    do {
-        uint32_t n = take_locked(s, in);
-        if (n == 0)
-            break;
+    uint32_t n = take_locked(s, in);
+    if (UNLIKELY(n == 0)) {
+        become_idle_locked(s, in);
         scheduler_unlock(s);
-        start_ns += execute_inline(s, in, turn, n, start_ns);
-        mutex_lock(&s->mu);
-        if (LIKELY(!s->ops->has_work_locked(s, in)))
-            break;
-        if (turn->left_ns == 0 || !may_inline_locked(s, turn)) {
-            give_to_worker_and_unlock(s, in);
-            return;
-        }
-    } while (true);
-    become_idle_locked(s, in);
+        return;
+    }
     scheduler_unlock(s);
+    execute_inline(s, in, turn, n, start_ns);
+    mutex_lock(&s->mu);
+    go_on_inline_and_unlock(s, in, turn);
+}
+
+/*
+ * On the instance that is lent to this thread, if it is free: then nothing waits, and the request
+ * need not either. Without the lock, unless somebody comes for the instance meanwhile. Returns
+ * whether the request has been executed.
+ */
+static bool run_lent(struct scheduler *s, struct request *r, struct turn *turn)
+{
+    if (!execution_may_inline(&s->execution, turn) ||
+        (UNLIKELY(is_large(r)) && s->execution.mode != EXECUTION_INLINE))
+        return false;
+    struct instance *in = loan_take(&s->loans);
+    if (!in)
+        return false;
+    in->batch[0] = r;
+    /* Queued a moment ago: no need to ask for the time again. */
+    execute_inline(s, in, turn, 1, r->queue_ns);
+    if (LIKELY(loan_give_back(in)))
+        return true;
+    mutex_lock(&s->mu);
+    loan_end_locked(&s->loans, in);
+    go_on_inline_and_unlock(s, in, turn);
+    return true;
 }
 
 /* The model is executed at the end of the turn, with what else comes for it until then. */
@@ -576,8 +631,9 @@ NODISCARD static struct status *why_not_locked(const struct scheduler *s, const 
 struct status *scheduler_submit(struct scheduler *s, struct request *r)
 {
     struct turn *turn = r->turn;
-    uint64_t now_ns = r->queue_ns; /* a moment ago: no need to ask for the time again */
 
+    if (turn && run_lent(s, r, turn))
+        return NULL;
     mutex_lock(&s->mu);
     /* Before the push, which may find that it is cancelled already, and refuse it. */
     scheduler_waits_locked(s, r);
@@ -596,7 +652,7 @@ struct status *scheduler_submit(struct scheduler *s, struct request *r)
     if (!in)
         scheduler_unlock(s);
     else if (may_inline)
-        run_inline_and_unlock(s, in, turn, now_ns);
+        run_inline_and_unlock(s, in, turn, r->queue_ns);
     else
         give_to_worker_and_unlock(s, in);
     return NULL;
@@ -646,10 +702,20 @@ size_t scheduler_close(struct scheduler *s)
     return n;
 }
 
+/* From now on every request comes by the lock. */
+static void stop_lending_locked(struct scheduler *s)
+{
+    struct instance *in;
+    s->stopping = true;
+    while ((in = loan_call_back_locked(&s->loans)))
+        become_idle_locked(s, in);
+}
+
 void scheduler_stop(struct scheduler *s)
 {
     mutex_lock(&s->mu);
-    s->hurrying = s->stopping = true;
+    s->hurrying = true;
+    stop_lending_locked(s);
     scheduler_dispatch_and_unlock(s);
 }
 
@@ -659,7 +725,7 @@ void scheduler_free(struct scheduler *s)
         return;
     /* The last request has ended, yet its caller may be inside instance_execute(). */
     mutex_lock(&s->mu);
-    s->stopping = true;
+    stop_lending_locked(s);
     while (s->n_running > 0)
         cond_wait(&s->quiet, &s->mu);
     mutex_unlock(&s->mu);

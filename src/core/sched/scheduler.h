@@ -17,6 +17,7 @@
 #include "core/sched/alarm.h"
 #include "core/sched/execution.h"
 #include "core/sched/idle.h"
+#include "core/sched/loan.h"
 #include "core/sched/watch.h"
 #include "core/statistics.h"
 
@@ -31,6 +32,9 @@ struct scheduler_ops {
     bool batches;      /* requests of one turn of a loop are better executed together */
     bool per_instance; /* has_work_locked() may say yes to one idle instance and no to another */
     bool take_unlocks; /* take_locked() may let go of mu and take it again; never on a loop */
+    /* An idle instance with nothing waiting executes a request alone: it may be lent (loan.h), and
+     * gets requests then that the kind never sees. has_work_locked() is asked with no instance. */
+    bool lends;
     /* Under mu. Takes r, or returns why not. */
     struct status *(*push_locked)(struct scheduler *s, struct request *r);
     /* Under mu. The next batch for the instance, at most max requests; 0: nothing is due now. */
@@ -57,6 +61,7 @@ struct scheduler {
     bool exclusive; /* one instance at a time executes: the backend's policy is DEVICE_BLOCKING */
     struct watch watch;      /* of what its instances execute */
     uint64_t thread_idle_ns; /* how long a worker waits for more; constant from the first request */
+    struct loans loans;      /* seldom written */
 
     /*
      * What each request writes stands together, in front of the lock, whose own words come first in
@@ -64,11 +69,11 @@ struct scheduler {
      */
     char pad[64];
     /* Under mu. */
-    struct idle idle;    /* instances with no runner */
+    struct idle idle;    /* instances with no runner, and not lent */
     struct list waiting; /* requests, oldest first, of a scheduler that has no other queue */
     /* Requests that are not executed: they get their r->refusal as soon as mu is let go of. */
     struct list refused;
-    unsigned int n_running; /* instances with a runner */
+    unsigned int n_running; /* instances with a runner, or lent */
     unsigned int n_pending; /* requests that wait; model.pending shows it */
     unsigned int n_large;   /* … and are too large to be executed inline */
 

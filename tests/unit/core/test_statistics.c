@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/statistics.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -197,6 +198,85 @@ static void failures_are_told_apart(void **state)
     fake_model_end(&f);
 }
 
+/* ---- While it executes ---------------------------------------------------------------------- */
+
+static atomic_bool is_over;
+
+/* Each request takes 10 ns of input, 20 of inference, 30 of output; sizes change now and then. */
+static struct status *execute_and_report(struct instance *in, struct request **requests, uint32_t n)
+{
+    static const struct execution_times times = {100, 110, 130, 160};
+    static uint64_t n_runs;
+    (void)n;
+    instance_report_statistics(in, requests[0], true, &times);
+    instance_report_batch(in, 1 + n_runs++ / 10 % 3, &times);
+    fake_answer(requests[0]);
+    return NULL;
+}
+
+static void look(const struct model *m)
+{
+    struct statistics s;
+    uint64_t n = 0, infer_ns = 0;
+    assert_null(model_statistics(m, &s));
+    assert_int_equal(s.compute_input_ns, 10 * s.success.count);
+    assert_int_equal(s.compute_infer_ns, 20 * s.success.count);
+    assert_int_equal(s.compute_output_ns, 30 * s.success.count);
+    assert_int_equal(s.inference_count, s.success.count);
+    for (uint32_t i = 0; i < s.n_batches; i++) {
+        n += s.batches[i].count;
+        infer_ns += s.batches[i].compute_infer_ns;
+    }
+    assert_int_equal(s.execution_count, n);
+    assert_int_equal(infer_ns, 20 * n);
+    assert_in_range(n, s.success.count - MIN(s.success.count, 1u), s.success.count);
+    statistics_done(&s);
+    model_totals(m, &s);
+    assert_int_equal(s.compute_infer_ns, 20 * s.success.count);
+}
+
+static void *look_again_and_again(void *arg)
+{
+    while (!atomic_load(&is_over))
+        look(arg);
+    return NULL;
+}
+
+static void who_executes_counts_without_a_lock_and_is_read_whole(void **state)
+{
+    (void)state;
+    enum { N = 3000 };
+    struct fake_model f;
+    struct statistics s;
+    pthread_t reader;
+    fake_model_make(&f, config, 1, execute_and_report);
+    pthread_create(&reader, NULL, look_again_and_again, f.model);
+    for (int i = 0; i < N; i++) {
+        static const float value = 1;
+        struct turn turn = {.left_ns = EXECUTION_BUDGET_NS};
+        struct tensor_buffer data = {.base = &value, .size_bytes = sizeof(value)};
+        struct fake_request fr;
+        struct input *in;
+        int64_t one = 1;
+        fake_request_make(&fr, &f);
+        fr.request.turn = i % 3 ? &turn : NULL; /* here, and on the instance's thread */
+        assert_null(request_add_input(&fr.request, "A", 1, DTYPE_FP32, &one, 1, &in));
+        assert_null(request_add_data(&fr.request, in, &data));
+        assert_null(server_infer(&f.server, &fr.request));
+        fake_request_wait(&fr);
+        fake_request_end(&fr);
+    }
+    atomic_store(&is_over, true);
+    pthread_join(reader, NULL);
+    assert_null(model_statistics(f.model, &s));
+    assert_int_equal(s.success.count, N);
+    assert_int_equal(s.execution_count, N);
+    assert_int_equal(s.n_batches, 3);
+    statistics_done(&s);
+    assert_int_equal(f.model->instances[0]->stats->sums.success.count, 0); /* not under the lock */
+    fake_model_end(&f);
+}
+
 static struct fake_model shared;
 
 static struct status *read_it(void *arg)
@@ -247,6 +327,7 @@ int main(void)
         cmocka_unit_test(instances_count_together_and_outlive_themselves),
         cmocka_unit_test(times_that_go_backwards_count_nothing),
         cmocka_unit_test(failures_are_told_apart),
+        cmocka_unit_test(who_executes_counts_without_a_lock_and_is_read_whole),
         cmocka_unit_test(want_of_memory_is_survived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
