@@ -5,11 +5,15 @@
  * directly. In front of each block stands a header of 64 bytes (which keeps the alignment) that
  * names the pool, the class and the owner, so that giving back needs the block alone.
  *
+ * A thread that has joined the pool keeps some blocks of the small classes in lists of its own, in
+ * front of the others.
+ *
  * Lifetime: pool_free() may come while blocks are still out (a slow backend holds a buffer of a
  * connection that is gone). The pool object then lives until the last of them is given back.
  */
 #include "base/pool.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "base/budget.h"
@@ -22,9 +26,11 @@ enum {
     STEPS = 4,       /* classes per power of two */
     N_CLASSES = (LAST_SHIFT - FIRST_SHIFT) * STEPS + 1,
     NO_CLASS = N_CLASSES,
-    POOL_LEVEL = 900,        /* a leaf: nothing is locked under it */
-    MAPPED_BYTES = 1 << 20,  /* from here on a mapping of its own, in a pool with a budget */
-    SETTLED_BYTES = 1 << 20, /* kept at rest */
+    NEAR_CLASSES = 4 * STEPS + 1, /* up to 4 KiB */
+    NEAR_BLOCKS = 64,             /* of each class */
+    POOL_LEVEL = 900,             /* a leaf: nothing is locked under it */
+    MAPPED_BYTES = 1 << 20,       /* from here on a mapping of its own, in a pool with a budget */
+    SETTLED_BYTES = 1 << 20,      /* kept at rest */
     PAGE_BYTES = 4096,
 };
 
@@ -49,6 +55,14 @@ struct pool {
     size_t max_unused_bytes;
     size_t max_used_bytes; /* 0 = no limit */
     struct budget *budget; /* or NULL */
+
+    /* Who has joined: whose `self` it is. */
+    _Atomic(const char *) user;
+    /* That thread's. */
+    struct {
+        struct header *first;
+        unsigned int n;
+    } near[NEAR_CLASSES];
 
     struct mutex mu;
     /* Under mu. */
@@ -170,9 +184,79 @@ static bool count_used(struct pool *p, size_t bytes)
     return true;
 }
 
+/* ---- At hand
+ * --------------------------------------------------------------------------------
+ */
+
+static void give_back(struct pool *p, struct header *h);
+static THREAD_WORD char self; /* its address is this thread's name */
+
+/* Relaxed: only the thread itself ever finds its own name there. */
+static bool is_user(const struct pool *p)
+{
+    return atomic_load_explicit(&p->user, memory_order_relaxed) == &self;
+}
+
+void pool_join(struct pool *p)
+{
+    BUG_ON(atomic_load_explicit(&p->user, memory_order_relaxed));
+    atomic_store_explicit(&p->user, &self, memory_order_relaxed);
+}
+
+void pool_leave(struct pool *p)
+{
+    BUG_ON(!is_user(p));
+    atomic_store_explicit(&p->user, NULL, memory_order_relaxed);
+    for (unsigned int class = 0; class < NEAR_CLASSES; class ++) {
+        struct header *h;
+        while ((h = p->near[class].first)) {
+            p->near[class].first = h->next;
+            p->near[class].n--;
+            give_back(p, h);
+        }
+    }
+}
+
+static struct header *take_near(struct pool *p, unsigned int class)
+{
+    if (class >= NEAR_CLASSES || !is_user(p))
+        return NULL;
+    struct header *h = p->near[class].first;
+    if (h) {
+        p->near[class].first = h->next;
+        p->near[class].n--;
+    }
+    return h;
+}
+
+static bool keep_near(struct pool *p, struct header *h)
+{
+    if (h->class >= NEAR_CLASSES || !is_user(p) || p->near[h->class].n == NEAR_BLOCKS)
+        return false;
+    h->next = p->near[h->class].first;
+    p->near[h->class].first = h;
+    p->near[h->class].n++;
+    return true;
+}
+
+/* ---- Giving out
+ * -----------------------------------------------------------------------------
+ */
+
+static void *give_out(struct header *h, struct mem_owner *owner)
+{
+    h->owner = owner;
+    h->magic = MAGIC_USED;
+    mem_owner_charge(owner, MEM_TENSORS, h->size_bytes);
+    return h + 1;
+}
+
 void *pool_alloc(struct pool *p, size_t size_bytes, struct mem_owner *owner)
 {
     unsigned int class = class_of(size_bytes);
+    struct header *near = take_near(p, class);
+    if (LIKELY(near != NULL))
+        return give_out(near, owner);
     size_t bytes = class == NO_CLASS ? size_bytes : class_bytes(class);
 
     mutex_lock(&p->mu);
@@ -201,10 +285,7 @@ void *pool_alloc(struct pool *p, size_t size_bytes, struct mem_owner *owner)
             return NULL;
         }
     }
-    h->owner = owner;
-    h->magic = MAGIC_USED;
-    mem_owner_charge(owner, MEM_TENSORS, bytes);
-    return h + 1;
+    return give_out(h, owner);
 }
 
 /* The mapping becomes longer; the header moves with it. */
@@ -312,17 +393,10 @@ static size_t may_keep_locked(const struct pool *p)
     return MAX(p->max_unused_bytes, below_peak);
 }
 
-void pool_release(void *block)
+/* To those that anybody may have, or to the system. */
+static void give_back(struct pool *p, struct header *h)
 {
-    if (!block)
-        return;
-    struct header *h = (struct header *)block - 1;
-    BUG_ON(h->magic != MAGIC_USED); /* released twice, or not from a pool */
-    struct pool *p = h->pool;
     size_t bytes = h->size_bytes;
-    h->magic = MAGIC_UNUSED;
-    mem_owner_discharge(h->owner, MEM_TENSORS, bytes);
-
     mutex_lock(&p->mu);
     p->stats.used_bytes -= bytes;
     bool keep =
@@ -345,6 +419,20 @@ void pool_release(void *block)
     mutex_unlock(&p->mu);
     if (last)
         pool_end(p);
+}
+
+void pool_release(void *block)
+{
+    if (!block)
+        return;
+    struct header *h = (struct header *)block - 1;
+    BUG_ON(h->magic != MAGIC_USED); /* released twice, or not from a pool */
+    struct pool *p = h->pool;
+    size_t bytes = h->size_bytes;
+    h->magic = MAGIC_UNUSED;
+    mem_owner_discharge(h->owner, MEM_TENSORS, bytes);
+    if (!keep_near(p, h))
+        give_back(p, h);
 }
 
 void pool_free(struct pool *p)

@@ -41,6 +41,14 @@ struct pool_stats {
  */
 struct pool *pool_new(const char *name, size_t max_unused_bytes, size_t max_used_bytes);
 
+/*
+ * pool_join, pool_leave - from now on, until now, the calling thread has some blocks of each small
+ * size at hand, which it takes and gives back without the lock. What is at hand counts as used, and
+ * is out of the reach of pool_trim(). No other thread has joined the pool.
+ */
+void pool_join(struct pool *p);
+void pool_leave(struct pool *p);
+
 /* pool_set_budget - before the first block; the pool has a reference to the budget from now on. */
 void pool_set_budget(struct pool *p, struct budget *budget);
 

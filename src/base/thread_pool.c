@@ -30,6 +30,7 @@ static void leave(void *arg)
 {
     struct seat *seat = arg;
     mine = NULL;
+    pool_leave(seat->pool);
     pool_trim(seat->pool, 0);
     atomic_store(&seat->taken, false);
 }
@@ -63,6 +64,7 @@ static struct seat *find_seat(void)
     if (!seat)
         seat = make_seat();
     mine = seat;
+    pool_join(seat->pool);
     pthread_setspecific(thread_end, seat);
     return seat;
 }

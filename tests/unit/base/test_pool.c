@@ -355,6 +355,71 @@ static void a_large_block_grows_without_a_copy(void **state)
     budget_unref(b);
 }
 
+static void *get_and_give(struct pool *p, size_t bytes)
+{
+    void *block = pool_alloc(p, bytes, NULL);
+    memset(block, 1, bytes);
+    pool_release(block);
+    return block;
+}
+
+static void get_elsewhere(void *arg)
+{
+    void **ret = arg;
+    void *block = pool_alloc(ret[0], 1000, NULL);
+    pool_release(ret[1]); /* of the thread that has joined */
+    pool_release(block);
+    ret[2] = block;
+}
+
+static void who_joins_has_blocks_of_its_own(void **state)
+{
+    (void)state;
+    struct pool *p = pool_new("test", (size_t)1 << 20, 0);
+    struct mem_owner *owner = mem_owner_new("m");
+    struct pool_stats stats;
+    struct thread t;
+    pool_join(p);
+    void *near = get_and_give(p, 1000);
+    assert_ptr_equal(get_and_give(p, 1000), near);
+    pool_stats(p, &stats);
+    assert_int_equal(stats.n_allocs, 1); /* the second one took no lock */
+    assert_int_equal(stats.unused_bytes, 0);
+    pool_trim(p, 0);
+    void *mine = pool_alloc(p, 1000, owner);
+    assert_ptr_equal(mine, near);
+    assert_int_equal(mem_owner_bytes(owner, MEM_TENSORS), pool_block_bytes(mine));
+
+    void *shared[] = {p, mine, NULL};
+    assert_null(thread_start(&t, "other", get_elsewhere, shared));
+    thread_join(&t);
+    assert_ptr_not_equal(shared[2], mine);
+    assert_int_equal(mem_owner_bytes(owner, MEM_TENSORS), 0);
+    pool_stats(p, &stats);
+    assert_int_equal(stats.used_bytes, 0); /* what others gave back is for everybody */
+    assert_true(stats.unused_bytes >= 2000);
+
+    void *blocks[200];
+    for (size_t i = 0; i < 200; i++)
+        blocks[i] = pool_alloc(p, 300, owner);
+    for (size_t i = 0; i < 200; i++)
+        pool_release(blocks[i]);
+    get_and_give(p, 5000); /* too large */
+    pool_stats(p, &stats);
+    assert_in_range(stats.used_bytes, 1, 100 * 320); /* not all of them */
+    pool_leave(p);
+    pool_stats(p, &stats);
+    assert_int_equal(stats.used_bytes, 0);
+    pool_join(p); /* again */
+    get_and_give(p, 300);
+    pool_leave(p);
+    pool_trim(p, 0);
+    pool_stats(p, &stats);
+    assert_int_equal(stats.used_bytes + stats.unused_bytes, 0);
+    mem_owner_free(owner);
+    pool_free(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -369,6 +434,7 @@ int main(void)
         cmocka_unit_test(keeps_the_accounts_of_owners),
         cmocka_unit_test(blocks_outlive_the_pool),
         cmocka_unit_test(many_threads_share_it),
+        cmocka_unit_test(who_joins_has_blocks_of_its_own),
         cmocka_unit_test(a_second_release_aborts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
