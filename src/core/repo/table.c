@@ -28,7 +28,22 @@ struct directory {
 
 struct head {
     struct directory *directory;
+    uint64_t generation; /* no other head of any table has it */
 };
+
+/*
+ * What this thread has looked up of late: most threads ask for the same few names. An entry is
+ * there as long as somebody has come in by the head of that generation, since a name that goes
+ * makes another head first.
+ */
+struct memo {
+    uint64_t generation;
+    const struct table_entry *entry;
+    size_t name_length;
+};
+enum { N_MEMOS = 4 };
+static THREAD_WORD struct memo memos[N_MEMOS];
+static atomic_uint_least64_t n_generations;
 
 void table_init(struct table *t)
 {
@@ -77,6 +92,7 @@ static void turn_over_locked(struct table *t, struct directory *directory)
     if (directory) {
         head = mem_alloc(sizeof(*head));
         head->directory = directory;
+        head->generation = 1 + atomic_fetch_add(&n_generations, 1);
     }
     mem_free(snapshot_replace(&t->head, head));
 }
@@ -204,6 +220,23 @@ void table_view_end(struct table *t, struct table_view *view)
 
 #define UNKNOWN "Request for unknown model: "
 
+/* The first one of that name, or NULL. */
+static const struct table_entry *first_named(const struct head *head, const char *name,
+                                             size_t name_length)
+{
+    if (UNLIKELY(name_length == 0))
+        return map_get(&head->directory->by_name, name, name_length);
+    size_t which = name_length + (unsigned char)name[name_length - 1];
+    struct memo *m = &memos[which % N_MEMOS];
+    if (LIKELY(m->generation == head->generation && m->name_length == name_length &&
+               memcmp(m->entry->name, name, name_length) == 0))
+        return m->entry;
+    const struct table_entry *e = map_get(&head->directory->by_name, name, name_length);
+    if (e)
+        *m = (struct memo){head->generation, e, name_length};
+    return e;
+}
+
 /* The only model of that name of which anything is known or coming. */
 static struct status *look_up(const struct head *head, const char *name, size_t name_length,
                               const struct table_entry **ret_entry,
@@ -212,7 +245,7 @@ static struct status *look_up(const struct head *head, const char *name, size_t 
     if (!head)
         return status_new(STATUS_UNAVAILABLE, "Server not ready");
     size_t n_same = 0;
-    const struct table_entry *e = map_get(&head->directory->by_name, name, name_length);
+    const struct table_entry *e = first_named(head, name, name_length);
     for (; e; e = atomic_load_explicit(&e->next, memory_order_acquire)) {
         /* acquire: pairs with the exchange in table_set(), before which it was filled in. */
         const struct table_view *view = atomic_load_explicit(&e->view, memory_order_acquire);
