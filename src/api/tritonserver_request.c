@@ -145,9 +145,10 @@ TRITONSERVER_InferenceRequestNew(TRITONSERVER_InferenceRequest **inference_reque
         model_unref(m);
         return as_status(status_no_memory());
     }
-    memset(a, 0, offsetof(struct api_request, first));
-    a->server = s;
     request_init(&a->request, &ops, m, a->first, sizeof(a->first), pool);
+    memset((char *)a + sizeof(a->request), 0,
+           offsetof(struct api_request, first) - sizeof(a->request));
+    a->server = s;
     *inference_request = as_api_request(a);
     return NULL;
 }

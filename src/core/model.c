@@ -304,16 +304,33 @@ const char *model_platform(const struct model *m)
     return pb->platform[0] ? pb->platform : pb->backend;
 }
 
+/* `own` if it is those characters. */
+static const char *same_name(const char *own, const char *name, size_t length)
+{
+    return strlen(own) == length && memcmp(own, name, length) == 0 ? own : NULL;
+}
+
 static const struct tensor_spec *find(const struct tensor_spec *specs, uint32_t n,
                                       const struct map *by_name, const char *name)
 {
     if (n > COMPARE_UP_TO)
         return map_gets(by_name, name);
     for (uint32_t i = 0; i < n; i++) {
-        if (strcmp(specs[i].name, name) == 0)
+        if (specs[i].name == name || strcmp(specs[i].name, name) == 0)
             return &specs[i];
     }
     return NULL;
+}
+
+const char *model_input_name(const struct model *m, uint32_t place, const char *name, size_t length)
+{
+    return place < m->n_inputs ? same_name(m->inputs[place].name, name, length) : NULL;
+}
+
+const char *model_output_name(const struct model *m, uint32_t place, const char *name,
+                              size_t length)
+{
+    return place < m->n_outputs ? same_name(m->outputs[place].name, name, length) : NULL;
 }
 
 const struct tensor_spec *model_find_input(const struct model *m, const char *name)

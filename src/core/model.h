@@ -129,6 +129,16 @@ bool model_settle_bounds(struct model *m);
 /* model_platform - what metadata shows: the platform, or without one the backend. Borrowed. */
 const char *model_platform(const struct model *m);
 
+/*
+ * model_input_name, model_output_name - the model's own string of that name, if its tensor in that
+ * place of the configuration has it, else NULL: for those who would copy it. It lives as long as
+ * the model, and the two functions below know it at once.
+ */
+const char *model_input_name(const struct model *m, uint32_t place, const char *name,
+                             size_t length);
+const char *model_output_name(const struct model *m, uint32_t place, const char *name,
+                              size_t length);
+
 const struct tensor_spec *model_find_input(const struct model *m, const char *name);
 const struct tensor_spec *model_find_output(const struct model *m, const char *name);
 

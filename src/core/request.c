@@ -50,7 +50,11 @@ enum {
 void request_init(struct request *r, const struct request_ops *ops, struct model *model,
                   void *first, size_t first_bytes, struct pool *pool)
 {
-    memset(r, 0, sizeof(*r));
+    /* By the C library's own: the compiler, which knows the size, takes string instructions, which
+     * are slow to begin. */
+    size_t bytes = sizeof(*r);
+    __asm__("" : "+r"(bytes));
+    memset(r, 0, bytes);
     r->ops = ops;
     r->model = model;
     r->pool = pool;
@@ -129,10 +133,12 @@ static struct status *input_append(struct request *r, const char *name, size_t n
     r->inputs = inputs;
 
     struct input *in = arena_alloc(&r->arena, sizeof(*in));
-    char *copy = arena_strndup(&r->arena, name, name_length);
-    if (!in || !copy)
+    const char *own = model_input_name(r->model, r->n_inputs, name, name_length);
+    if (!own)
+        own = arena_strndup(&r->arena, name, name_length);
+    if (!in || !own)
         return status_no_memory();
-    *in = (struct input){.name = copy, .request = r, .buffers = &in->first, .buffer_capacity = 1};
+    *in = (struct input){.name = own, .request = r, .buffers = &in->first, .buffer_capacity = 1};
     inputs[r->n_inputs++] = in;
     *ret_input = in;
     return NULL;
@@ -201,7 +207,7 @@ struct status *request_add_raw_input(struct request *r, const char *name, size_t
 struct input *request_find_input(const struct request *r, const char *name)
 {
     for (uint32_t i = 0; i < r->n_inputs; i++) {
-        if (strcmp(r->inputs[i]->name, name) == 0)
+        if (r->inputs[i]->name == name || strcmp(r->inputs[i]->name, name) == 0)
             return r->inputs[i];
     }
     return NULL;
@@ -241,11 +247,13 @@ struct status *request_add_output(struct request *r, const char *name, size_t na
     }
     const char **outputs =
         grow(&r->arena, r->outputs, r->n_outputs, &r->output_capacity, sizeof(*outputs));
-    char *copy = arena_strndup(&r->arena, name, name_length);
-    if (!outputs || !copy)
+    const char *own = model_output_name(r->model, r->n_outputs, name, name_length);
+    if (!own)
+        own = arena_strndup(&r->arena, name, name_length);
+    if (!outputs || !own)
         return status_no_memory();
     r->outputs = outputs;
-    outputs[r->n_outputs++] = copy;
+    outputs[r->n_outputs++] = own;
     return NULL;
 }
 

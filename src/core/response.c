@@ -65,6 +65,16 @@ void response_free(struct response *resp)
     request_unref(r);
 }
 
+/* The model's own string of that name, which need not be copied; NULL when its output in that place
+ * has another name. */
+static const char *own_name(const struct response *resp, const char *name)
+{
+    const struct model *m = resp->request->model;
+    if (resp->n_outputs >= m->n_outputs || strcmp(m->outputs[resp->n_outputs].name, name) != 0)
+        return NULL;
+    return m->outputs[resp->n_outputs].name;
+}
+
 struct status *response_add_output(struct response *resp, const char *name, enum dtype dtype,
                                    const int64_t *shape, size_t n_dims, struct output **ret_output)
 {
@@ -78,7 +88,8 @@ struct status *response_add_output(struct response *resp, const char *name, enum
         resp->outputs = grown;
         resp->output_capacity = capacity;
     }
-    size_t name_bytes = strlen(name) + 1;
+    const char *own = own_name(resp, name);
+    size_t name_bytes = own ? 0 : strlen(name) + 1;
     struct output *out =
         arena_alloc(&resp->arena, sizeof(*out) + n_dims * sizeof(*shape) + name_bytes);
     if (!out)
@@ -88,7 +99,7 @@ struct status *response_add_output(struct response *resp, const char *name, enum
         memcpy(dims, shape, n_dims * sizeof(*shape));
     *out = (struct output){
         .response = resp,
-        .name = memcpy(dims + n_dims, name, name_bytes),
+        .name = own ? own : memcpy(dims + n_dims, name, name_bytes),
         .dtype = dtype,
         .n_dims = (uint32_t)n_dims,
         .shape = dims,
