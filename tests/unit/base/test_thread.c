@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -148,6 +149,38 @@ static void counts_the_cpus_it_may_use(void **state)
     assert_int_equal(n, 1);
 }
 
+static atomic_bool is_over;
+
+static void spin(void *arg)
+{
+    (void)arg;
+    while (!atomic_load(&is_over)) {
+    }
+}
+
+/* Two that spin on one CPU: each waits for the other. */
+static void tells_how_long_it_waited_for_a_cpu(void **state)
+{
+    (void)state;
+    struct thread t;
+    cpu_set_t all, one;
+    if (access("/proc/thread-self/schedstat", R_OK) != 0) {
+        assert_int_equal(thread_waited_ns(), 0); /* this system does not say */
+        return;
+    }
+    assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
+    CPU_ZERO(&one);
+    CPU_SET((size_t)sched_getcpu(), &one);
+    assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+    assert_null(thread_start(&t, "spins", spin, NULL)); /* on the same one */
+    uint64_t before_ns = thread_waited_ns();
+    while (thread_waited_ns() < before_ns + 1000000) {
+    }
+    atomic_store(&is_over, true);
+    thread_join(&t);
+    assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -156,6 +189,7 @@ int main(void)
         cmocka_unit_test(a_handler_runs_when_the_stack_is_full),
         cmocka_unit_test(gives_the_stack_back),
         cmocka_unit_test(counts_the_cpus_it_may_use),
+        cmocka_unit_test(tells_how_long_it_waited_for_a_cpu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
