@@ -22,7 +22,7 @@ struct dl; /* a loaded library */
  * The linker knows a library by its name: what is still in memory it gives again, even when another
  * file has taken its place. So a file that has changed since then is loaded under another name.
  * Errors: STATUS_NOT_FOUND  with the dynamic linker's own words
- * Source: behaviours 19.15
+ * Source: reference/behaviours §19.15
  */
 NODISCARD struct status *dl_open(const char *path, struct dl **ret_dl);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The log. One line per message, one write() per line; INFO and verbose go to stdout, WARNING and
- * ERROR to stderr, all of it to the file when there is one. Formats as the specification's
- * (features §10): default "I1120 15:04:05.123456 4711 file.c:12] "text"" and ISO8601. The message
- * is escaped like a JSON string and quoted, without loss, so that no content can forge a line
- * (TRITON_SERVER_ESCAPE_LOG_MESSAGES=0 turns that off). Settings may change at run time.
+ * ERROR to stderr, all of it to the file when there is one. Formats as the reference's
+ * (reference/features §10): default "I1120 15:04:05.123456 4711 file.c:12] "text"" and ISO8601. The
+ * message is escaped like a JSON string and quoted, without loss, so that no content can forge a
+ * line (TRITON_SERVER_ESCAPE_LOG_MESSAGES=0 turns that off). Settings may change at run time.
  *
  * A message that repeats (same place, same text) within a second is written once. How often it came
  * again follows before the next different message, with the first repeat that is more than a second

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Does a request fit its model? The order and the texts are those of behaviours §7, since clients
- * and their tests rely on the first error. Everything here is a pass over a few inputs; nothing is
- * allocated unless an input is reshaped or raw.
+ * Does a request fit its model? The order and the texts are those of reference/behaviours §7, since
+ * clients and their tests rely on the first error. Everything here is a pass over a few inputs;
+ * nothing is allocated unless an input is reshaped or raw.
  */
 #include "core/request_priv.h"
 
@@ -28,7 +28,7 @@ NODISCARD PRINTF_LIKE(2, 3) static struct status *misfit(const struct request *r
     return status_prefix(st, PREFIX, request_log_name(r));
 }
 
-/* -------------------------------------------------------------------------- raw input (§5.1) */
+/* ---------------------------------------------------- raw input (reference/behaviours §5.1) */
 
 static struct status *deduce_raw_shape(struct request *r, struct input *in,
                                        const struct tensor_spec *spec)

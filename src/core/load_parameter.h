@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a load request brings along (behaviours §13.5): `config`, a STRING, is the model's
+ * What a load request brings along (reference/behaviours §13.5): `config`, a STRING, is the model's
  * configuration as JSON; `file:<path>`, BYTES, is a file of the model. core/repo/override.h has
  * what is made of them.
  */

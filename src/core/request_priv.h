@@ -11,8 +11,8 @@
 #include "core/statistics.h"
 
 /*
- * request_check - the request against its model, in the order of behaviours §7; resolves raw
- * inputs, specs, reshapes and the batch size.
+ * request_check - the request against its model, in the order of reference/behaviours §7; resolves
+ * raw inputs, specs, reshapes and the batch size.
  */
 NODISCARD struct status *request_check(struct request *r);
 

@@ -72,7 +72,7 @@ static struct status *check_options(const struct server_options *o)
 
 /*
  * With exit-on-error=false a repository that is not there leaves a server that is neither live nor
- * ready, which says so to whoever asks (behaviours §13.17).
+ * ready, which says so to whoever asks (reference/behaviours §2.7).
  */
 static struct status *open_repositories(struct server *s)
 {
@@ -425,7 +425,7 @@ static struct status *refuse_when_exiting(struct server *s)
     return NULL;
 }
 
-/* Whoever asks while models come up is told of those that are there (behaviours §2.9). */
+/* Whoever asks while models come up is told of those that are there (reference/behaviours §2.9). */
 static struct status *refuse_unless_serving(struct server *s)
 {
     int state = atomic_load(&s->state);

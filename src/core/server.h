@@ -155,8 +155,8 @@ NODISCARD struct status *server_progress(struct server *s, size_t max_rows,
  * Thread: control: waits for whoever loads or unloads the same model, reads folders, calls the
  * backend. Different models are loaded in parallel.
  * @parameters  what it is to be loaded with (load_parameter.h)
- * Errors: STATUS_UNAVAILABLE  the model control mode does not allow it (behaviours §13.1); the
- *                             server is not ready
+ * Errors: STATUS_UNAVAILABLE  the model control mode does not allow it
+ *                             (reference/behaviours §13.1); the server is not ready
  *         STATUS_INVALID_ARG  the name is none; a version cannot be loaded
  *         STATUS_INTERNAL     there is no such model, or its configuration is wrong
  */
@@ -303,7 +303,7 @@ NODISCARD struct status *server_metrics(struct server *s, struct buf *out);
  * server_check - what server_infer() would refuse the request for, without handing it to anybody.
  *
  * Thread: the maker's.
- * Errors: STATUS_INVALID_ARG  it does not fit its model (behaviours §7), or is in flight
+ * Errors: STATUS_INVALID_ARG  it does not fit its model (reference/behaviours §7), or is in flight
  */
 NODISCARD struct status *server_check(struct request *r);
 
@@ -320,7 +320,7 @@ void server_watch(struct server *s, struct turn *turn);
  * have been called by then.
  * @r      the core has it until its final response and its release; on error nothing happened and
  *         it is the caller's as before
- * Errors: STATUS_INVALID_ARG  the request does not fit the model (behaviours §7)
+ * Errors: STATUS_INVALID_ARG  the request does not fit the model (reference/behaviours §7)
  *         STATUS_UNAVAILABLE  the model or the server is stopping
  */
 NODISCARD struct status *server_infer(struct server *s, struct request *r);
@@ -337,7 +337,7 @@ struct model_index_row {
  * server_index - all models, sorted by name and version.
  *
  * Thread: any; with a server_control() control, since it looks at the repositories.
- * @ready_only  only what is READY, and what two repositories have (behaviours §2.12)
+ * @ready_only  only what is READY, and what two repositories have (reference/behaviours §2.12)
  * @ret_rows    the caller frees it with mem_free(); the texts are in the same block
  * Errors:      STATUS_UNAVAILABLE  Server not ready
  */

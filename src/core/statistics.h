@@ -6,7 +6,7 @@
  * What an instance counts stays until its model is gone, after the instance too: so a reader needs
  * no more than a reference to the model.
  *
- * Source: behaviours §16
+ * Source: reference/behaviours §16
  */
 #ifndef CONCH_CORE_STATISTICS_H
 #define CONCH_CORE_STATISTICS_H

@@ -40,7 +40,7 @@ void document_progress(const struct server_progress *p, struct buf *out);
 /*
  * document_statistics - {"model_stats":[{"name","version","last_inference","inference_count",
  * "execution_count","inference_stats":{…},"response_stats":{…},"batch_stats":[…],
- * "memory_usage":[…]}, …]} (behaviours §16.1)
+ * "memory_usage":[…]}, …]} (reference/behaviours §16.1)
  */
 void document_statistics(const struct server_statistics *statistics, struct buf *out);
 

@@ -97,7 +97,8 @@ static struct status *load(void *arg)
     else
         mem_free(progress.rows);
     bool serves = n == 1 && strcmp(rows[0].state, "READY") == 0;
-    /* A configuration that could not be read leaves a row with a name only (behaviours 27.1). */
+    /* A configuration that could not be read leaves a row with a name only (reference/behaviours
+     * §27.1). */
     if (n == 1 && !serves && *rows[0].state && !strstr(rows[0].reason, "out of memory"))
         fail_msg("%s: %s", rows[0].state, rows[0].reason);
     mem_free(rows);

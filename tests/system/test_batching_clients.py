@@ -108,7 +108,7 @@ def test_too_late_is_told_so(served):
     first = at_once(1, served, "late")
     model.await_executions(1)
     asked = at_once(6, served, "late", timeout=1)
-    # In ours all, though the instance is busy (behaviours §27.10); in the genuine one those for whom the queue has no room.
+    # In ours all, though the instance is busy (reference/behaviours §27.10); in the genuine one those for whom the queue has no room.
     n = 6 if served.which == "conch" else 2
     servers.wait_for(lambda: sum(future.done() for future in asked[1]) == n, 60, f"{n} of six have been refused")
     model.let_go()
@@ -124,7 +124,7 @@ def test_too_late_is_told_so(served):
 
 def test_who_has_left_is_not_executed(served):
     if served.which == "triton":
-        pytest.skip("the genuine one notices nothing, and executes for clients that have left (behaviours §19.11)")
+        pytest.skip("the genuine one notices nothing, and executes for clients that have left (reference/behaviours §19.11)")
     model = served.models["left"]
     first = at_once(1, served, "left")
     model.await_executions(1)

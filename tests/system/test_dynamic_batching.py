@@ -117,7 +117,7 @@ def held(request, tmp_path_factory):
     return request.param, seen
 
 
-# The genuine one goes on adding to a batch that waits for an instance (behaviours §10.10).
+# The genuine one goes on adding to a batch that waits for an instance (reference/behaviours §10.10).
 GROWING = {"delay_for_preferred", "delay_for_preferred_by_rows"}
 
 
@@ -235,7 +235,7 @@ def test_a_request_that_waits_too_long_is_rejected(gated):
     """A time limit of a request counts when it is shorter than the model's."""
     more = [start(one, "rejecting", timeout=us) for one, us in zip("bcde", (None, 1, 2000000000, 0), strict=True)]
     model = gated.begin("rejecting", *more)
-    if gated.which == "conch":    # the genuine one says so when the instance is free (behaviours §27.10)
+    if gated.which == "conch":    # the genuine one says so when the instance is free (reference/behaviours §27.10)
         gated.server.await_line(f"c {LATE}")
     lines = gated.end(model)
     assert embed.of(lines, "c") == [LATE]
@@ -259,7 +259,7 @@ def test_a_request_cannot_ask_for_more_time_than_the_model_gives(gated):
 
 @pytest.mark.parametrize("name", ["without_override", "without_limit"])
 def test_a_time_limit_of_a_request_may_not_count(gated, name):
-    """Unless the model allows it, and has a limit of its own (behaviours §10.6)."""
+    """Unless the model allows it, and has a limit of its own (reference/behaviours §10.6)."""
     lines = gated.end(gated.begin(name, start("b", name, timeout=1), start("c", name, timeout=1)))
     assert lines == [answer(one, i + 1) for i, one in enumerate("abc")]
 

@@ -134,7 +134,8 @@ struct execution_times {
  * instance_report_statistics, instance_report_batch - a request has been executed; a batch has.
  *
  * Thread: any. Takes instance.stats.mu.
- * Source: TRITONBACKEND_ModelInstanceReportStatistics, …ReportBatchStatistics; behaviours §16.2-6
+ * Source: TRITONBACKEND_ModelInstanceReportStatistics, …ReportBatchStatistics;
+ *         reference/behaviours §16.2 to §16.6
  */
 void instance_report_statistics(struct instance *in, const struct request *r, bool success,
                                 const struct execution_times *times);

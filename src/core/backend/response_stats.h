@@ -2,7 +2,7 @@
 /*
  * Statistics of single responses, by their index within a request: the first response of a
  * decoupled model costs something else than the tenth. Only backends that report responses have
- * them (behaviours §16.11).
+ * them (reference/behaviours §16.11).
  */
 #ifndef CONCH_CORE_BACKEND_RESPONSE_STATS_H
 #define CONCH_CORE_BACKEND_RESPONSE_STATS_H

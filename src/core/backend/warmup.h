@@ -4,8 +4,8 @@
  * model version is READY, so that what a backend does only the first time (allocating, compiling,
  * tuning) is not paid by a client. Samples run in the configuration's order, each `count` times,
  * `batch_size` requests in one execution. They pass by scheduler and cache, and count in the
- * model's statistics. An answer that is an error fails the load (behaviours §18.5); all others are
- * thrown away.
+ * model's statistics. An answer that is an error fails the load (reference/behaviours §18.5); all
+ * others are thrown away.
  */
 #ifndef CONCH_CORE_BACKEND_WARMUP_H
 #define CONCH_CORE_BACKEND_WARMUP_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the server fills in by itself: the backend and its file (features §8.3), defaults, instance
- * groups. What stands in the configuration already is never changed.
+ * What the server fills in by itself: the backend and its file (reference/features §8.3), defaults,
+ * instance groups. What stands in the configuration already is never changed.
  */
 #include <string.h>
 

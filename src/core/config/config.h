@@ -137,8 +137,8 @@ NODISCARD struct status *model_config_parse_json(const char *json, size_t length
                                                  struct model_config **ret_config);
 
 /*
- * model_config_prepare - the server's completion (features §8.3), the general, scheduler and
- * ensemble rules (behaviours §14.10 on), then model_config_check_honoured().
+ * model_config_prepare - the server's completion (reference/features §8.3), the general, scheduler
+ * and ensemble rules (reference/behaviours §14.10 on), then model_config_check_honoured().
  *
  * Errors:  STATUS_INVALID_ARG    a rule is broken; the text ends in "(file:line:column)"
  *          STATUS_UNSUPPORTED    a field that this server does not honour yet
@@ -174,8 +174,8 @@ NODISCARD struct status *model_config_merge_from_backend(struct model_config *c,
 
 /*
  * model_config_finish - defaults that depend on what the backend completed, then the rules of
- * inputs, outputs, batch tensors and sequence controls (behaviours §14.11 to 14.13). Forgets
- * positions.
+ * inputs, outputs, batch tensors and sequence controls (reference/behaviours §14.11 to §14.13).
+ * Forgets positions.
  */
 NODISCARD struct status *model_config_finish(struct model_config *c,
                                              const struct config_facts *facts);
@@ -221,7 +221,7 @@ NODISCARD struct status *model_config_check_honoured(const struct model_config *
 
 /*
  * model_config_print_json - as GET /v2/models/M/config answers: proto names, defaults printed, most
- * 64-bit integers as numbers (behaviours §15). On a full buffer see buf_status().
+ * 64-bit integers as numbers (reference/behaviours §15). On a full buffer see buf_status().
  */
 void model_config_print_json(const struct model_config *c, struct buf *out);
 

@@ -55,7 +55,7 @@ static bool same_dim(int64_t a, int64_t b)
 }
 
 /* Without batch dimensions, or with those that are there: a model that batches may be connected to
- * one that does not, if one of these fits (behaviours §12.3). */
+ * one that does not, if one of these fits (reference/behaviours §12.3). */
 static bool fits(const struct said *a, const struct said *b)
 {
     bool plain = a->n_dims == b->n_dims, full = n_full(a) == n_full(b);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An ensemble and the models that it is made of: do they fit together (behaviours §13.21, 14.15)?
- * What its own configuration can tell has been checked by prepare. The models are the caller's
- * matter: they are asked for by a function, loaded or not.
+ * An ensemble and the models that it is made of: do they fit together (reference/behaviours §13.21,
+ * §14.15)? What its own configuration can tell has been checked by prepare. The models are the
+ * caller's matter: they are asked for by a function, loaded or not.
  */
 #ifndef CONCH_CORE_CONFIG_ENSEMBLE_H
 #define CONCH_CORE_CONFIG_ENSEMBLE_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Taking over what a backend found out about its model (behaviours §14.5).
+ * Taking over what a backend found out about its model (reference/behaviours §14.5).
  */
 #include "base/pbjson.h"
 #include "base/pbmsg.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Printing a configuration, with the habits of the reference (behaviours §15).
+ * Printing a configuration, with the habits of the reference (reference/behaviours §15).
  */
 #include "base/pbjson.h"
 #include "base/pbtext.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The general rules of a configuration, those of the dynamic batcher and of instance groups. The
- * texts are the reference's (behaviours §14.9, 14.10, 14.16): people search for them.
+ * texts are the reference's (reference/behaviours §14.9, §14.10, §14.16): people search for them.
  */
 #include <inttypes.h>
 #include <stdio.h>

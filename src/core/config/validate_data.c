@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The rules of what the server itself reads or makes: labels, initial states of sequences and
- * warm-up samples (behaviours §8.5, 18.5, 27.3), as far as no file is to be looked at.
+ * warm-up samples (reference/behaviours §8.5, §18.5, §27.3), as far as no file is to be looked at.
  */
 #include <inttypes.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The rules of an ensemble that its own configuration can tell (behaviours §14.14): every tensor
- * must be reached from the inputs, and must lead somewhere. What the composing models say about
- * themselves is checked where they are known.
+ * The rules of an ensemble that its own configuration can tell (reference/behaviours §14.14): every
+ * tensor must be reached from the inputs, and must lead somewhere. What the composing models say
+ * about themselves is checked where they are known.
  *
  * A tensor is ready when it is an input of the ensemble, or when the step that writes it has all it
  * reads. Readiness spreads through a work list, so the time is linear in the number of map entries.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The rules of inputs, outputs and batch tensors (behaviours §14.12, 14.13).
+ * The rules of inputs, outputs and batch tensors (reference/behaviours §14.12, §14.13).
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The rules of the sequence batcher (behaviours §14.11).
+ * The rules of the sequence batcher (reference/behaviours §14.11).
  */
 #include <string.h>
 

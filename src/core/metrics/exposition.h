@@ -7,7 +7,7 @@
  *     name{label="value",…} 12
  *
  * The text is UTF-8: a byte that is none is written as \xHH, so that what differs stays different.
- * Source: behaviours §16.13
+ * Source: reference/behaviours §16.13
  */
 #ifndef CONCH_CORE_METRICS_EXPOSITION_H
 #define CONCH_CORE_METRICS_EXPOSITION_H

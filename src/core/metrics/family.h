@@ -7,7 +7,8 @@
  * same labels are one, whoever asked for them; they go with their last handle.
  *
  * Thread: any, for all functions. One lock guards the books; values are atomic.
- * Source: TRITONSERVER_MetricFamily… and TRITONSERVER_Metric…; features §7.1, behaviours §16.16
+ * Source: TRITONSERVER_MetricFamily… and TRITONSERVER_Metric…;
+ *         reference/features §7.1, reference/behaviours §16.16
  */
 #ifndef CONCH_CORE_METRICS_FAMILY_H
 #define CONCH_CORE_METRICS_FAMILY_H

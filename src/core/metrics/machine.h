@@ -6,7 +6,7 @@
  * Nobody polls: whoever asks makes a look, unless the last one was a moment ago. The processors'
  * share of time is that between two looks, so between two scrapes nothing is missed.
  *
- * Source: features §5 rows 32-34; --metrics-interval-ms
+ * Source: reference/features §5 rows 32-34; --metrics-interval-ms
  */
 #ifndef CONCH_CORE_METRICS_MACHINE_H
 #define CONCH_CORE_METRICS_MACHINE_H

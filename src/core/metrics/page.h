@@ -4,7 +4,7 @@
  * embedders have defined. Nothing is counted for it alone but what model_metrics.h has; the rest
  * are the statistics, read when somebody asks.
  *
- * Source: features §5, behaviours §16
+ * Source: reference/features §5, reference/behaviours §16
  */
 #ifndef CONCH_CORE_METRICS_PAGE_H
 #define CONCH_CORE_METRICS_PAGE_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Loading and unloading by name while the server runs (behaviours §13). Neither looks at any other
- * model than the one that it is about.
+ * Loading and unloading by name while the server runs (reference/behaviours §13). Neither looks at
+ * any other model than the one that it is about.
  */
 #include <string.h>
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What lies in a model's folder, in a few numbers: they change when a file comes, goes or is
- * written. So a load can tell which versions need not be loaded again (behaviours §13.7, §13.8).
- * Nothing is read but names, sizes and times; what Python leaves in __pycache__ does not count.
+ * written. So a load can tell which versions need not be loaded again (reference/behaviours §13.7,
+ * §13.8). Nothing is read but names, sizes and times; what Python leaves in __pycache__ does not
+ * count.
  */
 #ifndef CONCH_CORE_REPO_FINGERPRINT_H
 #define CONCH_CORE_REPO_FINGERPRINT_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Mode poll: what the repositories hold is what serves (behaviours §13.14). Each round lists them,
- * looks at the folders of all models, and does what has become necessary:
+ * Mode poll: what the repositories hold is what serves (reference/behaviours §13.14). Each round
+ * lists them, looks at the folders of all models, and does what has become necessary:
  *
  *     a folder that has gone, or that two repositories have        its model is unloaded
  *     a folder that is new, or not as it was when it was loaded    … is loaded, several at a time

@@ -309,7 +309,7 @@ static void fail(struct load *l)
     table_view_end(&l->repo->table, before);
 }
 
-/* Behaviours §13.4: a line for each version that failed. */
+/* reference/behaviours §13.4: a line for each version that failed. */
 static struct status *describe_failures(const struct load *l)
 {
     AUTO(buf) text = BUF_INIT(MAX_ERROR_BYTES);
@@ -340,8 +340,8 @@ void repository_is_unfit_locked(struct repository *repo, struct repo_model *rm, 
     rm->stage = REPO_SETTLED;
     mem_free(rm->failure);
     rm->failure = serves ? NULL : mem_strdup(failure);
-    /* What cannot be made out is no model that should be ready (behaviours §13.17); a version of
-     * it that failed before still is. */
+    /* What cannot be made out is no model that should be ready (reference/behaviours §2.8); a
+     * version of it that failed before still is. */
     if (rm->empty || rm->n_versions == 0)
         repository_count_locked(repo, rm, rm->empty && !serves);
     if (serves)
@@ -413,8 +413,8 @@ struct status *repository_load_model(struct repository *repo, struct repo_model 
     struct load l = {.repo = repo, .rm = rm, .source = source, .config = config, .reason = reason};
     struct scanned_model scanned = {0};
     struct status *st = NULL;
-    /* A configuration that came by request is in force until the folder changes (behaviours
-     * §13.6); files that came by request are elsewhere. */
+    /* A configuration that came by request is in force until the folder changes
+     * (reference/behaviours §13.6); files that came by request are elsewhere. */
     if (!source->temporary_root && repo->options->control_mode != CONTROL_NONE)
         l.seen = fingerprint_take(source->storage, source->folder);
     if (!is_up_to_date(&l))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a load request may bring instead of the files in the repository (behaviours §13.5, §13.6):
+ * What a load request may bring instead of the files in the repository (reference/behaviours §13.5,
+ * §13.6):
  *
  *     config        text     the configuration as JSON, instead of config.pbtxt
  *     file:<path>   bytes    a file of the model; together with config only. The model then has

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Repositories that come and go while the server runs (behaviours §13.18). They only say where
- * models can be found: nothing is loaded or unloaded here, and what serves does not care.
+ * Repositories that come and go while the server runs (reference/behaviours §13.18). They only say
+ * where models can be found: nothing is loaded or unloaded here, and what serves does not care.
  */
 #include <string.h>
 

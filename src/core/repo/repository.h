@@ -339,8 +339,8 @@ enum load_reason {
  * Thread: control, which has the turn.
  * @source   where its files lie; borrowed
  * @config   the configuration as JSON, or NULL: as its folder has it
- * Errors: STATUS_INTERNAL, STATUS_INVALID_ARG  for the client (behaviours §13.3, §13.4); the log
- * has the cause
+ * Errors: STATUS_INTERNAL, STATUS_INVALID_ARG  for the client (reference/behaviours §13.3, §13.4);
+ *         the log has the cause
  */
 NODISCARD struct status *repository_load_model(struct repository *repo, struct repo_model *rm,
                                                struct source *source, const char *config,

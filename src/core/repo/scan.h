@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What lies in a model's folder: its configuration and its versions (features §8.1).
+ * What lies in a model's folder: its configuration and its versions (reference/features §8.1).
  */
 #ifndef CONCH_CORE_REPO_SCAN_H
 #define CONCH_CORE_REPO_SCAN_H

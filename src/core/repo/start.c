@@ -148,7 +148,7 @@ static struct loader make_loader(struct repository *repo)
 }
 
 /* Whoever names models is told of each that failed; those that were not even tried are not among
- * them (behaviours §13.4). */
+ * them (reference/behaviours §13.4). */
 static void describe_failures(struct repository *repo, struct buf *out)
 {
     for (size_t i = 0; i < repo->n_models; i++) {

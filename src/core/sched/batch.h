@@ -11,7 +11,7 @@
  *   - when it is over, or there is none, all that fits is sent;
  *   - otherwise the batch waits for more, until its oldest request has waited for the delay.
  *
- * Source: behaviours §10.3-10.5
+ * Source: reference/behaviours §10.3 to §10.5
  */
 #ifndef CONCH_CORE_SCHED_BATCH_H
 #define CONCH_CORE_SCHED_BATCH_H

@@ -8,7 +8,7 @@
  * there is a file batchstrategy.so in the version's folder, the model's folder or its backend's
  * folder. A model without a dynamic batcher has it, too, and never asks it; as in the reference.
  *
- * Source: TRITONBACKEND_ModelBatcher…, TRITONBACKEND_ModelBatch…; behaviours §10.16
+ * Source: TRITONBACKEND_ModelBatcher…, TRITONBACKEND_ModelBatch…; reference/behaviours §10.16
  */
 #ifndef CONCH_CORE_SCHED_BATCH_STRATEGY_H
 #define CONCH_CORE_SCHED_BATCH_STRATEGY_H

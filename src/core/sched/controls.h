@@ -3,7 +3,7 @@
  * The control tensors of a sequence batcher: inputs that no client sends and the backend gets all
  * the same, such as whether the request begins its sequence. Each has one element.
  *
- * Source: model configuration, control_input; behaviours §11.11
+ * Source: model configuration, control_input; reference/behaviours §11.11
  */
 #ifndef CONCH_CORE_SCHED_CONTROLS_H
 #define CONCH_CORE_SCHED_CONTROLS_H

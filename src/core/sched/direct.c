@@ -5,7 +5,7 @@
  * the last one that has a request; those between that have none, or one that may not be in the same
  * batch, are filled with paddings.
  *
- * Source: behaviours §11.8, §11.9
+ * Source: reference/behaviours §11.8, §11.9
  */
 #include "base/status.h"
 #include "core/backend/instance.h"

@@ -20,7 +20,7 @@
  * is due then; no batch is taken meanwhile. The library's answer counts if the batch is still the
  * same one.
  *
- * Source: behaviours §10
+ * Source: reference/behaviours §10
  */
 #include "base/clock.h"
 #include "base/log.h"
@@ -82,7 +82,7 @@ static void make_void_locked(struct dynamic_scheduler *d)
     d->generation++;
 }
 
-/* A request that is no longer wanted is not executed (behaviours §10.13). */
+/* A request that is no longer wanted is not executed (reference/behaviours §10.13). */
 static void refuse_cancelled_locked(struct dynamic_scheduler *d, struct request *r)
 {
     queue_remove(&d->queue, r);

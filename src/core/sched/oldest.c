@@ -6,7 +6,7 @@
  * The batch is made of the first ones of `ready`, up to `last`; whoever leaves it before makes it
  * void.
  *
- * Source: behaviours §11.10
+ * Source: reference/behaviours §11.10
  */
 #include "base/clock.h"
 #include "core/backend/instance.h"

@@ -16,7 +16,7 @@
  * counts among those who may still answer (`senders`, request.c), so ops->release() and the end of
  * the model wait for it. Requests and responses are linked as they are; nothing is allocated.
  *
- * Source: behaviours §10.11
+ * Source: reference/behaviours §10.11
  */
 #ifndef CONCH_CORE_SCHED_ORDER_H
 #define CONCH_CORE_SCHED_ORDER_H

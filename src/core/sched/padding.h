@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Requests that stand for slots without a request, so that the others of a batch are where their
- * slots are (behaviours §11.8). They look like another request of the batch, but for their bytes,
- * which are zeros, and for control tensors that say "not ready". Nobody reads the responses, and
- * statistics do not count them (§16.10).
+ * slots are (reference/behaviours §11.8). They look like another request of the batch, but for
+ * their bytes, which are zeros, and for control tensors that say "not ready". Nobody reads the
+ * responses, and statistics do not count them (reference/behaviours §16.10).
  */
 #ifndef CONCH_CORE_SCHED_PADDING_H
 #define CONCH_CORE_SCHED_PADDING_H

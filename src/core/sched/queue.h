@@ -7,7 +7,7 @@
  * Thread: everything under the scheduler's lock. A request that has to be answered without being
  * executed (it is late, cancelled) goes to the scheduler's list of refused ones.
  *
- * Source: behaviours §10.6-10.8; features 6.3 (QueuePolicy)
+ * Source: reference/behaviours §10.6 to §10.8; reference/features §6.3 (QueuePolicy)
  */
 #ifndef CONCH_CORE_SCHED_QUEUE_H
 #define CONCH_CORE_SCHED_QUEUE_H

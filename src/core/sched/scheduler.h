@@ -141,7 +141,8 @@ NODISCARD struct status *scheduler_new(struct model *m, struct scheduler **ret_s
 size_t scheduler_hook(const char *variable);
 
 /* The kinds. */
-/* default_scheduler_new - first in, first out, one request at a time (behaviours §10.1). */
+/* default_scheduler_new - first in, first out, one request at a time (reference/behaviours
+ * §10.1). */
 NODISCARD struct status *default_scheduler_new(struct model *m, struct scheduler **ret_scheduler);
 /* dynamic_scheduler_new - batches, priorities, limits of the queue: dynamic.c. */
 NODISCARD struct status *dynamic_scheduler_new(struct model *m, struct scheduler **ret_scheduler);

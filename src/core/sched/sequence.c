@@ -22,7 +22,7 @@ static struct sequence_scheduler *of(struct scheduler *s)
 
 /* ---- Ids ------------------------------------------------------------------------------------- */
 
-/* Numbers and strings are different keys (behaviours §11.14). */
+/* Numbers and strings are different keys (reference/behaviours §11.14). */
 static struct sequence *find_locked(const struct sequence_scheduler *ss,
                                     const struct correlation_id *id)
 {
@@ -531,7 +531,7 @@ static bool remove_cancelled(struct scheduler *s, struct request *r)
 
 /*
  * Until enough requests have come, nothing is executed: hooks of the reference, on which its tests
- * rely (behaviours §10.14). The lanes that were held as well are looked at by the alarm.
+ * rely (reference/behaviours §10.14). The lanes that were held as well are looked at by the alarm.
  */
 static bool is_held_locked(struct lane *l)
 {

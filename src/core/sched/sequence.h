@@ -31,7 +31,7 @@
  * waits or is in execution. When the server or the model is about to stop, those of which nothing
  * waits make room for those of the backlog; the others go on to their END, and none begins.
  *
- * Source: behaviours §11
+ * Source: reference/behaviours §11
  */
 #ifndef CONCH_CORE_SCHED_SEQUENCE_H
 #define CONCH_CORE_SCHED_SEQUENCE_H

@@ -10,7 +10,7 @@ struct request;
  * requests_are_similar - may two checked requests of a model be in one batch? They have the same
  * inputs, and inputs of variable size have the same shape, unless they may be ragged.
  *
- * Source: behaviours §10.3, §10.12
+ * Source: reference/behaviours §10.3, §10.12
  */
 bool requests_are_similar(const struct request *a, const struct request *b);
 

@@ -18,7 +18,7 @@
  * Threads: the scheduler's, under its lock, while no request of the sequence is in execution; then
  * the one that executes, and the backend's, one at a time.
  *
- * Source: model configuration, sequence_batching.state; behaviours §11.15
+ * Source: model configuration, sequence_batching.state; reference/behaviours §11.15
  */
 #ifndef CONCH_CORE_SCHED_STATE_H
 #define CONCH_CORE_SCHED_STATE_H

@@ -7,7 +7,7 @@
  *     maker: trace_init() ─► request->trace ─► server_infer() ─► activities … ─► ops->release()
  *
  * One thread at a time has the request, and with it its trace.
- * Source: behaviours §22; features §7.1
+ * Source: reference/behaviours §22; reference/features §7.1
  */
 #ifndef CONCH_CORE_TRACE_TRACE_H
 #define CONCH_CORE_TRACE_TRACE_H

@@ -120,8 +120,8 @@ static void begin(struct exchange *x, struct status *(*work)(struct admin_call *
 /* ---- Bodies --------------------------------------------------------------------------------- */
 
 /*
- * The body of such a request: JSON of any kind, or nothing (behaviours §3.4, §3.5). Members of a
- * body that is no object are those of an empty one, as the reference has it.
+ * The body of such a request: JSON of any kind, or nothing (reference/behaviours §3.4, §3.5).
+ * Members of a body that is no object are those of an empty one, as the reference has it.
  */
 static struct status *check_body(const struct admin_call *a)
 {

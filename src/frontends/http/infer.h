@@ -18,7 +18,7 @@ void infer_end(struct exchange *x);
 void infer_begin(struct exchange *x, struct model *model);
 
 /*
- * infer_parse - the body into the request: behaviours §3.3 to §3.15, in that order.
+ * infer_parse - the body into the request: reference/behaviours §3.3 to §3.15, in that order.
  *
  * @ret_type  on error: the content type that the reference answers with
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inputs of an inference: name, datatype, shape, and where the data is (behaviours §3.6 to
- * §3.13). */
+/* The inputs of an inference: name, datatype, shape, and where the data is (reference/behaviours
+ * §3.6 to §3.13). */
 #include "frontends/http/infer_priv.h"
 
 #include <string.h>
@@ -214,7 +214,7 @@ static struct status *take_binary(struct parse *p, struct input *in, const struc
     return add_data(p, in, base, n_bytes);
 }
 
-/* Exactly one place says where the data is (§3.9). */
+/* Exactly one place says where the data is (reference/behaviours §3.9). */
 static struct status *check_sources(const struct input_text *text)
 {
     bool data = text->has_data, binary = text->has_size, region = text->has_region;

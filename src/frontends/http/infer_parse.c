@@ -133,7 +133,7 @@ static struct status *add_custom(struct parse *p, struct json *j, struct json_st
         if (fine && number.kind == JSON_INT64) {
             parameter.type = PARAMETER_INT;
             parameter.int64 = number.i64;
-        } else if (fine) { /* what is no int64 becomes a double (§27.6) */
+        } else if (fine) { /* what is no int64 becomes a double (reference/behaviours §27.6) */
             parameter.type = PARAMETER_DOUBLE;
             parameter.float64 = number.kind == JSON_UINT64 ? (double)number.u64 : number.d;
         }
@@ -354,7 +354,8 @@ static struct status *parse_raw(struct parse *p, const char *body, size_t n_byte
     return add_data(p, in, body, n_bytes);
 }
 
-/* Inference-Header-Content-Length (§3.3): without it, all of the body is JSON. */
+/* Inference-Header-Content-Length (reference/behaviours §3.3): without it, all of the body is
+ * JSON. */
 static struct status *header_length(const struct http_call *call, size_t body_bytes,
                                     size_t *ret_length)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A response of the core as a reply (behaviours §3.19 to §4.7): one JSON object, and behind it the
- * bytes of the outputs that are wanted as binary, sent from where the backend wrote them.
+ * A response of the core as a reply (reference/behaviours §3.19 to §4.7): one JSON object, and
+ * behind it the bytes of the outputs that are wanted as binary, sent from where the backend wrote
+ * them.
  */
 #include <string.h>
 

@@ -28,9 +28,10 @@ NODISCARD struct status *parse_inputs(struct parse *p, struct json *j);
 NODISCARD struct status *parse_outputs(struct parse *p, struct json *j);
 
 /*
- * Errors of the JSON library are internal errors, as the reference has them (§3.5): json_status
- * begins with the words given, field_status with "Unable to parse 'field'"; missing_status says
- * that there is no such member. A syntax error is only noted: infer_parse() finds its words.
+ * Errors of the JSON library are internal errors, as the reference has them (reference/behaviours
+ * §3.5): json_status begins with the words given, field_status with "Unable to parse 'field'";
+ * missing_status says that there is no such member. A syntax error is only noted: infer_parse()
+ * finds its words.
  */
 NODISCARD struct status *json_status(enum json_failure failure, const char *what);
 NODISCARD struct status *field_status(enum json_failure failure, const char *field);

@@ -2,7 +2,7 @@
 /*
  * The endpoint for metrics: one loop on a thread of its own, so that a scrape of thousands of
  * models holds up no inference. Whatever else is asked for at this port gives 200 and nothing, as
- * in the reference, whose users take it for a sign of life (features §1.1 row 24).
+ * in the reference, whose users take it for a sign of life (reference/features §1.1 row 24).
  */
 #include "conch/conch.h"
 

@@ -157,7 +157,8 @@ struct status *listener_open(struct listener *l, const char *address, int port, 
     freeaddrinfo(found);
     if (opened == OPENED)
         return NULL;
-    /* The blank at the end is the reference's (behaviours §20.2), whose users match on it. */
+    /* The blank at the end is the reference's (reference/behaviours §20.2), whose users match on
+     * it. */
     if (opened == OPENED_IN_USE)
         return status_new(STATUS_UNAVAILABLE, "Socket '%s:%d' already in use ", address, port);
     return status_from_errno(err, "failed to listen on '%s:%d'", address, port);

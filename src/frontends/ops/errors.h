@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a status code is on each wire: one table for all protocols (behaviours §1.3, §1.4).
+ * What a status code is on each wire: one table for all protocols (reference/behaviours §1.3,
+ * §1.4).
  */
 #ifndef CONCH_FRONTENDS_OPS_ERRORS_H
 #define CONCH_FRONTENDS_OPS_ERRORS_H

@@ -88,7 +88,7 @@ void ops_model_metadata_done(struct ops_model_metadata *m);
  *
  * @ref    without a name: of all models; without a version: of all its versions
  * Errors: STATUS_INVALID_ARG  the version is no number, or none above 0; there is no such model or
- *                             version (behaviours §2.11)
+ *                             version (reference/behaviours §2.11)
  *         STATUS_UNAVAILABLE  Server not ready
  */
 NODISCARD struct status *ops_statistics(struct server *s, const struct ops_model_ref *ref,
@@ -127,8 +127,8 @@ struct control *ops_helpers(struct server *s);
  * ops_model_load, ops_model_unload - changes which models serve. See server_load_model().
  *
  * Thread: see ops_control().
- * Errors: STATUS_UNAVAILABLE  the model control mode does not allow it (behaviours §13.1); the
- *                             server is not ready
+ * Errors: STATUS_UNAVAILABLE  the model control mode does not allow it
+ *                             (reference/behaviours §13.1); the server is not ready
  *         STATUS_INVALID_ARG  the name is none; a version cannot be loaded
  *         STATUS_INTERNAL     there is no such model, or its configuration is wrong
  */

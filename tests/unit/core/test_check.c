@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The check of a request against its model: each text of behaviours §7 and §5.1, and what backends
- * see of a request that fits.
+ * The check of a request against its model: each text of reference/behaviours §7 and §5.1, and what
+ * backends see of a request that fits.
  */
 #include <setjmp.h>
 #include <stdarg.h>

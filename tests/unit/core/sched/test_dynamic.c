@@ -410,7 +410,7 @@ static void a_full_queue_refuses_at_once(void **state)
     fake_request_end(&others[2]);
     struct statistics sums;
     assert_null(model_statistics(f.model, &sums));
-    assert_int_equal(sums.fail.count, 0); /* behaviours §10.7 */
+    assert_int_equal(sums.fail.count, 0); /* reference/behaviours §10.7 */
     statistics_done(&sums);
     set_gate(false);
     end_answered(&first);

@@ -271,7 +271,8 @@ static void who_waits_too_long_is_refused(void **state)
     tear_down(&b);
 }
 
-/* Behaviours §10.6: without a limit by default there is nothing that a request could shorten. */
+/* reference/behaviours §10.6: without a limit by default there is nothing that a request could
+ * shorten. */
 static void a_request_cannot_limit_what_has_no_limit(void **state)
 {
     (void)state;

@@ -241,7 +241,7 @@ static void requests_that_belong_to_no_sequence_are_refused(void **state)
                                                "'BYTES', but model 'm' expects 'UINT64'"));
     status_free(st);
     fake_request_end(&s.fr);
-    assert_int_equal(f.model->failures.counts[FAILURE_OTHER], 0); /* behaviours §16.5 */
+    assert_int_equal(f.model->failures.counts[FAILURE_OTHER], 0); /* reference/behaviours §16.5 */
     fake_model_end(&f);
 }
 
