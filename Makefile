@@ -54,7 +54,7 @@ pauses: ## run the tests while threads dawdle at random, seldom and often (T=cor
 	@$(DEPS) -q run test
 	@for pauses in 30,2000 6,500 200,20000; do echo "==== PAUSES=$$pauses"; tools/test --pauses=$$pauses $(PRESET) $(T) || exit; done
 
-check: ## formatting, clang-tidy, shellcheck, spelling, licence headers, arrows between folders, citations, our own models
+check: ## formatting, clang-tidy, shellcheck, spelling, licence headers, arrows between folders, citations, quotations, our own models
 	@$(DEPS) -q run test check
 	@tools/check
 
