@@ -10,7 +10,7 @@
  *   ort_api.h      its functions                config.c     the configuration: complete, check
  *   types.c        element types                execute.c    requests
  *   strings.c      tensors of strings           watch.c      ends runs that nobody waits for
- *   filesetting.c  settings that name files     external.c   files that a model's data lies in
+ *   permit.c       settings that it may have    external.c   files that a model's data lies in
  *                                               cost.c       what a run takes at most
  */
 #include <stdlib.h>

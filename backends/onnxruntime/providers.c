@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "onnxruntime/filesetting.h"
+#include "onnxruntime/permit.h"
 #include "onnxruntime/session.h"
 
 /* Names and values for a provider. */
@@ -172,8 +172,7 @@ static TRITONSERVER_Error *add(const struct model *m, const struct provider *p,
     if (!o.names || !o.values)
         err = backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
     for (const struct doc_value *v = doc_first(given); v && !err; v = v->next) {
-        err = filesetting_check("accelerator parameter", v->key, doc_string(v, ""),
-                                m->rt->allows_files);
+        err = permit_check("accelerator parameter", v->key, doc_string(v, ""), m->rt->allows_files);
         if (err)
             break;
         if (is_tensorrt)

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "onnxruntime/external.h"
-#include "onnxruntime/filesetting.h"
+#include "onnxruntime/permit.h"
 
 #define MAX_THREADS 4096
 
@@ -82,7 +82,7 @@ static TRITONSERVER_Error *pass_options(const struct model *m, struct ort_option
         for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++) {
             if (!begins(p->key, prefixes[i]))
                 continue;
-            TRY(filesetting_check("parameter", p->key, value_of(p), m->rt->allows_files));
+            TRY(permit_check("parameter", p->key, value_of(p), m->rt->allows_files));
             TRY_ORT(&m->rt->lib, AddSessionConfigEntry(options, p->key, value_of(p)));
         }
     }
@@ -99,7 +99,7 @@ static TRITONSERVER_Error *pass_run_options(const struct model *m, struct ort_ru
     for (const struct doc_value *p = doc_first(parameters(m)); p; p = p->next) {
         if (!begins(p->key, "run."))
             continue;
-        TRY(filesetting_check("parameter", p->key + 4, value_of(p), m->rt->allows_files));
+        TRY(permit_check("parameter", p->key + 4, value_of(p), m->rt->allows_files));
         TRY_ORT(&m->rt->lib, AddRunConfigEntry(options, p->key + 4, value_of(p)));
     }
     return NULL;

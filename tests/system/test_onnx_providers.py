@@ -112,6 +112,8 @@ SERVED = {
                         through("tensorrt", {"trt_dla_enable": "1"}) + SESSION),
     "no_files": (accelerators(gpu=[("tensorrt", {"trt_engine_cache_enable": 0, "trt_dump_subgraphs": "false"})]),
                  through("tensorrt", {"trt_engine_cache_enable": "0", "trt_dump_subgraphs": "false"}) + SESSION),
+    "no_addresses": (accelerators(gpu=[("cuda", {"user_compute_stream": 0, "has_user_compute_stream": 0, "gpu_external_alloc": 0})]),
+                     through("cuda", {"user_compute_stream": "0", "has_user_compute_stream": "0", "gpu_external_alloc": "0"}) + SESSION),
     "cuda_s_parameters_are_not_tensorrt_s": (accelerators(gpu=[("tensorrt", {})]) + OLD_CUDA, through("tensorrt", {}) + SESSION),
     "openvino": (accelerators(cpu=[("openvino", {"device_type": "CPU", "num_of_threads": 2})]),
                  [("append OpenVINO", {"device_type": "CPU", "num_of_threads": "2"})] + SESSION),
@@ -186,6 +188,18 @@ def test_a_provider_that_refuses(start, name):
     said, was_asked = refused(start, config)
     assert re.fullmatch(error, said), said
     assert was_asked == asked
+
+
+@pytest.mark.parametrize("flags", [(), ("--backend-config=onnxruntime,allow-file-settings=1",)])
+@pytest.mark.parametrize("side, provider, setting", [
+    ("gpu", "cuda", "user_compute_stream"), ("gpu", "cuda", "has_user_compute_stream"), ("gpu", "cuda", "gpu_external_alloc"),
+    ("gpu", "cuda", "gpu_external_free"), ("gpu", "cuda", "gpu_external_empty_cache"), ("gpu", "tensorrt", "user_compute_stream"),
+    ("gpu", "tensorrt", "trt_onnx_bytestream"), ("gpu", "tensorrt", "user_aux_stream_array"), ("cpu", "openvino", "context")])
+def test_an_address_reaches_no_provider(start, side, provider, setting, flags):
+    said, asked = refused(start, accelerators(**{side: [(provider, {setting: "0x7f0000000000"})]}), flags=flags)
+    assert said == (f"Invalid argument: accelerator parameter '{setting}' names an address in the server's memory, got '0x7f0000000000'; "
+                    "no configuration can know one, so it cannot be set")
+    assert asked == ""
 
 
 @pytest.mark.parametrize("name", ["cuda", "tensorrt"])

@@ -98,6 +98,10 @@ REFUSED = {
            "session.model_external_initializers_file_folder_path", "session.resource_cuda_partitioning_settings",
            "ep.context_file_path", "ep.context_enable", "ep.context_model_external_initializers_file_name", "ep.x.y-file")),
            ("run.qnn.lora_config", "qnn.lora_config")])},
+    **{f"address_{i}": (parameter(key, "140000000000000"), rf"Invalid argument: parameter '{re.escape(key.removeprefix('run.'))}' names an "
+                        r"address in the server's memory, got '140000000000000'; no configuration can know one, so it cannot be set")
+       for i, key in enumerate(("ep.cudaexecutionprovider.user_compute_stream", "ep.webgpuexecutionprovider.dawnProcTable",
+                                "ep.OpenVINOExecutionProvider.context", "session.user_allocator_ptr", "run.user_compute_stream"))},
     "ops_missing": ('model_operations { op_library_filename: "no.so" }', r"Not found: library of custom operators 'no.so' "
                     r"\(op_library_filename\): No such file or directory"),
     "ops_outside": ('model_operations { op_library_filename: "../../outside.so" }', r"Invalid argument: library of custom operators "
