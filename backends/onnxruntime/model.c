@@ -349,6 +349,7 @@ void model_free(struct model *m)
     free_tensors(m->outputs, m->n_outputs);
     if (m->session)
         m->rt->lib.api.ReleaseSession(m->session);
+    crew_free(m->crew);
     ragged_done(&m->ragged);
     doc_free(m->config);
     free(m->path);

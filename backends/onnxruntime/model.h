@@ -54,6 +54,7 @@ struct model {
     int64_t max_batch_size;
 
     struct ort_session *session;
+    struct crew *crew; /* the threads of its own; NULL: it shares those of all */
     struct tensor *inputs;
     size_t n_inputs;
     size_t n_required; /* the first inputs; the file has values for the others */

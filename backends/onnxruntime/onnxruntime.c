@@ -11,7 +11,8 @@
  *   types.c        element types                execute.c    requests
  *   strings.c      tensors of strings           watch.c      ends runs that nobody waits for
  *   permit.c       settings that it may have    external.c   files that a model's data lies in
- *                                               cost.c       what a run takes at most
+ *   crew.c         threads for its pools        cost.c       what a run takes at most
+ *   room.c         is there address space
  */
 #include <stdlib.h>
 #include <string.h>

@@ -28,6 +28,7 @@ struct ort_session;
 struct ort_shape; /* type and shape of a tensor */
 struct ort_status;
 struct ort_tensorrt; /* options of that provider */
+struct ort_thread;
 struct ort_threading;
 struct ort_type;
 struct ort_value;
@@ -64,6 +65,10 @@ enum ort_element {
 
 typedef void ort_log_fn(void *param, enum ort_severity severity, const char *category,
                         const char *logid, const char *code_location, const char *message);
+
+/* A thread that is not theirs: runs run(arg), NULL is refused; and waits for its end. */
+typedef struct ort_thread *ort_start_thread_fn(void *param, void (*run)(void *arg), void *arg);
+typedef void ort_join_thread_fn(struct ort_thread *thread);
 
 /* X(place, result, name, parameters) */
 /* clang-format off */
@@ -165,6 +170,18 @@ typedef void ort_log_fn(void *param, enum ort_severity severity, const char *cat
     X(172, struct ort_status *, UpdateTensorRTProviderOptions,                                     \
       (struct ort_tensorrt *, const char *const *, const char *const *, size_t))                   \
     X(174, void, ReleaseTensorRTProviderOptions, (struct ort_tensorrt *))                          \
+    X(196, struct ort_status *, SessionOptionsSetCustomCreateThreadFn,                             \
+      (struct ort_options *, ort_start_thread_fn *))                                               \
+    X(197, struct ort_status *, SessionOptionsSetCustomThreadCreationOptions,                      \
+      (struct ort_options *, void *))                                                              \
+    X(198, struct ort_status *, SessionOptionsSetCustomJoinThreadFn,                               \
+      (struct ort_options *, ort_join_thread_fn *))                                                \
+    X(199, struct ort_status *, SetGlobalCustomCreateThreadFn,                                     \
+      (struct ort_threading *, ort_start_thread_fn *))                                             \
+    X(200, struct ort_status *, SetGlobalCustomThreadCreationOptions,                              \
+      (struct ort_threading *, void *))                                                            \
+    X(201, struct ort_status *, SetGlobalCustomJoinThreadFn,                                       \
+      (struct ort_threading *, ort_join_thread_fn *))                                              \
     X(204, struct ort_status *, SessionOptionsAppendExecutionProvider_CUDA_V2,                     \
       (struct ort_options *, const struct ort_cuda *))                                             \
     X(205, struct ort_status *, CreateCUDAProviderOptions, (struct ort_cuda **))                   \

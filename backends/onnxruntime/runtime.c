@@ -7,7 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "onnxruntime/room.h"
+
 #define MAX_THREADS            4096
+#define ENV_BYTES              ((size_t)32 << 20) /* of address space, to begin with */
 #define DEFAULT_MAX_BATCH_SIZE 4
 
 /* ---- Log ------------------------------------------------------------------------------------ */
@@ -102,11 +105,12 @@ static void warn_of_unknown(const struct doc *settings)
 /* ---- Threads -------------------------------------------------------------------------------- */
 
 /* The pools of all models: as many threads as the process has CPUs, unless a setting says more or
- * less. */
+ * less. One of them is whoever runs a model. */
 static TRITONSERVER_Error *size_pools(struct runtime *rt, const struct doc *settings,
-                                      struct ort_threading *threads)
+                                      struct ort_threading *threads, size_t *ret_n_own)
 {
-    int64_t intra;
+    /* 1: the pool has no threads of its own. Models that need one bring it, see session.c. */
+    int64_t intra, inter = rt->inter_op_threads > 0 ? rt->inter_op_threads : 1;
     bool spin;
 
     TRY(setting_int(settings, "intra_op_thread_count", 0, MAX_THREADS, 0, &intra));
@@ -114,10 +118,23 @@ static TRITONSERVER_Error *size_pools(struct runtime *rt, const struct doc *sett
     if (intra == 0)
         intra = CPU_COUNT(&rt->cpus);
     TRY_ORT(&rt->lib, SetGlobalIntraOpNumThreads(threads, (int)intra));
-    /* 1: the pool has no threads of its own. Models that need one bring it, see session.c. */
-    TRY_ORT(&rt->lib, SetGlobalInterOpNumThreads(
-                          threads, rt->inter_op_threads > 0 ? (int)rt->inter_op_threads : 1));
+    TRY_ORT(&rt->lib, SetGlobalInterOpNumThreads(threads, (int)inter));
     TRY_ORT(&rt->lib, SetGlobalSpinControl(threads, spin));
+    *ret_n_own = (size_t)(intra - 1 + inter - 1);
+    return NULL;
+}
+
+static TRITONSERVER_Error *make_env_with_crew(struct runtime *rt, struct ort_threading *threads,
+                                              size_t n)
+{
+    TRY(crew_new(n, &rt->crew));
+    TRY_ORT(&rt->lib, SetGlobalCustomThreadCreationOptions(threads, rt->crew));
+    TRY_ORT(&rt->lib, SetGlobalCustomCreateThreadFn(threads, crew_start_thread));
+    TRY_ORT(&rt->lib, SetGlobalCustomJoinThreadFn(threads, crew_join_thread));
+    TRY(room_check(ENV_BYTES, "ONNX Runtime"));
+    rt->begun = true;
+    TRY_ORT(&rt->lib, CreateEnvWithCustomLoggerAndGlobalThreadPools(
+                          forward_log, NULL, runtime_log_level(), "", threads, &rt->env));
     return NULL;
 }
 
@@ -126,22 +143,30 @@ static TRITONSERVER_Error *make_shared_env(struct runtime *rt, const struct doc 
     struct ort_threading *threads = NULL;
     TRITONSERVER_Error *err;
     cpu_set_t ours;
+    size_t n = 0;
 
     TRY_ORT(&rt->lib, CreateThreadingOptions(&threads));
-    err = size_pools(rt, settings, threads);
+    err = size_pools(rt, settings, threads, &n);
     if (!err) {
         /* Threads inherit where they may run, and this one may be bound for the first model. */
         bool bound = sched_getaffinity(0, sizeof(ours), &ours) == 0 &&
                      sched_setaffinity(0, sizeof(rt->cpus), &rt->cpus) == 0;
 
-        err = library_error(&rt->lib,
-                            rt->lib.api.CreateEnvWithCustomLoggerAndGlobalThreadPools(
-                                forward_log, NULL, runtime_log_level(), "", threads, &rt->env));
+        err = make_env_with_crew(rt, threads, n);
         if (bound && sched_setaffinity(0, sizeof(ours), &ours) != 0)
             BACKEND_LOG(WARN, "a thread stays on other CPUs than it was on");
     }
     rt->lib.api.ReleaseThreadingOptions(threads);
     return err;
+}
+
+static TRITONSERVER_Error *make_own_env(struct runtime *rt)
+{
+    TRY(room_check(ENV_BYTES, "ONNX Runtime"));
+    rt->begun = true;
+    TRY_ORT(&rt->lib,
+            CreateEnvWithCustomLogger(forward_log, NULL, runtime_log_level(), "", &rt->env));
+    return NULL;
 }
 
 /* ---- Want of memory ------------------------------------------------------------------------- */
@@ -181,12 +206,8 @@ static TRITONSERVER_Error *make_env(struct runtime *rt, const struct doc *settin
                              "ONNX Runtime from %s could not begin before, for want of memory, "
                              "and cannot be asked again: the server must be started anew",
                              rt->lib.path);
-    TRITONSERVER_Error *err =
-        rt->shares_threads
-            ? make_shared_env(rt, settings)
-            : library_error(&rt->lib, rt->lib.api.CreateEnvWithCustomLogger(
-                                          forward_log, NULL, runtime_log_level(), "", &rt->env));
-    if (err)
+    TRITONSERVER_Error *err = rt->shares_threads ? make_shared_env(rt, settings) : make_own_env(rt);
+    if (err && rt->begun)
         note_broken(&rt->lib);
     return err;
 }
@@ -239,6 +260,7 @@ void runtime_close(struct runtime *rt)
         rt->lib.api.ReleaseMemoryInfo(rt->cpu);
     if (rt->env)
         rt->lib.api.ReleaseEnv(rt->env);
+    crew_free(rt->crew);
     library_done(&rt->lib);
     free(rt);
 }

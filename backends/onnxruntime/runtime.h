@@ -8,6 +8,7 @@
 
 #include <sched.h>
 
+#include "onnxruntime/crew.h"
 #include "onnxruntime/library.h"
 #include "onnxruntime/watch.h"
 
@@ -15,10 +16,12 @@
 struct runtime {
     struct library lib;
     struct ort_env *env;
+    struct crew *crew;          /* the threads of its pools; NULL: it has none */
     struct ort_memory *cpu;     /* says of a buffer: host memory, not theirs */
     struct ort_allocator *heap; /* their default allocator */
     struct watch *watch;        /* of requests that are cancelled while a model runs */
 
+    bool begun;                     /* the library was asked for an environment */
     bool allows_files;              /* models may name files for the library to read and write */
     bool shares_threads;            /* the environment has pools of threads for all models */
     cpu_set_t cpus;                 /* of those threads; what the process may use */

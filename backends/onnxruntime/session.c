@@ -8,8 +8,10 @@
 
 #include "onnxruntime/external.h"
 #include "onnxruntime/permit.h"
+#include "onnxruntime/room.h"
 
-#define MAX_THREADS 4096
+#define MAX_THREADS   4096
+#define SESSION_BYTES ((size_t)16 << 20) /* of address space, beside the model's weights */
 
 static const char arena_shrinkage[] = "memory.enable_memory_arena_shrinkage";
 
@@ -26,13 +28,23 @@ static bool shares_threads(const struct model *m, const cpu_set_t *cpus, bool co
            CPU_EQUAL(cpus, &m->rt->cpus);
 }
 
+/* One thread of each of the model's pools is whoever runs it. */
+static TRITONSERVER_Error *set_crew(struct model *m, struct ort_options *options, size_t n)
+{
+    TRY(crew_new(n, &m->crew));
+    TRY_ORT(&m->rt->lib, SessionOptionsSetCustomThreadCreationOptions(options, m->crew));
+    TRY_ORT(&m->rt->lib, SessionOptionsSetCustomCreateThreadFn(options, crew_start_thread));
+    TRY_ORT(&m->rt->lib, SessionOptionsSetCustomJoinThreadFn(options, crew_join_thread));
+    return NULL;
+}
+
 /*
  * ONNX Runtime's own default is a thread per core of the machine, each bound to its core: too many
  * in a container or under taskset, and bound to cores that are not ours. So we count the CPUs that
  * this thread may use, which the threads it starts inherit; threads whose number is given are not
  * bound.
  */
-static TRITONSERVER_Error *set_threads(const struct model *m, struct ort_options *options)
+static TRITONSERVER_Error *set_threads(struct model *m, struct ort_options *options)
 {
     int64_t intra, inter, parallel, share;
     cpu_set_t cpus;
@@ -49,8 +61,12 @@ static TRITONSERVER_Error *set_threads(const struct model *m, struct ort_options
     shared = share && shares_threads(m, &cpus, intra > 0 || inter > 0, parallel);
     if (shared)
         TRY_ORT(&m->rt->lib, DisablePerSessionThreads(options));
-    TRY_ORT(&m->rt->lib, SetIntraOpNumThreads(options, intra > 0 ? (int)intra : n));
-    TRY_ORT(&m->rt->lib, SetInterOpNumThreads(options, inter > 0 ? (int)inter : n));
+    intra = intra > 0 ? intra : n;
+    inter = inter > 0 ? inter : n;
+    TRY_ORT(&m->rt->lib, SetIntraOpNumThreads(options, (int)intra));
+    TRY_ORT(&m->rt->lib, SetInterOpNumThreads(options, (int)inter));
+    if (!shared)
+        TRY(set_crew(m, options, (size_t)(intra - 1 + (parallel ? inter - 1 : 0))));
     TRY_ORT(&m->rt->lib,
             SetSessionExecutionMode(options, parallel ? ORT_MODE_PARALLEL : ORT_MODE_SEQUENTIAL));
     return NULL;
@@ -269,7 +285,7 @@ static TRITONSERVER_Error *add_libraries(const struct model *m, struct ort_optio
 
 /* ---- Open ----------------------------------------------------------------------------------- */
 
-static TRITONSERVER_Error *set_options(const struct model *m, struct ort_options *options)
+static TRITONSERVER_Error *set_options(struct model *m, struct ort_options *options)
 {
     TRY(set_threads(m, options));
     TRY(set_memory(m, options));
@@ -306,6 +322,8 @@ TRITONSERVER_Error *session_open(struct model *m)
     TRY_ORT(&m->rt->lib, UpdateEnvWithCustomLogLevel(m->rt->env, runtime_log_level()));
     TRY_ORT(&m->rt->lib, CreateSessionOptions(&options));
     err = set_options(m, options);
+    if (!err)
+        err = room_check(SESSION_BYTES, "the session");
     if (!err)
         err = create(m, options);
     m->rt->lib.api.ReleaseSessionOptions(options);

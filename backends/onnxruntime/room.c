@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "onnxruntime/room.h"
+
+#include <sys/mman.h>
+
+TRITONSERVER_Error *room_check(size_t bytes, const char *what)
+{
+    void *pages = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    if (pages == MAP_FAILED)
+        return backend_error(TRITONSERVER_ERROR_UNAVAILABLE,
+                             "%s needs %zu MiB of address space, and the system has no more for "
+                             "this process (ulimit -v)",
+                             what, bytes >> 20);
+    (void)munmap(pages, bytes);
+    return NULL;
+}
