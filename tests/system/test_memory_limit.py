@@ -2,6 +2,7 @@
 """Want of address space, from what a program needs to begin up to plenty: the server serves, or says why it does not. It
 never dies of a signal, whichever thread is the one that gets nothing."""
 
+import concurrent.futures
 import os
 import pathlib
 import re
@@ -9,9 +10,11 @@ import signal
 import urllib.error
 import urllib.request
 
-import preload
+import numpy
 import pytest
 
+import onnx_models
+import preload
 import repository
 from server import SANITIZED, STOP_WITHIN_S, Server, wait_for
 
@@ -96,3 +99,70 @@ def idle_kb(models, n_processors):
 def test_a_large_machine_makes_it_no_larger(models):
     """But for its own threads, of which there are as many as the options say."""
     assert idle_kb(models, 128) < idle_kb(models, 1) + 2000
+
+
+# ---- ONNX Runtime's threads
+
+ROW = 512
+HELD_FLAGS = ["--model-control-mode=explicit", "--load-model=m", "--backend-config=onnxruntime,intra_op_thread_count=4"]
+
+
+@pytest.fixture
+def heavy(models):
+    """A model whose runs keep several threads of the library's pool busy."""
+    onnx = pytest.importorskip("onnx")
+    repository.write_identity(models, "m", [("FP32", [-1])])
+    weights = onnx.numpy_helper.from_array(numpy.ones((ROW, ROW), numpy.float32), "W")
+    node = onnx.helper.make_node
+    onnx_models.write(
+        models / "heavy", [onnx_models.tensor("IN", "FP32", ["b", ROW])], [onnx_models.tensor("OUT", "FP32", ["b", ROW])],
+        [node("MatMul", ["IN", "W"], ["T"]), node("Softmax", ["T"], ["U"]), node("MatMul", ["U", "W"], ["OUT"])], [weights])
+    (models / "heavy" / "config.pbtxt").write_text('backend: "onnxruntime"\nmax_batch_size: 64\n')
+    return models
+
+
+def execute(port):
+    rows = 64
+    head = (b'{"inputs":[{"name":"IN","datatype":"FP32","shape":[%d,%d],"parameters":{"binary_data_size":%d}}],'
+            b'"outputs":[{"name":"OUT","parameters":{"binary_data":true}}]}') % (rows, ROW, rows * ROW * 4)
+    asked = urllib.request.Request(
+        f"http://127.0.0.1:{port}/v2/models/heavy/infer", data=head + bytes(rows * ROW * 4),
+        headers={"Inference-Header-Content-Length": str(len(head)), "Content-Type": "application/octet-stream"})
+    try:
+        with urllib.request.urlopen(asked, timeout=30) as answer:
+            return len(answer.read()) > rows * ROW * 4
+    except OSError:    # an error, or the connection was cut off
+        return False
+
+
+def hold(models, limit_mib):
+    """A start that loads and executes, again and again: (exit code, how many runs succeeded, what it said)."""
+    wrap = ["prlimit", f"--as={limit_mib * MIB}", "--"]
+    server = Server(models, flags=["--http-thread-count=2", "--exit-timeout-secs=20", *HELD_FLAGS], wrap=wrap).start()
+    wait_for(lambda: server.process.poll() is not None or "Loaded " in server.log(), 120, "it has started, or not")
+    found = PORT.search(server.log())
+    n_done = 0
+    for _ in range(2 if found else 0):
+        ask(found[1], "repository/models/heavy/load", b"")
+        with concurrent.futures.ThreadPoolExecutor(6) as pool:
+            n_done += sum(pool.map(lambda _: execute(found[1]), range(18)))
+        ask(found[1], "repository/models/heavy/unload", b"")
+    if server.process.poll() is None:
+        server.signal(signal.SIGTERM)
+    try:
+        code = server.process.wait(STOP_WITHIN_S)
+    finally:
+        server.process.kill()
+    server.out.join()
+    server.err.join()
+    return code, n_done, server.log()
+
+
+def test_models_execute_or_their_clients_are_told(heavy):
+    """A pool of the library's own that got only some of its threads waited for ever for the others."""
+    runs = []
+    for limit_mib in [*range(150, 250, 4), 400]:
+        code, n_done, log = hold(heavy, limit_mib)
+        assert code in (0, 1), f"{limit_mib} MiB: ended with {code}\n{log}"
+        runs.append(n_done)
+    assert runs[0] == 0 and runs[-1] == 36, runs    # the range has both ends in it
