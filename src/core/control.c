@@ -89,7 +89,7 @@ static void advance_line_locked(struct control *c, struct control_line *line)
 static struct control_job *next_locked(struct control *c)
 {
     mutex_assert_held(&c->mu);
-    const unsigned int max[] = {CONTROL_MAX_OTHERS,
+    const unsigned int max[] = {c->max_others,
                                 MIN(c->max_loads + c->n_lent, (unsigned int)CONTROL_MAX_LOADS)};
     for (size_t i = 0; i < ARRAY_SIZE(c->ready); i++) {
         if (c->n_busy[i] < max[i] && !list_empty(&c->ready[i]))
@@ -223,10 +223,11 @@ static void run(void *arg)
     mutex_unlock(&c->mu);
 }
 
-struct status *control_start(struct control *c, unsigned int max_loads)
+struct status *control_start(struct control *c, unsigned int max_loads, unsigned int max_others)
 {
     memset(c, 0, sizeof(*c));
     c->max_loads = MIN(max_loads, (unsigned int)CONTROL_MAX_LOADS);
+    c->max_others = MIN(max_others, (unsigned int)CONTROL_MAX_OTHERS);
     mutex_init(&c->mu, CONTROL_LEVEL, "control.mu");
     cond_init(&c->changed);
     for (size_t i = 0; i < ARRAY_SIZE(c->ready); i++)

@@ -36,11 +36,15 @@ struct control_job {
     struct control_line line; /* the control's, while the job waits as the first of its key */
 };
 
-enum { CONTROL_MAX_LOADS = 64, CONTROL_MAX_OTHERS = 16, CONTROL_BUCKETS = 1024 };
+enum {
+    CONTROL_MAX_LOADS = 64,
+    CONTROL_MAX_OTHERS = 64,
+    CONTROL_BUCKETS = 1024,
+};
 
 struct control {
     /* Set by control_start(), constant afterwards. */
-    unsigned int max_loads;
+    unsigned int max_loads, max_others;
 
     struct mutex mu; /* level 870 in core/README.md; a leaf */
     struct cond changed;
@@ -67,10 +71,12 @@ struct control {
 /*
  * control_start - the first thread runs.
  *
- * @max_loads  jobs that load, at the same time; others do not wait for them
+ * @max_loads   jobs that load, at the same time; others do not wait for them
+ * @max_others  jobs that do not, at the same time
  * Errors: STATUS_UNAVAILABLE  the system has no room for another thread
  */
-NODISCARD struct status *control_start(struct control *c, unsigned int max_loads);
+NODISCARD struct status *control_start(struct control *c, unsigned int max_loads,
+                                       unsigned int max_others);
 
 /* control_stop - when all jobs are done, nobody posting any more. Only after control_start(). */
 void control_stop(struct control *c);

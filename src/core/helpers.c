@@ -27,7 +27,7 @@ struct control *helpers_control(struct helpers *h)
     struct status *st = NULL;
     mutex_lock(&h->mu);
     if (!h->has_threads)
-        st = control_start(&h->control, 1);
+        st = control_start(&h->control, 1, CONTROL_MAX_OTHERS);
     h->has_threads = !st;
     mutex_unlock(&h->mu);
     if (!st)
@@ -43,6 +43,15 @@ void helpers_post(struct helpers *h, struct control_job *job)
         control_post(control, job);
     else
         job->run(job);
+}
+
+struct status *helpers_start_thread(struct helpers *h, struct thread *t, const char *name,
+                                    void (*run)(void *arg), void *arg)
+{
+    mutex_lock(&h->mu);
+    struct status *st = thread_start(t, name, run, arg);
+    mutex_unlock(&h->mu);
+    return st;
 }
 
 void helpers_tell(struct helpers *h)

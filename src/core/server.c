@@ -20,7 +20,10 @@
 #include "core/server_priv.h"
 #include "core/trace/trace.h"
 
-enum { DRAIN_LEVEL = 300 };
+enum {
+    DRAIN_LEVEL = 300,
+    CONTROL_THREADS = 16, /* for what loads nothing, at most */
+};
 
 /* Who works for the server itself is counted as a request is, and ends in a moment, also where
  * requests have no time at all. */
@@ -113,7 +116,7 @@ struct status *server_create(const struct server_options *options, struct server
     repository_init(&s->repository, s, &s->backends, s->options,
                     s->has_control ? &s->control : NULL);
     if (s->has_control) {
-        st = control_start(&s->control, options->load_threads);
+        st = control_start(&s->control, options->load_threads, CONTROL_THREADS);
         s->has_control = !st;
     }
     if (!st)

@@ -19,7 +19,8 @@
  *     given back to its scheduler: taken_by := NULL; late != 0?  → takes it off
  *
  * To answer a request, the look becomes one of its senders (request_sender_join()), so that this
- * run of it cannot end meanwhile; it answers when mu is let go of.
+ * run of it cannot end meanwhile; a helper answers it, which is then the sender. The model counts
+ * as in use until the helper has nothing left.
  */
 #include "core/sched/watch.h"
 
@@ -32,6 +33,7 @@
 #include "base/status.h"
 #include "base/str.h"
 #include "core/backend/instance.h"
+#include "core/helpers.h"
 #include "core/model.h"
 #include "core/request_priv.h"
 #include "core/sched/scheduler.h"
@@ -49,9 +51,9 @@ enum {
 /* In request.late. */
 enum { KEPT = 1, OVERDUE = 2 };
 
-/* What a look has found, for when mu is let go of. */
-struct finding {
-    struct finding *next;
+/* What a look has found, for the helper. */
+struct watch_finding {
+    struct watch_finding *next;
     const struct instance *in; /* the model's, so it stays */
     uint64_t age_ns;
     bool overdue;
@@ -65,7 +67,7 @@ struct look {
     struct watch *w;
     uint64_t now_ns, next_ns;
     bool busy;
-    struct finding *findings;
+    struct watch_finding *findings;
 };
 
 struct status *watch_limit(const char *parameter, uint64_t *ret_limit_ns)
@@ -102,6 +104,7 @@ struct status *watch_init(struct watch *w, struct model *m)
     w->pause_ns = MIN(MAX(w->limit_ns, LEAST_PAUSE_NS), WATCH_TELL_NS);
     list_init(&w->late);
     mutex_init(&w->mu, WATCH_LEVEL, "watch.mu");
+    cond_init(&w->told);
     return NULL;
 }
 
@@ -110,6 +113,11 @@ void watch_done(struct watch *w)
     if (!w->alarm.set)
         return;
     alarm_done(&w->alarm);
+    mutex_lock(&w->mu);
+    while (w->is_answering)
+        cond_wait(&w->told, &w->mu);
+    mutex_unlock(&w->mu);
+    cond_done(&w->told);
     mutex_done(&w->mu);
 }
 
@@ -238,10 +246,10 @@ static uint64_t next_tell(uint64_t from_ns, uint64_t after_ns, uint64_t now_ns)
     return after_ns;
 }
 
-static struct finding *find(struct look *l, const struct instance *in, uint64_t since_ns,
-                            bool overdue)
+static struct watch_finding *find(struct look *l, const struct instance *in, uint64_t since_ns,
+                                  bool overdue)
 {
-    struct finding *f = mem_zalloc(sizeof(*f));
+    struct watch_finding *f = mem_zalloc(sizeof(*f));
     f->in = in;
     f->age_ns = l->now_ns - MIN(since_ns, l->now_ns);
     f->overdue = overdue;
@@ -252,7 +260,7 @@ static struct finding *find(struct look *l, const struct instance *in, uint64_t 
 
 /* The run of the request that the instance has goes on until the finding lets go of it; false: it
  * has ended. */
-static bool join(struct finding *f, struct request *r, const struct instance *in)
+static bool join(struct watch_finding *f, struct request *r, const struct instance *in)
 {
     if (!request_sender_join(r, in))
         return false;
@@ -273,7 +281,7 @@ static bool is_answered(const struct request *r)
 }
 
 /* The batch of a call that is long; it stays as it is as long as mu is held. */
-static void find_in_batch_locked(struct finding *f, const struct instance *in)
+static void find_in_batch_locked(struct watch_finding *f, const struct instance *in)
 {
     uint32_t n = atomic_load_explicit(&in->n_executing, memory_order_relaxed);
     for (uint32_t i = 0; i < n; i++) {
@@ -319,7 +327,7 @@ static void look_at_call_locked(struct look *l, struct instance *in)
     if (!is_settled_locked(l, in))
         return;
     if (l->now_ns >= limit_ns) {
-        struct finding *f = find(l, in, since_ns, true);
+        struct watch_finding *f = find(l, in, since_ns, true);
         find_in_batch_locked(f, in);
         in->call.limit_seen = true;
         in->call.overdue = f->n_joined > 0;
@@ -337,7 +345,7 @@ static void look_at_call_locked(struct look *l, struct instance *in)
 static void look_at_late_locked(struct look *l)
 {
     struct watch *w = l->w;
-    struct finding *told = NULL, *overdue = NULL;
+    struct watch_finding *told = NULL, *overdue = NULL;
     LIST_FOR_EACH (link, &w->late) {
         struct request *r = LIST_ENTRY(link, struct request, late_link);
         struct instance *in = r->kept_by;
@@ -375,7 +383,7 @@ static void look_at_late_locked(struct look *l)
 
 /* ---- What it says ---------------------------------------------------------------------------- */
 
-static void tell(const struct watch *w, const struct finding *f)
+static void tell(const struct watch *w, const struct watch_finding *f)
 {
     const struct model *m = w->model;
     char others[48] = "";
@@ -399,7 +407,7 @@ static void tell(const struct watch *w, const struct finding *f)
                  m->name, m->version_text, f->in->name, (unsigned long long)(f->age_ns / NS_PER_S));
 }
 
-static void answer(const struct watch *w, const struct finding *f, struct request *r)
+static void answer(const struct watch *w, const struct watch_finding *f, struct request *r)
 {
     const struct model *m = w->model;
     if (!request_answer_error(r, status_new(STATUS_TIMED_OUT,
@@ -412,7 +420,7 @@ static void answer(const struct watch *w, const struct finding *f, struct reques
     request_cancel(r); /* a backend that asks hears that nobody waits any longer */
 }
 
-static void end_finding(const struct watch *w, struct finding *f)
+static void end_finding(const struct watch *w, struct watch_finding *f)
 {
     if (!f->overdue || f->n_joined > 0)
         tell(w, f);
@@ -425,6 +433,48 @@ static void end_finding(const struct watch *w, struct finding *f)
     }
     mem_free(f->joined);
     mem_free(f);
+}
+
+/* On a helper: whatever looks have found, until there is nothing more. */
+static void end_findings(struct control_job *job)
+{
+    struct watch *w = CONTAINER_OF(job, struct watch, answers);
+    struct model *m = w->model;
+    for (;;) {
+        mutex_lock(&w->mu);
+        struct watch_finding *all = TAKE(w->findings);
+        w->is_answering = all;
+        if (!all)
+            cond_broadcast(&w->told);
+        mutex_unlock(&w->mu);
+        if (!all)
+            break; /* from here on the watch may be gone, the model is not */
+        while (all) {
+            struct watch_finding *f = all;
+            all = f->next;
+            end_finding(w, f);
+        }
+    }
+    model_request_ended(m);
+    model_unref(m);
+}
+
+/* Whether end_findings() is to be posted, without the lock. */
+NODISCARD static bool leave_to_helper_locked(struct watch *w, struct watch_finding *found)
+{
+    mutex_assert_held(&w->mu);
+    if (!found)
+        return false;
+    struct watch_finding **end = &w->findings;
+    while (*end)
+        end = &(*end)->next;
+    *end = found;
+    if (w->is_answering)
+        return false;
+    w->is_answering = true;
+    model_ref(w->model);
+    model_request_begun(w->model); /* until end_findings() is over */
+    return true;
 }
 
 uint64_t watch_look(struct watch *w, uint64_t now_ns)
@@ -445,12 +495,11 @@ uint64_t watch_look(struct watch *w, uint64_t now_ns)
     l.next_ns = MAX(l.next_ns, later(now_ns, NS_PER_MS));
     if (l.next_ns != UINT64_MAX)
         alarm_ring_by(&w->alarm, l.next_ns);
+    bool must_post = leave_to_helper_locked(w, l.findings);
     mutex_unlock(&w->mu);
-
-    while (l.findings) {
-        struct finding *f = l.findings;
-        l.findings = f->next;
-        end_finding(w, f);
+    if (must_post) {
+        w->answers.run = end_findings;
+        helpers_post(&m->server->helpers, &w->answers);
     }
     return l.next_ns;
 }

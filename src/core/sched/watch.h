@@ -15,7 +15,7 @@
  *     request_sender_done()
  *       watch_request_ended()  … of a request that was late
  *     the alarm
- *       watch_look()
+ *       watch_look()        … and a helper of the server tells and answers what it has found
  */
 #ifndef CONCH_CORE_SCHED_WATCH_H
 #define CONCH_CORE_SCHED_WATCH_H
@@ -28,12 +28,14 @@
 #include "base/compiler.h"
 #include "base/list.h"
 #include "base/mutex.h"
+#include "core/control.h"
 #include "core/sched/alarm.h"
 
 struct instance;
 struct model;
 struct request;
 struct status;
+struct watch_finding;
 
 #define WATCH_LIMIT_PARAMETER "CONCH_EXECUTION_LIMIT_MS"
 /* The first warning; each further one comes after twice the time, from an hour on each hour. */
@@ -54,9 +56,14 @@ struct watch {
     atomic_uint n_stuck; /* instances; for who asks whether the model is ready */
 
     struct mutex mu; /* level 550 in core/README.md */
+    struct cond told;
     /* Under mu. */
     struct list late; /* requests that the backend still has after its call has returned */
     size_t n_late;
+    struct watch_finding *findings; /* what looks have found, for a helper to tell and answer */
+    bool is_answering;              /* that helper is at work, or about to be */
+
+    struct control_job answers; /* the helper's */
 };
 
 /* What is with the backend now. */
@@ -80,7 +87,8 @@ NODISCARD struct status *watch_limit(const char *parameter, uint64_t *ret_limit_
  *         STATUS_UNAVAILABLE  the system has no room for the thread of the alarms
  */
 NODISCARD struct status *watch_init(struct watch *w, struct model *m);
-/* watch_done - waits for the end of a look; nothing executes. One that was never made is fine. */
+/* watch_done - waits for the end of a look and of its helper; nothing executes. One that was never
+ * made is fine. */
 void watch_done(struct watch *w);
 
 /* watch_arm - an execution begins, and `armed` is false. */
@@ -100,7 +108,8 @@ bool watch_has_answered(const struct request *r);
 void watch_request_ended(struct request *r);
 
 /*
- * watch_look - tells and answers what is due.
+ * watch_look - has a helper tell and answer what is due, one for each model: an embedder's callback
+ * may take its time, and the alarms are all models' (core/helpers.h).
  *
  * Thread: the alarms'. No lock is held.
  * Returns when it wants to look again; UINT64_MAX: when something executes

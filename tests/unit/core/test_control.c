@@ -13,6 +13,8 @@
 #include "base/mem.h"
 #include "base/status.h"
 
+enum { N_OTHERS = 16 };
+
 /* Jobs that wait until the test lets them go. */
 struct gate {
     struct mutex mu;
@@ -91,7 +93,7 @@ static void keys(void **state)
     struct gate g;
     struct held h[5];
     gate_init(&g);
-    assert_null(control_start(&c, 8));
+    assert_null(control_start(&c, 8, N_OTHERS));
     post(&c, &g, &h[0], 'a', "m", true);
     await(&g, 1, 0);
     post(&c, &g, &h[1], 'b', "m", false);
@@ -122,7 +124,7 @@ static void loads_are_bounded(void **state)
     struct gate g;
     struct held h[N], other;
     gate_init(&g);
-    assert_null(control_start(&c, 2));
+    assert_null(control_start(&c, 2, N_OTHERS));
     for (size_t i = 0; i < N; i++)
         post(&c, &g, &h[i], 'l', NULL, true);
     await(&g, 2, 0);
@@ -150,7 +152,7 @@ static void jobs_that_end_themselves(void **state)
 {
     (void)state;
     struct control c;
-    assert_null(control_start(&c, 3));
+    assert_null(control_start(&c, 3, N_OTHERS));
     for (int i = 0; i < 2000; i++) {
         struct control_job *job = mem_zalloc(sizeof(*job));
         job->key = i % 3 ? "some" : NULL;
@@ -188,7 +190,7 @@ static void many_waiting_jobs_cost_what_few_do(void **state)
     struct held first;
     struct numbered *all = mem_zalloc(N_NUMBERED * sizeof(*all));
     gate_init(&g);
-    assert_null(control_start(&c, 1));
+    assert_null(control_start(&c, 1, N_OTHERS));
     post(&c, &g, &first, 'f', "first", true);
     await(&g, 1, 0);
     for (int i = 0; i < N_NUMBERED; i++) {

@@ -173,6 +173,15 @@ static void wait_late(unsigned int n)
     }
 }
 
+/* Waits until the helper has told and answered all that was found. */
+static void wait_told(void)
+{
+    mutex_lock(&w->mu);
+    while (w->is_answering)
+        cond_wait(&w->told, &w->mu);
+    mutex_unlock(&w->mu);
+}
+
 /* A look at a time, and as often as it wants to look again at the same moment, or nearly. */
 static void look(uint64_t now_ns)
 {
@@ -181,6 +190,7 @@ static void look(uint64_t now_ns)
         now_ns = next_ns;
         next_ns = watch_look(w, now_ns);
     }
+    wait_told();
 }
 
 /* Waits until the log has the text n times; more often is a failure. */
@@ -397,6 +407,50 @@ static void a_request_that_is_overdue_may_be_kept(void **state)
     fake_model_end(&f);
 }
 
+static pthread_mutex_t callback = PTHREAD_MUTEX_INITIALIZER;
+static const struct request_ops *usual;
+
+static void respond_at_leisure(struct request *r, struct response *resp, uint32_t flags)
+{
+    pthread_mutex_lock(&callback);
+    pthread_mutex_unlock(&callback);
+    usual->respond(r, resp, flags);
+}
+
+/* Who takes long to hear that his request is beyond the limit holds up neither the looks, which are
+ * made on the thread of all models' alarms, nor what they find afterwards. */
+static void a_slow_callback_does_not_hold_up_the_look(void **state)
+{
+    (void)state;
+    make(CONFIG LONG_LIMIT, 2);
+    set(true, false);
+    fake_request_make(&asked[0], &f);
+    usual = asked[0].request.ops;
+    fake_request_end(&asked[0]);
+    struct request_ops at_leisure = *usual;
+    at_leisure.respond = respond_at_leisure;
+    pthread_mutex_lock(&callback);
+    ask(0);
+    asked[0].request.ops = &at_leisure;
+    wait_inside(1);
+    uint64_t now_ns = began(1) + LIMIT_NS;
+    for (uint64_t next_ns = now_ns; next_ns <= now_ns + 2 * WATCH_SETTLE_NS;)
+        next_ns = watch_look(w, next_ns);
+    assert_false(is_answered(0));
+    char *stuck = model_stuck_instance(f.model);
+    assert_string_equal(stuck, "m_0"); /* known at once, whoever has to be told yet */
+    mem_free(stuck);
+    watch_look(w, now_ns + NS_PER_S);
+    pthread_mutex_unlock(&callback);
+    wait_told();
+    assert_true(is_answered(0));
+    assert_int_equal(asked[0].last_code, STATUS_TIMED_OUT);
+    set(false, false);
+    done(0);
+    assert_int_equal(asked[0].n_responses, 1);
+    fake_model_end(&f);
+}
+
 static void limits_that_are_none(void **state)
 {
     (void)state;
@@ -517,6 +571,7 @@ int main(void)
         cmocka_unit_test(a_stream_that_goes_on_is_not_told),
         cmocka_unit_test(beyond_the_limit_a_call_is_answered_in_the_backend_s_place),
         cmocka_unit_test(beyond_the_limit_a_request_that_is_kept_is_answered),
+        cmocka_unit_test(a_slow_callback_does_not_hold_up_the_look),
         cmocka_unit_test(a_request_that_is_overdue_may_be_kept),
         cmocka_unit_test(limits_that_are_none),
         cmocka_unit_test(each_request_has_one_answer_whoever_is_first),
