@@ -72,6 +72,9 @@ conch_server_options_set_warmup_timeout(struct TRITONSERVER_ServerOptions *optio
  * - the callbacks of the request (allocator, response, release) are then called by that thread,
  *   inside TRITONSERVER_ServerInferAsync(), and so are those of requests of other threads that wait
  *   for the same model: the caller must not hold a lock that one of them takes;
+ * - the time that callbacks take counts as the model's, since nobody else's request can use the
+ *   thread meanwhile: a model whose callbacks are slow (some 40 µs, or once 5 ms) goes back to
+ *   threads of the server's. What takes long is better handed to a thread of the embedder's;
  * - what a callback brings by another TRITONSERVER_ServerInferAsync() is not executed inside it, so
  *   that calls do not nest;
  * - models with a sequence batcher of the strategy "direct" and more than one slot stay on threads
