@@ -158,7 +158,7 @@ struct status *model_load(struct server *server, struct backend_registry *reg, c
 
     struct ascent a = {.m = m, .reg = reg, .facts = facts};
     if (!backend_call("model-load", run_ascent, &a) && m->backend)
-        backend_stays(m->backend);
+        model_code_stays(m);
     if (a.result) {
         model_unload(m, reg);
         model_unref(m);
@@ -172,13 +172,20 @@ struct status *model_load(struct server *server, struct backend_registry *reg, c
     return NULL;
 }
 
+void model_code_stays(struct model *m)
+{
+    backend_stays(m->backend);
+    batch_strategy_stays(m);
+}
+
 static void take_down(void *arg)
 {
     struct model *m = arg;
     model_close_refs(m);
+    readiness_end(m);
     scheduler_free(m->scheduler); /* a worker that has only just started still reads the pointer */
     m->scheduler = NULL;
-    batch_strategy_close(m);
+    batch_strategy_end(m);
     for (uint32_t i = 0; i < m->n_instances; i++)
         instance_free(m->instances[i]);
     m->n_instances = 0;
@@ -196,7 +203,8 @@ void model_unload(struct model *m, struct backend_registry *reg)
     if (!m->backend)
         take_down(m); /* nobody else's code is called */
     else if (!backend_call("model-unload", take_down, m))
-        backend_stays(m->backend);
+        model_code_stays(m);
+    batch_strategy_close(m); /* not by the thread that has just run it */
     backend_put(reg, TAKE(m->backend));
 }
 

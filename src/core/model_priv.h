@@ -26,6 +26,12 @@ struct model *model_new(struct server *server, const char *name, int64_t version
  */
 void model_open(struct model *m);
 
+/*
+ * model_code_stays - a thread that will not be joined before the model is gone is about to run all
+ * that belongs to it: its backend and its batching library stay in memory. Thread: any.
+ */
+void model_code_stays(struct model *m);
+
 /* model_refs - how many references there are: nearly, while the model is open. For tests. */
 long model_refs(const struct model *m);
 

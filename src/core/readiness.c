@@ -2,7 +2,8 @@
 /*
  * A question is counted as a request is, and has a reference, so that nobody takes the instances
  * down while they are asked. `is_asking` goes from false to true in start(), and back when the
- * answer is there.
+ * answer is there: by then the thread of the question is known, to be joined by the next one's job
+ * or by readiness_end().
  */
 #include "core/readiness.h"
 
@@ -26,7 +27,6 @@ static bool ask_instances(struct model *m)
 {
     struct readiness *rd = &m->readiness;
     struct status *st = NULL;
-    backend_stays(m->backend); /* this thread goes on */
     for (uint32_t i = 0; i < m->n_instances && !st; i++)
         st = m->backend->fns.instance_ready(m->instances[i]);
     int answer = st ? READINESS_NO : READINESS_YES;
@@ -37,9 +37,9 @@ static bool ask_instances(struct model *m)
     return answer == READINESS_YES;
 }
 
-static void run(struct control_job *job)
+static void ask(void *arg)
 {
-    struct model *m = CONTAINER_OF(job, struct model, readiness.job);
+    struct model *m = arg;
     ask_instances(m);
     helpers_tell(&m->server->helpers);
     atomic_store(&m->readiness.is_asking, false);
@@ -47,7 +47,29 @@ static void run(struct control_job *job)
     model_unref(m);
 }
 
-/* Has a helper ask, unless one is at it. The caller has a reference. */
+static void join_last(struct readiness *rd)
+{
+    if (rd->has_thread)
+        thread_join(&rd->thread);
+    rd->has_thread = false;
+}
+
+static void run(struct control_job *job)
+{
+    struct model *m = CONTAINER_OF(job, struct model, readiness.job);
+    struct readiness *rd = &m->readiness;
+    join_last(rd); /* it has answered */
+    rd->has_thread = true;
+    struct status *st = helpers_start_thread(&m->server->helpers, &rd->thread, "readiness", ask, m);
+    if (LIKELY(!st))
+        return;
+    rd->has_thread = false;
+    status_free(st);
+    backend_stays(m->backend); /* this thread goes on */
+    ask(m);
+}
+
+/* Has it asked, unless it is being asked. The caller has a reference. */
 static void start(struct model *m)
 {
     struct readiness *rd = &m->readiness;
@@ -179,11 +201,29 @@ bool readiness_known(struct model *m)
     return ready;
 }
 
+struct question {
+    struct model *m;
+    bool ready;
+};
+
+static void ask_now(void *arg)
+{
+    struct question *q = arg;
+    q->ready = ask_instances(q->m);
+}
+
 bool readiness_ask(struct model *m)
 {
     if (!enter(m))
         return false;
-    bool ready = !m->backend->fns.instance_ready || ask_instances(m);
+    struct question q = {.m = m, .ready = true};
+    if (m->backend->fns.instance_ready && !backend_call("readiness", ask_now, &q))
+        backend_stays(m->backend);
     model_request_ended(m);
-    return ready;
+    return q.ready;
+}
+
+void readiness_end(struct model *m)
+{
+    join_last(&m->readiness);
 }

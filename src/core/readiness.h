@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Whether a model's backend can serve now (TRITONBACKEND_ModelInstanceReady), for those who must
- * not wait for a backend: what it said last. A helper asks, one question at a time: when the model
- * has been loaded, when somebody wants to know, and then once a second for half a minute. A backend
+ * not wait for a backend: what it said last. One question at a time is asked: when the model has
+ * been loaded, when somebody wants to know, and then once a second for half a minute. A backend
  * without that function is never asked and always ready.
+ *
+ * Each question has a thread, which is joined before the next one and before the model goes: so the
+ * backend's library can be unloaded, and one that does not answer keeps nobody but itself waiting.
  */
 #ifndef CONCH_CORE_READINESS_H
 #define CONCH_CORE_READINESS_H
@@ -21,6 +24,9 @@ struct server;
 /* A model's. */
 struct readiness {
     struct control_job job;
+    /* Of the last question; its job's, and whoever takes the model down. */
+    struct thread thread;
+    bool has_thread;
     /* Any thread. */
     atomic_bool is_asking;
     atomic_int answer; /* of the last question */
@@ -40,6 +46,10 @@ struct readiness_watch {
  * not ready until there is one. Thread: control, when the model has all that it needs.
  */
 void readiness_begin(struct model *m);
+
+/* readiness_end - nothing of the last question is left. Thread: control; the model has no request
+ * and no question in flight. */
+void readiness_end(struct model *m);
 
 /* readiness_watch_end - no question follows. Thread: control; models may be there yet. */
 void readiness_watch_end(struct server *s);

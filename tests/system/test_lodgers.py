@@ -124,6 +124,46 @@ def test_a_library_that_ran_on_joined_threads_only_is_unloaded(more, place):
         stop(server)
 
 
+def is_ready(server, name="lodger"):
+    return ask(server, "GET", f"/v2/models/{name}/ready").status == 200
+
+
+def test_a_library_that_says_whether_it_can_serve_is_unloaded(place):
+    """It is asked while it is loaded, and for as long as somebody wants to know."""
+    write_model(place / "models", "thread")
+    with serve(place) as server:
+        for version in (1, 2, 3):
+            change(library(place), version, "overwritten" if version == 3 else "renamed")
+            load(server)
+            assert all([is_ready(server) for _ in range(50)])
+            assert hear(server)[0] == version
+            unload(server)
+            servers.wait_for(lambda: not is_mapped(server), 60, "it is unloaded")
+        assert "stays in memory" not in server.log()
+        stop(server)
+
+
+@pytest.mark.parametrize("way", ["renamed", "overwritten"])
+def test_a_batching_library_is_unloaded_and_a_changed_one_taken(place, way):
+    write_model(place / "models", "thread")
+    config = place / "models" / "lodger" / "config.pbtxt"
+    config.write_text(config.read_text() + "max_batch_size: 4\ndynamic_batching { }\n")
+    batcher = place / "models" / "lodger" / "batchstrategy.so"
+    with serve(place) as server:
+        for version in (1, 2, 3):
+            change(batcher, version, way)
+            load(server)
+            inputs = [{"name": "IN", "datatype": "INT32", "shape": [1, 1], "data": [1]}]
+            with concurrent.futures.ThreadPoolExecutor(8) as pool:
+                list(pool.map(lambda _: post(server, "/v2/models/lodger/infer", {"inputs": inputs}), range(100)))
+            server.wait_log(f"lodger: version {version} makes batches")
+            assert batcher.name in pathlib.Path(f"/proc/{server.pid}/maps").read_text()
+            unload(server)
+            servers.wait_for(lambda: batcher.name not in pathlib.Path(f"/proc/{server.pid}/maps").read_text(), 60, "it is unloaded")
+        assert "stays in memory" not in server.log()
+        stop(server)
+
+
 @pytest.mark.sanitize
 def test_a_load_that_fails_leaves_nothing(place):
     write_model(place / "models", "thread", fail="1")

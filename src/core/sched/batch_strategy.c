@@ -181,7 +181,7 @@ static struct status *load(struct batch_strategy *b, struct model *m, const char
 
 struct status *batch_strategy_open(struct model *m, const struct backend_registry *reg)
 {
-    MEM_CHARGE(m->owner, MEM_INSTANCES);
+    MEM_CHARGE(m->owner, MEM_CONFIG); /* it goes later than the instances */
     bool useful = false;
     char *path;
     struct status *st = find_library(m, reg, &path);
@@ -191,10 +191,24 @@ struct status *batch_strategy_open(struct model *m, const struct backend_registr
     st = load(m->strategy, m, path, &useful);
     if (!st && !useful)
         log_warn("%s has no custom batching functions: model '%s' goes without", path, m->name);
-    if (st || !useful)
-        batch_strategy_close(m);
+    if (!st && !useful)
+        batch_strategy_close(m); /* none of its functions has run */
     mem_free(path);
     return st;
+}
+
+void batch_strategy_end(struct model *m)
+{
+    struct batch_strategy *b = m->strategy;
+    if (!b || !b->entered)
+        return;
+    b->entered = false;
+    mutex_assert_none_held();
+    struct status *st = b->batcher_end(b->batcher);
+    if (st)
+        log_error("Custom batcher finalization failed for model %s: %s", m->name,
+                  status_message(st));
+    status_free(st);
 }
 
 void batch_strategy_close(struct model *m)
@@ -202,14 +216,17 @@ void batch_strategy_close(struct model *m)
     struct batch_strategy *b = TAKE(m->strategy);
     if (!b)
         return;
-    if (b->entered) {
-        mutex_assert_none_held();
-        struct status *st = b->batcher_end(b->batcher);
-        if (st)
-            log_error("Custom batcher finalization failed for model %s: %s", m->name,
-                      status_message(st));
-        status_free(st);
-    }
-    dl_close(b->library);
+    if (!atomic_load_explicit(&b->stays, memory_order_relaxed))
+        dl_close(b->library);
+    else if (b->library && dl_stay(b->library))
+        log_info("the batching library of model '%s' stays in memory: it has run on threads that "
+                 "go on; if its file changes, a load takes the new one",
+                 m->name);
     mem_free(b);
+}
+
+void batch_strategy_stays(struct model *m)
+{
+    if (m->strategy)
+        atomic_store_explicit(&m->strategy->stays, true, memory_order_relaxed);
 }

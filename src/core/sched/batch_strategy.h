@@ -13,6 +13,7 @@
 #ifndef CONCH_CORE_SCHED_BATCH_STRATEGY_H
 #define CONCH_CORE_SCHED_BATCH_STRATEGY_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "base/compiler.h"
@@ -66,14 +67,16 @@ struct batch_strategy {
     struct dl *library;
     struct status *(*batcher_begin)(void **ret_batcher, struct model *m);
     struct status *(*batcher_end)(void *batcher);
-    bool entered; /* batcher_begin() has been called, whatever it said: batcher_end() is due */
+    bool entered;      /* batcher_begin() has been called, whatever it said: batcher_end() is due */
+    atomic_bool stays; /* a thread that goes on has run it */
 };
 
 /*
  * batch_strategy_open - m->strategy, of a model whose configuration is complete; it remains NULL
  * for a model without a library, and for one whose library has none of the functions.
  *
- * Thread: control. The library stays loaded until the last model that has it gives it up.
+ * Thread: control. The library stays loaded until the last model that has it gives it up. After an
+ * error, too, batch_strategy_end() and batch_strategy_close() are due.
  * Errors: as batch_strategy_find() and batch_strategy_check() have them
  *         STATUS_NOT_FOUND    what the dynamic linker says of the file
  *         STATUS_INVALID_ARG  it has some of the functions only
@@ -81,7 +84,17 @@ struct batch_strategy {
  */
 NODISCARD struct status *batch_strategy_open(struct model *m, const struct backend_registry *reg);
 
-/* batch_strategy_close - no scheduler uses it any longer. A model without one is fine. */
+/*
+ * batch_strategy_end - no scheduler uses it any longer: TRITONBACKEND_ModelBatcherFinalize.
+ * batch_strategy_close - then gives the library up, and m->strategy. The threads that ran it,
+ * batch_strategy_open() and batch_strategy_end() among them, have been joined: what the library has
+ * in a thread ends with it.
+ * batch_strategy_stays - … but one has not, or will not be: the library stays in memory.
+ *
+ * A model without one is fine for all. Thread: control; batch_strategy_stays(): any.
+ */
+void batch_strategy_end(struct model *m);
 void batch_strategy_close(struct model *m);
+void batch_strategy_stays(struct model *m);
 
 #endif

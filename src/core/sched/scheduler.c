@@ -35,6 +35,7 @@
 #include "core/backend/backend.h"
 #include "core/backend/instance.h"
 #include "core/model.h"
+#include "core/model_priv.h"
 #include "core/request_priv.h"
 #include "core/sched/instance_thread.h"
 #include "core/server_priv.h"
@@ -382,7 +383,7 @@ static void run_here_and_unlock(struct scheduler *s, struct instance *in, struct
 {
     struct place before;
     struct status *st = instance_enter_place(in, &before);
-    backend_stays(s->model->backend);
+    model_code_stays(s->model);
     run_locked(s, in);
     scheduler_unlock(s);
     place_leave(&before);

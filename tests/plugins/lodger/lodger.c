@@ -8,6 +8,8 @@
  * digit in `version` below, which tests change in the file; and how many requests the library has
  * executed since it was loaded. The model's parameter `cxx`, if there is one, adds the
  * thread_local.
+ *
+ * As a batching library, too, it does so, and says on standard error which version it is.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -123,6 +125,14 @@ static void say(TRITONBACKEND_Request *request)
     must(TRITONBACKEND_RequestRelease(request, TRITONSERVER_REQUEST_RELEASE_ALL));
 }
 
+/* Whether it can serve is asked on whatever thread. */
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReady(TRITONBACKEND_ModelInstance *instance)
+{
+    (void)instance;
+    lodge();
+    return NULL;
+}
+
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstance *instance,
                                                        TRITONBACKEND_Request **requests,
                                                        const uint32_t request_count)
@@ -137,5 +147,52 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstan
         lodge_object();
     for (uint32_t i = 0; i < request_count; i++)
         say(requests[i]);
+    return NULL;
+}
+
+/* ---- As a batching library ------------------------------------------------------------------- */
+
+TRITONSERVER_Error *TRITONBACKEND_ModelBatcherInitialize(TRITONBACKEND_Batcher **batcher,
+                                                         TRITONBACKEND_Model *model)
+{
+    (void)model;
+    *batcher = NULL;
+    fprintf(stderr, "lodger: version %c makes batches\n", version[sizeof(version) - 2]);
+    if (pthread_key_create(&key, end) != 0)
+        abort();
+    lodge();
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelBatcherFinalize(TRITONBACKEND_Batcher *batcher)
+{
+    (void)batcher;
+    lodge();
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelBatchInitialize(const TRITONBACKEND_Batcher *batcher,
+                                                       void **user)
+{
+    (void)batcher;
+    *user = NULL;
+    lodge();
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelBatchIncludeRequest(TRITONBACKEND_Request *request,
+                                                           void *user, bool *include)
+{
+    (void)request;
+    (void)user;
+    *include = true;
+    lodge();
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelBatchFinalize(void *user)
+{
+    (void)user;
+    lodge();
     return NULL;
 }
