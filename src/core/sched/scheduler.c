@@ -97,10 +97,10 @@ out:
 
 void scheduler_done(struct scheduler *s)
 {
+    alarm_done(&s->alarm); /* one that rings now looks for idle instances */
     watch_done(&s->watch);
     idle_done(&s->idle);
     cond_done(&s->quiet);
-    alarm_done(&s->alarm);
     mutex_done(&s->mu);
 }
 
