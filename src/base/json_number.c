@@ -13,7 +13,8 @@
  *     strtod in the C locale.
  * tests/unit/base/test_json_number.c holds all of it against strtod, bit for bit.
  *
- * Tensors of short numbers are read by json_read_avx2.c where the processor has AVX2.
+ * Tensors of short numbers are read by json_read_avx512.c or json_read_avx2.c where the processor
+ * has what these need.
  */
 #include "base/json.h"
 
@@ -721,13 +722,46 @@ struct runs {
             runs.left--;                                                                           \
             break;                                                                                 \
         }                                                                                          \
-        if (json_use_avx2 && p - j->text >= JSON_AVX2_BEFORE)                                      \
-            after = read(p, end, out + n, max - n, &n_read);                                       \
+        after = read(j, p, out + n, max - n, &n_read);                                             \
         n += n_read;                                                                               \
         runs.pause = n_read >= 16 ? 1 : MIN(2 * runs.pause, 1024u);                                \
         runs.left = runs.pause;                                                                    \
     } while (0)
-#define NO_RUN (void)runs
+
+/* The run at p of the text, by what the processor has; NULL when there is none. */
+static inline const char *run_of_f32s(const struct json *j, const char *p, float *out, size_t room,
+                                      size_t *ret_n)
+{
+    if (json_way == JSON_AVX512)
+        return json_read_f32s_avx512(p, j->end, out, room, ret_n);
+    if (json_way == JSON_AVX2 && p - j->text >= JSON_AVX2_BEFORE)
+        return json_read_f32s_avx2(p, j->end, out, room, ret_n);
+    return NULL;
+}
+
+static inline const char *run_of_f64s(const struct json *j, const char *p, double *out, size_t room,
+                                      size_t *ret_n)
+{
+    if (json_way == JSON_AVX512)
+        return json_read_f64s_avx512(p, j->end, out, room, ret_n);
+    if (json_way == JSON_AVX2 && p - j->text >= JSON_AVX2_BEFORE)
+        return json_read_f64s_avx2(p, j->end, out, room, ret_n);
+    return NULL;
+}
+
+static inline const char *run_of_ints(const struct json *j, const char *p, void *out,
+                                      size_t element_bytes, bool is_signed, size_t room,
+                                      size_t *ret_n)
+{
+    if (json_way == JSON_AVX512)
+        return json_read_ints_avx512(p, j->end, out, element_bytes, is_signed, room, ret_n);
+    return NULL;
+}
+
+#define RUN_OF_SIGNED(j, p, out, room, ret_n)                                                      \
+    run_of_ints(j, p, out, sizeof(*(out)), true, room, ret_n)
+#define RUN_OF_UNSIGNED(j, p, out, room, ret_n)                                                    \
+    run_of_ints(j, p, out, sizeof(*(out)), false, room, ret_n)
 
 /*
  * READ_NUMBERS(name, type, RUN, PARSE, FAILURE) - a bulk reader. PARSE has p, end and out[n], sets
@@ -782,16 +816,23 @@ struct runs {
     after = parse_int(p, end, is_signed, &wide, &fits);                                            \
     out[n] = (type)wide
 
-READ_NUMBERS(json_read_f32s, float, FIND_RUN(json_read_f32s_avx2), PARSE_F32, JSON_NOT_NUMBER)
-READ_NUMBERS(json_read_f64s, double, FIND_RUN(json_read_f64s_avx2), PARSE_F64, JSON_NOT_NUMBER)
-READ_NUMBERS(json_read_i8s, int8_t, NO_RUN, PARSE_INT(int8_t, true), JSON_NOT_INT)
-READ_NUMBERS(json_read_i16s, int16_t, NO_RUN, PARSE_INT(int16_t, true), JSON_NOT_INT)
-READ_NUMBERS(json_read_i32s, int32_t, NO_RUN, PARSE_INT(int32_t, true), JSON_NOT_INT)
-READ_NUMBERS(json_read_i64s, int64_t, NO_RUN, PARSE_INT(int64_t, true), JSON_NOT_INT)
-READ_NUMBERS(json_read_u8s, uint8_t, NO_RUN, PARSE_INT(uint8_t, false), JSON_NOT_UINT)
-READ_NUMBERS(json_read_u16s, uint16_t, NO_RUN, PARSE_INT(uint16_t, false), JSON_NOT_UINT)
-READ_NUMBERS(json_read_u32s, uint32_t, NO_RUN, PARSE_INT(uint32_t, false), JSON_NOT_UINT)
-READ_NUMBERS(json_read_u64s, uint64_t, NO_RUN, PARSE_INT(uint64_t, false), JSON_NOT_UINT)
+READ_NUMBERS(json_read_f32s, float, FIND_RUN(run_of_f32s), PARSE_F32, JSON_NOT_NUMBER)
+READ_NUMBERS(json_read_f64s, double, FIND_RUN(run_of_f64s), PARSE_F64, JSON_NOT_NUMBER)
+READ_NUMBERS(json_read_i8s, int8_t, FIND_RUN(RUN_OF_SIGNED), PARSE_INT(int8_t, true), JSON_NOT_INT)
+READ_NUMBERS(json_read_i16s, int16_t, FIND_RUN(RUN_OF_SIGNED), PARSE_INT(int16_t, true),
+             JSON_NOT_INT)
+READ_NUMBERS(json_read_i32s, int32_t, FIND_RUN(RUN_OF_SIGNED), PARSE_INT(int32_t, true),
+             JSON_NOT_INT)
+READ_NUMBERS(json_read_i64s, int64_t, FIND_RUN(RUN_OF_SIGNED), PARSE_INT(int64_t, true),
+             JSON_NOT_INT)
+READ_NUMBERS(json_read_u8s, uint8_t, FIND_RUN(RUN_OF_UNSIGNED), PARSE_INT(uint8_t, false),
+             JSON_NOT_UINT)
+READ_NUMBERS(json_read_u16s, uint16_t, FIND_RUN(RUN_OF_UNSIGNED), PARSE_INT(uint16_t, false),
+             JSON_NOT_UINT)
+READ_NUMBERS(json_read_u32s, uint32_t, FIND_RUN(RUN_OF_UNSIGNED), PARSE_INT(uint32_t, false),
+             JSON_NOT_UINT)
+READ_NUMBERS(json_read_u64s, uint64_t, FIND_RUN(RUN_OF_UNSIGNED), PARSE_INT(uint64_t, false),
+             JSON_NOT_UINT)
 
 bool json_read_bools(struct json *j, uint8_t *out, size_t max, size_t *ret_n)
 {

@@ -35,8 +35,12 @@ char *json_print_double(char *out, double value);
 /* json_print_shortest - writes a comma and any float, by its own shortest digits. */
 char *json_print_shortest(char *out, float value);
 
+/* How tensors of numbers are read and printed: many values at once where the processor can. */
+enum json_way { JSON_ONE_BY_ONE, JSON_AVX2, JSON_AVX512 };
+extern enum json_way json_way; /* the best that the processor has; only tests change that */
+
 /*
- * Tensors of floats, many values at once, on processors that have AVX2.
+ * Tensors of floats, on processors that have AVX2.
  *
  * json_print_f32s_avx2, json_print_shortest_f32s_avx2 - writes n floats, each behind a comma, as
  * json_write_f32s() and json_write_shortest_f32s() do; returns the end.
@@ -48,13 +52,24 @@ char *json_print_shortest(char *out, float value);
  * room.
  */
 enum { JSON_AVX2_BEFORE = 33 };
-extern bool json_use_avx2; /* the processor has it; only tests change that */
 char *json_print_f32s_avx2(char *out, const void *floats, size_t n);
 char *json_print_shortest_f32s_avx2(char *out, const void *floats, size_t n);
 const char *json_read_f32s_avx2(const char *p, const char *end, float *out, size_t room,
                                 size_t *ret_n);
 const char *json_read_f64s_avx2(const char *p, const char *end, double *out, size_t room,
                                 size_t *ret_n);
+
+/*
+ * The same, on processors with AVX-512 (VBMI2): up to the end of the text and of the room, nothing
+ * precedes p, and up to 32 digits (doubles: 15, integers: 16) with a sign and a point of their own.
+ * Of integers the low bits are kept, as many as an element of the output has.
+ */
+const char *json_read_f32s_avx512(const char *p, const char *end, float *out, size_t room,
+                                  size_t *ret_n);
+const char *json_read_f64s_avx512(const char *p, const char *end, double *out, size_t room,
+                                  size_t *ret_n);
+const char *json_read_ints_avx512(const char *p, const char *end, void *out, size_t element_bytes,
+                                  bool is_signed, size_t room, size_t *ret_n);
 
 /* floor(log2(10^k)) for |k| < 1650. */
 static inline int json_log2_pow10(int k)

@@ -20,7 +20,7 @@
  */
 #include "base/json_priv.h"
 
-bool json_use_avx2;
+enum json_way json_way;
 
 #ifdef __x86_64__
 #include <immintrin.h>
@@ -119,8 +119,14 @@ __attribute__((constructor)) static void prepare(void)
 {
     __builtin_cpu_init();
     /* What json_read_avx2.c uses besides came with AVX2, but a hypervisor may hide it. */
-    json_use_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
-                    __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt");
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
+        __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt"))
+        json_way = JSON_AVX2;
+    if (json_way == JSON_AVX2 && __builtin_cpu_supports("avx512f") &&
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi") &&
+        __builtin_cpu_supports("avx512vbmi2"))
+        json_way = JSON_AVX512;
     for (int i = 0; i < N_EXPONENTS; i++) {
         int e = FIRST_EXPONENT + i;
         int n_decimals = -(((e - 52) * 1262611) >> 22); /* -floor(log10) of the last bit */
@@ -481,7 +487,7 @@ AVX2 char *json_print_shortest_f32s_avx2(char *out, const void *floats, size_t n
 char *json_print_f32s_avx2(char *out, const void *floats, size_t n)
 {
     (void)floats;
-    BUG_ON(n > 0); /* json_use_avx2 is not set */
+    BUG_ON(n > 0); /* json_way is JSON_ONE_BY_ONE */
     return out;
 }
 

@@ -2,7 +2,8 @@
 /*
  * JSON from outside. Whatever the bytes: walking value by value and json_check() agree on whether
  * they are a document; what was read and written again is a document, and reads as the same; the
- * bulk readers neither leave their bounds nor accept what is no array of theirs.
+ * bulk readers neither leave their bounds nor accept what is no array of theirs, and read the same
+ * many values at once as one by one.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,7 +15,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/compiler.h"
-#include "base/json.h"
+#include "base/json_priv.h"
 
 enum { MAX_INPUT = 1 << 16, MAX_DEPTH = 50 };
 
@@ -102,9 +103,11 @@ static bool copy_document(const char *text, size_t length, struct buf *out)
 
 static void read_tensors(const char *text, size_t length, bool is_document)
 {
-    size_t max = length / 4, n = 0, bytes = 0;
+    size_t max = length / 4, n = 0, bytes = 0, n_single = 0;
     void *out = malloc(max * 8 + 1); /* so that one value too many is seen */
-    struct json start, j;
+    void *singles = malloc(max * 8 + 1);
+    enum json_way best = json_way;
+    struct json start, j, single;
     json_init(&start, text, length, NULL);
 #define READ(function, type)                                                                       \
     j = start;                                                                                     \
@@ -113,6 +116,16 @@ static void read_tensors(const char *text, size_t length, bool is_document)
         EXPECT(!is_document || json_end(&j));                                                      \
     } else {                                                                                       \
         EXPECT(j.failure != JSON_OK && (j.failure != JSON_SYNTAX || !is_document));                \
+    }                                                                                              \
+    for (int way = 0; way < (int)best; way++) {                                                    \
+        json_way = (enum json_way)way;                                                             \
+        single = start;                                                                            \
+        function(&single, (type *)singles, max, &n_single);                                        \
+        json_way = best;                                                                           \
+        EXPECT(single.failure == j.failure && single.failed_at == j.failed_at);                    \
+        EXPECT(single.p == j.p);                                                                   \
+        EXPECT(j.failure != JSON_OK ||                                                             \
+               (n == n_single && memcmp(out, singles, n * sizeof(type)) == 0));                    \
     }
     READ(json_read_i8s, int8_t)
     READ(json_read_i16s, int16_t)
@@ -144,6 +157,7 @@ static void read_tensors(const char *text, size_t length, bool is_document)
         EXPECT(n == n_again && bytes == bytes_again);
         free(strings);
     }
+    free(singles);
     free(out);
 }
 

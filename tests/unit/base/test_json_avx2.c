@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tensors of floats by AVX2 against the same one by one, on processors that have it: the same text,
- * the same values, and the same failure in the same place. What is done one by one is compared with
- * the C library in test_json_number.c. CONCH_JSON_ROUNDS times more when asked.
+ * Tensors of numbers by AVX2 and by AVX-512 against the same one by one, on processors that have
+ * them: the same text, the same values, and the same failure in the same place. What is done one by
+ * one is compared with the C library in test_json_number.c. CONCH_JSON_ROUNDS times more when
+ * asked.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -21,6 +22,7 @@
 enum { MAX_VALUES = 400, MAX_TEXT = 96 * MAX_VALUES };
 
 static size_t rounds = 1;
+static enum json_way best; /* that the processor has */
 
 static uint64_t state = 0x9e3779b97f4a7c15;
 
@@ -93,19 +95,15 @@ static void compare(write_floats_fn together, write_floats_fn single, const floa
              buf_text(&array) + from, 30, buf_text(&singles) + from);
 }
 
-static void write_shortest_plain(struct buf *b, const float *values, size_t n)
-{
-    json_use_avx2 = false;
-    json_write_shortest_f32s(b, values, n);
-    json_use_avx2 = true;
-}
-
 /* As an array, and one value after the other by the functions that print any number. */
 static void check_write(const float *values, size_t n)
 {
-    compare(json_write_f32s, write_one_by_one, values, n);
-    compare(json_write_shortest_f32s, write_shortest_one_by_one, values, n);
-    compare(write_shortest_plain, write_shortest_one_by_one, values, n);
+    for (int way = 0; way <= (int)best; way++) {
+        json_way = (enum json_way)way;
+        if (way != JSON_ONE_BY_ONE)
+            compare(json_write_f32s, write_one_by_one, values, n);
+        compare(json_write_shortest_f32s, write_shortest_one_by_one, values, n);
+    }
 }
 
 static float float_of(uint32_t bits)
@@ -196,59 +194,92 @@ static void writes_up_to_the_maximum(void **unused)
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
+/* The types of elements. */
+static const struct type {
+    size_t bytes;
+    char letter; /* of its name: float, integer, unsigned */
+} types[] = {{4, 'f'}, {8, 'f'}, {1, 'i'}, {2, 'i'}, {4, 'i'},
+             {8, 'i'}, {1, 'u'}, {2, 'u'}, {4, 'u'}, {8, 'u'}};
+
 struct result {
     bool ok;
     size_t n;
     enum json_failure failure;
     size_t at, failed_at;
-    float floats[MAX_VALUES];
-    double doubles[MAX_VALUES];
+    _Alignas(8) char values[8 * MAX_VALUES];
 };
 
-static void read_text(struct result *r, bool avx2, bool floats, const char *text, size_t length,
-                      size_t max)
+static bool read_values(struct json *j, struct type type, void *out, size_t max, size_t *ret_n)
+{
+    if (type.letter == 'f')
+        return type.bytes == 4 ? json_read_f32s(j, out, max, ret_n)
+                               : json_read_f64s(j, out, max, ret_n);
+    switch (type.bytes) {
+    case 1:
+        return type.letter == 'i' ? json_read_i8s(j, out, max, ret_n)
+                                  : json_read_u8s(j, out, max, ret_n);
+    case 2:
+        return type.letter == 'i' ? json_read_i16s(j, out, max, ret_n)
+                                  : json_read_u16s(j, out, max, ret_n);
+    case 4:
+        return type.letter == 'i' ? json_read_i32s(j, out, max, ret_n)
+                                  : json_read_u32s(j, out, max, ret_n);
+    default:
+        return type.letter == 'i' ? json_read_i64s(j, out, max, ret_n)
+                                  : json_read_u64s(j, out, max, ret_n);
+    }
+}
+
+/* The elements in memory that has not one byte more than max of them. */
+static void read_text(struct result *r, enum json_way way, struct type type, const char *text,
+                      size_t length, size_t max)
 {
     struct json j;
+    char *out = malloc(max * type.bytes + !max);
+    assert_non_null(out);
     json_init(&j, text, length, NULL);
     r->n = 0;
-    json_use_avx2 = avx2;
-    r->ok = floats ? json_read_f32s(&j, r->floats, max, &r->n)
-                   : json_read_f64s(&j, r->doubles, max, &r->n);
-    json_use_avx2 = true;
+    json_way = way;
+    r->ok = read_values(&j, type, out, max, &r->n);
     r->failure = j.failure;
     r->at = (size_t)(j.p - text);
     r->failed_at = j.failed_at ? (size_t)(j.failed_at - text) : 0;
+    memcpy(r->values, out, r->n * type.bytes);
+    free(out);
 }
 
-/* Both types, in memory that has not one byte more. */
-static void check_read(const char *text, size_t length, size_t max)
+static void compare_read(enum json_way way, struct type type, const char *text, size_t length,
+                         size_t max)
 {
     static struct result together, single;
-    char *copy = malloc(length);
+    read_text(&together, way, type, text, length, max);
+    read_text(&single, JSON_ONE_BY_ONE, type, text, length, max);
+    if (together.ok != single.ok || together.failure != single.failure ||
+        together.at != single.at || together.failed_at != single.failed_at ||
+        together.n != single.n)
+        fail_msg("%c%zu, way %d, read together: %d, %zu values, failure %d at %zu; one by one: %d, "
+                 "%zu values, failure %d at %zu: %.*s",
+                 type.letter, 8 * type.bytes, (int)way, together.ok, together.n, together.failure,
+                 together.failed_at, single.ok, single.n, single.failure, single.failed_at,
+                 (int)length, text);
+    for (size_t i = 0; i < single.n; i++) {
+        const char *mine = together.values + i * type.bytes;
+        if (memcmp(mine, single.values + i * type.bytes, type.bytes) != 0)
+            fail_msg("%c%zu, way %d: value %zu is another one, one by one: %.*s", type.letter,
+                     8 * type.bytes, (int)way, i, (int)length, text);
+    }
+}
+
+/* All types, from memory that has not one byte more. */
+static void check_read(const char *text, size_t length, size_t max)
+{
+    char *copy = malloc(length + !length);
     assert_non_null(copy);
     memcpy(copy, text, length);
-    for (int floats = 0; floats < 2; floats++) {
-        read_text(&together, true, floats, copy, length, max);
-        read_text(&single, false, floats, copy, length, max);
-        if (together.ok != single.ok || together.failure != single.failure ||
-            together.at != single.at || together.failed_at != single.failed_at ||
-            together.n != single.n)
-            fail_msg(
-                "read together: %d, %zu values, failure %d at %zu; one by one: %d, %zu values, "
-                "failure %d at %zu: %.*s",
-                together.ok, together.n, together.failure, together.failed_at, single.ok, single.n,
-                single.failure, single.failed_at, (int)length, text);
-        if (!single.ok)
-            continue;
-        for (size_t i = 0; i < single.n; i++) {
-            size_t size = floats ? sizeof(float) : sizeof(double);
-            double mine = floats ? (double)together.floats[i] : together.doubles[i];
-            double theirs = floats ? (double)single.floats[i] : single.doubles[i];
-            const void *at = floats ? (void *)&together.floats[i] : (void *)&together.doubles[i];
-            const void *other = floats ? (void *)&single.floats[i] : (void *)&single.doubles[i];
-            if (memcmp(at, other, size) != 0)
-                fail_msg("value %zu is %.17g, one by one it is %.17g: %.*s", i, mine, theirs,
-                         (int)length, text);
+    for (int way = JSON_AVX2; way <= (int)best; way++) {
+        for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+            if (types[i].letter == 'f' || way == JSON_AVX512)
+                compare_read((enum json_way)way, types[i], copy, length, max);
         }
     }
     free(copy);
@@ -286,6 +317,7 @@ static size_t make_array(char *out, size_t n, unsigned most)
 {
     static const char *const between[] = {",", ", ", ",  ", ",\n", " ,", "],["};
     unsigned usual = random_below(2), unusual = 20 + random_below(2000);
+    bool whole = random_below(3) == 0, plain = random_below(3) == 0;
     size_t length = (size_t)sprintf(out, "%34s[[", "");
     for (size_t i = 0; i < n; i++) {
         if (i > 0) {
@@ -293,7 +325,13 @@ static size_t make_array(char *out, size_t n, unsigned most)
             memcpy(out + length, text, strlen(text));
             length += strlen(text);
         }
-        length += put_number(out + length, random_below(200) ? most : 25);
+        size_t n_bytes = put_number(out + length, random_below(200) ? most : 25);
+        char *point = whole ? memchr(out + length, '.', n_bytes) : NULL;
+        if (point) /* integers */
+            n_bytes = (size_t)(point - (out + length));
+        if (plain && out[length] == '-') /* and without sign */
+            memmove(out + length, out + length + 1, --n_bytes);
+        length += n_bytes;
     }
     return length + (size_t)sprintf(out + length, "]]");
 }
@@ -388,6 +426,7 @@ static void reads_what_strtod_reads(void **unused)
         size_t n;
         size_t length = make_array(text, MAX_VALUES, 1 + random_below(26));
         json_init(&j, text, length, NULL);
+        json_way = (enum json_way)(r % (best + 1u));
         assert_true(json_read_f32s(&j, floats, MAX_VALUES, &n));
         json_init(&j, text, length, NULL);
         assert_true(json_read_f64s(&j, doubles, MAX_VALUES, &n));
@@ -419,7 +458,8 @@ int main(void)
         cmocka_unit_test(fails_as_one_by_one),
         cmocka_unit_test(reads_what_strtod_reads),
     };
-    if (!json_use_avx2) {
+    best = json_way;
+    if (best == JSON_ONE_BY_ONE) {
         print_message("the processor has no AVX2: nothing to compare\n");
         return 0;
     }

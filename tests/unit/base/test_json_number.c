@@ -372,8 +372,8 @@ static void writes_floats_as_their_doubles(void **unused)
     AUTO(buf) as_float = BUF_INIT(100);
     AUTO(buf) as_double = BUF_INIT(100);
     size_t step = rounds < 997 ? 997 / rounds : 1;
-    bool has_avx2 = json_use_avx2; /* test_json_avx2.c is about that */
-    json_use_avx2 = false;
+    enum json_way best = json_way; /* test_json_avx2.c is about that */
+    json_way = JSON_ONE_BY_ONE;
     for (uint32_t exponent = 112; exponent < 132; exponent++) {
         for (size_t fraction = 0; fraction < (size_t)1 << 23; fraction += step) {
             uint32_t bits = exponent << 23 | (uint32_t)fraction;
@@ -392,7 +392,7 @@ static void writes_floats_as_their_doubles(void **unused)
                 check_write(wide);
         }
     }
-    json_use_avx2 = has_avx2;
+    json_way = best;
     check_write(0x1.01p-13); /* exactly between two of 17 digits */
     check_write(0x1.05p-13);
 }
@@ -452,13 +452,13 @@ static void check_shortest_text(float value, const char *text)
 static void check_shortest(float positive)
 {
     AUTO(buf) b = BUF_INIT(100);
-    bool has_avx2 = json_use_avx2;
-    for (int way = 0; way < (has_avx2 ? 4 : 2); way++) {
+    enum json_way best = json_way;
+    for (int way = 0; way < 2 * (int)(best + 1); way++) {
         float value = way & 1 ? -positive : positive;
-        json_use_avx2 = way & 2;
+        json_way = (enum json_way)(way / 2);
         buf_reset(&b);
         json_write_shortest_f32s(&b, &value, 1);
-        json_use_avx2 = has_avx2;
+        json_way = best;
         check_shortest_text(value, buf_text(&b));
     }
 }
@@ -506,12 +506,12 @@ static void writes_shortest_floats_in_the_forms_of_doubles(void **unused)
                                "7.0385307e-26]"; /* 7.038531e-26 is another one as a double */
     assert_true((float)strtod("7.0385307e-26", NULL) == 0x1.5c87fap-84F);
     assert_true((float)strtod("7.038531e-26", NULL) != 0x1.5c87fap-84F);
-    bool has_avx2 = json_use_avx2;
-    for (int way = 0; way < (has_avx2 ? 2 : 1); way++) {
+    enum json_way best = json_way;
+    for (int way = 0; way <= (int)best; way++) {
         AUTO(buf) b = BUF_INIT(1000);
-        json_use_avx2 = way;
+        json_way = (enum json_way)way;
         json_write_shortest_f32s(&b, values, sizeof(values) / sizeof(values[0]));
-        json_use_avx2 = has_avx2;
+        json_way = best;
         assert_string_equal(buf_text(&b), text);
     }
 }
