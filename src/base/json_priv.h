@@ -60,6 +60,31 @@ const char *json_read_f64s_avx2(const char *p, const char *end, double *out, siz
                                 size_t *ret_n);
 
 /*
+ * What printing floats m·2^(e-23) takes from e, which is JSON_FLOAT_FIRST and the index; see
+ * json_write_avx2.c.
+ */
+enum {
+    JSON_FLOAT_FIRST = -16,
+    JSON_FLOAT_EXPONENTS = 32,
+    JSON_FLOAT_BITS = 30, /* behind the point of m times its factor */
+    JSON_SHORT_BITS = 27, /* the same for shortest floats */
+};
+struct json_float_scale {
+    _Alignas(64) uint32_t factors[JSON_FLOAT_EXPONENTS]; /* give the first five of 17 digits */
+    _Alignas(64) uint32_t halves[JSON_FLOAT_EXPONENTS];  /* of the double's last bit */
+    _Alignas(64) uint32_t short_factors[JSON_FLOAT_EXPONENTS]; /* give all nine digits */
+};
+extern struct json_float_scale json_float_scale; /* there when json_prepare_floats() was called */
+void json_prepare_floats(void);
+
+/* Digits in front of the point, of 17, or of nine; below 1 zeros follow it. */
+static inline int json_float_wholes(int index, bool shortest)
+{
+    int last_bit = JSON_FLOAT_FIRST + index - (shortest ? 23 : 52);
+    return (shortest ? 9 : 17) + ((last_bit * 1262611) >> 22);
+}
+
+/*
  * The same, on processors with AVX-512 (VBMI2): up to the end of the text and of the room, nothing
  * precedes p, and up to 32 digits (doubles: 15, integers: 16) with a sign and a point of their own.
  * Of integers the low bits are kept, as many as an element of the output has.
@@ -70,6 +95,9 @@ const char *json_read_f64s_avx512(const char *p, const char *end, double *out, s
                                   size_t *ret_n);
 const char *json_read_ints_avx512(const char *p, const char *end, void *out, size_t element_bytes,
                                   bool is_signed, size_t room, size_t *ret_n);
+
+char *json_print_f32s_avx512(char *out, const void *floats, size_t n);
+char *json_print_shortest_f32s_avx512(char *out, const void *floats, size_t n);
 
 /* floor(log2(10^k)) for |k| < 1650. */
 static inline int json_log2_pow10(int k)

@@ -670,14 +670,19 @@ static inline char *put_bool(char *out, uint8_t value)
 PUT_VALUES(f32s, float, put_float)
 void json_write_f32s(struct buf *b, const float *values, size_t n)
 {
-    write_array(b, values, n, sizeof(*values), json_way ? json_print_f32s_avx2 : put_f32s);
+    write_array(b, values, n, sizeof(*values),
+                json_way == JSON_AVX512 ? json_print_f32s_avx512
+                : json_way == JSON_AVX2 ? json_print_f32s_avx2
+                                        : put_f32s);
 }
 
 PUT_VALUES(shortest_f32s, float, put_shortest)
 void json_write_shortest_f32s(struct buf *b, const float *values, size_t n)
 {
     write_array(b, values, n, sizeof(*values),
-                json_way ? json_print_shortest_f32s_avx2 : put_shortest_f32s);
+                json_way == JSON_AVX512 ? json_print_shortest_f32s_avx512
+                : json_way == JSON_AVX2 ? json_print_shortest_f32s_avx2
+                                        : put_shortest_f32s);
 }
 
 WRITE_ARRAY(f64s, double, put_double)

@@ -25,17 +25,22 @@ enum json_way json_way;
 #ifdef __x86_64__
 #include <immintrin.h>
 
+struct json_float_scale json_float_scale;
+#define factors       json_float_scale.factors
+#define halves        json_float_scale.halves
+#define short_factors json_float_scale.short_factors
+
 #define AVX2   __attribute__((target("avx2")))
 #define INLINE static inline __attribute__((always_inline))
 
 enum {
     BLOCK = 32,
-    FIRST_EXPONENT = -16, /* e of the smallest float that is done here */
-    N_EXPONENTS = 32,
-    BITS = 30, /* behind the point of the first product */
+    FIRST_EXPONENT = JSON_FLOAT_FIRST, /* e of the smallest float that is done here */
+    N_EXPONENTS = JSON_FLOAT_EXPONENTS,
+    BITS = JSON_FLOAT_BITS, /* behind the point of the first product */
     LAST_BITS = BITS - 12,
     FIVE_4 = 625,
-    SHORT_BITS = 27, /* the same for shortest floats */
+    SHORT_BITS = JSON_SHORT_BITS, /* the same for shortest floats */
 
     /* Index of a layout, in bytes */
     LAYOUT_SHIFT = 4,
@@ -44,10 +49,6 @@ enum {
     N_LAYOUTS = 4 * N_EXPONENTS,
     LAYOUT_SHORTEST = N_LAYOUTS << LAYOUT_SHIFT, /* there are 9 digits, not 17 */
 };
-
-/* What the first product and the decision about the last digit take from the exponent. */
-static _Alignas(32) uint32_t factors[N_EXPONENTS], halves[N_EXPONENTS];
-static _Alignas(32) uint32_t short_factors[N_EXPONENTS]; /* for shortest floats */
 
 /*
  * How the digits of a number are put together: the prefix, digits from the first one on, the point
@@ -115,6 +116,18 @@ static uint64_t five_to(int exponent)
     return exponent > 0 ? 5 * five_to(exponent - 1) : 1;
 }
 
+void json_prepare_floats(void)
+{
+    for (int i = 0; i < N_EXPONENTS; i++) {
+        int e = FIRST_EXPONENT + i, n_decimals = 17 - json_float_wholes(i, false);
+        uint64_t factor = five_to(n_decimals - 12) << (BITS + e + n_decimals - 35);
+        factors[i] = (uint32_t)factor;
+        halves[i] = (uint32_t)((factor * 244140625) >> 30); /* 5^12: of the double's last bit */
+        n_decimals = 9 - json_float_wholes(i, true);
+        short_factors[i] = (uint32_t)(five_to(n_decimals) << (SHORT_BITS + e + n_decimals - 23));
+    }
+}
+
 __attribute__((constructor)) static void prepare(void)
 {
     __builtin_cpu_init();
@@ -125,19 +138,12 @@ __attribute__((constructor)) static void prepare(void)
     if (json_way == JSON_AVX2 && __builtin_cpu_supports("avx512f") &&
         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi") &&
-        __builtin_cpu_supports("avx512vbmi2"))
+        __builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("avx512cd"))
         json_way = JSON_AVX512;
+    json_prepare_floats();
     for (int i = 0; i < N_EXPONENTS; i++) {
-        int e = FIRST_EXPONENT + i;
-        int n_decimals = -(((e - 52) * 1262611) >> 22); /* -floor(log10) of the last bit */
-        uint64_t factor = five_to(n_decimals - 12) << (BITS + e + n_decimals - 35);
-        factors[i] = (uint32_t)factor;
-        halves[i] = (uint32_t)((factor * 244140625) >> 30); /* 5^12: of the double's last bit */
-        prepare_layouts(i, 17 - n_decimals);
-
-        n_decimals = -(((e - 23) * 1262611) >> 22); /* the same of the float's last bit */
-        short_factors[i] = (uint32_t)(five_to(n_decimals) << (SHORT_BITS + e + n_decimals - 23));
-        prepare_layouts(i + N_LAYOUTS, 9 - n_decimals);
+        prepare_layouts(i, json_float_wholes(i, false));
+        prepare_layouts(i + N_LAYOUTS, json_float_wholes(i, true));
     }
 }
 
