@@ -85,7 +85,7 @@ def binary(name, model, tensors, outputs, expect):
     return Request(name, _post(model, headers, head + tail), check)
 
 
-def as_json(name, model, tensor, shape, values, output):
+def as_json(name, model, tensor, shape, values, output, headers=None):
     """The same as JSON text, both ways."""
     body = json.dumps({
         "inputs": [{"name": tensor, "shape": shape, "datatype": "FP32", "data": values}],
@@ -101,7 +101,7 @@ def as_json(name, model, tensor, shape, values, output):
                 return f"{output} has {got} where {sent} was sent"
         return None
 
-    return Request(name, _post(model, {"Content-Type": "application/json"}, body), check)
+    return Request(name, _post(model, {"Content-Type": "application/json", **(headers or {})}, body), check)
 
 
 SMALL_SHAPE = [16]
@@ -129,6 +129,13 @@ def image():
 def image_json():
     values = floats(math.prod(IMAGE_SHAPE))
     return as_json("602 kB, JSON", "image", "INPUT0", IMAGE_SHAPE, values, "OUTPUT0")
+
+
+def image_json_shortest():
+    """The same from a client that asks for shortest floats; Triton does not know that and prints as ever."""
+    values = floats(math.prod(IMAGE_SHAPE))
+    return as_json("602 kB, JSON, shortest floats", "image", "INPUT0", IMAGE_SHAPE, values, "OUTPUT0",
+                   {"Accept": "application/json; floats=shortest"})
 
 
 def sink():

@@ -15,7 +15,7 @@
  *
  * Digits are made sixteen at once. Nothing on the way of the usual number branches on what cannot
  * be foreseen: its sign, how many digits it has, whether it is below one. Where the processor has
- * AVX2, json_write_avx2.c prints the usual floats.
+ * AVX-512 or AVX2, json_write_avx512.c or json_write_avx2.c prints the usual floats.
  */
 #ifdef __SSE2__
 #include <emmintrin.h>
