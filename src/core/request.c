@@ -63,6 +63,7 @@ void request_init(struct request *r, const struct request_ops *ops, struct model
     list_init(&r->link);
     atomic_init(&r->refs, 1);
     atomic_init(&r->stage, REQUEST_IDLE);
+    atomic_init(&r->spare_taken, true);
 }
 
 void request_ref(struct request *r)
@@ -395,6 +396,7 @@ void request_cancel(struct request *r)
 void request_begin(struct request *r)
 {
     /* The scheduler's lock, or the call itself on this thread, publishes all of this. */
+    response_spare(r);
     atomic_store_explicit(&r->answered, false, memory_order_relaxed);
     uint64_t senders = atomic_load_explicit(&r->senders, memory_order_relaxed);
     /* release: who sees this run sees that nobody has taken it yet; see request_is_held(). */

@@ -166,7 +166,8 @@ struct request {
     struct parameter *parameters;
 
     /* Set by server_infer(). */
-    uint32_t batch_size; /* 0 for a model without batching */
+    struct response *spare; /* room in the arena for one response: response.c; or NULL */
+    uint32_t batch_size;    /* 0 for a model without batching */
     uint64_t start_ns, queue_ns;
 
     /* The scheduler's, under its lock. */
@@ -206,9 +207,10 @@ struct request {
     atomic_uint_least64_t senders;
     _Atomic(struct instance *) taken_by; /* by whose backend; NULL: it has ended, or waits */
     atomic_uint late;                    /* enum in core/sched/watch.c; 0: it is not */
-    atomic_bool progressed; /* a response that is not the final one has gone since the last look */
-    atomic_int stage;       /* enum request_stage */
-    atomic_uint n_reported; /* responses that the backend has reported statistics of */
+    atomic_bool progressed;  /* a response that is not the final one has gone since the last look */
+    atomic_int stage;        /* enum request_stage */
+    atomic_uint n_reported;  /* responses that the backend has reported statistics of */
+    atomic_bool spare_taken; /* a response has the spare room, or there is none */
     atomic_bool answered;
     atomic_bool responded; /* at least one response; only of models that observe the first one */
     atomic_bool cancelled;

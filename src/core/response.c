@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A response is one block of the request's pool: the struct, and behind it the memory that its
- * arena begins in, enough for a few outputs and, where they are small, for their data. It keeps its
- * request alive, and while it is unsent it counts as one who may still answer it (request.c).
+ * A response is one piece of memory: the struct, and behind it what its arena begins in, enough for
+ * a few outputs and, where they are small, for their data. One response of a request lies in the
+ * request's own arena, where there is room (r->spare); whoever takes `spare_taken` from false to
+ * true has it, until the response is freed, which may be in a later run of the request. The others
+ * are blocks of the request's pool. A response keeps its request alive, and while it is unsent it
+ * counts as one who may still answer it (request.c).
  */
 #include "core/response.h"
 
@@ -19,13 +22,44 @@
 
 enum {
     RESPONSE_BYTES = 1024,
+    RESPONSE_SPARE_BYTES = 768,
     MAX_ARENA_BYTES = 16 << 20,
     SMALL_OUTPUT_BYTES = 256,
 };
 
+void response_spare(struct request *r)
+{
+    struct arena *a = &r->arena;
+    if (r->spare || a->chunks || (size_t)(a->end - a->next) < RESPONSE_SPARE_BYTES)
+        return;
+    r->spare = arena_alloc(a, RESPONSE_SPARE_BYTES);
+    atomic_store_explicit(&r->spare_taken, false, memory_order_relaxed);
+}
+
+static struct response *take_room(struct request *r, size_t *ret_bytes)
+{
+    /* acquire: who had it before is done with it. */
+    if (!atomic_load_explicit(&r->spare_taken, memory_order_relaxed) &&
+        !atomic_exchange_explicit(&r->spare_taken, true, memory_order_acquire)) {
+        *ret_bytes = RESPONSE_SPARE_BYTES;
+        return r->spare;
+    }
+    *ret_bytes = RESPONSE_BYTES;
+    return pool_alloc(r->pool, RESPONSE_BYTES, r->model->owner);
+}
+
+static void give_room(struct request *r, struct response *resp)
+{
+    if (LIKELY(resp == r->spare))
+        atomic_store_explicit(&r->spare_taken, false, memory_order_release);
+    else
+        pool_release(resp);
+}
+
 struct status *response_make(struct request *r, struct response **ret_response)
 {
-    struct response *resp = pool_alloc(r->pool, RESPONSE_BYTES, r->model->owner);
+    size_t bytes;
+    struct response *resp = take_room(r, &bytes);
     if (!resp)
         return status_no_memory();
     memset(resp, 0, sizeof(*resp));
@@ -33,7 +67,7 @@ struct status *response_make(struct request *r, struct response **ret_response)
     resp->id = r->id;
     request_ref(r);
     list_init(&resp->link);
-    arena_init(&resp->arena, resp + 1, RESPONSE_BYTES - sizeof(*resp), MAX_ARENA_BYTES, r->pool,
+    arena_init(&resp->arena, resp + 1, bytes - sizeof(*resp), MAX_ARENA_BYTES, r->pool,
                r->model->owner);
     *ret_response = resp;
     return NULL;
@@ -59,7 +93,7 @@ void response_free(struct response *resp)
     status_free(resp->error);
     bool unsent = !resp->sent;
     arena_reset(&resp->arena);
-    pool_release(resp);
+    give_room(r, resp);
     if (unsent)
         request_sender_done(r);
     request_unref(r);
@@ -182,7 +216,8 @@ static void *alloc_small(struct response *resp, size_t size_bytes)
 
 static bool is_small(const struct output *out)
 {
-    return (uintptr_t)out->base - (uintptr_t)out->response < RESPONSE_BYTES;
+    const struct arena *a = &out->response->arena;
+    return (uintptr_t)out->base - (uintptr_t)a->first < a->first_bytes;
 }
 
 struct status *response_alloc_pooled(struct request *r, struct output *out, size_t size_bytes)

@@ -42,6 +42,15 @@ struct response {
 };
 
 /*
+ * response_spare - keeps room for one response in the request's arena, if what the arena began in
+ * has as much left. So the first response, mostly the only one, needs no block of the pool, that is
+ * of the thread that made the request, nor its lock.
+ *
+ * Thread: the request's maker, before the request is anybody else's.
+ */
+void response_spare(struct request *r);
+
+/*
  * response_new - an empty response to a request that somebody may still answer.
  *
  * Thread: any. Errors: STATUS_UNAVAILABLE  no memory

@@ -254,6 +254,61 @@ static void small_outputs_are_like_others(void **state)
     assert_false(fr.failed);
 }
 
+static bool lies_in_the_request(const struct request *r, const struct response *resp)
+{
+    const char *memory = CONTAINER_OF((uintptr_t)r, struct fake_request, request)->memory;
+    return (uintptr_t)resp - (uintptr_t)memory < sizeof(((struct fake_request *)0)->memory);
+}
+
+static void add_output(struct response *resp, int value)
+{
+    static const int64_t shape[] = {16};
+    struct output *out;
+    assert_null(response_add_output(resp, "X", DTYPE_FP32, shape, 1, &out));
+    assert_null(output_alloc(out, 64));
+    memset(out->base, value, 64);
+}
+
+static void expect_output(const struct response *resp, int value)
+{
+    const char *bytes = resp->outputs[0]->base;
+    for (int i = 0; i < 64; i++)
+        assert_int_equal(bytes[i], value);
+}
+
+/* One response lies in the request itself, while no other does. */
+static void has_two_responses(struct request *r)
+{
+    struct response *first, *second, *third;
+    assert_null(response_new(r, &first));
+    assert_null(response_new(r, &second));
+    assert_true(lies_in_the_request(r, first));
+    assert_false(lies_in_the_request(r, second));
+    add_output(first, 1);
+    add_output(second, 2);
+    expect_output(first, 1);
+    expect_output(second, 2);
+    response_free(first);
+    assert_null(response_new(r, &third));
+    assert_true(lies_in_the_request(r, third));
+    add_output(third, 3);
+    expect_output(second, 2);
+    response_free(second);
+    expect_output(third, 3);
+    assert_null(response_send(third, RESPONSE_FINAL, NULL));
+    tell(request_release(r));
+}
+
+static void one_response_needs_no_block_of_the_pool(void **state)
+{
+    (void)state;
+    struct fake_request fr;
+    run(&fr, has_two_responses);
+    assert_null(told[0]);
+    assert_int_equal(fr.n_responses, 1);
+    assert_false(fr.failed);
+}
+
 static void a_stopping_model_refuses(void **state)
 {
     (void)state;
@@ -292,6 +347,7 @@ int main(void)
         cmocka_unit_test(an_error_after_all_was_done_is_harmless),
         cmocka_unit_test(an_invented_output_is_an_error),
         cmocka_unit_test(small_outputs_are_like_others),
+        cmocka_unit_test(one_response_needs_no_block_of_the_pool),
         cmocka_unit_test(a_stopping_model_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
