@@ -221,6 +221,11 @@ static void end_failed(struct instance *in, struct request *r, struct status *er
 static THREAD_WORD const struct instance *executing;
 static THREAD_WORD uint64_t reported_end_ns;
 
+bool instance_executes_here(const struct instance *in)
+{
+    return in && executing == in;
+}
+
 enum { CLOCK_EVERY = 8 };
 
 /*

@@ -125,6 +125,12 @@ void instance_free(struct instance *in);
 uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t n,
                           uint64_t start_ns, uint64_t *ret_bytes);
 
+/*
+ * instance_executes_here - this thread is in the backend's call for it, and in no other one within
+ * that. NULL: no.
+ */
+bool instance_executes_here(const struct instance *in);
+
 /* When a backend did what; CLOCK_MONOTONIC. */
 struct execution_times {
     uint64_t exec_start_ns, compute_start_ns, compute_end_ns, exec_end_ns;

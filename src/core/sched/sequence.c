@@ -304,10 +304,9 @@ void sequence_drop_cancelled(struct sequence *q)
 }
 
 /* The request is not the backend's any more, and does not lead here. */
-static struct sequence *detach_locked(struct request *r)
+static struct sequence *detach(struct request *r)
 {
     struct sequence *q = r->sequence;
-    q->running = NULL;
     r->sequence = NULL;
     r->added = NULL;
     r->n_added = 0;
@@ -324,10 +323,10 @@ static bool is_over(const struct sequence *q)
 }
 
 /* Its request has gone, for good. Returns whether there may be another one to be executed. */
-static bool go_on_locked(struct sequence *q, struct request *r)
+static bool go_on_locked(struct sequence *q, uint64_t now_ns)
 {
+    q->running = NULL;
     bool makes_room = q->slot && is_over(q);
-    restore_locked(q, r);
     if (q->scheduler->iterative)
         forget_locked(q);
     if (makes_room)
@@ -336,7 +335,7 @@ static bool go_on_locked(struct sequence *q, struct request *r)
         free_locked(q);
         return makes_room;
     }
-    q->active_ns = monotonic_ns();
+    q->active_ns = now_ns;
     if (list_empty(&q->waiting)) {
         list_push(&q->slot->lane->silent, &q->link);
         return false;
@@ -347,9 +346,37 @@ static bool go_on_locked(struct sequence *q, struct request *r)
 
 void sequence_give_up(struct request *r, struct status *error)
 {
-    struct sequence *q = detach_locked(r);
+    struct sequence *q = detach(r);
     scheduler_refuse_locked(&q->scheduler->scheduler, r, FAILURE_OTHER, error);
-    go_on_locked(q, r);
+    restore_locked(q, r);
+    go_on_locked(q, monotonic_ns());
+}
+
+static void note_released(struct lane *l, struct sequence *q)
+{
+    q->next_released = atomic_load_explicit(&l->released, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&l->released, &q->next_released, q,
+                                                  memory_order_release, memory_order_relaxed)) {
+    }
+}
+
+/* In the order in which they were released. Whoever executes looks for work afterwards. */
+static void go_on_with_released_locked(struct lane *l)
+{
+    if (!atomic_load_explicit(&l->released, memory_order_relaxed))
+        return;
+    struct sequence *q = atomic_exchange_explicit(&l->released, NULL, memory_order_acquire);
+    struct sequence *first = NULL, *next;
+    for (; q; q = next) {
+        next = q->next_released;
+        q->next_released = first;
+        first = q;
+    }
+    uint64_t now_ns = monotonic_ns();
+    for (q = first; q; q = next) {
+        next = q->next_released;
+        go_on_locked(q, now_ns);
+    }
 }
 
 void sequence_released(struct request *r)
@@ -358,9 +385,18 @@ void sequence_released(struct request *r)
         padding_released(r);
         return;
     }
-    struct scheduler *s = &r->sequence->scheduler->scheduler;
+    struct sequence_scheduler *ss = r->sequence->scheduler;
+    struct scheduler *s = &ss->scheduler;
+    const struct instance *in = atomic_load_explicit(&r->taken_by, memory_order_relaxed);
+    bool goes_on = !ss->iterative && !(r->flags & REQUEST_SEQUENCE_END);
+    if (goes_on && LIKELY(instance_executes_here(in))) {
+        note_released(in->lane, detach(r)); /* its flags and its id are the maker's */
+        return;
+    }
     mutex_lock(&s->mu);
-    if (go_on_locked(detach_locked(r), r))
+    struct sequence *q = detach(r);
+    restore_locked(q, r);
+    if (go_on_locked(q, monotonic_ns()))
         scheduler_dispatch_and_unlock(s);
     else
         scheduler_unlock(s);
@@ -370,7 +406,8 @@ void sequence_rescheduled(struct request *r)
 {
     struct scheduler *s = &r->sequence->scheduler->scheduler;
     mutex_lock(&s->mu);
-    struct sequence *q = detach_locked(r);
+    struct sequence *q = detach(r);
+    q->running = NULL;
     change_flags_locked(q, r, 0);
     q->active_ns = r->queue_ns;
     list_push_front(&q->waiting, &r->link);
@@ -512,6 +549,8 @@ static bool remove_cancelled(struct scheduler *s, struct request *r)
 {
     struct sequence *q = r->waits_in;
     (void)s;
+    if (q->slot)
+        go_on_with_released_locked(q->slot->lane);
     if (q->slot && (q->running || sequence_front(q) != r))
         return false;
     list_remove(&r->link); /* the caller answers this one */
@@ -565,6 +604,7 @@ static bool due_locked(struct lane *l)
 {
     struct sequence_scheduler *ss = l->scheduler;
     uint64_t until_ns = UINT64_MAX;
+    go_on_with_released_locked(l);
     if (UNLIKELY(ss->scheduler.hurrying))
         make_room_locked(l);
     if (l->n_ready == 0 || is_held_locked(l))
@@ -641,7 +681,10 @@ static void look_at_timers_locked(struct sequence_scheduler *ss, uint64_t now_ns
 
 static void rung(struct scheduler *s)
 {
-    look_at_timers_locked(of(s), monotonic_ns());
+    struct sequence_scheduler *ss = of(s);
+    for (uint32_t i = 0; i < ss->n_lanes; i++)
+        go_on_with_released_locked(&ss->lanes[i]);
+    look_at_timers_locked(ss, monotonic_ns());
 }
 
 /* ---- The scheduler --------------------------------------------------------------------------- */

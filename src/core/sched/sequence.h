@@ -19,8 +19,11 @@
  * can never meet somebody else's sequence.
  *
  * At any time the backend has at most one request of a sequence (`running`); the next one is given
- * out when that has been released. `ready` are those sequences in slots that have none there, and
- * one waiting; `silent` those that have neither.
+ * out when that has been released. When the thread that executes the instance releases it, which
+ * nearly all backends do, and it was not the END, the sequence is only noted (`lane.released`),
+ * without the lock: the next request is for that very thread, which goes on with all of them when
+ * it looks for more. `ready` are those sequences in slots that have none there, and one waiting;
+ * `silent` those that have neither.
  *
  * An iterative sequence is made by the backend: it gives a request back to be executed again, as
  * often as it likes, and when it does not the sequence is over. Clients then need to know nothing
@@ -81,8 +84,11 @@ struct lane {
     uint32_t n_ready;
     struct list ready;  /* sequences, in the order in which they became ready */
     struct list silent; /* … of which nothing waits and nothing runs, the longest first */
-    uint64_t n_looks;   /* how many of those have been looked at, whether they make room */
-    size_t hold_below;  /* oldest: nothing is due while fewer are ready: a hook of tests */
+    /* Sequences whose request the thread that executes has released, the last one first: put there
+     * without the lock, by that thread, and taken under it, by any. */
+    _Atomic(struct sequence *) released;
+    uint64_t n_looks;  /* how many of those have been looked at, whether they make room */
+    size_t hold_below; /* oldest: nothing is due while fewer are ready: a hook of tests */
 
     /* The oldest strategy's: the next batch is made of the first ones of `ready`. */
     struct batch_rule rule; /* constant */
@@ -105,6 +111,7 @@ struct sequence {
     uint32_t n_waiting;
     struct list waiting;     /* requests, oldest first */
     struct request *running; /* the backend's; NULL: none */
+    struct sequence *next_released;
     struct request *changed; /* one of the above whose flags are ours; its maker's … */
     uint32_t maker_flags;    /* … are these */
     struct extras extras;    /* of the one that is running */
@@ -171,7 +178,8 @@ void sequence_drop(struct sequence *q, enum failure_reason reason, struct status
 /*
  * sequence_released - the backend has let go of a request of a sequence, or of a padding.
  *
- * Thread: any, without locks. Takes scheduler.mu, and may dispatch.
+ * Thread: any, without locks. Takes scheduler.mu, and may dispatch; unless it is the one that
+ * executes.
  */
 void sequence_released(struct request *r);
 

@@ -215,6 +215,21 @@ static struct status *execute_at_door(struct instance *in, struct request **requ
     return NULL;
 }
 
+/* The requests are answered and released before the call of the backend is over. */
+static struct status *answer_and_stay(struct instance *in, struct request **requests, uint32_t n)
+{
+    (void)in;
+    for (uint32_t i = 0; i < n; i++)
+        fake_answer(requests[i]);
+    pthread_mutex_lock(&door.mu);
+    int mine = ++door.n_arrived;
+    pthread_cond_broadcast(&door.cv);
+    while (door.n_let_in < mine)
+        pthread_cond_wait(&door.cv, &door.mu);
+    pthread_mutex_unlock(&door.mu);
+    return NULL;
+}
+
 static void expect_batches(const char *text)
 {
     assert_string_equal(door.batches, text);
@@ -621,6 +636,33 @@ static void who_cancels_ends_the_sequence(void **state)
         assert_int_equal(f.model->failures.counts[FAILURE_CANCELED], 2);
         must_not_send(&f, 1, 0, NO_START("1"));
         expect_batches(i == 0 ? "[1:10][- 2:20]" : "[1:10][2:20]");
+        fake_model_end(&f);
+    }
+}
+
+/* … not even for the end of a call in which the request before was released. */
+static void who_cancels_does_not_wait_for_the_backend(void **state)
+{
+    (void)state;
+    static const char *const configs[] = {direct2, oldest3};
+    for (size_t i = 0; i < ARRAY_SIZE(configs); i++) {
+        struct fake_model f;
+        struct step s[4];
+        fake_model_make(&f, configs[i], 1, answer_and_stay);
+        close_door();
+        must_send(&s[0], &f, 1, START, 10);
+        fake_request_wait(&s[0].fr);
+        await_arrivals(1); /* and it stays there */
+        must_send(&s[1], &f, 1, 0, 11);
+        must_send(&s[2], &f, 2, START, 20);
+        request_cancel(&s[1].fr.request);
+        expect_error(&s[1], STATUS_CANCELLED, "");
+        must_not_send(&f, 1, 0, NO_START("1"));
+        let_in(100);
+        expect_answer(&s[0]);
+        expect_answer(&s[2]);
+        must_send(&s[3], &f, 2, END, 21);
+        expect_answer(&s[3]);
         fake_model_end(&f);
     }
 }
@@ -1227,6 +1269,7 @@ int main(void)
         cmocka_unit_test(a_sequence_is_not_silent_while_its_backend_works),
         cmocka_unit_test(a_sequence_waits_for_a_slot_as_long_as_its_requests_want),
         cmocka_unit_test(who_cancels_ends_the_sequence),
+        cmocka_unit_test(who_cancels_does_not_wait_for_the_backend),
         cmocka_unit_test(who_cancels_is_answered_at_once),
         cmocka_unit_test(a_cancelled_sequence_leaves_the_backlog),
         cmocka_unit_test(a_stop_does_not_wait_for_silent_sequences),
