@@ -3,9 +3,6 @@
  * DESIGN: one atomic sum, changed only together with a system call or a walk through the allocator.
  * A large block leaves the sum when it is handed to the thread, so that nobody is refused for what
  * is about to be free; what is being unmapped comes on top of the limit for some milliseconds.
- *
- * A large block goes in pieces of 16 MiB from its end: while it is unmapped, the kernel holds up
- * every other mapping of the process.
  */
 #include "base/budget.h"
 
@@ -14,26 +11,17 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/memory_thread.h"
 #include "base/mutex.h"
-#include "base/status.h"
-#include "base/thread.h"
 
 enum {
-    BUDGET_LEVEL = 896,     /* in the table of core/README.md */
-    UNMAP_BYTES = 16 << 20, /* at once: at most a millisecond */
-    ALL_ARENAS = 4096,      /* jemalloc's MALLCTL_ARENAS_ALL */
+    BUDGET_LEVEL = 896, /* in the table of core/README.md */
 };
 
 #define LOAD(field)         atomic_load_explicit(&(field), memory_order_relaxed)
 #define STORE(field, value) atomic_store_explicit(&(field), value, memory_order_relaxed)
 
 static const uint64_t SHORT_NS = 10 * NS_PER_S, LOG_NS = 10 * NS_PER_S;
-
-/* At the beginning of pages that wait to be unmapped. */
-struct leaving {
-    struct leaving *next;
-    size_t bytes;
-};
 
 struct budget {
     /* Any thread, relaxed: sums. */
@@ -48,25 +36,20 @@ struct budget {
     atomic_uint refs;
 
     struct mutex mu;
-    struct cond work; /* for the thread */
     /* Under mu. */
     struct list members;
-    struct leaving *leaving;
-    uint64_t purge_ns; /* when the allocator is to be asked; UINT64_MAX: not */
-    unsigned int n_users;
-    bool stopping;
-    struct thread thread;
+
+    struct memory_thread pages;
 };
 
 struct budget *budget_new(uint64_t limit_bytes)
 {
     struct budget *b = mem_zalloc(sizeof(*b));
-    b->purge_ns = UINT64_MAX;
     atomic_init(&b->limit_bytes, limit_bytes);
     atomic_init(&b->refs, 1);
     mutex_init(&b->mu, BUDGET_LEVEL, "budget.mu");
-    cond_init(&b->work);
     list_init(&b->members);
+    memory_thread_init(&b->pages);
     return b;
 }
 
@@ -81,7 +64,7 @@ void budget_unref(struct budget *b)
     /* acq_rel: who frees it has seen what all others did. */
     if (!b || atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) > 1)
         return;
-    cond_done(&b->work);
+    memory_thread_done(&b->pages);
     mutex_done(&b->mu);
     mem_free(b);
 }
@@ -91,106 +74,32 @@ void budget_set_limit(struct budget *b, uint64_t limit_bytes)
     atomic_store_explicit(&b->limit_bytes, limit_bytes, memory_order_relaxed);
 }
 
-/* ---- The thread ----------------------------------------------------------------------------- */
-
-static void unmap(struct leaving *pages)
-{
-    size_t bytes = pages->bytes;
-    while (bytes > UNMAP_BYTES) {
-        size_t rest = (bytes - 1) / UNMAP_BYTES * UNMAP_BYTES;
-        mem_unmap((char *)pages + rest, bytes - rest);
-        bytes = rest;
-    }
-    mem_unmap(pages, bytes);
-}
-
-/* jemalloc gives back freed pages by and by, but only while somebody allocates. Other allocators
- * are not asked: they are the embedding program's. */
-__attribute__((weak)) int mallctl(const char *name, void *old, size_t *old_size, void *new,
-                                  size_t new_size);
-
-static void purge_allocator(void)
-{
-    _Static_assert(ALL_ARENAS == 4096, "the number in the name below");
-    if (mallctl)
-        (void)mallctl("arena.4096.purge", NULL, NULL, NULL, 0);
-}
-
-static void run(void *arg)
-{
-    struct budget *b = arg;
-    mutex_lock(&b->mu);
-    for (;;) {
-        struct leaving *pages = b->leaving;
-        uint64_t now_ns = monotonic_ns();
-        if (pages) {
-            b->leaving = pages->next;
-            mutex_unlock(&b->mu);
-            unmap(pages);
-            mutex_lock(&b->mu);
-        } else if (b->stopping) {
-            break;
-        } else if (now_ns >= b->purge_ns) {
-            b->purge_ns = UINT64_MAX;
-            mutex_unlock(&b->mu);
-            purge_allocator();
-            mutex_lock(&b->mu);
-        } else {
-            (void)cond_wait_until(&b->work, &b->mu, b->purge_ns);
-        }
-    }
-    mutex_unlock(&b->mu);
-}
+/* ---- Pages -------------------------------------------------------------------------------- */
 
 struct status *budget_start(struct budget *b)
 {
-    struct status *st = NULL;
-    mutex_lock(&b->mu);
-    if (b->n_users == 0) {
-        b->stopping = false;
-        st = thread_start(&b->thread, "memory", run, b);
-    }
-    b->n_users += !st;
-    mutex_unlock(&b->mu);
-    return st;
+    return memory_thread_start(&b->pages);
 }
 
 void budget_stop(struct budget *b)
 {
-    mutex_lock(&b->mu);
-    bool last = --b->n_users == 0;
-    b->stopping = last;
-    cond_signal(&b->work);
-    mutex_unlock(&b->mu);
-    if (last)
-        thread_join(&b->thread);
+    memory_thread_stop(&b->pages);
+}
+
+struct memory_thread *budget_pages(struct budget *b)
+{
+    return &b->pages;
 }
 
 void budget_unmap(struct budget *b, void *pages, size_t bytes)
 {
-    struct leaving *leaving = pages;
-    *leaving = (struct leaving){.bytes = bytes};
     budget_give(b, bytes);
-    mutex_lock(&b->mu);
-    bool handed = b->n_users > 0;
-    if (handed) {
-        leaving->next = b->leaving;
-        b->leaving = leaving;
-        cond_signal(&b->work);
-    }
-    mutex_unlock(&b->mu);
-    if (!handed)
-        unmap(leaving);
+    memory_thread_unmap(&b->pages, pages, bytes);
 }
 
 void budget_purge(struct budget *b)
 {
-    mutex_lock(&b->mu);
-    if (b->purge_ns == UINT64_MAX) {
-        b->purge_ns = monotonic_ns() + NS_PER_S; /* more will come, of the same peak */
-        cond_signal(&b->work);
-    }
-    mutex_unlock(&b->mu);
+    memory_thread_purge(&b->pages);
 }
 
 /* ---- Members -------------------------------------------------------------------------------- */

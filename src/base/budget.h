@@ -11,8 +11,7 @@
  * When something is refused, or small blocks alone are beyond the limit, all members are told, so
  * that they may give back what they need least.
  *
- * A budget has a thread, "memory", while somebody uses it: it unmaps large blocks piece by piece,
- * since 2 GB take 116 ms, and has the allocator give back what a peak has left.
+ * A budget has a thread, "memory" (memory_thread.h), while somebody uses it.
  */
 #ifndef CONCH_BASE_BUDGET_H
 #define CONCH_BASE_BUDGET_H
@@ -26,6 +25,7 @@
 #include "base/list.h"
 
 struct budget;
+struct memory_thread;
 
 enum { BUDGET_SMALL_BYTES = 80 << 10 }; /* blocks up to here are never refused */
 
@@ -54,14 +54,11 @@ void budget_unref(struct budget *b); /* NULL is fine */
  */
 void budget_set_limit(struct budget *b, uint64_t limit_bytes);
 
-/*
- * budget_start, budget_stop - the thread runs from the first start to the last stop, which waits
- * until all is unmapped. Without it, all is done by whoever asks for it.
- *
- * Errors: STATUS_UNAVAILABLE  the system has no room for another thread
- */
+/* budget_start, budget_stop - memory_thread_start() and _stop(). */
 NODISCARD struct status *budget_start(struct budget *b);
 void budget_stop(struct budget *b);
+/* budget_pages - for who wants pages made. */
+struct memory_thread *budget_pages(struct budget *b);
 
 /* budget_join, budget_leave - is told from now on, and no more. */
 void budget_join(struct budget *b, struct budget_member *m);

@@ -42,7 +42,8 @@ struct header {
     unsigned int class;
     unsigned int magic : 31;
     unsigned int is_mapped : 1;
-    char pad[MEM_ALIGNMENT - 5 * 8];
+    size_t made_bytes; /* see pool_made_bytes(); the block's owner's */
+    char pad[MEM_ALIGNMENT - 6 * 8];
 };
 
 _Static_assert(sizeof(struct header) == MEM_ALIGNMENT, "the header keeps the block's alignment");
@@ -103,7 +104,11 @@ static struct header *block_from_system(struct pool *p, unsigned int class, size
             budget_give(p->budget, total);
         return NULL;
     }
-    *h = (struct header){.pool = p, .size_bytes = bytes, .class = class, .is_mapped = is_mapped};
+    *h = (struct header){.pool = p,
+                         .size_bytes = bytes,
+                         .class = class,
+                         .is_mapped = is_mapped,
+                         .made_bytes = is_mapped ? 0 : bytes};
     return h;
 }
 
@@ -188,7 +193,7 @@ static bool count_used(struct pool *p, size_t bytes)
  * --------------------------------------------------------------------------------
  */
 
-static void give_back(struct pool *p, struct header *h);
+static void give_back(struct pool *p, struct header *h, bool again);
 static THREAD_WORD char self; /* its address is this thread's name */
 
 /* Relaxed: only the thread itself ever finds its own name there. */
@@ -212,7 +217,7 @@ void pool_leave(struct pool *p)
         while ((h = p->near[class].first)) {
             p->near[class].first = h->next;
             p->near[class].n--;
-            give_back(p, h);
+            give_back(p, h, true);
         }
     }
 }
@@ -393,14 +398,14 @@ static size_t may_keep_locked(const struct pool *p)
     return MAX(p->max_unused_bytes, below_peak);
 }
 
-/* To those that anybody may have, or to the system. */
-static void give_back(struct pool *p, struct header *h)
+/* To those that anybody may have, if it is of use again, or to the system. */
+static void give_back(struct pool *p, struct header *h, bool again)
 {
     size_t bytes = h->size_bytes;
     mutex_lock(&p->mu);
     p->stats.used_bytes -= bytes;
-    bool keep =
-        !p->closed && h->class != NO_CLASS && p->stats.unused_bytes + bytes <= may_keep_locked(p);
+    bool keep = again && !p->closed && h->class != NO_CLASS &&
+                p->stats.unused_bytes + bytes <= may_keep_locked(p);
     if (LIKELY(keep)) {
         h->next = p->unused[h->class].first;
         p->unused[h->class].first = h;
@@ -421,18 +426,30 @@ static void give_back(struct pool *p, struct header *h)
         pool_end(p);
 }
 
-void pool_release(void *block)
+/* The block is nobody's from now on, and counts as in use until give_back(). NULL for NULL. */
+static struct header *end_use(void *block)
 {
     if (!block)
-        return;
+        return NULL;
     struct header *h = (struct header *)block - 1;
     BUG_ON(h->magic != MAGIC_USED); /* released twice, or not from a pool */
-    struct pool *p = h->pool;
-    size_t bytes = h->size_bytes;
     h->magic = MAGIC_UNUSED;
-    mem_owner_discharge(h->owner, MEM_TENSORS, bytes);
-    if (!keep_near(p, h))
-        give_back(p, h);
+    mem_owner_discharge(h->owner, MEM_TENSORS, h->size_bytes);
+    return h;
+}
+
+void pool_release(void *block)
+{
+    struct header *h = end_use(block);
+    if (h && !keep_near(h->pool, h))
+        give_back(h->pool, h, true);
+}
+
+void pool_discard(void *block)
+{
+    struct header *h = end_use(block);
+    if (h)
+        give_back(h->pool, h, false);
 }
 
 void pool_free(struct pool *p)
@@ -455,6 +472,16 @@ void pool_free(struct pool *p)
 size_t pool_block_bytes(const void *block)
 {
     return ((const struct header *)block - 1)->size_bytes;
+}
+
+size_t pool_made_bytes(const void *block)
+{
+    return ((const struct header *)block - 1)->made_bytes;
+}
+
+void pool_set_made(void *block, size_t bytes)
+{
+    ((struct header *)block - 1)->made_bytes = bytes;
 }
 
 void pool_trim(struct pool *p, size_t keep_bytes)

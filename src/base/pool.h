@@ -75,6 +75,20 @@ NODISCARD void *pool_grow(void *block, size_t size_bytes);
 /* pool_release - gives a block back to the pool it came from; NULL is fine. */
 void pool_release(void *block);
 
+/*
+ * pool_discard - pool_release() for a block that must not be used again: it goes to the system, and
+ * if it is a mapping, by the budget's thread.
+ */
+void pool_discard(void *block);
+
+/*
+ * pool_made_bytes - how many of its first bytes are known to have pages, so that to write there
+ * does not take the kernel long. pool_set_made() notes that there are more. Thread: the block's
+ * owner's.
+ */
+size_t pool_made_bytes(const void *block);
+void pool_set_made(void *block, size_t bytes);
+
 /* pool_block_bytes - how many bytes the block really has. */
 size_t pool_block_bytes(const void *block);
 

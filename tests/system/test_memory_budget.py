@@ -125,6 +125,39 @@ def assert_bounded(watch, before_kb):
     assert SANITIZED or watch.most_kb < before_kb + BUDGET // 1024 + SLACK_KB
 
 
+def page_faults(server, thread):
+    """How often the thread has written where there was no page yet."""
+    for task in pathlib.Path(f"/proc/{server.pid}/task").iterdir():
+        if (task / "comm").read_text(encoding="ascii").strip() == thread:
+            return int((task / "stat").read_text(encoding="ascii").rpartition(")")[2].split()[7])
+    raise KeyError(thread)
+
+
+def test_pages_of_large_bodies_are_made_beside_the_loop(server):
+    """The loop only copies; it used to wait for the kernel at each of the 32 pages of 2 MiB, or 16 384 of 4 KiB."""
+    before = page_faults(server, "memory"), page_faults(server, "http-0")
+    n = 64 * MIB
+    body = os.urandom(MIB) * 64
+    with Connection(server, timeout_s=WITHIN_S) as connection:
+        connection.send(head_of(n) + body)
+        response = connection.response()
+    assert response.status == 200 and response.body.endswith(body)
+    assert page_faults(server, "memory") - before[0] >= n // (2 * MIB) - 2
+    print(f"faults: memory {page_faults(server, 'memory') - before[0]}, http-0 {page_faults(server, 'http-0') - before[1]}")
+
+
+def test_clients_that_leave_while_pages_are_made(server):
+    """Whatever is under way for them ends, and what comes after them is whole."""
+    for n_sent in [0, 1, 70_000, MIB, 3 * MIB, 5 * MIB, 9 * MIB] * 3:
+        with Connection(server, timeout_s=WITHIN_S) as connection:
+            connection.send(head_of(32 * MIB) + bytes(n_sent))
+    wait_for(lambda: used(server) < 8 * MIB, WITHIN_S, "their bodies are gone")
+    body = os.urandom(MIB) * 32
+    with Connection(server, timeout_s=WITHIN_S) as connection:
+        connection.send(head_of(len(body)) + body)
+        assert connection.response().body.endswith(body)
+
+
 def test_stalled_uploads_are_bounded_and_go(server):
     """20 clients send 100 MiB but for the last byte, as far as they are let."""
     serves_small(server)

@@ -331,6 +331,12 @@ static void on_readable(struct conn *c)
         send_large_reply(c);
 }
 
+void conn_on_space(struct http1 *h)
+{
+    struct conn *c = CONTAINER_OF(h, struct conn, http1);
+    worker_go_on_later(c->worker, &c->ready);
+}
+
 void conn_go_on(struct conn *c)
 {
     struct worker *w = c->worker;
@@ -402,7 +408,7 @@ static bool is_too_slow(const struct conn *c, struct pace *pace, uint64_t n_byte
 static bool sends_too_slowly(struct conn *c, uint64_t now_ns)
 {
     const struct http1 *h = &c->http1;
-    if (!list_empty(&c->ready)) { /* it waits for us */
+    if (!list_empty(&c->ready) || http1_awaits_space(h)) { /* it waits for us */
         c->received.since_ns = 0;
         c->read_ns = now_ns;
         return false;
@@ -480,7 +486,8 @@ static const uint64_t STALL_NS = 5 * NS_PER_S;
 /* Whether it is the client's turn to do something: it sends a body, or reads a reply. */
 static bool awaits_client(const struct conn *c)
 {
-    return c->waiting || (c->http1.current && list_empty(&c->ready));
+    return c->waiting ||
+           (c->http1.current && list_empty(&c->ready) && !http1_awaits_space(&c->http1));
 }
 
 /* One look, each sweep. */

@@ -61,6 +61,9 @@ void conn_give(struct worker *here, struct worker *to, int fd);
 /* conn_go_on - reads its portion of the turn. It waits anew if there is more. */
 void conn_go_on(struct conn *c);
 
+/* conn_on_space - it may read again. */
+void conn_on_space(struct http1 *h);
+
 /* conn_check_time - closes the connection, or refuses its request, when it takes too long. */
 void conn_check_time(struct conn *c, uint64_t now_ns);
 

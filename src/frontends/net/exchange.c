@@ -7,6 +7,7 @@
 
 #include "base/budget.h"
 #include "base/mem.h"
+#include "base/memory_thread.h"
 #include "base/pool.h"
 #include "base/status.h"
 #include "frontends/net/http1.h"
@@ -95,7 +96,8 @@ struct exchange *exchange_new(struct http_env *env, struct http1 *connection)
     x->discard = false;
     x->body = NULL;
     x->body_size = 0;
-    x->body_capacity = 0;
+    x->body_capacity = x->body_made = 0;
+    x->order = NULL;
     x->aligned_at = 0;
     x->body_block = NULL;
     x->weight_bytes = 0;
@@ -111,12 +113,22 @@ void exchange_ref(struct exchange *x)
     x->refs++;
 }
 
+static void release_body(struct exchange *x)
+{
+    void *block = TAKE(x->body_block);
+    struct page_order *order = TAKE(x->order);
+    if (UNLIKELY(order != NULL) && memory_thread_forget(budget_pages(x->env->budget), order))
+        pool_discard(block);
+    else
+        pool_release(block);
+}
+
 void exchange_unref(struct exchange *x)
 {
     if (--x->refs > 0)
         return;
     struct http_env *env = x->env;
-    pool_release(TAKE(x->body_block));
+    release_body(x);
     arena_reset(&x->arena);
     env->n_used--;
     if (env->n_unused >= EXCHANGE_MAX_UNUSED) {
@@ -161,12 +173,76 @@ static bool in_arena(struct exchange *x, size_t capacity, size_t pad)
     if (!body)
         return false;
     x->body = body + (MEM_ALIGNMENT - (uintptr_t)body % MEM_ALIGNMENT) % MEM_ALIGNMENT + pad;
-    x->body_capacity = capacity;
+    x->body_capacity = x->body_made = capacity;
     return true;
 }
 
+/* ---- Pages of large bodies ------------------------------------------------------------------ */
+
+/*
+ * The loop does not write where there are no pages yet: the body waits for them, and others are
+ * read meanwhile. Once there, they are the block's, whoever has it next.
+ */
+static void order_pages(struct exchange *x);
+
+static void set_made(struct exchange *x, size_t bytes)
+{
+    x->body_made = MIN(bytes, x->body_capacity);
+    pool_set_made(x->body_block, (size_t)(x->body - (char *)x->body_block) + x->body_made);
+}
+
+static void on_made(void *arg)
+{
+    struct exchange *x = arg;
+    bool is_awaited = x->body_size == x->body_made;
+    x->order = NULL;
+    set_made(x, MAX(x->order_end, x->body_made));
+    order_pages(x);
+    if (is_awaited && x->connection && x->env->on_space)
+        x->env->on_space(x->connection);
+}
+
+static void order_pages(struct exchange *x)
+{
+    size_t missing = x->body_capacity - x->body_made;
+    if (missing == 0 || x->order || x->body_made - x->body_size >= EXCHANGE_ORDERED_BYTES)
+        return;
+    size_t bytes = MIN(missing, (size_t)EXCHANGE_ORDERED_BYTES);
+    x->order_end = x->body_made + bytes;
+    x->order = memory_thread_order(budget_pages(x->env->budget), x->env->loop,
+                                   x->body + x->body_made, bytes, on_made, x);
+    if (!x->order)
+        set_made(x, x->body_capacity);
+}
+
+void exchange_body_came(struct exchange *x, size_t n_bytes)
+{
+    x->body_size += n_bytes;
+    x->body_made = MAX(x->body_made, x->body_size);
+    if (UNLIKELY(x->body_made < x->body_capacity))
+        order_pages(x);
+}
+
+/* Of a new block. One that grows is moved, and nobody else must be at its pages. */
+static void begin_pages(struct exchange *x, size_t wanted_bytes, bool grows)
+{
+    size_t made = pool_made_bytes(x->body_block), pad = (size_t)(x->body - (char *)x->body_block);
+    bool ordered = !grows && x->body_capacity >= EXCHANGE_ORDERED_BYTES && x->env->budget &&
+                   x->env->loop && made < pad + x->body_capacity;
+    if (LIKELY(!ordered)) {
+        set_made(x, x->body_capacity);
+        return;
+    }
+    /* What is there already is copied at once. */
+    x->body_made = MIN(MAX(made > pad ? made - pad : 0, wanted_bytes), x->body_capacity);
+    order_pages(x);
+}
+
+/* ---- The body ------------------------------------------------------------------------------- */
+
 /* The same block with more behind it, or another one. */
-static bool in_pool(struct exchange *x, size_t capacity, size_t pad)
+static bool in_pool(struct exchange *x, size_t capacity, size_t pad, size_t wanted_bytes,
+                    bool grows)
 {
     char *block = x->body_block ? pool_grow(x->body_block, capacity + pad) : NULL;
     if (!block) {
@@ -183,6 +259,7 @@ static bool in_pool(struct exchange *x, size_t capacity, size_t pad)
     x->body_block = block;
     x->body = block + pad;
     x->body_capacity = capacity;
+    begin_pages(x, wanted_bytes, grows);
     return true;
 }
 
@@ -201,16 +278,17 @@ bool exchange_body_reserve(struct exchange *x, size_t wanted_bytes, size_t lengt
     if (env->budget && capacity > EXCHANGE_TRIAL_BYTES &&
         x->body_capacity <= EXCHANGE_TRIAL_BYTES && !budget_has_room(env->budget, capacity))
         return false;
-    return in_pool(x, capacity, pad) ||
+    bool grows = length_bytes == 0;
+    return in_pool(x, capacity, pad, wanted_bytes, grows) ||
            (env->make_room && env->make_room(env->make_room_arg, x->connection, capacity) &&
-            in_pool(x, capacity, pad));
+            in_pool(x, capacity, pad, wanted_bytes, grows));
 }
 
 void exchange_body_drop(struct exchange *x)
 {
-    pool_release(TAKE(x->body_block));
+    release_body(x);
     x->body = NULL;
-    x->body_size = x->body_capacity = 0;
+    x->body_size = x->body_capacity = x->body_made = 0;
 }
 
 const char *http_status_text(int status)

@@ -30,6 +30,7 @@ struct budget;
 struct exchange;
 struct http1;
 struct loop;
+struct page_order;
 struct pool;
 
 /* What a frontend does with requests. */
@@ -79,7 +80,8 @@ struct http_env {
     /* The budget has no room for a body that has begun: whether that could be changed. Optional. */
     bool (*make_room)(void *arg, struct http1 *for_whom, size_t bytes);
     void *make_room_arg;
-    bool draining; /* replies say "Connection: close" from now on, … */
+    void (*on_space)(struct http1 *h); /* http1_read_space() has some again. Optional. */
+    bool draining;                     /* replies say "Connection: close" from now on, … */
     bool goes_on; /* … unless the connection's client may have something to end (http1.goes_on) */
     /* Told when a connection or an exchange is gone, while draining. Optional. */
     void (*on_left)(void *arg);
@@ -91,6 +93,9 @@ enum {
     EXCHANGE_SMALL_BODY = 2048,       /* bodies up to here live in the arena */
     EXCHANGE_TRIAL_BYTES = 64 << 10,  /* that must have come before a length is believed */
     EXCHANGE_TRUSTED_BYTES = 1 << 20, /* a length up to here is believed with the first byte */
+    /* From here on the pages of a body are made by another thread, this much at a time and ahead.
+     */
+    EXCHANGE_ORDERED_BYTES = 4 << 20,
     EXCHANGE_MAX_UNUSED = 1024,
     EXCHANGE_IOV = 6,
 };
@@ -120,6 +125,9 @@ struct exchange {
     char *body;
     size_t body_size;
     size_t body_capacity;
+    size_t body_made;         /* of the capacity: to write beyond takes the kernel long */
+    struct page_order *order; /* for what follows, up to order_end; NULL: none is under way */
+    size_t order_end;
     size_t aligned_at;   /* this byte of the body is to be aligned for tensors */
     void *body_block;    /* from the pool; NULL when the arena has it */
     size_t weight_bytes; /* of body and reply, as the connection counts them */
@@ -226,6 +234,9 @@ struct exchange *exchange_new(struct http_env *env, struct http1 *connection);
  */
 NODISCARD bool exchange_body_reserve(struct exchange *x, size_t wanted_bytes, size_t length_bytes,
                                      size_t max_bytes);
+
+/* exchange_body_came - n_bytes more of it lie where they belong. */
+void exchange_body_came(struct exchange *x, size_t n_bytes);
 
 /* exchange_body_drop - the body will not be whole, or nobody wants it. */
 void exchange_body_drop(struct exchange *x);

@@ -105,7 +105,9 @@ int http1_read_space(struct http1 *h, struct iovec space[2])
     struct exchange *x = h->current;
     /* A body that is only announced has no place of its own yet. */
     if (h->input == HTTP1_BODY && x->body_capacity > x->body_size) {
-        space[0] = (struct iovec){x->body + x->body_size, x->body_capacity - x->body_size};
+        space[0] = (struct iovec){x->body + x->body_size, x->body_made - x->body_size};
+        if (UNLIKELY(x->body_made < x->body_capacity))
+            return space[0].iov_len > 0;
         /* The last part of a body: whatever follows it comes along with the same call. */
         space[1] = scratch;
         return 2;
@@ -336,8 +338,10 @@ static size_t take_body(struct http1 *h, const char *bytes, size_t n_bytes)
         }
         /* A copy of what came along with the head: at most the scratch buffer. */
         memcpy(x->body + x->body_size, bytes, n);
+        exchange_body_came(x, n);
+    } else {
+        x->body_size += n;
     }
-    x->body_size += n;
     if (x->body_size == length)
         dispatch(h);
     return n;
@@ -429,12 +433,12 @@ void http1_received(struct http1 *h, size_t n_bytes)
     struct exchange *x = h->current;
     size_t length = (size_t)h->parser.head.content_length;
     size_t direct = MIN(n_bytes, x->body_capacity - x->body_size);
-    x->body_size += direct;
+    exchange_body_came(x, direct);
     n_bytes -= direct;
     if (x->body_size == length) {
         dispatch(h);
     } else if (x->body_size == x->body_capacity &&
-               !exchange_body_reserve(x, x->body_size + 1, length, length)) {
+               !exchange_body_reserve(x, x->body_size + MAX(n_bytes, (size_t)1), length, length)) {
         http1_refuse(h);
     }
     if (n_bytes > 0 && h->input != HTTP1_DONE)

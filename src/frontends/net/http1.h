@@ -95,6 +95,13 @@ static inline uint64_t http1_body_left(const struct http1 *h)
     return h->input == HTTP1_BODY ? h->parser.head.content_length - h->current->body_size : 0;
 }
 
+/* http1_awaits_space - a body goes on as soon as there are pages for it: http_env.on_space(). */
+static inline bool http1_awaits_space(const struct http1 *h)
+{
+    return h->input == HTTP1_BODY && h->current->body_made < h->current->body_capacity &&
+           h->current->body_size == h->current->body_made;
+}
+
 /* http1_fault - refuses the input from here on: a last reply, then the end. */
 void http1_fault(struct http1 *h, int status, const char *text);
 

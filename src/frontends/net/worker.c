@@ -318,6 +318,7 @@ struct status *worker_init(struct worker *w, const struct http_handler *handler,
     w->env.budget = budget;
     w->env.make_room = make_room;
     w->env.make_room_arg = w;
+    w->env.on_space = conn_on_space;
     w->shortage.deliver = on_shortage;
     atomic_init(&w->shortage_posted, false);
     w->member.on_short = on_short;
