@@ -6,6 +6,7 @@
  * PROCESSORS  <n>
  */
 #include <dlfcn.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>

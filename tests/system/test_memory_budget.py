@@ -134,10 +134,10 @@ def page_faults(server, thread):
 
 
 def test_pages_of_large_bodies_are_made_beside_the_loop(server):
-    """The loop only copies; it used to wait for the kernel at each of the 32 pages of 2 MiB, or 16 384 of 4 KiB."""
+    """The loop only copies; it used to wait for the kernel at each of the 16 pages of 2 MiB, or 8 192 of 4 KiB."""
     before = page_faults(server, "memory"), page_faults(server, "http-0")
-    n = 64 * MIB
-    body = os.urandom(MIB) * 64
+    n = 32 * MIB
+    body = os.urandom(MIB) * 32
     with Connection(server, timeout_s=WITHIN_S) as connection:
         connection.send(head_of(n) + body)
         response = connection.response()

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Behind nginx, as many a server stands: connections that are kept and shared, bodies both ways, clients that leave, a restart."""
+
+import contextlib
+import json
+import os
+import pathlib
+import socket
+import subprocess
+
+import pytest
+
+import repository
+from server import Server, free_port, wait_for
+from wire import Connection, ask, given, request_bytes
+
+PROGRAM = next((path for path in ("/usr/sbin/nginx", "/usr/bin/nginx") if os.path.exists(path)), None)
+pytestmark = [
+    pytest.mark.skipif(PROGRAM is None, reason="nginx is not installed (make deps)"),
+    pytest.mark.conch_only("its faults behind a proxy are not looked for"),
+]
+
+MIB = 1 << 20
+WITHIN_S = 60
+PATH = "/v2/models/bytes/infer"
+# Under /streamed/ a body is passed on as it comes; elsewhere when nginx has all of it.
+CONFIG = """
+daemon off; master_process off; worker_processes 1;
+pid {folder}/pid; error_log {folder}/error.log info;
+events {{ worker_connections 256; }}
+http {{
+    access_log off; client_max_body_size 0;
+    client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi; uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
+    upstream conch {{ server 127.0.0.1:{upstream} max_fails=0; keepalive 4; }}
+    proxy_http_version 1.1; proxy_set_header Connection "";
+    server {{
+        listen 127.0.0.1:{port};
+        location / {{ proxy_pass http://conch; }}
+        location /streamed/ {{ proxy_pass http://conch/; proxy_request_buffering off; proxy_buffering off; }}
+    }}
+}}
+"""
+
+
+class Proxy:
+    address = "127.0.0.1"
+
+    def __init__(self, folder, upstream):
+        self.port = free_port()
+        self._config = folder / "nginx.conf"
+        self._config.write_text(CONFIG.format(folder=folder, port=self.port, upstream=upstream))
+        self._process = None
+
+    def __enter__(self):
+        self._process = subprocess.Popen([PROGRAM, "-c", str(self._config)], stderr=subprocess.DEVNULL)
+        wait_for(self._listens, WITHIN_S, "nginx listens")
+        return self
+
+    def __exit__(self, *_):
+        self._process.kill()
+        self._process.wait()
+
+    def _listens(self):
+        assert self._process.poll() is None, "nginx ended"
+        with contextlib.suppress(ConnectionRefusedError), socket.create_connection((self.address, self.port)):
+            return True
+        return False
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    root = tmp_path_factory.mktemp("models")
+    repository.write_identity(root, "bytes", [("UINT8", [-1])])
+    return root
+
+
+@pytest.fixture(scope="module")
+def server(models):
+    with Server(models) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def proxy(server, tmp_path_factory):
+    with Proxy(tmp_path_factory.mktemp("nginx"), server.port) as proxy:
+        yield proxy
+
+
+def small(number):
+    return json.dumps({"id": str(number), "inputs": [given("INPUT0", "UINT8", [1], [number % 256])]}).encode()
+
+
+def assert_answers(server, number):
+    answer = ask(server, "POST", PATH, small(number))
+    assert answer.status == 200 and answer.json()["outputs"][0]["data"] == [number % 256]
+
+
+def head_of(n, path=PATH, **headers):
+    text = b'{"inputs":[{"name":"INPUT0","datatype":"UINT8","shape":[%d],"parameters":{"binary_data_size":%d}}]' % (n, n)
+    text += b',"outputs":[{"name":"OUTPUT0","parameters":{"binary_data":true}}]}'
+    headers = {"Inference-Header-Content-Length": len(text), **headers}
+    if "Transfer-Encoding" not in headers:
+        headers["Content-Length"] = len(text) + n
+    return request_bytes("POST", path, headers=headers), text
+
+
+def sockets_of(server):
+    n = 0
+    for fd in pathlib.Path(f"/proc/{server.pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            n += os.readlink(fd).startswith("socket:")
+    return n
+
+
+def test_connections_are_kept_and_shared(server, proxy):
+    """200 clients, each with a connection of its own to nginx, come by a few connections to us."""
+    before = sockets_of(server)
+    for number in range(200):
+        assert_answers(proxy, number)
+    assert sockets_of(server) <= before + 4
+    with Connection(proxy) as connection:
+        for number in range(50):
+            answer = connection.request("POST", PATH, small(number))
+            assert answer.json()["id"] == str(number)
+
+
+@pytest.mark.parametrize("prefix", ["", "/streamed"], ids=["buffered", "streamed"])
+def test_large_bodies_both_ways(proxy, prefix):
+    data = os.urandom(MIB) * 40
+    head, text = head_of(len(data), prefix + PATH)
+    with Connection(proxy) as connection:
+        for _ in range(2):
+            connection.send(head + text + data)
+            answer = connection.response()
+            assert answer.status == 200 and answer.body.endswith(data)
+
+
+@pytest.mark.parametrize("prefix", ["", "/streamed"], ids=["buffered", "streamed"])
+def test_chunked_bodies(proxy, prefix):
+    data = os.urandom(MIB) * 3
+    head, text = head_of(len(data), prefix + PATH, **{"Transfer-Encoding": "chunked"})
+    with Connection(proxy) as connection:
+        connection.send(head)
+        for at in range(0, len(text + data), 70_001):
+            piece = (text + data)[at : at + 70_001]
+            connection.send(b"%x\r\n%s\r\n" % (len(piece), piece))
+        connection.send(b"0\r\n\r\n")
+        status, headers = connection.head()
+        assert status == 200
+        assert read_body(connection, headers).endswith(data)
+        assert connection.request("GET", "/v2/health/ready").status == 200
+
+
+def read_body(connection, headers):
+    return connection._exactly(int(headers["content-length"]))
+
+
+@pytest.mark.parametrize("prefix", ["", "/streamed"], ids=["buffered", "streamed"])
+def test_expect_100_continue(proxy, prefix):
+    head, text = head_of(2 * MIB, prefix + PATH, Expect="100-continue")
+    with Connection(proxy) as connection:
+        connection.send(head)
+        assert connection.head()[0] == 100
+        connection.send(text + bytes(2 * MIB))
+        answer = connection.response()
+        assert answer.status == 200 and answer.body.endswith(bytes(2 * MIB))
+
+
+def test_clients_that_leave(server, proxy):
+    """In the middle of a body, and of the reply."""
+    head, text = head_of(40 * MIB, "/streamed" + PATH)
+    for n_sent in (0, 1, 5 * MIB, 40 * MIB):
+        with Connection(proxy) as connection:
+            connection.send(head + text + bytes(n_sent))
+            if n_sent == 40 * MIB:
+                assert connection.head()[0] == 200
+    for number in range(20):
+        assert_answers(proxy, number)
+    wait_for(lambda: sockets_of(server) < 20, WITHIN_S, "nobody's connection is left")
+
+
+def test_a_restart(models, tmp_path):
+    """Kept connections of nginx's end with the server; who comes meanwhile is told so, who comes later is served."""
+    with contextlib.ExitStack() as stack:
+        with Server(models) as first:
+            proxy = stack.enter_context(Proxy(tmp_path, first.port))
+            for number in range(10):
+                assert_answers(proxy, number)
+        assert ask(proxy, "GET", "/v2/health/ready").status == 502
+        with Server(models, port=first.port):
+            for number in range(10):
+                assert_answers(proxy, number)
