@@ -56,7 +56,8 @@ void memory_thread_stop(struct memory_thread *t);
  * memory_thread_order - has pages made ready to be written to.
  *
  * Thread: the loop's, as the next.
- * @pages    what they hold stays; nobody else uses them meanwhile
+ * @pages    what they hold stays; nobody else uses them meanwhile. Not the first of a mapping,
+ *           which memory_thread_unmap() writes to
  * @on_made  called once on the loop's thread, later, with arg
  * Returns   NULL when there is no thread, or no memory for the order: nothing will happen
  */

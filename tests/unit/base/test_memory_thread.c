@@ -93,7 +93,8 @@ static void forgets_orders(void **state)
         for (int i = 0; i < N; i++) {
             pages[i] = mem_try_map(BYTES);
             assert_non_null(pages[i]);
-            orders[i] = memory_thread_order(&f.memory, &f.loop, pages[i], BYTES, on_made, &f);
+            orders[i] =
+                memory_thread_order(&f.memory, &f.loop, pages[i] + PAGE, BYTES - PAGE, on_made, &f);
             assert_non_null(orders[i]);
         }
         for (int i = N - 1; i >= 0; i--) {
