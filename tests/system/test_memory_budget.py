@@ -175,7 +175,7 @@ def test_stalled_uploads_are_bounded_and_go(server):
         answer = ask_large(server)
         assert (answer.status, answer.headers["retry-after"]) == (503, "1")
         assert answer.error == "out of memory for requests: try again later"
-        assert metric(server, "conch_connection_memory_refusals") >= 19
+        wait_for(lambda: metric(server, "conch_connection_memory_refusals") >= 19, WITHIN_S, "all have been refused but one")
         serves_small(server)
         # Somebody else wants the memory: who stands still for five seconds goes.
         wait_for(lambda: ask_large(server).status == 200, WITHIN_S, "large requests are served again")
