@@ -492,6 +492,27 @@ static void priorities_decide_who_is_next(void **state)
     fake_model_end(&f);
 }
 
+/* The alarm of a batch that was full before rings while the scheduler is taken down. */
+static void the_end_may_come_as_the_alarm_rings(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 400; round++) {
+        struct fake_model f;
+        struct fake_request requests[2];
+        char batching[128];
+        snprintf(batching, sizeof(batching),
+                 "preferred_batch_size: [ 2 ] max_queue_delay_microseconds: %d", 50 + round);
+        make(&f, batching);
+        for (int i = 0; i < 2; i++) {
+            prepare(&requests[i], &f, 1, 1);
+            ask(&requests[i], &f);
+        }
+        for (int i = 0; i < 2; i++)
+            end_answered(&requests[i]);
+        fake_model_end(&f);
+    }
+}
+
 /* ---- Many threads ---------------------------------------------------------------------------- */
 
 struct submitter {
@@ -616,6 +637,7 @@ int main(void)
         cmocka_unit_test(cancelled_ones_are_not_executed),
         cmocka_unit_test(who_is_cancelled_before_it_is_asked_waits_for_no_batch),
         cmocka_unit_test(priorities_decide_who_is_next),
+        cmocka_unit_test(the_end_may_come_as_the_alarm_rings),
         cmocka_unit_test(every_request_has_one_answer),
         cmocka_unit_test(the_hook_of_tests_holds_batches_back),
     };
