@@ -7,7 +7,7 @@
  * sign and whether the first digit is zero. One permutation of bytes and one store are a number.
  * How long the texts are is computed for all together, before.
  *
- * On a Zen 4 core a picture of 150 528 floats takes 0.43 ms where json_write_avx2.c takes 0.83; by
+ * On an AMD EPYC a picture of 150 528 floats takes 0.43 ms where json_write_avx2.c takes 0.83; by
  * shortest digits 0.35 and 0.69.
  */
 #include "base/json_priv.h"
