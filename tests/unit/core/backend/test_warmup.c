@@ -199,9 +199,12 @@ static void warm_up_counts_in_the_statistics(void **state)
     (void)state;
     make(IO SAMPLE("s", "batch_size: 2 count: 3", A2), 1, execute);
     assert_null(warm_up());
-    assert_int_equal(f.model->instances[0]->stats->sums.success.count, 6);
-    assert_int_equal(f.model->instances[0]->stats->sums.inference_count, 6);
-    assert_int_equal(f.model->instances[0]->stats->sums.execution_count, 3);
+    struct statistics sums = {0};
+    assert_null(model_statistics(f.model, &sums));
+    assert_int_equal(sums.success.count, 6);
+    assert_int_equal(sums.inference_count, 6);
+    assert_int_equal(sums.execution_count, 3);
+    statistics_done(&sums);
     fake_model_end(&f);
 }
 
