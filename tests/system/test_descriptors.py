@@ -104,6 +104,21 @@ def test_what_is_under_way_is_not_closed(models, close_all):
             assert answer.status == 200 and answer.json()["outputs"][0]["data"] == [7]
 
 
+def test_heads_that_do_not_end_make_room(models, close_all):
+    """Half a head is in each connection that there can be: a client with a whole request is answered before they are refused."""
+    repository.write_identity(models, "first", [("FP32", [-1])])
+    with limited(models) as server:
+        for _ in range(LIMIT + 20):
+            connection = Connection(server)
+            close_all.append(connection)
+            connection.send(b"GET /v2/health/ready HTTP/1.1\r\nHost")
+        client = Connection(server)
+        close_all.append(client)
+        assert health(client) == 200
+        said = [connection.socket.recv(100) for connection in close_all[:-1] if not is_open(connection)]
+        assert said and not any(said), said
+
+
 def test_the_limit_is_raised_as_far_as_it_may(models):
     repository.write_identity(models, "first", [("FP32", [-1])])
     with Server(models, wrap=("prlimit", "--nofile=100:200"), flags=("--log-verbose=1",)) as server:

@@ -131,11 +131,6 @@ static bool has_unread(const struct conn *c)
     return c->http1.discards || (ioctl(c->fd, FIONREAD, &n_bytes) == 0 && n_bytes > 0);
 }
 
-bool conn_is_idle(const struct conn *c)
-{
-    return !c->lingering && http1_is_idle(&c->http1) && !has_unread(c);
-}
-
 /* What the kernel still has for the client. */
 static bool has_unacknowledged(const struct conn *c)
 {
@@ -466,6 +461,21 @@ static bool head_takes_too_long(struct conn *c, uint64_t now_ns)
         c->head_number = h->n_begun;
     }
     return passed(c->head_ns, c->worker->timeouts->head_ns, now_ns);
+}
+
+/* A head that has been coming for longer keeps nobody else's descriptor. */
+#define HEAD_PATIENCE_NS NS_PER_S
+
+static bool has_slow_head(const struct conn *c)
+{
+    return c->http1.n_exchanges == 0 && http1_is_in_head(&c->http1) && c->head_ns > 0 &&
+           c->head_number == c->http1.n_begun &&
+           passed(c->head_ns, HEAD_PATIENCE_NS, loop_now_ns(&c->worker->loop));
+}
+
+bool conn_is_idle(const struct conn *c)
+{
+    return !c->lingering && (http1_is_idle(&c->http1) || has_slow_head(c)) && !has_unread(c);
 }
 
 static const char *what_takes_too_long(struct conn *c, uint64_t now_ns)

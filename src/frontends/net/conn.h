@@ -73,7 +73,8 @@ static inline uint64_t conn_active_ns(const struct conn *c)
     return c->read_ns > c->written_ns ? c->read_ns : c->written_ns;
 }
 
-/* conn_is_idle - nothing is under way, and nothing that has come is unread. A system call. */
+/* conn_is_idle - no request is under way, or none but a head that has been coming for a second, and
+ * nothing that has come is unread. A system call. */
 bool conn_is_idle(const struct conn *c);
 
 /*

@@ -8,10 +8,12 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/server.h"
 #include "core/server_options.h"
+#include "core/server_priv.h"
 #include "lib/repository.h"
 
 #define CONFIG                                                                                     \
@@ -90,10 +92,37 @@ static void a_model_of_several_roots_is_served_from_none(void **state)
         repository_remove(&roots[i]);
 }
 
+/* As long as a loop's probe does not ask again; a thread that may wait does. */
+static void what_a_probe_was_told_holds_for_a_while(void **state)
+{
+    (void)state;
+    struct test_repository root;
+    repository_make(&root);
+    repository_add(&root, "m", CONFIG, 1);
+    struct server *s = start(&root, 1, false);
+    struct repository *repo = &s->repository;
+    atomic_store(&repo->must_ask, true); /* as if a backend wanted to be asked */
+    assert_true(repository_all_ready(repo, false));
+
+    bool held = false;
+    for (int i = 0; i < 1000 && !held; i++) { /* unless 20 ms go by just here */
+        atomic_store(&repo->last_answer, monotonic_ns() & ~(uint64_t)1); /* "not ready" */
+        held = !repository_all_ready(repo, false);
+    }
+    assert_true(held);
+    assert_true(repository_all_ready(repo, true));
+    uint64_t until_ns = monotonic_ns() + 60 * NS_PER_S;
+    while (!repository_all_ready(repo, false))
+        assert_true(monotonic_ns() < until_ns);
+    stop(s);
+    repository_remove(&root);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_model_of_several_roots_is_served_from_none),
+        cmocka_unit_test(what_a_probe_was_told_holds_for_a_while),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
