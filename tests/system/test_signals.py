@@ -159,6 +159,7 @@ def start_in_session(server, terminal=None):
 
     def prepare():
         os.setsid()
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)    # nohup may have us ignore it
         if terminal is not None:
             fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
 

@@ -65,7 +65,7 @@ struct status *scheduler_init(struct scheduler *s, const struct scheduler_ops *o
     list_init(&s->unanswered);
     s->is_answering = false;
     s->alarm.set = s->watch.alarm.set = NULL;
-    s->loans = (struct loans){0};
+    memset(&s->loans, 0, sizeof(s->loans));
     s->thread_idle_ns = INSTANCE_THREAD_IDLE_NS;
     struct status *st =
         execution_init(&s->execution, model_config_parameter(m->config, "CONCH_EXECUTION"),

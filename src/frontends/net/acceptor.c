@@ -22,7 +22,7 @@
 enum {
     ACCEPTS_PER_TURN = 64,  /* connections that exist come first */
     SIMILAR_PERMILLE = 250, /* loops whose load differs by less than this have the same */
-    MAX_COUNTED = 256       /* free descriptors; more than any reserve and its loops need */
+    MAX_COUNTED = 256       /* free descriptors; more than a reserve, and more than most loops */
 };
 
 #define PAUSE_NS (100 * NS_PER_MS)
@@ -104,16 +104,13 @@ static void on_pause_over(struct timer *t)
     }
 }
 
-/* How many descriptors of the reserve are in use, by whomever: those below the first free one. */
+/* How many descriptors of the reserve are in use, by whomever. */
 static unsigned int count_used_of_reserve(const struct listener *l)
 {
-    if (l->n_reserved_fds == 0)
-        return 0;
-    int fd = fcntl(l->fds[0], F_DUPFD_CLOEXEC, l->first_reserved_fd);
-    if (fd < 0)
-        return l->n_reserved_fds;
-    close(fd);
-    return MIN((unsigned int)(fd - l->first_reserved_fd), l->n_reserved_fds);
+    unsigned int n_used = 0;
+    for (unsigned int i = 0; i < l->n_reserved_fds; i++)
+        n_used += fcntl(l->first_reserved_fd + (int)i, F_GETFD) >= 0;
+    return n_used;
 }
 
 /* How many descriptors below the reserve are free; n at most, for more are not counted. */
@@ -188,7 +185,7 @@ static void end_in_shortage(struct listener *l)
 /*
  * While descriptors are short one acceptor accepts at a time, so that nobody else takes the
  * descriptor for which it has closed a connection. It closes as many as the reserve lacks, too:
- * acceptors that saw the shortage late may have used some of it.
+ * each acceptor may have used one before it saw the shortage, which lasts until none is in use.
  *
  * begin_in_shortage() returns false for "not now". After true: end_in_shortage().
  */
@@ -199,8 +196,8 @@ static bool begin_in_shortage(struct acceptor *a)
         return false; /* asked again in the next turn, which follows at once */
     for (;;) {
         unsigned int n_used = count_used_of_reserve(l);
-        unsigned int n_free = count_free(l, n_used + l->n_workers);
-        if (n_free >= n_used + l->n_workers || n_free == MAX_COUNTED) {
+        unsigned int n_free = count_free(l, MAX(n_used + 1, l->n_workers));
+        if (n_used == 0 && n_free >= MIN(l->n_workers, (unsigned int)MAX_COUNTED)) {
             atomic_store_explicit(&l->is_short, false, memory_order_relaxed);
             atomic_store_explicit(&l->told_short, false, memory_order_relaxed);
             return true;
@@ -240,9 +237,6 @@ static void on_failure(struct acceptor *a, int err)
         atomic_store_explicit(&a->listener->is_short, true, memory_order_relaxed);
         break;
     case ENFILE: /* of the whole machine; ours are not short */
-        if (make_room(a) == ROOM_NONE)
-            pause_accepting(a, strerrordesc_np(err));
-        break;
     case ENOMEM:
     case ENOBUFS:
         pause_accepting(a, strerrordesc_np(err));

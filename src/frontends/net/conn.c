@@ -329,6 +329,7 @@ static void on_readable(struct conn *c)
 void conn_on_space(struct http1 *h)
 {
     struct conn *c = CONTAINER_OF(h, struct conn, http1);
+    update_interest(c); /* while there was no space, it had none in what comes */
     worker_go_on_later(c->worker, &c->ready);
 }
 

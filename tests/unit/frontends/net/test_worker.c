@@ -188,6 +188,39 @@ static void begin_uploads(void)
         say_bytes(&uploads[i], SENT_BYTES);
 }
 
+/* A body that has waited for its pages goes on, also when nothing has come meanwhile. */
+static void a_body_goes_on_when_there_are_pages(void **state)
+{
+    (void)state;
+    enum { MADE_BYTES = 1000 };
+    begin_uploads();
+    for (int i = 0; i < MAX_TURNS && unread_of_all() > 0; i++)
+        turn();
+    struct conn *c = LIST_ENTRY(worker.conns.next, struct conn, link);
+    struct client *client = &uploads[0];
+    while (client->far_fd != c->fd)
+        client++;
+    struct exchange *x = c->http1.current;
+    x->body_made = x->body_size + MADE_BYTES;
+    x->order = (struct page_order *)x; /* one that is under way */
+    say_bytes(client, MADE_BYTES);
+    for (int i = 0; i < 3; i++)
+        turn();
+    assert_int_equal(x->body_size, x->body_made);
+
+    x->order = NULL;
+    x->body_made = x->body_capacity;
+    conn_on_space(&c->http1);
+    for (int i = 0; i < 3; i++)
+        turn(); /* finds nothing to read */
+    say_bytes(client, BODY_BYTES - SENT_BYTES - MADE_BYTES);
+    for (int i = 0; i < 3; i++)
+        turn();
+    assert_int_equal(heard(client, "196608."), 1);
+    for (int i = 0; i < N_UPLOADS; i++)
+        leave(&uploads[i]);
+}
+
 /* Whatever is there for it, a turn reads so much of bodies, and that when all else is done. */
 static void a_turn_has_a_budget_of_bytes(void **state)
 {
@@ -527,6 +560,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_turn_has_a_budget_of_bytes, start, stop),
         cmocka_unit_test_setup_teardown(a_turn_has_a_budget_of_time, start, stop),
+        cmocka_unit_test_setup_teardown(a_body_goes_on_when_there_are_pages, start, stop),
         cmocka_unit_test_setup_teardown(a_turn_has_a_budget_of_requests, start, stop),
         cmocka_unit_test_setup_teardown(what_was_sent_before_the_end_is_handled, start, stop),
         SLOW(a_body_below_the_least_rate_is_refused),
