@@ -24,11 +24,15 @@ void helpers_done(struct helpers *h)
 
 struct control *helpers_control(struct helpers *h)
 {
+    /* acquire: pairs with the store below. An event loop waits for nobody here but the first time.
+     */
+    if (LIKELY(atomic_load_explicit(&h->has_threads, memory_order_acquire)))
+        return &h->control;
     struct status *st = NULL;
     mutex_lock(&h->mu);
-    if (!h->has_threads)
+    if (!atomic_load_explicit(&h->has_threads, memory_order_relaxed))
         st = control_start(&h->control, 1, CONTROL_MAX_OTHERS);
-    h->has_threads = !st;
+    atomic_store_explicit(&h->has_threads, !st, memory_order_release);
     mutex_unlock(&h->mu);
     if (!st)
         return &h->control;

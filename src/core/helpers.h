@@ -12,6 +12,7 @@
 #ifndef CONCH_CORE_HELPERS_H
 #define CONCH_CORE_HELPERS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -22,7 +23,7 @@ struct helpers {
     struct mutex mu; /* level 865 in core/README.md */
     struct cond told;
     /* Under mu. */
-    bool has_threads;
+    atomic_bool has_threads;
     struct control control; /* its own, once there are threads */
 };
 
