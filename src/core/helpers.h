@@ -22,9 +22,8 @@
 struct helpers {
     struct mutex mu; /* level 865 in core/README.md */
     struct cond told;
-    /* Under mu. */
-    atomic_bool has_threads;
-    struct control control; /* its own, once there are threads */
+    atomic_bool has_threads; /* set under mu, read without */
+    struct control control;  /* its own, once there are threads */
 };
 
 void helpers_init(struct helpers *h);
