@@ -49,15 +49,6 @@ void helpers_post(struct helpers *h, struct control_job *job)
         job->run(job);
 }
 
-struct status *helpers_start_thread(struct helpers *h, struct thread *t, const char *name,
-                                    void (*run)(void *arg), void *arg)
-{
-    mutex_lock(&h->mu);
-    struct status *st = thread_start(t, name, run, arg);
-    mutex_unlock(&h->mu);
-    return st;
-}
-
 void helpers_tell(struct helpers *h)
 {
     mutex_lock(&h->mu);

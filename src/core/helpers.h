@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The helpers of a server: control threads (control.h) that do what may take as long as somebody
- * else likes, or long for a loop, though no model comes or goes: answers that call embedders from
- * the alarms, statistics of all models. They start with the first job; one stays.
+ * Helpers: control threads (control.h) that do what may take as long as somebody else likes, or
+ * long for a loop, though no model comes or goes. They start with the first job; one stays.
+ * CONTROL_MAX_OTHERS of them may be at work; when all are kept, the other jobs wait.
  *
- * A model keeps two of them at most, while an embedder's callback does not return (one for requests
- * that were refused, one for those beyond the execution limit). CONTROL_MAX_OTHERS of them may be
- * at work; when all are kept like that, the others' answers of this kind wait. A backend keeps
- * none: whoever asks it does so on a thread for that question, which is joined.
+ * A server's do answers that call embedders from the alarms, and statistics of all models. A model
+ * keeps two of them at most, while an embedder's callback does not return (one for requests that
+ * were refused, one for those beyond the execution limit). Those of a backend (`backend.askers`)
+ * ask whether its models are ready; a model keeps one at most, while the backend does not answer.
  */
 #ifndef CONCH_CORE_HELPERS_H
 #define CONCH_CORE_HELPERS_H
@@ -40,13 +40,6 @@ void helpers_post(struct helpers *h, struct control_job *job);
 
 /* helpers_control - NULL when the system has no room for a thread. */
 struct control *helpers_control(struct helpers *h);
-
-/*
- * helpers_start_thread - as thread_start(), for a job. helpers_tell() returns on that thread only
- * when *t is complete, so that whoever hears of it may join the thread.
- */
-NODISCARD struct status *helpers_start_thread(struct helpers *h, struct thread *t, const char *name,
-                                              void (*run)(void *arg), void *arg);
 
 /* helpers_tell, helpers_wait - a job has changed something; waits until then. */
 void helpers_tell(struct helpers *h);

@@ -182,7 +182,6 @@ static void take_down(void *arg)
 {
     struct model *m = arg;
     model_close_refs(m);
-    readiness_end(m);
     scheduler_free(m->scheduler); /* a worker that has only just started still reads the pointer */
     m->scheduler = NULL;
     batch_strategy_end(m);

@@ -2,8 +2,7 @@
 /*
  * A question is counted as a request is, and has a reference, so that nobody takes the instances
  * down while they are asked. `is_asking` goes from false to true in start(), and back when the
- * answer is there: by then the thread of the question is known, to be joined by the next one's job
- * or by readiness_end().
+ * answer is there: by then the job is free for the next question.
  */
 #include "core/readiness.h"
 
@@ -25,48 +24,27 @@ enum { READINESS_UNKNOWN, READINESS_NO, READINESS_YES };
 /* Asks each instance; the log has what the first one says that is not ready. */
 static bool ask_instances(struct model *m)
 {
-    struct readiness *rd = &m->readiness;
     struct status *st = NULL;
     for (uint32_t i = 0; i < m->n_instances && !st; i++)
         st = m->backend->fns.instance_ready(m->instances[i]);
     int answer = st ? READINESS_NO : READINESS_YES;
-    if (atomic_exchange(&rd->answer, answer) != answer && st)
+    int before = atomic_exchange(&m->readiness.answer, answer);
+    if (before != answer && st)
         log_warn("Model '%s' version %s is not ready: %s", m->name, m->version_text,
                  status_message(st));
+    if (before == READINESS_UNKNOWN)
+        helpers_tell(&m->backend->askers);
     status_free(st);
     return answer == READINESS_YES;
 }
 
-static void ask(void *arg)
+static void ask(struct control_job *job)
 {
-    struct model *m = arg;
+    struct model *m = CONTAINER_OF(job, struct model, readiness.job);
     ask_instances(m);
-    helpers_tell(&m->server->helpers);
     atomic_store(&m->readiness.is_asking, false);
     model_request_ended(m);
     model_unref(m);
-}
-
-static void join_last(struct readiness *rd)
-{
-    if (rd->has_thread)
-        thread_join(&rd->thread);
-    rd->has_thread = false;
-}
-
-static void run(struct control_job *job)
-{
-    struct model *m = CONTAINER_OF(job, struct model, readiness.job);
-    struct readiness *rd = &m->readiness;
-    join_last(rd); /* it has answered */
-    rd->has_thread = true;
-    struct status *st = helpers_start_thread(&m->server->helpers, &rd->thread, "readiness", ask, m);
-    if (LIKELY(!st))
-        return;
-    rd->has_thread = false;
-    status_free(st);
-    backend_stays(m->backend); /* this thread goes on */
-    ask(m);
 }
 
 /* Has it asked, unless it is being asked. The caller has a reference. */
@@ -80,8 +58,14 @@ static void start(struct model *m)
     }
     model_ref(m);
     atomic_store(&rd->asked_ns, monotonic_ns());
-    rd->job.run = run;
-    helpers_post(&m->server->helpers, &rd->job);
+    rd->job.run = ask;
+    struct control *askers = helpers_control(&m->backend->askers);
+    if (LIKELY(askers != NULL)) {
+        control_post(askers, &rd->job);
+        return;
+    }
+    backend_stays(m->backend); /* this thread goes on */
+    ask(&rd->job);
 }
 
 /* ---- Again and again ------------------------------------------------------------------------ */
@@ -169,7 +153,7 @@ void readiness_begin(struct model *m)
         return;
     begin_watch(m->server);
     start(m);
-    helpers_wait(&m->server->helpers, has_answer, m, monotonic_ns() + FIRST_WAIT_NS);
+    helpers_wait(&m->backend->askers, has_answer, m, monotonic_ns() + FIRST_WAIT_NS);
 }
 
 /* Counted in, so that the backend stays; false: it is being stopped. */
@@ -221,9 +205,4 @@ bool readiness_ask(struct model *m)
         backend_stays(m->backend);
     model_request_ended(m);
     return q.ready;
-}
-
-void readiness_end(struct model *m)
-{
-    join_last(&m->readiness);
 }

@@ -5,8 +5,8 @@
  * been loaded, when somebody wants to know, and then once a second for half a minute. A backend
  * without that function is never asked and always ready.
  *
- * Each question has a thread, which is joined before the next one and before the model goes: so the
- * backend's library can be unloaded, and one that does not answer keeps nobody but itself waiting.
+ * The backend's own threads ask (`backend.askers`), and are joined before its library is unloaded.
+ * A model that does not answer keeps one of them, and nobody of another backend waits for it.
  */
 #ifndef CONCH_CORE_READINESS_H
 #define CONCH_CORE_READINESS_H
@@ -23,10 +23,7 @@ struct server;
 
 /* A model's. */
 struct readiness {
-    struct control_job job;
-    /* Of the last question; its job's, and whoever takes the model down. */
-    struct thread thread;
-    bool has_thread;
+    struct control_job job; /* of whoever has set is_asking */
     /* Any thread. */
     atomic_bool is_asking;
     atomic_int answer; /* of the last question */
@@ -46,10 +43,6 @@ struct readiness_watch {
  * not ready until there is one. Thread: control, when the model has all that it needs.
  */
 void readiness_begin(struct model *m);
-
-/* readiness_end - nothing of the last question is left. Thread: control; the model has no request
- * and no question in flight. */
-void readiness_end(struct model *m);
 
 /* readiness_watch_end - no question follows. Thread: control; models may be there yet. */
 void readiness_watch_end(struct server *s);

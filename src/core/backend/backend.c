@@ -90,6 +90,20 @@ void backend_registry_init(struct backend_registry *reg, struct server *server,
     list_init(&reg->backends);
 }
 
+static void call_finalize(void *arg)
+{
+    struct backend *b = arg;
+    log_status(LOG_ERROR, "failed to finalize backend", b->fns.finalize(b));
+}
+
+/* Nothing of the core's runs in it afterwards, but threads for which it stays. */
+static void finalize(struct backend *b)
+{
+    helpers_done(&b->askers);
+    if (b->entered && b->fns.finalize && !backend_call("model-unload", call_finalize, b))
+        backend_stays(b);
+}
+
 static void backend_free(struct backend *b)
 {
     if (!b)
@@ -114,8 +128,11 @@ static void backend_free(struct backend *b)
 void backend_registry_done(struct backend_registry *reg)
 {
     struct list *link;
-    while ((link = list_pop(&reg->backends)))
-        backend_free(LIST_ENTRY(link, struct backend, link));
+    while ((link = list_pop(&reg->backends))) {
+        struct backend *b = LIST_ENTRY(link, struct backend, link);
+        finalize(b);
+        backend_free(b);
+    }
     cond_done(&reg->changed);
     mutex_done(&reg->mu);
 }
@@ -426,13 +443,8 @@ static struct backend *backend_new(struct backend_registry *reg, const char *nam
     b->config.size_bytes = strlen(settings);
     b->server = reg->server;
     b->stage = BACKEND_LOADING;
+    helpers_init(&b->askers);
     return b;
-}
-
-static void finalize(void *arg)
-{
-    struct backend *b = arg;
-    log_status(LOG_ERROR, "failed to finalize backend", b->fns.finalize(b));
 }
 
 /* Under mu. One user less of a backend whose outcome is known; the last one ends it. */
@@ -444,8 +456,7 @@ static void put_locked(struct backend_registry *reg, struct backend *b)
     /* It stays in the list, as loading, so that nobody loads it anew before it is gone. */
     b->stage = BACKEND_LOADING;
     mutex_unlock(&reg->mu);
-    if (b->entered && b->fns.finalize && !backend_call("model-unload", finalize, b))
-        backend_stays(b);
+    finalize(b);
     mutex_lock(&reg->mu);
     list_remove(&b->link);
     cond_broadcast(&reg->changed);

@@ -15,6 +15,7 @@
 #include "base/list.h"
 #include "base/mutex.h"
 #include "core/config/config.h"
+#include "core/helpers.h"
 #include "core/message.h"
 
 struct backend;
@@ -60,6 +61,8 @@ struct backend {
     bool entered; /* Initialize has been called, if there is one: Finalize is due */
     struct backend_attribute attribute;
     struct server *server;
+
+    struct helpers askers; /* ask it whether its models are ready; joined before Finalize */
 
     /* Any thread, relaxed; see backend_stays(). Only ever becomes true. */
     atomic_bool stays;
@@ -155,7 +158,7 @@ void backend_put(struct backend_registry *reg, struct backend *b);
  * backend_stays - a thread is about to run code of the backend that will not be joined before the
  * library is unloaded: an event loop's, an embedder's. So the library stays in memory, as what it
  * has in that thread (values with destructors) is ended with the thread only. Threads of instances,
- * and those of backend_call(), are joined.
+ * those of backend_call() and the askers are joined.
  *
  * Thread: any.
  */
