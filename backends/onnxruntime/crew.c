@@ -5,9 +5,10 @@
  */
 #include "onnxruntime/crew.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
+
+#include "onnxruntime/library.h"
 
 /* Stands for struct ort_thread, which is theirs to keep and ours to know. */
 struct member {
@@ -149,15 +150,6 @@ static bool is_in_use_locked(const struct crew *c)
     return false;
 }
 
-/* Its own threads run in this library, and it is in no list of what may go. */
-static void stay(void)
-{
-    Dl_info ours;
-
-    if (dladdr((void *)(uintptr_t)stay, &ours) && ours.dli_fname)
-        (void)dlopen(ours.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
-}
-
 void crew_free(struct crew *c)
 {
     bool in_use;
@@ -170,7 +162,7 @@ void crew_free(struct crew *c)
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->mu);
     if (in_use) {
-        stay();
+        library_keep_backend(); /* its threads run in there, and no list of what may go has them */
         return;
     }
     while (c->first) {

@@ -243,6 +243,14 @@ void library_done(struct library *l)
     free(l->providers);
 }
 
+void library_keep_backend(void)
+{
+    Dl_info ours;
+
+    if (dladdr((void *)(uintptr_t)library_keep_backend, &ours) && ours.dli_fname)
+        (void)dlopen(ours.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+}
+
 bool library_offers(const struct library *l, const char *provider)
 {
     size_t len = strlen(provider);

@@ -30,6 +30,12 @@ TRITONSERVER_Error *library_open(const char *backend_dir, const char *file,
                                  struct library *ret_library);
 void library_done(struct library *l); /* the memory only: loaded once, it stays loaded */
 
+/*
+ * library_keep_backend - the library of this backend itself stays in the process from now on, too,
+ * when the server unloads it: something of it goes on. Any thread.
+ */
+void library_keep_backend(void);
+
 /* library_offers - has it an execution provider of that name? */
 bool library_offers(const struct library *l, const char *provider);
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "onnxruntime/runtime.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -189,14 +188,12 @@ static bool is_broken(const struct library *lib)
 
 static void note_broken(const struct library *lib)
 {
-    Dl_info ours;
     pthread_mutex_lock(&broken_mu);
     free(broken_library);
     broken_library = lib->path ? strdup(lib->path) : NULL;
     pthread_mutex_unlock(&broken_mu);
     /* This note must outlast the backend, which is unloaded after the error, and comes back. */
-    if (dladdr((void *)&broken_library, &ours) && ours.dli_fname)
-        (void)dlopen(ours.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+    library_keep_backend();
 }
 
 static TRITONSERVER_Error *make_env(struct runtime *rt, const struct doc *settings)
