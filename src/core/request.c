@@ -599,6 +599,14 @@ struct status *request_cancelled(void)
     return status_new(STATUS_CANCELLED, "%s", "");
 }
 
+struct status *request_too_late(const struct request *r)
+{
+    struct status *st = status_new(STATUS_UNAVAILABLE,
+                                   "Server is stopping, scheduler for model has stopped accepting "
+                                   "new inference requests");
+    return r ? status_prefix(st, "[request id: %s] ", request_log_name(r)) : st;
+}
+
 void request_reject(struct request *r, enum failure_reason reason, struct status *error)
 {
     uint64_t now_ns = monotonic_ns();

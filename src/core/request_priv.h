@@ -48,6 +48,13 @@ void request_reject(struct request *r, enum failure_reason reason, struct status
 /* request_cancelled - the error of one that is cancelled: without a text, as clients know it. */
 struct status *request_cancelled(void);
 
+/*
+ * request_too_late - the error of one that comes while the server or its model stops
+ * (reference/behaviours §10.15).
+ * @r  whose id stands in front; NULL: none does, as in the reference's sequence batcher
+ */
+struct status *request_too_late(const struct request *r);
+
 /* One more, one less who may answer. */
 void request_sender_add(struct request *r);
 void request_sender_done(struct request *r);

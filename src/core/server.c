@@ -726,10 +726,7 @@ struct status *server_infer(struct server *s, struct request *r)
     /* Counted in first, then asked: so an unload either waits for this request, or it is refused
      * (model_stop()). */
     if (UNLIKELY(atomic_load(&m->stopping)))
-        st = status_new(STATUS_UNAVAILABLE,
-                        "[request id: %s] Server is stopping, scheduler for model has stopped "
-                        "accepting new inference requests",
-                        request_log_name(r));
+        st = request_too_late(r);
     else
         st = scheduler_submit(m->scheduler, r);
     if (st)

@@ -620,10 +620,7 @@ void turn_end(struct turn *turn)
 NODISCARD static struct status *why_not_locked(const struct scheduler *s, const struct request *r)
 {
     if (s->stopping)
-        return status_new(STATUS_UNAVAILABLE,
-                          "[request id: %s] Server is stopping, scheduler for model has stopped "
-                          "accepting new inference requests",
-                          request_log_name(r));
+        return request_too_late(r);
     return status_new(STATUS_UNSUPPORTED,
                       "[request id: %s] model '%s' executes nothing: all its instances are passive",
                       request_log_name(r), s->model->name);

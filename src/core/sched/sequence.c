@@ -489,13 +489,6 @@ static void give_number_locked(struct sequence *q, struct request *r)
     change_flags_locked(q, r, REQUEST_SEQUENCE_START);
 }
 
-/* The server stops: what has begun goes on, and nothing begins. */
-static struct status *refuse_to_begin(void)
-{
-    return status_new(STATUS_UNAVAILABLE, "Server is stopping, scheduler for model has stopped "
-                                          "accepting new inference requests");
-}
-
 static size_t n_open(const struct scheduler *s)
 {
     const struct sequence_scheduler *ss =
@@ -511,7 +504,7 @@ static struct status *push(struct scheduler *s, struct request *r)
     if (st)
         return st;
     if (UNLIKELY(s->closing) && (!q || (r->flags & REQUEST_SEQUENCE_START)))
-        return refuse_to_begin();
+        return request_too_late(NULL); /* what has begun goes on, and nothing begins */
     if (q && (r->flags & REQUEST_SEQUENCE_START))
         tell_of_conflict_locked(ss, r);
     if (!q) {
