@@ -38,20 +38,13 @@ def ask(port, path, body=None):
         return
 
 
-def run(models, limit_mib, *flags):
-    """One start, some requests, and the stop: (exit code, what it said)."""
-    # On two processors at most: ONNX Runtime has a thread for each, with a stack of 8 MiB.
-    processors = ",".join(map(str, sorted(os.sched_getaffinity(0))[:2]))
-    wrap = ["taskset", "--cpu-list", processors, "prlimit", f"--as={limit_mib * MIB}", "--"]
-    server = Server(models, flags=["--http-thread-count=2", "--exit-timeout-secs=20", *flags], wrap=wrap).start()
+def limited(models, limit_mib, ask_it, *flags, wrap=()):
+    """One start, ask_it(port) if it serves, and the stop: (exit code, what ask_it returned or None, what the server said)."""
+    server = Server(models, flags=["--http-thread-count=2", "--exit-timeout-secs=20", *flags],
+                    wrap=[*wrap, "prlimit", f"--as={limit_mib * MIB}", "--"]).start()
     wait_for(lambda: server.process.poll() is not None or "Loaded " in server.log(), 120, "it has started, or not")
     found = PORT.search(server.log())
-    if server.process.poll() is None and found:
-        image = b'{"inputs":[{"name":"image","datatype":"FP32","shape":[1,64],"data":[%s]}]}' % b",".join([b"1"] * 64)
-        for _ in range(3):    # the first load may fail, and what it leaves must not harm the next one
-            ask(found[1], "repository/models/digits/load", b"")
-            ask(found[1], "models/digits/infer", image)
-            ask(found[1], "repository/index", b"")
+    result = ask_it(found[1]) if found and server.process.poll() is None else None
     if server.process.poll() is None:
         server.signal(signal.SIGTERM)
     try:
@@ -60,7 +53,15 @@ def run(models, limit_mib, *flags):
         server.process.kill()
     server.out.join()
     server.err.join()
-    return code, server.log()
+    return code, result, server.log()
+
+
+def load_and_ask(port):
+    image = b'{"inputs":[{"name":"image","datatype":"FP32","shape":[1,64],"data":[%s]}]}' % b",".join([b"1"] * 64)
+    for _ in range(3):    # the first load may fail, and what it leaves must not harm the next one
+        ask(port, "repository/models/digits/load", b"")
+        ask(port, "models/digits/infer", image)
+        ask(port, "repository/index", b"")
 
 
 @pytest.fixture
@@ -74,9 +75,11 @@ def both(models):
 @pytest.mark.parametrize("mode", ["none", "explicit"])
 def test_a_start_ends_well_or_with_a_word(both, mode):
     flags = [f"--model-control-mode={mode}"] + (["--load-model=m"] if mode == "explicit" else [])
+    # On two processors at most: ONNX Runtime has a thread for each, with a stack of 8 MiB.
+    processors = ",".join(map(str, sorted(os.sched_getaffinity(0))[:2]))
     codes = []
     for limit_mib in [*range(22, 92, 7), *range(92, 230, 6)]:
-        code, log = run(both, limit_mib, *flags)
+        code, _, log = limited(both, limit_mib, load_and_ask, *flags, wrap=["taskset", "--cpu-list", processors])
         assert code in (0, 1), f"{limit_mib} MiB: ended with {code}\n{log}"
         if code == 1:
             assert re.search(r"^error: |^conch: |\bE\d{4} .*\"(failed|error)", log, re.MULTILINE), f"{limit_mib} MiB:\n{log}"
@@ -135,34 +138,22 @@ def execute(port):
         return False
 
 
-def hold(models, limit_mib):
-    """A start that loads and executes, again and again: (exit code, how many runs succeeded, what it said)."""
-    wrap = ["prlimit", f"--as={limit_mib * MIB}", "--"]
-    server = Server(models, flags=["--http-thread-count=2", "--exit-timeout-secs=20", *HELD_FLAGS], wrap=wrap).start()
-    wait_for(lambda: server.process.poll() is not None or "Loaded " in server.log(), 120, "it has started, or not")
-    found = PORT.search(server.log())
+def load_and_execute(port):
+    """Loads and executes, again and again: how many runs succeeded."""
     n_done = 0
-    for _ in range(2 if found else 0):
-        ask(found[1], "repository/models/heavy/load", b"")
+    for _ in range(2):
+        ask(port, "repository/models/heavy/load", b"")
         with concurrent.futures.ThreadPoolExecutor(6) as pool:
-            n_done += sum(pool.map(lambda _: execute(found[1]), range(18)))
-        ask(found[1], "repository/models/heavy/unload", b"")
-    if server.process.poll() is None:
-        server.signal(signal.SIGTERM)
-    try:
-        code = server.process.wait(STOP_WITHIN_S)
-    finally:
-        server.process.kill()
-    server.out.join()
-    server.err.join()
-    return code, n_done, server.log()
+            n_done += sum(pool.map(lambda _: execute(port), range(18)))
+        ask(port, "repository/models/heavy/unload", b"")
+    return n_done
 
 
 def test_models_execute_or_their_clients_are_told(heavy):
     """A pool of the library's own that got only some of its threads waited for ever for the others."""
     runs = []
     for limit_mib in [*range(150, 250, 4), 400]:
-        code, n_done, log = hold(heavy, limit_mib)
+        code, n_done, log = limited(heavy, limit_mib, load_and_execute, *HELD_FLAGS)
         assert code in (0, 1), f"{limit_mib} MiB: ended with {code}\n{log}"
-        runs.append(n_done)
+        runs.append(n_done or 0)
     assert runs[0] == 0 and runs[-1] == 36, runs    # the range has both ends in it
