@@ -97,8 +97,9 @@ static bool worked(TRITONSERVER_Error *error, const char *what)
     return false;
 }
 
-/* ---- signals --------------------------------------------------------------------------------
- *
+/* ---- signals --------------------------------------------------------------------------------- */
+
+/*
  * No thread blocks any: a child that a backend starts has the mask of the thread that starts it. So
  * a handler may run on any thread, at any place, and does nothing that depends on where it is.
  */

@@ -189,9 +189,7 @@ static bool count_used(struct pool *p, size_t bytes)
     return true;
 }
 
-/* ---- At hand
- * --------------------------------------------------------------------------------
- */
+/* ---- At hand --------------------------------------------------------------------------------- */
 
 static void give_back(struct pool *p, struct header *h, bool again);
 static THREAD_WORD char self; /* its address is this thread's name */
@@ -244,9 +242,7 @@ static bool keep_near(struct pool *p, struct header *h)
     return true;
 }
 
-/* ---- Giving out
- * -----------------------------------------------------------------------------
- */
+/* ---- Giving out ------------------------------------------------------------------------------ */
 
 static void *give_out(struct header *h, struct mem_owner *owner)
 {

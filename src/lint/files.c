@@ -162,8 +162,7 @@ static void look_at_backend(struct look *l)
     mem_free(directory);
 }
 
-/* ---- the batching library ---------------------------------------------------------------------
- */
+/* ---- the batching library -------------------------------------------------------------------- */
 
 /* Where the configuration names it, or else its folder. */
 static struct lint_place strategy_place(const struct look *l)

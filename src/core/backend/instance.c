@@ -173,8 +173,7 @@ static uint32_t drop_cancelled(struct request **batch, uint32_t n)
     return kept;
 }
 
-/* ---- For the watch (core/sched/watch.h): a few stores each, no lock, no read-modify-write ------
- */
+/* ---- For the watch (core/sched/watch.h): a few stores each, no lock, no read-modify-write ---- */
 
 static void begin_call(struct instance *in, uint32_t n, uint64_t start_ns)
 {

@@ -4,9 +4,10 @@
  * likes; the other, which loads the model, waits for it and can tell the log what it waits for.
  *
  *     load thread          warmup_run → watch: wait, log, cancel on stop
- *     "warm-up" thread     (or the instance's own, core/backend/home.h) run → run_sample: make
- * requests; count times execute, wait for answers the backend's own    respond, release, destroy:
- * note errors, count
+ *     "warm-up" thread     run → run_sample: make requests; count times execute, wait for answers
+ *     the backend's own    respond, release, destroy: note errors, count
+ *
+ * An instance that has a thread of its own (core/backend/home.h) executes on that instead.
  *
  * A sample's requests are started anew for each execution. They live in one block, which ends when
  * the last of them is destroyed.

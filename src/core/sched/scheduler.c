@@ -428,8 +428,7 @@ void scheduler_dispatch_and_unlock(struct scheduler *s)
     scheduler_unlock(s);
 }
 
-/* ---- Alarms
- * -------------------------------------------------------------------------------------- */
+/* ---- Alarms ---------------------------------------------------------------------------------- */
 
 /*
  * On the alarms' thread, which all models of a server have in common: nobody is answered there,

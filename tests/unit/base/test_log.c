@@ -510,8 +510,7 @@ static void errors_of_write_are_survived(void **state)
     captured_done(&c);
 }
 
-/* ---- With the thread: nobody who logs waits, and the descriptors stay as they were ------------
- */
+/* ---- With the thread: nobody who logs waits, and the descriptors stay as they were ----------- */
 
 /* All that comes until the text has come. */
 static char *read_until(int fd, const char *text)

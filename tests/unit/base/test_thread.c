@@ -79,8 +79,7 @@ static void has_the_mask_that_was_kept(void **state)
     thread_keep_mask();
 }
 
-/* ---- A handler for a thread whose stack is full -----------------------------------------------
- */
+/* ---- A handler for a thread whose stack is full ---------------------------------------------- */
 
 static void say_and_exit(int number)
 {

@@ -44,8 +44,7 @@ static struct judged *of(struct request *r)
 
 enum { AT_END = -1 };
 
-/* ---- The library ------------------------------------------------------------------------------
- */
+/* ---- The library ----------------------------------------------------------------------------- */
 
 static struct {
     pthread_mutex_t mu;
@@ -141,8 +140,7 @@ static void wait_until_held(void)
     pthread_mutex_unlock(&library.mu);
 }
 
-/* ---- The model --------------------------------------------------------------------------------
- */
+/* ---- The model ------------------------------------------------------------------------------- */
 
 static struct batch_strategy strategy = {
     .batcher = &batcher, .begin = begin, .include = include, .end = end};
@@ -216,8 +214,7 @@ static void finish(struct judged *j)
     fake_request_end(&j->fr);
 }
 
-/* ---- One thing after another ------------------------------------------------------------------
- */
+/* ---- One thing after another ----------------------------------------------------------------- */
 
 static void a_refused_request_begins_the_next_batch(void **state)
 {
@@ -430,8 +427,7 @@ static unsigned int dice(unsigned int *state, unsigned int sides)
     return (*state >> 16) % sides;
 }
 
-/* ---- All at once ------------------------------------------------------------------------------
- */
+/* ---- All at once ----------------------------------------------------------------------------- */
 
 enum { N_THREADS = 4, N_ROUNDS = 40, N_AT_ONCE = 8 };
 

@@ -441,8 +441,7 @@ static void many_threads_and_any_completion(void **state)
     assert_int_equal(all.n_nested, N_NESTED);
 }
 
-/* ---- Inline, on the thread of the request -----------------------------------------------------
- */
+/* ---- Inline, on the thread of the request ---------------------------------------------------- */
 
 static struct {
     struct fake_model model;

@@ -21,8 +21,7 @@
 #include "base/status.h"
 #include "frontends/net/listener.h"
 
-/* ---- The machine as the tests want it ---------------------------------------------------------
- */
+/* ---- The machine as the tests want it -------------------------------------------------------- */
 
 /* What a name stands for: IPv4 addresses, by blanks. */
 static const struct {
@@ -117,8 +116,7 @@ static void assert_refused(struct status *st, int code, const char *text)
     status_free(st);
 }
 
-/* ---- Tests ------------------------------------------------------------------------------------
- */
+/* ---- Tests ----------------------------------------------------------------------------------- */
 
 static void all_addresses_of_a_name_have_the_same_port(void **state)
 {

@@ -20,9 +20,10 @@
 #include "base/thread.h"
 #include "frontends/net/server.h"
 
-/* ---- A handler: /big answers much, /hold waits to be told, /block holds up its loop until it is
- * told, all else is "ok" at once. ---------------------------------------------------------------
- */
+/* ---- A handler ------------------------------------------------------------------------------- */
+
+/* /big answers much, /hold waits to be told, /block holds up its loop until it is told, all else is
+ * "ok" at once. */
 
 struct part {
     char path[32];
@@ -131,8 +132,7 @@ static void release(struct exchange *x)
 static int n_ticks; /* of a stop: under mu, as the two below */
 static unsigned int last_seconds, last_conns;
 
-/* ---- Clients ----------------------------------------------------------------------------------
- */
+/* ---- Clients --------------------------------------------------------------------------------- */
 
 static struct net_server *start(struct net_options *o)
 {
@@ -190,8 +190,7 @@ static const char *hear(int fd, const char *last)
     }
 }
 
-/* ---- Tests ------------------------------------------------------------------------------------
- */
+/* ---- Tests ----------------------------------------------------------------------------------- */
 
 static void an_address_in_use_is_named(void **state)
 {

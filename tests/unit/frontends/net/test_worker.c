@@ -355,8 +355,7 @@ static void what_was_sent_before_the_end_is_handled(void **state)
     leave(&other);
 }
 
-/* ---- Slow clients: a second is a turn ---------------------------------------------------------
- */
+/* ---- Slow clients: a second is a turn -------------------------------------------------------- */
 
 static int start_slow(void **state)
 {
