@@ -297,32 +297,57 @@ uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t 
 
 /* ---- What backends report ------------------------------------------------------------------- */
 
+/* The parts of an execution. */
+struct compute_ns {
+    uint64_t input, infer, output;
+};
+
+static inline struct compute_ns compute_of(const struct execution_times *t)
+{
+    return (struct compute_ns){.input = span(t->exec_start_ns, t->compute_start_ns),
+                               .infer = span(t->compute_start_ns, t->compute_end_ns),
+                               .output = span(t->compute_end_ns, t->exec_end_ns)};
+}
+
+/* What a request has taken, from its begin and from its place in the queue. */
+struct request_ns {
+    uint64_t all, queue;
+    struct compute_ns compute;
+};
+
+static inline struct request_ns request_ns_of(const struct request *r,
+                                              const struct execution_times *t)
+{
+    return (struct request_ns){.all = span(r->start_ns, t->exec_end_ns),
+                               .queue = span(r->queue_ns, t->exec_start_ns),
+                               .compute = compute_of(t)};
+}
+
 /* On the thread that executes the instance. */
-static void count_here(struct instance_stats *s, const struct request *r,
-                       const struct execution_times *t)
+static void count_here(struct instance_stats *s, struct request_ns ns, uint32_t n_inferences)
 {
     executor_counts_begin(s);
     executor_add(s, EXECUTOR_SUCCESSES, 1);
-    executor_add(s, EXECUTOR_SUCCESS_NS, span(r->start_ns, t->exec_end_ns));
-    executor_add(s, EXECUTOR_QUEUE_NS, span(r->queue_ns, t->exec_start_ns));
-    executor_add(s, EXECUTOR_INPUT_NS, span(t->exec_start_ns, t->compute_start_ns));
-    executor_add(s, EXECUTOR_INFER_NS, span(t->compute_start_ns, t->compute_end_ns));
-    executor_add(s, EXECUTOR_OUTPUT_NS, span(t->compute_end_ns, t->exec_end_ns));
-    executor_add(s, EXECUTOR_INFERENCES, MAX(r->batch_size, 1u));
+    executor_add(s, EXECUTOR_SUCCESS_NS, ns.all);
+    executor_add(s, EXECUTOR_QUEUE_NS, ns.queue);
+    executor_add(s, EXECUTOR_INPUT_NS, ns.compute.input);
+    executor_add(s, EXECUTOR_INFER_NS, ns.compute.infer);
+    executor_add(s, EXECUTOR_OUTPUT_NS, ns.compute.output);
+    executor_add(s, EXECUTOR_INFERENCES, n_inferences);
     executor_counts_end(s);
 }
 
-static void count_elsewhere(struct instance_stats *part, const struct request *r,
-                            const struct execution_times *t)
+static void count_elsewhere(struct instance_stats *part, struct request_ns ns,
+                            uint32_t n_inferences)
 {
     struct statistics *s = &part->sums;
     mutex_lock(&part->mu);
-    duration_add(&s->success, span(r->start_ns, t->exec_end_ns));
-    s->queue_ns += span(r->queue_ns, t->exec_start_ns);
-    s->compute_input_ns += span(t->exec_start_ns, t->compute_start_ns);
-    s->compute_infer_ns += span(t->compute_start_ns, t->compute_end_ns);
-    s->compute_output_ns += span(t->compute_end_ns, t->exec_end_ns);
-    s->inference_count += MAX(r->batch_size, 1u);
+    duration_add(&s->success, ns.all);
+    s->queue_ns += ns.queue;
+    s->compute_input_ns += ns.compute.input;
+    s->compute_infer_ns += ns.compute.infer;
+    s->compute_output_ns += ns.compute.output;
+    s->inference_count += n_inferences;
     mutex_unlock(&part->mu);
 }
 
@@ -338,15 +363,17 @@ void instance_report_statistics(struct instance *in, const struct request *r, bo
         model_count_failure(in->model, FAILURE_BACKEND, span(r->start_ns, t->exec_end_ns));
         return;
     }
+    struct request_ns ns = request_ns_of(r, t);
+    uint32_t n_inferences = MAX(r->batch_size, 1u);
     if (LIKELY(executing == in))
-        count_here(in->stats, r, t);
+        count_here(in->stats, ns, n_inferences);
     else
-        count_elsewhere(in->stats, r, t);
+        count_elsewhere(in->stats, ns, n_inferences);
 }
 
 /* On the thread that executes the instance. */
 static void count_batch_here(struct instance_stats *s, uint64_t batch_size, uint64_t now_ms,
-                             const struct execution_times *t)
+                             struct compute_ns ns)
 {
     if (UNLIKELY(atomic_load_explicit(&s->counts[EXECUTOR_BATCH_SIZE], memory_order_relaxed) !=
                  batch_size))
@@ -354,14 +381,14 @@ static void count_batch_here(struct instance_stats *s, uint64_t batch_size, uint
     executor_counts_begin(s);
     executor_set(s, EXECUTOR_LAST_MS, now_ms);
     executor_add(s, EXECUTOR_BATCHES, 1);
-    executor_add(s, EXECUTOR_BATCH_INPUT_NS, span(t->exec_start_ns, t->compute_start_ns));
-    executor_add(s, EXECUTOR_BATCH_INFER_NS, span(t->compute_start_ns, t->compute_end_ns));
-    executor_add(s, EXECUTOR_BATCH_OUTPUT_NS, span(t->compute_end_ns, t->exec_end_ns));
+    executor_add(s, EXECUTOR_BATCH_INPUT_NS, ns.input);
+    executor_add(s, EXECUTOR_BATCH_INFER_NS, ns.infer);
+    executor_add(s, EXECUTOR_BATCH_OUTPUT_NS, ns.output);
     executor_counts_end(s);
 }
 
 static void count_batch_elsewhere(struct instance_stats *part, uint64_t batch_size, uint64_t now_ms,
-                                  const struct execution_times *t)
+                                  struct compute_ns ns)
 {
     struct statistics *s = &part->sums;
     mutex_lock(&part->mu);
@@ -370,9 +397,9 @@ static void count_batch_elsewhere(struct instance_stats *part, uint64_t batch_si
     struct batch_stats *b = statistics_batch(s, batch_size);
     if (LIKELY(b != NULL)) {
         b->count++;
-        b->compute_input_ns += span(t->exec_start_ns, t->compute_start_ns);
-        b->compute_infer_ns += span(t->compute_start_ns, t->compute_end_ns);
-        b->compute_output_ns += span(t->compute_end_ns, t->exec_end_ns);
+        b->compute_input_ns += ns.input;
+        b->compute_infer_ns += ns.infer;
+        b->compute_output_ns += ns.output;
     }
     mutex_unlock(&part->mu);
 }
@@ -385,8 +412,8 @@ void instance_report_batch(struct instance *in, uint64_t batch_size,
     uint64_t now_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / NS_PER_MS;
     if (LIKELY(executing == in)) {
         reported_end_ns = t->exec_end_ns;
-        count_batch_here(in->stats, batch_size, now_ms, t);
+        count_batch_here(in->stats, batch_size, now_ms, compute_of(t));
     } else {
-        count_batch_elsewhere(in->stats, batch_size, now_ms, t);
+        count_batch_elsewhere(in->stats, batch_size, now_ms, compute_of(t));
     }
 }
