@@ -25,15 +25,25 @@ struct crew {
     pthread_cond_t changed;
     /* Under mu. */
     struct member *first;
+    bool serving; /* the pools want all that they have started */
     bool ending;
 };
 
 /* ---- The threads ---------------------------------------------------------------------------- */
 
+static void tell_of_loss(void)
+{
+    BACKEND_LOG(ERROR, "ONNX Runtime has lost a thread of its pool to a C++ exception, for want of "
+                       "memory most likely: the run that it worked for may never end, and the "
+                       "server should be started anew; with intra_op_thread_count 1 such a run "
+                       "fails with an error instead");
+}
+
 static void *live(void *arg)
 {
     struct member *t = arg;
     struct crew *c = t->crew;
+    bool lost;
 
     free(malloc(1)); /* what the allocator has for each thread is there before we count on it */
     pthread_mutex_lock(&c->mu);
@@ -44,6 +54,11 @@ static void *live(void *arg)
         if (t->stage == AT_WORK) {
             pthread_mutex_unlock(&c->mu);
             t->run(t->arg);
+            pthread_mutex_lock(&c->mu);
+            lost = c->serving;
+            pthread_mutex_unlock(&c->mu);
+            if (lost)
+                tell_of_loss();
             pthread_mutex_lock(&c->mu);
             t->stage = DONE;
             pthread_cond_broadcast(&c->changed);
@@ -140,6 +155,25 @@ TRITONSERVER_Error *crew_new(size_t n, struct crew **ret_crew)
     }
     *ret_crew = c;
     return NULL;
+}
+
+static void set_serving(struct crew *c, bool serving)
+{
+    if (!c)
+        return;
+    pthread_mutex_lock(&c->mu);
+    c->serving = serving;
+    pthread_mutex_unlock(&c->mu);
+}
+
+void crew_serve(struct crew *c)
+{
+    set_serving(c, true);
+}
+
+void crew_retire(struct crew *c)
+{
+    set_serving(c, false);
 }
 
 static bool is_in_use_locked(const struct crew *c)

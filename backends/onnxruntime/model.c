@@ -347,6 +347,7 @@ void model_free(struct model *m)
         return;
     free_tensors(m->inputs, m->n_inputs);
     free_tensors(m->outputs, m->n_outputs);
+    crew_retire(m->crew);
     if (m->session)
         m->rt->lib.api.ReleaseSession(m->session);
     crew_free(m->crew);

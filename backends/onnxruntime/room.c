@@ -2,6 +2,7 @@
 #include "onnxruntime/room.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 TRITONSERVER_Error *room_check(size_t bytes, const char *what)
 {
@@ -14,4 +15,16 @@ TRITONSERVER_Error *room_check(size_t bytes, const char *what)
                              what, bytes >> 20);
     (void)munmap(pages, bytes);
     return NULL;
+}
+
+static bool is_limited(__rlimit_resource_t what)
+{
+    struct rlimit limit;
+
+    return getrlimit(what, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+}
+
+bool room_is_limited(void)
+{
+    return is_limited(RLIMIT_AS) || is_limited(RLIMIT_DATA);
 }

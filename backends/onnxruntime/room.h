@@ -18,4 +18,7 @@
  */
 TRITONSERVER_Error *room_check(size_t bytes, const char *what);
 
+/* room_is_limited - has this process a limit of address space or data? */
+bool room_is_limited(void);
+
 #endif

@@ -104,7 +104,7 @@ static void warn_of_unknown(const struct doc *settings)
 /* ---- Threads -------------------------------------------------------------------------------- */
 
 /* The pools of all models: as many threads as the process has CPUs, unless a setting says more or
- * less. One of them is whoever runs a model. */
+ * less, or room is limited (crew.h). One of them is whoever runs a model. */
 static TRITONSERVER_Error *size_pools(struct runtime *rt, const struct doc *settings,
                                       struct ort_threading *threads, size_t *ret_n_own)
 {
@@ -115,7 +115,7 @@ static TRITONSERVER_Error *size_pools(struct runtime *rt, const struct doc *sett
     TRY(setting_int(settings, "intra_op_thread_count", 0, MAX_THREADS, 0, &intra));
     TRY(setting_bool(settings, "allow-spinning", false, &spin));
     if (intra == 0)
-        intra = CPU_COUNT(&rt->cpus);
+        intra = rt->computes_alone ? 1 : CPU_COUNT(&rt->cpus);
     TRY_ORT(&rt->lib, SetGlobalIntraOpNumThreads(threads, (int)intra));
     TRY_ORT(&rt->lib, SetGlobalInterOpNumThreads(threads, (int)inter));
     TRY_ORT(&rt->lib, SetGlobalSpinControl(threads, spin));
@@ -206,6 +206,8 @@ static TRITONSERVER_Error *make_env(struct runtime *rt, const struct doc *settin
     TRITONSERVER_Error *err = rt->shares_threads ? make_shared_env(rt, settings) : make_own_env(rt);
     if (err && rt->begun)
         note_broken(&rt->lib);
+    if (!err)
+        crew_serve(rt->crew);
     return err;
 }
 
@@ -221,6 +223,10 @@ static TRITONSERVER_Error *open_env(struct runtime *rt, const struct doc *settin
     TRY(setting_bool(settings, "allow-file-settings", false, &rt->allows_files));
     if (sched_getaffinity(getpid(), sizeof(rt->cpus), &rt->cpus) != 0) /* of the first thread */
         CPU_SET(0, &rt->cpus);
+    rt->computes_alone = room_is_limited();
+    if (rt->computes_alone)
+        BACKEND_LOG(INFO, "memory is limited (ulimit -v or -d): an operator computes on one "
+                          "thread, unless intra_op_thread_count says more");
     TRY(make_env(rt, settings));
     TRY_ORT(&rt->lib, CreateCpuMemoryInfo(ORT_ARENA_ALLOCATOR, ORT_MEMORY_DEFAULT, &rt->cpu));
     TRY_ORT(&rt->lib, GetAllocatorWithDefaultOptions(&rt->heap));
@@ -255,6 +261,7 @@ void runtime_close(struct runtime *rt)
     watch_free(rt->watch);
     if (rt->cpu)
         rt->lib.api.ReleaseMemoryInfo(rt->cpu);
+    crew_retire(rt->crew);
     if (rt->env)
         rt->lib.api.ReleaseEnv(rt->env);
     crew_free(rt->crew);

@@ -21,6 +21,7 @@ struct runtime {
     struct ort_allocator *heap; /* their default allocator */
     struct watch *watch;        /* of requests that are cancelled while a model runs */
 
+    bool computes_alone;            /* 0 threads within an operator means: who runs it alone */
     bool begun;                     /* the library was asked for an environment */
     bool allows_files;              /* models may name files for the library to read and write */
     bool shares_threads;            /* the environment has pools of threads for all models */

@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import signal
+import threading
 import urllib.error
 import urllib.request
 
@@ -157,3 +158,81 @@ def test_models_execute_or_their_clients_are_told(heavy):
         assert code in (0, 1), f"{limit_mib} MiB: ended with {code}\n{log}"
         runs.append(n_done or 0)
     assert runs[0] == 0 and runs[-1] == 36, runs    # the range has both ends in it
+
+
+# ---- C++ exceptions on those threads: nothing catches them, and a run waits for ever --------------
+
+SORTED = 4_000_000
+ASK_SORTED = b'{"inputs":[{"name":"IN","datatype":"FP32","shape":[1],"data":[3]}]}'
+
+
+@pytest.fixture
+def sorting(models):
+    """A model that sorts four rows side by side, each with 64 MB that are asked for where it is sorted."""
+    onnx = pytest.importorskip("onnx")
+    node = onnx.helper.make_node
+
+    def constant(name, values):
+        return onnx.numpy_helper.from_array(numpy.array(values, numpy.int64), name)
+
+    onnx_models.write(
+        models / "sorting", [onnx_models.tensor("IN", "FP32", [1])], [onnx_models.tensor("OUT", "FP32", [1])],
+        [node("Expand", ["IN", "SHAPE"], ["ROWS"]), node("TopK", ["ROWS", "K"], ["BEST", "AT"], axis=1),
+         node("ReduceMax", ["BEST"], ["MAX"], keepdims=0), node("Reshape", ["MAX", "ONE"], ["OUT"])],
+        [constant("SHAPE", [4, SORTED]), constant("K", [SORTED // 4]), constant("ONE", [1])])
+    (models / "sorting" / "config.pbtxt").write_text('backend: "onnxruntime"\nmax_batch_size: 0\n')
+    return models
+
+
+def post(port, path, body):
+    """(status, text); without an answer it fails."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/v2/{path}", data=body, timeout=30) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+def sort(port):
+    """How many of two clients the model has served; the others have been told why not."""
+    if post(port, "repository/models/sorting/load", b"")[0] != 200:
+        return 0
+    n_done = 0
+    for _ in range(2):
+        status, text = post(port, "models/sorting/infer", ASK_SORTED)
+        assert status == 200 or b"bad_alloc" in text or b"Failed to allocate" in text, text
+        n_done += status == 200
+    return n_done
+
+
+def test_what_a_model_wants_while_it_computes_is_refused(sorting):
+    """On its default threads. With others the same limits ended in runs without end, and in crashes."""
+    runs = []
+    for limit_mib in range(120, 480, 20):
+        code, n_done, log = limited(sorting, limit_mib, sort, "--model-control-mode=explicit")
+        assert code in (0, 1), f"{limit_mib} MiB: ended with {code}\n{log}"
+        assert "has lost a thread" not in log
+        runs.append(n_done or 0)
+    assert runs[0] == 0 and runs[-1] == 2, runs    # the range has both ends in it
+
+
+def test_a_thread_that_is_lost_is_told_of(sorting):
+    """Who asks for threads all the same has them. What then becomes of the run is ONNX Runtime's: an error, a wait for ever
+    or a crash; but it is never a wait without a word."""
+    n_lost = 0
+    flags = ["--http-thread-count=2", "--model-control-mode=explicit", "--load-model=sorting",
+             "--backend-config=onnxruntime,intra_op_thread_count=4"]
+    for limit_mib in range(280, 520, 20):
+        server = Server(sorting, flags=flags, wrap=["prlimit", f"--as={limit_mib * MIB}", "--"]).start()
+        wait_for(lambda: server.process.poll() is not None or "Loaded " in server.log(), 120, "it has started, or not")
+        found = PORT.search(server.log())
+        asker = threading.Thread(target=ask, args=(found[1], "models/sorting/infer", ASK_SORTED), daemon=True)
+        asker.start()
+        wait_for(lambda: "has lost a thread" in server.log() or not asker.is_alive(), 60, "an answer, an end, or a word")
+        n_lost += "has lost a thread" in server.log()
+        server.process.kill()
+        server.process.wait()
+        asker.join()
+        server.out.join()
+        server.err.join()
+    assert n_lost > 0
