@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One walk over a model's folder mixes names, sizes and times into a hash for each version and one
+ * for all the rest. The walk is bounded in files and depth; beyond that, and after any error, the
+ * fingerprint is not known, and one that is not known equals none, so that the model is loaded
+ * again.
+ */
 #include "core/repo/fingerprint.h"
 
 #include <string.h>

@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Parameters are checked one by one. A file's path is normalised first, and must stay within the
+ * model's folder. The result borrows the texts and bytes of the request, but for the paths, which
+ * are its own.
+ */
 #include "core/repo/override.h"
 
 #include <stdbool.h>

@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Lists the folders in the roots, or looks for one name in them; no model's files are read. Each
+ * entry passes three steps: is it a model at all, by which names, and does another repository have
+ * the name.
+ *
+ * Results are sorted by name, then by repository. The catalog relies on that order.
+ */
 #include "core/repo/poll.h"
 
 #include <stdlib.h>

@@ -1,4 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The catalog of models and their states, and what is asked of all models together. Read in this
+ * order: the catalog, the turns by which one thread at a time changes a model, its state, the
+ * stop.
+ *
+ * `models` is sorted by name, then by repository, under repository.mu. A version becomes READY in
+ * the same hold of that lock in which its view in the table changes, so a client that sees READY
+ * also finds the model. A model stays in the catalog while a thread uses it (`n_users`); the last
+ * one removes it, unless its state is still to be told.
+ */
 #include "core/repo/repository.h"
 
 #include <string.h>

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Roots and lists of them, both counted by reference and never changed once others can see them. A
+ * list with one root more or less is a copy that shares the others.
+ */
 #include "core/repo/roots.h"
 
 #include <string.h>

@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The steps of scan_model(), in order: find and read the configuration, find the versions,
+ * complete and check the configuration, apply the version policy, check the files that a backend
+ * will open by itself. Everything is read through the storage, which sees to it that no link leads
+ * out of the repository.
+ *
+ * Nothing is kept between two scans.
+ */
 #include "core/repo/scan.h"
 
 #include <stdlib.h>

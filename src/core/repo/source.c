@@ -1,4 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A source is a reference to a model's folder, in a repository or in a temporary folder of this
+ * process. Most of the file is about the latter: making it, filling it, and removing what a server
+ * left that was killed.
+ *
+ * Sources are counted atomically. The one folder with all temporary ones is under `temporary.mu`;
+ * its lock file stays locked as long as there are any (`n_roots`), so that no other server removes
+ * them.
+ */
 #include "core/repo/source.h"
 
 #include <errno.h>

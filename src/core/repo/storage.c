@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is the same for all kinds of storage: opening by location, names in messages, and checks
+ * that are made of the operations of the kind. A kind of its own is in a file of its own
+ * (storage_local.c).
+ */
 #include "core/repo/storage.h"
 
 #include <string.h>

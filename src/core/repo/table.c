@@ -1,4 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Writers first, then readers. Writers hold table.mu. Readers come in by snapshot_enter(), take no
+ * lock, and may read heads, directories, entries and views until snapshot_leave(), which must come
+ * soon: writers wait for it.
+ *
+ * Whatever readers can reach is constant, but for an entry's view and its link to the next of its
+ * name, which are replaced atomically. What was replaced is freed only after the head has been
+ * replaced, too, and nobody reads by the old one.
+ */
 #include "core/repo/table.h"
 
 #include <stdatomic.h>
