@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One thread per server waits for the next timer and calls its alarm, without alarms.mu; `ringing`
+ * says whose call runs, so that alarm_done() can wait for its end. `at_ns` repeats the timer's
+ * time: a caller that needs nothing earlier sees that without the lock.
+ */
 #include "core/sched/alarm.h"
 
 #include "base/clock.h"

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `n` requests have joined; the first `n_preferred` of them are what would be sent at a preferred
+ * size. A closed batch takes no more. Nothing here allocates or asks for the time.
+ */
 #include "core/sched/batch.h"
 
 #include "base/clock.h"

@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Finding the library and checking that it lies in the model repository; then loading it, and its
+ * batcher's life. The batches themselves are made in dynamic.c, which calls the library's
+ * functions.
+ *
+ * Loading and ending run on threads that are joined before the library is closed. If a thread that
+ * goes on has run the library's code (`stays`), the library is never unloaded.
+ */
 #include "core/sched/batch_strategy.h"
 
 #include <stdlib.h>

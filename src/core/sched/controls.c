@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The specification is made once from the configuration; what it holds is constant, so the tensors
+ * of a request point into it. Only the sequence's id is written for each request, into memory of
+ * the sequence. Nothing is allocated.
+ */
 #include "core/sched/controls.h"
 
 #include <endian.h>

@@ -1,4 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Two conditions decide, of a bounded model in mode auto: no short execution is left to be shown
+ * (`to_prove`), and the estimate of how long nearly all executions take (`high_ns`) is short. A
+ * long execution raises the first, and raises it further if it comes soon after another
+ * (`lapses`).
+ *
+ * All words are relaxed atomics, written by whichever threads execute: they are estimates, and a
+ * lost update does no harm.
+ */
 #include "core/sched/execution.h"
 
 #include <string.h>

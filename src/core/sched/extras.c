@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The memory is made with the first request that is shown to the backend and ends with the
+ * sequence; a request only gets pointers to it. What a sequence has is under scheduler.mu; a
+ * padding has its own.
+ */
 #include "core/sched/extras.h"
 
 #include "base/mem.h"

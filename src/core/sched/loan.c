@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Each function is one transition of the drawing in loan.h. The comments say what each acquire and
+ * release carries from one thread to the next.
+ */
 #include "core/sched/loan.h"
 
 #include "core/backend/instance.h"

@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * order.mu guards the line of requests, the responses that each of them keeps, and `delivering`.
+ * One thread at a time delivers, without the lock; what others bring meanwhile goes into the line,
+ * and that thread takes it from there.
+ */
 #include "core/sched/order.h"
 
 #include "core/request_priv.h"

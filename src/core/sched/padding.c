@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * All inputs of all paddings of a model lie in one block of zeros, which is replaced by a larger
+ * one when it is too small; requests that use the old block keep it.
+ *
+ * Paddings are made under scheduler.mu, and end on whatever thread the backend releases them.
+ */
 #include "core/sched/padding.h"
 
 #include <stdatomic.h>

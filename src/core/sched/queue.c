@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A tree of levels by priority, each with two lists: requests in time, and delayed ones. A request
+ * that has a time limit is in one heap for all levels, too, until the limit is over or the request
+ * leaves. `n`, of the queue and of each level, counts both lists.
+ */
 #include "core/sched/queue.h"
 
 #include <stdlib.h>

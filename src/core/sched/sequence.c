@@ -1,4 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * In the order of the file: ids, the timer, a sequence's begin and end, slots; what strategies
+ * call; a request comes, requests are due, time passes; the scheduler itself.
+ *
+ * Everything is under scheduler.mu but `lane.released`, a stack to which the thread that executes
+ * adds without the lock. A sequence without a slot waits in the backlog, or has ended. One with a
+ * slot is ready, silent, in execution, or on that stack. It is freed when it has ended and the
+ * backend has let go of its last request.
+ */
 #include "core/sched/sequence.h"
 
 #include <inttypes.h>

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The first request of a batch is compared with each candidate. Most models need no comparison at
+ * all: model.compares_inputs says so.
+ */
 #include "core/sched/similar.h"
 
 #include <string.h>

@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From the inside out: one value and its buffer, what the model's configuration says of its
+ * states, the states of one sequence, what the backend calls.
+ *
+ * Initial values are read once, while the model loads, and are constant then. They are copied into
+ * a sequence's buffers by the thread that executes (states_fill()), not under the scheduler's
+ * lock.
+ */
 #include "core/sched/state.h"
 
 #include <endian.h>
