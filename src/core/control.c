@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * First the choice of the next job, by kind and by key; then the threads that run the jobs.
+ *
+ * Everything is under control.mu, but for a job itself and the start of a thread. While a job
+ * could run, some thread is about to look for it: one that is starting, the first thread, which is
+ * woken, or a busy one when its job is over. So posting never waits for a thread. The first thread
+ * stays until control_stop(); the others end when there is nothing for them to do.
+ */
 #include "core/control.h"
 
 #include <string.h>

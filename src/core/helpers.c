@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A control that starts when it is first needed. `has_threads` becomes true once, under
+ * helpers.mu, and is read without it. Where the system has no room for a thread, the job runs on
+ * the caller's.
+ */
 #include "core/helpers.h"
 
 #include <string.h>

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The file is read into one block, and each line becomes a string in it. The thread that loads the
+ * model does so; afterwards the labels are constant, and any thread reads them.
+ */
 #include "core/labels.h"
 
 #include <string.h>

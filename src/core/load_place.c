@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Each thread that loads keeps a pointer to its place. Several warm-ups of one load may wait at a
+ * time, on any thread: the first of them lends the place, and the last one takes it back.
+ */
 #include "core/load_place.h"
 
 #include <stddef.h>

@@ -1,4 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A model's struct: made, counted, described, freed. What brings a model up and takes it down is
+ * in model_load.c.
+ *
+ * References (`refs`) and requests in flight (`inflight`) are counted by any thread, in stripes
+ * while the model serves and in one word once that count is closed; the comments at LEAVING and
+ * STOPPING say why. Tensor descriptions and names are made by the thread that loads the model and
+ * are constant afterwards, so the look-ups at the end of the file need no lock.
+ */
 #include "core/model.h"
 
 #include <string.h>

@@ -1,4 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The server's life, in its order: options are checked, the server is made, models are loaded, it
+ * stops, it is freed. Then the questions about the server, changes of models, questions about
+ * models, requests.
+ *
+ * `state` goes from INITIALIZING to READY or FAILED, and from each of these to EXITING, which is
+ * final. drain_mu guards what a stop waits for: `drained` is signalled when a stopping model
+ * becomes empty, and when a start, a change of models or another stop has ended. A change counts
+ * itself in before it begins, so a stop either waits for it or refuses it. A stop that runs out of
+ * time unloads nothing: a backend may still be executing.
+ */
 #include "core/server.h"
 
 #include <string.h>

@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Defaults, setters, copy and end of the options. A setter copies the texts that it is given. Each
+ * server has a copy of its own, so the caller may change or free its options afterwards.
+ *
+ * Thread: one at a time for one object; there is no lock.
+ */
 #include "core/server_options.h"
 
 #include <string.h>

@@ -1,4 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Three layers, each built on the one before. `struct statistics` is plain arithmetic of one
+ * thread: lines by batch size and by response, and sums. `struct instance_stats` is what one
+ * instance counts. A model's statistics are the sums over its instances plus its failures, made
+ * anew for each question.
+ *
+ * The thread that executes an instance writes `counts` without a lock; `n_changes` is odd
+ * meanwhile, and a reader that sees it odd, or changed, reads again. All other threads write
+ * `sums` under the mutex. The list of a model's parts only grows, so readers walk it without a
+ * lock.
+ */
 #include "core/statistics.h"
 
 #include <sched.h>

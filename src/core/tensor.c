@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The table of data types, and the arithmetic of shapes. Clients choose shapes, so products are
+ * checked for overflow; a shape with a 0 in it has no elements, however large its other dimensions
+ * are.
+ */
 #include "core/tensor.h"
 
 #include <string.h>

@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An instance in the order of its life: it is made where its host policy binds it, executes
+ * batches, and counts what its backend reports.
+ *
+ * Only the instance's runner calls instance_execute(), and its warm-up before there is a runner.
+ * What it tells the watch is a few stores without a lock. Backends report from any thread: the
+ * thread that executes counts without a lock, all others under stats->mu.
+ */
 #include "core/backend/instance.h"
 
 #include <string.h>

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Backends report responses from any thread, in whatever order, so they are counted under
+ * stats->mu.
+ */
 #include "core/backend/response_stats.h"
 
 #include "base/mem.h"

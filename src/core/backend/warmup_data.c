@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From small to large: random numbers, one input, one sample. The thread that loads the model
+ * makes them; afterwards they are constant, and the warm-ups of all instances read them.
+ */
 #include "core/backend/warmup_data.h"
 
 #include <inttypes.h>

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Names, labels and numbers as Prometheus reads them. Numbers are written as C++ prints them,
+ * whatever the process's locale is. There is no state: each function adds to the caller's buffer.
+ */
 #include "core/metrics/exposition.h"
 
 #include <math.h>

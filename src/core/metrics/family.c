@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Two levels. What callers hold (`metric_family`, `metric`) are handles, each with one owner.
+ * Behind them are shared objects (`family`, `series`), found by name and by labels, and freed with
+ * their last handle.
+ *
+ * metrics_mu guards both maps and the counts of handles. Values are atomic, so that counting takes
+ * no lock. Printing holds metrics_mu throughout and sorts by name.
+ */
 #include "core/metrics/family.h"
 
 #include <stdatomic.h>

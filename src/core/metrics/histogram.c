@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Each bucket counts its own values only; printing adds them up, since Prometheus' buckets are
+ * cumulative. All atomics are relaxed: the printed count is the sum of the buckets that were read.
+ */
 #include "core/metrics/histogram.h"
 
 #include <math.h>

@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * First the parsers of /proc/stat and /proc/meminfo, which know nothing of the system and are
+ * tested with texts; then the looks, under machine.mu. A look is reused for half of
+ * --metrics-interval-ms.
+ */
 #include "core/metrics/machine.h"
 
 #include <errno.h>

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Made once, by the thread that loads the model, and constant while it serves; only the
+ * histogram's counters change afterwards. page.c prints it.
+ */
 #include "core/metrics/model_metrics.h"
 
 #include <stdlib.h>

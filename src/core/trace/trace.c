@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * First a trace as its maker sees it; then the points at which the core reports. The maker's
+ * functions are called directly, on the thread that has the request, with none of our locks held.
+ */
 #include "core/trace/trace.h"
 
 #include <stdatomic.h>
