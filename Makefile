@@ -10,7 +10,7 @@ T ?=
 DEPS = tools/deps/install
 CONFIGURE = cmake --preset $(PRESET) --log-level=WARNING >/dev/null
 
-.PHONY: build deps run optimized test test-rust test-java stress soak pauses check bench fuzz coverage docs install reference clean help
+.PHONY: build deps run optimized test test-rust test-java stress soak pauses format check bench fuzz coverage docs install reference clean help
 
 build: ## build everything (PRESET=release|debug|asan|tsan|clang|…) into build/<preset>
 	@$(DEPS) -q run test
@@ -54,7 +54,11 @@ pauses: ## run the tests while threads dawdle at random, seldom and often (T=cor
 	@$(DEPS) -q run test
 	@for pauses in 30,2000 6,500 200,20000; do echo "==== PAUSES=$$pauses"; tools/test --pauses=$$pauses $(PRESET) $(T) || exit; done
 
-check: ## formatting, clang-tidy, shellcheck, spelling, licence headers, arrows between folders, citations, quotations, our own models
+format: ## write C code as clang-format does, and texts without blanks at the end of a line
+	@$(DEPS) -q check
+	@tools/format
+
+check: ## formatting, blanks at line ends, clang-tidy, shellcheck, spelling, licence headers, arrows between folders, citations, quotations, our own models
 	@$(DEPS) -q run test check
 	@tools/check
 
