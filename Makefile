@@ -10,7 +10,7 @@ T ?=
 DEPS = tools/deps/install
 CONFIGURE = cmake --preset $(PRESET) --log-level=WARNING >/dev/null
 
-.PHONY: build deps run optimized test test-rust test-java stress soak pauses format check bench fuzz coverage docs install reference clean help
+.PHONY: build deps run optimized test test-rust test-java stress soak pauses format check bench fuzz coverage docs install tag reference clean help
 
 build: ## build everything (PRESET=release|debug|asan|tsan|clang|…) into build/<preset>
 	@$(DEPS) -q run test
@@ -58,7 +58,7 @@ format: ## write C code as clang-format does, and texts without blanks at the en
 	@$(DEPS) -q check
 	@tools/format
 
-check: ## formatting, blanks at line ends, clang-tidy, shellcheck, spelling, licence headers, arrows between folders, citations, quotations, commit messages, our own models
+check: ## formatting, blanks at line ends, clang-tidy, shellcheck, spelling, licence headers, arrows between folders, citations, quotations, commit messages, the version, our own models
 	@$(DEPS) -q run test check
 	@tools/check
 
@@ -84,6 +84,9 @@ install: ## install into PREFIX=/usr/local (below DESTDIR=, if given)
 	@$(CONFIGURE)
 	@cmake --build --preset $(PRESET) --target product
 	@DESTDIR=$(DESTDIR) cmake --install build/$(PRESET) --prefix $(PREFIX)
+
+tag: ## tag the commit that is checked out as the release that CMakeLists.txt and CHANGELOG.md name
+	@tools/version --tag
 
 reference: ## install the genuine Triton into .deps/reference (oracle of tests, other side of benchmarks)
 	@tools/reference

@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 import repository
-from server import BACKENDS, BIN, Server, run_to_end, wait_for
+from server import BACKENDS, BIN, ROOT, Server, run_to_end, wait_for
 from wire import ask
 
 pytestmark = pytest.mark.conch_only("it is how Conch does it")
@@ -22,10 +22,14 @@ def root(models):
     return models
 
 
-def test_version():
+def test_version(root):
+    """The one of CMakeLists.txt, wherever it is asked for."""
+    version = subprocess.run([ROOT / "tools/version"], capture_output=True, text=True, check=True).stdout.strip()
     code, out, err = run_to_end("--version")
     assert (code, err) == (0, "")
-    assert out.startswith("conch ")
+    assert out.startswith(f"conch {version} (")
+    with Server(root) as server:
+        assert ask(server, "GET", "/v2").json()["version"].endswith(f"+conch.{version}")
 
 
 def test_version_of_what_backends_find():
