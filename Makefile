@@ -76,7 +76,7 @@ coverage: ## run the tests with line counters; table per folder, fails below 85 
 
 docs: ## build the documentation into site/
 	@$(DEPS) -q docs
-	@NO_MKDOCS_2_WARNING=1 .deps/venv/bin/python -m mkdocs build --strict --quiet
+	@tools/docs/build
 	@echo "docs: site/index.html"
 
 install: ## install into PREFIX=/usr/local (below DESTDIR=, if given)
