@@ -216,9 +216,10 @@ static void end_call(struct instance *in)
 
 /* The backend has returned an error, and may have released the request all the same. */
 static void end_failed(struct instance *in, struct request *r, struct status *error,
-                       const struct execution_times *times)
+                       uint64_t start_ns)
 {
-    instance_report_statistics(in, r, false, times); /* counted, then told */
+    struct execution_times times = {.exec_start_ns = start_ns, .exec_end_ns = monotonic_ns()};
+    instance_report_statistics(in, r, false, &times); /* counted, then told */
     request_answer_error(r, status_ref(error));
     status_free(request_release(r));
 }
@@ -236,10 +237,12 @@ bool instance_executes_here(const struct instance *in)
 enum { CLOCK_EVERY = 8 };
 
 /*
- * How long the call, which has just returned, has taken. A backend that has reported its end has
- * read the clock a moment ago, and what comes after that, answers above all, is not the model's
- * time. What was not short is measured here, and so is each eighth call: nobody is believed for
- * long.
+ * How long the call, which has just returned, has taken; for whoever decides whether the model may
+ * run inline, and for the budget of its loop's turn. (Statistics have what the backend reports.) A
+ * backend that has reported its end has read the clock a moment ago, and what comes after that,
+ * answers above all, is short mostly. What was not short is measured here, and so is each eighth
+ * call: nobody is believed for long. That eighth is enough, since a model is off its loop when a
+ * 17th of what is measured is long (execution.c), and the watchdog waits for no measurement.
  */
 static uint64_t has_taken_ns(struct instance *in, uint64_t start_ns)
 {
@@ -286,11 +289,10 @@ uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t 
     uint64_t took_ns = has_taken_ns(in, start_ns);
     executing = outer;
     reported_end_ns = 0;
-    struct execution_times failed = {.exec_start_ns = start_ns, .exec_end_ns = start_ns + took_ns};
 
     for (uint32_t i = 0; i < n; i++) {
         if (UNLIKELY(error != NULL))
-            end_failed(in, batch[i], error, &failed);
+            end_failed(in, batch[i], error, start_ns);
         look_after(in, batch[i], start_ns);
     }
     end_call(in);

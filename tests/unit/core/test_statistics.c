@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "lib/fake_model.h"
 #include "lib/fault.h"
@@ -172,6 +173,46 @@ static void times_that_go_backwards_count_nothing(void **state)
     fake_model_end(&f);
 }
 
+enum { FAILING_CALLS = 9, WORK_NS = 300 * 1000 }; /* more calls than the server believes in a row */
+
+/* Says that it is over, goes on for a while, and fails. */
+static struct status *fail_late(struct instance *in, struct request **requests, uint32_t n)
+{
+    (void)requests;
+    uint64_t now_ns = monotonic_ns();
+    instance_report_batch(in, n, &(struct execution_times){now_ns, now_ns, now_ns, now_ns});
+    while (monotonic_ns() < now_ns + WORK_NS)
+        ;
+    return status_new(STATUS_INTERNAL, "no");
+}
+
+static void a_failure_lasts_to_its_end(void **state)
+{
+    (void)state;
+    static const int64_t one = 1;
+    static const float value = 1;
+    struct fake_model f;
+    struct statistics s;
+    fake_model_make(&f, config, 1, fail_late);
+    for (int i = 0; i < FAILING_CALLS; i++) {
+        struct fake_request fr;
+        struct input *in;
+        fake_request_make(&fr, &f);
+        assert_null(request_add_input(&fr.request, "A", 1, DTYPE_FP32, &one, 1, &in));
+        assert_null(request_add_data(&fr.request, in,
+                                     &(struct tensor_buffer){.base = (void *)(uintptr_t)&value,
+                                                             .size_bytes = sizeof(value)}));
+        assert_null(server_infer(&f.server, &fr.request));
+        fake_request_wait(&fr);
+        fake_request_end(&fr);
+    }
+    assert_null(model_statistics(f.model, &s));
+    assert_int_equal(s.fail.count, FAILING_CALLS);
+    assert_true(s.fail.ns >= (uint64_t)FAILING_CALLS * WORK_NS);
+    statistics_done(&s);
+    fake_model_end(&f);
+}
+
 static void failures_are_told_apart(void **state)
 {
     (void)state;
@@ -326,6 +367,7 @@ int main(void)
         cmocka_unit_test(parts_are_added_up),
         cmocka_unit_test(instances_count_together_and_outlive_themselves),
         cmocka_unit_test(times_that_go_backwards_count_nothing),
+        cmocka_unit_test(a_failure_lasts_to_its_end),
         cmocka_unit_test(failures_are_told_apart),
         cmocka_unit_test(who_executes_counts_without_a_lock_and_is_read_whole),
         cmocka_unit_test(want_of_memory_is_survived),
