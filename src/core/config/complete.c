@@ -12,12 +12,6 @@
 
 enum { SEQUENCE_IDLE_US = 1000000 };
 
-static bool is_ensemble(const Inference__ModelConfig *pb)
-{
-    return pb->scheduling_choice_case ==
-           INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_ENSEMBLE_SCHEDULING;
-}
-
 /* Any more than this in one field is out of memory for us. */
 NODISCARD static struct status *set(struct model_config *c, char **field, const char *value)
 {
@@ -119,9 +113,10 @@ NODISCARD static struct status *fill_custom(struct model_config *c,
     const char *dot = strchr(facts->model_name, '.');
     if (!dot)
         return config_fail(c,
-                           is_ensemble(pb) ? advised(at_field(pb, "ensemble_scheduling"),
-                                                     "an ensemble has platform: \"ensemble\"")
-                                           : advised(at_message(NULL), "give its 'backend'"),
+                           config_is_ensemble(pb)
+                               ? advised(at_field(pb, "ensemble_scheduling"),
+                                         "an ensemble has platform: \"ensemble\"")
+                               : advised(at_message(NULL), "give its 'backend'"),
                            "Invalid model name: Could not determine backend for model '%s' with no "
                            "backend in model configuration. Expected model name of the form "
                            "'model.<backend_name>'.",
@@ -256,7 +251,7 @@ struct status *config_normalise(struct model_config *c)
         st = default_version_policy(c);
     if (!st)
         st = scheduler_defaults(c);
-    if (!st && !is_ensemble(c->pb))
+    if (!st && !config_is_ensemble(c->pb))
         st = pin_memory(c);
     return st;
 }
@@ -297,7 +292,7 @@ static int default_count(const Inference__ModelConfig *pb,
 struct status *model_config_place(struct model_config *c, const struct config_facts *facts)
 {
     Inference__ModelConfig *pb = c->pb;
-    if (is_ensemble(pb))
+    if (config_is_ensemble(pb))
         return NULL;
     if (pb->n_instance_group == 0) {
         struct status *st = add_default_group(c, facts);

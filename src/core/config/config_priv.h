@@ -62,6 +62,13 @@ struct config_advice {
 };
 struct config_advice config_advise_batch(const struct model_config *c);
 
+/* config_is_ensemble - the model is made of steps, each by another model. */
+static inline bool config_is_ensemble(const Inference__ModelConfig *pb)
+{
+    return pb->scheduling_choice_case ==
+           INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_ENSEMBLE_SCHEDULING;
+}
+
 /* config_text - a copy of the string in the configuration's memory; NULL when that ends. */
 char *config_text(struct model_config *c, const char *fmt, ...) PRINTF_LIKE(2, 3);
 

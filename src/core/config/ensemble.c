@@ -410,12 +410,6 @@ struct walk {
     struct visit *open;
 };
 
-static bool is_ensemble(const Inference__ModelConfig *pb)
-{
-    return pb->scheduling_choice_case ==
-           INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_ENSEMBLE_SCHEDULING;
-}
-
 /* Looks at the ensemble's steps later. False when memory ends. */
 static bool visit_later(struct walk *w, const Inference__ModelConfig *pb)
 {
@@ -441,8 +435,8 @@ static const step_config *leads_back(struct walk *w, const struct ensemble_looku
         if (map_gets(&w->seen, model))
             continue;
         map_puts(&w->seen, model, model);
-        if (lookup->find(lookup->arg, e->step[i], &m) == ENSEMBLE_FOUND && is_ensemble(m.pb) &&
-            !visit_later(w, m.pb)) {
+        if (lookup->find(lookup->arg, e->step[i], &m) == ENSEMBLE_FOUND &&
+            config_is_ensemble(m.pb) && !visit_later(w, m.pb)) {
             *ret_st = status_no_memory();
             return NULL;
         }

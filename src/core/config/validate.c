@@ -14,12 +14,6 @@
 #include "core/config/config.h"
 #include "core/config/config_priv.h"
 
-static bool is_ensemble(const Inference__ModelConfig *pb)
-{
-    return pb->scheduling_choice_case ==
-           INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_ENSEMBLE_SCHEDULING;
-}
-
 /* Frameworks that the platform's name and the backend's name both tell; NULL for all others. */
 static const char *const platforms[][2] = {
     {"tensorflow_savedmodel", "tensorflow"},
@@ -287,7 +281,7 @@ struct status *config_check_general(const struct model_config *c)
     if (st)
         return st;
     st = check_scheduler(c);
-    if (!st && is_ensemble(pb))
+    if (!st && config_is_ensemble(pb))
         st = config_check_ensemble(c);
     else if (!st && strcmp(pb->platform, "ensemble") == 0)
         st = config_fail(
