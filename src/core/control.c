@@ -188,6 +188,7 @@ static void do_locked(struct control_thread *t, struct control_job *job)
 {
     struct control *c = t->control;
     bool is_load = job->is_load;
+    /* The job may free itself while it runs: from here on the thread stands for it in its line. */
     char *key = job->key ? mem_strdup(job->key) : NULL;
     list_remove(&job->link);
     c->n_waiting--;

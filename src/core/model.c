@@ -109,6 +109,7 @@ static long close_count(struct model *m, atomic_long *word, enum stripe_count co
 {
     if (is_open(atomic_load(word)))
         more += stripes_close(m->stripes, count) - STRIPE_BIAS;
+    /* Until this addition the word has its bias, so that no thread takes its count for the last. */
     return atomic_fetch_add(word, more) + more;
 }
 

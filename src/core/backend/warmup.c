@@ -3,9 +3,9 @@
  * Two threads per instance: one executes, since a backend may block in there for as long as it
  * likes; the other, which loads the model, waits for it and can tell the log what it waits for.
  *
- *     load thread          warmup_run → watch: wait, log, cancel on stop
- *     "warm-up" thread     run → run_sample: make requests; count times execute, wait for answers
- *     the backend's own    respond, release, destroy: note errors, count
+ *     load thread          waits, logs what it waits for, cancels when the server stops
+ *     "warm-up" thread     for each sample: makes requests; `count` times executes them, waits
+ *     the backend's own    responses and releases: errors are noted, requests counted
  *
  * An instance that has a thread of its own (core/backend/home.h) executes on that instead.
  *

@@ -220,6 +220,7 @@ void table_view_end(struct table *t, struct table_view *view)
     if (!view)
         return;
     mutex_lock(&t->mu);
+    /* A new head for the same directory: when nobody reads by the old one, nobody has the view. */
     turn_over_locked(t, directory_of(t));
     mutex_unlock(&t->mu);
     view_free(view);

@@ -76,8 +76,8 @@ struct status *alarm_init(struct alarm *a, struct alarms *set, alarm_fn fn)
 void alarm_ring_by(struct alarm *a, uint64_t at_ns)
 {
     /*
-     * Relaxed: who sets an alarm holds the lock of what ring() looks at. If it rings just now, it
-     * has either not looked yet, or this thread's lock came after it, and sees UINT64_MAX.
+     * Relaxed: the caller holds the lock of what the alarm's function looks at. If that runs just
+     * now, it has either not looked yet, or this thread's lock came after it, and sees UINT64_MAX.
      */
     if (LIKELY(atomic_load_explicit(&a->at_ns, memory_order_relaxed) <= at_ns))
         return;
@@ -99,7 +99,7 @@ void alarm_done(struct alarm *a)
     if (!set)
         return;
     mutex_lock(&set->mu);
-    a->ending = true; /* ring() may be about to set it anew */
+    a->ending = true; /* its function may be about to set it anew */
     timers_clear(&set->timers, &a->timer);
     while (set->ringing == a)
         cond_wait(&set->changed, &set->mu);

@@ -73,6 +73,7 @@ static bool call_back(struct instance *in)
 
 struct instance *loan_call_back_locked(struct loans *l)
 {
+    /* l->n of the places are taken, and that changes under this lock only: so the walk ends. */
     for (unsigned int i = 0, n_seen = 0; n_seen < l->n; i++) {
         struct instance *in = atomic_load_explicit(&l->places[i], memory_order_relaxed);
         if (!in)

@@ -95,7 +95,7 @@ static uint32_t take(struct lane *l, struct request **batch, uint32_t max)
 {
     uint64_t until_ns;
     uint32_t n = MIN(n_due(l, l->rule.delay_ns ? monotonic_ns() : 0, &until_ns), max), taken = 0;
-    make_void(l);
+    make_void(l); /* as a whole: what is left of it is offered anew */
     for (; n > 0; n--) {
         struct sequence *q = LIST_ENTRY(l->ready.next, struct sequence, link);
         if (UNLIKELY(request_is_cancelled(sequence_front(q)))) {

@@ -348,6 +348,7 @@ static void run_locked(struct scheduler *s, struct instance *in)
 {
     for (;;) {
         uint32_t n = take_locked(s, in);
+        /* What the take has refused, the unlock answers; after that there may be a batch. */
         if (n == 0 && list_empty(&s->refused))
             break;
         if (UNLIKELY(s->ops->take_unlocks))
@@ -456,6 +457,7 @@ static void on_alarm(struct alarm *a)
         s->ops->rung_locked(s);
     bool must_post = leave_to_helper_locked(s);
     while ((in = take_idle_locked(s))) {
+        /* Before the unlock, which would answer on this thread what has been refused by then. */
         must_post |= leave_to_helper_locked(s);
         give_to_worker_and_unlock(s, in);
         mutex_lock(&s->mu);

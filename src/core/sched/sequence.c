@@ -294,6 +294,7 @@ struct request *sequence_take(struct sequence *q)
     pop_locked(q);
     q->running = r;
     r->sequence = q;
+    /* An iterative sequence ends when its backend does not give the request back. */
     if ((r->flags & REQUEST_SEQUENCE_END) && !q->scheduler->iterative)
         leave_slot_locked(q);
     return r;
@@ -555,7 +556,8 @@ static bool remove_cancelled(struct scheduler *s, struct request *r)
         go_on_with_released_locked(q->slot->lane);
     if (q->slot && (q->running || sequence_front(q) != r))
         return false;
-    list_remove(&r->link); /* the caller answers this one */
+    /* First in its line, so that it is popped and counted like any other; the caller answers it. */
+    list_remove(&r->link);
     list_push_front(&q->waiting, &r->link);
     restore_locked(q, pop_locked(q));
     if (q->slot) {

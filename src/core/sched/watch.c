@@ -374,6 +374,7 @@ static void look_at_late_locked(struct look *l)
         if (l->now_ns >= later(r->tell_from_ns, r->tell_after_ns)) {
             if (!told)
                 told = find(l, in, r->taken_ns, false);
+            /* Only the first one is joined, for its id in the log; the others are counted. */
             told->n_unanswered += told->n_joined > 0 || join(told, r, in);
             r->tell_after_ns = next_tell(r->tell_from_ns, r->tell_after_ns, l->now_ns);
         }
