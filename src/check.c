@@ -20,12 +20,12 @@ struct arguments {
 };
 
 struct flag {
-    const char *name;
-    const char *argument; /* NULL: takes none */
-    const char *help;
-    enum option_id same; /* as that option of the server; N_OPTIONS: our own */
+    enum option_id same; /* that option of the server, with its name; N_OPTIONS: our own */
     /* NULL, or what is wrong with the value. */
     char *(*take)(struct arguments *a, const char *value);
+    const char *name;
+    const char *argument; /* NULL: takes none */
+    const char *help;     /* NULL: the server's */
 };
 
 static void append(const char ***list, size_t *n, const char *text)
@@ -126,21 +126,26 @@ static char *take_follow(struct arguments *a, const char *value)
 }
 
 static const struct flag flags[] = {
-    {"help", NULL, "Show this text.", N_OPTIONS, take_help},
-    {"format", "name",
-     "How to print: 'human'; 'json', one document; 'github', annotations of a GitHub workflow.",
-     N_OPTIONS, take_format},
-    {"strict", NULL, "Warnings, too, make the exit code 1.", N_OPTIONS, take_strict},
-    {"ignore", "codes", "Leave out warnings of these codes (separated by commas). May be repeated.",
-     N_OPTIONS, take_ignore},
-    {"model-repository", "path", "The same as naming the repository without a flag.",
-     OPT_MODEL_REPOSITORY, take_repository},
-    {"model-config-name", NULL, NULL, OPT_MODEL_CONFIG_NAME, take_config_name},
-    {"disable-auto-complete-config", NULL, NULL, OPT_DISABLE_AUTO_COMPLETE_CONFIG, take_disable},
-    {"model-namespacing", NULL, NULL, OPT_MODEL_NAMESPACING, take_namespacing},
-    {"repository-follow-symlinks", NULL, NULL, OPT_REPOSITORY_FOLLOW_SYMLINKS, take_follow},
-    {"backend-directory", NULL, NULL, OPT_BACKEND_DIRECTORY, take_backends},
+    {N_OPTIONS, take_help, "help", NULL, "Show this text."},
+    {N_OPTIONS, take_format, "format", "name",
+     "How to print: 'human'; 'json', one document; 'github', annotations of a GitHub workflow."},
+    {N_OPTIONS, take_strict, "strict", NULL, "Warnings, too, make the exit code 1."},
+    {N_OPTIONS, take_ignore, "ignore", "codes",
+     "Leave out warnings of these codes (separated by commas). May be repeated."},
+    {.same = OPT_MODEL_REPOSITORY,
+     .take = take_repository,
+     .help = "The same as naming the repository without a flag."},
+    {.same = OPT_MODEL_CONFIG_NAME, .take = take_config_name},
+    {.same = OPT_DISABLE_AUTO_COMPLETE_CONFIG, .take = take_disable},
+    {.same = OPT_MODEL_NAMESPACING, .take = take_namespacing},
+    {.same = OPT_REPOSITORY_FOLLOW_SYMLINKS, .take = take_follow},
+    {.same = OPT_BACKEND_DIRECTORY, .take = take_backends},
 };
+
+static const char *name_of(const struct flag *f)
+{
+    return f->name ? f->name : option_table[f->same].flag;
+}
 
 static const char *argument_of(const struct flag *f)
 {
@@ -154,7 +159,7 @@ static const char *argument_of(const struct flag *f)
 static const struct flag *find(const char *name, size_t length)
 {
     for (size_t i = 0; i < ARRAY_SIZE(flags); i++) {
-        if (strlen(flags[i].name) == length && memcmp(flags[i].name, name, length) == 0)
+        if (strlen(name_of(&flags[i])) == length && memcmp(name_of(&flags[i]), name, length) == 0)
             return &flags[i];
     }
     return NULL;
@@ -170,7 +175,7 @@ static char *take(struct arguments *a, const struct flag *f, const char *value)
         wrong = f->take(a, value);
     if (!wrong)
         return NULL;
-    char *whole = option_message("--%s: %s", f->name, wrong);
+    char *whole = option_message("--%s: %s", name_of(f), wrong);
     free(wrong);
     return whole;
 }
@@ -194,9 +199,9 @@ static char *parse(struct arguments *a, int argc, char *const argv[])
             return option_message("unrecognized option '%s'", argv[i]);
         const char *value = name[length] ? name + length + 1 : NULL;
         if (value && !argument_of(f))
-            return option_message("option '--%s' doesn't allow an argument", f->name);
+            return option_message("option '--%s' doesn't allow an argument", name_of(f));
         if (!value && argument_of(f) && i + 1 == argc)
-            return option_message("option '--%s' requires an argument", f->name);
+            return option_message("option '--%s' requires an argument", name_of(f));
         if (!value && argument_of(f))
             value = argv[++i];
         char *wrong = take(a, f, value);
@@ -217,7 +222,7 @@ static void print_help(void)
     for (size_t i = 0; i < ARRAY_SIZE(flags); i++) {
         const struct flag *f = &flags[i];
         const char *argument = argument_of(f);
-        snprintf(left, sizeof(left), "  --%s%s%s%s", f->name, argument ? " <" : "",
+        snprintf(left, sizeof(left), "  --%s%s%s%s", name_of(f), argument ? " <" : "",
                  argument ? argument : "", argument ? ">" : "");
         options_print_line(stdout, left, f->help ? f->help : option_table[f->same].help);
     }

@@ -351,196 +351,6 @@ static void follower_join(struct follower *f)
         pthread_join(f->thread, NULL);
 }
 
-/* ---- options to server options -------------------------------------------------------------- */
-
-/*
- * Backends stand beside the program: in a build folder under backends/, installed under
- * lib/conch/backends/. Elsewhere, where Triton has them.
- */
-static const char *default_backend_directory(void)
-{
-    static char path[4096];
-    static const char *const places[] = {"../lib/conch/backends", "../backends"};
-    char program[2048];
-    ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
-    if (length > 0) {
-        program[length] = '\0';
-        *(strrchr(program, '/') + 1) = '\0';
-        for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
-            snprintf(path, sizeof(path), "%s%s", program, places[i]);
-            char *real = realpath(path, NULL);
-            if (real) {
-                snprintf(path, sizeof(path), "%s", real);
-                free(real);
-                return path;
-            }
-        }
-    }
-    return "/opt/tritonserver/backends";
-}
-
-/* One --backend-config: [backend,]setting=value, which was checked. */
-static bool set_backend_config(TRITONSERVER_ServerOptions *so, const char *text)
-{
-    const char *comma = strchr(text, ','), *equals = strchr(text, '=');
-    if (comma && comma > equals)
-        comma = NULL;
-    if (comma)
-        equals = strchr(comma, '=');
-    const char *name = comma ? comma + 1 : text;
-    char *backend = strndup(text, comma ? (size_t)(comma - text) : 0);
-    char *setting = strndup(name, (size_t)(equals - name));
-    if (!backend || !setting)
-        abort();
-    bool ok = passed(TRITONSERVER_ServerOptionsSetBackendConfig(so, backend, setting, equals + 1),
-                     "setting backend configuration");
-    free(backend);
-    free(setting);
-    return ok;
-}
-
-/* One --host-policy: policy,setting=value, whose form was checked. */
-static bool set_host_policy(TRITONSERVER_ServerOptions *so, const char *text)
-{
-    const char *comma = strchr(text, ','), *equals = strchr(comma, '=');
-    char *policy = strndup(text, (size_t)(comma - text));
-    char *setting = strndup(comma + 1, (size_t)(equals - comma) - 1);
-    if (!policy || !setting)
-        abort();
-    bool ok = passed(TRITONSERVER_ServerOptionsSetHostPolicy(so, policy, setting, equals + 1),
-                     "setting host policy");
-    free(policy);
-    free(setting);
-    return ok;
-}
-
-/* One --metrics-config: setting=value, whose form was checked. */
-static bool set_metrics_config(TRITONSERVER_ServerOptions *so, const char *text)
-{
-    const char *equals = strchr(text, '=');
-    char *setting = strndup(text, (size_t)(equals - text));
-    if (!setting)
-        abort();
-    bool ok = passed(TRITONSERVER_ServerOptionsSetMetricsConfig(so, "", setting, equals + 1),
-                     "setting metrics configuration");
-    free(setting);
-    return ok;
-}
-
-static bool set_metrics(TRITONSERVER_ServerOptions *so, const struct options *o)
-{
-    const struct option_value *configs = &o->values[OPT_METRICS_CONFIG];
-    for (size_t i = 0; i < configs->n_list; i++) {
-        if (!set_metrics_config(so, configs->list[i]))
-            return false;
-    }
-    return passed(TRITONSERVER_ServerOptionsSetMetrics(so, option_bool(o, OPT_ALLOW_METRICS)),
-                  "setting metrics enable") &&
-           passed(
-               TRITONSERVER_ServerOptionsSetGpuMetrics(so, option_bool(o, OPT_ALLOW_GPU_METRICS)),
-               "setting GPU metrics enable") &&
-           passed(
-               TRITONSERVER_ServerOptionsSetCpuMetrics(so, option_bool(o, OPT_ALLOW_CPU_METRICS)),
-               "setting CPU metrics enable") &&
-           passed(TRITONSERVER_ServerOptionsSetMetricsInterval(
-                      so, (uint64_t)o->values[OPT_METRICS_INTERVAL_MS].real),
-                  "setting metrics interval");
-}
-
-static bool set_log(TRITONSERVER_ServerOptions *so, const struct options *o)
-{
-    bool iso = strcmp(option_text(o, OPT_LOG_FORMAT), "ISO8601") == 0;
-    const char *file = option_text(o, OPT_LOG_FILE);
-    return passed(TRITONSERVER_ServerOptionsSetLogInfo(so, option_bool(o, OPT_LOG_INFO)),
-                  "setting log info enable") &&
-           passed(TRITONSERVER_ServerOptionsSetLogWarn(so, option_bool(o, OPT_LOG_WARNING)),
-                  "setting log warning enable") &&
-           passed(TRITONSERVER_ServerOptionsSetLogError(so, option_bool(o, OPT_LOG_ERROR)),
-                  "setting log error enable") &&
-           passed(TRITONSERVER_ServerOptionsSetLogVerbose(so, (int)option_int(o, OPT_LOG_VERBOSE)),
-                  "setting log verbose level") &&
-           passed(TRITONSERVER_ServerOptionsSetLogFormat(so, iso ? TRITONSERVER_LOG_ISO8601
-                                                                 : TRITONSERVER_LOG_DEFAULT),
-                  "setting log format") &&
-           (!*file || passed(TRITONSERVER_ServerOptionsSetLogFile(so, file), "setting log file"));
-}
-
-static TRITONSERVER_ModelControlMode control_mode(const struct options *o)
-{
-    const char *mode = option_text(o, OPT_MODEL_CONTROL_MODE);
-    return strcasecmp(mode, "explicit") == 0 ? TRITONSERVER_MODEL_CONTROL_EXPLICIT
-           : strcasecmp(mode, "poll") == 0   ? TRITONSERVER_MODEL_CONTROL_POLL
-                                             : TRITONSERVER_MODEL_CONTROL_NONE;
-}
-
-static bool set_server_options(TRITONSERVER_ServerOptions *so, const struct options *o)
-{
-    const struct option_value *repositories = &o->values[OPT_MODEL_REPOSITORY];
-    const struct option_value *models = &o->values[OPT_LOAD_MODEL];
-    const struct option_value *configs = &o->values[OPT_BACKEND_CONFIG];
-    const struct option_value *policies = &o->values[OPT_HOST_POLICY];
-    const char *backends = option_text(o, OPT_BACKEND_DIRECTORY);
-    const char *config_name = option_text(o, OPT_MODEL_CONFIG_NAME);
-    bool strict = option_bool(o, OPT_DISABLE_AUTO_COMPLETE_CONFIG);
-
-    for (size_t i = 0; i < repositories->n_list; i++) {
-        if (!passed(TRITONSERVER_ServerOptionsSetModelRepositoryPath(so, repositories->list[i]),
-                    "setting model repository path"))
-            return false;
-    }
-    for (size_t i = 0; i < models->n_list; i++) {
-        if (!passed(TRITONSERVER_ServerOptionsSetStartupModel(so, models->list[i]),
-                    "setting startup model"))
-            return false;
-    }
-    for (size_t i = 0; i < configs->n_list; i++) {
-        if (!set_backend_config(so, configs->list[i]))
-            return false;
-    }
-    for (size_t i = 0; i < policies->n_list; i++) {
-        if (!set_host_policy(so, policies->list[i]))
-            return false;
-    }
-    return set_metrics(so, o) &&
-           passed(TRITONSERVER_ServerOptionsSetServerId(so, option_text(o, OPT_ID)),
-                  "setting server ID") &&
-           passed(TRITONSERVER_ServerOptionsSetModelControlMode(so, control_mode(o)),
-                  "setting model control mode") &&
-           passed(TRITONSERVER_ServerOptionsSetExitTimeout(
-                      so, (unsigned int)option_int(o, OPT_EXIT_TIMEOUT_SECS)),
-                  "setting exit timeout") &&
-           passed(TRITONSERVER_ServerOptionsSetExitOnError(so, option_bool(o, OPT_EXIT_ON_ERROR)),
-                  "setting exit on error") &&
-           passed(TRITONSERVER_ServerOptionsSetStrictReadiness(
-                      so, option_bool(o, OPT_STRICT_READINESS)),
-                  "setting strict readiness") &&
-           passed(TRITONSERVER_ServerOptionsSetStrictModelConfig(so, strict),
-                  "setting strict model configuration") &&
-           passed(TRITONSERVER_ServerOptionsSetModelNamespacing(
-                      so, option_bool(o, OPT_MODEL_NAMESPACING)),
-                  "setting model namespacing") &&
-           passed(conch_server_options_set_warmup_timeout(
-                      so, (unsigned int)option_int(o, OPT_MODEL_WARMUP_TIMEOUT_SECS)),
-                  "setting the time for warm-up") &&
-           passed(conch_server_options_set_follow_symlinks(
-                      so, option_bool(o, OPT_REPOSITORY_FOLLOW_SYMLINKS)),
-                  "setting follow symlinks") &&
-           passed(conch_server_options_set_connection_memory_budget(
-                      so, (uint64_t)option_int(o, OPT_CONNECTION_MEMORY_BUDGET)),
-                  "setting connection memory budget") &&
-           passed(TRITONSERVER_ServerOptionsSetModelConfigName(so, config_name ? config_name : ""),
-                  "setting model configuration name") &&
-           passed(TRITONSERVER_ServerOptionsSetModelLoadThreadCount(
-                      so, (unsigned int)option_int(o, OPT_MODEL_LOAD_THREAD_COUNT)),
-                  "setting model load thread count") &&
-           passed(TRITONSERVER_ServerOptionsSetModelLoadRetryCount(
-                      so, (unsigned int)option_int(o, OPT_MODEL_LOAD_RETRY_COUNT)),
-                  "setting model load retry count") &&
-           passed(TRITONSERVER_ServerOptionsSetBackendDirectory(
-                      so, backends ? backends : default_backend_directory()),
-                  "setting backend directory");
-}
-
 /* ---- start and stop ------------------------------------------------------------------------- */
 
 static bool start_http(TRITONSERVER_Server *server, const struct options *o,
@@ -548,29 +358,16 @@ static bool start_http(TRITONSERVER_Server *server, const struct options *o,
 {
     struct conch_http_options http;
     conch_http_options_init(&http);
-    http.address = option_text(o, OPT_HTTP_ADDRESS);
-    http.port = (int)option_int(o, OPT_HTTP_PORT);
-    http.reuse_port = option_bool(o, OPT_REUSE_HTTP_PORT);
-    http.n_threads = (int)option_int(o, OPT_HTTP_THREAD_COUNT);
-    http.max_input_bytes = (size_t)option_int(o, OPT_HTTP_MAX_INPUT_SIZE);
-    http.max_connections = (unsigned int)option_int(o, OPT_HTTP_MAX_CONNECTIONS);
-    http.max_body_bytes = (uint64_t)option_int(o, OPT_HTTP_MAX_BODY_SIZE);
-    http.idle_timeout_ms = (uint64_t)option_int(o, OPT_HTTP_IDLE_TIMEOUT_SECS) * 1000;
-    http.body_timeout_ms = (uint64_t)option_int(o, OPT_HTTP_STALL_TIMEOUT_SECS) * 1000;
-    http.write_timeout_ms = http.body_timeout_ms;
-    http.min_rate = (uint64_t)option_int(o, OPT_HTTP_MIN_RATE);
-    http.min_rate_ms = (uint64_t)option_int(o, OPT_HTTP_MIN_RATE_SECS) * 1000;
+    options_apply_http(o, &http);
     return worked(conch_http_start(server, &http, ret_http), "start HTTP service");
 }
 
 static bool start_metrics(TRITONSERVER_Server *server, const struct options *o,
                           struct conch_metrics **ret_metrics)
 {
-    const char *address = option_text(o, OPT_METRICS_ADDRESS);
     struct conch_metrics_options metrics;
     conch_metrics_options_init(&metrics);
-    metrics.address = address ? address : option_text(o, OPT_HTTP_ADDRESS);
-    metrics.port = (int)option_int(o, OPT_METRICS_PORT);
+    options_apply_metrics(o, &metrics);
     return worked(conch_metrics_start(server, &metrics, ret_metrics), "start Metrics service");
 }
 
@@ -677,12 +474,19 @@ static bool end_in_time(TRITONSERVER_Server *server, struct frontends *f, uint64
     return e.fine;
 }
 
+static bool apply_options(const struct options *o, bool of_log, TRITONSERVER_ServerOptions *so)
+{
+    const char *what = NULL;
+    TRITONSERVER_Error *error = options_apply(o, of_log, so, &what);
+    return passed(error, what);
+}
+
 static bool create_server(const struct options *o, TRITONSERVER_Server **ret_server)
 {
     TRITONSERVER_ServerOptions *so = NULL;
     if (!passed(TRITONSERVER_ServerOptionsNew(&so), "creating server options"))
         return false;
-    bool ok = set_log(so, o);
+    bool ok = apply_options(o, true, so);
     /* Deprecations go where Triton has them, the rest into the log. */
     for (size_t i = 0; ok && i < o->n_notices; i++) {
         if (strncmp(o->notices[i], "Warning:", 8) == 0)
@@ -690,7 +494,7 @@ static bool create_server(const struct options *o, TRITONSERVER_Server **ret_ser
         else
             log_warn("%s", o->notices[i]);
     }
-    ok = ok && set_server_options(so, o) &&
+    ok = ok && apply_options(o, false, so) &&
          passed(conch_server_new(ret_server, so), "creating server");
     passed(TRITONSERVER_ServerOptionsDelete(so), "deleting server options");
     return ok;
@@ -832,7 +636,7 @@ int main(int argc, char **argv)
     bool as_tritonserver = argc > 0 && is_tritonserver(argv[0]);
 
     if (argc > 1 && !as_tritonserver && strcmp(argv[1], "check") == 0)
-        return check_main(argc - 1, argv + 1, default_backend_directory());
+        return check_main(argc - 1, argv + 1, options_backend_directory());
     char *wrong = options_parse(&o, argc, argv);
     if (wrong) {
         print_wrong(wrong, as_tritonserver);
@@ -843,7 +647,7 @@ int main(int argc, char **argv)
     } else if (o.values[OPT_VERSION].given) {
         const char *backends = option_text(&o, OPT_BACKEND_DIRECTORY);
         const struct option_value *settings = &o.values[OPT_BACKEND_CONFIG];
-        version_print(backends ? backends : default_backend_directory(), settings->list,
+        version_print(backends ? backends : options_backend_directory(), settings->list,
                       settings->n_list);
     } else {
         code = run(&o);

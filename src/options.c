@@ -22,10 +22,9 @@
 #define PARTLY(function, feature) EFFECT_PARTLY, function, NULL, feature
 
 const struct option option_table[N_OPTIONS] = {
-#define OPTION(group, id, flag, kind, argument, initial, check, ...)                               \
-    {flag, GROUP_##group, KIND_##kind, argument, initial, check, __VA_ARGS__},
+#define OPTION(group, id, flag, kind, argument, initial, check, effect, keeper, help)              \
+    {flag, GROUP_##group, KIND_##kind, argument, initial, check, effect, help},
 #include "options.def"
-#undef OPTION
 };
 
 char *option_message(const char *fmt, ...)

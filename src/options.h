@@ -15,10 +15,14 @@
 #include <stdint.h>
 #include <stdio.h>
 
+struct TRITONSERVER_Error;
+struct TRITONSERVER_ServerOptions;
+struct conch_http_options;
+struct conch_metrics_options;
+
 enum option_id {
 #define OPTION(group, id, ...) OPT_##id,
 #include "options.def"
-#undef OPTION
     N_OPTIONS
 };
 
@@ -47,6 +51,28 @@ struct options {
  */
 char *options_parse(struct options *o, int argc, char *const argv[]);
 void options_done(struct options *o);
+
+/*
+ * options_apply - hands values to the setters of the C API that options.def names, in its order:
+ * those of the log, or all others.
+ *
+ * @ret_what  on error, what failed, such as "setting host policy"; valid until the next
+ * call
+ */
+struct TRITONSERVER_Error *options_apply(const struct options *o, bool of_log,
+                                         struct TRITONSERVER_ServerOptions *so,
+                                         const char **ret_what);
+
+/*
+ * options_backend_directory - where backends stand when no option says it: beside the program, in a
+ * build folder under backends/, installed under lib/conch/backends/; else where Triton has them.
+ * Valid until the next call.
+ */
+const char *options_backend_directory(void);
+
+/* options_apply_http, options_apply_metrics - set the members that options.def names. */
+void options_apply_http(const struct options *o, struct conch_http_options *http);
+void options_apply_metrics(const struct options *o, struct conch_metrics_options *metrics);
 
 /* options_help - all flags with their defaults, by group, for a terminal of 100 columns. */
 void options_help(FILE *out, const char *program);

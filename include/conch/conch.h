@@ -32,6 +32,18 @@ extern "C" {
 #endif
 
 /*
+ * conch_server_options_set - sets an option of a server by the name of its flag, without the
+ * dashes, from text, as `conch --help` tells them; one that may be repeated gets one more value.
+ * Options of the program and of frontends are none of a server's.
+ *
+ * Errors: NOT_FOUND    a server has no such option
+ *         INVALID_ARG  the text is no value for it
+ */
+CONCH_DECLSPEC struct TRITONSERVER_Error *
+conch_server_options_set(struct TRITONSERVER_ServerOptions *options, const char *flag,
+                         const char *text);
+
+/*
  * conch_server_options_set_follow_symlinks - whether symbolic links in a model repository may lead
  * out of it. By default a model with such a link is refused.
  */

@@ -4,7 +4,10 @@
  * accepted where it switches the feature off or only sizes or places it, and refused where it asks
  * for its behaviour.
  */
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "api/handles.h"
 #include "base/log.h"
@@ -32,16 +35,115 @@ TRITONSERVER_Error *TRITONSERVER_ServerOptionsDelete(TRITONSERVER_ServerOptions 
     return NULL;
 }
 
-/* ------------------------------------------------------------------ identity, repository, life */
+/* --------------------------------------------------------------------------- from options.def */
 
-TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetServerId(TRITONSERVER_ServerOptions *options,
-                                                          const char *server_id)
+#define ARGUMENT_BOOL(name)        bool name
+#define ARGUMENT_UINT(name)        unsigned int name
+#define ARGUMENT_UINT64(name)      uint64_t name
+#define ARGUMENT_STRING(name)      const char *name
+#define KEEP_BOOL(member, value)   to_options(options)->member = value
+#define KEEP_UINT(member, value)   to_options(options)->member = value
+#define KEEP_UINT64(member, value) to_options(options)->member = value
+#define KEEP_STRING(member, value)                                                                 \
+    NEED(value);                                                                                   \
+    server_options_set_string(&to_options(options)->member, value)
+
+#define FIELD(type, name, setter)                                                                  \
+    TRITONSERVER_Error *setter(TRITONSERVER_ServerOptions *options, ARGUMENT_##type(name))         \
+    {                                                                                              \
+        NEED(options);                                                                             \
+        KEEP_##type(name, name);                                                                   \
+        return NULL;                                                                               \
+    }
+#define OPTION(group, id, flag, kind, argument, initial, check, effect, keeper, help) keeper
+#include "options.def"
+
+/* --------------------------------------------------------------------------------- by the flag */
+
+static struct status *invalid_value(const char *flag, const char *text, const char *expected)
 {
-    NEED(options);
-    NEED(server_id);
-    server_options_set_string(&to_options(options)->server_id, server_id);
+    return status_new(STATUS_INVALID_ARG, "option '%s' is '%s', expected %s", flag, text, expected);
+}
+
+static struct status *parse_bool(const char *flag, const char *text, bool *ret_value)
+{
+    *ret_value =
+        strcasecmp(text, "true") == 0 || strcasecmp(text, "on") == 0 || strcmp(text, "1") == 0;
+    if (*ret_value || strcasecmp(text, "false") == 0 || strcasecmp(text, "off") == 0 ||
+        strcmp(text, "0") == 0)
+        return NULL;
+    return invalid_value(flag, text, "true or false");
+}
+
+static struct status *parse_number(const char *flag, const char *text, int64_t min, int64_t max,
+                                   int64_t *ret_value)
+{
+    char *end;
+    errno = 0;
+    *ret_value = strtoll(text, &end, 10);
+    if (end == text || *end)
+        return invalid_value(flag, text, "a number");
+    if (errno == ERANGE || *ret_value < min || *ret_value > max)
+        return status_new(STATUS_INVALID_ARG,
+                          "option '%s' is '%s', expected a number from %lld to %lld", flag, text,
+                          (long long)min, (long long)max);
     return NULL;
 }
+
+/* A value of each type: `value`, or the return of what is wrong with the text. */
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        struct status *st = (call);                                                                \
+        if (st)                                                                                    \
+            return as_status(st);                                                                  \
+    } while (0)
+#define PARSE_BOOL                                                                                 \
+    bool value;                                                                                    \
+    TRY(parse_bool(flag, text, &value))
+#define PARSE_INT                                                                                  \
+    int64_t number;                                                                                \
+    TRY(parse_number(flag, text, INT32_MIN, INT32_MAX, &number));                                  \
+    int value = (int)number
+#define PARSE_UINT                                                                                 \
+    int64_t number;                                                                                \
+    TRY(parse_number(flag, text, 0, UINT32_MAX, &number));                                         \
+    unsigned int value = (unsigned int)number
+#define PARSE_UINT64                                                                               \
+    int64_t number;                                                                                \
+    TRY(parse_number(flag, text, 0, INT64_MAX, &number));                                          \
+    uint64_t value = (uint64_t)number
+#define PARSE_STRING const char *value = text
+
+#define SETTER(type, setter)                                                                       \
+    {                                                                                              \
+        PARSE_##type;                                                                              \
+        return setter(options, value);                                                             \
+    }
+#define FIELD(type, name, setter)   SETTER(type, setter)
+#define CHECKED(type, name, setter) SETTER(type, setter)
+#define EACH(setter)                return setter(options, text);
+#define KEPT(type, name)                                                                           \
+    {                                                                                              \
+        PARSE_##type;                                                                              \
+        KEEP_##type(name, value);                                                                  \
+        return NULL;                                                                               \
+    }
+TRITONSERVER_Error *conch_server_options_set(TRITONSERVER_ServerOptions *options, const char *flag,
+                                             const char *text)
+{
+    NEED(options);
+    NEED(flag);
+    NEED(text);
+#define OPTION(group, id, name_of_flag, kind, argument, initial, check, effect, keeper, help)      \
+    if (strcmp(flag, name_of_flag) == 0) {                                                         \
+        keeper                                                                                     \
+    }
+#include "options.def"
+    return as_status(
+        status_new(STATUS_NOT_FOUND, "there is no option '%s' that is a server's value", flag));
+}
+
+/* ------------------------------------------------------------------ identity, repository, life */
 
 TRITONSERVER_Error *
 TRITONSERVER_ServerOptionsSetModelRepositoryPath(TRITONSERVER_ServerOptions *options,
@@ -82,14 +184,6 @@ TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetStartupModel(TRITONSERVER_Serve
 }
 
 TRITONSERVER_Error *
-TRITONSERVER_ServerOptionsSetStrictModelConfig(TRITONSERVER_ServerOptions *options, bool strict)
-{
-    NEED(options);
-    to_options(options)->strict_model_config = strict;
-    return NULL;
-}
-
-TRITONSERVER_Error *
 TRITONSERVER_ServerOptionsSetModelConfigName(TRITONSERVER_ServerOptions *options,
                                              const char *model_config_name)
 {
@@ -100,30 +194,6 @@ TRITONSERVER_ServerOptionsSetModelConfigName(TRITONSERVER_ServerOptions *options
             STATUS_INVALID_ARG, "model configuration name '%s' leads out of the folder 'configs'",
             model_config_name));
     server_options_set_string(&to_options(options)->model_config_name, model_config_name);
-    return NULL;
-}
-
-TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetExitOnError(TRITONSERVER_ServerOptions *options,
-                                                             bool exit)
-{
-    NEED(options);
-    to_options(options)->exit_on_error = exit;
-    return NULL;
-}
-
-TRITONSERVER_Error *
-TRITONSERVER_ServerOptionsSetStrictReadiness(TRITONSERVER_ServerOptions *options, bool strict)
-{
-    NEED(options);
-    to_options(options)->strict_readiness = strict;
-    return NULL;
-}
-
-TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetExitTimeout(TRITONSERVER_ServerOptions *options,
-                                                             unsigned int timeout)
-{
-    NEED(options);
-    to_options(options)->exit_timeout_s = timeout;
     return NULL;
 }
 
@@ -139,37 +209,11 @@ TRITONSERVER_ServerOptionsSetModelLoadThreadCount(TRITONSERVER_ServerOptions *op
     return NULL;
 }
 
-TRITONSERVER_Error *
-TRITONSERVER_ServerOptionsSetModelLoadRetryCount(TRITONSERVER_ServerOptions *options,
-                                                 unsigned int retry_count)
-{
-    NEED(options);
-    to_options(options)->load_retries = retry_count;
-    return NULL;
-}
-
-TRITONSERVER_Error *
-TRITONSERVER_ServerOptionsSetModelNamespacing(TRITONSERVER_ServerOptions *options,
-                                              bool enable_namespace)
-{
-    NEED(options);
-    to_options(options)->model_namespacing = enable_namespace;
-    return NULL;
-}
-
 TRITONSERVER_Error *conch_server_options_set_inline_execution(TRITONSERVER_ServerOptions *options,
                                                               bool inline_execution)
 {
     NEED(options);
     to_options(options)->inline_execution = inline_execution;
-    return NULL;
-}
-
-TRITONSERVER_Error *conch_server_options_set_follow_symlinks(TRITONSERVER_ServerOptions *options,
-                                                             bool follow)
-{
-    NEED(options);
-    to_options(options)->follow_symlinks = follow;
     return NULL;
 }
 
@@ -185,14 +229,6 @@ conch_server_options_set_connection_memory_budget(TRITONSERVER_ServerOptions *op
                                     "%d MiB",
                                     (unsigned long long)bytes, LEAST_MIB));
     to_options(options)->connection_memory_bytes = bytes;
-    return NULL;
-}
-
-TRITONSERVER_Error *conch_server_options_set_warmup_timeout(TRITONSERVER_ServerOptions *options,
-                                                            unsigned int timeout_s)
-{
-    NEED(options);
-    to_options(options)->warmup_timeout_s = timeout_s;
     return NULL;
 }
 
@@ -384,37 +420,12 @@ TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogVerbose(TRITONSERVER_ServerO
     CHANGE_LOG(verbose_level, level);
 }
 
-TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetMetrics(TRITONSERVER_ServerOptions *options,
-                                                         bool metrics)
-{
-    NEED(options);
-    to_options(options)->metrics = metrics;
-    return NULL;
-}
-
 /* Without GPUs there are none, whatever is wanted. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetGpuMetrics(TRITONSERVER_ServerOptions *options,
                                                             bool gpu_metrics)
 {
     NEED(options);
     (void)gpu_metrics;
-    return NULL;
-}
-
-TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetCpuMetrics(TRITONSERVER_ServerOptions *options,
-                                                            bool cpu_metrics)
-{
-    NEED(options);
-    to_options(options)->cpu_metrics = cpu_metrics;
-    return NULL;
-}
-
-TRITONSERVER_Error *
-TRITONSERVER_ServerOptionsSetMetricsInterval(TRITONSERVER_ServerOptions *options,
-                                             uint64_t metrics_interval_ms)
-{
-    NEED(options);
-    to_options(options)->metrics_interval_ms = metrics_interval_ms;
     return NULL;
 }
 

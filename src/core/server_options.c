@@ -7,6 +7,8 @@
  */
 #include "core/server_options.h"
 
+#include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -16,23 +18,53 @@
 #include "core/backend/backend.h"
 #include "core/backend/host_policy.h"
 
+/* The members that options.def names. */
+static const struct member {
+    const char *initial; /* NULL: false, 0, "" */
+    enum { NO_MEMBER, MEMBER_BOOL, MEMBER_UINT, MEMBER_UINT64, MEMBER_STRING } type;
+    size_t offset;
+} members[] = {
+#define KEPT(t, name)               .type = MEMBER_##t, .offset = offsetof(struct server_options, name)
+#define FIELD(type, name, setter)   KEPT(type, name)
+#define CHECKED(type, name, setter) KEPT(type, name)
+#define OPTION(group, id, flag, kind, argument, value, check, effect, keeper, help)                \
+    {.initial = value, keeper},
+#include "options.def"
+};
+
+static void *member_of(struct server_options *o, const struct member *m)
+{
+    return (char *)o + m->offset;
+}
+
+static void set_default(struct server_options *o, const struct member *m)
+{
+    const char *text = m->initial ? m->initial : "";
+    switch (m->type) {
+    case NO_MEMBER:
+        break;
+    case MEMBER_BOOL:
+        *(bool *)member_of(o, m) = strcmp(text, "true") == 0;
+        break;
+    case MEMBER_UINT:
+        *(unsigned int *)member_of(o, m) = (unsigned int)strtoul(text, NULL, 10);
+        break;
+    case MEMBER_UINT64:
+        *(uint64_t *)member_of(o, m) = strtoull(text, NULL, 10);
+        break;
+    case MEMBER_STRING:
+        *(char **)member_of(o, m) = mem_strdup(text);
+        break;
+    }
+}
+
 struct server_options *server_options_new(void)
 {
     struct server_options *o = mem_zalloc(sizeof(*o));
-    o->server_id = mem_strdup("triton");
-    o->model_config_name = mem_strdup("");
-    o->exit_on_error = true;
-    o->strict_readiness = true;
-    o->exit_timeout_s = 30;
-    o->load_threads = 4;
-    o->warmup_timeout_s = 600;
-    o->metrics = true;
-    o->cpu_metrics = true;
-    o->metrics_interval_ms = 2000;
+    for (size_t i = 0; i < ARRAY_SIZE(members); i++)
+        set_default(o, &members[i]);
     o->counter_latencies = true;
     o->backend_directory = mem_strdup("/opt/tritonserver/backends");
-    o->repoagent_directory = mem_strdup("/opt/tritonserver/repoagents");
-    o->cache_directory = mem_strdup("/opt/tritonserver/caches");
     return o;
 }
 
@@ -135,11 +167,12 @@ struct server_options *server_options_copy(const struct server_options *o)
 {
     struct server_options *copy = mem_zalloc(sizeof(*copy));
     *copy = *o;
-    copy->server_id = mem_strdup(o->server_id);
-    copy->model_config_name = mem_strdup(o->model_config_name);
+    for (size_t i = 0; i < ARRAY_SIZE(members); i++) {
+        char **string = member_of(copy, &members[i]);
+        if (members[i].type == MEMBER_STRING)
+            *string = mem_strdup(*string);
+    }
     copy->backend_directory = mem_strdup(o->backend_directory);
-    copy->repoagent_directory = mem_strdup(o->repoagent_directory);
-    copy->cache_directory = mem_strdup(o->cache_directory);
     copy->repositories = NULL;
     copy->n_repositories = 0;
     for (size_t i = 0; i < o->n_repositories; i++)
@@ -191,10 +224,10 @@ void server_options_free(struct server_options *o)
     mem_free(o->repositories);
     mem_free(o->startup_models);
     mem_free(o->backend_settings);
-    mem_free(o->server_id);
-    mem_free(o->model_config_name);
+    for (size_t i = 0; i < ARRAY_SIZE(members); i++) {
+        if (members[i].type == MEMBER_STRING)
+            mem_free(*(char **)member_of(o, &members[i]));
+    }
     mem_free(o->backend_directory);
-    mem_free(o->repoagent_directory);
-    mem_free(o->cache_directory);
     mem_free(o);
 }

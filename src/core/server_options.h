@@ -23,35 +23,32 @@ enum control_mode {
     CONTROL_EXPLICIT, /* startup_models at the start, then the clients */
 };
 
+/* The types of members, as options.def names them. */
+#define OPTION_MEMBER_BOOL(name)   bool name
+#define OPTION_MEMBER_UINT(name)   unsigned int name
+#define OPTION_MEMBER_UINT64(name) uint64_t name
+#define OPTION_MEMBER_STRING(name) char *name
+
 struct server_options {
-    char *server_id;
+    /* From options.def, which says what they mean: server_id, exit_timeout_s, load_threads … */
+#define KEPT(type, name)                                                              OPTION_MEMBER_##type(name);
+#define FIELD(type, name, setter)                                                     OPTION_MEMBER_##type(name);
+#define CHECKED(type, name, setter)                                                   OPTION_MEMBER_##type(name);
+#define OPTION(group, id, flag, kind, argument, initial, check, effect, keeper, help) keeper
+#include "options.def"
+
     size_t n_repositories;
     char **repositories;
     enum control_mode control_mode;
     size_t n_startup_models;
     char **startup_models; /* sorted, each once; "*" stands for all */
-    char *model_config_name;
-    bool strict_model_config; /* no auto-completion */
-    bool model_namespacing;   /* repositories may have models of the same name */
-    bool inline_execution;    /* models may execute on the threads of who embeds the server */
-    bool follow_symlinks;     /* links may lead out of their repository */
-    bool exit_on_error;
-    bool strict_readiness;
-    unsigned int exit_timeout_s;
-    unsigned int load_threads;
-    unsigned int load_retries;
-    unsigned int warmup_timeout_s; /* of an instance; 0: none */
+    bool inline_execution; /* models may execute on the threads of who embeds the server */
     char *backend_directory;
     size_t n_backend_settings;
     struct backend_setting *backend_settings;
     size_t n_host_policies;
     struct host_policy_setting *host_policies;
-    bool metrics;     /* the server's own are counted and shown */
-    bool cpu_metrics; /* … those of the machine, too */
-    uint64_t metrics_interval_ms;
     bool counter_latencies, histogram_latencies; /* which of the latencies are shown */
-    uint64_t connection_memory_bytes; /* budget of the frontends; 0 = a quarter of the memory */
-    char *repoagent_directory, *cache_directory; /* kept for what comes */
 };
 
 struct server_options *server_options_new(void);

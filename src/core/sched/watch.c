@@ -37,6 +37,7 @@
 #include "core/model.h"
 #include "core/request_priv.h"
 #include "core/sched/scheduler.h"
+#include "core/server_options.h"
 #include "core/server_priv.h"
 
 enum {
@@ -101,7 +102,10 @@ struct status *watch_init(struct watch *w, struct model *m)
         st = alarm_init(&w->alarm, &m->server->alarms, on_alarm);
     if (st)
         return st;
-    w->pause_ns = MIN(MAX(w->limit_ns, LEAST_PAUSE_NS), WATCH_TELL_NS);
+    unsigned int warning_s = m->server->options->execution_warning_s;
+    w->tell_ns = warning_s ? warning_s * NS_PER_S : UINT64_MAX;
+    uint64_t first_ns = MIN(MAX(w->limit_ns, LEAST_PAUSE_NS), w->tell_ns);
+    w->pause_ns = MIN(first_ns, WATCH_TELL_MAX_NS);
     list_init(&w->late);
     mutex_init(&w->mu, WATCH_LEVEL, "watch.mu");
     cond_init(&w->told);
@@ -201,7 +205,7 @@ void watch_keep_late(struct instance *in, struct request *r, uint64_t start_ns)
     }
     r->kept_by = in;
     r->taken_ns = start_ns;
-    r->tell_after_ns = in->call.since_ns == start_ns ? in->call.tell_after_ns : WATCH_TELL_NS;
+    r->tell_after_ns = in->call.since_ns == start_ns ? in->call.tell_after_ns : w->tell_ns;
     r->tell_from_ns = start_ns;
     list_push(&w->late, &r->late_link);
     w->n_late++;
@@ -238,7 +242,7 @@ static uint64_t later(uint64_t from_ns, uint64_t by_ns)
     return by_ns > UINT64_MAX - from_ns ? UINT64_MAX : from_ns + by_ns;
 }
 
-/* When the next warning is due, after one at now_ns: 10 s, 20 s, 40 s, … */
+/* When the next warning is due, after one at now_ns: 10 s, 20 s, 40 s, … by default */
 static uint64_t next_tell(uint64_t from_ns, uint64_t after_ns, uint64_t now_ns)
 {
     while (from_ns + after_ns <= now_ns)
@@ -316,7 +320,7 @@ static void look_at_call_locked(struct look *l, struct instance *in)
         return;
     l->busy = true;
     if (in->call.since_ns != since_ns)
-        in->call = (struct watched_call){.since_ns = since_ns, .tell_after_ns = WATCH_TELL_NS};
+        in->call = (struct watched_call){.since_ns = since_ns, .tell_after_ns = w->tell_ns};
     uint64_t tell_ns = later(since_ns, in->call.tell_after_ns);
     uint64_t limit_ns = in->call.limit_seen ? UINT64_MAX : later(since_ns, w->limit_ns);
     uint64_t due_ns = MIN(tell_ns, limit_ns);
@@ -354,7 +358,7 @@ static void look_at_late_locked(struct look *l)
             continue; /* whoever keeps it now keeps nobody waiting */
         if (atomic_exchange_explicit(&r->progressed, false, memory_order_relaxed)) {
             r->tell_from_ns = l->now_ns;
-            r->tell_after_ns = WATCH_TELL_NS;
+            r->tell_after_ns = w->tell_ns;
         }
         bool is_overdue = atomic_load_explicit(&r->late, memory_order_relaxed) & OVERDUE;
         uint64_t limit_ns = is_overdue ? UINT64_MAX : later(r->taken_ns, w->limit_ns);

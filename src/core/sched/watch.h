@@ -38,8 +38,8 @@ struct status;
 struct watch_finding;
 
 #define WATCH_LIMIT_PARAMETER "CONCH_EXECUTION_LIMIT_MS"
-/* The first warning; each further one comes after twice the time, from an hour on each hour. */
-#define WATCH_TELL_NS     10000000000ULL
+/* After the first warning each further one comes after twice the time, from an hour on each hour.
+ */
 #define WATCH_TELL_MAX_NS 3600000000000ULL
 /* How long a look waits until what it has written is seen by a backend's thread that returns. */
 #define WATCH_SETTLE_NS 10000000ULL
@@ -48,8 +48,8 @@ struct watch {
     /* Constant once made. */
     struct model *model;
     uint64_t limit_ns; /* UINT64_MAX: none */
-    uint64_t
-        pause_ns; /* between two looks at most: the first thing that can be due after a start */
+    uint64_t tell_ns;  /* after which the first warning comes; UINT64_MAX: none */
+    uint64_t pause_ns; /* between two looks: the first thing that can be due after a start */
 
     struct alarm alarm;
     atomic_bool armed;   /* the alarm is set; whoever finds it false sets it */

@@ -4,6 +4,7 @@
  */
 #include "conch/conch.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -233,23 +234,30 @@ static bool goes_on(void *arg)
     return server_has_open_sequences(http->settings.server);
 }
 
+/* A default of options.def: so many times the number; true and false are 1 and 0. */
+static int64_t default_number(const char *text, int64_t factor)
+{
+    return strcmp(text, "true") == 0 ? 1 : strtoll(text, NULL, 10) * factor;
+}
+
 void conch_http_options_init(struct conch_http_options *o)
 {
     *o = (struct conch_http_options){
         .size = sizeof(*o),
-        .address = "0.0.0.0",
-        .port = 8000,
-        .max_input_bytes = 64 << 20,
-        .max_body_bytes = INT32_MAX,
         .max_head_bytes = 16 << 10,
         .max_pipeline = 64,
         .head_timeout_ms = 30000,
-        .body_timeout_ms = 60000,
-        .write_timeout_ms = 60000,
-        .idle_timeout_ms = 3600000,
-        .min_rate = 1024,
-        .min_rate_ms = 30000,
     };
+#define HTTP(member, factor) o->member = (__typeof__(o->member))default_number(text, factor);
+#define HTTP_TEXT(member)    o->member = text;
+#define OPTION(group, id, flag, kind, argument, initial, check, effect, keeper, help)              \
+    text = initial;                                                                                \
+    keeper
+    const char *text;
+#include "options.def"
+    (void)text;
+    o->n_threads = 0; /* a loop for each CPU */
+    o->write_timeout_ms = o->body_timeout_ms;
 }
 
 TRITONSERVER_Error *conch_http_start(TRITONSERVER_Server *server,

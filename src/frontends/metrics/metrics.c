@@ -6,6 +6,7 @@
  */
 #include "conch/conch.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -112,7 +113,15 @@ static void *ctx_new(void *arg, struct http_env *env)
 
 void conch_metrics_options_init(struct conch_metrics_options *o)
 {
-    *o = (struct conch_metrics_options){.size = sizeof(*o), .address = "0.0.0.0", .port = 8002};
+    *o = (struct conch_metrics_options){.size = sizeof(*o)};
+#define METRICS(member, factor) o->member = (int)strtol(text, NULL, 10) * (factor);
+#define OPTION(group, id, flag, kind, argument, initial, check, effect, keeper, help)              \
+    text = initial;                                                                                \
+    keeper
+    const char *text;
+#include "options.def"
+    (void)text;
+    o->address = "0.0.0.0"; /* that of --http-address */
 }
 
 TRITONSERVER_Error *conch_metrics_start(TRITONSERVER_Server *server,

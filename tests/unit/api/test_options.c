@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "conch/conch.h"
+#include "core/server_options.h"
 #include "triton/core/tritonbackend.h"
 #include "triton/core/tritonserver.h"
 
@@ -220,9 +221,59 @@ static void options_that_ask_for_what_is_not_there(void **state)
     ok(TRITONSERVER_ServerOptionsDelete(o));
 }
 
+/* What options.def gives a server, and nothing else, by the names of the flags. */
+static void options_by_their_flags(void **state)
+{
+    (void)state;
+    TRITONSERVER_ServerOptions *so = NULL;
+    ok(TRITONSERVER_ServerOptionsNew(&so));
+    struct server_options *o = (struct server_options *)so;
+    assert_int_equal(o->exit_timeout_s, 30);
+    assert_int_equal(o->execution_warning_s, 10);
+    assert_true(o->exit_on_error);
+    assert_string_equal(o->server_id, "triton");
+
+    ok(conch_server_options_set(so, "exit-timeout-secs", "7"));
+    ok(conch_server_options_set(so, "execution-warning-secs", "0"));
+    ok(conch_server_options_set(so, "exit-on-error", "Off"));
+    ok(conch_server_options_set(so, "id", "mine"));
+    ok(conch_server_options_set(so, "metrics-interval-ms", "5000000000"));
+    ok(conch_server_options_set(so, "model-repository", "/a"));
+    ok(conch_server_options_set(so, "model-repository", "/b"));
+    assert_int_equal(o->exit_timeout_s, 7);
+    assert_int_equal(o->execution_warning_s, 0);
+    assert_false(o->exit_on_error);
+    assert_string_equal(o->server_id, "mine");
+    assert_int_equal(o->metrics_interval_ms, 5000000000);
+    assert_int_equal(o->n_repositories, 2);
+
+    struct server_options *copy = server_options_copy(o);
+    server_options_free(o);
+    assert_string_equal(copy->server_id, "mine");
+    assert_string_equal(copy->repositories[1], "/b");
+    so = (TRITONSERVER_ServerOptions *)copy;
+
+    refused(conch_server_options_set(so, "exit-timeout-secs", "soon"),
+            TRITONSERVER_ERROR_INVALID_ARG,
+            "option 'exit-timeout-secs' is 'soon', expected a number");
+    refused(conch_server_options_set(so, "exit-timeout-secs", "-1"), TRITONSERVER_ERROR_INVALID_ARG,
+            "option 'exit-timeout-secs' is '-1', expected a number from 0 to 4294967295");
+    refused(conch_server_options_set(so, "exit-on-error", "maybe"), TRITONSERVER_ERROR_INVALID_ARG,
+            "option 'exit-on-error' is 'maybe', expected true or false");
+    refused(conch_server_options_set(so, "model-load-thread-count", "0"),
+            TRITONSERVER_ERROR_INVALID_ARG, "model load thread count must be at least 1, got 0");
+    refused(conch_server_options_set(so, "http-port", "1"), TRITONSERVER_ERROR_NOT_FOUND,
+            "there is no option 'http-port' that is a server's value");
+    refused(conch_server_options_set(so, "", "1"), TRITONSERVER_ERROR_NOT_FOUND,
+            "there is no option '' that is a server's value");
+    assert_int_equal(copy->exit_timeout_s, 7);
+    ok(TRITONSERVER_ServerOptionsDelete(so));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(options_by_their_flags),
         cmocka_unit_test(names_of_values),
         cmocka_unit_test(parameters_and_messages),
         cmocka_unit_test(buffer_attributes),

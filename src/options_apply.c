@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From the command line to the C API: each value of options.def goes to the keeper that stands
+ * beside it. A server's values go by conch_server_options_set(), by the name of their flag; the
+ * functions here are for those whose text is more than a value.
+ */
+#include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "conch/conch.h"
+#include "options_priv.h"
+#include "triton/core/tritonserver.h"
+
+/* ---- Values that are more than one thing ------------------------------------------------------
+ */
+
+static TRITONSERVER_Error *apply_log_format(TRITONSERVER_ServerOptions *so, const char *text)
+{
+    bool iso = strcmp(text, "ISO8601") == 0;
+    return TRITONSERVER_ServerOptionsSetLogFormat(so, iso ? TRITONSERVER_LOG_ISO8601
+                                                          : TRITONSERVER_LOG_DEFAULT);
+}
+
+static TRITONSERVER_Error *apply_log_file(TRITONSERVER_ServerOptions *so, const char *text)
+{
+    return *text ? TRITONSERVER_ServerOptionsSetLogFile(so, text) : NULL;
+}
+
+static TRITONSERVER_Error *apply_control_mode(TRITONSERVER_ServerOptions *so, const char *text)
+{
+    return TRITONSERVER_ServerOptionsSetModelControlMode(
+        so, strcasecmp(text, "explicit") == 0 ? TRITONSERVER_MODEL_CONTROL_EXPLICIT
+            : strcasecmp(text, "poll") == 0   ? TRITONSERVER_MODEL_CONTROL_POLL
+                                              : TRITONSERVER_MODEL_CONTROL_NONE);
+}
+
+const char *options_backend_directory(void)
+{
+    static char path[4096];
+    static const char *const places[] = {"../lib/conch/backends", "../backends"};
+    char program[2048];
+    ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
+    if (length > 0) {
+        program[length] = '\0';
+        *(strrchr(program, '/') + 1) = '\0';
+        for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+            snprintf(path, sizeof(path), "%s%s", program, places[i]);
+            char *real = realpath(path, NULL);
+            if (real) {
+                snprintf(path, sizeof(path), "%s", real);
+                free(real);
+                return path;
+            }
+        }
+    }
+    return "/opt/tritonserver/backends";
+}
+
+static TRITONSERVER_Error *apply_backend_directory(TRITONSERVER_ServerOptions *so, const char *text)
+{
+    return TRITONSERVER_ServerOptionsSetBackendDirectory(so,
+                                                         text ? text : options_backend_directory());
+}
+
+/* `text`, up to its end; the program ends when there is no memory. */
+static char *copy_until(const char *text, const char *end)
+{
+    char *copy = strndup(text, (size_t)(end - text));
+    if (!copy)
+        abort();
+    return copy;
+}
+
+/* [backend,]setting=value, which was checked. */
+static TRITONSERVER_Error *apply_backend_config(TRITONSERVER_ServerOptions *so, const char *text)
+{
+    const char *comma = strchr(text, ','), *equals = strchr(text, '=');
+    if (comma && comma > equals)
+        comma = NULL;
+    if (comma)
+        equals = strchr(comma, '=');
+    char *backend = copy_until(text, comma ? comma : text);
+    char *setting = copy_until(comma ? comma + 1 : text, equals);
+    TRITONSERVER_Error *error =
+        TRITONSERVER_ServerOptionsSetBackendConfig(so, backend, setting, equals + 1);
+    free(backend);
+    free(setting);
+    return error;
+}
+
+/* policy,setting=value, whose form was checked. */
+static TRITONSERVER_Error *apply_host_policy(TRITONSERVER_ServerOptions *so, const char *text)
+{
+    const char *comma = strchr(text, ','), *equals = strchr(comma, '=');
+    char *policy = copy_until(text, comma);
+    char *setting = copy_until(comma + 1, equals);
+    TRITONSERVER_Error *error =
+        TRITONSERVER_ServerOptionsSetHostPolicy(so, policy, setting, equals + 1);
+    free(policy);
+    free(setting);
+    return error;
+}
+
+/* setting=value, whose form was checked. */
+static TRITONSERVER_Error *apply_metrics_config(TRITONSERVER_ServerOptions *so, const char *text)
+{
+    const char *equals = strchr(text, '=');
+    char *setting = copy_until(text, equals);
+    TRITONSERVER_Error *error =
+        TRITONSERVER_ServerOptionsSetMetricsConfig(so, "", setting, equals + 1);
+    free(setting);
+    return error;
+}
+
+/* ---- The server's options ---------------------------------------------------------------------
+ */
+
+/* Where a value of each option goes: to its function, to conch_server_options_set(), nowhere. */
+static const struct keeper {
+    TRITONSERVER_Error *(*apply)(TRITONSERVER_ServerOptions *so, const char *text);
+    const char *what; /* it sets */
+    bool by_flag;
+} keepers[N_OPTIONS] = {
+#define KEPT(type, name)            .by_flag = true
+#define FIELD(type, name, setter)   .by_flag = true
+#define CHECKED(type, name, setter) .by_flag = true
+#define SETTER(type, setter)        .by_flag = true
+#define EACH(setter)                .by_flag = true
+#define APPLY(function, words)      .apply = function, .what = words
+#define OPTION(group, id, flag, kind, argument, initial, check, effect, keeper, help)              \
+    [OPT_##id] = {keeper},
+#include "options.def"
+};
+
+/* As the C API reads it: numbers in digits, without what comes after the point. */
+static const char *text_of(const struct option *option, const struct option_value *v, char *buffer,
+                           size_t size)
+{
+    switch (option->kind) {
+    case KIND_NONE:
+    case KIND_BOOL:
+        return v->number ? "true" : "false";
+    case KIND_INT:
+    case KIND_INT64:
+    case KIND_LEVEL:
+        snprintf(buffer, size, "%" PRId64, v->number);
+        return buffer;
+    case KIND_REAL:
+        snprintf(buffer, size, "%" PRId64, (int64_t)v->real);
+        return buffer;
+    case KIND_TEXT:
+    case KIND_LIST:
+        break;
+    }
+    return v->text;
+}
+
+static TRITONSERVER_Error *apply_value(enum option_id id, TRITONSERVER_ServerOptions *so,
+                                       const char *text)
+{
+    if (keepers[id].apply)
+        return keepers[id].apply(so, text);
+    return text ? conch_server_options_set(so, option_table[id].flag, text) : NULL;
+}
+
+static TRITONSERVER_Error *apply_option(const struct options *o, enum option_id id,
+                                        TRITONSERVER_ServerOptions *so)
+{
+    const struct option_value *v = &o->values[id];
+    char buffer[32];
+    TRITONSERVER_Error *error = NULL;
+    if (option_table[id].kind != KIND_LIST)
+        return apply_value(id, so, text_of(&option_table[id], v, buffer, sizeof(buffer)));
+    for (size_t i = 0; i < v->n_list && !error; i++)
+        error = apply_value(id, so, v->list[i]);
+    return error;
+}
+
+TRITONSERVER_Error *options_apply(const struct options *o, bool of_log,
+                                  TRITONSERVER_ServerOptions *so, const char **ret_what)
+{
+    static char what[64];
+    for (int id = 0; id < N_OPTIONS; id++) {
+        if ((option_table[id].group == GROUP_LOGGING) != of_log ||
+            !(keepers[id].apply || keepers[id].by_flag))
+            continue;
+        TRITONSERVER_Error *error = apply_option(o, id, so);
+        if (error) {
+            snprintf(what, sizeof(what), "setting %s%s", keepers[id].what ? "" : "--",
+                     keepers[id].what ? keepers[id].what : option_table[id].flag);
+            *ret_what = what;
+            return error;
+        }
+    }
+    return NULL;
+}
+
+/* ---- The frontends' options -------------------------------------------------------------------
+ */
+
+static int64_t scale(const struct option_value *v, int64_t factor)
+{
+    return v->number * factor;
+}
+
+void options_apply_http(const struct options *o, struct conch_http_options *http)
+{
+    const struct option_value *v = o->values;
+#define HTTP(member, factor)                                                          http->member = (__typeof__(http->member))scale(v, factor);
+#define HTTP_TEXT(member)                                                             http->member = v->text;
+#define OPTION(group, id, flag, kind, argument, initial, check, effect, keeper, help) keeper v++;
+#include "options.def"
+    http->write_timeout_ms = http->body_timeout_ms;
+}
+
+void options_apply_metrics(const struct options *o, struct conch_metrics_options *metrics)
+{
+    const struct option_value *v = o->values;
+#define METRICS(member, factor)                                                       metrics->member = (__typeof__(metrics->member))scale(v, factor);
+#define OPTION(group, id, flag, kind, argument, initial, check, effect, keeper, help) keeper v++;
+#include "options.def"
+    const char *address = option_text(o, OPT_METRICS_ADDRESS);
+    metrics->address = address ? address : option_text(o, OPT_HTTP_ADDRESS);
+}
