@@ -9,10 +9,9 @@
  */
 #include "base/sleeper.h"
 
-#include <errno.h>
 #include <linux/futex.h>
+#include <stdbool.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -58,21 +57,15 @@ static bool poll_until(struct sleeper *s, uint64_t end_ns)
     return false;
 }
 
-bool sleeper_wait(struct sleeper *s, uint64_t poll_ns, uint64_t deadline_ns)
+void sleeper_wait(struct sleeper *s, uint64_t poll_ns)
 {
-    if (poll_ns && poll_until(s, MIN(monotonic_ns() + poll_ns, deadline_ns)))
-        return true;
+    if (poll_ns && poll_until(s, monotonic_ns() + poll_ns))
+        return;
     unsigned int expected = LOOKING;
     if (!atomic_compare_exchange_strong_explicit(&s->state, &expected, ASLEEP, memory_order_acquire,
                                                  memory_order_acquire))
-        return true;
-    const struct timespec deadline = {.tv_sec = (time_t)(deadline_ns / NS_PER_S),
-                                      .tv_nsec = (long)(deadline_ns % NS_PER_S)};
-    /* Of the futex calls, the one whose time is a point and not a length; on CLOCK_MONOTONIC. */
-    long result =
-        syscall(SYS_futex, &s->state, FUTEX_WAIT_BITSET_PRIVATE, ASLEEP,
-                deadline_ns == UINT64_MAX ? NULL : &deadline, NULL, FUTEX_BITSET_MATCH_ANY);
-    return is_up(s) || result == 0 || errno != ETIMEDOUT;
+        return;
+    syscall(SYS_futex, &s->state, FUTEX_WAIT_PRIVATE, ASLEEP, NULL, NULL, 0);
 }
 
 void *sleeper_rouse(struct sleeper *s)

@@ -17,7 +17,6 @@
 #define CONCH_BASE_SLEEPER_H
 
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdint.h>
 
 struct sleeper {
@@ -30,14 +29,15 @@ void sleeper_init(struct sleeper *s);
 void sleeper_prepare(struct sleeper *s);
 
 /*
- * sleeper_wait - until somebody rouses it, or the deadline (monotonic) has passed, which is false.
- * May also return true without a reason, after a wake-up that was meant for what lay here before.
+ * sleeper_wait - until somebody rouses it. May also return without a reason, after a wake-up that
+ * was meant for what lay here before. It has no deadline: the kernel's timer would make each sleep
+ * dearer by some 0.8 µs.
  *
  * Thread: the owner, without the lock.
  * @poll_ns  so long it looks, again and again, before it sleeps: who rouses a thread that looks
  *           makes no system call, and neither does the thread
  */
-bool sleeper_wait(struct sleeper *s, uint64_t poll_ns, uint64_t deadline_ns);
+void sleeper_wait(struct sleeper *s, uint64_t poll_ns);
 
 /*
  * sleeper_rouse - ends the wait of the owner. Thread: any, under the lock.

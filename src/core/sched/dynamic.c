@@ -410,8 +410,6 @@ struct status *dynamic_scheduler_new(struct model *m, struct scheduler **ret_sch
         st = execution_never_inline(&d->scheduler.execution,
                                     "a batching library makes the batches of", m->name);
     d->in_time = d->rule.delay_ns || queue_limits_time(&d->queue);
-    if (!st && d->in_time)
-        st = scheduler_use_alarm(&d->scheduler);
     if (st)
         end(&d->scheduler);
     else

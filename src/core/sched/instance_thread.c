@@ -32,7 +32,6 @@ enum { ENDS_LEVEL = 600 };
  */
 #define POLL_NS      30000ULL
 #define SHORT_GAP_NS (POLL_NS + 50000ULL) /* of a gap that was slept through: with the wake-up */
-#define FOR_EVER_NS  (365 * 24 * 3600 * NS_PER_S) /* of a home's: it ends when it is told to */
 enum { FIRST_GAPS = 4, MAX_GAPS = 1024 };
 
 /*
@@ -51,7 +50,7 @@ struct instance_thread {
     struct instance *instance;
     const struct instance_thread_ops *ops;
     struct mutex *mu;
-    uint64_t idle_ns;
+    uint64_t idle_ns; /* UINT64_MAX, of a home's: it ends when it is told to */
 
     /* The thread's. */
     struct instance_thread *before; /* ended, to be joined first */
@@ -59,6 +58,8 @@ struct instance_thread {
 
     /* Under mu. */
     struct sleeper sleeper;
+    uint64_t waits_since_ns; /* 0: it does not wait */
+    bool idle;               /* it has waited for idle_ns, and ends unless there is work */
     bool stop, ended;
 
     /* Under ends.mu. */
@@ -166,15 +167,21 @@ static void learn(struct patience *p, bool polled, uint64_t gap_ns)
         p->n_required = FIRST_GAPS;
 }
 
-/* Until there is work; false: there was none for idle_ns. */
-static bool await_work(struct instance_thread *w)
+/* Until there is work, or it is told to end. Lets go of mu meanwhile. */
+static void wait_locked(struct instance_thread *w)
 {
     struct patience *p = &w->patience;
     bool polls = !p->never && p->n_short >= p->n_required;
-    uint64_t from_ns = monotonic_ns();
-    bool roused = sleeper_wait(&w->sleeper, polls ? POLL_NS : 0, from_ns + w->idle_ns);
-    learn(p, polls, monotonic_ns() - from_ns);
-    return roused;
+    uint64_t from_ns = w->waits_since_ns = monotonic_ns();
+    if (w->idle_ns != UINT64_MAX)
+        w->ops->waits_locked(w->instance, from_ns + w->idle_ns);
+    sleeper_prepare(&w->sleeper);
+    mutex_unlock(w->mu);
+    sleeper_wait(&w->sleeper, polls ? POLL_NS : 0);
+    if (!p->never)
+        learn(p, polls, monotonic_ns() - from_ns);
+    mutex_lock(w->mu);
+    w->waits_since_ns = 0;
 }
 
 static void run(void *arg)
@@ -187,16 +194,12 @@ static void run(void *arg)
     init_patience(&w->patience, in);
 
     mutex_lock(w->mu);
-    bool on_time = true;
     while (!w->stop) {
         if (w->ops->has_work_locked(in)) {
             w->ops->work_locked(in);
-            on_time = true;
-        } else if (on_time) {
-            sleeper_prepare(&w->sleeper);
-            mutex_unlock(w->mu);
-            on_time = await_work(w);
-            mutex_lock(w->mu);
+            w->idle = false;
+        } else if (!w->idle) {
+            wait_locked(w);
         } else {
             break;
         }
@@ -218,7 +221,7 @@ struct status *instance_thread_start_locked(struct instance *in, struct instance
     w->instance = in;
     w->ops = ops;
     w->mu = mu;
-    w->idle_ns = in->home ? FOR_EVER_NS : idle_ns;
+    w->idle_ns = in->home ? UINT64_MAX : idle_ns;
     w->before = before;
     sleeper_init(&w->sleeper);
     struct status *st = NULL;
@@ -248,6 +251,19 @@ void instance_thread_wake(void *asleep)
 bool instance_thread_has_ended_locked(const struct instance_thread *w)
 {
     return w->ended;
+}
+
+uint64_t instance_thread_end_idle_locked(struct instance_thread *w, uint64_t now_ns)
+{
+    mutex_assert_held(w->mu);
+    if (w->waits_since_ns == 0 || w->idle || w->idle_ns == UINT64_MAX)
+        return UINT64_MAX;
+    uint64_t until_ns = w->waits_since_ns + w->idle_ns;
+    if (until_ns > now_ns)
+        return until_ns;
+    w->idle = true;
+    sleeper_wake(sleeper_rouse(&w->sleeper)); /* under mu: it happens once in its life */
+    return UINT64_MAX;
 }
 
 void instance_thread_stop(struct instance_thread *w)

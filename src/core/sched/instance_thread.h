@@ -5,11 +5,14 @@
  * another one. At any time at most one of them runs code of the backend: a new one waits for the
  * end of the one before, destructors of the backend's thread-local variables included.
  *
- *                    work                       no work for idle_ns
+ *                    work                       no work for idle_ns: told so
  *      no worker ──────────► alive, at work ──► alive, waiting ──────────► ended
  *                              ▲        ▲             │                      │
  *                              │        └─────────────┘ work: woken          │ work: a new one,
  *                              └─────────────────────────────────────────────┘ which joins it
+ *
+ * It waits without a timer of its own, which each sleep would pay for: somebody who has an alarm
+ * tells it that it has waited for long enough (instance_thread_end_idle_locked()).
  *
  * All transitions are made under the lock of the scheduler: who brings work sees the worker either
  * waiting, and rouses it, or ended, and starts one. The system call that wakes it comes when the
@@ -31,10 +34,12 @@ struct instance_thread;
 /* How long a worker waits for more before it ends. */
 #define INSTANCE_THREAD_IDLE_NS 10000000000ULL
 
-/* What runs on the thread: work_locked() while has_work_locked(), both under mu. */
+/* What runs on the thread: work_locked() while has_work_locked(), all under mu. */
 struct instance_thread_ops {
     bool (*has_work_locked)(struct instance *in);
     void (*work_locked)(struct instance *in);
+    /* It begins to wait: instance_thread_end_idle_locked() is due at that time. */
+    void (*waits_locked)(struct instance *in, uint64_t until_ns);
 };
 
 /*
@@ -60,6 +65,13 @@ NODISCARD struct status *instance_thread_start_locked(struct instance *in,
 void *instance_thread_rouse_locked(struct instance_thread *w);
 void instance_thread_wake(void *asleep);
 bool instance_thread_has_ended_locked(const struct instance_thread *w);
+
+/*
+ * instance_thread_end_idle_locked - has a worker end that has waited for as long as it should.
+ *
+ * Returns when to look again; UINT64_MAX: not before waits_locked() says so.
+ */
+uint64_t instance_thread_end_idle_locked(struct instance_thread *w, uint64_t now_ns);
 
 /* instance_thread_stop - ends a worker that has no work, and never will. Takes mu. NULL is fine. */
 void instance_thread_stop(struct instance_thread *w);

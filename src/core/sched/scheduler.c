@@ -52,6 +52,8 @@ static const struct instance *bound_instance(const struct model *m)
     return NULL;
 }
 
+static void on_alarm(struct alarm *a);
+
 struct status *scheduler_init(struct scheduler *s, const struct scheduler_ops *ops, struct model *m)
 {
     s->ops = ops;
@@ -65,6 +67,7 @@ struct status *scheduler_init(struct scheduler *s, const struct scheduler_ops *o
     list_init(&s->unanswered);
     s->is_answering = false;
     s->alarm.set = s->watch.alarm.set = NULL;
+    s->idle_look_ns = UINT64_MAX;
     memset(&s->loans, 0, sizeof(s->loans));
     s->thread_idle_ns = INSTANCE_THREAD_IDLE_NS;
     struct status *st =
@@ -84,6 +87,8 @@ struct status *scheduler_init(struct scheduler *s, const struct scheduler_ops *o
             execution_never_inline(&s->execution, "there is an execution limit for model", m->name);
     if (!st && execution_is_ever_inline(&s->execution))
         st = watchdog_start(&m->server->watchdog);
+    if (!st)
+        st = alarm_init(&s->alarm, &m->server->alarms, on_alarm);
     if (st)
         goto out;
     idle_init(&s->idle, m->n_instances);
@@ -91,6 +96,7 @@ struct status *scheduler_init(struct scheduler *s, const struct scheduler_ops *o
     cond_init(&s->quiet);
     return NULL;
 out:
+    alarm_done(&s->alarm);
     watch_done(&s->watch);
     return st;
 }
@@ -233,14 +239,12 @@ static void take_out(struct scheduler *s, struct request *r)
 {
     mutex_lock(&s->mu);
     bool waits = atomic_load_explicit(&r->waiting, memory_order_relaxed);
-    struct status *st = waits ? scheduler_use_alarm(s) : NULL;
-    if (waits && !st && s->ops->remove_locked(s, r)) {
+    if (waits && s->ops->remove_locked(s, r)) {
         scheduler_refuse_locked(s, r, FAILURE_CANCELED, request_cancelled());
         alarm_ring_by(&s->alarm, 0);
     }
     show_pending_locked(s);
     mutex_unlock(&s->mu);
-    status_free(st); /* it is seen when the request's turn comes */
 }
 
 void scheduler_cancelled(struct request *r)
@@ -374,10 +378,34 @@ static void work_locked(struct instance *in)
     run_locked(in->model->scheduler, in);
 }
 
+/* Mostly the alarm is set already, from an earlier time that the worker has waited. */
+static void waits_locked(struct instance *in, uint64_t until_ns)
+{
+    struct scheduler *s = in->model->scheduler;
+    s->idle_look_ns = MIN(s->idle_look_ns, until_ns);
+    alarm_ring_by(&s->alarm, s->idle_look_ns);
+}
+
 static const struct instance_thread_ops thread_ops = {
     .has_work_locked = has_work_locked,
     .work_locked = work_locked,
+    .waits_locked = waits_locked,
 };
+
+/* The alarm has rung. */
+static void end_idle_workers_locked(struct scheduler *s, uint64_t now_ns)
+{
+    if (now_ns >= s->idle_look_ns) {
+        s->idle_look_ns = UINT64_MAX;
+        for (uint32_t i = 0; i < s->model->n_instances; i++) {
+            struct instance_thread *w = s->model->instances[i]->thread;
+            if (w)
+                s->idle_look_ns = MIN(s->idle_look_ns, instance_thread_end_idle_locked(w, now_ns));
+        }
+    }
+    if (s->idle_look_ns != UINT64_MAX)
+        alarm_ring_by(&s->alarm, s->idle_look_ns);
+}
 
 /* Where the system has no thread left, this one runs the model: rather late than never. */
 static void run_here_and_unlock(struct scheduler *s, struct instance *in, struct status *why)
@@ -462,6 +490,7 @@ static void on_alarm(struct alarm *a)
         give_to_worker_and_unlock(s, in);
         mutex_lock(&s->mu);
     }
+    end_idle_workers_locked(s, monotonic_ns());
     must_post |= leave_to_helper_locked(s);
     show_pending_locked(s);
     mutex_unlock(&s->mu);
@@ -469,11 +498,6 @@ static void on_alarm(struct alarm *a)
         return;
     s->answers.run = answer_late;
     helpers_post(&s->model->server->helpers, &s->answers);
-}
-
-struct status *scheduler_use_alarm(struct scheduler *s)
-{
-    return s->alarm.set ? NULL : alarm_init(&s->alarm, &s->model->server->alarms, on_alarm);
 }
 
 /* ---- On the thread of the request ------------------------------------------------------------ */
@@ -729,7 +753,11 @@ void scheduler_free(struct scheduler *s)
         cond_wait(&s->quiet, &s->mu);
     mutex_unlock(&s->mu);
 
-    for (uint32_t i = 0; i < s->model->n_instances; i++)
-        instance_thread_stop(TAKE(s->model->instances[i]->thread));
+    for (uint32_t i = 0; i < s->model->n_instances; i++) {
+        mutex_lock(&s->mu); /* the alarm looks at them */
+        struct instance_thread *w = TAKE(s->model->instances[i]->thread);
+        mutex_unlock(&s->mu);
+        instance_thread_stop(w);
+    }
     s->ops->free(s);
 }

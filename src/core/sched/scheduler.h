@@ -83,10 +83,11 @@ struct scheduler {
     struct cond quiet;        /* stopping, and no instance has a runner any more */
     struct list unanswered;   /* … by a helper: those of an alarm */
     bool is_answering;        /* that helper is at work, or about to be */
-    struct alarm alarm;       /* scheduler_use_alarm() comes first */
-    bool closing;             /* hurrying, and nothing begins any more */
-    bool hurrying;            /* no request waits for others to come: what is here is executed */
-    bool stopping;            /* hurrying, and no request is accepted any more */
+    struct alarm alarm;
+    uint64_t idle_look_ns; /* when it rings for workers that wait in vain; UINT64_MAX: none */
+    bool closing;          /* hurrying, and nothing begins any more */
+    bool hurrying;         /* no request waits for others to come: what is here is executed */
+    bool stopping;         /* hurrying, and no request is accepted any more */
 
     struct control_job answers; /* its helper's: answer_late() */
 };
@@ -95,14 +96,6 @@ struct scheduler {
 NODISCARD struct status *scheduler_init(struct scheduler *s, const struct scheduler_ops *ops,
                                         struct model *m);
 void scheduler_done(struct scheduler *s);
-
-/*
- * scheduler_use_alarm - makes the alarm, unless it is made: from now on alarm_ring_by() may be
- * called under mu, and rung_locked() follows.
- *
- * Errors: STATUS_UNAVAILABLE  the system has no room for the thread of the alarms
- */
-NODISCARD struct status *scheduler_use_alarm(struct scheduler *s);
 
 /*
  * scheduler_unlock - lets go of mu, and answers the refused ones. For whoever locked it and may

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A sleeper with its lock, as its header says: no piece of work is lost, whether the owner is up,
- * looks, sleeps or gives up. Meant to run under tsan.
+ * looks or sleeps. Meant to run under tsan.
  */
 #include "base/sleeper.h"
 
@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -24,7 +25,6 @@ struct desk {
     int n_waiting, n_done; /* under mu */
     bool over;             /* under mu */
     uint64_t poll_ns;
-    _Atomic int n_in_time, n_late;
 };
 
 static void *work(void *arg)
@@ -39,14 +39,7 @@ static void *work(void *arg)
         }
         sleeper_prepare(&d->sleeper);
         pthread_mutex_unlock(&d->mu);
-        /* Every other wait is over before it began: a timeout must not lose what comes with it. */
-        bool hurries = d->n_in_time % 2;
-        if (sleeper_wait(&d->sleeper, d->poll_ns, hurries ? 1 : UINT64_MAX))
-            d->n_in_time++;
-        else
-            d->n_late++;
-        if (hurries)
-            d->n_in_time++;
+        sleeper_wait(&d->sleeper, d->poll_ns);
         pthread_mutex_lock(&d->mu);
     }
     pthread_mutex_unlock(&d->mu);
@@ -105,32 +98,34 @@ static void who_looks_sees_it(void **state)
     no_work_is_lost(20 * NS_PER_US);
 }
 
-static void a_wait_ends_at_its_deadline(void **state)
+static void *lie_down(void *arg)
 {
-    (void)state;
-    struct sleeper s;
-    sleeper_init(&s);
-    sleeper_prepare(&s);
-    uint64_t from_ns = monotonic_ns(), deadline_ns = from_ns + 2 * NS_PER_MS;
-    while (sleeper_wait(&s, NS_PER_MS, deadline_ns)) /* true: a signal came between, or the like */
-        sleeper_prepare(&s);
-    assert_true(monotonic_ns() >= deadline_ns);
+    sleeper_wait(arg, 0);
+    return NULL;
 }
 
 static void only_who_sleeps_needs_waking(void **state)
 {
     (void)state;
     struct sleeper s;
+    void *asleep = NULL;
     sleeper_init(&s);
     assert_null(sleeper_rouse(&s));
     sleeper_prepare(&s);
     assert_null(sleeper_rouse(&s)); /* it has not lain down yet, and will not */
-    assert_true(sleeper_wait(&s, 0, UINT64_MAX));
+    sleeper_wait(&s, 0);
     sleeper_wake(NULL);
-    sleeper_prepare(&s);
-    assert_false(sleeper_wait(&s, 0, 1)); /* … nobody has roused it since: it would sleep */
-    assert_ptr_equal(sleeper_rouse(&s), &s.state);
-    assert_null(sleeper_rouse(&s));
+    while (!asleep) { /* until the thread lies before it is roused */
+        pthread_t thread;
+        sleeper_prepare(&s);
+        pthread_create(&thread, NULL, lie_down, &s);
+        sched_yield();
+        asleep = sleeper_rouse(&s);
+        assert_null(sleeper_rouse(&s));
+        sleeper_wake(asleep);
+        pthread_join(thread, NULL);
+    }
+    assert_ptr_equal(asleep, &s.state);
 }
 
 int main(void)
@@ -138,7 +133,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_sleeps_is_woken),
         cmocka_unit_test(who_looks_sees_it),
-        cmocka_unit_test(a_wait_ends_at_its_deadline),
         cmocka_unit_test(only_who_sleeps_needs_waking),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
