@@ -14,31 +14,18 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/log.h"
-#include "base/mem.h"
 #include "base/pool.h"
 #include "base/status.h"
 #include "core/backend/backend.h"
 #include "core/model_priv.h"
-#include "core/repo/scan.h"
-#include "core/repo/source.h"
-#include "core/repo/storage.h"
 #include "core/request.h"
 #include "core/response.h"
-#include "core/server_options.h"
 #include "core/server_priv.h"
+#include "micro/one_model.h"
 
 enum { PER_ROUND = 20000, TENSOR_BYTES = 64, MAX_DIMS = 4 };
 
 int mallctl(const char *name, void *old, size_t *old_size, void *new, size_t new_size);
-
-static void must(struct status *st, const char *what)
-{
-    if (!st)
-        return;
-    fprintf(stderr, "bench_abi: %s: %s\n", what, status_message(st));
-    exit(1);
-}
 
 /* jemalloc's own count for this thread. */
 static uint64_t allocated(void)
@@ -136,33 +123,6 @@ static void measure(struct server *s, struct model *m, struct request *r, long r
            2 * rounds * PER_ROUND);
 }
 
-static struct model *load(struct server *s, const char *repository, const char *name)
-{
-    struct scanned_model scanned;
-    struct storage *storage;
-    struct model *m;
-    struct source *source;
-
-    must(storage_open(repository, true, &storage), "repository");
-    must(scan_model(name, storage, name, NULL, s->options, true, &scanned), "scan");
-    must(source_of_folder(storage, name, &source), "fetch");
-    struct config_facts facts = scan_facts(name, &scanned, s->options);
-    must(model_load(s, &s->backends, name, scanned.versions[0], source, TAKE(scanned.config),
-                    &facts, &m),
-         "load");
-    source_unref(source);
-    scanned_model_done(&scanned);
-    storage_unref(storage);
-    return m;
-}
-
-static void unload(struct server *s, struct model *m)
-{
-    model_stop(m);
-    model_unload(m, &s->backends);
-    model_unref(m);
-}
-
 int main(int argc, char **argv)
 {
     long rounds = argc == 5 ? strtol(argv[4], NULL, 10) : 0;
@@ -170,20 +130,9 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: %s REPOSITORY MODEL BACKENDS ROUNDS\n", argv[0]);
         return 2;
     }
-    struct log_settings settings;
-    log_get_settings(&settings);
-    settings.info = false;
-    log_set_settings(&settings);
-
-    struct server_options *options = server_options_new();
-    struct server *s;
-    server_options_add_repository(options, argv[1]);
-    server_options_set_string(&options->backend_directory, argv[3]);
-    must(server_new(options, &s), "server");
-    server_options_free(options);
-
+    struct server *s = quiet_server_new(argv[1], argv[3]);
     static char memory[4096], bytes[TENSOR_BYTES];
-    struct model *m = load(s, argv[1], argv[2]);
+    struct model *m = one_model_load(s, argv[1], argv[2]);
     struct pool *pool = pool_new("abi", 1 << 20, 0);
     const struct tensor_spec *spec = &m->inputs[0];
     int64_t shape[MAX_DIMS] = {1, 1, 1, 1};
@@ -205,9 +154,8 @@ int main(int argc, char **argv)
     measure(s, m, &r, rounds);
 
     request_unref(&r);
-    unload(s, m);
+    one_model_unload(s, m);
     pool_free(pool);
-    must(server_stop(s), "stop");
-    server_free(s);
+    quiet_server_end(s);
     return 0;
 }

@@ -20,33 +20,20 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/status.h"
-#include "core/backend/backend.h"
 #include "core/backend/instance.h"
 #include "core/model_priv.h"
-#include "core/repo/scan.h"
-#include "core/repo/source.h"
-#include "core/repo/storage.h"
 #include "core/request.h"
 #include "core/response.h"
 #include "core/sched/scheduler.h"
-#include "core/server_options.h"
 #include "core/server_priv.h"
 #include "core/statistics.h"
 #include "micro/line_count.h"
+#include "micro/one_model.h"
 
 enum { TENSOR_BYTES = 64, MAX_THREADS = 64, TOLD = 24 };
-
-static void must(struct status *st, const char *what)
-{
-    if (!st)
-        return;
-    fprintf(stderr, "bench_lines: %s: %s\n", what, status_message(st));
-    exit(1);
-}
 
 /* ------------------------------------------------------------------------------- the requests */
 
@@ -249,33 +236,6 @@ static void tell(const struct driver *drivers, size_t n_drivers, double n_reques
     mem_free(all);
 }
 
-static struct model *load(struct server *s, const char *repository, const char *name)
-{
-    struct scanned_model scanned;
-    struct storage *storage;
-    struct model *m;
-    struct source *source;
-
-    must(storage_open(repository, true, &storage), "repository");
-    must(scan_model(name, storage, name, NULL, s->options, true, &scanned), "scan");
-    must(source_of_folder(storage, name, &source), "fetch");
-    struct config_facts facts = scan_facts(name, &scanned, s->options);
-    must(model_load(s, &s->backends, name, scanned.versions[0], source, TAKE(scanned.config),
-                    &facts, &m),
-         "load");
-    source_unref(source);
-    scanned_model_done(&scanned);
-    storage_unref(storage);
-    return m;
-}
-
-static void unload(struct server *s, struct model *m)
-{
-    model_stop(m);
-    model_unload(m, &s->backends);
-    model_unref(m);
-}
-
 int main(int argc, char **argv)
 {
     long n_threads = argc == 6 ? strtol(argv[4], NULL, 10) : 0;
@@ -284,18 +244,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: %s REPOSITORY MODEL BACKENDS THREADS REQUESTS\n", argv[0]);
         return 2;
     }
-    struct log_settings settings;
-    log_get_settings(&settings);
-    settings.info = false;
-    log_set_settings(&settings);
-
-    struct server_options *options = server_options_new();
-    struct server *s;
-    server_options_add_repository(options, argv[1]);
-    server_options_set_string(&options->backend_directory, argv[3]);
-    must(server_new(options, &s), "server");
-    server_options_free(options);
-    struct model *m = load(s, argv[1], argv[2]);
+    struct server *s = quiet_server_new(argv[1], argv[3]);
+    struct model *m = one_model_load(s, argv[1], argv[2]);
 
     static struct driver drivers[MAX_THREADS];
     pthread_barrier_t begin;
@@ -313,8 +263,7 @@ int main(int argc, char **argv)
     for (long i = 0; i < n_threads; i++)
         mem_free(drivers[i].table);
     pthread_barrier_destroy(&begin);
-    unload(s, m);
-    must(server_stop(s), "stop");
-    server_free(s);
+    one_model_unload(s, m);
+    quiet_server_end(s);
     return 0;
 }
