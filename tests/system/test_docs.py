@@ -14,11 +14,12 @@ import sys
 import pytest
 
 from repository import EXAMPLES
-from server import BIN, ROOT, Server
+from server import BIN, BUILD, ROOT, SANITIZED, Server
 
 BLOCK = re.compile(r"```bash\n(?P<command>.*?)```(?:\n\n```(?:json|text)\n(?P<output>.*?)```)?", re.DOTALL)
 
 
+without_sanitizer = pytest.mark.skipif(SANITIZED, reason="a build with a sanitizer is not installed and makes no manual page")
 OTHERS = {"writing-a-backend.md", "writing-a-batch-strategy.md"}  # they have models and tests of their own
 
 
@@ -77,3 +78,29 @@ def test_curl_in_the_readme(examples):
 def test_options_page():
     done = subprocess.run([ROOT / "tools/options-page", BIN], capture_output=True, text=True, timeout=60, check=True)
     assert (ROOT / "docs/options.md").read_text() == done.stdout, "run tools/options-page > docs/options.md"
+
+
+@without_sanitizer
+@pytest.mark.conch_only("it is Conch's manual page")
+def test_manual_page(tmp_path):
+    """The build's is that of its program, has each flag and each code, and troff finds nothing wrong with it."""
+    made = tmp_path / "conch.1"
+    subprocess.run([ROOT / "tools/options-page", "--man", made, BIN], timeout=60, check=True)
+    assert (BUILD / "share/man/man1/conch.1").read_text() == made.read_text()
+    done = subprocess.run(["groff", "-man", "-Tutf8", "-ww", "-P-cbou", made], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr == ""
+    shown = done.stdout.replace("\u2010\n", "").replace("\u2010", "-")
+    for arguments in ([], ["check"]):
+        text = subprocess.run([BIN, *arguments, "--help"], capture_output=True, text=True, timeout=60, check=True).stdout
+        terms = re.findall(r"^  (--[a-z0-9-]+|[EW]-[a-z-]+)", text, re.MULTILINE)
+        assert terms
+        assert [term for term in terms if not re.search(rf"^ +{term}( |$)", shown, re.MULTILINE)] == []
+
+
+@without_sanitizer
+@pytest.mark.conch_only("it is how Conch is installed")
+def test_manual_page_is_installed(tmp_path):
+    subprocess.run(["cmake", "--install", BUILD, "--prefix", tmp_path, "--component", "Unspecified"], check=True,
+                   capture_output=True, timeout=120)
+    assert (tmp_path / "share/man/man1/conch.1").read_text().startswith('.\\" Made by tools/options-page')
+    assert (tmp_path / "bin/conch").exists()
