@@ -204,6 +204,58 @@ static __attribute__((noinline)) struct decimal scan_any(const char *from, const
 enum { SCAN_AHEAD = 40 }; /* bytes that scan() may look at without asking where the end is */
 
 /*
+ * The digits at p with the point behind the first n (1 to 8) of them, n_digits in all; start is
+ * load_digits(p). False: they are too many to be exact here.
+ */
+static inline __attribute__((always_inline)) bool
+join_fraction(const char *p, uint64_t start, unsigned n, unsigned n_digits, uint64_t *ret_digits)
+{
+    /* The first eight digits: up to the point as they stand, then one to the left. */
+    uint64_t behind = load_digits(p + 1);
+    start = behind ^ ((start ^ behind) & ~(uint64_t)0 >> (64 - 8 * n));
+    if (n_digits <= 8) {
+        *ret_digits = eight_digits(start << (64 - 8 * n_digits));
+        return true;
+    }
+    if (n_digits <= 12) {
+        *ret_digits = eight_digits(start) * pow10_u64[n_digits - 8] +
+                      eight_digits(load_digits(p + 9) << (64 - 8 * (n_digits - 8)));
+        return true;
+    }
+    if (n_digits > 23)
+        return false;
+    /* No branch on 15, 16 or 17 of them: the digits of doubles come in any mixture. */
+    unsigned over = n_digits > 16 ? n_digits - 16 : 0;
+    unsigned under = n_digits < 16 ? 16 - n_digits : 0;
+    uint64_t digits = eight_digits(start) * pow10_u64[8 - under] +
+                      eight_digits(load_digits(p + 9) << (8 * under));
+    if (UNLIKELY(digits >= pow10_u64[19 - over]))
+        return false; /* more than 19 digits but for zeros in front */
+    *ret_digits =
+        digits * pow10_u64[over] + eight_digits(load_digits(p + 17) << (8 * (7 - over)) << 8);
+    return true;
+}
+
+/* Adds an exponent of one, two or three digits, with or without a sign; p is at the letter. NULL:
+ * it is another one, or none. */
+static inline __attribute__((always_inline)) const char *
+scan_short_exponent(const char *p, const char *end, int *exponent)
+{
+    const char *e = p + 1;
+    bool minus = *e == '-';
+    e += minus || *e == '+';
+    unsigned value = (unsigned)(*e++ - '0');
+    if (end - p < 8 || value > 9)
+        return NULL;
+    for (int i = 0; i < 2 && json_is_digit(*e); i++)
+        value = value * 10 + (unsigned)(*e++ - '0');
+    if (json_is_digit(*e))
+        return NULL;
+    *exponent += minus ? -(int)value : (int)value;
+    return e;
+}
+
+/*
  * Any number; the usual ones without a loop. NULL when it is none. Everything stays in registers:
  * nothing here may take the address of *d.
  */
@@ -234,48 +286,18 @@ static inline __attribute__((always_inline)) const char *scan(const char *from, 
         exponent = (int)(n - n_digits);
         if (UNLIKELY(exponent == 0))
             goto slow; /* nothing behind the point, which is an error */
-
-        /* The first eight digits: up to the point as they stand, then one to the left. */
-        uint64_t behind = load_digits(p + 1);
-        start = behind ^ ((start ^ behind) & ~(uint64_t)0 >> (64 - 8 * n));
-        if (n_digits <= 8) {
-            digits = eight_digits(start << (64 - 8 * n_digits));
-        } else if (n_digits <= 12) {
-            digits = eight_digits(start) * pow10_u64[n_digits - 8] +
-                     eight_digits(load_digits(p + 9) << (64 - 8 * (n_digits - 8)));
-        } else if (n_digits <= 23) {
-            /* No branch on 15, 16 or 17 of them: the digits of doubles come in any mixture. */
-            unsigned over = n_digits > 16 ? n_digits - 16 : 0;
-            unsigned under = n_digits < 16 ? 16 - n_digits : 0;
-            digits = eight_digits(start) * pow10_u64[8 - under] +
-                     eight_digits(load_digits(p + 9) << (8 * under));
-            if (UNLIKELY(digits >= pow10_u64[19 - over]))
-                goto slow; /* more than 19 digits but for zeros in front */
-            digits = digits * pow10_u64[over] +
-                     eight_digits(load_digits(p + 17) << (8 * (7 - over)) << 8);
-        } else {
+        if (!join_fraction(p, start, n, n_digits, &digits))
             goto slow;
-        }
         d->integer = false;
         d->many = n_digits > 15;
         p += length;
     }
     d->digits = digits;
     if (UNLIKELY((*p | 0x20) == 'e')) {
-        /* An exponent of one, two or three digits, with or without a sign. */
-        const char *e = p + 1;
-        bool minus = *e == '-';
-        e += minus || *e == '+';
-        unsigned value = (unsigned)(*e++ - '0');
-        if (end - p < 8 || value > 9)
+        p = scan_short_exponent(p, end, &exponent);
+        if (!p)
             goto slow;
-        for (int i = 0; i < 2 && json_is_digit(*e); i++)
-            value = value * 10 + (unsigned)(*e++ - '0');
-        if (json_is_digit(*e))
-            goto slow;
-        exponent += minus ? -(int)value : (int)value;
         d->integer = false;
-        p = e;
     }
     d->exponent = exponent;
     return p;
