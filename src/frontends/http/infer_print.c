@@ -119,29 +119,9 @@ static void reserve(struct buf *b, size_t n, enum dtype dtype, bool shortest_flo
         buf_reserve(b, wanted);
 }
 
-static struct status *print_data(struct print *p, const struct output *out)
+/* The n elements of a tensor whose size was checked. False: its datatype is none of numbers. */
+static bool write_numbers(struct buf *b, const struct output *out, size_t n, bool shortest_floats)
 {
-    struct buf *b = p->out;
-    int64_t n_elements;
-    size_t n_bytes;
-
-    if (out->dtype == DTYPE_FP16 || out->dtype == DTYPE_BF16)
-        return status_new(STATUS_INVALID_ARG,
-                          "sending %s data via JSON is not supported. Please use the binary data "
-                          "format for output %s",
-                          dtype_name(out->dtype), out->name);
-    if (shape_elements(out->shape, out->n_dims, &n_elements))
-        return misfit(out);
-    ADD(b, ",\"data\":");
-    if (out->dtype == DTYPE_BYTES)
-        return print_strings(p, out, n_elements);
-    if (dtype_size(out->dtype) == 0 || /* what is no data type, from a backend */
-        __builtin_mul_overflow((size_t)n_elements, dtype_size(out->dtype), &n_bytes) ||
-        n_bytes != out->size_bytes)
-        return misfit(out);
-
-    size_t n = (size_t)n_elements;
-    reserve(b, n, out->dtype, p->call->shortest_floats);
     switch (out->dtype) {
     case DTYPE_BOOL:
         json_write_bools(b, out->base, n);
@@ -171,7 +151,7 @@ static struct status *print_data(struct print *p, const struct output *out)
         json_write_i64s(b, out->base, n);
         break;
     case DTYPE_FP32:
-        if (p->call->shortest_floats)
+        if (shortest_floats)
             json_write_shortest_f32s(b, out->base, n);
         else
             json_write_f32s(b, out->base, n);
@@ -180,9 +160,35 @@ static struct status *print_data(struct print *p, const struct output *out)
         json_write_f64s(b, out->base, n);
         break;
     default:
-        return misfit(out);
+        return false;
     }
-    return NULL;
+    return true;
+}
+
+static struct status *print_data(struct print *p, const struct output *out)
+{
+    struct buf *b = p->out;
+    int64_t n_elements;
+    size_t n_bytes;
+
+    if (out->dtype == DTYPE_FP16 || out->dtype == DTYPE_BF16)
+        return status_new(STATUS_INVALID_ARG,
+                          "sending %s data via JSON is not supported. Please use the binary data "
+                          "format for output %s",
+                          dtype_name(out->dtype), out->name);
+    if (shape_elements(out->shape, out->n_dims, &n_elements))
+        return misfit(out);
+    ADD(b, ",\"data\":");
+    if (out->dtype == DTYPE_BYTES)
+        return print_strings(p, out, n_elements);
+    if (dtype_size(out->dtype) == 0 || /* what is no data type, from a backend */
+        __builtin_mul_overflow((size_t)n_elements, dtype_size(out->dtype), &n_bytes) ||
+        n_bytes != out->size_bytes)
+        return misfit(out);
+
+    size_t n = (size_t)n_elements;
+    reserve(b, n, out->dtype, p->call->shortest_floats);
+    return write_numbers(b, out, n, p->call->shortest_floats) ? NULL : misfit(out);
 }
 
 static struct status *print_output(struct print *p, struct output *out)
