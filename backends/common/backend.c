@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * These functions wrap calls of the public interface. The file keeps no state, so any thread may
+ * call them. conch_model_declare_bounded() is a weak symbol: only Conch has it.
+ */
 #include "common/backend.h"
 
 #include "conch/backend.h"

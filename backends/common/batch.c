@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * batch.h gives the order of the calls. The array of parts stays with the batch from one execution
+ * to the next, so that the usual execution allocates nothing. An error belongs to its part until
+ * batch_finish() sends it. `rows` counts the parts without an error, `size` counts all parts.
+ */
 #include "common/batch.h"
 
 #include <stdlib.h>

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Lengths are read and written byte by byte, because elements have any alignment. The reader
+ * compares each length with the bytes that are left before it moves. No state; any thread.
+ */
 #include "common/bytes.h"
 
 #include <string.h>

@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A recursive descent parser; MAX_DEPTH limits the recursion. doc_parse() allocates three blocks
+ * before it reads: a copy of the text, room for all decoded strings, and a value for each comma
+ * and opening bracket. None of them grows. A document is constant once it is parsed, so several
+ * threads may read it.
+ */
 #include "common/doc.h"
 
 #include <errno.h>

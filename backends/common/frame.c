@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The wrappers around the functions of a backend, in the order of their life: backend, models,
+ * instances, execution. `entered` says that the backend's own open function was called. Its close
+ * function is called then, also after a failure. The file keeps no state of its own.
+ */
 #include "common/frame.h"
 
 #include <stdlib.h>

@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ragged_read() makes the two lists when a model loads; they are constant afterwards, and
+ * instances read them at the same time. ragged_gather() makes one batch input: it adds up the
+ * shape, allocates the memory, and then writes the values.
+ */
 #include "common/ragged.h"
 
 #include <stdlib.h>

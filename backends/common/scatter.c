@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Outputs take one of two ways. scatter_rows() and scatter_like_input() copy data that the backend
+ * has into the responses. scatter_begin() gives memory to compute into; scatter_end() copies it
+ * only where the batch has several requests, or where the memory of the response is not aligned.
+ */
 #include "common/scatter.h"
 
 #include <string.h>

@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Each request has a thread, from the execution until its last response. A thread that has ended
+ * waits in instance.ended until the next request, or the end of the instance, joins it.
+ * instance.mu guards that list and the number of threads that run; no function of the server is
+ * called under it. Functions that older servers lack are weak symbols (IF_THERE).
+ */
 #include "common/series.h"
 
 #include <pthread.h>

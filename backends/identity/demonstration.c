@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The texts are those of Triton's identity backend, since its tests look for them. The backend has
+ * one family of metrics and each model one metric in it; the instances of a model increment that
+ * from their threads.
+ */
 #include "identity/demonstration.h"
 
 #include <inttypes.h>

@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * In this order: the search (search_library() is the list of places), loading the table of
+ * functions, and helpers. The library is never unloaded; library_done() says why. The struct is
+ * constant once it is open, and all threads use it.
+ */
 #include "onnxruntime/library.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * load() is the list of all steps: find the file, check it, open the session, read its tensors,
+ * complete and check the configuration (config.c), find where the sizes of outputs come from, and
+ * declare a small model as bounded. One thread loads a model.
+ */
 #include "onnxruntime/model.h"
 
 #include <errno.h>

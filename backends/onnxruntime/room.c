@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The check maps that much address space and unmaps it at once. It reserves nothing: another
+ * thread may take the room before the caller uses it.
+ */
 #include "onnxruntime/room.h"
 
 #include <sys/mman.h>

@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Begin at the end: runtime_open() loads the library, open_env() reads the settings, and
+ * make_env() makes the environment, with threads for all models (make_shared_env()) or without
+ * (make_own_env()). One thread opens and closes a runtime. broken_library is the only state of the
+ * process; broken_mu guards it, and it outlasts the backend.
+ */
 #include "onnxruntime/runtime.h"
 
 #include <pthread.h>

@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * set_options() is the list of all options; the functions above it set those of one theme each.
+ * What a model configuration names is checked here before ONNX Runtime sees it: numbers, paths of
+ * libraries, and settings that name files (permit.h). One thread loads a model.
+ */
 #include "onnxruntime/session.h"
 
 #include <errno.h>

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A state's bytes are copied into a buffer of the server, and TRITONBACKEND_StateUpdate() makes
+ * them the state. Thread: the one that executes the instance.
+ */
 #include "onnxruntime/states.h"
 
 #include <string.h>

@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reading compares each length with the bytes that are left, before anything is allocated by it.
+ * Writing takes two passes: strings_size() measures, and strings_write() copies into that much
+ * memory. No state; any thread.
+ */
 #include "onnxruntime/strings.h"
 
 #include <endian.h>

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One row for each element type that both sides have. The names in `others` serve one error
+ * message only. Constant data; any thread.
+ */
 #include "onnxruntime/types.h"
 
 static const struct element_type types[] = {
