@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * arena_alloc() is inline in arena.h; arena_alloc_slow() is what happens when the chunk in use is
+ * full. `next` and `end` bound the free rest of one chunk, which need not be the newest of the
+ * list. All addresses are aligned to 16. One thread at a time uses an arena.
+ */
 #include "base/arena.h"
 
 #include <stdint.h>

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A text may mix both alphabets. Bits of the last digit that belong to no byte are ignored. No
+ * state; any thread.
+ */
 #include "base/base64.h"
 
 /* The value of a digit; -1 for none. */

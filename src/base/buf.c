@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * buf_reserve() is the only place where a buffer grows: it doubles, up to the maximum. Once
+ * `failed` is set, the content stays as it is. After each function here `data`, if there is any,
+ * has a zero byte behind the content, and the capacity counts it. One thread at a time uses a
+ * buffer.
+ */
 #include "base/buf.h"
 
 #include <stdio.h>

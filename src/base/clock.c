@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A test may advance the fake clock while other threads read it: its time is read and set
+ * atomically. Relaxed order is enough, since nothing else is published by it.
+ */
 #include "base/clock.h"
 
 #include "base/compiler.h"

@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Three layers, from below: open_with_beside() loads a library together with what lies beside it;
+ * open_file() chooses a name under which a changed file is loaded anew, because the linker answers
+ * with a library that it has already; then the functions of dl.h. `all` lists for the process what
+ * was opened, and from which file. all.mu guards it, and is held while the linker is asked what it
+ * has. Any thread.
+ */
 #include "base/dl.h"
 
 #include <dlfcn.h>

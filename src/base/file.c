@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Functions come in pairs: one takes a path, the other (…_fd) a descriptor and the path for its
+ * messages. Files are opened with O_NONBLOCK, so that a pipe does not make the caller wait, and no
+ * child inherits them. No state; any thread, but all functions wait for the disk.
+ */
 #include "base/file.h"
 
 #include <dirent.h>

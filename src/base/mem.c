@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A header in front of each block from malloc() has its size and its owner. Aligned blocks and
+ * mapped pages have no header and no owner. The functions that allocate ask the test hook first;
+ * those that cannot fail ignore its answer. Any thread.
+ */
 #include "base/mem.h"
 
 #include <stdarg.h>

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Letters and digits are those of ASCII, whatever the locale. No function allocates or keeps
+ * state; any thread.
+ */
 #include "base/str.h"
 
 #include <string.h>

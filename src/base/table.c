@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * All cells are kept until the table is printed, since a column is as wide as its widest cell.
+ * Widths count bytes. One thread at a time uses a table.
+ */
 #include "base/table.h"
 
 #include <string.h>

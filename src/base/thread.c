@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * thread_main() surrounds the function of each thread: it brings a stack for signal handlers, and
+ * sets the name. `kept` is the only state, the signal mask of new threads; kept.mu guards it. The
+ * other functions ask the kernel at each call.
+ */
 #include "base/thread.h"
 
 #include <fcntl.h>

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A timer that is set lies in one of two heaps. A callback may set a timer that is due already:
+ * that one goes to `next` until the run is over, so that timers_run() ends.
+ */
 #include "base/timer.h"
 
 static struct timer *of_node(const struct heap_node *node)

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sequence() has the rules of RFC 3629, and the functions that check text ask it. utf8_is_valid()
+ * passes over ASCII eight bytes at a time. No state; any thread.
+ */
 #include "base/utf8.h"
 
 #include <stdio.h>
