@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Both functions walk once through the JSON with the pull parser (base/json.h). Names and values
+ * of parameters lie in the arena; the list is the caller's. json_status() turns the parser's
+ * failures into texts. No state; any thread.
+ */
 #include "frontends/http/load_body.h"
 
 #include <string.h>

@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A handler calls one operation (ops/), prints its struct (documents/) into the buffer of the
+ * loop, and replies with a copy. reply_printed(), reply_error() and reply_status() at the top
+ * serve the other handlers, too. Thread: the loop's; no handler here blocks.
+ */
 #include "frontends/http/meta.h"
 
 #include "base/json.h"

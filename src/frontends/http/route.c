@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The table is short, so a path is compared with one pattern after the other. A pattern has {m}
+ * for a model, {r} for a repository and [/versions/{v}] for an optional version; all else must be
+ * equal. The spans of a match point into the path. No state; any thread.
+ */
 #include "frontends/http/route.h"
 
 #include <string.h>

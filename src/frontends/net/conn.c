@@ -1,4 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The socket side of a connection: this file reads, sends, closes and keeps the deadlines. http1.c
+ * understands the bytes.
+ *
+ * Read conn_give() and begin() first, then on_ready(), which distributes the events: on_readable()
+ * and read_once() read, on_flush() sends, conn_go_on() continues with what exceeds a portion.
+ * end() keeps the socket open for a while after the last reply, so that the reply arrives. The
+ * rest finds clients that are too slow, and tells which connection to give up when memory is short
+ * (conn_burden()).
+ *
+ * Thread: the worker's; only conn_give() may run on another worker's. conn_close() frees the
+ * connection at once, so nothing touches it after a call that may close it. The socket is
+ * edge-triggered: a connection that may have unread bytes stands in worker.ready, or waits for a
+ * change of interest (update_interest()).
+ */
 #include "frontends/net/conn.h"
 
 #include <errno.h>

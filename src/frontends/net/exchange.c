@@ -1,4 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * In this order: the exchanges of a loop and how they are reused, the memory of bodies, the
+ * replies.
+ *
+ * One block of the pool holds an exchange, a small body and the text of its reply; a large body
+ * has a block of its own. References keep both: the connection drops its own in exchange_end(),
+ * the handler may hold more. Of a body that is kept, body_size <= body_made <= body_capacity. The
+ * loop does not write beyond body_made, where the kernel would first have to make pages; the
+ * thread `memory` makes them ahead (order_pages()). An exchange passes through its stages in their
+ * order and none twice.
+ *
+ * Thread: the loop's.
+ */
 #include "frontends/net/exchange.h"
 
 #include <limits.h>

@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * llhttp calls on_url() and the other callbacks with what it finds. Then head_finish() reads
+ * method, length and connection from the result. Where llhttp is lenient this file is strict:
+ * lines_are_strict() checks the line ends, and framing_fault() Transfer-Encoding and Host. A head
+ * that equals the last one of the connection is not parsed again (is_remembered()). Thread: the
+ * loop's.
+ */
 #include "frontends/net/head.h"
 
 #include <string.h>

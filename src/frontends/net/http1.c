@@ -1,4 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reading fills one exchange at a time, `current`. Writing sends the replies in the order of the
+ * requests, whatever the order in which they become ready.
+ *
+ * Read process() first: by the state `input` it calls take_head(), take_body() or take_chunks(),
+ * until dispatch() hands a complete exchange to the handler. `held` keeps bytes that must wait: an
+ * unfinished head, a full pipeline (is_blocked()), or a turn that may begin no more requests
+ * (must_pause()). Each fault ends in refuse_input(): one error reply, and no input after it.
+ *
+ * Thread: the loop's. A handler may reply before on_request() returns, which calls back into this
+ * file; `processing` then keeps process() from being entered twice.
+ */
 #include "frontends/net/http1.h"
 
 #include <string.h>

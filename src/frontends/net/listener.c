@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Opening and closing run on the thread that starts and stops the server, before the workers run
+ * and after they accept no more. listener_stop() runs on the worker whose acceptor it stops.
+ * Accepting is in acceptor.c.
+ */
 #include "frontends/net/listener.h"
 
 #include <errno.h>

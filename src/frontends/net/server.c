@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Stopping is most of this file. A loop may be inside a model and not answer, so ask_all() asks
+ * all loops at once, and a tally for each worker holds its answer. wait_for_departures() asks
+ * again whenever `left` says that a connection or an exchange is gone.
+ *
+ * Threads: start and stop run on the caller's; drain(), count_left() and cut_off() on the
+ * worker's; on_left() on any worker's. mu guards n_left only.
+ */
 #include "frontends/net/server.h"
 
 #include <stdio.h>

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A code that the table lacks is answered as the first row. No frontend uses the gRPC columns yet.
+ * Constant data; any thread.
+ */
 #include "frontends/ops/errors.h"
 
 /* clang-format off */

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Most operations parse the version (parse_version()) and call the server. ops.h says which of
+ * them block. No state; any thread.
+ */
 #include "frontends/ops/ops.h"
 
 #include "base/mem.h"
