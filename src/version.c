@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Only the backends in `finders` are loaded, into this process, and they stay loaded until it
+ * ends. Thread: the main one.
+ */
 #include "version.h"
 
 #include <dlfcn.h>

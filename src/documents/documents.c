@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One function for each document, behind the helpers for its parts. They read their arguments only
+ * and append to `out`, which remembers when its memory or its maximum ends. Any thread.
+ */
 #include "documents/documents.h"
 
 #include <inttypes.h>

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The tables repeat what the backends read from their configurations: a parameter that a backend
+ * learns needs a line here. Constant data; any thread.
+ */
 #include "lint/backends.h"
 
 #include <string.h>

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A list keeps LINT_MAX_FINDINGS findings and only counts those that follow. Texts are copied.
+ * lint_sort() keeps equal findings in their order. One thread at a time uses a list.
+ */
 #include "lint/findings.h"
 
 #include <stdarg.h>

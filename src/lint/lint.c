@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * conch_check() at the end is the whole run, step by step. check_all() distributes the models over
+ * threads by a counter; each thread writes only into the models that it takes. All other steps run
+ * on the caller's thread.
+ */
 #include "lint/lint.h"
 
 #include <stdatomic.h>

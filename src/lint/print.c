@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * lint_print_start() and lint_print_end() frame the report; print_human(), print_json() and
+ * print_github() print one finding each. Texts from outside pass through add_clean() or
+ * put_clean(), so that no name forges a line. Thread: the caller's.
+ */
 #include "lint/print.h"
 
 #include <string.h>
