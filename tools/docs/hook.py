@@ -18,7 +18,7 @@ TOP = pathlib.Path(__file__).resolve().parents[2]
 ROOT_PAGES = {"CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md", "CHANGELOG.md": "changes.md"}
 # Neither what is made nor what is a page already; examples/models is data, where a README only keeps a folder.
 SKIPPED = {".git", ".deps", "build", "site", "docs", "examples/models"}
-LINK = re.compile(r"\[(?P<text>(?:[^\[\]\n]|\[[^\[\]\n]*\])*)\]\((?P<target>[^()\s#:]+)(?P<anchor>#[^()\s]*)?\)")
+LINK = re.compile(r"\[(?P<text>(?:[^\[\]\n]|\n(?!\n)|\[[^\[\]\n]*\])*)\]\((?P<target>[^()\s#:]+)(?P<anchor>#[^()\s]*)?\)")
 
 
 def folders_with_readme():
