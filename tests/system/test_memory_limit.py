@@ -43,12 +43,12 @@ def limited(models, limit_mib, ask_it, *flags, wrap=()):
     """One start, ask_it(port) if it serves, and the stop: (exit code, what ask_it returned or None, what the server said)."""
     server = Server(models, flags=["--http-thread-count=2", "--exit-timeout-secs=20", *flags],
                     wrap=[*wrap, "prlimit", f"--as={limit_mib * MIB}", "--"]).start()
-    wait_for(lambda: server.process.poll() is not None or "Loaded " in server.log(), 120, "it has started, or not")
-    found = PORT.search(server.log())
-    result = ask_it(found[1]) if found and server.process.poll() is None else None
-    if server.process.poll() is None:
-        server.signal(signal.SIGTERM)
     try:
+        wait_for(lambda: server.process.poll() is not None or "Loaded " in server.log(), 120, "it has started, or not")
+        found = PORT.search(server.log())
+        result = ask_it(found[1]) if found and server.process.poll() is None else None
+        if server.process.poll() is None:
+            server.signal(signal.SIGTERM)
         code = server.process.wait(STOP_WITHIN_S)
     finally:
         server.process.kill()
@@ -224,13 +224,15 @@ def test_a_thread_that_is_lost_is_told_of(sorting):
              "--backend-config=onnxruntime,intra_op_thread_count=4"]
     for limit_mib in range(280, 520, 20):
         server = Server(sorting, flags=flags, wrap=["prlimit", f"--as={limit_mib * MIB}", "--"]).start()
-        wait_for(lambda: server.process.poll() is not None or "Loaded " in server.log(), 120, "it has started, or not")
-        found = PORT.search(server.log())
-        asker = threading.Thread(target=ask, args=(found[1], "models/sorting/infer", ASK_SORTED), daemon=True)
-        asker.start()
-        wait_for(lambda: "has lost a thread" in server.log() or not asker.is_alive(), 60, "an answer, an end, or a word")
-        n_lost += "has lost a thread" in server.log()
-        server.process.kill()
+        try:
+            wait_for(lambda: server.process.poll() is not None or "Loaded " in server.log(), 120, "it has started, or not")
+            found = PORT.search(server.log())
+            asker = threading.Thread(target=ask, args=(found[1], "models/sorting/infer", ASK_SORTED), daemon=True)
+            asker.start()
+            wait_for(lambda: "has lost a thread" in server.log() or not asker.is_alive(), 60, "an answer, an end, or a word")
+            n_lost += "has lost a thread" in server.log()
+        finally:
+            server.process.kill()
         server.process.wait()
         asker.join()
         server.out.join()
