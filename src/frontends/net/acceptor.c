@@ -2,7 +2,10 @@
 /*
  * Descriptors: the kernel gives the lowest number that is free, so a connection whose number is
  * within the reserve says that all below it are in use, by whomever. That one is served; from then
- * on room is made for each, until enough descriptors are free again.
+ * on room is made for those that wait, until enough descriptors are free again. How many are in use
+ * is asked of the kernel, which takes about 70 system calls: once for all that a turn accepts.
+ * Asked for each, they made new connections wait for 20 to 40 ms while thousands came (bench/run
+ * others).
  */
 #include "frontends/net/acceptor.h"
 
@@ -22,7 +25,8 @@
 enum {
     ACCEPTS_PER_TURN = 64,  /* connections that exist come first */
     SIMILAR_PERMILLE = 250, /* loops whose load differs by less than this have the same */
-    MAX_COUNTED = 256       /* free descriptors; more than a reserve, and more than most loops */
+    SIMILAR_IDLE = 8, /* connections whose time idle differs by less than its 8th have the same */
+    MAX_COUNTED = 256 /* free descriptors; more than a reserve, and more than most loops */
 };
 
 #define PAUSE_NS (100 * NS_PER_MS)
@@ -134,86 +138,131 @@ static unsigned int count_free(const struct listener *l, unsigned int n)
     return n_free;
 }
 
+/* How many connections wait in the kernel's queue; 0 when it does not say. */
+static unsigned int count_waiting(int from)
+{
+    struct tcp_info info = {0};
+    socklen_t size = sizeof(info);
+    return getsockopt(from, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 ? info.tcpi_unacked : 0;
+}
+
 /* A client that has just come will ask for something any moment: it does not make room for itself.
  */
 #define FRESH_NS (10 * NS_PER_MS)
 
-/* Of the workers that can do it at once, the one that may have the connection that has been idle
- * for longest. */
-static struct worker *with_longest_idle(const struct acceptor *a)
+/*
+ * Of the workers that can do it at once, the one that may have the connection that has been idle
+ * for longest; NULL when there is none.
+ *
+ * *ret_before_ns: of those that became idle by then it may close several at once, since no other
+ * worker has one that has been idle for much longer
+ */
+static struct worker *with_longest_idle(const struct acceptor *a, uint64_t *ret_before_ns)
 {
     const struct listener *l = a->listener;
     struct worker *best = NULL;
-    uint64_t earliest_ns = loop_now_ns(&a->worker->loop) - FRESH_NS;
+    uint64_t now_ns = loop_now_ns(&a->worker->loop), latest_ns = now_ns - FRESH_NS;
+    uint64_t first_ns = latest_ns, second_ns = latest_ns;
     for (unsigned int i = 0; i < l->n_workers; i++) {
         struct worker *w = &l->workers[i];
         unsigned int busy;
         uint64_t since_ns = atomic_load_explicit(&w->idle_since_ns, memory_order_relaxed);
-        if (since_ns < earliest_ns && takes_more(a, w, &busy)) {
+        if (since_ns >= second_ns || !takes_more(a, w, &busy))
+            continue;
+        second_ns = since_ns;
+        if (since_ns < first_ns) {
             best = w;
-            earliest_ns = since_ns;
+            second_ns = first_ns;
+            first_ns = since_ns;
         }
     }
+    *ret_before_ns = MIN(second_ns + (now_ns - second_ns) / SIMILAR_IDLE, latest_ns);
     return best;
 }
 
-enum room { ROOM_NONE, ROOM_SOON, ROOM_MADE };
-
-/* Closes an idle connection, here or on another loop. */
-static enum room make_room(struct acceptor *a)
+static void tell_shortage(struct listener *l)
 {
-    struct worker *w;
-    while ((w = with_longest_idle(a)) == a->worker) {
-        if (worker_close_idle(w)) {
-            if (!atomic_exchange_explicit(&a->listener->told_short, true, memory_order_relaxed))
-                log_warn("descriptors are running short: connections that are idle are closed for "
-                         "new ones");
-            return ROOM_MADE;
-        }
-    }
-    if (!w)
-        return ROOM_NONE;
-    worker_ask_close_idle(w);
-    return ROOM_SOON;
-}
-
-static void end_in_shortage(struct listener *l)
-{
-    atomic_store_explicit(&l->accepts_in_shortage, false, memory_order_release);
+    if (!atomic_exchange_explicit(&l->told_short, true, memory_order_relaxed))
+        log_warn(
+            "descriptors are running short: connections that are idle are closed for new ones");
 }
 
 /*
- * While descriptors are short one acceptor accepts at a time, so that nobody else takes the
- * descriptor for which it has closed a connection. It closes as many as the reserve lacks, too:
- * each acceptor may have used one before it saw the shortage, which lasts until none is in use.
+ * Closes n connections, those that have been idle for longest, as far as they are of this loop.
+ * Another one is asked for the rest.
  *
- * begin_in_shortage() returns false for "not now". After true: end_in_shortage().
+ * Returns how many
  */
-static bool begin_in_shortage(struct acceptor *a)
+static unsigned int make_room(struct acceptor *a, unsigned int n)
+{
+    unsigned int n_closed = 0;
+    uint64_t before_ns;
+    struct worker *w = NULL;
+    while (n_closed < n && (w = with_longest_idle(a, &before_ns)) == a->worker)
+        n_closed += worker_close_idle(w, n - n_closed, before_ns);
+    a->asked = n_closed < n ? w : NULL;
+    if (a->asked)
+        worker_ask_close_idle(w, n - n_closed, before_ns);
+    if (n_closed > 0 || a->asked)
+        tell_shortage(a->listener);
+    return n_closed;
+}
+
+/* Whether another loop is about to make room: until then there is nothing to look at. */
+static bool waits_for_room(const struct acceptor *a)
+{
+    unsigned int busy;
+    return a->asked && atomic_load_explicit(&a->asked->close_idle_posted, memory_order_relaxed) &&
+           takes_more(a, a->asked, &busy);
+}
+
+static void end_in_shortage(struct acceptor *a)
+{
+    a->room = 0; /* others may take it from now on */
+    if (!a->in_shortage)
+        return;
+    a->in_shortage = false;
+    atomic_store_explicit(&a->listener->accepts_in_shortage, false, memory_order_release);
+}
+
+/*
+ * While descriptors are short one acceptor accepts at a time, so that no other takes the
+ * descriptors for which it has closed connections. It closes as many as the reserve lacks, too:
+ * each acceptor may have used one before it saw the shortage, which lasts until none is in use and
+ * enough others are free of themselves.
+ *
+ * begin_in_shortage() returns false for "not now". At the end of the turn: end_in_shortage().
+ */
+static bool begin_in_shortage(struct acceptor *a, int from)
 {
     struct listener *l = a->listener;
-    if (atomic_exchange_explicit(&l->accepts_in_shortage, true, memory_order_acquire))
+    if (waits_for_room(a))
         return false; /* asked again in the next turn, which follows at once */
-    for (;;) {
-        unsigned int n_used = count_used_of_reserve(l);
-        unsigned int n_free = count_free(l, MAX(n_used + 1, l->n_workers));
-        if (n_used == 0 && n_free >= MIN(l->n_workers, (unsigned int)MAX_COUNTED)) {
-            atomic_store_explicit(&l->is_short, false, memory_order_relaxed);
-            atomic_store_explicit(&l->told_short, false, memory_order_relaxed);
-            return true;
-        }
-        if (n_free > n_used)
-            return true;
-        enum room room = make_room(a);
-        if (room == ROOM_MADE)
-            continue;
-        if (room == ROOM_NONE && n_free > 0)
-            return true;
-        end_in_shortage(l);
-        if (room == ROOM_NONE)
-            pause_accepting(a, "no descriptors are left, and no connection is idle");
-        return false;
+    unsigned int n_waiting = count_waiting(from);
+    if (a->n_accepted > 0 && n_waiting == 0)
+        return false; /* all have been accepted: nobody's connection is closed for nobody */
+    if (!a->in_shortage &&
+        atomic_exchange_explicit(&l->accepts_in_shortage, true, memory_order_acquire))
+        return false; /* another loop accepts */
+    a->in_shortage = true;
+    unsigned int n_used = count_used_of_reserve(l);
+    unsigned int n_wanted = n_used + MAX(MIN(n_waiting, (unsigned int)ACCEPTS_PER_TURN), 1U);
+    unsigned int n_free = count_free(l, MAX(n_wanted, l->n_workers));
+    if (n_used == 0 && n_free >= MIN(l->n_workers, (unsigned int)MAX_COUNTED)) {
+        atomic_store_explicit(&l->is_short, false, memory_order_relaxed);
+        atomic_store_explicit(&l->told_short, false, memory_order_relaxed);
+        a->room = n_free;
+        return true;
     }
+    if (n_free < n_wanted)
+        n_free += make_room(a, n_wanted - n_free);
+    if (n_free > n_used)
+        a->room = n_free - n_used;
+    else if (!a->asked) /* the reserve cannot be made whole: it stays as it is */
+        a->room = MIN(n_free, 1U);
+    if (a->room == 0 && !a->asked)
+        pause_accepting(a, "no descriptors are left, and no connection is idle");
+    return a->room > 0;
 }
 
 /* Takes a place among the connections that the user allows. */
@@ -251,14 +300,12 @@ static bool accept_one(struct acceptor *a, int from)
 {
     struct listener *l = a->listener;
     bool is_short = atomic_load_explicit(&l->is_short, memory_order_relaxed);
-    if (UNLIKELY(is_short) && !begin_in_shortage(a))
+    if (UNLIKELY(is_short) && a->room == 0 && !begin_in_shortage(a, from))
         return false;
     int fd = -1, err = 0;
     bool has_place = take_place(a);
     if (has_place && (fd = accept4(from, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) < 0)
         err = errno;
-    if (UNLIKELY(is_short))
-        end_in_shortage(l);
     if (!has_place)
         return false;
     if (fd < 0) {
@@ -266,8 +313,13 @@ static bool accept_one(struct acceptor *a, int from)
         on_failure(a, err);
         return false;
     }
-    if (UNLIKELY(fd >= l->first_reserved_fd))
+    a->n_accepted++;
+    if (UNLIKELY(a->room > 0))
+        a->room--;
+    if (UNLIKELY(fd >= l->first_reserved_fd)) {
         atomic_store_explicit(&l->is_short, true, memory_order_relaxed);
+        a->room = 0; /* somebody else has had it */
+    }
     int one = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     atomic_store_explicit(&l->told, false, memory_order_relaxed);
@@ -283,8 +335,10 @@ static void on_acceptable(struct loop_fd *watch, uint32_t events)
         return;
     }
     int from = watch->fd;
+    a->n_accepted = 0;
     for (int i = 0; i < ACCEPTS_PER_TURN && accept_one(a, from); i++)
         ;
+    end_in_shortage(a);
 }
 
 struct status *acceptor_start(struct acceptor *a, struct listener *l, struct worker *w)

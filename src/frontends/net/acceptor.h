@@ -5,8 +5,8 @@
  * Who accepts gives the connection to the worker with the least work: of those that are not inside
  * a turn for long, and not busier than others, the one with the fewest connections.
  *
- * When descriptors run short, the connection that has been idle for longest, of all loops, is
- * closed for the new one. Where none is idle, and at the limit that the user has set, this loop
+ * When descriptors run short, the connections that have been idle for longest, of all loops, are
+ * closed for those that wait. Where none is idle, and at the limit that the user has set, this loop
  * accepts nothing for a moment and says so once: clients wait in the kernel's queue.
  *
  * Thread: the worker's, or any one before it runs and after its end.
@@ -28,6 +28,11 @@ struct acceptor {
     } sockets[LISTENER_MAX_SOCKETS];
     struct timer pause;
     bool started;
+    unsigned int n_accepted; /* in this turn */
+    /* While descriptors are short. */
+    struct worker *asked; /* to make room for this one; or NULL */
+    bool in_shortage;     /* this one accepts, for the rest of the turn */
+    unsigned int room;    /* it may accept so many before it looks at the descriptors again */
 };
 
 /* acceptor_start - Errors: as loop_add_fd() */

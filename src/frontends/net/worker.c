@@ -257,30 +257,36 @@ static uint64_t idle_since(struct worker *w, const struct conn *longest)
     return longest ? conn_active_ns(longest) : loop_now_ns(&w->loop);
 }
 
-bool worker_close_idle(struct worker *w)
+unsigned int worker_close_idle(struct worker *w, unsigned int n, uint64_t before_ns)
 {
-    uint64_t said_ns = atomic_load_explicit(&w->idle_since_ns, memory_order_relaxed);
-    struct conn *c = longest_idle(w);
-    bool found = c && conn_active_ns(c) <= said_ns;
-    if (found) {
+    unsigned int n_closed = 0;
+    struct conn *c;
+    while ((c = longest_idle(w)) && n_closed < n && conn_active_ns(c) <= before_ns) {
         conn_close(c);
-        c = longest_idle(w);
+        n_closed++;
     }
     atomic_store_explicit(&w->idle_since_ns, idle_since(w, c), memory_order_relaxed);
-    return found;
+    /* What another loop has asked for may be these. */
+    unsigned int n_asked = atomic_load_explicit(&w->n_to_close, memory_order_relaxed);
+    atomic_store_explicit(&w->n_to_close, n_asked - MIN(n_asked, n_closed), memory_order_relaxed);
+    return n_closed;
 }
 
 static void on_close_idle(struct message *m)
 {
     struct worker *w = CONTAINER_OF(m, struct worker, close_idle);
-    (void)worker_close_idle(w);
+    (void)worker_close_idle(w, atomic_load_explicit(&w->n_to_close, memory_order_relaxed),
+                            atomic_load_explicit(&w->close_before_ns, memory_order_relaxed));
     atomic_store(&w->close_idle_posted, false); /* after the close: what follows needs one more */
 }
 
-void worker_ask_close_idle(struct worker *w)
+void worker_ask_close_idle(struct worker *w, unsigned int n, uint64_t before_ns)
 {
-    if (!atomic_exchange(&w->close_idle_posted, true))
-        loop_post(&w->loop, &w->close_idle);
+    if (atomic_exchange(&w->close_idle_posted, true))
+        return;
+    atomic_store_explicit(&w->n_to_close, n, memory_order_relaxed);
+    atomic_store_explicit(&w->close_before_ns, before_ns, memory_order_relaxed);
+    loop_post(&w->loop, &w->close_idle);
 }
 
 /* ---- Start and stop ------------------------------------------------------------------------- */
@@ -322,6 +328,8 @@ struct status *worker_init(struct worker *w, const struct http_handler *handler,
     atomic_init(&w->n_conns, 0);
     atomic_init(&w->idle_since_ns, 0);
     atomic_init(&w->close_idle_posted, false);
+    atomic_init(&w->n_to_close, 0);
+    atomic_init(&w->close_before_ns, 0);
     w->close_idle.deliver = on_close_idle;
     http_env_init(&w->env, handler, handler_ctx, limits, w->pool, &w->loop,
                   mem_alloc(SCRATCH_BYTES), SCRATCH_BYTES);

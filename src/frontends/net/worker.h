@@ -71,8 +71,10 @@ struct worker {
     atomic_uint n_conns;
     _Atomic uint64_t idle_since_ns; /* no connection has been idle for longer; set by
                                        worker_close_idle(), so it may be long ago */
-    struct message close_idle;      /* posted by who sets the flag below */
+    struct message close_idle;      /* posted by who sets the flag below … */
     atomic_bool close_idle_posted;
+    atomic_uint n_to_close; /* … and these */
+    _Atomic uint64_t close_before_ns;
     atomic_bool shortage_posted;
 };
 
@@ -113,16 +115,16 @@ bool worker_may_read_body(struct worker *w);
 void worker_go_on_later(struct worker *w, struct list *ready);
 
 /*
- * worker_close_idle - closes the connection that has been idle for longest.
+ * worker_close_idle - closes up to n connections, those that have been idle for longest, if they
+ * have been since before_ns. Sets idle_since_ns to what is true then.
  *
  * Thread: the worker's.
- * Returns false, and sets idle_since_ns anew, when none has been idle since then: a connection of
- * another worker may be the one that should go.
+ * Returns how many; fewer than n: connections of another worker may be the ones that should go
  */
-bool worker_close_idle(struct worker *w);
+unsigned int worker_close_idle(struct worker *w, unsigned int n, uint64_t before_ns);
 
 /* worker_ask_close_idle - the same soon; once, if it is asked again before that. Thread: any. */
-void worker_ask_close_idle(struct worker *w);
+void worker_ask_close_idle(struct worker *w, unsigned int n, uint64_t before_ns);
 
 /* What runs on a loop for another thread: it must not wait for anything. */
 typedef void worker_fn(struct worker *w, void *arg);
