@@ -5,6 +5,7 @@
     once MODEL        64 short requests, then one that never ends
     uploads N         N bodies of 32 MiB at a time, to the model `sink`
     huge              one body of 1.9 GB after another
+    chunks            likewise in chunks of 1 MiB
     loads N           load requests for m00000 to m<N-1>, as quick as they are taken; then again
     get PATH          the path, again and again
     stalls            20 bodies of 100 MiB of which half is sent, and 10 000 connections that say nothing
@@ -12,6 +13,7 @@
 """
 
 import json
+import re
 import selectors
 import socket
 import sys
@@ -125,6 +127,26 @@ def huge():
     threads(1, upload(1_900_000_000))
 
 
+def chunks():
+    n_bytes = 1_900_000_000
+    head, text = binary_head(n_bytes).split(b"\r\n\r\n")
+    head = re.sub(rb"\r\nContent-Length: \d+", b"\r\nTransfer-Encoding: chunked", head) + b"\r\n\r\n"
+    first, piece = b"%x\r\n%s\r\n" % (len(text), text), bytes(1 << 20)
+
+    def work(s):
+        s.sendall(head + first)
+        for at in range(0, n_bytes, len(piece)):
+            some = piece[:n_bytes - at]
+            s.sendall(b"%x\r\n" % len(some))
+            s.sendall(some)
+            s.sendall(b"\r\n")
+            if over.is_set():
+                return
+        s.sendall(b"0\r\n\r\n")
+        read_reply(s)
+    threads(1, work)
+
+
 def loads(n):
     """64 connections; each asks for the next model when the last one is there."""
     names, lock = iter(()), threading.Lock()
@@ -189,7 +211,7 @@ def reloads():
     threads(1, work)
 
 
-WHAT = {f.__name__: f for f in (requests, once, uploads, huge, loads, get, stalls, reloads)}
+WHAT = {f.__name__: f for f in (requests, once, uploads, huge, chunks, loads, get, stalls, reloads)}
 
 
 def until_the_end():

@@ -63,6 +63,7 @@ SCENARIOS = [
     ("g", "an ONNX Loop that never ends", _loop_model, (), ("once", "loop")),
     ("h", "20 stalled uploads of 100 MiB, 10 000 idle connections, 4096 descriptors", _sink, (), ("stalls",)),
     ("i", "a log that nobody reads", lambda lab, f: _many(lab, f, 1), (EXPLICIT, "--log-verbose=1"), ("reloads",)),
+    ("j", "chunked bodies of 1.9 GB", _sink, (), ("chunks",)),
 ]
 
 

@@ -3,6 +3,7 @@
 
 import concurrent.futures
 import json
+import os
 import socket
 import struct
 
@@ -56,6 +57,23 @@ def test_a_request_byte_by_byte_line_by_line(connection):
     for line in request_bytes("POST", PATH, BODY).splitlines(keepends=True):
         connection.send(line)
     assert values(connection.response()) == [1.0, 2.0]
+
+
+def test_large_chunked_upload(connection):
+    """Beyond what the loop makes pages for itself: each byte comes to its place, however the chunks are cut."""
+    tail = os.urandom(37 << 20)
+    head = json.dumps(
+        {
+            "inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [len(tail) // 4], "parameters": {"binary_data_size": len(tail)}}],
+            "outputs": [{"name": "OUTPUT0", "parameters": {"binary_data": True}}],
+        }
+    ).encode()
+    for size in (9_001, 1 << 20, len(head + tail)):
+        request = chunked(head + tail, size)
+        connection.send(request.replace(b"\r\n\r\n", b"\r\nInference-Header-Content-Length: %d\r\n\r\n" % len(head), 1))
+        answer = connection.response()
+        assert answer.status == 200
+        assert answer.body.endswith(tail)
 
 
 @OURS

@@ -110,6 +110,7 @@ struct exchange *exchange_new(struct http_env *env, struct http1 *connection)
     x->body = NULL;
     x->body_size = 0;
     x->body_capacity = x->body_made = 0;
+    x->awaits_pages = false;
     x->order = NULL;
     x->aligned_at = 0;
     x->body_block = NULL;
@@ -207,8 +208,9 @@ static void set_made(struct exchange *x, size_t bytes)
 static void on_made(void *arg)
 {
     struct exchange *x = arg;
-    bool is_awaited = x->body_size == x->body_made;
+    bool is_awaited = x->body_size == x->body_made || x->awaits_pages;
     x->order = NULL;
+    x->awaits_pages = false;
     set_made(x, MAX(x->order_end, x->body_made));
     order_pages(x);
     if (is_awaited && x->connection && x->env->on_space)
@@ -218,7 +220,8 @@ static void on_made(void *arg)
 static void order_pages(struct exchange *x)
 {
     size_t missing = x->body_capacity - x->body_made;
-    if (missing == 0 || x->order || x->body_made - x->body_size >= EXCHANGE_ORDERED_BYTES)
+    if (missing == 0 || x->order || x->body_made - x->body_size >= EXCHANGE_ORDERED_BYTES ||
+        x->stage != EXCHANGE_RECEIVING)
         return;
     size_t bytes = MIN(missing, (size_t)EXCHANGE_ORDERED_BYTES);
     x->order_end = x->body_made + bytes;
@@ -236,27 +239,29 @@ void exchange_body_came(struct exchange *x, size_t n_bytes)
         order_pages(x);
 }
 
-/* Of a new block. One that grows is moved, and nobody else must be at its pages. */
-static void begin_pages(struct exchange *x, size_t wanted_bytes, bool grows)
+/* Of a new block, or one that has grown; so many bytes are written whether or not they have pages.
+ */
+static void begin_pages(struct exchange *x, size_t at_once_bytes, bool grows)
 {
     size_t made = pool_made_bytes(x->body_block), pad = (size_t)(x->body - (char *)x->body_block);
-    bool ordered = !grows && x->body_capacity >= EXCHANGE_ORDERED_BYTES && x->env->budget &&
-                   x->env->loop && made < pad + x->body_capacity;
+    bool is_large = grows ? x->body_capacity > EXCHANGE_ORDERED_BYTES
+                          : x->body_capacity >= EXCHANGE_ORDERED_BYTES;
+    bool ordered = is_large && x->env->budget && x->env->loop && made < pad + x->body_capacity;
     if (LIKELY(!ordered)) {
         set_made(x, x->body_capacity);
         return;
     }
-    /* What is there already is copied at once. */
-    x->body_made = MIN(MAX(made > pad ? made - pad : 0, wanted_bytes), x->body_capacity);
+    x->body_made = MIN(MAX(made > pad ? made - pad : 0, at_once_bytes), x->body_capacity);
     order_pages(x);
 }
 
 /* ---- The body ------------------------------------------------------------------------------- */
 
 /* The same block with more behind it, or another one. */
-static bool in_pool(struct exchange *x, size_t capacity, size_t pad, size_t wanted_bytes,
+static bool in_pool(struct exchange *x, size_t capacity, size_t pad, size_t at_once_bytes,
                     bool grows)
 {
+    BUG_ON(x->order); /* somebody is at its pages */
     char *block = x->body_block ? pool_grow(x->body_block, capacity + pad) : NULL;
     if (!block) {
         if (x->body_capacity > EXCHANGE_TRUSTED_BYTES && x->env->budget)
@@ -272,16 +277,13 @@ static bool in_pool(struct exchange *x, size_t capacity, size_t pad, size_t want
     x->body_block = block;
     x->body = block + pad;
     x->body_capacity = capacity;
-    begin_pages(x, wanted_bytes, grows);
+    begin_pages(x, at_once_bytes, grows);
     return true;
 }
 
-bool exchange_body_reserve(struct exchange *x, size_t wanted_bytes, size_t length_bytes,
-                           size_t max_bytes)
+static bool reserve(struct exchange *x, size_t wanted_bytes, size_t length_bytes, size_t max_bytes,
+                    size_t at_once_bytes)
 {
-    if (LIKELY(wanted_bytes <= x->body_capacity))
-        return true;
-
     struct http_env *env = x->env;
     size_t pad = (MEM_ALIGNMENT - x->aligned_at % MEM_ALIGNMENT) % MEM_ALIGNMENT;
     size_t capacity = next_capacity(x, wanted_bytes, length_bytes, max_bytes);
@@ -292,9 +294,28 @@ bool exchange_body_reserve(struct exchange *x, size_t wanted_bytes, size_t lengt
         x->body_capacity <= EXCHANGE_TRIAL_BYTES && !budget_has_room(env->budget, capacity))
         return false;
     bool grows = length_bytes == 0;
-    return in_pool(x, capacity, pad, wanted_bytes, grows) ||
+    return in_pool(x, capacity, pad, at_once_bytes, grows) ||
            (env->make_room && env->make_room(env->make_room_arg, x->connection, capacity) &&
-            in_pool(x, capacity, pad, wanted_bytes, grows));
+            in_pool(x, capacity, pad, at_once_bytes, grows));
+}
+
+bool exchange_body_reserve(struct exchange *x, size_t wanted_bytes, size_t length_bytes,
+                           size_t max_bytes)
+{
+    return LIKELY(wanted_bytes <= x->body_capacity) ||
+           reserve(x, wanted_bytes, length_bytes, max_bytes, wanted_bytes);
+}
+
+/* It grows only while there is no order: nobody else is at pages that are moved. */
+bool exchange_body_must_wait(struct exchange *x, size_t n_bytes, size_t max_bytes)
+{
+    size_t wanted = x->body_size + n_bytes;
+    if (LIKELY(wanted <= x->body_made || wanted <= EXCHANGE_ORDERED_BYTES))
+        return false;
+    if (!x->order && wanted > x->body_capacity && !reserve(x, wanted, 0, max_bytes, 0))
+        return false; /* whoever writes there will be told */
+    x->awaits_pages = x->order && wanted > x->body_made;
+    return x->awaits_pages;
 }
 
 void exchange_body_drop(struct exchange *x)
@@ -302,6 +323,7 @@ void exchange_body_drop(struct exchange *x)
     release_body(x);
     x->body = NULL;
     x->body_size = x->body_capacity = x->body_made = 0;
+    x->awaits_pages = false;
 }
 
 const char *http_status_text(int status)

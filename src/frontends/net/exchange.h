@@ -120,6 +120,7 @@ struct exchange {
     bool discard;          /* the body is read and counted, not kept */
     uint8_t continue_left; /* bytes of "100 Continue" that are still to be sent */
     uint8_t ahead;         /* bytes of the reply that left before it was made: http1_probe() */
+    bool awaits_pages;     /* what has come of a chunked body is held until there are more */
 
     /* The body; the handler may read it from on_request to on_end. */
     char *body;
@@ -234,6 +235,12 @@ struct exchange *exchange_new(struct http_env *env, struct http1 *connection);
  */
 NODISCARD bool exchange_body_reserve(struct exchange *x, size_t wanted_bytes, size_t length_bytes,
                                      size_t max_bytes);
+
+/*
+ * exchange_body_must_wait - whether up to n_bytes more of a body of unknown length may not be
+ * written yet: its pages are being made, and http_env.on_space() will be called.
+ */
+bool exchange_body_must_wait(struct exchange *x, size_t n_bytes, size_t max_bytes);
 
 /* exchange_body_came - n_bytes more of it lie where they belong. */
 void exchange_body_came(struct exchange *x, size_t n_bytes);

@@ -106,6 +106,8 @@ int http1_read_space(struct http1 *h, struct iovec space[2])
 
     if (h->input == HTTP1_DONE || h->paused)
         return 0;
+    if (h->input == HTTP1_CHUNKS && UNLIKELY(h->current->awaits_pages))
+        return 0;
     if (h->held) {
         if (is_blocked(h) || h->held_end == h->held_capacity)
             return 0;
@@ -376,9 +378,18 @@ static bool on_chunk_data(void *ctx, const char *bytes, size_t n_bytes)
         }
         /* A copy: chunk headers stand between the pieces. */
         memcpy(x->body + x->body_size, bytes, n_bytes);
+        exchange_body_came(x, n_bytes);
+    } else {
+        x->body_size += n_bytes;
     }
-    x->body_size += n_bytes;
     return true;
+}
+
+/* What is left of a chunked body may be less than n_bytes, since it has heads of chunks. */
+static bool must_wait(const struct http1 *h, size_t n_bytes)
+{
+    return h->input == HTTP1_CHUNKS && !h->current->discard &&
+           exchange_body_must_wait(h->current, n_bytes, (size_t)h->env->limits->max_body_bytes);
 }
 
 static size_t take_chunks(struct http1 *h, const char *bytes, size_t n_bytes)
@@ -404,7 +415,8 @@ static size_t take_chunks(struct http1 *h, const char *bytes, size_t n_bytes)
 static void process(struct http1 *h, const char *bytes, size_t n_bytes)
 {
     h->processing = true;
-    while (n_bytes > 0 && h->input != HTTP1_DONE && !is_blocked(h) && !must_pause(h)) {
+    while (n_bytes > 0 && h->input != HTTP1_DONE && !is_blocked(h) && !must_pause(h) &&
+           !must_wait(h, n_bytes)) {
         size_t used = 0;
         if (h->input == HTTP1_HEAD)
             used = take_head(h, bytes, n_bytes);

@@ -98,8 +98,10 @@ static inline uint64_t http1_body_left(const struct http1 *h)
 /* http1_awaits_space - a body goes on as soon as there are pages for it: http_env.on_space(). */
 static inline bool http1_awaits_space(const struct http1 *h)
 {
-    return h->input == HTTP1_BODY && h->current->body_made < h->current->body_capacity &&
-           h->current->body_size == h->current->body_made;
+    const struct exchange *x = h->current;
+    if (h->input == HTTP1_BODY)
+        return x->body_made < x->body_capacity && x->body_size == x->body_made;
+    return h->input == HTTP1_CHUNKS && x->awaits_pages;
 }
 
 /* http1_fault - refuses the input from here on: a last reply, then the end. */

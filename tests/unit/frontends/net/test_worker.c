@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -219,6 +221,82 @@ static void a_body_goes_on_when_there_are_pages(void **state)
     assert_int_equal(heard(client, "196608."), 1);
     for (int i = 0; i < N_UPLOADS; i++)
         leave(&uploads[i]);
+}
+
+static long faults(void)
+{
+    struct rusage usage;
+    assert_int_equal(getrusage(RUSAGE_THREAD, &usage), 0);
+    return usage.ru_minflt;
+}
+
+static void end_chunks(struct client *c)
+{
+    while (send(c->fd, "0\r\n\r\n", 5, MSG_NOSIGNAL) < 0)
+        (void)loop_turn(&worker.loop, NS_PER_MS);
+}
+
+/* In chunks, as much as the socket takes between two turns */
+static void upload_chunks(struct client *c, size_t n_bytes)
+{
+    static char chunk[TURN_BYTES + 16];
+    const size_t n_chunk = (size_t)snprintf(chunk, 16, "%x\r\n", TURN_BYTES) + TURN_BYTES + 2;
+    memset(chunk + n_chunk - TURN_BYTES - 2, 'x', TURN_BYTES);
+    memcpy(chunk + n_chunk - 2, "\r\n", 2);
+    say(c, "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
+    for (size_t at = 0, left = n_bytes / TURN_BYTES * n_chunk; left > 0;) {
+        ssize_t n = send(c->fd, chunk + at, MIN(n_chunk - at, left), MSG_NOSIGNAL);
+        if (n > 0) {
+            at = (at + (size_t)n) % n_chunk;
+            left -= (size_t)n;
+            continue;
+        }
+        (void)loop_turn(&worker.loop, NS_PER_MS);
+    }
+}
+
+/* The loop writes to pages that are there: it does not wait while the kernel finds them. */
+static void pages_of_a_chunked_body_are_made_elsewhere(void **state)
+{
+    (void)state;
+    enum { LARGE_BYTES = 64 << 20, PAGE_BYTES = 4096 };
+    assert_int_equal(prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0), 0); /* so that pages can be counted */
+    assert_null(budget_start(memory));
+    worker.budget.turn_bytes = TURN_BYTES * 16;
+    come(&asker);
+    long before = faults();
+    upload_chunks(&asker, LARGE_BYTES);
+    end_chunks(&asker);
+    while (heard(&asker, "67108864.") == 0)
+        (void)loop_turn(&worker.loop, NS_PER_MS);
+#if !defined(__SANITIZE_THREAD__) &&                                                               \
+    !defined(__SANITIZE_ADDRESS__) /* which have pages of their own */
+    /* Of the first 4 MiB, while it is not known to be large, and of what else it does. */
+    assert_in_range(faults() - before, 0, (EXCHANGE_ORDERED_BYTES + (4 << 20)) / PAGE_BYTES);
+#else
+    (void)before;
+#endif
+
+    /* A client that leaves in between, and one whose body is refused. */
+    upload_chunks(&asker, LARGE_BYTES / 2);
+    leave(&asker);
+    turn();
+    come(&asker);
+    limits.max_body_bytes = 30 << 20;
+    upload_chunks(&asker, 29 << 20);
+    end_chunks(&asker);
+    while (heard(&asker, "30408704.") == 0)
+        (void)loop_turn(&worker.loop, NS_PER_MS);
+    say(&asker, "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1e00001\r\n");
+    static char some[64 << 10];
+    while (heard(&asker, " 413 ") == 0) {
+        (void)send(asker.fd, some, sizeof(some), MSG_NOSIGNAL);
+        (void)loop_turn(&worker.loop, 0);
+    }
+    leave(&asker);
+    turn();
+    budget_stop(memory);
+    assert_int_equal(prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0), 0);
 }
 
 /* Whatever is there for it, a turn reads so much of bodies, and that when all else is done. */
@@ -560,6 +638,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_turn_has_a_budget_of_bytes, start, stop),
         cmocka_unit_test_setup_teardown(a_turn_has_a_budget_of_time, start, stop),
         cmocka_unit_test_setup_teardown(a_body_goes_on_when_there_are_pages, start, stop),
+        cmocka_unit_test_setup_teardown(pages_of_a_chunked_body_are_made_elsewhere, start, stop),
         cmocka_unit_test_setup_teardown(a_turn_has_a_budget_of_requests, start, stop),
         cmocka_unit_test_setup_teardown(what_was_sent_before_the_end_is_handled, start, stop),
         SLOW(a_body_below_the_least_rate_is_refused),
