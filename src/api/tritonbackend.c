@@ -103,10 +103,20 @@ static const char *effective_policy(const struct input *in, const char *policy)
     return NULL;
 }
 
+/* As nearly all inputs. */
+static bool has_one_for_all(const struct input *in)
+{
+    return in->n_buffers == 1 && !in->buffers[0].host_policy;
+}
+
 static struct status *buffer_at(struct input *in, const char *policy, uint32_t index,
                                 struct tensor_buffer **ret_buffer)
 {
     uint32_t seen = 0;
+    if (LIKELY(has_one_for_all(in)) && index == 0) {
+        *ret_buffer = &in->buffers[0];
+        return NULL;
+    }
     policy = effective_policy(in, policy);
     for (uint32_t i = 0; i < in->n_buffers; i++) {
         if (is_for(&in->buffers[i], policy) && seen++ == index) {
@@ -123,11 +133,16 @@ static void count_buffers(const struct input *in, const char *policy, uint64_t *
 {
     uint64_t bytes = 0;
     uint32_t n = 0;
-    policy = effective_policy(in, policy);
-    for (uint32_t i = 0; i < in->n_buffers; i++) {
-        if (is_for(&in->buffers[i], policy)) {
-            bytes += in->buffers[i].size_bytes;
-            n++;
+    if (LIKELY(has_one_for_all(in))) {
+        bytes = in->buffers[0].size_bytes;
+        n = 1;
+    } else {
+        policy = effective_policy(in, policy);
+        for (uint32_t i = 0; i < in->n_buffers; i++) {
+            if (is_for(&in->buffers[i], policy)) {
+                bytes += in->buffers[i].size_bytes;
+                n++;
+            }
         }
     }
     if (byte_size)

@@ -87,29 +87,36 @@ static bool is_true(const struct control_spec *c, const struct request *r, bool 
     }
 }
 
-void controls_fill(const struct controls *c, struct request *r, bool ready,
-                   struct control_inputs *ret_inputs)
+void controls_make(const struct controls *c, struct control_inputs *ret_inputs)
 {
     for (uint32_t i = 0; i < c->n; i++) {
-        const struct control_spec *from = &c->items[i];
         struct input *in = &ret_inputs->inputs[i];
         *in = (struct input){
-            .name = from->name,
-            .dtype = from->dtype,
-            .request = r,
+            .name = c->items[i].name,
+            .dtype = c->items[i].dtype,
             .n_buffers = 1,
             .buffer_capacity = 1,
             .buffers = &in->first,
             .n_backend_dims = c->n_dims,
             .backend_shape = ones,
         };
-        if (from->kind == KIND(CORRID)) {
+        if (c->items[i].kind == KIND(CORRID))
             in->first.base = &ret_inputs->id;
-            in->first.size_bytes = put_id(from->dtype, r, ret_inputs);
-        } else {
+        else
+            in->size_bytes = in->first.size_bytes = dtype_size(in->dtype);
+    }
+}
+
+void controls_show(const struct controls *c, struct request *r, bool ready,
+                   struct control_inputs *inputs)
+{
+    for (uint32_t i = 0; i < c->n; i++) {
+        const struct control_spec *from = &c->items[i];
+        struct input *in = &inputs->inputs[i];
+        in->request = r;
+        if (UNLIKELY(from->kind == KIND(CORRID)))
+            in->size_bytes = in->first.size_bytes = put_id(from->dtype, r, inputs);
+        else
             in->first.base = from->value[is_true(from, r, ready)];
-            in->first.size_bytes = dtype_size(from->dtype);
-        }
-        in->size_bytes = in->first.size_bytes;
     }
 }

@@ -46,13 +46,16 @@ struct control_inputs {
 void controls_init(struct controls *c, const Inference__ModelSequenceBatching *config,
                    bool batching);
 
+/* controls_make - what is the same for all requests, once. They stay where they are. */
+void controls_make(const struct controls *c, struct control_inputs *ret_inputs);
+
 /*
- * controls_fill - what the backend is to see of the request.
+ * controls_show - what the backend is to see of the request.
  *
  * @ready  false: it stands for a slot without a request, and says no to everything
  */
-void controls_fill(const struct controls *c, struct request *r, bool ready,
-                   struct control_inputs *ret_inputs);
+void controls_show(const struct controls *c, struct request *r, bool ready,
+                   struct control_inputs *inputs);
 
 /*
  * controls_corrid - the data type of the tensor that has the correlation id; DTYPE_INVALID: there

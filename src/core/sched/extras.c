@@ -43,11 +43,14 @@ NODISCARD static struct status *make(struct extras *e)
 {
     const struct extras_spec *spec = e->spec;
     struct status *st = NULL;
+    if (LIKELY(e->list != NULL))
+        return NULL;
     MEM_CHARGE(spec->states.owner, MEM_INSTANCES);
     if (spec->states.n && !e->states)
         st = states_new(&spec->states, &e->states);
-    if (st || e->list)
+    if (st)
         return st;
+    controls_make(&spec->controls, &e->controls);
     e->list = mem_try_zalloc(spec->n, sizeof(*e->list));
     if (!e->list)
         return status_no_memory();
@@ -59,7 +62,7 @@ NODISCARD static struct status *make(struct extras *e)
 
 static void show(struct extras *e, struct request *r, bool ready)
 {
-    controls_fill(&e->spec->controls, r, ready, &e->controls);
+    controls_show(&e->spec->controls, r, ready, &e->controls);
     if (e->states)
         states_show(e->states, r);
     r->states = e->states;
