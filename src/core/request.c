@@ -73,8 +73,10 @@ void request_ref(struct request *r)
 
 void request_unref(struct request *r)
 {
-    /* acq_rel: what the others wrote is visible to whoever ends it. */
-    if (atomic_fetch_sub_explicit(&r->refs, 1, memory_order_acq_rel) != 1)
+    /* acq_rel: what the others wrote is visible to whoever ends it. Who has the only reference
+     * needs no read-modify-write: nobody can take another one. */
+    if (atomic_load_explicit(&r->refs, memory_order_acquire) != 1 &&
+        atomic_fetch_sub_explicit(&r->refs, 1, memory_order_acq_rel) != 1)
         return;
     arena_reset(&r->arena);
     model_unref(r->model);

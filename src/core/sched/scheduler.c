@@ -300,6 +300,8 @@ static struct instance *take_idle_locked(struct scheduler *s)
 {
     if (UNLIKELY(s->exclusive) && s->n_running)
         return NULL;
+    if (s->n_running == s->n_instances)
+        return call_back_locked(s);
     uint32_t i = s->ops->per_instance ? idle_next(&s->idle, 0) : idle_best(&s->idle);
     for (; i != IDLE_NONE; i = next_idle_locked(s, i)) {
         struct instance *in = s->model->instances[i];
