@@ -10,36 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-static mem_test_hook_fn test_hook;
-
-void mem_set_test_hook(mem_test_hook_fn hook)
-{
-    __atomic_store_n(&test_hook, hook, __ATOMIC_RELAXED);
-}
-
-static bool allowed(size_t size_bytes)
-{
-    mem_test_hook_fn hook = __atomic_load_n(&test_hook, __ATOMIC_RELAXED);
-    return LIKELY(!hook) || hook(size_bytes);
-}
-
-static bool exits;
-
-void mem_exit_when_exhausted(void)
-{
-    exits = true;
-}
-
-NORETURN static void out_of_memory(size_t size_bytes)
-{
-    fprintf(stderr, "conch: out of memory (%zu bytes)\n", size_bytes);
-    if (exits)
-        _exit(1);
-    abort();
-}
 
 /*
  * In front of each block: who pays for it. 16 bytes, so that the block is aligned as malloc's are.
@@ -103,28 +73,28 @@ static void *resize(void *p, size_t size_bytes)
 
 void *mem_alloc(size_t size_bytes)
 {
-    (void)allowed(size_bytes);
+    (void)mem_is_allowed(size_bytes);
     void *p = get(size_bytes);
     if (!p)
-        out_of_memory(size_bytes);
+        mem_end_process(size_bytes);
     return p;
 }
 
 void *mem_zalloc(size_t size_bytes)
 {
-    (void)allowed(size_bytes);
+    (void)mem_is_allowed(size_bytes);
     void *p = get_zeroed(size_bytes);
     if (!p)
-        out_of_memory(size_bytes);
+        mem_end_process(size_bytes);
     return p;
 }
 
 void *mem_realloc(void *p, size_t size_bytes)
 {
-    (void)allowed(size_bytes);
+    (void)mem_is_allowed(size_bytes);
     void *grown = resize(p, size_bytes);
     if (!grown)
-        out_of_memory(size_bytes);
+        mem_end_process(size_bytes);
     return grown;
 }
 
@@ -158,20 +128,20 @@ char *mem_printf(const char *fmt, ...)
 
 void *mem_try_alloc(size_t size_bytes)
 {
-    return allowed(size_bytes) ? get(size_bytes) : NULL;
+    return mem_is_allowed(size_bytes) ? get(size_bytes) : NULL;
 }
 
 void *mem_try_zalloc(size_t n_items, size_t item_bytes)
 {
     size_t size_bytes;
-    if (__builtin_mul_overflow(n_items, item_bytes, &size_bytes) || !allowed(size_bytes))
+    if (__builtin_mul_overflow(n_items, item_bytes, &size_bytes) || !mem_is_allowed(size_bytes))
         return NULL;
     return get_zeroed(size_bytes);
 }
 
 void *mem_try_realloc(void *p, size_t size_bytes)
 {
-    return allowed(size_bytes) ? resize(p, size_bytes) : NULL;
+    return mem_is_allowed(size_bytes) ? resize(p, size_bytes) : NULL;
 }
 
 void mem_give(void *p, struct mem_owner *owner, enum mem_kind kind)
@@ -193,88 +163,4 @@ void mem_free(void *p)
     struct header *h = header_of(p);
     mem_owner_discharge(h->owner, h->kind, h->size_bytes);
     free(h);
-}
-
-/* These have no header: it would have to be as long as the alignment. */
-
-static void *get_aligned(size_t size_bytes)
-{
-    size_t rounded;
-    if (__builtin_add_overflow(size_bytes + !size_bytes, MEM_ALIGNMENT - 1, &rounded))
-        return NULL;
-    return aligned_alloc(MEM_ALIGNMENT, rounded & ~(size_t)(MEM_ALIGNMENT - 1));
-}
-
-void *mem_alloc_aligned(size_t size_bytes)
-{
-    (void)allowed(size_bytes);
-    void *p = get_aligned(size_bytes);
-    if (!p)
-        out_of_memory(size_bytes);
-    return p;
-}
-
-void *mem_try_alloc_aligned(size_t size_bytes)
-{
-    return allowed(size_bytes) ? get_aligned(size_bytes) : NULL;
-}
-
-void mem_free_aligned(void *p)
-{
-    free(p);
-}
-
-/* ---- Whole pages ---------------------------------------------------------------------------- */
-
-enum { HUGE_PAGE_BYTES = 2 << 20 };
-
-/* Fewer page faults while a large buffer is touched for the first time; advice only. */
-static void *advise(void *p, size_t size_bytes)
-{
-    if (p == MAP_FAILED)
-        return NULL;
-    if (size_bytes >= HUGE_PAGE_BYTES)
-        (void)madvise(p, size_bytes, MADV_HUGEPAGE);
-    return p;
-}
-
-void *mem_try_map(size_t size_bytes)
-{
-    if (!allowed(size_bytes))
-        return NULL;
-    return advise(
-        mmap(NULL, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
-        size_bytes);
-}
-
-/* The thread sanitizer of GCC 12 does not know mremap(): where pages come to lie, it would take
- * what another thread did there before, with pages that have left, for a race. mmap() tells it. */
-#ifdef __SANITIZE_THREAD__
-static void *remap(void *p, size_t old_bytes, size_t size_bytes)
-{
-    void *to = mmap(NULL, size_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (to == MAP_FAILED)
-        return MAP_FAILED;
-    void *moved = mremap(p, old_bytes, size_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to);
-    if (moved == MAP_FAILED)
-        BUG_ON(munmap(to, size_bytes) < 0);
-    return moved;
-}
-#else
-static void *remap(void *p, size_t old_bytes, size_t size_bytes)
-{
-    return mremap(p, old_bytes, size_bytes, MREMAP_MAYMOVE);
-}
-#endif
-
-void *mem_try_remap(void *p, size_t old_bytes, size_t size_bytes)
-{
-    if (!allowed(size_bytes))
-        return NULL;
-    return advise(remap(p, old_bytes, size_bytes), size_bytes);
-}
-
-void mem_unmap(void *p, size_t size_bytes)
-{
-    BUG_ON(munmap(p, size_bytes) < 0);
 }

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/mem.h"
+#include "base/mem_raw.h"
 #include "base/stripe.h"
 
 enum { BYTES_BITS = 40, SEEN_BYTES = 64 << 10 };
@@ -52,9 +52,10 @@ void mem_payer_done(struct mem_payer *before)
 
 struct mem_owner *mem_owner_new(const char *name)
 {
-    MEM_CHARGE(NULL, 0); /* an owner is nobody's, or it would never come to an end */
     size_t name_bytes = strlen(name) + 1;
-    struct mem_owner *o = mem_zalloc(sizeof(*o) + name_bytes);
+    /* An owner is nobody's, or it would never come to an end. */
+    struct mem_owner *o = mem_alloc_aligned(sizeof(*o) + name_bytes);
+    memset(o, 0, sizeof(*o));
     memcpy(o->name, name, name_bytes);
     o->stripes = stripes_new();
     stripes_open(o->stripes, STRIPE_BLOCKS);
@@ -73,7 +74,7 @@ static void leave(struct mem_owner *o, long n)
     if (atomic_fetch_sub(&o->blocks, n) != n)
         return;
     stripes_free(o->stripes);
-    mem_free(o);
+    mem_free_aligned(o);
 }
 
 void mem_owner_free(struct mem_owner *o)

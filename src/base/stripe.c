@@ -10,8 +10,8 @@
 #include <pthread.h>
 #include <stdint.h>
 
-#include "base/mem.h"
-#include "base/thread.h"
+#include "base/cpu_count.h"
+#include "base/mem_raw.h"
 
 static struct {
     pthread_once_t once;
@@ -34,7 +34,7 @@ static void give_back(void *arg)
 
 static void set_up(void)
 {
-    unsigned int wanted = 2 * (unsigned int)thread_cpu_count();
+    unsigned int wanted = 2 * (unsigned int)cpu_count_usable();
     all.n = STRIPES_MIN;
     while (all.n < STRIPES_MAX && all.n < wanted)
         all.n *= 2;

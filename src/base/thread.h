@@ -55,7 +55,4 @@ uint64_t thread_waited_ns(void);
 /* thread_preemptions - how often the calling thread has lost its CPU without wanting to. */
 long thread_preemptions(void);
 
-/* thread_cpu_count - CPUs that this process may run on (affinity, cgroup quota); at least 1. */
-int thread_cpu_count(void);
-
 #endif

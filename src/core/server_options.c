@@ -15,7 +15,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "core/backend/backend.h"
 #include "core/backend/host_policy.h"
 
 /* The members that options.def names. */

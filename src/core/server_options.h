@@ -12,7 +12,6 @@
 
 #include "base/compiler.h"
 
-struct backend_setting;
 struct host_policy_setting;
 struct status;
 
@@ -21,6 +20,11 @@ enum control_mode {
     CONTROL_NONE,     /* all models, once at the start */
     CONTROL_POLL,     /* the repository, as it changes */
     CONTROL_EXPLICIT, /* startup_models at the start, then the clients */
+};
+
+/* A setting of a backend; an empty name means all backends. */
+struct backend_setting {
+    const char *backend, *key, *value;
 };
 
 /* The types of members, as options.def names them. */

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cpu_count.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
@@ -241,7 +242,7 @@ static bool set_ignored(struct lint_run *run)
 enum conch_check_result conch_check(const struct conch_check_options *options)
 {
     uint64_t started_ns = monotonic_ns();
-    struct lint_run run = {.options = options, .n_cpus = thread_cpu_count()};
+    struct lint_run run = {.options = options, .n_cpus = cpu_count_usable()};
     run.own.ignored = run.ignored;
     struct lint_totals totals;
     if (options->size != sizeof(*options) || !options->n_repositories || !set_ignored(&run))

@@ -20,6 +20,7 @@
 
 struct backend;
 struct backend_attribute;
+struct backend_setting;
 struct instance;
 struct model;
 struct request;
@@ -75,11 +76,6 @@ struct backend {
     struct list link;
     unsigned int users;
     enum { BACKEND_LOADING, BACKEND_LOADED } stage;
-};
-
-/* One setting of the command line; an empty backend name means all of them. */
-struct backend_setting {
-    const char *backend, *key, *value;
 };
 
 /* Whether instances of one model initialise at the same time; the environment may overrule. */

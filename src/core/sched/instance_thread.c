@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 
+#include "base/cpu_count.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -144,7 +145,7 @@ static bool one_cpu;
 
 static void count_cpus(void)
 {
-    one_cpu = thread_cpu_count() == 1;
+    one_cpu = cpu_count_usable() == 1;
 }
 
 /* An instance with a place of its own shares a few CPUs with others that are bound there. */

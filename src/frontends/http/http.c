@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cpu_count.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
@@ -271,7 +272,7 @@ TRITONSERVER_Error *conch_http_start(TRITONSERVER_Server *server,
                                                 "conch_http_start: invalid arguments");
     memcpy(&o, options, options->size); /* a caller of an older header knows fewer members */
 
-    int n_cpus = thread_cpu_count();
+    int n_cpus = cpu_count_usable();
     struct net_options net;
     net_options_init(&net);
     net.name = "http";

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/cpu_count.h"
 #include "base/stripe.h"
 
 #include <setjmp.h>
@@ -125,7 +126,7 @@ static void threads_do_not_share_while_there_are_free_ones(void **state)
 {
     (void)state;
     struct thread threads[STRIPES_MAX];
-    unsigned int n = (unsigned int)MIN(thread_cpu_count(), STRIPES_MAX) - 1, mine = stripe_here();
+    unsigned int n = (unsigned int)MIN(cpu_count_usable(), STRIPES_MAX) - 1, mine = stripe_here();
     for (int round = 0; round < 20; round++) {
         struct place p = {0};
         mutex_init(&p.mu, 1, "test");

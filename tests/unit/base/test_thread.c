@@ -129,25 +129,6 @@ static void gives_the_stack_back(void **state)
     assert_ptr_equal(before.ss_sp, after.ss_sp);
 }
 
-static void counts_the_cpus_it_may_use(void **state)
-{
-    (void)state;
-    cpu_set_t all, one;
-    assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
-    assert_in_range(thread_cpu_count(), 1, CPU_COUNT(&all));
-    CPU_ZERO(&one);
-    for (int i = 0; i < CPU_SETSIZE; i++) {
-        if (CPU_ISSET(i, &all)) {
-            CPU_SET(i, &one);
-            break;
-        }
-    }
-    assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
-    int n = thread_cpu_count();
-    assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
-    assert_int_equal(n, 1);
-}
-
 static atomic_bool is_over;
 
 static void spin(void *arg)
@@ -187,7 +168,6 @@ int main(void)
         cmocka_unit_test(has_the_mask_that_was_kept),
         cmocka_unit_test(a_handler_runs_when_the_stack_is_full),
         cmocka_unit_test(gives_the_stack_back),
-        cmocka_unit_test(counts_the_cpus_it_may_use),
         cmocka_unit_test(tells_how_long_it_waited_for_a_cpu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
