@@ -178,6 +178,7 @@ bool budget_take(struct budget *b, size_t bytes)
         atomic_fetch_sub_explicit(&b->used_bytes, bytes, memory_order_relaxed);
         return refuse(b, bytes);
     }
+    /* A small request is not refused: the members give up connections that weigh more instead. */
     tell_members(b);
     return true;
 }

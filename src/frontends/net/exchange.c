@@ -131,6 +131,7 @@ static void release_body(struct exchange *x)
 {
     void *block = TAKE(x->body_block);
     struct page_order *order = TAKE(x->order);
+    /* The thread may still be at the pages: then the pool must not give them to another body. */
     if (UNLIKELY(order != NULL) && memory_thread_forget(budget_pages(x->env->budget), order))
         pool_discard(block);
     else

@@ -5,8 +5,9 @@
  *
  * Read process() first: by the state `input` it calls take_head(), take_body() or take_chunks(),
  * until dispatch() hands a complete exchange to the handler. `held` keeps bytes that must wait: an
- * unfinished head, a full pipeline (is_blocked()), or a turn that may begin no more requests
- * (must_pause()). Each fault ends in refuse_input(): one error reply, and no input after it.
+ * unfinished head, a full pipeline (is_blocked()), a turn that may begin no more requests
+ * (must_pause()), or a chunked body whose memory is not ready (must_wait()). Each fault ends in
+ * refuse_input(): one error reply, and no input after it.
  *
  * Thread: the loop's. A handler may reply before on_request() returns, which calls back into this
  * file; `processing` then keeps process() from being entered twice.
@@ -462,6 +463,7 @@ void http1_received(struct http1 *h, size_t n_bytes)
     if (x->body_size == length) {
         dispatch(h);
     } else if (x->body_size == x->body_capacity &&
+               /* The trial is full: the length is believed now, also when no byte lies beyond. */
                !exchange_body_reserve(x, x->body_size + MAX(n_bytes, (size_t)1), length, length)) {
         http1_refuse(h);
     }
@@ -545,6 +547,7 @@ void http1_sent(struct http1 *h, size_t n_bytes)
     while ((link = h->exchanges.next) != &h->exchanges) {
         struct exchange *x = LIST_ENTRY(link, struct exchange, link);
         if (x->stage != EXCHANGE_REPLIED) {
+            /* http1_gather() gave one piece: the interim reply, else what comes ahead. */
             if (x->continue_left > 0)
                 x->continue_left -= (uint8_t)n_bytes;
             else

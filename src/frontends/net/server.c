@@ -240,6 +240,7 @@ static void wait_for_departures(struct net_server *s, uint64_t deadline_ns, net_
 {
     uint64_t tick_ns = on_tick ? monotonic_ns() : deadline_ns;
     for (;;) {
+        /* Read before the look, so that no departure during it is missed. */
         mutex_lock(&s->mu);
         unsigned int seen = s->n_left;
         mutex_unlock(&s->mu);

@@ -118,7 +118,7 @@ static void relieve(struct worker *w)
 static void on_shortage(struct message *m)
 {
     struct worker *w = CONTAINER_OF(m, struct worker, shortage);
-    atomic_store(&w->shortage_posted, false);
+    atomic_store(&w->shortage_posted, false); /* before the work: what lacks later needs one more */
     http_env_trim(&w->env);
     pool_trim(w->pool, 0);
     relieve(w);
