@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The command line, by tables: every flag, every message. The program's files are compiled in here,
- * since they belong to no library.
+ * The command line, by tables: every flag, in every form. What a value must look like is tested in
+ * test_options_check.c.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,55 +13,7 @@
 
 #include <cmocka.h>
 
-#include "options.c"
-#include "options_check.c"
-#include "options_help.c"
-
-enum { MAX_ARGS = 16 };
-
-/* The flags of a line, parted by blanks; a word in the line may not have any. */
-static char *parse_line(struct options *o, const char *line)
-{
-    static char copy[1024];
-    char *argv[MAX_ARGS + 1] = {(char *)(uintptr_t) "conch"};
-    int argc = 1;
-    snprintf(copy, sizeof(copy), "%s", line);
-    char *rest = NULL;
-    for (char *word = strtok_r(copy, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
-        assert_true(argc < MAX_ARGS);
-        argv[argc++] = word;
-    }
-    return options_parse(o, argc, argv);
-}
-
-static void expect_ok(const char *line)
-{
-    struct options o;
-    char *wrong = parse_line(&o, line);
-    if (wrong)
-        fail_msg("%s: %s", line, wrong);
-    options_done(&o);
-}
-
-static void expect_wrong(const char *line, const char *text)
-{
-    struct options o;
-    char *wrong = parse_line(&o, line);
-    if (!wrong)
-        fail_msg("%s was accepted, not answered with: %s", line, text);
-    if (strcmp(wrong, text) != 0)
-        fail_msg("%s was answered with: %s\nnot with: %s", line, wrong, text);
-    free(wrong);
-    options_done(&o);
-}
-
-static int clear_environment(void **unused)
-{
-    (void)unused;
-    unsetenv("AIP_MODE");
-    unsetenv("AIP_STORAGE_URI");
-    return 0;
-}
+#include "lib/command_line.h"
 
 static void has_all_flags_of_triton_and_ours(void **unused)
 {
@@ -254,7 +206,7 @@ static void prefixes_and_the_rest_of_getopt(void **unused)
     expect_wrong("--version stray", "Unexpected argument: stray");
 }
 
-static void messages_are_the_reference_s(void **unused)
+static void values_that_do_not_parse(void **unused)
 {
     (void)unused;
     static const struct {
@@ -263,14 +215,6 @@ static void messages_are_the_reference_s(void **unused)
         {"--http-port=x", "Bad option: \"--http-port\".\nInvalid option value. Got x"},
         {"--http-port=", "Bad option: \"--http-port\".\nInvalid option value. Got "},
         {"--http-port=5x", "Bad option: \"--http-port\".\nInvalid option value. Got 5x"},
-        {"--http-port=70000",
-         "Bad option: \"--http-port\".\nProvided option value is out of bound. Got 70000"},
-        {"--http-port=-1",
-         "Bad option: \"--http-port\".\nProvided option value is out of bound. Got -1"},
-        {"--grpc-port=70000",
-         "Bad option: \"--grpc-port\".\nProvided option value is out of bound. Got 70000"},
-        {"--metrics-port=-7 --allow-metrics=false --allow-metrics=true",
-         "Bad option: \"--metrics-port\".\nProvided option value is out of bound. Got -7"},
         {"--allow-http=false --http-port=x",
          "Bad option: \"--http-port\".\nInvalid option value. Got x"},
         {"--grpc-keepalive-time=99999999999",
@@ -279,141 +223,17 @@ static void messages_are_the_reference_s(void **unused)
         {"--http-max-input-size=99999999999999999999",
          "Bad option: \"--http-max-input-size\".\nProvided option value is out of bound. Got "
          "99999999999999999999"},
-        {"--http-max-input-size=0",
-         "Bad option: \"--http-max-input-size\".\nError: --http-max-input-size must be greater "
-         "than 0."},
-        {"--grpc-max-response-pool-size=0",
-         "Bad option: \"--grpc-max-response-pool-size\".\nError: --grpc-max-response-pool-size "
-         "must be greater than 0."},
-        {"--exit-timeout-secs=-5",
-         "Bad option: \"--exit-timeout-secs\".\nProvided option value is out of bound. Got -5"},
-        {"--http-thread-count=0",
-         "Bad option: \"--http-thread-count\".\nProvided option value is out of bound. Got 0"},
         {"--allow-http=maybe",
          "Bad option: \"--allow-http\".\ninvalid value for bool option: maybe"},
         {"--log-verbose=x", "Bad option: \"--log-verbose\".\nInvalid option value. Got x"},
-        {"--log-format=foo", "Bad option: \"--log-format\".\ninvalid argument for --log-format"},
-        {"--model-control-mode=foo",
-         "Bad option: \"--model-control-mode\".\ninvalid argument for --model-control-mode"},
-        {"--model-config-name=",
-         "Bad option: \"--model-config-name\".\nError: empty argument for --model-config-name"},
-        {"--repoagent-directory=",
-         "Bad option: \"--repoagent-directory\".\nError: empty argument for "
-         "--repoagent-directory"},
-        {"--rate-limit=foo", "Bad option: \"--rate-limit\".\ninvalid argument for --rate-limit"},
-        {"--rate-limit-resource=foo",
-         "Bad option: \"--rate-limit-resource\".\n--rate-limit-resource option format is "
-         "'<resource_name>:<count>:<device>' or '<resource_name>:<count>'. Got foo"},
-        {"--rate-limit-resource=a:b:c",
-         "Bad option: \"--rate-limit-resource\".\nInvalid option value. Got b"},
-        {"--rate-limit-resource=a:1:c",
-         "Bad option: \"--rate-limit-resource\".\nInvalid option value. Got c"},
-        {"--grpc-infer-thread-count=1",
-         "Bad option: \"--grpc-infer-thread-count\".\ninvalid argument for "
-         "--grpc_infer_thread_count. Must be in the range 2 to 128."},
-        {"--grpc-infer-response-compression-level=x",
-         "Bad option: \"--grpc-infer-response-compression-level\".\ninvalid argument for "
-         "--grpc_infer_response_compression_level"},
-        {"--backend-config=foo",
-         "Bad option: \"--backend-config\".\n--backend-config option format is '<backend "
-         "name>,<setting>=<value>'. Got foo"},
-        {"--backend-config=,a=b",
-         "Bad option: \"--backend-config\".\n--backend-config option format is '<backend "
-         "name>,<setting>=<value>'. Got ,a=b"},
-        {"--cache-config=foo",
-         "Bad option: \"--cache-config\".\nNo cache specified. --cache-config option format is "
-         "<cache name>,<setting>=<value>. Got foo"},
-        {"--cache-config=local,foo",
-         "Bad option: \"--cache-config\".\n--cache-config option format is '<cache "
-         "name>,<setting>=<value>'. Got local,foo"},
-        {"--metrics-interval-ms=-1", "Bad option: \"--metrics-interval-ms\".\nProvided option "
-                                     "value is out of bound. Got -1"},
-        {"--metrics-interval-ms=nan", "Bad option: \"--metrics-interval-ms\".\nProvided option "
-                                      "value is out of bound. Got nan"},
-        {"--metrics-config=foo",
-         "Bad option: \"--metrics-config\".\n--metrics-config option format is "
-         "<setting>=<value>. Got foo"},
-        {"--trace-config=foo",
-         "Bad option: \"--trace-config\".\n--trace-config option format is '<trace "
-         "mode>,<setting>=<value>'. Got foo"},
-        {"--trace-config=level=FOO",
-         "Bad option: \"--trace-config\".\ninvalid value for trace level option: FOO"},
-        {"--trace-config=rate=x", "Bad option: \"--trace-config\".\nInvalid option value. Got x"},
-        {"--trace-config=mode=x",
-         "Bad option: \"--trace-config\".\ninvalid value for trace mode option: x"},
-        {"--trace-level=FOO",
-         "Bad option: \"--trace-level\".\ninvalid value for trace level option: FOO"},
-        {"--host-policy=foo",
-         "Bad option: \"--host-policy\".\n--host-policy option format is '<policy "
-         "name>,<setting>=<value>'. Got foo"},
-        {"--host-policy=p,numa-node=",
-         "Bad option: \"--host-policy\".\n--host-policy option format is '<policy "
-         "name>,<setting>=<value>'. Got p,numa-node="},
-        {"--model-load-gpu-limit=-1:0.3",
-         "Bad option: \"--model-load-gpu-limit\".\nexpects device ID >= 0, got -1"},
-        {"--model-load-gpu-limit=0:-0.4",
-         "Bad option: \"--model-load-gpu-limit\".\nexpects limit fraction to be in range [0.0, "
-         "1.0], got -0.4"},
-        {"--model-load-gpu-limit=0:x",
-         "Bad option: \"--model-load-gpu-limit\".\nInvalid option value. Got x"},
-        {"--cuda-memory-pool-byte-size=1",
-         "Bad option: \"--cuda-memory-pool-byte-size\".\nCannot parse pair option due to "
-         "incorrect number of inputs.--<pair option> argument requires format "
-         "<first>:<second>. Found: 1"},
-        {"--cuda-virtual-address-size=a:1",
-         "Bad option: \"--cuda-virtual-address-size\".\nInvalid option value. Got a"},
-        {"--sagemaker-safe-port-range=1",
-         "Bad option: \"--sagemaker-safe-port-range\".\nCannot parse pair option due to "
-         "incorrect number of inputs.--<pair option> argument requires format "
-         "<first>-<second>. Found: 1"},
         {"--min-supported-compute-capability=x",
          "Bad option: \"--min-supported-compute-capability\".\nInvalid option value. Got x"},
         {"--min-supported-compute-capability=1e999",
          "Bad option: \"--min-supported-compute-capability\".\nProvided option value is out of "
          "bound. Got 1e999"},
-        {"--http-restricted-api=foo",
-         "Bad option: \"--http-restricted-api\".\n--http-restricted-api option format is "
-         "'<config name>:<setting>=<value>'. Got foo"},
-        {"--http-restricted-api=health:a",
-         "Bad option: \"--http-restricted-api\".\n--http-restricted-api option format is "
-         "'<config name>:<setting>=<value>'. Got health:a"},
-        {"--http-restricted-api=health,foo:a=b",
-         "Bad option: \"--http-restricted-api\".\nunknown restricted api 'foo' "},
-        {"--grpc-restricted-protocol=foo:a=b",
-         "Bad option: \"--grpc-restricted-protocol\".\nunknown restricted protocol 'foo' "},
-        {"--http-restricted-api=trace,health:a=b --http-restricted-api=health:c=d",
-         "Bad option: \"--http-restricted-api\".\nrestricted api 'health' can not be specified in "
-         "multiple config groups"},
-        {"--load-model=x", "Error: Use of '--load-model' requires setting "
-                           "'--model-control-mode=explicit' as well."},
-        {"--cache-config=a,b=1 --response-cache-byte-size=5",
-         "Error: Incompatible flags --response-cache-byte-size and --cache-config both provided. "
-         "Please provide one or the other."},
-        {"--http-port=18700 --grpc-port=18700",
-         "The server cannot listen to HTTP requests and GRPC requests at the same address and "
-         "port 0.0.0.0:18700"},
-        {"--http-port=18700 --http-address=127.0.0.1 --metrics-port=18700",
-         "The server cannot listen to HTTP requests and metrics requests at the same address and "
-         "port 127.0.0.1:18700"},
-        {"--http-port=8002",
-         "The server cannot listen to HTTP requests and metrics requests at the same address and "
-         "port 0.0.0.0:8002"},
-        {"--http-port=500 --sagemaker-safe-port-range=1000-2000",
-         "The server cannot listen to HTTP requests at port 500, allowed port range is [1000, "
-         "2000]"},
     };
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
         expect_wrong(cases[i].line, cases[i].text);
-    expect_ok("--http-port=18700 --grpc-port=18700 --grpc-address=127.0.0.1");
-    expect_ok("--http-port=18700 --grpc-port=18700 --allow-grpc=false");
-    expect_ok("--http-port=8001");
-    expect_ok("--grpc-port=70000 --allow-grpc=false");
-    expect_ok("--allow-http=false --http-port=-1");
-    expect_ok("--metrics-port=65536 --allow-metrics=false");
-    expect_ok("--sagemaker-port=70000 --vertex-ai-port=-1"); /* off unless asked for */
-    expect_ok("--http-port=8002 --allow-metrics=false");
-    expect_ok("--http-port=8002 --metrics-address=127.0.0.1");
-    expect_ok("--http-port=0 --grpc-port=0 --sagemaker-safe-port-range=1000-2000");
 }
 
 static void what_does_not_exist_is_refused_by_name(void **unused)
@@ -550,7 +370,7 @@ int main(void)
         cmocka_unit_test_setup(every_flag_parses_in_both_forms, clear_environment),
         cmocka_unit_test_setup(values_arrive, clear_environment),
         cmocka_unit_test_setup(prefixes_and_the_rest_of_getopt, clear_environment),
-        cmocka_unit_test_setup(messages_are_the_reference_s, clear_environment),
+        cmocka_unit_test_setup(values_that_do_not_parse, clear_environment),
         cmocka_unit_test_setup(what_does_not_exist_is_refused_by_name, clear_environment),
         cmocka_unit_test_setup(deprecated_flags_say_so, clear_environment),
         cmocka_unit_test_setup(the_environment_of_vertex_ai, clear_environment),

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Command lines as text, for the tests of options. The program's files are compiled in here, since
+ * they belong to no library; a test includes this once, behind cmocka.h.
+ */
+#ifndef CONCH_TESTS_LIB_COMMAND_LINE_H
+#define CONCH_TESTS_LIB_COMMAND_LINE_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "options.c"
+#include "options_check.c"
+#include "options_help.c"
+
+enum { MAX_ARGS = 16 };
+
+/* parse_line - the flags of a line, parted by blanks; a word in the line may not have any. */
+static inline char *parse_line(struct options *o, const char *line)
+{
+    static char copy[1024];
+    char *argv[MAX_ARGS + 1] = {(char *)(uintptr_t) "conch"};
+    int argc = 1;
+    snprintf(copy, sizeof(copy), "%s", line);
+    char *rest = NULL;
+    for (char *word = strtok_r(copy, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
+        assert_true(argc < MAX_ARGS);
+        argv[argc++] = word;
+    }
+    return options_parse(o, argc, argv);
+}
+
+/* expect_ok, expect_wrong - the line is taken, is answered with that text. */
+static inline void expect_ok(const char *line)
+{
+    struct options o;
+    char *wrong = parse_line(&o, line);
+    if (wrong)
+        fail_msg("%s: %s", line, wrong);
+    options_done(&o);
+}
+
+static inline void expect_wrong(const char *line, const char *text)
+{
+    struct options o;
+    char *wrong = parse_line(&o, line);
+    if (!wrong)
+        fail_msg("%s was accepted, not answered with: %s", line, text);
+    if (strcmp(wrong, text) != 0)
+        fail_msg("%s was answered with: %s\nnot with: %s", line, wrong, text);
+    free(wrong);
+    options_done(&o);
+}
+
+/* clear_environment - a setup: what else options are read from. */
+static inline int clear_environment(void **unused)
+{
+    (void)unused;
+    unsetenv("AIP_MODE");
+    unsetenv("AIP_STORAGE_URI");
+    return 0;
+}
+
+#endif
