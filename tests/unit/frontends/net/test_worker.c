@@ -1,58 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a worker does in one turn of its loop. The test runs the turns, and counts. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include <cmocka.h>
-
-#include "base/budget.h"
-#include "base/clock.h"
-#include "base/status.h"
-#include "frontends/net/conn.h"
-#include "frontends/net/listener.h"
-#include "frontends/net/worker.h"
+#include "lib/worker_driver.h"
 
 enum {
     N_UPLOADS = 64,
-    PORTION_BYTES = 16 << 10,
-    TURN_BYTES = 4 * PORTION_BYTES,
-    TURN_REQUESTS = 8,
-    SENT_BYTES = 128 << 10, /* of each body, before the turns that are looked at */
+    SENT_BYTES = MAX_SAID_BYTES, /* of each body, before the turns that are looked at */
     BODY_BYTES = 192 << 10,
-    MAX_TURNS = 10000,
 };
 
-static struct listener listener;
-static struct worker worker;
-static struct budget *memory;
-
-/* A client, and what the worker has of it. */
-struct client {
-    int fd, far_fd;
-    char said[16 << 10]; /* what it was answered */
-    size_t n_said;
-};
-
-static struct client uploads[N_UPLOADS], asker, other;
+static struct client uploads[N_UPLOADS], other;
 static size_t unread_at_request; /* of all uploads, when the last request was handled */
-static int n_requests;
-
-static size_t unread(const struct client *c)
-{
-    int n = 0;
-    assert_int_equal(ioctl(c->far_fd, FIONREAD, &n), 0);
-    return (size_t)n;
-}
 
 static size_t unread_of_all(void)
 {
@@ -62,115 +22,16 @@ static size_t unread_of_all(void)
     return n;
 }
 
-static struct exchange *held; /* asked for by HEAD, which waits to be told */
-static char big[1 << 20];     /* the answer to POST / with 3 bytes */
-
-static void on_request(struct exchange *x)
+static void note_unread(void)
 {
-    char text[64];
-    struct iovec body = {big, sizeof(big)};
-    n_requests++;
-    if (x->method == METHOD_HEAD) {
-        held = x;
-        return;
-    }
-    if (x->body_size == 3) {
-        exchange_reply(
-            x, &(struct http_reply){.status = 200, .headers = "", .body = &body, .n_body = 1});
-        return;
-    }
     unread_at_request = unread_of_all();
-    int n = snprintf(text, sizeof(text), "%zu.", x->body_size);
-    exchange_reply_text(x, 200, NULL, text, (size_t)n);
 }
 
-static void on_end(struct exchange *x)
+static int start_uploads(void **state)
 {
-    (void)x;
-}
-
-static const struct http_handler handler = {.on_request = on_request, .on_end = on_end};
-
-static void turn(void)
-{
-    loop_turn(&worker.loop, 0);
-}
-
-static void come(struct client *c)
-{
-    int fds[2];
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds), 0);
-    *c = (struct client){.fd = fds[0], .far_fd = fds[1]};
-    listener.n_open++;
-    conn_give(&worker, &worker, c->far_fd);
-}
-
-static void leave(struct client *c)
-{
-    close(c->fd);
-    c->fd = 0;
-}
-
-static void say(struct client *c, const char *text)
-{
-    assert_int_equal(send(c->fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
-}
-
-static void say_bytes(struct client *c, size_t n_bytes)
-{
-    static char bytes[SENT_BYTES];
-    memset(bytes, 'x', sizeof(bytes));
-    assert_int_equal(send(c->fd, bytes, n_bytes, MSG_NOSIGNAL), n_bytes);
-}
-
-/* How often `what` is in what the client has been answered by now. */
-static int heard(struct client *c, const char *what)
-{
-    ssize_t n;
-    while ((n = recv(c->fd, c->said + c->n_said, sizeof(c->said) - 1 - c->n_said, 0)) > 0)
-        c->n_said += (size_t)n;
-    c->said[c->n_said] = '\0';
-    int times = 0;
-    for (const char *at = c->said; (at = strstr(at, what)); at++)
-        times++;
-    return times;
-}
-
-static struct http_limits limits;
-static struct net_timeouts timeouts;
-static struct clock_fake now; /* of the worker: a turn takes no time, however slow the machine is */
-
-static int start(void **state)
-{
-    (void)state;
-    limits = (struct http_limits){.max_head_bytes = 16 << 10,
-                                  .max_body_bytes = 1 << 30,
-                                  .max_chunks = 65536,
-                                  .max_pipeline = 64};
-    memset(&timeouts, 0, sizeof(timeouts));
-    memset(&worker, 0, sizeof(worker));
     memset(uploads, 0, sizeof(uploads));
-    memset(&listener, 0, sizeof(listener));
-    memory = budget_new(1 << 30);
-    assert_null(worker_init(&worker, &handler, NULL, &limits, &timeouts, memory));
-    worker.listener = &listener;
-    clock_fake_init(&now, 1000 * NS_PER_S);
-    worker.loop.clock = &now.clock;
-    loop_refresh_time(&worker.loop);
-    worker.budget = (struct net_budget){
-        .portion_bytes = PORTION_BYTES, .turn_bytes = TURN_BYTES, .requests = TURN_REQUESTS};
-    return 0;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    LIST_FOR_EACH_SAFE (link, &worker.conns) {
-        conn_close(LIST_ENTRY(link, struct conn, link));
-    }
-    assert_int_equal(listener.n_open, 0);
-    worker_done(&worker);
-    budget_unref(memory);
+    start(state);
+    on_each_request = note_unread;
     return 0;
 }
 
@@ -433,221 +294,17 @@ static void what_was_sent_before_the_end_is_handled(void **state)
     leave(&other);
 }
 
-/* ---- Slow clients: a second is a turn -------------------------------------------------------- */
-
-static int start_slow(void **state)
-{
-    start(state);
-    timeouts = (struct net_timeouts){.head_ns = 30 * NS_PER_S,
-                                     .body_ns = 60 * NS_PER_S,
-                                     .write_ns = 60 * NS_PER_S,
-                                     .idle_ns = 3600 * NS_PER_S,
-                                     .linger_ns = 2 * NS_PER_S,
-                                     .min_rate = 1024,
-                                     .rate_ns = 30 * NS_PER_S};
-    worker.sweep_ns = NS_PER_S / 2;
-    held = NULL;
-    come(&asker);
-    return 0;
-}
-
-static int stop_slow(void **state)
-{
-    leave(&asker);
-    return stop(state);
-}
-
-static void pass_a_second(void)
-{
-    turn();
-    turn(); /* what was left over */
-    clock_fake_advance(&now, NS_PER_S);
-    turn();
-    turn();
-}
-
-/* How many seconds the client is borne that says so much in each; 200 for any time. */
-static int endured(const char *text, const char *until)
-{
-    for (int i = 0; i < 200; i++) {
-        if (heard(&asker, until) > 0)
-            return i;
-        say(&asker, text);
-        turn();
-        heard(&asker, until);
-        pass_a_second();
-    }
-    return 200;
-}
-
-static void a_body_below_the_least_rate_is_refused(void **state)
-{
-    (void)state;
-    static const char *const heads[] = {
-        "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n",
-        "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n186a0\r\n",
-        "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5;a=", /* extension */
-    };
-    for (size_t i = 0; i < ARRAY_SIZE(heads); i++) {
-        say(&asker, heads[i]);
-        assert_in_range(endured("b", " 408 "), 30, 35);
-        assert_int_equal(heard(&asker, "the request body took too long"), 1);
-        leave(&asker);
-        come(&asker);
-    }
-    /* After much has come at once, too. */
-    say(&asker, heads[0]);
-    say_bytes(&asker, 50000);
-    assert_in_range(endured("b", " 408 "), 31, 65);
-    leave(&asker);
-    come(&asker);
-    /* A trailer. */
-    say(&asker, "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nA: ");
-    assert_in_range(endured("b", " 408 "), 30, 35);
-}
-
-static void a_body_that_comes_fast_enough_may_take_long(void **state)
-{
-    (void)state;
-    say(&asker, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 196608\r\n\r\n");
-    for (int i = 0; i < 192; i++) {
-        say_bytes(&asker, 1024);
-        pass_a_second();
-    }
-    assert_int_equal(heard(&asker, "196608."), 1);
-    pass_a_second();
-    assert_int_equal(heard(&asker, "HTTP/1.1 "), 1);
-}
-
-/* It is ours to go on, however long it takes. */
-static void who_waits_for_an_answer_is_not_slow(void **state)
-{
-    (void)state;
-    limits.max_pipeline = 1;
-    say(&asker, "HEAD / HTTP/1.1\r\nHost: x\r\n\r\n");
-    say(&asker, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n");
-    for (int i = 0; i < 1000; i++)
-        pass_a_second();
-    exchange_reply_text(held, 200, NULL, "", 0);
-    pass_a_second();
-    say(&asker, "12345");
-    pass_a_second();
-    assert_int_equal(heard(&asker, "HTTP/1.1 200 "), 2);
-    assert_int_equal(heard(&asker, "5."), 1);
-    for (int i = 0; i < 1000; i++) /* nor is who has asked for nothing */
-        pass_a_second();
-    say(&asker, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-    pass_a_second();
-    assert_int_equal(heard(&asker, "HTTP/1.1 200 "), 3);
-}
-
-/* How much of a large answer a client gets that takes so much of it in each second. */
-static size_t taken_of_big(size_t n_bytes)
-{
-    static char some[64 << 10];
-    size_t n = 0;
-    say(&asker, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n123");
-    turn();
-    for (int i = 0; i < 1000 && listener.n_open > 0; i++) {
-        ssize_t got = recv(asker.fd, some, n_bytes, 0);
-        n += got > 0 ? (size_t)got : 0;
-        if (n > sizeof(big))
-            break;
-        pass_a_second();
-    }
-    return n;
-}
-
-static void a_reply_must_be_taken(void **state)
-{
-    (void)state;
-    assert_true(taken_of_big(8 << 10) > sizeof(big));
-    assert_int_equal(listener.n_open, 1);
-    leave(&asker);
-    turn();
-    assert_int_equal(listener.n_open, 0);
-    come(&asker);
-    assert_in_range(taken_of_big(100), 100 * 30, 100 * 70);
-    assert_int_equal(listener.n_open, 0);
-    come(&asker); /* the fixture's */
-}
-
-/* A loop that stood still reads what came meanwhile before it says that it came too late. */
-static void who_was_held_up_by_us_is_not_slow(void **state)
-{
-    (void)state;
-    say(&asker, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10000\r\n\r\n");
-    pass_a_second();
-    say_bytes(&asker, 100);
-    clock_fake_advance(&now, 50 * NS_PER_S);
-    pass_a_second();
-    pass_a_second();
-    say_bytes(&asker, 9900);
-    pass_a_second();
-    assert_int_equal(heard(&asker, "10000."), 1);
-}
-
-static void a_head_ends_after_its_time(void **state)
-{
-    (void)state;
-    assert_in_range(endured("\r\n", " 408 "), 30, 35); /* empty lines in front of none */
-    assert_int_equal(heard(&asker, "the request head took too long"), 1);
-    leave(&asker);
-    come(&asker);
-
-    /* Behind a request that takes its time. */
-    say(&asker, "HEAD / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nA: ");
-    for (int i = 0; i < 35; i++) {
-        pass_a_second();
-        if (i < 25)
-            say(&asker, "b");
-    }
-    exchange_reply_text(held, 200, NULL, "", 0);
-    pass_a_second();
-    assert_int_equal(heard(&asker, "HTTP/1.1 200 "), 1);
-    assert_int_equal(heard(&asker, "HTTP/1.1 408 "), 1);
-    leave(&asker);
-    turn();
-    come(&asker);
-
-    /* Behind as many as are under way at the same time: it has not begun before. */
-    limits.max_pipeline = 1;
-    say(&asker, "HEAD / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nA: ");
-    for (int i = 0; i < 100; i++)
-        pass_a_second();
-    exchange_reply_text(held, 200, NULL, "", 0);
-    for (int i = 0; i < 35 && heard(&asker, " 408 ") == 0; i++)
-        pass_a_second();
-    assert_int_equal(heard(&asker, "HTTP/1.1 200 "), 1);
-    assert_int_equal(heard(&asker, "HTTP/1.1 408 "), 1);
-}
-
-/* Each head has its own time: an end of one may come with the beginning of the next for ever. */
-static void heads_in_pieces_are_not_one_head(void **state)
-{
-    (void)state;
-    say(&asker, "GET / HTTP/1.1\r\nHo");
-    assert_int_equal(endured("st: x\r\n\r\nGET / HTTP/1.1\r\nHo", " 408 "), 200);
-    assert_int_equal(heard(&asker, "HTTP/1.1 200 "), 200);
-}
-
 int main(void)
 {
-#define SLOW(test) cmocka_unit_test_setup_teardown(test, start_slow, stop_slow)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_turn_has_a_budget_of_bytes, start, stop),
-        cmocka_unit_test_setup_teardown(a_turn_has_a_budget_of_time, start, stop),
-        cmocka_unit_test_setup_teardown(a_body_goes_on_when_there_are_pages, start, stop),
-        cmocka_unit_test_setup_teardown(pages_of_a_chunked_body_are_made_elsewhere, start, stop),
-        cmocka_unit_test_setup_teardown(a_turn_has_a_budget_of_requests, start, stop),
-        cmocka_unit_test_setup_teardown(what_was_sent_before_the_end_is_handled, start, stop),
-        SLOW(a_body_below_the_least_rate_is_refused),
-        SLOW(a_body_that_comes_fast_enough_may_take_long),
-        SLOW(who_waits_for_an_answer_is_not_slow),
-        SLOW(a_reply_must_be_taken),
-        SLOW(who_was_held_up_by_us_is_not_slow),
-        SLOW(a_head_ends_after_its_time),
-        SLOW(heads_in_pieces_are_not_one_head),
+        cmocka_unit_test_setup_teardown(a_turn_has_a_budget_of_bytes, start_uploads, stop),
+        cmocka_unit_test_setup_teardown(a_turn_has_a_budget_of_time, start_uploads, stop),
+        cmocka_unit_test_setup_teardown(a_body_goes_on_when_there_are_pages, start_uploads, stop),
+        cmocka_unit_test_setup_teardown(pages_of_a_chunked_body_are_made_elsewhere, start_uploads,
+                                        stop),
+        cmocka_unit_test_setup_teardown(a_turn_has_a_budget_of_requests, start_uploads, stop),
+        cmocka_unit_test_setup_teardown(what_was_sent_before_the_end_is_handled, start_uploads,
+                                        stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

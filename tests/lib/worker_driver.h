@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A worker without a thread: the test runs the turns of its loop, and its clock. Clients are ends
+ * of socket pairs. Its handler answers a request with the size of its body and a full stop; HEAD
+ * waits to be answered by the test, and a body of 3 bytes gets a large answer.
+ *
+ * start() and stop() are for a test of what a turn does; start_slow() and stop_slow() for one of
+ * what clients may take their time for: there the loop looks at its clients twice a second, and
+ * `asker` is connected.
+ */
+#ifndef CONCH_TESTS_LIB_WORKER_DRIVER_H
+#define CONCH_TESTS_LIB_WORKER_DRIVER_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/budget.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "frontends/net/conn.h"
+#include "frontends/net/listener.h"
+#include "frontends/net/worker.h"
+
+enum {
+    PORTION_BYTES = 16 << 10,
+    TURN_BYTES = 4 * PORTION_BYTES,
+    TURN_REQUESTS = 8,
+    MAX_SAID_BYTES = 128 << 10, /* by say_bytes() */
+    MAX_TURNS = 10000,
+};
+
+static struct listener listener;
+static struct worker worker;
+static struct budget *memory;
+
+/* A client, and what the worker has of it. */
+struct client {
+    int fd, far_fd;
+    char said[16 << 10]; /* what it was answered */
+    size_t n_said;
+};
+
+static struct client asker;
+static int n_requests;
+static void (*on_each_request)(void); /* before it is answered; may be NULL */
+
+static inline size_t unread(const struct client *c)
+{
+    int n = 0;
+    assert_int_equal(ioctl(c->far_fd, FIONREAD, &n), 0);
+    return (size_t)n;
+}
+
+static struct exchange *held; /* asked for by HEAD, which waits to be told */
+static char big[1 << 20];     /* the answer to POST / with 3 bytes */
+
+static inline void on_request(struct exchange *x)
+{
+    char text[64];
+    struct iovec body = {big, sizeof(big)};
+    n_requests++;
+    if (x->method == METHOD_HEAD) {
+        held = x;
+        return;
+    }
+    if (x->body_size == 3) {
+        exchange_reply(
+            x, &(struct http_reply){.status = 200, .headers = "", .body = &body, .n_body = 1});
+        return;
+    }
+    if (on_each_request)
+        on_each_request();
+    int n = snprintf(text, sizeof(text), "%zu.", x->body_size);
+    exchange_reply_text(x, 200, NULL, text, (size_t)n);
+}
+
+static inline void on_end(struct exchange *x)
+{
+    (void)x;
+}
+
+static const struct http_handler handler = {.on_request = on_request, .on_end = on_end};
+
+static inline void turn(void)
+{
+    loop_turn(&worker.loop, 0);
+}
+
+static inline void come(struct client *c)
+{
+    int fds[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds), 0);
+    *c = (struct client){.fd = fds[0], .far_fd = fds[1]};
+    listener.n_open++;
+    conn_give(&worker, &worker, c->far_fd);
+}
+
+static inline void leave(struct client *c)
+{
+    close(c->fd);
+    c->fd = 0;
+}
+
+static inline void say(struct client *c, const char *text)
+{
+    assert_int_equal(send(c->fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
+}
+
+static inline void say_bytes(struct client *c, size_t n_bytes)
+{
+    static char bytes[MAX_SAID_BYTES];
+    memset(bytes, 'x', sizeof(bytes));
+    assert_int_equal(send(c->fd, bytes, n_bytes, MSG_NOSIGNAL), n_bytes);
+}
+
+/* How often `what` is in what the client has been answered by now. */
+static inline int heard(struct client *c, const char *what)
+{
+    ssize_t n;
+    while ((n = recv(c->fd, c->said + c->n_said, sizeof(c->said) - 1 - c->n_said, 0)) > 0)
+        c->n_said += (size_t)n;
+    c->said[c->n_said] = '\0';
+    int times = 0;
+    for (const char *at = c->said; (at = strstr(at, what)); at++)
+        times++;
+    return times;
+}
+
+static struct http_limits limits;
+static struct net_timeouts timeouts;
+static struct clock_fake now; /* of the worker: a turn takes no time, however slow the machine is */
+
+static inline int start(void **state)
+{
+    (void)state;
+    limits = (struct http_limits){.max_head_bytes = 16 << 10,
+                                  .max_body_bytes = 1 << 30,
+                                  .max_chunks = 65536,
+                                  .max_pipeline = 64};
+    memset(&timeouts, 0, sizeof(timeouts));
+    memset(&worker, 0, sizeof(worker));
+    on_each_request = NULL;
+    n_requests = 0;
+    memset(&listener, 0, sizeof(listener));
+    memory = budget_new(1 << 30);
+    assert_null(worker_init(&worker, &handler, NULL, &limits, &timeouts, memory));
+    worker.listener = &listener;
+    clock_fake_init(&now, 1000 * NS_PER_S);
+    worker.loop.clock = &now.clock;
+    loop_refresh_time(&worker.loop);
+    worker.budget = (struct net_budget){
+        .portion_bytes = PORTION_BYTES, .turn_bytes = TURN_BYTES, .requests = TURN_REQUESTS};
+    return 0;
+}
+
+static inline int stop(void **state)
+{
+    (void)state;
+    LIST_FOR_EACH_SAFE (link, &worker.conns) {
+        conn_close(LIST_ENTRY(link, struct conn, link));
+    }
+    assert_int_equal(listener.n_open, 0);
+    worker_done(&worker);
+    budget_unref(memory);
+    return 0;
+}
+
+/* ---- Clients whose second is a turn --------------------------------------------------------- */
+
+static inline int start_slow(void **state)
+{
+    start(state);
+    timeouts = (struct net_timeouts){.head_ns = 30 * NS_PER_S,
+                                     .body_ns = 60 * NS_PER_S,
+                                     .write_ns = 60 * NS_PER_S,
+                                     .idle_ns = 3600 * NS_PER_S,
+                                     .linger_ns = 2 * NS_PER_S,
+                                     .min_rate = 1024,
+                                     .rate_ns = 30 * NS_PER_S};
+    worker.sweep_ns = NS_PER_S / 2;
+    held = NULL;
+    come(&asker);
+    return 0;
+}
+
+static inline int stop_slow(void **state)
+{
+    leave(&asker);
+    return stop(state);
+}
+
+static inline void pass_a_second(void)
+{
+    turn();
+    turn(); /* what was left over */
+    clock_fake_advance(&now, NS_PER_S);
+    turn();
+    turn();
+}
+
+/* How many seconds the client is borne that says so much in each; 200 for any time. */
+static inline int endured(const char *text, const char *until)
+{
+    for (int i = 0; i < 200; i++) {
+        if (heard(&asker, until) > 0)
+            return i;
+        say(&asker, text);
+        turn();
+        heard(&asker, until);
+        pass_a_second();
+    }
+    return 200;
+}
+
+#endif
