@@ -25,7 +25,7 @@ def server(models):
         yield server
 
 
-def binary(model="a", shape=(2,), data=DATA, accept=None, **members):
+def binary(model="a", shape=(2,), data=DATA, accept=None, more_headers=(), **members):
     """Every byte of a request with one binary tensor both ways."""
     head = json.dumps({**members, "inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": list(shape),
                                               "parameters": {"binary_data_size": len(data)}}],
@@ -33,6 +33,7 @@ def binary(model="a", shape=(2,), data=DATA, accept=None, **members):
     headers = {"Inference-Header-Content-Length": len(head)}
     if accept:
         headers["Accept"] = accept
+    headers.update(more_headers)
     return request_bytes("POST", f"/v2/models/{model}/infer", head + data, headers)
 
 
@@ -98,3 +99,86 @@ def test_floats_as_they_are_asked_for(server):
             for accept, data in wanted.items():
                 answer = c.request("POST", "/v2/models/a/infer", text, {"Accept": accept})
                 assert b'"data":' + data in answer.body
+
+
+def reply_to(connection, request):
+    """Status, headers and body, as they came."""
+    connection.send(request)
+    answer = connection.response()
+    return answer.status, answer.headers, answer.body
+
+
+def test_replies_that_differ_in_one_thing(server):
+    """Versions, shapes, lengths and ids in turn, on one connection and so on one loop: each reply is that of a fresh connection."""
+    for name in ("a", "b"):
+        loaded(server, name, config=identity_config(version_policy={"all": {}}))
+    twelve = struct.pack("<3f", 1, 2, 3)
+    asks = [binary("a"), binary("a/versions/1"), binary("a/versions/2"), binary("b"), binary("a", shape=(3,), data=twelve),
+            binary("a", id="x"), binary("b/versions/1", shape=(0,), data=b""),
+            binary("a", parameters={"binary_data_output": True}), binary("c")]
+    asks += [ask.replace(b'"binary_data": true', b'"binary_data":false') for ask in asks[:3]]
+    fresh = []
+    for ask in asks:
+        with Connection(server) as c:
+            fresh.append(reply_to(c, ask))
+    assert len({str(reply) for reply in fresh}) == 9
+    with Connection(server) as c:
+        for _ in range(3):
+            for ask, reply in zip(asks, fresh):
+                assert [reply_to(c, ask) for _ in range(2)] == [reply, reply]
+        for ask, reply in zip(asks[::-1], fresh[::-1]):
+            assert reply_to(c, ask) == reply
+
+
+def test_names_and_outputs_that_are_too_long_to_be_kept(server, models):
+    long = "m" * 60
+    repository.write_identity(models, long, ANY)
+    repository.write_identity(models, "six", ANY * 6)
+    loaded(server, long)
+    loaded(server, "six")
+    parts = [{"name": f"INPUT{i}", "datatype": "FP32", "shape": [2], "parameters": {"binary_data_size": len(DATA)}} for i in range(6)]
+    head = json.dumps({"inputs": parts, "parameters": {"binary_data_output": True}}).encode()
+    six = request_bytes("POST", "/v2/models/six/infer", head + DATA * 6, {"Inference-Header-Content-Length": len(head)})
+    with Connection(server) as c:
+        for _ in range(3):
+            document, data = asked(c, binary(long))
+            assert (document["model_name"], data) == (long, DATA)
+            document, data = asked(c, six)
+            assert ([o["name"] for o in document["outputs"]], data) == ([f"OUTPUT{i}" for i in range(6)], DATA * 6)
+
+
+def test_heads_that_differ_in_one_header(server):
+    """What a head says is read once, and is what it says: each form twice, between two of the plain one."""
+    text = b'{"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[2],"data":[1.5,-2]}]}'
+    path = "/v2/models/a/infer"
+    forms = {
+        "json": (request_bytes("POST", path, text), 200),
+        "bad length": (request_bytes("POST", path, text, {"Inference-Header-Content-Length": "x"}), 400),
+        "length out of range": (request_bytes("POST", path, text, {"Inference-Header-Content-Length": "99999999999"}), 400),
+        "length beyond the body": (request_bytes("POST", path, text, {"Inference-Header-Content-Length": len(text) + 1}), 400),
+        "unknown coding": (request_bytes("POST", path, text, {"Content-Encoding": "br"}), 501),
+        "the coding that changes nothing": (request_bytes("POST", path, text, {"Content-Encoding": "identity"}), 200),
+        "other method": (request_bytes("PUT", path, text), 405),
+        "no such path": (request_bytes("POST", path + "/", text), 404),
+        "no such version": (request_bytes("POST", "/v2/models/a/versions/7/infer", text), 404),
+        "asked first whether to send": (request_bytes("POST", path, text, {"Expect": "100-continue"}), 200),
+    }
+    for name, (request, status) in forms.items():
+        with Connection(server) as c:
+            errors = set()
+            for _ in range(3):
+                assert asked(c, binary())[1] == DATA
+                for _ in range(2):
+                    c.send(request)
+                    answer = c.response()
+                    assert answer.status == status, name
+                    errors.add(answer.body)
+            assert len(errors) == 1, name
+
+
+def test_the_last_request_of_a_connection(server):
+    with Connection(server) as c:
+        for _ in range(3):
+            assert "connection" not in reply_to(c, binary())[1]
+        status, headers, _ = reply_to(c, binary(more_headers={"Connection": "close"}))
+        assert (status, headers["connection"]) == (200, "close")

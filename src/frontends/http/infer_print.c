@@ -191,6 +191,12 @@ static struct status *print_data(struct print *p, const struct output *out)
     return write_numbers(b, out, n, p->call->shortest_floats) ? NULL : misfit(out);
 }
 
+static void add_piece(struct print *p, const struct output *out)
+{
+    if (out->size_bytes > 0)
+        p->pieces[p->n_pieces++] = (struct iovec){out->base, out->size_bytes};
+}
+
 static struct status *print_output(struct print *p, struct output *out)
 {
     struct buf *b = p->out;
@@ -210,8 +216,7 @@ static struct status *print_output(struct print *p, struct output *out)
         ADD(b, ",\"parameters\":{\"binary_data_size\":");
         json_write_uint64(b, out->size_bytes);
         buf_addc(b, '}');
-        if (out->size_bytes > 0)
-            p->pieces[p->n_pieces++] = (struct iovec){out->base, out->size_bytes};
+        add_piece(p, out);
     } else {
         struct status *st = print_data(p, out);
         if (st)
@@ -262,20 +267,54 @@ static char *keep_text(struct print *p, size_t size)
     return p->call->json_taken;
 }
 
+static bool is_all_binary(const struct http_call *call, const struct response *resp)
+{
+    for (uint32_t i = 0; i < resp->n_outputs; i++) {
+        if (!wants_binary(call, resp->outputs[i]->name))
+            return false;
+    }
+    return true;
+}
+
+/* The text of a response that is printed, or was before (memo.h); *ret_size says its length. */
+static struct status *make_text(struct print *p, struct response *resp, char **ret_text,
+                                size_t *ret_size)
+{
+    struct http_ctx *ctx = call_ctx(p->x);
+    const struct request *r = &p->call->request;
+    bool plain = !r->id[0] && is_all_binary(p->call, resp);
+    const struct memo_reply *kept = plain ? memo_find_reply(&ctx->memo, r->model, resp) : NULL;
+    if (kept) {
+        for (uint32_t i = 0; i < resp->n_outputs; i++)
+            add_piece(p, resp->outputs[i]);
+        *ret_size = kept->length;
+        *ret_text = arena_dup(&p->x->arena, kept->text, kept->length);
+        return NULL;
+    }
+    buf_reset(p->out);
+    struct status *st = print_document(p, resp);
+    if (st)
+        return st;
+    *ret_size = p->out->size;
+    if (plain)
+        memo_keep_reply(&ctx->memo, r->model, resp, p->out->data, *ret_size);
+    *ret_text = keep_text(p, *ret_size);
+    return NULL;
+}
+
 void infer_print(struct exchange *x, struct response *resp)
 {
-    struct http_ctx *ctx = call_ctx(x);
     struct iovec few[EXCHANGE_IOV];
     struct print p = {
-        .x = x, .call = exchange_part(x), .out = &ctx->json, .pieces = few, .n_pieces = 1};
-    struct status *st;
+        .x = x, .call = exchange_part(x), .out = &call_ctx(x)->json, .pieces = few, .n_pieces = 1};
+    struct status *st = NULL;
+    char *text = NULL;
+    size_t size = 0;
 
-    buf_reset(&ctx->json);
     if (resp->n_outputs + 1 > EXCHANGE_IOV)
         p.pieces = arena_alloc(&x->arena, (resp->n_outputs + 1) * sizeof(*p.pieces));
-    st = p.pieces ? print_document(&p, resp) : status_no_memory();
-    size_t size = ctx->json.size;
-    char *text = st ? NULL : keep_text(&p, size);
+    if (p.pieces)
+        st = make_text(&p, resp, &text, &size);
     if (!text) {
         reply_status(x, st ? st : status_no_memory(), content_text);
         return;

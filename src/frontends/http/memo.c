@@ -8,6 +8,9 @@
 
 #include <string.h>
 
+#include "core/model.h"
+#include "core/response.h"
+
 const struct memo_slot *memo_find(const struct memo *m, const char *text, size_t length)
 {
     const struct memo_slot *slot = &m->slots[length % MEMO_SLOTS];
@@ -27,4 +30,77 @@ void memo_keep(struct memo_slot *slot, const char *text, size_t length)
 {
     memcpy(slot->text, text, length);
     slot->length = length;
+}
+
+/* ---- Replies -------------------------------------------------------------------------------- */
+
+static size_t slot_of(const struct model *model)
+{
+    return (uintptr_t)model / 64 % MEMO_REPLIES;
+}
+
+static bool is_same(const struct memo_printed *kept, const struct output *out)
+{
+    if (kept->size_bytes != out->size_bytes || kept->dtype != out->dtype ||
+        kept->n_dims != out->n_dims)
+        return false;
+    for (uint32_t i = 0; i < out->n_dims; i++) {
+        if (kept->dims[i] != out->shape[i])
+            return false;
+    }
+    return strcmp(kept->name, out->name) == 0;
+}
+
+const struct memo_reply *memo_find_reply(const struct memo *m, const struct model *model,
+                                         const struct response *resp)
+{
+    const struct memo_reply *kept = &m->replies[slot_of(model)];
+    if (kept->length == 0 || kept->n_outputs != resp->n_outputs || resp->n_parameters > 0 ||
+        strcmp(kept->model, model->name) != 0 || strcmp(kept->version, model->version_text) != 0)
+        return NULL;
+    for (uint32_t i = 0; i < resp->n_outputs; i++) {
+        if (!is_same(&kept->outputs[i], resp->outputs[i]))
+            return NULL;
+    }
+    return kept;
+}
+
+/* False: it does not fit. */
+static bool copy_name(char *to, size_t n_bytes, const char *name)
+{
+    size_t length = strnlen(name, n_bytes);
+    if (length == n_bytes)
+        return false;
+    memcpy(to, name, length + 1);
+    return true;
+}
+
+static bool copy_output(struct memo_printed *kept, const struct output *out)
+{
+    kept->dtype = out->dtype;
+    kept->n_dims = out->n_dims;
+    kept->size_bytes = out->size_bytes;
+    if (out->n_dims > MEMO_DIMS || !copy_name(kept->name, sizeof(kept->name), out->name))
+        return false;
+    for (uint32_t i = 0; i < out->n_dims; i++)
+        kept->dims[i] = out->shape[i];
+    return true;
+}
+
+void memo_keep_reply(struct memo *m, const struct model *model, const struct response *resp,
+                     const char *text, size_t length)
+{
+    struct memo_reply *kept = &m->replies[slot_of(model)];
+    kept->length = 0;
+    if (length > sizeof(kept->text) || resp->n_outputs > MEMO_TENSORS || resp->n_parameters > 0 ||
+        !copy_name(kept->model, sizeof(kept->model), model->name) ||
+        !copy_name(kept->version, sizeof(kept->version), model->version_text))
+        return;
+    for (uint32_t i = 0; i < resp->n_outputs; i++) {
+        if (!copy_output(&kept->outputs[i], resp->outputs[i]))
+            return;
+    }
+    kept->n_outputs = resp->n_outputs;
+    memcpy(kept->text, text, length);
+    kept->length = length;
 }

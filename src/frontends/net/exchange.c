@@ -432,37 +432,16 @@ static void reply_no_memory(struct exchange *x)
     exchange_reply_fixed(x, &fixed);
 }
 
-void exchange_reply(struct exchange *x, const struct http_reply *reply)
+/* How long it is. */
+static size_t print_head(char *text, const struct http_reply *reply, uint64_t body_bytes,
+                         const char *connection)
 {
-    uint64_t body_bytes = 0;
-    for (int i = 0; i < reply->n_body; i++)
-        body_bytes += reply->body[i].iov_len;
-
-    struct iovec *iov = x->iov_first;
-    if (reply->n_body + 2 > EXCHANGE_IOV) {
-        iov = arena_alloc(&x->arena, sizeof(*iov) * (size_t)(reply->n_body + 2));
-        if (!iov) {
-            reply_no_memory(x);
-            return;
-        }
-    }
-
     const char *status = http_status_text(reply->status);
-    const char *connection = connection_header(x);
-    size_t type_length = reply->content_type ? strlen(reply->content_type) : 0;
-    char *text = x->head_text;
-    if (reply->headers_length + type_length > sizeof(x->head_text) - 256) {
-        text = arena_alloc(&x->arena, reply->headers_length + type_length + 256);
-        if (!text) {
-            reply_no_memory(x);
-            return;
-        }
-    }
     char *at = PUT_TEXT(text, "HTTP/1.1 ");
     at = put(at, status, strlen(status));
     if (reply->content_type) {
         at = PUT_TEXT(at, "\r\nContent-Type: ");
-        at = put(at, reply->content_type, type_length);
+        at = put(at, reply->content_type, strlen(reply->content_type));
     }
     at = PUT_TEXT(at, "\r\n");
     at = put(at, reply->headers, reply->headers_length);
@@ -476,9 +455,68 @@ void exchange_reply(struct exchange *x, const struct http_reply *reply)
     at = PUT_TEXT(at, "\r\n");
     at = put(at, connection, strlen(connection));
     at = PUT_TEXT(at, "\r\n");
+    return (size_t)(at - text);
+}
 
+static bool is_remembered(const struct reply_memo *m, const struct http_reply *reply,
+                          uint64_t body_bytes)
+{
+    return m->length > 0 && m->body_bytes == body_bytes && m->json_length == reply->json_length &&
+           m->content_type == reply->content_type;
+}
+
+static void remember(struct reply_memo *m, const struct http_reply *reply, uint64_t body_bytes,
+                     const char *text, size_t length)
+{
+    if (length > sizeof(m->text))
+        return;
+    m->content_type = reply->content_type;
+    m->body_bytes = body_bytes;
+    m->json_length = reply->json_length;
+    m->length = length;
+    memcpy(m->text, text, length);
+}
+
+/* Into the exchange. NULL: memory has ended. */
+static const char *make_head(struct exchange *x, const struct http_reply *reply,
+                             uint64_t body_bytes, size_t *ret_length)
+{
+    struct reply_memo *memo = &x->env->reply_memo;
+    const char *connection = connection_header(x);
+    bool plain = reply->status == 200 && reply->headers_length == 0 && !*connection;
+    if (plain && is_remembered(memo, reply, body_bytes)) {
+        *ret_length = memo->length;
+        return memcpy(x->head_text, memo->text, memo->length);
+    }
+    size_t type_length = reply->content_type ? strlen(reply->content_type) : 0;
+    char *text = x->head_text;
+    if (reply->headers_length + type_length > sizeof(x->head_text) - 256)
+        text = arena_alloc(&x->arena, reply->headers_length + type_length + 256);
+    if (!text)
+        return NULL;
+    *ret_length = print_head(text, reply, body_bytes, connection);
+    if (plain)
+        remember(memo, reply, body_bytes, text, *ret_length);
+    return text;
+}
+
+void exchange_reply(struct exchange *x, const struct http_reply *reply)
+{
+    uint64_t body_bytes = 0;
+    for (int i = 0; i < reply->n_body; i++)
+        body_bytes += reply->body[i].iov_len;
+
+    struct iovec *iov = x->iov_first;
+    if (reply->n_body + 2 > EXCHANGE_IOV)
+        iov = arena_alloc(&x->arena, sizeof(*iov) * (size_t)(reply->n_body + 2));
+    size_t length = 0;
+    const char *text = iov ? make_head(x, reply, body_bytes, &length) : NULL;
+    if (!text) {
+        reply_no_memory(x);
+        return;
+    }
     begin_pieces(x, iov);
-    add_piece(x, text, (size_t)(at - text));
+    add_piece(x, text, length);
     if (x->method != METHOD_HEAD) {
         for (int i = 0; i < reply->n_body; i++)
             add_piece(x, reply->body[i].iov_base, reply->body[i].iov_len);

@@ -60,6 +60,15 @@ struct http_limits {
     size_t max_pipeline_bytes;
 };
 
+/* The head of a reply of 200 with no further headers, for the next one that is alike. */
+struct reply_memo {
+    const char *content_type;
+    uint64_t body_bytes;
+    size_t json_length;
+    size_t length; /* of the text; 0: none is kept */
+    char text[192];
+};
+
 /* What the connections of one loop share. */
 struct http_env {
     /* Constant once connections exist. */
@@ -72,6 +81,7 @@ struct http_env {
     char *scratch;         /* where sockets are read to; hot in the cache */
     size_t scratch_bytes;
 
+    struct reply_memo reply_memo;
     unsigned int requests_left; /* how many may begin in this turn; set by who owns the turns */
     struct list unused;         /* exchanges, last used first */
     unsigned int n_unused;
@@ -195,7 +205,7 @@ struct http_reply_fixed {
 
 struct http_reply {
     int status;
-    const char *content_type; /* NULL for none */
+    const char *content_type; /* constant; NULL for none */
     const char *headers;      /* more of them: whole lines with CR LF; "" for none */
     size_t headers_length;
     size_t json_length;       /* Inference-Header-Content-Length, when not 0 */

@@ -94,6 +94,7 @@ void head_parser_init(struct head_parser *p, unsigned int max_chunks)
 {
     llhttp_init(&p->llhttp, HTTP_REQUEST, &settings);
     p->llhttp.data = p;
+    p->head.note = p->note;
     p->max_chunks = max_chunks;
     p->on_data = NULL;
     p->ctx = NULL;
@@ -113,6 +114,7 @@ static void begin(struct head_parser *p)
     p->head.target_length = 0;
     p->head.n_headers = 0;
     p->memo_length = 0;
+    memset(p->note, 0, sizeof(p->note));
     p->name_bytes = 0;
     p->complete = false;
     p->fault.status = 0;
@@ -246,6 +248,7 @@ static void look_at_codings(struct framing *f, struct span value)
 static void look_at_headers(struct http_head *head, struct framing *f)
 {
     head->accept = head->accept_length = 0;
+    head->has_expect = head->expects_continue = false;
     for (unsigned int i = 0; i < head->n_headers; i++) {
         struct head_header *h = &head->headers[i];
         while (h->value_length > 0 && (head->base[h->value + h->value_length - 1] == ' ' ||
@@ -259,6 +262,9 @@ static void look_at_headers(struct http_head *head, struct framing *f)
         } else if (head->accept_length == 0 && is_named(head, h, "accept", 6)) {
             head->accept = h->value;
             head->accept_length = h->value_length;
+        } else if (UNLIKELY(is_named(head, h, "expect", 6)) && !head->has_expect) {
+            head->has_expect = true;
+            head->expects_continue = span_is(value_of(head, h), "100-continue");
         }
     }
 }

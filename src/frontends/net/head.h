@@ -22,6 +22,7 @@ enum {
     HEAD_MAX_HEADERS = 64,
     HEAD_MAX_BYTES = 65535, /* places are 16 bits wide */
     HEAD_MEMO_BYTES = 384, /* of a head that is remembered, at most; most clients send 150 to 300 */
+    HEAD_NOTE_BYTES = 64,
 };
 
 struct head_header {
@@ -37,8 +38,13 @@ struct http_head {
     bool keep_alive;
     bool chunked;
     uint64_t content_length; /* 0 without the header */
-    /* The value of the first Accept, by which a head that is remembered need not be searched. */
-    uint16_t accept, accept_length; /* 0 without the header */
+    /* The handler's own, about what it has read in this head: zero in a new one, kept when the same
+     * bytes come again. Aligned to 8. */
+    unsigned char *note;
+    /* Values of headers by which a head that is remembered need not be searched. */
+    uint16_t accept, accept_length; /* the first Accept; 0 without the header */
+    bool expects_continue;          /* the first Expect is 100-continue */
+    bool has_expect;
     unsigned int n_headers;
     struct head_header headers[HEAD_MAX_HEADERS];
 };
@@ -75,6 +81,7 @@ struct head_parser {
      */
     uint16_t memo_length; /* 0: none are kept */
     char memo[HEAD_MEMO_BYTES];
+    _Alignas(8) unsigned char note[HEAD_NOTE_BYTES];
     size_t name_bytes; /* of a header's name that is not complete */
     size_t parsed;     /* bytes of the head seen so far */
     bool complete;

@@ -296,10 +296,8 @@ static void begin_exchange(struct http1 *h, bool body_follows)
     if (h->env->handler->on_head)
         h->env->handler->on_head(x, head);
 
-    struct span expect = head_find(head, "expect", 6);
     bool has_body = head->content_length > 0 || head->chunked;
-    if (UNLIKELY(expect.at != NULL) && span_is(expect, "100-continue") && head->http_1_1 &&
-        has_body && !body_follows)
+    if (UNLIKELY(head->expects_continue) && head->http_1_1 && has_body && !body_follows)
         x->continue_left = HTTP1_CONTINUE_BYTES;
 
     if (!has_body) {
