@@ -25,13 +25,17 @@
 
 enum { WATCHDOG_LEVEL = 720 };
 enum { HELD = 1 };
-enum { QUIET_TICKS = 10 }; /* so many without an inline execution make it park */
+enum { QUIET_LOOKS = 5 }; /* so many without an inline execution make it park */
 #define SETTLE_NS (50 * NS_PER_MS)
+/* Between two looks at the same execution, and how much of that a thread that computes has had a
+ * CPU for, at least. */
+#define AGAIN_NS   (WATCHDOG_LIMIT_NS / 2)
+#define AT_WORK_NS (AGAIN_NS - NS_PER_MS / 2)
 
 void watchdog_init(struct watchdog *d)
 {
     mutex_init(&d->mu, WATCHDOG_LEVEL, "watchdog.mu");
-    cond_init(&d->changed);
+    sleeper_init(&d->sleeper);
     list_init(&d->watches);
     d->has_thread = d->ending = false;
     atomic_init(&d->parked, false);
@@ -41,11 +45,11 @@ void watchdog_done(struct watchdog *d)
 {
     mutex_lock(&d->mu);
     d->ending = true;
-    cond_broadcast(&d->changed);
+    void *asleep = sleeper_rouse(&d->sleeper);
     mutex_unlock(&d->mu);
+    sleeper_wake(asleep);
     if (d->has_thread)
         thread_join(&d->thread);
-    cond_done(&d->changed);
     mutex_done(&d->mu);
 }
 
@@ -93,10 +97,11 @@ static void tell(const struct instance *in, uint64_t stood_ns, bool off)
 /* The execution lasts too long by the clock. Has it, by what its thread did? */
 static bool is_to_blame(const struct inline_watch *w, pid_t tid)
 {
-    return cpu_ns_of(tid) - w->cpu_ns >= WATCHDOG_LIMIT_NS - WATCHDOG_TICK_NS || is_asleep(tid);
+    return cpu_ns_of(tid) - w->cpu_ns >= AT_WORK_NS || is_asleep(tid);
 }
 
-static void look_at(struct inline_watch *w, struct instance *in, uint64_t now_ns)
+/* When it is to be looked at again. */
+static uint64_t look_at(struct inline_watch *w, struct instance *in, uint64_t now_ns)
 {
     uint64_t since_ns = atomic_load_explicit(&w->since_ns, memory_order_relaxed);
     pid_t tid = atomic_load_explicit(&w->tid, memory_order_relaxed);
@@ -104,18 +109,24 @@ static void look_at(struct inline_watch *w, struct instance *in, uint64_t now_ns
         w->seen_ns = since_ns;
         w->cpu_ns = cpu_ns_of(tid);
         w->told = false;
+        return MAX(since_ns + WATCHDOG_LIMIT_NS, now_ns + AGAIN_NS);
     }
     uint64_t stood_ns = now_ns - MIN(since_ns, now_ns);
-    if (w->told || stood_ns < WATCHDOG_LIMIT_NS || !is_to_blame(w, tid))
-        return;
+    if (w->told)
+        return now_ns + WATCHDOG_LIMIT_NS;
+    if (stood_ns < WATCHDOG_LIMIT_NS || !is_to_blame(w, tid))
+        return now_ns + AGAIN_NS;
     w->told = true;
     tell(in, stood_ns, execution_overdue(&in->model->scheduler->execution, stood_ns));
+    return now_ns + WATCHDOG_LIMIT_NS;
 }
 
-/* Has anything run inline since the last look? */
-static bool look_locked(struct watchdog *d, uint64_t last_ns, uint64_t now_ns)
+/* Has anything run inline since the last look? *ret_next_ns: when to look again. */
+static bool look_locked(struct watchdog *d, uint64_t last_ns, uint64_t now_ns,
+                        uint64_t *ret_next_ns)
 {
     bool active = false;
+    *ret_next_ns = now_ns + WATCHDOG_LIMIT_NS;
     LIST_FOR_EACH (link, &d->watches) {
         struct inline_watch *w = LIST_ENTRY(link, struct inline_watch, link);
         uintptr_t seen = atomic_load_explicit(&w->instance, memory_order_relaxed);
@@ -125,7 +136,7 @@ static bool look_locked(struct watchdog *d, uint64_t last_ns, uint64_t now_ns)
             !atomic_compare_exchange_strong_explicit(&w->instance, &seen, seen | HELD,
                                                      memory_order_acquire, memory_order_relaxed))
             continue;
-        look_at(w, (struct instance *)seen, now_ns);
+        *ret_next_ns = MIN(*ret_next_ns, look_at(w, (struct instance *)seen, now_ns));
         uintptr_t held = seen | HELD;
         atomic_compare_exchange_strong_explicit(&w->instance, &held, seen, memory_order_release,
                                                 memory_order_relaxed);
@@ -135,13 +146,22 @@ static bool look_locked(struct watchdog *d, uint64_t last_ns, uint64_t now_ns)
 
 /* ---- When it looks --------------------------------------------------------------------------- */
 
+static void sleep_locked(struct watchdog *d, uint64_t until_ns)
+{
+    sleeper_prepare(&d->sleeper);
+    mutex_unlock(&d->mu);
+    sleeper_wait(&d->sleeper, 0, until_ns);
+    mutex_lock(&d->mu);
+}
+
 static void park_locked(struct watchdog *d, uint64_t last_ns)
 {
+    uint64_t unused_ns;
     atomic_store(&d->parked, true);
-    cond_wait_until(&d->changed, &d->mu, monotonic_ns() + SETTLE_NS);
-    if (!look_locked(d, last_ns, monotonic_ns())) {
+    sleep_locked(d, monotonic_ns() + SETTLE_NS);
+    if (!look_locked(d, last_ns, monotonic_ns(), &unused_ns)) {
         while (atomic_load(&d->parked) && !d->ending)
-            cond_wait(&d->changed, &d->mu);
+            sleep_locked(d, UINT64_MAX);
     }
     atomic_store(&d->parked, false);
 }
@@ -152,11 +172,11 @@ static void run(void *arg)
     uint64_t last_ns = 0;
     mutex_lock(&d->mu);
     for (int n_quiet = 0; !d->ending;) {
-        uint64_t now_ns = monotonic_ns();
-        n_quiet = look_locked(d, last_ns, now_ns) ? 0 : n_quiet + 1;
+        uint64_t now_ns = monotonic_ns(), next_ns;
+        n_quiet = look_locked(d, last_ns, now_ns, &next_ns) ? 0 : n_quiet + 1;
         last_ns = now_ns;
-        if (n_quiet < QUIET_TICKS) {
-            cond_wait_until(&d->changed, &d->mu, now_ns + WATCHDOG_TICK_NS);
+        if (n_quiet < QUIET_LOOKS) {
+            sleep_locked(d, next_ns);
         } else {
             park_locked(d, last_ns);
             n_quiet = 0;
@@ -181,8 +201,9 @@ static void unpark(struct watchdog *d)
     if (!atomic_exchange(&d->parked, false))
         return; /* somebody else does */
     mutex_lock(&d->mu);
-    cond_broadcast(&d->changed);
+    void *asleep = sleeper_rouse(&d->sleeper);
     mutex_unlock(&d->mu);
+    sleeper_wake(asleep);
 }
 
 /* ---- Who is watched -------------------------------------------------------------------------- */

@@ -4,8 +4,10 @@
  * WATCHDOG_LIMIT_NS is told in the log while it lasts, and its model executes on its workers from
  * then on (execution_overdue()).
  *
- * One thread for all of a server, which looks every WATCHDOG_TICK_NS while something runs inline,
- * and sleeps when nothing has for a while. Who executes pays two stores, a load, and one exchange.
+ * One thread for all of a server, which looks every WATCHDOG_LIMIT_NS while something runs inline,
+ * and earlier when it has seen an execution that may be over the limit by then; what lasts is told
+ * at one and a half times the limit, at the latest. It sleeps when nothing has run for a while. Who
+ * executes pays two stores, a load, and one exchange.
  * A thread that would go on but gets no CPU is not blamed: only time that it was seen to compute,
  * or to wait for something in the execution, counts.
  */
@@ -19,13 +21,13 @@
 
 #include "base/list.h"
 #include "base/mutex.h"
+#include "base/sleeper.h"
 #include "base/thread.h"
 
 struct instance;
 struct status;
 struct watchdog;
 
-#define WATCHDOG_TICK_NS  2500000ULL
 #define WATCHDOG_LIMIT_NS 5000000ULL
 
 /* What one thread executes inline now; part of its turn. Zero: it is not watched. */
@@ -52,7 +54,7 @@ struct watchdog {
     struct mutex mu; /* level 720 in core/README.md */
     /* Under mu. */
     struct list watches;
-    struct cond changed; /* something runs inline after a pause; the end */
+    struct sleeper sleeper; /* roused by the first execution after a pause, and the end */
     bool has_thread, ending;
     struct thread thread;
 
