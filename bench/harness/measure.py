@@ -18,6 +18,9 @@ from pathlib import Path
 # More foreign CPU time than this share of one core spoils a cell (study, 2.0).
 FOREIGN_LIMIT = 0.06
 
+# So many come before calls are counted, or as many as come in ten cells.
+STEADY_REQUESTS = 1000
+
 
 @dataclass
 class Settings:
@@ -173,7 +176,14 @@ class Bench:
 
     def count(self, server, request, counters):
         """What grew in the file of counters while requests were answered, 16 at a time."""
-        return self.once(Cell(server, request, 16, seconds=min(1.0, self.settings.seconds)), counters)
+        cell = Cell(server, request, 16, seconds=min(1.0, self.settings.seconds))
+        # Steady state: a pool grows until the most that meet at once have met, by chance.
+        asked = 0
+        for _ in range(10):
+            asked += self.once(cell)["requests"]
+            if asked >= STEADY_REQUESTS:
+                break
+        return self.once(cell, counters)
 
     def measure(self, cells):
         for turn in range(self.settings.rounds):

@@ -12,7 +12,9 @@
  */
 #include "core/sched/watchdog.h"
 
+#include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -71,15 +73,17 @@ static bool is_asleep(pid_t tid)
 {
     char path[64], state = 'S';
     snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)tid);
-    FILE *f = fopen(path, "re");
-    if (!f)
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
         return true;
+    char line[256];
+    ssize_t n = read(fd, line, sizeof(line) - 1);
+    close(fd);
+    line[MAX(n, 0)] = '\0';
     /* "123 (name) R …"; our threads' names have no parenthesis, those of an embedder's may. */
-    char line[256] = "";
-    const char *end = fgets(line, sizeof(line), f) ? strrchr(line, ')') : NULL;
+    const char *end = strrchr(line, ')');
     if (end && end[1] == ' ')
         state = end[2];
-    fclose(f);
     return state != 'R';
 }
 

@@ -40,6 +40,28 @@ static bool on_own_thread(const struct exchange *x)
 
 /* ---- What the core calls -------------------------------------------------------------------- */
 
+static void release_blocks(struct http_call *call)
+{
+    void *block = TAKE(call->blocks);
+    while (block) {
+        void *next = *(void **)block;
+        pool_release(block);
+        block = next;
+    }
+}
+
+/* Answered, and let go of by the core and its backend, while the reply waits for its client: nobody
+ * reads the inputs any more. Of an exchange that the caller has a reference to. */
+static void release_inputs(struct exchange *x)
+{
+    struct http_call *call = exchange_part(x);
+    if (x->stage != EXCHANGE_REPLIED || !call->blocks)
+        return;
+    int ours = atomic_load(&call->response) ? 2 : 1; /* a response has a reference */
+    if (atomic_load_explicit(&call->request.refs, memory_order_acquire) == ours)
+        release_blocks(call);
+}
+
 /* The final response is there: the loop's thread goes on. */
 static void reply(struct exchange *x)
 {
@@ -59,7 +81,11 @@ static void reply(struct exchange *x)
 
 static void on_answered(struct message *m)
 {
-    reply(exchange_of_part(CONTAINER_OF(m, struct http_call, answered)));
+    struct exchange *x = exchange_of_part(CONTAINER_OF(m, struct http_call, answered));
+    exchange_ref(x);
+    reply(x);
+    release_inputs(x);
+    exchange_unref(x);
 }
 
 static void on_respond(struct request *r, struct response *resp, uint32_t flags)
@@ -83,13 +109,7 @@ static void on_respond(struct request *r, struct response *resp, uint32_t flags)
 
 static void destroy(struct exchange *x)
 {
-    struct http_call *call = exchange_part(x);
-    void *block = call->blocks;
-    while (block) {
-        void *next = *(void **)block;
-        pool_release(block);
-        block = next;
-    }
+    release_blocks(exchange_part(x));
     exchange_unref(x);
 }
 
@@ -159,6 +179,20 @@ void infer_begin(struct exchange *x, struct model *model)
     call->request.turn = &ctx->turn;
 }
 
+/* The core's: `x` may be gone afterwards. */
+static struct status *infer(struct exchange *x)
+{
+    struct http_call *call = exchange_part(x);
+    struct server *server = call_ctx(x)->settings->server;
+    if (!call->blocks)
+        return ops_infer(server, &call->request);
+    exchange_ref(x);
+    struct status *st = ops_infer(server, &call->request);
+    release_inputs(x);
+    exchange_unref(x);
+    return st;
+}
+
 void infer_handle(struct exchange *x)
 {
     struct http_ctx *ctx = call_ctx(x);
@@ -183,7 +217,7 @@ void infer_handle(struct exchange *x)
         if (UNLIKELY(request_names_sequence(&call->request)))
             exchange_goes_on(x);
         call->with_core = true; /* before: the reply may be out when it returns */
-        st = ops_infer(ctx->settings->server, &call->request);
+        st = infer(x);
         if (!st)
             return;
         call->with_core = false;

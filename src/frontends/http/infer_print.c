@@ -320,6 +320,9 @@ void infer_print(struct exchange *x, struct response *resp)
         return;
     }
 
+    /* What has all been printed need not wait for a client that is slow to take it. */
+    if (p.n_pieces == 1)
+        response_free(atomic_exchange(&p.call->response, NULL));
     p.pieces[0] = (struct iovec){text, size};
     exchange_reply(x,
                    &(struct http_reply){
