@@ -12,6 +12,7 @@
 #include <linux/futex.h>
 #include <stdbool.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -57,15 +58,30 @@ static bool poll_until(struct sleeper *s, uint64_t end_ns)
     return false;
 }
 
+/* False: it was roused in time. */
+static bool fall_asleep(struct sleeper *s)
+{
+    unsigned int expected = LOOKING;
+    return atomic_compare_exchange_strong_explicit(&s->state, &expected, ASLEEP,
+                                                   memory_order_acquire, memory_order_acquire);
+}
+
 void sleeper_wait(struct sleeper *s, uint64_t poll_ns)
 {
     if (poll_ns && poll_until(s, monotonic_ns() + poll_ns))
         return;
-    unsigned int expected = LOOKING;
-    if (!atomic_compare_exchange_strong_explicit(&s->state, &expected, ASLEEP, memory_order_acquire,
-                                                 memory_order_acquire))
-        return;
-    syscall(SYS_futex, &s->state, FUTEX_WAIT_PRIVATE, ASLEEP, NULL, NULL, 0);
+    if (fall_asleep(s))
+        syscall(SYS_futex, &s->state, FUTEX_WAIT_PRIVATE, ASLEEP, NULL, NULL, 0);
+}
+
+void sleeper_wait_until(struct sleeper *s, uint64_t deadline_ns)
+{
+    const struct timespec deadline = {.tv_sec = (time_t)(deadline_ns / NS_PER_S),
+                                      .tv_nsec = (long)(deadline_ns % NS_PER_S)};
+    /* Of the futex calls, the one whose time is a point and not a length; on CLOCK_MONOTONIC. */
+    if (fall_asleep(s))
+        syscall(SYS_futex, &s->state, FUTEX_WAIT_BITSET_PRIVATE, ASLEEP, &deadline, NULL,
+                FUTEX_BITSET_MATCH_ANY);
 }
 
 void *sleeper_rouse(struct sleeper *s)

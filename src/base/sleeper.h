@@ -39,6 +39,10 @@ void sleeper_prepare(struct sleeper *s);
  */
 void sleeper_wait(struct sleeper *s, uint64_t poll_ns);
 
+/* sleeper_wait_until - likewise, until the deadline (monotonic) at most, for who has something to
+ * do then. Thread: the owner, without the lock. */
+void sleeper_wait_until(struct sleeper *s, uint64_t deadline_ns);
+
 /*
  * sleeper_rouse - ends the wait of the owner. Thread: any, under the lock.
  *

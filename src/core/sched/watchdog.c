@@ -154,7 +154,10 @@ static void sleep_locked(struct watchdog *d, uint64_t until_ns)
 {
     sleeper_prepare(&d->sleeper);
     mutex_unlock(&d->mu);
-    sleeper_wait(&d->sleeper, 0, until_ns);
+    if (until_ns == UINT64_MAX)
+        sleeper_wait(&d->sleeper, 0);
+    else
+        sleeper_wait_until(&d->sleeper, until_ns);
     mutex_lock(&d->mu);
 }
 

@@ -128,12 +128,28 @@ static void only_who_sleeps_needs_waking(void **state)
     assert_ptr_equal(asleep, &s.state);
 }
 
+static void a_deadline_ends_the_wait_and_so_does_rousing(void **state)
+{
+    (void)state;
+    struct sleeper s;
+    sleeper_init(&s);
+    uint64_t deadline_ns = monotonic_ns() + 2 * NS_PER_MS;
+    while (monotonic_ns() < deadline_ns) { /* it may come back without a reason */
+        sleeper_prepare(&s);
+        sleeper_wait_until(&s, deadline_ns);
+    }
+    sleeper_prepare(&s);
+    assert_null(sleeper_rouse(&s));
+    sleeper_wait_until(&s, monotonic_ns() + 3600 * NS_PER_S);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_sleeps_is_woken),
         cmocka_unit_test(who_looks_sees_it),
         cmocka_unit_test(only_who_sleeps_needs_waking),
+        cmocka_unit_test(a_deadline_ends_the_wait_and_so_does_rousing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
