@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The length of a text decides its slot, and a new text replaces the one in the slot. A length of
- * 0 marks a slot that is being filled; memo_keep() sets the length last, so a fill that stops
- * half-way leaves the slot empty.
+ * The length of a request's text decides its slot, the model that of a reply; a new entry replaces
+ * the one in its slot. A length of 0 marks a slot that is being filled. The length is set last, so
+ * a fill that stops half-way leaves the slot empty.
  */
 #include "frontends/http/memo.h"
 

@@ -5,9 +5,9 @@
  *
  * Read process() first: by the state `input` it calls take_head(), take_body() or take_chunks(),
  * until dispatch() hands a complete exchange to the handler. `held` keeps bytes that must wait: an
- * unfinished head, a full pipeline (is_blocked()), a turn that may begin no more requests
- * (must_pause()), or a chunked body whose memory is not ready (must_wait()). Each fault ends in
- * refuse_input(): one error reply, and no input after it.
+ * unfinished head, a full pipeline (is_blocked()), an iteration of the loop that may begin no more
+ * requests (must_pause()), or a chunked body whose memory is not ready (must_wait()). Each fault
+ * ends in refuse_input(): one error reply, and no input after it.
  *
  * Thread: the loop's. A handler may reply before on_request() returns, which calls back into this
  * file; `processing` then keeps process() from being entered twice.

@@ -2,8 +2,8 @@
 /*
  * What a worker does beside the events of its connections, one part after the other: it gives up
  * connections when the budget is short, looks at all of them about once a second, shares the bytes
- * and requests of a turn between them, closes idle ones when descriptors are short, starts and
- * stops, and runs calls of other threads.
+ * and requests of a loop iteration between them, closes idle ones when descriptors are short,
+ * starts and stops, and runs calls of other threads.
  *
  * Thread: the worker's; only on_short(), worker_ask_close_idle(), worker_post(), worker_await()
  * and the functions of start and stop run on others. Walks of `conns` that may close a connection
