@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What Conch offers to backends besides tritonbackend.h. A backend that is to run under Triton as
- * well declares what it uses as weak, and asks whether it is there:
+ * What Conch offers to backends besides tritonbackend.h. A backend that should also run under
+ * Triton declares these functions weak, and tests whether they are there:
  *
  *     #include "conch/backend.h"
  *
@@ -27,10 +27,10 @@ extern "C" {
 #endif
 
 /*
- * conch_backend_attribute_set_instance_threads - each instance has one thread for life, on which it
- * is initialised, warmed up, executed and finalised, as in Triton. Without it, and where the
- * parameter CONCH_EXECUTION of the model is not `thread`, instances are initialised on a thread
- * that loads, and executed on one that comes with work and goes without it.
+ * conch_backend_attribute_set_instance_threads - gives each instance one thread for life, on which
+ * the instance is initialised, warmed up, executed and finalised, as in Triton. Without it, and
+ * where the parameter CONCH_EXECUTION of the model is not `thread`, a loading thread initialises an
+ * instance, and a worker thread that exists while there is work executes it.
  *
  * Thread: the one that calls TRITONBACKEND_GetBackendAttribute.
  * Errors: INVALID_ARG  `backend_attributes` is NULL
@@ -39,9 +39,9 @@ CONCH_DECLSPEC struct TRITONSERVER_Error *conch_backend_attribute_set_instance_t
     struct TRITONBACKEND_BackendAttribute *backend_attributes, bool enabled);
 
 /*
- * conch_model_declare_bounded - the backend promises, for this model: however its inputs are
- * chosen, an execution does no more than the size of the inputs allows, and it waits for nobody.
- * That is, ModelInstanceExecute
+ * conch_model_declare_bounded - the backend declares that for this model the size of the inputs
+ * bounds each execution, whatever their values, and that an execution waits for nothing. That is,
+ * ModelInstanceExecute
  *
  * - has no loop whose length a value decides, be it in the model, a parameter or an input;
  * - opens no file, makes no call over a network, does not sleep, and takes no lock that another
@@ -50,10 +50,10 @@ CONCH_DECLSPEC struct TRITONSERVER_Error *conch_backend_attribute_set_instance_t
  *   copies of them would.
  *
  * The server may then execute the model on the threads that read its network connections, when
- * measurement shows that it is quick: that saves the hand-off to another thread, and all other
- * connections of that thread wait for as long as it takes. A model without the declaration always
- * executes on threads of its own. So a backend that promises too much does harm to others; a
- * watchdog notices after some milliseconds, and takes the model off those threads for long.
+ * measurements show that the model is quick. That saves the hand-off to another thread, while all
+ * other connections of that thread wait for the execution. A model without the declaration always
+ * executes on threads of its own. So a wrong declaration delays other clients; a watchdog notices
+ * it after some milliseconds, and keeps the model off those threads for long.
  *
  * Thread: the one that initialises the model or one of its instances.
  * Errors: INVALID_ARG  `model` is NULL

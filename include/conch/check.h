@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checking model repositories without serving them: what a server would refuse, and what works but
- * bites later, with file, line and column. Nothing is loaded and no model is run, so it is quick
- * and safe for repositories of others. `conch check` is this function with a command line.
+ * Checks model repositories without serving them: finds what a server would refuse, and what it
+ * would accept but what fails later, with file, line and column. No model is loaded or executed, so
+ * the check is quick, and safe for untrusted repositories. `conch check` is this function with a
+ * command line.
  */
 #ifndef CONCH_CHECK_H
 #define CONCH_CHECK_H
@@ -25,7 +26,7 @@ enum conch_check_format {
     CONCH_CHECK_GITHUB, /* annotations of a GitHub workflow */
 };
 
-/* What is 0 or NULL is the default; all texts are borrowed during the call. */
+/* A member that is 0 or NULL has its default; all texts are borrowed during the call. */
 struct conch_check_options {
     size_t size; /* of this struct, as the caller knows it */
     const char *const *repositories;
@@ -34,15 +35,15 @@ struct conch_check_options {
     enum conch_check_format format;
     bool colour;                /* for human readers, by terminal escapes */
     bool strict;                /* warnings count as errors */
-    const char *const *ignored; /* codes of warnings that are not wanted */
+    const char *const *ignored; /* codes of warnings to leave out */
     size_t n_ignored;
     FILE *out;      /* where findings go; NULL = stdout */
-    FILE *progress; /* a terminal that is told how far it is; NULL = nobody */
+    FILE *progress; /* a terminal for the progress; NULL = none */
 
     /* As the server's options of the same names. */
     const char *model_config_name;
     bool disable_auto_complete_config;
-    const char *backend_directory; /* NULL: backend libraries are not looked for */
+    const char *backend_directory; /* NULL: backend libraries are not searched */
     bool model_namespacing;
     bool follow_symlinks; /* --repository-follow-symlinks */
 };
@@ -50,11 +51,11 @@ struct conch_check_options {
 enum conch_check_result {
     CONCH_CHECK_FINE,     /* nothing, or warnings only */
     CONCH_CHECK_FAULTS,   /* errors; with `strict` also warnings */
-    CONCH_CHECK_UNUSABLE, /* an option makes no sense, or a repository cannot be read */
+    CONCH_CHECK_UNUSABLE, /* an option is invalid, or a repository cannot be read */
 };
 
 /*
- * conch_check - checks the repositories and prints what it found, sorted by model, then a summary.
+ * conch_check - checks the repositories and prints its findings, sorted by model, then a summary.
  *
  * Thread: any; starts a few of its own, which end before it returns.
  */
@@ -66,7 +67,7 @@ struct conch_check_code {
     const char *meaning;
 };
 
-/* conch_check_codes - all that can be found; the table lives for ever. */
+/* conch_check_codes - all codes of findings; the table is static. */
 CONCH_DECLSPEC const struct conch_check_code *conch_check_codes(size_t *ret_n);
 
 #ifdef __cplusplus
