@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Behind nginx, as many a server stands: connections that are kept and shared, bodies both ways, clients that leave, a restart."""
+"""Behind a proxy, as many a server stands: connections that are kept and shared, bodies both ways, clients that leave, a restart."""
 
 import contextlib
 import json
 import os
 import pathlib
+import shutil
 import socket
 import subprocess
 
@@ -14,17 +15,54 @@ import repository
 from server import Server, free_port, wait_for
 from wire import Connection, ask, given, request_bytes
 
-PROGRAM = next((path for path in ("/usr/sbin/nginx", "/usr/bin/nginx") if os.path.exists(path)), None)
-pytestmark = [
-    pytest.mark.skipif(PROGRAM is None, reason="nginx is not installed (make deps)"),
-    pytest.mark.conch_only("its faults behind a proxy are not looked for"),
-]
+pytestmark = pytest.mark.conch_only("its faults behind a proxy are not looked for")
 
 MIB = 1 << 20
 WITHIN_S = 60
 PATH = "/v2/models/bytes/infer"
-# Under /streamed/ a body is passed on as it comes; elsewhere when nginx has all of it.
-CONFIG = """
+
+
+class Proxy:
+    """What comes for /streamed/ is passed on as it comes; a body that comes elsewhere when the proxy has all of it, or a buffer full."""
+
+    address = "127.0.0.1"
+    program: str
+    config: str
+    without_server: int    # the status of its answer then
+
+    def __init__(self, folder, upstream):
+        self.port = free_port()
+        self._file = folder / "proxy.conf"
+        self._file.write_text(self.config.format(folder=folder, port=self.port, upstream=upstream))
+        self._process = None
+
+    @classmethod
+    def find(cls):
+        return shutil.which(cls.program, path="/usr/sbin:/usr/bin")
+
+    def argv(self):
+        raise NotImplementedError
+
+    def __enter__(self):
+        self._process = subprocess.Popen(self.argv(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_for(self._listens, WITHIN_S, f"{self.program} listens")
+        return self
+
+    def __exit__(self, *_):
+        self._process.kill()
+        self._process.wait()
+
+    def _listens(self):
+        assert self._process.poll() is None, f"{self.program} ended"
+        with contextlib.suppress(ConnectionRefusedError), socket.create_connection((self.address, self.port)):
+            return True
+        return False
+
+
+class Nginx(Proxy):
+    program = "nginx"
+    without_server = 502
+    config = """
 daemon off; master_process off; worker_processes 1;
 pid {folder}/pid; error_log {folder}/error.log info;
 events {{ worker_connections 256; }}
@@ -42,30 +80,48 @@ http {{
 }}
 """
 
+    def argv(self):
+        return [self.find(), "-c", str(self._file)]
 
-class Proxy:
-    address = "127.0.0.1"
 
-    def __init__(self, folder, upstream):
-        self.port = free_port()
-        self._config = folder / "nginx.conf"
-        self._config.write_text(CONFIG.format(folder=folder, port=self.port, upstream=upstream))
-        self._process = None
+class Haproxy(Proxy):
+    program = "haproxy"
+    without_server = 503
+    config = """
+global
+    nbthread 1
+    maxconn 256
+defaults
+    mode http
+    retries 0
+    http-reuse always
+    timeout connect 60s
+    timeout client 600s
+    timeout server 600s
+frontend clients
+    bind 127.0.0.1:{port}
+    use_backend streamed if {{ path_beg /streamed/ }}
+    default_backend buffered
+backend streamed
+    http-request replace-path /streamed(/.*) \\1
+    server conch 127.0.0.1:{upstream}
+backend buffered
+    option http-buffer-request
+    server conch 127.0.0.1:{upstream}
+"""
 
-    def __enter__(self):
-        self._process = subprocess.Popen([PROGRAM, "-c", str(self._config)], stderr=subprocess.DEVNULL)
-        wait_for(self._listens, WITHIN_S, "nginx listens")
-        return self
+    def argv(self):
+        return [self.find(), "-db", "-f", str(self._file)]
 
-    def __exit__(self, *_):
-        self._process.kill()
-        self._process.wait()
 
-    def _listens(self):
-        assert self._process.poll() is None, "nginx ended"
-        with contextlib.suppress(ConnectionRefusedError), socket.create_connection((self.address, self.port)):
-            return True
-        return False
+def installed(kind):
+    return pytest.param(kind, id=kind.program,
+                        marks=pytest.mark.skipif(kind.find() is None, reason=f"{kind.program} is not installed (make deps)"))
+
+
+@pytest.fixture(scope="module", params=[installed(Nginx), installed(Haproxy)])
+def kind(request):
+    return request.param
 
 
 @pytest.fixture(scope="module")
@@ -82,8 +138,8 @@ def server(models):
 
 
 @pytest.fixture(scope="module")
-def proxy(server, tmp_path_factory):
-    with Proxy(tmp_path_factory.mktemp("nginx"), server.port) as proxy:
+def proxy(kind, server, tmp_path_factory):
+    with kind(tmp_path_factory.mktemp(kind.program), server.port) as proxy:
         yield proxy
 
 
@@ -114,7 +170,7 @@ def sockets_of(server):
 
 
 def test_connections_are_kept_and_shared(server, proxy):
-    """200 clients, each with a connection of its own to nginx, come by a few connections to us."""
+    """200 clients, each with a connection of its own to the proxy, come by a few connections to us."""
     before = sockets_of(server)
     for number in range(200):
         assert_answers(proxy, number)
@@ -180,14 +236,35 @@ def test_clients_that_leave(server, proxy):
     wait_for(lambda: sockets_of(server) < 20, WITHIN_S, "nobody's connection is left")
 
 
-def test_a_restart(models, tmp_path):
-    """Kept connections of nginx's end with the server; who comes meanwhile is told so, who comes later is served."""
+def test_a_restart(kind, models, tmp_path):
+    """Kept connections of the proxy's end with the server; who comes meanwhile is told so, who comes later is served."""
     with contextlib.ExitStack() as stack:
         with Server(models) as first:
-            proxy = stack.enter_context(Proxy(tmp_path, first.port))
+            proxy = stack.enter_context(kind(tmp_path, first.port))
             for number in range(10):
                 assert_answers(proxy, number)
-        assert ask(proxy, "GET", "/v2/health/ready").status == 502
+        assert ask(proxy, "GET", "/v2/health/ready").status == kind.without_server
         with Server(models, port=first.port):
             for number in range(10):
                 assert_answers(proxy, number)
+
+
+class CheckingHaproxy(Haproxy):
+    """Asks for readiness, by HTTP/1.0 and without a host, and passes nothing on to who is not ready."""
+
+    config = Haproxy.config.replace("mode http\n", "mode http\n    option httpchk GET /v2/health/ready\n").replace(
+        "{upstream}\n", "{upstream} check inter 100ms\n")
+
+
+@pytest.mark.skipif(Haproxy.find() is None, reason="haproxy is not installed (make deps)")
+def test_health_checks(models, tmp_path):
+    port = free_port()
+    with CheckingHaproxy(tmp_path, port) as proxy:
+        def answers(status):
+            return lambda: ask(proxy, "GET", "/v2/health/live").status == status
+
+        for _ in range(2):
+            wait_for(answers(503), WITHIN_S, "the server is known to be away")
+            with Server(models, port=port):
+                wait_for(answers(200), WITHIN_S, "the server is known to be ready")
+                assert_answers(proxy, 1)
