@@ -283,7 +283,9 @@ static enum read_result read_once(struct conn *c, size_t max_bytes, size_t *ret_
     bool more = n < 0 ? errno == EINTR : (size_t)n == asked;
     if (n > 0) {
         *ret_bytes = (size_t)n;
-        if (!c->lingering) {
+        if (c->lingering) {
+            c->http1.discards = true;
+        } else {
             c->moved_bytes += (size_t)n;
             http1_received(&c->http1, (size_t)n);
             c->n_received += (size_t)n;
@@ -489,9 +491,12 @@ static bool has_slow_head(const struct conn *c)
            passed(c->head_ns, HEAD_PATIENCE_NS, loop_now_ns(&c->worker->loop));
 }
 
+/* One that lingers has its last reply, and sends nothing: only its own end is missing. */
 bool conn_is_idle(const struct conn *c)
 {
-    return !c->lingering && (http1_is_idle(&c->http1) || has_slow_head(c)) && !has_unread(c);
+    if (c->lingering)
+        return !has_unread(c) && !has_unacknowledged(c);
+    return (http1_is_idle(&c->http1) || has_slow_head(c)) && !has_unread(c);
 }
 
 static const char *what_takes_too_long(struct conn *c, uint64_t now_ns)

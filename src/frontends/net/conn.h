@@ -74,7 +74,8 @@ static inline uint64_t conn_active_ns(const struct conn *c)
 }
 
 /* conn_is_idle - no request is under way, or none but a head that has been coming for a second, and
- * nothing that has come is unread. A system call. */
+ * nothing that has come is unread; or all has been answered and taken, and the client has yet to
+ * close. A system call or two. */
 bool conn_is_idle(const struct conn *c);
 
 /*

@@ -7,6 +7,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -249,14 +250,41 @@ static void whoever_leaves_makes_room(void **state)
     assert_int_equal(count_reserved(), reserved_before);
 }
 
+/* Whether it does so at once: the server closes when it sees that, and has nothing to wait for. */
+static void acknowledge(const struct client *c, int at_once)
+{
+    assert_int_equal(
+        setsockopt(c->fd, IPPROTO_TCP, TCP_QUICKACK, &at_once, (socklen_t)sizeof(at_once)), 0);
+}
+
+/* The server waits for them to close: a while, and while nobody needs their descriptors. */
+static void whoever_has_the_last_answer_makes_room(void **state)
+{
+    (void)state;
+    static const char request[] = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    for (int i = 0; i < 2 * LIMIT; i++) {
+        come();
+        struct client *c = &clients[n_clients - 1];
+        acknowledge(c, 0);
+        assert_int_equal(send(c->fd, request, sizeof(request) - 1, 0), sizeof(request) - 1);
+        turns();
+        char answer[256];
+        assert_in_range(recv(c->fd, answer, sizeof(answer), MSG_DONTWAIT), 12, sizeof(answer));
+        assert_memory_equal(answer, "HTTP/1.1 200", 12);
+        if (i == LIMIT / 4)
+            assert_in_range(listener.n_open, LIMIT / 8, LIMIT); /* they linger */
+        acknowledge(c, 1);
+        clock_fake_advance(&now, 20 * NS_PER_MS);
+    }
+}
+
 int main(void)
 {
 #define TEST(test) cmocka_unit_test_setup_teardown(test, start, stop)
     const struct CMUnitTest tests[] = {
-        TEST(the_longest_idle_of_all_loops_goes),
-        TEST(as_many_go_as_come_at_once),
-        TEST(each_turn_looks_at_the_descriptors_once),
-        TEST(whoever_leaves_makes_room),
+        TEST(the_longest_idle_of_all_loops_goes),      TEST(as_many_go_as_come_at_once),
+        TEST(each_turn_looks_at_the_descriptors_once), TEST(whoever_leaves_makes_room),
+        TEST(whoever_has_the_last_answer_makes_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
