@@ -164,3 +164,19 @@ void mem_free(void *p)
     mem_owner_discharge(h->owner, h->kind, h->size_bytes);
     free(h);
 }
+
+/* In front of it stands which block it lies in. */
+void *mem_zalloc_on_line(size_t size_bytes)
+{
+    void **block = mem_zalloc(size_bytes + sizeof(*block) + MEM_ALIGNMENT - 1);
+    uintptr_t at = (uintptr_t)(block + 1) + MEM_ALIGNMENT - 1;
+    void **p = (void **)(at - at % MEM_ALIGNMENT);
+    p[-1] = block;
+    return p;
+}
+
+void mem_free_on_line(void *p)
+{
+    if (p)
+        mem_free(((void **)p)[-1]);
+}

@@ -35,4 +35,12 @@ void mem_free(void *p);
 /* mem_give - from now on it is that owner's memory, whoever paid until now. NULL is fine. */
 void mem_give(void *p, struct mem_owner *owner, enum mem_kind kind);
 
+/*
+ * mem_zalloc_on_line - zeros that somebody pays for, as mem_zalloc() gives them, at the beginning
+ * of a cache line. For what threads write in turns: it lies on as few lines as it needs.
+ * mem_free_on_line - ends it; NULL is fine.
+ */
+void *mem_zalloc_on_line(size_t size_bytes);
+void mem_free_on_line(void *p);
+
 #endif

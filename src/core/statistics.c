@@ -151,7 +151,7 @@ struct status *statistics_add(struct statistics *to, const struct statistics *fr
 struct instance_stats *instance_stats_new(struct model *m)
 {
     MEM_CHARGE(m->owner, MEM_CONFIG);
-    struct instance_stats *part = mem_zalloc(sizeof(*part));
+    struct instance_stats *part = mem_zalloc_on_line(sizeof(*part));
     mutex_init(&part->mu, STATS_LEVEL, "instance.stats.mu");
     /* Whoever makes more of it later need not say who pays: a block that grows keeps its payer. */
     make_room(&part->sums);
@@ -171,7 +171,7 @@ void model_statistics_free(struct model *m)
         struct instance_stats *next = part->next;
         statistics_done(&part->sums);
         mutex_done(&part->mu);
-        mem_free(part);
+        mem_free_on_line(part);
         part = next;
     }
 }

@@ -132,9 +132,9 @@ enum executor_count {
  * goes that is not the last one.
  */
 struct instance_stats {
-    char pad_before[64]; /* away from others: each request writes here */
-    /* Written by who executes; also under mu when the batch size changes. */
-    atomic_uint_least64_t n_changes; /* odd while the next ones change */
+    /* On cache lines of its own, since each request writes here (mem_zalloc_on_line()). Written by
+     * who executes; also under mu when the batch size changes. */
+    _Alignas(64) atomic_uint_least64_t n_changes; /* odd while the next ones change */
     atomic_uint_least64_t counts[EXECUTOR_COUNTS];
     char pad_between[64];
     struct mutex mu;             /* level 800 in core/README.md */

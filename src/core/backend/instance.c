@@ -112,7 +112,7 @@ struct status *instance_new(struct model *m, const Inference__ModelInstanceGroup
                             struct instance **ret_instance)
 {
     MEM_CHARGE(m->owner, MEM_INSTANCES);
-    struct instance *in = mem_zalloc(sizeof(*in));
+    struct instance *in = mem_zalloc_on_line(sizeof(*in));
     in->model = m;
     in->group = group;
     in->name = mem_printf("%s_%d", group->name, index);
@@ -153,9 +153,10 @@ void instance_free(struct instance *in)
     instance_report_memory(in, 0);
     mem_free(in->host_policy_document.json);
     mem_free(in->place);
-    mem_free(in->batch);
+    if (in->batch != in->batch_of_one)
+        mem_free(in->batch);
     mem_free(in->name);
-    mem_free(in);
+    mem_free_on_line(in);
 }
 
 /* Times of a backend that does not keep the order must not wrap the sums. */

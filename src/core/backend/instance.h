@@ -68,21 +68,21 @@ struct instance {
     atomic_uint n_overdue; /* what it is stuck for; any thread reads it */
     struct watched_call call;
 
-    /* What each execution writes stands together, away from what is only read and from what belongs
-     * to others: instances that execute at the same time do so on different cores. */
-    char pad_before[64];
-    struct loan loan;
+    /* What each execution writes stands on one cache line, away from what is only read and from
+     * what belongs to others: instances that execute at the same time do so on different cores. */
+    _Alignas(64) struct loan loan;
     /* Written by its runner, read by the watch (core/sched/watch.c). */
-    atomic_uint n_executing;        /* requests of the backend's call */
-    atomic_uint_least64_t since_ns; /* when that began; 0: there is none */
-    atomic_bool watched;            /* the watch's: the runner takes watch.mu when it returns */
+    atomic_uint_least64_t since_ns;  /* when the backend's call began; 0: there is none */
+    atomic_uint n_executing;         /* its requests */
+    atomic_bool watched;             /* the watch's: the runner takes watch.mu when it returns */
+    uint32_t n_runs;                 /* the runner's: calls of the backend, for has_taken_ns() */
+    enum runner runner;              /* under scheduler.mu */
+    struct request **batch;          /* the runner's: 2 * batch_capacity; NULL before the first */
+    struct request *batch_of_one[2]; /* where that points when there is never more than one */
+
     /* Under scheduler.mu. */
-    enum runner runner;
-    struct request **batch;         /* the runner's: 2 * batch_capacity; NULL before the first */
-    uint32_t n_runs;                /* the runner's: calls of the backend, for has_taken_ns() */
     long n_preempted;               /* the runner's; see learn_on_worker() */
     struct instance_thread *thread; /* NULL before the first work for it */
-    char pad_after[64];
 };
 
 /*

@@ -319,7 +319,9 @@ static uint32_t take_locked(struct scheduler *s, struct instance *in)
 {
     if (UNLIKELY(!in->batch)) {
         MEM_CHARGE(s->model->owner, MEM_INSTANCES);
-        in->batch = mem_zalloc(2 * in->batch_capacity * sizeof(*in->batch));
+        in->batch = in->batch_capacity == 1
+                        ? in->batch_of_one
+                        : mem_zalloc(2 * in->batch_capacity * sizeof(*in->batch));
     }
     uint32_t n = s->ops->take_locked(s, in, in->batch, in->batch_capacity);
     int n_waited = 0;

@@ -157,6 +157,19 @@ static void map_and_grow(void *arg)
     }
 }
 
+static void what_threads_write_in_turns_begins_on_a_line(void **state)
+{
+    (void)state;
+    for (size_t bytes = 1; bytes < 300; bytes += 7) {
+        unsigned char *p = mem_zalloc_on_line(bytes);
+        assert_int_equal((uintptr_t)p % MEM_ALIGNMENT, 0);
+        assert_int_equal(n_different(p, 0, bytes), 0);
+        memset(p, 0xff, bytes);
+        mem_free_on_line(p);
+    }
+    mem_free_on_line(NULL);
+}
+
 /* Each where another one was a moment ago, of which the thread sanitizer has to know. */
 static void pages_grow_on_several_threads(void **state)
 {
@@ -179,6 +192,7 @@ int main(void)
         cmocka_unit_test(products_that_overflow_are_no_memory),
         cmocka_unit_test(sizes_that_wrap_are_no_memory),
         cmocka_unit_test(the_hook_makes_tries_fail),
+        cmocka_unit_test(what_threads_write_in_turns_begins_on_a_line),
         cmocka_unit_test(pages_grow_on_several_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
