@@ -28,7 +28,7 @@ struct flag {
     const char *help;     /* NULL: the server's */
 };
 
-static void append(const char ***list, size_t *n, const char *text)
+static void append_text(const char ***list, size_t *n, const char *text)
 {
     *list = reallocarray(*list, *n + 1, sizeof(**list));
     if (!*list)
@@ -77,7 +77,7 @@ static char *take_ignore(struct arguments *a, const char *value)
             return option_message("there is no code '%.*s'; --help lists them", (int)length, p);
         if (!codes[i].is_warning)
             return option_message("'%s' is an error, only warnings can be ignored", codes[i].name);
-        append(&a->ignored, &a->check.n_ignored, codes[i].name);
+        append_text(&a->ignored, &a->check.n_ignored, codes[i].name);
         p += length;
         if (!*p)
             return NULL;
@@ -86,7 +86,7 @@ static char *take_ignore(struct arguments *a, const char *value)
 
 static char *take_repository(struct arguments *a, const char *value)
 {
-    append(&a->repositories, &a->check.n_repositories, value);
+    append_text(&a->repositories, &a->check.n_repositories, value);
     return NULL;
 }
 
@@ -156,7 +156,7 @@ static const char *argument_of(const struct flag *f)
 
 /* ---- the command line ------------------------------------------------------------------------ */
 
-static const struct flag *find(const char *name, size_t length)
+static const struct flag *find_check_flag(const char *name, size_t length)
 {
     for (size_t i = 0; i < ARRAY_SIZE(flags); i++) {
         if (strlen(name_of(&flags[i])) == length && memcmp(name_of(&flags[i]), name, length) == 0)
@@ -166,7 +166,7 @@ static const struct flag *find(const char *name, size_t length)
 }
 
 /* The value of one flag; the server's own check of it comes first. */
-static char *take(struct arguments *a, const struct flag *f, const char *value)
+static char *take_flag_value(struct arguments *a, const struct flag *f, const char *value)
 {
     const struct option *o = f->same < N_OPTIONS ? &option_table[f->same] : NULL;
     struct option_value v = {.text = value};
@@ -180,7 +180,7 @@ static char *take(struct arguments *a, const struct flag *f, const char *value)
     return whole;
 }
 
-static char *parse(struct arguments *a, int argc, char *const argv[])
+static char *parse_check_arguments(struct arguments *a, int argc, char *const argv[])
 {
     bool only_repositories = false;
     for (int i = 1; i < argc && !a->help; i++) {
@@ -194,7 +194,7 @@ static char *parse(struct arguments *a, int argc, char *const argv[])
             continue;
         }
         size_t length = argv[i][1] == '-' ? strcspn(name, "=") : 0;
-        const struct flag *f = find(name, length);
+        const struct flag *f = find_check_flag(name, length);
         if (!f)
             return option_message("unrecognized option '%s'", argv[i]);
         const char *value = name[length] ? name + length + 1 : NULL;
@@ -204,7 +204,7 @@ static char *parse(struct arguments *a, int argc, char *const argv[])
             return option_message("option '--%s' requires an argument", name_of(f));
         if (!value && argument_of(f))
             value = argv[++i];
-        char *wrong = take(a, f, value);
+        char *wrong = take_flag_value(a, f, value);
         if (wrong)
             return wrong;
     }
@@ -243,7 +243,7 @@ int check_main(int argc, char *const argv[], const char *backends)
 {
     struct arguments a = {.check = {.size = sizeof(a.check), .backend_directory = backends}};
     int code = 0;
-    char *wrong = parse(&a, argc, argv);
+    char *wrong = parse_check_arguments(&a, argc, argv);
     if (wrong) {
         fprintf(stderr, "conch check: %s\nTry 'conch check --help'.\n", wrong);
         code = CONCH_CHECK_UNUSABLE;

@@ -59,10 +59,10 @@ static void log_line(TRITONSERVER_LogLevel level, int line, const char *fmt, ...
 #define log_warn(...)    log_line(TRITONSERVER_LOG_WARN, __LINE__, __VA_ARGS__)
 #define log_error(...)   log_line(TRITONSERVER_LOG_ERROR, __LINE__, __VA_ARGS__)
 
-static void print_line(TRITONSERVER_LogLevel level, const char *fmt, ...) PRINTF_LIKE(2, 3);
+static void print_console_line(TRITONSERVER_LogLevel level, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
 /* A line as it is, on the console. */
-static void print_line(TRITONSERVER_LogLevel level, const char *fmt, ...)
+static void print_console_line(TRITONSERVER_LogLevel level, const char *fmt, ...)
 {
     char *text;
     va_list ap;
@@ -76,18 +76,18 @@ static void print_line(TRITONSERVER_LogLevel level, const char *fmt, ...)
 }
 
 /* An error ends here, on stderr: "error: <what>: <Code> - <message>". False when there was one. */
-static bool passed(TRITONSERVER_Error *error, const char *what)
+static bool passed_or_printed(TRITONSERVER_Error *error, const char *what)
 {
     if (!error)
         return true;
-    print_line(TRITONSERVER_LOG_ERROR, "error: %s: %s - %s", what,
-               TRITONSERVER_ErrorCodeString(error), TRITONSERVER_ErrorMessage(error));
+    print_console_line(TRITONSERVER_LOG_ERROR, "error: %s: %s - %s", what,
+                       TRITONSERVER_ErrorCodeString(error), TRITONSERVER_ErrorMessage(error));
     TRITONSERVER_ErrorDelete(error);
     return false;
 }
 
 /* The same in the log: "failed to <what>: <Code> - <message>". */
-static bool worked(TRITONSERVER_Error *error, const char *what)
+static bool worked_or_logged(TRITONSERVER_Error *error, const char *what)
 {
     if (!error)
         return true;
@@ -120,7 +120,7 @@ static uint64_t now_ms(void)
 }
 
 /* For handlers: text for stderr, unless nobody reads that. */
-static void say(const char *text, size_t length)
+static void write_stderr(const char *text, size_t length)
 {
     struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
     if (poll(&p, 1, 0) > 0)
@@ -136,7 +136,7 @@ static void say_signal(int number, const char *more)
     *end++ = (char)('0' + number % 10);
     end = mempcpy(end, after, sizeof(after) - 1);
     end = mempcpy(end, more, MIN(strlen(more), (size_t)(line + sizeof(line) - end)));
-    say(line, (size_t)(end - line));
+    write_stderr(line, (size_t)(end - line));
 }
 
 NORETURN static void end_at_once(int number)
@@ -253,7 +253,7 @@ static void catch_signals(void)
 static atomic_bool loaded;
 static TRITONSERVER_Error *load_error; /* set before `loaded` */
 
-static void on_loaded(TRITONSERVER_Error *error, void *userp)
+static void on_models_loaded(TRITONSERVER_Error *error, void *userp)
 {
     (void)userp;
     load_error = error;
@@ -277,9 +277,9 @@ static void reopen_log(const char *path)
         log_info("Signal (%d) received, and there is no log file to be opened anew.", SIGHUP);
         return;
     }
-    if (!worked(TRITONSERVER_ServerOptionsNew(&so), "open the log file anew"))
+    if (!worked_or_logged(TRITONSERVER_ServerOptionsNew(&so), "open the log file anew"))
         return;
-    if (worked(TRITONSERVER_ServerOptionsSetLogFile(so, path), "open the log file anew"))
+    if (worked_or_logged(TRITONSERVER_ServerOptionsSetLogFile(so, path), "open the log file anew"))
         log_info("Signal (%d) received: the log file has been opened anew.", SIGHUP);
     TRITONSERVER_ErrorDelete(TRITONSERVER_ServerOptionsDelete(so));
 }
@@ -307,7 +307,7 @@ struct follower {
     sem_t over;
 };
 
-static void *follow(void *arg)
+static void *run_poll_mode(void *arg)
 {
     struct follower *f = arg;
     struct timespec next;
@@ -316,7 +316,8 @@ static void *follow(void *arg)
     while (sem_clockwait(&f->over, CLOCK_MONOTONIC, &next) != 0) {
         if (errno != ETIMEDOUT)
             continue;
-        worked(TRITONSERVER_ServerPollModelRepository(f->server), "poll model repository");
+        worked_or_logged(TRITONSERVER_ServerPollModelRepository(f->server),
+                         "poll model repository");
         clock_gettime(CLOCK_MONOTONIC, &next);
         next.tv_sec += f->seconds;
     }
@@ -332,7 +333,7 @@ static void follower_start(struct follower *f, TRITONSERVER_Server *server, cons
     if (strcasecmp(option_text(o, OPT_MODEL_CONTROL_MODE), "poll") != 0 || f->seconds == 0 || !live)
         return;
     sem_init(&f->over, 0, 0);
-    int failed = pthread_create(&f->thread, NULL, follow, f);
+    int failed = pthread_create(&f->thread, NULL, run_poll_mode, f);
     f->runs = !failed;
     if (failed)
         log_error("failed to start a thread to poll the model repository: %s", strerror(failed));
@@ -359,7 +360,7 @@ static bool start_http(TRITONSERVER_Server *server, const struct options *o,
     struct conch_http_options http;
     conch_http_options_init(&http);
     options_apply_http(o, &http);
-    return worked(conch_http_start(server, &http, ret_http), "start HTTP service");
+    return worked_or_logged(conch_http_start(server, &http, ret_http), "start HTTP service");
 }
 
 static bool start_metrics(TRITONSERVER_Server *server, const struct options *o,
@@ -368,7 +369,8 @@ static bool start_metrics(TRITONSERVER_Server *server, const struct options *o,
     struct conch_metrics_options metrics;
     conch_metrics_options_init(&metrics);
     options_apply_metrics(o, &metrics);
-    return worked(conch_metrics_start(server, &metrics, ret_metrics), "start Metrics service");
+    return worked_or_logged(conch_metrics_start(server, &metrics, ret_metrics),
+                            "start Metrics service");
 }
 
 /* The one line that says what is served where, and what is not although nobody switched it off. */
@@ -399,20 +401,21 @@ struct frontends {
  * what the stop waits for. False when the timeout did not suffice: what is still running then must
  * not be waited for.
  */
-static bool stop(TRITONSERVER_Server *server, struct frontends *f, uint64_t timeout_ms)
+static bool stop_serving(TRITONSERVER_Server *server, struct frontends *f, uint64_t timeout_ms)
 {
     uint64_t from_ms = now_ms();
     follower_end(&f->follower);
-    passed(conch_server_stop_loading(server), "stopping server");
+    passed_or_printed(conch_server_stop_loading(server), "stopping server");
     unsigned int n_cut = conch_http_stop(f->http, timeout_ms);
     if (n_cut)
         log_info("Timeout 0: Found %u HTTP service connections", n_cut);
     conch_server_end_sequences(server); /* all who asked for them were clients */
     uint64_t used_ms = now_ms() - from_ms;
     uint64_t left_ms = used_ms < timeout_ms ? timeout_ms - used_ms : 0;
-    if (!worked(TRITONSERVER_ServerSetExitTimeout(server, (unsigned int)((left_ms + 999) / 1000)),
-                "set exit timeout") ||
-        !worked(TRITONSERVER_ServerStop(server), "stop server"))
+    if (!worked_or_logged(
+            TRITONSERVER_ServerSetExitTimeout(server, (unsigned int)((left_ms + 999) / 1000)),
+            "set exit timeout") ||
+        !worked_or_logged(TRITONSERVER_ServerStop(server), "stop server"))
         return false;
     follower_join(&f->follower);
     conch_metrics_stop(f->metrics, LAST_PAGE_MS);
@@ -436,12 +439,12 @@ struct ending {
     bool fine;
 };
 
-static void *end(void *arg)
+static void *stop_and_delete_server(void *arg)
 {
     struct ending *e = arg;
-    if (!stop(e->server, e->frontends, e->timeout_ms))
+    if (!stop_serving(e->server, e->frontends, e->timeout_ms))
         give_up();
-    e->fine = passed(TRITONSERVER_ServerDelete(e->server), "deleting server");
+    e->fine = passed_or_printed(TRITONSERVER_ServerDelete(e->server), "deleting server");
     sem_post(&e->over);
     return NULL;
 }
@@ -459,8 +462,8 @@ static bool end_in_time(TRITONSERVER_Server *server, struct frontends *f, uint64
     pthread_t thread;
 
     sem_init(&e.over, 0, 0);
-    if (pthread_create(&thread, NULL, end, &e) != 0) {
-        end(&e); /* no room for a thread: rather too late than not at all */
+    if (pthread_create(&thread, NULL, stop_and_delete_server, &e) != 0) {
+        stop_and_delete_server(&e); /* no room for a thread: rather too late than not at all */
         return e.fine;
     }
     while (sem_clockwait(&e.over, CLOCK_MONOTONIC, &until) != 0) {
@@ -478,13 +481,13 @@ static bool apply_options(const struct options *o, bool of_log, TRITONSERVER_Ser
 {
     const char *what = NULL;
     TRITONSERVER_Error *error = options_apply(o, of_log, so, &what);
-    return passed(error, what);
+    return passed_or_printed(error, what);
 }
 
 static bool create_server(const struct options *o, TRITONSERVER_Server **ret_server)
 {
     TRITONSERVER_ServerOptions *so = NULL;
-    if (!passed(TRITONSERVER_ServerOptionsNew(&so), "creating server options"))
+    if (!passed_or_printed(TRITONSERVER_ServerOptionsNew(&so), "creating server options"))
         return false;
     bool ok = apply_options(o, true, so);
     /* Deprecations go where Triton has them, the rest into the log. */
@@ -495,8 +498,8 @@ static bool create_server(const struct options *o, TRITONSERVER_Server **ret_ser
             log_warn("%s", o->notices[i]);
     }
     ok = ok && apply_options(o, false, so) &&
-         passed(conch_server_new(ret_server, so), "creating server");
-    passed(TRITONSERVER_ServerOptionsDelete(so), "deleting server options");
+         passed_or_printed(conch_server_new(ret_server, so), "creating server");
+    passed_or_printed(TRITONSERVER_ServerOptionsDelete(so), "deleting server options");
     return ok;
 }
 
@@ -514,24 +517,25 @@ static bool open_ports(TRITONSERVER_Server *server, const struct options *o, str
  * From the first model to the signal that ends the program. The ports are open before the models
  * load, so that whoever asks can tell a server that loads from one that is dead.
  */
-static bool serve(TRITONSERVER_Server *server, const struct options *o, struct frontends *f)
+static bool serve_until_signal(TRITONSERVER_Server *server, const struct options *o,
+                               struct frontends *f)
 {
     bool after_load = option_bool(o, OPT_LISTEN_AFTER_LOAD);
 
     if (!after_load && !open_ports(server, o, f))
         return false;
-    if (!passed(conch_server_load(server, on_loaded, NULL), "creating server"))
+    if (!passed_or_printed(conch_server_load(server, on_models_loaded, NULL), "creating server"))
         return false;
     wait_for_event(o, true);
     if (!atomic_load(&signal_number)) {
-        if (!passed(take_load_error(), "creating server"))
+        if (!passed_or_printed(take_load_error(), "creating server"))
             return false;
         if (after_load && !open_ports(server, o, f))
             return false;
         follower_start(&f->follower, server, o);
         wait_for_event(o, false);
     }
-    print_line(TRITONSERVER_LOG_INFO, "Signal (%d) received.", atomic_load(&signal_number));
+    print_console_line(TRITONSERVER_LOG_INFO, "Signal (%d) received.", atomic_load(&signal_number));
     return true;
 }
 
@@ -553,7 +557,7 @@ static void tell_descriptor_limit(const struct rlimit *before)
                     (uintmax_t)before->rlim_cur);
 }
 
-static int run(const struct options *o)
+static int run_server(const struct options *o)
 {
     TRITONSERVER_Server *server = NULL;
     struct frontends frontends = {0};
@@ -566,7 +570,7 @@ static int run(const struct options *o)
         return 1;
     tell_descriptor_limit(&before);
     atomic_store(&waiting, true);
-    bool fine = serve(server, o, &frontends);
+    bool fine = serve_until_signal(server, o, &frontends);
     fine = end_in_time(server, &frontends, (uint64_t)option_int(o, OPT_EXIT_TIMEOUT_SECS) * 1000) &&
            fine;
     TRITONSERVER_ErrorDelete(take_load_error()); /* that it has been stopped meanwhile */
@@ -630,7 +634,7 @@ int main(int argc, char **argv)
     int code = 0;
     if (!make_arenas()) { /* whatever needs a byte would crash */
         static const char text[] = "conch: there is not enough memory to start\n";
-        say(text, sizeof(text) - 1);
+        write_stderr(text, sizeof(text) - 1);
         _exit(1);
     }
     bool as_tritonserver = argc > 0 && is_tritonserver(argv[0]);
@@ -650,7 +654,7 @@ int main(int argc, char **argv)
         version_print(backends ? backends : options_backend_directory(), settings->list,
                       settings->n_list);
     } else {
-        code = run(&o);
+        code = run_server(&o);
     }
     free(wrong);
     options_done(&o);

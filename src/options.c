@@ -39,7 +39,7 @@ char *option_message(const char *fmt, ...)
     return text;
 }
 
-static void *grow(void *list, size_t n, size_t item_bytes)
+static void *grow_list(void *list, size_t n, size_t item_bytes)
 {
     list = reallocarray(list, n + 1, item_bytes);
     if (!list)
@@ -49,7 +49,7 @@ static void *grow(void *list, size_t n, size_t item_bytes)
 
 static void add_notice(struct options *o, char *text)
 {
-    o->notices = grow(o->notices, o->n_notices, sizeof(*o->notices));
+    o->notices = grow_list(o->notices, o->n_notices, sizeof(*o->notices));
     o->notices[o->n_notices++] = text;
 }
 
@@ -81,15 +81,15 @@ char *option_parse_real(const char *text, double *ret_value)
     return NULL;
 }
 
-static bool is_word(const char *text, const char *a, const char *b, const char *c)
+static bool is_any_word(const char *text, const char *a, const char *b, const char *c)
 {
     return strcasecmp(text, a) == 0 || strcasecmp(text, b) == 0 || strcasecmp(text, c) == 0;
 }
 
 char *option_parse_bool(const char *text, int64_t *ret_value)
 {
-    *ret_value = is_word(text, "true", "on", "1");
-    if (*ret_value || is_word(text, "false", "off", "0"))
+    *ret_value = is_any_word(text, "true", "on", "1");
+    if (*ret_value || is_any_word(text, "false", "off", "0"))
         return NULL;
     return option_message("invalid value for bool option: %s", text);
 }
@@ -159,13 +159,13 @@ static bool asks_for_more(const struct option *option, const struct option_value
     }
 }
 
-static char *refusal(const struct option *option, const char *text)
+static char *refusal_of(const struct option *option, const char *text)
 {
     return option_message("--%s%s%s asks for what Conch does not have yet: %s", option->flag,
                           text ? "=" : "", text ? text : "", option->feature);
 }
 
-static char *take(struct options *o, enum option_id id, const char *text)
+static char *take_value(struct options *o, enum option_id id, const char *text)
 {
     const struct option *option = &option_table[id];
     struct option_value *v = &o->values[id];
@@ -181,7 +181,7 @@ static char *take(struct options *o, enum option_id id, const char *text)
     if (option->kind == KIND_LIST) {
         if (id == OPT_MODEL_STORE)
             v = &o->values[OPT_MODEL_REPOSITORY];
-        v->list = grow(v->list, v->n_list, sizeof(*v->list));
+        v->list = grow_list(v->list, v->n_list, sizeof(*v->list));
         v->list[v->n_list++] = text;
     }
     if (first && (option->effect == EFFECT_INERT || option->effect == EFFECT_ASKS))
@@ -199,12 +199,12 @@ static char *check_effects(const struct options *o)
             continue;
         if (option_table[id].kind != KIND_LIST) {
             if (asks_for_more(&option_table[id], v, v->text))
-                return refusal(&option_table[id], v->text);
+                return refusal_of(&option_table[id], v->text);
             continue;
         }
         for (size_t i = 0; i < v->n_list; i++) {
             if (asks_for_more(&option_table[id], v, v->list[i]))
-                return refusal(&option_table[id], v->list[i]);
+                return refusal_of(&option_table[id], v->list[i]);
         }
     }
     return NULL;
@@ -251,7 +251,7 @@ static void add_deprecations(struct options *o)
 /* ---- the command line ----------------------------------------------------------------------- */
 
 /* The flag that the first `length` characters of name mean, or N_OPTIONS and *ret_wrong. */
-static enum option_id find(const char *name, size_t length, char **ret_wrong)
+static enum option_id find_flag(const char *name, size_t length, char **ret_wrong)
 {
     enum option_id found = N_OPTIONS;
     char *several = NULL;
@@ -312,7 +312,7 @@ static char *apply_environment(struct options *o)
     struct option_value *repositories = &o->values[OPT_MODEL_REPOSITORY];
     const char *storage = getenv("AIP_STORAGE_URI");
     if (repositories->n_list == 0 && storage) {
-        repositories->list = grow(NULL, 0, sizeof(*repositories->list));
+        repositories->list = grow_list(NULL, 0, sizeof(*repositories->list));
         repositories->list[repositories->n_list++] = storage;
     }
     if (o->values[OPT_ALLOW_VERTEX_AI].number)
@@ -339,7 +339,8 @@ char *options_parse(struct options *o, int argc, char *const argv[])
             break;
         }
         const char *equals = strchr(name, '=');
-        enum option_id id = find(name, equals ? (size_t)(equals - name) : strlen(name), &wrong);
+        enum option_id id =
+            find_flag(name, equals ? (size_t)(equals - name) : strlen(name), &wrong);
         if (wrong)
             return wrong;
         const char *flag = option_table[id].flag;
@@ -353,7 +354,7 @@ char *options_parse(struct options *o, int argc, char *const argv[])
                 return option_message("option '--%s' requires an argument", flag);
             value = argv[++i];
         }
-        wrong = take(o, id, value);
+        wrong = take_value(o, id, value);
         if (wrong)
             return wrong;
         if (id == OPT_HELP)

@@ -202,7 +202,7 @@ TRITONSERVER_Error *options_apply(const struct options *o, bool of_log,
 /* ---- The frontends' options -------------------------------------------------------------------
  */
 
-static int64_t scale(const struct option_value *v, int64_t factor)
+static int64_t scale_value(const struct option_value *v, int64_t factor)
 {
     return v->number * factor;
 }
@@ -210,7 +210,7 @@ static int64_t scale(const struct option_value *v, int64_t factor)
 void options_apply_http(const struct options *o, struct conch_http_options *http)
 {
     const struct option_value *v = o->values;
-#define HTTP(member, factor)                                                          http->member = (__typeof__(http->member))scale(v, factor);
+#define HTTP(member, factor)                                                          http->member = (__typeof__(http->member))scale_value(v, factor);
 #define HTTP_TEXT(member)                                                             http->member = v->text;
 #define OPTION(group, id, flag, kind, argument, initial, check, effect, keeper, help) keeper v++;
 #include "options.def"
@@ -220,7 +220,8 @@ void options_apply_http(const struct options *o, struct conch_http_options *http
 void options_apply_metrics(const struct options *o, struct conch_metrics_options *metrics)
 {
     const struct option_value *v = o->values;
-#define METRICS(member, factor)                                                       metrics->member = (__typeof__(metrics->member))scale(v, factor);
+#define METRICS(member, factor)                                                                    \
+    metrics->member = (__typeof__(metrics->member))scale_value(v, factor);
 #define OPTION(group, id, flag, kind, argument, initial, check, effect, keeper, help) keeper v++;
 #include "options.def"
     const char *address = option_text(o, OPT_METRICS_ADDRESS);

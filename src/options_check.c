@@ -125,7 +125,7 @@ CHECK(check_agent_directory)
 /* ---- settings: [name,]setting=value --------------------------------------------------------- */
 
 /* The place of c in text, with something on both sides of it; NULL otherwise. */
-static const char *between(const char *text, char c)
+static const char *find_inner_char(const char *text, char c)
 {
     const char *at = strchr(text, c);
     return at && at != text && at[1] ? at : NULL;
@@ -134,7 +134,7 @@ static const char *between(const char *text, char c)
 CHECK(check_backend_config)
 {
     const char *comma = strchr(text, ',');
-    if (comma != text && between(comma ? comma + 1 : text, '='))
+    if (comma != text && find_inner_char(comma ? comma + 1 : text, '='))
         return NULL;
     return option_message(
         "--backend-config option format is '<backend name>,<setting>=<value>'. Got %s", text);
@@ -147,7 +147,7 @@ CHECK(check_cache_config)
         return option_message("No cache specified. --cache-config option format is <cache "
                               "name>,<setting>=<value>. Got %s",
                               text);
-    if (between(comma + 1, '='))
+    if (find_inner_char(comma + 1, '='))
         return NULL;
     return option_message(
         "--cache-config option format is '<cache name>,<setting>=<value>'. Got %s", text);
@@ -155,7 +155,7 @@ CHECK(check_cache_config)
 
 CHECK(check_metrics_config)
 {
-    if (between(text, '='))
+    if (find_inner_char(text, '='))
         return NULL;
     return option_message("--metrics-config option format is <setting>=<value>. Got %s", text);
 }
@@ -172,8 +172,8 @@ bool metrics_config_asks(const char *text)
 
 CHECK(check_host_policy)
 {
-    const char *comma = between(text, ',');
-    if (comma && between(comma + 1, '='))
+    const char *comma = find_inner_char(text, ',');
+    if (comma && find_inner_char(comma + 1, '='))
         return NULL; /* which settings there are is for the server to say */
     return option_message(
         "--host-policy option format is '<policy name>,<setting>=<value>'. Got %s", text);
@@ -192,7 +192,7 @@ static bool split_trace_setting(const char *text, struct trace_setting *ret_sett
     const char *equals = strchr(text, '=');
     if (comma && equals && comma < equals)
         name = comma + 1;
-    if (!between(name, '=') || comma == text)
+    if (!find_inner_char(name, '=') || comma == text)
         return false;
     *ret_setting = (struct trace_setting){.name = name,
                                           .value = equals + 1,
@@ -304,7 +304,7 @@ CHECK(check_gpu_limit)
 
 CHECK(check_rate_resource)
 {
-    const char *colon = between(text, ':');
+    const char *colon = find_inner_char(text, ':');
     if (!colon)
         return option_message(
             "--rate-limit-resource option format is '<resource_name>:<count>:<device>' "
@@ -344,8 +344,8 @@ static bool names_api(const char *restriction, const char *name, size_t length)
 CHECK(check_restricted)
 {
     const char *what = strstr(option->flag, "protocol") ? "protocol" : "api";
-    const char *colon = between(text, ':');
-    if (!colon || !between(colon + 1, '='))
+    const char *colon = find_inner_char(text, ':');
+    if (!colon || !find_inner_char(colon + 1, '='))
         return option_message("--%s option format is '<config name>:<setting>=<value>'. Got %s",
                               option->flag, text);
     for (const char *p = text; p < colon;) {

@@ -30,7 +30,7 @@ static const char *const headings[] = {
 };
 
 /* Characters, not bytes. */
-static int columns(const char *text, size_t n_bytes)
+static int count_columns(const char *text, size_t n_bytes)
 {
     int n = 0;
     for (size_t i = 0; i < n_bytes; i++)
@@ -43,7 +43,7 @@ static void print_wrapped(FILE *out, const char *text, int at)
 {
     while (*text) {
         size_t length = strcspn(text, " ");
-        int width = columns(text, length);
+        int width = count_columns(text, length);
         if (at > FLAG_COLUMNS && at + 1 + width > ALL_COLUMNS) {
             fprintf(out, "\n%*s", FLAG_COLUMNS, "");
             at = FLAG_COLUMNS;
@@ -62,7 +62,7 @@ static void print_wrapped(FILE *out, const char *text, int at)
 
 void options_print_line(FILE *out, const char *left, const char *right)
 {
-    int width = columns(left, strlen(left));
+    int width = count_columns(left, strlen(left));
     fputs(left, out);
     if (width + 2 > FLAG_COLUMNS)
         fprintf(out, "\n%*s", FLAG_COLUMNS, "");

@@ -140,7 +140,7 @@ TRITONSERVER_Error *batch_wants(const struct batch_part *part, const char *outpu
     return NULL;
 }
 
-static void report(struct batch *b)
+static void report_batch_statistics(struct batch *b)
 {
     uint64_t end_ns = backend_now_ns();
     uint64_t start_ns = b->compute_start_ns ? b->compute_start_ns : b->exec_start_ns;
@@ -156,7 +156,7 @@ static void report(struct batch *b)
                    "reporting statistics");
 }
 
-static void answer(struct batch_part *part)
+static void answer_and_release_part(struct batch_part *part)
 {
     if (part->err)
         backend_answer_error(part->request, part->response, part->err);
@@ -178,9 +178,9 @@ void batch_finish(struct batch *b, TRITONSERVER_Error *err)
     TRITONSERVER_ErrorDelete(err);
     /* All statistics come before the answers that they count, so that a client which has its
      * answer finds it counted. */
-    report(b);
+    report_batch_statistics(b);
     for (uint32_t i = 0; i < b->n_parts; i++)
-        answer(&b->parts[i]);
+        answer_and_release_part(&b->parts[i]);
     b->n_parts = 0;
 }
 

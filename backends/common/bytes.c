@@ -14,7 +14,7 @@ struct bytes_reader bytes_begin(const void *data, uint64_t size)
     return (struct bytes_reader){.at = data, .left = size};
 }
 
-static uint32_t read_length(const char *at)
+static uint32_t read_element_length(const char *at)
 {
     const unsigned char *b = (const unsigned char *)at;
 
@@ -31,7 +31,7 @@ TRITONSERVER_Error *bytes_next(struct bytes_reader *r, const char *tensor, const
                              "tensor '%s': the length of element %llu is cut off, %llu bytes are "
                              "left",
                              tensor, (unsigned long long)r->n_read, (unsigned long long)r->left);
-    len = read_length(r->at);
+    len = read_element_length(r->at);
     if (len > r->left - PREFIX)
         return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
                              "tensor '%s': element %llu says that it has %lu bytes, %llu are left",

@@ -28,7 +28,7 @@ struct reader {
     int depth;
 };
 
-static bool fail(struct reader *r, const char *why)
+static bool fail_reading(struct reader *r, const char *why)
 {
     if (!r->why)
         r->why = why;
@@ -41,7 +41,7 @@ static void skip_space(struct reader *r)
         r->at++;
 }
 
-static bool take(struct reader *r, char c)
+static bool accept_char(struct reader *r, char c)
 {
     if (r->at == r->end || *r->at != c)
         return false;
@@ -54,7 +54,7 @@ static bool read_hex4(struct reader *r, unsigned int *ret_code)
     unsigned int code = 0;
 
     if (r->end - r->at < 4)
-        return fail(r, "unfinished \\u escape");
+        return fail_reading(r, "unfinished \\u escape");
     for (int i = 0; i < 4; i++) {
         char c = *r->at++;
 
@@ -66,13 +66,13 @@ static bool read_hex4(struct reader *r, unsigned int *ret_code)
         else if (c >= 'A' && c <= 'F')
             code |= (unsigned int)(c - 'A' + 10);
         else
-            return fail(r, "wrong \\u escape");
+            return fail_reading(r, "wrong \\u escape");
     }
     *ret_code = code;
     return true;
 }
 
-static char *put_utf8(char *to, unsigned int code)
+static char *put_code_point(char *to, unsigned int code)
 {
     if (code < 0x80) {
         *to++ = (char)code;
@@ -100,17 +100,17 @@ static bool read_code_point(struct reader *r, unsigned int *ret_code)
     if (!read_hex4(r, &high))
         return false;
     if (high >= 0xdc00 && high <= 0xdfff)
-        return fail(r, "lone surrogate");
+        return fail_reading(r, "lone surrogate");
     if (high < 0xd800 || high > 0xdbff) {
         *ret_code = high;
         return true;
     }
-    if (!take(r, '\\') || !take(r, 'u'))
-        return fail(r, "lone surrogate");
+    if (!accept_char(r, '\\') || !accept_char(r, 'u'))
+        return fail_reading(r, "lone surrogate");
     if (!read_hex4(r, &low))
         return false;
     if (low < 0xdc00 || low > 0xdfff)
-        return fail(r, "lone surrogate");
+        return fail_reading(r, "lone surrogate");
     *ret_code = 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00);
     return true;
 }
@@ -122,34 +122,34 @@ static bool read_escape(struct reader *r, char **to)
     unsigned int code;
 
     if (r->at == r->end)
-        return fail(r, "unfinished string");
+        return fail_reading(r, "unfinished string");
     if (*r->at == 'u') {
         r->at++;
         if (!read_code_point(r, &code))
             return false;
-        *to = put_utf8(*to, code);
+        *to = put_code_point(*to, code);
         return true;
     }
     known = memchr(from, *r->at, sizeof(from) - 1);
     if (!known)
-        return fail(r, "unknown escape");
+        return fail_reading(r, "unknown escape");
     r->at++;
     *(*to)++ = meaning[known - from];
     return true;
 }
 
 /* A decoded string is never longer than its raw form with quotes, so strings always has room. */
-static bool read_string(struct reader *r, const char **ret_string, size_t *ret_len)
+static bool read_doc_string(struct reader *r, const char **ret_string, size_t *ret_len)
 {
     char *start = r->strings, *to = start;
 
-    if (!take(r, '"'))
-        return fail(r, "expected a string");
+    if (!accept_char(r, '"'))
+        return fail_reading(r, "expected a string");
     for (;;) {
         if (r->at == r->end)
-            return fail(r, "unfinished string");
+            return fail_reading(r, "unfinished string");
         if ((unsigned char)*r->at < 0x20)
-            return fail(r, "control character in a string");
+            return fail_reading(r, "control character in a string");
         if (*r->at == '"')
             break;
         if (*r->at == '\\') {
@@ -177,18 +177,18 @@ static size_t read_digits(struct reader *r)
     return (size_t)(r->at - start);
 }
 
-static bool read_number(struct reader *r)
+static bool skip_number(struct reader *r)
 {
-    take(r, '-');
-    if (!take(r, '0') && !read_digits(r))
-        return fail(r, "expected a value");
-    if (take(r, '.') && !read_digits(r))
-        return fail(r, "wrong number");
-    if (take(r, 'e') || take(r, 'E')) {
-        if (!take(r, '+'))
-            take(r, '-');
+    accept_char(r, '-');
+    if (!accept_char(r, '0') && !read_digits(r))
+        return fail_reading(r, "expected a value");
+    if (accept_char(r, '.') && !read_digits(r))
+        return fail_reading(r, "wrong number");
+    if (accept_char(r, 'e') || accept_char(r, 'E')) {
+        if (!accept_char(r, '+'))
+            accept_char(r, '-');
         if (!read_digits(r))
-            return fail(r, "wrong number");
+            return fail_reading(r, "wrong number");
     }
     return true;
 }
@@ -198,12 +198,12 @@ static bool read_word(struct reader *r, const char *word)
     size_t len = strlen(word);
 
     if ((size_t)(r->end - r->at) < len || memcmp(r->at, word, len) != 0)
-        return fail(r, "expected a value");
+        return fail_reading(r, "expected a value");
     r->at += len;
     return true;
 }
 
-static bool read_value(struct reader *r, struct doc_value *v);
+static bool read_doc_value(struct reader *r, struct doc_value *v);
 
 /* Items of an array or an object up to its closing bracket. */
 static bool read_items(struct reader *r, struct doc_value *v, char close)
@@ -212,9 +212,9 @@ static bool read_items(struct reader *r, struct doc_value *v, char close)
 
     r->at++;
     if (++r->depth > MAX_DEPTH)
-        return fail(r, "nested too deep");
+        return fail_reading(r, "nested too deep");
     skip_space(r);
-    if (!take(r, close)) {
+    if (!accept_char(r, close)) {
         do {
             struct doc_value *item = r->values++;
             const char *key = NULL;
@@ -222,35 +222,35 @@ static bool read_items(struct reader *r, struct doc_value *v, char close)
 
             skip_space(r);
             if (close == '}') {
-                if (!read_string(r, &key, &key_len))
+                if (!read_doc_string(r, &key, &key_len))
                     return false;
                 skip_space(r);
-                if (!take(r, ':'))
-                    return fail(r, "expected ':'");
+                if (!accept_char(r, ':'))
+                    return fail_reading(r, "expected ':'");
                 skip_space(r);
             }
             item->key = key;
-            if (!read_value(r, item))
+            if (!read_doc_value(r, item))
                 return false;
             *link = item;
             link = &item->next;
             v->n_items++;
             skip_space(r);
-        } while (take(r, ','));
-        if (!take(r, close))
-            return fail(r, "expected ',' or a closing bracket");
+        } while (accept_char(r, ','));
+        if (!accept_char(r, close))
+            return fail_reading(r, "expected ',' or a closing bracket");
     }
     r->depth--;
     return true;
 }
 
-static bool read_value(struct reader *r, struct doc_value *v)
+static bool read_doc_value(struct reader *r, struct doc_value *v)
 {
     const char *start = r->at;
     bool ok;
 
     if (r->at == r->end)
-        return fail(r, "expected a value");
+        return fail_reading(r, "expected a value");
     switch (*r->at) {
     case '{':
         v->type = DOC_OBJECT;
@@ -262,7 +262,7 @@ static bool read_value(struct reader *r, struct doc_value *v)
         break;
     case '"':
         v->type = DOC_STRING;
-        ok = read_string(r, &v->string, &v->string_len);
+        ok = read_doc_string(r, &v->string, &v->string_len);
         break;
     case 't':
         v->type = DOC_BOOL;
@@ -279,7 +279,7 @@ static bool read_value(struct reader *r, struct doc_value *v)
         break;
     default:
         v->type = DOC_NUMBER;
-        ok = read_number(r);
+        ok = skip_number(r);
         break;
     }
     v->raw = start;
@@ -319,11 +319,11 @@ struct doc *doc_parse(const char *text, size_t len, const char **ret_why)
     r.strings = d->strings;
     r.values = d->values + 1;
     skip_space(&r);
-    if (read_value(&r, d->values)) {
+    if (read_doc_value(&r, d->values)) {
         skip_space(&r);
         if (r.at == r.end)
             return d;
-        fail(&r, "text behind the value");
+        fail_reading(&r, "text behind the value");
     }
     *ret_why = r.why;
 fail:

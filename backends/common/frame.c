@@ -39,7 +39,7 @@ static void model_free(struct frame_model *m)
     free(m);
 }
 
-static TRITONSERVER_Error *model_open(struct frame_model *m)
+static TRITONSERVER_Error *open_frame_model(struct frame_model *m)
 {
     TRY(TRITONBACKEND_ModelName(m->handle, &m->name));
     TRY(backend_model_config(m->handle, &m->config));
@@ -59,7 +59,7 @@ TRITONSERVER_Error *frame_model_open(const struct frame *f, TRITONBACKEND_Model 
         return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
     m->handle = model;
     m->frame = f;
-    err = model_open(m);
+    err = open_frame_model(m);
     if (err)
         model_free(m);
     return err;
@@ -85,7 +85,7 @@ static void instance_free(struct frame_instance *in)
     free(in);
 }
 
-static TRITONSERVER_Error *instance_open(struct frame_instance *in)
+static TRITONSERVER_Error *open_frame_instance(struct frame_instance *in)
 {
     TRITONBACKEND_Model *model;
     void *m;
@@ -108,7 +108,7 @@ TRITONSERVER_Error *frame_instance_open(TRITONBACKEND_ModelInstance *instance)
     if (!in)
         return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
     in->handle = instance;
-    err = instance_open(in);
+    err = open_frame_instance(in);
     if (err)
         instance_free(in);
     return err;

@@ -119,7 +119,7 @@ static TRITONSERVER_Error *join_rows(struct gathered *g, const char *name, const
 
 /* ---- Where the data lie --------------------------------------------------------------------- */
 
-static TRITONSERVER_Error *follow(struct run *run, const struct piece *p)
+static TRITONSERVER_Error *extend_run(struct run *run, const struct piece *p)
 {
     for (uint32_t i = 0; i < p->n_buffers && !run->broken; i++) {
         TRITONSERVER_MemoryType memory = TRITONSERVER_MEMORY_CPU;
@@ -141,7 +141,7 @@ static TRITONSERVER_Error *follow(struct run *run, const struct piece *p)
 
 /* Compilers rely on natural alignment when they vectorise, so a float at an odd address, which a
  * region of shared memory may have, can crash a model. */
-static bool usable(const struct run *run, const struct gathered *g)
+static bool is_usable_run(const struct run *run, const struct gathered *g)
 {
     uint32_t element = TRITONSERVER_DataTypeByteSize(g->type);
 
@@ -149,7 +149,7 @@ static bool usable(const struct run *run, const struct gathered *g)
            (element == 0 || (uintptr_t)run->first % element == 0);
 }
 
-static TRITONSERVER_Error *copy(struct gathered *g, const struct batch *b, const char *name)
+static TRITONSERVER_Error *copy_pieces(struct gathered *g, const struct batch *b, const char *name)
 {
     TRITONSERVER_DataType type;
     uint64_t done = 0;
@@ -209,8 +209,8 @@ static TRITONSERVER_Error *find_optional(const struct batch *b, const char *name
     return NULL;
 }
 
-static TRITONSERVER_Error *join(struct gathered *g, const struct batch *b, const char *name,
-                                unsigned int flags, struct run *run)
+static TRITONSERVER_Error *join_pieces(struct gathered *g, const struct batch *b, const char *name,
+                                       unsigned int flags, struct run *run)
 {
     TRITONSERVER_DataType type;
     struct piece p;
@@ -224,7 +224,7 @@ static TRITONSERVER_Error *join(struct gathered *g, const struct batch *b, const
         TRY(flags & GATHER_RAGGED ? join_ragged(g, &p) : join_rows(g, name, &p, first));
         if (__builtin_add_overflow(g->size, p.size, &g->size))
             return backend_error(TRITONSERVER_ERROR_INVALID_ARG, "input '%s' is too large", name);
-        TRY(follow(run, &p));
+        TRY(extend_run(run, &p));
         first = false;
     }
     return NULL;
@@ -248,10 +248,10 @@ TRITONSERVER_Error *gather(struct gathered *g, const struct batch *b, const char
         if (!present)
             return NULL;
     }
-    TRY(join(g, b, name, flags, &run));
+    TRY(join_pieces(g, b, name, flags, &run));
     g->present = true;
-    if (!usable(&run, g))
-        return copy(g, b, name);
+    if (!is_usable_run(&run, g))
+        return copy_pieces(g, b, name);
     g->data = run.first;
     return NULL;
 }

@@ -48,7 +48,8 @@ static TRITONSERVER_Error *read_source(const struct doc_value *v, const char *wh
     return NULL;
 }
 
-static TRITONSERVER_Error *read_type(const struct doc_value *v, TRITONSERVER_DataType *ret_type)
+static TRITONSERVER_Error *read_batch_input_type(const struct doc_value *v,
+                                                 TRITONSERVER_DataType *ret_type)
 {
     const char *name = doc_string(doc_get(v, "data_type"), "");
 
@@ -71,13 +72,13 @@ static size_t count_targets(const struct doc_value *list)
     return n;
 }
 
-static TRITONSERVER_Error *read_inputs(const struct doc_value *list, struct ragged *r)
+static TRITONSERVER_Error *read_batch_inputs(const struct doc_value *list, struct ragged *r)
 {
     for (const struct doc_value *v = doc_first(list); v; v = v->next) {
         struct ragged_input in;
 
         TRY(read_kind(v, &in.kind));
-        TRY(read_type(v, &in.type));
+        TRY(read_batch_input_type(v, &in.type));
         TRY(read_source(v, "a batch input", &in.source));
         const struct doc_value *target = doc_first(doc_get(v, "target_name"));
         for (; target; target = target->next) {
@@ -88,7 +89,7 @@ static TRITONSERVER_Error *read_inputs(const struct doc_value *list, struct ragg
     return NULL;
 }
 
-static TRITONSERVER_Error *read_outputs(const struct doc_value *list, struct ragged *r)
+static TRITONSERVER_Error *read_batch_outputs(const struct doc_value *list, struct ragged *r)
 {
     static const char only_kind[] = "BATCH_SCATTER_WITH_INPUT_SHAPE";
 
@@ -116,10 +117,10 @@ TRITONSERVER_Error *ragged_read(const struct doc *config, struct ragged *ret)
     };
     TRITONSERVER_Error *err;
 
-    err = r.inputs && r.outputs ? read_inputs(inputs, &r)
+    err = r.inputs && r.outputs ? read_batch_inputs(inputs, &r)
                                 : backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
     if (!err)
-        err = read_outputs(outputs, &r);
+        err = read_batch_outputs(outputs, &r);
     if (err)
         ragged_done(&r);
     else
@@ -164,8 +165,8 @@ struct source {
     int64_t n_elements;
 };
 
-static TRITONSERVER_Error *find_source(const struct batch_part *part, const char *name,
-                                       struct source *ret_source)
+static TRITONSERVER_Error *find_source_input(const struct batch_part *part, const char *name,
+                                             struct source *ret_source)
 {
     TRITONBACKEND_Input *input;
     struct source s;
@@ -181,8 +182,8 @@ static TRITONSERVER_Error *find_source(const struct batch_part *part, const char
 }
 
 /* The shape of the batch input grows by what one request adds. */
-static TRITONSERVER_Error *add_shape(struct gathered *g, enum ragged_kind kind,
-                                     const struct source *s, bool first)
+static TRITONSERVER_Error *grow_shape(struct gathered *g, enum ragged_kind kind,
+                                      const struct source *s, bool first)
 {
     int64_t add = 1, rest = (int64_t)s->rank - 1;
 
@@ -271,7 +272,7 @@ static TRITONSERVER_Error *write_values(char *at, const struct batch *b,
 
         if (b->parts[i].err)
             continue;
-        TRY(find_source(&b->parts[i], input->source, &s));
+        TRY(find_source_input(&b->parts[i], input->source, &s));
         TRY(write_part(&at, input, &s, &sum));
     }
     return NULL;
@@ -293,8 +294,8 @@ TRITONSERVER_Error *ragged_gather(struct gathered *g, const struct batch *b,
 
         if (b->parts[i].err)
             continue;
-        TRY(find_source(&b->parts[i], input->source, &s));
-        TRY(add_shape(g, input->kind, &s, first));
+        TRY(find_source_input(&b->parts[i], input->source, &s));
+        TRY(grow_shape(g, input->kind, &s, first));
         first = false;
     }
     TRY(gather_elements(g->shape, g->rank, &n));

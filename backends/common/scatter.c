@@ -34,8 +34,8 @@ static TRITONSERVER_Error *tensor_size(const char *name, TRITONSERVER_DataType t
     return NULL;
 }
 
-static TRITONSERVER_Error *check_rows(const struct batch *b, const char *name, const int64_t *shape,
-                                      uint32_t rank)
+static TRITONSERVER_Error *check_output_rows(const struct batch *b, const char *name,
+                                             const int64_t *shape, uint32_t rank)
 {
     if (rank > BATCH_MAX_RANK)
         return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
@@ -50,9 +50,9 @@ static TRITONSERVER_Error *check_rows(const struct batch *b, const char *name, c
 
 /* ---- Copies --------------------------------------------------------------------------------- */
 
-static TRITONSERVER_Error *put(const struct batch_part *part, const char *name,
-                               TRITONSERVER_DataType type, const int64_t *shape, uint32_t rank,
-                               const void *data, uint64_t size)
+static TRITONSERVER_Error *put_output(const struct batch_part *part, const char *name,
+                                      TRITONSERVER_DataType type, const int64_t *shape,
+                                      uint32_t rank, const void *data, uint64_t size)
 {
     TRITONBACKEND_Output *output;
     void *to;
@@ -93,7 +93,7 @@ TRITONSERVER_Error *scatter_rows(const struct batch *b, const char *name, uint32
     const char *at = data;
     uint64_t left = size;
 
-    TRY(check_rows(b, name, shape, rank));
+    TRY(check_output_rows(b, name, shape, rank));
     memcpy(own, shape, rank * sizeof(*shape));
     TRY(gather_elements(shape, rank, &n));
     per_row = b->rows > 0 ? n / (int64_t)b->rows : 0;
@@ -112,7 +112,7 @@ TRITONSERVER_Error *scatter_rows(const struct batch *b, const char *name, uint32
         TRY(take_elements(name, type, (uint64_t)n, &at, &left, &taken));
         TRY(batch_wants(part, name, hint, &wanted));
         if (wanted)
-            TRY(put(part, name, type, own, rank, from, taken));
+            TRY(put_output(part, name, type, own, rank, from, taken));
     }
     return left == 0 || b->rows == 0 ? NULL : wrong_size(name, size);
 }
@@ -144,7 +144,7 @@ TRITONSERVER_Error *scatter_like_input(const struct batch *b, const char *name, 
         left -= taken;
         TRY(batch_wants(part, name, hint, &wanted));
         if (wanted)
-            TRY(put(part, name, type, shape, rank, from, taken));
+            TRY(put_output(part, name, type, shape, rank, from, taken));
     }
     return left == 0 ? NULL : wrong_size(name, size);
 }
@@ -159,7 +159,8 @@ static TRITONSERVER_Error *begin_in_place(struct scattered *s, const struct batc
 
     TRY(TRITONBACKEND_ResponseOutput(part->response, &output, s->name, s->type, s->shape, s->rank));
     TRY(backend_output_alloc(output, s->size, &to));
-    /* Shared memory at an odd offset: nobody computes into that, see usable() in gather.c. */
+    /* Shared memory at an odd offset: nobody computes into that, see is_usable_run() in gather.c.
+     */
     s->in_place = (uintptr_t)to % TRITONSERVER_DataTypeByteSize(s->type) == 0;
     if (s->in_place)
         s->data = to;
@@ -179,7 +180,7 @@ TRITONSERVER_Error *scatter_begin(struct scattered *s, const struct batch *b, co
     s->hint = hint;
     s->type = type;
     s->rank = rank;
-    TRY(check_rows(b, name, shape, rank));
+    TRY(check_output_rows(b, name, shape, rank));
     memcpy(s->shape, shape, rank * sizeof(*shape));
     TRY(tensor_size(name, type, shape, rank, &s->size));
     if (b->n_parts == 1) {

@@ -111,8 +111,9 @@ TRITONSERVER_Error *series_pause(struct series *s, uint32_t ms)
     return NULL;
 }
 
-static TRITONSERVER_Error *fill(TRITONBACKEND_Response *response, const struct series_value *values,
-                                size_t n_values, uint32_t n_dims)
+static TRITONSERVER_Error *add_outputs(TRITONBACKEND_Response *response,
+                                       const struct series_value *values, size_t n_values,
+                                       uint32_t n_dims)
 {
     static const int64_t shape[] = {1, 1};
 
@@ -138,7 +139,7 @@ TRITONSERVER_Error *series_send(struct series *s, const struct series_value *val
 
     TRY(TRITONBACKEND_ResponseNewFromFactory(&response, s->factory));
     outputs_ns = backend_now_ns();
-    TRITONSERVER_Error *err = fill(response, values, n_values, n_dims);
+    TRITONSERVER_Error *err = add_outputs(response, values, n_values, n_dims);
     if (!err) {
         report_response(s, outputs_ns, NULL);
         return TRITONBACKEND_ResponseSend(response, 0, NULL);
@@ -191,7 +192,7 @@ TRITONSERVER_Error *series_input(TRITONBACKEND_Request *request, const char *nam
 
 /* ---- Threads that answer -------------------------------------------------------------------- */
 
-static void end(struct series *s, TRITONSERVER_Error *err)
+static void end_series(struct series *s, TRITONSERVER_Error *err)
 {
     TRITONBACKEND_Response *response = NULL;
 
@@ -212,13 +213,13 @@ static void end(struct series *s, TRITONSERVER_Error *err)
     backend_ignore(TRITONBACKEND_ResponseFactoryDelete(s->factory), "deleting a response factory");
 }
 
-static void *run(void *arg)
+static void *run_series(void *arg)
 {
     struct series *s = arg;
     struct instance *in = s->in;
 
     s->start_ns = backend_now_ns();
-    end(s, series_backend.send(s, s->job));
+    end_series(s, series_backend.send(s, s->job));
     series_backend.free(s->job);
     pthread_mutex_lock(&in->mu);
     s->next = in->ended;
@@ -242,7 +243,7 @@ static void join_ended(struct instance *in)
     }
 }
 
-static void drop(struct series *s)
+static void free_series(struct series *s)
 {
     close_statistics(s);
     if (s->factory)
@@ -251,7 +252,7 @@ static void drop(struct series *s)
     free(s);
 }
 
-static TRITONSERVER_Error *start_thread(struct series *s, TRITONBACKEND_Request *request)
+static TRITONSERVER_Error *start_series_thread(struct series *s, TRITONBACKEND_Request *request)
 {
     struct instance *in = s->in;
     int number;
@@ -260,7 +261,7 @@ static TRITONSERVER_Error *start_thread(struct series *s, TRITONBACKEND_Request 
     TRY(open_statistics(s));
     join_ended(in);
     pthread_mutex_lock(&in->mu); /* until s->thread is set: whoever joins it finds it then */
-    number = pthread_create(&s->thread, NULL, run, s);
+    number = pthread_create(&s->thread, NULL, run_series, s);
     in->n_running += number == 0;
     pthread_mutex_unlock(&in->mu);
     if (number == 0)
@@ -270,7 +271,8 @@ static TRITONSERVER_Error *start_thread(struct series *s, TRITONBACKEND_Request 
 }
 
 /* Starts a thread that answers; the job is taken on success. */
-static TRITONSERVER_Error *start(struct instance *in, TRITONBACKEND_Request *request, void *job)
+static TRITONSERVER_Error *start_series(struct instance *in, TRITONBACKEND_Request *request,
+                                        void *job)
 {
     struct series *s = calloc(1, sizeof(*s));
     TRITONSERVER_Error *err;
@@ -279,15 +281,15 @@ static TRITONSERVER_Error *start(struct instance *in, TRITONBACKEND_Request *req
         return backend_error(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
     s->in = in;
     s->job = job;
-    err = start_thread(s, request);
+    err = start_series_thread(s, request);
     if (err)
-        drop(s);
+        free_series(s);
     return err;
 }
 
 /* Until the time is over or nobody wants the request any longer: a client says how long, and the
  * instance does nothing else meanwhile. */
-static void hold(TRITONBACKEND_Request *request, uint32_t ms)
+static void hold_instance(TRITONBACKEND_Request *request, uint32_t ms)
 {
     while (ms > 0) {
         uint32_t now_ms = ms < SLICE_MS ? ms : SLICE_MS;
@@ -302,18 +304,18 @@ static void hold(TRITONBACKEND_Request *request, uint32_t ms)
     }
 }
 
-static TRITONSERVER_Error *begin(struct instance *in, TRITONBACKEND_Request *request)
+static TRITONSERVER_Error *begin_request(struct instance *in, TRITONBACKEND_Request *request)
 {
     uint32_t hold_ms = 0;
     void *job = NULL;
     TRITONSERVER_Error *err = series_backend.read(request, &job, &hold_ms);
 
     if (!err)
-        err = start(in, request, job);
+        err = start_series(in, request, job);
     if (err)
         series_backend.free(job);
     else
-        hold(request, hold_ms);
+        hold_instance(request, hold_ms);
     return err;
 }
 
@@ -391,7 +393,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstan
     TRY(TRITONBACKEND_ModelInstanceState(instance, &in));
     for (uint32_t i = 0; i < request_count; i++) {
         uint64_t start_ns = backend_now_ns();
-        TRITONSERVER_Error *err = begin(in, requests[i]);
+        TRITONSERVER_Error *err = begin_request(in, requests[i]);
         uint64_t end_ns = backend_now_ns();
 
         backend_ignore(TRITONBACKEND_ModelInstanceReportStatistics(

@@ -21,7 +21,8 @@ struct demonstration {
 
 /* ---- Backend -------------------------------------------------------------------------------- */
 
-static TRITONSERVER_Error *is_wanted(TRITONBACKEND_Backend *backend, bool *ret_wanted)
+static TRITONSERVER_Error *read_demonstrate_setting(TRITONBACKEND_Backend *backend,
+                                                    bool *ret_wanted)
 {
     struct doc *settings;
     const char *text;
@@ -41,7 +42,7 @@ TRITONSERVER_Error *demonstration_open(TRITONBACKEND_Backend *backend, struct de
     bool wanted;
 
     *ret = NULL;
-    TRY(is_wanted(backend, &wanted));
+    TRY(read_demonstrate_setting(backend, &wanted));
     if (!wanted)
         return NULL;
     TRY(TRITONBACKEND_ApiVersion(&major, &minor));
@@ -139,7 +140,7 @@ void demonstration_instance_close(const TRITONSERVER_Metric *metric)
 
 /* ---- Requests ------------------------------------------------------------------------------- */
 
-static void print_shape(const int64_t *shape, uint32_t n_dims, char text[MAX_SHAPE_TEXT])
+static void print_dims(const int64_t *shape, uint32_t n_dims, char text[MAX_SHAPE_TEXT])
 {
     size_t used = 0;
 
@@ -163,7 +164,7 @@ static TRITONSERVER_Error *tell_of_input(TRITONBACKEND_Request *request, uint32_
     TRY(TRITONBACKEND_InputProperties(input, &name, &type, &shape, &n_dims, ret_bytes, &n_buffers));
     if (!TRITONSERVER_LogIsEnabled(TRITONSERVER_LOG_VERBOSE))
         return NULL;
-    print_shape(shape, n_dims, text);
+    print_dims(shape, n_dims, text);
     BACKEND_LOG(VERBOSE,
                 "\tinput %s: datatype = %s, shape = [%s], byte_size = %" PRIu64
                 ", buffer_count = %" PRIu32,

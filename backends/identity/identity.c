@@ -49,7 +49,7 @@ static TRITONSERVER_Error *initialize(TRITONBACKEND_Backend *backend)
     return err;
 }
 
-static void finalize(TRITONBACKEND_Backend *backend)
+static void close_backend_demonstration(TRITONBACKEND_Backend *backend)
 {
     void *d = NULL;
 
@@ -105,7 +105,7 @@ static TRITONSERVER_Error *read_pairs(struct model *m, const char *name, const s
     return NULL;
 }
 
-static TRITONSERVER_Error *model_open(struct frame_model *fm)
+static TRITONSERVER_Error *open_identity_model(struct frame_model *fm)
 {
     struct model *m = fm->state = calloc(1, sizeof(*m));
 
@@ -133,7 +133,7 @@ static void model_close(struct frame_model *fm)
     free(m);
 }
 
-static TRITONSERVER_Error *instance_open(struct frame_instance *in)
+static TRITONSERVER_Error *open_identity_instance(struct frame_instance *in)
 {
     const struct model *m = in->model->state;
 
@@ -210,7 +210,7 @@ static int64_t delay_of(const struct model *m, const char *instance)
 }
 
 /* Copying is all that this model computes, so the statistics know nothing but that. */
-static TRITONSERVER_Error *execute(struct frame_instance *in, struct batch *b)
+static TRITONSERVER_Error *execute_identity(struct frame_instance *in, struct batch *b)
 {
     const struct model *m = in->model->state;
 
@@ -229,11 +229,11 @@ static TRITONSERVER_Error *execute(struct frame_instance *in, struct batch *b)
 
 static const struct frame frame = {
     .initialize = initialize,
-    .finalize = finalize,
-    .model_open = model_open,
+    .finalize = close_backend_demonstration,
+    .model_open = open_identity_model,
     .model_close = model_close,
-    .instance_open = instance_open,
+    .instance_open = open_identity_instance,
     .instance_close = instance_close,
-    .execute = execute,
+    .execute = execute_identity,
 };
 BACKEND_FRAME(frame)

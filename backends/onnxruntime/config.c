@@ -159,13 +159,13 @@ TRITONSERVER_Error *model_complete_config(struct model *m, TRITONBACKEND_Model *
 
 /* ---- Check ---------------------------------------------------------------------------------- */
 
-static int by_name(const void *a, const void *b)
+static int compare_tensor_names(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static TRITONSERVER_Error *unexpected(const char *what, const char *name,
-                                      const struct tensor *tensors, size_t n)
+static TRITONSERVER_Error *refuse_unexpected_tensor(const char *what, const char *name,
+                                                    const struct tensor *tensors, size_t n)
 {
     const char **names = calloc(n + 1, sizeof(*names));
     TRITONSERVER_Error *err = NULL;
@@ -176,7 +176,7 @@ static TRITONSERVER_Error *unexpected(const char *what, const char *name,
     if (names && to) {
         for (size_t i = 0; i < n; i++)
             names[i] = tensors[i].name;
-        qsort(names, n, sizeof(*names), by_name);
+        qsort(names, n, sizeof(*names), compare_tensor_names);
         for (size_t i = 0; i < n; i++)
             fprintf(to, "%s%s", i > 0 ? ", " : "", names[i]);
     }
@@ -193,7 +193,7 @@ struct shape_text {
     char text[512];
 };
 
-static struct shape_text print_shape(const int64_t *dims, size_t n)
+static struct shape_text print_shape_text(const int64_t *dims, size_t n)
 {
     struct shape_text s = {"["};
     size_t at = 1;
@@ -244,7 +244,7 @@ static TRITONSERVER_Error *check_ragged(const struct model *m, const struct tens
     return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
                          "unable to load model '%s', configuration expects model provides input "
                          "with shape [-1] for ragged input '%s', model provides %s",
-                         m->name, t->name, print_shape(t->dims, t->rank).text);
+                         m->name, t->name, print_shape_text(t->dims, t->rank).text);
 }
 
 static bool is_one(const int64_t *dims, size_t rank)
@@ -255,8 +255,8 @@ static bool is_one(const int64_t *dims, size_t rank)
     return true;
 }
 
-static TRITONSERVER_Error *check_shape(const struct model *m, struct tensor *t,
-                                       const struct doc_value *config)
+static TRITONSERVER_Error *check_config_shape(const struct model *m, struct tensor *t,
+                                              const struct doc_value *config)
 {
     int64_t dims[MAX_RANK];
     size_t rank;
@@ -275,25 +275,25 @@ static TRITONSERVER_Error *check_shape(const struct model *m, struct tensor *t,
                                    "unable to load model '%s', scalar tensor '%s', should only "
                                    "provide 1 in the model configuration when the model doesn't "
                                    "support batching. Model configuration provided: %s.",
-                                   m->name, t->name, print_shape(dims, rank).text);
+                                   m->name, t->name, print_shape_text(dims, rank).text);
     }
     if (m->max_batch_size > 0 && t->dims[0] != -1)
         return backend_error(
             TRITONSERVER_ERROR_INVALID_ARG,
             "model '%s', tensor '%s': max_batch_size > 0 needs a model whose first "
             "dimension is -1, but the model expects shape %s",
-            m->name, t->name, print_shape(t->dims, t->rank).text);
+            m->name, t->name, print_shape_text(t->dims, t->rank).text);
     if (shapes_fit(t, dims, rank))
         return NULL;
     return backend_error(
         TRITONSERVER_ERROR_INVALID_ARG,
         "model '%s', tensor '%s': the model expects %zu dimensions (shape %s) but the model "
         "configuration specifies %zu dimensions (%s %s)",
-        m->name, t->name, t->rank, print_shape(t->dims, t->rank).text, rank,
+        m->name, t->name, t->rank, print_shape_text(t->dims, t->rank).text, rank,
         m->max_batch_size > 0 ? "an initial batch dimension because max_batch_size > 0 followed by "
                                 "the explicit tensor shape, making complete shape"
                               : "shape",
-        print_shape(dims, rank).text);
+        print_shape_text(dims, rank).text);
 }
 
 static TRITONSERVER_Error *check_type(const struct model *m, const struct tensor *t,
@@ -310,7 +310,7 @@ static TRITONSERVER_Error *check_type(const struct model *m, const struct tensor
         m->name, type, what, t->name, t->type->config);
 }
 
-static bool is_true(const struct doc_value *v)
+static bool is_doc_true(const struct doc_value *v)
 {
     return v && v->type == DOC_BOOL && v->boolean;
 }
@@ -323,13 +323,13 @@ static TRITONSERVER_Error *check_side(const struct model *m, const char *what,
         struct tensor *t = model_tensor(tensors, n, name);
 
         if (!t)
-            return unexpected(what, name, tensors, n);
+            return refuse_unexpected_tensor(what, name, tensors, n);
         t->configured = true;
-        t->optional = is_true(doc_get(v, "optional"));
-        t->ragged = is_true(doc_get(v, "allow_ragged_batch"));
+        t->optional = is_doc_true(doc_get(v, "optional"));
+        t->ragged = is_doc_true(doc_get(v, "allow_ragged_batch"));
         t->source = ragged_source(&m->ragged, name);
         TRY(check_type(m, t, v, what));
-        TRY(check_shape(m, t, v));
+        TRY(check_config_shape(m, t, v));
     }
     return NULL;
 }
@@ -356,7 +356,7 @@ static TRITONSERVER_Error *check_made(const struct model *m)
         struct tensor *t = model_tensor(m->inputs, m->n_inputs, made->name);
 
         if (!t)
-            return unexpected("input", made->name, m->inputs, m->n_inputs);
+            return refuse_unexpected_tensor("input", made->name, m->inputs, m->n_inputs);
         if (t->type->server != made->type)
             return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
                                  "unable to load model '%s', configuration expects datatype "
@@ -382,13 +382,13 @@ static TRITONSERVER_Error *check_states(const struct model *m)
         struct tensor *out = model_tensor(m->outputs, m->n_outputs, out_name);
 
         if (!in)
-            return unexpected("input", in_name, m->inputs, m->n_inputs);
+            return refuse_unexpected_tensor("input", in_name, m->inputs, m->n_inputs);
         if (!out)
-            return unexpected("output", out_name, m->outputs, m->n_outputs);
+            return refuse_unexpected_tensor("output", out_name, m->outputs, m->n_outputs);
         TRY(check_type(m, in, v, "state input"));
-        TRY(check_shape(m, in, v));
+        TRY(check_config_shape(m, in, v));
         TRY(check_type(m, out, v, "state output"));
-        TRY(check_shape(m, out, v));
+        TRY(check_config_shape(m, out, v));
         in->configured = true;
         out->is_state = true;
     }

@@ -38,7 +38,7 @@ struct field {
     struct bytes bytes;
 };
 
-static bool next_varint(struct bytes *b, uint64_t *ret_value)
+static bool take_varint(struct bytes *b, uint64_t *ret_value)
 {
     uint64_t value = 0;
 
@@ -69,12 +69,12 @@ static bool next_field(struct bytes *b, struct field *ret_field)
     struct field f = {0};
     uint64_t tag, n;
 
-    if (!next_varint(b, &tag))
+    if (!take_varint(b, &tag))
         return false;
     f.number = (uint32_t)(tag >> 3);
     switch (tag & 7) {
     case 0:
-        if (!next_varint(b, &f.value))
+        if (!take_varint(b, &f.value))
             return false;
         break;
     case 1:
@@ -83,7 +83,7 @@ static bool next_field(struct bytes *b, struct field *ret_field)
         break;
     case 2:
         f.is_bytes = true;
-        if (!next_varint(b, &n) || !take_bytes(b, n, &f.bytes))
+        if (!take_varint(b, &n) || !take_bytes(b, n, &f.bytes))
             return false;
         break;
     case 5:
@@ -97,7 +97,7 @@ static bool next_field(struct bytes *b, struct field *ret_field)
     return true;
 }
 
-static bool is_text(const struct bytes *b, const char *text)
+static bool equals_text(const struct bytes *b, const char *text)
 {
     size_t n = (size_t)(b->end - b->at);
 
@@ -133,7 +133,7 @@ static bool add_numbers(struct numbers *to, const struct field *f)
     if (!f->is_bytes)
         return add_number(to, f->value);
     while (b.at < b.end)
-        if (!next_varint(&b, &value) || !add_number(to, value))
+        if (!take_varint(&b, &value) || !add_number(to, value))
             return false;
     return true;
 }
@@ -161,7 +161,7 @@ struct graph {
 };
 
 /* Elements of a tensor; false: too many to be small. */
-static bool count(const struct shape *s, uint64_t *ret_n)
+static bool count_shape_elements(const struct shape *s, uint64_t *ret_n)
 {
     uint64_t n = 1;
 
@@ -176,7 +176,7 @@ static bool count(const struct shape *s, uint64_t *ret_n)
     return true;
 }
 
-static bool spend(struct graph *g, uint64_t times, uint64_t n)
+static bool spend_work(struct graph *g, uint64_t times, uint64_t n)
 {
     uint64_t work;
 
@@ -186,7 +186,7 @@ static bool spend(struct graph *g, uint64_t times, uint64_t n)
     return true;
 }
 
-static const struct tensor *find(const struct graph *g, const struct bytes *name)
+static const struct tensor *find_tensor(const struct graph *g, const struct bytes *name)
 {
     for (size_t i = 0; i < g->n_tensors; i++)
         if (same_text(&g->tensors[i].name, name))
@@ -199,9 +199,9 @@ static bool add_tensor(struct graph *g, const struct tensor *t)
 {
     uint64_t n;
 
-    if (find(g, &t->name))
+    if (find_tensor(g, &t->name))
         return true;
-    if (g->n_tensors == MAX_TENSORS || !count(&t->shape, &n))
+    if (g->n_tensors == MAX_TENSORS || !count_shape_elements(&t->shape, &n))
         return false;
     g->tensors[g->n_tensors++] = *t;
     return true;
@@ -220,7 +220,7 @@ static bool is_fine_type(uint64_t type)
 }
 
 /* int64_data as it is, raw_data by eight bytes each. */
-static bool read_values(struct numbers *to, const struct field *f)
+static bool read_tensor_values(struct numbers *to, const struct field *f)
 {
     struct bytes b = f->bytes;
 
@@ -236,7 +236,7 @@ static bool read_values(struct numbers *to, const struct field *f)
     return true;
 }
 
-static bool read_tensor(struct bytes b, struct tensor *ret_tensor)
+static bool read_constant_tensor(struct bytes b, struct tensor *ret_tensor)
 {
     struct tensor t = {0};
     struct numbers dims = {0};
@@ -254,7 +254,8 @@ static bool read_tensor(struct bytes b, struct tensor *ret_tensor)
         if (f.number == 8)
             t.name = f.bytes;
         if ((f.number == 7 || f.number == 9) && f.is_bytes)
-            few = few && f.bytes.end - f.bytes.at <= 8 * MAX_DIMS && read_values(&t.values, &f);
+            few = few && f.bytes.end - f.bytes.at <= 8 * MAX_DIMS &&
+                  read_tensor_values(&t.values, &f);
     }
     t.shape.rank = dims.n;
     memcpy(t.shape.dims, dims.list, sizeof(t.shape.dims));
@@ -284,7 +285,7 @@ static bool read_dim(const struct graph *g, struct bytes b, struct shape *s)
 }
 
 /* Walks one field of a message: value_info.type.tensor_type.shape.dim. */
-static bool read_shape(const struct graph *g, struct bytes b, struct shape *s)
+static bool read_declared_shape(const struct graph *g, struct bytes b, struct shape *s)
 {
     struct field f;
 
@@ -307,7 +308,7 @@ static bool read_tensor_type(struct graph *g, struct bytes b, struct shape *s)
             type = f.value;
         if (f.number == 2) {
             has_shape = true;
-            if (!read_shape(g, f.bytes, s))
+            if (!read_declared_shape(g, f.bytes, s))
                 return false;
         }
     }
@@ -315,7 +316,7 @@ static bool read_tensor_type(struct graph *g, struct bytes b, struct shape *s)
     return has_shape && is_fine_type(type);
 }
 
-static bool read_input(struct graph *g, struct bytes b)
+static bool read_graph_input(struct graph *g, struct bytes b)
 {
     struct tensor t = {0};
     bool has_type = false;
@@ -385,11 +386,11 @@ static bool read_node(struct bytes b, struct node *ret_node)
             n.domain = f.bytes;
     }
     *ret_node = n;
-    return n.has_output && (n.domain.at == n.domain.end || is_text(&n.domain, "ai.onnx"));
+    return n.has_output && (n.domain.at == n.domain.end || equals_text(&n.domain, "ai.onnx"));
 }
 
 /* The whole numbers of an attribute; a single one is a list of one. False: it is wrong. */
-static bool attribute(const struct node *n, const char *name, struct numbers *ret)
+static bool read_attribute(const struct node *n, const char *name, struct numbers *ret)
 {
     *ret = (struct numbers){0};
     for (size_t i = 0; i < n->n_attributes; i++) {
@@ -405,7 +406,7 @@ static bool attribute(const struct node *n, const char *name, struct numbers *re
             if ((f.number == 3 || f.number == 8) && !add_numbers(&found, &f))
                 return false;
         }
-        if (key.at && is_text(&key, name))
+        if (key.at && equals_text(&key, name))
             *ret = found;
     }
     return true;
@@ -415,7 +416,7 @@ static bool number_of(const struct node *n, const char *name, int64_t otherwise,
 {
     struct numbers found;
 
-    if (!attribute(n, name, &found) || found.n > 1)
+    if (!read_attribute(n, name, &found) || found.n > 1)
         return false;
     *ret = found.n ? found.list[0] : otherwise;
     return true;
@@ -428,33 +429,33 @@ static bool has_attribute(const struct node *n, const char *name)
         struct field f;
 
         while (b.at < b.end && next_field(&b, &f))
-            if (f.number == 1 && is_text(&f.bytes, name))
+            if (f.number == 1 && equals_text(&f.bytes, name))
                 return true;
     }
     return false;
 }
 
-static const struct tensor *input(const struct graph *g, const struct node *n, size_t i)
+static const struct tensor *find_node_input(const struct graph *g, const struct node *n, size_t i)
 {
-    return i < n->n_inputs ? find(g, &n->inputs[i]) : NULL;
+    return i < n->n_inputs ? find_tensor(g, &n->inputs[i]) : NULL;
 }
 
 /* Each gives the shape of the first output and spends what the operator takes. False: not small. */
 typedef bool (*rule_fn)(struct graph *g, const struct node *n, uint64_t weight, struct shape *out);
 
-static bool same(struct graph *g, const struct node *n, uint64_t weight, struct shape *out)
+static bool cost_same(struct graph *g, const struct node *n, uint64_t weight, struct shape *out)
 {
-    const struct tensor *in = input(g, n, 0);
+    const struct tensor *in = find_node_input(g, n, 0);
     uint64_t elements;
 
-    if (!in || !count(&in->shape, &elements))
+    if (!in || !count_shape_elements(&in->shape, &elements))
         return false;
     *out = in->shape;
-    return spend(g, weight, elements);
+    return spend_work(g, weight, elements);
 }
 
 /* Shapes that fit each other from the right, where 1 fits everything. */
-static bool broadcast(const struct shape *in, struct shape *out)
+static bool broadcast_shape(const struct shape *in, struct shape *out)
 {
     struct shape a = *in, all = {0};
 
@@ -472,32 +473,34 @@ static bool broadcast(const struct shape *in, struct shape *out)
     return true;
 }
 
-static bool elementwise(struct graph *g, const struct node *n, uint64_t weight, struct shape *out)
+static bool cost_elementwise(struct graph *g, const struct node *n, uint64_t weight,
+                             struct shape *out)
 {
     uint64_t elements;
 
     for (size_t i = 0; i < n->n_inputs; i++) {
-        const struct tensor *in = input(g, n, i);
+        const struct tensor *in = find_node_input(g, n, i);
 
-        if (!in || !broadcast(&in->shape, out))
+        if (!in || !broadcast_shape(&in->shape, out))
             return false;
     }
-    return n->n_inputs > 0 && count(out, &elements) && spend(g, weight * n->n_inputs, elements);
+    return n->n_inputs > 0 && count_shape_elements(out, &elements) &&
+           spend_work(g, weight * n->n_inputs, elements);
 }
 
 static bool spend_products(struct graph *g, uint64_t weight, const struct shape *out, int64_t each)
 {
     uint64_t elements;
 
-    if (each < 0 || !count(out, &elements))
+    if (each < 0 || !count_shape_elements(out, &elements))
         return false;
-    return spend(g, weight * (g->other_types ? OTHER_TYPES : 1), elements) &&
-           spend(g, weight * (g->other_types ? OTHER_TYPES : 1) * elements, (uint64_t)each);
+    return spend_work(g, weight * (g->other_types ? OTHER_TYPES : 1), elements) &&
+           spend_work(g, weight * (g->other_types ? OTHER_TYPES : 1) * elements, (uint64_t)each);
 }
 
-static bool gemm(struct graph *g, const struct node *n, uint64_t weight, struct shape *out)
+static bool cost_gemm(struct graph *g, const struct node *n, uint64_t weight, struct shape *out)
 {
-    const struct tensor *a = input(g, n, 0), *b = input(g, n, 1);
+    const struct tensor *a = find_node_input(g, n, 0), *b = find_node_input(g, n, 1);
     int64_t turn_a, turn_b;
 
     if (!a || !b || a->shape.rank != 2 || b->shape.rank != 2 ||
@@ -510,9 +513,9 @@ static bool gemm(struct graph *g, const struct node *n, uint64_t weight, struct 
 }
 
 /* Of matrices in the last two dimensions; those before fit each other. */
-static bool matmul(struct graph *g, const struct node *n, uint64_t weight, struct shape *out)
+static bool cost_matmul(struct graph *g, const struct node *n, uint64_t weight, struct shape *out)
 {
-    const struct tensor *a = input(g, n, 0), *b = input(g, n, 1);
+    const struct tensor *a = find_node_input(g, n, 0), *b = find_node_input(g, n, 1);
     struct shape before;
 
     if (!a || !b || a->shape.rank < 2 || b->shape.rank < 2)
@@ -521,16 +524,16 @@ static bool matmul(struct graph *g, const struct node *n, uint64_t weight, struc
     out->rank -= 2;
     before = a->shape;
     before.rank -= 2;
-    if (!broadcast(&before, out) || out->rank + 2 > MAX_DIMS)
+    if (!broadcast_shape(&before, out) || out->rank + 2 > MAX_DIMS)
         return false;
     out->dims[out->rank++] = a->shape.dims[a->shape.rank - 2];
     out->dims[out->rank++] = b->shape.dims[b->shape.rank - 1];
     return spend_products(g, weight, out, a->shape.dims[a->shape.rank - 1]);
 }
 
-static bool flatten(struct graph *g, const struct node *n, uint64_t weight, struct shape *out)
+static bool cost_flatten(struct graph *g, const struct node *n, uint64_t weight, struct shape *out)
 {
-    const struct tensor *in = input(g, n, 0);
+    const struct tensor *in = find_node_input(g, n, 0);
     struct shape front, back = {0};
     uint64_t before, behind;
     int64_t axis;
@@ -544,21 +547,21 @@ static bool flatten(struct graph *g, const struct node *n, uint64_t weight, stru
     front.rank = (size_t)axis;
     back.rank = in->shape.rank - front.rank;
     memcpy(back.dims, in->shape.dims + axis, back.rank * sizeof(*back.dims));
-    if (!count(&front, &before) || !count(&back, &behind))
+    if (!count_shape_elements(&front, &before) || !count_shape_elements(&back, &behind))
         return false;
     *out = (struct shape){.rank = 2, .dims = {(int64_t)before, (int64_t)behind}};
-    return spend(g, weight, before * behind);
+    return spend_work(g, weight, before * behind);
 }
 
 /* To a shape that the file has: 0 is the size as it was, -1 what is left. */
-static bool reshape(struct graph *g, const struct node *n, uint64_t weight, struct shape *out)
+static bool cost_reshape(struct graph *g, const struct node *n, uint64_t weight, struct shape *out)
 {
-    const struct tensor *in = input(g, n, 0), *to = input(g, n, 1);
+    const struct tensor *in = find_node_input(g, n, 0), *to = find_node_input(g, n, 1);
     uint64_t elements, given = 1;
     int64_t keeps_zero;
     int left = -1;
 
-    if (!in || !to || !to->has_values || !count(&in->shape, &elements) ||
+    if (!in || !to || !to->has_values || !count_shape_elements(&in->shape, &elements) ||
         !number_of(n, "allowzero", 0, &keeps_zero) || keeps_zero)
         return false;
     out->rank = to->values.n;
@@ -575,15 +578,16 @@ static bool reshape(struct graph *g, const struct node *n, uint64_t weight, stru
     }
     if (left >= 0)
         out->dims[left] = (int64_t)(elements / given);
-    return spend(g, weight, elements);
+    return spend_work(g, weight, elements);
 }
 
-static bool transpose(struct graph *g, const struct node *n, uint64_t weight, struct shape *out)
+static bool cost_transpose(struct graph *g, const struct node *n, uint64_t weight,
+                           struct shape *out)
 {
-    const struct tensor *in = input(g, n, 0);
+    const struct tensor *in = find_node_input(g, n, 0);
     struct numbers order;
 
-    if (!same(g, n, weight, out) || !attribute(n, "perm", &order))
+    if (!cost_same(g, n, weight, out) || !read_attribute(n, "perm", &order))
         return false;
     for (size_t i = 0; i < out->rank; i++) {
         int64_t from = order.n ? order.list[i] : (int64_t)(out->rank - 1 - i);
@@ -595,7 +599,7 @@ static bool transpose(struct graph *g, const struct node *n, uint64_t weight, st
     return true;
 }
 
-static bool concat(struct graph *g, const struct node *n, uint64_t weight, struct shape *out)
+static bool cost_concat(struct graph *g, const struct node *n, uint64_t weight, struct shape *out)
 {
     uint64_t elements;
     int64_t axis, sum = 0;
@@ -603,7 +607,7 @@ static bool concat(struct graph *g, const struct node *n, uint64_t weight, struc
     if (!number_of(n, "axis", 0, &axis))
         return false;
     for (size_t i = 0; i < n->n_inputs; i++) {
-        const struct tensor *in = input(g, n, i);
+        const struct tensor *in = find_node_input(g, n, i);
 
         if (!in || (i > 0 && in->shape.rank != out->rank))
             return false;
@@ -616,17 +620,17 @@ static bool concat(struct graph *g, const struct node *n, uint64_t weight, struc
     if (n->n_inputs == 0)
         return false;
     out->dims[axis] = sum;
-    return count(out, &elements) && spend(g, weight, elements);
+    return count_shape_elements(out, &elements) && spend_work(g, weight, elements);
 }
 
 /* Sizes behind the first two dimensions, for a window of that size. */
-static bool slide(const struct node *n, const struct shape *in, const int64_t *window,
-                  struct shape *out)
+static bool slide_window(const struct node *n, const struct shape *in, const int64_t *window,
+                         struct shape *out)
 {
     struct numbers pads, strides, dilations;
 
-    if (!attribute(n, "pads", &pads) || !attribute(n, "strides", &strides) ||
-        !attribute(n, "dilations", &dilations) || has_attribute(n, "auto_pad"))
+    if (!read_attribute(n, "pads", &pads) || !read_attribute(n, "strides", &strides) ||
+        !read_attribute(n, "dilations", &dilations) || has_attribute(n, "auto_pad"))
         return false;
     for (size_t i = 2; i < in->rank; i++) {
         size_t k = i - 2, n_spatial = in->rank - 2;
@@ -645,32 +649,32 @@ static bool slide(const struct node *n, const struct shape *in, const int64_t *w
     return true;
 }
 
-static bool conv(struct graph *g, const struct node *n, uint64_t weight, struct shape *out)
+static bool cost_conv(struct graph *g, const struct node *n, uint64_t weight, struct shape *out)
 {
-    const struct tensor *in = input(g, n, 0), *kernel = input(g, n, 1);
+    const struct tensor *in = find_node_input(g, n, 0), *kernel = find_node_input(g, n, 1);
     uint64_t all;
 
     if (!in || !kernel || in->shape.rank < 3 || kernel->shape.rank != in->shape.rank ||
-        kernel->shape.dims[0] < 1 || !count(&kernel->shape, &all))
+        kernel->shape.dims[0] < 1 || !count_shape_elements(&kernel->shape, &all))
         return false;
     *out = in->shape;
     out->dims[1] = kernel->shape.dims[0];
-    if (!slide(n, &in->shape, kernel->shape.dims + 2, out))
+    if (!slide_window(n, &in->shape, kernel->shape.dims + 2, out))
         return false;
     return spend_products(g, weight, out, (int64_t)(all / (uint64_t)kernel->shape.dims[0]));
 }
 
-static bool pool(struct graph *g, const struct node *n, uint64_t weight, struct shape *out)
+static bool cost_pool(struct graph *g, const struct node *n, uint64_t weight, struct shape *out)
 {
-    const struct tensor *in = input(g, n, 0);
+    const struct tensor *in = find_node_input(g, n, 0);
     struct numbers window;
     int64_t each = 1;
 
-    if (!in || in->shape.rank < 3 || !attribute(n, "kernel_shape", &window) ||
+    if (!in || in->shape.rank < 3 || !read_attribute(n, "kernel_shape", &window) ||
         window.n != in->shape.rank - 2)
         return false;
     *out = in->shape;
-    if (!slide(n, &in->shape, window.list, out))
+    if (!slide_window(n, &in->shape, window.list, out))
         return false;
     for (size_t i = 0; i < window.n; i++)
         if (__builtin_mul_overflow(each, window.list[i], &each))
@@ -678,22 +682,23 @@ static bool pool(struct graph *g, const struct node *n, uint64_t weight, struct 
     return spend_products(g, weight, out, each);
 }
 
-static bool global_pool(struct graph *g, const struct node *n, uint64_t weight, struct shape *out)
+static bool cost_global_pool(struct graph *g, const struct node *n, uint64_t weight,
+                             struct shape *out)
 {
-    if (!same(g, n, weight, out))
+    if (!cost_same(g, n, weight, out))
         return false;
     for (size_t i = 2; i < out->rank; i++)
         out->dims[i] = 1;
     return true;
 }
 
-static bool cast(struct graph *g, const struct node *n, uint64_t weight, struct shape *out)
+static bool cost_cast(struct graph *g, const struct node *n, uint64_t weight, struct shape *out)
 {
     int64_t to;
 
     g->other_types = true;
     return number_of(n, "to", 0, &to) && to > 0 && is_fine_type((uint64_t)to) &&
-           same(g, n, weight, out);
+           cost_same(g, n, weight, out);
 }
 
 /* An element of each in multiplications, as slow as libraries make them. */
@@ -704,81 +709,81 @@ static const struct {
     rule_fn rule;
     uint64_t weight;
 } ops[] = {
-    {"Add", elementwise, PLAIN},
-    {"Sub", elementwise, PLAIN},
-    {"Mul", elementwise, PLAIN},
-    {"Div", elementwise, DIVISION},
-    {"Pow", elementwise, POWER},
-    {"Min", elementwise, PLAIN},
-    {"Max", elementwise, PLAIN},
-    {"Sum", elementwise, PLAIN},
-    {"Mean", elementwise, DIVISION},
-    {"And", elementwise, PLAIN},
-    {"Or", elementwise, PLAIN},
-    {"Xor", elementwise, PLAIN},
-    {"Equal", elementwise, PLAIN},
-    {"Less", elementwise, PLAIN},
-    {"LessOrEqual", elementwise, PLAIN},
-    {"Greater", elementwise, PLAIN},
-    {"GreaterOrEqual", elementwise, PLAIN},
-    {"Where", elementwise, PLAIN},
-    {"PRelu", elementwise, PLAIN},
-    {"Identity", same, PLAIN},
-    {"Abs", same, PLAIN},
-    {"Neg", same, PLAIN},
-    {"Not", same, PLAIN},
-    {"Relu", same, PLAIN},
-    {"LeakyRelu", same, PLAIN},
-    {"Clip", same, PLAIN},
-    {"Floor", same, PLAIN},
-    {"Ceil", same, PLAIN},
-    {"Round", same, DIVISION},
-    {"Sign", same, PLAIN},
-    {"Dropout", same, PLAIN},
-    {"HardSigmoid", same, PLAIN},
-    {"HardSwish", same, PLAIN},
-    {"Sqrt", same, DIVISION},
-    {"Reciprocal", same, DIVISION},
-    {"BatchNormalization", same, DIVISION},
-    {"LayerNormalization", same, DIVISION},
-    {"InstanceNormalization", same, DIVISION},
-    {"Exp", same, FUNCTION},
-    {"Log", same, FUNCTION},
-    {"Sin", same, FUNCTION},
-    {"Cos", same, FUNCTION},
-    {"Tanh", same, FUNCTION},
-    {"Sigmoid", same, FUNCTION},
-    {"Erf", same, FUNCTION},
-    {"Gelu", same, FUNCTION},
-    {"Elu", same, FUNCTION},
-    {"Selu", same, FUNCTION},
-    {"Softplus", same, FUNCTION},
-    {"Softmax", same, FUNCTION},
-    {"LogSoftmax", same, FUNCTION},
-    {"Cast", cast, PLAIN},
-    {"Flatten", flatten, PLAIN},
-    {"Reshape", reshape, PLAIN},
-    {"Transpose", transpose, DIVISION},
-    {"Concat", concat, PLAIN},
-    {"Gemm", gemm, PLAIN},
-    {"MatMul", matmul, PLAIN},
-    {"Conv", conv, PLAIN},
-    {"MaxPool", pool, PLAIN},
-    {"AveragePool", pool, PLAIN},
-    {"GlobalAveragePool", global_pool, PLAIN},
-    {"GlobalMaxPool", global_pool, PLAIN},
+    {"Add", cost_elementwise, PLAIN},
+    {"Sub", cost_elementwise, PLAIN},
+    {"Mul", cost_elementwise, PLAIN},
+    {"Div", cost_elementwise, DIVISION},
+    {"Pow", cost_elementwise, POWER},
+    {"Min", cost_elementwise, PLAIN},
+    {"Max", cost_elementwise, PLAIN},
+    {"Sum", cost_elementwise, PLAIN},
+    {"Mean", cost_elementwise, DIVISION},
+    {"And", cost_elementwise, PLAIN},
+    {"Or", cost_elementwise, PLAIN},
+    {"Xor", cost_elementwise, PLAIN},
+    {"Equal", cost_elementwise, PLAIN},
+    {"Less", cost_elementwise, PLAIN},
+    {"LessOrEqual", cost_elementwise, PLAIN},
+    {"Greater", cost_elementwise, PLAIN},
+    {"GreaterOrEqual", cost_elementwise, PLAIN},
+    {"Where", cost_elementwise, PLAIN},
+    {"PRelu", cost_elementwise, PLAIN},
+    {"Identity", cost_same, PLAIN},
+    {"Abs", cost_same, PLAIN},
+    {"Neg", cost_same, PLAIN},
+    {"Not", cost_same, PLAIN},
+    {"Relu", cost_same, PLAIN},
+    {"LeakyRelu", cost_same, PLAIN},
+    {"Clip", cost_same, PLAIN},
+    {"Floor", cost_same, PLAIN},
+    {"Ceil", cost_same, PLAIN},
+    {"Round", cost_same, DIVISION},
+    {"Sign", cost_same, PLAIN},
+    {"Dropout", cost_same, PLAIN},
+    {"HardSigmoid", cost_same, PLAIN},
+    {"HardSwish", cost_same, PLAIN},
+    {"Sqrt", cost_same, DIVISION},
+    {"Reciprocal", cost_same, DIVISION},
+    {"BatchNormalization", cost_same, DIVISION},
+    {"LayerNormalization", cost_same, DIVISION},
+    {"InstanceNormalization", cost_same, DIVISION},
+    {"Exp", cost_same, FUNCTION},
+    {"Log", cost_same, FUNCTION},
+    {"Sin", cost_same, FUNCTION},
+    {"Cos", cost_same, FUNCTION},
+    {"Tanh", cost_same, FUNCTION},
+    {"Sigmoid", cost_same, FUNCTION},
+    {"Erf", cost_same, FUNCTION},
+    {"Gelu", cost_same, FUNCTION},
+    {"Elu", cost_same, FUNCTION},
+    {"Selu", cost_same, FUNCTION},
+    {"Softplus", cost_same, FUNCTION},
+    {"Softmax", cost_same, FUNCTION},
+    {"LogSoftmax", cost_same, FUNCTION},
+    {"Cast", cost_cast, PLAIN},
+    {"Flatten", cost_flatten, PLAIN},
+    {"Reshape", cost_reshape, PLAIN},
+    {"Transpose", cost_transpose, DIVISION},
+    {"Concat", cost_concat, PLAIN},
+    {"Gemm", cost_gemm, PLAIN},
+    {"MatMul", cost_matmul, PLAIN},
+    {"Conv", cost_conv, PLAIN},
+    {"MaxPool", cost_pool, PLAIN},
+    {"AveragePool", cost_pool, PLAIN},
+    {"GlobalAveragePool", cost_global_pool, PLAIN},
+    {"GlobalMaxPool", cost_global_pool, PLAIN},
 };
 
 static bool add_node(struct graph *g, struct bytes b)
 {
     struct node n;
 
-    if (!read_node(b, &n) || !spend(g, NODE_COST, 1))
+    if (!read_node(b, &n) || !spend_work(g, NODE_COST, 1))
         return false;
     for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++) {
         struct tensor out = {.name = n.output};
 
-        if (is_text(&n.op, ops[i].name))
+        if (equals_text(&n.op, ops[i].name))
             return ops[i].rule(g, &n, ops[i].weight, &out.shape) && add_tensor(g, &out);
     }
     return false;
@@ -790,7 +795,7 @@ enum { GRAPH_NODE = 1, GRAPH_INITIALIZER = 5, GRAPH_INPUT = 11, GRAPH_SPARSE = 1
 enum { MODEL_GRAPH = 7, MODEL_FUNCTION = 25 };
 
 /* The fields of a graph come in any order: inputs first, then values, then nodes. */
-static bool walk(struct graph *g, struct bytes b, uint32_t which)
+static bool walk_graph(struct graph *g, struct bytes b, uint32_t which)
 {
     struct tensor t;
     struct field f;
@@ -800,9 +805,9 @@ static bool walk(struct graph *g, struct bytes b, uint32_t which)
             return false;
         if (f.number != which)
             continue;
-        if (which == GRAPH_INPUT && !read_input(g, f.bytes))
+        if (which == GRAPH_INPUT && !read_graph_input(g, f.bytes))
             return false;
-        if (which == GRAPH_INITIALIZER && !(read_tensor(f.bytes, &t) && add_tensor(g, &t)))
+        if (which == GRAPH_INITIALIZER && !(read_constant_tensor(f.bytes, &t) && add_tensor(g, &t)))
             return false;
         if (which == GRAPH_NODE && !add_node(g, f.bytes))
             return false;
@@ -822,11 +827,11 @@ static bool walk_model(struct graph *g, struct bytes b)
         if (f.number == MODEL_GRAPH)
             graph = f.bytes;
     }
-    return graph.at && walk(g, graph, GRAPH_INPUT) && walk(g, graph, GRAPH_INITIALIZER) &&
-           walk(g, graph, GRAPH_NODE);
+    return graph.at && walk_graph(g, graph, GRAPH_INPUT) &&
+           walk_graph(g, graph, GRAPH_INITIALIZER) && walk_graph(g, graph, GRAPH_NODE);
 }
 
-static unsigned char *read_file(const char *path, size_t *ret_size)
+static unsigned char *read_model_file(const char *path, size_t *ret_size)
 {
     unsigned char *bytes = malloc(MAX_FILE_BYTES);
     FILE *f = bytes ? fopen(path, "re") : NULL;
@@ -845,7 +850,7 @@ static unsigned char *read_file(const char *path, size_t *ret_size)
 bool cost_is_small(const char *file, int64_t batch, uint64_t *ret_cost)
 {
     size_t size;
-    unsigned char *bytes = read_file(file, &size);
+    unsigned char *bytes = read_model_file(file, &size);
     struct graph *g = bytes ? calloc(1, sizeof(*g)) : NULL;
     bool small = false;
 

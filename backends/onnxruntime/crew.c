@@ -39,7 +39,7 @@ static void tell_of_loss(void)
                        "fails with an error instead");
 }
 
-static void *live(void *arg)
+static void *run_member(void *arg)
 {
     struct member *t = arg;
     struct crew *c = t->crew;
@@ -72,14 +72,14 @@ static void *live(void *arg)
     return NULL;
 }
 
-static struct member *add_locked(struct crew *c)
+static struct member *add_member_locked(struct crew *c)
 {
     struct member *t = calloc(1, sizeof(*t));
 
     if (!t)
         return NULL;
     t->crew = c;
-    if (pthread_create(&t->thread, NULL, live, t) != 0) {
+    if (pthread_create(&t->thread, NULL, run_member, t) != 0) {
         free(t);
         return NULL;
     }
@@ -98,7 +98,7 @@ struct ort_thread *crew_start_thread(void *crew, void (*run)(void *arg), void *a
     for (t = c->first; t && t->stage != IDLE; t = t->next)
         ;
     if (!t)
-        t = add_locked(c);
+        t = add_member_locked(c);
     if (t) {
         t->run = run;
         t->arg = arg;
@@ -141,7 +141,7 @@ TRITONSERVER_Error *crew_new(size_t n, struct crew **ret_crew)
     pthread_mutex_init(&c->mu, NULL);
     pthread_cond_init(&c->changed, NULL);
     pthread_mutex_lock(&c->mu);
-    while (got < n && add_locked(c))
+    while (got < n && add_member_locked(c))
         got++;
     while (!has_begun_locked(c))
         pthread_cond_wait(&c->changed, &c->mu);

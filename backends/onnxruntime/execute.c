@@ -168,9 +168,10 @@ static void release_values(struct executor *x)
 }
 
 /* The value for this memory: the one from before, or a new one in its place. */
-static TRITONSERVER_Error *wrap(struct executor *x, struct wrapped *w, const struct tensor *t,
-                                const void *data, uint64_t size, const int64_t *shape, size_t rank,
-                                struct ort_value **ret_value)
+static TRITONSERVER_Error *wrap_memory(struct executor *x, struct wrapped *w,
+                                       const struct tensor *t, const void *data, uint64_t size,
+                                       const int64_t *shape, size_t rank,
+                                       struct ort_value **ret_value)
 {
     if (!w->value || w->data != data || w->size != size || w->rank != rank ||
         memcmp(w->shape, shape, rank * sizeof(*shape)) != 0) {
@@ -213,7 +214,7 @@ static TRITONSERVER_Error *bind_input(struct executor *x, const struct batch *b,
                          value));
         x->in_strings[x->n_strings++] = *value;
     } else {
-        TRY(wrap(x, &x->in_wrapped[i], t, in->data, in->size, in->shape, in->rank, value));
+        TRY(wrap_memory(x, &x->in_wrapped[i], t, in->data, in->size, in->shape, in->rank, value));
     }
     x->in_names[x->n_in++] = t->name;
     return NULL;
@@ -228,8 +229,8 @@ static TRITONSERVER_Error *bind_inputs(struct executor *x, const struct batch *b
 
 /* ---- Outputs, before the run ---------------------------------------------------------------- */
 
-static TRITONSERVER_Error *is_wanted(const struct batch *b, const struct tensor *t, uint32_t hint,
-                                     bool *ret_wanted)
+static TRITONSERVER_Error *is_output_wanted(const struct batch *b, const struct tensor *t,
+                                            uint32_t hint, bool *ret_wanted)
 {
     *ret_wanted = false;
     for (uint32_t i = 0; i < b->n_parts && !*ret_wanted; i++)
@@ -239,7 +240,8 @@ static TRITONSERVER_Error *is_wanted(const struct batch *b, const struct tensor 
 }
 
 /* The usual request: it names no outputs, which means all of them. */
-static TRITONSERVER_Error *wants_all(const struct executor *x, const struct batch *b, bool *ret_all)
+static TRITONSERVER_Error *wants_all_outputs(const struct executor *x, const struct batch *b,
+                                             bool *ret_all)
 {
     uint32_t n = 0;
 
@@ -254,14 +256,14 @@ static TRITONSERVER_Error *choose_outputs(struct executor *x, const struct batch
     bool all;
 
     x->n_out = 0;
-    TRY(wants_all(x, b, &all));
+    TRY(wants_all_outputs(x, b, &all));
     for (size_t i = 0; i < x->m->n_outputs; i++) {
         const struct tensor *t = &x->m->outputs[i];
         struct bound_output *out = &x->out[x->n_out];
         bool wanted = all;
 
         if (!all)
-            TRY(is_wanted(b, t, (uint32_t)i, &wanted));
+            TRY(is_output_wanted(b, t, (uint32_t)i, &wanted));
         if (!wanted && !t->is_state)
             continue;
         out->t = t;
@@ -312,8 +314,8 @@ static TRITONSERVER_Error *bind_outputs(struct executor *x, const struct batch *
         TRY(scatter_begin(&out->to, b, t->name, out->hint, t->type->server, out->shape,
                           (uint32_t)out->rank));
         out->bound = true;
-        TRY(wrap(x, &x->out_wrapped[t - x->m->outputs], t, out->to.data, size, out->shape,
-                 out->rank, &x->out_values[i]));
+        TRY(wrap_memory(x, &x->out_wrapped[t - x->m->outputs], t, out->to.data, size, out->shape,
+                        out->rank, &x->out_values[i]));
     }
     return NULL;
 }
@@ -343,8 +345,8 @@ static TRITONSERVER_Error *read_info(struct executor *x, const struct tensor *t,
 }
 
 /* What the model has made. */
-static TRITONSERVER_Error *describe(struct executor *x, struct bound_output *out,
-                                    const struct ort_value *value)
+static TRITONSERVER_Error *describe_output(struct executor *x, struct bound_output *out,
+                                           const struct ort_value *value)
 {
     struct ort_shape *info = NULL;
     TRITONSERVER_Error *err;
@@ -375,7 +377,7 @@ static TRITONSERVER_Error *write_strings(struct executor *x, const struct batch_
     return strings_write(x->lib, value, first, n, to, size);
 }
 
-static TRITONSERVER_Error *check_rows(const struct batch *b, const struct bound_output *out)
+static TRITONSERVER_Error *check_bound_rows(const struct batch *b, const struct bound_output *out)
 {
     if (b->n_parts == 1 || (uint64_t)out->shape[0] == b->rows)
         return NULL;
@@ -391,7 +393,7 @@ static TRITONSERVER_Error *scatter_strings(struct executor *x, const struct batc
     size_t first = 0, n = out->n_elements;
     size_t per_row = b->rows > 0 ? out->n_elements / b->rows : 0;
 
-    TRY(check_rows(b, out));
+    TRY(check_bound_rows(b, out));
     for (uint32_t i = 0; i < b->n_parts; i++, first += n) {
         const struct batch_part *part = &b->parts[i];
         bool wanted;
@@ -417,7 +419,7 @@ static TRITONSERVER_Error *write_output(struct executor *x, const struct batch *
 
     if (out->bound)
         return scatter_end(&out->to, b);
-    TRY(describe(x, out, value));
+    TRY(describe_output(x, out, value));
     if (t->type->size == 0)
         return scatter_strings(x, b, out, value);
     TRY_ORT(x->lib, GetTensorMutableData(value, &data));
@@ -434,10 +436,10 @@ static TRITONSERVER_Error *keep_state(struct executor *x, struct batch *b, struc
 {
     size_t first = 0, n, per_row;
 
-    TRY(describe(x, out, value));
+    TRY(describe_output(x, out, value));
     n = out->n_elements;
     per_row = b->rows > 0 ? n / b->rows : 0;
-    TRY(check_rows(b, out));
+    TRY(check_bound_rows(b, out));
     for (uint32_t i = 0; i < b->n_parts; i++, first += n) {
         struct batch_part *part = &b->parts[i];
         int64_t shape[MAX_RANK];
@@ -488,7 +490,7 @@ static TRITONSERVER_Error *run_session(struct executor *x, const struct batch *b
 }
 
 /* From the requests to complete but unsent responses. */
-static TRITONSERVER_Error *compute(struct executor *x, struct batch *b)
+static TRITONSERVER_Error *compute_responses(struct executor *x, struct batch *b)
 {
     TRY(bind_inputs(x, b));
     TRY(choose_outputs(x, b));
@@ -510,15 +512,15 @@ static bool any_bound(const struct executor *x)
     return false;
 }
 
-static TRITONSERVER_Error *attempt(struct executor *x, struct batch *b, bool predict,
-                                   bool *ret_worth_another)
+static TRITONSERVER_Error *attempt_batch(struct executor *x, struct batch *b, bool predict,
+                                         bool *ret_worth_another)
 {
     TRITONSERVER_Error *err;
 
     x->predict = predict;
     x->run_failed = false;
     x->n_in = x->n_strings = x->n_out = 0;
-    err = compute(x, b);
+    err = compute_responses(x, b);
     *ret_worth_another = err && x->run_failed && any_bound(x);
     /* Before the answers are sent or dropped: their memory may be in these values. */
     release_values(x);
@@ -530,16 +532,16 @@ static TRITONSERVER_Error *attempt(struct executor *x, struct batch *b, bool pre
  * memory we bound. Its texts differ from release to release, so a failed run is repeated without
  * that; only if it then succeeds was it the shape, and the model is not trusted again.
  */
-static TRITONSERVER_Error *run(struct executor *x, struct batch *b)
+static TRITONSERVER_Error *run_batch(struct executor *x, struct batch *b)
 {
     bool predict = atomic_load_explicit(&x->m->predict, memory_order_relaxed), again;
-    TRITONSERVER_Error *err = attempt(x, b, predict, &again), *first = err;
+    TRITONSERVER_Error *err = attempt_batch(x, b, predict, &again), *first = err;
 
     if (!again)
         return err;
     if (b->n_parts == 1)
         batch_single(b, 0, b); /* a response without outputs */
-    err = batch_empty(b) ? NULL : attempt(x, b, false, &again);
+    err = batch_empty(b) ? NULL : attempt_batch(x, b, false, &again);
     if (!err) {
         atomic_store_explicit(&x->m->predict, false, memory_order_relaxed);
         BACKEND_LOG(WARN,
@@ -571,7 +573,7 @@ static void run_alone(struct executor *x, struct batch *b)
         batch_single(b, i, &one);
         batch_drop_cancelled(&one);
         x->requests = &one.parts->request;
-        batch_finish(&one, batch_empty(&one) ? NULL : name_model(x->m, run(x, &one)));
+        batch_finish(&one, batch_empty(&one) ? NULL : name_model(x->m, run_batch(x, &one)));
     }
 }
 
@@ -586,7 +588,7 @@ TRITONSERVER_Error *executor_run(struct executor *x, TRITONBACKEND_Request **req
         return NULL;
     }
     x->requests = requests;
-    err = batch_empty(b) ? NULL : run(x, b);
+    err = batch_empty(b) ? NULL : run_batch(x, b);
     if (err && n > 1) {
         BACKEND_LOG(VERBOSE, "model '%s': a batch of %u requests failed (%s); each runs alone",
                     x->m->name, (unsigned int)n, TRITONSERVER_ErrorMessage(err));

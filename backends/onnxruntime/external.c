@@ -192,7 +192,7 @@ static TRITONSERVER_Error *check_location(struct walk *w)
 
 /* ---- Walk ----------------------------------------------------------------------------------- */
 
-static void skip(struct walk *w, uint32_t wire, uint64_t end)
+static void skip_wire_field(struct walk *w, uint32_t wire, uint64_t end)
 {
     switch (wire) {
     case WIRE_VARINT:
@@ -225,11 +225,11 @@ static void skip_group(struct walk *w, uint64_t end)
         else if (wire == WIRE_GROUP_END)
             depth--;
         else
-            skip(w, wire, end);
+            skip_wire_field(w, wire, end);
     }
 }
 
-static enum kind kind_of(enum kind in, uint64_t field)
+static enum kind kind_of_field(enum kind in, uint64_t field)
 {
     for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
         if (paths[i].in == in && paths[i].field == field)
@@ -241,7 +241,7 @@ static void walk_message(struct walk *w, enum kind kind, uint64_t end, int depth
 
 static void walk_bytes(struct walk *w, enum kind in, uint64_t field, uint64_t end, int depth)
 {
-    enum kind kind = kind_of(in, field);
+    enum kind kind = kind_of_field(in, field);
 
     if (in == TENSOR && field == TENSOR_NAME)
         next_text(w, end, w->name, sizeof(w->name));
@@ -278,7 +278,7 @@ static void walk_message(struct walk *w, enum kind kind, uint64_t end, int depth
         else if (wire == WIRE_GROUP)
             skip_group(w, end);
         else
-            skip(w, wire, end);
+            skip_wire_field(w, wire, end);
     }
     if (kind == ENTRY && !w->refused && strcmp(w->key, "location") == 0)
         w->refused = check_location(w);
@@ -287,7 +287,7 @@ static void walk_message(struct walk *w, enum kind kind, uint64_t end, int depth
         w->found |= w->has_shape;
 }
 
-static TRITONSERVER_Error *walk(const char *file, const char *wanted, bool *ret_found)
+static TRITONSERVER_Error *walk_model_file(const char *file, const char *wanted, bool *ret_found)
 {
     struct walk *w = calloc(1, sizeof(*w));
     TRITONSERVER_Error *err;
@@ -316,13 +316,13 @@ TRITONSERVER_Error *external_check(const char *file)
 {
     bool found;
 
-    return walk(file, NULL, &found);
+    return walk_model_file(file, NULL, &found);
 }
 
 bool external_has_shape(const char *file, const char *name)
 {
     bool found = false;
 
-    TRITONSERVER_ErrorDelete(walk(file, name, &found)); /* it was looked at before */
+    TRITONSERVER_ErrorDelete(walk_model_file(file, name, &found)); /* it was looked at before */
     return found;
 }

@@ -26,7 +26,7 @@ struct search {
     FILE *tried_to;
 };
 
-static void note(struct search *s, const char *where, const char *why)
+static void note_attempt(struct search *s, const char *where, const char *why)
 {
     fprintf(s->tried_to, "%s%s%s%s", ftell(s->tried_to) > 0 ? ", " : "", where, why ? ": " : "",
             why ? why : "");
@@ -43,12 +43,12 @@ static void *try_file(struct search *s, const char *file)
 
         if (why && strncmp(why, file, len) == 0 && why[len] == ':')
             why += len + 1 + (why[len + 1] == ' ');
-        note(s, file, why && strstr(why, "No such file") ? NULL : why);
+        note_attempt(s, file, why && strstr(why, "No such file") ? NULL : why);
     }
     return handle;
 }
 
-static int by_version(const void *a, const void *b)
+static int compare_library_versions(const void *a, const void *b)
 {
     return -strverscmp(*(char *const *)a, *(char *const *)b);
 }
@@ -63,12 +63,12 @@ static void *try_pattern(struct search *s, const char *prefix, const char *patte
     if (!prefix || asprintf(&full, "%s%s", prefix, pattern) < 0)
         return NULL;
     if (glob(full, 0, NULL, &found) == 0) {
-        qsort(found.gl_pathv, found.gl_pathc, sizeof(*found.gl_pathv), by_version);
+        qsort(found.gl_pathv, found.gl_pathc, sizeof(*found.gl_pathv), compare_library_versions);
         for (size_t i = 0; i < found.gl_pathc && !handle; i++)
             handle = try_file(s, found.gl_pathv[i]);
         globfree(&found);
     } else {
-        note(s, full, NULL);
+        note_attempt(s, full, NULL);
     }
     free(full);
     return handle;
@@ -123,8 +123,8 @@ static void *search_library(struct search *s, const char *backend_dir)
     return handle;
 }
 
-static TRITONSERVER_Error *find_library(const char *backend_dir, const char *library,
-                                        void **ret_handle)
+static TRITONSERVER_Error *find_onnxruntime(const char *backend_dir, const char *library,
+                                            void **ret_handle)
 {
     struct search s = {0};
     TRITONSERVER_Error *err = NULL;
@@ -229,7 +229,7 @@ TRITONSERVER_Error *library_open(const char *backend_dir, const char *file,
     void *handle = NULL;
 
     keep_quiet();
-    TRY(find_library(backend_dir, file, &handle));
+    TRY(find_onnxruntime(backend_dir, file, &handle));
     err = load_table(&l, handle);
     if (!err)
         err = read_providers(&l);

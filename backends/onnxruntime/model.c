@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * load() is the list of all steps: find the file, check it, open the session, read its tensors,
- * complete and check the configuration (config.c), find where the sizes of outputs come from, and
- * declare a small model as bounded. One thread loads a model.
+ * load_onnx_model() is the list of all steps: find the file, check it, open the session, read its
+ * tensors, complete and check the configuration (config.c), find where the sizes of outputs come
+ * from, and declare a small model as bounded. One thread loads a model.
  */
 #include "onnxruntime/model.h"
 
@@ -67,8 +67,8 @@ static TRITONSERVER_Error *find_file(struct model *m, TRITONBACKEND_Model *handl
 
 /* ---- Tensors -------------------------------------------------------------------------------- */
 
-static TRITONSERVER_Error *read_shape(struct model *m, struct tensor *t,
-                                      const struct ort_shape *shape)
+static TRITONSERVER_Error *read_ort_shape(struct model *m, struct tensor *t,
+                                          const struct ort_shape *shape)
 {
     const char *symbols[MAX_RANK];
     enum ort_element element;
@@ -96,8 +96,8 @@ static TRITONSERVER_Error *read_shape(struct model *m, struct tensor *t,
     return NULL;
 }
 
-static TRITONSERVER_Error *read_type(struct model *m, struct tensor *t, enum ort_kind kind,
-                                     const struct ort_type *type)
+static TRITONSERVER_Error *read_ort_type(struct model *m, struct tensor *t, enum ort_kind kind,
+                                         const struct ort_type *type)
 {
     const struct ort_shape *shape;
 
@@ -107,7 +107,7 @@ static TRITONSERVER_Error *read_type(struct model *m, struct tensor *t, enum ort
                              "is not supported",
                              m->name, t->name);
     TRY_ORT(&m->rt->lib, CastTypeInfoToTensorInfo(type, &shape)); /* belongs to type */
-    return read_shape(m, t, shape);
+    return read_ort_shape(m, t, shape);
 }
 
 static TRITONSERVER_Error *read_optional(struct model *m, struct tensor *t,
@@ -122,13 +122,13 @@ static TRITONSERVER_Error *read_optional(struct model *m, struct tensor *t,
     TRY_ORT(&m->rt->lib, GetOptionalContainedTypeInfo(optional, &inner));
     err = library_error(&m->rt->lib, m->rt->lib.api.GetOnnxTypeFromTypeInfo(inner, &kind));
     if (!err)
-        err = read_type(m, t, kind, inner);
+        err = read_ort_type(m, t, kind, inner);
     m->rt->lib.api.ReleaseTypeInfo(inner);
     return err;
 }
 
-static TRITONSERVER_Error *read_tensor(struct model *m, struct tensor *t, char *ort_name,
-                                       const struct ort_type *type)
+static TRITONSERVER_Error *read_ort_tensor(struct model *m, struct tensor *t, char *ort_name,
+                                           const struct ort_type *type)
 {
     enum ort_kind kind;
 
@@ -138,7 +138,7 @@ static TRITONSERVER_Error *read_tensor(struct model *m, struct tensor *t, char *
     TRY_ORT(&m->rt->lib, GetOnnxTypeFromTypeInfo(type, &kind));
     if (kind == ORT_KIND_OPTIONAL) /* a tensor in it is given as a tensor */
         return read_optional(m, t, type);
-    return read_type(m, t, kind, type);
+    return read_ort_type(m, t, kind, type);
 }
 
 /* What a session has of each kind of tensor. */
@@ -148,8 +148,8 @@ struct listing {
     struct ort_status *(*type)(const struct ort_session *, size_t, struct ort_type **);
 };
 
-static TRITONSERVER_Error *read_one(struct model *m, const struct listing *of, size_t i,
-                                    struct tensor *t)
+static TRITONSERVER_Error *read_listed_tensor(struct model *m, const struct listing *of, size_t i,
+                                              struct tensor *t)
 {
     const struct library *lib = &m->rt->lib;
     struct ort_type *type = NULL;
@@ -159,7 +159,7 @@ static TRITONSERVER_Error *read_one(struct model *m, const struct listing *of, s
     TRY(library_error(lib, of->name(m->session, i, m->rt->heap, &name)));
     err = library_error(lib, of->type(m->session, i, &type));
     if (!err)
-        err = read_tensor(m, t, name, type);
+        err = read_ort_tensor(m, t, name, type);
     if (type)
         lib->api.ReleaseTypeInfo(type);
     backend_ignore(library_error(lib, lib->api.AllocatorFree(m->rt->heap, name)),
@@ -167,7 +167,7 @@ static TRITONSERVER_Error *read_one(struct model *m, const struct listing *of, s
     return err;
 }
 
-static TRITONSERVER_Error *read_outputs(struct model *m)
+static TRITONSERVER_Error *read_model_outputs(struct model *m)
 {
     const struct ort_api *api = &m->rt->lib.api;
     const struct listing outputs = {api->SessionGetOutputCount, api->SessionGetOutputName,
@@ -180,12 +180,12 @@ static TRITONSERVER_Error *read_outputs(struct model *m)
         return out_of_memory();
     m->n_outputs = n; /* the model owns them from here, half-read too */
     for (size_t i = 0; i < n; i++)
-        TRY(read_one(m, &outputs, i, &m->outputs[i]));
+        TRY(read_listed_tensor(m, &outputs, i, &m->outputs[i]));
     return NULL;
 }
 
 /* Inputs, and behind them those which the file gives a value that a request may replace. */
-static TRITONSERVER_Error *read_inputs(struct model *m)
+static TRITONSERVER_Error *read_model_inputs(struct model *m)
 {
     const struct ort_api *api = &m->rt->lib.api;
     const struct listing inputs = {api->SessionGetInputCount, api->SessionGetInputName,
@@ -203,16 +203,16 @@ static TRITONSERVER_Error *read_inputs(struct model *m)
     m->n_inputs = n + more;
     m->n_required = n;
     for (size_t i = 0; i < n; i++)
-        TRY(read_one(m, &inputs, i, &m->inputs[i]));
+        TRY(read_listed_tensor(m, &inputs, i, &m->inputs[i]));
     for (size_t i = 0; i < more; i++)
-        TRY(read_one(m, &defaults, i, &m->inputs[n + i]));
+        TRY(read_listed_tensor(m, &defaults, i, &m->inputs[n + i]));
     return NULL;
 }
 
 /* Where does dimension d of output o come from? A name that an input's dimension has too settles
  * it; without names the batch dimension of a model that batches does. */
-static bool find_source(const struct model *m, const struct tensor *o, size_t d,
-                        struct dim_source *ret_source)
+static bool find_dim_source(const struct model *m, const struct tensor *o, size_t d,
+                            struct dim_source *ret_source)
 {
     for (size_t i = 0; i < m->n_inputs && o->symbols[d]; i++) {
         const struct tensor *in = &m->inputs[i];
@@ -241,7 +241,7 @@ static void find_sources(struct model *m)
         o->predictable = o->type->size > 0 && o->rank > 0 && !o->source;
         for (size_t d = 0; d < o->rank; d++) {
             o->from[d].input = -1;
-            if (o->dims[d] < 0 && !find_source(m, o, d, &o->from[d]))
+            if (o->dims[d] < 0 && !find_dim_source(m, o, d, &o->from[d]))
                 o->predictable = false;
         }
     }
@@ -276,7 +276,7 @@ static bool is_plain(const struct model *m)
            doc_count(doc_get(accelerators, "gpu_execution_accelerator")) == 0;
 }
 
-static TRITONSERVER_Error *promise(const struct model *m, TRITONBACKEND_Model *handle)
+static TRITONSERVER_Error *declare_small_cost(const struct model *m, TRITONBACKEND_Model *handle)
 {
     uint64_t cost;
 
@@ -290,15 +290,15 @@ static TRITONSERVER_Error *promise(const struct model *m, TRITONBACKEND_Model *h
 
 /* ---- Life ----------------------------------------------------------------------------------- */
 
-static TRITONSERVER_Error *load(struct model *m, TRITONBACKEND_Model *handle)
+static TRITONSERVER_Error *load_onnx_model(struct model *m, TRITONBACKEND_Model *handle)
 {
     bool complete;
 
     TRY(find_file(m, handle));
     TRY(external_check(m->path));
     TRY(session_open(m));
-    TRY(read_inputs(m));
-    TRY(read_outputs(m));
+    TRY(read_model_inputs(m));
+    TRY(read_model_outputs(m));
     TRY(TRITONBACKEND_ModelAutoCompleteConfig(handle, &complete));
     if (complete)
         TRY(model_complete_config(m, handle));
@@ -307,7 +307,7 @@ static TRITONSERVER_Error *load(struct model *m, TRITONBACKEND_Model *handle)
     TRY(ragged_read(m->config, &m->ragged));
     TRY(model_check_config(m));
     find_sources(m);
-    return promise(m, handle);
+    return declare_small_cost(m, handle);
 }
 
 TRITONSERVER_Error *model_load(struct runtime *rt, TRITONBACKEND_Model *handle,
@@ -326,7 +326,7 @@ TRITONSERVER_Error *model_load(struct runtime *rt, TRITONBACKEND_Model *handle,
         err = backend_model_config(handle, &m->config);
     if (!err) {
         m->name = strdup(name);
-        err = m->name ? load(m, handle) : out_of_memory();
+        err = m->name ? load_onnx_model(m, handle) : out_of_memory();
     }
     if (err) {
         model_free(m);

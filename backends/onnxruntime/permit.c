@@ -49,14 +49,14 @@ static bool is_address(const char *name)
 
 /* ---- Files ---------------------------------------------------------------------------------- */
 
-static bool is_one_of(const char *name, size_t len, const char *const *list, size_t n)
+static bool is_in_list(const char *name, size_t len, const char *const *list, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (strlen(list[i]) == len && strncmp(list[i], name, len) == 0)
             return true;
     return false;
 }
-#define IS_ONE_OF(name, len, list) is_one_of(name, len, list, sizeof(list) / sizeof(list[0]))
+#define IS_ONE_OF(name, len, list) is_in_list(name, len, list, sizeof(list) / sizeof(list[0]))
 
 static const char *const words[] = {
     "cache",    "dir",       "directory", "dump",    "file",   "filename",
@@ -91,7 +91,7 @@ static bool has_word(const char *name)
     return false;
 }
 
-static bool is_file(const char *name)
+static bool is_file_setting(const char *name)
 {
     size_t len = strlen(name);
 
@@ -111,7 +111,7 @@ TRITONSERVER_Error *permit_check(const char *what, const char *name, const char 
                              "%s '%s' names an address in the server's memory, got '%s'; no "
                              "configuration can know one, so it cannot be set",
                              what, name, value);
-    if (!allows_files && is_file(name))
+    if (!allows_files && is_file_setting(name))
         return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
                              "%s '%s' has ONNX Runtime read or write files, got '%s'; "
                              "--backend-config=onnxruntime,allow-file-settings=1 permits that",

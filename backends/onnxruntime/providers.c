@@ -83,7 +83,7 @@ static const struct {
     {"int8_use_native_calibration_table", "trt_int8_use_native_calibration_table"},
 };
 
-static void put(struct options *o, const char *name, const char *value)
+static void put_option(struct options *o, const char *name, const char *value)
 {
     o->names[o->n] = name;
     o->values[o->n++] = value;
@@ -93,9 +93,9 @@ static TRITONSERVER_Error *put_tensorrt(struct options *o, const char *name, con
 {
     if (strcmp(name, "precision_mode") == 0) {
         if (strcmp(value, "FP16") == 0)
-            put(o, "trt_fp16_enable", "1");
+            put_option(o, "trt_fp16_enable", "1");
         else if (strcmp(value, "INT8") == 0)
-            put(o, "trt_int8_enable", "1");
+            put_option(o, "trt_int8_enable", "1");
         else if (strcmp(value, "FP32") != 0)
             return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
                                  "parameter 'precision_mode' of execution accelerator 'tensorrt' "
@@ -106,7 +106,7 @@ static TRITONSERVER_Error *put_tensorrt(struct options *o, const char *name, con
     for (size_t i = 0; i < sizeof(tensorrt_names) / sizeof(tensorrt_names[0]); i++)
         if (strcmp(tensorrt_names[i].ours, name) == 0)
             name = tensorrt_names[i].theirs;
-    put(o, name, value);
+    put_option(o, name, value);
     return NULL;
 }
 
@@ -153,14 +153,15 @@ static void put_cuda_parameters(struct options *o, const struct model *m,
 
         backend_ignore(backend_parameter_int(m->config, name, 0, 3, -1, &number), name);
         if (number >= 0 && !doc_get(given, name))
-            put(o, name, cuda_parameters[i].values[number]);
+            put_option(o, name, cuda_parameters[i].values[number]);
     }
     if (limit && !doc_get(given, "gpu_mem_limit"))
-        put(o, "gpu_mem_limit", limit);
+        put_option(o, "gpu_mem_limit", limit);
 }
 
-static TRITONSERVER_Error *add(const struct model *m, const struct provider *p,
-                               const struct doc_value *accelerator, struct ort_options *options)
+static TRITONSERVER_Error *add_provider(const struct model *m, const struct provider *p,
+                                        const struct doc_value *accelerator,
+                                        struct ort_options *options)
 {
     const struct doc_value *given = doc_get(accelerator, "parameters");
     bool is_tensorrt = strcmp(p->name, "tensorrt") == 0;
@@ -178,7 +179,7 @@ static TRITONSERVER_Error *add(const struct model *m, const struct provider *p,
         if (is_tensorrt)
             err = put_tensorrt(&o, v->key, doc_string(v, ""));
         else
-            put(&o, v->key, doc_string(v, ""));
+            put_option(&o, v->key, doc_string(v, ""));
     }
     if (!err && strcmp(p->name, "cuda") == 0)
         put_cuda_parameters(&o, m, given);
@@ -208,7 +209,7 @@ static TRITONSERVER_Error *add_one(const struct model *m, const char *side,
                                  "'%s' does not offer; it has %s",
                                  name, p->offered_as, lib->version, lib->path ? lib->path : "?",
                                  lib->providers);
-        return add(m, p, accelerator, options);
+        return add_provider(m, p, accelerator, options);
     }
     return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
                          "unknown Execution Accelerator '%s' is requested", name);

@@ -79,17 +79,17 @@ static TRITONSERVER_Error *set_threads(struct model *m, struct ort_options *opti
 
 /* ---- Options that are handed on ------------------------------------------------------------- */
 
-static const struct doc_value *parameters(const struct model *m)
+static const struct doc_value *parameters_of(const struct model *m)
 {
     return doc_get(doc_root(m->config), "parameters");
 }
 
-static bool begins(const char *s, const char *prefix)
+static bool begins_with(const char *s, const char *prefix)
 {
     return strncmp(s, prefix, strlen(prefix)) == 0;
 }
 
-static const char *value_of(const struct doc_value *parameter)
+static const char *string_of_parameter(const struct doc_value *parameter)
 {
     return doc_string(doc_get(parameter, "string_value"), "");
 }
@@ -99,12 +99,12 @@ static TRITONSERVER_Error *pass_options(const struct model *m, struct ort_option
 {
     static const char *const prefixes[] = {"session.", "optimization.", "ep.", "mlas."};
 
-    for (const struct doc_value *p = doc_first(parameters(m)); p; p = p->next) {
+    for (const struct doc_value *p = doc_first(parameters_of(m)); p; p = p->next) {
         for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++) {
-            if (!begins(p->key, prefixes[i]))
+            if (!begins_with(p->key, prefixes[i]))
                 continue;
-            TRY(permit_check("parameter", p->key, value_of(p), m->rt->allows_files));
-            TRY_ORT(&m->rt->lib, AddSessionConfigEntry(options, p->key, value_of(p)));
+            TRY(permit_check("parameter", p->key, string_of_parameter(p), m->rt->allows_files));
+            TRY_ORT(&m->rt->lib, AddSessionConfigEntry(options, p->key, string_of_parameter(p)));
         }
     }
     return NULL;
@@ -117,11 +117,11 @@ static TRITONSERVER_Error *pass_run_options(const struct model *m, struct ort_ru
 
     if (arenas && *arenas)
         TRY_ORT(&m->rt->lib, AddRunConfigEntry(options, arena_shrinkage, arenas));
-    for (const struct doc_value *p = doc_first(parameters(m)); p; p = p->next) {
-        if (!begins(p->key, "run."))
+    for (const struct doc_value *p = doc_first(parameters_of(m)); p; p = p->next) {
+        if (!begins_with(p->key, "run."))
             continue;
-        TRY(permit_check("parameter", p->key + 4, value_of(p), m->rt->allows_files));
-        TRY_ORT(&m->rt->lib, AddRunConfigEntry(options, p->key + 4, value_of(p)));
+        TRY(permit_check("parameter", p->key + 4, string_of_parameter(p), m->rt->allows_files));
+        TRY_ORT(&m->rt->lib, AddRunConfigEntry(options, p->key + 4, string_of_parameter(p)));
     }
     return NULL;
 }
@@ -148,7 +148,8 @@ static TRITONSERVER_Error *check_shrinkage(const struct model *m)
     const char *arenas = backend_parameter(m->config, arena_shrinkage), *at = arenas;
 
     while (at && *at) {
-        size_t digits = begins(at, "cpu:") || begins(at, "gpu:") ? strspn(at + 4, "0123456789") : 0;
+        size_t digits =
+            begins_with(at, "cpu:") || begins_with(at, "gpu:") ? strspn(at + 4, "0123456789") : 0;
 
         if (digits == 0 || (at[4 + digits] != ';' && at[4 + digits] != '\0'))
             return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
@@ -159,7 +160,7 @@ static TRITONSERVER_Error *check_shrinkage(const struct model *m)
     return NULL;
 }
 
-static TRITONSERVER_Error *set_memory(const struct model *m, struct ort_options *options)
+static TRITONSERVER_Error *set_memory_options(const struct model *m, struct ort_options *options)
 {
     int64_t arena, pattern;
 
@@ -293,7 +294,7 @@ static TRITONSERVER_Error *add_libraries(const struct model *m, struct ort_optio
 static TRITONSERVER_Error *set_options(struct model *m, struct ort_options *options)
 {
     TRY(set_threads(m, options));
-    TRY(set_memory(m, options));
+    TRY(set_memory_options(m, options));
     TRY(set_graph_level(m, options));
     TRY(session_add_providers(m, options));
     TRY(add_libraries(m, options));
@@ -304,7 +305,7 @@ static TRITONSERVER_Error *set_options(struct model *m, struct ort_options *opti
 
 /* Their texts name the highest IR version and opset that the library reads; which library that is,
  * we add. */
-static TRITONSERVER_Error *create(struct model *m, const struct ort_options *options)
+static TRITONSERVER_Error *create_session(struct model *m, const struct ort_options *options)
 {
     TRITONSERVER_Error *err = library_error(
         &m->rt->lib, m->rt->lib.api.CreateSession(m->rt->env, m->path, options, &m->session));
@@ -330,7 +331,7 @@ TRITONSERVER_Error *session_open(struct model *m)
     if (!err)
         err = room_check(SESSION_BYTES, "the session");
     if (!err)
-        err = create(m, options);
+        err = create_session(m, options);
     m->rt->lib.api.ReleaseSessionOptions(options);
     if (!err)
         crew_serve(m->crew);

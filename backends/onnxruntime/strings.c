@@ -20,26 +20,27 @@ static uint32_t read_length(const char *at)
     return le32toh(len);
 }
 
-static TRITONSERVER_Error *wrong(const char *name, const char *what, size_t index, size_t n)
+static TRITONSERVER_Error *refuse_element(const char *name, const char *what, size_t index,
+                                          size_t n)
 {
     return backend_error(TRITONSERVER_ERROR_INVALID_ARG, "input '%s': %s element %zu of %zu", name,
                          what, index, n);
 }
 
-static TRITONSERVER_Error *fill(const struct library *lib, const char *name, const char *at,
-                                size_t left, size_t n, struct ort_value *value)
+static TRITONSERVER_Error *fill_strings(const struct library *lib, const char *name, const char *at,
+                                        size_t left, size_t n, struct ort_value *value)
 {
     for (size_t i = 0; i < n; i++) {
         uint32_t len;
         char *to;
 
         if (left < PREFIX)
-            return wrong(name, "its data ends before the length of", i, n);
+            return refuse_element(name, "its data ends before the length of", i, n);
         len = read_length(at);
         at += PREFIX;
         left -= PREFIX;
         if (left < len)
-            return wrong(name, "its data ends inside", i, n);
+            return refuse_element(name, "its data ends inside", i, n);
         TRY_ORT(lib, GetResizedStringTensorElementBuffer(value, i, len, &to));
         if (len > 0)
             memcpy(to, at, len);
@@ -47,7 +48,7 @@ static TRITONSERVER_Error *fill(const struct library *lib, const char *name, con
         left -= len;
     }
     if (left > 0)
-        return wrong(name, "it has data behind", n, n);
+        return refuse_element(name, "it has data behind", n, n);
     return NULL;
 }
 
@@ -63,11 +64,11 @@ TRITONSERVER_Error *strings_read(const struct library *lib, struct ort_allocator
      * a few bytes could ask for any amount of memory. */
     for (size_t d = 0; d < rank; d++)
         if (shape[d] < 0 || __builtin_mul_overflow(n, (size_t)shape[d], &n))
-            return wrong(name, "its shape is impossible:", 0, 0);
+            return refuse_element(name, "its shape is impossible:", 0, 0);
     if (n > size / PREFIX)
-        return wrong(name, "its data ends before the length of", size / PREFIX, n);
+        return refuse_element(name, "its data ends before the length of", size / PREFIX, n);
     TRY_ORT(lib, CreateTensorAsOrtValue(heap, shape, rank, ORT_STRING, &value));
-    err = fill(lib, name, data, size, n, value);
+    err = fill_strings(lib, name, data, size, n, value);
     if (err)
         lib->api.ReleaseValue(value);
     else

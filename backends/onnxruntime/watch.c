@@ -74,7 +74,7 @@ static bool all_cancelled(const struct watched *d)
 }
 
 /* The claimed run is still there when mu is given back, or its end has waited for that. */
-static void look_closely(struct watch *w, struct watched *d, uint64_t run)
+static void terminate_if_cancelled(struct watch *w, struct watched *d, uint64_t run)
 {
     pthread_mutex_lock(&d->mu);
     if (!atomic_compare_exchange_strong(&d->state, &run, run | CLAIMED)) {
@@ -91,28 +91,28 @@ static void look_closely(struct watch *w, struct watched *d, uint64_t run)
 }
 
 /* True: it has run since the last look. */
-static bool look(struct watch *w, struct watched *d)
+static bool check_watched(struct watch *w, struct watched *d)
 {
     uint64_t state = atomic_load(&d->state);
     bool ran = (state & RUNS) || state != d->seen;
 
     if ((state & RUNS) && !(state & CLAIMED) && state == d->seen)
-        look_closely(w, d, state);
+        terminate_if_cancelled(w, d, state);
     d->seen = state;
     return ran;
 }
 
-static bool look_at_all_locked(struct watch *w)
+static bool check_all_watched_locked(struct watch *w)
 {
     bool ran = false;
 
     for (struct watched *d = w->first; d; d = d->next)
-        ran |= look(w, d);
+        ran |= check_watched(w, d);
     return ran;
 }
 
 /* One tick, or until there is something to do. Spurious ends do no harm. */
-static void wait_locked(struct watch *w)
+static void wait_for_tick_locked(struct watch *w)
 {
     struct timespec until;
 
@@ -136,15 +136,15 @@ static void *watch_main(void *arg)
 
     pthread_mutex_lock(&w->mu);
     while (!w->stopping) {
-        wait_locked(w);
+        wait_for_tick_locked(w);
         if (!atomic_load(&w->awake))
             continue;
-        idle = look_at_all_locked(w) ? 0 : idle + 1;
+        idle = check_all_watched_locked(w) ? 0 : idle + 1;
         if (idle < IDLE_TICKS)
             continue;
         /* First say so, then look once more: a run that this look does not see finds us asleep. */
         atomic_store(&w->awake, false);
-        if (look_at_all_locked(w))
+        if (check_all_watched_locked(w))
             atomic_store(&w->awake, true);
         idle = 0;
     }
@@ -198,7 +198,7 @@ bool watch_end(struct watched *d)
 
 /* ---- Life ----------------------------------------------------------------------------------- */
 
-static TRITONSERVER_Error *out_of_memory(void)
+static TRITONSERVER_Error *no_memory_error(void)
 {
     return backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
 }
@@ -209,7 +209,7 @@ TRITONSERVER_Error *watch_add(struct watch *w, struct ort_run_options *options,
     struct watched *d = calloc(1, sizeof(*d));
 
     if (!d)
-        return out_of_memory();
+        return no_memory_error();
     d->watch = w;
     d->options = options;
     pthread_mutex_init(&d->mu, NULL);
@@ -243,7 +243,7 @@ TRITONSERVER_Error *watch_new(const struct library *lib, struct watch **ret_watc
     pthread_condattr_t attributes;
 
     if (!w)
-        return out_of_memory();
+        return no_memory_error();
     w->lib = lib;
     pthread_mutex_init(&w->mu, NULL);
     pthread_condattr_init(&attributes);

@@ -54,8 +54,8 @@ static TRITONSERVER_Error *read_inputs(TRITONBACKEND_Request *request, struct jo
     return NULL;
 }
 
-static TRITONSERVER_Error *read_request(TRITONBACKEND_Request *request, void **ret_job,
-                                        uint32_t *ret_hold_ms)
+static TRITONSERVER_Error *read_repeat_request(TRITONBACKEND_Request *request, void **ret_job,
+                                               uint32_t *ret_hold_ms)
 {
     struct job *j = calloc(1, sizeof(*j));
 
@@ -67,7 +67,7 @@ static TRITONSERVER_Error *read_request(TRITONBACKEND_Request *request, void **r
     return read_inputs(request, j, ret_hold_ms);
 }
 
-static TRITONSERVER_Error *send_all(struct series *s, const void *job)
+static TRITONSERVER_Error *send_elements(struct series *s, const void *job)
 {
     const struct job *j = job;
 
@@ -83,7 +83,7 @@ static TRITONSERVER_Error *send_all(struct series *s, const void *job)
 }
 
 const struct series_backend series_backend = {
-    .read = read_request,
-    .send = send_all,
+    .read = read_repeat_request,
+    .send = send_elements,
     .free = job_free,
 };

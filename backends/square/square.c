@@ -17,8 +17,8 @@ struct job {
     uint32_t n, n_dims;
 };
 
-static TRITONSERVER_Error *read_request(TRITONBACKEND_Request *request, void **ret_job,
-                                        uint32_t *ret_hold_ms)
+static TRITONSERVER_Error *read_square_request(TRITONBACKEND_Request *request, void **ret_job,
+                                               uint32_t *ret_hold_ms)
 {
     uint32_t n_values, *in;
     struct job *j = malloc(sizeof(*j));
@@ -40,7 +40,7 @@ static TRITONSERVER_Error *read_request(TRITONBACKEND_Request *request, void **r
     return NULL;
 }
 
-static TRITONSERVER_Error *send_all(struct series *s, const void *job)
+static TRITONSERVER_Error *send_copies(struct series *s, const void *job)
 {
     const struct job *j = job;
     const struct series_value value = {j->out, TRITONSERVER_TYPE_INT32, j->n};
@@ -53,7 +53,7 @@ static TRITONSERVER_Error *send_all(struct series *s, const void *job)
 }
 
 const struct series_backend series_backend = {
-    .read = read_request,
-    .send = send_all,
+    .read = read_square_request,
+    .send = send_copies,
     .free = free,
 };

@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "core/server.h"
 
-static struct status *missing(const char *function, const char *argument)
+static struct status *refuse_missing_argument(const char *function, const char *argument)
 {
     return status_new(STATUS_INVALID_ARG, "%s: '%s' was nullptr", function, argument);
 }
@@ -21,7 +21,7 @@ TRITONSERVER_Error *conch_server_new(TRITONSERVER_Server **server,
 {
     struct server *s;
     if (!server || !options)
-        return as_status(missing(__func__, server ? "options" : "server"));
+        return as_status(refuse_missing_argument(__func__, server ? "options" : "server"));
     struct status *st = server_create(to_options(options), &s);
     if (!st)
         *server = as_server(s);
@@ -34,7 +34,7 @@ struct listener {
     void *userp;
 };
 
-static void on_loaded(void *arg, struct status *st)
+static void on_server_loaded(void *arg, struct status *st)
 {
     struct listener listener = *(struct listener *)arg;
     mem_free(arg);
@@ -45,10 +45,10 @@ TRITONSERVER_Error *conch_server_load(TRITONSERVER_Server *server, conch_server_
                                       void *userp)
 {
     if (!server || !loaded)
-        return as_status(missing(__func__, server ? "loaded" : "server"));
+        return as_status(refuse_missing_argument(__func__, server ? "loaded" : "server"));
     struct listener *listener = mem_alloc(sizeof(*listener));
     *listener = (struct listener){.loaded = loaded, .userp = userp};
-    struct status *st = server_load_start(to_server(server), on_loaded, listener);
+    struct status *st = server_load_start(to_server(server), on_server_loaded, listener);
     if (st)
         mem_free(listener);
     return as_status(st);
@@ -57,7 +57,7 @@ TRITONSERVER_Error *conch_server_load(TRITONSERVER_Server *server, conch_server_
 TRITONSERVER_Error *conch_server_stop_loading(TRITONSERVER_Server *server)
 {
     if (!server)
-        return as_status(missing(__func__, "server"));
+        return as_status(refuse_missing_argument(__func__, "server"));
     server_stop_loading(to_server(server));
     return NULL;
 }

@@ -88,7 +88,7 @@ TRITONSERVER_Error *TRITONBACKEND_MemoryManagerFree(TRITONBACKEND_MemoryManager 
 /* ---------------------------------------------------------------------------------------- input */
 
 /* Is this buffer one of those that an instance with that host policy reads? */
-static bool is_for(const struct tensor_buffer *b, const char *policy)
+static bool is_buffer_for_policy(const struct tensor_buffer *b, const char *policy)
 {
     return policy ? b->host_policy && strcmp(b->host_policy, policy) == 0 : !b->host_policy;
 }
@@ -97,7 +97,7 @@ static bool is_for(const struct tensor_buffer *b, const char *policy)
 static const char *effective_policy(const struct input *in, const char *policy)
 {
     for (uint32_t i = 0; policy && i < in->n_buffers; i++) {
-        if (is_for(&in->buffers[i], policy))
+        if (is_buffer_for_policy(&in->buffers[i], policy))
             return policy;
     }
     return NULL;
@@ -119,7 +119,7 @@ static struct status *buffer_at(struct input *in, const char *policy, uint32_t i
     }
     policy = effective_policy(in, policy);
     for (uint32_t i = 0; i < in->n_buffers; i++) {
-        if (is_for(&in->buffers[i], policy) && seen++ == index) {
+        if (is_buffer_for_policy(&in->buffers[i], policy) && seen++ == index) {
             *ret_buffer = &in->buffers[i];
             return NULL;
         }
@@ -139,7 +139,7 @@ static void count_buffers(const struct input *in, const char *policy, uint64_t *
     } else {
         policy = effective_policy(in, policy);
         for (uint32_t i = 0; i < in->n_buffers; i++) {
-            if (is_for(&in->buffers[i], policy)) {
+            if (is_buffer_for_policy(&in->buffers[i], policy)) {
                 bytes += in->buffers[i].size_bytes;
                 n++;
             }
@@ -640,8 +640,8 @@ TRITONSERVER_Error *TRITONBACKEND_ResponseSend(TRITONBACKEND_Response *response,
         response_send(to_response(response), send_flags, status_ref(to_status(error))));
 }
 
-static void describe(const struct output *out, TRITONSERVER_DataType *datatype,
-                     const int64_t **shape, uint64_t *dim_count)
+static void describe_response_output(const struct output *out, TRITONSERVER_DataType *datatype,
+                                     const int64_t **shape, uint64_t *dim_count)
 {
     *datatype = (TRITONSERVER_DataType)out->dtype;
     *shape = out->shape;
@@ -659,7 +659,7 @@ TRITONSERVER_Error *TRITONBACKEND_InferenceResponseOutputByName(TRITONBACKEND_Re
     const struct response *resp = to_response(response);
     for (uint32_t i = 0; i < resp->n_outputs; i++) {
         if (strcmp(resp->outputs[i]->name, name) == 0) {
-            describe(resp->outputs[i], datatype, shape, dim_count);
+            describe_response_output(resp->outputs[i], datatype, shape, dim_count);
             return NULL;
         }
     }
@@ -678,6 +678,6 @@ TRITONSERVER_Error *TRITONBACKEND_InferenceResponseOutput(TRITONBACKEND_Response
     if (index >= resp->n_outputs)
         return out_of_bounds("outputs", index, resp->n_outputs);
     *name = resp->outputs[index]->name;
-    describe(resp->outputs[index], datatype, shape, dim_count);
+    describe_response_output(resp->outputs[index], datatype, shape, dim_count);
     return NULL;
 }

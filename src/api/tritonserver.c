@@ -376,8 +376,8 @@ TRITONSERVER_Error *TRITONSERVER_ServerModelIsReady(TRITONSERVER_Server *server,
                                             model_version, ready));
 }
 
-static struct status *find(TRITONSERVER_Server *server, const char *name, int64_t version,
-                           struct model **ret_model)
+static struct status *find_named_model(TRITONSERVER_Server *server, const char *name,
+                                       int64_t version, struct model **ret_model)
 {
     if (!name)
         return status_new(STATUS_INVALID_ARG, "model name was nullptr");
@@ -391,7 +391,7 @@ TRITONSERVER_Error *TRITONSERVER_ServerModelBatchProperties(TRITONSERVER_Server 
 {
     struct model *m;
     NEED(server);
-    struct status *st = find(server, model_name, model_version, &m);
+    struct status *st = find_named_model(server, model_name, model_version, &m);
     if (st)
         return as_status(st);
     *flags = m->batching ? TRITONSERVER_BATCH_FIRST_DIM : TRITONSERVER_BATCH_UNKNOWN;
@@ -408,7 +408,7 @@ TRITONSERVER_Error *TRITONSERVER_ServerModelTransactionProperties(TRITONSERVER_S
 {
     struct model *m;
     NEED(server);
-    struct status *st = find(server, model_name, model_version, &m);
+    struct status *st = find_named_model(server, model_name, model_version, &m);
     if (st)
         return as_status(st);
     *txn_flags = m->decoupled ? TRITONSERVER_TXN_DECOUPLED : TRITONSERVER_TXN_ONE_TO_ONE;
@@ -419,7 +419,7 @@ TRITONSERVER_Error *TRITONSERVER_ServerModelTransactionProperties(TRITONSERVER_S
 }
 
 /* A finished document becomes a message; a failed one an error. */
-static TRITONSERVER_Error *give(struct buf *text, TRITONSERVER_Message **ret_message)
+static TRITONSERVER_Error *give_message(struct buf *text, TRITONSERVER_Message **ret_message)
 {
     struct status *st = buf_status(text);
     if (st)
@@ -435,7 +435,7 @@ TRITONSERVER_Error *TRITONSERVER_ServerMetadata(TRITONSERVER_Server *server,
     AUTO(buf) text = BUF_INIT(MAX_DOCUMENT_BYTES);
     NEED(server);
     document_server_metadata(to_server(server), &text);
-    return give(&text, server_metadata);
+    return give_message(&text, server_metadata);
 }
 
 TRITONSERVER_Error *TRITONSERVER_ServerModelMetadata(TRITONSERVER_Server *server,
@@ -448,7 +448,7 @@ TRITONSERVER_Error *TRITONSERVER_ServerModelMetadata(TRITONSERVER_Server *server
     NEED(server);
     int64_t *versions = NULL;
     size_t n_versions = 0;
-    struct status *st = find(server, model_name, model_version, &m);
+    struct status *st = find_named_model(server, model_name, model_version, &m);
     if (st)
         return as_status(st);
     if (model_version == CONCH_VERSION_LATEST)
@@ -461,7 +461,7 @@ TRITONSERVER_Error *TRITONSERVER_ServerModelMetadata(TRITONSERVER_Server *server
     model_unref(m);
     if (st)
         return as_status(st);
-    return give(&text, model_metadata);
+    return give_message(&text, model_metadata);
 }
 
 TRITONSERVER_Error *TRITONSERVER_ServerModelStatistics(TRITONSERVER_Server *server,
@@ -480,7 +480,7 @@ TRITONSERVER_Error *TRITONSERVER_ServerModelStatistics(TRITONSERVER_Server *serv
         return as_status(st);
     document_statistics(&statistics, &text);
     server_statistics_done(&statistics);
-    return give(&text, model_stats);
+    return give_message(&text, model_stats);
 }
 
 TRITONSERVER_Error *TRITONSERVER_ServerModelConfig(TRITONSERVER_Server *server,
@@ -494,12 +494,12 @@ TRITONSERVER_Error *TRITONSERVER_ServerModelConfig(TRITONSERVER_Server *server,
     NEED(server);
     struct status *st = document_check_config_version(config_version);
     if (!st)
-        st = find(server, model_name, model_version, &m);
+        st = find_named_model(server, model_name, model_version, &m);
     if (st)
         return as_status(st);
     model_config_print_json(m->config, &text);
     model_unref(m);
-    return give(&text, model_config);
+    return give_message(&text, model_config);
 }
 
 TRITONSERVER_Error *TRITONSERVER_ServerLoadModel(TRITONSERVER_Server *server,
@@ -597,5 +597,5 @@ TRITONSERVER_Error *TRITONSERVER_ServerModelIndex(TRITONSERVER_Server *server, u
         return as_status(st);
     document_index(rows, n_rows, &text);
     mem_free(rows);
-    return give(&text, model_index);
+    return give_message(&text, model_index);
 }

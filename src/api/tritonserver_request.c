@@ -64,14 +64,14 @@ TRITONSERVER_Error *TRITONSERVER_ResponseAllocatorDelete(TRITONSERVER_ResponseAl
 /* --------------------------------------------------------------- what the core calls of a request
  */
 
-static struct api_request *of(struct request *r)
+static struct api_request *to_outer_request(struct request *r)
 {
     return CONTAINER_OF(r, struct api_request, request);
 }
 
 static struct status *alloc_output(struct request *r, struct output *out, size_t size_bytes)
 {
-    struct api_request *a = of(r);
+    struct api_request *a = to_outer_request(r);
     TRITONSERVER_MemoryType type = (TRITONSERVER_MemoryType)out->memory_type;
     struct status *st = to_status(a->allocator->alloc_fn(
         as_allocator(a->allocator), out->name, size_bytes, type, out->memory_type_id,
@@ -82,15 +82,15 @@ static struct status *alloc_output(struct request *r, struct output *out, size_t
 
 static void free_output(struct request *r, struct output *out)
 {
-    struct api_request *a = of(r);
+    struct api_request *a = to_outer_request(r);
     status_free(to_status(a->allocator->release_fn(
         as_allocator(a->allocator), out->base, out->maker_data, out->size_bytes,
         (TRITONSERVER_MemoryType)out->memory_type, out->memory_type_id)));
 }
 
-static void respond(struct request *r, struct response *resp, uint32_t flags)
+static void call_response_fn(struct request *r, struct response *resp, uint32_t flags)
 {
-    struct api_request *a = of(r);
+    struct api_request *a = to_outer_request(r);
     if (resp && resp->id[0]) {
         /* A response may outlive this run of its request. */
         const char *copy = arena_strndup(&resp->arena, resp->id, strlen(resp->id));
@@ -99,28 +99,28 @@ static void respond(struct request *r, struct response *resp, uint32_t flags)
     a->response_fn(as_server_response(resp), flags, a->response_data);
 }
 
-static void release(struct request *r, uint32_t flags)
+static void call_release_fn(struct request *r, uint32_t flags)
 {
-    struct api_request *a = of(r);
+    struct api_request *a = to_outer_request(r);
     a->release_fn(as_api_request(a), flags, a->release_data);
 }
 
-static void destroy(struct request *r)
+static void free_api_request(struct request *r)
 {
-    pool_release(of(r));
+    pool_release(to_outer_request(r));
 }
 
 static const struct request_ops ops = {
     .alloc_output = alloc_output,
     .free_output = free_output,
-    .respond = respond,
-    .release = release,
-    .destroy = destroy,
+    .respond = call_response_fn,
+    .release = call_release_fn,
+    .destroy = free_api_request,
 };
 
 struct api_request *api_request_of(struct request *r)
 {
-    return r->ops == &ops ? of(r) : NULL;
+    return r->ops == &ops ? to_outer_request(r) : NULL;
 }
 
 /* -------------------------------------------------------------------------------- life, identity
@@ -161,7 +161,7 @@ TRITONSERVER_InferenceRequestDelete(TRITONSERVER_InferenceRequest *inference_req
     return NULL;
 }
 
-static struct request *inner(TRITONSERVER_InferenceRequest *handle)
+static struct request *to_inner_request(TRITONSERVER_InferenceRequest *handle)
 {
     return &to_api_request(handle)->request;
 }
@@ -170,7 +170,7 @@ TRITONSERVER_Error *
 TRITONSERVER_InferenceRequestId(TRITONSERVER_InferenceRequest *inference_request, const char **id)
 {
     NEED(inference_request);
-    *id = inner(inference_request)->id;
+    *id = to_inner_request(inference_request)->id;
     return NULL;
 }
 
@@ -179,7 +179,7 @@ TRITONSERVER_InferenceRequestSetId(TRITONSERVER_InferenceRequest *inference_requ
 {
     NEED(inference_request);
     NEED(id);
-    return as_status(request_set_id(inner(inference_request), id, strlen(id)));
+    return as_status(request_set_id(to_inner_request(inference_request), id, strlen(id)));
 }
 
 TRITONSERVER_Error *
@@ -187,7 +187,7 @@ TRITONSERVER_InferenceRequestFlags(TRITONSERVER_InferenceRequest *inference_requ
                                    uint32_t *flags)
 {
     NEED(inference_request);
-    *flags = inner(inference_request)->flags;
+    *flags = to_inner_request(inference_request)->flags;
     return NULL;
 }
 
@@ -196,7 +196,7 @@ TRITONSERVER_InferenceRequestSetFlags(TRITONSERVER_InferenceRequest *inference_r
                                       uint32_t flags)
 {
     NEED(inference_request);
-    inner(inference_request)->flags = flags;
+    to_inner_request(inference_request)->flags = flags;
     return NULL;
 }
 
@@ -205,7 +205,8 @@ TRITONSERVER_InferenceRequestCorrelationId(TRITONSERVER_InferenceRequest *infere
                                            uint64_t *correlation_id)
 {
     NEED(inference_request);
-    return TRITONBACKEND_RequestCorrelationId(as_request(inner(inference_request)), correlation_id);
+    return TRITONBACKEND_RequestCorrelationId(as_request(to_inner_request(inference_request)),
+                                              correlation_id);
 }
 
 TRITONSERVER_Error *
@@ -213,7 +214,7 @@ TRITONSERVER_InferenceRequestCorrelationIdString(TRITONSERVER_InferenceRequest *
                                                  const char **correlation_id)
 {
     NEED(inference_request);
-    return TRITONBACKEND_RequestCorrelationIdString(as_request(inner(inference_request)),
+    return TRITONBACKEND_RequestCorrelationIdString(as_request(to_inner_request(inference_request)),
                                                     correlation_id);
 }
 
@@ -222,7 +223,8 @@ TRITONSERVER_InferenceRequestSetCorrelationId(TRITONSERVER_InferenceRequest *inf
                                               uint64_t correlation_id)
 {
     NEED(inference_request);
-    inner(inference_request)->correlation_id = (struct correlation_id){.number = correlation_id};
+    to_inner_request(inference_request)->correlation_id =
+        (struct correlation_id){.number = correlation_id};
     return NULL;
 }
 
@@ -231,15 +233,15 @@ TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetCorrelationIdString(
 {
     NEED(inference_request);
     NEED(correlation_id);
-    return as_status(request_set_correlation_string(inner(inference_request), correlation_id,
-                                                    strlen(correlation_id)));
+    return as_status(request_set_correlation_string(to_inner_request(inference_request),
+                                                    correlation_id, strlen(correlation_id)));
 }
 
 TRITONSERVER_Error *
 TRITONSERVER_InferenceRequestCancel(TRITONSERVER_InferenceRequest *inference_request)
 {
     NEED(inference_request);
-    request_cancel(inner(inference_request));
+    request_cancel(to_inner_request(inference_request));
     return NULL;
 }
 
@@ -248,7 +250,7 @@ TRITONSERVER_InferenceRequestIsCancelled(TRITONSERVER_InferenceRequest *inferenc
                                          bool *is_cancelled)
 {
     NEED(inference_request);
-    *is_cancelled = request_is_cancelled(inner(inference_request));
+    *is_cancelled = request_is_cancelled(to_inner_request(inference_request));
     return NULL;
 }
 
@@ -257,7 +259,7 @@ TRITONSERVER_InferenceRequestPriority(TRITONSERVER_InferenceRequest *inference_r
                                       uint32_t *priority)
 {
     NEED(inference_request);
-    uint64_t value = inner(inference_request)->priority;
+    uint64_t value = to_inner_request(inference_request)->priority;
     if (value > UINT32_MAX)
         return as_status(status_new(STATUS_INVALID_ARG,
                                     "request priority %llu does not fit into 32 bits",
@@ -271,7 +273,7 @@ TRITONSERVER_InferenceRequestPriorityUInt64(TRITONSERVER_InferenceRequest *infer
                                             uint64_t *priority)
 {
     NEED(inference_request);
-    *priority = inner(inference_request)->priority;
+    *priority = to_inner_request(inference_request)->priority;
     return NULL;
 }
 
@@ -287,7 +289,7 @@ TRITONSERVER_InferenceRequestSetPriorityUInt64(TRITONSERVER_InferenceRequest *in
                                                uint64_t priority)
 {
     NEED(inference_request);
-    inner(inference_request)->priority = priority;
+    to_inner_request(inference_request)->priority = priority;
     return NULL;
 }
 
@@ -296,7 +298,7 @@ TRITONSERVER_InferenceRequestTimeoutMicroseconds(TRITONSERVER_InferenceRequest *
                                                  uint64_t *timeout_us)
 {
     NEED(inference_request);
-    *timeout_us = inner(inference_request)->timeout_us;
+    *timeout_us = to_inner_request(inference_request)->timeout_us;
     return NULL;
 }
 
@@ -304,7 +306,7 @@ TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetTimeoutMicroseconds(
     TRITONSERVER_InferenceRequest *inference_request, uint64_t timeout_us)
 {
     NEED(inference_request);
-    inner(inference_request)->timeout_us = timeout_us;
+    to_inner_request(inference_request)->timeout_us = timeout_us;
     return NULL;
 }
 
@@ -321,7 +323,7 @@ TRITONSERVER_InferenceRequestAddInput(TRITONSERVER_InferenceRequest *inference_r
     NEED(name);
     if (dim_count)
         NEED(shape);
-    return as_status(request_add_input(inner(inference_request), name, strlen(name),
+    return as_status(request_add_input(to_inner_request(inference_request), name, strlen(name),
                                        (enum dtype)datatype, shape, dim_count, &in));
 }
 
@@ -332,7 +334,8 @@ TRITONSERVER_InferenceRequestAddRawInput(TRITONSERVER_InferenceRequest *inferenc
     struct input *in;
     NEED(inference_request);
     NEED(name);
-    return as_status(request_add_raw_input(inner(inference_request), name, strlen(name), &in));
+    return as_status(
+        request_add_raw_input(to_inner_request(inference_request), name, strlen(name), &in));
 }
 
 static struct status *no_such_input(struct request *r, const char *name)
@@ -347,7 +350,7 @@ TRITONSERVER_InferenceRequestRemoveInput(TRITONSERVER_InferenceRequest *inferenc
 {
     NEED(inference_request);
     NEED(name);
-    struct request *r = inner(inference_request);
+    struct request *r = to_inner_request(inference_request);
     struct input *in = request_find_input(r, name);
     if (!in)
         return as_status(no_such_input(r, name));
@@ -363,16 +366,16 @@ TRITONSERVER_Error *
 TRITONSERVER_InferenceRequestRemoveAllInputs(TRITONSERVER_InferenceRequest *inference_request)
 {
     NEED(inference_request);
-    inner(inference_request)->n_inputs = 0;
+    to_inner_request(inference_request)->n_inputs = 0;
     return NULL;
 }
 
-static TRITONSERVER_Error *append(TRITONSERVER_InferenceRequest *handle, const char *name,
-                                  const struct tensor_buffer *buffer)
+static TRITONSERVER_Error *append_data(TRITONSERVER_InferenceRequest *handle, const char *name,
+                                       const struct tensor_buffer *buffer)
 {
     NEED(handle);
     NEED(name);
-    struct request *r = inner(handle);
+    struct request *r = to_inner_request(handle);
     struct input *in = request_find_input(r, name);
     if (!in)
         return as_status(no_such_input(r, name));
@@ -389,7 +392,7 @@ TRITONSERVER_Error *TRITONSERVER_InferenceRequestAppendInputData(
                                    .size_bytes = byte_size,
                                    .type = (enum memory_type)memory_type,
                                    .type_id = memory_type_id};
-    return append(inference_request, name, &buffer);
+    return append_data(inference_request, name, &buffer);
 }
 
 TRITONSERVER_Error *TRITONSERVER_InferenceRequestAppendInputDataWithHostPolicy(
@@ -402,7 +405,7 @@ TRITONSERVER_Error *TRITONSERVER_InferenceRequestAppendInputDataWithHostPolicy(
                                    .type = (enum memory_type)memory_type,
                                    .type_id = memory_type_id,
                                    .host_policy = host_policy_name};
-    return append(inference_request, name, &buffer);
+    return append_data(inference_request, name, &buffer);
 }
 
 TRITONSERVER_Error *TRITONSERVER_InferenceRequestAppendInputDataWithBufferAttributes(
@@ -415,7 +418,7 @@ TRITONSERVER_Error *TRITONSERVER_InferenceRequestAppendInputDataWithBufferAttrib
                                    .size_bytes = attributes->size_bytes,
                                    .type = attributes->type,
                                    .type_id = attributes->type_id};
-    return append(inference_request, name, &buffer);
+    return append_data(inference_request, name, &buffer);
 }
 
 TRITONSERVER_Error *
@@ -424,7 +427,7 @@ TRITONSERVER_InferenceRequestRemoveAllInputData(TRITONSERVER_InferenceRequest *i
 {
     NEED(inference_request);
     NEED(name);
-    struct request *r = inner(inference_request);
+    struct request *r = to_inner_request(inference_request);
     struct input *in = request_find_input(r, name);
     if (!in)
         return as_status(no_such_input(r, name));
@@ -442,7 +445,7 @@ TRITONSERVER_InferenceRequestAddRequestedOutput(TRITONSERVER_InferenceRequest *i
 {
     NEED(inference_request);
     NEED(name);
-    return as_status(request_add_output(inner(inference_request), name, strlen(name)));
+    return as_status(request_add_output(to_inner_request(inference_request), name, strlen(name)));
 }
 
 TRITONSERVER_Error *
@@ -451,7 +454,7 @@ TRITONSERVER_InferenceRequestRemoveRequestedOutput(TRITONSERVER_InferenceRequest
 {
     NEED(inference_request);
     NEED(name);
-    struct request *r = inner(inference_request);
+    struct request *r = to_inner_request(inference_request);
     for (uint32_t i = 0; i < r->n_outputs; i++) {
         if (strcmp(r->outputs[i], name) == 0) {
             r->n_outputs--;
@@ -466,7 +469,7 @@ TRITONSERVER_Error *TRITONSERVER_InferenceRequestRemoveAllRequestedOutputs(
     TRITONSERVER_InferenceRequest *inference_request)
 {
     NEED(inference_request);
-    inner(inference_request)->n_outputs = 0;
+    to_inner_request(inference_request)->n_outputs = 0;
     return NULL;
 }
 
@@ -504,7 +507,7 @@ static TRITONSERVER_Error *set_parameter(TRITONSERVER_InferenceRequest *handle,
 {
     NEED(handle);
     NEED(p->name);
-    return as_status(request_add_parameter(inner(handle), p));
+    return as_status(request_add_parameter(to_inner_request(handle), p));
 }
 
 TRITONSERVER_Error *

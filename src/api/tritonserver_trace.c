@@ -19,29 +19,31 @@ struct api_trace {
     void *data;
 };
 
-static struct api_trace *of(struct trace *t)
+static struct api_trace *to_outer_trace(struct trace *t)
 {
     return CONTAINER_OF(t, struct api_trace, trace);
 }
 
 static void tell_activity(struct trace *t, enum trace_activity activity, uint64_t ns)
 {
-    of(t)->activity_fn(as_trace(t), (TRITONSERVER_InferenceTraceActivity)activity, ns, of(t)->data);
+    to_outer_trace(t)->activity_fn(as_trace(t), (TRITONSERVER_InferenceTraceActivity)activity, ns,
+                                   to_outer_trace(t)->data);
 }
 
 static void tell_tensor(struct trace *t, enum trace_activity activity,
                         const struct trace_tensor *what)
 {
-    if (of(t)->tensor_fn)
-        of(t)->tensor_fn(as_trace(t), (TRITONSERVER_InferenceTraceActivity)activity, what->name,
-                         (TRITONSERVER_DataType)what->dtype, what->base, what->size_bytes,
-                         what->shape, what->n_dims, (TRITONSERVER_MemoryType)what->memory_type,
-                         what->memory_type_id, of(t)->data);
+    if (to_outer_trace(t)->tensor_fn)
+        to_outer_trace(t)->tensor_fn(as_trace(t), (TRITONSERVER_InferenceTraceActivity)activity,
+                                     what->name, (TRITONSERVER_DataType)what->dtype, what->base,
+                                     what->size_bytes, what->shape, what->n_dims,
+                                     (TRITONSERVER_MemoryType)what->memory_type,
+                                     what->memory_type_id, to_outer_trace(t)->data);
 }
 
 static void tell_release(struct trace *t)
 {
-    of(t)->release_fn(as_trace(t), of(t)->data); /* deletes it */
+    to_outer_trace(t)->release_fn(as_trace(t), to_outer_trace(t)->data); /* deletes it */
 }
 
 static const struct trace_ops api_trace_ops = {
@@ -93,7 +95,7 @@ TRITONSERVER_Error *TRITONSERVER_InferenceTraceDelete(TRITONSERVER_InferenceTrac
 {
     NEED(trace);
     trace_done(to_trace(trace));
-    mem_free(of(to_trace(trace)));
+    mem_free(to_outer_trace(to_trace(trace)));
     return NULL;
 }
 
@@ -102,7 +104,7 @@ TRITONSERVER_InferenceTraceSpawnChildTrace(TRITONSERVER_InferenceTrace *trace,
                                            TRITONSERVER_InferenceTrace **child_trace)
 {
     NEED(trace);
-    const struct api_trace *parent = of(to_trace(trace));
+    const struct api_trace *parent = to_outer_trace(to_trace(trace));
     return TRITONSERVER_InferenceTraceTensorNew(
         child_trace, (TRITONSERVER_InferenceTraceLevel)parent->trace.level, parent->trace.id,
         parent->activity_fn, parent->tensor_fn, parent->release_fn, parent->data);

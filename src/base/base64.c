@@ -6,7 +6,7 @@
 #include "base/base64.h"
 
 /* The value of a digit; -1 for none. */
-static int value_of(char c)
+static int value_of_digit(char c)
 {
     if (c >= 'A' && c <= 'Z')
         return c - 'A';
@@ -28,7 +28,7 @@ bool base64_decode(const char *text, size_t length, uint8_t *out, size_t *ret_si
     if (length % 4 == 1)
         return false;
     for (size_t i = 0; i < length; i++) {
-        int value = value_of(text[i]);
+        int value = value_of_digit(text[i]);
         if (value < 0)
             return false;
         group = group << 6 | (uint32_t)value;

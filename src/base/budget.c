@@ -156,7 +156,7 @@ static void log_shortage(struct budget *b, uint64_t now_ns)
              (unsigned long long)LOAD(b->n_refused));
 }
 
-static bool refuse(struct budget *b, uint64_t bytes)
+static bool refuse_bytes(struct budget *b, uint64_t bytes)
 {
     uint64_t now_ns = monotonic_ns();
     atomic_fetch_add_explicit(&b->n_refused, 1, memory_order_relaxed);
@@ -176,7 +176,7 @@ bool budget_take(struct budget *b, size_t bytes)
         return true;
     if (bytes > BUDGET_SMALL_BYTES) {
         atomic_fetch_sub_explicit(&b->used_bytes, bytes, memory_order_relaxed);
-        return refuse(b, bytes);
+        return refuse_bytes(b, bytes);
     }
     /* A small request is not refused: the members give up connections that weigh more instead. */
     tell_members(b);
@@ -199,7 +199,7 @@ bool budget_has_room(struct budget *b, uint64_t bytes)
     uint64_t used_bytes = LOAD(b->used_bytes), limit_bytes = limit_for_new(b);
     if (LIKELY(bytes <= limit_bytes && used_bytes <= limit_bytes - bytes))
         return true;
-    return refuse(b, bytes);
+    return refuse_bytes(b, bytes);
 }
 
 bool budget_could_hold(const struct budget *b, uint64_t bytes)

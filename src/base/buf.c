@@ -25,7 +25,7 @@ void buf_init_pooled(struct buf *b, size_t max_bytes, struct pool *pool)
     *b = (struct buf){.max = max_bytes, .pool = pool};
 }
 
-static void forget(struct buf *b)
+static void forget_block(struct buf *b)
 {
     *b = (struct buf){.max = b->max, .pool = b->pool};
 }
@@ -36,11 +36,11 @@ void buf_done(struct buf *b)
         pool_release(b->data);
     else
         mem_free(b->data);
-    forget(b);
+    forget_block(b);
 }
 
 /* The same content in room for `capacity` bytes; NULL leaves all as it was. */
-static char *move(struct buf *b, size_t *capacity)
+static char *move_content(struct buf *b, size_t *capacity)
 {
     if (!b->pool)
         return mem_try_realloc(b->data, *capacity);
@@ -74,7 +74,7 @@ char *buf_reserve(struct buf *b, size_t n_bytes)
     if (needed > b->capacity) {
         size_t capacity = MAX(b->capacity * 2, (size_t)SMALLEST_BYTES);
         capacity = MAX(MIN(capacity, b->max + 1), needed);
-        char *data = move(b, &capacity);
+        char *data = move_content(b, &capacity);
         if (!data) {
             b->failed = true;
             return NULL;
@@ -136,6 +136,6 @@ char *buf_take(struct buf *b)
     if (!b->data && b->pool)
         buf_add_slow(b, "", 0);
     char *text = b->data || b->pool ? b->data : mem_strdup("");
-    forget(b);
+    forget_block(b);
     return text;
 }

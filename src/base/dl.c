@@ -109,7 +109,7 @@ static struct {
     unsigned int n_names; /* that were made up */
 } all = {.mu = PTHREAD_MUTEX_INITIALIZER, .list = LIST_INIT(all.list)};
 
-static bool identify(const char *path, struct file_id *ret_id)
+static bool identify_file(const char *path, struct file_id *ret_id)
 {
     struct stat st;
     if (stat(path, &st) != 0)
@@ -131,7 +131,7 @@ static bool is_in_memory(const char *name)
     return handle;
 }
 
-static void forget_locked(struct opened *o)
+static void forget_library_locked(struct opened *o)
 {
     list_remove(&o->link);
     mem_free(o->path);
@@ -206,8 +206,8 @@ NODISCARD static struct status *copy_file(const char *path, int to_fd)
     return st;
 }
 
-static void note(const char *path, const struct choice *choice, const struct file_id *id,
-                 void *handle)
+static void note_library(const char *path, const struct choice *choice, const struct file_id *id,
+                         void *handle)
 {
     MEM_CHARGE(NULL, 0); /* it stays longer than who asks for it */
     pthread_mutex_lock(&all.mu);
@@ -232,7 +232,7 @@ NODISCARD static struct status *open_file(const char *path, struct beside *besid
                                           void **ret_handle)
 {
     struct file_id id;
-    if (!identify(path, &id)) /* the linker has the words for that */
+    if (!identify_file(path, &id)) /* the linker has the words for that */
         return open_with_beside(path, path, beside, ret_handle);
     struct choice choice = {.copy_fd = -1};
     pthread_mutex_lock(&all.mu);
@@ -243,7 +243,7 @@ NODISCARD static struct status *open_file(const char *path, struct beside *besid
     if (!st)
         st = open_with_beside(choice.name, path, beside, ret_handle);
     if (!st)
-        note(path, &choice, &id, *ret_handle);
+        note_library(path, &choice, &id, *ret_handle);
     if (choice.copy_fd >= 0)
         close(choice.copy_fd);
     mem_free(choice.name);
@@ -309,7 +309,7 @@ void dl_close(struct dl *dl)
         struct opened *o = LIST_ENTRY(link, struct opened, link);
         next = link->next;
         if (o->handle == dl && !is_in_memory(o->name))
-            forget_locked(o);
+            forget_library_locked(o);
     }
     pthread_mutex_unlock(&all.mu);
 }

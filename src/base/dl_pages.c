@@ -30,7 +30,7 @@ struct span {
     uintptr_t from, to;
 };
 
-static int find(struct dl_phdr_info *info, size_t size, void *arg)
+static int find_mapped_span(struct dl_phdr_info *info, size_t size, void *arg)
 {
     struct span *s = arg;
     (void)size;
@@ -67,7 +67,7 @@ static void copy_pages(uintptr_t at, size_t n_bytes, int protection)
 }
 
 /* One line of /proc/self/maps. */
-static void own(const char *line, const struct span *s)
+static void copy_mapping(const char *line, const struct span *s)
 {
     uintptr_t from, to;
     uint64_t inode;
@@ -87,7 +87,7 @@ void dl_own_pages(void *handle)
     if (dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0)
         return;
     s.map = map;
-    if (dl_iterate_phdr(find, &s) == 0)
+    if (dl_iterate_phdr(find_mapped_span, &s) == 0)
         return;
     AUTO(buf) maps = BUF_INIT(MAX_MAPS_BYTES);
     struct status *st = file_read("/proc/self/maps", &maps);
@@ -97,7 +97,7 @@ void dl_own_pages(void *handle)
     }
     const char *line = buf_text(&maps);
     while (*line) {
-        own(line, &s);
+        copy_mapping(line, &s);
         const char *end = strchr(line, '\n');
         line = end ? end + 1 : "";
     }

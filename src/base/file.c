@@ -22,7 +22,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 
-static enum file_kind kind_of(mode_t mode)
+static enum file_kind kind_of_mode(mode_t mode)
 {
     switch (mode & S_IFMT) {
     case S_IFREG:
@@ -44,7 +44,7 @@ static int64_t ns_of(struct timespec t)
 static struct file_info info_of(const struct stat *s)
 {
     return (struct file_info){
-        .kind = kind_of(s->st_mode),
+        .kind = kind_of_mode(s->st_mode),
         .size_bytes = (uint64_t)s->st_size,
         /* A file that was moved or copied here with its old time is a change, too. */
         .modified_ns = MAX(ns_of(s->st_mtim), ns_of(s->st_ctim)),
@@ -160,14 +160,14 @@ static enum file_kind kind_of_entry(int fd, const struct dirent *e)
     case DT_UNKNOWN:
         if (fstatat(fd, e->d_name, &s, AT_SYMLINK_NOFOLLOW) < 0)
             return errno == ENOENT ? FILE_MISSING : FILE_OTHER;
-        return kind_of(s.st_mode);
+        return kind_of_mode(s.st_mode);
     default:
         return FILE_OTHER;
     }
 }
 
-static bool add_entry(struct file_list *list, size_t *capacity, const char *name,
-                      enum file_kind kind)
+static bool add_list_entry(struct file_list *list, size_t *capacity, const char *name,
+                           enum file_kind kind)
 {
     if (list->count == *capacity) {
         size_t more = *capacity ? *capacity * 2 : 16;
@@ -203,7 +203,7 @@ static struct status *read_folder(DIR *dir, const char *path, struct file_list *
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
             continue;
         enum file_kind kind = kind_of_entry(dirfd(dir), e);
-        if (kind != FILE_MISSING && !add_entry(list, &capacity, e->d_name, kind))
+        if (kind != FILE_MISSING && !add_list_entry(list, &capacity, e->d_name, kind))
             return status_no_memory();
     }
 }

@@ -12,7 +12,7 @@ void heap_init(struct heap *h, heap_before_fn before)
 }
 
 /* The pointer that holds the node at this place; its parent comes back too. */
-static struct heap_node **place(struct heap *h, size_t number, struct heap_node **ret_parent)
+static struct heap_node **pointer_at(struct heap *h, size_t number, struct heap_node **ret_parent)
 {
     struct heap_node **at = &h->top;
     struct heap_node *parent = NULL;
@@ -24,14 +24,14 @@ static struct heap_node **place(struct heap *h, size_t number, struct heap_node 
     return at;
 }
 
-static struct heap_node **pointer_to(struct heap *h, const struct heap_node *node)
+static struct heap_node **pointer_to_heap_node(struct heap *h, const struct heap_node *node)
 {
     if (!node->parent)
         return &h->top;
     return node->parent->left == node ? &node->parent->left : &node->parent->right;
 }
 
-static void adopt(struct heap_node *parent)
+static void adopt_children(struct heap_node *parent)
 {
     if (parent->left)
         parent->left->parent = parent;
@@ -44,7 +44,7 @@ static void swap_with_parent(struct heap *h, struct heap_node *child)
     struct heap_node *parent = child->parent;
     struct heap_node below = *child;
 
-    *pointer_to(h, parent) = child;
+    *pointer_to_heap_node(h, parent) = child;
     child->parent = parent->parent;
     if (parent->left == child) {
         child->left = parent;
@@ -55,17 +55,17 @@ static void swap_with_parent(struct heap *h, struct heap_node *child)
     }
     parent->left = below.left;
     parent->right = below.right;
-    adopt(child);
-    adopt(parent);
+    adopt_children(child);
+    adopt_children(parent);
 }
 
-static void move_up(struct heap *h, struct heap_node *node)
+static void sift_up(struct heap *h, struct heap_node *node)
 {
     while (node->parent && h->before(node, node->parent))
         swap_with_parent(h, node);
 }
 
-static void move_down(struct heap *h, struct heap_node *node)
+static void sift_down(struct heap *h, struct heap_node *node)
 {
     for (;;) {
         struct heap_node *first = node;
@@ -82,16 +82,16 @@ static void move_down(struct heap *h, struct heap_node *node)
 void heap_push(struct heap *h, struct heap_node *node)
 {
     struct heap_node *parent;
-    *place(h, h->count + 1, &parent) = node;
+    *pointer_at(h, h->count + 1, &parent) = node;
     *node = (struct heap_node){.parent = parent};
     h->count++;
-    move_up(h, node);
+    sift_up(h, node);
 }
 
 void heap_remove(struct heap *h, struct heap_node *node)
 {
     struct heap_node *parent;
-    struct heap_node **last_place = place(h, h->count, &parent);
+    struct heap_node **last_place = pointer_at(h, h->count, &parent);
     struct heap_node *last = *last_place;
     *last_place = NULL;
     h->count--;
@@ -100,8 +100,8 @@ void heap_remove(struct heap *h, struct heap_node *node)
 
     /* The last one takes the free place, then goes to where it belongs. */
     *last = *node;
-    *pointer_to(h, node) = last;
-    adopt(last);
-    move_up(h, last);
-    move_down(h, last);
+    *pointer_to_heap_node(h, node) = last;
+    adopt_children(last);
+    sift_up(h, last);
+    sift_down(h, last);
 }

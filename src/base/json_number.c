@@ -201,7 +201,7 @@ static __attribute__((noinline)) struct decimal scan_any(const char *from, const
     return d;
 }
 
-enum { SCAN_AHEAD = 40 }; /* bytes that scan() may look at without asking where the end is */
+enum { SCAN_AHEAD = 40 }; /* bytes that scan_number() may look at without asking where the end is */
 
 /*
  * The digits at p with the point behind the first n (1 to 8) of them, n_digits in all; start is
@@ -259,8 +259,8 @@ scan_short_exponent(const char *p, const char *end, int *exponent)
  * Any number; the usual ones without a loop. NULL when it is none. Everything stays in registers:
  * nothing here may take the address of *d.
  */
-static inline __attribute__((always_inline)) const char *scan(const char *from, const char *end,
-                                                              struct decimal *d)
+static inline __attribute__((always_inline)) const char *
+scan_number(const char *from, const char *end, struct decimal *d)
 {
     const char *p = from, *after;
     if (UNLIKELY(end - p < SCAN_AHEAD))
@@ -460,7 +460,7 @@ static inline __attribute__((always_inline)) const char *
 parse_double(const char *p, const char *end, double *ret_value)
 {
     struct decimal d;
-    const char *after = scan(p, end, &d);
+    const char *after = scan_number(p, end, &d);
     if (UNLIKELY(!after))
         return NULL;
     if (UNLIKELY(!round_quick(&d, ret_value))) {
@@ -491,7 +491,7 @@ static inline __attribute__((always_inline)) const char *parse_float(const char 
                                                                      float *ret_value)
 {
     struct decimal d;
-    const char *after = scan(p, end, &d);
+    const char *after = scan_number(p, end, &d);
     if (UNLIKELY(!after))
         return NULL;
     if (LIKELY(!d.special && !d.more && d.exponent >= NEAR_FROM && d.exponent <= NEAR_TO &&
@@ -520,7 +520,7 @@ const char *json_parse_float(const char *p, const char *end, float *ret_value)
 }
 
 /* Is it an integer of 64 bits? Those of 20 digits are looked at once more. */
-static bool whole(const struct decimal *d, const char *end, uint64_t *ret_value)
+static bool is_whole_number(const struct decimal *d, const char *end, uint64_t *ret_value)
 {
     if (!d->integer)
         return false;
@@ -539,10 +539,10 @@ const char *json_parse_number(const char *p, const char *end, struct json_number
 {
     struct decimal d;
     uint64_t magnitude;
-    const char *after = scan(p, end, &d);
+    const char *after = scan_number(p, end, &d);
     if (!after)
         return NULL;
-    if (whole(&d, after, &magnitude) && !(d.negative && magnitude > (uint64_t)1 << 63)) {
+    if (is_whole_number(&d, after, &magnitude) && !(d.negative && magnitude > (uint64_t)1 << 63)) {
         ret_value->kind = d.negative || magnitude <= INT64_MAX ? JSON_INT64 : JSON_UINT64;
         ret_value->u64 = d.negative ? -magnitude : magnitude;
         return after;
@@ -552,8 +552,8 @@ const char *json_parse_number(const char *p, const char *end, struct json_number
     return isinf(ret_value->d) && !d.special ? NULL : after;
 }
 
-static const char *wrong(const char *text, const char *at, const char **ret_text,
-                         const char **ret_at)
+static const char *set_number_error(const char *text, const char *at, const char **ret_text,
+                                    const char **ret_at)
 {
     *ret_text = text;
     *ret_at = at;
@@ -561,7 +561,7 @@ static const char *wrong(const char *text, const char *at, const char **ret_text
 }
 
 /* How far the text agrees with the word. */
-static const char *agree(const char *p, const char *end, const char *word)
+static const char *match_word(const char *p, const char *end, const char *word)
 {
     while (*word && p < end && *p == *word) {
         p++;
@@ -583,8 +583,8 @@ const char *json_check_number(const char *from, const char *end, const char **re
         after = scan_special(p, end, &d);
         if (after)
             return after;
-        const char *at = agree(p, end, c == 'N' ? "NaN" : c == 'I' ? "Infinity" : "");
-        return wrong(JSON_TEXT_INVALID_VALUE, at, ret_text, ret_at);
+        const char *at = match_word(p, end, c == 'N' ? "NaN" : c == 'I' ? "Infinity" : "");
+        return set_number_error(JSON_TEXT_INVALID_VALUE, at, ret_text, ret_at);
     }
     if (c == '0') {
         p++;
@@ -595,7 +595,7 @@ const char *json_check_number(const char *from, const char *end, const char **re
     if (json_byte(p, end) == '.') {
         p++;
         if (!json_is_digit(json_byte(p, end)))
-            return wrong(JSON_TEXT_NO_FRACTION, p, ret_text, ret_at);
+            return set_number_error(JSON_TEXT_NO_FRACTION, p, ret_text, ret_at);
         while (json_is_digit(json_byte(p, end)))
             p++;
     }
@@ -603,14 +603,14 @@ const char *json_check_number(const char *from, const char *end, const char **re
         after = scan_exponent(p + 1, end, &d);
         if (!after) {
             c = json_byte(p + 1, end);
-            return wrong(JSON_TEXT_NO_EXPONENT, p + (c == '+' || c == '-' ? 2 : 1), ret_text,
-                         ret_at);
+            return set_number_error(JSON_TEXT_NO_EXPONENT, p + (c == '+' || c == '-' ? 2 : 1),
+                                    ret_text, ret_at);
         }
         p = after;
     }
     /* Only these can be too big; the others need no conversion. */
     if ((d.exponent > 0 || p - from > 300) && !parse_double(from, end, &value))
-        return wrong(JSON_TEXT_TOO_BIG, from, ret_text, ret_at);
+        return set_number_error(JSON_TEXT_TOO_BIG, from, ret_text, ret_at);
     return p;
 }
 
@@ -646,7 +646,7 @@ static inline const char *parse_int(const char *p, const char *end, bool is_sign
     struct json_number number;
     struct decimal d;
     *ret_fits = true;
-    const char *after = scan(p, end, &d);
+    const char *after = scan_number(p, end, &d);
     if (LIKELY(after && d.integer && d.exponent == 0 && d.digits <= INT64_MAX &&
                (is_signed || !d.negative))) {
         *ret_value = d.negative ? -d.digits : d.digits;

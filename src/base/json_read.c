@@ -62,7 +62,7 @@ const char *json_failure_text(enum json_failure failure)
 /* ---- strings -------------------------------------------------------------------------------- */
 
 /* Four hexadecimal digits as a number, or -1 with *ret_at at the one that is none. */
-static int hex4(const char *p, const char *end, const char **ret_at)
+static int parse_hex4(const char *p, const char *end, const char **ret_at)
 {
     int value = 0;
     for (int i = 0; i < 4; i++) {
@@ -85,7 +85,7 @@ struct syntax {
     const char *at;
 };
 
-static const char *wrong(struct syntax *error, const char *text, const char *at)
+static const char *set_syntax_error(struct syntax *error, const char *text, const char *at)
 {
     error->text = text;
     error->at = at;
@@ -113,20 +113,20 @@ static const char *check_escape(const char *p, const char *end, struct syntax *e
     case 'u':
         break;
     default:
-        return wrong(error, BAD_ESCAPE, p);
+        return set_syntax_error(error, BAD_ESCAPE, p);
     }
-    int code = hex4(p + 2, end, &at);
+    int code = parse_hex4(p + 2, end, &at);
     if (code < 0)
-        return wrong(error, BAD_HEX, p);
+        return set_syntax_error(error, BAD_HEX, p);
     if (code < 0xd800 || code > 0xdbff) /* the second half of a pair may stand alone, there too */
         return p + 6;
     if (json_byte(p + 6, end) != '\\' || json_byte(p + 7, end) != 'u')
-        return wrong(error, BAD_PAIR, p);
-    int low = hex4(p + 8, end, &at);
+        return set_syntax_error(error, BAD_PAIR, p);
+    int low = parse_hex4(p + 8, end, &at);
     if (low < 0)
-        return wrong(error, BAD_HEX, p);
+        return set_syntax_error(error, BAD_HEX, p);
     if (low < 0xdc00 || low > 0xdfff)
-        return wrong(error, BAD_PAIR, p);
+        return set_syntax_error(error, BAD_PAIR, p);
     return p + 12;
 }
 
@@ -141,9 +141,10 @@ static const char *check_string(const char *p, const char *end, bool *ret_escape
         if (c == '"')
             return p;
         if (c == '\0')
-            return wrong(error, "Missing a closing quotation mark in string.", p);
+            return set_syntax_error(error, "Missing a closing quotation mark in string.", p);
         if (c != '\\')
-            return wrong(error, BAD_ESCAPE, p); /* a control character: so it is called */
+            return set_syntax_error(error, BAD_ESCAPE,
+                                    p); /* a control character: so it is called */
         *ret_escapes = true;
         p = check_escape(p, end, error);
         if (!p)
@@ -179,7 +180,7 @@ static size_t put_utf8(unsigned code, char *out)
  * Writes the string [p, end), which was checked, without its escapes; never longer than it stands.
  * out NULL only counts.
  */
-static size_t unescape(const char *p, const char *end, char *out)
+static size_t unescape_string(const char *p, const char *end, char *out)
 {
     char scratch[4];
     size_t length = 0;
@@ -211,10 +212,10 @@ static size_t unescape(const char *p, const char *end, char *out)
             break;
         case 'u': {
             const char *at;
-            code = (unsigned)hex4(p, end, &at);
+            code = (unsigned)parse_hex4(p, end, &at);
             p += 4;
             if (code >= 0xd800 && code <= 0xdbff) {
-                unsigned low = (unsigned)hex4(p + 2, end, &at);
+                unsigned low = (unsigned)parse_hex4(p + 2, end, &at);
                 code = 0x10000 + ((code & 0x3ff) << 10 | (low & 0x3ff));
                 p += 6;
             }
@@ -268,7 +269,7 @@ static const char *check_word(const char *p, const char *end, const char *word,
 {
     for (; *word; word++, p++) {
         if (json_byte(p, end) != *word)
-            return wrong(error, JSON_TEXT_INVALID_VALUE, p);
+            return set_syntax_error(error, JSON_TEXT_INVALID_VALUE, p);
     }
     return p;
 }
@@ -297,13 +298,13 @@ static const char *check_name(const char *p, const char *end, struct syntax *err
 {
     bool escapes;
     if (json_byte(p, end) != '"')
-        return wrong(error, "Missing a name for object member.", p);
+        return set_syntax_error(error, "Missing a name for object member.", p);
     p = check_string(p + 1, end, &escapes, error);
     if (!p)
         return NULL;
     p = json_skip_space(p + 1, end);
     if (json_byte(p, end) != ':')
-        return wrong(error, "Missing a colon after a name of object member.", p);
+        return set_syntax_error(error, "Missing a colon after a name of object member.", p);
     return p + 1;
 }
 
@@ -323,10 +324,10 @@ static const char *check_after(struct nesting *n, const char *p, const char *end
             return object ? check_name(json_skip_space(p, end), end, error) : p;
         }
         if (c != (object ? '}' : ']'))
-            return wrong(error,
-                         object ? "Missing a comma or '}' after an object member."
-                                : "Missing a comma or ']' after an array element.",
-                         p);
+            return set_syntax_error(error,
+                                    object ? "Missing a comma or '}' after an object member."
+                                           : "Missing a comma or ']' after an array element.",
+                                    p);
         n->depth--;
         p++;
     }
@@ -349,7 +350,7 @@ static const char *walk_value(const char *p, const char *end, struct syntax *err
         char c = json_byte(p, end);
         if (c == '{' || c == '[') {
             if (!nesting_push(&n, c == '{')) {
-                p = wrong(error, NULL, p);
+                p = set_syntax_error(error, NULL, p);
                 break;
             }
             p = json_skip_space(p + 1, end);
@@ -363,7 +364,8 @@ static const char *walk_value(const char *p, const char *end, struct syntax *err
             }
         } else if (c == ']' || c == '}' || c == ',' || c == ':' || c == '\0') {
             bool empty = c == '\0' && n.depth == 0;
-            p = wrong(error, empty ? "The document is empty." : JSON_TEXT_INVALID_VALUE, p);
+            p = set_syntax_error(error, empty ? "The document is empty." : JSON_TEXT_INVALID_VALUE,
+                                 p);
             break;
         } else {
             p = check_scalar(p, end, error);
@@ -387,7 +389,7 @@ bool json_check(const char *text, size_t length, struct json_error *ret_error)
         p = json_skip_space(p, j.end);
         if (json_byte(p, j.end) == '\0')
             return true;
-        wrong(&error, "The document root must not be followed by other values.", p);
+        set_syntax_error(&error, "The document root must not be followed by other values.", p);
     }
     ret_error->text = error.text ? error.text : json_failure_text(JSON_OUT_OF_MEMORY);
     ret_error->offset = (size_t)(error.at - text);
@@ -428,7 +430,7 @@ bool json_fail_type(struct json *j, enum json_failure failure)
     return json_fail(j, json_peek(j) == JSON_NONE ? JSON_SYNTAX : failure, j->p);
 }
 
-static bool enter(struct json *j, enum json_type type, enum json_failure otherwise)
+static bool enter_container(struct json *j, enum json_type type, enum json_failure otherwise)
 {
     if (json_peek(j) != type)
         return json_fail_type(j, otherwise);
@@ -439,16 +441,16 @@ static bool enter(struct json *j, enum json_type type, enum json_failure otherwi
 
 bool json_enter_object(struct json *j)
 {
-    return enter(j, JSON_OBJECT, JSON_NOT_OBJECT);
+    return enter_container(j, JSON_OBJECT, JSON_NOT_OBJECT);
 }
 
 bool json_enter_array(struct json *j)
 {
-    return enter(j, JSON_ARRAY, JSON_NOT_ARRAY);
+    return enter_container(j, JSON_ARRAY, JSON_NOT_ARRAY);
 }
 
 /* To the next value, name or closing bracket of a container; false when that bracket was passed. */
-static bool next(struct json *j, char bracket)
+static bool next_in_container(struct json *j, char bracket)
 {
     if (j->failure != JSON_OK)
         return false;
@@ -470,7 +472,7 @@ static bool next(struct json *j, char bracket)
 
 bool json_next_element(struct json *j)
 {
-    return next(j, ']');
+    return next_in_container(j, ']');
 }
 
 /* The string at j->p, which is at its opening quote. */
@@ -487,7 +489,7 @@ static bool read_string(struct json *j, struct json_str *ret_value)
         char *plain = j->arena ? arena_alloc(j->arena, value.length) : NULL;
         if (!plain)
             return json_fail(j, JSON_OUT_OF_MEMORY, from);
-        value.length = unescape(from, quote, plain);
+        value.length = unescape_string(from, quote, plain);
         value.at = plain;
     }
     j->p = quote + 1;
@@ -497,7 +499,7 @@ static bool read_string(struct json *j, struct json_str *ret_value)
 
 bool json_next_member(struct json *j, struct json_str *ret_name)
 {
-    if (!next(j, '}'))
+    if (!next_in_container(j, '}'))
         return false;
     if (json_byte(j->p, j->end) != '"')
         return json_fail(j, JSON_SYNTAX, j->p);
@@ -613,14 +615,14 @@ bool json_read_strings(struct json *j, char *out, size_t out_bytes, size_t max, 
         const char *quote = check_string(from, j->end, &escapes, &error);
         if (!quote)
             return json_fail(j, JSON_SYNTAX, error.at);
-        size_t length = escapes ? unescape(from, quote, NULL) : (size_t)(quote - from);
+        size_t length = escapes ? unescape_string(from, quote, NULL) : (size_t)(quote - from);
         if (length > UINT32_MAX || (out && length + 4 > out_bytes - bytes))
             return json_fail(j, JSON_TOO_MANY, j->p);
         if (out) {
             for (int i = 0; i < 4; i++)
                 out[bytes + (size_t)i] = (char)(length >> (8 * i));
             if (escapes)
-                unescape(from, quote, out + bytes + 4);
+                unescape_string(from, quote, out + bytes + 4);
             else
                 memcpy(out + bytes + 4, from, length);
         }

@@ -286,8 +286,8 @@ AVX2 INLINE unsigned near_middle(__m256d values)
 }
 
 /* Number n, exactly. */
-static __attribute__((noinline)) void read_one(const char *text, const struct found *f, unsigned n,
-                                               float *out)
+static __attribute__((noinline)) void store_float_exactly(const char *text, const struct found *f,
+                                                          unsigned n, float *out)
 {
     const char *from = text + ENDS(f)[(int)n - 1];
     from += *from == ',';
@@ -325,7 +325,7 @@ AVX2 INLINE void read_long_floats(const char *text, const struct found *f, float
             _mm_storeu_ps(out + i + k, _mm256_cvtpd_ps(values));
             for (unsigned left = near_middle(values); UNLIKELY(left); left &= left - 1) {
                 unsigned n = i + k + (unsigned)__builtin_ctz(left);
-                read_one(text, f, n, &out[n]);
+                store_float_exactly(text, f, n, &out[n]);
             }
         }
     }

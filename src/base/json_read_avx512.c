@@ -262,7 +262,8 @@ AVX512 INLINE __m512d short_eight(const struct found *f, unsigned i, const uint8
 }
 
 /* Number n, exactly. */
-static __attribute__((noinline)) float read_one(const char *text, const struct found *f, unsigned n)
+static __attribute__((noinline)) float read_float_exactly(const char *text, const struct found *f,
+                                                          unsigned n)
 {
     float value = 0;
     const char *from = n > 0 ? text + f->ends[n - 1] + 1 : text;
@@ -348,7 +349,7 @@ AVX512 INLINE void read_long_floats(const char *text, const struct found *f, flo
         for (unsigned left = near_middle(values); UNLIKELY(left); left &= left - 1) {
             unsigned which = i + (unsigned)__builtin_ctz(left);
             if (which < n)
-                out[which] = read_one(text, f, which);
+                out[which] = read_float_exactly(text, f, which);
         }
     }
 }

@@ -32,7 +32,7 @@ static const char *skip_blanks(const char *p, const char *end)
     return p;
 }
 
-static void copy(struct tidying *t, size_t n)
+static void copy_bytes(struct tidying *t, size_t n)
 {
     memcpy(t->out, t->p, n);
     t->out += n;
@@ -45,7 +45,7 @@ static void copy_string(struct tidying *t)
     const char *p = t->p + 1;
     while (p < t->end && *p != '"')
         p += *p == '\\' && p + 1 < t->end ? 2 : 1;
-    copy(t, (size_t)(p - t->p) + (p < t->end));
+    copy_bytes(t, (size_t)(p - t->p) + (p < t->end));
 }
 
 /* From single quotes into double ones. One that is not closed stays open. */
@@ -55,12 +55,12 @@ static void requote_string(struct tidying *t)
     for (t->p++; t->p < t->end && *t->p != '\'';) {
         if (*t->p == '"') {
             *t->out++ = '\\';
-            copy(t, 1);
+            copy_bytes(t, 1);
         } else if (*t->p == '\\' && t->p + 1 < t->end) {
             t->p += t->p[1] == '\''; /* needs no backslash between double quotes */
-            copy(t, t->p[0] == '\'' ? 1 : 2);
+            copy_bytes(t, t->p[0] == '\'' ? 1 : 2);
         } else {
-            copy(t, 1);
+            copy_bytes(t, 1);
         }
     }
     if (t->p < t->end) {
@@ -69,7 +69,7 @@ static void requote_string(struct tidying *t)
     }
 }
 
-static bool is_word(const char *p, size_t n, const char *word)
+static bool equals_word(const char *p, size_t n, const char *word)
 {
     return n == strlen(word) && memcmp(p, word, n) == 0;
 }
@@ -82,11 +82,11 @@ static void copy_word(struct tidying *t)
         p++;
     size_t n = (size_t)(p - t->p);
     const char *next = skip_blanks(p, t->end);
-    bool is_name = next < t->end && *next == ':' && !is_word(t->p, n, "true") &&
-                   !is_word(t->p, n, "false") && !is_word(t->p, n, "null");
+    bool is_name = next < t->end && *next == ':' && !equals_word(t->p, n, "true") &&
+                   !equals_word(t->p, n, "false") && !equals_word(t->p, n, "null");
     if (is_name)
         *t->out++ = '"';
-    copy(t, n);
+    copy_bytes(t, n);
     if (is_name)
         *t->out++ = '"';
 }
@@ -95,7 +95,7 @@ static void copy_comma(struct tidying *t)
 {
     const char *next = skip_blanks(t->p + 1, t->end);
     bool is_last = next < t->end && (*next == '}' || *next == ']');
-    copy(t, 1);
+    copy_bytes(t, 1);
     if (is_last)
         t->out[-1] = ' ';
 }
@@ -118,7 +118,7 @@ bool json_relaxed_tidy(const char *text, size_t length, struct arena *arena, con
         else if (begins_name(*t.p))
             copy_word(&t);
         else
-            copy(&t, 1);
+            copy_bytes(&t, 1);
     }
     *ret_text = room;
     *ret_length = (size_t)(t.out - room);

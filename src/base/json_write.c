@@ -43,7 +43,7 @@ static inline uint64_t split_digits(uint32_t x)
     return tens | (v - tens * 10) << 8;
 }
 
-static inline void store(char *out, uint64_t word)
+static inline void store_word(char *out, uint64_t word)
 {
     memcpy(out, &word, 8);
 }
@@ -75,8 +75,8 @@ static inline unsigned put_sixteen(char *out, uint32_t high, uint32_t low, unsig
     return 31 - (unsigned)__builtin_clz(some << 1 | least);
 #else
     uint64_t a = split_digits(high), b = split_digits(low);
-    store(out, a | ASCII_ZEROS);
-    store(out + 8, b | ASCII_ZEROS);
+    store_word(out, a | ASCII_ZEROS);
+    store_word(out + 8, b | ASCII_ZEROS);
     unsigned n = b   ? 16 - ((unsigned)__builtin_clzll(b) >> 3)
                  : a ? 8 - ((unsigned)__builtin_clzll(a) >> 3)
                      : 0;
@@ -90,18 +90,18 @@ static inline char *put_uint64(char *out, uint64_t x)
     if (LIKELY(x < 100000000)) {
         uint64_t digits = split_digits((uint32_t)x);
         unsigned zeros = digits ? (unsigned)__builtin_ctzll(digits) >> 3 : 7;
-        store(out, (digits | ASCII_ZEROS) >> (8 * zeros));
+        store_word(out, (digits | ASCII_ZEROS) >> (8 * zeros));
         return out + 8 - zeros;
     }
     uint64_t high = x / 100000000;
     if (high >= 100000000) {
         out = put_uint64(out, high / 100000000);
-        store(out, split_digits((uint32_t)(high % 100000000)) | ASCII_ZEROS);
+        store_word(out, split_digits((uint32_t)(high % 100000000)) | ASCII_ZEROS);
         out += 8;
     } else {
         out = put_uint64(out, high);
     }
-    store(out, split_digits((uint32_t)(x % 100000000)) | ASCII_ZEROS);
+    store_word(out, split_digits((uint32_t)(x % 100000000)) | ASCII_ZEROS);
     return out + 8;
 }
 
@@ -112,7 +112,7 @@ static inline char *put_int64(char *out, int64_t x)
 }
 
 /* a or b, without a branch. */
-static inline uint64_t choose(bool condition, uint64_t a, uint64_t b)
+static inline uint64_t choose_word(bool condition, uint64_t a, uint64_t b)
 {
     return b ^ ((a ^ b) & -(uint64_t)condition);
 }
@@ -135,7 +135,7 @@ static inline uint64_t round_to_odd(uint64_t hi, uint64_t mid)
  * The shortest decimal of the double with these fields, which is positive and finite. Where the
  * paper speaks of s, s' and w', these are the 17 digit and 16 digit candidates below and above.
  */
-static __attribute__((noinline)) struct shortest shorten(uint64_t fraction, int biased)
+static __attribute__((noinline)) struct shortest shorten_double(uint64_t fraction, int biased)
 {
     uint64_t c = biased ? fraction | (uint64_t)1 << 52 : fraction;
     int q = biased ? biased - 1075 : -1074;
@@ -219,11 +219,11 @@ static inline bool shorten_quick(uint64_t fraction, int biased, struct shortest 
                  (f - ((uint64_t)1 << 63) + SLACK <= 2 * SLACK)))
         return false; /* too close to call */
     bool above = to_above <= half;
-    uint64_t ten = s - rest + choose(above, 10, 0);
-    uint64_t digits = choose((from_below <= half) | above, ten, s + (f >> 63));
+    uint64_t ten = s - rest + choose_word(above, 10, 0);
+    uint64_t digits = choose_word((from_below <= half) | above, ten, s + (f >> 63));
 
     bool sixteen = digits < 10000000000000000u;
-    ret_shortest->digits = digits * choose(sixteen, 10, 1);
+    ret_shortest->digits = digits * choose_word(sixteen, 10, 1);
     ret_shortest->exponent = k - sixteen;
     return true;
 }
@@ -245,8 +245,8 @@ static inline char *put_decimal(char *out, uint32_t first, uint32_t high, uint32
     if (LIKELY(point <= 1 && point > -6)) {
         /* Below 10 and not tiny: one way for "1.23" and "0.00123", which come in any order. */
         bool one = point == 1;
-        store(out, 0x3030303030302e30); /* "0.000000" */
-        out += choose(one, 0, (uint64_t)(2 - point));
+        store_word(out, 0x3030303030302e30); /* "0.000000" */
+        out += choose_word(one, 0, (uint64_t)(2 - point));
         *out = (char)('0' + first);
         out += 1 + one;
         return out + put_sixteen(out, high, low, one ? 3 : 1);
@@ -255,8 +255,8 @@ static inline char *put_decimal(char *out, uint32_t first, uint32_t high, uint32
         char digits[40];
         digits[0] = (char)('0' + first);
         int n = 1 + (int)put_sixteen(digits + 1, high, low, 1);
-        store(digits + 17, ASCII_ZEROS);
-        store(digits + 25, ASCII_ZEROS);
+        store_word(digits + 17, ASCII_ZEROS);
+        store_word(digits + 25, ASCII_ZEROS);
         memcpy(out, digits, 24);
         memcpy(out + point + 1, digits + MIN(point, 17), 16);
         out[point] = '.';
@@ -293,7 +293,7 @@ static __attribute__((noinline)) char *put_finite(char *out, uint64_t bits)
 
     struct shortest v;
     if (UNLIKELY(!shorten_quick(fraction, biased, &v)))
-        v = shorten(fraction, biased);
+        v = shorten_double(fraction, biased);
     uint64_t top = v.digits / 100000000; /* 9 digits */
     uint32_t low = (uint32_t)(v.digits - top * 100000000);
     uint32_t first = (uint32_t)top / 100000000, high = (uint32_t)top - first * 100000000;
@@ -407,14 +407,14 @@ static inline __attribute__((always_inline)) char *put_quick(char *out, uint64_t
         return put_any(out, bits);
     uint64_t unit = (from_below + ((uint64_t)1 << 59)) >> 60; /* the nearest, 0 to 10 */
     unit &= -(uint64_t)(from_below > u->half);
-    unit = choose(to_above <= u->half, 10, unit);
+    unit = choose_word(to_above <= u->half, 10, unit);
     uint64_t digits = tens + unit;
 
     uint64_t top = digits / 100000000;
     uint32_t first = (uint32_t)top / 100000000;
     *out = '-';
     out += bits >> 63;
-    store(out, 0x3030303030302e30); /* "0.000000" */
+    store_word(out, 0x3030303030302e30); /* "0.000000" */
     out[u->first_at] = (char)('0' + first);
     out += u->rest_at;
     return out + put_sixteen(out, (uint32_t)top - first * 100000000,
@@ -453,9 +453,9 @@ static inline uint32_t float_to_odd(unsigned __int128 product)
 }
 
 /*
- * The shortest decimal of the float with these fields, which is positive and finite; as shorten(),
- * whose comments hold here, but with 9 digits. The power of ten is rounded up, always: its 64 bits
- * are more than enough for the products to be told from integers.
+ * The shortest decimal of the float with these fields, which is positive and finite; as
+ * shorten_double(), whose comments hold here, but with 9 digits. The power of ten is rounded up,
+ * always: its 64 bits are more than enough for the products to be told from integers.
  */
 static inline struct shortest shorten_float(uint32_t fraction, int biased)
 {
@@ -535,12 +535,12 @@ static inline char *put_shortest(char *out, float value)
     uint64_t to_above = ((uint64_t)10 << SHORT_BITS) - from_below, half = u->factor >> 1;
     uint64_t up = ((uint64_t)1 << (SHORT_BITS - 1)) - 1 + (s & 1); /* ties to even */
     uint64_t unit = (from_below + up) >> SHORT_BITS & -(uint64_t)(from_below > half);
-    unit = choose(to_above <= half, 10, unit);
+    unit = choose_word(to_above <= half, 10, unit);
     uint32_t digits = (tens + (uint32_t)unit) * u->scale, first = digits / 100000000;
 
     *out = '-';
     out += bits >> 31;
-    store(out, 0x3030303030302e30); /* "0.000000" */
+    store_word(out, 0x3030303030302e30); /* "0.000000" */
     out[u->first_at] = (char)('0' + first);
     out += u->rest_at;
     return out + put_sixteen(out, digits - first * 100000000, 0, u->least);

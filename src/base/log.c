@@ -40,7 +40,7 @@ struct place {
     int line;
 };
 
-static struct place place_of(enum log_level level, const char *file, int line)
+static struct place origin_of_message(enum log_level level, const char *file, int line)
 {
     const char *slash = strrchr(file, '/');
     return (struct place){level, slash ? slash + 1 : file, line};
@@ -124,7 +124,7 @@ void log_set_clock(struct clock *clock)
 
 static bool escapes;
 
-static void read_environment(void)
+static void read_escape_setting(void)
 {
     const char *value = getenv("TRITON_SERVER_ESCAPE_LOG_MESSAGES");
     escapes = !value || strcmp(value, "0") != 0;
@@ -133,7 +133,7 @@ static void read_environment(void)
 static bool is_escaping(void)
 {
     static pthread_once_t read_once = PTHREAD_ONCE_INIT;
-    pthread_once(&read_once, read_environment);
+    pthread_once(&read_once, read_escape_setting);
     return escapes;
 }
 
@@ -227,7 +227,7 @@ static enum log_where where_of(enum log_level level)
 
 size_t log_put_lost(char to[LOG_LOST_BYTES], unsigned long n_lost)
 {
-    struct place here = place_of(LOG_WARN, __FILE__, __LINE__);
+    struct place here = origin_of_message(LOG_WARN, __FILE__, __LINE__);
     char *end = put_prefix(to, &here);
     end += snprintf(end, LOG_LOST_BYTES - PREFIX_BYTES, "\"%lu log %s lost\"\n", n_lost,
                     n_lost == 1 ? "line was" : "lines were");
@@ -309,7 +309,7 @@ static bool is_repeat_locked(const struct place *where, const char *text, size_t
 static void log_bytes(enum log_level level, const char *file, int line, const char *text,
                       size_t length)
 {
-    struct place where = place_of(level, file, line);
+    struct place where = origin_of_message(level, file, line);
     mutex_lock(&log_state.mu);
     if (!is_repeat_locked(&where, text, length))
         write_message_locked(&where, text, length);
@@ -356,7 +356,7 @@ void log_text(enum log_level level, const char *file, int line, const char *text
 
 void log_table(enum log_level level, const char *file, int line, const char *table)
 {
-    struct place where = place_of(level, file, line);
+    struct place where = origin_of_message(level, file, line);
     size_t length = strlen(table);
     char *whole = mem_try_alloc(PREFIX_BYTES + length + 3);
     if (!whole) {
@@ -405,12 +405,12 @@ void log_print(enum log_level level, const char *line)
         mem_free(whole);
 }
 
-static void before_fork(void)
+static void lock_log_before_fork(void)
 {
     mutex_lock(&log_state.mu);
 }
 
-static void after_fork(void)
+static void unlock_log_after_fork(void)
 {
     mutex_unlock(&log_state.mu);
 }
@@ -418,7 +418,7 @@ static void after_fork(void)
 /* After those of the sinks: so this lock is taken before theirs. */
 static void survive_forks(void)
 {
-    pthread_atfork(before_fork, after_fork, after_fork);
+    pthread_atfork(lock_log_before_fork, unlock_log_after_fork, unlock_log_after_fork);
 }
 
 void log_start(void)

@@ -131,7 +131,7 @@ static enum way way_of(int fd)
     return WAY_NOWAIT;
 }
 
-static bool is_ready(int fd, int wait_ms)
+static bool is_writable(int fd, int wait_ms)
 {
     struct pollfd p = {.fd = fd, .events = POLLOUT};
     int n;
@@ -143,7 +143,7 @@ static bool is_ready(int fd, int wait_ms)
 
 static ssize_t write_when_ready(int fd, const char *bytes, size_t length)
 {
-    if (!is_ready(fd, 0)) {
+    if (!is_writable(fd, 0)) {
         errno = EAGAIN;
         return -1;
     }
@@ -172,7 +172,8 @@ static ssize_t write_some(int fd, enum way *way, const char *bytes, size_t lengt
 }
 
 /* As much as it takes; how much that is. *ret_error: errno, if that is why there is no more. */
-static size_t write_all(int fd, enum way *way, const char *bytes, size_t length, int *ret_error)
+static size_t write_until_full(int fd, enum way *way, const char *bytes, size_t length,
+                               int *ret_error)
 {
     size_t done = 0;
     *ret_error = 0;
@@ -209,7 +210,7 @@ static bool put_or_queue_locked(struct sink *k, const char *bytes, size_t length
     size_t done = 0;
     int error = 0;
     if (n_queued(k) == 0 && k->way != WAY_REMOTE)
-        done = write_all(k->fd, &k->way, bytes, length, &error);
+        done = write_until_full(k->fd, &k->way, bytes, length, &error);
     k->torn |= done > 0 && done < length;
     if (error || length - done > LOG_QUEUE_BYTES - n_queued(k))
         return false;
@@ -225,18 +226,18 @@ static bool put_or_wait_locked(struct sink *k, const char *bytes, size_t length)
 {
     int error;
     k->way = way_of(k->fd);
-    size_t done = write_all(k->fd, &k->way, bytes, length, &error);
+    size_t done = write_until_full(k->fd, &k->way, bytes, length, &error);
     while (done < length && !error) {
-        k->stalled = !is_ready(k->fd, k->stalled ? 0 : PATIENCE_MS);
+        k->stalled = !is_writable(k->fd, k->stalled ? 0 : PATIENCE_MS);
         if (k->stalled)
             break;
-        done += write_all(k->fd, &k->way, bytes + done, length - done, &error);
+        done += write_until_full(k->fd, &k->way, bytes + done, length - done, &error);
     }
     k->torn |= done > 0 && done < length;
     return done == length;
 }
 
-static bool put_locked(struct sink *k, const char *bytes, size_t length)
+static bool put_text_locked(struct sink *k, const char *bytes, size_t length)
 {
     return log_sinks.has_thread ? put_or_queue_locked(k, bytes, length)
                                 : put_or_wait_locked(k, bytes, length);
@@ -252,7 +253,7 @@ static bool tell_lost_locked(struct sink *k)
     note[0] = '\n';
     k->torn = false;
     size_t length = torn + log_put_lost(note + torn, k->n_lost);
-    if (!put_locked(k, note, length)) {
+    if (!put_text_locked(k, note, length)) {
         k->torn = torn;
         return false;
     }
@@ -271,7 +272,7 @@ void log_sink_put(enum log_where where, const char *bytes, size_t length)
     int saved_errno = errno;
     mutex_lock(&log_sinks.mu);
     struct sink *k = sink_locked(where);
-    if (!tell_lost_locked(k) || !put_locked(k, bytes, length))
+    if (!tell_lost_locked(k) || !put_text_locked(k, bytes, length))
         k->n_lost++;
     mutex_unlock(&log_sinks.mu);
     errno = saved_errno;
@@ -355,7 +356,7 @@ static bool write_queued_locked(struct sink *k)
     enum way way = k->way;
     k->is_writing = true;
     mutex_unlock(&log_sinks.mu);
-    size_t done = write_all(fd, &way, k->ring + at, length, &error);
+    size_t done = write_until_full(fd, &way, k->ring + at, length, &error);
     mutex_lock(&log_sinks.mu);
     k->is_writing = false;
     if (k->closes_fd >= 0)
@@ -390,7 +391,7 @@ static void await_sinks(void)
     poll(polled, n, LOOK_MS);
 }
 
-static void run(void *arg)
+static void run_log_thread(void *arg)
 {
     (void)arg;
     mutex_lock(&log_sinks.mu);
@@ -419,12 +420,12 @@ static void run(void *arg)
 
 /* ---- Beginning and end ----------------------------------------------------------------------- */
 
-static void before_fork(void)
+static void lock_sinks_before_fork(void)
 {
     mutex_lock(&log_sinks.mu);
 }
 
-static void after_fork(void)
+static void unlock_sinks_after_fork(void)
 {
     mutex_unlock(&log_sinks.mu);
 }
@@ -445,7 +446,7 @@ static void init_once(void)
 {
     cond_init(&log_sinks.filled);
     cond_init(&log_sinks.room);
-    pthread_atfork(before_fork, after_fork, after_fork_in_child);
+    pthread_atfork(lock_sinks_before_fork, unlock_sinks_after_fork, after_fork_in_child);
 }
 
 static bool are_same_locked(void)
@@ -455,7 +456,7 @@ static bool are_same_locked(void)
            out.st_dev == err.st_dev && out.st_ino == err.st_ino && !S_ISREG(out.st_mode);
 }
 
-static void start_thread(void)
+static void start_log_thread(void)
 {
     mutex_lock(&log_sinks.mu);
     log_sinks.stopping = false;
@@ -464,7 +465,7 @@ static void start_thread(void)
         k->way = k->fd >= 0 ? way_of(k->fd) : WAY_UNKNOWN;
     }
     log_sinks.sinks[LOG_TO_STDERR].is_shared = are_same_locked();
-    struct status *st = thread_start(&log_sinks.thread, "log", run, NULL);
+    struct status *st = thread_start(&log_sinks.thread, "log", run_log_thread, NULL);
     log_sinks.has_thread = !st;
     mutex_unlock(&log_sinks.mu);
     status_free(st);
@@ -498,7 +499,7 @@ void log_sinks_start(void)
     pthread_once(&init, init_once);
     mutex_lock(&log_users.mu);
     if (log_users.n++ == 0)
-        start_thread();
+        start_log_thread();
     mutex_unlock(&log_users.mu);
 }
 

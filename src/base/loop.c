@@ -33,7 +33,7 @@ static void assert_owner(const struct loop *loop)
 }
 
 /* Only the owner writes, so there is no need for a locked addition. */
-static void count(_Atomic uint64_t *counter, uint64_t n)
+static void add_count(_Atomic uint64_t *counter, uint64_t n)
 {
     uint64_t before = atomic_load_explicit(counter, memory_order_relaxed);
     atomic_store_explicit(counter, before + n, memory_order_relaxed);
@@ -43,7 +43,7 @@ static void on_wake(struct loop_fd *w, uint32_t events)
 {
     struct loop *loop = CONTAINER_OF(w, struct loop, wake);
     (void)events;
-    count(&loop->counts.wakeups, 1); /* the messages themselves are taken in every turn */
+    add_count(&loop->counts.wakeups, 1); /* the messages themselves are taken in every turn */
 }
 
 struct status *loop_init(struct loop *loop, struct clock *clock)
@@ -139,7 +139,8 @@ void loop_work_init(struct loop_work *work, loop_work_fn callback)
     list_init(&work->link);
 }
 
-static void defer(struct loop *loop, struct loop_work *work, struct list *now, struct list *later)
+static void defer_work(struct loop *loop, struct loop_work *work, struct list *now,
+                       struct list *later)
 {
     assert_owner(loop);
     if (!list_empty(&work->link))
@@ -151,12 +152,12 @@ static void defer(struct loop *loop, struct loop_work *work, struct list *now, s
 
 void loop_defer(struct loop *loop, struct loop_work *work)
 {
-    defer(loop, work, &loop->deferred, &loop->next);
+    defer_work(loop, work, &loop->deferred, &loop->next);
 }
 
 void loop_defer_last(struct loop *loop, struct loop_work *work)
 {
-    defer(loop, work, &loop->last, &loop->next_last);
+    defer_work(loop, work, &loop->last, &loop->next_last);
 }
 
 void loop_cancel_work(struct loop *loop, struct loop_work *work)
@@ -278,11 +279,11 @@ unsigned int loop_turn(struct loop *loop, uint64_t max_wait_ns)
     unsigned int n_timers = timers_run(&loop->timers, loop->now_ns);
     unsigned int n_work = run_deferred(loop);
 
-    count(&loop->counts.turns, 1);
-    count(&loop->counts.sleeps, ns > 0);
-    count(&loop->counts.events, n_calls);
-    count(&loop->counts.messages, n_messages);
-    count(&loop->counts.timers, n_timers);
+    add_count(&loop->counts.turns, 1);
+    add_count(&loop->counts.sleeps, ns > 0);
+    add_count(&loop->counts.events, n_calls);
+    add_count(&loop->counts.messages, n_messages);
+    add_count(&loop->counts.timers, n_timers);
     return n_calls + n_messages + n_timers + n_work;
 }
 

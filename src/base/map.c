@@ -29,7 +29,7 @@ static void draw_hash_key(void)
     }
 }
 
-static inline uint64_t rotate(uint64_t x, int bits)
+static inline uint64_t rotate_left(uint64_t x, int bits)
 {
     return x << bits | x >> (64 - bits);
 }
@@ -38,17 +38,17 @@ static inline void sip_round(uint64_t v[4])
 {
     v[0] += v[1];
     v[2] += v[3];
-    v[1] = rotate(v[1], 13) ^ v[0];
-    v[3] = rotate(v[3], 16) ^ v[2];
-    v[0] = rotate(v[0], 32);
+    v[1] = rotate_left(v[1], 13) ^ v[0];
+    v[3] = rotate_left(v[3], 16) ^ v[2];
+    v[0] = rotate_left(v[0], 32);
     v[2] += v[1];
     v[0] += v[3];
-    v[1] = rotate(v[1], 17) ^ v[2];
-    v[3] = rotate(v[3], 21) ^ v[0];
-    v[2] = rotate(v[2], 32);
+    v[1] = rotate_left(v[1], 17) ^ v[2];
+    v[3] = rotate_left(v[3], 21) ^ v[0];
+    v[2] = rotate_left(v[2], 32);
 }
 
-static uint64_t hash_of(const char *key, size_t length)
+static uint64_t hash_bytes(const char *key, size_t length)
 {
     static pthread_once_t drawn = PTHREAD_ONCE_INIT;
     pthread_once(&drawn, draw_hash_key);
@@ -99,7 +99,8 @@ void map_copy(struct map *m, const struct map *from)
 }
 
 /* Where the key is, or the empty place where it would go; the map has a capacity. */
-static struct map_entry *find(const struct map *m, const char *key, size_t length, uint64_t hash)
+static struct map_entry *find_entry(const struct map *m, const char *key, size_t length,
+                                    uint64_t hash)
 {
     size_t mask = m->capacity - 1;
     for (size_t i = hash & mask;; i = (i + 1) & mask) {
@@ -114,7 +115,7 @@ void *map_get(const struct map *m, const char *key, size_t key_length)
 {
     if (m->count == 0)
         return NULL;
-    return find(m, key, key_length, hash_of(key, key_length))->value;
+    return find_entry(m, key, key_length, hash_bytes(key, key_length))->value;
 }
 
 void *map_gets(const struct map *m, const char *key)
@@ -122,7 +123,7 @@ void *map_gets(const struct map *m, const char *key)
     return map_get(m, key, strlen(key));
 }
 
-static void grow(struct map *m)
+static void grow_map(struct map *m)
 {
     struct map old = *m;
     m->capacity = old.capacity ? old.capacity * 2 : SMALLEST;
@@ -130,7 +131,7 @@ static void grow(struct map *m)
     for (size_t i = 0; i < old.capacity; i++) {
         struct map_entry *e = &old.entries[i];
         if (e->key)
-            *find(m, e->key, e->key_length, e->hash) = *e;
+            *find_entry(m, e->key, e->key_length, e->hash) = *e;
     }
     mem_free(old.entries);
 }
@@ -139,10 +140,10 @@ void *map_put(struct map *m, const char *key, size_t key_length, void *value)
 {
     BUG_ON(!value);
     if (m->count + 1 > m->capacity / 4 * 3)
-        grow(m);
+        grow_map(m);
 
-    uint64_t hash = hash_of(key, key_length);
-    struct map_entry *e = find(m, key, key_length, hash);
+    uint64_t hash = hash_bytes(key, key_length);
+    struct map_entry *e = find_entry(m, key, key_length, hash);
     void *before = e->value;
     if (!e->key)
         m->count++;
@@ -160,7 +161,7 @@ void *map_remove(struct map *m, const char *key, size_t key_length)
 {
     if (m->count == 0)
         return NULL;
-    struct map_entry *e = find(m, key, key_length, hash_of(key, key_length));
+    struct map_entry *e = find_entry(m, key, key_length, hash_bytes(key, key_length));
     if (!e->key)
         return NULL;
     void *value = e->value;

@@ -33,7 +33,7 @@ static struct header *header_of(void *p)
 }
 
 /* The block behind a header from the system, charged to who pays now; NULL stays NULL. */
-static void *charge(struct header *h, size_t size_bytes)
+static void *charge_block(struct header *h, size_t size_bytes)
 {
     if (UNLIKELY(!h))
         return NULL;
@@ -43,21 +43,23 @@ static void *charge(struct header *h, size_t size_bytes)
     return h + 1;
 }
 
-static void *get(size_t size_bytes)
+static void *get_block(size_t size_bytes)
 {
-    return size_bytes > MAX_BYTES ? NULL : charge(malloc(HEADER_BYTES + size_bytes), size_bytes);
+    return size_bytes > MAX_BYTES ? NULL
+                                  : charge_block(malloc(HEADER_BYTES + size_bytes), size_bytes);
 }
 
 static void *get_zeroed(size_t size_bytes)
 {
-    return size_bytes > MAX_BYTES ? NULL : charge(calloc(1, HEADER_BYTES + size_bytes), size_bytes);
+    return size_bytes > MAX_BYTES ? NULL
+                                  : charge_block(calloc(1, HEADER_BYTES + size_bytes), size_bytes);
 }
 
 /* The block stays its owner's. */
-static void *resize(void *p, size_t size_bytes)
+static void *resize_block(void *p, size_t size_bytes)
 {
     if (!p)
-        return get(size_bytes);
+        return get_block(size_bytes);
     if (size_bytes > MAX_BYTES)
         return NULL;
     struct header *h = realloc(header_of(p), HEADER_BYTES + size_bytes);
@@ -74,7 +76,7 @@ static void *resize(void *p, size_t size_bytes)
 void *mem_alloc(size_t size_bytes)
 {
     (void)mem_is_allowed(size_bytes);
-    void *p = get(size_bytes);
+    void *p = get_block(size_bytes);
     if (!p)
         mem_end_process(size_bytes);
     return p;
@@ -92,7 +94,7 @@ void *mem_zalloc(size_t size_bytes)
 void *mem_realloc(void *p, size_t size_bytes)
 {
     (void)mem_is_allowed(size_bytes);
-    void *grown = resize(p, size_bytes);
+    void *grown = resize_block(p, size_bytes);
     if (!grown)
         mem_end_process(size_bytes);
     return grown;
@@ -128,7 +130,7 @@ char *mem_printf(const char *fmt, ...)
 
 void *mem_try_alloc(size_t size_bytes)
 {
-    return mem_is_allowed(size_bytes) ? get(size_bytes) : NULL;
+    return mem_is_allowed(size_bytes) ? get_block(size_bytes) : NULL;
 }
 
 void *mem_try_zalloc(size_t n_items, size_t item_bytes)
@@ -141,7 +143,7 @@ void *mem_try_zalloc(size_t n_items, size_t item_bytes)
 
 void *mem_try_realloc(void *p, size_t size_bytes)
 {
-    return mem_is_allowed(size_bytes) ? resize(p, size_bytes) : NULL;
+    return mem_is_allowed(size_bytes) ? resize_block(p, size_bytes) : NULL;
 }
 
 void mem_give(void *p, struct mem_owner *owner, enum mem_kind kind)

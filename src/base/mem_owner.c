@@ -68,7 +68,7 @@ struct stripe *mem_owner_stripes(struct mem_owner *o)
     return o->stripes;
 }
 
-static void leave(struct mem_owner *o, long n)
+static void drop_blocks(struct mem_owner *o, long n)
 {
     /* seq_cst: the accounts of all who left before are settled when the last one frees them. */
     if (atomic_fetch_sub(&o->blocks, n) != n)
@@ -80,7 +80,7 @@ static void leave(struct mem_owner *o, long n)
 void mem_owner_free(struct mem_owner *o)
 {
     if (o)
-        leave(o, BIAS + ONE_BLOCK - stripes_close(o->stripes, STRIPE_BLOCKS));
+        drop_blocks(o, BIAS + ONE_BLOCK - stripes_close(o->stripes, STRIPE_BLOCKS));
 }
 
 const char *mem_owner_name(const struct mem_owner *o)
@@ -95,13 +95,13 @@ const char *mem_kind_name(enum mem_kind kind)
     return names[kind];
 }
 
-static size_t gauge(long n)
+static size_t clamp_to_zero(long n)
 {
     return n > 0 ? (size_t)n : 0; /* what is changing may be seen half */
 }
 
 /* Blocks, the holder among them, and bytes of tensors. */
-static long count(const struct mem_owner *o)
+static long sum_blocks(const struct mem_owner *o)
 {
     long n = atomic_load_explicit(&o->blocks, memory_order_relaxed);
     return n > BIAS / 2 ? n - BIAS + stripes_sum(o->stripes, STRIPE_BLOCKS) : n;
@@ -115,18 +115,18 @@ static long bytes_in(long n)
 size_t mem_owner_bytes(const struct mem_owner *o, enum mem_kind kind)
 {
     if (kind == MEM_TENSORS)
-        return gauge(bytes_in(count(o)));
-    return gauge(atomic_load_explicit(&o->bytes[kind].now, memory_order_relaxed));
+        return clamp_to_zero(bytes_in(sum_blocks(o)));
+    return clamp_to_zero(atomic_load_explicit(&o->bytes[kind].now, memory_order_relaxed));
 }
 
 size_t mem_owner_blocks(const struct mem_owner *o)
 {
-    long n = count(o);
-    return gauge(((n - bytes_in(n)) >> BYTES_BITS) - 1);
+    long n = sum_blocks(o);
+    return clamp_to_zero(((n - bytes_in(n)) >> BYTES_BITS) - 1);
 }
 
 /* The highest that was seen; returns it. */
-static long see(struct mem_owner *o, enum mem_kind kind, long now)
+static long raise_peak(struct mem_owner *o, enum mem_kind kind, long now)
 {
     atomic_long *highest = &o->bytes[kind].peak;
     long peak = atomic_load_explicit(highest, memory_order_relaxed);
@@ -138,17 +138,17 @@ static long see(struct mem_owner *o, enum mem_kind kind, long now)
 
 size_t mem_owner_peak(struct mem_owner *o, enum mem_kind kind)
 {
-    return gauge(see(o, kind, (long)mem_owner_bytes(o, kind)));
+    return clamp_to_zero(raise_peak(o, kind, (long)mem_owner_bytes(o, kind)));
 }
 
 static void add_bytes(struct mem_owner *o, enum mem_kind kind, long bytes)
 {
     atomic_long *account = &o->bytes[kind].now;
-    see(o, kind, atomic_fetch_add_explicit(account, bytes, memory_order_relaxed) + bytes);
+    raise_peak(o, kind, atomic_fetch_add_explicit(account, bytes, memory_order_relaxed) + bytes);
 }
 
 /* What a block counts for; of tensors with its bytes. */
-static long count_of(enum mem_kind kind, size_t bytes)
+static long count_of_block(enum mem_kind kind, size_t bytes)
 {
     return ONE_BLOCK + (kind == MEM_TENSORS ? (long)bytes : 0);
 }
@@ -157,22 +157,22 @@ void mem_owner_charge(struct mem_owner *o, enum mem_kind kind, size_t bytes)
 {
     if (!o)
         return;
-    long n = count_of(kind, bytes);
+    long n = count_of_block(kind, bytes);
     if (!stripe_add(o->stripes, STRIPE_BLOCKS, n))
         atomic_fetch_add(&o->blocks, n);
     if (kind != MEM_TENSORS)
         add_bytes(o, kind, (long)bytes);
     else if (UNLIKELY(bytes >= SEEN_BYTES))
-        see(o, kind, (long)mem_owner_bytes(o, kind));
+        raise_peak(o, kind, (long)mem_owner_bytes(o, kind));
 }
 
 void mem_owner_discharge(struct mem_owner *o, enum mem_kind kind, size_t bytes)
 {
     if (!o)
         return;
-    long n = count_of(kind, bytes);
+    long n = count_of_block(kind, bytes);
     if (kind != MEM_TENSORS)
         add_bytes(o, kind, -(long)bytes);
     if (!stripe_add(o->stripes, STRIPE_BLOCKS, -n))
-        leave(o, n);
+        drop_blocks(o, n);
 }

@@ -74,7 +74,7 @@ void mem_free_aligned(void *p)
 enum { HUGE_PAGE_BYTES = 2 << 20 };
 
 /* Fewer page faults while a large buffer is touched for the first time; advice only. */
-static void *advise(void *p, size_t size_bytes)
+static void *advise_huge_pages(void *p, size_t size_bytes)
 {
     if (p == MAP_FAILED)
         return NULL;
@@ -87,7 +87,7 @@ void *mem_try_map(size_t size_bytes)
 {
     if (!mem_is_allowed(size_bytes))
         return NULL;
-    return advise(
+    return advise_huge_pages(
         mmap(NULL, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
         size_bytes);
 }
@@ -95,7 +95,7 @@ void *mem_try_map(size_t size_bytes)
 /* The thread sanitizer of GCC 12 does not know mremap(): where pages come to lie, it would take
  * what another thread did there before, with pages that have left, for a race. mmap() tells it. */
 #ifdef __SANITIZE_THREAD__
-static void *remap(void *p, size_t old_bytes, size_t size_bytes)
+static void *remap_pages(void *p, size_t old_bytes, size_t size_bytes)
 {
     void *to = mmap(NULL, size_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (to == MAP_FAILED)
@@ -106,7 +106,7 @@ static void *remap(void *p, size_t old_bytes, size_t size_bytes)
     return moved;
 }
 #else
-static void *remap(void *p, size_t old_bytes, size_t size_bytes)
+static void *remap_pages(void *p, size_t old_bytes, size_t size_bytes)
 {
     return mremap(p, old_bytes, size_bytes, MREMAP_MAYMOVE);
 }
@@ -116,7 +116,7 @@ void *mem_try_remap(void *p, size_t old_bytes, size_t size_bytes)
 {
     if (!mem_is_allowed(size_bytes))
         return NULL;
-    return advise(remap(p, old_bytes, size_bytes), size_bytes);
+    return advise_huge_pages(remap_pages(p, old_bytes, size_bytes), size_bytes);
 }
 
 void mem_unmap(void *p, size_t size_bytes)

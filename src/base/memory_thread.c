@@ -144,7 +144,7 @@ static bool unmap_some_locked(struct memory_thread *t)
     return true;
 }
 
-static void run(void *arg)
+static void run_memory_thread(void *arg)
 {
     struct memory_thread *t = arg;
     (void)setpriority(PRIO_PROCESS, (id_t)gettid(), NICE); /* of this thread */
@@ -176,7 +176,7 @@ struct status *memory_thread_start(struct memory_thread *t)
     mutex_lock(&t->mu);
     if (t->n_users == 0) {
         t->stopping = false;
-        st = thread_start(&t->thread, "memory", run, t);
+        st = thread_start(&t->thread, "memory", run_memory_thread, t);
     }
     t->n_users += !st;
     mutex_unlock(&t->mu);

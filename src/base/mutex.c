@@ -33,7 +33,7 @@ enum { MAX_HELD = 16 };
 static __thread const struct mutex *held[MAX_HELD];
 static __thread int n_held;
 
-NORETURN static void misuse(const struct mutex *m, const char *what)
+NORETURN static void abort_for_misuse(const struct mutex *m, const char *what)
 {
     fprintf(stderr, "conch: mutex '%s' (level %d) %s; this thread holds:", m->name, m->level, what);
     for (int i = 0; i < n_held; i++)
@@ -61,7 +61,7 @@ static void note_unlocked(struct mutex *m)
 {
     int i = index_of(m);
     if (i < 0)
-        misuse(m, "is unlocked, but not held");
+        abort_for_misuse(m, "is unlocked, but not held");
     for (n_held--; i < n_held; i++)
         held[i] = held[i + 1];
 }
@@ -70,7 +70,7 @@ void mutex_lock(struct mutex *m)
 {
     for (int i = 0; i < n_held; i++) {
         if (held[i]->level >= m->level)
-            misuse(m, "is locked out of order");
+            abort_for_misuse(m, "is locked out of order");
     }
     pthread_mutex_lock(&m->mu);
     note_locked(m);
@@ -85,13 +85,13 @@ void mutex_unlock(struct mutex *m)
 void mutex_assert_held(const struct mutex *m)
 {
     if (index_of(m) < 0)
-        misuse(m, "should be held");
+        abort_for_misuse(m, "should be held");
 }
 
 void mutex_assert_none_held(void)
 {
     if (n_held)
-        misuse(held[n_held - 1], "is held across a call out of Conch");
+        abort_for_misuse(held[n_held - 1], "is held across a call out of Conch");
 }
 
 #else

@@ -19,7 +19,7 @@
 #include "base/str.h"
 #include "base/utf8.h"
 
-NODISCARD static struct status *fail_memory(const struct pbjson_reader *r)
+NODISCARD static struct status *fail_json_memory(const struct pbjson_reader *r)
 {
     if (r->arena->starved)
         return status_no_memory();
@@ -34,7 +34,7 @@ NODISCARD static struct status *fail_json(const struct pbjson_reader *r,
     const struct json *j = &r->json;
     struct json_error error;
     if (j->failure == JSON_OUT_OF_MEMORY)
-        return fail_memory(r);
+        return fail_json_memory(r);
     if (!json_check(r->text, (size_t)(j->end - r->text), &error))
         return pbjson_fail(r, r->text + error.offset, step, "%s", error.text);
     return pbjson_fail_value(r, j->failed_at ? j->failed_at : j->p, step, "expected %s", wanted);
@@ -130,8 +130,8 @@ NODISCARD static struct status *read_integer(struct pbjson_reader *r,
     return NULL;
 }
 
-NODISCARD static struct status *read_double(struct pbjson_reader *r, const struct pbjson_step *step,
-                                            double *ret_value)
+NODISCARD static struct status *read_json_double(struct pbjson_reader *r,
+                                                 const struct pbjson_step *step, double *ret_value)
 {
     struct json_number n;
     struct status *st = read_number(r, step, "a number", &n);
@@ -143,8 +143,8 @@ NODISCARD static struct status *read_double(struct pbjson_reader *r, const struc
     return NULL;
 }
 
-NODISCARD static struct status *read_text(struct pbjson_reader *r, const struct pbjson_step *step,
-                                          struct json_str *ret_text)
+NODISCARD static struct status *
+read_json_text(struct pbjson_reader *r, const struct pbjson_step *step, struct json_str *ret_text)
 {
     const char *at = next_value(r);
     if (!json_read_string(&r->json, ret_text))
@@ -156,8 +156,9 @@ NODISCARD static struct status *read_text(struct pbjson_reader *r, const struct 
     return NULL;
 }
 
-NODISCARD static struct status *read_enum(struct pbjson_reader *r, const struct pbjson_step *step,
-                                          const ProtobufCEnumDescriptor *d, int *ret_value)
+NODISCARD static struct status *read_json_enum(struct pbjson_reader *r,
+                                               const struct pbjson_step *step,
+                                               const ProtobufCEnumDescriptor *d, int *ret_value)
 {
     const char *at = next_value(r);
     if (json_peek(&r->json) == JSON_NUMBER) {
@@ -182,8 +183,9 @@ NODISCARD static struct status *read_enum(struct pbjson_reader *r, const struct 
     return pbjson_fail_value(r, at, step, "no such name");
 }
 
-NODISCARD static struct status *read_bytes(struct pbjson_reader *r, const struct pbjson_step *step,
-                                           ProtobufCBinaryData *ret_bytes)
+NODISCARD static struct status *read_json_bytes(struct pbjson_reader *r,
+                                                const struct pbjson_step *step,
+                                                ProtobufCBinaryData *ret_bytes)
 {
     const char *at = next_value(r);
     struct json_str s;
@@ -192,7 +194,7 @@ NODISCARD static struct status *read_bytes(struct pbjson_reader *r, const struct
     uint8_t *bytes = arena_alloc(r->arena, base64_room(s.length));
     size_t n;
     if (!bytes)
-        return fail_memory(r);
+        return fail_json_memory(r);
     if (!base64_decode(s.at, s.length, bytes, &n))
         return pbjson_fail(r, at, step, "the string is not base64");
     *ret_bytes = (ProtobufCBinaryData){.len = n, .data = bytes};
@@ -202,17 +204,17 @@ NODISCARD static struct status *read_bytes(struct pbjson_reader *r, const struct
 NODISCARD static struct status *read_object(struct pbjson_reader *r, const struct pbjson_step *step,
                                             ProtobufCMessage *m);
 
-NODISCARD static struct status *read_message(struct pbjson_reader *r,
-                                             const struct pbjson_step *step,
-                                             const ProtobufCMessageDescriptor *d,
-                                             ProtobufCMessage **ret_message)
+NODISCARD static struct status *read_json_message(struct pbjson_reader *r,
+                                                  const struct pbjson_step *step,
+                                                  const ProtobufCMessageDescriptor *d,
+                                                  ProtobufCMessage **ret_message)
 {
     if (r->depth == PBJSON_MAX_DEPTH)
         return pbjson_fail(r, next_value(r), step, "nested too deep, the limit is %d",
                            PBJSON_MAX_DEPTH);
     ProtobufCMessage *m = pb_new(r->arena, d);
     if (!m)
-        return fail_memory(r);
+        return fail_json_memory(r);
     *ret_message = m;
     r->depth++;
     struct status *st = read_object(r, step, m);
@@ -220,8 +222,9 @@ NODISCARD static struct status *read_message(struct pbjson_reader *r,
     return st;
 }
 
-NODISCARD static struct status *read_value(struct pbjson_reader *r, const struct pbjson_step *step,
-                                           const ProtobufCFieldDescriptor *f, void *slot)
+NODISCARD static struct status *read_json_value(struct pbjson_reader *r,
+                                                const struct pbjson_step *step,
+                                                const ProtobufCFieldDescriptor *f, void *slot)
 {
     struct status *st;
     uint64_t bits = 0;
@@ -250,14 +253,14 @@ NODISCARD static struct status *read_value(struct pbjson_reader *r, const struct
         return read_integer(r, step, 0, UINT64_MAX, slot);
     case PROTOBUF_C_TYPE_FLOAT: {
         const char *at = next_value(r);
-        st = read_double(r, step, &d);
+        st = read_json_double(r, step, &d);
         *(float *)slot = (float)d;
         if (!st && isfinite(d) && !isfinite((float)d))
             st = pbjson_fail_value(r, at, step, "the number is too large for a float");
         return st;
     }
     case PROTOBUF_C_TYPE_DOUBLE:
-        return read_double(r, step, slot);
+        return read_json_double(r, step, slot);
     case PROTOBUF_C_TYPE_BOOL: {
         bool value = false;
         if (!json_read_bool(&r->json, &value))
@@ -266,19 +269,19 @@ NODISCARD static struct status *read_value(struct pbjson_reader *r, const struct
         return NULL;
     }
     case PROTOBUF_C_TYPE_ENUM:
-        return read_enum(r, step, f->descriptor, slot);
+        return read_json_enum(r, step, f->descriptor, slot);
     case PROTOBUF_C_TYPE_STRING: {
         struct json_str s;
-        st = read_text(r, step, &s);
+        st = read_json_text(r, step, &s);
         if (st)
             return st;
         *(char **)slot = arena_strndup(r->arena, s.at, s.length);
-        return *(char **)slot ? NULL : fail_memory(r);
+        return *(char **)slot ? NULL : fail_json_memory(r);
     }
     case PROTOBUF_C_TYPE_BYTES:
-        return read_bytes(r, step, slot);
+        return read_json_bytes(r, step, slot);
     case PROTOBUF_C_TYPE_MESSAGE:
-        return read_message(r, step, f->descriptor, slot);
+        return read_json_message(r, step, f->descriptor, slot);
     }
     BUG_ON(true);
 }
@@ -290,7 +293,7 @@ NODISCARD static struct status *read_only_element(struct pbjson_reader *r,
                                                   const ProtobufCFieldDescriptor *f)
 {
     void *slot = pb_append(r->arena, m, f);
-    return slot ? read_value(r, step, f, slot) : fail_memory(r);
+    return slot ? read_json_value(r, step, f, slot) : fail_json_memory(r);
 }
 
 NODISCARD static struct status *read_array(struct pbjson_reader *r, const struct pbjson_step *step,
@@ -304,8 +307,8 @@ NODISCARD static struct status *read_array(struct pbjson_reader *r, const struct
     while (json_next_element(&r->json)) {
         void *slot = pb_append(r->arena, m, f);
         if (!slot)
-            return fail_memory(r);
-        struct status *st = read_value(r, &element, f, slot);
+            return fail_json_memory(r);
+        struct status *st = read_json_value(r, &element, f, slot);
         if (st)
             return st;
         element.index++;
@@ -322,13 +325,13 @@ NODISCARD static struct status *read_key(struct pbjson_reader *r, const struct p
         if (memchr(name.at, '\0', name.length) || !utf8_is_valid(name.at, name.length))
             return pbjson_fail(r, next_value(r), step, "a key is not valid text");
         *(char **)slot = arena_strndup(r->arena, name.at, name.length);
-        return *(char **)slot ? NULL : fail_memory(r);
+        return *(char **)slot ? NULL : fail_json_memory(r);
     }
 
     /* Any other key reads like the value that stands between the quotes. */
     struct pbjson_reader inside = {.arena = r->arena, .text = name.at};
     json_init(&inside.json, name.at, name.length, NULL);
-    struct status *st = read_value(&inside, NULL, f, slot);
+    struct status *st = read_json_value(&inside, NULL, f, slot);
     if (!st && json_end(&inside.json))
         return NULL;
     status_free(st);
@@ -347,7 +350,7 @@ NODISCARD static struct status *read_map(struct pbjson_reader *r, const struct p
         ProtobufCMessage **slot = pb_append(r->arena, m, f);
         ProtobufCMessage *entry = slot ? pb_new(r->arena, entry_type) : NULL;
         if (!entry)
-            return fail_memory(r);
+            return fail_json_memory(r);
         *slot = entry;
         struct pbjson_shown key = pbjson_shown(name);
         struct pbjson_step element = {
@@ -355,14 +358,14 @@ NODISCARD static struct status *read_map(struct pbjson_reader *r, const struct p
         struct status *st =
             read_key(r, step, name, &entry_type->fields[0], pb_slot(entry, &entry_type->fields[0]));
         if (!st)
-            st = read_value(r, &element, &entry_type->fields[1],
-                            pb_slot(entry, &entry_type->fields[1]));
+            st = read_json_value(r, &element, &entry_type->fields[1],
+                                 pb_slot(entry, &entry_type->fields[1]));
         if (st)
             return st;
     }
     if (r->json.failure)
         return fail_json(r, step, "an object");
-    return pb_map_settle(r->arena, m, f) ? NULL : fail_memory(r);
+    return pb_map_settle(r->arena, m, f) ? NULL : fail_json_memory(r);
 }
 
 NODISCARD static struct status *read_member(struct pbjson_reader *r,
@@ -392,7 +395,7 @@ NODISCARD static struct status *read_member(struct pbjson_reader *r,
     }
     if (pb_is_set(m, f))
         return pbjson_fail(r, next_value(r), &step, "given twice");
-    return read_value(r, &step, f, pb_slot(m, f));
+    return read_json_value(r, &step, f, pb_slot(m, f));
 }
 
 NODISCARD static struct status *read_object(struct pbjson_reader *r, const struct pbjson_step *step,
@@ -432,10 +435,10 @@ struct status *pbjson_parse(const ProtobufCMessageDescriptor *type, const char *
 {
     struct pbjson_reader r = {.arena = arena, .text = text};
     if (!as_json(&r, &text, &length))
-        return fail_memory(&r);
+        return fail_json_memory(&r);
     json_init(&r.json, text, length, arena);
     ProtobufCMessage *m = NULL;
-    struct status *st = read_message(&r, NULL, type, &m);
+    struct status *st = read_json_message(&r, NULL, type, &m);
     if (!st && !json_end(&r.json))
         st = fail_json(&r, NULL, "the end of the text");
     if (!st)

@@ -25,11 +25,11 @@ struct pbjson_shown pbjson_shown(struct json_str s)
     return result;
 }
 
-static void print_path(const struct pbjson_step *s, struct buf *out)
+static void print_json_path(const struct pbjson_step *s, struct buf *out)
 {
     if (!s)
         return;
-    print_path(s->outer, out);
+    print_json_path(s->outer, out);
     if (s->name)
         buf_addf(out, "%s%s", out->size ? "." : "", s->name);
     else
@@ -40,7 +40,7 @@ struct place {
     size_t line, column;
 };
 
-static struct place place_of(const struct pbjson_reader *r, const char *at)
+static struct place position_in_text(const struct pbjson_reader *r, const char *at)
 {
     struct place p = {.line = 1};
     const char *start = r->text;
@@ -62,9 +62,9 @@ struct status *pbjson_fail(const struct pbjson_reader *r, const char *at,
     struct status *st = status_newv(STATUS_INVALID_ARG, fmt, ap);
     va_end(ap);
 
-    struct place place = place_of(r, at);
+    struct place place = position_in_text(r, at);
     AUTO(buf) path = BUF_INIT(MAX_PATH_BYTES);
-    print_path(step, &path);
+    print_json_path(step, &path);
     return status_prefix(st, "%zu:%zu: %s%s", place.line, place.column, buf_text(&path),
                          path.size ? ": " : "");
 }
@@ -73,7 +73,7 @@ struct status *pbjson_fail(const struct pbjson_reader *r, const char *at,
 static void print_location(const struct pbjson_step *s, struct buf *out)
 {
     AUTO(buf) path = BUF_INIT(MAX_PATH_BYTES);
-    print_path(s, &path);
+    print_json_path(s, &path);
     if (path.size)
         buf_addf(out, "(%s)", buf_text(&path));
 }
@@ -146,10 +146,10 @@ static void print_value_fault(const struct pbjson_reader *r, const char *at,
 }
 
 /* The whole of it: protobuf's text, and in brackets the place and ours. */
-NODISCARD static struct status *finish(const struct pbjson_reader *r, const char *at,
-                                       const struct buf *theirs, const char *ours)
+NODISCARD static struct status *status_of_fault(const struct pbjson_reader *r, const char *at,
+                                                const struct buf *theirs, const char *ours)
 {
-    struct place place = place_of(r, at);
+    struct place place = position_in_text(r, at);
     return status_new(STATUS_INVALID_ARG, "%s (%zu:%zu%s%s)", buf_text(theirs), place.line,
                       place.column, *ours ? ": " : "", ours);
 }
@@ -164,7 +164,7 @@ struct status *pbjson_fail_value(const struct pbjson_reader *r, const char *at,
     buf_addv(&ours, fmt, ap);
     va_end(ap);
     print_value_fault(r, at, step, &theirs);
-    return finish(r, at, &theirs, buf_text(&ours));
+    return status_of_fault(r, at, &theirs, buf_text(&ours));
 }
 
 struct status *pbjson_fail_name(const struct pbjson_reader *r, const char *at,
@@ -177,5 +177,5 @@ struct status *pbjson_fail_name(const struct pbjson_reader *r, const char *at,
     buf_adds(&theirs, "Cannot find field.");
     if (meant)
         buf_addf(&ours, "did you mean \"%s\"?", meant);
-    return finish(r, at, &theirs, buf_text(&ours));
+    return status_of_fault(r, at, &theirs, buf_text(&ours));
 }

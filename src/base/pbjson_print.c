@@ -20,7 +20,7 @@ static void print_message(const ProtobufCMessage *m, const struct pbjson_style *
  * Triton passes protobuf's digits through another JSON library, which reads them as a double or,
  * without point and exponent, as an integer, and prints that.
  */
-static void print_double(double d, bool is_float, struct json_writer *w)
+static void print_json_double(double d, bool is_float, struct json_writer *w)
 {
     if (isnan(d)) {
         json_put_text(w, "NaN");
@@ -73,8 +73,9 @@ static void print_wide(bool as_number, bool is_signed, const void *value, struct
     }
 }
 
-static void print_value(const ProtobufCMessageDescriptor *d, const ProtobufCFieldDescriptor *f,
-                        const void *value, const struct pbjson_style *style, struct json_writer *w)
+static void print_json_value(const ProtobufCMessageDescriptor *d, const ProtobufCFieldDescriptor *f,
+                             const void *value, const struct pbjson_style *style,
+                             struct json_writer *w)
 {
     switch (f->type) {
     case PROTOBUF_C_TYPE_INT32:
@@ -96,10 +97,10 @@ static void print_value(const ProtobufCMessageDescriptor *d, const ProtobufCFiel
         print_wide(style->is_number && style->is_number(d, f), false, value, w);
         break;
     case PROTOBUF_C_TYPE_FLOAT:
-        print_double((double)*(const float *)value, true, w);
+        print_json_double((double)*(const float *)value, true, w);
         break;
     case PROTOBUF_C_TYPE_DOUBLE:
-        print_double(*(const double *)value, false, w);
+        print_json_double(*(const double *)value, false, w);
         break;
     case PROTOBUF_C_TYPE_BOOL:
         json_put_bool(w, *(const protobuf_c_boolean *)value != 0);
@@ -155,22 +156,22 @@ static void print_key(const ProtobufCFieldDescriptor *f, const void *value, stru
     }
 }
 
-static void print_map(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f,
-                      const struct pbjson_style *style, struct json_writer *w)
+static void print_json_map(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f,
+                           const struct pbjson_style *style, struct json_writer *w)
 {
     const ProtobufCMessageDescriptor *entry_type = f->descriptor;
     json_put_open(w, '{');
     for (size_t i = 0; i < pb_count(m, f); i++) {
         const ProtobufCMessage *entry = *(ProtobufCMessage **)pb_element(m, f, i);
         print_key(&entry_type->fields[0], pb_value(entry, &entry_type->fields[0]), w);
-        print_value(entry_type, &entry_type->fields[1], pb_value(entry, &entry_type->fields[1]),
-                    style, w);
+        print_json_value(entry_type, &entry_type->fields[1],
+                         pb_value(entry, &entry_type->fields[1]), style, w);
     }
     json_put_close(w, '}');
 }
 
-static void print_field(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f,
-                        const struct pbjson_style *style, struct json_writer *w)
+static void print_json_field(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f,
+                             const struct pbjson_style *style, struct json_writer *w)
 {
     if (f->label != PROTOBUF_C_LABEL_REPEATED) {
         bool shown_by_default =
@@ -178,17 +179,17 @@ static void print_field(const ProtobufCMessage *m, const ProtobufCFieldDescripto
         if (!shown_by_default && !pb_is_set(m, f))
             return;
         json_put_name(w, f->name);
-        print_value(m->descriptor, f, pb_value(m, f), style, w);
+        print_json_value(m->descriptor, f, pb_value(m, f), style, w);
         return;
     }
     json_put_name(w, f->name);
     if (pb_is_map(m->descriptor, f)) {
-        print_map(m, f, style, w);
+        print_json_map(m, f, style, w);
         return;
     }
     json_put_open(w, '[');
     for (size_t i = 0; i < pb_count(m, f); i++)
-        print_value(m->descriptor, f, pb_element(m, f, i), style, w);
+        print_json_value(m->descriptor, f, pb_element(m, f, i), style, w);
     json_put_close(w, ']');
 }
 
@@ -201,10 +202,10 @@ static void print_message(const ProtobufCMessage *m, const struct pbjson_style *
     json_put_open(w, '{');
     if (ids) {
         for (; *ids; ids++)
-            print_field(m, protobuf_c_message_descriptor_get_field(d, *ids), style, w);
+            print_json_field(m, protobuf_c_message_descriptor_get_field(d, *ids), style, w);
     } else {
         for (unsigned i = 0; i < d->n_fields; i++)
-            print_field(m, &d->fields[i], style, w);
+            print_json_field(m, &d->fields[i], style, w);
     }
     json_put_close(w, '}');
 }

@@ -59,14 +59,14 @@ const struct pb_position *pb_positions_find(const struct pb_positions *p, const 
 }
 
 /* The field's value (singular), array (repeated) or quantifier in the message. */
-static void *member(const ProtobufCMessage *m, unsigned offset)
+static void *member_at(const ProtobufCMessage *m, unsigned offset)
 {
     return (char *)(uintptr_t)m + offset;
 }
 
-static size_t *counter(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
+static size_t *counter_of(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
 {
-    return member(m, f->quantifier_offset);
+    return member_at(m, f->quantifier_offset);
 }
 
 static bool in_oneof(const ProtobufCFieldDescriptor *f)
@@ -148,12 +148,12 @@ ProtobufCMessage *pb_copy(struct arena *a, const ProtobufCMessage *m)
         if (!pb_is_set(m, f))
             continue;
         if (f->label == PROTOBUF_C_LABEL_REPEATED) {
-            for (size_t k = 0; k < *counter(m, f); k++) {
+            for (size_t k = 0; k < *counter_of(m, f); k++) {
                 void *slot = pb_append(a, copy, f);
                 if (!slot || !copy_value(a, f, slot, pb_element(m, f, k)))
                     return NULL;
             }
-        } else if (!copy_value(a, f, pb_slot(copy, f), member(m, f->offset))) {
+        } else if (!copy_value(a, f, pb_slot(copy, f), member_at(m, f->offset))) {
             return NULL;
         }
     }
@@ -229,7 +229,7 @@ bool pb_is_map(const ProtobufCMessageDescriptor *d, const ProtobufCFieldDescript
 static bool is_nonzero(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
 {
     static const char zeros[8];
-    const void *value = member(m, f->offset);
+    const void *value = member_at(m, f->offset);
 
     switch (f->type) {
     case PROTOBUF_C_TYPE_MESSAGE:
@@ -249,46 +249,46 @@ static bool is_nonzero(const ProtobufCMessage *m, const ProtobufCFieldDescriptor
 bool pb_is_set(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
 {
     if (f->label == PROTOBUF_C_LABEL_REPEATED)
-        return *counter(m, f) != 0;
+        return *counter_of(m, f) != 0;
     if (in_oneof(f))
-        return *(const uint32_t *)member(m, f->quantifier_offset) == f->id;
+        return *(const uint32_t *)member_at(m, f->quantifier_offset) == f->id;
     return is_nonzero(m, f);
 }
 
 const ProtobufCFieldDescriptor *pb_oneof_chosen(const ProtobufCMessage *m,
                                                 const ProtobufCFieldDescriptor *f)
 {
-    uint32_t chosen = *(const uint32_t *)member(m, f->quantifier_offset);
+    uint32_t chosen = *(const uint32_t *)member_at(m, f->quantifier_offset);
     return chosen ? protobuf_c_message_descriptor_get_field(m->descriptor, chosen) : NULL;
 }
 
 void *pb_slot(ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
 {
     if (in_oneof(f))
-        *(uint32_t *)member(m, f->quantifier_offset) = f->id;
-    return member(m, f->offset);
+        *(uint32_t *)member_at(m, f->quantifier_offset) = f->id;
+    return member_at(m, f->offset);
 }
 
 const void *pb_value(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
 {
-    return member(m, f->offset);
+    return member_at(m, f->offset);
 }
 
 size_t pb_count(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
 {
-    return *counter(m, f);
+    return *counter_of(m, f);
 }
 
 void *pb_element(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f, size_t index)
 {
-    char *array = *(char **)member(m, f->offset);
+    char *array = *(char **)member_at(m, f->offset);
     return array + index * pb_element_size(f);
 }
 
 void *pb_append(struct arena *a, ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
 {
-    size_t *count = counter(m, f), n = *count, size = pb_element_size(f);
-    char **array = member(m, f->offset);
+    size_t *count = counter_of(m, f), n = *count, size = pb_element_size(f);
+    char **array = member_at(m, f->offset);
 
     bool full = n == 0 || (n >= FIRST_CAPACITY && (n & (n - 1)) == 0);
     if (full) {
@@ -310,7 +310,7 @@ void *pb_append(struct arena *a, ProtobufCMessage *m, const ProtobufCFieldDescri
 static const char *key_bytes(const ProtobufCMessage *entry, size_t *ret_length)
 {
     const ProtobufCFieldDescriptor *key = &entry->descriptor->fields[0];
-    const void *value = member(entry, key->offset);
+    const void *value = member_at(entry, key->offset);
     if (key->type == PROTOBUF_C_TYPE_STRING) {
         const char *s = *(char *const *)value;
         *ret_length = strlen(s);
@@ -342,8 +342,8 @@ static ProtobufCMessage **find_same(struct map *seen, ProtobufCMessage **kept, s
 
 bool pb_map_settle(struct arena *a, ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
 {
-    ProtobufCMessage **entries = *(ProtobufCMessage ***)member(m, f->offset);
-    size_t *count = counter(m, f), n_kept = 0;
+    ProtobufCMessage **entries = *(ProtobufCMessage ***)member_at(m, f->offset);
+    size_t *count = counter_of(m, f), n_kept = 0;
     bool hashed = *count > FEW_KEYS;
     struct map seen = MAP_INIT;
     bool fine = true;
@@ -351,7 +351,7 @@ bool pb_map_settle(struct arena *a, ProtobufCMessage *m, const ProtobufCFieldDes
     for (size_t i = 0; i < *count && fine; i++) {
         const ProtobufCFieldDescriptor *value = &entries[i]->descriptor->fields[1];
         if (value->type == PROTOBUF_C_TYPE_MESSAGE) {
-            ProtobufCMessage **slot = member(entries[i], value->offset);
+            ProtobufCMessage **slot = member_at(entries[i], value->offset);
             if (!*slot)
                 *slot = pb_new(a, value->descriptor);
             fine = *slot != NULL;
@@ -368,7 +368,7 @@ bool pb_map_settle(struct arena *a, ProtobufCMessage *m, const ProtobufCFieldDes
 }
 
 /* A name as a typist hears it: lower case, without what joins words. */
-static size_t fold(char *to, const char *name, size_t length)
+static size_t fold_name(char *to, const char *name, size_t length)
 {
     size_t n = 0;
     for (size_t i = 0; i < length; i++) {
@@ -380,13 +380,13 @@ static size_t fold(char *to, const char *name, size_t length)
 }
 
 /* Less is closer; SIZE_MAX is too far to be meant. */
-static size_t strangeness(const char *name, size_t length, const char *candidate)
+static size_t distance_to_name(const char *name, size_t length, const char *candidate)
 {
     char a[MAX_SUGGESTED + 1], b[MAX_SUGGESTED + 1];
     size_t candidate_length = strlen(candidate);
     if (length > MAX_SUGGESTED || candidate_length > MAX_SUGGESTED)
         return SIZE_MAX;
-    size_t n_a = fold(a, name, length), n_b = fold(b, candidate, candidate_length);
+    size_t n_a = fold_name(a, name, length), n_b = fold_name(b, candidate, candidate_length);
     if (n_a == 0)
         return SIZE_MAX;
 
@@ -408,7 +408,7 @@ const char *pb_suggest_field(const ProtobufCMessageDescriptor *d, const char *na
     const char *best = NULL;
     size_t least = SIZE_MAX;
     for (unsigned i = 0; i < d->n_fields; i++) {
-        size_t s = strangeness(name, length, d->fields[i].name);
+        size_t s = distance_to_name(name, length, d->fields[i].name);
         if (s < least) {
             least = s;
             best = d->fields[i].name;
@@ -442,7 +442,8 @@ static bool ends_in(const char *name, size_t length, const char *word)
     return n <= length && strncasecmp(name + length - n, word, n) == 0;
 }
 
-static const char *translate(const ProtobufCEnumDescriptor *d, const char *name, size_t length)
+static const char *translate_enum_word(const ProtobufCEnumDescriptor *d, const char *name,
+                                       size_t length)
 {
     for (size_t i = 0; i < ARRAY_SIZE(other_words); i++) {
         if (!ends_in(name, length, other_words[i].theirs))
@@ -459,10 +460,10 @@ static const char *translate(const ProtobufCEnumDescriptor *d, const char *name,
 
 const char *pb_suggest_enum(const ProtobufCEnumDescriptor *d, const char *name, size_t length)
 {
-    const char *best = translate(d, name, length);
+    const char *best = translate_enum_word(d, name, length);
     size_t least = best ? 2 : SIZE_MAX; /* better than a name that needs two letters changed */
     for (unsigned i = 0; i < d->n_value_names; i++) {
-        size_t s = strangeness(name, length, d->values_by_name[i].name);
+        size_t s = distance_to_name(name, length, d->values_by_name[i].name);
         if (s < least) {
             least = s;
             best = d->values_by_name[i].name;

@@ -50,14 +50,15 @@ struct parser {
     bool is_over; /* no field follows from which to go on */
 };
 
-static struct place here(const struct parser *p)
+static struct place current_position(const struct parser *p)
 {
     return (struct place){p->lex.token.line, p->lex.token.column};
 }
 
-/* A fault of the text; its name and place are put in front of it in the end (finish). */
-NODISCARD PRINTF_LIKE(3, 4) static struct status *fail(struct parser *p, struct place at,
-                                                       const char *fmt, ...)
+/* A fault of the text; its name and place are put in front of it in the end
+ * (add_position_to_status()). */
+NODISCARD PRINTF_LIKE(3, 4) static struct status *fail_at(struct parser *p, struct place at,
+                                                          const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -94,7 +95,7 @@ static struct shown shown_bytes(const char *text, size_t length)
     return s;
 }
 
-static struct shown shown(const struct parser *p)
+static struct shown shown_token(const struct parser *p)
 {
     const struct token *t = &p->lex.token;
     if (t->type == TOKEN_END)
@@ -107,7 +108,7 @@ static bool looking_at(const struct parser *p, char symbol)
     return p->lex.token.type == TOKEN_SYMBOL && *p->lex.token.text == symbol;
 }
 
-static bool take(struct parser *p, char symbol)
+static bool take_symbol(struct parser *p, char symbol)
 {
     if (!looking_at(p, symbol))
         return false;
@@ -116,20 +117,21 @@ static bool take(struct parser *p, char symbol)
 }
 
 /* "Expected <what>, got: <token>", or what the lexer has against the token. */
-NODISCARD static struct status *unexpected(struct parser *p, const char *what)
+NODISCARD static struct status *fail_unexpected(struct parser *p, const char *what)
 {
     if (p->lex.token.type == TOKEN_BAD)
-        return fail(p, here(p), "%s", p->lex.complaint);
-    return fail(p, here(p), "Expected %s, got: %s", what, shown(p).text);
+        return fail_at(p, current_position(p), "%s", p->lex.complaint);
+    return fail_at(p, current_position(p), "Expected %s, got: %s", what, shown_token(p).text);
 }
 
-NODISCARD static struct status *expect(struct parser *p, char symbol)
+NODISCARD static struct status *expect_symbol(struct parser *p, char symbol)
 {
-    if (take(p, symbol))
+    if (take_symbol(p, symbol))
         return NULL;
     if (p->lex.token.type == TOKEN_BAD)
-        return fail(p, here(p), "%s", p->lex.complaint);
-    return fail(p, here(p), "Expected \"%c\", found \"%s\"", symbol, shown(p).text);
+        return fail_at(p, current_position(p), "%s", p->lex.complaint);
+    return fail_at(p, current_position(p), "Expected \"%c\", found \"%s\"", symbol,
+                   shown_token(p).text);
 }
 
 /* An integer token up to max. @negative: a minus went before it, for the error */
@@ -138,7 +140,7 @@ NODISCARD static struct status *read_magnitude(struct parser *p, uint64_t max, b
 {
     const struct token *t = &p->lex.token;
     if (t->type != TOKEN_INTEGER)
-        return unexpected(p, "integer");
+        return fail_unexpected(p, "integer");
 
     size_t i = 0;
     unsigned base = 10;
@@ -151,12 +153,14 @@ NODISCARD static struct status *read_magnitude(struct parser *p, uint64_t max, b
         char c = t->text[i];
         unsigned digit = (unsigned)(c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
         if (value > (UINT64_MAX - digit) / base)
-            return fail(p, here(p), "Integer out of range (%s)", shown(p).text);
+            return fail_at(p, current_position(p), "Integer out of range (%s)",
+                           shown_token(p).text);
         value = value * base + digit;
     }
     if (value > max)
-        return fail(p, here(p), "Integer out of range (%s), the %s here is %s%" PRIu64,
-                    shown(p).text, negative ? "smallest" : "largest", negative ? "-" : "", max);
+        return fail_at(p, current_position(p),
+                       "Integer out of range (%s), the %s here is %s%" PRIu64, shown_token(p).text,
+                       negative ? "smallest" : "largest", negative ? "-" : "", max);
     lexer_next(&p->lex);
     *ret_value = value;
     return NULL;
@@ -169,7 +173,7 @@ NODISCARD static struct status *read_unsigned(struct parser *p, uint64_t max, ui
 
 NODISCARD static struct status *read_signed(struct parser *p, int64_t max, int64_t *ret_value)
 {
-    bool negative = take(p, '-');
+    bool negative = take_symbol(p, '-');
     uint64_t value = 0;
     struct status *st = read_magnitude(p, (uint64_t)max + negative, negative, &value);
     if (!st)
@@ -177,31 +181,33 @@ NODISCARD static struct status *read_signed(struct parser *p, int64_t max, int64
     return st;
 }
 
-static bool is_word(const struct token *t, const char *word)
+static bool is_token_word(const struct token *t, const char *word)
 {
     return str_equal_nocase_n(t->text, t->length, word, strlen(word));
 }
 
 NODISCARD static struct status *read_double(struct parser *p, double *ret_value)
 {
-    bool negative = take(p, '-');
+    bool negative = take_symbol(p, '-');
     const struct token *t = &p->lex.token;
     double value;
 
     if (t->type == TOKEN_INTEGER || t->type == TOKEN_FLOAT) {
         if (t->type == TOKEN_INTEGER && t->length > 1 && t->text[0] == '0')
-            return fail(p, here(p), "Expect a decimal number, got: %s", shown(p).text);
+            return fail_at(p, current_position(p), "Expect a decimal number, got: %s",
+                           shown_token(p).text);
         buf_reset(&p->scratch);
         buf_add(&p->scratch, t->text, t->length); /* strtod() stops at a suffix f */
         if (p->scratch.failed)
             return buf_status(&p->scratch);
         value = strtod(buf_text(&p->scratch), NULL);
-    } else if (t->type == TOKEN_IDENTIFIER && (is_word(t, "inf") || is_word(t, "infinity"))) {
+    } else if (t->type == TOKEN_IDENTIFIER &&
+               (is_token_word(t, "inf") || is_token_word(t, "infinity"))) {
         value = (double)__builtin_inf();
-    } else if (t->type == TOKEN_IDENTIFIER && is_word(t, "nan")) {
+    } else if (t->type == TOKEN_IDENTIFIER && is_token_word(t, "nan")) {
         value = __builtin_nan("");
     } else {
-        return unexpected(p, "double");
+        return fail_unexpected(p, "double");
     }
     lexer_next(&p->lex);
     *ret_value = negative ? -value : value;
@@ -219,9 +225,9 @@ NODISCARD static struct status *read_bool(struct parser *p, const ProtobufCField
         return st;
     }
     if (t->type != TOKEN_IDENTIFIER)
-        return unexpected(p, "true or false");
+        return fail_unexpected(p, "true or false");
 
-    struct shown word = shown(p);
+    struct shown word = shown_token(p);
     if (strcmp(word.text, "true") == 0 || strcmp(word.text, "True") == 0 ||
         strcmp(word.text, "t") == 0)
         *ret_value = true;
@@ -229,9 +235,10 @@ NODISCARD static struct status *read_bool(struct parser *p, const ProtobufCField
              strcmp(word.text, "f") == 0)
         *ret_value = false;
     else
-        return fail(p, here(p),
-                    "Invalid value for boolean field \"%s\". Value: \"%s\", expected true or false",
-                    f->name, word.text);
+        return fail_at(
+            p, current_position(p),
+            "Invalid value for boolean field \"%s\". Value: \"%s\", expected true or false",
+            f->name, word.text);
     lexer_next(&p->lex);
     return NULL;
 }
@@ -249,13 +256,14 @@ NODISCARD static struct status *read_enum(struct parser *p, const ProtobufCField
         return st;
     }
     if (t->type != TOKEN_IDENTIFIER)
-        return unexpected(p, "integer or identifier");
+        return fail_unexpected(p, "integer or identifier");
 
     const ProtobufCEnumValue *v = pb_enum_named(d, t->text, t->length);
     if (!v) {
         const char *meant = pb_suggest_enum(d, t->text, t->length);
-        struct status *st = fail(p, here(p), "Unknown enumeration value of \"%s\" for field \"%s\"",
-                                 shown(p).text, f->name);
+        struct status *st =
+            fail_at(p, current_position(p), "Unknown enumeration value of \"%s\" for field \"%s\"",
+                    shown_token(p).text, f->name);
         if (meant)
             snprintf(p->advice, sizeof(p->advice), "did you mean \"%s\"?", meant);
         return st;
@@ -266,10 +274,10 @@ NODISCARD static struct status *read_enum(struct parser *p, const ProtobufCField
 }
 
 /* One or more string tokens, joined in p->scratch. */
-NODISCARD static struct status *read_string(struct parser *p)
+NODISCARD static struct status *read_string_tokens(struct parser *p)
 {
     if (p->lex.token.type != TOKEN_STRING)
-        return unexpected(p, "string");
+        return fail_unexpected(p, "string");
     buf_reset(&p->scratch);
     while (p->lex.token.type == TOKEN_STRING) {
         lexer_decode(&p->lex.token, &p->scratch);
@@ -281,23 +289,23 @@ NODISCARD static struct status *read_string(struct parser *p)
 NODISCARD static struct status *read_text(struct parser *p, const ProtobufCFieldDescriptor *f,
                                           char **ret_text)
 {
-    struct place at = here(p);
-    struct status *st = read_string(p);
+    struct place at = current_position(p);
+    struct status *st = read_string_tokens(p);
     if (st)
         return st;
     const char *s = buf_text(&p->scratch);
     size_t n = p->scratch.size;
     if (memchr(s, '\0', n))
-        return fail(p, at, "String for field \"%s\" contains a NUL byte", f->name);
+        return fail_at(p, at, "String for field \"%s\" contains a NUL byte", f->name);
     if (!utf8_is_valid(s, n))
-        return fail(p, at, "String for field \"%s\" is not valid UTF-8", f->name);
+        return fail_at(p, at, "String for field \"%s\" is not valid UTF-8", f->name);
     *ret_text = arena_strndup(p->arena, s, n);
     return *ret_text ? NULL : fail_memory(p);
 }
 
 NODISCARD static struct status *read_bytes(struct parser *p, ProtobufCBinaryData *ret_bytes)
 {
-    struct status *st = read_string(p);
+    struct status *st = read_string_tokens(p);
     if (st)
         return st;
     ret_bytes->len = p->scratch.size;
@@ -311,13 +319,13 @@ NODISCARD static struct status *read_fields(struct parser *p, ProtobufCMessage *
 NODISCARD static struct status *read_message(struct parser *p, const ProtobufCFieldDescriptor *f,
                                              ProtobufCMessage **ret_message)
 {
-    struct place at = here(p);
+    struct place at = current_position(p);
     char end = looking_at(p, '<') ? '>' : '}';
-    struct status *st = end == '>' ? expect(p, '<') : expect(p, '{');
+    struct status *st = end == '>' ? expect_symbol(p, '<') : expect_symbol(p, '{');
     if (st)
         return st;
     if (p->depth == PBTEXT_MAX_DEPTH)
-        return fail(p, at, "Message is too deep, the limit is %d", PBTEXT_MAX_DEPTH);
+        return fail_at(p, at, "Message is too deep, the limit is %d", PBTEXT_MAX_DEPTH);
 
     ProtobufCMessage *m = pb_new(p->arena, f->descriptor);
     if (!m)
@@ -329,11 +337,12 @@ NODISCARD static struct status *read_message(struct parser *p, const ProtobufCFi
     if (st)
         return st;
     if (p->lex.token.type == TOKEN_END)
-        return fail(p, here(p),
-                    "Expected \"%c\", found end of text; the message \"%s\" that begins at %" PRIu32
-                    ":%" PRIu32 " is not closed",
-                    end, f->name, at.line, at.column);
-    return expect(p, end);
+        return fail_at(
+            p, current_position(p),
+            "Expected \"%c\", found end of text; the message \"%s\" that begins at %" PRIu32
+            ":%" PRIu32 " is not closed",
+            end, f->name, at.line, at.column);
+    return expect_symbol(p, end);
 }
 
 /* One value of the field, into its place. */
@@ -395,7 +404,7 @@ NODISCARD static struct status *read_into(struct parser *p, ProtobufCMessage *m,
                                           const ProtobufCFieldDescriptor *f, const struct place *at)
 {
     bool repeated = f->label == PROTOBUF_C_LABEL_REPEATED;
-    struct place place = at ? *at : here(p);
+    struct place place = at ? *at : current_position(p);
     if (p->positions)
         pb_positions_add(p->positions, m, f->id, repeated ? pb_count(m, f) : 0, place.line,
                          place.column);
@@ -408,13 +417,13 @@ NODISCARD static struct status *read_list(struct parser *p, ProtobufCMessage *m,
                                           const ProtobufCFieldDescriptor *f)
 {
     struct status *st = NULL;
-    if (take(p, ']'))
+    if (take_symbol(p, ']'))
         return NULL;
     while (!st) {
         st = read_into(p, m, f, NULL);
-        if (st || take(p, ']'))
+        if (st || take_symbol(p, ']'))
             break;
-        st = expect(p, ',');
+        st = expect_symbol(p, ',');
     }
     return st;
 }
@@ -438,12 +447,12 @@ NODISCARD static struct status *check_single(struct parser *p, const ProtobufCMe
         snprintf(where, sizeof(where), ", first at %" PRIu32 ":%" PRIu32, first->line,
                  first->column);
     if (earlier == f)
-        return fail(p, at, "Non-repeated field \"%s\" is specified multiple times%s", f->name,
-                    where);
-    return fail(p, at,
-                "Field \"%s\" is specified along with field \"%s\", another member of the same "
-                "oneof%s",
-                f->name, earlier->name, where);
+        return fail_at(p, at, "Non-repeated field \"%s\" is specified multiple times%s", f->name,
+                       where);
+    return fail_at(p, at,
+                   "Field \"%s\" is specified along with field \"%s\", another member of the same "
+                   "oneof%s",
+                   f->name, earlier->name, where);
 }
 
 /* [some.extension]: no message of ours has any. */
@@ -453,15 +462,15 @@ NODISCARD static struct status *refuse_extension(struct parser *p, const Protobu
     const char *from = p->lex.token.text, *to = from;
     do {
         if (p->lex.token.type != TOKEN_IDENTIFIER)
-            return unexpected(p, "identifier");
+            return fail_unexpected(p, "identifier");
         to = p->lex.token.text + p->lex.token.length;
         lexer_next(&p->lex);
-    } while (take(p, '.') || take(p, '/'));
-    struct status *st = expect(p, ']');
+    } while (take_symbol(p, '.') || take_symbol(p, '/'));
+    struct status *st = expect_symbol(p, ']');
     if (st)
         return st;
-    return fail(p, at, "Extension \"%s\" is not defined or is not an extension of \"%s\"",
-                shown_bytes(from, (size_t)(to - from)).text, m->descriptor->name);
+    return fail_at(p, at, "Extension \"%s\" is not defined or is not an extension of \"%s\"",
+                   shown_bytes(from, (size_t)(to - from)).text, m->descriptor->name);
 }
 
 /* The current token names no field: one that is nearly so called, or where it would be right. */
@@ -471,8 +480,8 @@ NODISCARD static struct status *refuse_unknown(struct parser *p,
     const struct token *t = &p->lex.token;
     const char *meant = pb_suggest_field(d, t->text, t->length);
     const char *home = pb_suggest_home(d, t->text, t->length);
-    struct status *st =
-        fail(p, at, "Message type \"%s\" has no field named \"%s\"", d->name, shown(p).text);
+    struct status *st = fail_at(p, at, "Message type \"%s\" has no field named \"%s\"", d->name,
+                                shown_token(p).text);
     if (meant)
         snprintf(p->advice, sizeof(p->advice), "did you mean \"%s\"?", meant);
     else if (home)
@@ -483,13 +492,13 @@ NODISCARD static struct status *refuse_unknown(struct parser *p,
 /* name: value, name { … }, name: [values]; a separator may follow. */
 NODISCARD static struct status *read_field(struct parser *p, ProtobufCMessage *m)
 {
-    struct place at = here(p);
+    struct place at = current_position(p);
     const struct token *t = &p->lex.token;
 
-    if (take(p, '['))
+    if (take_symbol(p, '['))
         return refuse_extension(p, m, at);
     if (t->type != TOKEN_IDENTIFIER)
-        return unexpected(p, "identifier");
+        return fail_unexpected(p, "identifier");
     const ProtobufCFieldDescriptor *f = pb_field_named(m->descriptor, t->text, t->length);
     if (!f)
         return refuse_unknown(p, m->descriptor, at);
@@ -500,13 +509,13 @@ NODISCARD static struct status *read_field(struct parser *p, ProtobufCMessage *m
     if (st)
         return st;
     if (f->type == PROTOBUF_C_TYPE_MESSAGE)
-        take(p, ':');
+        take_symbol(p, ':');
     else
-        st = expect(p, ':');
+        st = expect_symbol(p, ':');
     if (!st)
-        st = repeated && take(p, '[') ? read_list(p, m, f) : read_into(p, m, f, &at);
-    if (!st && !take(p, ';'))
-        take(p, ',');
+        st = repeated && take_symbol(p, '[') ? read_list(p, m, f) : read_into(p, m, f, &at);
+    if (!st && !take_symbol(p, ';'))
+        take_symbol(p, ',');
     return st;
 }
 
@@ -597,7 +606,7 @@ NODISCARD static struct status *read_fields(struct parser *p, ProtobufCMessage *
 }
 
 /* The status as a whole: "<name>:<line>:<column>: <text>, <advice>"; NULL when all was told. */
-NODISCARD static struct status *finish(const struct parser *p, struct status *st)
+NODISCARD static struct status *add_position_to_status(const struct parser *p, struct status *st)
 {
     if (!st || !p->at.line || status_code(st) == STATUS_UNAVAILABLE)
         return st;
@@ -610,9 +619,10 @@ NODISCARD static struct status *finish(const struct parser *p, struct status *st
     return whole;
 }
 
-NODISCARD static struct status *parse(struct parser *p, const ProtobufCMessageDescriptor *type,
-                                      const char *text, size_t length,
-                                      ProtobufCMessage **ret_message)
+NODISCARD static struct status *parse_text_message(struct parser *p,
+                                                   const ProtobufCMessageDescriptor *type,
+                                                   const char *text, size_t length,
+                                                   ProtobufCMessage **ret_message)
 {
     buf_init(&p->scratch, PBTEXT_MAX_BYTES + 64);
     if (length > PBTEXT_MAX_BYTES)
@@ -623,7 +633,7 @@ NODISCARD static struct status *parse(struct parser *p, const ProtobufCMessageDe
     if (!m)
         return fail_memory(p);
     lexer_init(&p->lex, text, length);
-    struct status *st = finish(p, read_fields(p, m, '\0'));
+    struct status *st = add_position_to_status(p, read_fields(p, m, '\0'));
     buf_done(&p->scratch);
     if (!st)
         *ret_message = p->n_told ? NULL : m;
@@ -635,7 +645,7 @@ struct status *pbtext_parse(const ProtobufCMessageDescriptor *type, const char *
                             ProtobufCMessage **ret_message)
 {
     struct parser p = {.name = name, .arena = arena, .positions = positions};
-    return parse(&p, type, text, length, ret_message);
+    return parse_text_message(&p, type, text, length, ret_message);
 }
 
 struct status *pbtext_parse_all(const ProtobufCMessageDescriptor *type, const char *text,
@@ -646,5 +656,5 @@ struct status *pbtext_parse_all(const ProtobufCMessageDescriptor *type, const ch
 {
     struct parser p = {
         .name = name, .arena = arena, .positions = positions, .hear = hear, .arg = arg};
-    return parse(&p, type, text, length, ret_message);
+    return parse_text_message(&p, type, text, length, ret_message);
 }

@@ -40,14 +40,14 @@ static uint32_t hex_value(char c)
 }
 
 /* The byte at `at`, or NUL at the end: no rule below accepts a NUL. */
-static char peek(const struct lexer *l)
+static char peek_char(const struct lexer *l)
 {
     return l->at < l->end ? *l->at : '\0';
 }
 
-static bool take(struct lexer *l, char c)
+static bool take_char(struct lexer *l, char c)
 {
-    if (peek(l) != c || l->at == l->end)
+    if (peek_char(l) != c || l->at == l->end)
         return false;
     l->at++;
     return true;
@@ -66,7 +66,7 @@ static void mark_tab(struct lexer *l)
 }
 
 /* A place inside the token is wrong: the token moves there, so that the error points at it. */
-static void complain(struct lexer *l, const char *complaint)
+static void complain_here(struct lexer *l, const char *complaint)
 {
     l->complaint = complaint;
     l->token.type = TOKEN_BAD;
@@ -84,7 +84,7 @@ void lexer_init(struct lexer *l, const char *text, size_t length)
     lexer_next(l);
 }
 
-static void skip_blanks(struct lexer *l)
+static void skip_blanks_and_comments(struct lexer *l)
 {
     for (; l->at < l->end; l->at++) {
         switch (*l->at) {
@@ -114,11 +114,11 @@ static void skip_blanks(struct lexer *l)
 
 static void skip_digits(struct lexer *l)
 {
-    while (is_digit(peek(l)))
+    while (is_digit(peek_char(l)))
         l->at++;
 }
 
-static void number(struct lexer *l)
+static void lex_number(struct lexer *l)
 {
     bool leading_dot = *l->at == '.';
     bool leading_zero = *l->at == '0';
@@ -126,52 +126,52 @@ static void number(struct lexer *l)
     l->token.type = TOKEN_INTEGER;
     l->at++;
 
-    if (leading_zero && (take(l, 'x') || take(l, 'X'))) {
-        if (!is_hex(peek(l))) {
-            complain(l, "\"0x\" must be followed by hex digits");
+    if (leading_zero && (take_char(l, 'x') || take_char(l, 'X'))) {
+        if (!is_hex(peek_char(l))) {
+            complain_here(l, "\"0x\" must be followed by hex digits");
             return;
         }
-        while (is_hex(peek(l)))
+        while (is_hex(peek_char(l)))
             l->at++;
-    } else if (leading_zero && is_digit(peek(l))) {
-        while (is_octal(peek(l)))
+    } else if (leading_zero && is_digit(peek_char(l))) {
+        while (is_octal(peek_char(l)))
             l->at++;
-        if (is_digit(peek(l))) {
-            complain(l, "Numbers starting with leading zero must be in octal");
+        if (is_digit(peek_char(l))) {
+            complain_here(l, "Numbers starting with leading zero must be in octal");
             return;
         }
     } else {
         decimal = true;
         skip_digits(l);
-        if (leading_dot || take(l, '.')) {
+        if (leading_dot || take_char(l, '.')) {
             l->token.type = TOKEN_FLOAT;
             skip_digits(l);
         }
-        if (take(l, 'e') || take(l, 'E')) {
+        if (take_char(l, 'e') || take_char(l, 'E')) {
             l->token.type = TOKEN_FLOAT;
-            if (!take(l, '-'))
-                take(l, '+');
-            if (!is_digit(peek(l))) {
-                complain(l, "\"e\" must be followed by exponent");
+            if (!take_char(l, '-'))
+                take_char(l, '+');
+            if (!is_digit(peek_char(l))) {
+                complain_here(l, "\"e\" must be followed by exponent");
                 return;
             }
             skip_digits(l);
         }
-        if (take(l, 'f') || take(l, 'F'))
+        if (take_char(l, 'f') || take_char(l, 'F'))
             l->token.type = TOKEN_FLOAT;
     }
 
-    if (is_letter(peek(l)))
-        complain(l, "Need space between number and identifier");
-    else if (peek(l) == '.')
-        complain(l, decimal ? "Already saw decimal point or exponent; can't have another one"
-                            : "Hex and octal numbers must be integers");
+    if (is_letter(peek_char(l)))
+        complain_here(l, "Need space between number and identifier");
+    else if (peek_char(l) == '.')
+        complain_here(l, decimal ? "Already saw decimal point or exponent; can't have another one"
+                                 : "Hex and octal numbers must be integers");
 }
 
 static bool take_hex(struct lexer *l, int n)
 {
     for (int i = 0; i < n; i++) {
-        if (!is_hex(peek(l)))
+        if (!is_hex(peek_char(l)))
             return false;
         l->at++;
     }
@@ -179,40 +179,41 @@ static bool take_hex(struct lexer *l, int n)
 }
 
 /* After a backslash. False if a complaint was made. */
-static bool escape(struct lexer *l)
+static bool lex_escape(struct lexer *l)
 {
-    char c = peek(l);
+    char c = peek_char(l);
     if (is_octal(c) || (c && strchr("abfnrtv\\?'\"", c))) {
         l->at++;
         return true;
     }
-    if (take(l, 'x')) {
-        if (!is_hex(peek(l))) {
-            complain(l, "Expected hex digits for escape sequence");
+    if (take_char(l, 'x')) {
+        if (!is_hex(peek_char(l))) {
+            complain_here(l, "Expected hex digits for escape sequence");
             return false;
         }
         return true;
     }
-    if (take(l, 'u')) {
+    if (take_char(l, 'u')) {
         if (!take_hex(l, 4)) {
-            complain(l, "Expected four hex digits for \\u escape sequence");
+            complain_here(l, "Expected four hex digits for \\u escape sequence");
             return false;
         }
         return true;
     }
-    if (take(l, 'U')) {
+    if (take_char(l, 'U')) {
         /* Eight digits, but code points end at 10ffff. */
-        if (!take(l, '0') || !take(l, '0') || !(take(l, '0') || take(l, '1')) || !take_hex(l, 5)) {
-            complain(l, "Expected eight hex digits up to 10ffff for \\U escape sequence");
+        if (!take_char(l, '0') || !take_char(l, '0') || !(take_char(l, '0') || take_char(l, '1')) ||
+            !take_hex(l, 5)) {
+            complain_here(l, "Expected eight hex digits up to 10ffff for \\U escape sequence");
             return false;
         }
         return true;
     }
-    complain(l, "Invalid escape sequence in string literal");
+    complain_here(l, "Invalid escape sequence in string literal");
     return false;
 }
 
-static void string(struct lexer *l)
+static void lex_string(struct lexer *l)
 {
     char quote = *l->at++;
     l->token.type = TOKEN_STRING;
@@ -224,21 +225,21 @@ static void string(struct lexer *l)
             return;
         }
         if (c == '\n') {
-            complain(l, "String literals cannot cross line boundaries");
+            complain_here(l, "String literals cannot cross line boundaries");
             return;
         }
         if (c == '\t')
             mark_tab(l);
         l->at++;
-        if (c == '\\' && !escape(l))
+        if (c == '\\' && !lex_escape(l))
             return;
     }
-    complain(l, "Unexpected end of string");
+    complain_here(l, "Unexpected end of string");
 }
 
 void lexer_next(struct lexer *l)
 {
-    skip_blanks(l);
+    skip_blanks_and_comments(l);
 
     struct token *t = &l->token;
     t->text = l->at;
@@ -253,18 +254,18 @@ void lexer_next(struct lexer *l)
     unsigned char c = (unsigned char)*l->at;
     if (is_letter((char)c)) {
         t->type = TOKEN_IDENTIFIER;
-        while (is_letter(peek(l)) || is_digit(peek(l)))
+        while (is_letter(peek_char(l)) || is_digit(peek_char(l)))
             l->at++;
-        if ((unsigned char)peek(l) >= 0x80)
-            complain(l, beyond_ascii); /* rather than name the half before it */
+        if ((unsigned char)peek_char(l) >= 0x80)
+            complain_here(l, beyond_ascii); /* rather than name the half before it */
     } else if (is_digit((char)c) || (c == '.' && l->at + 1 < l->end && is_digit(l->at[1]))) {
-        number(l);
+        lex_number(l);
     } else if (c == '"' || c == '\'') {
-        string(l);
+        lex_string(l);
     } else if (c < ' ' || c == 0x7f) {
-        complain(l, "Invalid control characters encountered in text");
+        complain_here(l, "Invalid control characters encountered in text");
     } else if (c >= 0x80) {
-        complain(l, beyond_ascii);
+        complain_here(l, beyond_ascii);
     } else {
         t->type = TOKEN_SYMBOL;
         l->at++;

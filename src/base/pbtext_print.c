@@ -104,7 +104,7 @@ static void print_scalar(const ProtobufCFieldDescriptor *f, const void *value, s
     }
 }
 
-static void indent(int depth, struct buf *out)
+static void put_indent(int depth, struct buf *out)
 {
     for (int i = 0; i < depth; i++)
         buf_adds(out, "  ");
@@ -113,12 +113,12 @@ static void indent(int depth, struct buf *out)
 static void print_value(const ProtobufCFieldDescriptor *f, const void *value, pb_order_fn order,
                         int depth, struct buf *out)
 {
-    indent(depth, out);
+    put_indent(depth, out);
     buf_adds(out, f->name);
     if (f->type == PROTOBUF_C_TYPE_MESSAGE) {
         buf_adds(out, " {\n");
         print_fields(*(ProtobufCMessage *const *)value, order, depth + 1, out);
-        indent(depth, out);
+        put_indent(depth, out);
         buf_adds(out, "}\n");
         return;
     }
@@ -130,7 +130,7 @@ static void print_value(const ProtobufCFieldDescriptor *f, const void *value, pb
 static void print_list(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f, int depth,
                        struct buf *out)
 {
-    indent(depth, out);
+    put_indent(depth, out);
     buf_addf(out, "%s: [", f->name);
     for (size_t i = 0; i < pb_count(m, f); i++) {
         if (i)

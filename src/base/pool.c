@@ -191,7 +191,7 @@ static bool count_used(struct pool *p, size_t bytes)
 
 /* ---- At hand --------------------------------------------------------------------------------- */
 
-static void give_back(struct pool *p, struct header *h, bool again);
+static void give_block_back(struct pool *p, struct header *h, bool again);
 static THREAD_WORD char self; /* its address is this thread's name */
 
 /* Relaxed: only the thread itself ever finds its own name there. */
@@ -215,7 +215,7 @@ void pool_leave(struct pool *p)
         while ((h = p->near[class].first)) {
             p->near[class].first = h->next;
             p->near[class].n--;
-            give_back(p, h, true);
+            give_block_back(p, h, true);
         }
     }
 }
@@ -349,7 +349,7 @@ static struct header *take_unused_locked(struct pool *p, size_t keep_bytes)
 }
 
 /* Of each class half of those that nobody has needed since the last time. */
-static struct header *take_idle_locked(struct pool *p)
+static struct header *take_idle_blocks_locked(struct pool *p)
 {
     struct header *victims = NULL, *h;
 
@@ -395,7 +395,7 @@ static size_t may_keep_locked(const struct pool *p)
 }
 
 /* To those that anybody may have, if it is of use again, or to the system. */
-static void give_back(struct pool *p, struct header *h, bool again)
+static void give_block_back(struct pool *p, struct header *h, bool again)
 {
     size_t bytes = h->size_bytes;
     mutex_lock(&p->mu);
@@ -422,7 +422,8 @@ static void give_back(struct pool *p, struct header *h, bool again)
         pool_end(p);
 }
 
-/* The block is nobody's from now on, and counts as in use until give_back(). NULL for NULL. */
+/* The block is nobody's from now on, and counts as in use until give_block_back(). NULL for NULL.
+ */
 static struct header *end_use(void *block)
 {
     if (!block)
@@ -438,14 +439,14 @@ void pool_release(void *block)
 {
     struct header *h = end_use(block);
     if (h && !keep_near(h->pool, h))
-        give_back(h->pool, h, true);
+        give_block_back(h->pool, h, true);
 }
 
 void pool_discard(void *block)
 {
     struct header *h = end_use(block);
     if (h)
-        give_back(h->pool, h, false);
+        give_block_back(h->pool, h, false);
 }
 
 void pool_free(struct pool *p)
@@ -495,7 +496,7 @@ bool pool_settle(struct pool *p)
     /* Half of a peak each time, so that those that vary a little cost nothing. */
     p->last_peak_bytes = MAX(p->peak_bytes, p->last_peak_bytes / 2);
     p->peak_bytes = p->stats.used_bytes;
-    struct header *victims = take_idle_locked(p);
+    struct header *victims = take_idle_blocks_locked(p);
     bool at_rest = p->stats.unused_bytes <= SETTLED_BYTES;
     mutex_unlock(&p->mu);
     free_blocks(p, victims);

@@ -46,7 +46,7 @@ bool str_is_identifier(const char *s, char also)
     return s[0] != '\0';
 }
 
-static char lower(char c)
+static char to_lower_case(char c)
 {
     return c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c;
 }
@@ -56,7 +56,7 @@ bool str_equal_nocase_n(const char *a, size_t a_length, const char *b, size_t b_
     if (a_length != b_length)
         return false;
     for (size_t i = 0; i < a_length; i++) {
-        if (lower(a[i]) != lower(b[i]))
+        if (to_lower_case(a[i]) != to_lower_case(b[i]))
             return false;
     }
     return true;

@@ -24,7 +24,7 @@ static struct {
 
 THREAD_WORD unsigned int stripe_mine;
 
-static void give_back(void *arg)
+static void give_stripe_back(void *arg)
 {
     pthread_mutex_lock(&all.mu);
     all.users[(uintptr_t)arg - 1]--;
@@ -32,18 +32,18 @@ static void give_back(void *arg)
     stripe_mine = 0;
 }
 
-static void set_up(void)
+static void set_up_stripes(void)
 {
     unsigned int wanted = 2 * (unsigned int)cpu_count_usable();
     all.n = STRIPES_MIN;
     while (all.n < STRIPES_MAX && all.n < wanted)
         all.n *= 2;
-    pthread_key_create(&all.thread_end, give_back);
+    pthread_key_create(&all.thread_end, give_stripe_back);
 }
 
 unsigned int stripe_choose(void)
 {
-    pthread_once(&all.once, set_up);
+    pthread_once(&all.once, set_up_stripes);
     pthread_mutex_lock(&all.mu);
     unsigned int best = 0;
     for (unsigned int i = 1; i < all.n; i++) {
@@ -59,7 +59,7 @@ unsigned int stripe_choose(void)
 
 struct stripe *stripes_new(void)
 {
-    pthread_once(&all.once, set_up);
+    pthread_once(&all.once, set_up_stripes);
     struct stripe *stripes = mem_alloc_aligned(all.n * sizeof(*stripes));
     for (unsigned int i = 0; i < all.n; i++) {
         for (size_t j = 0; j < STRIPE_COUNTS; j++)
@@ -80,7 +80,7 @@ void stripes_open(struct stripe *stripes, enum stripe_count count)
 }
 
 /* Of words, which are twice what is counted. */
-static long half(unsigned long sum)
+static long halve_sum(unsigned long sum)
 {
     return (long)sum >> 1;
 }
@@ -93,7 +93,7 @@ long stripes_close(struct stripe *stripes, enum stripe_count count)
         BUG_ON(word & 1);
         sum += (unsigned long)word;
     }
-    return half(sum);
+    return halve_sum(sum);
 }
 
 long stripes_sum(const struct stripe *stripes, enum stripe_count count)
@@ -102,5 +102,5 @@ long stripes_sum(const struct stripe *stripes, enum stripe_count count)
     for (unsigned int i = 0; i < all.n; i++)
         sum += (unsigned long)atomic_load_explicit(&stripes[i].words[count], memory_order_relaxed) &
                ~1ul;
-    return half(sum);
+    return halve_sum(sum);
 }

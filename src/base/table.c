@@ -47,7 +47,7 @@ struct table_text *table_text_new(size_t n_columns, const char *const *titles)
     return t;
 }
 
-static void repeat(struct buf *out, char c, size_t n)
+static void put_repeated(struct buf *out, char c, size_t n)
 {
     while (n-- > 0)
         buf_addc(out, c);
@@ -57,7 +57,7 @@ static void print_rule(const struct table_text *t, struct buf *out)
 {
     for (size_t i = 0; i < t->n_columns; i++) {
         buf_addc(out, '+');
-        repeat(out, '-', t->widths[i] + 2);
+        put_repeated(out, '-', t->widths[i] + 2);
     }
     buf_adds(out, "+\n");
 }
@@ -69,7 +69,7 @@ void table_text_print(const struct table_text *t, struct buf *out)
         for (size_t i = 0; i < t->n_columns; i++) {
             const char *cell = t->cells[row * t->n_columns + i];
             buf_addf(out, "| %s ", cell);
-            repeat(out, ' ', t->widths[i] - strlen(cell));
+            put_repeated(out, ' ', t->widths[i] - strlen(cell));
         }
         buf_adds(out, "|\n");
         if (row == 0)

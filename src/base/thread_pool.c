@@ -26,7 +26,7 @@ static THREAD_WORD struct seat *mine;
 static pthread_key_t thread_end;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void leave(void *arg)
+static void leave_seat(void *arg)
 {
     struct seat *seat = arg;
     mine = NULL;
@@ -35,9 +35,9 @@ static void leave(void *arg)
     atomic_store(&seat->taken, false);
 }
 
-static void set_up(void)
+static void create_thread_key(void)
 {
-    pthread_key_create(&thread_end, leave);
+    pthread_key_create(&thread_end, leave_seat);
 }
 
 static struct seat *make_seat(void)
@@ -54,7 +54,7 @@ static struct seat *make_seat(void)
 
 static struct seat *find_seat(void)
 {
-    pthread_once(&once, set_up);
+    pthread_once(&once, create_thread_key);
     struct seat *seat = atomic_load(&seats);
     for (; seat; seat = seat->next) {
         bool expected = false;

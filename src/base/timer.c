@@ -10,7 +10,7 @@ static struct timer *of_node(const struct heap_node *node)
     return CONTAINER_OF((uintptr_t)node, struct timer, node);
 }
 
-static bool earlier(const struct heap_node *a, const struct heap_node *b)
+static bool is_earlier(const struct heap_node *a, const struct heap_node *b)
 {
     return of_node(a)->deadline_ns < of_node(b)->deadline_ns;
 }
@@ -23,8 +23,8 @@ void timer_init(struct timer *t, timer_fn callback)
 void timers_init(struct timers *set)
 {
     *set = (struct timers){0};
-    heap_init(&set->heap, earlier);
-    heap_init(&set->next, earlier);
+    heap_init(&set->heap, is_earlier);
+    heap_init(&set->next, is_earlier);
 }
 
 void timers_set(struct timers *set, struct timer *t, uint64_t deadline_ns)

@@ -12,7 +12,7 @@ void tree_init(struct tree *t)
     *t = (struct tree){.random = (uintptr_t)t}; /* differs from process to process */
 }
 
-static uint32_t draw(struct tree *t)
+static uint32_t draw_random(struct tree *t)
 {
     t->random = t->random * 6364136223846793005 + 1442695040888963407;
     return (uint32_t)(t->random >> 32);
@@ -26,7 +26,7 @@ static struct tree_node **pointer_to(struct tree *t, const struct tree_node *nod
 }
 
 /* A child takes the place of its parent, which goes below it. */
-static void move_up(struct tree *t, struct tree_node *node)
+static void rotate_up(struct tree *t, struct tree_node *node)
 {
     struct tree_node *parent = node->parent, *passed;
     *pointer_to(t, parent) = node;
@@ -64,16 +64,16 @@ void tree_add(struct tree *t, struct tree_node *node)
     *at = node;
     node->parent = parent;
     node->left = node->right = NULL;
-    node->weight = draw(t);
+    node->weight = draw_random(t);
     t->count++;
     while (node->parent && node->parent->weight < node->weight)
-        move_up(t, node);
+        rotate_up(t, node);
 }
 
 void tree_remove(struct tree *t, struct tree_node *node)
 {
     while (node->left && node->right)
-        move_up(t, node->left->weight > node->right->weight ? node->left : node->right);
+        rotate_up(t, node->left->weight > node->right->weight ? node->left : node->right);
     struct tree_node *child = node->left ? node->left : node->right;
     *pointer_to(t, node) = child;
     if (child)
@@ -82,14 +82,14 @@ void tree_remove(struct tree *t, struct tree_node *node)
 }
 
 /* The outermost node below this one; each direction has one function here. */
-static struct tree_node *leftmost(struct tree_node *node)
+static struct tree_node *find_leftmost(struct tree_node *node)
 {
     while (node && node->left)
         node = node->left;
     return node;
 }
 
-static struct tree_node *rightmost(struct tree_node *node)
+static struct tree_node *find_rightmost(struct tree_node *node)
 {
     while (node && node->right)
         node = node->right;
@@ -98,18 +98,18 @@ static struct tree_node *rightmost(struct tree_node *node)
 
 struct tree_node *tree_first(const struct tree *t)
 {
-    return leftmost(t->top);
+    return find_leftmost(t->top);
 }
 
 struct tree_node *tree_last(const struct tree *t)
 {
-    return rightmost(t->top);
+    return find_rightmost(t->top);
 }
 
 struct tree_node *tree_next(const struct tree_node *node)
 {
     if (node->right)
-        return leftmost(node->right);
+        return find_leftmost(node->right);
     while (node->parent && node->parent->right == node)
         node = node->parent;
     return node->parent;
@@ -118,7 +118,7 @@ struct tree_node *tree_next(const struct tree_node *node)
 struct tree_node *tree_before(const struct tree_node *node)
 {
     if (node->left)
-        return rightmost(node->left);
+        return find_rightmost(node->left);
     while (node->parent && node->parent->left == node)
         node = node->parent;
     return node->parent;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sequence() has the rules of RFC 3629, and the functions that check text ask it. utf8_is_valid()
- * passes over ASCII eight bytes at a time. No state; any thread.
+ * sequence_length() has the rules of RFC 3629, and the functions that check text ask it.
+ * utf8_is_valid() passes over ASCII eight bytes at a time. No state; any thread.
  */
 #include "base/utf8.h"
 
@@ -11,7 +11,7 @@
 #include "base/mem.h"
 
 /* The bytes of the sequence at s, or 0 if there is no valid one. */
-static size_t sequence(const unsigned char *s, size_t room)
+static size_t sequence_length(const unsigned char *s, size_t room)
 {
     unsigned char low = 0x80, high = 0xbf; /* limits of the second byte */
     size_t n;
@@ -48,7 +48,7 @@ static size_t sequence(const unsigned char *s, size_t room)
 
 size_t utf8_sequence(const char *s, size_t room)
 {
-    return room ? sequence((const unsigned char *)s, room) : 0;
+    return room ? sequence_length((const unsigned char *)s, room) : 0;
 }
 
 bool utf8_is_valid(const char *s, size_t length)
@@ -62,7 +62,7 @@ bool utf8_is_valid(const char *s, size_t length)
             at += 8;
         if (at == end)
             break;
-        size_t n = sequence(at, (size_t)(end - at));
+        size_t n = sequence_length(at, (size_t)(end - at));
         if (n == 0)
             return false;
         at += n;

@@ -217,7 +217,7 @@ static struct status *wrong_shape(struct request *r, const struct input *in)
 }
 
 /* The shape that the backend sees: the reshape, whose -1 take the values of the dims' -1. */
-static struct status *reshape(struct request *r, struct input *in, size_t batch_dims)
+static struct status *apply_reshape(struct request *r, struct input *in, size_t batch_dims)
 {
     const struct tensor_spec *spec = in->spec;
     int64_t *shape = arena_alloc(&r->arena, (spec->n_reshape_dims + batch_dims) * sizeof(*shape));
@@ -242,7 +242,7 @@ static struct status *reshape(struct request *r, struct input *in, size_t batch_
     return NULL;
 }
 
-static struct status *check_shape(struct request *r, struct input *in)
+static struct status *check_input_shape(struct request *r, struct input *in)
 {
     struct model *m = r->model;
     const struct tensor_spec *spec = in->spec;
@@ -271,7 +271,7 @@ static struct status *check_shape(struct request *r, struct input *in)
 
     in->n_backend_dims = in->n_dims;
     in->backend_shape = in->shape;
-    return spec->has_reshape ? reshape(r, in, batch_dims) : NULL;
+    return spec->has_reshape ? apply_reshape(r, in, batch_dims) : NULL;
 }
 
 /* ------------------------------------------------------------------------------------- bytes */
@@ -389,7 +389,7 @@ struct status *request_check(struct request *r)
     if (!st)
         st = check_batch(r);
     for (uint32_t i = 0; !st && i < r->n_inputs; i++)
-        st = check_shape(r, r->inputs[i]);
+        st = check_input_shape(r, r->inputs[i]);
     for (uint32_t i = 0; !st && i < r->n_inputs; i++)
         st = check_bytes(r, r->inputs[i]);
     if (!st)

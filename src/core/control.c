@@ -24,7 +24,7 @@ enum { CONTROL_LEVEL = 870 };
  * many wait.
  */
 
-static uint64_t hash_of(const char *key)
+static uint64_t hash_key(const char *key)
 {
     uint64_t hash = 0xcbf29ce484222325; /* FNV-1a; who chooses names may load models anyway */
     for (; *key; key++)
@@ -68,12 +68,12 @@ static void take_line_over_locked(struct control *c, struct control_line *to, co
     list_remove(&from->link);
 }
 
-static void add_locked(struct control *c, struct control_job *job)
+static void add_job_locked(struct control *c, struct control_job *job)
 {
     struct control_line *line = NULL;
     c->n_waiting++;
     if (job->key) {
-        uint64_t hash = hash_of(job->key);
+        uint64_t hash = hash_key(job->key);
         line = find_line_locked(c, job->key, hash);
         if (!line)
             open_line_locked(c, &job->line, job->key, hash);
@@ -94,7 +94,7 @@ static void advance_line_locked(struct control *c, struct control_line *line)
     list_push(&c->ready[job->is_load], &job->link);
 }
 
-static struct control_job *next_locked(struct control *c)
+static struct control_job *next_job_locked(struct control *c)
 {
     mutex_assert_held(&c->mu);
     const unsigned int max[] = {c->max_others,
@@ -108,10 +108,10 @@ static struct control_job *next_locked(struct control *c)
 
 /* ---- Threads -------------------------------------------------------------------------------- */
 
-static void run(void *arg);
+static void run_control_thread(void *arg);
 
 /* A place for one more thread. */
-static struct control_thread *find_place_locked(struct control *c)
+static struct control_thread *find_free_thread_locked(struct control *c)
 {
     mutex_assert_held(&c->mu);
     for (size_t i = 0; i < ARRAY_SIZE(c->threads); i++) {
@@ -123,12 +123,12 @@ static struct control_thread *find_place_locked(struct control *c)
 }
 
 /* Without the lock: whoever posts does not wait for it, nor for a thread that ends. */
-static struct status *start(struct control_thread *t, bool has_ended)
+static struct status *start_control_thread(struct control_thread *t, bool has_ended)
 {
     struct control *c = t->control;
     if (has_ended)
         thread_join(&t->thread); /* it has nothing left to do, not even with mu */
-    struct status *st = thread_start(&t->thread, "control", run, t);
+    struct status *st = thread_start(&t->thread, "control", run_control_thread, t);
     mutex_lock(&c->mu);
     if (st) {
         t->stage = CONTROL_NO_THREAD;
@@ -142,7 +142,7 @@ static struct status *start(struct control_thread *t, bool has_ended)
 
 static struct status *start_one_and_unlock(struct control *c)
 {
-    struct control_thread *t = find_place_locked(c);
+    struct control_thread *t = find_free_thread_locked(c);
     bool has_ended = t && t->stage == CONTROL_THREAD_ENDED;
     if (t) {
         t->control = c;
@@ -151,32 +151,32 @@ static struct status *start_one_and_unlock(struct control *c)
         c->n_starting++;
     }
     mutex_unlock(&c->mu);
-    return t ? start(t, has_ended) : NULL;
+    return t ? start_control_thread(t, has_ended) : NULL;
 }
 
 /* A job that can run now gets a thread, unless one is about to look. */
-static void see_to_it_and_unlock(struct control *c)
+static void ensure_thread_and_unlock(struct control *c)
 {
     mutex_assert_held(&c->mu);
-    if (next_locked(c) && !c->is_idle && c->n_starting == 0) {
+    if (next_job_locked(c) && !c->is_idle && c->n_starting == 0) {
         status_free(start_one_and_unlock(c)); /* without it a busy thread comes by later */
         return;
     }
-    if (c->is_idle && next_locked(c))
+    if (c->is_idle && next_job_locked(c))
         cond_broadcast(&c->changed);
     mutex_unlock(&c->mu);
 }
 
 /* A load that waits for a warm-up does not keep another from its thread. */
-static void lend(struct load_place *p)
+static void lend_load_place(struct load_place *p)
 {
     struct control *c = CONTAINER_OF(p, struct control_thread, place)->control;
     mutex_lock(&c->mu);
     c->n_lent++;
-    see_to_it_and_unlock(c);
+    ensure_thread_and_unlock(c);
 }
 
-static void take_back(struct load_place *p)
+static void take_load_place_back(struct load_place *p)
 {
     struct control *c = CONTAINER_OF(p, struct control_thread, place)->control;
     mutex_lock(&c->mu);
@@ -184,7 +184,7 @@ static void take_back(struct load_place *p)
     mutex_unlock(&c->mu);
 }
 
-static void do_locked(struct control_thread *t, struct control_job *job)
+static void run_job_locked(struct control_thread *t, struct control_job *job)
 {
     struct control *c = t->control;
     bool is_load = job->is_load;
@@ -195,9 +195,9 @@ static void do_locked(struct control_thread *t, struct control_job *job)
     c->n_busy[is_load]++;
     if (key)
         take_line_over_locked(c, &t->line, key, &job->line);
-    see_to_it_and_unlock(c);
-    t->place.lend = lend;
-    t->place.take_back = take_back;
+    ensure_thread_and_unlock(c);
+    t->place.lend = lend_load_place;
+    t->place.take_back = take_load_place_back;
     load_place_set(is_load ? &t->place : NULL);
     job->run(job); /* which may end it */
     load_place_set(NULL);
@@ -208,7 +208,7 @@ static void do_locked(struct control_thread *t, struct control_job *job)
     mem_free(key);
 }
 
-static void run(void *arg)
+static void run_control_thread(void *arg)
 {
     struct control_thread *t = arg;
     struct control *c = t->control;
@@ -216,9 +216,9 @@ static void run(void *arg)
     mutex_lock(&c->mu);
     c->n_starting--; /* it looks now; whoever takes a job sees to the next one */
     for (;;) {
-        struct control_job *job = next_locked(c);
+        struct control_job *job = next_job_locked(c);
         if (job) {
-            do_locked(t, job);
+            run_job_locked(t, job);
             continue;
         }
         if (!stays || (c->stopping && c->n_waiting == 0))
@@ -280,6 +280,6 @@ void control_stop(struct control *c)
 void control_post(struct control *c, struct control_job *job)
 {
     mutex_lock(&c->mu);
-    add_locked(c, job);
-    see_to_it_and_unlock(c);
+    add_job_locked(c, job);
+    ensure_thread_and_unlock(c);
 }

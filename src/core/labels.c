@@ -17,7 +17,7 @@ enum { MAX_LABEL_BYTES = 64 << 20, MAX_LABELS = 4 << 20 };
 
 /* Splits the text into lines, in place; a last line without an end counts, an empty one does not.
  */
-static struct status *split(struct labels *l, size_t size, const char *name)
+static struct status *split_lines(struct labels *l, size_t size, const char *name)
 {
     size_t capacity = 0;
     char *rest = l->text;
@@ -61,7 +61,7 @@ static struct status *read_lines(const struct storage *s, const char *folder, co
     if (!st) {
         size_t size = text.size;
         l->text = buf_take(&text);
-        st = split(l, size, name);
+        st = split_lines(l, size, name);
     }
     buf_done(&text);
     mem_free(name);

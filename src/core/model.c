@@ -82,32 +82,32 @@ void model_open(struct model *m)
     stripes_open(m->stripes, STRIPE_INFLIGHT);
 }
 
-static bool is_open(long word)
+static bool is_count_open(long word)
 {
     return (word & ~FLAGS) > STRIPE_BIAS / 2;
 }
 
-static long count_of(const struct model *m, long word, enum stripe_count count)
+static long sum_count(const struct model *m, long word, enum stripe_count count)
 {
     word &= ~FLAGS;
-    return is_open(word) ? word - STRIPE_BIAS + stripes_sum(m->stripes, count) : word;
+    return is_count_open(word) ? word - STRIPE_BIAS + stripes_sum(m->stripes, count) : word;
 }
 
 long model_refs(const struct model *m)
 {
-    return count_of(m, atomic_load(&m->refs), STRIPE_REFS);
+    return sum_count(m, atomic_load(&m->refs), STRIPE_REFS);
 }
 
 size_t model_inflight(const struct model *m)
 {
-    long n = count_of(m, atomic_load(&m->inflight), STRIPE_INFLIGHT);
+    long n = sum_count(m, atomic_load(&m->inflight), STRIPE_INFLIGHT);
     return n > 0 ? (size_t)n : 0;
 }
 
 /* Whose count is in one word from now on, plus `more`; returns that word. */
 static long close_count(struct model *m, atomic_long *word, enum stripe_count count, long more)
 {
-    if (is_open(atomic_load(word)))
+    if (is_count_open(atomic_load(word)))
         more += stripes_close(m->stripes, count) - STRIPE_BIAS;
     /* Until this addition the word has its bias, so that no thread takes its count for the last. */
     return atomic_fetch_add(word, more) + more;
@@ -315,13 +315,13 @@ const char *model_platform(const struct model *m)
 }
 
 /* `own` if it is those characters. */
-static const char *same_name(const char *own, const char *name, size_t length)
+static const char *match_own_name(const char *own, const char *name, size_t length)
 {
     return strlen(own) == length && memcmp(own, name, length) == 0 ? own : NULL;
 }
 
-static const struct tensor_spec *find(const struct tensor_spec *specs, uint32_t n,
-                                      const struct map *by_name, const char *name)
+static const struct tensor_spec *find_spec(const struct tensor_spec *specs, uint32_t n,
+                                           const struct map *by_name, const char *name)
 {
     if (n > COMPARE_UP_TO)
         return map_gets(by_name, name);
@@ -334,21 +334,21 @@ static const struct tensor_spec *find(const struct tensor_spec *specs, uint32_t 
 
 const char *model_input_name(const struct model *m, uint32_t place, const char *name, size_t length)
 {
-    return place < m->n_inputs ? same_name(m->inputs[place].name, name, length) : NULL;
+    return place < m->n_inputs ? match_own_name(m->inputs[place].name, name, length) : NULL;
 }
 
 const char *model_output_name(const struct model *m, uint32_t place, const char *name,
                               size_t length)
 {
-    return place < m->n_outputs ? same_name(m->outputs[place].name, name, length) : NULL;
+    return place < m->n_outputs ? match_own_name(m->outputs[place].name, name, length) : NULL;
 }
 
 const struct tensor_spec *model_find_input(const struct model *m, const char *name)
 {
-    return find(m->inputs, m->n_inputs, &m->input_by_name, name);
+    return find_spec(m->inputs, m->n_inputs, &m->input_by_name, name);
 }
 
 const struct tensor_spec *model_find_output(const struct model *m, const char *name)
 {
-    return find(m->outputs, m->n_outputs, &m->output_by_name, name);
+    return find_spec(m->outputs, m->n_outputs, &m->output_by_name, name);
 }

@@ -27,7 +27,7 @@
 #include "core/server_priv.h"
 
 /* A backend that fails here has its say at the end all the same: its state may be half made. */
-NODISCARD static struct status *initialize_in_backend(struct model *m)
+NODISCARD static struct status *initialize_backend_model(struct model *m)
 {
     const struct backend_functions *fns = &m->backend->fns;
     MEM_CHARGE(m->owner, MEM_BACKEND);
@@ -54,7 +54,7 @@ static const char *common_policy(const Inference__ModelConfig *pb)
  * What a backend has for all instances together, such as weights and threads that compute, it gets
  * here; it belongs where the instances are.
  */
-NODISCARD static struct status *initialize_in_place(struct model *m)
+NODISCARD static struct status *initialize_under_policy(struct model *m)
 {
     const struct server_options *o = m->server->options;
     const char *policy = common_policy(m->config->pb);
@@ -65,7 +65,7 @@ NODISCARD static struct status *initialize_in_place(struct model *m)
         return st;
     st = host_policy_enter(p, policy, &before);
     if (!st)
-        st = initialize_in_backend(m);
+        st = initialize_backend_model(m);
     place_leave(&before);
     mem_free(p);
     return st;
@@ -114,7 +114,7 @@ NODISCARD static struct status *bring_up(struct model *m, struct backend_registr
     if (st)
         return st;
 
-    st = initialize_in_place(m);
+    st = initialize_under_policy(m);
     if (st)
         return st;
     st = model_config_finish(config, facts);
@@ -178,7 +178,7 @@ void model_code_stays(struct model *m)
     batch_strategy_stays(m);
 }
 
-static void take_down(void *arg)
+static void take_model_down(void *arg)
 {
     struct model *m = arg;
     model_close_refs(m);
@@ -200,8 +200,8 @@ static void take_down(void *arg)
 void model_unload(struct model *m, struct backend_registry *reg)
 {
     if (!m->backend)
-        take_down(m); /* nobody else's code is called */
-    else if (!backend_call("model-unload", take_down, m))
+        take_model_down(m); /* nobody else's code is called */
+    else if (!backend_call("model-unload", take_model_down, m))
         model_code_stays(m);
     batch_strategy_close(m); /* not by the thread that has just run it */
     backend_put(reg, TAKE(m->backend));

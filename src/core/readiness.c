@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A question is counted as a request is, and has a reference, so that nobody takes the instances
- * down while they are asked. `is_asking` goes from false to true in start(), and back when the
- * answer is there: by then the job is free for the next question.
+ * down while they are asked. `is_asking` goes from false to true in start_question(), and back when
+ * the answer is there: by then the job is free for the next question.
  */
 #include "core/readiness.h"
 
@@ -38,7 +38,7 @@ static bool ask_instances(struct model *m)
     return answer == READINESS_YES;
 }
 
-static void ask(struct control_job *job)
+static void run_question_job(struct control_job *job)
 {
     struct model *m = CONTAINER_OF(job, struct model, readiness.job);
     ask_instances(m);
@@ -48,7 +48,7 @@ static void ask(struct control_job *job)
 }
 
 /* Has it asked, unless it is being asked. The caller has a reference. */
-static void start(struct model *m)
+static void start_question(struct model *m)
 {
     struct readiness *rd = &m->readiness;
     model_request_begun(m);
@@ -58,14 +58,14 @@ static void start(struct model *m)
     }
     model_ref(m);
     atomic_store(&rd->asked_ns, monotonic_ns());
-    rd->job.run = ask;
+    rd->job.run = run_question_job;
     struct control *askers = helpers_control(&m->backend->askers);
     if (LIKELY(askers != NULL)) {
         control_post(askers, &rd->job);
         return;
     }
     backend_stays(m->backend); /* this thread goes on */
-    ask(&rd->job);
+    run_question_job(&rd->job);
 }
 
 /* ---- Again and again ------------------------------------------------------------------------ */
@@ -80,13 +80,13 @@ static bool ask_wanted(struct server *s)
         if (now_ns >= atomic_load(&models[i]->readiness.wanted_until_ns))
             continue;
         any = true;
-        start(models[i]);
+        start_question(models[i]);
     }
     repository_unref_models(models);
     return any;
 }
 
-static void watch(struct control_job *job)
+static void ask_wanted_again(struct control_job *job)
 {
     struct server *s = CONTAINER_OF(job, struct server, readiness.job);
     bool any = ask_wanted(s);
@@ -98,14 +98,14 @@ static void watch(struct control_job *job)
     mutex_unlock(&s->drain_mu);
 }
 
-static void on_alarm(struct alarm *a)
+static void on_readiness_alarm(struct alarm *a)
 {
     struct server *s = CONTAINER_OF(a, struct server, readiness.alarm);
     mutex_lock(&s->drain_mu);
     bool mine = !s->readiness.is_at_it && !s->readiness.ending;
     s->readiness.is_at_it |= mine;
     mutex_unlock(&s->drain_mu);
-    s->readiness.job.run = watch;
+    s->readiness.job.run = ask_wanted_again;
     if (mine)
         helpers_post(&s->helpers, &s->readiness.job);
 }
@@ -116,7 +116,7 @@ static void begin_watch(struct server *s)
     mutex_lock(&s->drain_mu);
     /* Without a thread for the alarms it is asked again only when somebody wants to know. */
     if (!w->alarm.set && !w->ending)
-        status_free(alarm_init(&w->alarm, &s->alarms, on_alarm));
+        status_free(alarm_init(&w->alarm, &s->alarms, on_readiness_alarm));
     mutex_unlock(&s->drain_mu);
 }
 
@@ -152,12 +152,12 @@ void readiness_begin(struct model *m)
     if (!m->backend->fns.instance_ready)
         return;
     begin_watch(m->server);
-    start(m);
+    start_question(m);
     helpers_wait(&m->backend->askers, has_answer, m, monotonic_ns() + FIRST_WAIT_NS);
 }
 
 /* Counted in, so that the backend stays; false: it is being stopped. */
-static bool enter(struct model *m)
+static bool hold_backend(struct model *m)
 {
     model_request_begun(m);
     if (!atomic_load(&m->stopping))
@@ -169,7 +169,7 @@ static bool enter(struct model *m)
 bool readiness_known(struct model *m)
 {
     struct readiness *rd = &m->readiness;
-    if (!enter(m))
+    if (!hold_backend(m))
         return false;
     bool ready = true;
     if (m->backend->fns.instance_ready) {
@@ -177,7 +177,7 @@ bool readiness_known(struct model *m)
         atomic_store(&rd->wanted_until_ns, now_ns + WANTED_NS);
         ready = atomic_load(&rd->answer) == READINESS_YES;
         if (now_ns - atomic_load(&rd->asked_ns) > AT_MOST_NS) {
-            start(m);
+            start_question(m);
             keep_watching(m->server);
         }
     }
@@ -198,7 +198,7 @@ static void ask_now(void *arg)
 
 bool readiness_ask(struct model *m)
 {
-    if (!enter(m))
+    if (!hold_backend(m))
         return false;
     struct question q = {.m = m, .ready = true};
     if (m->backend->fns.instance_ready && !backend_call("readiness", ask_now, &q))

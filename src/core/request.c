@@ -87,7 +87,8 @@ void request_unref(struct request *r)
  * Room for one more item in an array of the arena; what the array had before stays in the arena
  * as waste, at most as much as it now has.
  */
-static void *grow(struct arena *a, void *items, uint32_t n, uint32_t *capacity, size_t item_bytes)
+static void *grow_array(struct arena *a, void *items, uint32_t n, uint32_t *capacity,
+                        size_t item_bytes)
 {
     if (n < *capacity)
         return items;
@@ -104,7 +105,7 @@ static void *grow(struct arena *a, void *items, uint32_t n, uint32_t *capacity, 
 struct parameter *parameter_append(struct arena *a, struct parameter **items, uint32_t *n,
                                    uint32_t *capacity, const struct parameter *p)
 {
-    struct parameter *grown = grow(a, *items, *n, capacity, sizeof(**items));
+    struct parameter *grown = grow_array(a, *items, *n, capacity, sizeof(**items));
     if (!grown)
         return NULL;
     *items = grown;
@@ -130,7 +131,7 @@ static struct status *input_append(struct request *r, const char *name, size_t n
     }
 
     struct input **inputs =
-        grow(&r->arena, r->inputs, r->n_inputs, &r->input_capacity, sizeof(*inputs));
+        grow_array(&r->arena, r->inputs, r->n_inputs, &r->input_capacity, sizeof(*inputs));
     if (!inputs)
         return status_no_memory();
     r->inputs = inputs;
@@ -148,8 +149,8 @@ static struct status *input_append(struct request *r, const char *name, size_t n
 }
 
 /* The shape of an input as the reference accepts it: -1 is looked at later, less never. */
-static struct status *shape_acceptable(const char *name, size_t name_length, const int64_t *shape,
-                                       size_t n_dims)
+static struct status *check_given_shape(const char *name, size_t name_length, const int64_t *shape,
+                                        size_t n_dims)
 {
     AUTO(buf) text = BUF_INIT(4096);
     int64_t elements = 1;
@@ -176,7 +177,7 @@ struct status *request_add_input(struct request *r, const char *name, size_t nam
                                  enum dtype dtype, const int64_t *shape, size_t n_dims,
                                  struct input **ret_input)
 {
-    struct status *st = shape_acceptable(name, name_length, shape, n_dims);
+    struct status *st = check_given_shape(name, name_length, shape, n_dims);
     if (st)
         return st;
 
@@ -224,7 +225,7 @@ struct status *request_add_data(struct request *r, struct input *in,
         return status_new(STATUS_INVALID_ARG, "byte size overflow for input '%s'", in->name);
 
     struct tensor_buffer *buffers =
-        grow(&r->arena, in->buffers, in->n_buffers, &in->buffer_capacity, sizeof(*buffers));
+        grow_array(&r->arena, in->buffers, in->n_buffers, &in->buffer_capacity, sizeof(*buffers));
     if (!buffers)
         return status_no_memory();
     in->buffers = buffers;
@@ -249,7 +250,7 @@ struct status *request_add_output(struct request *r, const char *name, size_t na
                               request_log_name(r), (int)name_length, name);
     }
     const char **outputs =
-        grow(&r->arena, r->outputs, r->n_outputs, &r->output_capacity, sizeof(*outputs));
+        grow_array(&r->arena, r->outputs, r->n_outputs, &r->output_capacity, sizeof(*outputs));
     const char *own = model_output_name(r->model, r->n_outputs, name, name_length);
     if (!own)
         own = arena_strndup(&r->arena, name, name_length);
@@ -448,7 +449,7 @@ void request_sender_add(struct request *r)
     atomic_fetch_add_explicit(&r->senders, 1, memory_order_relaxed);
 }
 
-static void observe_first(struct request *r)
+static void observe_first_response(struct request *r)
 {
     if (atomic_exchange_explicit(&r->responded, true, memory_order_relaxed))
         return;
@@ -460,11 +461,11 @@ static void observe_first(struct request *r)
 void request_tell(struct request *r, struct response *resp, uint32_t flags)
 {
     if (UNLIKELY(r->model->metrics.first_response != NULL) && resp)
-        observe_first(r);
+        observe_first_response(r);
     r->ops->respond(r, resp, flags);
 }
 
-static void respond(struct request *r, struct response *resp, uint32_t flags)
+static void respond_in_order(struct request *r, struct response *resp, uint32_t flags)
 {
     mutex_assert_none_held();
     if (UNLIKELY(r->order != NULL))
@@ -482,12 +483,12 @@ static void deliver_error(struct request *r, struct status *error)
         /* Not even a response fits in memory: the flags alone still end the request. */
         status_free(st);
         status_free(error);
-        respond(r, NULL, RESPONSE_FINAL);
+        respond_in_order(r, NULL, RESPONSE_FINAL);
         return;
     }
     resp->error = error;
     resp->sent = true;
-    respond(r, resp, RESPONSE_FINAL);
+    respond_in_order(r, resp, RESPONSE_FINAL);
 }
 
 void request_sender_done(struct request *r)
@@ -525,7 +526,7 @@ struct status *request_deliver(struct request *r, struct response *resp, uint32_
     } else {
         atomic_store_explicit(&r->progressed, true, memory_order_relaxed);
     }
-    respond(r, resp, flags);
+    respond_in_order(r, resp, flags);
     return NULL;
 
 too_late:
@@ -550,7 +551,7 @@ bool request_answer_error(struct request *r, struct status *error)
     return first;
 }
 
-NODISCARD static struct status *not_held(const struct request *r)
+NODISCARD static struct status *refuse_release(const struct request *r)
 {
     return status_new(STATUS_INVALID_ARG,
                       "[request id: %s] request is released, but not held by a backend",
@@ -565,7 +566,7 @@ struct status *request_release(struct request *r)
     int expected = REQUEST_EXECUTING;
     if (!atomic_compare_exchange_strong_explicit(&r->stage, &expected, REQUEST_RELEASED,
                                                  memory_order_acq_rel, memory_order_acquire))
-        return expected == REQUEST_QUEUED ? NULL : not_held(r);
+        return expected == REQUEST_QUEUED ? NULL : refuse_release(r);
     if (UNLIKELY(r->sequence || r->padding))
         sequence_released(r);
     request_sender_done(r);
@@ -588,7 +589,7 @@ struct status *request_reschedule(struct request *r)
     r->queue_ns = monotonic_ns();
     if (!atomic_compare_exchange_strong_explicit(&r->stage, &expected, REQUEST_QUEUED,
                                                  memory_order_acq_rel, memory_order_acquire))
-        return not_held(r);
+        return refuse_release(r);
     atomic_store(&r->taken_by, NULL); /* seq_cst: pairs with watch_keep_late() */
     if (UNLIKELY(atomic_load(&r->late)))
         watch_request_ended(r);

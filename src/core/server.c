@@ -141,7 +141,7 @@ struct status *server_create(const struct server_options *options, struct server
 }
 
 /* All models have been tried: the server's next state, unless somebody stops it at this moment. */
-static struct status *move_on(struct server *s, struct status *st)
+static struct status *enter_next_state(struct server *s, struct status *st)
 {
     if (st && !s->options->exit_on_error) {
         log_status(LOG_ERROR, "the server starts without some of its models", st);
@@ -173,7 +173,7 @@ struct status *server_load(struct server *s)
     } else {
         server_log_tables(s);
         server_log_loaded(s, monotonic_ns() - from_ns);
-        st = move_on(s, st);
+        st = enter_next_state(s, st);
     }
 
     mutex_lock(&s->drain_mu);
@@ -242,7 +242,7 @@ static unsigned int seconds_left(uint64_t deadline_ns)
 }
 
 /* Waits until no model has a request inside; a line per second says what is still there. */
-static bool drain(struct server *s, uint64_t deadline_ns)
+static bool drain_requests(struct server *s, uint64_t deadline_ns)
 {
     uint64_t tick_ns = monotonic_ns(), last_ns = MAX(deadline_ns, tick_ns + MOMENT_NS);
     for (;;) {
@@ -336,7 +336,7 @@ static struct status *stop_models(struct server *s)
         return status_new(STATUS_INTERNAL, "Exit timeout expired. Exiting immediately.");
     log_info("Waiting for in-flight requests to complete.");
     repository_stop(&s->repository); /* what has become READY since */
-    if (!drain(s, deadline_ns))
+    if (!drain_requests(s, deadline_ns))
         return status_new(STATUS_INTERNAL, "Exit timeout expired. Exiting immediately.");
     if (atomic_load(&s->is_kept)) /* the log has said why */
         return status_new(STATUS_INTERNAL, "Exit timeout expired. Exiting immediately.");
@@ -456,7 +456,7 @@ struct status *server_is_live(struct server *s, bool *ret_live)
     return st;
 }
 
-static bool is_ready(struct server *s, bool may_wait)
+static bool is_server_ready(struct server *s, bool may_wait)
 {
     return atomic_load(&s->state) == SERVER_READY &&
            (!s->options->strict_readiness || repository_all_ready(&s->repository, may_wait));
@@ -466,7 +466,7 @@ struct status *server_is_ready(struct server *s, bool *ret_ready)
 {
     struct status *st = refuse_when_exiting(s);
     if (!st)
-        *ret_ready = is_ready(s, false);
+        *ret_ready = is_server_ready(s, false);
     return st;
 }
 
@@ -474,7 +474,7 @@ struct status *server_ask_ready(struct server *s, bool *ret_ready)
 {
     struct status *st = refuse_when_exiting(s);
     if (!st)
-        *ret_ready = is_ready(s, true);
+        *ret_ready = is_server_ready(s, true);
     return st;
 }
 
@@ -487,7 +487,7 @@ struct status *server_progress(struct server *s, size_t max_rows, struct server_
     struct status *st = refuse_when_exiting(s);
     if (st)
         return st;
-    ret->ready = is_ready(s, false);
+    ret->ready = is_server_ready(s, false);
     ret->state = states[atomic_load(&s->state)];
     return repository_progress(&s->repository, max_rows, ret);
 }

@@ -25,20 +25,20 @@ static THREAD_WORD struct slot *my_slot;
 static pthread_key_t thread_end;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void give_back(void *arg)
+static void release_slot(void *arg)
 {
     struct slot *slot = arg;
     atomic_store(&slot->taken, false);
 }
 
-static void set_up(void)
+static void create_slot_key(void)
 {
-    pthread_key_create(&thread_end, give_back);
+    pthread_key_create(&thread_end, release_slot);
 }
 
-static struct slot *find_slot(void)
+static struct slot *claim_slot(void)
 {
-    pthread_once(&once, set_up);
+    pthread_once(&once, create_slot_key);
 
     struct slot *slot = atomic_load(&slots);
     for (; slot; slot = slot->next) {
@@ -62,7 +62,7 @@ static struct slot *find_slot(void)
 
 void *snapshot_enter(struct snapshot *s)
 {
-    struct slot *slot = my_slot ? my_slot : find_slot();
+    struct slot *slot = my_slot ? my_slot : claim_slot();
     void *value = atomic_load(&s->current);
     for (;;) {
         atomic_store(&slot->reading, value);

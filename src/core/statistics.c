@@ -31,7 +31,7 @@ void statistics_done(struct statistics *s)
 /* ---- Lines ---------------------------------------------------------------------------------- */
 
 /* Where the size is, or belongs. */
-static uint32_t place_of(const struct statistics *s, uint64_t batch_size)
+static uint32_t find_batch_position(const struct statistics *s, uint64_t batch_size)
 {
     uint32_t from = 0, to = s->n_batches;
     while (from < to) {
@@ -44,7 +44,7 @@ static uint32_t place_of(const struct statistics *s, uint64_t batch_size)
     return from;
 }
 
-static bool make_room(struct statistics *s)
+static bool grow_batches(struct statistics *s)
 {
     if (s->n_batches < s->batch_capacity)
         return true;
@@ -62,10 +62,10 @@ static bool make_room(struct statistics *s)
 
 struct batch_stats *statistics_batch(struct statistics *s, uint64_t batch_size)
 {
-    uint32_t i = place_of(s, batch_size);
+    uint32_t i = find_batch_position(s, batch_size);
     if (LIKELY(i < s->n_batches && s->batches[i].batch_size == batch_size))
         return &s->batches[i];
-    if (!make_room(s))
+    if (!grow_batches(s))
         return NULL;
     memmove(&s->batches[i + 1], &s->batches[i], (s->n_batches - i) * sizeof(s->batches[0]));
     s->batches[i] = (struct batch_stats){.batch_size = batch_size};
@@ -154,7 +154,7 @@ struct instance_stats *instance_stats_new(struct model *m)
     struct instance_stats *part = mem_zalloc_on_line(sizeof(*part));
     mutex_init(&part->mu, STATS_LEVEL, "instance.stats.mu");
     /* Whoever makes more of it later need not say who pays: a block that grows keeps its payer. */
-    make_room(&part->sums);
+    grow_batches(&part->sums);
     struct instance_stats *first = atomic_load_explicit(&m->statistics, memory_order_relaxed);
     do {
         part->next = first;

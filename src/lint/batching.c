@@ -8,7 +8,7 @@
 
 /* ---- the dynamic batcher --------------------------------------------------------------------- */
 
-static void look_at_delay(struct look *l, const Inference__ModelDynamicBatching *b)
+static void check_queue_delay(struct look *l, const Inference__ModelDynamicBatching *b)
 {
     const Inference__ModelQueuePolicy *policy = b->default_queue_policy;
     uint64_t delay_us = b->max_queue_delay_microseconds;
@@ -33,7 +33,7 @@ static void look_at_delay(struct look *l, const Inference__ModelDynamicBatching 
                  delay_us, least, policy->max_queue_size);
 }
 
-static void look_at_policy(struct look *l, const Inference__ModelQueuePolicy *policy)
+static void check_queue_policy(struct look *l, const Inference__ModelQueuePolicy *policy)
 {
     if (policy && policy->allow_timeout_override && !policy->default_timeout_microseconds)
         lint_add(l->found, LINT_TIMEOUT, lint_at(l, policy, "allow_timeout_override", 0),
@@ -42,7 +42,7 @@ static void look_at_policy(struct look *l, const Inference__ModelQueuePolicy *po
                  "default_timeout_microseconds, which is 0");
 }
 
-static void look_at_priorities(struct look *l, const Inference__ModelDynamicBatching *b)
+static void check_priority_levels(struct look *l, const Inference__ModelDynamicBatching *b)
 {
     const char *field = b->default_priority_level    ? "default_priority_level"
                         : b->n_priority_queue_policy ? "priority_queue_policy"
@@ -52,7 +52,7 @@ static void look_at_priorities(struct look *l, const Inference__ModelDynamicBatc
                  "%s has no effect without priority_levels", field);
 }
 
-static void look_at_dynamic(struct look *l)
+static void check_dynamic_batching(struct look *l)
 {
     const Inference__ModelDynamicBatching *b = l->pb->dynamic_batching;
     int32_t batch = lint_batch_size(l);
@@ -60,11 +60,11 @@ static void look_at_dynamic(struct look *l)
         lint_add(l->found, LINT_NO_BATCHING, lint_at(l, l->pb, "dynamic_batching", 0),
                  "raise max_batch_size", "dynamic_batching with max_batch_size %d makes no batches",
                  batch);
-    look_at_delay(l, b);
-    look_at_policy(l, b->default_queue_policy);
+    check_queue_delay(l, b);
+    check_queue_policy(l, b->default_queue_policy);
     for (size_t i = 0; i < b->n_priority_queue_policy; i++)
-        look_at_policy(l, b->priority_queue_policy[i]->value);
-    look_at_priorities(l, b);
+        check_queue_policy(l, b->priority_queue_policy[i]->value);
+    check_priority_levels(l, b);
     if (b->preserve_ordering && model_config_decoupled(l->config))
         lint_add(l->found, LINT_ORDERING, lint_at(l, b, "preserve_ordering", 0), NULL,
                  "preserve_ordering of a decoupled model: a request that goes on sending responses "
@@ -73,7 +73,7 @@ static void look_at_dynamic(struct look *l)
 
 /* ---- sequences ------------------------------------------------------------------------------- */
 
-static void look_at_sequences(struct look *l)
+static void check_sequence_batching(struct look *l)
 {
     const Inference__ModelSequenceBatching *s = l->pb->sequence_batching;
     bool direct =
@@ -87,7 +87,7 @@ static void look_at_sequences(struct look *l)
 
 /* ---- instances ------------------------------------------------------------------------------- */
 
-static void look_at_instances(struct look *l)
+static void check_instance_groups(struct look *l)
 {
     const Inference__ModelInstanceGroup *first = NULL; /* whose count someone wrote down */
     int64_t n = 0;
@@ -108,13 +108,13 @@ void lint_look_at_batching(struct look *l)
 {
     switch (l->pb->scheduling_choice_case) {
     case INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING:
-        look_at_dynamic(l);
+        check_dynamic_batching(l);
         break;
     case INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING:
-        look_at_sequences(l);
+        check_sequence_batching(l);
         break;
     default:
         break;
     }
-    look_at_instances(l);
+    check_instance_groups(l);
 }

@@ -34,18 +34,18 @@ static void add_to_model(struct lint_model *m, enum lint_code code, const char *
     mem_free(text);
 }
 
-static bool same_name(const struct lint_model *a, const struct lint_model *b)
+static bool have_same_name(const struct lint_model *a, const struct lint_model *b)
 {
     return strcmp(a->name, b->name) == 0;
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-static void refuse_duplicates(struct lint_run *run)
+static void report_duplicates(struct lint_run *run)
 {
     for (size_t i = 1; i < run->n_models && !run->options->model_namespacing; i++) {
         struct lint_model *a = &run->models[i - 1], *b = &run->models[i];
-        if (!same_name(a, b))
+        if (!have_same_name(a, b))
             continue;
         add_to_model(b, LINT_DUPLICATE,
                      "model appears in two or more repositories:", a->storage->root,
@@ -53,7 +53,7 @@ static void refuse_duplicates(struct lint_run *run)
     }
 }
 
-static void look_at_case(struct lint_run *run)
+static void check_name_case(struct lint_run *run)
 {
     struct map seen = MAP_INIT;
     char **folded = mem_zalloc((run->n_models + 1) * sizeof(*folded));
@@ -63,7 +63,7 @@ static void look_at_case(struct lint_run *run)
         for (char *c = folded[i]; *c; c++)
             *c = (char)(*c >= 'A' && *c <= 'Z' ? *c - 'A' + 'a' : *c);
         const struct lint_model *other = map_puts(&seen, folded[i], m);
-        if (other && !same_name(other, m))
+        if (other && !have_same_name(other, m))
             add_to_model(m, LINT_NAME_CASE,
                          "only the case of letters tells these models apart:", other->name,
                          m->name);
@@ -84,7 +84,7 @@ static struct lint_model *find_model(const struct between *b,
     struct lint_model *first = map_gets(&b->by_name, step->model_name), *found = NULL;
     struct lint_model *end = b->run->models + b->run->n_models;
     size_t n = 0;
-    for (struct lint_model *m = first; m && m < end && same_name(m, first); m++) {
+    for (struct lint_model *m = first; m && m < end && have_same_name(m, first); m++) {
         bool fits = !*step->model_namespace || strcmp(m->storage->root, step->model_namespace) == 0;
         if (fits && !*step->model_namespace && m->root == b->asking->root &&
             b->run->options->model_namespacing)
@@ -148,7 +148,7 @@ static enum ensemble_answer find_member(void *arg, const Inference__ModelEnsembl
 /* ---- ensembles ------------------------------------------------------------------------------- */
 
 /* An optional input that is not given does not reach a model that insists on its own. */
-static void look_at_optional(const struct between *b, struct lint_model *m)
+static void check_optional_inputs(const struct between *b, struct lint_model *m)
 {
     const Inference__ModelConfig *pb = m->config->pb;
     const Inference__ModelEnsembling *e = pb->ensemble_scheduling;
@@ -231,14 +231,14 @@ static struct node *node_of(const struct walk *w, const struct lint_model *m)
     return &w->nodes[m - w->b->run->models];
 }
 
-static void push(struct walk *w, struct lint_model *m)
+static void push_model(struct walk *w, struct lint_model *m)
 {
     *node_of(w, m) = (struct node){.state = ON_STACK, .place = w->n_stack};
     w->sound[w->n_sound++] = w->n_stack;
     w->stack[w->n_stack++] = m;
 }
 
-static void pop(struct walk *w)
+static void pop_model(struct walk *w)
 {
     struct lint_model *m = w->stack[--w->n_stack];
     node_of(w, m)->state = ORDERED;
@@ -286,13 +286,13 @@ static struct lint_model *next_part(struct walk *w, const struct lint_model *m)
 
 static void walk_from(struct walk *w, struct lint_model *first)
 {
-    push(w, first);
+    push_model(w, first);
     while (w->n_stack) {
         struct lint_model *part = next_part(w, w->stack[w->n_stack - 1]);
         if (part)
-            push(w, part);
+            push_model(w, part);
         else
-            pop(w);
+            pop_model(w);
     }
 }
 
@@ -310,7 +310,7 @@ static void check_ensembles(struct between *b)
     }
     for (size_t i = 0; i < w.n_ordered; i++) {
         check_ensemble(b, w.order[i]);
-        look_at_optional(b, w.order[i]);
+        check_optional_inputs(b, w.order[i]);
     }
     mem_free(w.sound);
     mem_free(w.stack);
@@ -321,8 +321,8 @@ static void check_ensembles(struct between *b)
 void lint_check_between(struct lint_run *run)
 {
     struct between b = {.run = run, .by_name = MAP_INIT};
-    refuse_duplicates(run);
-    look_at_case(run);
+    report_duplicates(run);
+    check_name_case(run);
     for (size_t i = run->n_models; i-- > 0;)
         map_puts(&b.by_name, run->models[i].name, &run->models[i]);
     check_ensembles(&b);

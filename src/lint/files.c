@@ -56,7 +56,7 @@ void lint_look_at_file(struct look *l, const char *path)
 /* ---- version folders ------------------------------------------------------------------------- */
 
 /* Everything in it; true if there is anything. */
-static bool look_at_entries(struct look *l, const char *folder)
+static bool check_version_entries(struct look *l, const char *folder)
 {
     struct file_list list;
     struct status *st = storage_list(l->m->storage, folder, &list);
@@ -80,7 +80,7 @@ static bool look_at_entries(struct look *l, const char *folder)
     return any;
 }
 
-static void look_at_model_file(struct look *l, const char *folder)
+static void check_model_file(struct look *l, const char *folder)
 {
     const char *name = l->pb->default_model_filename;
     struct file_info info = {.kind = FILE_MISSING};
@@ -110,14 +110,14 @@ static void look_at_model_file(struct look *l, const char *folder)
     mem_free(path);
 }
 
-static void look_at_version(struct look *l, int64_t version)
+static void check_version_folder(struct look *l, int64_t version)
 {
     char *folder = mem_printf("%s/%" PRId64, l->m->name, version);
-    bool any = look_at_entries(l, folder);
+    bool any = check_version_entries(l, folder);
     if (is_ensemble(l))
         ; /* nothing needs to be there */
     else if (any || (l->backend && l->backend->needs_file))
-        look_at_model_file(l, folder);
+        check_model_file(l, folder);
     else if (!l->backend && *l->pb->backend) /* the known ones need nothing */
         add_at_path(l, LINT_EMPTY_VERSION, folder, NULL, "the version folder is empty");
     mem_free(folder);
@@ -125,7 +125,7 @@ static void look_at_version(struct look *l, int64_t version)
 
 /* ---- the backend ----------------------------------------------------------------------------- */
 
-static void look_at_backend(struct look *l)
+static void check_backend_library(struct look *l)
 {
     const Inference__ModelConfig *pb = l->pb;
     const struct backend_registry registry = {.directory = l->run->options->backend_directory};
@@ -174,7 +174,7 @@ static struct lint_place strategy_place(const struct look *l)
     return (struct lint_place){.file = l->config_path};
 }
 
-static void look_at_strategy_of(struct look *l, const struct batch_strategy_search *search)
+static void check_one_strategy(struct look *l, const struct batch_strategy_search *search)
 {
     bool named = model_config_parameter(l->config, BATCH_STRATEGY_PARAMETER) != NULL;
     char *path = NULL;
@@ -200,7 +200,7 @@ static void look_at_strategy_of(struct look *l, const struct batch_strategy_sear
 
 /* Of the first version that would be served; the others find the same, or what is in their own
  * folders. */
-static void look_at_strategy(struct look *l)
+static void check_batch_strategy(struct look *l)
 {
     const char *backends = l->run->options->backend_directory;
     const struct backend_registry registry = {.directory = backends ? backends : ""};
@@ -223,14 +223,14 @@ static void look_at_strategy(struct look *l)
         .directory = directory,
         .version_directory = version_directory,
     };
-    look_at_strategy_of(l, &search);
+    check_one_strategy(l, &search);
     mem_free(version_directory);
     mem_free(directory);
 }
 
 /* ---- labels ---------------------------------------------------------------------------------- */
 
-static void look_at_labels(struct look *l, const Inference__ModelOutput *output)
+static void check_label_file(struct look *l, const Inference__ModelOutput *output)
 {
     struct lint_place place = lint_at(l, output, "label_filename", 0);
     struct labels *labels = NULL;
@@ -263,11 +263,11 @@ void lint_look_at_files(struct look *l)
 {
     const Inference__ModelConfig *pb = l->pb;
     for (size_t i = 0; i < l->sm.n_versions; i++)
-        look_at_version(l, l->sm.versions[i]);
-    look_at_backend(l);
-    look_at_strategy(l);
+        check_version_folder(l, l->sm.versions[i]);
+    check_backend_library(l);
+    check_batch_strategy(l);
     for (size_t i = 0; i < pb->n_output; i++) {
         if (*pb->output[i]->label_filename)
-            look_at_labels(l, pb->output[i]);
+            check_label_file(l, pb->output[i]);
     }
 }

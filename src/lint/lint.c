@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * conch_check() at the end is the whole run, step by step. check_all() distributes the models over
- * threads by a counter; each thread writes only into the models that it takes. All other steps run
- * on the caller's thread.
+ * conch_check() at the end is the whole run, step by step. check_models() distributes the models
+ * over threads by a counter; each thread writes only into the models that it takes. All other steps
+ * run on the caller's thread.
  */
 #include "lint/lint.h"
 
@@ -47,7 +47,7 @@ static struct storage *open_root(struct lint_run *run, const char *root)
     return s;
 }
 
-static void add_entry(struct lint_run *run, size_t root, const struct file_entry *entry)
+static void add_model_of_entry(struct lint_run *run, size_t root, const struct file_entry *entry)
 {
     const struct storage *s = run->storages[root];
     struct status *why_not;
@@ -68,7 +68,7 @@ static void add_entry(struct lint_run *run, size_t root, const struct file_entry
                         s, entry->name, why_not);
 }
 
-static void list_models(struct lint_run *run, size_t root)
+static void list_repository_models(struct lint_run *run, size_t root)
 {
     const struct storage *s = run->storages[root];
     struct file_list list;
@@ -83,7 +83,7 @@ static void list_models(struct lint_run *run, size_t root)
     for (size_t i = 0; i < list.count; i++) {
         if (strcmp(list.entries[i].name, "config.pbtxt") == 0)
             fault = "this is the folder of a model, not of models: it has a config.pbtxt";
-        add_entry(run, root, &list.entries[i]);
+        add_model_of_entry(run, root, &list.entries[i]);
     }
     if (!fault && run->n_models == before)
         fault = "there are no models in this repository";
@@ -93,14 +93,14 @@ static void list_models(struct lint_run *run, size_t root)
     file_list_done(&list);
 }
 
-static int by_name(const void *a, const void *b)
+static int compare_models(const void *a, const void *b)
 {
     const struct lint_model *x = a, *y = b;
     int order = strcmp(x->name, y->name);
     return order ? order : (x->root > y->root) - (x->root < y->root);
 }
 
-static void open_all(struct lint_run *run)
+static void open_roots(struct lint_run *run)
 {
     const struct conch_check_options *o = run->options;
     run->n_storages = o->n_repositories;
@@ -108,10 +108,10 @@ static void open_all(struct lint_run *run)
     for (size_t i = 0; i < run->n_storages; i++) {
         run->storages[i] = open_root(run, o->repositories[i]);
         if (run->storages[i])
-            list_models(run, i);
+            list_repository_models(run, i);
     }
     if (run->n_models)
-        qsort(run->models, run->n_models, sizeof(*run->models), by_name);
+        qsort(run->models, run->n_models, sizeof(*run->models), compare_models);
     for (size_t i = 0; i < run->n_models; i++) /* the names stayed, the models moved */
         run->models[i].found.model = run->models[i].name;
 }
@@ -168,7 +168,7 @@ static void check_in_thread(void *arg)
     check_some(arg, false);
 }
 
-static void check_all(struct lint_run *run)
+static void check_models(struct lint_run *run)
 {
     struct pass pass = {.run = run};
     struct thread threads[MAX_THREADS];
@@ -188,7 +188,7 @@ static void check_all(struct lint_run *run)
         thread_join(&threads[i]);
 }
 
-static void report(struct lint_run *run, uint64_t started_ns, struct lint_totals *t)
+static void print_report(struct lint_run *run, uint64_t started_ns, struct lint_totals *t)
 {
     struct lint_printer p = {.out = run->options->out ? run->options->out : stdout,
                              .format = run->options->format,
@@ -248,11 +248,11 @@ enum conch_check_result conch_check(const struct conch_check_options *options)
     if (options->size != sizeof(*options) || !options->n_repositories || !set_ignored(&run))
         return CONCH_CHECK_UNUSABLE;
 
-    open_all(&run);
+    open_roots(&run);
     find_backends(&run);
-    check_all(&run);
+    check_models(&run);
     lint_check_between(&run);
-    report(&run, started_ns, &totals);
+    print_report(&run, started_ns, &totals);
 
     enum conch_check_result result = CONCH_CHECK_FINE;
     if (run.unreadable)

@@ -67,13 +67,13 @@ int32_t lint_batch_size(const struct look *l)
 
 /* ---- the folder ------------------------------------------------------------------------------ */
 
-static int compare_versions(const void *a, const void *b)
+static int compare_version_numbers(const void *a, const void *b)
 {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
     return (x > y) - (x < y);
 }
 
-static void look_at_version_name(struct look *l, const char *name, enum scan_folder kind)
+static void report_version_name(struct look *l, const char *name, enum scan_folder kind)
 {
     char *path = mem_printf("%s/%s", l->m->name, name);
     char *file = storage_path(l->m->storage, path);
@@ -97,7 +97,7 @@ static void look_at_version_name(struct look *l, const char *name, enum scan_fol
 }
 
 /* A file that someone may take for the configuration. */
-static void look_at_name(struct look *l, const char *name, bool has_config)
+static void check_file_name(struct look *l, const char *name, bool has_config)
 {
     static const char right[] = "config.pbtxt";
     size_t least = SIZE_MAX;
@@ -158,7 +158,7 @@ static void look_for_models(struct look *l, const struct file_list *list)
 }
 
 /* Versions, the files of the first one, and what else catches the eye. */
-static void look_at_folder(struct look *l, bool has_config)
+static void check_model_folder(struct look *l, bool has_config)
 {
     const struct storage *s = l->m->storage;
     struct file_list list;
@@ -179,16 +179,16 @@ static void look_at_folder(struct look *l, bool has_config)
         if (st) {
             add_closed(l, name, is_link && folder != SCAN_VERSION, is_link, kind, st);
         } else if (kind == FILE_REGULAR) {
-            look_at_name(l, name, has_config);
+            check_file_name(l, name, has_config);
         } else if (kind == FILE_FOLDER && folder == SCAN_VERSION) {
             l->sm.versions[l->sm.n_versions++] = version;
             first = first ? first : name;
         } else if (kind == FILE_FOLDER && folder != SCAN_RESERVED) {
-            look_at_version_name(l, name, folder);
+            report_version_name(l, name, folder);
         }
     }
     if (l->sm.n_versions)
-        qsort(l->sm.versions, l->sm.n_versions, sizeof(*l->sm.versions), compare_versions);
+        qsort(l->sm.versions, l->sm.n_versions, sizeof(*l->sm.versions), compare_version_numbers);
     else if (!has_config)
         look_for_models(l, &list);
     if (first) {
@@ -202,9 +202,9 @@ static void look_at_folder(struct look *l, bool has_config)
 /* ---- the configuration ----------------------------------------------------------------------- */
 
 /* Reads and parses it. *ret_config is NULL after a fault. */
-static struct status *read_config(const struct lint_run *run, const struct lint_model *m,
-                                  struct lint_ear *ear, struct config_listener *listener,
-                                  const char *path, struct model_config **ret_config)
+static struct status *read_config_file(const struct lint_run *run, const struct lint_model *m,
+                                       struct lint_ear *ear, struct config_listener *listener,
+                                       const char *path, struct model_config **ret_config)
 {
     AUTO(buf) text = BUF_INIT(CONFIG_MAX_BYTES);
     struct status *st = storage_read(m->storage, path, &text);
@@ -237,7 +237,7 @@ static struct model_config *open_config(struct look *l, struct lint_ear *ear,
         mem_free(l->config_path);
         l->config_path = storage_path(l->m->storage, path);
         ear->file = l->config_path;
-        st = read_config(l->run, l->m, ear, listener, path, &c);
+        st = read_config_file(l->run, l->m, ear, listener, path, &c);
         if (st)
             lint_add(l->found, LINT_READ, lint_at(l, NULL, NULL, 0), NULL, "%s",
                      status_message(st));
@@ -250,7 +250,7 @@ static struct model_config *open_config(struct look *l, struct lint_ear *ear,
     return c;
 }
 
-static void look_at_versions(struct look *l)
+static void check_served_versions(struct look *l)
 {
     const Inference__ModelVersionPolicy *policy = l->pb->version_policy;
     bool specific =
@@ -284,7 +284,7 @@ static struct config_facts facts_of(const struct look *l)
     };
 }
 
-static void look_at_config(struct look *l, bool exists)
+static void check_model_config(struct look *l, bool exists)
 {
     struct config_facts facts = facts_of(l);
     struct status *st = model_config_check_all(l->sm.config, &facts);
@@ -298,7 +298,7 @@ static void look_at_config(struct look *l, bool exists)
 }
 
 /* What is asked about later: which versions there are, and of ensembles the configuration. */
-static void keep(struct look *l)
+static void keep_for_ensembles(struct look *l)
 {
     struct lint_model *m = l->m;
     m->n_versions = l->sm.n_versions;
@@ -327,19 +327,19 @@ void lint_check_model(const struct lint_run *run, struct lint_model *m)
     bool exists;
 
     l.sm.config = open_config(&l, &ear, &listener, &exists);
-    look_at_folder(&l, exists);
+    check_model_folder(&l, exists);
     if (l.sm.config) {
         l.config = l.sm.config;
         l.pb = l.config->pb;
-        look_at_config(&l, exists);
-        look_at_versions(&l);
+        check_model_config(&l, exists);
+        check_served_versions(&l);
         lint_look_at_files(&l);
         lint_look_at_samples(&l);
         lint_look_at_batching(&l);
         lint_look_at_tensors(&l);
         lint_look_at_parameters(&l);
     }
-    keep(&l);
+    keep_for_ensembles(&l);
     scanned_model_done(&l.sm);
     mem_free(l.config_path);
 }
@@ -352,7 +352,7 @@ void lint_read_again(const struct lint_run *run, struct lint_model *m)
     l.config_path = storage_path(m->storage, m->name);
     l.sm.config = open_config(&l, &ear, NULL, &exists);
     if (l.sm.config) {
-        look_at_folder(&l, exists);
+        check_model_folder(&l, exists);
         struct config_facts facts = facts_of(&l);
         status_free(model_config_check_all(l.sm.config, &facts)); /* told the first time */
         l.pb = l.sm.config->pb;

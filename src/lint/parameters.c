@@ -20,7 +20,8 @@ static bool is_family(const struct parameter_traits *t)
     return t->name[strlen(t->name) - 1] == '.';
 }
 
-static const struct parameter_traits *find(const struct parameter_traits *table, const char *name)
+static const struct parameter_traits *find_traits(const struct parameter_traits *table,
+                                                  const char *name)
 {
     for (const struct parameter_traits *t = table; t && t->name; t++) {
         if (strcmp(t->name, name) == 0 ||
@@ -39,7 +40,8 @@ static void find_nearest(const struct parameter_traits *table, const char *name,
     }
 }
 
-static void look_at_value(struct look *l, const struct parameter_traits *t, const parameter *p)
+static void check_parameter_value(struct look *l, const struct parameter_traits *t,
+                                  const parameter *p)
 {
     const char *value = p->value->string_value;
     struct lint_place place = lint_at(l, p, "value", 0);
@@ -59,7 +61,7 @@ static void look_at_value(struct look *l, const struct parameter_traits *t, cons
 }
 
 /* Nobody reads it. Is that a mistake? A model may read what it likes, if its backend lets it. */
-static void look_at_unknown(struct look *l, const parameter *p)
+static void check_unknown_parameter(struct look *l, const parameter *p)
 {
     const struct backend_traits *b = l->backend;
     const char *best = NULL;
@@ -81,8 +83,8 @@ static void look_at_unknown(struct look *l, const parameter *p)
 typedef Inference__ModelOptimizationPolicy__ExecutionAccelerators__Accelerator accelerator;
 
 /* Whether the library that a backend finds has a known one, only the server can tell. */
-static void look_at_accelerators(struct look *l, accelerator *const *list, size_t n,
-                                 const char *const *known)
+static void check_accelerators(struct look *l, accelerator *const *list, size_t n,
+                               const char *const *known)
 {
     for (size_t i = 0; i < n && known; i++) {
         const char *const *k = known;
@@ -94,29 +96,29 @@ static void look_at_accelerators(struct look *l, accelerator *const *list, size_
     }
 }
 
-static void look_at_extras(struct look *l)
+static void check_onnxruntime_extras(struct look *l)
 {
     const Inference__ModelOptimizationPolicy__ExecutionAccelerators *a =
         l->pb->optimization ? l->pb->optimization->execution_accelerators : NULL;
     if (!l->backend || !a)
         return;
-    look_at_accelerators(l, a->gpu_execution_accelerator, a->n_gpu_execution_accelerator,
-                         l->backend->gpu_accelerators);
-    look_at_accelerators(l, a->cpu_execution_accelerator, a->n_cpu_execution_accelerator,
-                         l->backend->cpu_accelerators);
+    check_accelerators(l, a->gpu_execution_accelerator, a->n_gpu_execution_accelerator,
+                       l->backend->gpu_accelerators);
+    check_accelerators(l, a->cpu_execution_accelerator, a->n_cpu_execution_accelerator,
+                       l->backend->cpu_accelerators);
 }
 
 void lint_look_at_parameters(struct look *l)
 {
-    look_at_extras(l);
+    check_onnxruntime_extras(l);
     for (size_t i = 0; i < l->pb->n_parameters; i++) {
         const parameter *p = l->pb->parameters[i];
-        const struct parameter_traits *t = find(server_parameters, p->key);
+        const struct parameter_traits *t = find_traits(server_parameters, p->key);
         if (!t && l->backend)
-            t = find(l->backend->parameters, p->key);
+            t = find_traits(l->backend->parameters, p->key);
         if (t)
-            look_at_value(l, t, p);
+            check_parameter_value(l, t, p);
         else
-            look_at_unknown(l, p);
+            check_unknown_parameter(l, p);
     }
 }

@@ -168,7 +168,7 @@ void lint_print_findings(struct lint_printer *p, const struct lint_findings *f)
     }
 }
 
-static const char *plural(size_t n)
+static const char *plural_ending(size_t n)
 {
     return n == 1 ? "" : "s";
 }
@@ -181,8 +181,9 @@ void lint_print_end(struct lint_printer *p, const struct lint_totals *t)
                 "\"seconds\":%.3f}\n",
                 t->n_models, t->n_errors, t->n_warnings, t->n_hidden, t->seconds);
     } else {
-        fprintf(p->out, "%zu model%s, %zu error%s, %zu warning%s", t->n_models, plural(t->n_models),
-                t->n_errors, plural(t->n_errors), t->n_warnings, plural(t->n_warnings));
+        fprintf(p->out, "%zu model%s, %zu error%s, %zu warning%s", t->n_models,
+                plural_ending(t->n_models), t->n_errors, plural_ending(t->n_errors), t->n_warnings,
+                plural_ending(t->n_warnings));
         if (t->n_hidden)
             fprintf(p->out, " (%zu not shown: at most %d of each model)", t->n_hidden,
                     LINT_MAX_FINDINGS);

@@ -51,8 +51,8 @@ static bool count_strings(const struct buf *text, uint64_t *ret_n)
     return true;
 }
 
-static void look_at_strings(struct look *l, const struct data_file *d, const char *folder,
-                            int64_t elements)
+static void check_string_count(struct look *l, const struct data_file *d, const char *folder,
+                               int64_t elements)
 {
     AUTO(buf) text = BUF_INIT(MAX_STRINGS_BYTES);
     uint64_t n;
@@ -71,15 +71,15 @@ static void look_at_strings(struct look *l, const struct data_file *d, const cha
                  d->setting, elements, d->file, n);
 }
 
-static void look_at_size(struct look *l, const struct data_file *d, const char *folder,
-                         uint64_t size_bytes)
+static void check_data_size(struct look *l, const struct data_file *d, const char *folder,
+                            uint64_t size_bytes)
 {
     int64_t elements = 0;
     uint64_t expected;
     if (shape_elements(d->dims, d->n_dims, &elements) != SHAPE_FINE)
         return; /* the rules have something to say about that */
     if (d->type == INFERENCE__DATA_TYPE__TYPE_STRING) {
-        look_at_strings(l, d, folder, elements);
+        check_string_count(l, d, folder, elements);
         return;
     }
     size_t element_bytes = dtype_size((enum dtype)d->type); /* the same numbers */
@@ -98,7 +98,7 @@ static void look_at_size(struct look *l, const struct data_file *d, const char *
                  d->setting, expected, d->file, size_bytes);
 }
 
-static void look_at_data(struct look *l, const struct data_file *d)
+static void check_data_file(struct look *l, const struct data_file *d)
 {
     struct file_info info = {.kind = FILE_MISSING};
     struct lint_place place = lint_at(l, d->message, d->field, 0);
@@ -119,7 +119,7 @@ static void look_at_data(struct look *l, const struct data_file *d)
         mem_free(file);
     } else {
         lint_look_at_file(l, path);
-        look_at_size(l, d, folder, info.size_bytes);
+        check_data_size(l, d, folder, info.size_bytes);
     }
     mem_free(path);
     mem_free(folder);
@@ -129,7 +129,7 @@ static void look_at_data(struct look *l, const struct data_file *d)
 
 typedef Inference__ModelWarmup__InputsEntry sample_input;
 
-static const char *type_name(Inference__DataType type)
+static const char *name_of_type(Inference__DataType type)
 {
     const ProtobufCEnumValue *v =
         protobuf_c_enum_descriptor_get_value(&inference__data_type__descriptor, (int)type);
@@ -144,15 +144,15 @@ static bool same_dims(const Inference__ModelInput *input, const Inference__Model
     return same; /* a wildcard in a sample is a broken rule, which was told */
 }
 
-static void look_at_fit(struct look *l, const Inference__ModelWarmup *sample,
-                        const sample_input *entry, const Inference__ModelInput *input)
+static void check_sample_fits_input(struct look *l, const Inference__ModelWarmup *sample,
+                                    const sample_input *entry, const Inference__ModelInput *input)
 {
     const Inference__ModelWarmup__Input *from = entry->value;
     if (from->data_type != input->data_type)
         lint_add(l->found, LINT_BAD_SAMPLE, lint_at(l, from, "data_type", 0), NULL,
                  "warmup sample '%s': the data type of input '%s' is %s, but the model expects %s",
-                 sample->name, input->name, type_name(from->data_type),
-                 type_name(input->data_type));
+                 sample->name, input->name, name_of_type(from->data_type),
+                 name_of_type(input->data_type));
     if (same_dims(input, from))
         return;
     AUTO(buf) dims = BUF_INIT(MAX_SHAPE_TEXT);
@@ -165,7 +165,7 @@ static void look_at_fit(struct look *l, const Inference__ModelWarmup *sample,
 }
 
 /* Are these the model's inputs? */
-static void look_at_inputs(struct look *l, const Inference__ModelWarmup *sample)
+static void check_sample_inputs(struct look *l, const Inference__ModelWarmup *sample)
 {
     struct map given = MAP_INIT;
     for (size_t i = 0; i < sample->n_inputs; i++)
@@ -174,7 +174,7 @@ static void look_at_inputs(struct look *l, const Inference__ModelWarmup *sample)
         const Inference__ModelInput *input = l->pb->input[i];
         const sample_input *entry = map_remove(&given, input->name, strlen(input->name));
         if (entry)
-            look_at_fit(l, sample, entry, input);
+            check_sample_fits_input(l, sample, entry, input);
         else if (!input->optional)
             lint_add(l->found, LINT_BAD_SAMPLE, lint_at(l, sample, NULL, 0), NULL,
                      "warmup sample '%s' lacks the required input '%s'", sample->name, input->name);
@@ -189,7 +189,7 @@ static void look_at_inputs(struct look *l, const Inference__ModelWarmup *sample)
     map_done(&given);
 }
 
-static void look_at_sample(struct look *l, const Inference__ModelWarmup *sample)
+static void check_warmup_sample(struct look *l, const Inference__ModelWarmup *sample)
 {
     int32_t most = MAX(lint_batch_size(l), 1);
     if (sample->batch_size == 0) {
@@ -202,7 +202,7 @@ static void look_at_sample(struct look *l, const Inference__ModelWarmup *sample)
                  "warmup sample '%s' runs a batch of %u, more than a client can bring about (%d)",
                  sample->name, sample->batch_size, most);
     if (l->pb->n_input || !lint_completes(l))
-        look_at_inputs(l, sample);
+        check_sample_inputs(l, sample);
     for (size_t i = 0; i < sample->n_inputs; i++) {
         const Inference__ModelWarmup__Input *input = sample->inputs[i]->value;
         if (input->input_data_type_case !=
@@ -216,13 +216,13 @@ static void look_at_sample(struct look *l, const Inference__ModelWarmup *sample)
                               .n_dims = input->n_dims,
                               .dims = input->dims,
                               .setting = "warmup setting"};
-        look_at_data(l, &d);
+        check_data_file(l, &d);
     }
 }
 
 /* ---- initial states -------------------------------------------------------------------------- */
 
-static void look_at_state(struct look *l, const Inference__ModelSequenceBatching__State *state)
+static void check_state_data(struct look *l, const Inference__ModelSequenceBatching__State *state)
 {
     for (size_t i = 0; i < state->n_initial_state; i++) {
         const Inference__ModelSequenceBatching__InitialState *initial = state->initial_state[i];
@@ -237,7 +237,7 @@ static void look_at_state(struct look *l, const Inference__ModelSequenceBatching
                               .n_dims = initial->n_dims,
                               .dims = initial->dims,
                               .setting = "initial_state setting"};
-        look_at_data(l, &d);
+        check_data_file(l, &d);
     }
 }
 
@@ -245,9 +245,9 @@ void lint_look_at_samples(struct look *l)
 {
     const Inference__ModelConfig *pb = l->pb;
     for (size_t i = 0; i < pb->n_model_warmup; i++)
-        look_at_sample(l, pb->model_warmup[i]);
+        check_warmup_sample(l, pb->model_warmup[i]);
     if (pb->scheduling_choice_case != INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING)
         return;
     for (size_t i = 0; i < pb->sequence_batching->n_state; i++)
-        look_at_state(l, pb->sequence_batching->state[i]);
+        check_state_data(l, pb->sequence_batching->state[i]);
 }

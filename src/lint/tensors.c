@@ -18,7 +18,7 @@ struct tensor {
     const int64_t *dims;
 };
 
-static size_t count(const Inference__ModelConfig *pb)
+static size_t count_tensors(const Inference__ModelConfig *pb)
 {
     return pb->n_input + pb->n_output;
 }
@@ -52,7 +52,7 @@ static bool all_look_batched(const Inference__ModelConfig *pb)
     if (!pb->n_input || !pb->n_output)
         return false;
     first = tensor_at(pb, 0);
-    for (size_t i = 0; i < count(pb); i++) {
+    for (size_t i = 0; i < count_tensors(pb); i++) {
         struct tensor t = tensor_at(pb, i);
         if (t.n_dims < 2 || t.dims[0] != first.dims[0])
             return false;
@@ -76,12 +76,12 @@ static void add_batch_dim(struct look *l, const struct tensor *t)
              buf_text(&dims), t->what, t->name, l->pb->max_batch_size, buf_text(&dims) + 1);
 }
 
-static void look_at_batch_dims(struct look *l)
+static void check_batch_dims(struct look *l)
 {
     if (l->pb->max_batch_size <= 0)
         return;
     bool all = all_look_batched(l->pb);
-    for (size_t i = 0; i < count(l->pb); i++) {
+    for (size_t i = 0; i < count_tensors(l->pb); i++) {
         struct tensor t = tensor_at(l->pb, i);
         if (looks_batched(&t) || all)
             add_batch_dim(l, &t);
@@ -90,7 +90,7 @@ static void look_at_batch_dims(struct look *l)
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-static void look_at_names(struct look *l, size_t from, size_t to)
+static void check_tensor_names(struct look *l, size_t from, size_t to)
 {
     struct map seen = MAP_INIT;
     for (size_t i = from; i < to; i++) {
@@ -105,9 +105,9 @@ static void look_at_names(struct look *l, size_t from, size_t to)
 void lint_look_at_tensors(struct look *l)
 {
     const Inference__ModelConfig *pb = l->pb;
-    look_at_batch_dims(l);
-    look_at_names(l, 0, pb->n_input);
-    look_at_names(l, pb->n_input, count(pb));
+    check_batch_dims(l);
+    check_tensor_names(l, 0, pb->n_input);
+    check_tensor_names(l, pb->n_input, count_tensors(pb));
     if (l->config->provided && !lint_completes(l) && (!pb->n_input || !pb->n_output))
         lint_add(l->found, LINT_NO_TENSORS, lint_at(l, NULL, NULL, 0), NULL,
                  "the model has no %s, and its backend will not find out about them",

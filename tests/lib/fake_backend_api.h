@@ -10,7 +10,7 @@
 #define TESTS_LIB_FAKE_BACKEND_API_H
 
 /* What the others need must come before the names change. */
-#include "common/doc.c" /* has a fail() of its own, which cmocka's macro must not meet */
+#include "common/doc.c"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -355,7 +355,7 @@ static void help_names_every_flag_within_100_columns(void **unused)
     }
     for (const char *line = text; *line;) {
         size_t length = strcspn(line, "\n");
-        if (columns(line, length) > ALL_COLUMNS)
+        if (count_columns(line, length) > ALL_COLUMNS)
             fail_msg("too wide: %.*s", (int)length, line);
         line += length + 1;
     }

@@ -31,7 +31,7 @@ enum {
 };
 
 /* As in the reference: 1 is yes, anything else no. */
-static enum parallel_instances read_environment(void)
+static enum parallel_instances read_parallel_instances(void)
 {
     const char *wanted = getenv("TRITON_PARALLEL_INSTANCE_LOADING");
     if (!wanted)
@@ -41,19 +41,20 @@ static enum parallel_instances read_environment(void)
 
 /* ------------------------------------------------------------------------------------ settings */
 
-static bool is_for(const struct backend_setting *s, const char *backend)
+static bool is_setting_for(const struct backend_setting *s, const char *backend)
 {
     return !*s->backend || strcmp(s->backend, backend) == 0;
 }
 
 /* What the command line says: the backend's own before what is for all ("" asks for that alone),
  * and the last of several. NULL: nothing. */
-static const char *setting(const struct backend_registry *reg, const char *backend, const char *key)
+static const char *find_setting(const struct backend_registry *reg, const char *backend,
+                                const char *key)
 {
     const struct backend_setting *found = NULL;
     for (size_t i = 0; i < reg->n_settings; i++) {
         const struct backend_setting *s = &reg->settings[i];
-        if (is_for(s, backend) && strcmp(s->key, key) == 0 &&
+        if (is_setting_for(s, backend) && strcmp(s->key, key) == 0 &&
             !(found && *found->backend && !*s->backend))
             found = s;
     }
@@ -64,8 +65,8 @@ static const char *setting(const struct backend_registry *reg, const char *backe
  * the word true completes, as in the reference. */
 static void read_settings(struct backend_registry *reg)
 {
-    const char *directory = setting(reg, "", "backend-directory");
-    const char *complete = setting(reg, "", "auto-complete-config");
+    const char *directory = find_setting(reg, "", "backend-directory");
+    const char *complete = find_setting(reg, "", "auto-complete-config");
     if (directory)
         reg->directory = directory;
     if (complete && strcasecmp(complete, "true") != 0)
@@ -81,7 +82,7 @@ void backend_registry_init(struct backend_registry *reg, struct server *server,
         .settings = options->backend_settings,
         .n_settings = options->n_backend_settings,
         .auto_complete = !options->strict_model_config,
-        .parallel_instances = read_environment(),
+        .parallel_instances = read_parallel_instances(),
     };
     read_settings(reg);
     atomic_init(&reg->n_free_helpers, MIN(options->load_threads, (unsigned int)MAX_HELPERS) - 1);
@@ -97,7 +98,7 @@ static void call_finalize(void *arg)
 }
 
 /* Nothing of the core's runs in it afterwards, but threads for which it stays. */
-static void finalize(struct backend *b)
+static void finalize_backend(struct backend *b)
 {
     helpers_done(&b->askers);
     if (b->entered && b->fns.finalize && !backend_call("model-unload", call_finalize, b))
@@ -130,7 +131,7 @@ void backend_registry_done(struct backend_registry *reg)
     struct list *link;
     while ((link = list_pop(&reg->backends))) {
         struct backend *b = LIST_ENTRY(link, struct backend, link);
-        finalize(b);
+        finalize_backend(b);
         backend_free(b);
     }
     cond_done(&reg->changed);
@@ -139,7 +140,7 @@ void backend_registry_done(struct backend_registry *reg)
 
 /* ------------------------------------------------------------------------ finding the library */
 
-static bool is_file(const char *path)
+static bool is_regular_file(const char *path)
 {
     struct stat st;
     return stat(path, &st) == 0 && S_ISREG(st.st_mode);
@@ -150,7 +151,7 @@ static char *find_in(const char *const *folders, size_t n, const char *name)
 {
     for (size_t i = 0; i < n; i++) {
         char *path = mem_printf("%s/%s", folders[i], name);
-        if (is_file(path))
+        if (is_regular_file(path))
             return path;
         mem_free(path);
     }
@@ -217,14 +218,14 @@ static struct status *find_python(const struct search *s, struct backend_files *
     return NULL;
 }
 
-static char *directory_of(const char *path)
+static char *copy_folder_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
     return slash ? mem_strndup(path, (size_t)(slash - path)) : mem_strdup(".");
 }
 
-static struct status *find_library(const struct search *s, const char *name,
-                                   struct backend_files *f)
+static struct status *find_backend_library(const struct search *s, const char *name,
+                                           struct backend_files *f)
 {
     if (strcmp(s->pb->runtime, BACKEND_PYTHON_FILE) == 0)
         return find_python(s, f);
@@ -233,7 +234,7 @@ static struct status *find_library(const struct search *s, const char *name,
         return find_python(s, f);
     if (!f->library)
         return not_found(s, name, ALL_BUT_PYTHON);
-    f->directory = directory_of(f->library);
+    f->directory = copy_folder_of(f->library);
     return NULL;
 }
 
@@ -264,7 +265,7 @@ struct status *backend_find(const struct backend_registry *reg, const struct mod
                         "'%s', check model config runtime field",
                         name, own, pb->name);
     else
-        st = find_library(&s, name, &files);
+        st = find_backend_library(&s, name, &files);
     if (st)
         backend_files_done(&files);
     else
@@ -294,7 +295,7 @@ static bool is_written(const struct backend_registry *reg, const char *backend, 
             return true;
     }
     for (size_t k = 0; k < i; k++) {
-        if (is_for(&reg->settings[k], backend) && strcmp(reg->settings[k].key, key) == 0)
+        if (is_setting_for(&reg->settings[k], backend) && strcmp(reg->settings[k].key, key) == 0)
             return true;
     }
     return false;
@@ -324,7 +325,7 @@ static struct status *config_json(const struct backend_registry *reg, const char
 
     buf_adds(&out, "{\"cmdline\":{");
     for (size_t i = 0; i < ARRAY_SIZE(common); i++) {
-        const char *given = setting(reg, backend, common[i].key);
+        const char *given = find_setting(reg, backend, common[i].key);
         buf_adds(&out, i > 0 ? "," : "");
         write_setting(&out, common[i].key, given ? given : common[i].value);
         if (i == DEFAULT_MAX_BATCH_SIZE)
@@ -332,10 +333,10 @@ static struct status *config_json(const struct backend_registry *reg, const char
     }
     for (size_t i = 0; i < reg->n_settings; i++) {
         const struct backend_setting *s = &reg->settings[i];
-        if (!is_for(s, backend) || is_written(reg, backend, i, common, ARRAY_SIZE(common)))
+        if (!is_setting_for(s, backend) || is_written(reg, backend, i, common, ARRAY_SIZE(common)))
             continue;
         buf_addc(&out, ',');
-        write_setting(&out, s->key, setting(reg, backend, s->key));
+        write_setting(&out, s->key, find_setting(reg, backend, s->key));
     }
     buf_adds(&out, "}}");
     struct status *st = buf_status(&out);
@@ -344,7 +345,7 @@ static struct status *config_json(const struct backend_registry *reg, const char
     return st;
 }
 
-static struct status *resolve(struct backend *b)
+static struct status *resolve_backend_functions(struct backend *b)
 {
     const struct {
         const char *symbol;
@@ -382,7 +383,7 @@ static struct status *open_and_initialize(struct backend *b)
     dl_offer_self(); /* backends that do not say where the server's functions are find them */
     struct status *st = dl_open(b->library_path, &b->library);
     if (!st)
-        st = resolve(b);
+        st = resolve_backend_functions(b);
     if (st)
         return st;
     log_verbose(1, "backend configuration:\n%s", b->config.json);
@@ -413,7 +414,7 @@ static void run_loading(void *arg)
 }
 
 /* When this fails, the library is closed by this thread, in which it has left nothing. */
-static struct status *load(struct backend *b)
+static struct status *load_backend(struct backend *b)
 {
     struct loading l = {.b = b};
     if (!backend_call("model-load", run_loading, &l))
@@ -422,7 +423,8 @@ static struct status *load(struct backend *b)
 }
 
 /* Backends in Python have one library, and each is a backend of its own. */
-static struct backend *find_locked(struct backend_registry *reg, const struct backend_files *f)
+static struct backend *find_backend_locked(struct backend_registry *reg,
+                                           const struct backend_files *f)
 {
     LIST_FOR_EACH (link, &reg->backends) {
         struct backend *b = LIST_ENTRY(link, struct backend, link);
@@ -448,7 +450,7 @@ static struct backend *backend_new(struct backend_registry *reg, const char *nam
 }
 
 /* Under mu. One user less of a backend whose outcome is known; the last one ends it. */
-static void put_locked(struct backend_registry *reg, struct backend *b)
+static void put_backend_locked(struct backend_registry *reg, struct backend *b)
 {
     mutex_assert_held(&reg->mu);
     if (--b->users > 0)
@@ -456,7 +458,7 @@ static void put_locked(struct backend_registry *reg, struct backend *b)
     /* It stays in the list, as loading, so that nobody loads it anew before it is gone. */
     b->stage = BACKEND_LOADING;
     mutex_unlock(&reg->mu);
-    finalize(b);
+    finalize_backend(b);
     mutex_lock(&reg->mu);
     list_remove(&b->link);
     cond_broadcast(&reg->changed);
@@ -474,7 +476,7 @@ struct status *backend_get(struct backend_registry *reg, const char *name,
         return status_prefix(st, "settings of backend '%s'", name);
     mutex_lock(&reg->mu);
     struct backend *b;
-    while ((b = find_locked(reg, files)) && b->stage == BACKEND_LOADING)
+    while ((b = find_backend_locked(reg, files)) && b->stage == BACKEND_LOADING)
         cond_wait(&reg->changed, &reg->mu);
     if (b && b->stage == BACKEND_LOADED) {
         b->users++;
@@ -489,11 +491,11 @@ struct status *backend_get(struct backend_registry *reg, const char *name,
     mutex_unlock(&reg->mu);
 
     log_verbose(1, "loading backend '%s' from %s", name, files->library);
-    st = load(b);
+    st = load_backend(b);
 
     mutex_lock(&reg->mu);
     if (st) {
-        put_locked(reg, b);
+        put_backend_locked(reg, b);
     } else {
         b->stage = BACKEND_LOADED;
         cond_broadcast(&reg->changed);
@@ -510,6 +512,6 @@ void backend_put(struct backend_registry *reg, struct backend *b)
     if (!b)
         return;
     mutex_lock(&reg->mu);
-    put_locked(reg, b);
+    put_backend_locked(reg, b);
     mutex_unlock(&reg->mu);
 }

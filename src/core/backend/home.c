@@ -24,7 +24,7 @@ struct home {
     bool ending;
 };
 
-static void live(void *arg)
+static void run_home_thread(void *arg)
 {
     struct home *h = arg;
     mutex_lock(&h->mu);
@@ -50,7 +50,7 @@ struct status *home_new(const char *name, struct home **ret_home)
     struct home *h = mem_zalloc(sizeof(*h));
     mutex_init(&h->mu, HOME_LEVEL, "home.mu");
     cond_init(&h->changed);
-    struct status *st = thread_start(&h->thread, name, live, h);
+    struct status *st = thread_start(&h->thread, name, run_home_thread, h);
     if (st) {
         cond_done(&h->changed);
         mutex_done(&h->mu);

@@ -42,8 +42,8 @@ const char *host_policy_of(const Inference__ModelInstanceGroup *group)
 }
 
 /* The last value wins; NULL when it is not set. */
-static const char *value_of(const struct host_policy_setting *settings, size_t n,
-                            const char *policy, const char *setting)
+static const char *find_policy_value(const struct host_policy_setting *settings, size_t n,
+                                     const char *policy, const char *setting)
 {
     for (size_t i = n; i-- > 0;) {
         if (strcmp(settings[i].policy, policy) == 0 && strcmp(settings[i].setting, setting) == 0)
@@ -62,7 +62,7 @@ struct status *host_policy_document(const struct host_policy_setting *settings, 
     json_write_string(&out, policy, strlen(policy));
     buf_adds(&out, ":{");
     for (size_t i = 0; i < ARRAY_SIZE(all_settings); i++) {
-        const char *value = value_of(settings, n, policy, all_settings[i]);
+        const char *value = find_policy_value(settings, n, policy, all_settings[i]);
         if (!value)
             continue;
         buf_addf(&out, "%s\"%s\":", separator, all_settings[i]);
@@ -78,7 +78,8 @@ struct status *host_policy_document(const struct host_policy_setting *settings, 
     return NULL;
 }
 
-static bool read_number(const char *text, size_t length, uint64_t limit, unsigned int *ret_number)
+static bool read_number_below(const char *text, size_t length, uint64_t limit,
+                              unsigned int *ret_number)
 {
     uint64_t number;
     if (!str_to_uint64(text, length, &number) || number >= limit)
@@ -93,10 +94,10 @@ static bool add_cpus(struct place *p, const char *text, size_t length)
     unsigned int first, last;
     const char *dash = memchr(text, '-', length);
     size_t first_length = dash ? (size_t)(dash - text) : length;
-    if (!read_number(text, first_length, PLACE_MAX_CPUS, &first))
+    if (!read_number_below(text, first_length, PLACE_MAX_CPUS, &first))
         return false;
     last = first;
-    if (dash && !read_number(dash + 1, length - first_length - 1, PLACE_MAX_CPUS, &last))
+    if (dash && !read_number_below(dash + 1, length - first_length - 1, PLACE_MAX_CPUS, &last))
         return false;
     if (last < first)
         return false;
@@ -119,10 +120,10 @@ NODISCARD static struct status *read_cpus(struct place *p, const char *value)
     }
 }
 
-NODISCARD static struct status *read_node(struct place *p, const char *value)
+NODISCARD static struct status *read_numa_node(struct place *p, const char *value)
 {
     unsigned int node;
-    if (!read_number(value, strlen(value), PLACE_MAX_NODES, &node))
+    if (!read_number_below(value, strlen(value), PLACE_MAX_NODES, &node))
         return status_new(STATUS_INVALID_ARG,
                           "Parsing 'numa-node' value: Can't parse '%s' to integer", value);
     place_set_node(p, node);
@@ -130,7 +131,7 @@ NODISCARD static struct status *read_node(struct place *p, const char *value)
 }
 
 /* Those who read values and enter places do not know whose they are. */
-NODISCARD static struct status *blame(struct status *st, const char *policy)
+NODISCARD static struct status *blame_policy(struct status *st, const char *policy)
 {
     if (!st)
         return NULL;
@@ -143,8 +144,8 @@ NODISCARD static struct status *blame(struct status *st, const char *policy)
 struct status *host_policy_place(const struct host_policy_setting *settings, size_t n,
                                  const char *policy, struct place **ret_place)
 {
-    const char *cpus = value_of(settings, n, policy, cpu_cores);
-    const char *node = value_of(settings, n, policy, numa_node);
+    const char *cpus = find_policy_value(settings, n, policy, cpu_cores);
+    const char *node = find_policy_value(settings, n, policy, numa_node);
     *ret_place = NULL;
     if (!cpus && !node)
         return NULL;
@@ -152,17 +153,17 @@ struct status *host_policy_place(const struct host_policy_setting *settings, siz
     struct place *p = mem_zalloc(sizeof(*p));
     struct status *st = cpus ? read_cpus(p, cpus) : NULL;
     if (!st && node)
-        st = read_node(p, node);
+        st = read_numa_node(p, node);
     if (st)
         mem_free(p);
     else
         *ret_place = p;
-    return blame(st, policy);
+    return blame_policy(st, policy);
 }
 
 struct status *host_policy_enter(const struct place *p, const char *policy,
                                  struct place *ret_before)
 {
     *ret_before = (struct place){.has_cpus = false};
-    return p ? blame(place_enter(p, ret_before), policy) : NULL;
+    return p ? blame_policy(place_enter(p, ret_before), policy) : NULL;
 }

@@ -38,7 +38,7 @@ void instance_report_memory(struct instance *in, size_t bytes)
                               memory_order_relaxed);
 }
 
-static enum instance_kind kind_of(Inference__ModelInstanceGroup__Kind kind)
+static enum instance_kind to_instance_kind(Inference__ModelInstanceGroup__Kind kind)
 {
     switch (kind) {
     case INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_GPU:
@@ -61,7 +61,7 @@ NODISCARD static struct status *follow_host_policy(struct instance *in)
     return host_policy_place(o->host_policies, o->n_host_policies, policy, &in->place);
 }
 
-NODISCARD static struct status *initialize_in_backend(struct instance *in)
+NODISCARD static struct status *initialize_backend_instance(struct instance *in)
 {
     const struct backend_functions *fns = &in->model->backend->fns;
     MEM_CHARGE(in->model->owner, MEM_BACKEND);
@@ -75,12 +75,12 @@ struct status *instance_enter_place(const struct instance *in, struct place *ret
 }
 
 /* Threads that the backend starts meanwhile begin in the same place. */
-NODISCARD static struct status *initialize_in_place(struct instance *in)
+NODISCARD static struct status *initialize_where_bound(struct instance *in)
 {
     struct place before;
     struct status *st = instance_enter_place(in, &before);
     if (!st)
-        st = initialize_in_backend(in);
+        st = initialize_backend_instance(in);
     place_leave(&before);
     return st;
 }
@@ -93,13 +93,13 @@ struct initialization {
 static void run_initialization(void *arg)
 {
     struct initialization *i = arg;
-    i->result = initialize_in_place(i->in);
+    i->result = initialize_where_bound(i->in);
 }
 
-NODISCARD static struct status *initialize(struct instance *in)
+NODISCARD static struct status *initialize_instance(struct instance *in)
 {
     if (!model_wants_homes(in->model))
-        return initialize_in_place(in);
+        return initialize_where_bound(in);
     struct status *st = home_new(in->name, &in->home);
     if (st)
         return st;
@@ -116,7 +116,7 @@ struct status *instance_new(struct model *m, const Inference__ModelInstanceGroup
     in->model = m;
     in->group = group;
     in->name = mem_printf("%s_%d", group->name, index);
-    in->kind = kind_of(group->kind);
+    in->kind = to_instance_kind(group->kind);
     /* A configuration may allow a batch of billions; so many requests never wait. */
     in->batch_capacity = MIN(MAX(m->max_batch_size, 1u), (uint32_t)INSTANCE_MAX_REQUESTS);
     in->stats = instance_stats_new(m);
@@ -125,7 +125,7 @@ struct status *instance_new(struct model *m, const Inference__ModelInstanceGroup
                 m->version_text);
     struct status *st = follow_host_policy(in);
     if (!st)
-        st = initialize(in);
+        st = initialize_instance(in);
     if (st)
         instance_free(in);
     else
@@ -133,7 +133,7 @@ struct status *instance_new(struct model *m, const Inference__ModelInstanceGroup
     return st;
 }
 
-static void finalize(void *arg)
+static void finalize_instance(void *arg)
 {
     struct instance *in = arg;
     log_status(LOG_ERROR, "failed to finalize model instance",
@@ -146,9 +146,9 @@ void instance_free(struct instance *in)
         return;
     bool is_due = in->known_to_backend && in->model->backend->fns.instance_finalize;
     if (is_due && in->home)
-        home_call(in->home, finalize, in);
+        home_call(in->home, finalize_instance, in);
     else if (is_due)
-        finalize(in);
+        finalize_instance(in);
     home_free(in->home);
     instance_report_memory(in, 0);
     mem_free(in->host_policy_document.json);
@@ -160,7 +160,7 @@ void instance_free(struct instance *in)
 }
 
 /* Times of a backend that does not keep the order must not wrap the sums. */
-static uint64_t span(uint64_t from_ns, uint64_t to_ns)
+static uint64_t elapsed_ns(uint64_t from_ns, uint64_t to_ns)
 {
     return to_ns > from_ns ? to_ns - from_ns : 0;
 }
@@ -195,7 +195,7 @@ static void begin_call(struct instance *in, uint32_t n, uint64_t start_ns)
 }
 
 /* When the backend has the request still, that is noted. */
-static void look_after(struct instance *in, struct request *r, uint64_t start_ns)
+static void watch_if_kept(struct instance *in, struct request *r, uint64_t start_ns)
 {
     if (UNLIKELY(atomic_load_explicit(&r->taken_by, memory_order_relaxed) == in) && in->watch)
         watch_keep_late(in, r, start_ns);
@@ -216,8 +216,8 @@ static void end_call(struct instance *in)
 /* ---- Execution ------------------------------------------------------------------------------ */
 
 /* The backend has returned an error, and may have released the request all the same. */
-static void end_failed(struct instance *in, struct request *r, struct status *error,
-                       uint64_t start_ns)
+static void fail_request(struct instance *in, struct request *r, struct status *error,
+                         uint64_t start_ns)
 {
     struct execution_times times = {.exec_start_ns = start_ns, .exec_end_ns = monotonic_ns()};
     instance_report_statistics(in, r, false, &times); /* counted, then told */
@@ -245,7 +245,7 @@ enum { CLOCK_EVERY = 8 };
  * call: nobody is believed for long. That eighth is enough, since a model is off its loop when a
  * 17th of what is measured is long (execution.c), and the watchdog waits for no measurement.
  */
-static uint64_t has_taken_ns(struct instance *in, uint64_t start_ns)
+static uint64_t measure_call_ns(struct instance *in, uint64_t start_ns)
 {
     uint64_t said_ns = reported_end_ns - start_ns;
     if (LIKELY(said_ns < EXECUTION_SHORT_NS) && in->n_runs++ % CLOCK_EVERY != 0)
@@ -287,14 +287,14 @@ uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t 
     executing = in;
     reported_end_ns = 0;
     struct status *error = in->model->backend->fns.instance_execute(in, given, n);
-    uint64_t took_ns = has_taken_ns(in, start_ns);
+    uint64_t took_ns = measure_call_ns(in, start_ns);
     executing = outer;
     reported_end_ns = 0;
 
     for (uint32_t i = 0; i < n; i++) {
         if (UNLIKELY(error != NULL))
-            end_failed(in, batch[i], error, start_ns);
-        look_after(in, batch[i], start_ns);
+            fail_request(in, batch[i], error, start_ns);
+        watch_if_kept(in, batch[i], start_ns);
     }
     end_call(in);
     for (uint32_t i = 0; i < n; i++)
@@ -315,9 +315,9 @@ struct compute_ns {
 
 static inline struct compute_ns compute_of(const struct execution_times *t)
 {
-    return (struct compute_ns){.input = span(t->exec_start_ns, t->compute_start_ns),
-                               .infer = span(t->compute_start_ns, t->compute_end_ns),
-                               .output = span(t->compute_end_ns, t->exec_end_ns)};
+    return (struct compute_ns){.input = elapsed_ns(t->exec_start_ns, t->compute_start_ns),
+                               .infer = elapsed_ns(t->compute_start_ns, t->compute_end_ns),
+                               .output = elapsed_ns(t->compute_end_ns, t->exec_end_ns)};
 }
 
 /* What a request has taken, from its begin and from its place in the queue. */
@@ -329,8 +329,8 @@ struct request_ns {
 static inline struct request_ns request_ns_of(const struct request *r,
                                               const struct execution_times *t)
 {
-    return (struct request_ns){.all = span(r->start_ns, t->exec_end_ns),
-                               .queue = span(r->queue_ns, t->exec_start_ns),
+    return (struct request_ns){.all = elapsed_ns(r->start_ns, t->exec_end_ns),
+                               .queue = elapsed_ns(r->queue_ns, t->exec_start_ns),
                                .compute = compute_of(t)};
 }
 
@@ -371,7 +371,7 @@ void instance_report_statistics(struct instance *in, const struct request *r, bo
         return; /* counted as a failure, whatever has become of it */
     trace_compute(r, t->exec_start_ns, t->compute_start_ns, t->compute_end_ns, t->exec_end_ns);
     if (!success) {
-        model_count_failure(in->model, FAILURE_BACKEND, span(r->start_ns, t->exec_end_ns));
+        model_count_failure(in->model, FAILURE_BACKEND, elapsed_ns(r->start_ns, t->exec_end_ns));
         return;
     }
     struct request_ns ns = request_ns_of(r, t);

@@ -75,7 +75,7 @@ struct instance {
     atomic_uint_least64_t since_ns;  /* when the backend's call began; 0: there is none */
     atomic_uint n_executing;         /* its requests */
     atomic_bool watched;             /* the watch's: the runner takes watch.mu when it returns */
-    uint32_t n_runs;                 /* the runner's: calls of the backend, for has_taken_ns() */
+    uint32_t n_runs;                 /* the runner's: calls of the backend, for measure_call_ns() */
     enum runner runner;              /* under scheduler.mu */
     struct request **batch;          /* the runner's: 2 * batch_capacity; NULL before the first */
     struct request *batch_of_one[2]; /* where that points when there is never more than one */

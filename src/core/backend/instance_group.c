@@ -42,7 +42,7 @@ struct making {
     atomic_bool failed;
 };
 
-static void make_some(void *arg)
+static void make_next_instances(void *arg)
 {
     struct making *making = arg;
     while (!atomic_load(&making->failed)) {
@@ -59,7 +59,7 @@ static void make_some(void *arg)
     }
 }
 
-/* As many helpers as are wanted and to be had; they are given back by give_back(). */
+/* As many helpers as are wanted and to be had; they are given back by give_helpers_back(). */
 static unsigned int take_helpers(struct backend_registry *reg, unsigned int wanted)
 {
     unsigned int free = atomic_load(&reg->n_free_helpers), taken;
@@ -69,32 +69,33 @@ static unsigned int take_helpers(struct backend_registry *reg, unsigned int want
     return taken;
 }
 
-static void give_back(struct backend_registry *reg, unsigned int n)
+static void give_helpers_back(struct backend_registry *reg, unsigned int n)
 {
     atomic_fetch_add(&reg->n_free_helpers, n);
 }
 
-static void make_together(struct making *making, struct backend_registry *reg)
+static void make_in_parallel(struct making *making, struct backend_registry *reg)
 {
     unsigned int n = take_helpers(reg, making->n - 1), n_started = 0;
     struct thread *helpers = mem_zalloc(n * sizeof(*helpers));
     while (n_started < n) {
-        struct status *st = thread_start(&helpers[n_started], "instance-load", make_some, making);
+        struct status *st =
+            thread_start(&helpers[n_started], "instance-load", make_next_instances, making);
         if (st) {
             log_status(LOG_WARN, "fewer threads make instances", st);
             break;
         }
         n_started++;
     }
-    make_some(making);
+    make_next_instances(making);
     for (unsigned int i = 0; i < n_started; i++)
         thread_join(&helpers[i]);
     mem_free(helpers);
-    give_back(reg, n);
+    give_helpers_back(reg, n);
 }
 
 /* The first failure counts; another one that came at the same time is logged. */
-NODISCARD static struct status *outcome(const struct making *making)
+NODISCARD static struct status *collect_outcome(const struct making *making)
 {
     struct status *first = NULL;
     for (uint32_t i = 0; i < making->n; i++) {
@@ -163,10 +164,10 @@ struct status *instances_make(struct model *m, struct backend_registry *reg)
             *o++ = (struct order){.group = pb->instance_group[g], .index = i};
     }
     if (making.n > 1 && may_be_parallel(m, reg))
-        make_together(&making, reg);
+        make_in_parallel(&making, reg);
     else
-        make_some(&making);
-    st = outcome(&making);
+        make_next_instances(&making);
+    st = collect_outcome(&making);
     warmup_free(making.warmup);
     mem_free(making.orders);
     return st;

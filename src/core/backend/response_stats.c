@@ -12,7 +12,7 @@
 #include "core/request.h"
 #include "core/statistics.h"
 
-static struct status *check_order(const struct response_report *r)
+static struct status *check_report_times(const struct response_report *r)
 {
     const char *wrong = NULL;
     if (r->compute_output_start_ns && r->start_ns > r->compute_output_start_ns)
@@ -27,7 +27,7 @@ static struct status *check_order(const struct response_report *r)
 struct status *instance_report_response(struct instance *in, struct request *r,
                                         const struct response_report *report)
 {
-    struct status *st = check_order(report);
+    struct status *st = check_report_times(report);
     if (st)
         return st;
     uint32_t index = atomic_fetch_add_explicit(&r->n_reported, 1, memory_order_relaxed);

@@ -93,7 +93,7 @@ struct drill_request {
 
 /* ------------------------------------------------------------------- what the backend answers */
 
-static struct drill_request *of(struct request *r)
+static struct drill_request *to_drill_request(struct request *r)
 {
     return CONTAINER_OF(r, struct drill_request, request);
 }
@@ -110,14 +110,14 @@ static void note_error_locked(struct drill *d, const char *text)
     buf_addf(&d->errors, "%.*s; ", (int)length, text);
 }
 
-static void respond(struct request *r, struct response *resp, uint32_t flags)
+static void note_warmup_response(struct request *r, struct response *resp, uint32_t flags)
 {
-    struct drill *d = of(r)->drill;
+    struct drill *d = to_drill_request(r)->drill;
     const char *error = resp && resp->error ? status_message(resp->error) : NULL;
     if (resp)
-        atomic_store_explicit(&of(r)->has_response, true, memory_order_relaxed);
+        atomic_store_explicit(&to_drill_request(r)->has_response, true, memory_order_relaxed);
     if ((flags & RESPONSE_FINAL) && !r->model->decoupled &&
-        !atomic_load_explicit(&of(r)->has_response, memory_order_relaxed))
+        !atomic_load_explicit(&to_drill_request(r)->has_response, memory_order_relaxed))
         error = "expected a single response, got 0"; /* what a client would be told */
     if (error) {
         mutex_lock(&d->mu);
@@ -127,9 +127,9 @@ static void respond(struct request *r, struct response *resp, uint32_t flags)
     response_free(resp);
 }
 
-static void release(struct request *r, uint32_t flags)
+static void note_warmup_release(struct request *r, uint32_t flags)
 {
-    struct drill *d = of(r)->drill;
+    struct drill *d = to_drill_request(r)->drill;
     (void)flags;
     mutex_lock(&d->mu);
     if (--d->n_unanswered == 0)
@@ -137,9 +137,9 @@ static void release(struct request *r, uint32_t flags)
     mutex_unlock(&d->mu);
 }
 
-static void destroy(struct request *r)
+static void note_warmup_destroyed(struct request *r)
 {
-    struct drill *d = of(r)->drill;
+    struct drill *d = to_drill_request(r)->drill;
     mutex_lock(&d->mu);
     if (--d->n_alive == 0)
         cond_broadcast(&d->changed);
@@ -149,14 +149,14 @@ static void destroy(struct request *r)
 static const struct request_ops ops = {
     .alloc_output = response_alloc_pooled,
     .free_output = response_free_pooled,
-    .respond = respond,
-    .release = release,
-    .destroy = destroy,
+    .respond = note_warmup_response,
+    .release = note_warmup_release,
+    .destroy = note_warmup_destroyed,
 };
 
 /* ------------------------------------------------------------------------------- the requests */
 
-static struct status *add_input(struct request *r, const struct warmup_input *from)
+static struct status *add_sample_input(struct request *r, const struct warmup_input *from)
 {
     struct model *m = r->model;
     size_t batch_dims = m->batching ? 1 : 0;
@@ -187,16 +187,16 @@ static struct status *fill_request(struct request *r, const struct warmup_sample
 {
     struct status *st = NULL;
     for (size_t i = 0; i < s->n_inputs && !st; i++)
-        st = s->inputs[i].spec ? add_input(r, &s->inputs[i]) : NULL;
+        st = s->inputs[i].spec ? add_sample_input(r, &s->inputs[i]) : NULL;
     if (!st)
         st = request_check(r);
     for (size_t i = 0; i < s->n_inputs && !st; i++)
-        st = s->inputs[i].spec ? NULL : add_input(r, &s->inputs[i]);
+        st = s->inputs[i].spec ? NULL : add_sample_input(r, &s->inputs[i]);
     return st;
 }
 
 /* The reference's texts do not say which sample does not fit; what we add stands behind them. */
-static struct status *in_sample(struct status *st, const char *name)
+static struct status *add_sample_name(struct status *st, const char *name)
 {
     if (!st)
         return NULL;
@@ -249,7 +249,7 @@ static unsigned int timeout_s(const struct drill *d)
     return d->in->model->server->options->warmup_timeout_s;
 }
 
-static struct status *failed(struct drill *d, const struct warmup_sample *s)
+static struct status *get_execution_error(struct drill *d, const struct warmup_sample *s)
 {
     mutex_lock(&d->mu);
     struct status *st = NULL;
@@ -270,8 +270,9 @@ static struct status *failed(struct drill *d, const struct warmup_sample *s)
 }
 
 /* @batch  room for twice the sample's batch, as instance_execute() wants it */
-static struct status *execute(struct drill *d, const struct warmup_sample *s,
-                              struct drill_request *all, struct request **batch, uint32_t iteration)
+static struct status *execute_sample(struct drill *d, const struct warmup_sample *s,
+                                     struct drill_request *all, struct request **batch,
+                                     uint32_t iteration)
 {
     if (iteration <= MAX_TOLD_RUNS)
         log_verbose(1,
@@ -290,7 +291,7 @@ static struct status *execute(struct drill *d, const struct warmup_sample *s,
     bool stopping = d->stopping;
     mutex_unlock(&d->mu);
     if (stopping)
-        return failed(d, s);
+        return get_execution_error(d, s);
 
     uint64_t now_ns = monotonic_ns(), bytes;
     for (uint32_t i = 0; i < s->batch_size; i++) {
@@ -306,7 +307,7 @@ static struct status *execute(struct drill *d, const struct warmup_sample *s,
         cond_wait(&d->changed, &d->mu);
     d->requests = NULL;
     mutex_unlock(&d->mu);
-    return failed(d, s);
+    return get_execution_error(d, s);
 }
 
 static struct status *run_sample(struct drill *d, const struct warmup_sample *s)
@@ -314,9 +315,9 @@ static struct status *run_sample(struct drill *d, const struct warmup_sample *s)
     struct request **batch = mem_try_zalloc(s->batch_size, 2 * sizeof(*batch));
     struct drill_request *all = NULL;
     struct status *st = batch ? make_requests(d, s, &all) : status_no_memory();
-    st = in_sample(st, s->name);
+    st = add_sample_name(st, s->name);
     for (uint64_t i = 1; i <= s->count && !st; i++) {
-        st = execute(d, s, all, batch, (uint32_t)i);
+        st = execute_sample(d, s, all, batch, (uint32_t)i);
         if (st)
             log_verbose(1, "model '%s' instance %s failed to run warmup sample '%s'",
                         d->in->model->name, d->in->name, s->name);
@@ -336,7 +337,7 @@ static struct status *run_samples(struct drill *d)
     return st;
 }
 
-static void run(void *arg)
+static void run_drill(void *arg)
 {
     struct drill *d = arg;
     struct status *st = run_samples(d);
@@ -350,7 +351,7 @@ static void run(void *arg)
 /* ---------------------------------------------------------------------------------- the wait */
 
 /* Backends that ask find their requests cancelled; the others take their time. */
-static void stop_locked(struct drill *d)
+static void stop_drill_locked(struct drill *d)
 {
     mutex_assert_held(&d->mu);
     d->stopping = true;
@@ -358,7 +359,7 @@ static void stop_locked(struct drill *d)
         request_cancel(&d->requests[i].request);
 }
 
-static void watch(struct drill *d)
+static void watch_drill(struct drill *d)
 {
     struct model *m = d->in->model;
     uint64_t began_ns = monotonic_ns(), step_ns = TELL_NS, tell_ns = began_ns + step_ns;
@@ -371,10 +372,10 @@ static void watch(struct drill *d)
          * the stop of a frontend, which comes first. */
         if (!d->stopping && (atomic_load(&m->server->repository.stopping) ||
                              atomic_load(&m->server->state) == SERVER_EXITING))
-            stop_locked(d);
+            stop_drill_locked(d);
         if (!d->stopping && !d->done && timeout_s(d) && waited_ns > timeout_s(d) * NS_PER_S) {
             d->timed_out = true;
-            stop_locked(d);
+            stop_drill_locked(d);
         }
         if (!d->done && !has_lent && waited_ns > LEND_NS) {
             mutex_unlock(&d->mu);
@@ -413,14 +414,14 @@ struct status *warmup_run(struct warmup *w, struct instance *in)
 
     struct status *st = NULL;
     if (in->home)
-        home_post(in->home, run, &d);
+        home_post(in->home, run_drill, &d);
     else
-        st = thread_start(&thread, "warm-up", run, &d);
+        st = thread_start(&thread, "warm-up", run_drill, &d);
     if (st) {
         log_status(LOG_WARN, "a model is warmed up on the thread that loads it", st);
-        run(&d);
+        run_drill(&d);
     } else {
-        watch(&d);
+        watch_drill(&d);
         if (in->home)
             home_wait(in->home);
         else
@@ -448,8 +449,9 @@ static struct status *make_samples(struct warmup *w)
             continue;
         }
         log_verbose(1, "Generating warmup sample data for '%s'", config->name);
-        st = in_sample(warmup_sample_make(w->model, config, w->pool, &w->samples[w->n_samples++]),
-                       config->name);
+        st = add_sample_name(
+            warmup_sample_make(w->model, config, w->pool, &w->samples[w->n_samples++]),
+            config->name);
     }
     return st;
 }

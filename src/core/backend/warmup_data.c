@@ -108,8 +108,8 @@ static struct status *make_numbers(const struct model *m, struct pool *pool,
     return NULL;
 }
 
-static struct status *read_file(const struct model *m, struct warmup_input *in, size_t size_bytes,
-                                const char *file)
+static struct status *read_sample_file(const struct model *m, struct warmup_input *in,
+                                       size_t size_bytes, const char *file)
 {
     char *folder = mem_printf("%s/warmup", m->folder);
     buf_init(&in->file, WARMUP_MAX_INPUT_BYTES);
@@ -161,7 +161,7 @@ static struct status *make_input(const struct model *m, struct pool *pool,
         return st;
     if (config->input_data_type_case ==
         INFERENCE__MODEL_WARMUP__INPUT__INPUT_DATA_TYPE_INPUT_DATA_FILE)
-        return read_file(m, in, size_bytes, config->input_data_file);
+        return read_sample_file(m, in, size_bytes, config->input_data_file);
     return make_numbers(m, pool, in, size_bytes,
                         config->input_data_type_case ==
                             INFERENCE__MODEL_WARMUP__INPUT__INPUT_DATA_TYPE_RANDOM_DATA);
@@ -170,7 +170,7 @@ static struct status *make_input(const struct model *m, struct pool *pool,
 /* -------------------------------------------------------------------------------- the sample */
 
 /* Control tensors and states, which a sequence batcher would add to a client's request. */
-static bool is_of_sequences(const struct model *m, const char *name)
+static bool is_sequence_input(const struct model *m, const char *name)
 {
     const Inference__ModelSequenceBatching *c = model_config_sequences(m->config);
     for (size_t i = 0; c && i < c->n_control_input; i++) {
@@ -198,7 +198,7 @@ struct status *warmup_sample_make(const struct model *m, const Inference__ModelW
     for (size_t i = 0; i < config->n_inputs && !st; i++) {
         struct warmup_input *in = &ret_sample->inputs[ret_sample->n_inputs++];
         st = make_input(m, pool, config->inputs[i], in);
-        if (!st && !in->spec && !is_of_sequences(m, in->name))
+        if (!st && !in->spec && !is_sequence_input(m, in->name))
             log_warn("model '%s': warmup sample '%s' has an input '%s' that the model does not "
                      "declare; its backend gets it all the same",
                      m->name, ret_sample->name, in->name);

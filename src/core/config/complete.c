@@ -13,7 +13,7 @@
 enum { SEQUENCE_IDLE_US = 1000000 };
 
 /* Any more than this in one field is out of memory for us. */
-NODISCARD static struct status *set(struct model_config *c, char **field, const char *value)
+NODISCARD static struct status *set_text(struct model_config *c, char **field, const char *value)
 {
     char *copy = config_text(c, "%s", value);
     if (!copy)
@@ -72,8 +72,8 @@ static bool is_platform(const struct artifact *a, const char *platform)
 }
 
 /* Is the configured model of this kind, as far as it says? */
-static bool recognise(const struct artifact *a, const Inference__ModelConfig *pb,
-                      const struct config_facts *facts)
+static bool is_model_of_artifact(const struct artifact *a, const Inference__ModelConfig *pb,
+                                 const struct config_facts *facts)
 {
     bool named = strcmp(pb->backend, a->backend) == 0;
     if (*pb->backend && !named)
@@ -89,16 +89,16 @@ static bool recognise(const struct artifact *a, const Inference__ModelConfig *pb
     return !*pb->platform && has_file(facts, a);
 }
 
-NODISCARD static struct status *fill(struct model_config *c, const struct artifact *a)
+NODISCARD static struct status *fill_from_artifact(struct model_config *c, const struct artifact *a)
 {
     Inference__ModelConfig *pb = c->pb;
     struct status *st = NULL;
     if (!*pb->backend)
-        st = set(c, &pb->backend, a->backend);
+        st = set_text(c, &pb->backend, a->backend);
     if (!st && !*pb->platform && a->platform)
-        st = set(c, &pb->platform, a->platform);
+        st = set_text(c, &pb->platform, a->platform);
     if (!st && !*pb->default_model_filename)
-        st = set(c, &pb->default_model_filename, a->file);
+        st = set_text(c, &pb->default_model_filename, a->file);
     return st;
 }
 
@@ -121,7 +121,7 @@ NODISCARD static struct status *fill_custom(struct model_config *c,
                            "backend in model configuration. Expected model name of the form "
                            "'model.<backend_name>'.",
                            facts->model_name);
-    struct status *st = set(c, &pb->backend, dot + 1);
+    struct status *st = set_text(c, &pb->backend, dot + 1);
     if (st)
         return st;
     pb->default_model_filename = config_text(c, "model.%s", dot + 1);
@@ -135,7 +135,7 @@ NODISCARD static struct status *fill_file(struct model_config *c)
     for (size_t i = 0; i < ARRAY_SIZE(artifacts) && !*pb->default_model_filename; i++) {
         const struct artifact *a = &artifacts[i];
         if (strcmp(a->backend, "tensorflow") == 0 && strcmp(pb->platform, a->platform) == 0)
-            return set(c, &pb->default_model_filename, a->file);
+            return set_text(c, &pb->default_model_filename, a->file);
     }
     return NULL;
 }
@@ -144,29 +144,29 @@ struct status *config_fill_backend(struct model_config *c, const struct config_f
 {
     Inference__ModelConfig *pb = c->pb;
     bool named = *pb->name && !facts->is_renamed;
-    struct status *st = named ? NULL : set(c, &pb->name, facts->model_name);
+    struct status *st = named ? NULL : set_text(c, &pb->name, facts->model_name);
     if (!st)
         st = fill_file(c);
     if (st)
         return st;
     for (size_t i = 0; i < ARRAY_SIZE(artifacts); i++) {
-        if (recognise(&artifacts[i], pb, facts))
-            return fill(c, &artifacts[i]);
+        if (is_model_of_artifact(&artifacts[i], pb, facts))
+            return fill_from_artifact(c, &artifacts[i]);
     }
     return fill_custom(c, facts);
 }
 
 /* A new message in the configuration; used for the few that completion adds. */
-static void *make(struct model_config *c, const ProtobufCMessageDescriptor *type)
+static void *make_message(struct model_config *c, const ProtobufCMessageDescriptor *type)
 {
     return pb_new(&c->arena, type);
 }
 
 /* The same as a new last element of a field of it; NULL: no memory. */
-static void *append(struct model_config *c, const char *field,
-                    const ProtobufCMessageDescriptor *type)
+static void *append_message(struct model_config *c, const char *field,
+                            const ProtobufCMessageDescriptor *type)
 {
-    ProtobufCMessage *made = make(c, type), *pb = &c->pb->base, **slot;
+    ProtobufCMessage *made = make_message(c, type), *pb = &c->pb->base, **slot;
     if (!made)
         return NULL;
     slot = pb_append(&c->arena, pb, pb_field_named(pb->descriptor, field, strlen(field)));
@@ -187,7 +187,7 @@ NODISCARD static struct status *pin_memory(struct model_config *c)
 {
     Inference__ModelConfig *pb = c->pb;
     if (!pb->optimization) {
-        pb->optimization = make(c, &inference__model_optimization_policy__descriptor);
+        pb->optimization = make_message(c, &inference__model_optimization_policy__descriptor);
         if (!pb->optimization)
             return status_no_memory();
     }
@@ -196,8 +196,8 @@ NODISCARD static struct status *pin_memory(struct model_config *c)
     for (size_t i = 0; i < ARRAY_SIZE(flags); i++) {
         if (*flags[i])
             continue;
-        *flags[i] =
-            make(c, &inference__model_optimization_policy__pinned_memory_buffer__descriptor);
+        *flags[i] = make_message(
+            c, &inference__model_optimization_policy__pinned_memory_buffer__descriptor);
         if (!*flags[i])
             return status_no_memory();
         (*flags[i])->enable = true;
@@ -207,9 +207,10 @@ NODISCARD static struct status *pin_memory(struct model_config *c)
 
 NODISCARD static struct status *default_version_policy(struct model_config *c)
 {
-    Inference__ModelVersionPolicy *policy = make(c, &inference__model_version_policy__descriptor);
+    Inference__ModelVersionPolicy *policy =
+        make_message(c, &inference__model_version_policy__descriptor);
     Inference__ModelVersionPolicy__Latest *latest =
-        make(c, &inference__model_version_policy__latest__descriptor);
+        make_message(c, &inference__model_version_policy__latest__descriptor);
     if (!policy || !latest)
         return status_no_memory();
     latest->num_versions = 1;
@@ -261,7 +262,7 @@ NODISCARD static struct status *add_default_group(struct model_config *c,
                                                   const struct config_facts *facts)
 {
     Inference__ModelInstanceGroup *group =
-        append(c, "instance_group", &inference__model_instance_group__descriptor);
+        append_message(c, "instance_group", &inference__model_instance_group__descriptor);
     if (!group)
         return status_no_memory();
     group->name = c->pb->name;
@@ -319,16 +320,16 @@ struct status *model_config_set_python(struct model_config *c, const char *runti
                                        const char *environment)
 {
     static const char key[] = "EXECUTION_ENV_PATH";
-    struct status *st = set(c, &c->pb->runtime, runtime);
+    struct status *st = set_text(c, &c->pb->runtime, runtime);
     if (st || !environment || model_config_parameter(c, key))
         return st;
     Inference__ModelConfig__ParametersEntry *entry =
-        append(c, "parameters", &inference__model_config__parameters_entry__descriptor);
+        append_message(c, "parameters", &inference__model_config__parameters_entry__descriptor);
     if (!entry)
         return status_no_memory();
-    entry->value = make(c, &inference__model_parameter__descriptor);
+    entry->value = make_message(c, &inference__model_parameter__descriptor);
     if (!entry->value)
         return status_no_memory();
-    st = set(c, &entry->key, key);
-    return st ? st : set(c, &entry->value->string_value, environment);
+    st = set_text(c, &entry->key, key);
+    return st ? st : set_text(c, &entry->value->string_value, environment);
 }

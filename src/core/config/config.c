@@ -110,7 +110,7 @@ struct status *model_config_parse_text(const char *text, size_t length, const ch
 }
 
 /* The listener hears of the text's faults as of all others. */
-static void hear_text(void *arg, const struct pbtext_fault *fault)
+static void report_text_fault(void *arg, const struct pbtext_fault *fault)
 {
     struct config_listener *listener = arg;
     struct config_fault told = {.kind = CONFIG_FAULT_TEXT,
@@ -129,7 +129,7 @@ struct status *model_config_parse_all(const char *text, size_t length, const cha
     struct model_config *c = new_empty(file);
     ProtobufCMessage *m = NULL;
     struct status *st = pbtext_parse_all(config_type, text, length, file, &c->arena, &c->positions,
-                                         hear_text, listener, &m);
+                                         report_text_fault, listener, &m);
     *ret_config = NULL;
     if (!st && m)
         st = status_prefix(check_elements(m), "%s: ", file);
@@ -190,8 +190,8 @@ struct status *model_config_read_file(const char *path, struct model_config **re
 }
 
 /* Where the message itself stands: as the value of a field that was read. */
-static const struct pb_position *find_message(const struct pb_positions *positions,
-                                              const void *message)
+static const struct pb_position *find_message_position(const struct pb_positions *positions,
+                                                       const void *message)
 {
     for (size_t i = 0; i < positions->count; i++) {
         const struct pb_position *at = &positions->items[i];
@@ -210,7 +210,8 @@ static const struct pb_position *find_message(const struct pb_positions *positio
     return NULL;
 }
 
-static const struct pb_position *find_place(const struct model_config *c, struct config_place place)
+static const struct pb_position *find_text_position(const struct model_config *c,
+                                                    struct config_place place)
 {
     const ProtobufCMessage *m = place.message;
     if (!m)
@@ -223,13 +224,13 @@ static const struct pb_position *find_place(const struct model_config *c, struct
         if (at)
             return at;
     }
-    return find_message(&c->positions, m);
+    return find_message_position(&c->positions, m);
 }
 
 bool model_config_where(const struct model_config *c, const void *message, const char *field,
                         size_t index, uint32_t *ret_line, uint32_t *ret_column)
 {
-    const struct pb_position *at = find_place(c, at_element(message, field, index));
+    const struct pb_position *at = find_text_position(c, at_element(message, field, index));
     if (!at)
         return false;
     *ret_line = at->line;
@@ -245,7 +246,7 @@ bool model_config_is_given(const struct model_config *c, const void *message, co
 }
 
 /* Tells the listener of the fault; the step goes on as if there were none. */
-static void tell(const struct model_config *c, struct config_place place, struct status *st)
+static void report_fault(const struct model_config *c, struct config_place place, struct status *st)
 {
     bool unsupported = status_code(st) == STATUS_UNSUPPORTED;
     struct config_fault fault = {
@@ -266,12 +267,12 @@ struct status *config_add_place(const struct model_config *c, struct config_plac
     if (!st)
         return NULL;
     if (c->listener && status_code(st) != STATUS_UNAVAILABLE) {
-        tell(c, place, st);
+        report_fault(c, place, st);
         return NULL;
     }
     if (!c->file || c->listener)
         return st;
-    const struct pb_position *at = find_place(c, place);
+    const struct pb_position *at = find_text_position(c, place);
     const char *colon = place.advice ? ": " : "", *advice = place.advice ? place.advice : "";
     struct status *whole;
     if (at)

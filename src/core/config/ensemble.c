@@ -56,7 +56,7 @@ static bool same_dim(int64_t a, int64_t b)
 
 /* Without batch dimensions, or with those that are there: a model that batches may be connected to
  * one that does not, if one of these fits (reference/behaviours §12.3). */
-static bool fits(const struct said *a, const struct said *b)
+static bool are_shapes_compatible(const struct said *a, const struct said *b)
 {
     bool plain = a->n_dims == b->n_dims, full = n_full(a) == n_full(b);
     for (size_t i = 0; plain && i < a->n_dims; i++)
@@ -66,7 +66,7 @@ static bool fits(const struct said *a, const struct said *b)
     return plain || full;
 }
 
-static void add_shape(struct buf *out, const struct said *s)
+static void print_said_shape(struct buf *out, const struct said *s)
 {
     buf_addc(out, '[');
     for (size_t i = 0; i < n_full(s); i++)
@@ -74,7 +74,7 @@ static void add_shape(struct buf *out, const struct said *s)
     buf_addc(out, ']');
 }
 
-static const char *type_name(Inference__DataType type)
+static const char *get_type_name(Inference__DataType type)
 {
     const ProtobufCEnumValue *v =
         protobuf_c_enum_descriptor_get_value(&inference__data_type__descriptor, (int)type);
@@ -82,22 +82,22 @@ static const char *type_name(Inference__DataType type)
 }
 
 /* Does b say of the tensor what a said? */
-NODISCARD static struct status *compare(const struct check *k, struct config_place place,
-                                        const char *tensor, const struct said *a,
-                                        const struct said *b)
+NODISCARD static struct status *check_agreement(const struct check *k, struct config_place place,
+                                                const char *tensor, const struct said *a,
+                                                const struct said *b)
 {
     if (a->type != b->type)
         return config_fail(k->config, place,
                            "in ensemble %s, ensemble tensor %s: inconsistent data type: %s is "
                            "inferred from model %s while %s is inferred from model %s",
-                           k->name, tensor, type_name(a->type), a->model, type_name(b->type),
-                           b->model);
-    if (fits(a, b))
+                           k->name, tensor, get_type_name(a->type), a->model,
+                           get_type_name(b->type), b->model);
+    if (are_shapes_compatible(a, b))
         return NULL;
     AUTO(buf) first = BUF_INIT(MAX_SHAPE_TEXT);
     AUTO(buf) second = BUF_INIT(MAX_SHAPE_TEXT);
-    add_shape(&first, a);
-    add_shape(&second, b);
+    print_said_shape(&first, a);
+    print_said_shape(&second, b);
     return config_fail(k->config, place,
                        "in ensemble %s, ensemble tensor %s: inconsistent shape: %s is inferred "
                        "from model %s while %s is inferred from model %s",
@@ -105,12 +105,12 @@ NODISCARD static struct status *compare(const struct check *k, struct config_pla
 }
 
 /* One more who says something of the tensor. */
-NODISCARD static struct status *say(struct check *k, struct config_place place, const char *tensor,
-                                    const struct said *said)
+NODISCARD static struct status *note_said(struct check *k, struct config_place place,
+                                          const char *tensor, const struct said *said)
 {
     const struct said *before = map_gets(&k->tensors, tensor);
     if (before)
-        return compare(k, place, tensor, before, said);
+        return check_agreement(k, place, tensor, before, said);
     struct said *kept = arena_dup(&k->arena, said, sizeof(*said));
     if (!kept)
         return status_no_memory();
@@ -139,19 +139,19 @@ static struct said said_of_output(const char *model, const Inference__ModelConfi
 }
 
 /* What the ensemble says itself. Of several of one name the first counts, as in the reference. */
-NODISCARD static struct status *say_own(struct check *k)
+NODISCARD static struct status *note_own_tensors(struct check *k)
 {
     const Inference__ModelConfig *pb = k->config->pb;
     struct status *st = NULL;
     for (size_t i = 0; i < pb->n_input && !st; i++) {
         struct said said = said_of_input(pb->name, pb, pb->input[i]);
         if (!map_gets(&k->tensors, pb->input[i]->name))
-            st = say(k, at_message(pb->input[i]), pb->input[i]->name, &said);
+            st = note_said(k, at_message(pb->input[i]), pb->input[i]->name, &said);
     }
     for (size_t i = 0; i < pb->n_output && !st; i++) {
         struct said said = said_of_output(pb->name, pb, pb->output[i]);
         if (!map_gets(&k->tensors, pb->output[i]->name))
-            st = say(k, at_message(pb->output[i]), pb->output[i]->name, &said);
+            st = note_said(k, at_message(pb->output[i]), pb->output[i]->name, &said);
     }
     return st;
 }
@@ -159,18 +159,18 @@ NODISCARD static struct status *say_own(struct check *k)
 /* ---- one step -------------------------------------------------------------------------------- */
 
 /* Names of tensors by a function, so that inputs and outputs have one search for the nearest. */
-static const char *input_name(const Inference__ModelConfig *pb, size_t i)
+static const char *find_input_name(const Inference__ModelConfig *pb, size_t i)
 {
     return i < pb->n_input ? pb->input[i]->name : NULL;
 }
 
-static const char *output_name(const Inference__ModelConfig *pb, size_t i)
+static const char *find_output_name(const Inference__ModelConfig *pb, size_t i)
 {
     return i < pb->n_output ? pb->output[i]->name : NULL;
 }
 
-static const char *nearest(const Inference__ModelConfig *pb, const char *name,
-                           const char *(*name_at)(const Inference__ModelConfig *, size_t))
+static const char *find_nearest_name(const Inference__ModelConfig *pb, const char *name,
+                                     const char *(*name_at)(const Inference__ModelConfig *, size_t))
 {
     const char *best = NULL, *candidate;
     size_t least = SIZE_MAX;
@@ -209,11 +209,11 @@ NODISCARD static struct status *check_input_map(struct check *k, const step_conf
         const Inference__ModelInput *input = map_gets(&inputs, name);
         if (!input) {
             st = no_tensor(k, place, tensor, "mapping to non-existing input", name,
-                           step->model_name, nearest(m->pb, name, input_name));
+                           step->model_name, find_nearest_name(m->pb, name, find_input_name));
             continue;
         }
         struct said said = said_of_input(step->model_name, m->pb, input);
-        st = say(k, place, tensor, &said);
+        st = note_said(k, place, tensor, &said);
     }
     map_done(&inputs);
     return st;
@@ -253,11 +253,11 @@ NODISCARD static struct status *check_output_map(struct check *k, const step_con
         const Inference__ModelOutput *output = map_gets(&outputs, name);
         if (!output) {
             st = no_tensor(k, place, tensor, "mapped from non-existing output", name,
-                           step->model_name, nearest(m->pb, name, output_name));
+                           step->model_name, find_nearest_name(m->pb, name, find_output_name));
             continue;
         }
         struct said said = said_of_output(step->model_name, m->pb, output);
-        st = say(k, place, tensor, &said);
+        st = note_said(k, place, tensor, &said);
     }
     map_done(&outputs);
     return st;
@@ -385,7 +385,7 @@ struct status *ensemble_check(const struct model_config *c, const struct ensembl
     k.members = arena_alloc(&k.arena, e->n_step * sizeof(*k.members));
     struct status *st = k.members ? find_members(&k, lookup, &all) : status_no_memory();
     if (!st)
-        st = say_own(&k);
+        st = note_own_tensors(&k);
     for (size_t i = 0; i < e->n_step && !st; i++) {
         if (k.members[i].pb)
             st = check_step(&k, e->step[i], &k.members[i]);

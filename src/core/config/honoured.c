@@ -158,21 +158,22 @@ struct path {
     const char *field;
 };
 
-static void print_path(const struct path *p, struct buf *out)
+static void print_field_path(const struct path *p, struct buf *out)
 {
     if (!p)
         return;
-    print_path(p->outer, out);
+    print_field_path(p->outer, out);
     if (out->size)
         buf_addc(out, '.');
     buf_adds(out, p->field);
 }
 
-NODISCARD static struct status *refuse(const struct model_config *c, const ProtobufCMessage *m,
-                                       const struct path *path, const char *why)
+NODISCARD static struct status *refuse_field(const struct model_config *c,
+                                             const ProtobufCMessage *m, const struct path *path,
+                                             const char *why)
 {
     AUTO(buf) name = BUF_INIT(MAX_PATH_BYTES);
-    print_path(path, &name);
+    print_field_path(path, &name);
     if (name.failed)
         return buf_status(&name);
     struct status *st =
@@ -189,7 +190,7 @@ NODISCARD static struct status *check_field(const struct model_config *c, const 
                                             const struct path *path, enum config_answer answer)
 {
     if (answer == NO)
-        return refuse(c, m, path, "");
+        return refuse_field(c, m, path, "");
     if (answer != LOOK)
         return NULL;
     if (f->label != PROTOBUF_C_LABEL_REPEATED)

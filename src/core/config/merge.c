@@ -43,7 +43,7 @@ NODISCARD static struct status *merge_choice(struct model_config *c,
 }
 
 /* The text is not the user's own. */
-NODISCARD static struct status *say_whose(struct status *st)
+NODISCARD static struct status *blame_backend(struct status *st)
 {
     if (status_code(st) != STATUS_INVALID_ARG)
         return st;
@@ -60,7 +60,7 @@ struct status *model_config_merge_from_backend(struct model_config *c, const cha
     struct status *st =
         pbjson_parse(&inference__model_config__descriptor, json, length, &c->arena, &m);
     if (st)
-        return say_whose(st);
+        return blame_backend(st);
 
     const Inference__ModelConfig *from = (const Inference__ModelConfig *)m;
     st = merge_choice(c, from);

@@ -110,8 +110,8 @@ NODISCARD static struct status *check_policy(const struct model_config *c,
     return NULL;
 }
 
-NODISCARD static struct status *check_order(const struct model_config *c,
-                                            const Inference__ModelDynamicBatching *b)
+NODISCARD static struct status *check_preserved_order(const struct model_config *c,
+                                                      const Inference__ModelDynamicBatching *b)
 {
     if (b->priority_levels > 1)
         return config_fail(
@@ -171,7 +171,7 @@ NODISCARD static struct status *check_dynamic(const struct model_config *c)
     struct status *st = check_preferred(c, b);
     if (!st)
         st = check_priorities(c, b);
-    return !st && b->preserve_ordering ? check_order(c, b) : st;
+    return !st && b->preserve_ordering ? check_preserved_order(c, b) : st;
 }
 
 /* Who asks for a cache and has something that no cache can go with. */

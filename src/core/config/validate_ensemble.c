@@ -161,7 +161,7 @@ NODISCARD static struct status *start_from_inputs(struct graph *g)
     return st;
 }
 
-static void spread(struct graph *g)
+static void propagate_readiness(struct graph *g)
 {
     while (g->work) {
         struct tensor *t = g->work;
@@ -178,7 +178,8 @@ static void spread(struct graph *g)
     }
 }
 
-NODISCARD static struct status *check_output(struct graph *g, const Inference__ModelOutput *output)
+NODISCARD static struct status *check_ensemble_output(struct graph *g,
+                                                      const Inference__ModelOutput *output)
 {
     const char *name = output->name, *ensemble = g->config->pb->name, *open = NULL;
     struct config_place place = at_field(output, "name");
@@ -246,7 +247,7 @@ struct status *ensemble_order(const struct model_config *c, struct arena *arena,
     if (!st)
         st = start_from_inputs(&g);
     if (!st) {
-        spread(&g);
+        propagate_readiness(&g);
         BUG_ON(g.n_ordered != n); /* else a tensor would not be ready, which is a fault */
         *ret_steps = g.order;
     }
@@ -263,9 +264,9 @@ NODISCARD static struct status *check_graph(const struct model_config *c)
     if (!st && !is_spoilt(&g))
         st = start_from_inputs(&g);
     if (!st && !is_spoilt(&g)) {
-        spread(&g);
+        propagate_readiness(&g);
         for (size_t i = 0; i < pb->n_output && !st; i++)
-            st = check_output(&g, pb->output[i]);
+            st = check_ensemble_output(&g, pb->output[i]);
     }
     if (!st && !is_spoilt(&g))
         st = check_unused(&g);

@@ -31,7 +31,7 @@ static bool is_bad_dim(int64_t dim)
 }
 
 /* The elements before the first wildcard; *at moves behind it. Saturates. */
-static uint64_t chunk(const int64_t *dims, size_t n, size_t *at)
+static uint64_t count_chunk_elements(const int64_t *dims, size_t n, size_t *at)
 {
     uint64_t elements = 1;
     while (*at < n && dims[*at] != -1) {
@@ -65,7 +65,8 @@ static const char *reshape_fault(const struct tensor *t)
         return "has different number of variable-size dimensions for dims and reshape";
     size_t i = 0, k = 0;
     for (size_t pair = 0; pair <= wild; pair++) {
-        if (chunk(t->dims, t->n_dims, &i) != chunk(shape, n_shape, &k))
+        if (count_chunk_elements(t->dims, t->n_dims, &i) !=
+            count_chunk_elements(shape, n_shape, &k))
             return other_size;
     }
     return NULL;
@@ -86,7 +87,7 @@ static struct config_advice advise_reshape(const struct tensor *t)
         buf_addf(&text, "%s%s [", i ? ", " : "", sides[i].name);
         for (size_t k = 0; k < sides[i].n; k++)
             buf_addf(&text, "%s%" PRId64, k ? "," : "", sides[i].dims[k]);
-        uint64_t elements = chunk(sides[i].dims, sides[i].n, &at);
+        uint64_t elements = count_chunk_elements(sides[i].dims, sides[i].n, &at);
         if (at > sides[i].n) /* without a wildcard */
             buf_addf(&text, "] with %" PRIu64 " element%s", elements, elements == 1 ? "" : "s");
         else
@@ -180,8 +181,8 @@ NODISCARD static struct status *check_input(const struct model_config *c,
     return check_tensorrt_only(c, &t, "input");
 }
 
-NODISCARD static struct status *check_output(const struct model_config *c,
-                                             const Inference__ModelOutput *output)
+NODISCARD static struct status *check_output_tensor(const struct model_config *c,
+                                                    const Inference__ModelOutput *output)
 {
     const struct tensor t = {.message = output,
                              .what = "model output ",
@@ -223,12 +224,12 @@ static struct config_advice advise_name(const char *name, size_t n,
     return a;
 }
 
-static const char *input_name(const Inference__ModelConfig *pb, size_t i)
+static const char *get_input_name(const Inference__ModelConfig *pb, size_t i)
 {
     return pb->input[i]->name;
 }
 
-static const char *output_name(const Inference__ModelConfig *pb, size_t i)
+static const char *get_output_name(const Inference__ModelConfig *pb, size_t i)
 {
     return pb->output[i]->name;
 }
@@ -244,10 +245,11 @@ NODISCARD static struct status *check_source(const struct names *names, const vo
                            "batch %s kind '%s' expects 1 source input, got %zu for %s", what, kind,
                            n, c->pb->name);
     if (!map_gets(&names->inputs, sources[0]))
-        return config_fail(c,
-                           advised(at_field(message, "source_input"),
-                                   advise_name(sources[0], c->pb->n_input, input_name, c->pb).text),
-                           "unknown source input name '%s' for %s", sources[0], c->pb->name);
+        return config_fail(
+            c,
+            advised(at_field(message, "source_input"),
+                    advise_name(sources[0], c->pb->n_input, get_input_name, c->pb).text),
+            "unknown source input name '%s' for %s", sources[0], c->pb->name);
     return NULL;
 }
 
@@ -277,7 +279,8 @@ NODISCARD static struct status *check_targets(struct names *names, const Inferen
         struct config_place place = at_element(b, "target_name", i);
         if (!map_gets(&names->outputs, target))
             st = config_fail(
-                c, advised(place, advise_name(target, c->pb->n_output, output_name, c->pb).text),
+                c,
+                advised(place, advise_name(target, c->pb->n_output, get_output_name, c->pb).text),
                 "unknown target output name '%s' for %s", target, c->pb->name);
         else if (map_puts(&names->targets, target, target))
             st = config_fail(c, place, "target output name '%s' can only be specified once for %s",
@@ -329,6 +332,6 @@ struct status *config_check_io(const struct model_config *c)
     for (size_t i = 0; i < pb->n_input && !st; i++)
         st = check_input(c, pb->input[i]);
     for (size_t i = 0; i < pb->n_output && !st; i++)
-        st = check_output(c, pb->output[i]);
+        st = check_output_tensor(c, pb->output[i]);
     return st ? st : check_batch_io(c);
 }

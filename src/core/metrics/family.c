@@ -64,14 +64,14 @@ static struct mutex metrics_mu; /* level 850 in core/README.md */
 static struct map families = MAP_INIT; /* by name */
 static size_t n_sort_steps;
 
-__attribute__((constructor)) static void open_metrics(void)
+__attribute__((constructor)) static void init_metrics_mutex(void)
 {
     mutex_init(&metrics_mu, METRICS_LEVEL, "metrics_mu");
 }
 
 static const char *const kind_names[] = {"COUNTER", "GAUGE", "HISTOGRAM"};
 
-static struct status *has_no(const struct metric *m, const char *what)
+static struct status *refuse_operation(const struct metric *m, const char *what)
 {
     return status_new(STATUS_UNSUPPORTED, "TRITONSERVER_METRIC_KIND_%s does not support %s",
                       kind_names[m->series->family->kind], what);
@@ -80,7 +80,7 @@ static struct status *has_no(const struct metric *m, const char *what)
 /* ------------------------------------------------------------------------------------ families */
 
 /* The books are nobody's: they outlive whoever happens to make them grow. */
-static void put(struct map *books, const char *key, void *value)
+static void put_without_payer(struct map *books, const char *key, void *value)
 {
     MEM_CHARGE(NULL, 0);
     map_puts(books, key, value);
@@ -107,7 +107,7 @@ struct status *metric_family_new(enum metric_kind kind, const char *name, const 
         f->name = mem_strdup(name);
         f->description = mem_strdup(description);
         map_init(&f->series);
-        put(&families, f->name, f);
+        put_without_payer(&families, f->name, f);
     } else if (f->kind != kind) {
         st = status_new(STATUS_INVALID_ARG,
                         "Family name already exists with different type: '%s' is a %s", name,
@@ -228,7 +228,7 @@ static struct series *get_series_locked(struct family *f, const char *labels,
     struct series *s = map_gets(&f->series, labels);
     if (!s) {
         s = TAKE(*series);
-        put(&f->series, s->labels, s);
+        put_without_payer(&f->series, s->labels, s);
     }
     return s;
 }
@@ -286,7 +286,7 @@ enum metric_kind metric_kind(const struct metric *m)
 struct status *metric_value(const struct metric *m, double *ret_value)
 {
     if (metric_kind(m) == METRIC_HISTOGRAM)
-        return has_no(m, "Value");
+        return refuse_operation(m, "Value");
     *ret_value = atomic_load_explicit(&m->series->value, memory_order_relaxed);
     return NULL;
 }
@@ -294,7 +294,7 @@ struct status *metric_value(const struct metric *m, double *ret_value)
 struct status *metric_increment(struct metric *m, double value)
 {
     if (metric_kind(m) == METRIC_HISTOGRAM)
-        return has_no(m, "Increment");
+        return refuse_operation(m, "Increment");
     if (metric_kind(m) == METRIC_COUNTER && value < 0)
         return status_new(STATUS_INVALID_ARG, "TRITONSERVER_METRIC_KIND_COUNTER can only be "
                                               "incremented monotonically by non-negative values.");
@@ -308,7 +308,7 @@ struct status *metric_increment(struct metric *m, double value)
 struct status *metric_set(struct metric *m, double value)
 {
     if (metric_kind(m) != METRIC_GAUGE)
-        return has_no(m, "Set");
+        return refuse_operation(m, "Set");
     atomic_store_explicit(&m->series->value, value, memory_order_relaxed);
     return NULL;
 }
@@ -316,7 +316,7 @@ struct status *metric_set(struct metric *m, double value)
 struct status *metric_observe(struct metric *m, double value)
 {
     if (metric_kind(m) != METRIC_HISTOGRAM)
-        return has_no(m, "Observe");
+        return refuse_operation(m, "Observe");
     histogram_observe(&m->series->histogram, value);
     return NULL;
 }

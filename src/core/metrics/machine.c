@@ -75,7 +75,7 @@ bool machine_read_meminfo(const char *text, struct machine_use *ret)
 }
 
 /* The kernel makes these texts as they are read: one read() gives one moment. */
-static bool read_text(const char *path, char text[TEXT_BYTES])
+static bool read_proc_file(const char *path, char text[TEXT_BYTES])
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
@@ -101,17 +101,17 @@ static void count_time(struct machine *m, const struct machine_time *now)
     m->time = *now;
 }
 
-static void look_locked(struct machine *m, uint64_t now_ns)
+static void read_machine_locked(struct machine *m, uint64_t now_ns)
 {
     char text[TEXT_BYTES];
     struct machine_time now;
     bool first = m->looked_ns == 0;
-    bool fine = read_text("/proc/stat", text) && machine_read_stat(text, &now);
+    bool fine = read_proc_file("/proc/stat", text) && machine_read_stat(text, &now);
     if (fine && first)
         m->time = now;
     else if (fine)
         count_time(m, &now);
-    fine = read_text("/proc/meminfo", text) && machine_read_meminfo(text, &m->use) && fine;
+    fine = read_proc_file("/proc/meminfo", text) && machine_read_meminfo(text, &m->use) && fine;
     if (!fine && !m->told)
         log_warn("metrics of processors and memory are not complete: /proc/stat or /proc/meminfo "
                  "cannot be read");
@@ -125,7 +125,7 @@ struct machine *machine_new(uint64_t interval_ms, uint64_t now_ns)
     m->apart_ns = MIN(interval_ms, (uint64_t)INT32_MAX) * NS_PER_MS / 2;
     mutex_init(&m->mu, MACHINE_LEVEL, "machine.mu");
     mutex_lock(&m->mu);
-    look_locked(m, now_ns);
+    read_machine_locked(m, now_ns);
     mutex_unlock(&m->mu);
     return m;
 }
@@ -142,7 +142,7 @@ struct machine_use machine_look(struct machine *m, uint64_t now_ns)
 {
     mutex_lock(&m->mu);
     if (now_ns - m->looked_ns >= m->apart_ns)
-        look_locked(m, now_ns);
+        read_machine_locked(m, now_ns);
     struct machine_use use = m->use;
     mutex_unlock(&m->mu);
     return use;

@@ -158,8 +158,8 @@ bool page_has_family(const char *name)
 /* ---- Lines ---------------------------------------------------------------------------------- */
 
 /* name{labels with the middle one between them} value */
-static void print_line(struct buf *out, const char *name, size_t name_length,
-                       const struct model_metrics *m, const char *middle, uint64_t value)
+static void print_model_line(struct buf *out, const char *name, size_t name_length,
+                             const struct model_metrics *m, const char *middle, uint64_t value)
 {
     buf_add(out, name, name_length);
     buf_addc(out, '{');
@@ -179,8 +179,8 @@ static void print_counter(struct buf *out, const struct counter *c, const struct
         const struct row *row = &rows->list[i];
         uint64_t value;
         memcpy(&value, (const char *)&row->totals + c->at, sizeof(value));
-        print_line(out, c->name, name_length, &row->model->metrics, "",
-                   c->is_ns ? value / NS_PER_US : value);
+        print_model_line(out, c->name, name_length, &row->model->metrics, "",
+                         c->is_ns ? value / NS_PER_US : value);
     }
 }
 
@@ -196,8 +196,8 @@ static void print_failures(struct buf *out, const struct rows *rows)
     for (size_t i = 0; i < rows->n; i++) {
         const struct row *row = &rows->list[i];
         for (size_t r = 0; r < N_FAILURE_REASONS; r++)
-            print_line(out, failures_name, sizeof(failures_name) - 1, &row->model->metrics,
-                       reasons[r], row->totals.failures[r]);
+            print_model_line(out, failures_name, sizeof(failures_name) - 1, &row->model->metrics,
+                             reasons[r], row->totals.failures[r]);
     }
 }
 
@@ -206,8 +206,8 @@ static void print_pending(struct buf *out, const struct rows *rows)
     exposition_family(out, pending_name, pending_help, METRIC_GAUGE);
     for (size_t i = 0; i < rows->n; i++) {
         const struct model *m = rows->list[i].model;
-        print_line(out, pending_name, sizeof(pending_name) - 1, &m->metrics, "",
-                   atomic_load_explicit(&m->pending, memory_order_relaxed));
+        print_model_line(out, pending_name, sizeof(pending_name) - 1, &m->metrics, "",
+                         atomic_load_explicit(&m->pending, memory_order_relaxed));
     }
 }
 
@@ -216,8 +216,8 @@ static void print_executing(struct buf *out, const struct rows *rows)
     exposition_family(out, executing_name, executing_help, METRIC_GAUGE);
     for (size_t i = 0; i < rows->n; i++) {
         const struct row *row = &rows->list[i];
-        print_line(out, executing_name, sizeof(executing_name) - 1, &row->model->metrics, "",
-                   row->use.n_requests);
+        print_model_line(out, executing_name, sizeof(executing_name) - 1, &row->model->metrics, "",
+                         row->use.n_requests);
     }
     exposition_family(out, oldest_name, oldest_help, METRIC_GAUGE);
     for (size_t i = 0; i < rows->n; i++) {

@@ -33,7 +33,7 @@ struct status *repository_check_name(const char *name)
 /* ---- Loading -------------------------------------------------------------------------------- */
 
 /* The cause goes to the log, st is taken; the client is told that there is one. */
-static struct status *refuse(const char *name, struct status *st)
+static struct status *refuse_load(const char *name, struct status *st)
 {
     log_error("Poll failed for model directory '%s': %s", name, status_message(st));
     status_free(st);
@@ -43,7 +43,7 @@ static struct status *refuse(const char *name, struct status *st)
 static struct status *load_source(struct repository *repo, struct repo_model *rm,
                                   struct status *failed, struct source *source, const char *config)
 {
-    struct status *st = failed ? refuse(rm->title, failed)
+    struct status *st = failed ? refuse_load(rm->title, failed)
                                : repository_load_model(repo, rm, source, config, LOAD_ON_REQUEST);
     if (!failed)
         source_unref(source);
@@ -97,7 +97,7 @@ struct status *repository_load(struct repository *repo, const char *name,
         return st;
     st = override_read(parameters, n_parameters, &o);
     if (st)
-        return refuse(name, st);
+        return refuse_load(name, st);
     st = o.n_files > 0 ? load_files(repo, name, &o) : load_polled(repo, name, o.config);
     override_done(&o);
     return st;

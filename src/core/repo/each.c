@@ -38,17 +38,17 @@ struct worker {
     bool has_lent; /* whose turn it is to lend or take back: the place counts them */
 };
 
-static void work_on(void *arg);
+static void work_for_crew(void *arg);
 
-static struct status *start_one_locked(struct crew *c)
+static struct status *start_worker_locked(struct crew *c)
 {
     mutex_assert_held(&c->mu);
-    struct status *st = thread_start(&c->threads[c->n_threads], c->thread_name, work_on, c);
+    struct status *st = thread_start(&c->threads[c->n_threads], c->thread_name, work_for_crew, c);
     c->n_threads += !st;
     return st;
 }
 
-static void lend(struct load_place *p)
+static void lend_crew_place(struct load_place *p)
 {
     struct worker *w = CONTAINER_OF(p, struct worker, place);
     struct crew *c = w->crew;
@@ -58,14 +58,14 @@ static void lend(struct load_place *p)
         c->n_excess--;
         w->has_lent = true;
     } else if (atomic_load(&c->next) < c->n && c->n_threads < ARRAY_SIZE(c->threads)) {
-        st = start_one_locked(c);
+        st = start_worker_locked(c);
         w->has_lent = !st;
     }
     mutex_unlock(&c->mu);
     log_status(LOG_WARN, "no other thread loads models while one is warmed up", st);
 }
 
-static void take_back(struct load_place *p)
+static void take_crew_place_back(struct load_place *p)
 {
     struct worker *w = CONTAINER_OF(p, struct worker, place);
     mutex_lock(&w->crew->mu);
@@ -74,7 +74,7 @@ static void take_back(struct load_place *p)
     mutex_unlock(&w->crew->mu);
 }
 
-static bool is_excess(struct crew *c)
+static bool end_if_excess(struct crew *c)
 {
     mutex_lock(&c->mu);
     bool excess = c->n_excess > 0;
@@ -83,32 +83,33 @@ static bool is_excess(struct crew *c)
     return excess;
 }
 
-static void work_on(void *arg)
+static void work_for_crew(void *arg)
 {
     struct crew *c = arg;
-    struct worker w = {.place = {.lend = lend, .take_back = take_back}, .crew = c};
+    struct worker w = {.place = {.lend = lend_crew_place, .take_back = take_crew_place_back},
+                       .crew = c};
     size_t i;
     load_place_set(&w.place);
     while ((i = atomic_fetch_add(&c->next, 1)) < c->n) {
         c->work(c->arg, i);
-        if (is_excess(c))
+        if (end_if_excess(c))
             break;
     }
     load_place_set(NULL);
 }
 
-static void start_threads(struct crew *c, size_t wanted)
+static void start_workers(struct crew *c, size_t wanted)
 {
     struct status *st = NULL;
     mutex_lock(&c->mu);
     while (c->n_threads + 1 < wanted && !st) /* this thread works, too */
-        st = start_one_locked(c);
+        st = start_worker_locked(c);
     mutex_unlock(&c->mu);
     log_status(LOG_WARN, "fewer threads load or unload models", st);
 }
 
 /* Threads are started by threads that are still at work. */
-static void join_all(struct crew *c)
+static void join_workers(struct crew *c)
 {
     for (size_t i = 0;; i++) {
         mutex_lock(&c->mu);
@@ -127,9 +128,9 @@ void repository_each(struct repository *repo, const char *thread_name, size_t n,
     struct crew c = {.thread_name = thread_name, .n = n, .work = work, .arg = arg};
     mutex_init(&c.mu, CREW_LEVEL, "crew");
     size_t wanted = MIN((size_t)repo->options->load_threads, (size_t)MAX_THREADS);
-    start_threads(&c, MIN(wanted, n));
-    work_on(&c);
-    join_all(&c);
+    start_workers(&c, MIN(wanted, n));
+    work_for_crew(&c);
+    join_workers(&c);
     mutex_done(&c.mu);
     load_place_set(outer);
 }

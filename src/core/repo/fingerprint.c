@@ -29,7 +29,7 @@ struct walk {
     int64_t newest_ns; /* wall time, of all files so far */
 };
 
-static uint64_t mix(uint64_t hash, uint64_t value)
+static uint64_t mix_word(uint64_t hash, uint64_t value)
 {
     hash ^= value; /* the finaliser of SplitMix64 */
     hash = (hash ^ hash >> 30) * 0xbf58476d1ce4e5b9ULL;
@@ -44,11 +44,11 @@ static uint64_t mix_text(uint64_t hash, const char *text)
         size_t n = MIN(left, sizeof(word));
         word = 0;
         memcpy(&word, text, n);
-        hash = mix(hash, word);
+        hash = mix_word(hash, word);
         text += n;
         left -= n;
     }
-    return mix(hash, '/');
+    return mix_word(hash, '/');
 }
 
 static struct status *mix_folder(struct walk *w, const char *folder, unsigned int depth,
@@ -63,12 +63,12 @@ static struct status *mix_entry(struct walk *w, const char *folder, const char *
         return status_new(STATUS_UNSUPPORTED, "too many files, or too deep");
     char *path = mem_printf("%s/%s", folder, name);
     struct status *st = storage_stat(w->storage, path, &info);
-    *hash = mix(mix_text(*hash, name), info.kind);
+    *hash = mix_word(mix_text(*hash, name), info.kind);
     if (!st && info.kind == FILE_FOLDER) {
         st = mix_folder(w, path, depth + 1, hash);
     } else if (!st) {
-        *hash = mix(*hash, info.size_bytes);
-        *hash = mix(*hash, (uint64_t)info.modified_ns);
+        *hash = mix_word(*hash, info.size_bytes);
+        *hash = mix_word(*hash, (uint64_t)info.modified_ns);
         w->newest_ns = MAX(w->newest_ns, info.modified_ns);
     }
     mem_free(path);
@@ -90,8 +90,8 @@ static struct status *mix_folder(struct walk *w, const char *folder, unsigned in
     return st;
 }
 
-static struct status *take(struct walk *w, const char *folder, const struct file_list *list,
-                           struct fingerprint *f)
+static struct status *mix_model_folder(struct walk *w, const char *folder,
+                                       const struct file_list *list, struct fingerprint *f)
 {
     struct status *st = NULL;
     for (size_t i = 0; i < list->count && !st; i++) {
@@ -124,8 +124,8 @@ static int64_t tick_left_ns(const struct walk *w)
     return age_ns >= 0 && age_ns < tick_ns ? tick_ns - age_ns : 0;
 }
 
-static struct fingerprint take_once(const struct storage *storage, const char *folder,
-                                    int64_t *ret_tick_left_ns)
+static struct fingerprint take_fingerprint_once(const struct storage *storage, const char *folder,
+                                                int64_t *ret_tick_left_ns)
 {
     struct walk w = {.storage = storage};
     struct fingerprint f = {0};
@@ -133,7 +133,7 @@ static struct fingerprint take_once(const struct storage *storage, const char *f
     struct status *st = storage_list(storage, folder, &list);
     if (!st) {
         f.versions = mem_try_zalloc(list.count + 1, sizeof(*f.versions));
-        st = f.versions ? take(&w, folder, &list, &f) : status_no_memory();
+        st = f.versions ? mix_model_folder(&w, folder, &list, &f) : status_no_memory();
         file_list_done(&list);
     }
     f.known = !st;
@@ -145,13 +145,13 @@ static struct fingerprint take_once(const struct storage *storage, const char *f
 struct fingerprint fingerprint_take(const struct storage *storage, const char *folder)
 {
     int64_t left_ns;
-    struct fingerprint f = take_once(storage, folder, &left_ns);
+    struct fingerprint f = take_fingerprint_once(storage, folder, &left_ns);
     if (!f.known || left_ns == 0)
         return f;
     const struct timespec pause = {.tv_nsec = left_ns};
     nanosleep(&pause, NULL);
     fingerprint_done(&f);
-    f = take_once(storage, folder, &left_ns);
+    f = take_fingerprint_once(storage, folder, &left_ns);
     f.known &= left_ns == 0; /* somebody goes on writing */
     return f;
 }
@@ -162,7 +162,7 @@ void fingerprint_done(struct fingerprint *f)
     *f = (struct fingerprint){0};
 }
 
-static const uint64_t *value_of(const struct fingerprint *f, int64_t version)
+static const uint64_t *find_version_value(const struct fingerprint *f, int64_t version)
 {
     for (size_t i = 0; i < f->n_versions; i++) {
         if (f->versions[i].version == version)
@@ -174,7 +174,7 @@ static const uint64_t *value_of(const struct fingerprint *f, int64_t version)
 bool fingerprint_same_version(const struct fingerprint *a, const struct fingerprint *b,
                               int64_t version)
 {
-    const uint64_t *x = value_of(a, version), *y = value_of(b, version);
+    const uint64_t *x = find_version_value(a, version), *y = find_version_value(b, version);
     return a->known && b->known && a->common == b->common && x && y && *x == *y;
 }
 

@@ -26,7 +26,7 @@ struct rows {
     char *texts; /* where the next one goes */
 };
 
-static const char *keep(struct rows *r, const char *text)
+static const char *copy_text(struct rows *r, const char *text)
 {
     size_t size = strlen(text) + 1;
     char *copy = memcpy(r->texts, text, size);
@@ -34,8 +34,8 @@ static const char *keep(struct rows *r, const char *text)
     return copy;
 }
 
-static void add(struct rows *r, const char *name, int64_t version, const char *state,
-                const char *reason)
+static void add_row(struct rows *r, const char *name, int64_t version, const char *state,
+                    const char *reason)
 {
     if (!r->list) {
         r->n++;
@@ -43,15 +43,15 @@ static void add(struct rows *r, const char *name, int64_t version, const char *s
         return;
     }
     r->list[r->n++] = (struct model_index_row){
-        .name = keep(r, name),
+        .name = copy_text(r, name),
         .version = version,
         .state = state,
-        .reason = keep(r, reason),
+        .reason = copy_text(r, reason),
     };
 }
 
 /* Room for what was measured; the second round starts. */
-static bool make_room(struct rows *r)
+static bool alloc_rows(struct rows *r)
 {
     size_t rows_bytes = (r->n + 1) * sizeof(*r->list);
     r->list = mem_try_alloc(rows_bytes + r->text_bytes);
@@ -60,7 +60,7 @@ static bool make_room(struct rows *r)
     return r->list != NULL;
 }
 
-static struct status *not_listed(void)
+static struct status *refuse_unlisted(void)
 {
     return status_new(STATUS_UNAVAILABLE, "Server not ready");
 }
@@ -81,7 +81,7 @@ static void add_versions(struct rows *r, const struct repo_model *rm, bool ready
     for (size_t j = 0; j < rm->n_versions; j++) {
         const struct repo_version *rv = &rm->versions[j];
         if (rv->state == VERSION_READY || !ready_only)
-            add(r, rm->name, rv->version, version_state_name(rv->state), rv->reason);
+            add_row(r, rm->name, rv->version, version_state_name(rv->state), rv->reason);
     }
 }
 
@@ -91,19 +91,19 @@ static void add_model(struct rows *r, const char *name, const struct repo_model 
 {
     bool alive = rm && is_alive(rm);
     if (duplicate && !alive)
-        add(r, name, -1, version_state_name(VERSION_UNAVAILABLE), duplicate);
+        add_row(r, name, -1, version_state_name(VERSION_UNAVAILABLE), duplicate);
     else if (rm && rm->n_versions > 0)
         add_versions(r, rm, ready_only);
     else if (!ready_only)
-        add(r, name, -1, "", "");
+        add_row(r, name, -1, "", "");
 }
 
 /*
  * What comes first: the i-th of the folders that are there now, or the j-th model of the books? 0:
  * it is the same model. Without namespacing a name says it all, as in the books.
  */
-static int compare(const struct repository *repo, const struct polled_model *pm,
-                   const struct repo_model *rm)
+static int compare_positions(const struct repository *repo, const struct polled_model *pm,
+                             const struct repo_model *rm)
 {
     int order = strcmp(pm->name, rm->name);
     if (order || !repo->options->model_namespacing)
@@ -119,7 +119,7 @@ static void add_index(struct rows *r, const struct repository *repo, const struc
     while (i < n_polled || j < repo->n_models) {
         const struct polled_model *pm = i < n_polled ? &poll->models[i] : NULL;
         const struct repo_model *rm = j < repo->n_models ? repo->models[j] : NULL;
-        int order = !pm ? 1 : !rm ? -1 : compare(repo, pm, rm);
+        int order = !pm ? 1 : !rm ? -1 : compare_positions(repo, pm, rm);
         i += order <= 0;
         j += order >= 0;
         if (order < 0)
@@ -143,14 +143,14 @@ struct status *repository_index(struct repository *repo, bool ready_only,
     mutex_lock(&repo->mu);
     bool listed = repo->listed;
     add_index(&r, repo, now, ready_only);
-    bool fits = make_room(&r);
+    bool fits = alloc_rows(&r);
     if (fits)
         add_index(&r, repo, now, ready_only);
     mutex_unlock(&repo->mu);
     poll_done(&poll);
     if (!listed || !fits) {
         mem_free(r.list);
-        return listed ? status_no_memory() : not_listed();
+        return listed ? status_no_memory() : refuse_unlisted();
     }
     *ret_rows = r.list;
     *ret_n = r.n;
@@ -169,10 +169,10 @@ static void add_failures(struct rows *r, const struct repo_model *rm, size_t max
 {
     const char *unavailable = version_state_name(VERSION_UNAVAILABLE);
     if (rm->n_versions == 0 && rm->failure && r->n < max_rows)
-        add(r, rm->name, -1, unavailable, rm->failure);
+        add_row(r, rm->name, -1, unavailable, rm->failure);
     for (size_t j = 0; j < rm->n_versions && r->n < max_rows; j++) {
         if (is_failed(&rm->versions[j]))
-            add(r, rm->name, rm->versions[j].version, unavailable, rm->versions[j].reason);
+            add_row(r, rm->name, rm->versions[j].version, unavailable, rm->versions[j].reason);
     }
 }
 
@@ -182,7 +182,7 @@ static void add_progress(struct rows *r, const struct repository *repo, struct m
 {
     for (size_t i = 0; i < repo->n_models && r->n < max_rows; i++) {
         if (repo->models[i]->stage == REPO_LOADING)
-            add(r, repo->models[i]->name, -1, version_state_name(VERSION_LOADING), "");
+            add_row(r, repo->models[i]->name, -1, version_state_name(VERSION_LOADING), "");
     }
     *ret_n_loading = r->n;
     max_rows += r->n;
@@ -191,12 +191,12 @@ static void add_progress(struct rows *r, const struct repository *repo, struct m
             add_failures(r, repo->models[i], max_rows);
     }
     for (; *unable && r->n < max_rows; unable++)
-        add(r, (*unable)->name, (*unable)->version, version_state_name(VERSION_READY),
-            "its backend says that it cannot serve now: see the log");
+        add_row(r, (*unable)->name, (*unable)->version, version_state_name(VERSION_READY),
+                "its backend says that it cannot serve now: see the log");
 }
 
 /* All that it is to have; versions that were dropped do not count. */
-static bool serves(const struct repo_model *rm)
+static bool is_fully_serving(const struct repo_model *rm)
 {
     bool any = false, all = true;
     for (size_t j = 0; j < rm->n_versions; j++) {
@@ -207,14 +207,14 @@ static bool serves(const struct repo_model *rm)
     return any && all;
 }
 
-static void count(const struct repository *repo, struct server_progress *ret)
+static void count_models(const struct repository *repo, struct server_progress *ret)
 {
     ret->n_models = ret->n_serving = ret->n_failed = 0;
     for (size_t i = 0; i < repo->n_models; i++) {
         const struct repo_model *rm = repo->models[i];
         ret->n_models += rm->wanted;
-        ret->n_serving += rm->wanted && serves(rm);
-        ret->n_failed += rm->wanted && rm->stage == REPO_SETTLED && !serves(rm);
+        ret->n_serving += rm->wanted && is_fully_serving(rm);
+        ret->n_failed += rm->wanted && rm->stage == REPO_SETTLED && !is_fully_serving(rm);
     }
 }
 
@@ -224,9 +224,9 @@ struct status *repository_progress(struct repository *repo, size_t max_rows,
     struct rows r = {0};
     struct model **unable = repository_unable(repo, max_rows, false);
     mutex_lock(&repo->mu);
-    count(repo, ret);
+    count_models(repo, ret);
     add_progress(&r, repo, unable, max_rows, &ret->n_loading);
-    bool fits = make_room(&r);
+    bool fits = alloc_rows(&r);
     if (fits)
         add_progress(&r, repo, unable, max_rows, &ret->n_loading);
     mutex_unlock(&repo->mu);

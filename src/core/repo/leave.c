@@ -5,7 +5,7 @@
  *     leave_take_locked   the books have it among those that leave
  *     leave_start         no request finds it; those that found it before are served
  *       on_alone          … the last of them has let go (model_leave())
- *         end             on a control thread: taken down, and its files with it
+ *         retire_version  on a control thread: taken down, and its files with it
  *
  * So no request is refused because its model was exchanged under it; an embedder's request object
  * keeps its model as long as it exists. Only a server that stops does not wait for those.
@@ -30,7 +30,7 @@ static void note_end_locked(const struct leaving *l, int64_t version)
 }
 
 /* Nobody has the model but the books, and it is not in their list any more. */
-static void end(struct leaving *l)
+static void retire_version(struct leaving *l)
 {
     struct repository *repo = l->repo;
     int64_t version = l->model->version;
@@ -49,19 +49,19 @@ static void end(struct leaving *l)
     mutex_unlock(&repo->mu);
 }
 
-static void take_off_locked(struct leaving *l)
+static void unlist_leaving_locked(struct leaving *l)
 {
     list_remove(&l->link);
     l->repo->n_ending++;
 }
 
-static void run(struct control_job *job)
+static void run_retirement(struct control_job *job)
 {
     struct leaving *l = CONTAINER_OF(job, struct leaving, job);
     mutex_lock(&l->repo->mu);
-    take_off_locked(l);
+    unlist_leaving_locked(l);
     mutex_unlock(&l->repo->mu);
-    end(l);
+    retire_version(l);
 }
 
 static void on_alone(struct model *m)
@@ -79,7 +79,7 @@ void leave_take_locked(struct repository *repo, struct repo_model *rm, struct re
     l->rm = rm;
     l->model = TAKE(rv->model);
     l->source = TAKE(rv->source);
-    l->job.run = run;
+    l->job.run = run_retirement;
     l->model->on_alone = on_alone;
     l->model->on_alone_arg = l;
     rm->n_users++;
@@ -117,9 +117,9 @@ void leave_end_all(struct repository *repo)
             cond_wait(&repo->changed, &repo->mu);
             continue;
         }
-        take_off_locked(mine);
+        unlist_leaving_locked(mine);
         mutex_unlock(&repo->mu);
-        end(mine);
+        retire_version(mine);
         mutex_lock(&repo->mu);
     }
     mutex_unlock(&repo->mu);

@@ -53,13 +53,14 @@ static bool is_stopping(const struct repository *repo)
     return atomic_load_explicit(&repo->stopping, memory_order_relaxed);
 }
 
-static struct status *scan(const struct load *l, bool quiet, struct scanned_model *ret_scanned)
+static struct status *scan_source(const struct load *l, bool quiet,
+                                  struct scanned_model *ret_scanned)
 {
     return scan_model(l->rm->name, l->source->storage, l->source->folder, l->config,
                       l->repo->options, quiet, ret_scanned);
 }
 
-static struct repo_version *row_of(const struct repo_model *rm, int64_t version)
+static struct repo_version *find_version_row(const struct repo_model *rm, int64_t version)
 {
     for (size_t i = 0; i < rm->n_versions; i++) {
         if (rm->versions[i].version == version)
@@ -71,7 +72,7 @@ static struct repo_version *row_of(const struct repo_model *rm, int64_t version)
 /* ---- Looking -------------------------------------------------------------------------------- */
 
 /* Does it serve from the folder that is to be loaded? Another one may look just the same. */
-static bool has_place(const struct load *l, const struct repo_version *rv)
+static bool is_served_from_source(const struct load *l, const struct repo_version *rv)
 {
     return rv && rv->model && strcmp(rv->source->directory, l->source->directory) == 0;
 }
@@ -83,7 +84,7 @@ static bool is_up_to_date(const struct load *l)
     bool serves = false, same = true;
     for (size_t i = 0; i < rm->n_versions; i++) {
         serves |= rm->versions[i].model != NULL;
-        same &= !rm->versions[i].model || has_place(l, &rm->versions[i]);
+        same &= !rm->versions[i].model || is_served_from_source(l, &rm->versions[i]);
     }
     return serves && same && !l->config && fingerprint_same(&rm->seen, &l->seen);
 }
@@ -94,14 +95,14 @@ static void note_wanted(struct load *l, const struct scanned_model *scanned)
     l->wanted = mem_zalloc((l->n + 1) * sizeof(*l->wanted));
     for (size_t i = 0; i < l->n; i++) {
         int64_t version = scanned->versions[i];
-        const struct repo_version *rv = row_of(l->rm, version);
+        const struct repo_version *rv = find_version_row(l->rm, version);
         l->wanted[i].version = version;
-        l->wanted[i].stays = has_place(l, rv) && !l->config && !l->rm->overridden &&
+        l->wanted[i].stays = is_served_from_source(l, rv) && !l->config && !l->rm->overridden &&
                              fingerprint_same_version(&l->rm->seen, &l->seen, version);
     }
 }
 
-static int by_version(const void *a, const void *b)
+static int compare_by_version(const void *a, const void *b)
 {
     const struct repo_version *x = a, *y = b;
     return (x->version > y->version) - (x->version < y->version);
@@ -116,7 +117,7 @@ static void note_loading(struct load *l)
     size_t n_before = rm->n_versions;
     rm->versions = mem_realloc(rm->versions, (n_before + l->n + 1) * sizeof(*rm->versions));
     for (size_t i = 0; i < l->n; i++) {
-        struct repo_version *rv = row_of(rm, l->wanted[i].version);
+        struct repo_version *rv = find_version_row(rm, l->wanted[i].version);
         if (!rv) {
             rv = &rm->versions[rm->n_versions++];
             *rv = (struct repo_version){.version = l->wanted[i].version};
@@ -125,7 +126,7 @@ static void note_loading(struct load *l)
             repository_set_state_locked(l->repo, rv, VERSION_LOADING, "");
     }
     if (rm->n_versions > n_before)
-        qsort(rm->versions, rm->n_versions, sizeof(*rm->versions), by_version);
+        qsort(rm->versions, rm->n_versions, sizeof(*rm->versions), compare_by_version);
     struct table_view *before = repository_publish_locked(l->repo, rm);
     mutex_unlock(&l->repo->mu);
     table_view_end(&l->repo->table, before);
@@ -148,7 +149,7 @@ static struct status *try_to_load(const struct load *l, int64_t version,
         log_warn("failed to load '%s' version %lld, %u retries left: %s", l->rm->title,
                  (long long)version, retries_left, status_message(st));
         status_free(st);
-        st = scan(l, true, scanned);
+        st = scan_source(l, true, scanned);
         if (st)
             return st;
     }
@@ -157,7 +158,7 @@ static struct status *try_to_load(const struct load *l, int64_t version,
 /* The version that serves now leaves, and the fresh one takes its place. */
 static void replace_locked(struct load *l, struct wanted_version *w, struct list *leaving)
 {
-    struct repo_version *rv = row_of(l->rm, w->version);
+    struct repo_version *rv = find_version_row(l->rm, w->version);
     if (rv->model)
         leave_take_locked(l->repo, l->rm, rv, leaving);
     rv->model = TAKE(w->fresh);
@@ -173,7 +174,7 @@ static void load_version(struct load *l, struct wanted_version *w, struct scanne
     if (is_stopping(repo))
         st = status_new(STATUS_UNAVAILABLE, "Server exiting");
     else if (!scanned->config) /* each version completes a configuration of its own */
-        st = scan(l, true, scanned);
+        st = scan_source(l, true, scanned);
     if (!st) {
         log_info("loading: %s:%lld", l->rm->title, (long long)w->version);
         st = try_to_load(l, w->version, scanned, &w->fresh);
@@ -192,7 +193,7 @@ static void load_version(struct load *l, struct wanted_version *w, struct scanne
 
 static void note_failure_locked(struct load *l, struct wanted_version *w)
 {
-    struct repo_version *rv = row_of(l->rm, w->version);
+    struct repo_version *rv = find_version_row(l->rm, w->version);
     if (!rv->model)
         repository_set_state_locked(l->repo, rv, VERSION_UNAVAILABLE, w->failure);
 }
@@ -225,7 +226,7 @@ static void load_versions(struct load *l, struct scanned_model *scanned)
 
 /* ---- Settling ------------------------------------------------------------------------------- */
 
-static bool is_wanted(const struct load *l, int64_t version)
+static bool is_version_wanted(const struct load *l, int64_t version)
 {
     for (size_t i = 0; i < l->n; i++) {
         if (l->wanted[i].version == version)
@@ -241,7 +242,7 @@ static void drop_others_locked(struct load *l, struct list *leaving)
     size_t kept = 0;
     for (size_t i = 0; i < rm->n_versions; i++) {
         struct repo_version *rv = &rm->versions[i];
-        if (!is_wanted(l, rv->version)) {
+        if (!is_version_wanted(l, rv->version)) {
             if (rv->model) {
                 leave_take_locked(l->repo, rm, rv, leaving);
                 repository_set_state_locked(l->repo, rv, VERSION_UNLOADING, "");
@@ -256,7 +257,7 @@ static void drop_others_locked(struct load *l, struct list *leaving)
     rm->n_versions = kept;
 }
 
-static void succeed(struct load *l)
+static void commit_load(struct load *l)
 {
     struct repo_model *rm = l->rm;
     struct list leaving = LIST_INIT(leaving);
@@ -280,7 +281,7 @@ static void succeed(struct load *l)
     leave_start(&leaving);
 }
 
-static void fail(struct load *l)
+static void roll_back_load(struct load *l)
 {
     struct repo_model *rm = l->rm;
     bool keeps_from_ready = false;
@@ -295,7 +296,7 @@ static void fail(struct load *l)
     }
     mutex_lock(&l->repo->mu);
     for (size_t i = 0; i < l->n; i++) {
-        struct repo_version *rv = row_of(rm, l->wanted[i].version);
+        struct repo_version *rv = find_version_row(rm, l->wanted[i].version);
         if (l->wanted[i].failure)
             note_failure_locked(l, &l->wanted[i]);
         else if (!rv->model)
@@ -310,7 +311,7 @@ static void fail(struct load *l)
 }
 
 /* reference/behaviours §13.4: a line for each version that failed. */
-static struct status *describe_failures(const struct load *l)
+static struct status *describe_failed_versions(const struct load *l)
 {
     AUTO(buf) text = BUF_INIT(MAX_ERROR_BYTES);
     for (size_t i = 0; i < l->n; i++) {
@@ -370,10 +371,10 @@ static void note_unreadable(struct load *l, struct status *st, bool is_empty)
     status_free(st);
 }
 
-static struct status *load(struct load *l, struct scanned_model *scanned)
+static struct status *scan_and_load(struct load *l, struct scanned_model *scanned)
 {
     struct repo_model *rm = l->rm;
-    struct status *st = scan(l, false, scanned);
+    struct status *st = scan_source(l, false, scanned);
     if (st) {
         log_error("Poll failed for model directory '%s': %s", rm->title, status_message(st));
         note_unreadable(l, st, false);
@@ -399,11 +400,11 @@ static struct status *load(struct load *l, struct scanned_model *scanned)
     note_loading(l);
     load_versions(l, scanned);
     if (!l->failed) {
-        succeed(l);
+        commit_load(l);
         return NULL;
     }
-    fail(l);
-    return describe_failures(l);
+    roll_back_load(l);
+    return describe_failed_versions(l);
 }
 
 struct status *repository_load_model(struct repository *repo, struct repo_model *rm,
@@ -418,7 +419,7 @@ struct status *repository_load_model(struct repository *repo, struct repo_model 
     if (!source->temporary_root && repo->options->control_mode != CONTROL_NONE)
         l.seen = fingerprint_take(source->storage, source->folder);
     if (!is_up_to_date(&l))
-        st = load(&l, &scanned);
+        st = scan_and_load(&l, &scanned);
     scanned_model_done(&scanned);
     fingerprint_done(&l.seen);
     for (size_t i = 0; i < l.n; i++)

@@ -19,7 +19,7 @@ static const char file_prefix[] = "file:";
  * The path without empty parts, "." and "..", which says where it leads: with one ".." in front for
  * each folder that it leads up.
  */
-static char *normalise(const char *path)
+static char *normalise_path(const char *path)
 {
     char *out = mem_alloc(strlen(path) + 1), *end = out;
     for (const char *at = path; *at;) {
@@ -50,7 +50,7 @@ static struct status *add_file(struct override *o, const struct load_parameter *
 {
     const char *path = p->name + sizeof(file_prefix) - 1;
     size_t length = strlen(path);
-    char *normal = normalise(path);
+    char *normal = normalise_path(path);
     struct status *st = NULL;
     if (strncmp(normal, "..", 2) == 0 && (normal[2] == '/' || !normal[2]))
         st = status_new(STATUS_INVALID_ARG,
@@ -68,7 +68,7 @@ static struct status *add_file(struct override *o, const struct load_parameter *
     return NULL;
 }
 
-static struct status *add(struct override *o, const struct load_parameter *p)
+static struct status *add_load_parameter(struct override *o, const struct load_parameter *p)
 {
     static const char *const types[] = {[PARAMETER_STRING] = "STRING",
                                         [PARAMETER_INT] = "INT",
@@ -95,7 +95,7 @@ struct status *override_read(const struct load_parameter *parameters, size_t n,
     if (!o.files)
         return status_no_memory();
     for (size_t i = 0; i < n && !st; i++)
-        st = add(&o, &parameters[i]);
+        st = add_load_parameter(&o, &parameters[i]);
     if (!st && o.n_files > 0 && !o.config)
         st = status_new(STATUS_INVALID_ARG,
                         "Load parameter 'config' must be specified for model file override");

@@ -20,7 +20,7 @@
 #include "core/server.h"
 #include "core/server_options.h"
 
-static void forget(struct polled_model *pm)
+static void free_polled_model(struct polled_model *pm)
 {
     mem_free(pm->name);
     mem_free(pm->failure);
@@ -65,8 +65,8 @@ bool poll_is_model(const struct storage *s, const struct file_entry *entry,
 }
 
 /* An entry of a root, which may be a model. @mapping  what it is to be called, or NULL */
-static void add_entry(const struct root *root, const struct file_entry *entry,
-                      const struct model_mapping *mapping, bool quiet, struct poll *p)
+static void add_root_entry(const struct root *root, const struct file_entry *entry,
+                           const struct model_mapping *mapping, bool quiet, struct poll *p)
 {
     struct storage *s = root->storage;
     struct status *why_not = NULL;
@@ -97,15 +97,15 @@ static void add_by_names(const struct root *root, const struct file_entry *entry
                          struct poll *p)
 {
     if (root_keeps_name(root, entry->name))
-        add_entry(root, entry, NULL, quiet, p);
+        add_root_entry(root, entry, NULL, quiet, p);
     for (size_t i = 0; i < root->n_mappings; i++) {
         if (strcmp(root->mappings[i].folder, entry->name) == 0)
-            add_entry(root, entry, &root->mappings[i], quiet, p);
+            add_root_entry(root, entry, &root->mappings[i], quiet, p);
     }
 }
 
 /* The models of one repository: its folders, whatever is in them. */
-static struct status *list_models(const struct root *root, bool quiet, struct poll *p)
+static struct status *list_root_models(const struct root *root, bool quiet, struct poll *p)
 {
     struct file_list list;
     struct status *st = storage_list(root->storage, "", &list);
@@ -125,7 +125,7 @@ static struct status *list_models(const struct root *root, bool quiet, struct po
     return NULL;
 }
 
-static int by_name(const void *a, const void *b)
+static int compare_polled_models(const void *a, const void *b)
 {
     const struct polled_model *x = a, *y = b;
     int order = strcmp(x->name, y->name);
@@ -133,7 +133,7 @@ static int by_name(const void *a, const void *b)
 }
 
 /* A model that two repositories have is served from neither. */
-static void refuse_duplicates(struct poll *p, bool quiet)
+static void refuse_duplicate_models(struct poll *p, bool quiet)
 {
     size_t kept = 0;
     for (size_t i = 0; i < p->n_models; i++) {
@@ -150,7 +150,7 @@ static void refuse_duplicates(struct poll *p, bool quiet)
         mem_free(first->failure);
         first->duplicate = true;
         first->failure = mem_strdup("model appears in two or more repositories");
-        forget(pm);
+        free_polled_model(pm);
     }
     p->n_models = kept;
 }
@@ -158,9 +158,9 @@ static void refuse_duplicates(struct poll *p, bool quiet)
 static void put_in_order(struct poll *p, const struct server_options *options, bool quiet)
 {
     if (p->n_models)
-        qsort(p->models, p->n_models, sizeof(*p->models), by_name);
+        qsort(p->models, p->n_models, sizeof(*p->models), compare_polled_models);
     if (!options->model_namespacing)
-        refuse_duplicates(p, quiet);
+        refuse_duplicate_models(p, quiet);
 }
 
 void poll_roots(struct roots *roots, const struct server_options *options, bool quiet,
@@ -168,7 +168,7 @@ void poll_roots(struct roots *roots, const struct server_options *options, bool 
 {
     struct poll p = {.roots = roots};
     for (size_t i = 0; i < roots->count; i++) {
-        struct status *st = list_models(roots->list[i], quiet, &p);
+        struct status *st = list_root_models(roots->list[i], quiet, &p);
         if (!st)
             continue;
         if (!quiet)
@@ -187,7 +187,7 @@ static void add_folder(const struct root *root, const char *folder,
                        const struct model_mapping *mapping, struct poll *p)
 {
     struct file_entry entry = {.name = (char *)(uintptr_t)folder, .kind = FILE_LINK};
-    add_entry(root, &entry, mapping, false, p);
+    add_root_entry(root, &entry, mapping, false, p);
 }
 
 /* Of whichever repository; there is one at most. */
@@ -225,7 +225,7 @@ void poll_model(struct roots *roots, const struct server_options *options, const
 void poll_done(struct poll *poll)
 {
     for (size_t i = 0; i < poll->n_models; i++)
-        forget(&poll->models[i]);
+        free_polled_model(&poll->models[i]);
     mem_free(poll->models);
     roots_unref(poll->roots);
     *poll = (struct poll){0};

@@ -15,7 +15,7 @@
 #include "core/server.h"
 #include "core/server_options.h"
 
-static struct status *conflict(enum status_code code, const char *what, const char *name)
+static struct status *refuse_conflict(enum status_code code, const char *what, const char *name)
 {
     return status_new(code, "failed to register '%s', there is a conflicting mapping for '%s'",
                       what, name);
@@ -46,7 +46,7 @@ static struct status *check_mappings(const char *path, const struct model_mappin
         st = check_mapping(path, &mappings[i]);
         for (size_t j = 0; j < i && !st; j++) {
             if (strcmp(mappings[i].name, mappings[j].name) == 0)
-                st = conflict(STATUS_INVALID_ARG, path, mappings[i].name);
+                st = refuse_conflict(STATUS_INVALID_ARG, path, mappings[i].name);
         }
     }
     return st;
@@ -75,7 +75,7 @@ static struct status *check_others_locked(const struct repository *repo, const c
         for (size_t j = 0; j < root->n_mappings; j++) {
             const char *name = root->mappings[j].name;
             if (root_mapping(repo->roots->list[i], name)) /* the reference names the model here */
-                return conflict(STATUS_ALREADY_EXISTS, name, name);
+                return refuse_conflict(STATUS_ALREADY_EXISTS, name, name);
         }
     }
     return NULL;

@@ -106,7 +106,7 @@ void repository_model_free(struct repo_model *rm)
 }
 
 /* Where the first model of that name is, or would be. */
-static size_t place_locked(const struct repository *repo, const char *name)
+static size_t find_position_locked(const struct repository *repo, const char *name)
 {
     size_t from = 0, to = repo->n_models;
     while (from < to) {
@@ -119,16 +119,16 @@ static size_t place_locked(const struct repository *repo, const char *name)
     return from;
 }
 
-static bool is_named(const struct repository *repo, size_t i, const char *name)
+static bool is_model_named(const struct repository *repo, size_t i, const char *name)
 {
     return i < repo->n_models && strcmp(repo->models[i]->name, name) == 0;
 }
 
 /* Without namespacing a name says it all: a folder may come and go in another repository. */
-static struct repo_model *find_locked(const struct repository *repo, const char *name,
-                                      const struct storage *storage)
+static struct repo_model *find_model_locked(const struct repository *repo, const char *name,
+                                            const struct storage *storage)
 {
-    for (size_t i = place_locked(repo, name); is_named(repo, i, name); i++) {
+    for (size_t i = find_position_locked(repo, name); is_model_named(repo, i, name); i++) {
         if (!repo->options->model_namespacing ||
             storage_compare(repo->models[i]->storage, storage) == 0)
             return repo->models[i];
@@ -136,10 +136,10 @@ static struct repo_model *find_locked(const struct repository *repo, const char 
     return NULL;
 }
 
-static void insert_locked(struct repository *repo, struct repo_model *rm)
+static void insert_model_locked(struct repository *repo, struct repo_model *rm)
 {
-    size_t at = place_locked(repo, rm->name);
-    while (is_named(repo, at, rm->name) &&
+    size_t at = find_position_locked(repo, rm->name);
+    while (is_model_named(repo, at, rm->name) &&
            storage_compare(repo->models[at]->storage, rm->storage) <= 0)
         at++;
     repo->models = mem_realloc(repo->models, (repo->n_models + 1) * sizeof(*repo->models));
@@ -148,9 +148,9 @@ static void insert_locked(struct repository *repo, struct repo_model *rm)
     repo->n_models++;
 }
 
-static void remove_locked(struct repository *repo, const struct repo_model *rm)
+static void remove_model_locked(struct repository *repo, const struct repo_model *rm)
 {
-    size_t at = place_locked(repo, rm->name);
+    size_t at = find_position_locked(repo, rm->name);
     while (repo->models[at] != rm)
         at++;
     repo->n_models--;
@@ -170,11 +170,11 @@ struct repo_model *repository_enter(struct repository *repo, const char *name,
                                     struct storage *storage)
 {
     mutex_lock(&repo->mu);
-    struct repo_model *rm = find_locked(repo, name, storage);
+    struct repo_model *rm = find_model_locked(repo, name, storage);
     if (!rm) {
         rm = repository_model_new(repo, name, storage);
         rm->stage = REPO_SETTLED;
-        insert_locked(repo, rm);
+        insert_model_locked(repo, rm);
     }
     rm->n_users++;
     await_turn_locked(repo, rm);
@@ -185,8 +185,8 @@ struct repo_model *repository_enter(struct repository *repo, const char *name,
 struct repo_model **repository_named(struct repository *repo, const char *name)
 {
     mutex_lock(&repo->mu);
-    size_t first = place_locked(repo, name), n = 0;
-    while (is_named(repo, first + n, name))
+    size_t first = find_position_locked(repo, name), n = 0;
+    while (is_model_named(repo, first + n, name))
         n++;
     struct repo_model **list = mem_zalloc((n + 1) * sizeof(struct repo_model *));
     for (size_t i = 0; i < n; i++) {
@@ -229,7 +229,7 @@ void repository_let_go_and_unlock(struct repository *repo, struct repo_model *rm
     rm->n_users--;
     bool forgotten = is_forgotten_locked(repo, rm);
     if (forgotten) {
-        remove_locked(repo, rm);
+        remove_model_locked(repo, rm);
         if (rm->entry) /* nobody finds it any more; another one of its name may come meanwhile */
             before = table_set(rm->entry, table_view_new(0));
     }
@@ -427,7 +427,7 @@ void repository_stop(struct repository *repo)
 }
 
 /* Sequences that may go on, or are cut off here. */
-static size_t is_open(struct model *m, bool waits, bool log_it)
+static size_t close_or_stop_model(struct model *m, bool waits, bool log_it)
 {
     if (!waits) {
         model_stop(m);
@@ -440,7 +440,7 @@ static size_t is_open(struct model *m, bool waits, bool log_it)
     return n_open > 0;
 }
 
-static size_t is_inflight(const struct model *m, bool log_it)
+static size_t count_inflight_model(const struct model *m, bool log_it)
 {
     size_t inflight = model_inflight(m);
     if (inflight && log_it)
@@ -481,18 +481,18 @@ size_t repository_inflight(struct repository *repo, bool log_them, bool waits, s
     struct model **models = repository_ready_models(repo);
     *ret_open = 0;
     for (size_t i = 0; models[i]; i++) {
-        *ret_open += is_open(models[i], waits, log_them);
-        n += is_inflight(models[i], log_them);
+        *ret_open += close_or_stop_model(models[i], waits, log_them);
+        n += count_inflight_model(models[i], log_them);
     }
     repository_unref_models(models);
     mutex_lock(&repo->mu);
     LIST_FOR_EACH (link, &repo->leaving)
-        n += is_inflight(LIST_ENTRY(link, struct leaving, link)->model, log_them);
+        n += count_inflight_model(LIST_ENTRY(link, struct leaving, link)->model, log_them);
     mutex_unlock(&repo->mu);
     return n;
 }
 
-static void take_down(void *arg, size_t i)
+static void unload_versions(void *arg, size_t i)
 {
     struct repository *repo = arg;
     struct repo_model *rm = repo->models[i];
@@ -519,5 +519,5 @@ void repository_unload_all(struct repository *repo)
     table_close(&repo->table);
     for (size_t i = 0; i < repo->n_models; i++)
         repo->models[i]->entry = NULL; /* gone with the table */
-    repository_each(repo, "model-unload", repo->n_models, take_down, repo);
+    repository_each(repo, "model-unload", repo->n_models, unload_versions, repo);
 }

@@ -34,7 +34,7 @@ static bool is_reserved(const char *name)
     return false;
 }
 
-static int compare_versions(const void *a, const void *b)
+static int compare_scanned_versions(const void *a, const void *b)
 {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
     return (x > y) - (x < y);
@@ -122,7 +122,7 @@ static struct status *note_versions(const struct storage *s, const char *folder,
         }
     }
     if (sm->n_versions)
-        qsort(sm->versions, sm->n_versions, sizeof(*sm->versions), compare_versions);
+        qsort(sm->versions, sm->n_versions, sizeof(*sm->versions), compare_scanned_versions);
     return NULL;
 }
 
@@ -166,9 +166,9 @@ struct status *scan_find_config(const struct storage *s, const char *folder,
     return NULL;
 }
 
-static struct status *read_config(const struct storage *s, const char *folder,
-                                  const struct server_options *options,
-                                  struct model_config **ret_config)
+static struct status *read_model_config(const struct storage *s, const char *folder,
+                                        const struct server_options *options,
+                                        struct model_config **ret_config)
 {
     bool exists = false;
     char *path = NULL;
@@ -290,7 +290,7 @@ struct status *scan_model(const char *name, const struct storage *storage, const
     struct status *st =
         config ? status_prefix(model_config_parse_json(config, strlen(config), &sm.config),
                                "Invalid config override: ")
-               : read_config(storage, folder, options, &sm.config);
+               : read_model_config(storage, folder, options, &sm.config);
     if (!st)
         st = find_versions(storage, folder, quiet, &sm);
     if (!st) {

@@ -173,7 +173,7 @@ static struct status *make_temporary_locked(void)
 }
 
 /* When the last one goes, so does the folder of them all. */
-static void leave_temporary(char *root)
+static void remove_temporary_root(char *root)
 {
     bool removed = remove_tree(root, false, "which came with a load request");
     mutex_lock(&temporary.mu);
@@ -266,7 +266,7 @@ static struct status *make_folders(const char *root, char *path)
     return NULL;
 }
 
-static struct status *write_all(int fd, const char *path, const char *bytes, size_t size)
+static struct status *write_file_bytes(int fd, const char *path, const char *bytes, size_t size)
 {
     while (size > 0) {
         ssize_t n = write(fd, bytes, size);
@@ -292,7 +292,7 @@ static struct status *write_file(const char *root, const struct source_file *fil
     if (fd < 0) {
         st = status_from_errno(errno, "failed to make file '%s'", path);
     } else {
-        st = write_all(fd, path, file->bytes, file->size_bytes);
+        st = write_file_bytes(fd, path, file->bytes, file->size_bytes);
         if (close(fd) != 0 && !st)
             st = status_from_errno(errno, "failed to write '%s'", path);
     }
@@ -341,6 +341,6 @@ void source_unref(struct source *s)
     storage_unref(s->storage);
     mem_free(s->folder);
     if (s->temporary_root)
-        leave_temporary(s->temporary_root);
+        remove_temporary_root(s->temporary_root);
     mem_free(s);
 }

@@ -25,13 +25,13 @@ struct loader {
 
 /* ---- Which models --------------------------------------------------------------------------- */
 
-static bool wants_all(const struct server_options *o)
+static bool is_loading_all_models(const struct server_options *o)
 {
     return o->control_mode != CONTROL_EXPLICIT ||
            (o->n_startup_models == 1 && strcmp(o->startup_models[0], "*") == 0);
 }
 
-static struct repo_model *describe(const struct repository *repo, struct polled_model *pm)
+static struct repo_model *describe_polled(const struct repository *repo, struct polled_model *pm)
 {
     struct repo_model *rm = repository_model_new(repo, pm->name, pm->storage);
     rm->wanted = true;
@@ -62,7 +62,7 @@ static void add_polled(struct listing *list, const struct repository *repo, stru
     list->models =
         mem_realloc(list->models, (list->n + poll->n_models + 1) * sizeof(*list->models));
     for (size_t i = 0; i < poll->n_models; i++)
-        list->models[list->n++] = describe(repo, &poll->models[i]);
+        list->models[list->n++] = describe_polled(repo, &poll->models[i]);
     list->n_unlisted += poll->n_unlisted;
     poll_done(poll);
 }
@@ -84,15 +84,16 @@ static void add_named(struct listing *list, struct repository *repo, const char 
  * Fills the books with what the repositories hold, or with what they should hold by name. False:
  * not all of that could be found out.
  */
-static bool list_models(struct repository *repo)
+static bool list_startup_models(struct repository *repo)
 {
     const struct server_options *o = repo->options;
     struct listing list = {0};
     struct poll poll = {0};
-    if (wants_all(o))
+    if (is_loading_all_models(o))
         poll_roots(repository_roots(repo), o, false, &poll);
     add_polled(&list, repo, &poll);
-    for (size_t i = 0; i < o->n_startup_models && !wants_all(o); i++) /* sorted, as the books */
+    for (size_t i = 0; i < o->n_startup_models && !is_loading_all_models(o);
+         i++) /* sorted, as the books */
         add_named(&list, repo, o->startup_models[i]);
 
     mutex_lock(&repo->mu);
@@ -149,7 +150,7 @@ static struct loader make_loader(struct repository *repo)
 
 /* Whoever names models is told of each that failed; those that were not even tried are not among
  * them (reference/behaviours §13.4). */
-static void describe_failures(struct repository *repo, struct buf *out)
+static void describe_failed_models(struct repository *repo, struct buf *out)
 {
     for (size_t i = 0; i < repo->n_models; i++) {
         const struct repo_model *rm = repo->models[i];
@@ -184,7 +185,7 @@ struct status *repository_load_all(struct repository *repo)
 {
     if (repo->options->control_mode == CONTROL_EXPLICIT) /* only there files come with requests */
         source_sweep();
-    bool all_listed = list_models(repo);
+    bool all_listed = list_startup_models(repo);
     struct loader l = make_loader(repo);
     repository_each(repo, "model-load", l.n_models, load_one, &l);
     mem_free(l.models);
@@ -192,8 +193,8 @@ struct status *repository_load_all(struct repository *repo)
     if (all_listed && all_loaded(repo))
         return NULL;
     AUTO(buf) failures = BUF_INIT(MAX_ERROR_BYTES);
-    if (!wants_all(repo->options))
-        describe_failures(repo, &failures);
+    if (!is_loading_all_models(repo->options))
+        describe_failed_models(repo, &failures);
     return failures.size ? status_new(STATUS_INVALID_ARG, "%s", buf_text(&failures))
                          : status_new(STATUS_INTERNAL, "failed to load all models");
 }

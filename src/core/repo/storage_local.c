@@ -49,8 +49,8 @@ static struct status *find_root(const char *root, char **ret_real)
 }
 
 /* Names the first link on the way that leads out. */
-static struct status *leads_out(const struct storage *s, const char *path, const char *real,
-                                const char *real_root)
+static struct status *refuse_link_out(const struct storage *s, const char *path, const char *real,
+                                      const char *real_root)
 {
     char *link = storage_path(s, path);
     const size_t root_length = strlen(s->root);
@@ -74,8 +74,8 @@ static struct status *leads_out(const struct storage *s, const char *path, const
     return st;
 }
 
-static struct status *check_inside(const struct storage *s, const char *path, const char *name,
-                                   int fd)
+static struct status *check_inside_root(const struct storage *s, const char *path, const char *name,
+                                        int fd)
 {
     char *real, *real_root;
     struct status *st = file_real_path(fd, name, &real);
@@ -86,7 +86,7 @@ static struct status *check_inside(const struct storage *s, const char *path, co
         st = find_root(s->root, &real_root);
         if (!st) {
             if (!is_below(real, real_root))
-                st = leads_out(s, path, real, real_root);
+                st = refuse_link_out(s, path, real, real_root);
             mem_free(real_root);
         }
     }
@@ -102,7 +102,7 @@ static struct status *open_inside(const struct storage *s, const char *path, con
     if (st)
         return st;
     if (!to_local(s)->follow_links)
-        st = check_inside(s, path, name, fd);
+        st = check_inside_root(s, path, name, fd);
     if (st) {
         close(fd);
         return st;
@@ -132,7 +132,7 @@ static struct status *local_stat(const struct storage *s, const char *path,
     if (!st) {
         st = file_stat_fd(fd, name, ret_info);
         if (!st && !to_local(s)->follow_links)
-            st = check_inside(s, path, name, fd);
+            st = check_inside_root(s, path, name, fd);
         close(fd);
     } else if (status_code(st) == STATUS_NOT_FOUND) {
         *ret_info = (struct file_info){.kind = FILE_MISSING};

@@ -83,7 +83,7 @@ static void view_free(struct table_view *view)
 }
 
 /* No writer but this thread: what readers see now. */
-static struct directory *directory_of(struct table *t)
+static struct directory *get_directory_locked(struct table *t)
 {
     mutex_assert_held(&t->mu);
     struct head *head = atomic_load(&t->head.current);
@@ -94,7 +94,7 @@ static struct directory *directory_of(struct table *t)
  * Readers come in by a new head from now on, and see what has been changed before; returns when
  * none is left that came in by the old one, or that could have seen what was before.
  */
-static void turn_over_locked(struct table *t, struct directory *directory)
+static void replace_head_locked(struct table *t, struct directory *directory)
 {
     mutex_assert_held(&t->mu);
     struct head *head = NULL;
@@ -115,7 +115,7 @@ static void directory_free(struct directory *d)
 }
 
 /* Behind the others of its name. */
-static void enter_name(struct directory *d, struct table_entry *e)
+static void add_name(struct directory *d, struct table_entry *e)
 {
     struct table_entry *at = map_gets(&d->by_name, e->name);
     if (!at) {
@@ -127,7 +127,7 @@ static void enter_name(struct directory *d, struct table_entry *e)
     atomic_store(&at->next, e);
 }
 
-static struct directory *copy_of(const struct directory *old, size_t capacity)
+static struct directory *copy_directory(const struct directory *old, size_t capacity)
 {
     struct directory *d = mem_zalloc(sizeof(*d) + capacity * sizeof(struct table_entry *));
     if (old)
@@ -140,9 +140,9 @@ static struct directory *copy_of(const struct directory *old, size_t capacity)
 void table_add(struct table *t, size_t n, const char *const *names, struct table_entry **ret)
 {
     mutex_lock(&t->mu);
-    struct directory *old = directory_of(t);
+    struct directory *old = get_directory_locked(t);
     size_t n_old = old ? old->n_entries : 0, i = 0, j = 0;
-    struct directory *d = copy_of(old, n_old + n);
+    struct directory *d = copy_directory(old, n_old + n);
     while (i < n_old || j < n) { /* both are sorted */
         if (j == n || (i < n_old && strcmp(old->entries[i]->name, names[j]) <= 0)) {
             d->entries[d->n_entries++] = old->entries[i++];
@@ -153,10 +153,10 @@ void table_add(struct table *t, size_t n, const char *const *names, struct table
         struct table_view *view = table_view_new(0);
         view->coming = true;
         atomic_init(&e->view, view);
-        enter_name(d, e);
+        add_name(d, e);
         d->entries[d->n_entries++] = ret[j++] = e;
     }
-    turn_over_locked(t, d);
+    replace_head_locked(t, d);
     mutex_unlock(&t->mu);
     directory_free(old);
 }
@@ -169,7 +169,7 @@ static void entry_free(struct table_entry *e)
 }
 
 /* Takes it out of the chain of its name; the keys of a map live in its values. */
-static void leave_name(struct directory *d, struct table_entry *e)
+static void remove_name(struct directory *d, struct table_entry *e)
 {
     struct table_entry *at = map_gets(&d->by_name, e->name), *next = atomic_load(&e->next);
     if (at == e) {
@@ -186,14 +186,14 @@ static void leave_name(struct directory *d, struct table_entry *e)
 void table_remove(struct table *t, struct table_entry *e)
 {
     mutex_lock(&t->mu);
-    struct directory *old = directory_of(t);
-    struct directory *d = copy_of(old, old->n_entries);
-    leave_name(d, e);
+    struct directory *old = get_directory_locked(t);
+    struct directory *d = copy_directory(old, old->n_entries);
+    remove_name(d, e);
     for (size_t i = 0; i < old->n_entries; i++) {
         if (old->entries[i] != e)
             d->entries[d->n_entries++] = old->entries[i];
     }
-    turn_over_locked(t, d);
+    replace_head_locked(t, d);
     mutex_unlock(&t->mu);
     directory_free(old);
     entry_free(e);
@@ -202,8 +202,8 @@ void table_remove(struct table *t, struct table_entry *e)
 void table_close(struct table *t)
 {
     mutex_lock(&t->mu);
-    struct directory *old = directory_of(t);
-    turn_over_locked(t, NULL);
+    struct directory *old = get_directory_locked(t);
+    replace_head_locked(t, NULL);
     mutex_unlock(&t->mu);
     for (size_t i = 0; old && i < old->n_entries; i++)
         entry_free(old->entries[i]);
@@ -221,7 +221,7 @@ void table_view_end(struct table *t, struct table_view *view)
         return;
     mutex_lock(&t->mu);
     /* A new head for the same directory: when nobody reads by the old one, nobody has the view. */
-    turn_over_locked(t, directory_of(t));
+    replace_head_locked(t, get_directory_locked(t));
     mutex_unlock(&t->mu);
     view_free(view);
 }
@@ -277,7 +277,7 @@ static struct status *look_up(const struct head *head, const char *name, size_t 
 }
 
 /* No version of it is READY. */
-static struct status *none_ready(const char *name, const struct table_view *v)
+static struct status *refuse_unready(const char *name, const struct table_view *v)
 {
     if (!v->coming)
         return status_new(STATUS_NOT_FOUND, UNKNOWN "'%s' has no available versions", name);
@@ -296,7 +296,7 @@ static struct status *find_latest(const char *name, const struct table_view *v,
             return NULL;
         }
     }
-    return none_ready(name, v);
+    return refuse_unready(name, v);
 }
 
 static struct status *find_version(const char *name, const struct table_view *v, int64_t version,
@@ -352,7 +352,7 @@ struct status *table_versions(struct table *t, const char *name, size_t name_len
                 versions[n++] = v->versions[j].version;
         }
         if (n == 0)
-            st = none_ready(e->name, v);
+            st = refuse_unready(e->name, v);
     }
     snapshot_leave();
     if (st) {
@@ -389,8 +389,8 @@ static void add_serving(struct found *f, const struct table_view *v, int64_t ver
     f->list[f->n] = NULL;
 }
 
-static struct status *serving(const struct head *head, const char *name, size_t name_length,
-                              int64_t version, struct found *f)
+static struct status *find_serving(const struct head *head, const char *name, size_t name_length,
+                                   int64_t version, struct found *f)
 {
     if (head && name_length == 0) {
         const struct directory *d = head->directory;
@@ -423,7 +423,7 @@ struct status *table_serving(struct table *t, const char *name, size_t name_leng
                              struct model ***ret_models)
 {
     struct found f = {0};
-    struct status *st = serving(snapshot_enter(&t->head), name, name_length, version, &f);
+    struct status *st = find_serving(snapshot_enter(&t->head), name, name_length, version, &f);
     snapshot_leave();
     if (st) {
         mem_free(f.list);

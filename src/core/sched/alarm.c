@@ -32,7 +32,7 @@ void alarms_done(struct alarms *set)
 }
 
 /* The timer of one alarm is due. Lets go of mu meanwhile, and the alarm may be gone afterwards. */
-static void ring(struct timer *t)
+static void call_due_alarm(struct timer *t)
 {
     struct alarm *a = CONTAINER_OF(t, struct alarm, timer);
     struct alarms *set = a->set;
@@ -46,7 +46,7 @@ static void ring(struct timer *t)
     cond_broadcast(&set->changed);
 }
 
-static void run(void *arg)
+static void run_alarm_thread(void *arg)
 {
     struct alarms *set = arg;
     mutex_lock(&set->mu);
@@ -62,13 +62,13 @@ struct status *alarm_init(struct alarm *a, struct alarms *set, alarm_fn fn)
     struct status *st = NULL;
     mutex_lock(&set->mu);
     if (!set->has_thread)
-        st = thread_start(&set->thread, "alarms", run, set);
+        st = thread_start(&set->thread, "alarms", run_alarm_thread, set);
     set->has_thread = !st;
     mutex_unlock(&set->mu);
     if (st)
         return st;
     *a = (struct alarm){.set = set, .ring = fn};
-    timer_init(&a->timer, ring);
+    timer_init(&a->timer, call_due_alarm);
     atomic_init(&a->at_ns, UINT64_MAX);
     return NULL;
 }

@@ -28,7 +28,7 @@
 /* ------------------------------------------------------------------------ finding the library */
 
 /* What follows the folder in the path; NULL: it is not below that. */
-static const char *below(const char *path, const char *folder)
+static const char *find_path_below(const char *path, const char *folder)
 {
     size_t n = strlen(folder);
     while (n > 0 && folder[n - 1] == '/')
@@ -37,13 +37,13 @@ static const char *below(const char *path, const char *folder)
 }
 
 /* Links count as what they lead to, unless the repository is one that may have links out of it. */
-static struct status *check_inside(const struct storage *s, const char *path)
+static struct status *check_library_inside(const struct storage *s, const char *path)
 {
     char *real = realpath(path, NULL), *root = realpath(s->root, NULL);
-    const char *name = below(path, s->root);
+    const char *name = find_path_below(path, s->root);
     struct status *st = NULL;
     struct file_info info;
-    if (real && root && below(real, root))
+    if (real && root && find_path_below(real, root))
         ;
     else if (name && !str_escapes_folder(name))
         st = storage_stat(s, name, &info);
@@ -59,32 +59,32 @@ static struct status *check_inside(const struct storage *s, const char *path)
 static bool is_named_inside(const struct storage *s, const char *path)
 {
     char *root = realpath(s->root, NULL);
-    const char *name = below(path, s->root);
+    const char *name = find_path_below(path, s->root);
     if (!name && root)
-        name = below(path, root);
+        name = find_path_below(path, root);
     bool inside = name && !str_escapes_folder(name);
     free(root);
     return inside;
 }
 
-static bool is_of_sequences(const struct model_config *c)
+static bool has_sequence_batcher(const struct model_config *c)
 {
     return c->pb->scheduling_choice_case ==
            INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING;
 }
 
-static const char *named_by(const struct model_config *c)
+static const char *get_library_parameter(const struct model_config *c)
 {
     return model_config_parameter(c, BATCH_STRATEGY_PARAMETER);
 }
 
 struct status *batch_strategy_find(const struct batch_strategy_search *s, char **ret_path)
 {
-    const char *named = named_by(s->config);
+    const char *named = get_library_parameter(s->config);
     struct file_info info;
     struct status *st = NULL;
     *ret_path = NULL;
-    if (is_of_sequences(s->config))
+    if (has_sequence_batcher(s->config))
         return NULL;
     if (!named) {
         *ret_path = backend_find_file(s->backends, s->config->pb->backend, s->directory,
@@ -105,13 +105,14 @@ struct status *batch_strategy_find(const struct batch_strategy_search *s, char *
 
 struct status *batch_strategy_check(const struct batch_strategy_search *s, const char *path)
 {
-    return named_by(s->config) ? check_inside(s->storage, path)
-                               : storage_check_fetched(s->storage, s->folder, s->directory, path);
+    return get_library_parameter(s->config)
+               ? check_library_inside(s->storage, path)
+               : storage_check_fetched(s->storage, s->folder, s->directory, path);
 }
 
 /* NULL: there is none. */
-static struct status *find_library(const struct model *m, const struct backend_registry *reg,
-                                   char **ret_path)
+static struct status *find_batching_library(const struct model *m,
+                                            const struct backend_registry *reg, char **ret_path)
 {
     char *version_directory = mem_printf("%s/%s", m->directory, m->version_text), *path;
     const struct batch_strategy_search s = {
@@ -122,7 +123,7 @@ static struct status *find_library(const struct model *m, const struct backend_r
         .directory = m->directory,
         .version_directory = version_directory,
     };
-    if (is_of_sequences(m->config) && named_by(m->config))
+    if (has_sequence_batcher(m->config) && get_library_parameter(m->config))
         log_warn(BATCH_STRATEGY_PARAMETER " cannot be specified with sequence batcher, using "
                                           "default batching strategy (model '%s')",
                  m->name);
@@ -140,7 +141,7 @@ static struct status *find_library(const struct model *m, const struct backend_r
 /* ------------------------------------------------------------------------------------ loading */
 
 /* All five or none. */
-static bool resolve(struct batch_strategy *b, size_t *ret_n_missing)
+static bool resolve_batching_functions(struct batch_strategy *b, size_t *ret_n_missing)
 {
     const struct {
         const char *symbol;
@@ -168,8 +169,8 @@ static struct status *begin_batcher(struct batch_strategy *b, struct model *m)
     return b->batcher_begin(&b->batcher, m);
 }
 
-static struct status *load(struct batch_strategy *b, struct model *m, const char *path,
-                           bool *ret_useful)
+static struct status *load_batching_library(struct batch_strategy *b, struct model *m,
+                                            const char *path, bool *ret_useful)
 {
     size_t n_missing;
     log_info("Loading custom batching strategy library %s for model %s", path, m->name);
@@ -177,7 +178,7 @@ static struct status *load(struct batch_strategy *b, struct model *m, const char
     struct status *st = dl_open(path, &b->library);
     if (st)
         return st;
-    *ret_useful = resolve(b, &n_missing);
+    *ret_useful = resolve_batching_functions(b, &n_missing);
     if (!*ret_useful)
         return NULL;
     if (n_missing)
@@ -192,11 +193,11 @@ struct status *batch_strategy_open(struct model *m, const struct backend_registr
     MEM_CHARGE(m->owner, MEM_CONFIG); /* it goes later than the instances */
     bool useful = false;
     char *path;
-    struct status *st = find_library(m, reg, &path);
+    struct status *st = find_batching_library(m, reg, &path);
     if (st || !path)
         return st;
     m->strategy = mem_zalloc(sizeof(*m->strategy));
-    st = load(m->strategy, m, path, &useful);
+    st = load_batching_library(m->strategy, m, path, &useful);
     if (!st && !useful)
         log_warn("%s has no custom batching functions: model '%s' goes without", path, m->name);
     if (!st && !useful)

@@ -75,7 +75,7 @@ static size_t put_id(enum dtype dtype, const struct request *r, struct control_i
     return sizeof(to->id.text.length) + length;
 }
 
-static bool is_true(const struct control_spec *c, const struct request *r, bool ready)
+static bool is_control_true(const struct control_spec *c, const struct request *r, bool ready)
 {
     switch (c->kind) {
     case KIND(START):
@@ -117,6 +117,6 @@ void controls_show(const struct controls *c, struct request *r, bool ready,
         if (UNLIKELY(from->kind == KIND(CORRID)))
             in->size_bytes = in->first.size_bytes = put_id(from->dtype, r, inputs);
         else
-            in->first.base = from->value[is_true(from, r, ready)];
+            in->first.base = from->value[is_control_true(from, r, ready)];
     }
 }

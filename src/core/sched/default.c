@@ -8,13 +8,14 @@
 #include "core/request.h"
 #include "core/sched/scheduler.h"
 
-static struct status *push(struct scheduler *s, struct request *r)
+static struct status *push_to_waiting(struct scheduler *s, struct request *r)
 {
     list_push(&s->waiting, &r->link);
     return NULL;
 }
 
-static uint32_t take(struct scheduler *s, struct instance *in, struct request **batch, uint32_t max)
+static uint32_t take_first_waiting(struct scheduler *s, struct instance *in, struct request **batch,
+                                   uint32_t max)
 {
     (void)in;
     (void)max; /* several queued requests are not batched */
@@ -25,20 +26,20 @@ static uint32_t take(struct scheduler *s, struct instance *in, struct request **
     return 1;
 }
 
-static bool has_work(struct scheduler *s, const struct instance *in)
+static bool has_waiting(struct scheduler *s, const struct instance *in)
 {
     (void)in;
     return !list_empty(&s->waiting);
 }
 
-static bool take_out(struct scheduler *s, struct request *r)
+static bool remove_from_waiting(struct scheduler *s, struct request *r)
 {
     (void)s;
     list_remove(&r->link);
     return true;
 }
 
-static void end(struct scheduler *s)
+static void free_default_scheduler(struct scheduler *s)
 {
     scheduler_done(s);
     mem_free(s);
@@ -46,11 +47,11 @@ static void end(struct scheduler *s)
 
 static const struct scheduler_ops ops = {
     .lends = true,
-    .push_locked = push,
-    .take_locked = take,
-    .has_work_locked = has_work,
-    .remove_locked = take_out,
-    .free = end,
+    .push_locked = push_to_waiting,
+    .take_locked = take_first_waiting,
+    .has_work_locked = has_waiting,
+    .remove_locked = remove_from_waiting,
+    .free = free_default_scheduler,
 };
 
 struct status *default_scheduler_new(struct model *m, struct scheduler **ret_scheduler)

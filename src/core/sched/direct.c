@@ -14,13 +14,13 @@
 #include "core/sched/sequence.h"
 #include "core/sched/similar.h"
 
-static uint32_t n_slots(const struct model *m)
+static uint32_t count_batch_slots(const struct model *m)
 {
     return m->n_instances ? m->instances[0]->batch_capacity : 1;
 }
 
 /* A cancelled request ends its sequence; after that another one may be ready in its slot. */
-static struct sequence *first_live(struct lane *l)
+static struct sequence *find_first_live(struct lane *l)
 {
     while (!list_empty(&l->ready)) {
         struct sequence *q = LIST_ENTRY(l->ready.next, struct sequence, link);
@@ -31,7 +31,7 @@ static struct sequence *first_live(struct lane *l)
     return NULL;
 }
 
-static uint64_t oldest_ns(const struct lane *l)
+static uint64_t find_oldest_ns(const struct lane *l)
 {
     uint64_t oldest = UINT64_MAX;
     LIST_FOR_EACH (link, &l->ready) {
@@ -41,15 +41,15 @@ static uint64_t oldest_ns(const struct lane *l)
     return oldest;
 }
 
-static bool due(struct lane *l, uint64_t now_ns, uint64_t *ret_until_ns)
+static bool is_slot_batch_due(struct lane *l, uint64_t now_ns, uint64_t *ret_until_ns)
 {
     const struct sequence_scheduler *ss = l->scheduler;
-    if (!first_live(l))
+    if (!find_first_live(l))
         return false;
     if (ss->delay_ns == 0 || ss->scheduler.hurrying ||
         (float)l->n_ready / (float)ss->n_slots >= ss->min_use)
         return true;
-    uint64_t since_ns = oldest_ns(l);
+    uint64_t since_ns = find_oldest_ns(l);
     if (now_ns > since_ns && now_ns - since_ns >= ss->delay_ns)
         return true;
     *ret_until_ns = since_ns + MIN(ss->delay_ns, UINT64_MAX - since_ns);
@@ -57,7 +57,7 @@ static bool due(struct lane *l, uint64_t now_ns, uint64_t *ret_until_ns)
 }
 
 /* The slots between which the batch lies. */
-static void find_ends(struct lane *l, struct sequence **ret_first, uint32_t *ret_last)
+static void find_batch_ends(struct lane *l, struct sequence **ret_first, uint32_t *ret_last)
 {
     *ret_first = NULL;
     *ret_last = 0;
@@ -74,8 +74,8 @@ static void find_ends(struct lane *l, struct sequence **ret_first, uint32_t *ret
 }
 
 /* What stands at that place of the batch. The first one is shown already: paddings look like it. */
-static struct request *request_at(struct lane *l, uint32_t number, const struct request *first,
-                                  struct status **ret_error)
+static struct request *take_request_at(struct lane *l, uint32_t number, const struct request *first,
+                                       struct status **ret_error)
 {
     struct sequence *q = l->slots[number]->sequence;
     struct request *r = NULL;
@@ -86,11 +86,11 @@ static struct request *request_at(struct lane *l, uint32_t number, const struct 
     return r;
 }
 
-static uint32_t take(struct lane *l, struct request **batch, uint32_t max)
+static uint32_t take_slot_batch(struct lane *l, struct request **batch, uint32_t max)
 {
     struct sequence *q;
     uint32_t last, n = 0;
-    find_ends(l, &q, &last);
+    find_batch_ends(l, &q, &last);
     if (!q)
         return 0;
     uint32_t first_number = q->slot->number;
@@ -99,7 +99,7 @@ static uint32_t take(struct lane *l, struct request **batch, uint32_t max)
     if (!first)
         return 0;
     while (n <= last && n < max && !error) {
-        struct request *r = n == first_number ? first : request_at(l, n, first, &error);
+        struct request *r = n == first_number ? first : take_request_at(l, n, first, &error);
         if (r)
             batch[n++] = r;
     }
@@ -119,7 +119,7 @@ static uint32_t take(struct lane *l, struct request **batch, uint32_t max)
 }
 
 const struct sequence_strategy sequence_direct = {
-    .n_slots = n_slots,
-    .due = due,
-    .take = take,
+    .n_slots = count_batch_slots,
+    .due = is_slot_batch_due,
+    .take = take_slot_batch,
 };

@@ -64,17 +64,17 @@ struct dynamic_scheduler {
     } known;
 };
 
-static struct dynamic_scheduler *of(struct scheduler *s)
+static struct dynamic_scheduler *to_dynamic(struct scheduler *s)
 {
     return CONTAINER_OF(s, struct dynamic_scheduler, scheduler);
 }
 
-static uint32_t size_of(const struct request *r)
+static uint32_t batch_size_of(const struct request *r)
 {
     return MAX(r->batch_size, 1u);
 }
 
-static void make_void_locked(struct dynamic_scheduler *d)
+static void discard_batch_locked(struct dynamic_scheduler *d)
 {
     d->batch = (struct batch){0};
     d->first = d->last = NULL;
@@ -90,7 +90,7 @@ static void refuse_cancelled_locked(struct dynamic_scheduler *d, struct request 
 }
 
 /* The next request that fits as far as we can say ourselves; NULL: none, as things are. */
-static struct request *candidate_locked(struct dynamic_scheduler *d)
+static struct request *next_candidate_locked(struct dynamic_scheduler *d)
 {
     while (!d->batch.closed && !d->all_seen) {
         struct request *r = d->last ? queue_next(&d->queue, d->last) : queue_first(&d->queue);
@@ -98,7 +98,7 @@ static struct request *candidate_locked(struct dynamic_scheduler *d)
             d->all_seen = true;
         } else if (UNLIKELY(request_is_cancelled(r))) {
             refuse_cancelled_locked(d, r);
-        } else if (batch_has_room(&d->batch, &d->rule, size_of(r))) {
+        } else if (batch_has_room(&d->batch, &d->rule, batch_size_of(r))) {
             if (!d->first || requests_are_similar(d->first, r))
                 return r;
             batch_close(&d->batch);
@@ -107,34 +107,34 @@ static struct request *candidate_locked(struct dynamic_scheduler *d)
     return NULL;
 }
 
-static void join_locked(struct dynamic_scheduler *d, struct request *r)
+static void add_to_batch_locked(struct dynamic_scheduler *d, struct request *r)
 {
-    batch_add(&d->batch, &d->rule, size_of(r), r->queue_ns);
+    batch_add(&d->batch, &d->rule, batch_size_of(r), r->queue_ns);
     d->last = r;
     if (!d->first)
         d->first = r;
 }
 
 /* What a strategy has not seen yet waits for take_examined(). */
-static void grow_locked(struct dynamic_scheduler *d)
+static void grow_batch_locked(struct dynamic_scheduler *d)
 {
     struct request *r;
     if (d->strategy)
         return;
-    while ((r = candidate_locked(d)))
-        join_locked(d, r);
+    while ((r = next_candidate_locked(d)))
+        add_to_batch_locked(d, r);
 }
 
 /* Applies the limits of time; afterwards the batch is up to date. */
-static void look_locked(struct dynamic_scheduler *d, uint64_t now_ns)
+static void update_batch_locked(struct dynamic_scheduler *d, uint64_t now_ns)
 {
     if (UNLIKELY(queue_next_limit_ns(&d->queue) <= now_ns) &&
         queue_expire(&d->queue, now_ns, &d->scheduler))
-        make_void_locked(d);
-    grow_locked(d);
+        discard_batch_locked(d);
+    grow_batch_locked(d);
 }
 
-static bool is_held_locked(struct dynamic_scheduler *d)
+static bool is_batch_held_locked(struct dynamic_scheduler *d)
 {
     if (UNLIKELY(d->hold_below) && (d->queue.n >= d->hold_below || d->scheduler.hurrying))
         d->hold_below = 0;
@@ -142,11 +142,11 @@ static bool is_held_locked(struct dynamic_scheduler *d)
 }
 
 /* How many requests are due, of the batch as it is; if none are, the alarm rings in time. */
-static uint32_t due_locked(struct dynamic_scheduler *d, uint64_t now_ns)
+static uint32_t count_due_locked(struct dynamic_scheduler *d, uint64_t now_ns)
 {
     uint64_t until_ns = UINT64_MAX;
     uint32_t n = 0;
-    if (!is_held_locked(d))
+    if (!is_batch_held_locked(d))
         n = batch_due(&d->batch, &d->rule, now_ns, d->scheduler.hurrying, &until_ns);
     until_ns = MIN(until_ns, queue_next_limit_ns(&d->queue));
     if (until_ns != UINT64_MAX)
@@ -155,14 +155,14 @@ static uint32_t due_locked(struct dynamic_scheduler *d, uint64_t now_ns)
 }
 
 /* Time matters to some configurations only. */
-static uint64_t now_for(const struct dynamic_scheduler *d)
+static uint64_t read_clock_if_timed(const struct dynamic_scheduler *d)
 {
     return d->in_time ? monotonic_ns() : 0;
 }
 
-static struct status *push(struct scheduler *s, struct request *r)
+static struct status *push_to_queue(struct scheduler *s, struct request *r)
 {
-    struct dynamic_scheduler *d = of(s);
+    struct dynamic_scheduler *d = to_dynamic(s);
     bool is_last;
     struct status *st = queue_push(&d->queue, r, &is_last);
     if (st)
@@ -172,30 +172,31 @@ static struct status *push(struct scheduler *s, struct request *r)
     if (is_last)
         d->all_seen = false;
     else
-        make_void_locked(d);
+        discard_batch_locked(d);
     if (d->in_time) { /* there may be no idle instance that would look */
-        look_locked(d, r->queue_ns);
-        due_locked(d, r->queue_ns);
+        update_batch_locked(d, r->queue_ns);
+        count_due_locked(d, r->queue_ns);
     }
     return NULL;
 }
 
-static bool has_work(struct scheduler *s, const struct instance *in)
+static bool has_due_batch(struct scheduler *s, const struct instance *in)
 {
-    struct dynamic_scheduler *d = of(s);
-    uint64_t now_ns = now_for(d);
+    struct dynamic_scheduler *d = to_dynamic(s);
+    uint64_t now_ns = read_clock_if_timed(d);
     (void)in;
-    look_locked(d, now_ns);
-    return due_locked(d, now_ns) > 0;
+    update_batch_locked(d, now_ns);
+    return count_due_locked(d, now_ns) > 0;
 }
 
-static uint32_t take(struct scheduler *s, struct instance *in, struct request **batch, uint32_t max)
+static uint32_t take_due_batch(struct scheduler *s, struct instance *in, struct request **batch,
+                               uint32_t max)
 {
-    struct dynamic_scheduler *d = of(s);
-    uint64_t now_ns = now_for(d);
+    struct dynamic_scheduler *d = to_dynamic(s);
+    uint64_t now_ns = read_clock_if_timed(d);
     (void)in;
-    look_locked(d, now_ns);
-    uint32_t n = MIN(due_locked(d, now_ns), max);
+    update_batch_locked(d, now_ns);
+    uint32_t n = MIN(count_due_locked(d, now_ns), max);
     if (n == 0)
         return 0;
     struct request *r = d->first;
@@ -204,15 +205,16 @@ static uint32_t take(struct scheduler *s, struct instance *in, struct request **
         r = queue_next(&d->queue, r);
         queue_remove(&d->queue, batch[i]);
     }
-    make_void_locked(d);
-    grow_locked(d);
-    due_locked(d, now_ns); /* the alarm, for what is left */
+    discard_batch_locked(d);
+    grow_batch_locked(d);
+    count_due_locked(d, now_ns); /* the alarm, for what is left */
     return n;
 }
 
 /* ---- With a batching library ----------------------------------------------------------------- */
 
-static void tell_failure(const struct dynamic_scheduler *d, const char *function, struct status *st)
+static void log_strategy_failure(const struct dynamic_scheduler *d, const char *function,
+                                 struct status *st)
 {
     if (LIKELY(!st))
         return;
@@ -231,7 +233,7 @@ static void end_known_locked(struct dynamic_scheduler *d)
         return;
     scheduler_unlock(&d->scheduler);
     mutex_assert_none_held();
-    tell_failure(d, "finalization", d->strategy->end(d->known.user));
+    log_strategy_failure(d, "finalization", d->strategy->end(d->known.user));
     mutex_lock(&d->scheduler.mu);
 }
 
@@ -248,7 +250,7 @@ static void begin_known_locked(struct dynamic_scheduler *d)
     struct status *st = d->strategy->begin(d->strategy->batcher, &user);
     d->known.asks = !st;
     d->known.user = st ? NULL : user;
-    tell_failure(d, "initialization", st);
+    log_strategy_failure(d, "initialization", st);
     mutex_lock(&d->scheduler.mu);
 }
 
@@ -257,7 +259,7 @@ static bool ask_strategy(struct dynamic_scheduler *d, struct request *r)
 {
     bool include = false;
     mutex_assert_none_held();
-    tell_failure(d, "include", d->strategy->include(r, d->known.user, &include));
+    log_strategy_failure(d, "include", d->strategy->include(r, d->known.user, &include));
     return include;
 }
 
@@ -288,7 +290,7 @@ static void examine_one_locked(struct dynamic_scheduler *d, struct request *r)
     if (generation != d->generation)
         return;
     if (include || first)
-        join_locked(d, r);
+        add_to_batch_locked(d, r);
     if (!include)
         batch_close(&d->batch);
 }
@@ -296,13 +298,13 @@ static void examine_one_locked(struct dynamic_scheduler *d, struct request *r)
 /* What the library has to be asked about next. */
 static struct request *unexamined_locked(struct dynamic_scheduler *d)
 {
-    return is_held_locked(d) ? NULL : candidate_locked(d);
+    return is_batch_held_locked(d) ? NULL : next_candidate_locked(d);
 }
 
 static bool has_examined_work(struct scheduler *s, const struct instance *in)
 {
-    struct dynamic_scheduler *d = of(s);
-    bool due = has_work(s, in); /* it also sets the alarm */
+    struct dynamic_scheduler *d = to_dynamic(s);
+    bool due = has_due_batch(s, in); /* it also sets the alarm */
     return !d->examining && (due || unexamined_locked(d));
 }
 
@@ -310,7 +312,7 @@ static bool has_examined_work(struct scheduler *s, const struct instance *in)
 static uint32_t take_examined(struct scheduler *s, struct instance *in, struct request **batch,
                               uint32_t max)
 {
-    struct dynamic_scheduler *d = of(s);
+    struct dynamic_scheduler *d = to_dynamic(s);
     struct request *r;
     uint32_t n;
     if (d->examining)
@@ -319,38 +321,38 @@ static uint32_t take_examined(struct scheduler *s, struct instance *in, struct r
     do {
         while ((r = unexamined_locked(d)))
             examine_one_locked(d, r);
-        n = take(s, in, batch, max);
+        n = take_due_batch(s, in, batch, max);
         for (uint32_t i = 0; i < n; i++) /* before others can look */
             atomic_store_explicit(&batch[i]->waiting, false, memory_order_relaxed);
         end_known_locked(d); /* the library hears of its end before the batch is executed */
-    } while (n == 0 && (has_work(s, in) || unexamined_locked(d)));
+    } while (n == 0 && (has_due_batch(s, in) || unexamined_locked(d)));
     d->examining = false;
     return n;
 }
 
 /* ---------------------------------------------------------------------------------------------- */
 
-static bool take_out(struct scheduler *s, struct request *r)
+static bool remove_from_queue(struct scheduler *s, struct request *r)
 {
-    queue_remove(&of(s)->queue, r);
-    make_void_locked(of(s));
+    queue_remove(&to_dynamic(s)->queue, r);
+    discard_batch_locked(to_dynamic(s));
     return true;
 }
 
-static void rung(struct scheduler *s)
+static void on_queue_timer_locked(struct scheduler *s)
 {
-    struct dynamic_scheduler *d = of(s);
-    uint64_t now_ns = now_for(d);
-    look_locked(d, now_ns);
-    due_locked(d, now_ns);
+    struct dynamic_scheduler *d = to_dynamic(s);
+    uint64_t now_ns = read_clock_if_timed(d);
+    update_batch_locked(d, now_ns);
+    count_due_locked(d, now_ns);
 }
 
-static void end(struct scheduler *s)
+static void free_dynamic_scheduler(struct scheduler *s)
 {
-    struct dynamic_scheduler *d = of(s);
+    struct dynamic_scheduler *d = to_dynamic(s);
     scheduler_done(s); /* the alarm does not ring any more */
     if (d->known.begun && d->known.user)
-        tell_failure(d, "finalization", d->strategy->end(d->known.user));
+        log_strategy_failure(d, "finalization", d->strategy->end(d->known.user));
     queue_done(&d->queue);
     order_done(&d->order);
     mem_free(d);
@@ -365,23 +367,23 @@ static void set_rule(struct batch_rule *rule, const struct model *m)
 
 static const struct scheduler_ops ops = {
     .batches = true,
-    .push_locked = push,
-    .take_locked = take,
-    .has_work_locked = has_work,
-    .remove_locked = take_out,
-    .rung_locked = rung,
-    .free = end,
+    .push_locked = push_to_queue,
+    .take_locked = take_due_batch,
+    .has_work_locked = has_due_batch,
+    .remove_locked = remove_from_queue,
+    .rung_locked = on_queue_timer_locked,
+    .free = free_dynamic_scheduler,
 };
 
 static const struct scheduler_ops ops_with_strategy = {
     .batches = true,
     .take_unlocks = true,
-    .push_locked = push,
+    .push_locked = push_to_queue,
     .take_locked = take_examined,
     .has_work_locked = has_examined_work,
-    .remove_locked = take_out,
-    .rung_locked = rung,
-    .free = end,
+    .remove_locked = remove_from_queue,
+    .rung_locked = on_queue_timer_locked,
+    .free = free_dynamic_scheduler,
 };
 
 struct status *dynamic_scheduler_new(struct model *m, struct scheduler **ret_scheduler)
@@ -411,7 +413,7 @@ struct status *dynamic_scheduler_new(struct model *m, struct scheduler **ret_sch
                                     "a batching library makes the batches of", m->name);
     d->in_time = d->rule.delay_ns || queue_limits_time(&d->queue);
     if (st)
-        end(&d->scheduler);
+        free_dynamic_scheduler(&d->scheduler);
     else
         *ret_scheduler = &d->scheduler;
     return st;

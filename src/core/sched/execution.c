@@ -94,7 +94,7 @@ bool execution_may_inline(const struct execution *e, const struct turn *turn)
 }
 
 /* Several instances may meet here; a lost update of an estimate does no harm. */
-static void estimate(struct execution *e, uint64_t took_ns)
+static void update_estimate(struct execution *e, uint64_t took_ns)
 {
     uint64_t high_ns = atomic_load_explicit(&e->high_ns, memory_order_relaxed), before_ns = high_ns;
     took_ns = MAX(took_ns, LEAST_NS);
@@ -118,7 +118,7 @@ static void demand_proof(struct execution *e, uint64_t n)
 }
 
 /* The model has held up its loop. */
-static void lapse(struct execution *e, uint64_t took_ns)
+static void note_lapse(struct execution *e, uint64_t took_ns)
 {
     uint64_t now_ns = clock_now_ns(e->clock);
     uint64_t last_ns = atomic_load_explicit(&e->lapse_ns, memory_order_relaxed);
@@ -140,10 +140,10 @@ void execution_measured(struct execution *e, uint64_t took_ns, uint64_t bytes, b
     if (!inlined)
         moving_ns += WAKE_UP_NS;
     took_ns -= MIN(took_ns, moving_ns);
-    estimate(e, took_ns);
+    update_estimate(e, took_ns);
     if (UNLIKELY(took_ns >= EXECUTION_LONG_NS)) {
         if (inlined)
-            lapse(e, took_ns);
+            note_lapse(e, took_ns);
         else
             demand_proof(e, PROOF_PER_LONG);
         return;

@@ -39,7 +39,7 @@ void extras_done(struct extras *e)
 }
 
 /* Before the first request. */
-NODISCARD static struct status *make(struct extras *e)
+NODISCARD static struct status *make_injected_inputs(struct extras *e)
 {
     const struct extras_spec *spec = e->spec;
     struct status *st = NULL;
@@ -60,7 +60,7 @@ NODISCARD static struct status *make(struct extras *e)
     return NULL;
 }
 
-static void show(struct extras *e, struct request *r, bool ready)
+static void attach_injected_inputs(struct extras *e, struct request *r, bool ready)
 {
     controls_show(&e->spec->controls, r, ready, &e->controls);
     if (e->states)
@@ -73,20 +73,20 @@ static void show(struct extras *e, struct request *r, bool ready)
 struct status *extras_show(struct extras *e, struct request *r)
 {
     bool first = e->states == NULL;
-    struct status *st = make(e);
+    struct status *st = make_injected_inputs(e);
     if (!st && e->states && (first || (r->flags & REQUEST_SEQUENCE_START)))
         st = states_begin(e->states);
     if (!st)
-        show(e, r, true);
+        attach_injected_inputs(e, r, true);
     return st;
 }
 
 struct status *extras_show_none(struct extras *e, struct request *r, const struct request *live)
 {
-    struct status *st = make(e);
+    struct status *st = make_injected_inputs(e);
     if (!st && e->states)
         st = live->states ? states_begin_like(e->states, live->states) : states_begin(e->states);
     if (!st)
-        show(e, r, false);
+        attach_injected_inputs(e, r, false);
     return st;
 }

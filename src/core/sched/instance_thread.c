@@ -130,7 +130,7 @@ static void join_and_free(struct instance_thread *w)
  * The starter may have been in a place of its own, which this thread has inherited. Where a place
  * cannot be had any longer (a CPU was taken out of service), the instance runs all the same.
  */
-static void go_to_place(const struct instance *in)
+static void enter_cpu_binding(const struct instance *in)
 {
     const struct place *outside = place_outside();
     if (outside)
@@ -155,7 +155,7 @@ static void init_patience(struct patience *p, const struct instance *in)
     *p = (struct patience){.never = one_cpu || in->place, .n_required = FIRST_GAPS};
 }
 
-static void learn(struct patience *p, bool polled, uint64_t gap_ns)
+static void note_gap(struct patience *p, bool polled, uint64_t gap_ns)
 {
     if (gap_ns >= (polled ? POLL_NS : SHORT_GAP_NS)) {
         p->n_short = 0;
@@ -180,18 +180,18 @@ static void wait_locked(struct instance_thread *w)
     mutex_unlock(w->mu);
     sleeper_wait(&w->sleeper, polls ? POLL_NS : 0);
     if (!p->never)
-        learn(p, polls, monotonic_ns() - from_ns);
+        note_gap(p, polls, monotonic_ns() - from_ns);
     mutex_lock(w->mu);
     w->waits_since_ns = 0;
 }
 
-static void run(void *arg)
+static void run_instance_thread(void *arg)
 {
     struct instance_thread *w = arg;
     struct instance *in = w->instance;
 
     join_and_free(TAKE(w->before));
-    go_to_place(in);
+    enter_cpu_binding(in);
     init_patience(&w->patience, in);
 
     mutex_lock(w->mu);
@@ -227,9 +227,9 @@ struct status *instance_thread_start_locked(struct instance *in, struct instance
     sleeper_init(&w->sleeper);
     struct status *st = NULL;
     if (in->home)
-        home_post(in->home, run, w);
+        home_post(in->home, run_instance_thread, w);
     else
-        st = thread_start(&w->thread, in->name, run, w);
+        st = thread_start(&w->thread, in->name, run_instance_thread, w);
     if (st) {
         mem_free(w);
         return st;

@@ -47,7 +47,7 @@ bool loan_lend_locked(struct loans *l, struct instance *in)
     return true;
 }
 
-static void end(struct loans *l, struct instance *in)
+static void clear_loan(struct loans *l, struct instance *in)
 {
     in->loan.n_quiet = 0;
     l->n--;
@@ -55,7 +55,7 @@ static void end(struct loans *l, struct instance *in)
 }
 
 /* It is FREE no more: taken back, or wanted. */
-static bool call_back(struct instance *in)
+static bool call_loan_back(struct instance *in)
 {
     for (;;) {
         int state = LOAN_FREE;
@@ -78,8 +78,8 @@ struct instance *loan_call_back_locked(struct loans *l)
         struct instance *in = atomic_load_explicit(&l->places[i], memory_order_relaxed);
         if (!in)
             continue;
-        if (call_back(in)) {
-            end(l, in);
+        if (call_loan_back(in)) {
+            clear_loan(l, in);
             return in;
         }
         n_seen++;
@@ -89,6 +89,6 @@ struct instance *loan_call_back_locked(struct loans *l)
 
 void loan_end_locked(struct loans *l, struct instance *in)
 {
-    end(l, in);
+    clear_loan(l, in);
     atomic_store_explicit(&in->loan.state, LOAN_NONE, memory_order_relaxed);
 }

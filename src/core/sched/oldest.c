@@ -18,13 +18,13 @@
 enum { MAX_CANDIDATES = 65536 };
 
 /* A configuration may allow billions; beyond this many an idle client would be kept in memory. */
-static uint32_t n_slots(const struct model *m)
+static uint32_t count_candidate_slots(const struct model *m)
 {
     int64_t n = model_config_sequences(m->config)->oldest->max_candidate_sequences;
     return (uint32_t)MIN(MAX(n, (int64_t)1), (int64_t)MAX_CANDIDATES);
 }
 
-static void init(struct lane *l)
+static void init_candidates(struct lane *l)
 {
     const struct model *m = l->scheduler->scheduler.model;
     const Inference__ModelSequenceBatching__StrategyOldest *c =
@@ -35,7 +35,7 @@ static void init(struct lane *l)
     l->hold_below = scheduler_hook("TRITONSERVER_DELAY_SCHEDULER");
 }
 
-static void make_void(struct lane *l)
+static void discard_batch(struct lane *l)
 {
     struct list *link = l->ready.next;
     for (uint32_t i = 0; i < l->batch.n; i++, link = link->next)
@@ -44,14 +44,14 @@ static void make_void(struct lane *l)
     l->last = NULL;
 }
 
-static void unready(struct lane *l, struct sequence *q)
+static void discard_batch_with(struct lane *l, struct sequence *q)
 {
     if (q->in_batch)
-        make_void(l);
+        discard_batch(l);
 }
 
 /* The next one that is to be looked at; cancelled ones end. */
-static struct sequence *candidate(struct lane *l)
+static struct sequence *next_candidate(struct lane *l)
 {
     for (;;) {
         struct list *link = l->last ? l->last->link.next : l->ready.next;
@@ -64,10 +64,10 @@ static struct sequence *candidate(struct lane *l)
     }
 }
 
-static void grow(struct lane *l)
+static void add_candidates(struct lane *l)
 {
     struct sequence *q;
-    while (!l->batch.closed && (q = candidate(l)) && batch_has_room(&l->batch, &l->rule, 1)) {
+    while (!l->batch.closed && (q = next_candidate(l)) && batch_has_room(&l->batch, &l->rule, 1)) {
         struct sequence *first = LIST_ENTRY(l->ready.next, struct sequence, link);
         if (!requests_are_similar(sequence_front(first), sequence_front(q))) {
             batch_close(&l->batch);
@@ -79,23 +79,25 @@ static void grow(struct lane *l)
     }
 }
 
-static uint32_t n_due(struct lane *l, uint64_t now_ns, uint64_t *ret_until_ns)
+static uint32_t count_due_candidates(struct lane *l, uint64_t now_ns, uint64_t *ret_until_ns)
 {
-    grow(l);
+    add_candidates(l);
     bool hurries = l->scheduler->scheduler.hurrying;
     return batch_due(&l->batch, &l->rule, now_ns, hurries, ret_until_ns);
 }
 
-static bool due(struct lane *l, uint64_t now_ns, uint64_t *ret_until_ns)
+static bool is_candidate_batch_due(struct lane *l, uint64_t now_ns, uint64_t *ret_until_ns)
 {
-    return n_due(l, now_ns, ret_until_ns) > 0;
+    return count_due_candidates(l, now_ns, ret_until_ns) > 0;
 }
 
-static uint32_t take(struct lane *l, struct request **batch, uint32_t max)
+static uint32_t take_ready_requests(struct lane *l, struct request **batch, uint32_t max)
 {
     uint64_t until_ns;
-    uint32_t n = MIN(n_due(l, l->rule.delay_ns ? monotonic_ns() : 0, &until_ns), max), taken = 0;
-    make_void(l); /* as a whole: what is left of it is offered anew */
+    uint32_t n = MIN(count_due_candidates(l, l->rule.delay_ns ? monotonic_ns() : 0, &until_ns),
+                     max),
+             taken = 0;
+    discard_batch(l); /* as a whole: what is left of it is offered anew */
     for (; n > 0; n--) {
         struct sequence *q = LIST_ENTRY(l->ready.next, struct sequence, link);
         if (UNLIKELY(request_is_cancelled(sequence_front(q)))) {
@@ -113,9 +115,9 @@ static uint32_t take(struct lane *l, struct request **batch, uint32_t max)
 }
 
 const struct sequence_strategy sequence_oldest = {
-    .n_slots = n_slots,
-    .init = init,
-    .due = due,
-    .take = take,
-    .unready = unready,
+    .n_slots = count_candidate_slots,
+    .init = init_candidates,
+    .due = is_candidate_batch_due,
+    .take = take_ready_requests,
+    .unready = discard_batch_with,
 };

@@ -40,7 +40,7 @@ struct delivery {
     uint32_t flags;
 };
 
-static bool next_locked(struct order *o, struct delivery *ret_next)
+static bool next_delivery_locked(struct order *o, struct delivery *ret_next)
 {
     if (list_empty(&o->waiting))
         return false;
@@ -63,7 +63,7 @@ static void deliver_and_unlock(struct order *o)
 {
     struct request *ended = NULL;
     struct delivery d;
-    while (next_locked(o, &d)) {
+    while (next_delivery_locked(o, &d)) {
         mutex_unlock(&o->mu);
         if (ended)
             request_sender_done(TAKE(ended));
@@ -79,7 +79,7 @@ static void deliver_and_unlock(struct order *o)
 }
 
 /* Returns false for a response that has lost a race against the final one of another thread. */
-static bool keep_locked(struct request *r, struct response *resp, uint32_t flags)
+static bool keep_response_locked(struct request *r, struct response *resp, uint32_t flags)
 {
     if (r->complete)
         return false;
@@ -98,7 +98,7 @@ void order_respond(struct request *r, struct response *resp, uint32_t flags)
 {
     struct order *o = r->order;
     mutex_lock(&o->mu);
-    bool kept = keep_locked(r, resp, flags);
+    bool kept = keep_response_locked(r, resp, flags);
     if (kept && !o->delivering) {
         o->delivering = true;
         deliver_and_unlock(o);

@@ -76,12 +76,12 @@ NODISCARD static struct status *want_zeros(struct padding *p, size_t size_bytes)
 
 /* ---------------------------------------------------------------------------------- requests */
 
-static struct padding_request *of(struct request *r)
+static struct padding_request *to_padding_request(struct request *r)
 {
     return CONTAINER_OF(r, struct padding_request, request);
 }
 
-static void respond(struct request *r, struct response *resp, uint32_t flags)
+static void drop_padding_response(struct request *r, struct response *resp, uint32_t flags)
 {
     (void)r;
     (void)flags;
@@ -89,27 +89,27 @@ static void respond(struct request *r, struct response *resp, uint32_t flags)
 }
 
 /* The maker's reference goes when the request has ended. */
-static void release(struct request *r, uint32_t flags)
+static void drop_makers_reference(struct request *r, uint32_t flags)
 {
     (void)flags;
     request_unref(r);
 }
 
-static void destroy(struct request *r)
+static void free_padding_request(struct request *r)
 {
-    pool_release(of(r));
+    pool_release(to_padding_request(r));
 }
 
 static const struct request_ops ops = {
     .alloc_output = response_alloc_pooled,
     .free_output = response_free_pooled,
-    .respond = respond,
-    .release = release,
-    .destroy = destroy,
+    .respond = drop_padding_response,
+    .release = drop_makers_reference,
+    .destroy = free_padding_request,
 };
 
 /* A string without bytes is a length of 0. */
-static bool bytes_of(const struct input *in, size_t *ret_bytes)
+static bool compute_padding_bytes(const struct input *in, size_t *ret_bytes)
 {
     int64_t elements;
     *ret_bytes = in->size_bytes;
@@ -118,8 +118,8 @@ static bool bytes_of(const struct input *in, size_t *ret_bytes)
             !__builtin_mul_overflow((size_t)elements, STRING_LENGTH_BYTES, ret_bytes));
 }
 
-NODISCARD static struct status *add_input(struct request *r, const struct input *live,
-                                          const struct zeros *zeros)
+NODISCARD static struct status *add_zero_input(struct request *r, const struct input *live,
+                                               const struct zeros *zeros)
 {
     size_t size_bytes;
     struct input *in;
@@ -129,7 +129,7 @@ NODISCARD static struct status *add_input(struct request *r, const struct input 
         return st;
     int64_t *shape =
         arena_dup(&r->arena, live->backend_shape, live->n_backend_dims * sizeof(*shape));
-    if (!shape || !bytes_of(live, &size_bytes))
+    if (!shape || !compute_padding_bytes(live, &size_bytes))
         return status_no_memory();
     in->spec = live->spec;
     in->n_backend_dims = live->n_backend_dims;
@@ -139,17 +139,17 @@ NODISCARD static struct status *add_input(struct request *r, const struct input 
 }
 
 /* The largest input of a request. */
-static size_t largest(const struct request *r)
+static size_t find_largest_bytes(const struct request *r)
 {
     size_t most = 0, bytes;
     for (uint32_t i = 0; i < r->n_inputs; i++) {
-        if (bytes_of(r->inputs[i], &bytes))
+        if (compute_padding_bytes(r->inputs[i], &bytes))
             most = MAX(most, bytes);
     }
     return most;
 }
 
-NODISCARD static struct status *fill(struct padding_request *pr, const struct request *live)
+NODISCARD static struct status *fill_padding(struct padding_request *pr, const struct request *live)
 {
     struct request *r = &pr->request;
     struct status *st = NULL;
@@ -158,7 +158,7 @@ NODISCARD static struct status *fill(struct padding_request *pr, const struct re
     r->start_ns = live->start_ns;
     r->queue_ns = live->queue_ns;
     for (uint32_t i = 0; i < live->n_inputs && !st; i++)
-        st = add_input(r, live->inputs[i], pr->zeros);
+        st = add_zero_input(r, live->inputs[i], pr->zeros);
     if (!st)
         st = extras_show_none(&pr->extras, r, live);
     return st;
@@ -167,7 +167,7 @@ NODISCARD static struct status *fill(struct padding_request *pr, const struct re
 struct status *padding_new(struct padding *p, const struct request *live,
                            struct request **ret_request)
 {
-    struct status *st = want_zeros(p, largest(live));
+    struct status *st = want_zeros(p, find_largest_bytes(live));
     if (st)
         return st;
     struct padding_request *pr = pool_alloc(p->pool, sizeof(*pr), p->model->owner);
@@ -177,7 +177,7 @@ struct status *padding_new(struct padding *p, const struct request *live,
     request_init(&pr->request, &ops, p->model, pr->memory, sizeof(pr->memory), p->pool);
     extras_init(&pr->extras, p->spec);
     pr->zeros = zeros_ref(p->zeros);
-    st = fill(pr, live);
+    st = fill_padding(pr, live);
     if (st)
         padding_drop(&pr->request);
     else
@@ -188,7 +188,7 @@ struct status *padding_new(struct padding *p, const struct request *live,
 /* The model's account is settled here, while the request is still counted as in flight. */
 void padding_released(struct request *r)
 {
-    struct padding_request *pr = of(r);
+    struct padding_request *pr = to_padding_request(r);
     extras_done(&pr->extras);
     zeros_unref(TAKE(pr->zeros));
 }

@@ -103,7 +103,7 @@ static struct queue_level *level_of(struct queue *q, uint64_t priority)
 }
 
 /* No request refers to the level; so those that are empty are few, whoever walks over them. */
-static void forget_if_many(struct queue *q, struct queue_level *l)
+static void free_level_if_many(struct queue *q, struct queue_level *l)
 {
     if (LIKELY(q->levels.count <= KEPT_LEVELS))
         return;
@@ -177,10 +177,10 @@ void queue_remove(struct queue *q, struct request *r)
     list_remove(&r->link);
     q->n--;
     if (--l->n == 0)
-        forget_if_many(q, l);
+        free_level_if_many(q, l);
 }
 
-static struct request *first_of(const struct list *l)
+static struct request *first_of_list(const struct list *l)
 {
     return list_empty(l) ? NULL : LIST_ENTRY(l->next, struct request, link);
 }
@@ -190,7 +190,8 @@ static struct request *first_of_levels(const struct tree_node *node)
     for (; node; node = tree_next(node)) {
         const struct queue_level *l = CONTAINER_OF((uintptr_t)node, struct queue_level, node);
         if (l->n)
-            return list_empty(&l->in_time) ? first_of(&l->delayed) : first_of(&l->in_time);
+            return list_empty(&l->in_time) ? first_of_list(&l->delayed)
+                                           : first_of_list(&l->in_time);
     }
     return NULL;
 }

@@ -52,7 +52,7 @@ static const struct instance *bound_instance(const struct model *m)
     return NULL;
 }
 
-static void on_alarm(struct alarm *a);
+static void on_scheduler_alarm(struct alarm *a);
 
 struct status *scheduler_init(struct scheduler *s, const struct scheduler_ops *ops, struct model *m)
 {
@@ -88,7 +88,7 @@ struct status *scheduler_init(struct scheduler *s, const struct scheduler_ops *o
     if (!st && execution_is_ever_inline(&s->execution))
         st = watchdog_start(&m->server->watchdog);
     if (!st)
-        st = alarm_init(&s->alarm, &m->server->alarms, on_alarm);
+        st = alarm_init(&s->alarm, &m->server->alarms, on_scheduler_alarm);
     if (st)
         goto out;
     idle_init(&s->idle, m->n_instances);
@@ -139,14 +139,14 @@ static void become_idle_locked(struct scheduler *s, struct instance *in)
  * Who works for the scheduler without a request in it, nor an instance to run, is counted as a
  * request is, so that nobody takes the scheduler down meanwhile.
  */
-static struct model *enter(struct scheduler *s)
+static struct model *hold_model(struct scheduler *s)
 {
     model_ref(s->model);
     model_request_begun(s->model);
     return s->model;
 }
 
-static void leave(struct model *m)
+static void release_model(struct model *m)
 {
     model_request_ended(m);
     model_unref(m);
@@ -218,12 +218,12 @@ static void unlock_and_wake(struct scheduler *s, void *asleep)
     }
     /* The last of them that is answered may be what the end of the model waits for. */
     struct list refused = LIST_INIT(refused);
-    struct model *m = enter(s);
+    struct model *m = hold_model(s);
     list_move_all(&refused, &s->refused);
     mutex_unlock(&s->mu);
     instance_thread_wake(asleep);
     answer_refused(&refused);
-    leave(m);
+    release_model(m);
 }
 
 void scheduler_unlock(struct scheduler *s)
@@ -235,7 +235,7 @@ void scheduler_unlock(struct scheduler *s)
  * Who cancels may hold locks that the answer takes, or be in the middle of a list that the answer
  * changes; so the alarms' thread gives it.
  */
-static void take_out(struct scheduler *s, struct request *r)
+static void refuse_cancelled(struct scheduler *s, struct request *r)
 {
     mutex_lock(&s->mu);
     bool waits = atomic_load_explicit(&r->waiting, memory_order_relaxed);
@@ -258,12 +258,12 @@ void scheduler_cancelled(struct request *r)
      */
     model_request_begun(m);
     if (atomic_load(&r->waiting) && m->scheduler->ops->remove_locked)
-        take_out(m->scheduler, r);
+        refuse_cancelled(m->scheduler, r);
     model_request_ended(m);
 }
 
 /* On a helper: whom nobody has answered yet, in the order in which they were refused. */
-static void answer_late(struct control_job *job)
+static void answer_refused_late(struct control_job *job)
 {
     struct scheduler *s = CONTAINER_OF(job, struct scheduler, answers);
     struct model *m = s->model;
@@ -278,7 +278,7 @@ static void answer_late(struct control_job *job)
             break;
         answer_refused(&some);
     }
-    leave(m);
+    release_model(m);
 }
 
 /* ---- Who runs -------------------------------------------------------------------------------- */
@@ -290,18 +290,18 @@ static uint32_t next_idle_locked(const struct scheduler *s, uint32_t after)
 }
 
 /* One that was lent and is not in use, so that it may be given to another; or NULL. */
-static struct instance *call_back_locked(struct scheduler *s)
+static struct instance *call_instance_back_locked(struct scheduler *s)
 {
     return s->loans.n && s->ops->has_work_locked(s, NULL) ? loan_call_back_locked(&s->loans) : NULL;
 }
 
 /* An instance that has something to execute now, not idle any more and counted, or NULL. */
-static struct instance *take_idle_locked(struct scheduler *s)
+static struct instance *take_idle_instance_locked(struct scheduler *s)
 {
     if (UNLIKELY(s->exclusive) && s->n_running)
         return NULL;
     if (s->n_running == s->n_instances)
-        return call_back_locked(s);
+        return call_instance_back_locked(s);
     uint32_t i = s->ops->per_instance ? idle_next(&s->idle, 0) : idle_best(&s->idle);
     for (; i != IDLE_NONE; i = next_idle_locked(s, i)) {
         struct instance *in = s->model->instances[i];
@@ -311,11 +311,11 @@ static struct instance *take_idle_locked(struct scheduler *s)
             return in;
         }
     }
-    return call_back_locked(s);
+    return call_instance_back_locked(s);
 }
 
 /* The next batch, in in->batch. An instance that never had one is spared the room for it. */
-static uint32_t take_locked(struct scheduler *s, struct instance *in)
+static uint32_t take_batch_locked(struct scheduler *s, struct instance *in)
 {
     if (UNLIKELY(!in->batch)) {
         MEM_CHARGE(s->model->owner, MEM_INSTANCES);
@@ -335,7 +335,7 @@ static uint32_t take_locked(struct scheduler *s, struct instance *in)
 }
 
 /* After a take that has let go of mu: what came meanwhile, or is left, is for the idle ones. */
-static void hand_out_locked(struct scheduler *s);
+static void dispatch_to_workers_locked(struct scheduler *s);
 
 /*
  * Whether the model is quick enough for event loops, as far as that is not known. A thread that was
@@ -352,15 +352,15 @@ static void learn_on_worker(struct scheduler *s, struct instance *in, uint64_t t
 }
 
 /* Executes batches until there is none; the caller holds mu and is the instance's runner. */
-static void run_locked(struct scheduler *s, struct instance *in)
+static void run_instance_locked(struct scheduler *s, struct instance *in)
 {
     for (;;) {
-        uint32_t n = take_locked(s, in);
+        uint32_t n = take_batch_locked(s, in);
         /* What the take has refused, the unlock answers; after that there may be a batch. */
         if (n == 0 && list_empty(&s->refused))
             break;
         if (UNLIKELY(s->ops->take_unlocks))
-            hand_out_locked(s);
+            dispatch_to_workers_locked(s);
         scheduler_unlock(s);
         if (n > 0) {
             uint64_t bytes, took_ns = instance_execute(in, in->batch, n, monotonic_ns(), &bytes);
@@ -372,14 +372,14 @@ static void run_locked(struct scheduler *s, struct instance *in)
     become_idle_locked(s, in);
 }
 
-static bool has_work_locked(struct instance *in)
+static bool is_run_by_worker_locked(struct instance *in)
 {
     return in->runner == RUNNER_WORKER;
 }
 
-static void work_locked(struct instance *in)
+static void run_worker_locked(struct instance *in)
 {
-    run_locked(in->model->scheduler, in);
+    run_instance_locked(in->model->scheduler, in);
 }
 
 /* Mostly the alarm is set already, from an earlier time that the worker has waited. */
@@ -391,8 +391,8 @@ static void waits_locked(struct instance *in, uint64_t until_ns)
 }
 
 static const struct instance_thread_ops thread_ops = {
-    .has_work_locked = has_work_locked,
-    .work_locked = work_locked,
+    .has_work_locked = is_run_by_worker_locked,
+    .work_locked = run_worker_locked,
     .waits_locked = waits_locked,
 };
 
@@ -417,7 +417,7 @@ static void run_here_and_unlock(struct scheduler *s, struct instance *in, struct
     struct place before;
     struct status *st = instance_enter_place(in, &before);
     model_code_stays(s->model);
-    run_locked(s, in);
+    run_instance_locked(s, in);
     scheduler_unlock(s);
     place_leave(&before);
     log_status(LOG_WARN, "a model runs on the thread of its request", why);
@@ -446,10 +446,10 @@ static void give_to_worker_and_unlock(struct scheduler *s, struct instance *in)
         unlock_and_wake(s, asleep);
 }
 
-static void hand_out_locked(struct scheduler *s)
+static void dispatch_to_workers_locked(struct scheduler *s)
 {
     struct instance *in;
-    while ((in = take_idle_locked(s))) {
+    while ((in = take_idle_instance_locked(s))) {
         give_to_worker_and_unlock(s, in);
         mutex_lock(&s->mu);
     }
@@ -457,7 +457,7 @@ static void hand_out_locked(struct scheduler *s)
 
 void scheduler_dispatch_and_unlock(struct scheduler *s)
 {
-    hand_out_locked(s);
+    dispatch_to_workers_locked(s);
     scheduler_unlock(s);
 }
 
@@ -466,9 +466,9 @@ void scheduler_dispatch_and_unlock(struct scheduler *s)
 /*
  * On the alarms' thread, which all models of a server have in common: nobody is answered there,
  * since an embedder's callback may take its time. A helper does so, one for each model. Returns
- * whether answer_late() is to be posted, without the lock.
+ * whether answer_refused_late() is to be posted, without the lock.
  */
-NODISCARD static bool leave_to_helper_locked(struct scheduler *s)
+NODISCARD static bool leave_refused_to_helper_locked(struct scheduler *s)
 {
     if (list_empty(&s->refused))
         return false;
@@ -476,31 +476,31 @@ NODISCARD static bool leave_to_helper_locked(struct scheduler *s)
     if (s->is_answering)
         return false;
     s->is_answering = true;
-    enter(s); /* until answer_late() is over */
+    hold_model(s); /* until answer_refused_late() is over */
     return true;
 }
 
-static void on_alarm(struct alarm *a)
+static void on_scheduler_alarm(struct alarm *a)
 {
     struct scheduler *s = CONTAINER_OF(a, struct scheduler, alarm);
     struct instance *in;
     mutex_lock(&s->mu);
     if (s->ops->rung_locked)
         s->ops->rung_locked(s);
-    bool must_post = leave_to_helper_locked(s);
-    while ((in = take_idle_locked(s))) {
+    bool must_post = leave_refused_to_helper_locked(s);
+    while ((in = take_idle_instance_locked(s))) {
         /* Before the unlock, which would answer on this thread what has been refused by then. */
-        must_post |= leave_to_helper_locked(s);
+        must_post |= leave_refused_to_helper_locked(s);
         give_to_worker_and_unlock(s, in);
         mutex_lock(&s->mu);
     }
     end_idle_workers_locked(s, monotonic_ns());
-    must_post |= leave_to_helper_locked(s);
+    must_post |= leave_refused_to_helper_locked(s);
     show_pending_locked(s);
     mutex_unlock(&s->mu);
     if (!must_post)
         return;
-    s->answers.run = answer_late;
+    s->answers.run = answer_refused_late;
     helpers_post(&s->model->server->helpers, &s->answers);
 }
 
@@ -550,7 +550,7 @@ static void go_on_inline_and_unlock(struct scheduler *s, struct instance *in, st
             give_to_worker_and_unlock(s, in);
             return;
         }
-        uint32_t n = take_locked(s, in);
+        uint32_t n = take_batch_locked(s, in);
         if (n == 0)
             break;
         scheduler_unlock(s);
@@ -568,7 +568,7 @@ static void run_inline_and_unlock(struct scheduler *s, struct instance *in, stru
     in->runner = RUNNER_CALLER;
     backend_stays(s->model->backend);
     idle_note_inline(&s->idle, in->number);
-    uint32_t n = take_locked(s, in);
+    uint32_t n = take_batch_locked(s, in);
     if (UNLIKELY(n == 0)) {
         become_idle_locked(s, in);
         scheduler_unlock(s);
@@ -615,7 +615,7 @@ static bool wait_for_turn_end(struct scheduler *s, struct turn *turn)
     }
     if (turn->n_waiting == ARRAY_SIZE(turn->waiting))
         return false;
-    turn->waiting[turn->n_waiting++] = enter(s);
+    turn->waiting[turn->n_waiting++] = hold_model(s);
     if (turn->n_waiting == 1)
         turn->on_wait(turn);
     return true;
@@ -626,7 +626,7 @@ static void run_turn(struct scheduler *s, struct turn *turn)
 {
     struct instance *in;
     mutex_lock(&s->mu);
-    while ((in = take_idle_locked(s))) {
+    while ((in = take_idle_instance_locked(s))) {
         if (may_inline_locked(s, turn))
             run_inline_and_unlock(s, in, turn, monotonic_ns());
         else
@@ -641,12 +641,13 @@ void turn_end(struct turn *turn)
     while (turn->n_waiting > 0) {
         struct model *m = turn->waiting[--turn->n_waiting];
         run_turn(m->scheduler, turn);
-        leave(m);
+        release_model(m);
     }
 }
 
 /* Why no request is accepted. */
-NODISCARD static struct status *why_not_locked(const struct scheduler *s, const struct request *r)
+NODISCARD static struct status *refuse_request_locked(const struct scheduler *s,
+                                                      const struct request *r)
 {
     if (s->stopping)
         return request_too_late(r);
@@ -664,7 +665,7 @@ struct status *scheduler_submit(struct scheduler *s, struct request *r)
     mutex_lock(&s->mu);
     /* Before the push, which may find that it is cancelled already, and refuse it. */
     scheduler_waits_locked(s, r);
-    struct status *st = UNLIKELY(s->stopping || s->n_instances == 0) ? why_not_locked(s, r)
+    struct status *st = UNLIKELY(s->stopping || s->n_instances == 0) ? refuse_request_locked(s, r)
                                                                      : s->ops->push_locked(s, r);
     if (UNLIKELY(st != NULL)) {
         atomic_store_explicit(&r->waiting, false, memory_order_relaxed);
@@ -675,7 +676,7 @@ struct status *scheduler_submit(struct scheduler *s, struct request *r)
     }
     bool may_inline = may_inline_locked(s, turn);
     bool waits = may_inline && s->ops->batches && wait_for_turn_end(s, turn);
-    struct instance *in = waits ? NULL : take_idle_locked(s);
+    struct instance *in = waits ? NULL : take_idle_instance_locked(s);
     if (!in)
         scheduler_unlock(s);
     else if (may_inline)

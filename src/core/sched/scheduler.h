@@ -89,7 +89,7 @@ struct scheduler {
     bool hurrying;         /* no request waits for others to come: what is here is executed */
     bool stopping;         /* hurrying, and no request is accepted any more */
 
-    struct control_job answers; /* its helper's: answer_late() */
+    struct control_job answers; /* its helper's: answer_refused_late() */
 };
 
 /* scheduler_init, scheduler_done - the common part, for those who make a kind of scheduler. */

@@ -24,7 +24,7 @@
 
 enum { TEXT_OF_NUMBER = 24 };
 
-static struct sequence_scheduler *of(struct scheduler *s)
+static struct sequence_scheduler *to_sequences(struct scheduler *s)
 {
     return CONTAINER_OF(s, struct sequence_scheduler, scheduler);
 }
@@ -32,14 +32,14 @@ static struct sequence_scheduler *of(struct scheduler *s)
 /* ---- Ids ------------------------------------------------------------------------------------- */
 
 /* Numbers and strings are different keys (reference/behaviours §11.14). */
-static struct sequence *find_locked(const struct sequence_scheduler *ss,
-                                    const struct correlation_id *id)
+static struct sequence *find_sequence_locked(const struct sequence_scheduler *ss,
+                                             const struct correlation_id *id)
 {
     return id->string ? map_gets(&ss->texts, id->string)
                       : map_get(&ss->numbers, (const char *)&id->number, sizeof(id->number));
 }
 
-static void learn_locked(struct sequence *q)
+static void register_id_locked(struct sequence *q)
 {
     struct sequence_scheduler *ss = q->scheduler;
     if (q->is_text)
@@ -50,7 +50,7 @@ static void learn_locked(struct sequence *q)
 }
 
 /* From now on the id is free for another sequence. */
-static void forget_locked(struct sequence *q)
+static void release_id_locked(struct sequence *q)
 {
     struct sequence_scheduler *ss = q->scheduler;
     if (!q->known)
@@ -64,22 +64,22 @@ static void forget_locked(struct sequence *q)
 
 /* ---- The one timer of a sequence ------------------------------------------------------------- */
 
-static bool rings_before(const struct heap_node *a, const struct heap_node *b)
+static bool is_timer_before(const struct heap_node *a, const struct heap_node *b)
 {
     return CONTAINER_OF((uintptr_t)a, struct sequence, timer)->ring_ns <
            CONTAINER_OF((uintptr_t)b, struct sequence, timer)->ring_ns;
 }
 
-static void ring_never_locked(struct sequence *q)
+static void clear_timer_locked(struct sequence *q)
 {
     if (q->ring_ns != UINT64_MAX)
         heap_remove(&q->scheduler->timers, &q->timer);
     q->ring_ns = UINT64_MAX;
 }
 
-static void ring_at_locked(struct sequence *q, uint64_t at_ns)
+static void set_timer_locked(struct sequence *q, uint64_t at_ns)
 {
-    ring_never_locked(q);
+    clear_timer_locked(q);
     if (at_ns == UINT64_MAX)
         return;
     q->ring_ns = at_ns;
@@ -87,14 +87,15 @@ static void ring_at_locked(struct sequence *q, uint64_t at_ns)
     alarm_ring_by(&q->scheduler->scheduler.alarm, at_ns);
 }
 
-static uint64_t after(uint64_t from_ns, uint64_t wait_ns)
+static uint64_t add_wait_ns(uint64_t from_ns, uint64_t wait_ns)
 {
     return from_ns < UINT64_MAX - wait_ns ? from_ns + wait_ns : UINT64_MAX;
 }
 
 /* ---- Beginning and end ----------------------------------------------------------------------- */
 
-static struct sequence *begin_locked(struct sequence_scheduler *ss, const struct request *r)
+static struct sequence *begin_sequence_locked(struct sequence_scheduler *ss,
+                                              const struct request *r)
 {
     const char *text = r->correlation_id.string;
     size_t length = text ? strlen(text) : 0;
@@ -111,14 +112,14 @@ static struct sequence *begin_locked(struct sequence_scheduler *ss, const struct
     q->ring_ns = UINT64_MAX;
     extras_init(&q->extras, &ss->extras);
     if (!q->is_own)
-        learn_locked(q);
+        register_id_locked(q);
     return q;
 }
 
-static void free_locked(struct sequence *q)
+static void free_sequence_locked(struct sequence *q)
 {
-    forget_locked(q);
-    ring_never_locked(q);
+    release_id_locked(q);
+    clear_timer_locked(q);
     extras_done(&q->extras);
     mem_free(q);
 }
@@ -150,7 +151,7 @@ static void unready_locked(struct sequence *q)
     list_remove(&q->link);
 }
 
-static struct request *pop_locked(struct sequence *q)
+static struct request *pop_request_locked(struct sequence *q)
 {
     struct sequence_scheduler *ss = q->scheduler;
     struct list *link = list_pop(&q->waiting);
@@ -172,7 +173,7 @@ static void change_flags_locked(struct sequence *q, struct request *r, uint32_t 
     r->flags = flags;
 }
 
-static void restore_locked(struct sequence *q, struct request *r)
+static void restore_request_locked(struct sequence *q, struct request *r)
 {
     if (q->is_own)
         r->correlation_id.number = 0;
@@ -193,7 +194,7 @@ static bool any_is_cancelled(const struct sequence *q)
 
 /* ---- Slots ----------------------------------------------------------------------------------- */
 
-static bool slot_before(const struct heap_node *a, const struct heap_node *b)
+static bool is_slot_before(const struct heap_node *a, const struct heap_node *b)
 {
     const struct slot *x = CONTAINER_OF((uintptr_t)a, struct slot, free_node);
     const struct slot *y = CONTAINER_OF((uintptr_t)b, struct slot, free_node);
@@ -222,7 +223,7 @@ static struct slot *make_slot_locked(struct sequence_scheduler *ss)
     return slot;
 }
 
-static struct slot *free_slot_locked(struct sequence_scheduler *ss)
+static struct slot *find_free_slot_locked(struct sequence_scheduler *ss)
 {
     struct heap_node *node = heap_pop(&ss->free_slots);
     return node ? CONTAINER_OF(node, struct slot, free_node) : make_slot_locked(ss);
@@ -234,21 +235,21 @@ static void enter_slot_locked(struct sequence *q, struct slot *slot, uint64_t no
     q->slot = slot;
     slot->sequence = q;
     q->active_ns = now_ns;
-    ring_at_locked(q, after(now_ns, q->scheduler->idle_ns));
+    set_timer_locked(q, add_wait_ns(now_ns, q->scheduler->idle_ns));
 }
 
 static void refuse_all_locked(struct sequence *q, enum failure_reason reason, struct status *error)
 {
     struct request *r;
-    while ((r = pop_locked(q))) {
-        restore_locked(q, r);
+    while ((r = pop_request_locked(q))) {
+        restore_request_locked(q, r);
         scheduler_refuse_locked(&q->scheduler->scheduler, r, reason, status_ref(error));
     }
     status_free(error);
 }
 
 /* The slot is free: for the oldest sequence of the backlog, if it is still wanted. */
-static void refill_locked(struct slot *slot)
+static void refill_slot_locked(struct slot *slot)
 {
     struct sequence_scheduler *ss = slot->lane->scheduler;
     struct list *link;
@@ -256,7 +257,7 @@ static void refill_locked(struct slot *slot)
         struct sequence *q = LIST_ENTRY(link, struct sequence, link);
         if (any_is_cancelled(q)) {
             refuse_all_locked(q, FAILURE_CANCELED, request_cancelled());
-            free_locked(q);
+            free_sequence_locked(q);
             continue;
         }
         uint64_t now_ns = monotonic_ns();
@@ -269,15 +270,15 @@ static void refill_locked(struct slot *slot)
     heap_push(&ss->free_slots, &slot->free_node);
 }
 
-static void leave_slot_locked(struct sequence *q)
+static void release_slot_locked(struct sequence *q)
 {
     struct slot *slot = q->slot;
-    forget_locked(q);
-    ring_never_locked(q);
+    release_id_locked(q);
+    clear_timer_locked(q);
     list_remove(&q->link);
     q->slot = NULL;
     slot->sequence = NULL;
-    refill_locked(slot);
+    refill_slot_locked(slot);
 }
 
 /* ---- For the strategies ---------------------------------------------------------------------- */
@@ -291,12 +292,12 @@ struct request *sequence_take(struct sequence *q)
         return NULL;
     }
     unready_locked(q);
-    pop_locked(q);
+    pop_request_locked(q);
     q->running = r;
     r->sequence = q;
     /* An iterative sequence ends when its backend does not give the request back. */
     if ((r->flags & REQUEST_SEQUENCE_END) && !q->scheduler->iterative)
-        leave_slot_locked(q);
+        release_slot_locked(q);
     return r;
 }
 
@@ -304,8 +305,8 @@ void sequence_drop(struct sequence *q, enum failure_reason reason, struct status
 {
     unready_locked(q);
     refuse_all_locked(q, reason, error);
-    leave_slot_locked(q);
-    free_locked(q);
+    release_slot_locked(q);
+    free_sequence_locked(q);
 }
 
 void sequence_drop_cancelled(struct sequence *q)
@@ -314,7 +315,7 @@ void sequence_drop_cancelled(struct sequence *q)
 }
 
 /* The request is not the backend's any more, and does not lead here. */
-static struct sequence *detach(struct request *r)
+static struct sequence *detach_sequence(struct request *r)
 {
     struct sequence *q = r->sequence;
     r->sequence = NULL;
@@ -325,7 +326,7 @@ static struct sequence *detach(struct request *r)
 }
 
 /* Nothing more is to be expected of it, or of too little use: others wait for its slot. */
-static bool is_over(const struct sequence *q)
+static bool is_sequence_over(const struct sequence *q)
 {
     const struct sequence_scheduler *ss = q->scheduler;
     bool in_the_way = ss->scheduler.hurrying && !list_empty(&ss->backlog);
@@ -333,16 +334,16 @@ static bool is_over(const struct sequence *q)
 }
 
 /* Its request has gone, for good. Returns whether there may be another one to be executed. */
-static bool go_on_locked(struct sequence *q, uint64_t now_ns)
+static bool finish_request_locked(struct sequence *q, uint64_t now_ns)
 {
     q->running = NULL;
-    bool makes_room = q->slot && is_over(q);
+    bool makes_room = q->slot && is_sequence_over(q);
     if (q->scheduler->iterative)
-        forget_locked(q);
+        release_id_locked(q);
     if (makes_room)
-        leave_slot_locked(q);
+        release_slot_locked(q);
     if (!q->slot) {
-        free_locked(q);
+        free_sequence_locked(q);
         return makes_room;
     }
     q->active_ns = now_ns;
@@ -356,10 +357,10 @@ static bool go_on_locked(struct sequence *q, uint64_t now_ns)
 
 void sequence_give_up(struct request *r, struct status *error)
 {
-    struct sequence *q = detach(r);
+    struct sequence *q = detach_sequence(r);
     scheduler_refuse_locked(&q->scheduler->scheduler, r, FAILURE_OTHER, error);
-    restore_locked(q, r);
-    go_on_locked(q, monotonic_ns());
+    restore_request_locked(q, r);
+    finish_request_locked(q, monotonic_ns());
 }
 
 static void note_released(struct lane *l, struct sequence *q)
@@ -371,7 +372,7 @@ static void note_released(struct lane *l, struct sequence *q)
 }
 
 /* In the order in which they were released. Whoever executes looks for work afterwards. */
-static void go_on_with_released_locked(struct lane *l)
+static void finish_released_locked(struct lane *l)
 {
     if (!atomic_load_explicit(&l->released, memory_order_relaxed))
         return;
@@ -385,7 +386,7 @@ static void go_on_with_released_locked(struct lane *l)
     uint64_t now_ns = monotonic_ns();
     for (q = first; q; q = next) {
         next = q->next_released;
-        go_on_locked(q, now_ns);
+        finish_request_locked(q, now_ns);
     }
 }
 
@@ -400,13 +401,13 @@ void sequence_released(struct request *r)
     const struct instance *in = atomic_load_explicit(&r->taken_by, memory_order_relaxed);
     bool goes_on = !ss->iterative && !(r->flags & REQUEST_SEQUENCE_END);
     if (goes_on && LIKELY(instance_executes_here(in))) {
-        note_released(in->lane, detach(r)); /* its flags and its id are the maker's */
+        note_released(in->lane, detach_sequence(r)); /* its flags and its id are the maker's */
         return;
     }
     mutex_lock(&s->mu);
-    struct sequence *q = detach(r);
-    restore_locked(q, r);
-    if (go_on_locked(q, monotonic_ns()))
+    struct sequence *q = detach_sequence(r);
+    restore_request_locked(q, r);
+    if (finish_request_locked(q, monotonic_ns()))
         scheduler_dispatch_and_unlock(s);
     else
         scheduler_unlock(s);
@@ -416,7 +417,7 @@ void sequence_rescheduled(struct request *r)
 {
     struct scheduler *s = &r->sequence->scheduler->scheduler;
     mutex_lock(&s->mu);
-    struct sequence *q = detach(r);
+    struct sequence *q = detach_sequence(r);
     q->running = NULL;
     change_flags_locked(q, r, 0);
     q->active_ns = r->queue_ns;
@@ -424,7 +425,7 @@ void sequence_rescheduled(struct request *r)
     r->waits_in = q;
     q->n_waiting++;
     scheduler_waits_locked(s, r);
-    of(s)->n_in_slots++;
+    to_sequences(s)->n_in_slots++;
     become_ready_locked(q, r->queue_ns);
     scheduler_dispatch_and_unlock(s);
 }
@@ -440,7 +441,7 @@ static const char *id_text(const struct correlation_id *id, char number[TEXT_OF_
 }
 
 /* Clients can do that as often as they like; the log is told once per second. */
-static void tell_of_conflict_locked(struct sequence_scheduler *ss, const struct request *r)
+static void log_conflict_locked(struct sequence_scheduler *ss, const struct request *r)
 {
     char number[TEXT_OF_NUMBER];
     ss->n_conflicts++;
@@ -453,8 +454,9 @@ static void tell_of_conflict_locked(struct sequence_scheduler *ss, const struct 
 }
 
 /* The texts are those that clients know. */
-NODISCARD static struct status *check_locked(const struct sequence_scheduler *ss,
-                                             const struct request *r, const struct sequence *q)
+NODISCARD static struct status *check_sequence_locked(const struct sequence_scheduler *ss,
+                                                      const struct request *r,
+                                                      const struct sequence *q)
 {
     const struct correlation_id *id = &r->correlation_id;
     const char *model = r->model->name;
@@ -482,46 +484,47 @@ NODISCARD static struct status *check_locked(const struct sequence_scheduler *ss
 }
 
 /* In the backlog the earliest limit of its requests is the sequence's. */
-static void limit_locked(struct sequence *q, const struct request *r)
+static void limit_backlog_wait_locked(struct sequence *q, const struct request *r)
 {
     uint64_t ns;
     if (r->timeout_us == 0 || __builtin_mul_overflow(r->timeout_us, NS_PER_US, &ns))
         return;
-    uint64_t at_ns = after(r->queue_ns, ns);
+    uint64_t at_ns = add_wait_ns(r->queue_ns, ns);
     if (at_ns < q->ring_ns)
-        ring_at_locked(q, at_ns);
+        set_timer_locked(q, at_ns);
 }
 
 /* The request is a sequence of its own. */
-static void give_number_locked(struct sequence *q, struct request *r)
+static void assign_own_id_locked(struct sequence *q, struct request *r)
 {
     r->correlation_id = (struct correlation_id){.number = ++q->scheduler->n_own};
     change_flags_locked(q, r, REQUEST_SEQUENCE_START);
 }
 
-static size_t n_open(const struct scheduler *s)
+static size_t count_open_sequences(const struct scheduler *s)
 {
     const struct sequence_scheduler *ss =
         CONTAINER_OF((uintptr_t)s, struct sequence_scheduler, scheduler);
     return ss->numbers.count + ss->texts.count;
 }
 
-static struct status *push(struct scheduler *s, struct request *r)
+static struct status *push_to_sequence(struct scheduler *s, struct request *r)
 {
-    struct sequence_scheduler *ss = of(s);
-    struct sequence *q = request_names_sequence(r) ? find_locked(ss, &r->correlation_id) : NULL;
-    struct status *st = check_locked(ss, r, q);
+    struct sequence_scheduler *ss = to_sequences(s);
+    struct sequence *q =
+        request_names_sequence(r) ? find_sequence_locked(ss, &r->correlation_id) : NULL;
+    struct status *st = check_sequence_locked(ss, r, q);
     if (st)
         return st;
     if (UNLIKELY(s->closing) && (!q || (r->flags & REQUEST_SEQUENCE_START)))
         return request_too_late(NULL); /* what has begun goes on, and nothing begins */
     if (q && (r->flags & REQUEST_SEQUENCE_START))
-        tell_of_conflict_locked(ss, r);
+        log_conflict_locked(ss, r);
     if (!q) {
-        q = begin_locked(ss, r);
+        q = begin_sequence_locked(ss, r);
         if (q->is_own)
-            give_number_locked(q, r);
-        struct slot *slot = free_slot_locked(ss);
+            assign_own_id_locked(q, r);
+        struct slot *slot = find_free_slot_locked(ss);
         if (slot)
             enter_slot_locked(q, slot, r->queue_ns);
         else
@@ -531,10 +534,10 @@ static struct status *push(struct scheduler *s, struct request *r)
     r->waits_in = q;
     q->n_waiting++;
     if (r->flags & REQUEST_SEQUENCE_END)
-        forget_locked(q);
+        release_id_locked(q);
     if (!q->slot) {
         ss->n_in_backlog++;
-        limit_locked(q, r);
+        limit_backlog_wait_locked(q, r);
         return NULL;
     }
     ss->n_in_slots++;
@@ -553,19 +556,19 @@ static bool remove_cancelled(struct scheduler *s, struct request *r)
     struct sequence *q = r->waits_in;
     (void)s;
     if (q->slot)
-        go_on_with_released_locked(q->slot->lane);
+        finish_released_locked(q->slot->lane);
     if (q->slot && (q->running || sequence_front(q) != r))
         return false;
     /* First in its line, so that it is popped and counted like any other; the caller answers it. */
     list_remove(&r->link);
     list_push_front(&q->waiting, &r->link);
-    restore_locked(q, pop_locked(q));
+    restore_request_locked(q, pop_request_locked(q));
     if (q->slot) {
         sequence_drop_cancelled(q);
     } else {
         list_remove(&q->link);
         refuse_all_locked(q, FAILURE_CANCELED, request_cancelled());
-        free_locked(q);
+        free_sequence_locked(q);
     }
     return true;
 }
@@ -576,7 +579,7 @@ static bool remove_cancelled(struct scheduler *s, struct request *r)
  * Until enough requests have come, nothing is executed: hooks of the reference, on which its tests
  * rely (reference/behaviours §10.14). The lanes that were held as well are looked at by the alarm.
  */
-static bool is_held_locked(struct lane *l)
+static bool are_slots_held_locked(struct lane *l)
 {
     struct sequence_scheduler *ss = l->scheduler;
     if (LIKELY(!ss->hold_below && !l->hold_below))
@@ -592,26 +595,26 @@ static bool is_held_locked(struct lane *l)
 }
 
 /* Each of them leaves: so a look costs no more than those that it ends. */
-static void make_room_locked(struct lane *l)
+static void end_silent_sequences_locked(struct lane *l)
 {
     while (!list_empty(&l->silent)) {
         struct sequence *q = LIST_ENTRY(l->silent.next, struct sequence, link);
         l->n_looks++;
-        if (!is_over(q))
+        if (!is_sequence_over(q))
             break; /* nobody waits for a slot: none of the others is over then */
-        leave_slot_locked(q);
-        free_locked(q);
+        release_slot_locked(q);
+        free_sequence_locked(q);
     }
 }
 
-static bool due_locked(struct lane *l)
+static bool is_batch_due_locked(struct lane *l)
 {
     struct sequence_scheduler *ss = l->scheduler;
     uint64_t until_ns = UINT64_MAX;
-    go_on_with_released_locked(l);
+    finish_released_locked(l);
     if (UNLIKELY(ss->scheduler.hurrying))
-        make_room_locked(l);
-    if (l->n_ready == 0 || is_held_locked(l))
+        end_silent_sequences_locked(l);
+    if (l->n_ready == 0 || are_slots_held_locked(l))
         return false;
     uint64_t now_ns = ss->delay_ns || l->rule.delay_ns ? monotonic_ns() : 0;
     bool due = ss->strategy->due(l, now_ns, &until_ns);
@@ -620,17 +623,18 @@ static bool due_locked(struct lane *l)
     return due;
 }
 
-static bool has_work(struct scheduler *s, const struct instance *in)
+static bool has_ready_batch(struct scheduler *s, const struct instance *in)
 {
     (void)s;
-    return due_locked(in->lane);
+    return is_batch_due_locked(in->lane);
 }
 
-static uint32_t take(struct scheduler *s, struct instance *in, struct request **batch, uint32_t max)
+static uint32_t take_ready_batch(struct scheduler *s, struct instance *in, struct request **batch,
+                                 uint32_t max)
 {
     uint32_t n = 0;
-    while (n == 0 && due_locked(in->lane)) {
-        n = of(s)->strategy->take(in->lane, batch, max);
+    while (n == 0 && is_batch_due_locked(in->lane)) {
+        n = to_sequences(s)->strategy->take(in->lane, batch, max);
         if (UNLIKELY(n == 0 && !list_empty(&s->refused))) {
             /* They are answered first; then somebody has to look again. */
             alarm_ring_by(&s->alarm, monotonic_ns());
@@ -643,19 +647,19 @@ static uint32_t take(struct scheduler *s, struct instance *in, struct request **
 /* ---- Time passes ----------------------------------------------------------------------------- */
 
 /* In a slot: nothing has come for too long, unless it is the backend that takes its time. */
-static void look_at_silence_locked(struct sequence *q, uint64_t now_ns)
+static void check_silence_locked(struct sequence *q, uint64_t now_ns)
 {
     bool busy = q->running || q->n_waiting;
-    uint64_t until_ns = after(busy ? now_ns : q->active_ns, q->scheduler->idle_ns);
+    uint64_t until_ns = add_wait_ns(busy ? now_ns : q->active_ns, q->scheduler->idle_ns);
     if (until_ns > now_ns) {
-        ring_at_locked(q, until_ns);
+        set_timer_locked(q, until_ns);
         return;
     }
     log_verbose(1, "model '%s': a sequence ends, since no request has come for it within %llu ms",
                 q->scheduler->scheduler.model->name,
                 (unsigned long long)(q->scheduler->idle_ns / NS_PER_MS));
-    leave_slot_locked(q);
-    free_locked(q);
+    release_slot_locked(q);
+    free_sequence_locked(q);
 }
 
 static void expire_in_backlog_locked(struct sequence *q)
@@ -664,10 +668,10 @@ static void expire_in_backlog_locked(struct sequence *q)
     refuse_all_locked(
         q, FAILURE_REJECTED,
         status_new(STATUS_UNAVAILABLE, "timeout of the corresponding sequence has been expired"));
-    free_locked(q);
+    free_sequence_locked(q);
 }
 
-static void look_at_timers_locked(struct sequence_scheduler *ss, uint64_t now_ns)
+static void run_timers_locked(struct sequence_scheduler *ss, uint64_t now_ns)
 {
     struct heap_node *top;
     while ((top = heap_top(&ss->timers))) {
@@ -677,18 +681,18 @@ static void look_at_timers_locked(struct sequence_scheduler *ss, uint64_t now_ns
             break;
         }
         if (q->slot)
-            look_at_silence_locked(q, now_ns);
+            check_silence_locked(q, now_ns);
         else
             expire_in_backlog_locked(q);
     }
 }
 
-static void rung(struct scheduler *s)
+static void on_sequence_timer_locked(struct scheduler *s)
 {
-    struct sequence_scheduler *ss = of(s);
+    struct sequence_scheduler *ss = to_sequences(s);
     for (uint32_t i = 0; i < ss->n_lanes; i++)
-        go_on_with_released_locked(&ss->lanes[i]);
-    look_at_timers_locked(ss, monotonic_ns());
+        finish_released_locked(&ss->lanes[i]);
+    run_timers_locked(ss, monotonic_ns());
 }
 
 /* ---- The scheduler --------------------------------------------------------------------------- */
@@ -698,16 +702,17 @@ static void end_lane(struct lane *l)
     for (uint32_t i = 0; i < l->n_made; i++) {
         struct sequence *q = l->slots[i]->sequence;
         if (q)
-            free_locked(q); /* nothing came for it of late; nobody is left to take the lock */
+            free_sequence_locked(
+                q); /* nothing came for it of late; nobody is left to take the lock */
         mem_free(l->slots[i]);
     }
     mem_free(l->slots);
     order_done(&l->order);
 }
 
-static void end(struct scheduler *s)
+static void free_sequence_scheduler(struct scheduler *s)
 {
-    struct sequence_scheduler *ss = of(s);
+    struct sequence_scheduler *ss = to_sequences(s);
     alarm_done(&s->alarm); /* before what it looks at */
     for (uint32_t i = 0; i < ss->n_lanes; i++)
         end_lane(&ss->lanes[i]);
@@ -723,13 +728,13 @@ static void end(struct scheduler *s)
 static const struct scheduler_ops ops = {
     .batches = true,
     .per_instance = true,
-    .push_locked = push,
-    .take_locked = take,
-    .has_work_locked = has_work,
+    .push_locked = push_to_sequence,
+    .take_locked = take_ready_batch,
+    .has_work_locked = has_ready_batch,
     .remove_locked = remove_cancelled,
-    .rung_locked = rung,
-    .n_open_locked = n_open,
-    .free = end,
+    .rung_locked = on_sequence_timer_locked,
+    .n_open_locked = count_open_sequences,
+    .free = free_sequence_scheduler,
 };
 
 static void init_lanes(struct sequence_scheduler *ss, const struct model *m)
@@ -796,8 +801,8 @@ struct status *sequence_scheduler_new(struct model *m, struct scheduler **ret_sc
     map_init(&ss->numbers);
     map_init(&ss->texts);
     list_init(&ss->backlog);
-    heap_init(&ss->free_slots, slot_before);
-    heap_init(&ss->timers, rings_before);
+    heap_init(&ss->free_slots, is_slot_before);
+    heap_init(&ss->timers, is_timer_before);
     padding_init(&ss->paddings, m, &ss->extras);
     set_rules(ss, m);
     init_lanes(ss, m);

@@ -11,7 +11,8 @@
 #include "core/request.h"
 
 /* Requests mostly name their inputs in the same order. */
-static const struct input *counterpart(const struct request *a, const struct request *b, uint32_t i)
+static const struct input *find_counterpart(const struct request *a, const struct request *b,
+                                            uint32_t i)
 {
     const struct tensor_spec *spec = b->inputs[i]->spec;
     if (a->inputs[i]->spec == spec)
@@ -32,7 +33,7 @@ bool requests_are_similar(const struct request *a, const struct request *b)
         return false;
     uint32_t batch_dims = m->batching;
     for (uint32_t i = 0; i < b->n_inputs; i++) {
-        const struct input *x = counterpart(a, b, i), *y = b->inputs[i];
+        const struct input *x = find_counterpart(a, b, i), *y = b->inputs[i];
         if (!x)
             return false;
         size_t bytes = (y->n_dims - batch_dims) * sizeof(*y->shape);

@@ -36,7 +36,7 @@ static void value_done(struct state_value *v)
 }
 
 /* Room for so many bytes, unless there is a buffer of that size already. @zeros  if it is new */
-static struct status *reserve(struct state_value *v, size_t size_bytes, bool zeros)
+static struct status *value_reserve_with(struct state_value *v, size_t size_bytes, bool zeros)
 {
     if (v->block && v->size_bytes == size_bytes)
         return NULL;
@@ -56,7 +56,7 @@ static struct status *reserve(struct state_value *v, size_t size_bytes, bool zer
 
 static struct status *value_reserve(struct state_value *v, size_t size_bytes)
 {
-    return reserve(v, size_bytes, true);
+    return value_reserve_with(v, size_bytes, true);
 }
 
 static void value_set_shape(struct state_value *v, enum dtype dtype, const int64_t *shape,
@@ -69,7 +69,8 @@ static void value_set_shape(struct state_value *v, enum dtype dtype, const int64
 }
 
 /* How many bytes a tensor of that type and shape has; of strings, when all are empty. */
-static bool bytes_of(enum dtype dtype, const int64_t *shape, uint32_t n_dims, size_t *ret_bytes)
+static bool compute_state_bytes(enum dtype dtype, const int64_t *shape, uint32_t n_dims,
+                                size_t *ret_bytes)
 {
     int64_t elements;
     size_t element_bytes = dtype == DTYPE_BYTES ? STRING_LENGTH_BYTES : dtype_size(dtype);
@@ -142,7 +143,8 @@ static struct status *make_initial(const struct model *m, const state_config *co
         v->shape[v->n_dims++] = 1;
     for (size_t i = 0; i < config->n_dims; i++)
         v->shape[v->n_dims++] = dims[i] == -1 ? 1 : dims[i];
-    if (!bytes_of(v->dtype, v->shape, v->n_dims, &size_bytes) || size_bytes > MAX_INITIAL_BYTES) {
+    if (!compute_state_bytes(v->dtype, v->shape, v->n_dims, &size_bytes) ||
+        size_bytes > MAX_INITIAL_BYTES) {
         AUTO(buf) shape = BUF_INIT(MAX_SHAPE_TEXT);
         shape_print(&shape, v->shape, v->n_dims);
         return status_new(STATUS_INVALID_ARG,
@@ -156,7 +158,7 @@ static struct status *make_initial(const struct model *m, const state_config *co
 }
 
 /* As in the reference, the first state of a name counts. */
-static bool is_double(const struct state_specs *specs, const state_config *config)
+static bool is_duplicate_state(const struct state_specs *specs, const state_config *config)
 {
     for (uint32_t i = 0; i < specs->n; i++) {
         if (strcmp(specs->items[i].input_name, config->input_name) == 0 ||
@@ -175,7 +177,7 @@ struct status *state_specs_init(struct state_specs *specs, const struct model *m
                                   .owner = m->owner};
     for (size_t i = 0; i < config->n_state && !st; i++) {
         const state_config *c = config->state[i];
-        if (is_double(specs, c)) {
+        if (is_duplicate_state(specs, c)) {
             log_warn("model '%s': the state of input '%s' and output '%s' is ignored, since one of "
                      "these names is another state's",
                      m->name, c->input_name, c->output_name);
@@ -230,12 +232,12 @@ void states_free(struct states *s)
 }
 
 /* Its bytes are written later, where nobody waits for it: only the memory may be wanting here. */
-static struct status *begin(struct state *state, const struct state_value *like, size_t size_bytes,
-                            enum state_fill fill)
+static struct status *begin_state(struct state *state, const struct state_value *like,
+                                  size_t size_bytes, enum state_fill fill)
 {
     value_done(&state->next);
     state->has_next = false;
-    struct status *st = reserve(&state->shown, size_bytes, false);
+    struct status *st = value_reserve_with(&state->shown, size_bytes, false);
     if (st)
         return st;
     value_set_shape(&state->shown, like->dtype, like->shape, like->n_dims);
@@ -249,7 +251,7 @@ struct status *states_begin(struct states *s)
     MEM_CHARGE(s->specs->owner, MEM_INSTANCES);
     for (uint32_t i = 0; i < s->specs->n && !st; i++) {
         const struct state_value *initial = &s->items[i].spec->initial;
-        st = begin(&s->items[i], initial, initial->size_bytes, STATE_INITIAL);
+        st = begin_state(&s->items[i], initial, initial->size_bytes, STATE_INITIAL);
     }
     return st;
 }
@@ -263,7 +265,7 @@ static size_t zeros_like(const struct state_value *like)
 {
     size_t empty_bytes;
     if (like->dtype != DTYPE_BYTES ||
-        !bytes_of(like->dtype, like->shape, like->n_dims, &empty_bytes))
+        !compute_state_bytes(like->dtype, like->shape, like->n_dims, &empty_bytes))
         return like->size_bytes;
     return MIN(empty_bytes, like->size_bytes);
 }
@@ -274,7 +276,7 @@ struct status *states_begin_like(struct states *s, const struct states *other)
     MEM_CHARGE(s->specs->owner, MEM_INSTANCES);
     for (uint32_t i = 0; i < s->specs->n && !st; i++) {
         const struct state_value *like = &other->items[i].shown;
-        st = begin(&s->items[i], like, zeros_like(like), STATE_ZEROS);
+        st = begin_state(&s->items[i], like, zeros_like(like), STATE_ZEROS);
     }
     return st;
 }
@@ -293,7 +295,7 @@ void states_fill(struct states *s)
 }
 
 /* The value that was shown is free to be written, unless what was written before is of more use. */
-static void advance(struct state *state)
+static void advance_state(struct state *state)
 {
     if (!state->has_next)
         return;
@@ -312,7 +314,7 @@ void states_show(struct states *s, struct request *r)
     for (uint32_t i = 0; i < s->specs->n; i++) {
         struct state *state = &s->items[i];
         struct input *in = &state->input;
-        advance(state);
+        advance_state(state);
         *in = (struct input){
             .name = state->spec->input_name,
             .dtype = state->shown.dtype,
@@ -330,7 +332,7 @@ void states_show(struct states *s, struct request *r)
 
 /* --------------------------------------------------------------------------- for the backend */
 
-static struct status *check_shape(const char *name, const int64_t *shape, uint32_t n_dims)
+static struct status *check_state_shape(const char *name, const int64_t *shape, uint32_t n_dims)
 {
     int64_t elements;
     if (n_dims > MAX_STATE_DIMS)
@@ -357,7 +359,7 @@ struct status *states_output(const struct request *r, const char *name, enum dty
         struct state *state = &s->items[i];
         if (strcmp(state->spec->output_name, name) != 0)
             continue;
-        struct status *st = check_shape(name, shape, n_dims);
+        struct status *st = check_state_shape(name, shape, n_dims);
         if (st)
             return st;
         value_set_shape(&state->out, dtype, shape, n_dims);
@@ -418,8 +420,9 @@ struct status *state_update(struct state *state)
     if (!out->block)
         return status_new(STATUS_INVALID_ARG, "state '%s' has no buffer that could be its update",
                           name);
-    if (out->dtype != DTYPE_BYTES && (!bytes_of(out->dtype, out->shape, out->n_dims, &size_bytes) ||
-                                      out->size_bytes != size_bytes)) {
+    if (out->dtype != DTYPE_BYTES &&
+        (!compute_state_bytes(out->dtype, out->shape, out->n_dims, &size_bytes) ||
+         out->size_bytes != size_bytes)) {
         AUTO(buf) text = BUF_INIT(MAX_SHAPE_TEXT);
         shape_print(&text, out->shape, out->n_dims);
         return status_new(STATUS_INVALID_ARG,

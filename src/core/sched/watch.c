@@ -88,7 +88,7 @@ struct status *watch_limit(const char *parameter, uint64_t *ret_limit_ns)
     return NULL;
 }
 
-static void on_alarm(struct alarm *a)
+static void on_watch_alarm(struct alarm *a)
 {
     watch_look(CONTAINER_OF(a, struct watch, alarm), monotonic_ns());
 }
@@ -99,7 +99,7 @@ struct status *watch_init(struct watch *w, struct model *m)
     struct status *st =
         watch_limit(model_config_parameter(m->config, WATCH_LIMIT_PARAMETER), &w->limit_ns);
     if (!st)
-        st = alarm_init(&w->alarm, &m->server->alarms, on_alarm);
+        st = alarm_init(&w->alarm, &m->server->alarms, on_watch_alarm);
     if (st)
         return st;
     unsigned int warning_s = m->server->options->execution_warning_s;
@@ -156,7 +156,7 @@ static bool remove_overdue_locked(struct watch *w, struct instance *in)
     return n == 0;
 }
 
-static void tell_usable(const struct instance *in)
+static void log_usable_again(const struct instance *in)
 {
     log_info("model '%s' version %s, instance '%s': the backend has let go of what was beyond the "
              "execution limit; the instance is not stuck any more",
@@ -177,11 +177,11 @@ void watch_returned(struct instance *in)
     in->call.overdue = false;
     mutex_unlock(&w->mu);
     if (usable)
-        tell_usable(in);
+        log_usable_again(in);
 }
 
 /* Off the list; whether its instance is not stuck any more. */
-static bool take_off_locked(struct watch *w, struct request *r)
+static bool remove_late_locked(struct watch *w, struct request *r)
 {
     mutex_assert_held(&w->mu);
     unsigned int late = atomic_exchange_explicit(&r->late, 0, memory_order_relaxed);
@@ -224,34 +224,34 @@ void watch_request_ended(struct request *r)
     struct watch *w = &r->model->scheduler->watch;
     mutex_lock(&w->mu);
     const struct instance *in = r->kept_by;
-    bool usable = take_off_locked(w, r);
+    bool usable = remove_late_locked(w, r);
     mutex_unlock(&w->mu);
     if (usable)
-        tell_usable(in);
+        log_usable_again(in);
 }
 
 /* ---- The look -------------------------------------------------------------------------------- */
 
-static void look_again(struct look *l, uint64_t at_ns)
+static void look_again_by(struct look *l, uint64_t at_ns)
 {
     l->next_ns = MIN(l->next_ns, at_ns);
 }
 
-static uint64_t later(uint64_t from_ns, uint64_t by_ns)
+static uint64_t add_time_ns(uint64_t from_ns, uint64_t by_ns)
 {
     return by_ns > UINT64_MAX - from_ns ? UINT64_MAX : from_ns + by_ns;
 }
 
 /* When the next warning is due, after one at now_ns: 10 s, 20 s, 40 s, … by default */
-static uint64_t next_tell(uint64_t from_ns, uint64_t after_ns, uint64_t now_ns)
+static uint64_t next_warning_ns(uint64_t from_ns, uint64_t after_ns, uint64_t now_ns)
 {
     while (from_ns + after_ns <= now_ns)
         after_ns = after_ns < WATCH_TELL_MAX_NS ? 2 * after_ns : after_ns + WATCH_TELL_MAX_NS;
     return after_ns;
 }
 
-static struct watch_finding *find(struct look *l, const struct instance *in, uint64_t since_ns,
-                                  bool overdue)
+static struct watch_finding *add_finding(struct look *l, const struct instance *in,
+                                         uint64_t since_ns, bool overdue)
 {
     struct watch_finding *f = mem_zalloc(sizeof(*f));
     f->in = in;
@@ -264,7 +264,7 @@ static struct watch_finding *find(struct look *l, const struct instance *in, uin
 
 /* The run of the request that the instance has goes on until the finding lets go of it; false: it
  * has ended. */
-static bool join(struct watch_finding *f, struct request *r, const struct instance *in)
+static bool join_request(struct watch_finding *f, struct request *r, const struct instance *in)
 {
     if (!request_sender_join(r, in))
         return false;
@@ -293,7 +293,7 @@ static void find_in_batch_locked(struct watch_finding *f, const struct instance 
         if (r->padding || !request_is_held(r, in) || is_answered(r))
             continue;
         f->n_unanswered++;
-        if ((f->overdue || f->n_joined == 0) && join(f, r, in) && f->overdue)
+        if ((f->overdue || f->n_joined == 0) && join_request(f, r, in) && f->overdue)
             atomic_fetch_or_explicit(&r->late, OVERDUE, memory_order_relaxed);
     }
 }
@@ -306,7 +306,7 @@ static bool is_settled_locked(struct look *l, struct instance *in)
         atomic_store_explicit(&in->watched, true, memory_order_relaxed);
     }
     if (l->now_ns < in->call.watched_ns + WATCH_SETTLE_NS) {
-        look_again(l, in->call.watched_ns + WATCH_SETTLE_NS);
+        look_again_by(l, in->call.watched_ns + WATCH_SETTLE_NS);
         return false;
     }
     return atomic_load_explicit(&in->since_ns, memory_order_acquire) == in->call.since_ns;
@@ -321,17 +321,17 @@ static void look_at_call_locked(struct look *l, struct instance *in)
     l->busy = true;
     if (in->call.since_ns != since_ns)
         in->call = (struct watched_call){.since_ns = since_ns, .tell_after_ns = w->tell_ns};
-    uint64_t tell_ns = later(since_ns, in->call.tell_after_ns);
-    uint64_t limit_ns = in->call.limit_seen ? UINT64_MAX : later(since_ns, w->limit_ns);
+    uint64_t tell_ns = add_time_ns(since_ns, in->call.tell_after_ns);
+    uint64_t limit_ns = in->call.limit_seen ? UINT64_MAX : add_time_ns(since_ns, w->limit_ns);
     uint64_t due_ns = MIN(tell_ns, limit_ns);
     if (l->now_ns < due_ns) {
-        look_again(l, due_ns);
+        look_again_by(l, due_ns);
         return;
     }
     if (!is_settled_locked(l, in))
         return;
     if (l->now_ns >= limit_ns) {
-        struct watch_finding *f = find(l, in, since_ns, true);
+        struct watch_finding *f = add_finding(l, in, since_ns, true);
         find_in_batch_locked(f, in);
         in->call.limit_seen = true;
         in->call.overdue = f->n_joined > 0;
@@ -339,10 +339,10 @@ static void look_at_call_locked(struct look *l, struct instance *in)
             add_overdue_locked(w, in);
     }
     if (l->now_ns >= tell_ns) {
-        find_in_batch_locked(find(l, in, since_ns, false), in);
-        in->call.tell_after_ns = next_tell(since_ns, in->call.tell_after_ns, l->now_ns);
+        find_in_batch_locked(add_finding(l, in, since_ns, false), in);
+        in->call.tell_after_ns = next_warning_ns(since_ns, in->call.tell_after_ns, l->now_ns);
     }
-    look_again(l, later(since_ns, in->call.tell_after_ns));
+    look_again_by(l, add_time_ns(since_ns, in->call.tell_after_ns));
 }
 
 /* Requests that a backend has kept: one warning for all that it is time for. */
@@ -361,34 +361,34 @@ static void look_at_late_locked(struct look *l)
             r->tell_after_ns = w->tell_ns;
         }
         bool is_overdue = atomic_load_explicit(&r->late, memory_order_relaxed) & OVERDUE;
-        uint64_t limit_ns = is_overdue ? UINT64_MAX : later(r->taken_ns, w->limit_ns);
+        uint64_t limit_ns = is_overdue ? UINT64_MAX : add_time_ns(r->taken_ns, w->limit_ns);
         if (l->now_ns >= limit_ns) {
             if (!overdue)
-                overdue = find(l, in, r->taken_ns, true);
+                overdue = add_finding(l, in, r->taken_ns, true);
             if (overdue->n_joined == MAX_LATE_AT_ONCE) {
-                look_again(l, l->now_ns);
-            } else if (join(overdue, r, in)) {
+                look_again_by(l, l->now_ns);
+            } else if (join_request(overdue, r, in)) {
                 overdue->n_unanswered++;
                 atomic_fetch_or_explicit(&r->late, OVERDUE, memory_order_relaxed);
                 add_overdue_locked(w, in);
             }
             continue;
         }
-        look_again(l, limit_ns);
-        if (l->now_ns >= later(r->tell_from_ns, r->tell_after_ns)) {
+        look_again_by(l, limit_ns);
+        if (l->now_ns >= add_time_ns(r->tell_from_ns, r->tell_after_ns)) {
             if (!told)
-                told = find(l, in, r->taken_ns, false);
+                told = add_finding(l, in, r->taken_ns, false);
             /* Only the first one is joined, for its id in the log; the others are counted. */
-            told->n_unanswered += told->n_joined > 0 || join(told, r, in);
-            r->tell_after_ns = next_tell(r->tell_from_ns, r->tell_after_ns, l->now_ns);
+            told->n_unanswered += told->n_joined > 0 || join_request(told, r, in);
+            r->tell_after_ns = next_warning_ns(r->tell_from_ns, r->tell_after_ns, l->now_ns);
         }
-        look_again(l, later(r->tell_from_ns, r->tell_after_ns));
+        look_again_by(l, add_time_ns(r->tell_from_ns, r->tell_after_ns));
     }
 }
 
 /* ---- What it says ---------------------------------------------------------------------------- */
 
-static void tell(const struct watch *w, const struct watch_finding *f)
+static void log_finding(const struct watch *w, const struct watch_finding *f)
 {
     const struct model *m = w->model;
     char others[48] = "";
@@ -412,7 +412,7 @@ static void tell(const struct watch *w, const struct watch_finding *f)
                  m->name, m->version_text, f->in->name, (unsigned long long)(f->age_ns / NS_PER_S));
 }
 
-static void answer(const struct watch *w, const struct watch_finding *f, struct request *r)
+static void answer_overdue(const struct watch *w, const struct watch_finding *f, struct request *r)
 {
     const struct model *m = w->model;
     if (!request_answer_error(r, status_new(STATUS_TIMED_OUT,
@@ -428,11 +428,11 @@ static void answer(const struct watch *w, const struct watch_finding *f, struct 
 static void end_finding(const struct watch *w, struct watch_finding *f)
 {
     if (!f->overdue || f->n_joined > 0)
-        tell(w, f);
+        log_finding(w, f);
     for (size_t i = 0; i < f->n_joined; i++) {
         struct request *r = f->joined[i];
         if (f->overdue)
-            answer(w, f, r);
+            answer_overdue(w, f, r);
         request_sender_done(r);
         request_unref(r);
     }
@@ -465,7 +465,7 @@ static void end_findings(struct control_job *job)
 }
 
 /* Whether end_findings() is to be posted, without the lock. */
-NODISCARD static bool leave_to_helper_locked(struct watch *w, struct watch_finding *found)
+NODISCARD static bool leave_findings_to_helper_locked(struct watch *w, struct watch_finding *found)
 {
     mutex_assert_held(&w->mu);
     if (!found)
@@ -496,11 +496,11 @@ uint64_t watch_look(struct watch *w, uint64_t now_ns)
      */
     bool was_armed = atomic_exchange_explicit(&w->armed, l.busy, memory_order_relaxed);
     if (l.busy || was_armed)
-        look_again(&l, now_ns + w->pause_ns);
-    l.next_ns = MAX(l.next_ns, later(now_ns, NS_PER_MS));
+        look_again_by(&l, now_ns + w->pause_ns);
+    l.next_ns = MAX(l.next_ns, add_time_ns(now_ns, NS_PER_MS));
     if (l.next_ns != UINT64_MAX)
         alarm_ring_by(&w->alarm, l.next_ns);
-    bool must_post = leave_to_helper_locked(w, l.findings);
+    bool must_post = leave_findings_to_helper_locked(w, l.findings);
     mutex_unlock(&w->mu);
     if (must_post) {
         w->answers.run = end_findings;

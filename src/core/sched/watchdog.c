@@ -87,7 +87,7 @@ static bool is_asleep(pid_t tid)
     return state != 'R';
 }
 
-static void tell(const struct instance *in, uint64_t stood_ns, bool off)
+static void warn_of_long_execution(const struct instance *in, uint64_t stood_ns, bool off)
 {
     log_warn("model '%s' version %s, instance '%s': an inline execution has held up its thread for "
              "%llu ms, and goes on; %s",
@@ -105,7 +105,7 @@ static bool is_to_blame(const struct inline_watch *w, pid_t tid)
 }
 
 /* When it is to be looked at again. */
-static uint64_t look_at(struct inline_watch *w, struct instance *in, uint64_t now_ns)
+static uint64_t look_at_execution(struct inline_watch *w, struct instance *in, uint64_t now_ns)
 {
     uint64_t since_ns = atomic_load_explicit(&w->since_ns, memory_order_relaxed);
     pid_t tid = atomic_load_explicit(&w->tid, memory_order_relaxed);
@@ -121,13 +121,14 @@ static uint64_t look_at(struct inline_watch *w, struct instance *in, uint64_t no
     if (stood_ns < WATCHDOG_LIMIT_NS || !is_to_blame(w, tid))
         return now_ns + AGAIN_NS;
     w->told = true;
-    tell(in, stood_ns, execution_overdue(&in->model->scheduler->execution, stood_ns));
+    warn_of_long_execution(in, stood_ns,
+                           execution_overdue(&in->model->scheduler->execution, stood_ns));
     return now_ns + WATCHDOG_LIMIT_NS;
 }
 
 /* Has anything run inline since the last look? *ret_next_ns: when to look again. */
-static bool look_locked(struct watchdog *d, uint64_t last_ns, uint64_t now_ns,
-                        uint64_t *ret_next_ns)
+static bool look_at_watches_locked(struct watchdog *d, uint64_t last_ns, uint64_t now_ns,
+                                   uint64_t *ret_next_ns)
 {
     bool active = false;
     *ret_next_ns = now_ns + WATCHDOG_LIMIT_NS;
@@ -140,7 +141,7 @@ static bool look_locked(struct watchdog *d, uint64_t last_ns, uint64_t now_ns,
             !atomic_compare_exchange_strong_explicit(&w->instance, &seen, seen | HELD,
                                                      memory_order_acquire, memory_order_relaxed))
             continue;
-        *ret_next_ns = MIN(*ret_next_ns, look_at(w, (struct instance *)seen, now_ns));
+        *ret_next_ns = MIN(*ret_next_ns, look_at_execution(w, (struct instance *)seen, now_ns));
         uintptr_t held = seen | HELD;
         atomic_compare_exchange_strong_explicit(&w->instance, &held, seen, memory_order_release,
                                                 memory_order_relaxed);
@@ -166,21 +167,21 @@ static void park_locked(struct watchdog *d, uint64_t last_ns)
     uint64_t unused_ns;
     atomic_store(&d->parked, true);
     sleep_locked(d, monotonic_ns() + SETTLE_NS);
-    if (!look_locked(d, last_ns, monotonic_ns(), &unused_ns)) {
+    if (!look_at_watches_locked(d, last_ns, monotonic_ns(), &unused_ns)) {
         while (atomic_load(&d->parked) && !d->ending)
             sleep_locked(d, UINT64_MAX);
     }
     atomic_store(&d->parked, false);
 }
 
-static void run(void *arg)
+static void run_watchdog_thread(void *arg)
 {
     struct watchdog *d = arg;
     uint64_t last_ns = 0;
     mutex_lock(&d->mu);
     for (int n_quiet = 0; !d->ending;) {
         uint64_t now_ns = monotonic_ns(), next_ns;
-        n_quiet = look_locked(d, last_ns, now_ns, &next_ns) ? 0 : n_quiet + 1;
+        n_quiet = look_at_watches_locked(d, last_ns, now_ns, &next_ns) ? 0 : n_quiet + 1;
         last_ns = now_ns;
         if (n_quiet < QUIET_LOOKS) {
             sleep_locked(d, next_ns);
@@ -197,13 +198,13 @@ struct status *watchdog_start(struct watchdog *d)
     struct status *st = NULL;
     mutex_lock(&d->mu);
     if (!d->has_thread)
-        st = thread_start(&d->thread, "watchdog", run, d);
+        st = thread_start(&d->thread, "watchdog", run_watchdog_thread, d);
     d->has_thread = !st;
     mutex_unlock(&d->mu);
     return st;
 }
 
-static void unpark(struct watchdog *d)
+static void unpark_watchdog(struct watchdog *d)
 {
     if (!atomic_exchange(&d->parked, false))
         return; /* somebody else does */
@@ -245,7 +246,7 @@ void inline_watch_begin(struct inline_watch *w, struct instance *in, uint64_t no
     /* The compiler keeps the order; of the processor see above. */
     atomic_signal_fence(memory_order_seq_cst);
     if (UNLIKELY(atomic_load_explicit(&w->dog->parked, memory_order_relaxed)))
-        unpark(w->dog);
+        unpark_watchdog(w->dog);
 }
 
 void inline_watch_end(struct inline_watch *w)

@@ -70,7 +70,7 @@ void trace_done(struct trace *t)
     mem_free(t->context);
 }
 
-static void replace(char **text, const char *by)
+static void replace_text(char **text, const char *by)
 {
     mem_free(*text);
     *text = mem_strdup(by);
@@ -78,10 +78,10 @@ static void replace(char **text, const char *by)
 
 void trace_set_context(struct trace *t, const char *context)
 {
-    replace(&t->context, context);
+    replace_text(&t->context, context);
 }
 
-static void report(struct trace *t, enum trace_activity activity, uint64_t ns)
+static void report_activity(struct trace *t, enum trace_activity activity, uint64_t ns)
 {
     if (t->level & TRACE_TIMESTAMPS) {
         mutex_assert_none_held();
@@ -107,7 +107,7 @@ void trace_custom(struct trace *t, const char *name, uint64_t ns)
 
     char *given = t->context;
     t->context = text.failed ? given : text.data;
-    report(t, TRACE_CUSTOM_ACTIVITY, ns);
+    report_activity(t, TRACE_CUSTOM_ACTIVITY, ns);
     t->context = given;
 }
 
@@ -118,12 +118,12 @@ void trace_begin(struct request *r)
     struct trace *t = r->trace;
     if (LIKELY(!t))
         return;
-    replace(&t->model_name, r->model->name);
+    replace_text(&t->model_name, r->model->name);
     t->model_version = r->model->version;
-    replace(&t->request_id, r->id);
-    report(t, TRACE_REQUEST_START, r->start_ns);
+    replace_text(&t->request_id, r->id);
+    report_activity(t, TRACE_REQUEST_START, r->start_ns);
     trace_inputs(r, TRACE_TENSOR_QUEUE_INPUT);
-    report(t, TRACE_QUEUE_START, r->queue_ns);
+    report_activity(t, TRACE_QUEUE_START, r->queue_ns);
 }
 
 void trace_end(struct request *r)
@@ -132,7 +132,7 @@ void trace_end(struct request *r)
     if (LIKELY(!t))
         return;
     r->trace = NULL;
-    report(t, TRACE_REQUEST_END, monotonic_ns());
+    report_activity(t, TRACE_REQUEST_END, monotonic_ns());
     t->ops->release(t);
 }
 
@@ -186,8 +186,8 @@ void trace_compute(const struct request *r, uint64_t exec_start_ns, uint64_t com
     struct trace *t = r->trace;
     if (LIKELY(!t))
         return;
-    report(t, TRACE_COMPUTE_START, exec_start_ns);
-    report(t, TRACE_COMPUTE_INPUT_END, compute_start_ns);
-    report(t, TRACE_COMPUTE_OUTPUT_START, compute_end_ns);
-    report(t, TRACE_COMPUTE_END, exec_end_ns);
+    report_activity(t, TRACE_COMPUTE_START, exec_start_ns);
+    report_activity(t, TRACE_COMPUTE_INPUT_END, compute_start_ns);
+    report_activity(t, TRACE_COMPUTE_OUTPUT_START, compute_end_ns);
+    report_activity(t, TRACE_COMPUTE_END, exec_end_ns);
 }

@@ -60,7 +60,7 @@ static void reply_text(struct admin_call *a)
     exchange_reply(a->x, &reply);
 }
 
-static void reply(struct admin_call *a)
+static void reply_and_free_call(struct admin_call *a)
 {
     struct exchange *x = a->x;
     struct buf *json = &call_ctx(x)->json;
@@ -84,20 +84,20 @@ static void reply(struct admin_call *a)
 
 static void on_done(struct message *m)
 {
-    reply(CONTAINER_OF(m, struct admin_call, done));
+    reply_and_free_call(CONTAINER_OF(m, struct admin_call, done));
 }
 
 /* ---- On a control thread -------------------------------------------------------------------- */
 
-static void run(struct control_job *job)
+static void run_admin_job(struct control_job *job)
 {
     struct admin_call *a = CONTAINER_OF(job, struct admin_call, job);
     a->st = a->work(a);
     loop_post(a->x->env->loop, &a->done);
 }
 
-static void begin(struct exchange *x, struct status *(*work)(struct admin_call *a), bool is_load,
-                  struct control *control)
+static void begin_admin_call(struct exchange *x, struct status *(*work)(struct admin_call *a),
+                             bool is_load, struct control *control)
 {
     struct http_call *call = exchange_part(x);
     struct admin_call *a = mem_zalloc(sizeof(*a));
@@ -108,13 +108,13 @@ static void begin(struct exchange *x, struct status *(*work)(struct admin_call *
     arena_init(&a->arena, NULL, 0, load_body_arena_bytes(x->body_size), NULL, NULL);
     if (call->model.name)
         a->name = mem_strndup(call->model.name, call->model.name_length);
-    a->job = (struct control_job){.key = a->name, .is_load = is_load, .run = run};
+    a->job = (struct control_job){.key = a->name, .is_load = is_load, .run = run_admin_job};
     if (control) {
         control_post(control, &a->job);
         return;
     }
     a->st = work(a);
-    reply(a);
+    reply_and_free_call(a);
 }
 
 /* ---- Bodies --------------------------------------------------------------------------------- */
@@ -187,7 +187,7 @@ static struct control *control_of(struct exchange *x)
 
 void admin_index(struct exchange *x)
 {
-    begin(x, index_models, false, control_of(x));
+    begin_admin_call(x, index_models, false, control_of(x));
 }
 
 /* ---- Statistics ----------------------------------------------------------------------------- */
@@ -206,12 +206,12 @@ static struct status *print_statistics(struct admin_call *a)
 
 void admin_statistics(struct exchange *x)
 {
-    begin(x, print_statistics, false, ops_helpers(call_ctx(x)->settings->server));
+    begin_admin_call(x, print_statistics, false, ops_helpers(call_ctx(x)->settings->server));
 }
 
 /* ---- Loading and unloading ------------------------------------------------------------------ */
 
-static struct status *load(struct admin_call *a)
+static struct status *load_requested_model(struct admin_call *a)
 {
     struct load_parameter *list = NULL;
     size_t n = 0;
@@ -224,7 +224,7 @@ static struct status *load(struct admin_call *a)
     return st;
 }
 
-static struct status *unload(struct admin_call *a)
+static struct status *unload_requested_model(struct admin_call *a)
 {
     struct status *st = check_body(a);
     if (!st)
@@ -246,11 +246,11 @@ static bool names_repository(struct exchange *x)
 void admin_load(struct exchange *x)
 {
     if (!names_repository(x))
-        begin(x, load, true, control_of(x));
+        begin_admin_call(x, load_requested_model, true, control_of(x));
 }
 
 void admin_unload(struct exchange *x)
 {
     if (!names_repository(x))
-        begin(x, unload, false, control_of(x));
+        begin_admin_call(x, unload_requested_model, false, control_of(x));
 }

@@ -109,7 +109,7 @@ static void read_infer_headers(struct head_reading *r, const struct http_head *h
 }
 
 /* What stands before the separator, without blanks around it; *rest is what stands behind it. */
-static struct span next_part(struct span *rest, char separator)
+static struct span next_list_item(struct span *rest, char separator)
 {
     const char *at = rest->at, *end = at + rest->length;
     const char *found = memchr(at, separator, rest->length), *stop = found ? found : end;
@@ -123,7 +123,7 @@ static struct span next_part(struct span *rest, char separator)
 
 static bool asks_for_shortest(struct span parameter)
 {
-    struct span name = next_part(&parameter, '='), value = next_part(&parameter, '=');
+    struct span name = next_list_item(&parameter, '='), value = next_list_item(&parameter, '=');
     return span_is(name, "floats") &&
            (span_is(value, "shortest") || span_is(value, "\"shortest\""));
 }
@@ -136,12 +136,12 @@ static void read_accept(struct head_reading *r, const struct http_head *head)
     if (rest.length < sizeof("application/json") - 1)
         return;
     while (rest.length > 0) {
-        struct span range = next_part(&rest, ',');
-        if (!span_is(next_part(&range, ';'), content_json))
+        struct span range = next_list_item(&rest, ',');
+        if (!span_is(next_list_item(&range, ';'), content_json))
             continue;
         r->wants_json = true;
         while (range.length > 0)
-            r->shortest_floats |= asks_for_shortest(next_part(&range, ';'));
+            r->shortest_floats |= asks_for_shortest(next_list_item(&range, ';'));
     }
 }
 
@@ -162,8 +162,8 @@ static void read_head(struct head_reading *r, const struct http_head *head)
 
 /* Copied: the head's bytes are gone when the body is complete. NULL is noted: the request is
  * refused, since without its name or version another model would answer. */
-static const char *keep(struct exchange *x, const struct http_head *head,
-                        struct place_in_head place)
+static const char *keep_head_text(struct exchange *x, const struct http_head *head,
+                                  struct place_in_head place)
 {
     struct http_call *call = exchange_part(x);
     const char *kept = arena_strndup(&x->arena, head->base + place.at, place.length);
@@ -177,15 +177,15 @@ static void keep_model(struct exchange *x, const struct http_head *head,
     struct http_call *call = exchange_part(x);
     if (r->model.length == 0)
         return;
-    call->model.name = keep(x, head, r->model);
+    call->model.name = keep_head_text(x, head, r->model);
     call->model.name_length = r->model.length;
     if (r->version.length == 0)
         return;
-    call->model.version = keep(x, head, r->version);
+    call->model.version = keep_head_text(x, head, r->version);
     call->model.version_length = r->version.length;
 }
 
-static void on_head(struct exchange *x, const struct http_head *head)
+static void on_http_head(struct exchange *x, const struct http_head *head)
 {
     struct http_call *call = exchange_part(x);
     struct head_reading *r = (struct head_reading *)(void *)head->note;
@@ -210,10 +210,10 @@ static void on_head(struct exchange *x, const struct http_head *head)
     if (r->header_length_kind == HEADER_LENGTH_FINE && r->header_length > 0)
         x->aligned_at = (size_t)r->header_length;
     else if (UNLIKELY(r->header_length_kind > HEADER_LENGTH_FINE))
-        call->header_length_text = keep(x, head, r->header_length_text);
+        call->header_length_text = keep_head_text(x, head, r->header_length_text);
 }
 
-static void on_request(struct exchange *x)
+static void on_http_request(struct exchange *x)
 {
     struct http_call *call = exchange_part(x);
     if (UNLIKELY(!call->route))
@@ -228,8 +228,8 @@ static void on_request(struct exchange *x)
 
 static const struct http_handler handler = {
     .part_bytes = sizeof(struct http_call),
-    .on_head = on_head,
-    .on_request = on_request,
+    .on_head = on_http_head,
+    .on_request = on_http_request,
     .on_cancel = infer_cancel,
     .on_end = infer_end,
 };
@@ -253,7 +253,7 @@ static void on_turn_end(struct loop_work *work)
     turn_end(&CONTAINER_OF(work, struct http_ctx, turn_work)->turn);
 }
 
-static void *ctx_new(void *arg, struct http_env *env)
+static void *http_ctx_new(void *arg, struct http_env *env)
 {
     struct conch_http *http = arg;
     struct http_ctx *ctx = mem_zalloc(sizeof(*ctx));
@@ -346,7 +346,7 @@ TRITONSERVER_Error *conch_http_start(TRITONSERVER_Server *server,
     net.timeouts.rate_ns = o.min_rate_ms * NS_PER_MS;
     net.budget = server_budget((struct server *)server);
     net.handler = &handler;
-    net.ctx_new = ctx_new;
+    net.ctx_new = http_ctx_new;
     net.ctx_free = ctx_free;
     net.goes_on = goes_on;
 

@@ -63,7 +63,7 @@ static void release_inputs(struct exchange *x)
 }
 
 /* The final response is there: the loop's thread goes on. */
-static void reply(struct exchange *x)
+static void reply_with_response(struct exchange *x)
 {
     struct http_call *call = exchange_part(x);
     unsigned int n = atomic_load(&call->n_responses);
@@ -83,7 +83,7 @@ static void on_answered(struct message *m)
 {
     struct exchange *x = exchange_of_part(CONTAINER_OF(m, struct http_call, answered));
     exchange_ref(x);
-    reply(x);
+    reply_with_response(x);
     release_inputs(x);
     exchange_unref(x);
 }
@@ -102,12 +102,12 @@ static void on_respond(struct request *r, struct response *resp, uint32_t flags)
     if (!(flags & RESPONSE_FINAL))
         return;
     if (on_own_thread(x))
-        reply(x);
+        reply_with_response(x);
     else
         loop_post(x->env->loop, &call->answered);
 }
 
-static void destroy(struct exchange *x)
+static void release_request_blocks(struct exchange *x)
 {
     release_blocks(exchange_part(x));
     exchange_unref(x);
@@ -115,7 +115,7 @@ static void destroy(struct exchange *x)
 
 static void on_destroyed(struct message *m)
 {
-    destroy(exchange_of_part(CONTAINER_OF(m, struct http_call, destroyed)));
+    release_request_blocks(exchange_of_part(CONTAINER_OF(m, struct http_call, destroyed)));
 }
 
 static void on_destroy(struct request *r)
@@ -123,7 +123,7 @@ static void on_destroy(struct request *r)
     struct http_call *call = CONTAINER_OF(r, struct http_call, request);
     struct exchange *x = exchange_of(r);
     if (on_own_thread(x))
-        destroy(x);
+        release_request_blocks(x);
     else
         loop_post(x->env->loop, &call->destroyed);
 }
@@ -180,7 +180,7 @@ void infer_begin(struct exchange *x, struct model *model)
 }
 
 /* The core's: `x` may be gone afterwards. */
-static struct status *infer(struct exchange *x)
+static struct status *start_inference(struct exchange *x)
 {
     struct http_call *call = exchange_part(x);
     struct server *server = call_ctx(x)->settings->server;
@@ -217,7 +217,7 @@ void infer_handle(struct exchange *x)
         if (UNLIKELY(request_names_sequence(&call->request)))
             exchange_goes_on(x);
         call->with_core = true; /* before: the reply may be out when it returns */
-        st = infer(x);
+        st = start_inference(x);
         if (!st)
             return;
         call->with_core = false;

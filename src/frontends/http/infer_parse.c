@@ -272,7 +272,7 @@ static bool place_in(const char *text, size_t length, struct json_str name, uint
     return true;
 }
 
-static void remember(struct parse *p, const char *text, size_t length)
+static void remember_text(struct parse *p, const char *text, size_t length)
 {
     const struct request *r = p->r;
     if (!p->plain || p->n_seen_inputs != r->n_inputs || p->n_seen_outputs != r->n_outputs)
@@ -306,7 +306,7 @@ static void remember(struct parse *p, const char *text, size_t length)
 }
 
 /* The request that the text came to before, with this body's data. */
-static struct status *replay(struct parse *p, const struct memo_slot *slot)
+static struct status *replay_memo(struct parse *p, const struct memo_slot *slot)
 {
     struct status *st = NULL;
     p->call->binary_default = slot->binary_default;
@@ -334,11 +334,11 @@ static struct status *parse_json(struct parse *p, const char *text, size_t lengt
     const struct memo_slot *slot = memo_find(&call_ctx(p->x)->memo, text, length);
     /* With other data behind it the same text may be wrong: the parser knows the words. */
     if (slot && slot->tail_bytes == p->tail_bytes)
-        return replay(p, slot);
+        return replay_memo(p, slot);
     p->plain = true;
     struct status *st = parse_document(p, text, length);
     if (!st && !slot)
-        remember(p, text, length);
+        remember_text(p, text, length);
     return st;
 }
 

@@ -75,7 +75,7 @@ static struct status *print_parameters(struct print *p, const struct response *r
     return NULL;
 }
 
-static struct status *misfit(const struct output *out)
+static struct status *status_of_misfit(const struct output *out)
 {
     return status_new(STATUS_INTERNAL,
                       "output '%s': its %zu bytes do not fit its shape and its datatype %s",
@@ -90,11 +90,11 @@ static struct status *print_strings(struct print *p, const struct output *out, i
     for (int64_t i = 0; i < n_elements; i++) {
         uint32_t length;
         if ((size_t)(end - at) < sizeof(length))
-            return misfit(out);
+            return status_of_misfit(out);
         memcpy(&length, at, sizeof(length));
         at += sizeof(length);
         if ((size_t)(end - at) < length)
-            return misfit(out);
+            return status_of_misfit(out);
         json_put_string(&list, at, length);
         at += length;
     }
@@ -104,7 +104,7 @@ static struct status *print_strings(struct print *p, const struct output *out, i
 
 /* Room for about what n numbers take, so that the text of a large tensor is not moved again and
  * again while it grows. Less may be used, and more may be needed. */
-static void reserve(struct buf *b, size_t n, enum dtype dtype, bool shortest_floats)
+static void reserve_numbers(struct buf *b, size_t n, enum dtype dtype, bool shortest_floats)
 {
     enum { SHORTEST_WIDTH = 12 };
     static const unsigned char widths[N_DTYPES] = {
@@ -177,21 +177,21 @@ static struct status *print_data(struct print *p, const struct output *out)
                           "format for output %s",
                           dtype_name(out->dtype), out->name);
     if (shape_elements(out->shape, out->n_dims, &n_elements))
-        return misfit(out);
+        return status_of_misfit(out);
     ADD(b, ",\"data\":");
     if (out->dtype == DTYPE_BYTES)
         return print_strings(p, out, n_elements);
     if (dtype_size(out->dtype) == 0 || /* what is no data type, from a backend */
         __builtin_mul_overflow((size_t)n_elements, dtype_size(out->dtype), &n_bytes) ||
         n_bytes != out->size_bytes)
-        return misfit(out);
+        return status_of_misfit(out);
 
     size_t n = (size_t)n_elements;
-    reserve(b, n, out->dtype, p->call->shortest_floats);
-    return write_numbers(b, out, n, p->call->shortest_floats) ? NULL : misfit(out);
+    reserve_numbers(b, n, out->dtype, p->call->shortest_floats);
+    return write_numbers(b, out, n, p->call->shortest_floats) ? NULL : status_of_misfit(out);
 }
 
-static void add_piece(struct print *p, const struct output *out)
+static void add_binary_piece(struct print *p, const struct output *out)
 {
     if (out->size_bytes > 0)
         p->pieces[p->n_pieces++] = (struct iovec){out->base, out->size_bytes};
@@ -216,7 +216,7 @@ static struct status *print_output(struct print *p, struct output *out)
         ADD(b, ",\"parameters\":{\"binary_data_size\":");
         json_write_uint64(b, out->size_bytes);
         buf_addc(b, '}');
-        add_piece(p, out);
+        add_binary_piece(p, out);
     } else {
         struct status *st = print_data(p, out);
         if (st)
@@ -277,8 +277,8 @@ static bool is_all_binary(const struct http_call *call, const struct response *r
 }
 
 /* The text of a response that is printed, or was before (memo.h); *ret_size says its length. */
-static struct status *make_text(struct print *p, struct response *resp, char **ret_text,
-                                size_t *ret_size)
+static struct status *make_reply_text(struct print *p, struct response *resp, char **ret_text,
+                                      size_t *ret_size)
 {
     struct http_ctx *ctx = call_ctx(p->x);
     const struct request *r = &p->call->request;
@@ -286,7 +286,7 @@ static struct status *make_text(struct print *p, struct response *resp, char **r
     const struct memo_reply *kept = plain ? memo_find_reply(&ctx->memo, r->model, resp) : NULL;
     if (kept) {
         for (uint32_t i = 0; i < resp->n_outputs; i++)
-            add_piece(p, resp->outputs[i]);
+            add_binary_piece(p, resp->outputs[i]);
         *ret_size = kept->length;
         *ret_text = arena_dup(&p->x->arena, kept->text, kept->length);
         return NULL;
@@ -314,7 +314,7 @@ void infer_print(struct exchange *x, struct response *resp)
     if (resp->n_outputs + 1 > EXCHANGE_IOV)
         p.pieces = arena_alloc(&x->arena, (resp->n_outputs + 1) * sizeof(*p.pieces));
     if (p.pieces)
-        st = make_text(&p, resp, &text, &size);
+        st = make_reply_text(&p, resp, &text, &size);
     if (!text) {
         reply_status(x, st ? st : status_no_memory(), content_text);
         return;

@@ -48,7 +48,7 @@ static struct status *find_parameters(const char *body, size_t size, struct aren
 }
 
 /* A string of the body, which ends with a zero. */
-static struct status *keep(struct arena *arena, struct json_str s, const char **ret_text)
+static struct status *keep_string(struct arena *arena, struct json_str s, const char **ret_text)
 {
     char *text = arena_strndup(arena, s.at, s.length);
     if (!text)
@@ -59,8 +59,8 @@ static struct status *keep(struct arena *arena, struct json_str s, const char **
     return NULL;
 }
 
-static struct status *read_file(struct arena *arena, struct json_str value,
-                                struct load_parameter *p)
+static struct status *decode_file(struct arena *arena, struct json_str value,
+                                  struct load_parameter *p)
 {
     uint8_t *bytes = arena_alloc(arena, base64_room(value.length));
     if (!bytes)
@@ -77,20 +77,20 @@ static struct status *read_parameter(struct arena *arena, struct json *j, struct
 {
     static const char file_prefix[] = "file:";
     struct json_str value;
-    struct status *st = keep(arena, key, &p->name);
+    struct status *st = keep_string(arena, key, &p->name);
     if (st)
         return st;
     if (!json_read_string(j, &value))
         return json_status(j);
     if (strncmp(p->name, file_prefix, sizeof(file_prefix) - 1) == 0)
-        return read_file(arena, value, p);
+        return decode_file(arena, value, p);
     if (strcmp(p->name, "config") != 0)
         return status_new(STATUS_INTERNAL,
                           "unexpected error on creating Triton parameter: '%s' is neither 'config' "
                           "nor 'file:<path>'",
                           p->name);
     const char *text = NULL;
-    st = keep(arena, value, &text);
+    st = keep_string(arena, value, &text);
     p->type = PARAMETER_STRING;
     p->bytes = text;
     return st;

@@ -24,7 +24,7 @@ static bool take_segment(const char **at, const char *end, struct span *ret)
 }
 
 /* One pass over pattern and path side by side. */
-static bool fits(const char *pattern, struct span path, struct route_match *m)
+static bool fits_pattern(const char *pattern, struct span path, struct route_match *m)
 {
     static const char versions[] = "[/versions/{v}]";
     const char *at = path.at, *end = path.at + path.length;
@@ -64,7 +64,7 @@ struct route_match route_find(const struct route *routes, size_t n_routes, struc
 {
     struct route_match m = {0};
     for (size_t i = 0; i < n_routes; i++) {
-        if (fits(routes[i].pattern, path, &m)) {
+        if (fits_pattern(routes[i].pattern, path, &m)) {
             m.route = &routes[i];
             return m;
         }

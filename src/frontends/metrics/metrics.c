@@ -67,7 +67,7 @@ static const struct route routes[] = {
     {METHOD_GET, "/metrics/", give_page, "text/plain", false},
 };
 
-static void on_head(struct exchange *x, const struct http_head *head)
+static void on_metrics_head(struct exchange *x, const struct http_head *head)
 {
     struct metrics_call *call = exchange_part(x);
     call->route = route_find(routes, ARRAY_SIZE(routes), head_path(head)).route;
@@ -75,7 +75,7 @@ static void on_head(struct exchange *x, const struct http_head *head)
     x->discard = true;
 }
 
-static void on_request(struct exchange *x)
+static void on_metrics_request(struct exchange *x)
 {
     static const struct http_reply_fixed wrong_method =
         HTTP_REPLY_FIXED("HTTP/1.1 405 Method Not Allowed\r\nContent-Type: text/plain\r\n"
@@ -98,14 +98,14 @@ static void on_end(struct exchange *x)
 
 static const struct http_handler handler = {
     .part_bytes = sizeof(struct metrics_call),
-    .on_head = on_head,
-    .on_request = on_request,
+    .on_head = on_metrics_head,
+    .on_request = on_metrics_request,
     .on_end = on_end,
 };
 
 /* ---- Start and stop ------------------------------------------------------------------------- */
 
-static void *ctx_new(void *arg, struct http_env *env)
+static void *metrics_ctx_new(void *arg, struct http_env *env)
 {
     (void)env;
     return arg; /* one loop: what it keeps is the endpoint itself */
@@ -146,7 +146,7 @@ TRITONSERVER_Error *conch_metrics_start(TRITONSERVER_Server *server,
     net.limits.max_pipeline = 1;
     net.budget = server_budget((struct server *)server);
     net.handler = &handler;
-    net.ctx_new = ctx_new;
+    net.ctx_new = metrics_ctx_new;
 
     struct conch_metrics *metrics = mem_zalloc(sizeof(*metrics));
     metrics->server = (struct server *)server;

@@ -193,7 +193,7 @@ static void tell_shortage(struct listener *l)
  *
  * Returns how many
  */
-static unsigned int make_room(struct acceptor *a, unsigned int n)
+static unsigned int close_idle_conns(struct acceptor *a, unsigned int n)
 {
     unsigned int n_closed = 0;
     uint64_t before_ns;
@@ -255,7 +255,7 @@ static bool begin_in_shortage(struct acceptor *a, int from)
         return true;
     }
     if (n_free < n_wanted)
-        n_free += make_room(a, n_wanted - n_free);
+        n_free += close_idle_conns(a, n_wanted - n_free);
     if (n_free > n_used)
         a->room = n_free - n_used;
     else if (!a->asked) /* the reserve cannot be made whole: it stays as it is */

@@ -3,11 +3,11 @@
  * The socket side of a connection: this file reads, sends, closes and keeps the deadlines. http1.c
  * understands the bytes.
  *
- * Read conn_give() and begin() first, then on_ready(), which distributes the events: on_readable()
- * and read_once() read, on_flush() sends, conn_go_on() continues with what exceeds a portion.
- * end() keeps the socket open for a while after the last reply, so that the reply arrives. The
- * rest finds clients that are too slow, and tells which connection to give up when memory is short
- * (conn_burden()).
+ * Read conn_give() and begin_conn() first, then on_ready(), which distributes the events:
+ * on_readable() and read_once() read, on_flush() sends, conn_go_on() continues with what exceeds a
+ * portion. linger_or_close() keeps the socket open for a while after the last reply, so that the
+ * reply arrives. The rest finds clients that are too slow, and tells which connection to give up
+ * when memory is short (conn_burden()).
  *
  * Thread: the worker's; only conn_give() may run on another worker's. conn_close() frees the
  * connection at once, so nothing touches it after a call that may close it. The socket is
@@ -57,7 +57,7 @@ static void count_out(struct worker *w)
     listener_give_place_back(w->listener);
 }
 
-static void begin(struct conn *c)
+static void begin_conn(struct conn *c)
 {
     struct worker *w = c->worker;
     uint64_t now_ns = loop_now_ns(&w->loop);
@@ -81,7 +81,7 @@ static void begin(struct conn *c)
 
 static void on_arrival(struct message *m)
 {
-    begin(CONTAINER_OF(m, struct conn, arrival));
+    begin_conn(CONTAINER_OF(m, struct conn, arrival));
 }
 
 void conn_give(struct worker *here, struct worker *to, int fd)
@@ -101,7 +101,7 @@ void conn_give(struct worker *here, struct worker *to, int fd)
     atomic_fetch_add_explicit(&to->n_conns, 1, memory_order_relaxed);
     c->arrival.deliver = on_arrival;
     if (to == here)
-        begin(c);
+        begin_conn(c);
     else
         loop_post(&to->loop, &c->arrival);
 }
@@ -156,7 +156,7 @@ static bool has_unacknowledged(const struct conn *c)
 /* All is sent. What the client is still sending, or sends while it reads, must not turn the close
  * into a reset, which would take what it has not read yet out of its hands: it is read and thrown
  * away for a while. */
-static void end(struct conn *c)
+static void linger_or_close(struct conn *c)
 {
     if (c->eof || (!has_unread(c) && !has_unacknowledged(c))) {
         conn_close(c);
@@ -220,7 +220,7 @@ static void on_flush(struct loop_work *work)
     if (http1_is_over(&c->http1) ||
         (c->worker->env.draining && http1_is_idle(&c->http1) && !http1_is_kept(&c->http1))) {
         if (!c->lingering)
-            end(c);
+            linger_or_close(c);
         return;
     }
     update_interest(c);
@@ -391,7 +391,7 @@ static void on_ready(struct loop_fd *watch, uint32_t events)
         http1_probe(&c->http1); /* its end is read behind what it has sent, once that is wanted */
 }
 
-static bool passed(uint64_t since_ns, uint64_t limit_ns, uint64_t now_ns)
+static bool has_passed(uint64_t since_ns, uint64_t limit_ns, uint64_t now_ns)
 {
     return limit_ns > 0 && now_ns > since_ns && now_ns - since_ns > limit_ns;
 }
@@ -406,7 +406,7 @@ static bool is_too_slow(const struct conn *c, struct pace *pace, uint64_t n_byte
     if (t->min_rate == 0 || t->rate_ns == 0)
         return false;
     if (pace->since_ns > 0 && !c->worker->swept_late) {
-        if (!passed(pace->since_ns, t->rate_ns, now_ns))
+        if (!has_passed(pace->since_ns, t->rate_ns, now_ns))
             return false;
         uint64_t ms = (now_ns - pace->since_ns) / NS_PER_MS;
         if ((n_bytes - pace->n_bytes) * 1000 < t->min_rate * ms)
@@ -432,7 +432,7 @@ static bool sends_too_slowly(struct conn *c, uint64_t now_ns)
         c->read_ns = now_ns;
     }
     return is_too_slow(c, &c->received, c->n_received, now_ns) ||
-           passed(c->read_ns, c->worker->timeouts->body_ns, now_ns);
+           has_passed(c->read_ns, c->worker->timeouts->body_ns, now_ns);
 }
 
 /* Whether there are bytes that the client has not taken, here or with the kernel. */
@@ -462,7 +462,7 @@ static bool takes_too_slowly(struct conn *c, uint64_t now_ns)
     if (c->taken.since_ns == 0)
         c->taken.mark = c->n_sent;
     return is_too_slow(c, &c->taken, c->n_taken, now_ns) ||
-           passed(c->written_ns, c->worker->timeouts->write_ns, now_ns);
+           has_passed(c->written_ns, c->worker->timeouts->write_ns, now_ns);
 }
 
 /* Seen here and not when its bytes come, since it may come in with the end of another request, and
@@ -478,7 +478,7 @@ static bool head_takes_too_long(struct conn *c, uint64_t now_ns)
         c->head_ns = now_ns;
         c->head_number = h->n_begun;
     }
-    return passed(c->head_ns, c->worker->timeouts->head_ns, now_ns);
+    return has_passed(c->head_ns, c->worker->timeouts->head_ns, now_ns);
 }
 
 /* A head that has been coming for longer keeps nobody else's descriptor. */
@@ -488,7 +488,7 @@ static bool has_slow_head(const struct conn *c)
 {
     return c->http1.n_exchanges == 0 && http1_is_in_head(&c->http1) && c->head_ns > 0 &&
            c->head_number == c->http1.n_begun &&
-           passed(c->head_ns, HEAD_PATIENCE_NS, loop_now_ns(&c->worker->loop));
+           has_passed(c->head_ns, HEAD_PATIENCE_NS, loop_now_ns(&c->worker->loop));
 }
 
 /* One that lingers has its last reply, and sends nothing: only its own end is missing. */
@@ -565,22 +565,22 @@ void conn_check_time(struct conn *c, uint64_t now_ns)
         return;
     }
     if (c->lingering) { /* a reset would throw away what the kernel still has */
-        if (c->n_taken == c->n_sent && passed(conn_active_ns(c), t->linger_ns, now_ns))
+        if (c->n_taken == c->n_sent && has_passed(conn_active_ns(c), t->linger_ns, now_ns))
             conn_close(c);
         return;
     }
     const char *what = what_takes_too_long(c, now_ns);
     if (what)
         http1_fault(h, 408, what);
-    else if (http1_is_idle(h) && passed(conn_active_ns(c), t->idle_ns, now_ns))
+    else if (http1_is_idle(h) && has_passed(conn_active_ns(c), t->idle_ns, now_ns))
         conn_close(c);
     else if (c->worker->env.draining && (h->current || c->head_ns > 0) &&
-             passed(c->read_ns, DRAIN_PATIENCE_NS, now_ns))
+             has_passed(c->read_ns, DRAIN_PATIENCE_NS, now_ns))
         http1_fault(h, 503, "the server is stopping");
 }
 
 void conn_drain(struct conn *c)
 {
     if (!c->lingering && http1_is_idle(&c->http1) && !http1_is_kept(&c->http1))
-        end(c);
+        linger_or_close(c);
 }

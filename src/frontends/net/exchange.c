@@ -282,8 +282,8 @@ static bool in_pool(struct exchange *x, size_t capacity, size_t pad, size_t at_o
     return true;
 }
 
-static bool reserve(struct exchange *x, size_t wanted_bytes, size_t length_bytes, size_t max_bytes,
-                    size_t at_once_bytes)
+static bool reserve_body(struct exchange *x, size_t wanted_bytes, size_t length_bytes,
+                         size_t max_bytes, size_t at_once_bytes)
 {
     struct http_env *env = x->env;
     size_t pad = (MEM_ALIGNMENT - x->aligned_at % MEM_ALIGNMENT) % MEM_ALIGNMENT;
@@ -304,7 +304,7 @@ bool exchange_body_reserve(struct exchange *x, size_t wanted_bytes, size_t lengt
                            size_t max_bytes)
 {
     return LIKELY(wanted_bytes <= x->body_capacity) ||
-           reserve(x, wanted_bytes, length_bytes, max_bytes, wanted_bytes);
+           reserve_body(x, wanted_bytes, length_bytes, max_bytes, wanted_bytes);
 }
 
 /* It grows only while there is no order: nobody else is at pages that are moved. */
@@ -313,7 +313,7 @@ bool exchange_body_must_wait(struct exchange *x, size_t n_bytes, size_t max_byte
     size_t wanted = x->body_size + n_bytes;
     if (LIKELY(wanted <= x->body_made || wanted <= EXCHANGE_ORDERED_BYTES))
         return false;
-    if (!x->order && wanted > x->body_capacity && !reserve(x, wanted, 0, max_bytes, 0))
+    if (!x->order && wanted > x->body_capacity && !reserve_body(x, wanted, 0, max_bytes, 0))
         return false; /* whoever writes there will be told */
     x->awaits_pages = x->order && wanted > x->body_made;
     return x->awaits_pages;
@@ -373,13 +373,13 @@ static void begin_pieces(struct exchange *x, struct iovec *iov)
     x->continue_left = 0;
 }
 
-static char *put(char *at, const void *bytes, size_t n_bytes)
+static char *put_bytes(char *at, const void *bytes, size_t n_bytes)
 {
     memcpy(at, bytes, n_bytes);
     return at + n_bytes;
 }
 
-#define PUT_TEXT(at, text) put(at, text, sizeof(text) - 1)
+#define PUT_TEXT(at, text) put_bytes(at, text, sizeof(text) - 1)
 
 static char *put_number(char *at, uint64_t n)
 {
@@ -438,13 +438,13 @@ static size_t print_head(char *text, const struct http_reply *reply, uint64_t bo
 {
     const char *status = http_status_text(reply->status);
     char *at = PUT_TEXT(text, "HTTP/1.1 ");
-    at = put(at, status, strlen(status));
+    at = put_bytes(at, status, strlen(status));
     if (reply->content_type) {
         at = PUT_TEXT(at, "\r\nContent-Type: ");
-        at = put(at, reply->content_type, strlen(reply->content_type));
+        at = put_bytes(at, reply->content_type, strlen(reply->content_type));
     }
     at = PUT_TEXT(at, "\r\n");
-    at = put(at, reply->headers, reply->headers_length);
+    at = put_bytes(at, reply->headers, reply->headers_length);
     if (reply->json_length > 0) {
         at = PUT_TEXT(at, "Inference-Header-Content-Length: ");
         at = put_number(at, reply->json_length);
@@ -453,20 +453,20 @@ static size_t print_head(char *text, const struct http_reply *reply, uint64_t bo
     at = PUT_TEXT(at, "Content-Length: ");
     at = put_number(at, body_bytes);
     at = PUT_TEXT(at, "\r\n");
-    at = put(at, connection, strlen(connection));
+    at = put_bytes(at, connection, strlen(connection));
     at = PUT_TEXT(at, "\r\n");
     return (size_t)(at - text);
 }
 
-static bool is_remembered(const struct reply_memo *m, const struct http_reply *reply,
-                          uint64_t body_bytes)
+static bool is_reply_remembered(const struct reply_memo *m, const struct http_reply *reply,
+                                uint64_t body_bytes)
 {
     return m->length > 0 && m->body_bytes == body_bytes && m->json_length == reply->json_length &&
            m->content_type == reply->content_type;
 }
 
-static void remember(struct reply_memo *m, const struct http_reply *reply, uint64_t body_bytes,
-                     const char *text, size_t length)
+static void remember_reply(struct reply_memo *m, const struct http_reply *reply,
+                           uint64_t body_bytes, const char *text, size_t length)
 {
     if (length > sizeof(m->text))
         return;
@@ -484,7 +484,7 @@ static const char *make_head(struct exchange *x, const struct http_reply *reply,
     struct reply_memo *memo = &x->env->reply_memo;
     const char *connection = connection_header(x);
     bool plain = reply->status == 200 && reply->headers_length == 0 && !*connection;
-    if (plain && is_remembered(memo, reply, body_bytes)) {
+    if (plain && is_reply_remembered(memo, reply, body_bytes)) {
         *ret_length = memo->length;
         return memcpy(x->head_text, memo->text, memo->length);
     }
@@ -496,7 +496,7 @@ static const char *make_head(struct exchange *x, const struct http_reply *reply,
         return NULL;
     *ret_length = print_head(text, reply, body_bytes, connection);
     if (plain)
-        remember(memo, reply, body_bytes, text, *ret_length);
+        remember_reply(memo, reply, body_bytes, text, *ret_length);
     return text;
 }
 

@@ -18,7 +18,7 @@ static struct head_parser *parser_of(llhttp_t *llhttp)
     return llhttp->data;
 }
 
-static int fail(struct head_parser *p, int status, const char *text)
+static int fail_head(struct head_parser *p, int status, const char *text)
 {
     p->fault = (struct http_fault){.status = status, .text = text};
     return -1;
@@ -40,7 +40,7 @@ static int on_header_field(llhttp_t *llhttp, const char *at, size_t length)
 
     if (p->name_bytes == 0) {
         if (head->n_headers == HEAD_MAX_HEADERS)
-            return fail(p, 431, "the request has too many headers");
+            return fail_head(p, 431, "the request has too many headers");
         if (length > 0)
             head->headers[head->n_headers++] =
                 (struct head_header){.name = (uint16_t)(at - head->base)};
@@ -55,7 +55,7 @@ static int on_header_field_complete(llhttp_t *llhttp)
 {
     struct head_parser *p = parser_of(llhttp);
     if (p->name_bytes == 0)
-        return fail(p, 400, "malformed request: a header without a name");
+        return fail_head(p, 400, "malformed request: a header without a name");
     p->name_bytes = 0;
     return 0;
 }
@@ -71,7 +71,7 @@ static int on_header_value(llhttp_t *llhttp, const char *at, size_t length)
     if (header->value_length == 0)
         header->value = place;
     else if (header->value + header->value_length != place)
-        return fail(p, 400, "a folded header");
+        return fail_head(p, 400, "a folded header");
     header->value_length += (uint16_t)length;
     return 0;
 }
@@ -104,11 +104,11 @@ void head_parser_init(struct head_parser *p, unsigned int max_chunks)
 
 void head_parser_reset(struct head_parser *p)
 {
-    p->parsed = 0; /* the rest stays until it is known that other bytes come: begin() */
+    p->parsed = 0; /* the rest stays until it is known that other bytes come: begin_head() */
 }
 
 /* The first bytes of a head that is not the one before. */
-static void begin(struct head_parser *p)
+static void begin_head(struct head_parser *p)
 {
     llhttp_reset(&p->llhttp);
     p->head.target_length = 0;
@@ -121,7 +121,7 @@ static void begin(struct head_parser *p)
 }
 
 /* A complete head. One before chunks is not kept, since their parser begins with it. */
-static void remember(struct head_parser *p, const char *base)
+static void remember_head(struct head_parser *p, const char *base)
 {
     if (p->head.chunked || p->parsed > HEAD_MEMO_BYTES)
         return;
@@ -136,39 +136,39 @@ static bool is_remembered(const struct head_parser *p, const char *base, size_t 
 }
 
 /* What llhttp refused, in the words of the client's view. */
-static void explain(struct head_parser *p)
+static void explain_refusal(struct head_parser *p)
 {
     if (p->fault.status)
         return;
     switch (llhttp_get_errno(&p->llhttp)) {
     case HPE_INVALID_VERSION:
-        fail(p, 505, "only HTTP/1.0 and HTTP/1.1 are understood here");
+        fail_head(p, 505, "only HTTP/1.0 and HTTP/1.1 are understood here");
         break;
     case HPE_INVALID_METHOD:
-        fail(p, 400, "malformed request: unknown method");
+        fail_head(p, 400, "malformed request: unknown method");
         break;
     case HPE_INVALID_URL:
-        fail(p, 400, "malformed request: invalid target");
+        fail_head(p, 400, "malformed request: invalid target");
         break;
     case HPE_UNEXPECTED_CONTENT_LENGTH:
-        fail(p, 400, "malformed request: its length is given twice");
+        fail_head(p, 400, "malformed request: its length is given twice");
         break;
     case HPE_INVALID_CONTENT_LENGTH:
-        fail(p, 400, "malformed request: invalid Content-Length");
+        fail_head(p, 400, "malformed request: invalid Content-Length");
         break;
     case HPE_INVALID_TRANSFER_ENCODING:
-        fail(p, 400, "malformed request: invalid Transfer-Encoding");
+        fail_head(p, 400, "malformed request: invalid Transfer-Encoding");
         break;
     case HPE_LF_EXPECTED:
     case HPE_CR_EXPECTED:
     case HPE_STRICT:
-        fail(p, 400, "malformed request: lines must end with CR LF");
+        fail_head(p, 400, "malformed request: lines must end with CR LF");
         break;
     case HPE_INVALID_HEADER_TOKEN:
-        fail(p, 400, "malformed request: invalid header");
+        fail_head(p, 400, "malformed request: invalid header");
         break;
     default:
-        fail(p, 400, "malformed request");
+        fail_head(p, 400, "malformed request");
         break;
     }
 }
@@ -189,19 +189,19 @@ static bool lines_are_strict(const char *base, size_t n_bytes)
     return true;
 }
 
-static struct span value_of(const struct http_head *head, const struct head_header *h)
+static struct span value_of_header(const struct http_head *head, const struct head_header *h)
 {
     return (struct span){head->base + h->value, h->value_length};
 }
 
-static bool is_named(const struct http_head *head, const struct head_header *h, const char *name,
-                     size_t name_length)
+static bool is_header_named(const struct http_head *head, const struct head_header *h,
+                            const char *name, size_t name_length)
 {
     return h->name_length == name_length &&
            strncasecmp(head->base + h->name, name, name_length) == 0;
 }
 
-static struct span trimmed(struct span s)
+static struct span trim_span(struct span s)
 {
     while (s.length > 0 && (s.at[0] == ' ' || s.at[0] == '\t')) {
         s.at++;
@@ -229,12 +229,12 @@ struct framing {
     bool bad_host, empty_coding, chunked_is_last;
 };
 
-static void look_at_codings(struct framing *f, struct span value)
+static void count_codings(struct framing *f, struct span value)
 {
     const char *end = value.at + value.length;
     for (const char *at = value.at;;) {
         const char *comma = memchr(at, ',', (size_t)(end - at));
-        struct span coding = trimmed((struct span){at, (size_t)((comma ? comma : end) - at)});
+        struct span coding = trim_span((struct span){at, (size_t)((comma ? comma : end) - at)});
         f->n_codings++;
         f->empty_coding |= coding.length == 0;
         f->chunked_is_last = span_is(coding, "chunked");
@@ -245,7 +245,7 @@ static void look_at_codings(struct framing *f, struct span value)
     }
 }
 
-static void look_at_headers(struct http_head *head, struct framing *f)
+static void read_framing_headers(struct http_head *head, struct framing *f)
 {
     head->accept = head->accept_length = 0;
     head->has_expect = head->expects_continue = false;
@@ -254,17 +254,17 @@ static void look_at_headers(struct http_head *head, struct framing *f)
         while (h->value_length > 0 && (head->base[h->value + h->value_length - 1] == ' ' ||
                                        head->base[h->value + h->value_length - 1] == '\t'))
             h->value_length--;
-        if (is_named(head, h, "host", 4)) {
+        if (is_header_named(head, h, "host", 4)) {
             f->n_hosts++;
-            f->bad_host |= !is_host(value_of(head, h));
-        } else if (UNLIKELY(is_named(head, h, "transfer-encoding", 17))) {
-            look_at_codings(f, value_of(head, h));
-        } else if (head->accept_length == 0 && is_named(head, h, "accept", 6)) {
+            f->bad_host |= !is_host(value_of_header(head, h));
+        } else if (UNLIKELY(is_header_named(head, h, "transfer-encoding", 17))) {
+            count_codings(f, value_of_header(head, h));
+        } else if (head->accept_length == 0 && is_header_named(head, h, "accept", 6)) {
             head->accept = h->value;
             head->accept_length = h->value_length;
-        } else if (UNLIKELY(is_named(head, h, "expect", 6)) && !head->has_expect) {
+        } else if (UNLIKELY(is_header_named(head, h, "expect", 6)) && !head->has_expect) {
             head->has_expect = true;
-            head->expects_continue = span_is(value_of(head, h), "100-continue");
+            head->expects_continue = span_is(value_of_header(head, h), "100-continue");
         }
     }
 }
@@ -321,7 +321,7 @@ static const struct http_fault *head_finish(struct head_parser *p)
         break;
     }
     head->http_1_1 = llhttp->http_major == 1 && llhttp->http_minor >= 1;
-    look_at_headers(head, &f);
+    read_framing_headers(head, &f);
     head->chunked = f.chunked_is_last;
     /* HTTP/1.0 knows no chunks: who sent them may be taken to have meant something else by what
      * follows (RFC 9112, 6.1). */
@@ -342,7 +342,7 @@ enum parse_result head_parse(struct head_parser *p, const char *base, size_t n_b
             *ret_end = p->parsed = p->memo_length;
             return PARSE_DONE;
         }
-        begin(p);
+        begin_head(p);
     }
 
     llhttp_errno_t err = llhttp_execute(&p->llhttp, base + p->parsed, n_bytes - p->parsed);
@@ -351,16 +351,17 @@ enum parse_result head_parse(struct head_parser *p, const char *base, size_t n_b
         return PARSE_MORE;
     }
     if (err != HPE_PAUSED || !p->complete) {
-        explain(p);
+        explain_refusal(p);
         return PARSE_FAULT;
     }
     p->parsed = (size_t)(llhttp_get_error_pos(&p->llhttp) - base);
     if (!lines_are_strict(base, p->parsed)) {
-        fail(p, 400, "malformed request: lines must end with CR LF, and headers may not be folded");
+        fail_head(p, 400,
+                  "malformed request: lines must end with CR LF, and headers may not be folded");
         return PARSE_FAULT;
     }
     if (p->llhttp.http_major != 1) {
-        fail(p, 505, "only HTTP/1.0 and HTTP/1.1 are understood here");
+        fail_head(p, 505, "only HTTP/1.0 and HTTP/1.1 are understood here");
         return PARSE_FAULT;
     }
     fault = head_finish(p);
@@ -370,7 +371,7 @@ enum parse_result head_parse(struct head_parser *p, const char *base, size_t n_b
     }
     if (head->chunked)
         chunks_init(&p->chunks, p->max_chunks);
-    remember(p, base);
+    remember_head(p, base);
     *ret_end = p->parsed;
     return PARSE_DONE;
 }
@@ -424,8 +425,8 @@ struct span head_find(const struct http_head *head, const char *name, size_t nam
 {
     for (unsigned int i = 0; i < head->n_headers; i++) {
         const struct head_header *h = &head->headers[i];
-        if (is_named(head, h, name, name_length))
-            return value_of(head, h);
+        if (is_header_named(head, h, name, name_length))
+            return value_of_header(head, h);
     }
     return (struct span){NULL, 0};
 }

@@ -3,14 +3,14 @@
  * Reading fills one exchange at a time, `current`. Writing sends the replies in the order of the
  * requests, whatever the order in which they become ready.
  *
- * Read process() first: by the state `input` it calls take_head(), take_body() or take_chunks(),
- * until dispatch() hands a complete exchange to the handler. `held` keeps bytes that must wait: an
- * unfinished head, a full pipeline (is_blocked()), an iteration of the loop that may begin no more
- * requests (must_pause()), or a chunked body whose memory is not ready (must_wait()). Each fault
- * ends in refuse_input(): one error reply, and no input after it.
+ * Read process_bytes() first: by the state `input` it calls take_head(), take_body() or
+ * take_chunks(), until dispatch_exchange() hands a complete exchange to the handler. `held` keeps
+ * bytes that must wait: an unfinished head, a full pipeline (is_blocked()), an iteration of the
+ * loop that may begin no more requests (must_pause()), or a chunked body whose memory is not ready
+ * (must_wait()). Each fault ends in refuse_input(): one error reply, and no input after it.
  *
  * Thread: the loop's. A handler may reply before on_request() returns, which calls back into this
- * file; `processing` then keeps process() from being entered twice.
+ * file; `processing` then keeps process_bytes() from being entered twice.
  */
 #include "frontends/net/http1.h"
 
@@ -132,7 +132,7 @@ int http1_read_space(struct http1 *h, struct iovec space[2])
 }
 
 /* Keeps bytes for later; they may lie in `held` itself. */
-static void hold(struct http1 *h, const char *bytes, size_t n_bytes)
+static void hold_bytes(struct http1 *h, const char *bytes, size_t n_bytes)
 {
     if (n_bytes == 0) {
         drop_held(h);
@@ -230,7 +230,7 @@ void http1_probe(struct http1 *h)
 }
 
 /* The body of the current exchange is complete. */
-static void dispatch(struct http1 *h)
+static void dispatch_exchange(struct http1 *h)
 {
     struct exchange *x = TAKE(h->current);
     if (x->keep_alive) {
@@ -301,7 +301,7 @@ static void begin_exchange(struct http1 *h, bool body_follows)
         x->continue_left = HTTP1_CONTINUE_BYTES;
 
     if (!has_body) {
-        dispatch(h);
+        dispatch_exchange(h);
         return;
     }
     begin_body(h, head);
@@ -356,7 +356,7 @@ static size_t take_body(struct http1 *h, const char *bytes, size_t n_bytes)
         x->body_size += n;
     }
     if (x->body_size == length)
-        dispatch(h);
+        dispatch_exchange(h);
     return n;
 }
 
@@ -404,14 +404,14 @@ static size_t take_chunks(struct http1 *h, const char *bytes, size_t n_bytes)
             http1_fault(h, h->parser.fault.status, h->parser.fault.text);
         return 0;
     case PARSE_DONE:
-        dispatch(h);
+        dispatch_exchange(h);
         return used;
     }
     return n_bytes;
 }
 
 /* Takes from bytes what may be taken now, and holds the rest. */
-static void process(struct http1 *h, const char *bytes, size_t n_bytes)
+static void process_bytes(struct http1 *h, const char *bytes, size_t n_bytes)
 {
     h->processing = true;
     while (n_bytes > 0 && h->input != HTTP1_DONE && !is_blocked(h) && !must_pause(h) &&
@@ -434,7 +434,7 @@ static void process(struct http1 *h, const char *bytes, size_t n_bytes)
         h->discards |= n_bytes > 0;
         drop_held(h);
     } else if (n_bytes > 0 || h->held) {
-        hold(h, bytes, n_bytes);
+        hold_bytes(h, bytes, n_bytes);
     }
 }
 
@@ -444,11 +444,11 @@ void http1_received(struct http1 *h, size_t n_bytes)
         return;
     if (h->held) {
         h->held_end += n_bytes;
-        process(h, h->held + h->held_start, h->held_end - h->held_start);
+        process_bytes(h, h->held + h->held_start, h->held_end - h->held_start);
         return;
     }
     if (h->input != HTTP1_BODY || h->current->body_capacity <= h->current->body_size) {
-        process(h, h->env->scratch, n_bytes);
+        process_bytes(h, h->env->scratch, n_bytes);
         return;
     }
 
@@ -459,14 +459,14 @@ void http1_received(struct http1 *h, size_t n_bytes)
     exchange_body_came(x, direct);
     n_bytes -= direct;
     if (x->body_size == length) {
-        dispatch(h);
+        dispatch_exchange(h);
     } else if (x->body_size == x->body_capacity &&
                /* The trial is full: the length is believed now, also when no byte lies beyond. */
                !exchange_body_reserve(x, x->body_size + MAX(n_bytes, (size_t)1), length, length)) {
         http1_refuse(h);
     }
     if (n_bytes > 0 && h->input != HTTP1_DONE)
-        process(h, h->env->scratch, n_bytes);
+        process_bytes(h, h->env->scratch, n_bytes);
 }
 
 bool http1_is_in_head(const struct http1 *h)
@@ -481,7 +481,7 @@ void http1_resume(struct http1 *h)
 {
     h->paused = false;
     if (h->held && !h->processing && !is_blocked(h))
-        process(h, h->held + h->held_start, h->held_end - h->held_start);
+        process_bytes(h, h->held + h->held_start, h->held_end - h->held_start);
 }
 
 /* ---- Writing ------------------------------------------------------------------------------- */

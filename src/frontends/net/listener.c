@@ -91,7 +91,7 @@ static void close_all(struct listener *l)
 }
 
 /* A socket on each address, all on the port that the first one has got; none if one fails. */
-static enum opened open_all(struct listener *l, struct addrinfo *found, bool reuse_port)
+static enum opened open_sockets(struct listener *l, struct addrinfo *found, bool reuse_port)
 {
     enum opened result = OPENED_NO_SUCH_ADDRESS;
     int missing = EADDRNOTAVAIL;
@@ -156,7 +156,7 @@ struct status *listener_open(struct listener *l, const char *address, int port, 
     enum opened opened = OPENED_IN_USE;
     for (int i = 0; i < (port ? 1 : FREE_PORT_TRIES) && opened == OPENED_IN_USE; i++) {
         set_port(found, port);
-        opened = open_all(l, found, reuse_port);
+        opened = open_sockets(l, found, reuse_port);
     }
     err = errno;
     freeaddrinfo(found);

@@ -4,7 +4,7 @@
  * all loops at once, and a tally for each worker holds its answer. wait_for_departures() asks
  * again whenever `left` says that a connection or an exchange is gone.
  *
- * Threads: start and stop run on the caller's; drain(), count_left() and cut_off() on the
+ * Threads: start and stop run on the caller's; drain_worker(), count_left() and cut_off() on the
  * worker's; on_left() on any worker's. mu guards n_left only.
  */
 #include "frontends/net/server.h"
@@ -183,7 +183,7 @@ static void ask_all(struct net_server *s, worker_fn *fn, uint64_t deadline_ns)
 }
 
 /* With each call that a loop comes to: first all that is idle, later what has become so. */
-static void drain(struct worker *w, struct net_server *s)
+static void drain_worker(struct worker *w, struct net_server *s)
 {
     if (w->env.draining && !w->env.goes_on)
         return;
@@ -208,7 +208,7 @@ static void cut_off(struct worker *w, void *arg)
 static void count_left(struct worker *w, void *arg)
 {
     struct tally *t = arg;
-    drain(w, t->server);
+    drain_worker(w, t->server);
     t->n_conns = 0;
     LIST_FOR_EACH (link, &w->conns) {
         t->n_conns++;
@@ -217,7 +217,7 @@ static void count_left(struct worker *w, void *arg)
 }
 
 /* Of all workers. */
-static struct tally look(struct net_server *s, uint64_t deadline_ns)
+static struct tally tally_workers(struct net_server *s, uint64_t deadline_ns)
 {
     struct tally sum = {.answered = true};
     s->goes_on_now = s->goes_on && s->goes_on(s->handler_arg);
@@ -244,7 +244,8 @@ static void wait_for_departures(struct net_server *s, uint64_t deadline_ns, net_
         mutex_lock(&s->mu);
         unsigned int seen = s->n_left;
         mutex_unlock(&s->mu);
-        struct tally t = look(s, MIN(deadline_ns, MAX(tick_ns, monotonic_ns() + LAST_WORD_NS)));
+        struct tally t =
+            tally_workers(s, MIN(deadline_ns, MAX(tick_ns, monotonic_ns() + LAST_WORD_NS)));
         uint64_t now_ns = monotonic_ns();
         if ((t.answered && t.n_conns == 0 && t.n_exchanges == 0) || now_ns >= deadline_ns)
             return;
@@ -277,7 +278,7 @@ unsigned int net_server_stop(struct net_server *s, uint64_t deadline_ns, net_tic
     listener_shut(&s->listener);
     wait_for_departures(s, deadline_ns, on_tick);
     ask_all(s, cut_off, deadline_ns);
-    struct tally t = look(s, deadline_ns);
+    struct tally t = tally_workers(s, deadline_ns);
     if (!t.answered) {
         tell_stuck(s);
         *ret_end = NET_STUCK;

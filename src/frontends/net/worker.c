@@ -38,7 +38,7 @@ static void sweep_later(struct worker *w)
     loop_set_timer(&w->loop, &w->sweep, loop_now_ns(&w->loop) + w->sweep_ns);
 }
 
-static void check_all(struct worker *w, uint64_t now_ns)
+static void check_conn_times(struct worker *w, uint64_t now_ns)
 {
     LIST_FOR_EACH_SAFE (link, &w->conns)
         conn_check_time(LIST_ENTRY(link, struct conn, link), now_ns);
@@ -47,8 +47,8 @@ static void check_all(struct worker *w, uint64_t now_ns)
 /* ---- A short budget ------------------------------------------------------------------------- */
 
 /* The connection that is the greatest burden; NULL when there is none beyond least. */
-static struct conn *worst(struct worker *w, bool only_stalled, uint64_t least,
-                          const struct http1 *except)
+static struct conn *find_worst_conn(struct worker *w, bool only_stalled, uint64_t least,
+                                    const struct http1 *except)
 {
     struct conn *found = NULL;
     LIST_FOR_EACH (link, &w->conns) {
@@ -80,7 +80,7 @@ static void evict_worst(struct worker *w, bool only_stalled, const struct conn *
     }
 }
 
-static bool lacks(struct worker *w)
+static bool lacks_memory(struct worker *w)
 {
     return budget_lacks(w->env.budget, loop_now_ns(&w->loop));
 }
@@ -94,7 +94,7 @@ static bool is_exceeded(struct worker *w)
 static void tell_burden(struct worker *w)
 {
     bool stalled;
-    struct conn *c = worst(w, false, 0, NULL);
+    struct conn *c = find_worst_conn(w, false, 0, NULL);
     uint64_t burden = c ? conn_burden(c, loop_now_ns(&w->loop), &stalled) : 0;
     atomic_store_explicit(&w->member.burden, burden, memory_order_relaxed);
 }
@@ -103,13 +103,13 @@ static void tell_burden(struct worker *w)
  * Gives up whoever stands still, as long as others are refused for that; then, as long as small
  * requests alone go beyond the limit, the greatest burden of all loops.
  */
-static void relieve(struct worker *w)
+static void relieve_memory(struct worker *w)
 {
     struct conn *c;
-    while (lacks(w) && (c = worst(w, true, 0, NULL)))
-        evict_worst(w, true, c, lacks);
+    while (lacks_memory(w) && (c = find_worst_conn(w, true, 0, NULL)))
+        evict_worst(w, true, c, lacks_memory);
     tell_burden(w);
-    while (is_exceeded(w) && (c = worst(w, false, 0, NULL))) {
+    while (is_exceeded(w) && (c = find_worst_conn(w, false, 0, NULL))) {
         evict_worst(w, false, c, is_exceeded);
         tell_burden(w);
     }
@@ -121,7 +121,7 @@ static void on_shortage(struct message *m)
     atomic_store(&w->shortage_posted, false); /* before the work: what lacks later needs one more */
     http_env_trim(&w->env);
     pool_trim(w->pool, 0);
-    relieve(w);
+    relieve_memory(w);
 }
 
 static void on_short(struct budget_member *m)
@@ -132,14 +132,14 @@ static void on_short(struct budget_member *m)
 }
 
 /* A body under way cannot grow: those go that are a greater burden than its connection. */
-static bool make_room(void *arg, struct http1 *for_whom, size_t bytes)
+static bool make_room_for_body(void *arg, struct http1 *for_whom, size_t bytes)
 {
     struct worker *w = arg;
     bool stalled;
     uint64_t own =
         conn_burden(CONTAINER_OF(for_whom, struct conn, http1), loop_now_ns(&w->loop), &stalled);
     while (!budget_could_take(w->env.budget, bytes)) {
-        struct conn *c = worst(w, false, own, for_whom);
+        struct conn *c = find_worst_conn(w, false, own, for_whom);
         if (!c)
             return false;
         conn_evict(c);
@@ -157,8 +157,8 @@ static void on_sweep(struct timer *t)
     log_flush(); /* repeats are told within a second */
     w->swept_late = w->swept_ns > 0 && now_ns - w->swept_ns > w->sweep_ns + LATE_NS;
     w->swept_ns = now_ns;
-    check_all(w, now_ns);
-    relieve(w);
+    check_conn_times(w, now_ns);
+    relieve_memory(w);
     bool at_rest = http_env_settle(&w->env);
     at_rest &= pool_settle(w->pool);
     if (list_empty(&w->conns) && at_rest)
@@ -334,7 +334,7 @@ struct status *worker_init(struct worker *w, const struct http_handler *handler,
     http_env_init(&w->env, handler, handler_ctx, limits, w->pool, &w->loop,
                   mem_alloc(SCRATCH_BYTES), SCRATCH_BYTES);
     w->env.budget = budget;
-    w->env.make_room = make_room;
+    w->env.make_room = make_room_for_body;
     w->env.make_room_arg = w;
     w->env.on_space = conn_on_space;
     w->shortage.deliver = on_shortage;
@@ -344,7 +344,7 @@ struct status *worker_init(struct worker *w, const struct http_handler *handler,
     return NULL;
 }
 
-static void run(void *arg)
+static void run_worker(void *arg)
 {
     struct worker *w = arg;
     loop_run(&w->loop);
@@ -352,7 +352,7 @@ static void run(void *arg)
 
 struct status *worker_start(struct worker *w, const char *name)
 {
-    return thread_start(&w->thread, name, run, w);
+    return thread_start(&w->thread, name, run_worker, w);
 }
 
 void worker_stop(struct worker *w)
