@@ -213,8 +213,8 @@ TRITONSERVER_Error *backend_output_alloc(TRITONBACKEND_Output *output, uint64_t 
     return NULL;
 }
 
-void backend_answer_error(TRITONBACKEND_Request *request, TRITONBACKEND_Response *response,
-                          TRITONSERVER_Error *err)
+void backend_send_error(TRITONBACKEND_Request *request, TRITONBACKEND_Response *response,
+                        TRITONSERVER_Error *err)
 {
     if (!response)
         backend_ignore(TRITONBACKEND_ResponseNew(&response, request), "making an error response");

@@ -102,13 +102,13 @@ TRITONSERVER_Error *backend_output_alloc(TRITONBACKEND_Output *output, uint64_t 
                                          void **ret_buffer);
 
 /*
- * backend_answer_error - send a request's only response: an error.
+ * backend_send_error - send a request's only response: an error.
  * @response  taken; NULL: one is made
  * @err       taken
  * The request is still the caller's, to be released.
  */
-void backend_answer_error(TRITONBACKEND_Request *request, TRITONBACKEND_Response *response,
-                          TRITONSERVER_Error *err);
+void backend_send_error(TRITONBACKEND_Request *request, TRITONBACKEND_Response *response,
+                        TRITONSERVER_Error *err);
 
 #ifdef __cplusplus
 }

@@ -159,7 +159,7 @@ static void report_batch_statistics(struct batch *b)
 static void answer_and_release_part(struct batch_part *part)
 {
     if (part->err)
-        backend_answer_error(part->request, part->response, part->err);
+        backend_send_error(part->request, part->response, part->err);
     else
         backend_ignore(
             TRITONBACKEND_ResponseSend(part->response, TRITONSERVER_RESPONSE_COMPLETE_FINAL, NULL),

@@ -403,7 +403,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstan
                                                                         start_ns, end_ns, end_ns),
                        "reporting statistics");
         if (err)
-            backend_answer_error(requests[i], NULL, err);
+            backend_send_error(requests[i], NULL, err);
         backend_ignore(TRITONBACKEND_RequestRelease(requests[i], TRITONSERVER_REQUEST_RELEASE_ALL),
                        "releasing a request");
     }

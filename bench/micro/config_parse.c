@@ -38,7 +38,7 @@ static double round_us(const struct buf *text, const char *model, bool whole_lif
         must(model_config_parse_text(text->data, text->size, "config.pbtxt", &c));
         if (whole_life) {
             must(model_config_prepare(c, &facts));
-            must(model_config_place(c, &facts));
+            must(model_config_complete_groups(c, &facts));
             must(model_config_finish(c, &facts));
         }
         model_config_free(c);

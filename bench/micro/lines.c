@@ -91,14 +91,14 @@ static void *drive(void *arg)
     _Alignas(64) struct request r;
     line_count_here(d->table);
     for (long i = -1000; i < d->n_requests; i++) { /* the first ones are not counted */
-        struct turn turn = {.left_ns = NS_PER_S};
+        struct inline_budget budget = {.left_ns = NS_PER_S};
         if (i == 0)
             pthread_barrier_wait(d->begin);
         d->table->request = i < 0 ? 0 : (uint64_t)i + 1;
         prepare(&r, d->model, memory, sizeof(memory), pool);
         atomic_bool is_over = false;
         r.maker_data = &is_over;
-        r.turn = &turn;
+        r.inline_budget = &budget;
         must(server_infer(d->server, &r), "infer");
         request_unref(&r);
         d->table->request = 0;

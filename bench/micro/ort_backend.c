@@ -255,7 +255,7 @@ static void backend_run(struct model *m, const struct bare *b, void *const *inpu
             data[j] = (char *)inputs[j] + i * (k->size_bytes + APART);
         make(&all[i], &ops, m, k, data);
         batch[i] = &all[i].request;
-        must(request_check(batch[i]), "check");
+        must(request_admit(batch[i]), "check");
         batch[i]->start_ns = batch[i]->queue_ns = now_ns;
         if (executes)
             request_begin(batch[i]);

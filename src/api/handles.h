@@ -6,7 +6,7 @@
 #ifndef CONCH_API_HANDLES_H
 #define CONCH_API_HANDLES_H
 
-#include "core/message.h"
+#include "core/json_message.h"
 #include "core/request.h"
 #include "core/response.h"
 #include "triton/core/tritonbackend.h"
@@ -33,7 +33,7 @@ HANDLE(TRITONSERVER_ServerOptions, struct server_options, options)
 HANDLE(TRITONSERVER_InferenceRequest, struct api_request, api_request)
 HANDLE(TRITONSERVER_InferenceResponse, struct response, server_response)
 HANDLE(TRITONSERVER_InferenceTrace, struct trace, trace)
-HANDLE(TRITONSERVER_Message, struct message, message)
+HANDLE(TRITONSERVER_Message, struct json_message, message)
 HANDLE(TRITONSERVER_BufferAttributes, struct buffer_attributes, attributes)
 HANDLE(TRITONSERVER_ResponseAllocator, struct response_allocator, allocator)
 HANDLE(TRITONBACKEND_Backend, struct backend, backend)
@@ -61,8 +61,8 @@ static inline const struct parameter *parameter_of(const TRITONSERVER_Parameter 
     return &handle->parameter;
 }
 
-/* message_new - takes the text (mem_free). */
-struct message *message_new(char *json, size_t size_bytes);
+/* json_message_new - takes the text (mem_free). */
+struct json_message *json_message_new(char *json, size_t size_bytes);
 
 struct buffer_attributes {
     enum memory_type type;

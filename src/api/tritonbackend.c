@@ -356,27 +356,27 @@ TRITONSERVER_Error *TRITONBACKEND_RequestInputCount(TRITONBACKEND_Request *reque
                                                     uint32_t *input_count)
 {
     NEED(request);
-    *input_count = to_request(request)->n_inputs + to_request(request)->n_added;
+    *input_count = to_request(request)->n_inputs + to_request(request)->n_injected;
     return NULL;
 }
 
 /* An input by its index, with the reference's text. */
 static struct status *input_at(const struct request *r, uint32_t index, struct input **ret_input)
 {
-    if (index >= r->n_inputs + r->n_added)
+    if (index >= r->n_inputs + r->n_injected)
         return status_new(STATUS_INVALID_ARG,
                           "[request id: %s] out of bounds index %u: request has %u inputs",
-                          request_log_name(r), index, r->n_inputs + r->n_added);
-    *ret_input = index < r->n_inputs ? r->inputs[index] : r->added[index - r->n_inputs];
+                          request_log_name(r), index, r->n_inputs + r->n_injected);
+    *ret_input = index < r->n_inputs ? r->inputs[index] : r->injected[index - r->n_inputs];
     return NULL;
 }
 
 /* What the scheduler has added goes before what a client may have sent under the same name. */
 static struct input *input_named(const struct request *r, const char *name)
 {
-    for (uint32_t i = 0; i < r->n_added; i++) {
-        if (strcmp(r->added[i]->name, name) == 0)
-            return r->added[i];
+    for (uint32_t i = 0; i < r->n_injected; i++) {
+        if (strcmp(r->injected[i]->name, name) == 0)
+            return r->injected[i];
     }
     return request_find_input(r, name);
 }

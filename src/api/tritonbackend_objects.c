@@ -165,7 +165,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelConfig(TRITONBACKEND_Model *model,
     if (st)
         return as_status(st);
     size_t size = text.size;
-    *model_config = as_message(message_new(buf_take(&text), size));
+    *model_config = as_message(json_message_new(buf_take(&text), size));
     return NULL;
 }
 

@@ -181,10 +181,10 @@ void TRITONSERVER_ParameterDelete(TRITONSERVER_Parameter *parameter)
 
 /* ------------------------------------------------------------------------------------ messages */
 
-struct message *message_new(char *json, size_t size_bytes)
+struct json_message *json_message_new(char *json, size_t size_bytes)
 {
-    struct message *m = mem_alloc(sizeof(*m));
-    *m = (struct message){.json = json, .size_bytes = size_bytes};
+    struct json_message *m = mem_alloc(sizeof(*m));
+    *m = (struct json_message){.json = json, .size_bytes = size_bytes};
     return m;
 }
 
@@ -193,7 +193,7 @@ TRITONSERVER_Error *TRITONSERVER_MessageNewFromSerializedJson(TRITONSERVER_Messa
 {
     NEED(message);
     NEED(base);
-    *message = as_message(message_new(mem_strndup(base, byte_size), byte_size));
+    *message = as_message(json_message_new(mem_strndup(base, byte_size), byte_size));
     return NULL;
 }
 
@@ -425,7 +425,7 @@ static TRITONSERVER_Error *give_message(struct buf *text, TRITONSERVER_Message *
     if (st)
         return as_status(st);
     size_t size = text->size;
-    *ret_message = as_message(message_new(buf_take(text), size));
+    *ret_message = as_message(json_message_new(buf_take(text), size));
     return NULL;
 }
 

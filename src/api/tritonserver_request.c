@@ -566,11 +566,11 @@ TRITONSERVER_Error *TRITONSERVER_ServerInferAsync(TRITONSERVER_Server *server,
         request_compact(&a->request);
         a->request.trace = to_trace(trace);
     }
-    struct turn *turn = embedder_turn_begin(to_server(server)->embedder_turns);
+    struct inline_budget *budget = embedder_budget_begin(to_server(server)->embedder_budgets);
     if (idle)
-        a->request.turn = turn;
+        a->request.inline_budget = budget;
     struct status *st = server_infer(to_server(server), &a->request);
-    embedder_turn_end(turn);
+    embedder_budget_end(budget);
     if (st && idle)
         a->request.trace =
             NULL; /* of a request that was not even accepted it remains the caller's */

@@ -104,14 +104,14 @@ void budget_purge(struct budget *b)
 
 /* ---- Members -------------------------------------------------------------------------------- */
 
-void budget_join(struct budget *b, struct budget_member *m)
+void budget_attach(struct budget *b, struct budget_member *m)
 {
     mutex_lock(&b->mu);
     list_push(&b->members, &m->link);
     mutex_unlock(&b->mu);
 }
 
-void budget_leave(struct budget *b, struct budget_member *m)
+void budget_detach(struct budget *b, struct budget_member *m)
 {
     mutex_lock(&b->mu);
     list_remove(&m->link);

@@ -60,9 +60,9 @@ void budget_stop(struct budget *b);
 /* budget_pages - for who wants pages made. */
 struct memory_thread *budget_pages(struct budget *b);
 
-/* budget_join, budget_leave - is told from now on, and no more. */
-void budget_join(struct budget *b, struct budget_member *m);
-void budget_leave(struct budget *b, struct budget_member *m);
+/* budget_attach, budget_detach - is told from now on, and no more. */
+void budget_attach(struct budget *b, struct budget_member *m);
+void budget_detach(struct budget *b, struct budget_member *m);
 
 /*
  * budget_take - false: there is no room for them; the members know. Never so for small blocks.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A complete binary tree by pointers. Number its places 1, 2, 3 … row by row: the bits of a place's
- * number after the leading one are the way to it from the top, 0 for left and 1 for right. That
- * finds the last place, the only one where the tree may grow or shrink.
+ * A complete binary tree by pointers. Number its positions 1, 2, 3 … row by row: the bits of a
+ * position's number after the leading one are the way to it from the top, 0 for left and 1 for
+ * right. That finds the last position, the only one where the tree may grow or shrink.
  */
 #include "base/heap.h"
 
@@ -11,7 +11,7 @@ void heap_init(struct heap *h, heap_before_fn before)
     *h = (struct heap){.before = before};
 }
 
-/* The pointer that holds the node at this place; its parent comes back too. */
+/* The pointer that holds the node at this position; its parent comes back too. */
 static struct heap_node **pointer_at(struct heap *h, size_t number, struct heap_node **ret_parent)
 {
     struct heap_node **at = &h->top;
@@ -91,14 +91,14 @@ void heap_push(struct heap *h, struct heap_node *node)
 void heap_remove(struct heap *h, struct heap_node *node)
 {
     struct heap_node *parent;
-    struct heap_node **last_place = pointer_at(h, h->count, &parent);
-    struct heap_node *last = *last_place;
-    *last_place = NULL;
+    struct heap_node **last_position = pointer_at(h, h->count, &parent);
+    struct heap_node *last = *last_position;
+    *last_position = NULL;
     h->count--;
     if (last == node)
         return;
 
-    /* The last one takes the free place, then goes to where it belongs. */
+    /* The last one takes the free position, then goes to where it belongs. */
     *last = *node;
     *pointer_to_heap_node(h, node) = last;
     adopt_children(last);

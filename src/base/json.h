@@ -2,8 +2,8 @@
 /*
  * JSON: a pull parser over one contiguous text, and a writer onto a buffer.
  *
- * Reading. A struct json is a cursor: a few words, copied to remember a place and assigned back to
- * return there. Nothing is built in memory; the caller's own loops are the structure:
+ * Reading. A struct json is a cursor: a few words, copied to remember a position and assigned back
+ * to return there. Nothing is built in memory; the caller's own loops are the structure:
  *
  *     json_init(&j, text, length, arena);
  *     if (json_enter_object(&j)) {

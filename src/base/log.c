@@ -34,16 +34,16 @@ enum {
     LINE_BYTES = USUAL_BYTES * ESCAPED_BYTES + PREFIX_BYTES,
 };
 
-struct place {
+struct log_origin {
     enum log_level level;
     const char *file; /* its base name */
     int line;
 };
 
-static struct place origin_of_message(enum log_level level, const char *file, int line)
+static struct log_origin origin_of_message(enum log_level level, const char *file, int line)
 {
     const char *slash = strrchr(file, '/');
-    return (struct place){level, slash ? slash + 1 : file, line};
+    return (struct log_origin){level, slash ? slash + 1 : file, line};
 }
 
 /* What log_is_on() asks; bits by enum log_level. Any thread, relaxed: a late change is harmless. */
@@ -196,7 +196,7 @@ static char *put_quoted(char *to, const char *text, size_t length)
     return to;
 }
 
-static char *put_prefix(char *to, const struct place *where)
+static char *put_prefix(char *to, const struct log_origin *where)
 {
     static const char letters[] = {
         [LOG_INFO] = 'I', [LOG_WARN] = 'W', [LOG_ERROR] = 'E', [LOG_VERBOSE] = 'I'};
@@ -227,7 +227,7 @@ static enum log_where where_of(enum log_level level)
 
 size_t log_put_lost(char to[LOG_LOST_BYTES], unsigned long n_lost)
 {
-    struct place here = origin_of_message(LOG_WARN, __FILE__, __LINE__);
+    struct log_origin here = origin_of_message(LOG_WARN, __FILE__, __LINE__);
     char *end = put_prefix(to, &here);
     end += snprintf(end, LOG_LOST_BYTES - PREFIX_BYTES, "\"%lu log %s lost\"\n", n_lost,
                     n_lost == 1 ? "line was" : "lines were");
@@ -235,7 +235,7 @@ size_t log_put_lost(char to[LOG_LOST_BYTES], unsigned long n_lost)
 }
 
 /* Puts the line together and hands it on. */
-static void write_message_locked(const struct place *where, const char *text, size_t length)
+static void write_message_locked(const struct log_origin *where, const char *text, size_t length)
 {
     char usual[LINE_BYTES];
     char *line = usual;
@@ -270,12 +270,12 @@ static void tell_repeats_locked(void)
     int length = snprintf(text, sizeof(text), "last message repeated %lu time%s",
                           log_state.n_repeats, log_state.n_repeats == 1 ? "" : "s");
     log_state.n_repeats = 0;
-    struct place where = {log_state.last_level, log_state.last_file, log_state.last_line};
+    struct log_origin where = {log_state.last_level, log_state.last_file, log_state.last_line};
     write_message_locked(&where, text, (size_t)length);
 }
 
 /* Counts a repeat instead of having it written; false: write it. */
-static bool is_repeat_locked(const struct place *where, const char *text, size_t length)
+static bool is_repeat_locked(const struct log_origin *where, const char *text, size_t length)
 {
     uint64_t now_ns = now_locked();
     bool same = log_state.has_last && log_state.last_line == where->line &&
@@ -309,7 +309,7 @@ static bool is_repeat_locked(const struct place *where, const char *text, size_t
 static void log_bytes(enum log_level level, const char *file, int line, const char *text,
                       size_t length)
 {
-    struct place where = origin_of_message(level, file, line);
+    struct log_origin where = origin_of_message(level, file, line);
     mutex_lock(&log_state.mu);
     if (!is_repeat_locked(&where, text, length))
         write_message_locked(&where, text, length);
@@ -356,7 +356,7 @@ void log_text(enum log_level level, const char *file, int line, const char *text
 
 void log_table(enum log_level level, const char *file, int line, const char *table)
 {
-    struct place where = origin_of_message(level, file, line);
+    struct log_origin where = origin_of_message(level, file, line);
     size_t length = strlen(table);
     char *whole = mem_try_alloc(PREFIX_BYTES + length + 3);
     if (!whole) {

@@ -6,9 +6,9 @@
  * message is escaped like a JSON string and quoted, without loss, so that no content can forge a
  * line (TRITON_SERVER_ESCAPE_LOG_MESSAGES=0 turns that off). Settings may change at run time.
  *
- * A message that repeats (same place, same text) within a second is written once. How often it came
- * again follows before the next different message, with the first repeat that is more than a second
- * late, or with log_flush(), whatever comes first.
+ * A message that repeats (same file and line, same text) within a second is written once. How often
+ * it came again follows before the next different message, with the first repeat that is more than
+ * a second late, or with log_flush(), whatever comes first.
  *
  * Logging never fails, and does not wait for whoever reads (log_sink.h). A line that the system
  * does not take (disk full, a pipe that nobody reads) is lost, and the number of lost lines follows
@@ -65,8 +65,8 @@ void log_set_clock(struct clock *clock);
 bool log_is_on(enum log_level level, int verbosity);
 
 /*
- * log_write - one message, whether its level is on or not; the macros below ask, and fill in the
- * place. Thread: any, under any lock.
+ * log_write - one message, whether its level is on or not; the macros below ask, and fill in file
+ * and line. Thread: any, under any lock.
  */
 void log_write(enum log_level level, const char *file, int line, const char *fmt, ...)
     PRINTF_LIKE(4, 5);
@@ -74,7 +74,8 @@ void log_write(enum log_level level, const char *file, int line, const char *fmt
 /* log_text - the same for text that is ready, such as a backend's. */
 void log_text(enum log_level level, const char *file, int line, const char *text);
 
-/* log_print - a line as it is, without time and place, on the console even if there is a file. */
+/* log_print - a line as it is, without time, file and line, on the console even if there is a file.
+ */
 void log_print(enum log_level level, const char *line);
 
 /* log_table - a heading message followed by text that stands on lines of its own, unescaped. */

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * DESIGN: level-triggered epoll, one epoll_pwait2() per turn.
+ * DESIGN: level-triggered epoll, one epoll_pwait2() per iteration.
  *
  * Waiting: epoll_pwait2() takes nanoseconds, so a timer costs no system call of its own; a timerfd
  * would cost a timerfd_settime() for each new earliest deadline and an event for each expiry. Where
  * the kernel lacks it (before 5.11) or a container forbids it, epoll_wait() takes its place, with
  * the wait rounded up to the next millisecond: still never early, at most a millisecond late.
  *
- * Removal during a turn: an event that was fetched for a watcher that is gone by now must not be
- * delivered, since the watcher's memory may be gone too. loop_remove_fd() therefore looks through
- * the events of this turn that are still to be delivered, a few hundred at most, and blanks its
- * own.
+ * Removal during an iteration: an event that was fetched for a watcher that is gone by now must not
+ * be delivered, since the watcher's memory may be gone too. loop_remove_fd() therefore looks
+ * through the events of this iteration that are still to be delivered, a few hundred at most, and
+ * blanks its own.
  *
  * Sleep: the mailbox is asked before each wait that may block (base/mailbox.c). Its eventfd is
  * watched edge-triggered, so that it never needs to be read.
@@ -43,7 +43,7 @@ static void on_wake(struct loop_fd *w, uint32_t events)
 {
     struct loop *loop = CONTAINER_OF(w, struct loop, wake);
     (void)events;
-    add_count(&loop->counts.wakeups, 1); /* the messages themselves are taken in every turn */
+    add_count(&loop->counts.wakeups, 1); /* the messages themselves are taken in every iteration */
 }
 
 struct status *loop_init(struct loop *loop, struct clock *clock)
@@ -145,8 +145,9 @@ static void defer_work(struct loop *loop, struct loop_work *work, struct list *n
     assert_owner(loop);
     if (!list_empty(&work->link))
         return;
-    /* Once per turn, so that every turn ends. Turn 0 is the time before the first. */
-    bool ran = loop->turn > 0 && work->ran_in_turn == loop->turn;
+    /* Once per iteration, so that every iteration ends. Iteration 0 is the time before the first.
+     */
+    bool ran = loop->iteration > 0 && work->ran_in_iteration == loop->iteration;
     list_push(ran ? later : now, &work->link);
 }
 
@@ -166,13 +167,13 @@ void loop_cancel_work(struct loop *loop, struct loop_work *work)
     list_remove(&work->link);
 }
 
-/* How long the turn may sleep; when that is not 0, loop_now_ns() is the time of the call. */
+/* How long the iteration may sleep; when that is not 0, loop_now_ns() is the time of the call. */
 static uint64_t wait_ns(struct loop *loop, uint64_t max_wait_ns)
 {
     if (!list_empty(&loop->deferred) || !list_empty(&loop->last) || max_wait_ns == 0)
         return 0;
     uint64_t next_ns = timers_next_ns(&loop->timers);
-    uint64_t now_ns = loop_refresh_time(loop); /* the last turn may have taken long */
+    uint64_t now_ns = loop_refresh_time(loop); /* the last iteration may have taken long */
     if (next_ns == UINT64_MAX)
         return max_wait_ns;
     return MIN(max_wait_ns, next_ns > now_ns ? next_ns - now_ns : 0);
@@ -192,7 +193,8 @@ static int wait_for_events(struct loop *loop, uint64_t ns)
 {
     if (loop->coarse_wait)
         return wait_coarsely(loop, ns);
-    /* More than a day: the kernel's time types end somewhere, and a spurious turn costs nothing. */
+    /* More than a day: the kernel's time types end somewhere, and a spurious iteration costs
+     * nothing. */
     struct timespec ts = {.tv_sec = (time_t)MIN(ns / NS_PER_S, (uint64_t)86400),
                           .tv_nsec = (long)(ns % NS_PER_S)};
     int n =
@@ -209,7 +211,7 @@ static void set_phase(struct loop *loop, bool waits)
     atomic_store_explicit(&loop->phase, loop->now_ns * 2 + waits, memory_order_relaxed);
 }
 
-/* A turn begins to be handled, after a wait of that length. */
+/* An iteration begins to be handled, after a wait of that length. */
 static void note_load(struct loop *loop, uint64_t waited_ns)
 {
     uint64_t whole_ns = loop->now_ns - loop->load_since_ns;
@@ -231,7 +233,7 @@ static unsigned int call_back_ready(struct loop *loop)
         struct epoll_event *ev = &loop->ready[loop->next_ready++];
         struct loop_fd *w = ev->data.ptr;
         if (!w)
-            continue; /* removed by an earlier callback of this turn */
+            continue; /* removed by an earlier callback of this iteration */
         /* An earlier callback may have stopped waiting for what had come. */
         uint32_t events = ev->events & (w->events | EPOLLERR | EPOLLHUP);
         if (!events)
@@ -249,7 +251,7 @@ static unsigned int run_deferred(struct loop *loop)
     struct list *link;
     while ((link = list_pop(&loop->deferred)) || (link = list_pop(&loop->last))) {
         struct loop_work *work = LIST_ENTRY(link, struct loop_work, link);
-        work->ran_in_turn = loop->turn;
+        work->ran_in_iteration = loop->iteration;
         n++;
         work->callback(work);
     }
@@ -258,7 +260,7 @@ static unsigned int run_deferred(struct loop *loop)
     return n;
 }
 
-unsigned int loop_turn(struct loop *loop, uint64_t max_wait_ns)
+unsigned int loop_iterate(struct loop *loop, uint64_t max_wait_ns)
 {
     assert_owner(loop);
     uint64_t ns = wait_ns(loop, max_wait_ns);
@@ -270,7 +272,7 @@ unsigned int loop_turn(struct loop *loop, uint64_t max_wait_ns)
     int n_ready = wait_for_events(loop, ns);
     BUG_ON(n_ready < 0 && errno != EINTR);
 
-    loop->turn++;
+    loop->iteration++;
     loop->n_ready = MAX(n_ready, 0);
     uint64_t now_ns = loop_refresh_time(loop);
     note_load(loop, ns > 0 ? now_ns - wait_began_ns : 0);
@@ -279,7 +281,7 @@ unsigned int loop_turn(struct loop *loop, uint64_t max_wait_ns)
     unsigned int n_timers = timers_run(&loop->timers, loop->now_ns);
     unsigned int n_work = run_deferred(loop);
 
-    add_count(&loop->counts.turns, 1);
+    add_count(&loop->counts.iterations, 1);
     add_count(&loop->counts.sleeps, ns > 0);
     add_count(&loop->counts.events, n_calls);
     add_count(&loop->counts.messages, n_messages);
@@ -292,7 +294,7 @@ void loop_run(struct loop *loop)
     loop->owner = pthread_self();
     loop->running = true;
     do {
-        loop_turn(loop, UINT64_MAX);
+        loop_iterate(loop, UINT64_MAX);
     } while (!atomic_load_explicit(&loop->stopping, memory_order_acquire));
     atomic_store_explicit(&loop->stopping, false, memory_order_relaxed);
     loop->running = false;
@@ -308,7 +310,7 @@ void loop_stop(struct loop *loop)
 void loop_get_stats(const struct loop *loop, struct loop_stats *ret_stats)
 {
     *ret_stats = (struct loop_stats){
-        .turns = atomic_load_explicit(&loop->counts.turns, memory_order_relaxed),
+        .iterations = atomic_load_explicit(&loop->counts.iterations, memory_order_relaxed),
         .sleeps = atomic_load_explicit(&loop->counts.sleeps, memory_order_relaxed),
         .events = atomic_load_explicit(&loop->counts.events, memory_order_relaxed),
         .wakeups = atomic_load_explicit(&loop->counts.wakeups, memory_order_relaxed),
@@ -324,5 +326,5 @@ void loop_get_load(const struct loop *loop, uint64_t now_ns, struct loop_load *r
     bool waits = phase % 2;
     unsigned int busy = atomic_load_explicit(&loop->busy_permille, memory_order_relaxed);
     ret_load->busy_permille = waits && ns >= LOOP_LOAD_NS ? 0 : busy;
-    ret_load->in_turn_ns = waits ? 0 : ns;
+    ret_load->in_iteration_ns = waits ? 0 : ns;
 }

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An event loop on epoll, owned by one thread. File descriptors, timers, messages from other
- * threads, and work for the end of the turn; all of them are embedded in the objects they serve, so
- * that nothing here allocates.
+ * threads, and work for the end of the iteration; all of them are embedded in the objects they
+ * serve, so that nothing here allocates.
  *
- * One turn: wait → callbacks of ready descriptors → messages → timers due → deferred work → what
- * was deferred to the last. All that was ready is handled before the deferred work runs, which
- * makes a turn a batch: a transport reads and parses in the callbacks and writes each connection
- * once, in its deferred work.
+ * One iteration: wait → callbacks of ready descriptors → messages → timers due → deferred work →
+ * what was deferred to the last. All that was ready is handled before the deferred work runs, which
+ * makes an iteration a batch: a transport reads and parses in the callbacks and writes each
+ * connection once, in its deferred work.
  *
  * Any callback may add, change and remove any watcher, timer or work, its own included, and free
- * the object around it: what was removed is not called back any more, in this turn neither.
+ * the object around it: what was removed is not called back any more, in this iteration neither.
  *
  * Thread: the owner's (the one in loop_run(), or any one before it runs), unless said otherwise.
  */
@@ -45,13 +45,13 @@ typedef void (*loop_work_fn)(struct loop_work *work);
 struct loop_work {
     struct list link;
     loop_work_fn callback;
-    uint64_t ran_in_turn;
+    uint64_t ran_in_iteration;
 };
 
 /* Counted since loop_init(). */
 struct loop_stats {
-    uint64_t turns;
-    uint64_t sleeps;   /* turns that found nothing to do at first and waited */
+    uint64_t iterations;
+    uint64_t sleeps;   /* iterations that found nothing to do at first and waited */
     uint64_t events;   /* callbacks of ready descriptors */
     uint64_t wakeups;  /* by another thread's message, or by loop_stop() */
     uint64_t messages; /* delivered */
@@ -60,13 +60,13 @@ struct loop_stats {
 
 /* How a loop does, as others see it. */
 struct loop_load {
-    unsigned int busy_permille; /* of the last LOOP_LOAD_NS, or somewhat longer, in turns */
-    uint64_t in_turn_ns;        /* how long its turn lasts by now; 0 while it waits */
+    unsigned int busy_permille; /* of the last LOOP_LOAD_NS, or somewhat longer, in iterations */
+    uint64_t in_iteration_ns;   /* how long its iteration lasts by now; 0 while it waits */
 };
 
 #define LOOP_LOAD_NS (100 * NS_PER_MS)
 
-enum { LOOP_BATCH = 256 }; /* ready descriptors per turn; the others are first in the next one */
+enum { LOOP_BATCH = 256 }; /* ready descriptors per iteration; others come first in the next */
 
 struct loop {
     /* Set by loop_init(), constant afterwards. */
@@ -75,18 +75,18 @@ struct loop {
     bool coarse_wait; /* the kernel waits in milliseconds only (before 5.11, or forbidden) */
 
     /* The owner's. */
-    uint64_t now_ns; /* read once per turn, after the wait */
-    uint64_t turn;
+    uint64_t now_ns; /* read once per iteration, after the wait */
+    uint64_t iteration;
     struct timers timers;
-    struct list deferred;  /* for the end of this turn */
+    struct list deferred;  /* for the end of this iteration */
     struct list next;      /* for the end of the next one */
-    struct list last;      /* for when all of this turn's is done */
+    struct list last;      /* for when all of this iteration's is done */
     struct list next_last; /* the same of the next one */
     struct loop_fd wake;
     struct epoll_event ready[LOOP_BATCH];
     uint64_t load_since_ns;  /* what is measured for busy_permille, began; */
     uint64_t load_waited_ns; /* and of that it waited */
-    int n_ready, next_ready; /* of the current turn; ready[next_ready..) are still to be called */
+    int n_ready, next_ready; /* of this iteration; ready[next_ready..) are to be called */
     pthread_t owner;
     bool running;
 
@@ -96,9 +96,9 @@ struct loop {
 
     /* Written by the owner, read by any thread; relaxed, a stale value is harmless. */
     struct {
-        _Atomic uint64_t turns, sleeps, events, wakeups, messages, timers;
+        _Atomic uint64_t iterations, sleeps, events, wakeups, messages, timers;
     } counts;
-    _Atomic uint64_t phase; /* since when it is in its turn, or waits: twice that, + 1: it waits */
+    _Atomic uint64_t phase; /* since when it runs, or waits: twice that, + 1: it waits */
     atomic_uint busy_permille;
 };
 
@@ -117,24 +117,26 @@ NODISCARD struct status *loop_init(struct loop *loop, struct clock *clock);
  */
 void loop_done(struct loop *loop);
 
-/* loop_run - runs turns on the calling thread until loop_stop(). May be called again after that. */
+/* loop_run - runs iterations on the calling thread until loop_stop(). May be called again after
+ * that. */
 void loop_run(struct loop *loop);
 
 /*
- * loop_stop - loop_run() returns at the end of the current turn; if it does not run yet, at the end
- * of its first turn. Must have returned before loop_done(). Thread: any; signal handlers too.
+ * loop_stop - loop_run() returns at the end of the current iteration; if it does not run yet, at
+ * the end of its first iteration. Must have returned before loop_done(). Thread: any; signal
+ * handlers too.
  */
 void loop_stop(struct loop *loop);
 
 /*
- * loop_turn - a single turn, for tests and for owners that have a loop of their own; how many
- * callbacks it made.
+ * loop_iterate - a single iteration, for tests and for owners that have a loop of their own; how
+ * many callbacks it made.
  *
  * @max_wait_ns  how long to wait when nothing is ready; UINT64_MAX for as long as it takes
  */
-unsigned int loop_turn(struct loop *loop, uint64_t max_wait_ns);
+unsigned int loop_iterate(struct loop *loop, uint64_t max_wait_ns);
 
-/* loop_now_ns - the time at which the turn began to be handled: no system call. */
+/* loop_now_ns - the time at which the iteration began to be handled: no system call. */
 static inline uint64_t loop_now_ns(const struct loop *loop)
 {
     return loop->now_ns;
@@ -156,7 +158,8 @@ NODISCARD struct status *loop_add_fd(struct loop *loop, struct loop_fd *w, int f
 
 /*
  * loop_change_fd - waits for other events from now on; costs nothing when they are the same. 0
- * pauses, but errors and hang-ups still come, again in each turn until the descriptor is removed.
+ * pauses, but errors and hang-ups still come, again in each iteration until the descriptor is
+ * removed.
  */
 void loop_change_fd(struct loop *loop, struct loop_fd *w, uint32_t events);
 
@@ -187,15 +190,16 @@ static inline void loop_clear_timer(struct loop *loop, struct timer *t)
 void loop_work_init(struct loop_work *work, loop_work_fn callback);
 
 /*
- * loop_defer - runs work->callback once, at the end of this turn (before the loop runs: of the
+ * loop_defer - runs work->callback once, at the end of this iteration (before the loop runs: of the
  * first). Deferring it again before it ran changes nothing. A work that defers itself, or is
- * deferred by another one after it ran, comes at the end of the next turn, which follows at once.
+ * deferred by another one after it ran, comes at the end of the next iteration, which follows at
+ * once.
  */
 void loop_defer(struct loop *loop, struct loop_work *work);
 
 /*
  * loop_defer_last - as loop_defer(), but after all that was deferred, so that what waits for it
- * waits for nothing else of the turn. What it defers itself runs in the same turn.
+ * waits for nothing else of the iteration. What it defers itself runs in the same iteration.
  */
 void loop_defer_last(struct loop *loop, struct loop_work *work);
 

@@ -3,7 +3,7 @@
  * DESIGN: linear probing, at most three quarters full. Removal moves later entries of the same run
  * back instead of leaving tombstones, so that a map that lives for ever does not silt up. The hash
  * is SipHash-1-3 with a key drawn once per process: model names, parameter names and the like come
- * from clients, who must not be able to make all keys meet in one place.
+ * from clients, who must not be able to make all keys meet in one slot.
  */
 #include "base/map.h"
 
@@ -98,7 +98,7 @@ void map_copy(struct map *m, const struct map *from)
     memcpy(m->entries, from->entries, from->capacity * sizeof(*m->entries));
 }
 
-/* Where the key is, or the empty place where it would go; the map has a capacity. */
+/* Where the key is, or the empty slot where it would go; the map has a capacity. */
 static struct map_entry *find_entry(const struct map *m, const char *key, size_t length,
                                     uint64_t hash)
 {
@@ -167,7 +167,7 @@ void *map_remove(struct map *m, const char *key, size_t key_length)
     void *value = e->value;
     m->count--;
 
-    /* Close the gap: an entry further on may move into it unless its own place lies in between. */
+    /* Close the gap: an entry further on may move into it unless its own slot lies in between. */
     size_t mask = m->capacity - 1;
     size_t gap = (size_t)(e - m->entries);
     for (size_t i = (gap + 1) & mask; m->entries[i].key; i = (i + 1) & mask) {

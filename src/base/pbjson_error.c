@@ -36,13 +36,13 @@ static void print_json_path(const struct pbjson_step *s, struct buf *out)
         buf_addf(out, "[%zu]", s->index);
 }
 
-struct place {
+struct text_position {
     size_t line, column;
 };
 
-static struct place position_in_text(const struct pbjson_reader *r, const char *at)
+static struct text_position position_in_text(const struct pbjson_reader *r, const char *at)
 {
-    struct place p = {.line = 1};
+    struct text_position p = {.line = 1};
     const char *start = r->text;
     for (const char *c = r->text; c < at; c++) {
         if (*c == '\n') {
@@ -62,14 +62,14 @@ struct status *pbjson_fail(const struct pbjson_reader *r, const char *at,
     struct status *st = status_newv(STATUS_INVALID_ARG, fmt, ap);
     va_end(ap);
 
-    struct place place = position_in_text(r, at);
+    struct text_position position = position_in_text(r, at);
     AUTO(buf) path = BUF_INIT(MAX_PATH_BYTES);
     print_json_path(step, &path);
-    return status_prefix(st, "%zu:%zu: %s%s", place.line, place.column, buf_text(&path),
+    return status_prefix(st, "%zu:%zu: %s%s", position.line, position.column, buf_text(&path),
                          path.size ? ": " : "");
 }
 
-/* protobuf names a place "(input[0].dims)", and the whole message not at all. */
+/* protobuf names a position "(input[0].dims)", and the whole message not at all. */
 static void print_location(const struct pbjson_step *s, struct buf *out)
 {
     AUTO(buf) path = BUF_INIT(MAX_PATH_BYTES);
@@ -145,13 +145,13 @@ static void print_value_fault(const struct pbjson_reader *r, const char *at,
     }
 }
 
-/* The whole of it: protobuf's text, and in brackets the place and ours. */
+/* The whole of it: protobuf's text, and in brackets the position and ours. */
 NODISCARD static struct status *status_of_fault(const struct pbjson_reader *r, const char *at,
                                                 const struct buf *theirs, const char *ours)
 {
-    struct place place = position_in_text(r, at);
-    return status_new(STATUS_INVALID_ARG, "%s (%zu:%zu%s%s)", buf_text(theirs), place.line,
-                      place.column, *ours ? ": " : "", ours);
+    struct text_position position = position_in_text(r, at);
+    return status_new(STATUS_INVALID_ARG, "%s (%zu:%zu%s%s)", buf_text(theirs), position.line,
+                      position.column, *ours ? ": " : "", ours);
 }
 
 struct status *pbjson_fail_value(const struct pbjson_reader *r, const char *at,

@@ -20,7 +20,7 @@ struct arena;
 
 /*
  * Where fields stand in the text they were read from: a side table, so that messages stay plain.
- * Bounded: beyond the maximum nothing is recorded, and an error then comes without a place.
+ * Bounded: beyond the maximum nothing is recorded, and an error then comes without a position.
  */
 struct pb_position {
     const void *message;

@@ -27,8 +27,8 @@ enum {
     MAX_ADVICE = 160,
 };
 
-/* A place in the text, kept for an error that comes later. */
-struct place {
+/* A position in the text, kept for an error that comes later. */
+struct text_position {
     uint32_t line, column; /* 0: none */
 };
 
@@ -40,24 +40,24 @@ struct parser {
     struct buf scratch;
     int depth;
 
-    /* The last fault that has a place in the text, until it is told or returned. */
-    struct place at;
+    /* The last fault that has a position in the text, until it is told or returned. */
+    struct text_position at;
     char advice[MAX_ADVICE];
 
-    void (*hear)(void *arg, const struct pbtext_fault *); /* NULL: the first fault ends it */
+    void (*on_fault)(void *arg, const struct pbtext_fault *); /* NULL: the first fault ends it */
     void *arg;
     size_t n_told;
     bool is_over; /* no field follows from which to go on */
 };
 
-static struct place current_position(const struct parser *p)
+static struct text_position current_position(const struct parser *p)
 {
-    return (struct place){p->lex.token.line, p->lex.token.column};
+    return (struct text_position){p->lex.token.line, p->lex.token.column};
 }
 
-/* A fault of the text; its name and place are put in front of it in the end
+/* A fault of the text; its name and position are put in front of it in the end
  * (add_position_to_status()). */
-NODISCARD PRINTF_LIKE(3, 4) static struct status *fail_at(struct parser *p, struct place at,
+NODISCARD PRINTF_LIKE(3, 4) static struct status *fail_at(struct parser *p, struct text_position at,
                                                           const char *fmt, ...)
 {
     va_list ap;
@@ -289,7 +289,7 @@ NODISCARD static struct status *read_string_tokens(struct parser *p)
 NODISCARD static struct status *read_text(struct parser *p, const ProtobufCFieldDescriptor *f,
                                           char **ret_text)
 {
-    struct place at = current_position(p);
+    struct text_position at = current_position(p);
     struct status *st = read_string_tokens(p);
     if (st)
         return st;
@@ -319,7 +319,7 @@ NODISCARD static struct status *read_fields(struct parser *p, ProtobufCMessage *
 NODISCARD static struct status *read_message(struct parser *p, const ProtobufCFieldDescriptor *f,
                                              ProtobufCMessage **ret_message)
 {
-    struct place at = current_position(p);
+    struct text_position at = current_position(p);
     char end = looking_at(p, '<') ? '>' : '}';
     struct status *st = end == '>' ? expect_symbol(p, '<') : expect_symbol(p, '{');
     if (st)
@@ -401,13 +401,14 @@ NODISCARD static struct status *read_value(struct parser *p, const ProtobufCFiel
 
 /* A value of the field in m: its only one, or one more. */
 NODISCARD static struct status *read_into(struct parser *p, ProtobufCMessage *m,
-                                          const ProtobufCFieldDescriptor *f, const struct place *at)
+                                          const ProtobufCFieldDescriptor *f,
+                                          const struct text_position *at)
 {
     bool repeated = f->label == PROTOBUF_C_LABEL_REPEATED;
-    struct place place = at ? *at : current_position(p);
+    struct text_position position = at ? *at : current_position(p);
     if (p->positions)
-        pb_positions_add(p->positions, m, f->id, repeated ? pb_count(m, f) : 0, place.line,
-                         place.column);
+        pb_positions_add(p->positions, m, f->id, repeated ? pb_count(m, f) : 0, position.line,
+                         position.column);
     void *slot = repeated ? pb_append(p->arena, m, f) : pb_slot(m, f);
     return slot ? read_value(p, f, slot) : fail_memory(p);
 }
@@ -430,7 +431,8 @@ NODISCARD static struct status *read_list(struct parser *p, ProtobufCMessage *m,
 
 /* A singular field may come once, and of a oneof one member only. */
 NODISCARD static struct status *check_single(struct parser *p, const ProtobufCMessage *m,
-                                             const ProtobufCFieldDescriptor *f, struct place at)
+                                             const ProtobufCFieldDescriptor *f,
+                                             struct text_position at)
 {
     const ProtobufCFieldDescriptor *earlier = NULL;
     if (f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF)
@@ -457,7 +459,7 @@ NODISCARD static struct status *check_single(struct parser *p, const ProtobufCMe
 
 /* [some.extension]: no message of ours has any. */
 NODISCARD static struct status *refuse_extension(struct parser *p, const ProtobufCMessage *m,
-                                                 struct place at)
+                                                 struct text_position at)
 {
     const char *from = p->lex.token.text, *to = from;
     do {
@@ -474,8 +476,8 @@ NODISCARD static struct status *refuse_extension(struct parser *p, const Protobu
 }
 
 /* The current token names no field: one that is nearly so called, or where it would be right. */
-NODISCARD static struct status *refuse_unknown(struct parser *p,
-                                               const ProtobufCMessageDescriptor *d, struct place at)
+NODISCARD static struct status *
+refuse_unknown(struct parser *p, const ProtobufCMessageDescriptor *d, struct text_position at)
 {
     const struct token *t = &p->lex.token;
     const char *meant = pb_suggest_field(d, t->text, t->length);
@@ -492,7 +494,7 @@ NODISCARD static struct status *refuse_unknown(struct parser *p,
 /* name: value, name { … }, name: [values]; a separator may follow. */
 NODISCARD static struct status *read_field(struct parser *p, ProtobufCMessage *m)
 {
-    struct place at = current_position(p);
+    struct text_position at = current_position(p);
     const struct token *t = &p->lex.token;
 
     if (take_symbol(p, '['))
@@ -569,14 +571,14 @@ static bool skip_field(struct parser *p, bool inside)
 NODISCARD static struct status *go_on(struct parser *p, struct status *st, const char *field,
                                       bool inside)
 {
-    if (!p->hear || !p->at.line || status_code(st) == STATUS_UNAVAILABLE)
+    if (!p->on_fault || !p->at.line || status_code(st) == STATUS_UNAVAILABLE)
         return st;
     if (!p->is_over) {
         struct pbtext_fault fault = {.line = p->at.line,
                                      .column = p->at.column,
                                      .text = status_message(st),
                                      .advice = *p->advice ? p->advice : NULL};
-        p->hear(p->arg, &fault);
+        p->on_fault(p->arg, &fault);
         p->is_over = ++p->n_told == PBTEXT_MAX_FAULTS;
     }
     if (p->lex.token.text == field && p->lex.token.type == TOKEN_IDENTIFIER)
@@ -611,7 +613,7 @@ NODISCARD static struct status *add_position_to_status(const struct parser *p, s
     if (!st || !p->at.line || status_code(st) == STATUS_UNAVAILABLE)
         return st;
     struct status *whole = NULL;
-    if (!p->hear)
+    if (!p->on_fault)
         whole =
             status_new(status_code(st), "%s:%" PRIu32 ":%" PRIu32 ": %s%s%s", p->name, p->at.line,
                        p->at.column, status_message(st), *p->advice ? ", " : "", p->advice);
@@ -651,10 +653,10 @@ struct status *pbtext_parse(const ProtobufCMessageDescriptor *type, const char *
 struct status *pbtext_parse_all(const ProtobufCMessageDescriptor *type, const char *text,
                                 size_t length, const char *name, struct arena *arena,
                                 struct pb_positions *positions,
-                                void (*hear)(void *arg, const struct pbtext_fault *), void *arg,
+                                void (*on_fault)(void *arg, const struct pbtext_fault *), void *arg,
                                 ProtobufCMessage **ret_message)
 {
     struct parser p = {
-        .name = name, .arena = arena, .positions = positions, .hear = hear, .arg = arg};
+        .name = name, .arena = arena, .positions = positions, .on_fault = on_fault, .arg = arg};
     return parse_text_message(&p, type, text, length, ret_message);
 }

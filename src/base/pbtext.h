@@ -54,14 +54,14 @@ struct pbtext_fault {
  * goes on at what looks like the next field, so that one mistake is told once. After
  * PBTEXT_MAX_FAULTS of them it stops: such a text is something else.
  *
- * @hear   called with each fault, in the order of the text
+ * @on_fault  called with each fault, in the order of the text
  * Errors: as above, but faults that were told make it no error and leave *ret_message NULL;
- *         what is an error has no place in the text (memory, a text that is too long)
+ *         what is an error has no position in the text (memory, a text that is too long)
  */
 NODISCARD struct status *pbtext_parse_all(const ProtobufCMessageDescriptor *type, const char *text,
                                           size_t length, const char *name, struct arena *arena,
                                           struct pb_positions *positions,
-                                          void (*hear)(void *arg, const struct pbtext_fault *),
+                                          void (*on_fault)(void *arg, const struct pbtext_fault *),
                                           void *arg, ProtobufCMessage **ret_message);
 
 /*

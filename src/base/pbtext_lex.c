@@ -65,7 +65,7 @@ static void mark_tab(struct lexer *l)
     l->anchor = l->at + 1;
 }
 
-/* A place inside the token is wrong: the token moves there, so that the error points at it. */
+/* A position inside the token is wrong: the token moves there, so that the error points at it. */
 static void complain_here(struct lexer *l, const char *complaint)
 {
     l->complaint = complaint;

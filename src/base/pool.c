@@ -200,13 +200,13 @@ static bool is_user(const struct pool *p)
     return atomic_load_explicit(&p->user, memory_order_relaxed) == &self;
 }
 
-void pool_join(struct pool *p)
+void pool_attach(struct pool *p)
 {
     BUG_ON(atomic_load_explicit(&p->user, memory_order_relaxed));
     atomic_store_explicit(&p->user, &self, memory_order_relaxed);
 }
 
-void pool_leave(struct pool *p)
+void pool_detach(struct pool *p)
 {
     BUG_ON(!is_user(p));
     atomic_store_explicit(&p->user, NULL, memory_order_relaxed);

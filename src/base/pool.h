@@ -42,12 +42,12 @@ struct pool_stats {
 struct pool *pool_new(const char *name, size_t max_unused_bytes, size_t max_used_bytes);
 
 /*
- * pool_join, pool_leave - from now on, until now, the calling thread has some blocks of each small
- * size at hand, which it takes and gives back without the lock. What is at hand counts as used, and
- * is out of the reach of pool_trim(). No other thread has joined the pool.
+ * pool_attach, pool_detach - from now on, until now, the calling thread has some blocks of each
+ * small size at hand, which it takes and gives back without the lock. What is at hand counts as
+ * used, and is out of the reach of pool_trim(). No other thread has joined the pool.
  */
-void pool_join(struct pool *p);
-void pool_leave(struct pool *p);
+void pool_attach(struct pool *p);
+void pool_detach(struct pool *p);
 
 /* pool_set_budget - before the first block; the pool has a reference to the budget from now on. */
 void pool_set_budget(struct pool *p, struct budget *budget);
@@ -64,7 +64,7 @@ void pool_free(struct pool *p);
 NODISCARD void *pool_alloc(struct pool *p, size_t size_bytes, struct mem_owner *owner);
 
 /*
- * pool_grow - a larger block with the same content, at the same place or another; no byte is
+ * pool_grow - a larger block with the same content, at the same address or another; no byte is
  * copied.
  *
  * Returns  NULL when that block cannot grow so (it is smaller than 1 MiB, or the pool has no

@@ -26,18 +26,18 @@ static THREAD_WORD struct seat *mine;
 static pthread_key_t thread_end;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void leave_seat(void *arg)
+static void free_seat(void *arg)
 {
     struct seat *seat = arg;
     mine = NULL;
-    pool_leave(seat->pool);
+    pool_detach(seat->pool);
     pool_trim(seat->pool, 0);
     atomic_store(&seat->taken, false);
 }
 
 static void create_thread_key(void)
 {
-    pthread_key_create(&thread_end, leave_seat);
+    pthread_key_create(&thread_end, free_seat);
 }
 
 static struct seat *make_seat(void)
@@ -64,7 +64,7 @@ static struct seat *find_seat(void)
     if (!seat)
         seat = make_seat();
     mine = seat;
-    pool_join(seat->pool);
+    pool_attach(seat->pool);
     pthread_setspecific(thread_end, seat);
     return seat;
 }

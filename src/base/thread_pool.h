@@ -2,7 +2,7 @@
 /*
  * A pool of blocks (pool.h) for each thread that asks, for those who have no loop: threads of
  * embedders, which otherwise would all take the lock of one pool twice per request. The thread has
- * joined its pool (pool_join()): for small blocks it takes no lock at all.
+ * joined its pool (pool_attach()): for small blocks it takes no lock at all.
  *
  * A thread that ends leaves its pool to the next one that needs one, with whatever is still given
  * out of it; so there are never more pools than there were threads at one time.

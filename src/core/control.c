@@ -110,7 +110,7 @@ static struct control_job *next_job_locked(struct control *c)
 
 static void run_control_thread(void *arg);
 
-/* A place for one more thread. */
+/* A slot for one more thread. */
 static struct control_thread *find_free_thread_locked(struct control *c)
 {
     mutex_assert_held(&c->mu);
@@ -168,17 +168,17 @@ static void ensure_thread_and_unlock(struct control *c)
 }
 
 /* A load that waits for a warm-up does not keep another from its thread. */
-static void lend_load_place(struct load_place *p)
+static void lend_load_slot(struct load_slot *p)
 {
-    struct control *c = CONTAINER_OF(p, struct control_thread, place)->control;
+    struct control *c = CONTAINER_OF(p, struct control_thread, slot)->control;
     mutex_lock(&c->mu);
     c->n_lent++;
     ensure_thread_and_unlock(c);
 }
 
-static void take_load_place_back(struct load_place *p)
+static void take_load_slot_back(struct load_slot *p)
 {
-    struct control *c = CONTAINER_OF(p, struct control_thread, place)->control;
+    struct control *c = CONTAINER_OF(p, struct control_thread, slot)->control;
     mutex_lock(&c->mu);
     c->n_lent--;
     mutex_unlock(&c->mu);
@@ -196,11 +196,11 @@ static void run_job_locked(struct control_thread *t, struct control_job *job)
     if (key)
         take_line_over_locked(c, &t->line, key, &job->line);
     ensure_thread_and_unlock(c);
-    t->place.lend = lend_load_place;
-    t->place.take_back = take_load_place_back;
-    load_place_set(is_load ? &t->place : NULL);
+    t->slot.lend = lend_load_slot;
+    t->slot.take_back = take_load_slot_back;
+    load_slot_set(is_load ? &t->slot : NULL);
     job->run(job); /* which may end it */
-    load_place_set(NULL);
+    load_slot_set(NULL);
     mutex_lock(&c->mu);
     c->n_busy[is_load]--;
     if (key)

@@ -18,7 +18,7 @@
 #include "base/list.h"
 #include "base/mutex.h"
 #include "base/thread.h"
-#include "core/load_place.h"
+#include "core/load_slot.h"
 
 /* A job that is at work, or the first one that waits for it, and those of its key behind it. */
 struct control_line {
@@ -64,7 +64,7 @@ struct control {
         enum { CONTROL_NO_THREAD, CONTROL_THREAD, CONTROL_THREAD_ENDED } stage;
         bool is_starting;         /* somebody is about to start it, without the lock */
         struct control_line line; /* of the job that it runs; the key is its own copy */
-        struct load_place place;  /* … if that loads */
+        struct load_slot slot;    /* … if that loads */
     } threads[CONTROL_MAX_LOADS + CONTROL_MAX_OTHERS];
 };
 

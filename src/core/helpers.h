@@ -4,7 +4,7 @@
  * long for a loop, though no model comes or goes. They start with the first job; one stays.
  * CONTROL_MAX_OTHERS of them may be at work; when all are kept, the other jobs wait.
  *
- * A server's do answers that call embedders from the alarms, and statistics of all models. A model
+ * A server's do answers that call embedders from the timers, and statistics of all models. A model
  * keeps two of them at most, while an embedder's callback does not return (one for requests that
  * were refused, one for those beyond the execution limit). Those of a backend (`backend.askers`)
  * ask whether its models are ready; a model keeps one at most, while the backend does not answer.

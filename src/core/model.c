@@ -4,7 +4,7 @@
  * in model_load.c.
  *
  * References (`refs`) and requests in flight (`inflight`) are counted by any thread, in stripes
- * while the model serves and in one word once that count is closed; the comments at LEAVING and
+ * while the model serves and in one word once that count is closed; the comments at RETIRING and
  * STOPPING say why. Tensor descriptions and names are made by the thread that loads the model and
  * are constant afterwards, so the look-ups at the end of the file need no lock.
  */
@@ -32,14 +32,15 @@ enum { COMPARE_UP_TO = 4 };
 /*
  * Requests come and go on all loops at once. So while a model serves, references and requests in
  * flight are counted in stripes (base/stripe.h), where nobody sees them end; the words here then
- * have STRIPE_BIAS beyond what else they count. When it matters, the count is closed: model_leave()
- * and model_unload() close that of references, model_note_stopping() that of requests.
+ * have STRIPE_BIAS beyond what else they count. When it matters, the count is closed:
+ * model_retire() and model_unload() close that of references, model_note_stopping() that of
+ * requests.
  *
- * LEAVING is in `refs` with the count, so that whoever gives back the last reference but one knows
+ * RETIRING is in `refs` with the count, so that whoever gives back the last reference but one knows
  * by the same operation whether somebody waits for that: a model that has been waited for may be
  * gone at the next moment.
  */
-#define LEAVING (1L << 60)
+#define RETIRING (1L << 60)
 
 /*
  * In `inflight`, likewise, so that who ends the last request of a model that stops knows it by the
@@ -120,10 +121,10 @@ void model_ref(struct model *m)
     atomic_fetch_add_explicit(&m->refs, 1, memory_order_relaxed);
 }
 
-bool model_leave(struct model *m)
+bool model_retire(struct model *m)
 {
-    BUG_ON(atomic_load(&m->refs) & LEAVING);
-    return close_count(m, &m->refs, STRIPE_REFS, LEAVING) == (LEAVING | 1);
+    BUG_ON(atomic_load(&m->refs) & RETIRING);
+    return close_count(m, &m->refs, STRIPE_REFS, RETIRING) == (RETIRING | 1);
 }
 
 void model_close_refs(struct model *m)
@@ -166,11 +167,11 @@ void model_note_stopping(struct model *m)
         close_count(m, &m->inflight, STRIPE_INFLIGHT, STOPPING);
 }
 
-bool model_leave_no_more(struct model *m)
+bool model_cancel_retirement(struct model *m)
 {
     long refs = atomic_load(&m->refs);
-    while (refs != (LEAVING | 1)) {
-        if (atomic_compare_exchange_weak(&m->refs, &refs, refs & ~LEAVING))
+    while (refs != (RETIRING | 1)) {
+        if (atomic_compare_exchange_weak(&m->refs, &refs, refs & ~RETIRING))
             return true;
     }
     return false;
@@ -204,9 +205,9 @@ void model_unref(struct model *m)
     if (!m || (LIKELY(m->stripes) && stripe_add(m->stripes, STRIPE_REFS, -1)))
         return;
     long before = atomic_fetch_sub_explicit(&m->refs, 1, memory_order_acq_rel);
-    if (UNLIKELY(before == (LEAVING | 2)))
+    if (UNLIKELY(before == (RETIRING | 2)))
         m->on_alone(m); /* who waits for this call keeps the model until then */
-    if ((before & ~LEAVING) != 1)
+    if ((before & ~RETIRING) != 1)
         return;
     map_done(&m->input_by_name);
     map_done(&m->output_by_name);
@@ -332,15 +333,15 @@ static const struct tensor_spec *find_spec(const struct tensor_spec *specs, uint
     return NULL;
 }
 
-const char *model_input_name(const struct model *m, uint32_t place, const char *name, size_t length)
+const char *model_input_name(const struct model *m, uint32_t index, const char *name, size_t length)
 {
-    return place < m->n_inputs ? match_own_name(m->inputs[place].name, name, length) : NULL;
+    return index < m->n_inputs ? match_own_name(m->inputs[index].name, name, length) : NULL;
 }
 
-const char *model_output_name(const struct model *m, uint32_t place, const char *name,
+const char *model_output_name(const struct model *m, uint32_t index, const char *name,
                               size_t length)
 {
-    return place < m->n_outputs ? match_own_name(m->outputs[place].name, name, length) : NULL;
+    return index < m->n_outputs ? match_own_name(m->outputs[index].name, name, length) : NULL;
 }
 
 const struct tensor_spec *model_find_input(const struct model *m, const char *name)

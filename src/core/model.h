@@ -57,7 +57,7 @@ struct model {
     /* While it is being loaded: where the core reads its files, and its folder there. */
     const struct storage *storage;
     const char *folder;
-    struct load_place *load_place; /* of the thread that loads it; NULL: none, or it is loaded */
+    struct load_slot *load_slot; /* of the thread that loads it; NULL: none, or it is loaded */
     struct model_config *config;
     bool batching; /* max_batch_size > 0: the first dimension of every tensor is the batch */
     uint32_t max_batch_size;
@@ -79,13 +79,13 @@ struct model {
     bool auto_complete;      /* the backend may complete the configuration */
     struct mem_owner *owner; /* who pays for all this */
 
-    void (*on_alone)(struct model *m); /* set before model_leave(); on any thread, without locks */
+    void (*on_alone)(struct model *m); /* set before model_retire(); on any thread, without locks */
     void *on_alone_arg;
 
     /* Any thread. */
     struct stripe *stripes; /* constant: the owner's; where references and requests are counted */
     atomic_long
-        refs; /* the repository's books, its table; each request object. See model_leave() */
+        refs; /* the repository's catalog, its table; each request object. See model_retire() */
     _Atomic(struct instance_stats *) statistics; /* of each instance; see statistics.h */
     atomic_size_t reported_bytes;                /* memory that the backend says it uses */
     atomic_size_t instances_reported_bytes;      /* … that all its instances use */
@@ -130,13 +130,13 @@ bool model_settle_bounds(struct model *m);
 const char *model_platform(const struct model *m);
 
 /*
- * model_input_name, model_output_name - the model's own string of that name, if its tensor in that
- * place of the configuration has it, else NULL: for those who would copy it. It lives as long as
+ * model_input_name, model_output_name - the model's own string of that name, if its tensor at that
+ * index of the configuration has it, else NULL: for those who would copy it. It lives as long as
  * the model, and the two functions below know it at once.
  */
-const char *model_input_name(const struct model *m, uint32_t place, const char *name,
+const char *model_input_name(const struct model *m, uint32_t index, const char *name,
                              size_t length);
-const char *model_output_name(const struct model *m, uint32_t place, const char *name,
+const char *model_output_name(const struct model *m, uint32_t index, const char *name,
                               size_t length);
 
 const struct tensor_spec *model_find_input(const struct model *m, const char *name);

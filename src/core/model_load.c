@@ -8,14 +8,14 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/place.h"
+#include "base/cpu_binding.h"
 #include "base/status.h"
 #include "base/str.h"
 #include "core/backend/backend.h"
 #include "core/backend/host_policy.h"
 #include "core/backend/instance.h"
 #include "core/backend/instance_group.h"
-#include "core/load_place.h"
+#include "core/load_slot.h"
 #include "core/model_priv.h"
 #include "core/request_priv.h"
 #include "core/repo/source.h"
@@ -58,15 +58,15 @@ NODISCARD static struct status *initialize_under_policy(struct model *m)
 {
     const struct server_options *o = m->server->options;
     const char *policy = common_policy(m->config->pb);
-    struct place *p = NULL, before;
+    struct cpu_binding *p = NULL, before;
     struct status *st =
-        policy ? host_policy_place(o->host_policies, o->n_host_policies, policy, &p) : NULL;
+        policy ? host_policy_cpu_binding(o->host_policies, o->n_host_policies, policy, &p) : NULL;
     if (st)
         return st;
     st = host_policy_enter(p, policy, &before);
     if (!st)
         st = initialize_backend_model(m);
-    place_leave(&before);
+    cpu_binding_restore(&before);
     mem_free(p);
     return st;
 }
@@ -79,7 +79,7 @@ static struct status *find_backend(const struct model *m, const struct backend_r
     struct status *st = backend_find(reg, m->config, m->directory, version_directory, ret_files);
     mem_free(version_directory);
     if (st && str_escapes_folder(m->config->pb->runtime))
-        st = model_config_add_place(m->config, m->config->pb, "runtime", st);
+        st = model_config_add_position(m->config, m->config->pb, "runtime", st);
     if (!st)
         st = storage_check_fetched(m->storage, m->folder, m->directory, ret_files->library);
     if (!st && ret_files->is_python)
@@ -110,7 +110,7 @@ NODISCARD static struct status *bring_up(struct model *m, struct backend_registr
     m->auto_complete = facts->auto_complete && reg->auto_complete;
     facts->preferred_groups = m->backend->attribute.groups;
     facts->n_preferred_groups = m->backend->attribute.n_groups;
-    st = model_config_place(config, facts);
+    st = model_config_complete_groups(config, facts);
     if (st)
         return st;
 
@@ -154,7 +154,7 @@ struct status *model_load(struct server *server, struct backend_registry *reg, c
     struct model *m = model_new(server, name, version, source->directory, config);
     m->storage = source->storage;
     m->folder = source->folder;
-    m->load_place = load_place_mine();
+    m->load_slot = load_slot_mine();
 
     struct ascent a = {.m = m, .reg = reg, .facts = facts};
     if (!backend_call("model-load", run_ascent, &a) && m->backend)
@@ -164,7 +164,7 @@ struct status *model_load(struct server *server, struct backend_registry *reg, c
         model_unref(m);
         return a.result;
     }
-    m->load_place = NULL;
+    m->load_slot = NULL;
     m->metrics.load_ns = monotonic_ns() - from_ns;
     model_open(m);
     readiness_begin(m);
@@ -214,12 +214,12 @@ void model_stop(struct model *m)
         scheduler_stop(m->scheduler);
 }
 
-void model_hurry(struct model *m)
+void model_flush(struct model *m)
 {
     /* Counted as a request is, so that nobody takes the scheduler down meanwhile. */
     model_request_begun(m);
     if (!atomic_load(&m->stopping))
-        scheduler_hurry(m->scheduler);
+        scheduler_flush(m->scheduler);
     model_request_ended(m);
 }
 

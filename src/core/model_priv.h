@@ -3,7 +3,7 @@
  * The making and ending of models, for the repository. The life of a model:
  *
  *     model_load:   config → backend → model → batching library → instances → scheduler   READY
- *     model_leave:  nobody can find it any more; wait until nobody has it
+ *     model_retire:  nobody can find it any more; wait until nobody has it
  *     model_stop:   no new requests; wait until those inside have ended
  *     model_unload: scheduler, batching library, instances, model in its backend, backend; the rest
  *                   with the last reference
@@ -22,7 +22,7 @@ struct model *model_new(struct server *server, const char *name, int64_t version
 
 /*
  * model_open - the model is about to be found by requests: from now on those who come and go are
- * counted by each thread for itself, until model_leave(), model_note_stopping(), model_unload().
+ * counted by each thread for itself, until model_retire(), model_note_stopping(), model_unload().
  */
 void model_open(struct model *m);
 
@@ -56,20 +56,21 @@ NODISCARD struct status *model_load(struct server *server, struct backend_regist
                                     struct model **ret_model);
 
 /*
- * model_leave - the model is not in the table any more, so that only those have it who found it
+ * model_retire - the model is not in the table any more, so that only those have it who found it
  * before; they are served. When the caller's reference is the only one left, m->on_alone is called,
  * once, by whoever gave back the last other one.
  *
- * Thread: control. Once, unless model_leave_no_more() has returned true.
+ * Thread: control. Once, unless model_cancel_retirement() has returned true.
  * Returns whether the caller is alone already; m->on_alone is not called then.
  */
-bool model_leave(struct model *m);
+bool model_retire(struct model *m);
 
 /* model_close_refs - the last reference that goes ends the model from now on. Thread: control. */
 void model_close_refs(struct model *m);
 
-/* model_leave_no_more - false: it is too late, m->on_alone has been called or is being called. */
-bool model_leave_no_more(struct model *m);
+/* model_cancel_retirement - false: it is too late, m->on_alone has been called or is being called.
+ */
+bool model_cancel_retirement(struct model *m);
 
 /* model_note_stopping - new requests are refused from now on. Takes no lock. Thread: control. */
 void model_note_stopping(struct model *m);
@@ -89,10 +90,10 @@ size_t model_close(struct model *m);
 size_t model_n_open(struct model *m);
 
 /*
- * model_hurry - the model is about to stop: what waits for others to come is executed now, and what
+ * model_flush - the model is about to stop: what waits for others to come is executed now, and what
  * comes waits no more. Thread: control, without locks.
  */
-void model_hurry(struct model *m);
+void model_flush(struct model *m);
 
 /* model_unload - the model is stopped and has no request inside. Thread: control. */
 void model_unload(struct model *m, struct backend_registry *reg);

@@ -93,14 +93,14 @@ static void ask_wanted_again(struct control_job *job)
     mutex_lock(&s->drain_mu);
     s->readiness.is_at_it = false;
     if (any && !s->readiness.ending)
-        alarm_ring_by(&s->readiness.alarm, monotonic_ns() + AGAIN_NS);
+        deadline_timer_fire_by(&s->readiness.deadline_timer, monotonic_ns() + AGAIN_NS);
     cond_broadcast(&s->drained);
     mutex_unlock(&s->drain_mu);
 }
 
-static void on_readiness_alarm(struct alarm *a)
+static void on_readiness_timer(struct deadline_timer *a)
 {
-    struct server *s = CONTAINER_OF(a, struct server, readiness.alarm);
+    struct server *s = CONTAINER_OF(a, struct server, readiness.deadline_timer);
     mutex_lock(&s->drain_mu);
     bool mine = !s->readiness.is_at_it && !s->readiness.ending;
     s->readiness.is_at_it |= mine;
@@ -114,9 +114,10 @@ static void begin_watch(struct server *s)
 {
     struct readiness_watch *w = &s->readiness;
     mutex_lock(&s->drain_mu);
-    /* Without a thread for the alarms it is asked again only when somebody wants to know. */
-    if (!w->alarm.set && !w->ending)
-        status_free(alarm_init(&w->alarm, &s->alarms, on_readiness_alarm));
+    /* Without a thread for the timers it is asked again only when somebody wants to know. */
+    if (!w->deadline_timer.set && !w->ending)
+        status_free(
+            deadline_timer_init(&w->deadline_timer, &s->deadline_timers, on_readiness_timer));
     mutex_unlock(&s->drain_mu);
 }
 
@@ -124,8 +125,8 @@ static void begin_watch(struct server *s)
 static void keep_watching(struct server *s)
 {
     mutex_lock(&s->drain_mu);
-    if (s->readiness.alarm.set && !s->readiness.ending && !s->readiness.is_at_it)
-        alarm_ring_by(&s->readiness.alarm, monotonic_ns() + AGAIN_NS);
+    if (s->readiness.deadline_timer.set && !s->readiness.ending && !s->readiness.is_at_it)
+        deadline_timer_fire_by(&s->readiness.deadline_timer, monotonic_ns() + AGAIN_NS);
     mutex_unlock(&s->drain_mu);
 }
 
@@ -136,7 +137,7 @@ void readiness_watch_end(struct server *s)
     while (s->readiness.is_at_it)
         cond_wait(&s->drained, &s->drain_mu);
     mutex_unlock(&s->drain_mu);
-    alarm_done(&s->readiness.alarm);
+    deadline_timer_done(&s->readiness.deadline_timer);
 }
 
 /* ---- Who wants to know ---------------------------------------------------------------------- */

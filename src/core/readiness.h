@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #include "core/control.h"
-#include "core/sched/alarm.h"
+#include "core/sched/deadline_timer.h"
 
 struct model;
 struct server;
@@ -34,7 +34,7 @@ struct readiness {
 struct readiness_watch {
     struct control_job job;
     /* Under server.drain_mu. */
-    struct alarm alarm;
+    struct deadline_timer deadline_timer;
     bool is_at_it, ending;
 };
 

@@ -10,13 +10,13 @@
  *        └── the last sender lets go: ops->release(), the maker may use it again ◄───────┘
  *
  * Whether it has its answer (`answered`): false → true exactly once, by an atomic exchange in
- * claim_answer(); whoever wins delivers the final response. That is the single terminal transition.
+ * claim_answer(); whoever wins sends the final response. That is the single terminal transition.
  *
  * Who may still answer (`senders`): the core or the backend while it holds the request, each
- * response factory, each response that is not sent yet, a final one that waits for its turn
- * (sched/order.h). When the last of them lets go of a request that has no answer, the core answers
- * in their place: nothing that was accepted is ever lost. That moment, in sender_done(), is also
- * the end of the request for its model.
+ * response factory, each response that is not sent yet, a final one that waits for those before it
+ * (sched/response_order.h). When the last of them lets go of a request that has no answer, the core
+ * answers in their place: nothing that was accepted is ever lost. That moment, in sender_done(), is
+ * also the end of the request for its model.
  *
  * Whose memory it is (`refs`): the maker's reference from request_init(), one for the senders
  * together, one for each response that the maker has not freed yet. The last one calls
@@ -32,7 +32,7 @@
 #include "base/status.h"
 #include "core/model.h"
 #include "core/response.h"
-#include "core/sched/order.h"
+#include "core/sched/response_order.h"
 #include "core/sched/scheduler.h"
 #include "core/sched/sequence.h"
 #include "core/sched/watch.h"
@@ -458,7 +458,7 @@ static void observe_first_response(struct request *r)
     histogram_observe(r->model->metrics.first_response, ms);
 }
 
-void request_tell(struct request *r, struct response *resp, uint32_t flags)
+void request_respond(struct request *r, struct response *resp, uint32_t flags)
 {
     if (UNLIKELY(r->model->metrics.first_response != NULL) && resp)
         observe_first_response(r);
@@ -469,13 +469,13 @@ static void respond_in_order(struct request *r, struct response *resp, uint32_t 
 {
     mutex_assert_none_held();
     if (UNLIKELY(r->order != NULL))
-        order_respond(r, resp, flags);
+        response_order_respond(r, resp, flags);
     else
-        request_tell(r, resp, flags);
+        request_respond(r, resp, flags);
 }
 
 /* An error as the final response, made by the core; the answer is already claimed. */
-static void deliver_error(struct request *r, struct status *error)
+static void send_error(struct request *r, struct status *error)
 {
     struct response *resp;
     struct status *st = response_make(r, &resp);
@@ -497,10 +497,11 @@ void request_sender_done(struct request *r)
     if ((atomic_fetch_sub(&r->senders, 1) & COUNT) != 1)
         return;
     if (UNLIKELY(!atomic_load_explicit(&r->answered, memory_order_acquire)) && claim_answer(r)) {
-        request_sender_add(r); /* the core is one, now; its answer may have to wait for its turn */
-        deliver_error(r, status_new(STATUS_INTERNAL,
-                                    "model '%s' released the request without a final response",
-                                    r->model->name));
+        request_sender_add(
+            r); /* the core is one, now; its answer may have to wait for those before it */
+        send_error(r, status_new(STATUS_INTERNAL,
+                                 "model '%s' released the request without a final response",
+                                 r->model->name));
         request_sender_done(r);
         return;
     }
@@ -516,7 +517,7 @@ void request_sender_done(struct request *r)
     request_unref(r);
 }
 
-struct status *request_deliver(struct request *r, struct response *resp, uint32_t flags)
+struct status *request_send(struct request *r, struct response *resp, uint32_t flags)
 {
     if (flags & RESPONSE_FINAL) {
         if (!claim_answer(r))
@@ -538,14 +539,14 @@ too_late:
 
 struct status *request_send_flags(struct request *r, uint32_t flags)
 {
-    return request_deliver(r, NULL, flags);
+    return request_send(r, NULL, flags);
 }
 
-bool request_answer_error(struct request *r, struct status *error)
+bool request_fail(struct request *r, struct status *error)
 {
     bool first = claim_answer(r);
     if (first)
-        deliver_error(r, error);
+        send_error(r, error);
     else
         status_free(error);
     return first;
@@ -597,7 +598,7 @@ struct status *request_reschedule(struct request *r)
     return NULL;
 }
 
-struct status *request_cancelled(void)
+struct status *status_cancelled(void)
 {
     return status_new(STATUS_CANCELLED, "%s", "");
 }
@@ -610,11 +611,11 @@ struct status *request_too_late(const struct request *r)
     return r ? status_prefix(st, "[request id: %s] ", request_log_name(r)) : st;
 }
 
-void request_reject(struct request *r, enum failure_reason reason, struct status *error)
+void request_fail_queued(struct request *r, enum failure_reason reason, struct status *error)
 {
     uint64_t now_ns = monotonic_ns();
     model_count_failure(r->model, reason, now_ns - MIN(r->start_ns, now_ns));
-    request_answer_error(r, error);
+    request_fail(r, error);
     atomic_store_explicit(&r->stage, REQUEST_EXECUTING, memory_order_relaxed);
     struct status *st = request_release(r);
     BUG_ON(st != NULL);

@@ -32,7 +32,7 @@
 
 struct instance;
 struct model;
-struct order;
+struct response_order;
 struct output;
 struct pool;
 struct queue_level;
@@ -104,7 +104,7 @@ struct request_ops {
     /*
      * Memory for an output: sets out->base (may be NULL for 0 bytes), out->memory_type and
      * out->memory_type_id (which come in as the backend prefers them), out->maker_data.
-     * response_alloc_pooled() serves whoever has no wishes.
+     * response_alloc_pooled() serves makers that ask for no memory of their own.
      */
     struct status *(*alloc_output)(struct request *r, struct output *out, size_t size_bytes);
     void (*free_output)(struct request *r, struct output *out);
@@ -123,19 +123,22 @@ struct request_ops {
 };
 
 /*
- * One turn of a frontend's loop. A request without one is never executed by the caller's thread.
+ * The inline budget of one iteration of a frontend's loop. A request without one is never executed
+ * by the caller's thread.
  *
- * Models that make batches are not executed by the first request of a turn, but when all requests
- * of the turn are there: the loop is told by on_wait(), and calls turn_end() (core/sched).
+ * Models that make batches are not executed by the first request of an iteration, but when all
+ * requests of the iteration are there: the loop is told by on_wait(), and calls
+ * scheduler_run_deferred() (core/sched).
  */
-struct turn {
-    uint64_t
-        left_ns; /* how much longer the thread may spend executing models; set anew each turn */
+struct inline_budget {
+    uint64_t left_ns; /* how much longer the thread may spend executing models; set anew each
+                         iteration */
     uint32_t n_waiting;
-    struct model *waiting[8];  /* models that wait for turn_end(), each counted as if in flight */
+    struct model *waiting[8];  /* models that wait for scheduler_run_deferred(), each counted as if
+                                  in flight */
     bool is_embedders;         /* no loop: a thread of the program that embeds the server */
-    struct inline_watch watch; /* of what is executed in it; see inline_watch_open() */
-    void (*on_wait)(struct turn *turn); /* there is one now; NULL: nobody calls turn_end() */
+    struct inline_watch watch; /* of what is executed inline; see inline_watch_open() */
+    void (*on_wait)(struct inline_budget *budget); /* there is one now; NULL: nobody runs them */
 };
 
 /* Who holds a request; drawn in request.c. */
@@ -151,7 +154,7 @@ struct request {
 
     /* The maker's, until server_infer(). */
     void *maker_data;
-    struct turn *turn;   /* NULL: never inline */
+    struct inline_budget *inline_budget; /* NULL: never inline */
     struct trace *trace; /* NULL: none; taken when the model accepts or refuses it */
     const char *id;      /* never NULL */
     uint32_t flags;      /* REQUEST_SEQUENCE_… */
@@ -178,11 +181,12 @@ struct request {
     bool is_large;          /* too large to be executed inline; scheduler_waits_locked() */
     struct status *refusal; /* why it is answered without being executed */
     int refusal_reason;     /* enum failure_reason */
-    struct order *order;    /* where it has its place; NULL: its responses go when they come */
+    struct response_order
+        *order; /* where it has its position; NULL: its responses go when they come */
 
-    /* Under order.mu (sched/order.h). */
+    /* Under response_order.mu (sched/response_order.h). */
     struct list order_link;
-    struct list kept; /* responses that wait for their turn */
+    struct list kept; /* responses that wait for those before them */
     bool complete;    /* the final one has come */
 
     struct sequence *waits_in; /* a sequence batcher's */
@@ -190,15 +194,15 @@ struct request {
     /* A sequence batcher's, from the moment when the backend gets the request to its release. */
     struct sequence *sequence; /* whose request it is; NULL: of none */
     bool padding;              /* it stands for an empty slot: nobody's, not counted */
-    uint32_t n_added;          /* inputs that the backend has besides those of the maker */
-    struct input *const *added;
+    uint32_t n_injected;       /* inputs that the backend has besides those of the maker */
+    struct input *const *injected;
     struct states *states; /* NULL: the model has none */
 
     /* While a backend has it; under watch.mu (core/sched/watch.h). */
     struct list late_link;
     struct instance *kept_by;
     uint64_t taken_ns;
-    uint64_t tell_from_ns, tell_after_ns; /* when the next warning is due */
+    uint64_t warn_from_ns, warn_after_ns; /* when the next warning is due */
 
     /* Any thread. */
     atomic_int refs; /* the maker; the core until the end; each response and factory */

@@ -11,10 +11,10 @@
 #include "core/statistics.h"
 
 /*
- * request_check - the request against its model, in the order of reference/behaviours §7; resolves
- * raw inputs, specs, reshapes and the batch size.
+ * request_admit - checks the request against its model, in the order of reference/behaviours §7;
+ * resolves raw inputs, specs, reshapes and the batch size.
  */
-NODISCARD struct status *request_check(struct request *r);
+NODISCARD struct status *request_admit(struct request *r);
 
 /* request_begin - the core accepts the request: IDLE → QUEUED. */
 void request_begin(struct request *r);
@@ -38,15 +38,16 @@ NODISCARD struct status *request_release(struct request *r);
 NODISCARD struct status *request_reschedule(struct request *r);
 
 /*
- * request_reject - answers, counts and releases a request that is queued and will not be executed.
+ * request_fail_queued - answers, counts and releases a request that is queued and will not be
+ * executed.
  *
  * Thread: any, without locks.
  * @error  taken
  */
-void request_reject(struct request *r, enum failure_reason reason, struct status *error);
+void request_fail_queued(struct request *r, enum failure_reason reason, struct status *error);
 
-/* request_cancelled - the error of one that is cancelled: without a text, as clients know it. */
-struct status *request_cancelled(void);
+/* status_cancelled - the error of one that is cancelled: without a text, as clients know it. */
+struct status *status_cancelled(void);
 
 /*
  * request_too_late - the error of one that comes while the server or its model stops
@@ -68,11 +69,11 @@ void request_sender_done(struct request *r);
 bool request_is_held(const struct request *r, const struct instance *in);
 NODISCARD bool request_sender_join(struct request *r, const struct instance *in);
 
-/* request_tell - calls ops->respond(), for whoever knows that it is this response's turn. */
-void request_tell(struct request *r, struct response *resp, uint32_t flags);
+/* request_respond - calls ops->respond(), for whoever knows that this response comes next. */
+void request_respond(struct request *r, struct response *resp, uint32_t flags);
 
-/* request_deliver - calls ops->respond() unless the final response is out. Takes resp. */
-NODISCARD struct status *request_deliver(struct request *r, struct response *resp, uint32_t flags);
+/* request_send - calls ops->respond() unless the final response is out. Takes resp. */
+NODISCARD struct status *request_send(struct request *r, struct response *resp, uint32_t flags);
 
 /* response_make - a response that does not count as a sender. */
 NODISCARD struct status *response_make(struct request *r, struct response **ret_response);

@@ -99,7 +99,7 @@ void response_free(struct response *resp)
     request_unref(r);
 }
 
-/* The model's own string of that name, which need not be copied; NULL when its output in that place
+/* The model's own string of that name, which need not be copied; NULL when its output at that index
  * has another name. */
 static const char *own_name(const struct response *resp, const char *name)
 {
@@ -196,7 +196,7 @@ struct status *response_send(struct response *resp, uint32_t flags, struct statu
         trace_output(r, resp->outputs[i]);
     resp->error = error;
     resp->sent = true;
-    struct status *st = request_deliver(r, resp, flags);
+    struct status *st = request_send(r, resp, flags);
     request_sender_done(r);
     return st;
 }

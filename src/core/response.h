@@ -37,7 +37,8 @@ struct response {
     struct parameter *parameters;
     struct status *error; /* outputs do not count then */
     bool sent;
-    uint32_t flags;   /* it was sent with; of one that waits for its turn (sched/order.h) */
+    uint32_t flags;   /* it was sent with; of one that waits for those before it
+                         (sched/response_order.h) */
     struct list link; /* for whoever has it */
 };
 
@@ -82,14 +83,14 @@ NODISCARD struct status *response_send(struct response *resp, uint32_t flags, st
 NODISCARD struct status *request_send_flags(struct request *r, uint32_t flags);
 
 /*
- * request_answer_error - the final response is an error, unless it has been sent already. Takes the
+ * request_fail - the final response is an error, unless it has been sent already. Takes the
  * error.
  * Returns whether it was the answer.
  */
-bool request_answer_error(struct request *r, struct status *error);
+bool request_fail(struct request *r, struct status *error);
 
-/* The alloc_output and free_output of makers without wishes: from the request's pool, or, if they
- * are small, in the response itself. */
+/* The alloc_output and free_output of makers that ask for no memory of their own: from the
+ * request's pool, or, if they are small, in the response itself. */
 struct status *response_alloc_pooled(struct request *r, struct output *out, size_t size_bytes);
 void response_free_pooled(struct request *r, struct output *out);
 

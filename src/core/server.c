@@ -117,11 +117,11 @@ struct status *server_create(const struct server_options *options, struct server
                                                             : memory_limit_bytes() / 4);
     if (options->metrics && options->cpu_metrics)
         s->machine = machine_new(options->metrics_interval_ms, monotonic_ns());
-    alarms_init(&s->alarms);
+    deadline_timers_init(&s->deadline_timers);
     helpers_init(&s->helpers);
     watchdog_init(&s->watchdog);
     if (options->inline_execution)
-        s->embedder_turns = embedder_turns_new(&s->watchdog);
+        s->embedder_budgets = embedder_budgets_new(&s->watchdog);
     backend_registry_init(&s->backends, s, s->options);
     s->has_control = options->control_mode != CONTROL_NONE;
     repository_init(&s->repository, s, &s->backends, s->options,
@@ -409,9 +409,9 @@ void server_free(struct server *s)
         control_stop(&s->control);
     readiness_watch_end(s);
     repository_done(&s->repository);
-    alarms_done(&s->alarms);
-    helpers_done(&s->helpers); /* whom alarms have posted to */
-    embedder_turns_free(s->embedder_turns);
+    deadline_timers_done(&s->deadline_timers);
+    helpers_done(&s->helpers); /* whom timers have posted to */
+    embedder_budgets_free(s->embedder_budgets);
     watchdog_done(&s->watchdog);
     backend_registry_done(&s->backends);
     machine_free(s->machine);
@@ -715,12 +715,12 @@ struct status *server_check(struct request *r)
     if (UNLIKELY((uint32_t)atomic_load_explicit(&r->senders, memory_order_acquire) != 0))
         return status_new(STATUS_INVALID_ARG, "[request id: %s] request is in flight already",
                           request_log_name(r));
-    return request_check(r);
+    return request_admit(r);
 }
 
-void server_watch(struct server *s, struct turn *turn)
+void server_watch(struct server *s, struct inline_budget *budget)
 {
-    inline_watch_open(&turn->watch, &s->watchdog);
+    inline_watch_open(&budget->watch, &s->watchdog);
 }
 
 struct status *server_infer(struct server *s, struct request *r)

@@ -23,7 +23,7 @@ struct request;
 struct server;
 struct server_options;
 struct status;
-struct turn;
+struct inline_budget;
 
 #define CONCH_VERSION_LATEST (-1)
 
@@ -308,16 +308,16 @@ NODISCARD struct status *server_metrics(struct server *s, struct buf *out);
 NODISCARD struct status *server_check(struct request *r);
 
 /*
- * server_watch - somebody looks from now on how long the thread of this turn executes models, until
- * inline_watch_close(&turn->watch). Thread: any, while nothing is executed in it.
+ * server_watch - somebody looks from now on how long the thread of this budget executes models,
+ * until inline_watch_close(&budget->watch). Thread: any, while nothing is executed in it.
  */
-void server_watch(struct server *s, struct turn *turn);
+void server_watch(struct server *s, struct inline_budget *budget);
 
 /*
  * server_infer - checks the request against its model and hands it to the scheduler.
  *
- * Thread: any. May execute the model before it returns (r->turn), so that all of r->ops may
- * have been called by then.
+ * Thread: any. May execute the model before it returns (r->inline_budget), so that all of r->ops
+ * may have been called by then.
  * @r      the core has it until its final response and its release; on error nothing happened and
  *         it is the caller's as before
  * Errors: STATUS_INVALID_ARG  the request does not fit the model (reference/behaviours §7)

@@ -11,7 +11,7 @@
 #include "core/helpers.h"
 #include "core/readiness.h"
 #include "core/repo/repository.h"
-#include "core/sched/alarm.h"
+#include "core/sched/deadline_timer.h"
 #include "core/sched/watchdog.h"
 #include "core/server.h"
 
@@ -37,12 +37,12 @@ struct server {
     struct repository repository;
     struct budget *budget;   /* for what the frontends' connections keep */
     struct machine *machine; /* NULL: nobody wants to know */
-    struct alarms alarms;
+    struct deadline_timers deadline_timers;
     struct helpers helpers;
     struct readiness_watch readiness;
     struct watchdog watchdog;
-    struct embedder_turns *embedder_turns; /* NULL: nobody has asked for inline execution */
-    bool has_control;                      /* models may come and go */
+    struct embedder_turns *embedder_budgets; /* NULL: nobody has asked for inline execution */
+    bool has_control;                        /* models may come and go */
     struct control control;
 
     atomic_int state; /* enum server_state */

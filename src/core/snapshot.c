@@ -73,7 +73,7 @@ void *snapshot_enter(struct snapshot *s)
     }
 }
 
-void snapshot_leave(void)
+void snapshot_exit(void)
 {
     /* release: what was read is done with before the writer may free it. */
     atomic_store_explicit(&my_slot->reading, NULL, memory_order_release);

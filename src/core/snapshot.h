@@ -5,7 +5,7 @@
  *
  *     struct table *t = snapshot_enter(&s);     nanoseconds only: no waiting, no calls out
  *     …
- *     snapshot_leave();
+ *     snapshot_exit();
  *
  * snapshot_replace() returns when no reader can have the old value any longer, so that the caller
  * may free it. (Hazard pointers: each thread announces the value that it is reading.)
@@ -21,7 +21,7 @@ struct snapshot {
 
 /* Thread: any. A thread reads one snapshot at a time. */
 void *snapshot_enter(struct snapshot *s);
-void snapshot_leave(void);
+void snapshot_exit(void);
 
 /* snapshot_replace - returns the old value, which nobody reads now. Thread: control, one writer. */
 void *snapshot_replace(struct snapshot *s, void *next);

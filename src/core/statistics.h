@@ -35,7 +35,7 @@ struct duration {
 
 /* Why a request that was accepted has no result; metrics tell the reasons apart. */
 enum failure_reason {
-    FAILURE_REJECTED, /* it waited too long for its turn */
+    FAILURE_REJECTED, /* it waited too long in the queue */
     FAILURE_CANCELED, /* before it was executed */
     FAILURE_BACKEND,  /* the backend says so */
     FAILURE_OTHER,
@@ -102,7 +102,7 @@ NODISCARD struct status *statistics_add(struct statistics *to, const struct stat
 /*
  * model_count_failure - a request that was accepted ends without success, after so long.
  *
- * Whoever ends a request that no backend has calls request_reject(), which does this.
+ * Whoever ends a request that no backend has calls request_fail_queued(), which does this.
  * Thread: any. Takes no lock.
  */
 void model_count_failure(struct model *m, enum failure_reason reason, uint64_t took_ns);

@@ -4,15 +4,15 @@
  */
 #include <inttypes.h>
 
-#include "lint/look.h"
+#include "lint/model_check.h"
 
 /* ---- the dynamic batcher --------------------------------------------------------------------- */
 
-static void check_queue_delay(struct look *l, const Inference__ModelDynamicBatching *b)
+static void check_queue_delay(struct model_check *l, const Inference__ModelDynamicBatching *b)
 {
     const Inference__ModelQueuePolicy *policy = b->default_queue_policy;
     uint64_t delay_us = b->max_queue_delay_microseconds;
-    struct lint_place place = lint_at(l, b, "max_queue_delay_microseconds", 0);
+    struct lint_position position = lint_at(l, b, "max_queue_delay_microseconds", 0);
     int32_t least = INT32_MAX;
 
     if (!delay_us || l->pb->max_batch_size <= 1)
@@ -20,20 +20,20 @@ static void check_queue_delay(struct look *l, const Inference__ModelDynamicBatch
     for (size_t i = 0; i < b->n_preferred_batch_size; i++)
         least = MIN(least, b->preferred_batch_size[i]);
     if (!model_config_is_given(l->config, b, "preferred_batch_size"))
-        lint_add(l->found, LINT_DELAY, place,
+        lint_add(l->found, LINT_DELAY, position,
                  "name the batch sizes worth waiting for in preferred_batch_size",
                  "without preferred_batch_size each request waits %" PRIu64
                  " µs, unless a batch of max_batch_size %d comes together sooner",
                  delay_us, l->pb->max_batch_size);
     else if (policy && policy->max_queue_size && least > 0 &&
              policy->max_queue_size < (uint32_t)least)
-        lint_add(l->found, LINT_DELAY, place, NULL,
+        lint_add(l->found, LINT_DELAY, position, NULL,
                  "each request waits %" PRIu64 " µs: no preferred_batch_size, from %d, can come "
                  "together where max_queue_size %u requests may wait",
                  delay_us, least, policy->max_queue_size);
 }
 
-static void check_queue_policy(struct look *l, const Inference__ModelQueuePolicy *policy)
+static void check_queue_policy(struct model_check *l, const Inference__ModelQueuePolicy *policy)
 {
     if (policy && policy->allow_timeout_override && !policy->default_timeout_microseconds)
         lint_add(l->found, LINT_TIMEOUT, lint_at(l, policy, "allow_timeout_override", 0),
@@ -42,7 +42,7 @@ static void check_queue_policy(struct look *l, const Inference__ModelQueuePolicy
                  "default_timeout_microseconds, which is 0");
 }
 
-static void check_priority_levels(struct look *l, const Inference__ModelDynamicBatching *b)
+static void check_priority_levels(struct model_check *l, const Inference__ModelDynamicBatching *b)
 {
     const char *field = b->default_priority_level    ? "default_priority_level"
                         : b->n_priority_queue_policy ? "priority_queue_policy"
@@ -52,7 +52,7 @@ static void check_priority_levels(struct look *l, const Inference__ModelDynamicB
                  "%s has no effect without priority_levels", field);
 }
 
-static void check_dynamic_batching(struct look *l)
+static void check_dynamic_batching(struct model_check *l)
 {
     const Inference__ModelDynamicBatching *b = l->pb->dynamic_batching;
     int32_t batch = lint_batch_size(l);
@@ -73,7 +73,7 @@ static void check_dynamic_batching(struct look *l)
 
 /* ---- sequences ------------------------------------------------------------------------------- */
 
-static void check_sequence_batching(struct look *l)
+static void check_sequence_batching(struct model_check *l)
 {
     const Inference__ModelSequenceBatching *s = l->pb->sequence_batching;
     bool direct =
@@ -87,7 +87,7 @@ static void check_sequence_batching(struct look *l)
 
 /* ---- instances ------------------------------------------------------------------------------- */
 
-static void check_instance_groups(struct look *l)
+static void check_instance_groups(struct model_check *l)
 {
     const Inference__ModelInstanceGroup *first = NULL; /* whose count someone wrote down */
     int64_t n = 0;
@@ -104,7 +104,7 @@ static void check_instance_groups(struct look *l)
                  "%" PRId64 " instances on CPUs, of which this machine has %d", n, l->run->n_cpus);
 }
 
-void lint_look_at_batching(struct look *l)
+void lint_check_batching(struct model_check *l)
 {
     switch (l->pb->scheduling_choice_case) {
     case INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING:

@@ -29,7 +29,7 @@ static void add_to_model(struct lint_model *m, enum lint_code code, const char *
 {
     char *text = mem_printf("%s '%s' and '%s'", fmt, first, second);
     char *folder = storage_path(m->storage, m->name);
-    lint_add(&m->found, code, (struct lint_place){.file = folder}, NULL, "%s", text);
+    lint_add(&m->found, code, (struct lint_position){.file = folder}, NULL, "%s", text);
     mem_free(folder);
     mem_free(text);
 }
@@ -166,9 +166,10 @@ static void check_optional_inputs(const struct between *b, struct lint_model *m)
             for (size_t n = 0; n < to->n_input && input; n++) {
                 if (strcmp(to->input[n]->name, entry->key) != 0 || to->input[n]->optional)
                     continue;
-                struct lint_place place = {.file = m->config_path};
-                model_config_where(m->config, input, "optional", 0, &place.line, &place.column);
-                lint_add(&m->found, LINT_OPTIONAL, place, NULL,
+                struct lint_position position = {.file = m->config_path};
+                model_config_where(m->config, input, "optional", 0, &position.line,
+                                   &position.column);
+                lint_add(&m->found, LINT_OPTIONAL, position, NULL,
                          "input '%s' is optional, but input '%s' of model '%s', to which it leads, "
                          "is not",
                          input->name, entry->key, member->name);
@@ -189,8 +190,9 @@ static void note_first_error(struct lint_model *m)
 
 static void check_ensemble(struct between *b, struct lint_model *m)
 {
-    struct lint_ear ear = {.found = &m->found, .file = m->config_path, .rule = LINT_ENSEMBLE};
-    struct config_listener listener = {.hear = lint_hear, .arg = &ear};
+    struct lint_fault_sink sink = {
+        .found = &m->found, .file = m->config_path, .rule = LINT_ENSEMBLE};
+    struct config_listener listener = {.on_fault = lint_on_fault, .arg = &sink};
     const struct ensemble_lookup lookup = {.find = find_member, .arg = b};
     if (m->first_error)
         return;
@@ -199,7 +201,7 @@ static void check_ensemble(struct between *b, struct lint_model *m)
     struct status *st = ensemble_check(m->config, &lookup);
     m->config->listener = NULL;
     if (st)
-        lint_add(&m->found, LINT_READ, (struct lint_place){.file = m->config_path}, NULL, "%s",
+        lint_add(&m->found, LINT_READ, (struct lint_position){.file = m->config_path}, NULL, "%s",
                  status_message(st));
     status_free(st);
     note_first_error(m);
@@ -217,12 +219,12 @@ struct walk {
     struct between *b;
     struct node {
         enum { NOT_SEEN, ON_STACK, ORDERED } state;
-        size_t place;     /* on the stack */
+        size_t position;  /* on the stack */
         size_t next_step; /* the one before leads to the next on the stack */
     } * nodes;            /* by model */
     struct lint_model **order, **stack;
     size_t n_ordered, n_stack;
-    size_t *sound; /* the places on the stack of those that no cycle was found for, ascending */
+    size_t *sound; /* the positions on the stack of those that no cycle was found for, ascending */
     size_t n_sound;
 };
 
@@ -233,7 +235,7 @@ static struct node *node_of(const struct walk *w, const struct lint_model *m)
 
 static void push_model(struct walk *w, struct lint_model *m)
 {
-    *node_of(w, m) = (struct node){.state = ON_STACK, .place = w->n_stack};
+    *node_of(w, m) = (struct node){.state = ON_STACK, .position = w->n_stack};
     w->sound[w->n_sound++] = w->n_stack;
     w->stack[w->n_stack++] = m;
 }
@@ -250,14 +252,15 @@ static void pop_model(struct walk *w)
 /* The uppermost on the stack has this one below as its part. */
 static void close_cycle(struct walk *w, const struct lint_model *part)
 {
-    size_t from = node_of(w, part)->place;
+    size_t from = node_of(w, part)->position;
     while (w->n_sound && w->sound[w->n_sound - 1] >= from) {
         size_t at = w->sound[--w->n_sound];
         struct lint_model *m = w->stack[at];
         const struct lint_model *through = w->stack[at == from ? w->n_stack - 1 : at - 1];
         const Inference__ModelEnsembling *e = m->config->pb->ensemble_scheduling;
-        struct lint_ear ear = {.found = &m->found, .file = m->config_path, .rule = LINT_ENSEMBLE};
-        struct config_listener listener = {.hear = lint_hear, .arg = &ear};
+        struct lint_fault_sink sink = {
+            .found = &m->found, .file = m->config_path, .rule = LINT_ENSEMBLE};
+        struct config_listener listener = {.on_fault = lint_on_fault, .arg = &sink};
         m->config->listener = &listener;
         status_free(
             ensemble_fail_cycle(m->config, through->name, e->step[node_of(w, m)->next_step - 1]));

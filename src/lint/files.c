@@ -17,28 +17,28 @@
 #include "core/sched/batch_strategy.h"
 #include "core/tensor.h"
 #include "lint/backends.h"
-#include "lint/look.h"
+#include "lint/model_check.h"
 
 enum { MAX_POINTER_BYTES = 1024 };
 
-static bool is_ensemble(const struct look *l)
+static bool is_ensemble(const struct model_check *l)
 {
     return l->pb->scheduling_choice_case ==
            INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_ENSEMBLE_SCHEDULING;
 }
 
-static void add_at_path(struct look *l, enum lint_code code, const char *path, const char *advice,
-                        const char *text)
+static void add_at_path(struct model_check *l, enum lint_code code, const char *path,
+                        const char *advice, const char *text)
 {
     char *file = storage_path(l->m->storage, path);
-    lint_add(l->found, code, (struct lint_place){.file = file}, advice, "%s", text);
+    lint_add(l->found, code, (struct lint_position){.file = file}, advice, "%s", text);
     mem_free(file);
 }
 
 /* ---- files in general ------------------------------------------------------------------------ */
 
 /* Reads small files only; others are just opened. */
-void lint_look_at_file(struct look *l, const char *path)
+void lint_check_file(struct model_check *l, const char *path)
 {
     static const char mark[] = "version https://git-lfs";
     AUTO(buf) text = BUF_INIT(MAX_POINTER_BYTES);
@@ -56,7 +56,7 @@ void lint_look_at_file(struct look *l, const char *path)
 /* ---- version folders ------------------------------------------------------------------------- */
 
 /* Everything in it; true if there is anything. */
-static bool check_version_entries(struct look *l, const char *folder)
+static bool check_version_entries(struct model_check *l, const char *folder)
 {
     struct file_list list;
     struct status *st = storage_list(l->m->storage, folder, &list);
@@ -73,14 +73,14 @@ static bool check_version_entries(struct look *l, const char *folder)
             lint_add_status(l->found, list.entries[i].kind == FILE_LINK ? LINT_LINK : LINT_READ,
                             l->m->storage, path, st);
         else if (kind == FILE_REGULAR)
-            lint_look_at_file(l, path);
+            lint_check_file(l, path);
         mem_free(path);
     }
     file_list_done(&list);
     return any;
 }
 
-static void check_model_file(struct look *l, const char *folder)
+static void check_model_file(struct model_check *l, const char *folder)
 {
     const char *name = l->pb->default_model_filename;
     struct file_info info = {.kind = FILE_MISSING};
@@ -110,7 +110,7 @@ static void check_model_file(struct look *l, const char *folder)
     mem_free(path);
 }
 
-static void check_version_folder(struct look *l, int64_t version)
+static void check_version_folder(struct model_check *l, int64_t version)
 {
     char *folder = mem_printf("%s/%" PRId64, l->m->name, version);
     bool any = check_version_entries(l, folder);
@@ -125,7 +125,7 @@ static void check_version_folder(struct look *l, int64_t version)
 
 /* ---- the backend ----------------------------------------------------------------------------- */
 
-static void check_backend_library(struct look *l)
+static void check_backend_library(struct model_check *l)
 {
     const Inference__ModelConfig *pb = l->pb;
     const struct backend_registry registry = {.directory = l->run->options->backend_directory};
@@ -165,23 +165,23 @@ static void check_backend_library(struct look *l)
 /* ---- the batching library -------------------------------------------------------------------- */
 
 /* Where the configuration names it, or else its folder. */
-static struct lint_place strategy_place(const struct look *l)
+static struct lint_position strategy_position(const struct model_check *l)
 {
     for (size_t i = 0; i < l->pb->n_parameters; i++) {
         if (strcmp(l->pb->parameters[i]->key, BATCH_STRATEGY_PARAMETER) == 0)
             return lint_at(l, l->pb->parameters[i], "value", 0);
     }
-    return (struct lint_place){.file = l->config_path};
+    return (struct lint_position){.file = l->config_path};
 }
 
-static void check_one_strategy(struct look *l, const struct batch_strategy_search *search)
+static void check_one_strategy(struct model_check *l, const struct batch_strategy_search *search)
 {
     bool named = model_config_parameter(l->config, BATCH_STRATEGY_PARAMETER) != NULL;
     char *path = NULL;
     struct status *st = batch_strategy_find(search, &path);
     if (st)
         lint_add(l->found, status_code(st) == STATUS_NOT_FOUND ? LINT_BATCH_LIBRARY : LINT_FILE,
-                 strategy_place(l), NULL, "%s", status_message(st));
+                 strategy_position(l), NULL, "%s", status_message(st));
     if (!path) {
         status_free(st);
         return;
@@ -190,9 +190,9 @@ static void check_one_strategy(struct look *l, const struct batch_strategy_searc
     size_t n = strlen(search->version_directory);
     bool told = strncmp(path, search->version_directory, n) == 0; /* with that folder's entries */
     if (st && named)
-        lint_add(l->found, LINT_FILE, strategy_place(l), NULL, "%s", status_message(st));
+        lint_add(l->found, LINT_FILE, strategy_position(l), NULL, "%s", status_message(st));
     else if (st && !told)
-        lint_add(l->found, LINT_LINK, (struct lint_place){.file = path}, NULL, "%s",
+        lint_add(l->found, LINT_LINK, (struct lint_position){.file = path}, NULL, "%s",
                  status_message(st));
     status_free(st);
     mem_free(path);
@@ -200,7 +200,7 @@ static void check_one_strategy(struct look *l, const struct batch_strategy_searc
 
 /* Of the first version that would be served; the others find the same, or what is in their own
  * folders. */
-static void check_batch_strategy(struct look *l)
+static void check_batch_strategy(struct model_check *l)
 {
     const char *backends = l->run->options->backend_directory;
     const struct backend_registry registry = {.directory = backends ? backends : ""};
@@ -208,7 +208,7 @@ static void check_batch_strategy(struct look *l)
         return;
     if (model_config_sequences(l->config) &&
         model_config_parameter(l->config, BATCH_STRATEGY_PARAMETER)) {
-        lint_add(l->found, LINT_PARAMETER, strategy_place(l), NULL,
+        lint_add(l->found, LINT_PARAMETER, strategy_position(l), NULL,
                  "parameter '" BATCH_STRATEGY_PARAMETER "' has no effect: a sequence batcher makes "
                  "its batches without a library");
         return;
@@ -230,9 +230,9 @@ static void check_batch_strategy(struct look *l)
 
 /* ---- labels ---------------------------------------------------------------------------------- */
 
-static void check_label_file(struct look *l, const Inference__ModelOutput *output)
+static void check_label_file(struct model_check *l, const Inference__ModelOutput *output)
 {
-    struct lint_place place = lint_at(l, output, "label_filename", 0);
+    struct lint_position position = lint_at(l, output, "label_filename", 0);
     struct labels *labels = NULL;
     int64_t classes = 0;
     if (str_escapes_folder(output->label_filename))
@@ -240,26 +240,26 @@ static void check_label_file(struct look *l, const Inference__ModelOutput *outpu
     struct status *st = labels_read(l->m->name, output->name, l->m->storage, l->m->name,
                                     output->label_filename, &labels);
     if (st) {
-        lint_add(l->found, LINT_FILE, place, NULL, "%s", status_message(st));
+        lint_add(l->found, LINT_FILE, position, NULL, "%s", status_message(st));
         status_free(st);
         return;
     }
     bool sized = shape_elements(output->dims, output->n_dims, &classes) == SHAPE_FINE;
     if (labels->count == 0)
-        lint_add(l->found, LINT_LABELS, place, NULL, "label file '%s' of output '%s' is empty",
+        lint_add(l->found, LINT_LABELS, position, NULL, "label file '%s' of output '%s' is empty",
                  output->label_filename, output->name);
     else if (sized && (uint64_t)classes > labels->count)
-        lint_add(l->found, LINT_LABELS, place, NULL,
+        lint_add(l->found, LINT_LABELS, position, NULL,
                  "label file '%s' has labels for %zu of the %" PRId64 " classes of output '%s'",
                  output->label_filename, labels->count, classes, output->name);
     labels_free(labels);
 
     char *path = mem_printf("%s/%s", l->m->name, output->label_filename);
-    lint_look_at_file(l, path);
+    lint_check_file(l, path);
     mem_free(path);
 }
 
-void lint_look_at_files(struct look *l)
+void lint_check_files(struct model_check *l)
 {
     const Inference__ModelConfig *pb = l->pb;
     for (size_t i = 0; i < l->sm.n_versions; i++)

@@ -54,7 +54,7 @@ static char *make_text(const char *fmt, va_list ap)
     return mem_strndup(text, length);
 }
 
-void lint_add(struct lint_findings *f, enum lint_code code, struct lint_place place,
+void lint_add(struct lint_findings *f, enum lint_code code, struct lint_position position,
               const char *advice, const char *fmt, ...)
 {
     if (is_ignored(f, code))
@@ -73,9 +73,9 @@ void lint_add(struct lint_findings *f, enum lint_code code, struct lint_place pl
     va_start(ap, fmt);
     f->items[f->n++] = (struct lint_finding){
         .code = code,
-        .file = mem_strdup(place.file),
-        .line = place.line,
-        .column = place.column,
+        .file = mem_strdup(position.file),
+        .line = position.line,
+        .column = position.column,
         .text = make_text(fmt, ap),
         .advice = advice ? mem_strdup(advice) : NULL,
         .model = f->model ? mem_strdup(f->model) : NULL,

@@ -45,7 +45,7 @@ struct lint_findings {
     size_t n_errors, n_warnings; /* those that are not kept, too */
 };
 
-struct lint_place {
+struct lint_position {
     const char *file;
     uint32_t line, column;
 };
@@ -54,7 +54,7 @@ struct lint_place {
 bool lint_wants(const struct lint_findings *f, enum lint_code code);
 
 /* lint_add - @advice is copied; NULL for none */
-void lint_add(struct lint_findings *f, enum lint_code code, struct lint_place place,
+void lint_add(struct lint_findings *f, enum lint_code code, struct lint_position position,
               const char *advice, const char *fmt, ...) PRINTF_LIKE(5, 6);
 
 /* lint_sort - by file, line and column; equal ones stay in the order in which they were found. */

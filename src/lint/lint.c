@@ -16,7 +16,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/thread.h"
-#include "core/repo/poll.h"
+#include "core/repo/listing.h"
 #include "core/repo/storage.h"
 #include "lint/print.h"
 
@@ -27,7 +27,7 @@ enum { MAX_THREADS = 16, PROGRESS_MS = 100 };
 static void add_root_fault(struct lint_run *run, const char *root, struct status *st)
 {
     run->unreadable = true;
-    lint_add(&run->own, LINT_REPOSITORY, (struct lint_place){.file = root}, NULL, "%s",
+    lint_add(&run->own, LINT_REPOSITORY, (struct lint_position){.file = root}, NULL, "%s",
              status_message(st));
     status_free(st);
 }
@@ -51,7 +51,7 @@ static void add_model_of_entry(struct lint_run *run, size_t root, const struct f
 {
     const struct storage *s = run->storages[root];
     struct status *why_not;
-    bool is_model = poll_is_model(s, entry, &why_not);
+    bool is_model = listing_is_model(s, entry, &why_not);
     struct lint_findings *found = &run->own;
     if (is_model) {
         struct lint_model *m = &run->models[run->n_models++];
@@ -88,7 +88,7 @@ static void list_repository_models(struct lint_run *run, size_t root)
     if (!fault && run->n_models == before)
         fault = "there are no models in this repository";
     if (fault)
-        lint_add(&run->own, LINT_NO_MODELS, (struct lint_place){.file = s->root}, NULL, "%s",
+        lint_add(&run->own, LINT_NO_MODELS, (struct lint_position){.file = s->root}, NULL, "%s",
                  fault);
     file_list_done(&list);
 }
@@ -126,7 +126,7 @@ static void find_backends(struct lint_run *run)
     run->has_backends = info.kind == FILE_FOLDER;
 }
 
-/* ---- looking at them ------------------------------------------------------------------------- */
+/* ---- checking them --------------------------------------------------------------------------- */
 
 struct pass {
     struct lint_run *run;

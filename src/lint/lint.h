@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One check of some repositories: list the models, look at each by itself (several at a time), then
- * at what only shows between them.
+ * One check of some repositories: list the models, check each by itself (several at a time), then
+ * what only shows between them.
  */
 #ifndef CONCH_LINT_LINT_H
 #define CONCH_LINT_LINT_H
@@ -65,12 +65,13 @@ void lint_read_again(const struct lint_run *run, struct lint_model *m);
 /* lint_check_between - duplicates, names in other case, ensembles. One thread, after all models. */
 void lint_check_between(struct lint_run *run);
 
-/* lint_hear - the function of a struct config_listener whose arg is a struct lint_ear. */
-struct lint_ear {
+/* lint_on_fault - the function of a struct config_listener whose arg is a struct lint_fault_sink.
+ */
+struct lint_fault_sink {
     struct lint_findings *found;
     const char *file;
     enum lint_code rule; /* what a broken rule counts as */
 };
-void lint_hear(void *arg, const struct config_fault *fault);
+void lint_on_fault(void *arg, const struct config_fault *fault);
 
 #endif

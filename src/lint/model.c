@@ -15,41 +15,42 @@
 #include "base/str.h"
 #include "core/repo/storage.h"
 #include "lint/backends.h"
-#include "lint/look.h"
+#include "lint/model_check.h"
 
 /* ---- findings -------------------------------------------------------------------------------- */
 
-void lint_hear(void *arg, const struct config_fault *fault)
+void lint_on_fault(void *arg, const struct config_fault *fault)
 {
     static const enum lint_code codes[] = {
         [CONFIG_FAULT_TEXT] = LINT_SYNTAX,
         [CONFIG_FAULT_UNSUPPORTED] = LINT_UNSUPPORTED,
     };
-    const struct lint_ear *ear = arg;
-    struct lint_place place = {.file = ear->file, .line = fault->line, .column = fault->column};
-    enum lint_code code = fault->kind == CONFIG_FAULT_RULE ? ear->rule : codes[fault->kind];
-    lint_add(ear->found, code, place, fault->advice, "%s", fault->text);
+    const struct lint_fault_sink *sink = arg;
+    struct lint_position position = {
+        .file = sink->file, .line = fault->line, .column = fault->column};
+    enum lint_code code = fault->kind == CONFIG_FAULT_RULE ? sink->rule : codes[fault->kind];
+    lint_add(sink->found, code, position, fault->advice, "%s", fault->text);
 }
 
-struct lint_place lint_at(const struct look *l, const void *message, const char *field,
-                          size_t index)
+struct lint_position lint_at(const struct model_check *l, const void *message, const char *field,
+                             size_t index)
 {
-    struct lint_place place = {.file = l->config_path};
+    struct lint_position position = {.file = l->config_path};
     if (message && l->found->n < LINT_MAX_FINDINGS)
-        model_config_where(l->config, message, field, index, &place.line, &place.column);
-    return place;
+        model_config_where(l->config, message, field, index, &position.line, &position.column);
+    return position;
 }
 
 void lint_add_status(struct lint_findings *f, enum lint_code code, const struct storage *s,
                      const char *path, struct status *st)
 {
     char *file = storage_path(s, path);
-    lint_add(f, code, (struct lint_place){.file = file}, NULL, "%s", status_message(st));
+    lint_add(f, code, (struct lint_position){.file = file}, NULL, "%s", status_message(st));
     status_free(st);
     mem_free(file);
 }
 
-bool lint_completes(const struct look *l)
+bool lint_completes(const struct model_check *l)
 {
     if (l->run->options->disable_auto_complete_config ||
         l->pb->scheduling_choice_case ==
@@ -60,7 +61,7 @@ bool lint_completes(const struct look *l)
     return l->backend->completes && (!l->pb->n_input || !l->pb->n_output);
 }
 
-int32_t lint_batch_size(const struct look *l)
+int32_t lint_batch_size(const struct model_check *l)
 {
     return l->pb->max_batch_size > 0 || !lint_completes(l) ? l->pb->max_batch_size : -1;
 }
@@ -73,22 +74,22 @@ static int compare_version_numbers(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void report_version_name(struct look *l, const char *name, enum scan_folder kind)
+static void report_version_name(struct model_check *l, const char *name, enum scan_folder kind)
 {
     char *path = mem_printf("%s/%s", l->m->name, name);
     char *file = storage_path(l->m->storage, path);
-    struct lint_place place = {.file = file};
+    struct lint_position position = {.file = file};
     if (kind == SCAN_LEADING_ZERO) {
         const char *number = name + strspn(name, "0");
         char *advice = mem_printf("rename it to %s", *number ? number : "0");
-        lint_add(l->found, LINT_VERSION_NAME, place, advice,
+        lint_add(l->found, LINT_VERSION_NAME, position, advice,
                  "ignore version directory '%s' which contains leading zeros in its directory name",
                  name);
         mem_free(advice);
     } else {
         int digits = (int)strspn(name, "0123456789"); /* "2x", "1-old" */
         char *advice = digits ? mem_printf("rename it to %.*s", digits, name) : NULL;
-        lint_add(l->found, LINT_VERSION_NAME, place, advice,
+        lint_add(l->found, LINT_VERSION_NAME, position, advice,
                  "ignore version directory '%s' which fails to convert to integral number", name);
         mem_free(advice);
     }
@@ -97,7 +98,7 @@ static void report_version_name(struct look *l, const char *name, enum scan_fold
 }
 
 /* A file that someone may take for the configuration. */
-static void check_file_name(struct look *l, const char *name, bool has_config)
+static void check_file_name(struct model_check *l, const char *name, bool has_config)
 {
     static const char right[] = "config.pbtxt";
     size_t least = SIZE_MAX;
@@ -109,16 +110,16 @@ static void check_file_name(struct look *l, const char *name, bool has_config)
         return;
     char *path = mem_printf("%s/%s", l->m->name, name);
     char *file = storage_path(l->m->storage, path);
-    lint_add(l->found, LINT_CONFIG_UNREAD, (struct lint_place){.file = file},
+    lint_add(l->found, LINT_CONFIG_UNREAD, (struct lint_position){.file = file},
              json ? "a configuration in JSON comes with a load request only" : "rename it",
              "'%s' is not read: the configuration's name is config.pbtxt", name);
     mem_free(file);
     mem_free(path);
 }
 
-/* An entry that cannot be looked at. Links that are no versions nobody follows, wherever they lead.
+/* An entry that cannot be read. Links that are no versions nobody follows, wherever they lead.
  */
-static void add_closed(struct look *l, const char *name, bool is_unused, bool is_link,
+static void add_closed(struct model_check *l, const char *name, bool is_unused, bool is_link,
                        enum file_kind kind, struct status *st)
 {
     char *path = mem_printf("%s/%s", l->m->name, name);
@@ -134,7 +135,7 @@ static void add_closed(struct look *l, const char *name, bool is_unused, bool is
 }
 
 /* Neither versions nor a configuration: was a folder above repositories named, this being one? */
-static void look_for_models(struct look *l, const struct file_list *list)
+static void look_for_models(struct model_check *l, const struct file_list *list)
 {
     bool found = false;
     for (size_t i = 0; i < list->count && !found; i++) {
@@ -150,7 +151,7 @@ static void look_for_models(struct look *l, const struct file_list *list)
             continue;
         char *file = storage_path(l->m->storage, l->m->name);
         char *advice = mem_printf("name '%s' to have them checked", file);
-        lint_add(l->found, LINT_NO_MODELS, (struct lint_place){.file = file}, advice,
+        lint_add(l->found, LINT_NO_MODELS, (struct lint_position){.file = file}, advice,
                  "this is a folder of models, not a model: '%s' has a config.pbtxt", name);
         mem_free(advice);
         mem_free(file);
@@ -158,7 +159,7 @@ static void look_for_models(struct look *l, const struct file_list *list)
 }
 
 /* Versions, the files of the first one, and what else catches the eye. */
-static void check_model_folder(struct look *l, bool has_config)
+static void check_model_folder(struct model_check *l, bool has_config)
 {
     const struct storage *s = l->m->storage;
     struct file_list list;
@@ -203,21 +204,22 @@ static void check_model_folder(struct look *l, bool has_config)
 
 /* Reads and parses it. *ret_config is NULL after a fault. */
 static struct status *read_config_file(const struct lint_run *run, const struct lint_model *m,
-                                       struct lint_ear *ear, struct config_listener *listener,
-                                       const char *path, struct model_config **ret_config)
+                                       struct lint_fault_sink *sink,
+                                       struct config_listener *listener, const char *path,
+                                       struct model_config **ret_config)
 {
     AUTO(buf) text = BUF_INIT(CONFIG_MAX_BYTES);
     struct status *st = storage_read(m->storage, path, &text);
     (void)run;
     if (st) /* the server's words for it */
-        return model_config_parse_file(st, &text, ear->file, ret_config);
+        return model_config_parse_file(st, &text, sink->file, ret_config);
     if (!listener)
-        return model_config_parse_text(buf_text(&text), text.size, ear->file, ret_config);
-    return model_config_parse_all(buf_text(&text), text.size, ear->file, listener, ret_config);
+        return model_config_parse_text(buf_text(&text), text.size, sink->file, ret_config);
+    return model_config_parse_all(buf_text(&text), text.size, sink->file, listener, ret_config);
 }
 
 /* The configuration, or NULL when there is something wrong with it already. */
-static struct model_config *open_config(struct look *l, struct lint_ear *ear,
+static struct model_config *open_config(struct model_check *l, struct lint_fault_sink *sink,
                                         struct config_listener *listener, bool *ret_exists)
 {
     const struct conch_check_options *o = l->run->options;
@@ -236,8 +238,8 @@ static struct model_config *open_config(struct look *l, struct lint_ear *ear,
     if (*ret_exists || o->disable_auto_complete_config) {
         mem_free(l->config_path);
         l->config_path = storage_path(l->m->storage, path);
-        ear->file = l->config_path;
-        st = read_config_file(l->run, l->m, ear, listener, path, &c);
+        sink->file = l->config_path;
+        st = read_config_file(l->run, l->m, sink, listener, path, &c);
         if (st)
             lint_add(l->found, LINT_READ, lint_at(l, NULL, NULL, 0), NULL, "%s",
                      status_message(st));
@@ -250,7 +252,7 @@ static struct model_config *open_config(struct look *l, struct lint_ear *ear,
     return c;
 }
 
-static void check_served_versions(struct look *l)
+static void check_served_versions(struct model_check *l)
 {
     const Inference__ModelVersionPolicy *policy = l->pb->version_policy;
     bool specific =
@@ -274,7 +276,7 @@ static void check_served_versions(struct look *l)
                  l->m->name);
 }
 
-static struct config_facts facts_of(const struct look *l)
+static struct config_facts facts_of(const struct model_check *l)
 {
     return (struct config_facts){
         .model_name = l->m->name,
@@ -284,10 +286,10 @@ static struct config_facts facts_of(const struct look *l)
     };
 }
 
-static void check_model_config(struct look *l, bool exists)
+static void check_model_config(struct model_check *l, bool exists)
 {
     struct config_facts facts = facts_of(l);
-    struct status *st = model_config_check_all(l->sm.config, &facts);
+    struct status *st = model_config_validate_all(l->sm.config, &facts);
     if (st) /* no memory */
         lint_add(l->found, LINT_READ, lint_at(l, NULL, NULL, 0), NULL, "%s", status_message(st));
     status_free(st);
@@ -298,7 +300,7 @@ static void check_model_config(struct look *l, bool exists)
 }
 
 /* What is asked about later: which versions there are, and of ensembles the configuration. */
-static void keep_for_ensembles(struct look *l)
+static void keep_for_ensembles(struct model_check *l)
 {
     struct lint_model *m = l->m;
     m->n_versions = l->sm.n_versions;
@@ -320,24 +322,24 @@ static void keep_for_ensembles(struct look *l)
 
 void lint_check_model(const struct lint_run *run, struct lint_model *m)
 {
-    struct look l = {.run = run, .m = m, .found = &m->found};
+    struct model_check l = {.run = run, .m = m, .found = &m->found};
     l.config_path = storage_path(m->storage, m->name);
-    struct lint_ear ear = {.found = &m->found, .file = l.config_path, .rule = LINT_CONFIG};
-    struct config_listener listener = {.hear = lint_hear, .arg = &ear};
+    struct lint_fault_sink sink = {.found = &m->found, .file = l.config_path, .rule = LINT_CONFIG};
+    struct config_listener listener = {.on_fault = lint_on_fault, .arg = &sink};
     bool exists;
 
-    l.sm.config = open_config(&l, &ear, &listener, &exists);
+    l.sm.config = open_config(&l, &sink, &listener, &exists);
     check_model_folder(&l, exists);
     if (l.sm.config) {
         l.config = l.sm.config;
         l.pb = l.config->pb;
         check_model_config(&l, exists);
         check_served_versions(&l);
-        lint_look_at_files(&l);
-        lint_look_at_samples(&l);
-        lint_look_at_batching(&l);
-        lint_look_at_tensors(&l);
-        lint_look_at_parameters(&l);
+        lint_check_files(&l);
+        lint_check_samples(&l);
+        lint_check_batching(&l);
+        lint_check_tensors(&l);
+        lint_check_parameters(&l);
     }
     keep_for_ensembles(&l);
     scanned_model_done(&l.sm);
@@ -346,15 +348,15 @@ void lint_check_model(const struct lint_run *run, struct lint_model *m)
 
 void lint_read_again(const struct lint_run *run, struct lint_model *m)
 {
-    struct look l = {.run = run, .m = m, .found = &(struct lint_findings){0}};
-    struct lint_ear ear = {.found = l.found};
+    struct model_check l = {.run = run, .m = m, .found = &(struct lint_findings){0}};
+    struct lint_fault_sink sink = {.found = l.found};
     bool exists;
     l.config_path = storage_path(m->storage, m->name);
-    l.sm.config = open_config(&l, &ear, NULL, &exists);
+    l.sm.config = open_config(&l, &sink, NULL, &exists);
     if (l.sm.config) {
         check_model_folder(&l, exists);
         struct config_facts facts = facts_of(&l);
-        status_free(model_config_check_all(l.sm.config, &facts)); /* told the first time */
+        status_free(model_config_validate_all(l.sm.config, &facts)); /* told the first time */
         l.pb = l.sm.config->pb;
         l.backend = backend_traits_of(l.pb->backend);
         m->is_complete = !lint_completes(&l);

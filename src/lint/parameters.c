@@ -11,7 +11,7 @@
 #include "base/str.h"
 #include "core/sched/execution.h"
 #include "lint/backends.h"
-#include "lint/look.h"
+#include "lint/model_check.h"
 
 typedef Inference__ModelConfig__ParametersEntry parameter;
 
@@ -40,28 +40,28 @@ static void find_nearest(const struct parameter_traits *table, const char *name,
     }
 }
 
-static void check_parameter_value(struct look *l, const struct parameter_traits *t,
+static void check_parameter_value(struct model_check *l, const struct parameter_traits *t,
                                   const parameter *p)
 {
     const char *value = p->value->string_value;
-    struct lint_place place = lint_at(l, p, "value", 0);
+    struct lint_position position = lint_at(l, p, "value", 0);
     int64_t number;
     if (t->is_number &&
         (!str_to_int64(value, strlen(value), &number) || number < t->min || number > t->max))
-        lint_add(l->found, LINT_BAD_PARAMETER, place, NULL,
+        lint_add(l->found, LINT_BAD_PARAMETER, position, NULL,
                  "parameter '%s' must be a whole number from %" PRId64 " to %" PRId64 ", got '%s'",
                  p->key, t->min, t->max, value);
     if (t == &server_parameters[0]) { /* CONCH_EXECUTION */
         struct execution e;
         struct status *st = execution_init(&e, value, false);
         if (st)
-            lint_add(l->found, LINT_BAD_PARAMETER, place, NULL, "%s", status_message(st));
+            lint_add(l->found, LINT_BAD_PARAMETER, position, NULL, "%s", status_message(st));
         status_free(st);
     }
 }
 
 /* Nobody reads it. Is that a mistake? A model may read what it likes, if its backend lets it. */
-static void check_unknown_parameter(struct look *l, const parameter *p)
+static void check_unknown_parameter(struct model_check *l, const parameter *p)
 {
     const struct backend_traits *b = l->backend;
     const char *best = NULL;
@@ -83,7 +83,7 @@ static void check_unknown_parameter(struct look *l, const parameter *p)
 typedef Inference__ModelOptimizationPolicy__ExecutionAccelerators__Accelerator accelerator;
 
 /* Whether the library that a backend finds has a known one, only the server can tell. */
-static void check_accelerators(struct look *l, accelerator *const *list, size_t n,
+static void check_accelerators(struct model_check *l, accelerator *const *list, size_t n,
                                const char *const *known)
 {
     for (size_t i = 0; i < n && known; i++) {
@@ -96,7 +96,7 @@ static void check_accelerators(struct look *l, accelerator *const *list, size_t 
     }
 }
 
-static void check_onnxruntime_extras(struct look *l)
+static void check_onnxruntime_extras(struct model_check *l)
 {
     const Inference__ModelOptimizationPolicy__ExecutionAccelerators *a =
         l->pb->optimization ? l->pb->optimization->execution_accelerators : NULL;
@@ -108,7 +108,7 @@ static void check_onnxruntime_extras(struct look *l)
                        l->backend->cpu_accelerators);
 }
 
-void lint_look_at_parameters(struct look *l)
+void lint_check_parameters(struct model_check *l)
 {
     check_onnxruntime_extras(l);
     for (size_t i = 0; i < l->pb->n_parameters; i++) {

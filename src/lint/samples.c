@@ -14,7 +14,7 @@
 #include "base/str.h"
 #include "core/repo/storage.h"
 #include "core/tensor.h"
-#include "lint/look.h"
+#include "lint/model_check.h"
 
 enum { MAX_STRINGS_BYTES = 64 << 20, STRING_LENGTH_BYTES = 4, MAX_SHAPE_TEXT = 512 };
 
@@ -51,14 +51,14 @@ static bool count_strings(const struct buf *text, uint64_t *ret_n)
     return true;
 }
 
-static void check_string_count(struct look *l, const struct data_file *d, const char *folder,
+static void check_string_count(struct model_check *l, const struct data_file *d, const char *folder,
                                int64_t elements)
 {
     AUTO(buf) text = BUF_INIT(MAX_STRINGS_BYTES);
     uint64_t n;
     struct status *st = storage_read_named(l->m->storage, folder, d->file, &text);
     if (st) {
-        status_free(st); /* too large to count, or told by look_at_file() */
+        status_free(st); /* too large to count, or reported by lint_check_file() */
         return;
     }
     if (!count_strings(&text, &n))
@@ -71,7 +71,7 @@ static void check_string_count(struct look *l, const struct data_file *d, const 
                  d->setting, elements, d->file, n);
 }
 
-static void check_data_size(struct look *l, const struct data_file *d, const char *folder,
+static void check_data_size(struct model_check *l, const struct data_file *d, const char *folder,
                             uint64_t size_bytes)
 {
     int64_t elements = 0;
@@ -85,23 +85,23 @@ static void check_data_size(struct look *l, const struct data_file *d, const cha
     size_t element_bytes = dtype_size((enum dtype)d->type); /* the same numbers */
     if (!element_bytes || __builtin_mul_overflow((uint64_t)elements, element_bytes, &expected))
         return;
-    struct lint_place place = lint_at(l, d->message, d->field, 0);
+    struct lint_position position = lint_at(l, d->message, d->field, 0);
     if (size_bytes < expected)
-        lint_add(l->found, LINT_FILE, place, NULL,
+        lint_add(l->found, LINT_FILE, position, NULL,
                  "%s expects %" PRIu64 " bytes, but the data provided from %s only has %" PRIu64
                  " bytes",
                  d->setting, expected, d->file, size_bytes);
     else if (size_bytes > expected)
-        lint_add(l->found, LINT_DATA_SIZE, place, NULL,
+        lint_add(l->found, LINT_DATA_SIZE, position, NULL,
                  "%s expects %" PRIu64 " bytes, but the data provided from %s has %" PRIu64
                  " bytes: the rest is not used",
                  d->setting, expected, d->file, size_bytes);
 }
 
-static void check_data_file(struct look *l, const struct data_file *d)
+static void check_data_file(struct model_check *l, const struct data_file *d)
 {
     struct file_info info = {.kind = FILE_MISSING};
-    struct lint_place place = lint_at(l, d->message, d->field, 0);
+    struct lint_position position = lint_at(l, d->message, d->field, 0);
     if (str_escapes_folder(d->file))
         return; /* a broken rule, which was told */
     char *folder = mem_printf("%s/%s", l->m->name, d->folder);
@@ -112,13 +112,13 @@ static void check_data_file(struct look *l, const struct data_file *d)
     } else if (info.kind != FILE_REGULAR) {
         char *file = storage_path(l->m->storage, path);
         if (info.kind == FILE_MISSING)
-            lint_add(l->found, LINT_FILE, place, NULL,
+            lint_add(l->found, LINT_FILE, position, NULL,
                      "failed to open text file for read %s: No such file or directory", file);
         else
-            lint_add(l->found, LINT_FILE, place, NULL, "'%s' is not a regular file", file);
+            lint_add(l->found, LINT_FILE, position, NULL, "'%s' is not a regular file", file);
         mem_free(file);
     } else {
-        lint_look_at_file(l, path);
+        lint_check_file(l, path);
         check_data_size(l, d, folder, info.size_bytes);
     }
     mem_free(path);
@@ -144,7 +144,7 @@ static bool same_dims(const Inference__ModelInput *input, const Inference__Model
     return same; /* a wildcard in a sample is a broken rule, which was told */
 }
 
-static void check_sample_fits_input(struct look *l, const Inference__ModelWarmup *sample,
+static void check_sample_fits_input(struct model_check *l, const Inference__ModelWarmup *sample,
                                     const sample_input *entry, const Inference__ModelInput *input)
 {
     const Inference__ModelWarmup__Input *from = entry->value;
@@ -165,7 +165,7 @@ static void check_sample_fits_input(struct look *l, const Inference__ModelWarmup
 }
 
 /* Are these the model's inputs? */
-static void check_sample_inputs(struct look *l, const Inference__ModelWarmup *sample)
+static void check_sample_inputs(struct model_check *l, const Inference__ModelWarmup *sample)
 {
     struct map given = MAP_INIT;
     for (size_t i = 0; i < sample->n_inputs; i++)
@@ -189,7 +189,7 @@ static void check_sample_inputs(struct look *l, const Inference__ModelWarmup *sa
     map_done(&given);
 }
 
-static void check_warmup_sample(struct look *l, const Inference__ModelWarmup *sample)
+static void check_warmup_sample(struct model_check *l, const Inference__ModelWarmup *sample)
 {
     int32_t most = MAX(lint_batch_size(l), 1);
     if (sample->batch_size == 0) {
@@ -222,7 +222,8 @@ static void check_warmup_sample(struct look *l, const Inference__ModelWarmup *sa
 
 /* ---- initial states -------------------------------------------------------------------------- */
 
-static void check_state_data(struct look *l, const Inference__ModelSequenceBatching__State *state)
+static void check_state_data(struct model_check *l,
+                             const Inference__ModelSequenceBatching__State *state)
 {
     for (size_t i = 0; i < state->n_initial_state; i++) {
         const Inference__ModelSequenceBatching__InitialState *initial = state->initial_state[i];
@@ -241,7 +242,7 @@ static void check_state_data(struct look *l, const Inference__ModelSequenceBatch
     }
 }
 
-void lint_look_at_samples(struct look *l)
+void lint_check_samples(struct model_check *l)
 {
     const Inference__ModelConfig *pb = l->pb;
     for (size_t i = 0; i < pb->n_model_warmup; i++)

@@ -7,7 +7,7 @@
 #include "base/buf.h"
 #include "base/map.h"
 #include "core/tensor.h"
-#include "lint/look.h"
+#include "lint/model_check.h"
 
 enum { MAX_SHAPE_TEXT = 512, IMAGE_DIMS = 4 };
 
@@ -60,7 +60,7 @@ static bool all_look_batched(const Inference__ModelConfig *pb)
     return first.dims[0] == 1 || first.dims[0] == pb->max_batch_size;
 }
 
-static void add_batch_dim(struct look *l, const struct tensor *t)
+static void add_batch_dim(struct model_check *l, const struct tensor *t)
 {
     AUTO(buf) dims = BUF_INIT(MAX_SHAPE_TEXT);
     AUTO(buf) rest = BUF_INIT(MAX_SHAPE_TEXT);
@@ -76,7 +76,7 @@ static void add_batch_dim(struct look *l, const struct tensor *t)
              buf_text(&dims), t->what, t->name, l->pb->max_batch_size, buf_text(&dims) + 1);
 }
 
-static void check_batch_dims(struct look *l)
+static void check_batch_dims(struct model_check *l)
 {
     if (l->pb->max_batch_size <= 0)
         return;
@@ -90,7 +90,7 @@ static void check_batch_dims(struct look *l)
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-static void check_tensor_names(struct look *l, size_t from, size_t to)
+static void check_tensor_names(struct model_check *l, size_t from, size_t to)
 {
     struct map seen = MAP_INIT;
     for (size_t i = from; i < to; i++) {
@@ -102,7 +102,7 @@ static void check_tensor_names(struct look *l, size_t from, size_t to)
     map_done(&seen);
 }
 
-void lint_look_at_tensors(struct look *l)
+void lint_check_tensors(struct model_check *l)
 {
     const Inference__ModelConfig *pb = l->pb;
     check_batch_dims(l);

@@ -69,7 +69,7 @@ static struct {
 
     int last[N_CLIENTS][MAX_LEVELS + 1]; /* executed, of one instance */
     atomic_int n_responding;
-    int next[N_CLIENTS]; /* whose turn it is to be answered, in order */
+    int next[N_CLIENTS]; /* who is answered next, in order */
 } storm;
 
 static void wrong(const char *what, const struct asked *a)
@@ -228,14 +228,14 @@ static void add_input(struct asked *a, const char *name, uint32_t width)
     assert_null(request_add_data(&a->fake.request, in, &data));
 }
 
-static void prepare(struct asked *a, unsigned int *seed, struct turn *turn)
+static void prepare(struct asked *a, unsigned int *seed, struct inline_budget *budget)
 {
     static const uint64_t asked_us[] = {0, 0, 1, 100, 100000};
     const struct plan *p = &storm.plan;
     fake_request_make(&a->fake, &storm.model);
     struct request *r = &a->fake.request;
     r->ops = &ops;
-    r->turn = turn;
+    r->inline_budget = budget;
     r->priority = any(seed, MAX_LEVELS + 3); /* 0 and those that there are not, too */
     r->timeout_us = asked_us[any(seed, 5)];
     a->rows = p->max_batch ? 1 + any(seed, p->max_batch) : 1;
@@ -298,22 +298,23 @@ static void check_end(const struct asked *a)
     }
 }
 
-static void ignore(struct turn *turn)
+static void ignore(struct inline_budget *budget)
 {
-    (void)turn; /* turn_end() is called often enough */
+    (void)budget; /* scheduler_run_deferred() is called often enough */
 }
 
 static void *be_a_client(void *arg)
 {
     int client = (int)(uintptr_t)arg, n_accepted = 0;
     unsigned int seed = storm.plan.seed * N_CLIENTS + (unsigned int)client;
-    struct turn turn = {.left_ns = EXECUTION_BUDGET_NS, .on_wait = client % 2 ? ignore : NULL};
+    struct inline_budget budget = {.left_ns = EXECUTION_BUDGET_NS,
+                                   .on_wait = client % 2 ? ignore : NULL};
     struct asked *ring = calloc(N_OPEN, sizeof(*ring));
     bool open[N_OPEN] = {false};
     for (int i = 0; i < N_EACH + N_OPEN; i++) {
         struct asked *a = &ring[i % N_OPEN];
         if (open[i % N_OPEN]) {
-            turn_end(&turn);
+            scheduler_run_deferred(&budget);
             fake_request_wait(&a->fake);
             check_end(a);
             fake_request_end(&a->fake);
@@ -321,7 +322,7 @@ static void *be_a_client(void *arg)
         }
         if (i >= N_EACH)
             continue;
-        prepare(a, &seed, any(&seed, 2) ? &turn : NULL);
+        prepare(a, &seed, any(&seed, 2) ? &budget : NULL);
         a->client = client;
         a->number = n_accepted;
         /* Whether it is cancelled has to be known before somebody else may look at its end. */
@@ -337,11 +338,11 @@ static void *be_a_client(void *arg)
         if (a->cancelled)
             request_cancel(&a->fake.request);
         if (any(&seed, 3) == 0) {
-            turn_end(&turn);
-            turn.left_ns = EXECUTION_BUDGET_NS;
+            scheduler_run_deferred(&budget);
+            budget.left_ns = EXECUTION_BUDGET_NS;
         }
     }
-    turn_end(&turn);
+    scheduler_run_deferred(&budget);
     free(ring);
     return NULL;
 }

@@ -49,7 +49,7 @@ static struct status *grow_up(struct model_config *c, bool merge)
     if (!st)
         st = model_config_set_python(c, "model.py", "/backends/b/environment.tar.gz");
     if (!st)
-        st = model_config_place(c, &facts);
+        st = model_config_complete_groups(c, &facts);
     if (!st && merge)
         st = model_config_merge_from_backend(c, from_backend, strlen(from_backend));
     if (!st)
@@ -157,7 +157,7 @@ static struct status *refuse(void *arg)
     if (!st) {
         st = model_config_prepare(c, &facts);
         if (!st)
-            st = model_config_place(c, &facts);
+            st = model_config_complete_groups(c, &facts);
         if (!st)
             st = model_config_finish(c, &facts);
         model_config_free(c);
@@ -206,12 +206,12 @@ static struct status *listen(void *arg)
     const char *wrong = arg;
     static char heard[1 << 16];
     AUTO(buf) told = BUF_INIT(sizeof(heard));
-    struct config_listener listener = {.hear = note_fault, .arg = &told};
+    struct config_listener listener = {.on_fault = note_fault, .arg = &told};
     struct model_config *c = NULL;
     struct status *st = model_config_parse_all(wrong, strlen(wrong), "config.pbtxt", &listener, &c);
     if (!st && c) {
         const struct ensemble_lookup lookup = {.find = find_itself, .arg = c};
-        st = model_config_check_all(c, &facts);
+        st = model_config_validate_all(c, &facts);
         bool is_ensemble = c->pb->scheduling_choice_case ==
                            INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_ENSEMBLE_SCHEDULING;
         if (!st && is_ensemble)

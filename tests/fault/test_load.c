@@ -130,15 +130,15 @@ static bool serves(struct server *s, const char *name)
 /* Until what was unloaded has gone; NULL, or why that could not be asked. */
 static struct status *await_end(struct server *s)
 {
-    for (bool leaving = true; leaving;) {
+    for (bool retiring = true; retiring;) {
         struct model_index_row *rows;
         size_t n;
         struct status *st = server_index(s, false, &rows, &n);
         if (st)
             return st;
-        leaving = false;
+        retiring = false;
         for (size_t i = 0; i < n; i++)
-            leaving |= strcmp(rows[i].state, "UNLOADING") == 0;
+            retiring |= strcmp(rows[i].state, "UNLOADING") == 0;
         mem_free(rows);
     }
     return NULL;

@@ -88,8 +88,9 @@ static void describe(const struct exchange *x, const struct status *st, struct b
         if (in->size_bytes > 0)
             buf_add(out, in->buffers[0].base, in->buffers[0].size_bytes);
     }
-    for (uint32_t i = 0; i < call->n_wishes; i++)
-        buf_addf(out, "%s %s %d", r->outputs[i], call->wishes[i].name, call->wishes[i].binary);
+    for (uint32_t i = 0; i < call->n_requested_outputs; i++)
+        buf_addf(out, "%s %s %d", r->outputs[i], call->requested_outputs[i].name,
+                 call->requested_outputs[i].binary);
     buf_addf(out, "%u inputs, %u outputs, %u parameters, %d %u %s", r->n_inputs, r->n_outputs,
              r->n_parameters, call->binary_default, r->flags, r->id);
 }
@@ -116,7 +117,7 @@ static void parse(const uint8_t *data, size_t size, struct buf *description)
     check_error(x, json_bytes, st);
     describe(x, st, description);
     if (!st)
-        st = request_check(&call->request);
+        st = request_admit(&call->request);
     status_free(st);
     exchange_end(x);
     free(body);

@@ -50,7 +50,7 @@ static void live(const char *text, size_t size)
     if (!st)
         st = model_config_prepare(c, &facts);
     if (!st)
-        st = model_config_place(c, &facts);
+        st = model_config_complete_groups(c, &facts);
     if (!st)
         st = model_config_finish(c, &facts);
     status_free(st);
@@ -59,15 +59,15 @@ static void live(const char *text, size_t size)
 
 /* ---- the same for a listener ----------------------------------------------------------------- */
 
-struct heard {
+struct faults {
     size_t n;       /* but for what is not supported yet */
     char first[64]; /* where the first one is: "line:column" */
     bool is_text;   /* it is the text's */
 };
 
-static void hear(void *arg, const struct config_fault *fault)
+static void on_fault(void *arg, const struct config_fault *fault)
 {
-    struct heard *h = arg;
+    struct faults *h = arg;
     if (fault->kind == CONFIG_FAULT_UNSUPPORTED)
         return;
     if (h->n++ == 0)
@@ -94,7 +94,7 @@ static struct status *first_fault(const char *text, size_t size, const struct co
         st = model_config_prepare(c, facts);
     if (!st || status_code(st) == STATUS_UNSUPPORTED) {
         status_free(st);
-        st = model_config_place(c, facts);
+        st = model_config_complete_groups(c, facts);
     }
     if (!st)
         st = model_config_finish(c, facts);
@@ -113,21 +113,21 @@ static void listen(const char *text, size_t size)
     static const char *const files[] = {"model.onnx"};
     const struct config_facts facts = {
         .model_name = "m", .version_files = files, .n_version_files = 1, .auto_complete = true};
-    struct heard heard = {0};
-    struct config_listener listener = {.hear = hear, .arg = &heard};
+    struct faults faults = {0};
+    struct config_listener listener = {.on_fault = on_fault, .arg = &faults};
     struct model_config *c = NULL;
     bool is_text;
     struct status *first = first_fault(text, size, &facts, &is_text);
     struct status *st = model_config_parse_all(text, size, "f", &listener, &c);
-    BUG_ON(!st && !c && heard.n == 0);
+    BUG_ON(!st && !c && faults.n == 0);
     if (!st && c)
-        st = model_config_check_all(c, &facts);
+        st = model_config_validate_all(c, &facts);
     if (!st) {
-        BUG_ON(!first != (heard.n == 0));
-        BUG_ON(is_text != heard.is_text);
-        BUG_ON(is_text && !strstr(status_message(first), heard.first));
+        BUG_ON(!first != (faults.n == 0));
+        BUG_ON(is_text != faults.is_text);
+        BUG_ON(is_text && !strstr(status_message(first), faults.first));
     }
-    if (!st && c && heard.n == 0 &&
+    if (!st && c && faults.n == 0 &&
         c->pb->scheduling_choice_case ==
             INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_ENSEMBLE_SCHEDULING) {
         const struct ensemble_lookup lookup = {.find = find_itself, .arg = c};

@@ -36,13 +36,13 @@ void fake_model_make_with(struct fake_model *f, struct server_options *options, 
     must(model_config_parse_text(whole, strlen(whole), "config.pbtxt", &config), "parse");
     mem_free(whole);
     must(model_config_prepare(config, &facts), "prepare");
-    must(model_config_place(config, &facts), "place");
+    must(model_config_complete_groups(config, &facts), "place");
     must(model_config_finish(config, &facts), "finish");
 
     f->server.options = options;
     mutex_init(&f->server.drain_mu, 300, "drain");
     cond_init(&f->server.drained);
-    alarms_init(&f->server.alarms);
+    deadline_timers_init(&f->server.deadline_timers);
     helpers_init(&f->server.helpers);
     watchdog_init(&f->server.watchdog);
     f->backend.name = mem_strdup("fake");
@@ -81,7 +81,7 @@ void fake_model_end(struct fake_model *f)
     model_expect_returned(m->owner, MEM_BACKEND);
     model_unref(m);
     mem_free(f->backend.name);
-    alarms_done(&f->server.alarms);
+    deadline_timers_done(&f->server.deadline_timers);
     helpers_done(&f->server.helpers);
     watchdog_done(&f->server.watchdog);
     server_options_free(f->server.options);

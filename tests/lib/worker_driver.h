@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A worker without a thread: the test runs the turns of its loop, and its clock. Clients are ends
- * of socket pairs. Its handler answers a request with the size of its body and a full stop; HEAD
- * waits to be answered by the test, and a body of 3 bytes gets a large answer.
+ * A worker without a thread: the test runs the iterations of its loop, and its clock. Clients are
+ * ends of socket pairs. Its handler answers a request with the size of its body and a full stop;
+ * HEAD waits to be answered by the test, and a body of 3 bytes gets a large answer.
  *
- * start() and stop() are for a test of what a turn does; start_slow() and stop_slow() for one of
- * what clients may take their time for: there the loop looks at its clients twice a second, and
+ * start() and stop() are for a test of what an iteration does; start_slow() and stop_slow() for one
+ * of what clients may take their time for: there the loop looks at its clients twice a second, and
  * `asker` is connected.
  */
 #ifndef CONCH_TESTS_LIB_WORKER_DRIVER_H
@@ -32,10 +32,10 @@
 
 enum {
     PORTION_BYTES = 16 << 10,
-    TURN_BYTES = 4 * PORTION_BYTES,
-    TURN_REQUESTS = 8,
+    ITERATION_BYTES = 4 * PORTION_BYTES,
+    ITERATION_REQUESTS = 8,
     MAX_SAID_BYTES = 128 << 10, /* by say_bytes() */
-    MAX_TURNS = 10000,
+    MAX_ITERATIONS = 10000,
 };
 
 static struct listener listener;
@@ -90,9 +90,9 @@ static inline void on_end(struct exchange *x)
 
 static const struct http_handler handler = {.on_request = on_request, .on_end = on_end};
 
-static inline void turn(void)
+static inline void iteration(void)
 {
-    loop_turn(&worker.loop, 0);
+    loop_iterate(&worker.loop, 0);
 }
 
 static inline void come(struct client *c)
@@ -137,7 +137,8 @@ static inline int heard(struct client *c, const char *what)
 
 static struct http_limits limits;
 static struct net_timeouts timeouts;
-static struct clock_fake now; /* of the worker: a turn takes no time, however slow the machine is */
+static struct clock_fake
+    now; /* of the worker: an iteration takes no time, however slow the machine is */
 
 static inline int start(void **state)
 {
@@ -157,8 +158,9 @@ static inline int start(void **state)
     clock_fake_init(&now, 1000 * NS_PER_S);
     worker.loop.clock = &now.clock;
     loop_refresh_time(&worker.loop);
-    worker.budget = (struct net_budget){
-        .portion_bytes = PORTION_BYTES, .turn_bytes = TURN_BYTES, .requests = TURN_REQUESTS};
+    worker.budget = (struct net_budget){.portion_bytes = PORTION_BYTES,
+                                        .iteration_bytes = ITERATION_BYTES,
+                                        .requests = ITERATION_REQUESTS};
     return 0;
 }
 
@@ -174,7 +176,7 @@ static inline int stop(void **state)
     return 0;
 }
 
-/* ---- Clients whose second is a turn --------------------------------------------------------- */
+/* ---- Clients whose second is an iteration ---------------------------------------------------- */
 
 static inline int start_slow(void **state)
 {
@@ -200,11 +202,11 @@ static inline int stop_slow(void **state)
 
 static inline void pass_a_second(void)
 {
-    turn();
-    turn(); /* what was left over */
+    iteration();
+    iteration(); /* what was left over */
     clock_fake_advance(&now, NS_PER_S);
-    turn();
-    turn();
+    iteration();
+    iteration();
 }
 
 /* How many seconds the client is borne that says so much in each; 200 for any time. */
@@ -214,7 +216,7 @@ static inline int endured(const char *text, const char *until)
         if (heard(&asker, until) > 0)
             return i;
         say(&asker, text);
-        turn();
+        iteration();
         heard(&asker, until);
         pass_a_second();
     }

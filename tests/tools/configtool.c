@@ -62,7 +62,7 @@ int main(int argc, char **argv)
     if (!st)
         st = pass_unsupported(model_config_prepare(c, &facts));
     if (!st)
-        st = model_config_place(c, &facts);
+        st = model_config_complete_groups(c, &facts);
     if (!st)
         st = pass_unsupported(model_config_finish(c, &facts));
     if (!st) {

@@ -171,7 +171,8 @@ char *backend_find_file(const struct backend_registry *reg, const char *backend,
 /* Where the files of one model's backend may be. */
 struct search {
     const Inference__ModelConfig *pb;
-    const char *places[4]; /* folders of the version, the model, the backend, the Python backend */
+    const char
+        *search_folders[4]; /* folders of the version, the model, the backend, the Python backend */
 };
 enum { OWN = 2, ALL_BUT_PYTHON = 3, ALL = 4 };
 
@@ -180,7 +181,7 @@ static struct status *not_found(const struct search *s, const char *name, size_t
 {
     AUTO(buf) searched = BUF_INIT(MAX_SEARCHED);
     for (size_t i = 0; i < n_places; i++)
-        buf_addf(&searched, "'%s' ", s->places[i]);
+        buf_addf(&searched, "'%s' ", s->search_folders[i]);
     if (!*s->pb->runtime && n_places < ALL)
         return status_new(STATUS_INVALID_ARG,
                           "unable to find backend library for backend '%s', try specifying runtime "
@@ -193,7 +194,7 @@ static struct status *not_found(const struct search *s, const char *name, size_t
 
 static bool has_python_file(const struct search *s)
 {
-    char *path = find_in(&s->places[OWN], 1, BACKEND_PYTHON_FILE);
+    char *path = find_in(&s->search_folders[OWN], 1, BACKEND_PYTHON_FILE);
     bool has = path;
     mem_free(path);
     return has;
@@ -203,8 +204,8 @@ static bool has_python_file(const struct search *s)
  */
 static struct status *find_python(const struct search *s, struct backend_files *f)
 {
-    const char *own = s->places[OWN];
-    f->library = find_in(s->places, ALL, "libtriton_python.so");
+    const char *own = s->search_folders[OWN];
+    f->library = find_in(s->search_folders, ALL, "libtriton_python.so");
     if (!f->library)
         return not_found(s, "libtriton_python.so", ALL);
     if (!has_python_file(s))
@@ -229,7 +230,7 @@ static struct status *find_backend_library(const struct search *s, const char *n
 {
     if (strcmp(s->pb->runtime, BACKEND_PYTHON_FILE) == 0)
         return find_python(s, f);
-    f->library = find_in(s->places, ALL_BUT_PYTHON, name);
+    f->library = find_in(s->search_folders, ALL_BUT_PYTHON, name);
     if (!f->library && !*s->pb->runtime && has_python_file(s))
         return find_python(s, f);
     if (!f->library)

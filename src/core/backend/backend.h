@@ -16,7 +16,7 @@
 #include "base/mutex.h"
 #include "core/config/config.h"
 #include "core/helpers.h"
-#include "core/message.h"
+#include "core/json_message.h"
 
 struct backend;
 struct backend_attribute;
@@ -56,7 +56,7 @@ struct backend {
     char *name;
     char *library_path;
     char *directory;
-    struct message config; /* {"cmdline":{…}} */
+    struct json_message config; /* {"cmdline":{…}} */
     struct backend_functions fns;
     struct dl *library;
     bool entered; /* Initialize has been called, if there is one: Finalize is due */
@@ -128,7 +128,7 @@ void backend_files_done(struct backend_files *f);
  * backend_find - the files of a model's backend: the library `runtime`, or libtriton_<backend>.so,
  * in the version's folder, the model's folder, the backend's own folder; without such a library, or
  * when it is the `runtime`, a model.py in the backend's own folder, for which the Python backend's
- * library is looked for in the same places and in that backend's folder.
+ * library is looked for in the same folders and in that backend's folder.
  *
  * @ret_files  the caller ends it with backend_files_done()
  * Errors: STATUS_INVALID_ARG  the name leads out of those folders, or no such file

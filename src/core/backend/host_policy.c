@@ -11,10 +11,10 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "base/place.h"
+#include "base/cpu_binding.h"
 #include "base/status.h"
 #include "base/str.h"
-#include "core/message.h"
+#include "core/json_message.h"
 
 enum { MAX_DOCUMENT_BYTES = 16 << 20 };
 
@@ -53,7 +53,7 @@ static const char *find_policy_value(const struct host_policy_setting *settings,
 }
 
 struct status *host_policy_document(const struct host_policy_setting *settings, size_t n,
-                                    const char *policy, struct message *ret_document)
+                                    const char *policy, struct json_message *ret_document)
 {
     AUTO(buf) out = BUF_INIT(MAX_DOCUMENT_BYTES);
     const char *separator = "";
@@ -89,23 +89,24 @@ static bool read_number_below(const char *text, size_t length, uint64_t limit,
 }
 
 /* One element of the list: "3" or "0-3". */
-static bool add_cpus(struct place *p, const char *text, size_t length)
+static bool add_cpus(struct cpu_binding *p, const char *text, size_t length)
 {
     unsigned int first, last;
     const char *dash = memchr(text, '-', length);
     size_t first_length = dash ? (size_t)(dash - text) : length;
-    if (!read_number_below(text, first_length, PLACE_MAX_CPUS, &first))
+    if (!read_number_below(text, first_length, CPU_BINDING_MAX_CPUS, &first))
         return false;
     last = first;
-    if (dash && !read_number_below(dash + 1, length - first_length - 1, PLACE_MAX_CPUS, &last))
+    if (dash &&
+        !read_number_below(dash + 1, length - first_length - 1, CPU_BINDING_MAX_CPUS, &last))
         return false;
     if (last < first)
         return false;
-    place_add_cpus(p, first, last);
+    cpu_binding_add_cpus(p, first, last);
     return true;
 }
 
-NODISCARD static struct status *read_cpus(struct place *p, const char *value)
+NODISCARD static struct status *read_cpus(struct cpu_binding *p, const char *value)
 {
     for (const char *at = value;;) {
         size_t length = strcspn(at, ",");
@@ -120,17 +121,17 @@ NODISCARD static struct status *read_cpus(struct place *p, const char *value)
     }
 }
 
-NODISCARD static struct status *read_numa_node(struct place *p, const char *value)
+NODISCARD static struct status *read_numa_node(struct cpu_binding *p, const char *value)
 {
     unsigned int node;
-    if (!read_number_below(value, strlen(value), PLACE_MAX_NODES, &node))
+    if (!read_number_below(value, strlen(value), CPU_BINDING_MAX_NODES, &node))
         return status_new(STATUS_INVALID_ARG,
                           "Parsing 'numa-node' value: Can't parse '%s' to integer", value);
-    place_set_node(p, node);
+    cpu_binding_set_node(p, node);
     return NULL;
 }
 
-/* Those who read values and enter places do not know whose they are. */
+/* Those who read values and enter bindings do not know whose they are. */
 NODISCARD static struct status *blame_policy(struct status *st, const char *policy)
 {
     if (!st)
@@ -141,29 +142,29 @@ NODISCARD static struct status *blame_policy(struct status *st, const char *poli
     return whole;
 }
 
-struct status *host_policy_place(const struct host_policy_setting *settings, size_t n,
-                                 const char *policy, struct place **ret_place)
+struct status *host_policy_cpu_binding(const struct host_policy_setting *settings, size_t n,
+                                       const char *policy, struct cpu_binding **ret_binding)
 {
     const char *cpus = find_policy_value(settings, n, policy, cpu_cores);
     const char *node = find_policy_value(settings, n, policy, numa_node);
-    *ret_place = NULL;
+    *ret_binding = NULL;
     if (!cpus && !node)
         return NULL;
 
-    struct place *p = mem_zalloc(sizeof(*p));
+    struct cpu_binding *p = mem_zalloc(sizeof(*p));
     struct status *st = cpus ? read_cpus(p, cpus) : NULL;
     if (!st && node)
         st = read_numa_node(p, node);
     if (st)
         mem_free(p);
     else
-        *ret_place = p;
+        *ret_binding = p;
     return blame_policy(st, policy);
 }
 
-struct status *host_policy_enter(const struct place *p, const char *policy,
-                                 struct place *ret_before)
+struct status *host_policy_enter(const struct cpu_binding *p, const char *policy,
+                                 struct cpu_binding *ret_before)
 {
-    *ret_before = (struct place){.has_cpus = false};
-    return p ? blame_policy(place_enter(p, ret_before), policy) : NULL;
+    *ret_before = (struct cpu_binding){.has_cpus = false};
+    return p ? blame_policy(cpu_binding_enter(p, ret_before), policy) : NULL;
 }

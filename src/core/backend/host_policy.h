@@ -12,8 +12,8 @@
 #include "base/compiler.h"
 #include "proto/model_config.pb-c.h"
 
-struct message;
-struct place;
+struct json_message;
+struct cpu_binding;
 struct status;
 
 struct host_policy_setting {
@@ -33,25 +33,27 @@ NODISCARD struct status *host_policy_check_setting(const char *setting);
  * Errors: STATUS_UNAVAILABLE  no memory; names come from configurations
  */
 NODISCARD struct status *host_policy_document(const struct host_policy_setting *settings, size_t n,
-                                              const char *policy, struct message *ret_document);
+                                              const char *policy,
+                                              struct json_message *ret_document);
 
 /*
- * host_policy_place - where that policy has its threads; NULL for one that leaves it open. The
- * caller frees it with mem_free().
+ * host_policy_cpu_binding - where that policy has its threads; NULL for one that leaves it open.
+ * The caller frees it with mem_free().
  *
  * Errors: STATUS_INVALID_ARG  a value that cannot be read
  */
-NODISCARD struct status *host_policy_place(const struct host_policy_setting *settings, size_t n,
-                                           const char *policy, struct place **ret_place);
+NODISCARD struct status *host_policy_cpu_binding(const struct host_policy_setting *settings,
+                                                 size_t n, const char *policy,
+                                                 struct cpu_binding **ret_binding);
 
 /*
- * host_policy_enter - the calling thread runs there, until place_leave(ret_before).
+ * host_policy_enter - the calling thread runs there, until cpu_binding_restore(ret_before).
  *
- * @p           the place of that policy; NULL leaves the thread where it is
- * @ret_before  written in any case: after an error it is harmless to leave
- * Errors:      those of place_enter()
+ * @p           the binding of that policy; NULL leaves the thread where it is
+ * @ret_before  written in any case: after an error it is harmless to restore it
+ * Errors:      those of cpu_binding_enter()
  */
-NODISCARD struct status *host_policy_enter(const struct place *p, const char *policy,
-                                           struct place *ret_before);
+NODISCARD struct status *host_policy_enter(const struct cpu_binding *p, const char *policy,
+                                           struct cpu_binding *ret_before);
 
 #endif

@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/place.h"
+#include "base/cpu_binding.h"
 #include "base/status.h"
 #include "core/backend/backend.h"
 #include "core/backend/home.h"
@@ -58,7 +58,7 @@ NODISCARD static struct status *follow_host_policy(struct instance *in)
                                              &in->host_policy_document);
     if (st)
         return st;
-    return host_policy_place(o->host_policies, o->n_host_policies, policy, &in->place);
+    return host_policy_cpu_binding(o->host_policies, o->n_host_policies, policy, &in->cpu_binding);
 }
 
 NODISCARD static struct status *initialize_backend_instance(struct instance *in)
@@ -69,19 +69,19 @@ NODISCARD static struct status *initialize_backend_instance(struct instance *in)
     return fns->instance_initialize ? fns->instance_initialize(in) : NULL;
 }
 
-struct status *instance_enter_place(const struct instance *in, struct place *ret_before)
+struct status *instance_enter_cpu_binding(const struct instance *in, struct cpu_binding *ret_before)
 {
-    return host_policy_enter(in->place, host_policy_of(in->group), ret_before);
+    return host_policy_enter(in->cpu_binding, host_policy_of(in->group), ret_before);
 }
 
-/* Threads that the backend starts meanwhile begin in the same place. */
+/* Threads that the backend starts meanwhile begin with the same binding. */
 NODISCARD static struct status *initialize_where_bound(struct instance *in)
 {
-    struct place before;
-    struct status *st = instance_enter_place(in, &before);
+    struct cpu_binding before;
+    struct status *st = instance_enter_cpu_binding(in, &before);
     if (!st)
         st = initialize_backend_instance(in);
-    place_leave(&before);
+    cpu_binding_restore(&before);
     return st;
 }
 
@@ -152,7 +152,7 @@ void instance_free(struct instance *in)
     home_free(in->home);
     instance_report_memory(in, 0);
     mem_free(in->host_policy_document.json);
-    mem_free(in->place);
+    mem_free(in->cpu_binding);
     if (in->batch != in->batch_of_one)
         mem_free(in->batch);
     mem_free(in->name);
@@ -177,7 +177,7 @@ static uint32_t drop_cancelled(struct request **batch, uint32_t n)
             batch[kept++] = batch[i];
             continue;
         }
-        request_reject(batch[i], FAILURE_CANCELED, request_cancelled());
+        request_fail_queued(batch[i], FAILURE_CANCELED, status_cancelled());
     }
     return kept;
 }
@@ -221,7 +221,7 @@ static void fail_request(struct instance *in, struct request *r, struct status *
 {
     struct execution_times times = {.exec_start_ns = start_ns, .exec_end_ns = monotonic_ns()};
     instance_report_statistics(in, r, false, &times); /* counted, then told */
-    request_answer_error(r, status_ref(error));
+    request_fail(r, status_ref(error));
     status_free(request_release(r));
 }
 
@@ -239,7 +239,7 @@ enum { CLOCK_EVERY = 8 };
 
 /*
  * How long the call, which has just returned, has taken; for whoever decides whether the model may
- * run inline, and for the budget of its loop's turn. (Statistics have what the backend reports.) A
+ * run inline, and for the inline budget of its loop. (Statistics have what the backend reports.) A
  * backend that has reported its end has read the clock a moment ago, and what comes after that,
  * answers above all, is short mostly. What was not short is measured here, and so is each eighth
  * call: nobody is believed for long. That eighth is enough, since a model is off its loop when a
@@ -260,8 +260,8 @@ uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t 
      * NULL): it is theirs, and never read again. */
     struct request **given = batch + n;
 
-    /* In a batch of sequences each has its place; who is cancelled was looked at there. */
-    if (LIKELY(!in->lane))
+    /* In a batch of sequences each has its position; who is cancelled was looked at there. */
+    if (LIKELY(!in->instance_slots))
         n = drop_cancelled(batch, n);
     *ret_bytes = 0;
     if (n == 0)
@@ -320,7 +320,7 @@ static inline struct compute_ns compute_of(const struct execution_times *t)
                                .output = elapsed_ns(t->compute_end_ns, t->exec_end_ns)};
 }
 
-/* What a request has taken, from its begin and from its place in the queue. */
+/* What a request has taken, from its begin and from its entry into the queue. */
 struct request_ns {
     uint64_t all, queue;
     struct compute_ns compute;

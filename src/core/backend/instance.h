@@ -12,14 +12,14 @@
 #include <stdint.h>
 
 #include "base/list.h"
-#include "core/message.h"
+#include "core/json_message.h"
 #include "core/sched/loan.h"
 #include "proto/model_config.pb-c.h"
 
 struct home;
-struct lane;
+struct instance_slots;
 struct model;
-struct place;
+struct cpu_binding;
 struct request;
 struct status;
 struct instance_stats;
@@ -38,7 +38,7 @@ enum runner { RUNNER_NONE, RUNNER_CALLER, RUNNER_WORKER };
 struct watched_call {
     uint64_t since_ns; /* which one: when it began; 0: none */
     uint64_t watched_ns;
-    uint64_t tell_after_ns; /* when the next warning is due, from its beginning */
+    uint64_t warn_after_ns; /* when the next warning is due, from its beginning */
     bool limit_seen;
     bool overdue; /* some of its requests were answered in the backend's place */
 };
@@ -50,14 +50,14 @@ struct instance {
     char *name;
     enum instance_kind kind;
     int32_t device_id;
-    struct message host_policy_document; /* {"<its name>":{…}} */
-    struct place *place;                 /* where it initialises and executes; NULL = anywhere */
+    struct json_message host_policy_document; /* {"<its name>":{…}} */
+    struct cpu_binding *cpu_binding; /* where it initialises and executes; NULL = anywhere */
     uint32_t batch_capacity;
     struct home *home;     /* the thread on which all of it runs; NULL: it has none for life */
     bool known_to_backend; /* its initialisation was called, and so is its end, whatever it said */
     uint32_t number;       /* among the model's; constant from its first use */
     struct watch *watch;   /* constant from the first request on; NULL in warm-up */
-    struct lane *lane;     /* a sequence batcher's: its slots of the instance */
+    struct instance_slots *instance_slots; /* a sequence batcher's: its slots of the instance */
     struct instance_stats *stats;
 
     /* The backend's. */
@@ -86,8 +86,8 @@ struct instance {
 };
 
 /*
- * instance_new - makes an instance of a group and initialises it in its backend, in the place that
- * its host policy names.
+ * instance_new - makes an instance of a group and initialises it in its backend, with the CPU
+ * binding that its host policy names.
  *
  * Thread: control. Several may make instances of one model.
  * @index   within its group: the last part of its name
@@ -99,12 +99,13 @@ NODISCARD struct status *instance_new(struct model *m, const Inference__ModelIns
                                       int index, struct instance **ret_instance);
 
 /*
- * instance_enter_place - the calling thread goes where the instance may execute; place_leave()
- * goes back, after an error too.
+ * instance_enter_cpu_binding - the calling thread goes where the instance may execute;
+ * cpu_binding_restore() goes back, after an error too.
  *
  * Errors: STATUS_INTERNAL  CPUs or memory that were there before are not to be had any longer
  */
-NODISCARD struct status *instance_enter_place(const struct instance *in, struct place *ret_before);
+NODISCARD struct status *instance_enter_cpu_binding(const struct instance *in,
+                                                    struct cpu_binding *ret_before);
 
 /* instance_report_memory - the backend says that the instance uses so much. Thread: any. */
 void instance_report_memory(struct instance *in, size_t bytes);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * DESIGN: each instance has a place in m->instances and is described by an order. Threads take
- * orders by a counter and write to places that are theirs alone; the first order is this thread's
+ * DESIGN: each instance has an index in m->instances and is described by a job. Threads take
+ * jobs by a counter and write to elements that are theirs alone; the first job is this thread's
  * too, so that one thread is the same code without helpers. After a failure nobody begins another
- * order. All have come back when the outcome is looked at, so nothing here needs a lock.
+ * job. All have come back when the outcome is looked at, so nothing here needs a lock.
  */
 #include "core/backend/instance_group.h"
 
@@ -24,7 +24,7 @@ enum {
     INDEX_BYTES = 12,           /* what an index adds to it, at most */
 };
 
-struct order {
+struct instance_job {
     const Inference__ModelInstanceGroup *group;
     int index; /* within the group */
     struct status *outcome;
@@ -35,7 +35,7 @@ struct making {
     struct model *model;
     struct warmup *warmup;
     uint32_t n;
-    struct order *orders; /* an order's fields belong to who took it */
+    struct instance_job *jobs; /* a job's fields belong to who took it */
 
     /* Any thread. */
     atomic_uint next;
@@ -49,7 +49,7 @@ static void make_next_instances(void *arg)
         unsigned int i = atomic_fetch_add(&making->next, 1);
         if (i >= making->n)
             return;
-        struct order *o = &making->orders[i];
+        struct instance_job *o = &making->jobs[i];
         struct instance **in = &making->model->instances[i];
         o->outcome = instance_new(making->model, o->group, o->index, in);
         if (!o->outcome)
@@ -99,7 +99,7 @@ NODISCARD static struct status *collect_outcome(const struct making *making)
 {
     struct status *first = NULL;
     for (uint32_t i = 0; i < making->n; i++) {
-        struct status *st = making->orders[i].outcome;
+        struct status *st = making->jobs[i].outcome;
         if (first)
             log_status(LOG_ERROR, "another instance failed", st);
         else
@@ -157,11 +157,11 @@ struct status *instances_make(struct model *m, struct backend_registry *reg)
         return st;
     m->instances = mem_zalloc(making.n * sizeof(struct instance *));
     m->n_instances = making.n;
-    making.orders = mem_zalloc(making.n * sizeof(*making.orders));
-    struct order *o = making.orders;
+    making.jobs = mem_zalloc(making.n * sizeof(*making.jobs));
+    struct instance_job *o = making.jobs;
     for (size_t g = 0; g < pb->n_instance_group; g++) {
         for (int i = 0; i < pb->instance_group[g]->count; i++)
-            *o++ = (struct order){.group = pb->instance_group[g], .index = i};
+            *o++ = (struct instance_job){.group = pb->instance_group[g], .index = i};
     }
     if (making.n > 1 && may_be_parallel(m, reg))
         make_in_parallel(&making, reg);
@@ -169,6 +169,6 @@ struct status *instances_make(struct model *m, struct backend_registry *reg)
         make_next_instances(&making);
     st = collect_outcome(&making);
     warmup_free(making.warmup);
-    mem_free(making.orders);
+    mem_free(making.jobs);
     return st;
 }

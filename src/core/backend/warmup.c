@@ -23,14 +23,14 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/mutex.h"
-#include "base/place.h"
+#include "base/cpu_binding.h"
 #include "base/pool.h"
 #include "base/status.h"
 #include "base/thread.h"
 #include "core/backend/home.h"
 #include "core/backend/instance.h"
 #include "core/backend/warmup_data.h"
-#include "core/load_place.h"
+#include "core/load_slot.h"
 #include "core/model.h"
 #include "core/request_priv.h"
 #include "core/response.h"
@@ -47,8 +47,8 @@ enum {
 
 #define LOOK_NS     (100 * NS_PER_MS) /* how soon a stop of the server is seen */
 #define LEND_NS     (1 * NS_PER_S)    /* when other models may be loaded meanwhile */
-#define TELL_NS     (5 * NS_PER_S) /* when the log is told of a wait; then after twice as long … */
-#define MAX_TELL_NS (320 * NS_PER_S) /* … up to this */
+#define WARN_NS     (5 * NS_PER_S) /* when the log is told of a wait; then after twice as long … */
+#define MAX_WARN_NS (320 * NS_PER_S) /* … up to this */
 
 struct warmup {
     /* Constant. */
@@ -189,7 +189,7 @@ static struct status *fill_request(struct request *r, const struct warmup_sample
     for (size_t i = 0; i < s->n_inputs && !st; i++)
         st = s->inputs[i].spec ? add_sample_input(r, &s->inputs[i]) : NULL;
     if (!st)
-        st = request_check(r);
+        st = request_admit(r);
     for (size_t i = 0; i < s->n_inputs && !st; i++)
         st = s->inputs[i].spec ? NULL : add_sample_input(r, &s->inputs[i]);
     return st;
@@ -329,11 +329,11 @@ static struct status *run_sample(struct drill *d, const struct warmup_sample *s)
 
 static struct status *run_samples(struct drill *d)
 {
-    struct place before;
-    struct status *st = instance_enter_place(d->in, &before);
+    struct cpu_binding before;
+    struct status *st = instance_enter_cpu_binding(d->in, &before);
     for (size_t i = 0; i < d->warmup->n_samples && !st; i++)
         st = run_sample(d, &d->warmup->samples[i]);
-    place_leave(&before);
+    cpu_binding_restore(&before);
     return st;
 }
 
@@ -362,7 +362,7 @@ static void stop_drill_locked(struct drill *d)
 static void watch_drill(struct drill *d)
 {
     struct model *m = d->in->model;
-    uint64_t began_ns = monotonic_ns(), step_ns = TELL_NS, tell_ns = began_ns + step_ns;
+    uint64_t began_ns = monotonic_ns(), step_ns = WARN_NS, warn_ns = began_ns + step_ns;
     bool has_lent = false;
     mutex_lock(&d->mu);
     while (!d->done) {
@@ -379,14 +379,14 @@ static void watch_drill(struct drill *d)
         }
         if (!d->done && !has_lent && waited_ns > LEND_NS) {
             mutex_unlock(&d->mu);
-            load_place_lend(m->load_place);
+            load_slot_lend(m->load_slot);
             has_lent = true;
             mutex_lock(&d->mu);
         }
-        if (d->done || monotonic_ns() < tell_ns)
+        if (d->done || monotonic_ns() < warn_ns)
             continue;
-        step_ns = MIN(2 * step_ns, (uint64_t)MAX_TELL_NS);
-        tell_ns += step_ns;
+        step_ns = MIN(2 * step_ns, (uint64_t)MAX_WARN_NS);
+        warn_ns += step_ns;
         const char *name = d->sample ? d->sample->name : "";
         uint32_t iteration = d->iteration, n_unanswered = d->n_unanswered;
         mutex_unlock(&d->mu);
@@ -398,7 +398,7 @@ static void watch_drill(struct drill *d)
     }
     mutex_unlock(&d->mu);
     if (has_lent)
-        load_place_take_back(m->load_place);
+        load_slot_take_back(m->load_slot);
 }
 
 struct status *warmup_run(struct warmup *w, struct instance *in)

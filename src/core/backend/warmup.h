@@ -26,11 +26,12 @@ struct warmup;
 NODISCARD struct status *warmup_new(struct model *m, struct warmup **ret_warmup);
 
 /*
- * warmup_run - runs the samples on an instance that nobody else uses yet, in the instance's place.
+ * warmup_run - runs the samples on an instance that nobody else uses yet, with the instance's CPU
+ * binding.
  *
  * Thread: control; several may run at a time, each for another instance. Waits for the backend, and
- * says in the log for what, ever more rarely; after a second the load's place is lent to another
- * (load_place.h). When the server is told to stop, or when the time that options give is over,
+ * says in the log for what, ever more rarely; after a second the load's slot is lent to another
+ * (load_slot.h). When the server is told to stop, or when the time that options give is over,
  * requests under way are cancelled and no others begin; a backend that does not answer even then
  * holds this thread, which server_stop() does not wait for longer than its timeout.
  * @w      NULL is fine

@@ -76,7 +76,7 @@ static struct status *tensor_bytes(const struct warmup_input *in, size_t *ret_by
     int64_t elements = 0;
     size_t bytes = 0;
     enum shape_fault fault = shape_elements(in->dims, in->n_dims, &elements);
-    BUG_ON(fault == SHAPE_BAD_DIM); /* config_check_data() */
+    BUG_ON(fault == SHAPE_BAD_DIM); /* config_validate_data() */
     if (fault == SHAPE_TOO_LARGE || __builtin_mul_overflow(elements, element_bytes, &bytes) ||
         bytes > WARMUP_MAX_INPUT_BYTES) {
         AUTO(buf) shape = BUF_INIT(MAX_SHAPE_TEXT);

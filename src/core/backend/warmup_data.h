@@ -5,8 +5,8 @@
  * sample, on all instances, read the same bytes.
  *
  * What the configuration alone can tell (wildcards, no data, a path that leads out of the folder)
- * has been refused by config_check_data(); whether the tensors fit the model is found out like that
- * of any request.
+ * has been refused by config_validate_data(); whether the tensors fit the model is found out like
+ * that of any request.
  */
 #ifndef CONCH_CORE_BACKEND_WARMUP_DATA_H
 #define CONCH_CORE_BACKEND_WARMUP_DATA_H

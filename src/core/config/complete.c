@@ -290,7 +290,8 @@ static int default_count(const Inference__ModelConfig *pb,
     return two && group->kind == INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_CPU ? 2 : 1;
 }
 
-struct status *model_config_place(struct model_config *c, const struct config_facts *facts)
+struct status *model_config_complete_groups(struct model_config *c,
+                                            const struct config_facts *facts)
 {
     Inference__ModelConfig *pb = c->pb;
     if (config_is_ensemble(pb))
@@ -313,7 +314,7 @@ struct status *model_config_place(struct model_config *c, const struct config_fa
         if (group->count < 1)
             group->count = default_count(pb, group, facts);
     }
-    return config_check_groups(c, facts->has_gpus);
+    return config_validate_groups(c, facts->has_gpus);
 }
 
 struct status *model_config_set_python(struct model_config *c, const char *runtime,

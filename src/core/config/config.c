@@ -109,7 +109,7 @@ struct status *model_config_parse_text(const char *text, size_t length, const ch
     return NULL;
 }
 
-/* The listener hears of the text's faults as of all others. */
+/* The listener gets the text's faults like all others. */
 static void report_text_fault(void *arg, const struct pbtext_fault *fault)
 {
     struct config_listener *listener = arg;
@@ -119,7 +119,7 @@ static void report_text_fault(void *arg, const struct pbtext_fault *fault)
                                 .text = fault->text,
                                 .advice = fault->advice};
     listener->n_faults++;
-    listener->hear(listener->arg, &told);
+    listener->on_fault(listener->arg, &told);
 }
 
 struct status *model_config_parse_all(const char *text, size_t length, const char *file,
@@ -211,16 +211,16 @@ static const struct pb_position *find_message_position(const struct pb_positions
 }
 
 static const struct pb_position *find_text_position(const struct model_config *c,
-                                                    struct config_place place)
+                                                    struct config_position position)
 {
-    const ProtobufCMessage *m = place.message;
+    const ProtobufCMessage *m = position.message;
     if (!m)
         return NULL;
-    if (place.field) {
+    if (position.field) {
         const ProtobufCFieldDescriptor *f =
-            pb_field_named(m->descriptor, place.field, strlen(place.field));
+            pb_field_named(m->descriptor, position.field, strlen(position.field));
         const struct pb_position *at =
-            f ? pb_positions_find(&c->positions, m, f->id, place.index) : NULL;
+            f ? pb_positions_find(&c->positions, m, f->id, position.index) : NULL;
         if (at)
             return at;
     }
@@ -246,34 +246,37 @@ bool model_config_is_given(const struct model_config *c, const void *message, co
 }
 
 /* Tells the listener of the fault; the step goes on as if there were none. */
-static void report_fault(const struct model_config *c, struct config_place place, struct status *st)
+static void report_fault(const struct model_config *c, struct config_position position,
+                         struct status *st)
 {
     bool unsupported = status_code(st) == STATUS_UNSUPPORTED;
     struct config_fault fault = {
         .kind = unsupported ? CONFIG_FAULT_UNSUPPORTED : CONFIG_FAULT_RULE,
         .text = status_message(st),
-        .advice = place.advice,
+        .advice = position.advice,
     };
-    /* Looking for places takes its time: not for all of a million faults. */
+    /* Looking for positions takes its time: not for all of a million faults. */
     if (c->listener->n_faults++ < CONFIG_MAX_FAULTS)
-        model_config_where(c, place.message, place.field, place.index, &fault.line, &fault.column);
-    c->listener->hear(c->listener->arg, &fault);
+        model_config_where(c, position.message, position.field, position.index, &fault.line,
+                           &fault.column);
+    c->listener->on_fault(c->listener->arg, &fault);
     status_free(st);
 }
 
-struct status *config_add_place(const struct model_config *c, struct config_place place,
-                                struct status *st)
+struct status *config_add_position(const struct model_config *c, struct config_position position,
+                                   struct status *st)
 {
     if (!st)
         return NULL;
     if (c->listener && status_code(st) != STATUS_UNAVAILABLE) {
-        report_fault(c, place, st);
+        report_fault(c, position, st);
         return NULL;
     }
     if (!c->file || c->listener)
         return st;
-    const struct pb_position *at = find_text_position(c, place);
-    const char *colon = place.advice ? ": " : "", *advice = place.advice ? place.advice : "";
+    const struct pb_position *at = find_text_position(c, position);
+    const char *colon = position.advice ? ": " : "",
+               *advice = position.advice ? position.advice : "";
     struct status *whole;
     if (at)
         whole = status_new(status_code(st), "%s (%s:%" PRIu32 ":%" PRIu32 ")%s%s",
@@ -286,20 +289,20 @@ struct status *config_add_place(const struct model_config *c, struct config_plac
     return whole;
 }
 
-struct status *model_config_add_place(const struct model_config *c, const void *message,
-                                      const char *field, struct status *st)
+struct status *model_config_add_position(const struct model_config *c, const void *message,
+                                         const char *field, struct status *st)
 {
-    return config_add_place(c, at_field(message, field), st);
+    return config_add_position(c, at_field(message, field), st);
 }
 
-struct status *config_fail(const struct model_config *c, struct config_place place, const char *fmt,
-                           ...)
+struct status *config_fail(const struct model_config *c, struct config_position position,
+                           const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
     struct status *st = status_newv(STATUS_INVALID_ARG, fmt, ap);
     va_end(ap);
-    return config_add_place(c, place, st);
+    return config_add_position(c, position, st);
 }
 
 struct config_advice config_advise_batch(const struct model_config *c)
@@ -358,35 +361,35 @@ struct status *model_config_prepare(struct model_config *c, const struct config_
     if (!st)
         st = config_normalise(c);
     if (!st)
-        st = config_check_backend(c);
+        st = config_validate_backend(c);
     if (!st)
-        st = config_check_general(c);
+        st = config_validate_general(c);
     if (!st && !facts->auto_complete)
-        st = config_check_io(c);
+        st = config_validate_io(c);
     if (!st)
         st = check_folder(c, facts);
-    return st ? st : model_config_check_honoured(c);
+    return st ? st : model_config_validate_honoured(c);
 }
 
-struct status *model_config_check_all(struct model_config *c, const struct config_facts *facts)
+struct status *model_config_validate_all(struct model_config *c, const struct config_facts *facts)
 {
     size_t before = c->listener ? c->listener->n_faults : 0;
     struct status *st = config_fill_backend(c, facts);
     if (!st)
         st = config_normalise(c);
     if (!st && (!c->listener || c->listener->n_faults == before)) /* once is enough */
-        st = config_check_backend(c);
+        st = config_validate_backend(c);
     if (!st)
-        st = config_check_general(c);
+        st = config_validate_general(c);
     if (!st)
         st = check_folder(c, facts);
     if (!st)
-        st = model_config_place(c, facts);
+        st = model_config_complete_groups(c, facts);
     if (!st)
-        st = config_check_io(c);
+        st = config_validate_io(c);
     if (!st)
-        st = config_check_data(c);
-    return st ? st : model_config_check_honoured(c);
+        st = config_validate_data(c);
+    return st ? st : model_config_validate_honoured(c);
 }
 
 struct status *model_config_finish(struct model_config *c, const struct config_facts *facts)
@@ -396,15 +399,15 @@ struct status *model_config_finish(struct model_config *c, const struct config_f
                           c->pb->name);
     struct status *st = config_normalise(c);
     if (!st)
-        st = config_check_backend(c);
+        st = config_validate_backend(c);
     if (!st)
-        st = config_check_general(c);
+        st = config_validate_general(c);
     if (!st)
-        st = config_check_io(c);
+        st = config_validate_io(c);
     if (!st)
-        st = config_check_data(c);
+        st = config_validate_data(c);
     if (!st)
-        st = model_config_check_honoured(c);
+        st = model_config_validate_honoured(c);
     if (!st)
         pb_positions_done(&c->positions);
     return st;

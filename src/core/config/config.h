@@ -6,7 +6,7 @@
  *     read_file | parse_text | parse_json
  *       → prepare   name, backend, defaults; general rules; refuses what the server cannot do yet
  *       → [the backend library is loaded]
- *       → place     instance groups get kinds, counts and names
+ *       → groups    instance groups get kinds, counts and names
  *       → [the backend may complete it: merge_from_backend]
  *       → finish    defaults again; rules of inputs and outputs
  *       → constant from here on
@@ -37,15 +37,15 @@ struct status;
 struct config_fault {
     enum config_fault_kind { CONFIG_FAULT_TEXT, CONFIG_FAULT_RULE, CONFIG_FAULT_UNSUPPORTED } kind;
     uint32_t line, column; /* 0: nowhere in particular */
-    const char *text;      /* without the place */
+    const char *text;      /* without the position */
     const char *advice;    /* what would have been right, or NULL */
 };
 
-/* Who wants to hear of all faults, not only of the first (conch check). */
+/* Who wants all faults, not only of the first (conch check). */
 struct config_listener {
-    void (*hear)(void *arg, const struct config_fault *fault);
+    void (*on_fault)(void *arg, const struct config_fault *fault);
     void *arg;
-    size_t n_faults; /* so far; those after CONFIG_MAX_FAULTS come without a place */
+    size_t n_faults; /* so far; those after CONFIG_MAX_FAULTS come without a position */
 };
 
 enum { CONFIG_MAX_FAULTS = 1000 };
@@ -80,7 +80,7 @@ struct config_facts {
 
     bool auto_complete; /* false under --disable-auto-complete-config */
 
-    /* For model_config_place(). */
+    /* For model_config_complete_groups(). */
     const struct config_group *preferred_groups; /* the backend's attribute */
     size_t n_preferred_groups;
     bool has_gpus;
@@ -138,7 +138,7 @@ NODISCARD struct status *model_config_parse_json(const char *json, size_t length
 
 /*
  * model_config_prepare - the server's completion (reference/features §8.3), the general, scheduler
- * and ensemble rules (reference/behaviours §14.10 on), then model_config_check_honoured().
+ * and ensemble rules (reference/behaviours §14.10 on), then model_config_validate_honoured().
  *
  * Errors:  STATUS_INVALID_ARG    a rule is broken; the text ends in "(file:line:column)"
  *          STATUS_UNSUPPORTED    a field that this server does not honour yet
@@ -147,11 +147,11 @@ NODISCARD struct status *model_config_prepare(struct model_config *c,
                                               const struct config_facts *facts);
 
 /*
- * model_config_place - gives every instance group its kind, count, name and GPUs. Not for
+ * model_config_complete_groups - gives every instance group its kind, count, name and GPUs. Not for
  * ensembles.
  */
-NODISCARD struct status *model_config_place(struct model_config *c,
-                                            const struct config_facts *facts);
+NODISCARD struct status *model_config_complete_groups(struct model_config *c,
+                                                      const struct config_facts *facts);
 
 /*
  * model_config_set_python - the model's backend is written in Python.
@@ -181,7 +181,7 @@ NODISCARD struct status *model_config_finish(struct model_config *c,
                                              const struct config_facts *facts);
 
 /*
- * model_config_parse_all - as model_config_parse_text(), for who wants to hear of everything that
+ * model_config_parse_all - as model_config_parse_text(), for who wants everything that
  * is wrong with the text. After a fault *ret_config is NULL: rules are not asked of half a text.
  *
  * @listener  becomes the configuration's
@@ -192,11 +192,11 @@ NODISCARD struct status *model_config_parse_all(const char *text, size_t length,
                                                 struct model_config **ret_config);
 
 /*
- * model_config_check_all - what prepare, place and finish do, as far as it can be told without the
- * backend. With a listener it goes through all rules.
+ * model_config_validate_all - what prepare, complete_groups and finish do, as far as it can be told
+ * without the backend. With a listener it goes through all rules.
  */
-NODISCARD struct status *model_config_check_all(struct model_config *c,
-                                                const struct config_facts *facts);
+NODISCARD struct status *model_config_validate_all(struct model_config *c,
+                                                   const struct config_facts *facts);
 
 /* model_config_where - where `field` of a message below c->pb stands, or else the message (whose
  * element `index`, if the field is repeated); false when that is not known. */
@@ -204,20 +204,21 @@ bool model_config_where(const struct model_config *c, const void *message, const
                         size_t index, uint32_t *ret_line, uint32_t *ret_column);
 
 /*
- * model_config_add_place - the status, taken, with the place of a field behind its text: for what
- * is found out about a field beyond its configuration. Until finish.
+ * model_config_add_position - the status, taken, with the position of a field behind its text: for
+ * what is found out about a field beyond its configuration. Until finish.
  */
-NODISCARD struct status *model_config_add_place(const struct model_config *c, const void *message,
-                                                const char *field, struct status *st);
+NODISCARD struct status *model_config_add_position(const struct model_config *c,
+                                                   const void *message, const char *field,
+                                                   struct status *st);
 
 /* model_config_is_given - does the text say something of this field itself? */
 bool model_config_is_given(const struct model_config *c, const void *message, const char *field);
 
 /*
- * model_config_check_honoured - refuses by name each field that is set and that the server does
+ * model_config_validate_honoured - refuses by name each field that is set and that the server does
  * not act upon yet (honoured.c). model_config_prepare() does this too.
  */
-NODISCARD struct status *model_config_check_honoured(const struct model_config *c);
+NODISCARD struct status *model_config_validate_honoured(const struct model_config *c);
 
 /*
  * model_config_print_json - as GET /v2/models/M/config answers: proto names, defaults printed, most

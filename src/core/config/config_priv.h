@@ -13,35 +13,36 @@ enum { CONFIG_MAX_MEMORY = 64 << 20 };
  * Which field an error is about: `field` of `message`, its element `index` when it is repeated.
  * One that does not stand in the text is placed where its message stands.
  */
-struct config_place {
+struct config_position {
     const void *message;
     const char *field;
     size_t index;
     const char *advice; /* what would have been right, or NULL */
 };
 
-static inline struct config_place at_element(const void *message, const char *field, size_t index)
+static inline struct config_position at_element(const void *message, const char *field,
+                                                size_t index)
 {
-    return (struct config_place){.message = message, .field = field, .index = index};
+    return (struct config_position){.message = message, .field = field, .index = index};
 }
 
-static inline struct config_place at_field(const void *message, const char *field)
+static inline struct config_position at_field(const void *message, const char *field)
 {
     return at_element(message, field, 0);
 }
 
-static inline struct config_place at_message(const void *message)
+static inline struct config_position at_message(const void *message)
 {
     return at_element(message, NULL, 0);
 }
 
-/* advised - the same place, with a word on what would have been right, or ""; borrowed until it is
- * told.
+/* advised - the same position, with a word on what would have been right, or ""; borrowed until it
+ * is told.
  */
-static inline struct config_place advised(struct config_place place, const char *advice)
+static inline struct config_position advised(struct config_position position, const char *advice)
 {
-    place.advice = advice && *advice ? advice : NULL;
-    return place;
+    position.advice = advice && *advice ? advice : NULL;
+    return position;
 }
 
 /*
@@ -49,12 +50,12 @@ static inline struct config_place advised(struct config_place place, const char 
  * listener it is told and NULL comes back: rules then go on, so what they look at next must be safe
  * to read.
  */
-NODISCARD struct status *config_fail(const struct model_config *c, struct config_place place,
+NODISCARD struct status *config_fail(const struct model_config *c, struct config_position position,
                                      const char *fmt, ...) PRINTF_LIKE(3, 4);
 
-/* config_add_place - the same for a status that is there already; taken. */
-NODISCARD struct status *config_add_place(const struct model_config *c, struct config_place place,
-                                          struct status *st);
+/* config_add_position - the same for a status that is there already; taken. */
+NODISCARD struct status *config_add_position(const struct model_config *c,
+                                             struct config_position position, struct status *st);
 
 /* What to advise where a batch size is too large. */
 struct config_advice {
@@ -78,13 +79,13 @@ NODISCARD struct status *config_fill_backend(struct model_config *c,
 NODISCARD struct status *config_normalise(struct model_config *c);
 
 /* validate.c, validate_sequence.c, validate_ensemble.c, validate_io.c, validate_data.c */
-NODISCARD struct status *config_check_backend(const struct model_config *c);
-NODISCARD struct status *config_check_general(const struct model_config *c);
-NODISCARD struct status *config_check_sequence(const struct model_config *c);
-NODISCARD struct status *config_check_ensemble(const struct model_config *c);
-NODISCARD struct status *config_check_groups(const struct model_config *c, bool has_gpus);
-NODISCARD struct status *config_check_io(const struct model_config *c);
-NODISCARD struct status *config_check_data(const struct model_config *c);
+NODISCARD struct status *config_validate_backend(const struct model_config *c);
+NODISCARD struct status *config_validate_general(const struct model_config *c);
+NODISCARD struct status *config_validate_sequence(const struct model_config *c);
+NODISCARD struct status *config_validate_ensemble(const struct model_config *c);
+NODISCARD struct status *config_validate_groups(const struct model_config *c, bool has_gpus);
+NODISCARD struct status *config_validate_io(const struct model_config *c);
+NODISCARD struct status *config_validate_data(const struct model_config *c);
 
 /* print.c */
 const uint32_t *config_field_order(const ProtobufCMessageDescriptor *type);

@@ -82,12 +82,12 @@ static const char *get_type_name(Inference__DataType type)
 }
 
 /* Does b say of the tensor what a said? */
-NODISCARD static struct status *check_agreement(const struct check *k, struct config_place place,
-                                                const char *tensor, const struct said *a,
-                                                const struct said *b)
+NODISCARD static struct status *check_agreement(const struct check *k,
+                                                struct config_position position, const char *tensor,
+                                                const struct said *a, const struct said *b)
 {
     if (a->type != b->type)
-        return config_fail(k->config, place,
+        return config_fail(k->config, position,
                            "in ensemble %s, ensemble tensor %s: inconsistent data type: %s is "
                            "inferred from model %s while %s is inferred from model %s",
                            k->name, tensor, get_type_name(a->type), a->model,
@@ -98,19 +98,19 @@ NODISCARD static struct status *check_agreement(const struct check *k, struct co
     AUTO(buf) second = BUF_INIT(MAX_SHAPE_TEXT);
     print_said_shape(&first, a);
     print_said_shape(&second, b);
-    return config_fail(k->config, place,
+    return config_fail(k->config, position,
                        "in ensemble %s, ensemble tensor %s: inconsistent shape: %s is inferred "
                        "from model %s while %s is inferred from model %s",
                        k->name, tensor, buf_text(&first), a->model, buf_text(&second), b->model);
 }
 
 /* One more who says something of the tensor. */
-NODISCARD static struct status *note_said(struct check *k, struct config_place place,
+NODISCARD static struct status *note_said(struct check *k, struct config_position position,
                                           const char *tensor, const struct said *said)
 {
     const struct said *before = map_gets(&k->tensors, tensor);
     if (before)
-        return check_agreement(k, place, tensor, before, said);
+        return check_agreement(k, position, tensor, before, said);
     struct said *kept = arena_dup(&k->arena, said, sizeof(*said));
     if (!kept)
         return status_no_memory();
@@ -182,14 +182,14 @@ static const char *find_nearest_name(const Inference__ModelConfig *pb, const cha
 }
 
 /* A tensor of that name is not in the model; @how "mapping to non-existing input" */
-NODISCARD static struct status *no_tensor(const struct check *k, struct config_place place,
+NODISCARD static struct status *no_tensor(const struct check *k, struct config_position position,
                                           const char *tensor, const char *how, const char *name,
                                           const char *model, const char *meant)
 {
     AUTO(buf) advice = BUF_INIT(MAX_NAMES_TEXT);
     if (meant)
         buf_addf(&advice, "did you mean \"%s\"?", meant);
-    return config_fail(k->config, advised(place, meant ? buf_text(&advice) : NULL),
+    return config_fail(k->config, advised(position, meant ? buf_text(&advice) : NULL),
                        "in ensemble %s, ensemble tensor %s is %s %s in model %s", k->name, tensor,
                        how, name, model);
 }
@@ -205,15 +205,15 @@ NODISCARD static struct status *check_input_map(struct check *k, const step_conf
         map_puts(&inputs, m->pb->input[i]->name, m->pb->input[i]);
     for (size_t i = 0; i < step->n_input_map && !st; i++) {
         const char *name = step->input_map[i]->key, *tensor = step->input_map[i]->value;
-        struct config_place place = at_element(step, "input_map", i);
+        struct config_position position = at_element(step, "input_map", i);
         const Inference__ModelInput *input = map_gets(&inputs, name);
         if (!input) {
-            st = no_tensor(k, place, tensor, "mapping to non-existing input", name,
+            st = no_tensor(k, position, tensor, "mapping to non-existing input", name,
                            step->model_name, find_nearest_name(m->pb, name, find_input_name));
             continue;
         }
         struct said said = said_of_input(step->model_name, m->pb, input);
-        st = note_said(k, place, tensor, &said);
+        st = note_said(k, position, tensor, &said);
     }
     map_done(&inputs);
     return st;
@@ -249,15 +249,15 @@ NODISCARD static struct status *check_output_map(struct check *k, const step_con
         map_puts(&outputs, m->pb->output[i]->name, m->pb->output[i]);
     for (size_t i = 0; i < step->n_output_map && !st; i++) {
         const char *name = step->output_map[i]->key, *tensor = step->output_map[i]->value;
-        struct config_place place = at_element(step, "output_map", i);
+        struct config_position position = at_element(step, "output_map", i);
         const Inference__ModelOutput *output = map_gets(&outputs, name);
         if (!output) {
-            st = no_tensor(k, place, tensor, "mapped from non-existing output", name,
+            st = no_tensor(k, position, tensor, "mapped from non-existing output", name,
                            step->model_name, find_nearest_name(m->pb, name, find_output_name));
             continue;
         }
         struct said said = said_of_output(step->model_name, m->pb, output);
-        st = note_said(k, place, tensor, &said);
+        st = note_said(k, position, tensor, &said);
     }
     map_done(&outputs);
     return st;
@@ -341,7 +341,7 @@ NODISCARD static struct status *find_members(struct check *k, const struct ensem
     for (size_t i = 0; i < e->n_step && !st; i++) {
         const step_config *step = e->step[i];
         struct ensemble_member *m = &k->members[i];
-        struct config_place place = at_field(step, "model_name");
+        struct config_position position = at_field(step, "model_name");
         *m = (struct ensemble_member){0};
         enum ensemble_answer answer = lookup->find(lookup->arg, step, m);
         if (answer == ENSEMBLE_FOUND)
@@ -354,7 +354,7 @@ NODISCARD static struct status *find_members(struct check *k, const struct ensem
             buf_addf(&names, "%s%s", names.size ? ", " : "", step->model_name);
             first = first ? first : step;
         } else if (answer == ENSEMBLE_INVALID) {
-            st = config_fail(k->config, place,
+            st = config_fail(k->config, position,
                              "ensemble '%s' depends on '%s' which is not valid. Model '%s' failed "
                              "with error: %s",
                              k->name, step->model_name, step->model_name, m->why ? m->why : "");
@@ -364,7 +364,7 @@ NODISCARD static struct status *find_members(struct check *k, const struct ensem
                              " is not loaded.",
                              k->name, step->model_name, step->model_version);
         } else {
-            st = config_fail(k->config, place,
+            st = config_fail(k->config, position,
                              "ensemble '%s' depends on '%s' which has no loaded version%s%s%s%s",
                              k->name, step->model_name, m->why ? ". Model '" : "",
                              m->why ? step->model_name : "",
@@ -447,9 +447,9 @@ static const step_config *leads_back(struct walk *w, const struct ensemble_looku
 struct status *ensemble_fail_cycle(const struct model_config *c, const char *through,
                                    const step_config *step)
 {
-    struct config_place place =
+    struct config_position position =
         step ? at_field(step, "model_name") : at_field(c->pb, "ensemble_scheduling");
-    return config_fail(c, place, "circular dependency between ensembles: %s -> ... -> %s -> %s",
+    return config_fail(c, position, "circular dependency between ensembles: %s -> ... -> %s -> %s",
                        c->pb->name, through, c->pb->name);
 }
 

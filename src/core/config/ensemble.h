@@ -40,8 +40,8 @@ struct ensemble_lookup {
 /*
  * ensemble_check - is every model there, and do the tensors that are connected agree?
  *
- * @c       prepared; a listener of its hears of everything
- * Errors:  STATUS_INVALID_ARG  with the reference's texts, and the place
+ * @c       prepared; a listener of its gets everything
+ * Errors:  STATUS_INVALID_ARG  with the reference's texts, and the position
  */
 NODISCARD struct status *ensemble_check(const struct model_config *c,
                                         const struct ensemble_lookup *lookup);

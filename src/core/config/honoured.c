@@ -88,7 +88,7 @@ const struct config_table config_tables[] = {
     TABLE(model_instance_group,
         {"name", YES},
         {"count", YES},
-        {"gpus", YES},                  /* the rules of model_config_place() */
+        {"gpus", YES},                  /* the rules of model_config_complete_groups() */
         {"kind", YES},                  /* as above */
         {"profile", YES},               /* as above: for TensorRT only */
         {"rate_limiter", TUNES},        /* what the limiter counts; it is off (--rate-limit) */
@@ -179,7 +179,7 @@ NODISCARD static struct status *refuse_field(const struct model_config *c,
     struct status *st =
         status_new(STATUS_UNSUPPORTED, "model '%s': field '%s' %sis not supported yet by Conch",
                    c->pb->name, buf_text(&name), why);
-    return config_add_place(c, at_field(m, path->field), st);
+    return config_add_position(c, at_field(m, path->field), st);
 }
 
 NODISCARD static struct status *check_message(const struct model_config *c,
@@ -218,7 +218,7 @@ NODISCARD static struct status *check_message(const struct model_config *c,
     return NULL;
 }
 
-struct status *model_config_check_honoured(const struct model_config *c)
+struct status *model_config_validate_honoured(const struct model_config *c)
 {
     return check_message(c, &c->pb->base, NULL);
 }

@@ -74,7 +74,7 @@ NODISCARD static struct status *unexpected_pair(const struct model_config *c)
                        pb->backend);
 }
 
-struct status *config_check_backend(const struct model_config *c)
+struct status *config_validate_backend(const struct model_config *c)
 {
     const Inference__ModelConfig *pb = c->pb;
     if (!*pb->name)
@@ -86,7 +86,7 @@ struct status *config_check_backend(const struct model_config *c)
                            "backend type",
                            pb->name);
     if (ensemble)
-        return NULL; /* config_check_ensemble() */
+        return NULL; /* config_validate_ensemble() */
 
     const char *by_platform = framework_of_platform(pb->platform);
     const char *by_backend = framework_of_backend(pb->backend);
@@ -98,8 +98,8 @@ struct status *config_check_backend(const struct model_config *c)
     return NULL;
 }
 
-NODISCARD static struct status *check_policy(const struct model_config *c,
-                                             const Inference__ModelQueuePolicy *policy)
+NODISCARD static struct status *validate_policy(const struct model_config *c,
+                                                const Inference__ModelQueuePolicy *policy)
 {
     if (policy && policy->default_timeout_microseconds != 0 &&
         policy->timeout_action == INFERENCE__MODEL_QUEUE_POLICY__TIMEOUT_ACTION__DELAY)
@@ -110,39 +110,39 @@ NODISCARD static struct status *check_policy(const struct model_config *c,
     return NULL;
 }
 
-NODISCARD static struct status *check_preserved_order(const struct model_config *c,
-                                                      const Inference__ModelDynamicBatching *b)
+NODISCARD static struct status *validate_preserved_order(const struct model_config *c,
+                                                         const Inference__ModelDynamicBatching *b)
 {
     if (b->priority_levels > 1)
         return config_fail(
             c, at_field(b, "preserve_ordering"),
             "Only one priority level is allowed when 'preserve_ordering' is true for %s",
             c->pb->name);
-    struct status *st = check_policy(c, b->default_queue_policy);
+    struct status *st = validate_policy(c, b->default_queue_policy);
     for (size_t i = 0; i < b->n_priority_queue_policy && !st; i++)
-        st = check_policy(c, b->priority_queue_policy[i]->value);
+        st = validate_policy(c, b->priority_queue_policy[i]->value);
     return st;
 }
 
-NODISCARD static struct status *check_preferred(const struct model_config *c,
-                                                const Inference__ModelDynamicBatching *b)
+NODISCARD static struct status *validate_preferred(const struct model_config *c,
+                                                   const Inference__ModelDynamicBatching *b)
 {
     struct status *st = NULL;
     for (size_t i = 0; i < b->n_preferred_batch_size && !st; i++) {
-        struct config_place place = at_element(b, "preferred_batch_size", i);
+        struct config_position position = at_element(b, "preferred_batch_size", i);
         if (b->preferred_batch_size[i] <= 0)
-            st = config_fail(c, place, "dynamic batching preferred size must be positive for %s",
+            st = config_fail(c, position, "dynamic batching preferred size must be positive for %s",
                              c->pb->name);
         else if (b->preferred_batch_size[i] > c->pb->max_batch_size)
-            st = config_fail(c, advised(place, config_advise_batch(c).text),
+            st = config_fail(c, advised(position, config_advise_batch(c).text),
                              "dynamic batching preferred size must be <= max batch size for %s",
                              c->pb->name);
     }
     return st;
 }
 
-NODISCARD static struct status *check_priorities(const struct model_config *c,
-                                                 const Inference__ModelDynamicBatching *b)
+NODISCARD static struct status *validate_priorities(const struct model_config *c,
+                                                    const Inference__ModelDynamicBatching *b)
 {
     uint64_t n = b->priority_levels;
     struct status *st = NULL;
@@ -165,13 +165,13 @@ NODISCARD static struct status *check_priorities(const struct model_config *c,
     return st;
 }
 
-NODISCARD static struct status *check_dynamic(const struct model_config *c)
+NODISCARD static struct status *validate_dynamic(const struct model_config *c)
 {
     const Inference__ModelDynamicBatching *b = c->pb->dynamic_batching;
-    struct status *st = check_preferred(c, b);
+    struct status *st = validate_preferred(c, b);
     if (!st)
-        st = check_priorities(c, b);
-    return !st && b->preserve_ordering ? check_preserved_order(c, b) : st;
+        st = validate_priorities(c, b);
+    return !st && b->preserve_ordering ? validate_preserved_order(c, b) : st;
 }
 
 /* Who asks for a cache and has something that no cache can go with. */
@@ -187,7 +187,7 @@ NODISCARD static struct status *refuse_cache(const struct model_config *c, const
 }
 
 /* The tag x is the label _x; labels that begin with two are Prometheus' own. */
-NODISCARD static struct status *check_tags(const struct model_config *c)
+NODISCARD static struct status *validate_tags(const struct model_config *c)
 {
     struct status *st = NULL;
     for (size_t i = 0; i < c->pb->n_metric_tags && !st; i++) {
@@ -203,7 +203,7 @@ NODISCARD static struct status *check_tags(const struct model_config *c)
     return st;
 }
 
-NODISCARD static struct status *check_metrics(const struct model_config *c)
+NODISCARD static struct status *validate_metrics(const struct model_config *c)
 {
     const Inference__ModelMetrics *metrics = c->pb->model_metrics;
     struct status *st = NULL;
@@ -226,7 +226,7 @@ NODISCARD static struct status *check_metrics(const struct model_config *c)
 }
 
 /* Each is one instance at least. */
-NODISCARD static struct status *check_n_groups(const struct model_config *c)
+NODISCARD static struct status *validate_n_groups(const struct model_config *c)
 {
     size_t n = c->pb->n_instance_group;
     if (n <= CONFIG_MAX_INSTANCES)
@@ -237,7 +237,7 @@ NODISCARD static struct status *check_n_groups(const struct model_config *c)
 }
 
 /* Backends open these by a path that they make of the version's folder and the name. */
-NODISCARD static struct status *check_model_files(const struct model_config *c)
+NODISCARD static struct status *validate_model_files(const struct model_config *c)
 {
     const Inference__ModelConfig *pb = c->pb;
     struct status *st = NULL;
@@ -256,21 +256,21 @@ NODISCARD static struct status *check_model_files(const struct model_config *c)
     return st;
 }
 
-NODISCARD static struct status *check_scheduler(const struct model_config *c)
+NODISCARD static struct status *validate_scheduler(const struct model_config *c)
 {
     struct status *st;
     switch (c->pb->scheduling_choice_case) {
     case INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING:
-        return check_dynamic(c);
+        return validate_dynamic(c);
     case INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING:
         st = refuse_cache(c, "sequence batching scheduler");
-        return st ? st : config_check_sequence(c);
+        return st ? st : config_validate_sequence(c);
     default:
         return NULL;
     }
 }
 
-struct status *config_check_general(const struct model_config *c)
+struct status *config_validate_general(const struct model_config *c)
 {
     const Inference__ModelConfig *pb = c->pb;
     struct status *st = NULL;
@@ -280,9 +280,9 @@ struct status *config_check_general(const struct model_config *c)
             "'max_batch_size' must be non-negative value for %s", pb->name);
     if (st)
         return st;
-    st = check_scheduler(c);
+    st = validate_scheduler(c);
     if (!st && config_is_ensemble(pb))
-        st = config_check_ensemble(c);
+        st = config_validate_ensemble(c);
     else if (!st && strcmp(pb->platform, "ensemble") == 0)
         st = config_fail(
             c, at_field(pb, "platform"),
@@ -290,17 +290,17 @@ struct status *config_check_general(const struct model_config *c)
     if (!st && model_config_decoupled(c))
         st = refuse_cache(c, "'decoupled' transaction policy");
     if (!st)
-        st = check_n_groups(c);
+        st = validate_n_groups(c);
     if (!st)
-        st = check_model_files(c);
+        st = validate_model_files(c);
     if (!st)
-        st = check_tags(c);
-    return st ? st : check_metrics(c);
+        st = validate_tags(c);
+    return st ? st : validate_metrics(c);
 }
 
 /* Profiles are numbers of TensorRT's, written as text; what follows a number is passed over. */
-NODISCARD static struct status *check_profiles(const struct model_config *c,
-                                               const Inference__ModelInstanceGroup *g)
+NODISCARD static struct status *validate_profiles(const struct model_config *c,
+                                                  const Inference__ModelInstanceGroup *g)
 {
     const char *model = c->pb->name, *platform = c->pb->platform;
     struct status *st = NULL;
@@ -310,17 +310,17 @@ NODISCARD static struct status *check_profiles(const struct model_config *c,
                            "which is only supported for TensorRT models",
                            g->name, model, platform);
     for (size_t i = 0; i < g->n_profile && !st; i++) {
-        struct config_place place = at_element(g, "profile", i);
+        struct config_position position = at_element(g, "profile", i);
         const char *text = g->profile[i];
         char *end;
         long long number = strtoll(text, &end, 10); /* beyond its range: a number beyond int's */
         if (!*text)
-            st = config_fail(c, place, "profile name must not be empty");
+            st = config_fail(c, position, "profile name must not be empty");
         else if (end == text || number > INT32_MAX || number < INT32_MIN)
-            st = config_fail(c, advised(place, "a profile is a number, such as \"0\""),
+            st = config_fail(c, advised(position, "a profile is a number, such as \"0\""),
                              "unable to parse '%s': stoi", text);
         else if (number < 0)
-            st = config_fail(c, place,
+            st = config_fail(c, position,
                              "instance group %s of model %s and platform %s specifies invalid "
                              "profile %s. The field should contain the string representation of a "
                              "non-negative integer.",
@@ -329,7 +329,7 @@ NODISCARD static struct status *check_profiles(const struct model_config *c,
     return st;
 }
 
-struct status *config_check_groups(const struct model_config *c, bool has_gpus)
+struct status *config_validate_groups(const struct model_config *c, bool has_gpus)
 {
     const Inference__ModelConfig *pb = c->pb;
     struct status *st = NULL;
@@ -358,7 +358,7 @@ struct status *config_check_groups(const struct model_config *c, bool has_gpus)
             st = config_fail(c, at_field(g, field), "instance group %s of model %s %s", g->name,
                              pb->name, fault);
         if (!st)
-            st = check_profiles(c, g);
+            st = validate_profiles(c, g);
     }
     return st;
 }

@@ -16,8 +16,9 @@ enum { MAX_SAMPLE_REQUESTS = 65536 }; /* in one execution of a warm-up sample */
 typedef Inference__ModelSequenceBatching__State state_config;
 typedef Inference__ModelSequenceBatching__InitialState initial_config;
 
-NODISCARD static struct status *check_dims(const struct model_config *c, const state_config *state,
-                                           const initial_config *initial)
+NODISCARD static struct status *validate_dims(const struct model_config *c,
+                                              const state_config *state,
+                                              const initial_config *initial)
 {
     const char *name = state->input_name;
     if (initial->n_dims != state->n_dims)
@@ -26,15 +27,15 @@ NODISCARD static struct status *check_dims(const struct model_config *c, const s
                            "'state' dimensions for state input '%s'. %zu != %zu",
                            name, initial->n_dims, state->n_dims);
     for (size_t i = 0; i < initial->n_dims; i++) {
-        struct config_place place = at_element(initial, "dims", i);
+        struct config_position position = at_element(initial, "dims", i);
         if (initial->dims[i] == -1)
-            return config_fail(c, place,
+            return config_fail(c, position,
                                "'initial_state' field for state input name '%s' contains variable "
                                "dimensions.",
                                name);
         /* A wildcard of the state takes any size. */
         if (state->dims[i] != -1 && state->dims[i] != initial->dims[i])
-            return config_fail(c, place,
+            return config_fail(c, position,
                                "'initial_state' dim for input name '%s' doesn't match 'state' dim "
                                "description. %" PRId64 " != %" PRId64,
                                name, initial->dims[i], state->dims[i]);
@@ -42,22 +43,23 @@ NODISCARD static struct status *check_dims(const struct model_config *c, const s
     return NULL;
 }
 
-NODISCARD static struct status *check_initial_file(const struct model_config *c, const char *name,
-                                                   const initial_config *initial)
+NODISCARD static struct status *
+validate_initial_file(const struct model_config *c, const char *name, const initial_config *initial)
 {
-    struct config_place place = at_field(initial, "data_file");
+    struct config_position position = at_field(initial, "data_file");
     if (!*initial->data_file)
-        return config_fail(c, place, "initial_state setting expects state '%s' to name a file",
+        return config_fail(c, position, "initial_state setting expects state '%s' to name a file",
                            name);
     if (str_escapes_folder(initial->data_file))
-        return config_fail(c, place,
+        return config_fail(c, position,
                            "initial_state setting of state input '%s': file '%s' is outside the "
                            "model's folder initial_state",
                            name, initial->data_file);
     return NULL;
 }
 
-NODISCARD static struct status *check_state(const struct model_config *c, const state_config *state)
+NODISCARD static struct status *validate_state(const struct model_config *c,
+                                               const state_config *state)
 {
     const char *name = state->input_name;
     if (state->n_initial_state > 1)
@@ -78,46 +80,47 @@ NODISCARD static struct status *check_state(const struct model_config *c, const 
                            "The data type used for 'initial_state' field of state '%s' does not "
                            "match the state data type.",
                            name);
-    struct status *st = check_dims(c, state, initial);
+    struct status *st = validate_dims(c, state, initial);
     if (!st && initial->state_data_case ==
                    INFERENCE__MODEL_SEQUENCE_BATCHING__INITIAL_STATE__STATE_DATA__NOT_SET)
         st = config_fail(c, at_message(initial),
                          "initial_state setting expects state'%s' to have state_data set", name);
     if (!st && initial->state_data_case ==
                    INFERENCE__MODEL_SEQUENCE_BATCHING__INITIAL_STATE__STATE_DATA_DATA_FILE)
-        st = check_initial_file(c, name, initial);
+        st = validate_initial_file(c, name, initial);
     return st;
 }
 
-NODISCARD static struct status *check_sample_file(const struct model_config *c,
-                                                  const Inference__ModelWarmup__InputsEntry *entry)
+NODISCARD static struct status *
+validate_sample_file(const struct model_config *c, const Inference__ModelWarmup__InputsEntry *entry)
 {
     const char *file = entry->value->input_data_file;
-    struct config_place place = at_field(entry->value, "input_data_file");
+    struct config_position position = at_field(entry->value, "input_data_file");
     if (!*file)
-        return config_fail(c, place, "warmup setting expects input '%s' to name a file",
+        return config_fail(c, position, "warmup setting expects input '%s' to name a file",
                            entry->key);
     if (str_escapes_folder(file))
-        return config_fail(c, place,
+        return config_fail(c, position,
                            "warmup setting of input '%s': file '%s' is outside the model's folder "
                            "warmup",
                            entry->key, file);
     return NULL;
 }
 
-NODISCARD static struct status *check_sample_input(const struct model_config *c,
-                                                   const Inference__ModelWarmup__InputsEntry *entry)
+NODISCARD static struct status *
+validate_sample_input(const struct model_config *c,
+                      const Inference__ModelWarmup__InputsEntry *entry)
 {
     const Inference__ModelWarmup__Input *input = entry->value;
     for (size_t i = 0; i < input->n_dims; i++) {
-        struct config_place place = at_element(input, "dims", i);
+        struct config_position position = at_element(input, "dims", i);
         if (input->dims[i] == -1)
-            return config_fail(c, place,
+            return config_fail(c, position,
                                "warmup setting expects all variable-size dimensions are specified "
                                "for input '%s'",
                                entry->key);
         if (input->dims[i] < 0)
-            return config_fail(c, place,
+            return config_fail(c, position,
                                "warmup setting of input '%s': dimension must be integer >= 0, got "
                                "%" PRId64,
                                entry->key, input->dims[i]);
@@ -128,15 +131,15 @@ NODISCARD static struct status *check_sample_input(const struct model_config *c,
                            "warmup setting expects input '%s' to have input_data_type set",
                            entry->key);
     case INFERENCE__MODEL_WARMUP__INPUT__INPUT_DATA_TYPE_INPUT_DATA_FILE:
-        return check_sample_file(c, entry);
+        return validate_sample_file(c, entry);
     default:
         return NULL;
     }
 }
 
 /* The reference passes over a sample whose batch_size is 0, right or wrong. */
-NODISCARD static struct status *check_sample(const struct model_config *c,
-                                             const Inference__ModelWarmup *w)
+NODISCARD static struct status *validate_sample(const struct model_config *c,
+                                                const Inference__ModelWarmup *w)
 {
     if (w->batch_size > MAX_SAMPLE_REQUESTS)
         return config_fail(c, at_field(w, "batch_size"),
@@ -144,12 +147,12 @@ NODISCARD static struct status *check_sample(const struct model_config *c,
                            w->name, MAX_SAMPLE_REQUESTS, w->batch_size);
     struct status *st = NULL;
     for (size_t i = 0; i < w->n_inputs && w->batch_size && !st; i++)
-        st = check_sample_input(c, w->inputs[i]);
+        st = validate_sample_input(c, w->inputs[i]);
     return st;
 }
 
-NODISCARD static struct status *check_labels(const struct model_config *c,
-                                             const Inference__ModelOutput *output)
+NODISCARD static struct status *validate_labels(const struct model_config *c,
+                                                const Inference__ModelOutput *output)
 {
     if (!str_escapes_folder(output->label_filename))
         return NULL;
@@ -159,18 +162,18 @@ NODISCARD static struct status *check_labels(const struct model_config *c,
                        output->label_filename, output->name, c->pb->name);
 }
 
-struct status *config_check_data(const struct model_config *c)
+struct status *config_validate_data(const struct model_config *c)
 {
     const Inference__ModelConfig *pb = c->pb;
     struct status *st = NULL;
     for (size_t i = 0; i < pb->n_output && !st; i++)
-        st = check_labels(c, pb->output[i]);
+        st = validate_labels(c, pb->output[i]);
     if (pb->scheduling_choice_case ==
         INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING) {
         for (size_t i = 0; i < pb->sequence_batching->n_state && !st; i++)
-            st = check_state(c, pb->sequence_batching->state[i]);
+            st = validate_state(c, pb->sequence_batching->state[i]);
     }
     for (size_t i = 0; i < pb->n_model_warmup && !st; i++)
-        st = check_sample(c, pb->model_warmup[i]);
+        st = validate_sample(c, pb->model_warmup[i]);
     return st;
 }

@@ -49,7 +49,7 @@ struct graph {
     struct step *steps;
     size_t *order; /* the steps by index, as they become ready; NULL: nobody asks */
     size_t n_ordered;
-    size_t n_faults_before; /* that a listener has heard of */
+    size_t n_faults_before; /* that a listener has got */
 };
 
 static struct tensor *tensor_named(struct graph *g, const char *name)
@@ -178,14 +178,14 @@ static void propagate_readiness(struct graph *g)
     }
 }
 
-NODISCARD static struct status *check_ensemble_output(struct graph *g,
-                                                      const Inference__ModelOutput *output)
+NODISCARD static struct status *validate_ensemble_output(struct graph *g,
+                                                         const Inference__ModelOutput *output)
 {
     const char *name = output->name, *ensemble = g->config->pb->name, *open = NULL;
-    struct config_place place = at_field(output, "name");
+    struct config_position position = at_field(output, "name");
     struct tensor *t = map_gets(&g->tensors, name);
     if (!t)
-        return config_fail(g->config, place, "ensemble output '%s' for ensemble %s' is not used",
+        return config_fail(g->config, position, "ensemble output '%s' for ensemble %s' is not used",
                            name, ensemble);
     if (t->ready) {
         t->is_output = true;
@@ -196,15 +196,15 @@ NODISCARD static struct status *check_ensemble_output(struct graph *g,
             open = t->writer->reads[k]->name;
     }
     if (!open)
-        return config_fail(g->config, place, "output '%s' for ensemble '%s' is not written", name,
-                           ensemble);
-    return config_fail(g->config, place,
+        return config_fail(g->config, position, "output '%s' for ensemble '%s' is not written",
+                           name, ensemble);
+    return config_fail(g->config, position,
                        "output '%s' for ensemble '%s' is not written: at least one of its "
                        "depending tensors, '%s', is not connected",
                        name, ensemble, open);
 }
 
-NODISCARD static struct status *check_unused(struct graph *g)
+NODISCARD static struct status *validate_unused(struct graph *g)
 {
     struct status *st = NULL;
     for (struct tensor *t = g->first_made; t && !st; t = t->next_made) {
@@ -216,7 +216,7 @@ NODISCARD static struct status *check_unused(struct graph *g)
     return st;
 }
 
-/* Has a listener heard of something that would only show again, in other words, further on? */
+/* Has a listener got something that would only show again, in other words, further on? */
 static bool is_spoilt(const struct graph *g)
 {
     return g->config->listener && g->config->listener->n_faults > g->n_faults_before;
@@ -255,7 +255,7 @@ struct status *ensemble_order(const struct model_config *c, struct arena *arena,
     return st;
 }
 
-NODISCARD static struct status *check_graph(const struct model_config *c)
+NODISCARD static struct status *validate_graph(const struct model_config *c)
 {
     const Inference__ModelConfig *pb = c->pb;
     struct graph g;
@@ -266,15 +266,15 @@ NODISCARD static struct status *check_graph(const struct model_config *c)
     if (!st && !is_spoilt(&g)) {
         propagate_readiness(&g);
         for (size_t i = 0; i < pb->n_output && !st; i++)
-            st = check_ensemble_output(&g, pb->output[i]);
+            st = validate_ensemble_output(&g, pb->output[i]);
     }
     if (!st && !is_spoilt(&g))
-        st = check_unused(&g);
+        st = validate_unused(&g);
     graph_done(&g);
     return st;
 }
 
-struct status *config_check_ensemble(const struct model_config *c)
+struct status *config_validate_ensemble(const struct model_config *c)
 {
     const Inference__ModelConfig *pb = c->pb;
     const char *name = pb->name;
@@ -298,5 +298,5 @@ struct status *config_check_ensemble(const struct model_config *c)
     if (pb->ensemble_scheduling->n_step == 0)
         return config_fail(c, at_field(pb, "ensemble_scheduling"),
                            "must specify 'step' for ensemble '%s'", name);
-    return check_graph(c);
+    return validate_graph(c);
 }

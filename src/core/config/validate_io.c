@@ -97,11 +97,12 @@ static struct config_advice advise_reshape(const struct tensor *t)
     return a;
 }
 
-#define FAIL(place, fmt, ...)                                                                      \
-    config_fail(c, place, "%s'%s' " fmt " for %s", t->what, t->name __VA_OPT__(, ) __VA_ARGS__,    \
+#define FAIL(position, fmt, ...)                                                                   \
+    config_fail(c, position, "%s'%s' " fmt " for %s", t->what, t->name __VA_OPT__(, ) __VA_ARGS__, \
                 c->pb->name)
 
-NODISCARD static struct status *check_tensor(const struct model_config *c, const struct tensor *t)
+NODISCARD static struct status *validate_tensor(const struct model_config *c,
+                                                const struct tensor *t)
 {
     const char *model = c->pb->name;
     if (!*t->name)
@@ -139,8 +140,8 @@ NODISCARD static struct status *check_tensor(const struct model_config *c, const
     return NULL;
 }
 
-NODISCARD static struct status *check_tensorrt_only(const struct model_config *c,
-                                                    const struct tensor *t, const char *side)
+NODISCARD static struct status *validate_tensorrt_only(const struct model_config *c,
+                                                       const struct tensor *t, const char *side)
 {
     if (strcmp(c->pb->platform, "tensorrt_plan") == 0) {
         if (t->is_non_linear && t->n_dims != 3)
@@ -160,8 +161,8 @@ NODISCARD static struct status *check_tensorrt_only(const struct model_config *c
     return NULL;
 }
 
-NODISCARD static struct status *check_input(const struct model_config *c,
-                                            const Inference__ModelInput *input)
+NODISCARD static struct status *validate_input(const struct model_config *c,
+                                               const Inference__ModelInput *input)
 {
     const struct tensor t = {.message = input,
                              .what = "model input ",
@@ -172,17 +173,17 @@ NODISCARD static struct status *check_input(const struct model_config *c,
                              .reshape = input->reshape,
                              .is_shape_tensor = input->is_shape_tensor,
                              .is_non_linear = input->is_non_linear_format_io};
-    struct status *st = check_tensor(c, &t);
+    struct status *st = validate_tensor(c, &t);
     if (st)
         return st;
     if (input->format != INFERENCE__MODEL_INPUT__FORMAT__FORMAT_NONE && input->n_dims != 3)
         return config_fail(c, at_field(input, "format"),
                            "model input NHWC/NCHW require 3 dims for %s", c->pb->name);
-    return check_tensorrt_only(c, &t, "input");
+    return validate_tensorrt_only(c, &t, "input");
 }
 
-NODISCARD static struct status *check_output_tensor(const struct model_config *c,
-                                                    const Inference__ModelOutput *output)
+NODISCARD static struct status *validate_output_tensor(const struct model_config *c,
+                                                       const Inference__ModelOutput *output)
 {
     const struct tensor t = {.message = output,
                              .what = "model output ",
@@ -193,8 +194,8 @@ NODISCARD static struct status *check_output_tensor(const struct model_config *c
                              .reshape = output->reshape,
                              .is_shape_tensor = output->is_shape_tensor,
                              .is_non_linear = output->is_non_linear_format_io};
-    struct status *st = check_tensor(c, &t);
-    return st ? st : check_tensorrt_only(c, &t, "output");
+    struct status *st = validate_tensor(c, &t);
+    return st ? st : validate_tensorrt_only(c, &t, "output");
 }
 
 /* Names that batch tensors refer to; of maps, since a configuration may have any number of them. */
@@ -235,9 +236,9 @@ static const char *get_output_name(const Inference__ModelConfig *pb, size_t i)
 }
 
 /* Both kinds of batch tensor have one source, which must be an input. */
-NODISCARD static struct status *check_source(const struct names *names, const void *message,
-                                             const char *what, const char *kind, size_t n,
-                                             char *const *sources)
+NODISCARD static struct status *validate_source(const struct names *names, const void *message,
+                                                const char *what, const char *kind, size_t n,
+                                                char *const *sources)
 {
     const struct model_config *c = names->config;
     if (n != 1)
@@ -253,8 +254,8 @@ NODISCARD static struct status *check_source(const struct names *names, const vo
     return NULL;
 }
 
-NODISCARD static struct status *check_batch_input(const struct names *names,
-                                                  const Inference__BatchInput *b)
+NODISCARD static struct status *validate_batch_input(const struct names *names,
+                                                     const Inference__BatchInput *b)
 {
     const struct model_config *c = names->config;
     const char *kind = enum_name(&inference__batch_input__kind__descriptor, (int)b->kind);
@@ -267,43 +268,47 @@ NODISCARD static struct status *check_batch_input(const struct names *names,
         return config_fail(c, at_field(b, "data_type"),
                            "batch input data type must be TYPE_INT32 or TYPE_FP32 for %s",
                            c->pb->name);
-    return check_source(names, b, "input", kind, b->n_source_input, b->source_input);
+    return validate_source(names, b, "input", kind, b->n_source_input, b->source_input);
 }
 
-NODISCARD static struct status *check_targets(struct names *names, const Inference__BatchOutput *b)
+NODISCARD static struct status *validate_targets(struct names *names,
+                                                 const Inference__BatchOutput *b)
 {
     const struct model_config *c = names->config;
     struct status *st = NULL;
     for (size_t i = 0; i < b->n_target_name && !st; i++) {
         char *target = b->target_name[i];
-        struct config_place place = at_element(b, "target_name", i);
+        struct config_position position = at_element(b, "target_name", i);
         if (!map_gets(&names->outputs, target))
             st = config_fail(
                 c,
-                advised(place, advise_name(target, c->pb->n_output, get_output_name, c->pb).text),
+                advised(position,
+                        advise_name(target, c->pb->n_output, get_output_name, c->pb).text),
                 "unknown target output name '%s' for %s", target, c->pb->name);
         else if (map_puts(&names->targets, target, target))
-            st = config_fail(c, place, "target output name '%s' can only be specified once for %s",
-                             target, c->pb->name);
+            st = config_fail(c, position,
+                             "target output name '%s' can only be specified once for %s", target,
+                             c->pb->name);
     }
     map_done(&names->targets); /* once per batch output: others may have the same */
     map_init(&names->targets);
     return st;
 }
 
-NODISCARD static struct status *check_batch_output(struct names *names,
-                                                   const Inference__BatchOutput *b)
+NODISCARD static struct status *validate_batch_output(struct names *names,
+                                                      const Inference__BatchOutput *b)
 {
     const struct model_config *c = names->config;
     const char *kind = enum_name(&inference__batch_output__kind__descriptor, (int)b->kind);
     if (!*kind)
         return config_fail(c, at_field(b, "kind"), "unknown batch output kind '%d' for %s",
                            (int)b->kind, c->pb->name);
-    struct status *st = check_source(names, b, "output", kind, b->n_source_input, b->source_input);
-    return st ? st : check_targets(names, b);
+    struct status *st =
+        validate_source(names, b, "output", kind, b->n_source_input, b->source_input);
+    return st ? st : validate_targets(names, b);
 }
 
-NODISCARD static struct status *check_batch_io(const struct model_config *c)
+NODISCARD static struct status *validate_batch_io(const struct model_config *c)
 {
     const Inference__ModelConfig *pb = c->pb;
     struct names names = {
@@ -316,22 +321,22 @@ NODISCARD static struct status *check_batch_io(const struct model_config *c)
     for (size_t i = 0; i < pb->n_output; i++)
         map_puts(&names.outputs, pb->output[i]->name, pb->output[i]);
     for (size_t i = 0; i < pb->n_batch_input && !st; i++)
-        st = check_batch_input(&names, pb->batch_input[i]);
+        st = validate_batch_input(&names, pb->batch_input[i]);
     for (size_t i = 0; i < pb->n_batch_output && !st; i++)
-        st = check_batch_output(&names, pb->batch_output[i]);
+        st = validate_batch_output(&names, pb->batch_output[i]);
     map_done(&names.inputs);
     map_done(&names.outputs);
     map_done(&names.targets);
     return st;
 }
 
-struct status *config_check_io(const struct model_config *c)
+struct status *config_validate_io(const struct model_config *c)
 {
     const Inference__ModelConfig *pb = c->pb;
     struct status *st = NULL;
     for (size_t i = 0; i < pb->n_input && !st; i++)
-        st = check_input(c, pb->input[i]);
+        st = validate_input(c, pb->input[i]);
     for (size_t i = 0; i < pb->n_output && !st; i++)
-        st = check_output_tensor(c, pb->output[i]);
-    return st ? st : check_batch_io(c);
+        st = validate_output_tensor(c, pb->output[i]);
+    return st ? st : validate_batch_io(c);
 }

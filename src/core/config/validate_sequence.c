@@ -21,8 +21,9 @@ static const char *kind_name(control_kind kind)
 }
 
 /* START, READY and END: one pair of values, in one type. */
-NODISCARD static struct status *check_pair(const struct model_config *c,
-                                           const Inference__ModelSequenceBatching__Control *control)
+NODISCARD static struct status *
+validate_pair(const struct model_config *c,
+              const Inference__ModelSequenceBatching__Control *control)
 {
     const char *kind = kind_name(control->kind), *model = c->pb->name;
     const struct {
@@ -103,7 +104,7 @@ check_controls(const struct model_config *c,
                                "sequence batching specifies multiple %s tensors for %s",
                                kind_name(kind), c->pb->name);
         *found = control;
-        st = kind == KIND(CORRID) ? check_typed(c, control) : check_pair(c, control);
+        st = kind == KIND(CORRID) ? check_typed(c, control) : validate_pair(c, control);
     }
     return st;
 }
@@ -112,8 +113,8 @@ check_controls(const struct model_config *c,
  * The control of that kind. Names are looked at on the way, for the first kind: which of several
  * faults is told follows the reference.
  */
-NODISCARD static struct status *check_kind(const struct model_config *c, control_kind kind,
-                                           const Inference__ModelSequenceBatching__Control **ret)
+NODISCARD static struct status *validate_kind(const struct model_config *c, control_kind kind,
+                                              const Inference__ModelSequenceBatching__Control **ret)
 {
     const Inference__ModelSequenceBatching *batching = c->pb->sequence_batching;
     struct map seen = MAP_INIT;
@@ -149,21 +150,21 @@ check_corrid_type(const struct model_config *c,
     }
 }
 
-NODISCARD static struct status *check_strategy(const struct model_config *c)
+NODISCARD static struct status *validate_strategy(const struct model_config *c)
 {
     const Inference__ModelConfig *pb = c->pb;
     const Inference__ModelSequenceBatching *s = pb->sequence_batching;
 
     if (s->strategy_choice_case == INFERENCE__MODEL_SEQUENCE_BATCHING__STRATEGY_CHOICE_OLDEST) {
         for (size_t i = 0; i < s->oldest->n_preferred_batch_size; i++) {
-            struct config_place place = at_element(s->oldest, "preferred_batch_size", i);
+            struct config_position position = at_element(s->oldest, "preferred_batch_size", i);
             int32_t size = s->oldest->preferred_batch_size[i];
             if (size <= 0)
-                return config_fail(c, place,
+                return config_fail(c, position,
                                    "sequence batching preferred batch size must be positive for %s",
                                    pb->name);
             if (size > pb->max_batch_size)
-                return config_fail(c, advised(place, config_advise_batch(c).text),
+                return config_fail(c, advised(position, config_advise_batch(c).text),
                                    "sequence batching preferred batch size must be <= max batch "
                                    "size for %s",
                                    pb->name);
@@ -180,15 +181,15 @@ NODISCARD static struct status *check_strategy(const struct model_config *c)
     return NULL;
 }
 
-struct status *config_check_sequence(const struct model_config *c)
+struct status *config_validate_sequence(const struct model_config *c)
 {
     static const control_kind kinds[] = {KIND(START), KIND(END), KIND(READY), KIND(CORRID)};
     const Inference__ModelSequenceBatching__Control *control = NULL;
     struct status *st = NULL;
     for (size_t i = 0; i < ARRAY_SIZE(kinds) && !st; i++)
-        st = check_kind(c, kinds[i], &control);
+        st = validate_kind(c, kinds[i], &control);
     if (st)
         return st;
     st = control ? check_corrid_type(c, control) : NULL; /* the last kind */
-    return st ? st : check_strategy(c);
+    return st ? st : validate_strategy(c);
 }

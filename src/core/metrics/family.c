@@ -79,11 +79,11 @@ static struct status *refuse_operation(const struct metric *m, const char *what)
 
 /* ------------------------------------------------------------------------------------ families */
 
-/* The books are nobody's: they outlive whoever happens to make them grow. */
-static void put_without_payer(struct map *books, const char *key, void *value)
+/* The maps are charged to no model: they outlive whoever happens to make them grow. */
+static void put_without_payer(struct map *map, const char *key, void *value)
 {
     MEM_CHARGE(NULL, 0);
-    map_puts(books, key, value);
+    map_puts(map, key, value);
 }
 
 struct status *metric_family_new(enum metric_kind kind, const char *name, const char *description,
@@ -331,12 +331,12 @@ static int compare_entries(const void *a, const void *b)
 }
 
 /* Its entries by their keys, for mem_free(); they stay as long as metrics_mu is held. */
-static struct map_entry **sort_locked(const struct map *books)
+static struct map_entry **sort_locked(const struct map *map)
 {
     mutex_assert_held(&metrics_mu);
-    struct map_entry **sorted = mem_alloc((books->count + 1) * sizeof(*sorted)), *entry;
+    struct map_entry **sorted = mem_alloc((map->count + 1) * sizeof(*sorted)), *entry;
     size_t pos = 0, n = 0;
-    while ((entry = map_next(books, &pos)))
+    while ((entry = map_next(map, &pos)))
         sorted[n++] = entry;
     qsort(sorted, n, sizeof(struct map_entry *), compare_entries);
     return sorted;

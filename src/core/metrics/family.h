@@ -6,7 +6,7 @@
  * What callers hold are handles. Families of one name are one, and metrics of one family with the
  * same labels are one, whoever asked for them; they go with their last handle.
  *
- * Thread: any, for all functions. One lock guards the books; values are atomic.
+ * Thread: any, for all functions. One lock guards the families; values are atomic.
  * Source: TRITONSERVER_MetricFamily… and TRITONSERVER_Metric…;
  *         reference/features §7.1, reference/behaviours §16.16
  */

@@ -38,7 +38,8 @@ static void print_tags(const Inference__ModelConfig *pb, struct buf *out)
         tags[i] = pb->metric_tags[i];
     qsort(tags, pb->n_metric_tags, sizeof(tag_entry *), compare_tags);
     for (size_t i = 0; i < pb->n_metric_tags; i++) {
-        char *name = mem_printf("_%s", tags[i]->key); /* config_check_general() has looked at it */
+        char *name =
+            mem_printf("_%s", tags[i]->key); /* config_validate_general() has looked at it */
         exposition_label(out, i == 0, name, tags[i]->value);
         mem_free(name);
     }

@@ -47,7 +47,7 @@ static struct status *load_source(struct repository *repo, struct repo_model *rm
                                : repository_load_model(repo, rm, source, config, LOAD_ON_REQUEST);
     if (!failed)
         source_unref(source);
-    repository_leave(repo, rm);
+    repository_unlock_model(repo, rm);
     return st;
 }
 
@@ -56,16 +56,16 @@ static struct status *load_files(struct repository *repo, const char *name,
                                  const struct override *o)
 {
     struct source *source;
-    struct repo_model *rm = repository_enter(repo, name, NULL);
+    struct repo_model *rm = repository_lock_model(repo, name, NULL);
     struct status *st = source_of_files(name, o->files, o->n_files, &source);
     return load_source(repo, rm, st, source, o->config);
 }
 
-static struct status *load_folder(struct repository *repo, const struct polled_model *pm,
+static struct status *load_folder(struct repository *repo, const struct listed_model *pm,
                                   const char *config)
 {
     struct source *source;
-    struct repo_model *rm = repository_enter(repo, pm->name, pm->storage);
+    struct repo_model *rm = repository_lock_model(repo, pm->name, pm->storage);
     repository_move(repo, rm, pm->storage);
     struct status *st = source_of_folder(pm->storage, pm->folder, &source);
     return load_source(repo, rm, st, source, config);
@@ -74,17 +74,17 @@ static struct status *load_folder(struct repository *repo, const struct polled_m
 /* From the repository that has it; under namespacing from each. */
 static struct status *load_polled(struct repository *repo, const char *name, const char *config)
 {
-    struct poll poll;
+    struct listing listing;
     struct status *st = NULL;
-    poll_model(repository_roots(repo), repo->options, name, &poll);
-    if (poll.n_models == 0) {
+    listing_of_model(repository_roots(repo), repo->options, name, &listing);
+    if (listing.n_models == 0) {
         log_error("failed to poll model '%s': model not found in any model repository.", name);
         st = repository_poll_failure(name);
     }
-    for (size_t i = 0; i < poll.n_models && !st; i++)
-        st = poll.models[i].failure ? repository_poll_failure(name) /* the log has it */
-                                    : load_folder(repo, &poll.models[i], config);
-    poll_done(&poll);
+    for (size_t i = 0; i < listing.n_models && !st; i++)
+        st = listing.models[i].failure ? repository_poll_failure(name) /* the log has it */
+                                       : load_folder(repo, &listing.models[i], config);
+    listing_done(&listing);
     return st;
 }
 
@@ -107,12 +107,12 @@ struct status *repository_load(struct repository *repo, const char *name,
 
 void repository_unload_model(struct repository *repo, struct repo_model *rm)
 {
-    struct list leaving = LIST_INIT(leaving);
+    struct list retiring = LIST_INIT(retiring);
     mutex_lock(&repo->mu);
     for (size_t i = 0; i < rm->n_versions; i++) {
         struct repo_version *rv = &rm->versions[i];
         if (rv->model) {
-            leave_take_locked(repo, rm, rv, &leaving);
+            retire_take_locked(repo, rm, rv, &retiring);
             repository_set_state_locked(repo, rv, VERSION_UNLOADING, "");
         } else if (rv->state != VERSION_UNLOADING) { /* nobody wants to hear of its failure now */
             repository_set_state_locked(repo, rv, VERSION_UNAVAILABLE, "unloaded");
@@ -125,16 +125,16 @@ void repository_unload_model(struct repository *repo, struct repo_model *rm)
     repository_count_locked(repo, rm, false);
     mutex_unlock(&repo->mu);
     table_view_end(&repo->table, before);
-    leave_start(&leaving);
+    retire_start(&retiring);
 }
 
 void repository_unload(struct repository *repo, const char *name)
 {
     struct repo_model **list = repository_named(repo, name);
     for (size_t i = 0; list[i]; i++) {
-        repository_turn(repo, list[i]);
+        repository_lock_named_model(repo, list[i]);
         repository_unload_model(repo, list[i]);
-        repository_leave(repo, list[i]);
+        repository_unlock_model(repo, list[i]);
     }
     mem_free(list);
 }

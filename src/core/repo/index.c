@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the books say, for those who ask: the index, how far the start is, the table in the log.
+ * What the catalog says, for those who ask: the index, how far the start is, the table in the log.
  */
 #include <string.h>
 
@@ -99,10 +99,10 @@ static void add_model(struct rows *r, const char *name, const struct repo_model 
 }
 
 /*
- * What comes first: the i-th of the folders that are there now, or the j-th model of the books? 0:
- * it is the same model. Without namespacing a name says it all, as in the books.
+ * What comes first: the i-th of the folders that are there now, or the j-th model of the catalog?
+ * 0: it is the same model. Without namespacing a name says it all, as in the catalog.
  */
-static int compare_positions(const struct repository *repo, const struct polled_model *pm,
+static int compare_positions(const struct repository *repo, const struct listed_model *pm,
                              const struct repo_model *rm)
 {
     int order = strcmp(pm->name, rm->name);
@@ -111,13 +111,14 @@ static int compare_positions(const struct repository *repo, const struct polled_
     return storage_compare(pm->storage, rm->storage);
 }
 
-/* A model whose folder has gone is told of as long as it serves. @poll  NULL: as the books say */
-static void add_index(struct rows *r, const struct repository *repo, const struct poll *poll,
+/* A model whose folder has gone is told of as long as it serves. @listing  NULL: as the catalog
+ * says */
+static void add_index(struct rows *r, const struct repository *repo, const struct listing *listing,
                       bool ready_only)
 {
-    size_t i = 0, j = 0, n_polled = poll ? poll->n_models : 0;
-    while (i < n_polled || j < repo->n_models) {
-        const struct polled_model *pm = i < n_polled ? &poll->models[i] : NULL;
+    size_t i = 0, j = 0, n_listed = listing ? listing->n_models : 0;
+    while (i < n_listed || j < repo->n_models) {
+        const struct listed_model *pm = i < n_listed ? &listing->models[i] : NULL;
         const struct repo_model *rm = j < repo->n_models ? repo->models[j] : NULL;
         int order = !pm ? 1 : !rm ? -1 : compare_positions(repo, pm, rm);
         i += order <= 0;
@@ -126,7 +127,7 @@ static void add_index(struct rows *r, const struct repository *repo, const struc
             add_model(r, pm->name, NULL, pm->duplicate ? pm->failure : NULL, ready_only);
         else if (order == 0)
             add_model(r, rm->name, rm, pm->duplicate ? pm->failure : NULL, ready_only);
-        else if (!poll ? !rm->missing : is_alive(rm))
+        else if (!listing ? !rm->missing : is_alive(rm))
             add_model(r, rm->name, rm, rm->duplicate ? rm->failure : NULL, ready_only);
     }
 }
@@ -135,10 +136,10 @@ struct status *repository_index(struct repository *repo, bool ready_only,
                                 struct model_index_row **ret_rows, size_t *ret_n)
 {
     struct rows r = {0};
-    struct poll poll = {0}, *now = NULL;
+    struct listing listing = {0}, *now = NULL;
     if (repo->options->control_mode != CONTROL_NONE) {
-        now = &poll; /* what could be loaded is what is there now */
-        poll_roots(repository_roots(repo), repo->options, true, now);
+        now = &listing; /* what could be loaded is what is there now */
+        listing_of_roots(repository_roots(repo), repo->options, true, now);
     }
     mutex_lock(&repo->mu);
     bool listed = repo->listed;
@@ -147,7 +148,7 @@ struct status *repository_index(struct repository *repo, bool ready_only,
     if (fits)
         add_index(&r, repo, now, ready_only);
     mutex_unlock(&repo->mu);
-    poll_done(&poll);
+    listing_done(&listing);
     if (!listed || !fits) {
         mem_free(r.list);
         return listed ? status_no_memory() : refuse_unlisted();

@@ -5,7 +5,7 @@
  *     look      which versions there are to be, and which of them serve as their files are
  *     load      the others, each beside what serves of it
  *     settle    all have come up: what is new takes the place of what was, at once, and what was
- *               leaves; or one has failed: what is new goes, and what was serves on
+ *               is retired; or one has failed: what is new goes, and what was serves on
  *
  * At the start of a server there is nothing to be kept, and a version that fails is not in the way
  * of others: each serves as soon as it is READY (LOAD_AT_START).
@@ -31,7 +31,7 @@ enum { MAX_ERROR_BYTES = 1 << 20 };
 struct wanted_version {
     int64_t version;
     bool stays;          /* it serves, as its files are now */
-    struct model *fresh; /* loaded, and not in the books */
+    struct model *fresh; /* loaded, and not in the catalog */
     char *failure;
 };
 
@@ -112,7 +112,7 @@ static int compare_by_version(const void *a, const void *b)
 static void note_loading(struct load *l)
 {
     struct repo_model *rm = l->rm;
-    repository_enter_table(l->repo, rm);
+    repository_add_to_table(l->repo, rm);
     mutex_lock(&l->repo->mu);
     size_t n_before = rm->n_versions;
     rm->versions = mem_realloc(rm->versions, (n_before + l->n + 1) * sizeof(*rm->versions));
@@ -155,12 +155,12 @@ static struct status *try_to_load(const struct load *l, int64_t version,
     }
 }
 
-/* The version that serves now leaves, and the fresh one takes its place. */
-static void replace_locked(struct load *l, struct wanted_version *w, struct list *leaving)
+/* The version that serves now is retired, and the fresh one takes its place. */
+static void replace_locked(struct load *l, struct wanted_version *w, struct list *retiring)
 {
     struct repo_version *rv = find_version_row(l->rm, w->version);
     if (rv->model)
-        leave_take_locked(l->repo, l->rm, rv, leaving);
+        retire_take_locked(l->repo, l->rm, rv, retiring);
     rv->model = TAKE(w->fresh);
     rv->source = l->source;
     source_ref(l->source);
@@ -201,12 +201,12 @@ static void note_failure_locked(struct load *l, struct wanted_version *w)
 /* Of a start: what has become of the version is true at once. */
 static void publish_one(struct load *l, struct wanted_version *w)
 {
-    struct list leaving = LIST_INIT(leaving); /* stays empty: nothing has served yet */
+    struct list retiring = LIST_INIT(retiring); /* stays empty: nothing has served yet */
     mutex_lock(&l->repo->mu);
     if (w->failure)
         note_failure_locked(l, w);
     else
-        replace_locked(l, w, &leaving);
+        replace_locked(l, w, &retiring);
     struct table_view *before = repository_publish_locked(l->repo, l->rm);
     mutex_unlock(&l->repo->mu);
     table_view_end(&l->repo->table, before);
@@ -236,7 +236,7 @@ static bool is_version_wanted(const struct load *l, int64_t version)
 }
 
 /* What the model is not to have any more. A version that never served leaves no trace. */
-static void drop_others_locked(struct load *l, struct list *leaving)
+static void drop_others_locked(struct load *l, struct list *retiring)
 {
     struct repo_model *rm = l->rm;
     size_t kept = 0;
@@ -244,10 +244,10 @@ static void drop_others_locked(struct load *l, struct list *leaving)
         struct repo_version *rv = &rm->versions[i];
         if (!is_version_wanted(l, rv->version)) {
             if (rv->model) {
-                leave_take_locked(l->repo, rm, rv, leaving);
+                retire_take_locked(l->repo, rm, rv, retiring);
                 repository_set_state_locked(l->repo, rv, VERSION_UNLOADING, "");
             } else if (rv->state == VERSION_UNAVAILABLE && strcmp(rv->reason, "unloaded") != 0 &&
-                       rv->n_leaving == 0) {
+                       rv->n_retiring == 0) {
                 mem_free(rv->reason);
                 continue;
             }
@@ -260,13 +260,13 @@ static void drop_others_locked(struct load *l, struct list *leaving)
 static void commit_load(struct load *l)
 {
     struct repo_model *rm = l->rm;
-    struct list leaving = LIST_INIT(leaving);
+    struct list retiring = LIST_INIT(retiring);
     mutex_lock(&l->repo->mu);
     for (size_t i = 0; i < l->n; i++) {
         if (l->wanted[i].fresh)
-            replace_locked(l, &l->wanted[i], &leaving);
+            replace_locked(l, &l->wanted[i], &retiring);
     }
-    drop_others_locked(l, &leaving);
+    drop_others_locked(l, &retiring);
     rm->stage = REPO_SETTLED;
     mem_free(TAKE(rm->failure));
     struct table_view *before = repository_publish_locked(l->repo, rm); /* the swap … */
@@ -278,7 +278,7 @@ static void commit_load(struct load *l)
     l->seen = (struct fingerprint){0};
     rm->overridden = l->config != NULL;
     log_info("successfully loaded '%s'", rm->title);
-    leave_start(&leaving);
+    retire_start(&retiring);
 }
 
 static void roll_back_load(struct load *l)
@@ -358,7 +358,7 @@ static void note_unreadable(struct load *l, struct status *st, bool is_empty)
     struct repo_model *rm = l->rm;
     char *failure = status_reason(st);
     if (is_empty)
-        repository_enter_table(l->repo, rm);
+        repository_add_to_table(l->repo, rm);
     mutex_lock(&l->repo->mu);
     rm->stage = REPO_SETTLED;
     rm->empty = is_empty;

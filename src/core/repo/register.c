@@ -110,9 +110,9 @@ struct status *repository_register(struct repository *repo, const char *path,
 /* ---- Unregistering -------------------------------------------------------------------------- */
 
 /*
- * The books have models of it: those that do not serve are forgotten now, the others when they have
- * been unloaded. So they do not grow without end when each model comes with a repository of its
- * own.
+ * The catalog has models of it: those that do not serve are forgotten now, the others when they
+ * have been unloaded. So it does not grow without end when each model comes with a repository of
+ * its own.
  */
 static void forget_models(struct repository *repo, const struct storage *storage)
 {
@@ -128,7 +128,7 @@ static void forget_models(struct repository *repo, const struct storage *storage
     mutex_unlock(&repo->mu);
     for (size_t i = 0; i < n; i++) {
         mutex_lock(&repo->mu);
-        repository_let_go_and_unlock(repo, known[i]);
+        repository_drop_user_and_unlock(repo, known[i]);
     }
     mem_free(known);
 }

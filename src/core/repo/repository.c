@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The catalog of models and their states, and what is asked of all models together. Read in this
- * order: the catalog, the turns by which one thread at a time changes a model, its state, the
+ * order: the catalog, the locks by which one thread at a time changes a model, its state, the
  * stop.
  *
  * `models` is sorted by name, then by repository, under repository.mu. A version becomes READY in
@@ -44,7 +44,7 @@ void repository_init(struct repository *repo, struct server *server,
     table_init(&repo->table);
     mutex_init(&repo->mu, REPOSITORY_LEVEL, "repository.mu");
     cond_init(&repo->changed);
-    list_init(&repo->leaving);
+    list_init(&repo->retiring);
 }
 
 struct status *repository_open(struct repository *repo)
@@ -78,7 +78,7 @@ struct roots *repository_roots(struct repository *repo)
     return roots;
 }
 
-/* ---- The books ------------------------------------------------------------------------------ */
+/* ---- The catalog ----------------------------------------------------------------------------- */
 
 struct repo_model *repository_model_new(const struct repository *repo, const char *name,
                                         struct storage *storage)
@@ -157,17 +157,17 @@ static void remove_model_locked(struct repository *repo, const struct repo_model
     memmove(&repo->models[at], &repo->models[at + 1], (repo->n_models - at) * sizeof(rm));
 }
 
-/* ---- Turns ---------------------------------------------------------------------------------- */
+/* ---- Locks of models ------------------------------------------------------------------------- */
 
-static void await_turn_locked(struct repository *repo, struct repo_model *rm)
+static void await_ticket_locked(struct repository *repo, struct repo_model *rm)
 {
-    uint64_t mine = rm->n_turns++;
-    while (rm->turn != mine)
+    uint64_t mine = rm->n_tickets++;
+    while (rm->ticket_served != mine)
         cond_wait(&repo->changed, &repo->mu);
 }
 
-struct repo_model *repository_enter(struct repository *repo, const char *name,
-                                    struct storage *storage)
+struct repo_model *repository_lock_model(struct repository *repo, const char *name,
+                                         struct storage *storage)
 {
     mutex_lock(&repo->mu);
     struct repo_model *rm = find_model_locked(repo, name, storage);
@@ -177,7 +177,7 @@ struct repo_model *repository_enter(struct repository *repo, const char *name,
         insert_model_locked(repo, rm);
     }
     rm->n_users++;
-    await_turn_locked(repo, rm);
+    await_ticket_locked(repo, rm);
     mutex_unlock(&repo->mu);
     return rm;
 }
@@ -197,10 +197,10 @@ struct repo_model **repository_named(struct repository *repo, const char *name)
     return list;
 }
 
-void repository_turn(struct repository *repo, struct repo_model *rm)
+void repository_lock_named_model(struct repository *repo, struct repo_model *rm)
 {
     mutex_lock(&repo->mu);
-    await_turn_locked(repo, rm);
+    await_ticket_locked(repo, rm);
     mutex_unlock(&repo->mu);
 }
 
@@ -215,14 +215,14 @@ static bool is_forgotten_locked(const struct repository *repo, const struct repo
     return (rm->n_versions == 0 && !rm->empty) || !roots_have(repo->roots, rm->storage);
 }
 
-void repository_leave(struct repository *repo, struct repo_model *rm)
+void repository_unlock_model(struct repository *repo, struct repo_model *rm)
 {
     mutex_lock(&repo->mu);
-    rm->turn++;
-    repository_let_go_and_unlock(repo, rm);
+    rm->ticket_served++;
+    repository_drop_user_and_unlock(repo, rm);
 }
 
-void repository_let_go_and_unlock(struct repository *repo, struct repo_model *rm)
+void repository_drop_user_and_unlock(struct repository *repo, struct repo_model *rm)
 {
     struct table_view *before = NULL;
     mutex_assert_held(&repo->mu);
@@ -252,7 +252,7 @@ void repository_move(struct repository *repo, struct repo_model *rm, struct stor
     storage_unref(before);
 }
 
-/* ---- What the books say of one model --------------------------------------------------------- */
+/* ---- What the catalog says of one model ------------------------------------------------------ */
 
 void repository_set_state_locked(struct repository *repo, struct repo_version *rv,
                                  enum version_state state, const char *reason)
@@ -281,7 +281,7 @@ void repository_count_locked(struct repository *repo, struct repo_model *rm, boo
     rm->unserved = unserved;
 }
 
-void repository_enter_table(struct repository *repo, struct repo_model *rm)
+void repository_add_to_table(struct repository *repo, struct repo_model *rm)
 {
     if (!rm->entry)
         table_add(&repo->table, 1, (const char *const[]){rm->name}, &rm->entry);
@@ -408,7 +408,7 @@ void repository_stop_loading(struct repository *repo)
     atomic_store(&repo->stopping, true);
     struct model **models = repository_ready_models(repo);
     for (size_t i = 0; models[i]; i++)
-        model_hurry(models[i]);
+        model_flush(models[i]);
     repository_unref_models(models);
 }
 
@@ -419,10 +419,10 @@ void repository_stop(struct repository *repo)
     for (size_t i = 0; models[i]; i++)
         model_close(models[i]);
     repository_unref_models(models);
-    /* Those that leave have nothing to wait for already; here their lock cannot be taken. */
+    /* Those that retire have nothing to wait for already; here their lock cannot be taken. */
     mutex_lock(&repo->mu);
-    LIST_FOR_EACH (link, &repo->leaving)
-        model_note_stopping(LIST_ENTRY(link, struct leaving, link)->model);
+    LIST_FOR_EACH (link, &repo->retiring)
+        model_note_stopping(LIST_ENTRY(link, struct retiring_model, link)->model);
     mutex_unlock(&repo->mu);
 }
 
@@ -486,8 +486,8 @@ size_t repository_inflight(struct repository *repo, bool log_them, bool waits, s
     }
     repository_unref_models(models);
     mutex_lock(&repo->mu);
-    LIST_FOR_EACH (link, &repo->leaving)
-        n += count_inflight_model(LIST_ENTRY(link, struct leaving, link)->model, log_them);
+    LIST_FOR_EACH (link, &repo->retiring)
+        n += count_inflight_model(LIST_ENTRY(link, struct retiring_model, link)->model, log_them);
     mutex_unlock(&repo->mu);
     return n;
 }
@@ -515,9 +515,9 @@ static void unload_versions(void *arg, size_t i)
 
 void repository_unload_all(struct repository *repo)
 {
-    leave_end_all(repo); /* first: models that are forgotten leave the table, too */
+    retire_end_all(repo); /* first: models that are forgotten leave the table, too */
     table_close(&repo->table);
     for (size_t i = 0; i < repo->n_models; i++)
         repo->models[i]->entry = NULL; /* gone with the table */
-    repository_each(repo, "model-unload", repo->n_models, unload_versions, repo);
+    repository_parallel_for(repo, "model-unload", repo->n_models, unload_versions, repo);
 }

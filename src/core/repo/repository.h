@@ -3,19 +3,19 @@
  * The model repositories: which models there are, and in which state each version is.
  *
  * Requests (any thread) look models up in a table that needs no lock (table.h); the repository's
- * own books, with states and reasons, are under its lock. Only control threads change either.
+ * own catalog, with states and reasons, is under its lock. Only control threads change either.
  *
  *     start.c       the models that the options want, several at a time
  *     change.c      loading and unloading by name while the server runs
  *     register.c    repositories come and go while the server runs
- *     follow.c      loading and unloading what the repositories have come to hold
+ *     poll_mode.c   loading and unloading what the repositories have come to hold
  *     load.c        one model comes up, beside what serves of it
- *     leave.c       what does not serve any more is waited for and taken down
- *     index.c       what the books say
- *     repository.c  the books themselves
+ *     retire.c      what does not serve any more is waited for and taken down
+ *     index.c       what the catalog says
+ *     repository.c  the catalog itself
  *
- * A model is changed by one thread at a time: by the one that has its turn (repository_enter()),
- * others wait for theirs. Different models are changed in parallel.
+ * A model is changed by one thread at a time: by the one that has locked it
+ * (repository_lock_model()), others wait for that. Different models are changed in parallel.
  */
 #ifndef CONCH_CORE_REPO_REPOSITORY_H
 #define CONCH_CORE_REPO_REPOSITORY_H
@@ -29,7 +29,7 @@
 #include "base/mutex.h"
 #include "core/control.h"
 #include "core/repo/fingerprint.h"
-#include "core/repo/poll.h"
+#include "core/repo/listing.h"
 #include "core/repo/roots.h"
 #include "core/repo/table.h"
 #include "core/server.h"
@@ -61,15 +61,16 @@ const char *version_state_name(enum version_state state);
 struct repo_version {
     int64_t version;
     enum version_state state;
-    char *reason;           /* "" or why it is not READY */
-    struct model *model;    /* a reference while READY */
-    struct source *source;  /* where its files lie; likewise */
-    unsigned int n_leaving; /* models of this version that do not serve any more, and still exist */
+    char *reason;          /* "" or why it is not READY */
+    struct model *model;   /* a reference while READY */
+    struct source *source; /* where its files lie; likewise */
+    unsigned int
+        n_retiring; /* models of this version that do not serve any more, and still exist */
 };
 
 /* How far the loading of a model is. */
 enum repo_stage {
-    REPO_WAITING, /* its turn has not come; or nobody wants it loaded */
+    REPO_WAITING, /* its load has not begun; or nobody wants it loaded */
     REPO_LOADING,
     REPO_SETTLED, /* each version is READY, or says why not; or none could be made out */
 };
@@ -79,16 +80,19 @@ struct repo_model {
     char *name;
     char *title; /* how logs call it: with its repository in front under namespacing */
 
-    /* Of the thread that has the turn. */
+    /* Of the thread that has locked the model. */
     struct table_entry *entry; /* NULL: it has never been loaded */
     struct fingerprint seen;   /* of its folder, when what serves now was loaded from it */
     bool
         overridden; /* what serves now has a configuration that came by request, not its folder's */
 
-    /* Under repository.mu; only the thread that has the turn changes what is not marked (any). */
+    /* Under repository.mu; only the thread that has locked the model changes what is not marked
+     * (any). */
     struct storage *storage; /* a reference: where its folder is; NULL: it came by request */
-    uint64_t n_turns, turn;  /* (any) tickets that were given out; whose turn it is */
-    unsigned int n_users; /* (any) who knows it: turns and those waiting for one, leaving models */
+    uint64_t n_tickets,
+        ticket_served;    /* (any) tickets that were given out; the one that has the lock */
+    unsigned int n_users; /* (any) who knows it: those that have locked it or wait for that,
+                             retiring models */
     bool wanted;          /* it is to serve */
     bool unserved;        /* it counts in repository.n_unserved */
     bool duplicate;       /* several repositories have it, so none serves it; failure says so */
@@ -96,16 +100,16 @@ struct repo_model {
     bool empty;           /* no version in its folder is to be served */
     enum repo_stage stage;
     size_t n_versions;             /* 0: it could not even be read, or is not wanted */
-    struct repo_version *versions; /* ascending; (any) those that leave */
+    struct repo_version *versions; /* ascending; (any) those that retire */
     char *failure;                 /* why it could not be read, or NULL */
 };
 
 /* A version that does not serve any more: those that found it before are waited for. */
-struct leaving {
-    struct list link; /* of repository.leaving */
+struct retiring_model {
+    struct list link; /* of repository.retiring */
     struct repository *repo;
     struct repo_model *rm;
-    struct model *model; /* the books' reference */
+    struct model *model; /* the catalog's reference */
     struct source *source;
     struct control_job job; /* takes it down, when nobody has it any more */
 };
@@ -120,8 +124,8 @@ struct repository {
     struct table table;
 
     /*
-     * What the books say of readiness, so that a probe need not look. Any thread, relaxed: models
-     * come up one by one, and a probe that is answered a moment ago's truth asks again.
+     * What the catalog says of readiness, so that a probe need not look. Any thread, relaxed:
+     * models come up one by one, and a probe that is answered a moment ago's truth asks again.
      */
     /* Models that could be read and do not serve as they should. */
     atomic_size_t n_unserved;
@@ -133,14 +137,14 @@ struct repository {
     atomic_bool stopping; /* nothing more is loaded */
 
     struct mutex mu;     /* level 100 in core/README.md */
-    struct cond changed; /* a turn has ended, a leaving model has gone */
+    struct cond changed; /* a model was unlocked, a retiring model has gone */
     /* Under mu. */
     struct roots *roots; /* a reference; NULL before repository_open() */
     bool listed;         /* the models are known */
     size_t n_models;
     struct repo_model **models; /* sorted by name, then by repository */
-    struct list leaving;        /* of struct leaving; until they are taken down */
-    size_t n_ending;            /* leaving models that are being taken down */
+    struct list retiring;       /* of struct retiring_model; until they are taken down */
+    size_t n_ending;            /* retiring models that are being taken down */
 };
 
 void repository_init(struct repository *repo, struct server *server,
@@ -245,7 +249,7 @@ size_t repository_inflight(struct repository *repo, bool log_them, bool waits, s
 bool repository_has_open_sequences(struct repository *repo);
 
 /*
- * repository_unload_all - the models are stopped and empty; takes them down, those that leave
+ * repository_unload_all - the models are stopped and empty; takes them down, the retiring ones
  * included.
  */
 void repository_unload_all(struct repository *repo);
@@ -267,7 +271,7 @@ struct model **repository_unable(struct repository *repo, size_t max, bool may_w
 /*
  * repository_ready_models - each READY model version, with a reference, so that whoever asks
  * backends need not hold the lock. Ends with NULL; repository_unref_models() ends it. (Those that
- * leave are not to be had: their last reference ends them.)
+ * retire are not to be had: their last reference ends them.)
  */
 struct model **repository_ready_models(struct repository *repo);
 void repository_unref_models(struct model **models);
@@ -275,43 +279,46 @@ void repository_unref_models(struct model **models);
 /* repository_roots - a reference to the repositories as they are now. */
 struct roots *repository_roots(struct repository *repo);
 
-/* repository_model_new - not in the books yet. @storage NULL: no repository has it. */
+/* repository_model_new - not in the catalog yet. @storage NULL: no repository has it. */
 struct repo_model *repository_model_new(const struct repository *repo, const char *name,
                                         struct storage *storage);
-/* repository_model_free - it is not in the books, and has no version. */
+/* repository_model_free - it is not in the catalog, and has no version. */
 void repository_model_free(struct repo_model *rm);
 
 /*
- * repository_enter - waits until it is this thread's turn to change the model; what is not in the
- * books yet comes into them. repository_leave() ends that; it may be the end of a model of which
- * there is nothing to tell.
+ * repository_lock_model - locks the model, that this thread alone changes it; what is not in the
+ * catalog yet is added to it. repository_unlock_model() ends that; it may be the end of a model of
+ * which there is nothing to tell.
  *
  * Thread: control. Waits as long as the changes take that have come before.
  * @storage  which one, under namespacing; NULL: of no repository
  */
-struct repo_model *repository_enter(struct repository *repo, const char *name,
-                                    struct storage *storage);
-void repository_leave(struct repository *repo, struct repo_model *rm);
-/* repository_let_go_and_unlock - the same for somebody who only knows it (n_users), and has mu. */
-void repository_let_go_and_unlock(struct repository *repo, struct repo_model *rm);
-/* repository_move - by whose turn it is: there the model's folder is now, or nowhere. */
+struct repo_model *repository_lock_model(struct repository *repo, const char *name,
+                                         struct storage *storage);
+void repository_unlock_model(struct repository *repo, struct repo_model *rm);
+/* repository_drop_user_and_unlock - the same for somebody who only knows it (n_users), and has mu.
+ */
+void repository_drop_user_and_unlock(struct repository *repo, struct repo_model *rm);
+/* repository_move - by who has locked it: there the model's folder is now, or nowhere. */
 void repository_move(struct repository *repo, struct repo_model *rm, struct storage *storage);
 
 /*
- * repository_named - the models of that name that are in the books, for repository_turn(), which
- * waits for this thread's turn, and repository_leave() one after the other; NULL ends, and the
- * caller frees the list with mem_free().
+ * repository_named - the models of that name that are in the catalog, for
+ * repository_lock_named_model() and repository_unlock_model() one after the other; NULL ends, and
+ * the caller frees the list with mem_free().
  */
 struct repo_model **repository_named(struct repository *repo, const char *name);
-void repository_turn(struct repository *repo, struct repo_model *rm);
+void repository_lock_named_model(struct repository *repo, struct repo_model *rm);
 
-/* repository_enter_table - its name is looked up from now on. Thread: control, with the turn. */
-void repository_enter_table(struct repository *repo, struct repo_model *rm);
+/* repository_add_to_table - its name is looked up from now on. Thread: control, which has locked
+ * the model. */
+void repository_add_to_table(struct repository *repo, struct repo_model *rm);
 
 /*
- * repository_publish_locked - requests find what the books say from now on, if they look the name
- * up at all. In the same hold of mu as the change itself: who sees a version READY in the index may
- * ask it. Returns what they found before, for table_view_end(), which is not called under mu.
+ * repository_publish_locked - requests find what the catalog says from now on, if they look the
+ * name up at all. In the same hold of mu as the change itself: who sees a version READY in the
+ * index may ask it. Returns what they found before, for table_view_end(), which is not called under
+ * mu.
  */
 NODISCARD struct table_view *repository_publish_locked(struct repository *repo,
                                                        struct repo_model *rm);
@@ -329,14 +336,14 @@ void repository_count_locked(struct repository *repo, struct repo_model *rm, boo
 enum load_reason {
     LOAD_AT_START,   /* each version serves at once, whatever becomes of the others */
     LOAD_ON_REQUEST, /* what cannot be read is the client's to know, and changes nothing */
-    LOAD_ON_POLL,    /* it is to be there: why it cannot be read stays in the books */
+    LOAD_ON_POLL,    /* it is to be there: why it cannot be read stays in the catalog */
 };
 
 /*
  * repository_load_model - brings a model up: all versions that are not there yet, or not as their
  * files are now. What served before serves until then, and goes on if anything fails.
  *
- * Thread: control, which has the turn.
+ * Thread: control, which has locked the model.
  * @source   where its files lie; borrowed
  * @config   the configuration as JSON, or NULL: as its folder has it
  * Errors: STATUS_INTERNAL, STATUS_INVALID_ARG  for the client (reference/behaviours §13.3, §13.4);
@@ -350,15 +357,16 @@ NODISCARD struct status *repository_load_model(struct repository *repo, struct r
 void repository_is_unfit_locked(struct repository *repo, struct repo_model *rm,
                                 const char *failure);
 
-/* repository_unload_model - see server_unload_model(). Thread: control, which has the turn. */
+/* repository_unload_model - see server_unload_model(). Thread: control, which has locked the model.
+ */
 void repository_unload_model(struct repository *repo, struct repo_model *rm);
 
 /*
- * repository_each - calls work(arg, 0), work(arg, 1) … up to n, on this thread and on others of
- * that name: together as many as the options have for loading.
+ * repository_parallel_for - calls work(arg, 0), work(arg, 1) … up to n, on this thread and on
+ * others of that name: together as many as the options have for loading.
  */
-void repository_each(struct repository *repo, const char *thread_name, size_t n,
-                     void (*work)(void *arg, size_t i), void *arg);
+void repository_parallel_for(struct repository *repo, const char *thread_name, size_t n,
+                             void (*work)(void *arg, size_t i), void *arg);
 
 /* repository_poll_failure - the error that a client is told when the log has the cause. */
 NODISCARD struct status *repository_poll_failure(const char *name);
@@ -367,15 +375,15 @@ NODISCARD struct status *repository_poll_failure(const char *name);
 NODISCARD struct status *repository_check_name(const char *name);
 
 /*
- * leave_take_locked - the version's model begins to leave: it is not READY any more, or another one
- * takes its place. leave_start() follows when no request finds it any more, that is, after
+ * retire_take_locked - the version's model is retired: it is not READY any more, or another one
+ * takes its place. retire_start() follows when no request finds it any more, that is, after
  * table_view_end() of what repository_publish_locked() has replaced.
  */
-void leave_take_locked(struct repository *repo, struct repo_model *rm, struct repo_version *rv,
-                       struct list *taken);
-void leave_start(struct list *taken);
+void retire_take_locked(struct repository *repo, struct repo_model *rm, struct repo_version *rv,
+                        struct list *taken);
+void retire_start(struct list *taken);
 
-/* leave_end_all - see repository_unload_all(). */
-void leave_end_all(struct repository *repo);
+/* retire_end_all - see repository_unload_all(). */
+void retire_end_all(struct repository *repo);
 
 #endif

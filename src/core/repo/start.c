@@ -31,7 +31,7 @@ static bool is_loading_all_models(const struct server_options *o)
            (o->n_startup_models == 1 && strcmp(o->startup_models[0], "*") == 0);
 }
 
-static struct repo_model *describe_polled(const struct repository *repo, struct polled_model *pm)
+static struct repo_model *describe_listed(const struct repository *repo, struct listed_model *pm)
 {
     struct repo_model *rm = repository_model_new(repo, pm->name, pm->storage);
     rm->wanted = true;
@@ -52,48 +52,49 @@ static struct repo_model *describe_missing(const struct repository *repo, const 
     return rm;
 }
 
-struct listing {
+struct startup_list {
     size_t n, n_unlisted;
-    struct repo_model **models; /* as the books will have them */
+    struct repo_model **models; /* as the catalog will have them */
 };
 
-static void add_polled(struct listing *list, const struct repository *repo, struct poll *poll)
+static void add_listed(struct startup_list *list, const struct repository *repo,
+                       struct listing *listing)
 {
     list->models =
-        mem_realloc(list->models, (list->n + poll->n_models + 1) * sizeof(*list->models));
-    for (size_t i = 0; i < poll->n_models; i++)
-        list->models[list->n++] = describe_polled(repo, &poll->models[i]);
-    list->n_unlisted += poll->n_unlisted;
-    poll_done(poll);
+        mem_realloc(list->models, (list->n + listing->n_models + 1) * sizeof(*list->models));
+    for (size_t i = 0; i < listing->n_models; i++)
+        list->models[list->n++] = describe_listed(repo, &listing->models[i]);
+    list->n_unlisted += listing->n_unlisted;
+    listing_done(listing);
 }
 
-static void add_named(struct listing *list, struct repository *repo, const char *name)
+static void add_named(struct startup_list *list, struct repository *repo, const char *name)
 {
-    struct poll poll = {0};
+    struct listing listing = {0};
     struct status *st = repository_check_name(name);
     if (!st)
-        poll_model(repository_roots(repo), repo->options, name, &poll);
+        listing_of_model(repository_roots(repo), repo->options, name, &listing);
     status_free(st);
     size_t n_before = list->n;
-    add_polled(list, repo, &poll);
+    add_listed(list, repo, &listing);
     if (list->n == n_before)
         list->models[list->n++] = describe_missing(repo, name);
 }
 
 /*
- * Fills the books with what the repositories hold, or with what they should hold by name. False:
+ * Fills the catalog with what the repositories hold, or with what they should hold by name. False:
  * not all of that could be found out.
  */
 static bool list_startup_models(struct repository *repo)
 {
     const struct server_options *o = repo->options;
-    struct listing list = {0};
-    struct poll poll = {0};
+    struct startup_list list = {0};
+    struct listing listing = {0};
     if (is_loading_all_models(o))
-        poll_roots(repository_roots(repo), o, false, &poll);
-    add_polled(&list, repo, &poll);
+        listing_of_roots(repository_roots(repo), o, false, &listing);
+    add_listed(&list, repo, &listing);
     for (size_t i = 0; i < o->n_startup_models && !is_loading_all_models(o);
-         i++) /* sorted, as the books */
+         i++) /* sorted, as the catalog */
         add_named(&list, repo, o->startup_models[i]);
 
     mutex_lock(&repo->mu);
@@ -124,7 +125,7 @@ static void load_one(void *arg, size_t i)
         st = repository_load_model(repo, rm, source, NULL, LOAD_AT_START);
         source_unref(source);
     }
-    status_free(st); /* the books have it, and the log */
+    status_free(st); /* the catalog has it, and the log */
 }
 
 /* Those that can be tried; from now on requests are told that they are coming. */
@@ -187,7 +188,7 @@ struct status *repository_load_all(struct repository *repo)
         source_sweep();
     bool all_listed = list_startup_models(repo);
     struct loader l = make_loader(repo);
-    repository_each(repo, "model-load", l.n_models, load_one, &l);
+    repository_parallel_for(repo, "model-load", l.n_models, load_one, &l);
     mem_free(l.models);
 
     if (all_listed && all_loaded(repo))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Writers first, then readers. Writers hold table.mu. Readers come in by snapshot_enter(), take no
- * lock, and may read heads, directories, entries and views until snapshot_leave(), which must come
+ * lock, and may read heads, directories, entries and views until snapshot_exit(), which must come
  * soon: writers wait for it.
  *
  * Whatever readers can reach is constant, but for an entry's view and its link to the next of its
@@ -23,7 +23,7 @@ enum { TABLE_LEVEL = 150 };
 
 struct table_entry {
     char *name;
-    /* Replaced while others read, between snapshot_enter() and snapshot_leave(). */
+    /* Replaced while others read, between snapshot_enter() and snapshot_exit(). */
     _Atomic(struct table_view *) view;
     _Atomic(struct table_entry *) next; /* another model of that name */
 };
@@ -330,7 +330,7 @@ struct status *table_find(struct table *t, const char *name, size_t name_length,
                                              : find_version(e->name, v, version, &m);
     if (!st)
         model_ref(m);
-    snapshot_leave();
+    snapshot_exit();
     if (st)
         return st;
     *ret_model = m;
@@ -354,7 +354,7 @@ struct status *table_versions(struct table *t, const char *name, size_t name_len
         if (n == 0)
             st = refuse_unready(e->name, v);
     }
-    snapshot_leave();
+    snapshot_exit();
     if (st) {
         mem_free(versions);
         return st;
@@ -424,7 +424,7 @@ struct status *table_serving(struct table *t, const char *name, size_t name_leng
 {
     struct found f = {0};
     struct status *st = find_serving(snapshot_enter(&t->head), name, name_length, version, &f);
-    snapshot_leave();
+    snapshot_exit();
     if (st) {
         mem_free(f.list);
         return st;

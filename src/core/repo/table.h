@@ -68,7 +68,7 @@ struct table_view *table_view_new(size_t n_versions);
 
 /*
  * table_set - what is known of the entry's model from now on. It waits for nobody, so that the
- * caller may change its own books under the same lock. Returns the view that was there before,
+ * caller may change its own state under the same lock. Returns the view that was there before,
  * which some still read: for table_view_end().
  *
  * @view  taken, with a reference to each model in it

@@ -57,7 +57,7 @@ void batch_add(struct batch *b, const struct batch_rule *rule, uint32_t size, ui
 }
 
 uint32_t batch_due(const struct batch *b, const struct batch_rule *rule, uint64_t now_ns,
-                   bool hurry, uint64_t *ret_until_ns)
+                   bool flushing, uint64_t *ret_until_ns)
 {
     *ret_until_ns = UINT64_MAX;
     if (b->n == 0)
@@ -66,7 +66,7 @@ uint32_t batch_due(const struct batch *b, const struct batch_rule *rule, uint64_
     uint64_t until_ns = b->oldest_ns + rule->delay_ns;
     if (until_ns < b->oldest_ns)
         until_ns = UINT64_MAX;
-    bool over = rule->delay_ns != 0 && (hurry || now_ns >= until_ns);
+    bool over = rule->delay_ns != 0 && (flushing || now_ns >= until_ns);
     if (b->n_preferred && !over)
         return b->n_preferred;
     if (over || b->closed || b->size >= rule->max_preferred || rule->delay_ns == 0)

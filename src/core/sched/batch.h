@@ -67,10 +67,10 @@ void batch_add(struct batch *b, const struct batch_rule *rule, uint32_t size, ui
  * batch_due - how many requests are to be sent now; 0: none.
  *
  * @now_ns        is looked at when the rule has a delay
- * @hurry         the delay counts as over
+ * @flushing      the delay counts as over
  * @ret_until_ns  when none: the time by which to ask again; UINT64_MAX: when there is a request
  */
 uint32_t batch_due(const struct batch *b, const struct batch_rule *rule, uint64_t now_ns,
-                   bool hurry, uint64_t *ret_until_ns);
+                   bool flushing, uint64_t *ret_until_ns);
 
 #endif

@@ -13,7 +13,8 @@
 
 static const int64_t ones[2] = {1, 1};
 
-/* The pair of values that the configuration gives; exactly one is there (config_check_sequence). */
+/* The pair of values that the configuration gives; exactly one is there (config_validate_sequence).
+ */
 static void set_values(struct control_spec *to,
                        const Inference__ModelSequenceBatching__Control *from)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The direct strategy: a sequence has its place in every batch of its instance, the number of its
- * slot, so that a backend may keep something for each place. A batch goes from the first slot to
- * the last one that has a request; those between that have none, or one that may not be in the same
- * batch, are filled with paddings.
+ * The direct strategy: a sequence has its position in every batch of its instance, the number of
+ * its slot, so that a backend may keep something for each position. A batch goes from the first
+ * slot to the last one that has a request; those between that have none, or one that may not be in
+ * the same batch, are filled with paddings.
  *
  * Source: reference/behaviours §11.8, §11.9
  */
@@ -12,7 +12,7 @@
 #include "core/model.h"
 #include "core/request_priv.h"
 #include "core/sched/sequence.h"
-#include "core/sched/similar.h"
+#include "core/sched/can_batch.h"
 
 static uint32_t count_batch_slots(const struct model *m)
 {
@@ -20,18 +20,18 @@ static uint32_t count_batch_slots(const struct model *m)
 }
 
 /* A cancelled request ends its sequence; after that another one may be ready in its slot. */
-static struct sequence *find_first_live(struct lane *l)
+static struct sequence *find_first_live(struct instance_slots *l)
 {
     while (!list_empty(&l->ready)) {
-        struct sequence *q = LIST_ENTRY(l->ready.next, struct sequence, link);
-        if (LIKELY(!request_is_cancelled(sequence_front(q))))
-            return q;
-        sequence_drop_cancelled(q);
+        struct sequence *seq = LIST_ENTRY(l->ready.next, struct sequence, link);
+        if (LIKELY(!request_is_cancelled(sequence_front(seq))))
+            return seq;
+        sequence_drop_cancelled(seq);
     }
     return NULL;
 }
 
-static uint64_t find_oldest_ns(const struct lane *l)
+static uint64_t find_oldest_ns(const struct instance_slots *l)
 {
     uint64_t oldest = UINT64_MAX;
     LIST_FOR_EACH (link, &l->ready) {
@@ -41,12 +41,12 @@ static uint64_t find_oldest_ns(const struct lane *l)
     return oldest;
 }
 
-static bool is_slot_batch_due(struct lane *l, uint64_t now_ns, uint64_t *ret_until_ns)
+static bool is_slot_batch_due(struct instance_slots *l, uint64_t now_ns, uint64_t *ret_until_ns)
 {
     const struct sequence_scheduler *ss = l->scheduler;
     if (!find_first_live(l))
         return false;
-    if (ss->delay_ns == 0 || ss->scheduler.hurrying ||
+    if (ss->delay_ns == 0 || ss->scheduler.flushing ||
         (float)l->n_ready / (float)ss->n_slots >= ss->min_use)
         return true;
     uint64_t since_ns = find_oldest_ns(l);
@@ -57,44 +57,46 @@ static bool is_slot_batch_due(struct lane *l, uint64_t now_ns, uint64_t *ret_unt
 }
 
 /* The slots between which the batch lies. */
-static void find_batch_ends(struct lane *l, struct sequence **ret_first, uint32_t *ret_last)
+static void find_batch_ends(struct instance_slots *l, struct sequence **ret_first,
+                            uint32_t *ret_last)
 {
     *ret_first = NULL;
     *ret_last = 0;
     LIST_FOR_EACH_SAFE (link, &l->ready) {
-        struct sequence *q = LIST_ENTRY(link, struct sequence, link);
-        if (request_is_cancelled(sequence_front(q))) {
-            sequence_drop_cancelled(q);
+        struct sequence *seq = LIST_ENTRY(link, struct sequence, link);
+        if (request_is_cancelled(sequence_front(seq))) {
+            sequence_drop_cancelled(seq);
             continue;
         }
-        if (!*ret_first || q->slot->number < (*ret_first)->slot->number)
-            *ret_first = q;
-        *ret_last = MAX(*ret_last, q->slot->number);
+        if (!*ret_first || seq->slot->number < (*ret_first)->slot->number)
+            *ret_first = seq;
+        *ret_last = MAX(*ret_last, seq->slot->number);
     }
 }
 
-/* What stands at that place of the batch. The first one is shown already: paddings look like it. */
-static struct request *take_request_at(struct lane *l, uint32_t number, const struct request *first,
-                                       struct status **ret_error)
+/* What stands at that position of the batch. The first one is shown already: paddings look like it.
+ */
+static struct request *take_request_at(struct instance_slots *l, uint32_t number,
+                                       const struct request *first, struct status **ret_error)
 {
-    struct sequence *q = l->slots[number]->sequence;
+    struct sequence *seq = l->slots[number]->sequence;
     struct request *r = NULL;
-    if (q && q->ready && requests_are_similar(first, sequence_front(q)))
-        r = sequence_take(q);
+    if (seq && seq->ready && requests_can_batch(first, sequence_front(seq)))
+        r = sequence_take(seq);
     if (!r)
         *ret_error = padding_new(&l->scheduler->paddings, first, &r);
     return r;
 }
 
-static uint32_t take_slot_batch(struct lane *l, struct request **batch, uint32_t max)
+static uint32_t take_slot_batch(struct instance_slots *l, struct request **batch, uint32_t max)
 {
-    struct sequence *q;
+    struct sequence *seq;
     uint32_t last, n = 0;
-    find_batch_ends(l, &q, &last);
-    if (!q)
+    find_batch_ends(l, &seq, &last);
+    if (!seq)
         return 0;
-    uint32_t first_number = q->slot->number;
-    struct request *first = sequence_take(q);
+    uint32_t first_number = seq->slot->number;
+    struct request *first = sequence_take(seq);
     struct status *error = NULL;
     if (!first)
         return 0;

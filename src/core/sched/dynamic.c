@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The dynamic batcher. It has no thread: whoever pushes a request, takes a batch or is rung by the
- * alarm brings `batch`, the next batch as far as it has come, up to date, and an instance that is
- * idle takes it when it is due (batch.h).
+ * The dynamic batcher. It has no thread: whoever pushes a request, takes a batch or is called by
+ * the deadline timer brings `batch`, the next batch as far as it has come, up to date, and an
+ * instance that is idle takes it when it is due (batch.h).
  *
  *      queue (by priority, then by arrival)
  *      ┌───┬───┬───┬───┬───┬───┬───┐
@@ -31,19 +31,19 @@
 #include "core/request_priv.h"
 #include "core/sched/batch.h"
 #include "core/sched/batch_strategy.h"
-#include "core/sched/order.h"
+#include "core/sched/response_order.h"
 #include "core/sched/queue.h"
 #include "core/sched/scheduler.h"
-#include "core/sched/similar.h"
+#include "core/sched/can_batch.h"
 #include "core/server_priv.h"
 
 struct dynamic_scheduler {
     struct scheduler scheduler;
     struct batch_rule rule;                /* constant */
     const struct batch_strategy *strategy; /* constant; NULL: none */
-    bool in_time;                          /* constant: there is a delay, or a limit of time */
+    bool uses_deadlines;                   /* constant: there is a delay, or a limit of time */
     bool preserves_order;                  /* constant */
-    struct order order;
+    struct response_order order;
 
     /* Under scheduler.mu. */
     size_t hold_below; /* nothing is due while fewer requests wait: a hook of tests; 0 = no more */
@@ -86,7 +86,7 @@ static void discard_batch_locked(struct dynamic_scheduler *d)
 static void refuse_cancelled_locked(struct dynamic_scheduler *d, struct request *r)
 {
     queue_remove(&d->queue, r);
-    scheduler_refuse_locked(&d->scheduler, r, FAILURE_CANCELED, request_cancelled());
+    scheduler_refuse_locked(&d->scheduler, r, FAILURE_CANCELED, status_cancelled());
 }
 
 /* The next request that fits as far as we can say ourselves; NULL: none, as things are. */
@@ -99,7 +99,7 @@ static struct request *next_candidate_locked(struct dynamic_scheduler *d)
         } else if (UNLIKELY(request_is_cancelled(r))) {
             refuse_cancelled_locked(d, r);
         } else if (batch_has_room(&d->batch, &d->rule, batch_size_of(r))) {
-            if (!d->first || requests_are_similar(d->first, r))
+            if (!d->first || requests_can_batch(d->first, r))
                 return r;
             batch_close(&d->batch);
         }
@@ -136,28 +136,28 @@ static void update_batch_locked(struct dynamic_scheduler *d, uint64_t now_ns)
 
 static bool is_batch_held_locked(struct dynamic_scheduler *d)
 {
-    if (UNLIKELY(d->hold_below) && (d->queue.n >= d->hold_below || d->scheduler.hurrying))
+    if (UNLIKELY(d->hold_below) && (d->queue.n >= d->hold_below || d->scheduler.flushing))
         d->hold_below = 0;
     return UNLIKELY(d->hold_below);
 }
 
-/* How many requests are due, of the batch as it is; if none are, the alarm rings in time. */
+/* How many requests are due, of the batch as it is; if none are, the timer fires in time. */
 static uint32_t count_due_locked(struct dynamic_scheduler *d, uint64_t now_ns)
 {
     uint64_t until_ns = UINT64_MAX;
     uint32_t n = 0;
     if (!is_batch_held_locked(d))
-        n = batch_due(&d->batch, &d->rule, now_ns, d->scheduler.hurrying, &until_ns);
+        n = batch_due(&d->batch, &d->rule, now_ns, d->scheduler.flushing, &until_ns);
     until_ns = MIN(until_ns, queue_next_limit_ns(&d->queue));
     if (until_ns != UINT64_MAX)
-        alarm_ring_by(&d->scheduler.alarm, until_ns);
+        deadline_timer_fire_by(&d->scheduler.deadline_timer, until_ns);
     return n;
 }
 
 /* Time matters to some configurations only. */
 static uint64_t read_clock_if_timed(const struct dynamic_scheduler *d)
 {
-    return d->in_time ? monotonic_ns() : 0;
+    return d->uses_deadlines ? monotonic_ns() : 0;
 }
 
 static struct status *push_to_queue(struct scheduler *s, struct request *r)
@@ -168,12 +168,12 @@ static struct status *push_to_queue(struct scheduler *s, struct request *r)
     if (st)
         return st;
     if (d->preserves_order)
-        order_add(&d->order, r);
+        response_order_add(&d->order, r);
     if (is_last)
         d->all_seen = false;
     else
         discard_batch_locked(d);
-    if (d->in_time) { /* there may be no idle instance that would look */
+    if (d->uses_deadlines) { /* there may be no idle instance that would look */
         update_batch_locked(d, r->queue_ns);
         count_due_locked(d, r->queue_ns);
     }
@@ -207,7 +207,7 @@ static uint32_t take_due_batch(struct scheduler *s, struct instance *in, struct 
     }
     discard_batch_locked(d);
     grow_batch_locked(d);
-    count_due_locked(d, now_ns); /* the alarm, for what is left */
+    count_due_locked(d, now_ns); /* the timer, for what is left */
     return n;
 }
 
@@ -304,7 +304,7 @@ static struct request *unexamined_locked(struct dynamic_scheduler *d)
 static bool has_examined_work(struct scheduler *s, const struct instance *in)
 {
     struct dynamic_scheduler *d = to_dynamic(s);
-    bool due = has_due_batch(s, in); /* it also sets the alarm */
+    bool due = has_due_batch(s, in); /* it also sets the timer */
     return !d->examining && (due || unexamined_locked(d));
 }
 
@@ -350,11 +350,11 @@ static void on_queue_timer_locked(struct scheduler *s)
 static void free_dynamic_scheduler(struct scheduler *s)
 {
     struct dynamic_scheduler *d = to_dynamic(s);
-    scheduler_done(s); /* the alarm does not ring any more */
+    scheduler_done(s); /* the timer does not fire any more */
     if (d->known.begun && d->known.user)
         log_strategy_failure(d, "finalization", d->strategy->end(d->known.user));
     queue_done(&d->queue);
-    order_done(&d->order);
+    response_order_done(&d->order);
     mem_free(d);
 }
 
@@ -371,7 +371,7 @@ static const struct scheduler_ops ops = {
     .take_locked = take_due_batch,
     .has_work_locked = has_due_batch,
     .remove_locked = remove_from_queue,
-    .rung_locked = on_queue_timer_locked,
+    .on_timer_locked = on_queue_timer_locked,
     .free = free_dynamic_scheduler,
 };
 
@@ -382,7 +382,7 @@ static const struct scheduler_ops ops_with_strategy = {
     .take_locked = take_examined,
     .has_work_locked = has_examined_work,
     .remove_locked = remove_from_queue,
-    .rung_locked = on_queue_timer_locked,
+    .on_timer_locked = on_queue_timer_locked,
     .free = free_dynamic_scheduler,
 };
 
@@ -392,14 +392,14 @@ struct status *dynamic_scheduler_new(struct model *m, struct scheduler **ret_sch
     struct dynamic_scheduler *d = mem_zalloc(sizeof(*d));
     set_rule(&d->rule, m);
     queue_init(&d->queue, m, m->config->pb->dynamic_batching);
-    order_init(&d->order);
+    response_order_init(&d->order);
     d->preserves_order = m->config->pb->dynamic_batching->preserve_ordering;
     d->strategy = m->strategy;
     d->hold_below = scheduler_hook("TRITONSERVER_DELAY_SCHEDULER");
     struct status *st = scheduler_init(&d->scheduler, d->strategy ? &ops_with_strategy : &ops, m);
     if (st) {
         queue_done(&d->queue);
-        order_done(&d->order);
+        response_order_done(&d->order);
         mem_free(d);
         return st;
     }
@@ -411,7 +411,7 @@ struct status *dynamic_scheduler_new(struct model *m, struct scheduler **ret_sch
     if (d->strategy)
         st = execution_never_inline(&d->scheduler.execution,
                                     "a batching library makes the batches of", m->name);
-    d->in_time = d->rule.delay_ns || queue_limits_time(&d->queue);
+    d->uses_deadlines = d->rule.delay_ns || queue_limits_time(&d->queue);
     if (st)
         free_dynamic_scheduler(&d->scheduler);
     else

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Each thread tries its own place first, so that threads share no cache line as long as they are
- * fewer than places.
+ * Each thread tries its own slot first, so that threads share no cache line as long as they are
+ * fewer than slots.
  */
 #include "core/sched/embedder.h"
 
@@ -14,44 +14,44 @@
 #include "core/request.h"
 #include "core/sched/execution.h"
 
-enum { N_PLACES = 64, N_TRIES = 4 };
+enum { N_SLOTS = 64, N_TRIES = 4 };
 
 struct place_of_turn {
     _Alignas(MEM_ALIGNMENT) atomic_bool taken;
-    struct turn turn;
+    struct inline_budget inline_budget;
 };
 
 struct embedder_turns {
-    struct place_of_turn places[N_PLACES];
+    struct place_of_turn slots[N_SLOTS];
 };
 
-/* This thread's: its number, from 1; and the turn that it is in. */
+/* This thread's: its number, from 1; and whether it has a budget. */
 static THREAD_WORD unsigned int number;
 static THREAD_WORD pid_t own_tid;
-static THREAD_WORD bool has_turn;
+static THREAD_WORD bool has_budget;
 
 static atomic_uint n_threads;
 
-struct embedder_turns *embedder_turns_new(struct watchdog *d)
+struct embedder_turns *embedder_budgets_new(struct watchdog *d)
 {
     struct embedder_turns *set = mem_try_alloc_aligned(sizeof(*set));
     if (!set)
         return NULL;
-    for (unsigned int i = 0; i < N_PLACES; i++) {
-        struct place_of_turn *p = &set->places[i];
+    for (unsigned int i = 0; i < N_SLOTS; i++) {
+        struct place_of_turn *p = &set->slots[i];
         atomic_init(&p->taken, false);
-        p->turn = (struct turn){.is_embedders = true};
-        inline_watch_open(&p->turn.watch, d);
+        p->inline_budget = (struct inline_budget){.is_embedders = true};
+        inline_watch_open(&p->inline_budget.watch, d);
     }
     return set;
 }
 
-void embedder_turns_free(struct embedder_turns *set)
+void embedder_budgets_free(struct embedder_turns *set)
 {
     if (!set)
         return;
-    for (unsigned int i = 0; i < N_PLACES; i++)
-        inline_watch_close(&set->places[i].turn.watch);
+    for (unsigned int i = 0; i < N_SLOTS; i++)
+        inline_watch_close(&set->slots[i].inline_budget.watch);
     mem_free_aligned(set);
 }
 
@@ -61,29 +61,29 @@ static void know_thread(void)
     own_tid = gettid();
 }
 
-struct turn *embedder_turn_begin(struct embedder_turns *set)
+struct inline_budget *embedder_budget_begin(struct embedder_turns *set)
 {
-    if (LIKELY(!set) || has_turn)
+    if (LIKELY(!set) || has_budget)
         return NULL;
     if (UNLIKELY(number == 0))
         know_thread();
     for (unsigned int i = 0; i < N_TRIES; i++) {
-        struct place_of_turn *p = &set->places[(number + i) % N_PLACES];
+        struct place_of_turn *p = &set->slots[(number + i) % N_SLOTS];
         if (atomic_exchange_explicit(&p->taken, true, memory_order_acquire))
             continue;
-        has_turn = true;
-        p->turn.left_ns = EXECUTION_BUDGET_NS;
-        atomic_store_explicit(&p->turn.watch.tid, own_tid, memory_order_relaxed);
-        return &p->turn;
+        has_budget = true;
+        p->inline_budget.left_ns = EXECUTION_BUDGET_NS;
+        atomic_store_explicit(&p->inline_budget.watch.tid, own_tid, memory_order_relaxed);
+        return &p->inline_budget;
     }
     return NULL;
 }
 
-void embedder_turn_end(struct turn *turn)
+void embedder_budget_end(struct inline_budget *budget)
 {
-    if (!turn)
+    if (!budget)
         return;
-    has_turn = false;
-    atomic_store_explicit(&CONTAINER_OF(turn, struct place_of_turn, turn)->taken, false,
+    has_budget = false;
+    atomic_store_explicit(&CONTAINER_OF(budget, struct place_of_turn, inline_budget)->taken, false,
                           memory_order_release);
 }

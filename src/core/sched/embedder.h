@@ -1,27 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Turns for threads of a program that embeds the server, so that models may execute on them, by the
- * rules of execution.h: for embedders who have asked for it, since their callbacks run there, too.
+ * Inline budgets for threads of a program that embeds the server, so that models may execute on
+ * them, by the rules of execution.h: for embedders who have asked for it, since their callbacks run
+ * there, too.
  *
- * Such a thread has a turn for as long as it is in the call that brings a request. There are some
- * turns; a thread that finds none free goes without, and so does one that is in such a call
+ * Such a thread has a budget for as long as it is in the call that brings a request. There are
+ * some budgets; a thread that finds none free goes without, and so does one that is in such a call
  * already: a callback that brings the next request would else nest as deep as there are requests.
  */
 #ifndef CONCH_CORE_SCHED_EMBEDDER_H
 #define CONCH_CORE_SCHED_EMBEDDER_H
 
 struct embedder_turns;
-struct turn;
+struct inline_budget;
 struct watchdog;
 
-/* embedder_turns_new - NULL: there is no memory, and everybody goes without. */
-struct embedder_turns *embedder_turns_new(struct watchdog *d);
-/* embedder_turns_free - no thread has one. NULL is fine. */
-void embedder_turns_free(struct embedder_turns *set);
+/* embedder_budgets_new - NULL: there is no memory, and everybody goes without. */
+struct embedder_turns *embedder_budgets_new(struct watchdog *d);
+/* embedder_budgets_free - no thread has one. NULL is fine. */
+void embedder_budgets_free(struct embedder_turns *set);
 
-/* embedder_turn_begin - a turn for this thread, or NULL. @set NULL: nobody has asked for that */
-struct turn *embedder_turn_begin(struct embedder_turns *set);
-/* embedder_turn_end - the call is over. NULL is fine. */
-void embedder_turn_end(struct turn *turn);
+/* embedder_budget_begin - a budget for this thread, or NULL. @set NULL: nobody has asked for that
+ */
+struct inline_budget *embedder_budget_begin(struct embedder_turns *set);
+/* embedder_budget_end - the call is over. NULL is fine. */
+void embedder_budget_end(struct inline_budget *budget);
 
 #endif

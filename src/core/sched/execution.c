@@ -84,13 +84,14 @@ bool execution_is_in_doubt(const struct execution *e)
     return decides_by_time(e) && UNLIKELY(!is_proven(e));
 }
 
-bool execution_may_inline(const struct execution *e, const struct turn *turn)
+bool execution_may_inline(const struct execution *e, const struct inline_budget *budget)
 {
-    if (!turn)
+    if (!budget)
         return false;
     if (!decides_by_time(e))
         return e->mode == EXECUTION_INLINE;
-    return is_proven(e) && atomic_load_explicit(&e->high_ns, memory_order_relaxed) <= turn->left_ns;
+    return is_proven(e) &&
+           atomic_load_explicit(&e->high_ns, memory_order_relaxed) <= budget->left_ns;
 }
 
 /* Several instances may meet here; a lost update of an estimate does no harm. */

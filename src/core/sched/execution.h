@@ -13,9 +13,9 @@
  * The model parameter CONCH_EXECUTION says `inline`, which is the operator's own risk, `thread`
  * (each instance has one for life, on which it is initialised, too; core/backend/home.h) or `auto`
  * (the default). Auto, of a bounded model: it proves itself on its worker first; it runs inline
- * while nearly all of its executions are shorter than a hand-off and the loop's turn has time left;
- * and it proves itself anew after a single long one, the longer the longer that was. A watchdog
- * (watchdog.h) takes it off while such an execution still lasts.
+ * while nearly all of its executions are shorter than a hand-off and the loop's iteration has time
+ * left; and it proves itself anew after a single long one, the longer the longer that was. A
+ * watchdog (watchdog.h) takes it off while such an execution still lasts.
  *
  * Time is counted beyond what moving the request's bytes takes anyway: the loop has just read them
  * from a socket, which took as long, so that a copy of a tensor is not worth a hand-off. Large
@@ -33,7 +33,7 @@
 #include "base/compiler.h"
 
 struct clock;
-struct turn;
+struct inline_budget;
 struct status;
 
 enum execution_mode { EXECUTION_AUTO, EXECUTION_INLINE, EXECUTION_THREAD };
@@ -51,8 +51,8 @@ struct execution {
 };
 
 /*
- * What a loop may spend inline in one turn, about what a hundred small requests take; what counts
- * as short and as long; and how many bytes of inputs are too many.
+ * What a loop may spend inline in one iteration, about what a hundred small requests take; what
+ * counts as short and as long; and how many bytes of inputs are too many.
  */
 #define EXECUTION_BUDGET_NS   500000ULL
 #define EXECUTION_SHORT_NS    40000ULL
@@ -79,8 +79,8 @@ NODISCARD struct status *execution_never_inline(struct execution *e, const char 
 /* execution_is_ever_inline - is there anything to watch? */
 bool execution_is_ever_inline(const struct execution *e);
 
-/* execution_may_inline - may this thread run the model now? @turn NULL: never. */
-bool execution_may_inline(const struct execution *e, const struct turn *turn);
+/* execution_may_inline - may this thread run the model now? @budget NULL: never. */
+bool execution_may_inline(const struct execution *e, const struct inline_budget *budget);
 
 /* execution_is_in_doubt - does it have to prove itself, so that executions on workers matter? */
 bool execution_is_in_doubt(const struct execution *e);

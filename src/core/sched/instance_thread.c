@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/mutex.h"
-#include "base/place.h"
+#include "base/cpu_binding.h"
 #include "base/sleeper.h"
 #include "base/status.h"
 #include "base/thread.h"
@@ -127,17 +127,18 @@ static void join_and_free(struct instance_thread *w)
 }
 
 /*
- * The starter may have been in a place of its own, which this thread has inherited. Where a place
- * cannot be had any longer (a CPU was taken out of service), the instance runs all the same.
+ * The starter may have had a CPU binding of its own, which this thread has inherited. Where a
+ * binding cannot be had any longer (a CPU was taken out of service), the instance runs all the
+ * same.
  */
 static void enter_cpu_binding(const struct instance *in)
 {
-    const struct place *outside = place_outside();
+    const struct cpu_binding *outside = cpu_binding_outside();
     if (outside)
-        status_free(place_enter(outside, NULL));
-    struct place before;
+        status_free(cpu_binding_enter(outside, NULL));
+    struct cpu_binding before;
     log_status(LOG_WARN, "a model runs where its host policy does not want it",
-               instance_enter_place(in, &before));
+               instance_enter_cpu_binding(in, &before));
 }
 
 static pthread_once_t cpus_once = PTHREAD_ONCE_INIT;
@@ -148,11 +149,11 @@ static void count_cpus(void)
     one_cpu = cpu_count_usable() == 1;
 }
 
-/* An instance with a place of its own shares a few CPUs with others that are bound there. */
+/* An instance with a CPU binding of its own shares a few CPUs with others that are bound there. */
 static void init_patience(struct patience *p, const struct instance *in)
 {
     pthread_once(&cpus_once, count_cpus);
-    *p = (struct patience){.never = one_cpu || in->place, .n_required = FIRST_GAPS};
+    *p = (struct patience){.never = one_cpu || in->cpu_binding, .n_required = FIRST_GAPS};
 }
 
 static void note_gap(struct patience *p, bool polled, uint64_t gap_ns)

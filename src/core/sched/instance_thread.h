@@ -11,7 +11,7 @@
  *                              │        └─────────────┘ work: woken          │ work: a new one,
  *                              └─────────────────────────────────────────────┘ which joins it
  *
- * It waits without a timer of its own, which each sleep would pay for: somebody who has an alarm
+ * It waits without a timer of its own, which each sleep would pay for: somebody who has a timer
  * tells it that it has waited for long enough (instance_thread_end_idle_locked()).
  *
  * All transitions are made under the lock of the scheduler: who brings work sees the worker either

@@ -10,7 +10,7 @@
 struct instance *loan_take(struct loans *l)
 {
     /* acquire: pairs with the store in loan_lend_locked(). */
-    struct instance *in = atomic_load_explicit(&l->places[stripe_here()], memory_order_acquire);
+    struct instance *in = atomic_load_explicit(&l->slots[stripe_here()], memory_order_acquire);
     int state = LOAN_FREE;
     /* acquire: what the one before has done with it; a release is in giving back and lending. */
     if (LIKELY(in != NULL) &&
@@ -38,12 +38,12 @@ bool loan_lend_locked(struct loans *l, struct instance *in)
 {
     unsigned int here = stripe_here();
     if (in->loan.n_quiet < LOAN_AFTER ||
-        atomic_load_explicit(&l->places[here], memory_order_relaxed))
+        atomic_load_explicit(&l->slots[here], memory_order_relaxed))
         return false;
-    in->loan.place = here;
+    in->loan.slot = here;
     l->n++;
     atomic_store_explicit(&in->loan.state, LOAN_FREE, memory_order_release);
-    atomic_store_explicit(&l->places[here], in, memory_order_release);
+    atomic_store_explicit(&l->slots[here], in, memory_order_release);
     return true;
 }
 
@@ -51,7 +51,7 @@ static void clear_loan(struct loans *l, struct instance *in)
 {
     in->loan.n_quiet = 0;
     l->n--;
-    atomic_store_explicit(&l->places[in->loan.place], NULL, memory_order_relaxed);
+    atomic_store_explicit(&l->slots[in->loan.slot], NULL, memory_order_relaxed);
 }
 
 /* It is FREE no more: taken back, or wanted. */
@@ -73,9 +73,9 @@ static bool call_loan_back(struct instance *in)
 
 struct instance *loan_call_back_locked(struct loans *l)
 {
-    /* l->n of the places are taken, and that changes under this lock only: so the walk ends. */
+    /* l->n of the slots are taken, and that changes under this lock only: so the walk ends. */
     for (unsigned int i = 0, n_seen = 0; n_seen < l->n; i++) {
-        struct instance *in = atomic_load_explicit(&l->places[i], memory_order_relaxed);
+        struct instance *in = atomic_load_explicit(&l->slots[i], memory_order_relaxed);
         if (!in)
             continue;
         if (call_loan_back(in)) {

@@ -49,7 +49,7 @@ enum { LOAN_AFTER = 8 };
 struct loan {
     atomic_int state; /* enum loan_state */
     /* Under the scheduler's lock. */
-    unsigned int place;   /* where it is in the table, unless NONE */
+    unsigned int slot;    /* where it is in the table, unless NONE */
     unsigned int thread;  /* who had it last, by its number … */
     unsigned int n_quiet; /* … and how often, nothing in between */
 };
@@ -57,7 +57,7 @@ struct loan {
 /* A scheduler's. */
 struct loans {
     /* By threads: read by each inline request, written under the lock. */
-    _Atomic(struct instance *) places[STRIPES_MAX];
+    _Atomic(struct instance *) slots[STRIPES_MAX];
     /* Under the lock. */
     unsigned int n;
 };

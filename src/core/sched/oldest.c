@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The oldest strategy: the sequences of an instance feed a dynamic batcher (batch.h), each with one
- * request at a time, in the order in which they become ready. Places in the batch mean nothing.
+ * request at a time, in the order in which they become ready. Positions in the batch mean nothing.
  *
  * The batch is made of the first ones of `ready`, up to `last`; whoever leaves it before makes it
  * void.
@@ -13,7 +13,7 @@
 #include "core/model.h"
 #include "core/request.h"
 #include "core/sched/sequence.h"
-#include "core/sched/similar.h"
+#include "core/sched/can_batch.h"
 
 enum { MAX_CANDIDATES = 65536 };
 
@@ -24,7 +24,7 @@ static uint32_t count_candidate_slots(const struct model *m)
     return (uint32_t)MIN(MAX(n, (int64_t)1), (int64_t)MAX_CANDIDATES);
 }
 
-static void init_candidates(struct lane *l)
+static void init_candidates(struct instance_slots *l)
 {
     const struct model *m = l->scheduler->scheduler.model;
     const Inference__ModelSequenceBatching__StrategyOldest *c =
@@ -35,7 +35,7 @@ static void init_candidates(struct lane *l)
     l->hold_below = scheduler_hook("TRITONSERVER_DELAY_SCHEDULER");
 }
 
-static void discard_batch(struct lane *l)
+static void discard_batch(struct instance_slots *l)
 {
     struct list *link = l->ready.next;
     for (uint32_t i = 0; i < l->batch.n; i++, link = link->next)
@@ -44,54 +44,57 @@ static void discard_batch(struct lane *l)
     l->last = NULL;
 }
 
-static void discard_batch_with(struct lane *l, struct sequence *q)
+static void discard_batch_with(struct instance_slots *l, struct sequence *seq)
 {
-    if (q->in_batch)
+    if (seq->in_batch)
         discard_batch(l);
 }
 
 /* The next one that is to be looked at; cancelled ones end. */
-static struct sequence *next_candidate(struct lane *l)
+static struct sequence *next_candidate(struct instance_slots *l)
 {
     for (;;) {
         struct list *link = l->last ? l->last->link.next : l->ready.next;
         if (link == &l->ready)
             return NULL;
-        struct sequence *q = LIST_ENTRY(link, struct sequence, link);
-        if (LIKELY(!request_is_cancelled(sequence_front(q))))
-            return q;
-        sequence_drop_cancelled(q);
+        struct sequence *seq = LIST_ENTRY(link, struct sequence, link);
+        if (LIKELY(!request_is_cancelled(sequence_front(seq))))
+            return seq;
+        sequence_drop_cancelled(seq);
     }
 }
 
-static void add_candidates(struct lane *l)
+static void add_candidates(struct instance_slots *l)
 {
-    struct sequence *q;
-    while (!l->batch.closed && (q = next_candidate(l)) && batch_has_room(&l->batch, &l->rule, 1)) {
+    struct sequence *seq;
+    while (!l->batch.closed && (seq = next_candidate(l)) &&
+           batch_has_room(&l->batch, &l->rule, 1)) {
         struct sequence *first = LIST_ENTRY(l->ready.next, struct sequence, link);
-        if (!requests_are_similar(sequence_front(first), sequence_front(q))) {
+        if (!requests_can_batch(sequence_front(first), sequence_front(seq))) {
             batch_close(&l->batch);
             return;
         }
-        batch_add(&l->batch, &l->rule, 1, q->ready_ns);
-        q->in_batch = true;
-        l->last = q;
+        batch_add(&l->batch, &l->rule, 1, seq->ready_ns);
+        seq->in_batch = true;
+        l->last = seq;
     }
 }
 
-static uint32_t count_due_candidates(struct lane *l, uint64_t now_ns, uint64_t *ret_until_ns)
+static uint32_t count_due_candidates(struct instance_slots *l, uint64_t now_ns,
+                                     uint64_t *ret_until_ns)
 {
     add_candidates(l);
-    bool hurries = l->scheduler->scheduler.hurrying;
-    return batch_due(&l->batch, &l->rule, now_ns, hurries, ret_until_ns);
+    bool flushing = l->scheduler->scheduler.flushing;
+    return batch_due(&l->batch, &l->rule, now_ns, flushing, ret_until_ns);
 }
 
-static bool is_candidate_batch_due(struct lane *l, uint64_t now_ns, uint64_t *ret_until_ns)
+static bool is_candidate_batch_due(struct instance_slots *l, uint64_t now_ns,
+                                   uint64_t *ret_until_ns)
 {
     return count_due_candidates(l, now_ns, ret_until_ns) > 0;
 }
 
-static uint32_t take_ready_requests(struct lane *l, struct request **batch, uint32_t max)
+static uint32_t take_ready_requests(struct instance_slots *l, struct request **batch, uint32_t max)
 {
     uint64_t until_ns;
     uint32_t n = MIN(count_due_candidates(l, l->rule.delay_ns ? monotonic_ns() : 0, &until_ns),
@@ -99,16 +102,16 @@ static uint32_t take_ready_requests(struct lane *l, struct request **batch, uint
              taken = 0;
     discard_batch(l); /* as a whole: what is left of it is offered anew */
     for (; n > 0; n--) {
-        struct sequence *q = LIST_ENTRY(l->ready.next, struct sequence, link);
-        if (UNLIKELY(request_is_cancelled(sequence_front(q)))) {
-            sequence_drop_cancelled(q);
+        struct sequence *seq = LIST_ENTRY(l->ready.next, struct sequence, link);
+        if (UNLIKELY(request_is_cancelled(sequence_front(seq)))) {
+            sequence_drop_cancelled(seq);
             continue;
         }
-        struct request *r = sequence_take(q);
+        struct request *r = sequence_take(seq);
         if (!r)
             continue;
-        if (l->preserves_order && !r->order) /* one that comes again has its place */
-            order_add(&l->order, r);
+        if (l->preserves_order && !r->order) /* one that comes again has its position */
+            response_order_add(&l->order, r);
         batch[taken++] = r;
     }
     return taken;

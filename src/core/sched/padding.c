@@ -32,7 +32,7 @@ struct zeros {
 
 struct padding_request {
     struct request request;
-    struct extras extras;
+    struct injected_inputs injected;
     struct zeros *zeros;
     char memory[REQUEST_ARENA_BYTES];
 };
@@ -160,7 +160,7 @@ NODISCARD static struct status *fill_padding(struct padding_request *pr, const s
     for (uint32_t i = 0; i < live->n_inputs && !st; i++)
         st = add_zero_input(r, live->inputs[i], pr->zeros);
     if (!st)
-        st = extras_show_none(&pr->extras, r, live);
+        st = injected_inputs_attach_idle(&pr->injected, r, live);
     return st;
 }
 
@@ -175,7 +175,7 @@ struct status *padding_new(struct padding *p, const struct request *live,
         return status_no_memory();
     model_ref(p->model);
     request_init(&pr->request, &ops, p->model, pr->memory, sizeof(pr->memory), p->pool);
-    extras_init(&pr->extras, p->spec);
+    injected_inputs_init(&pr->injected, p->spec);
     pr->zeros = zeros_ref(p->zeros);
     st = fill_padding(pr, live);
     if (st)
@@ -189,7 +189,7 @@ struct status *padding_new(struct padding *p, const struct request *live,
 void padding_released(struct request *r)
 {
     struct padding_request *pr = to_padding_request(r);
-    extras_done(&pr->extras);
+    injected_inputs_done(&pr->injected);
     zeros_unref(TAKE(pr->zeros));
 }
 
@@ -201,7 +201,7 @@ void padding_drop(struct request *r)
 
 /* ------------------------------------------------------------------------------------------ */
 
-void padding_init(struct padding *p, struct model *m, const struct extras_spec *spec)
+void padding_init(struct padding *p, struct model *m, const struct injected_inputs_spec *spec)
 {
     *p = (struct padding){.model = m, .spec = spec, .pool = pool_new("padding", UNUSED_BYTES, 0)};
 }

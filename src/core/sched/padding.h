@@ -8,7 +8,7 @@
 #ifndef CONCH_CORE_SCHED_PADDING_H
 #define CONCH_CORE_SCHED_PADDING_H
 
-#include "core/sched/extras.h"
+#include "core/sched/injected_inputs.h"
 
 struct pool;
 struct zeros;
@@ -16,12 +16,12 @@ struct zeros;
 /* Of a scheduler. Under its lock. */
 struct padding {
     struct model *model;
-    const struct extras_spec *spec;
+    const struct injected_inputs_spec *spec;
     struct pool *pool;
     struct zeros *zeros; /* what inputs are made of; NULL before the first */
 };
 
-void padding_init(struct padding *p, struct model *m, const struct extras_spec *spec);
+void padding_init(struct padding *p, struct model *m, const struct injected_inputs_spec *spec);
 /* padding_done - all of its requests have ended. */
 void padding_done(struct padding *p);
 

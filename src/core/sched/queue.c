@@ -96,7 +96,7 @@ static struct queue_level *level_of(struct queue *q, uint64_t priority)
     struct queue_level *l = mem_zalloc(sizeof(*l));
     l->node.key = priority;
     l->policy = policy_of(q, priority);
-    list_init(&l->in_time);
+    list_init(&l->unexpired);
     list_init(&l->delayed);
     tree_add(&q->levels, &l->node);
     return l;
@@ -160,7 +160,7 @@ struct status *queue_push(struct queue *q, struct request *r, bool *ret_last)
     if (UNLIKELY(max && l->n >= max)) /* then it is not empty: nothing is left behind */
         return status_new(STATUS_UNAVAILABLE, "[request id: %s] Exceeds maximum queue size",
                           request_log_name(r));
-    list_push(&l->in_time, &r->link);
+    list_push(&l->unexpired, &r->link);
     r->level = l;
     l->n++;
     q->n++;
@@ -190,8 +190,8 @@ static struct request *first_of_levels(const struct tree_node *node)
     for (; node; node = tree_next(node)) {
         const struct queue_level *l = CONTAINER_OF((uintptr_t)node, struct queue_level, node);
         if (l->n)
-            return list_empty(&l->in_time) ? first_of_list(&l->delayed)
-                                           : first_of_list(&l->in_time);
+            return list_empty(&l->unexpired) ? first_of_list(&l->delayed)
+                                             : first_of_list(&l->unexpired);
     }
     return NULL;
 }
@@ -205,7 +205,7 @@ struct request *queue_next(const struct queue *q, const struct request *r)
 {
     const struct queue_level *l = r->level;
     const struct list *next = r->link.next;
-    if (next == &l->in_time)
+    if (next == &l->unexpired)
         next = l->delayed.next;
     if (next == &l->delayed)
         return first_of_levels(tree_next(&l->node));

@@ -30,7 +30,7 @@ struct status;
 struct queue_level {
     struct tree_node node;                     /* its key is the priority */
     const Inference__ModelQueuePolicy *policy; /* in the model's configuration; NULL: no limits */
-    struct list in_time, delayed;              /* requests by arrival */
+    struct list unexpired, delayed;            /* requests by arrival */
     size_t n;                                  /* of both */
 };
 

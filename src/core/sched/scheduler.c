@@ -13,7 +13,8 @@
  * lost, and a busy instance is never signalled: its worker finds the next batch by itself. (Of an
  * exclusive scheduler one instance at a time has a runner, and the same then holds for all of them
  * together.) Whatever else makes a batch due, such as the end of a delay, dispatches. The one
- * exception is short: what a loop puts off to the end of its turn, turn_end() dispatches.
+ * exception is short: what a loop puts off to the end of its iteration, scheduler_run_deferred()
+ * dispatches.
  *
  * An instance that one thread executes on inline, again and again, is lent to it (loan.h), and
  * counts as running. Its CALLER comes and goes without the lock then, with a request that is in no
@@ -29,7 +30,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/place.h"
+#include "base/cpu_binding.h"
 #include "base/status.h"
 #include "base/thread.h"
 #include "core/backend/backend.h"
@@ -42,17 +43,17 @@
 
 enum { SCHEDULER_LEVEL = 500 };
 
-/* An instance whose host policy binds it to a place; NULL when none is bound. */
+/* An instance whose host policy binds it to CPUs or memory; NULL when none is bound. */
 static const struct instance *bound_instance(const struct model *m)
 {
     for (uint32_t i = 0; i < m->n_instances; i++) {
-        if (m->instances[i]->place && !m->instances[i]->group->passive)
+        if (m->instances[i]->cpu_binding && !m->instances[i]->group->passive)
             return m->instances[i];
     }
     return NULL;
 }
 
-static void on_scheduler_alarm(struct alarm *a);
+static void on_scheduler_timer(struct deadline_timer *a);
 
 struct status *scheduler_init(struct scheduler *s, const struct scheduler_ops *ops, struct model *m)
 {
@@ -62,11 +63,11 @@ struct status *scheduler_init(struct scheduler *s, const struct scheduler_ops *o
     list_init(&s->waiting);
     s->n_instances = s->n_running = s->n_large = 0;
     s->pads = false;
-    s->closing = s->hurrying = s->stopping = false;
+    s->closing = s->flushing = s->stopping = false;
     list_init(&s->refused);
     list_init(&s->unanswered);
     s->is_answering = false;
-    s->alarm.set = s->watch.alarm.set = NULL;
+    s->deadline_timer.set = s->watch.deadline_timer.set = NULL;
     s->idle_look_ns = UINT64_MAX;
     memset(&s->loans, 0, sizeof(s->loans));
     s->thread_idle_ns = INSTANCE_THREAD_IDLE_NS;
@@ -88,7 +89,8 @@ struct status *scheduler_init(struct scheduler *s, const struct scheduler_ops *o
     if (!st && execution_is_ever_inline(&s->execution))
         st = watchdog_start(&m->server->watchdog);
     if (!st)
-        st = alarm_init(&s->alarm, &m->server->alarms, on_scheduler_alarm);
+        st = deadline_timer_init(&s->deadline_timer, &m->server->deadline_timers,
+                                 on_scheduler_timer);
     if (st)
         goto out;
     idle_init(&s->idle, m->n_instances);
@@ -96,14 +98,14 @@ struct status *scheduler_init(struct scheduler *s, const struct scheduler_ops *o
     cond_init(&s->quiet);
     return NULL;
 out:
-    alarm_done(&s->alarm);
+    deadline_timer_done(&s->deadline_timer);
     watch_done(&s->watch);
     return st;
 }
 
 void scheduler_done(struct scheduler *s)
 {
-    alarm_done(&s->alarm); /* one that rings now looks for idle instances */
+    deadline_timer_done(&s->deadline_timer); /* one that fires now looks for idle instances */
     watch_done(&s->watch);
     idle_done(&s->idle);
     cond_done(&s->quiet);
@@ -203,7 +205,7 @@ static void answer_refused(struct list *refused)
     struct list *link;
     while ((link = list_pop(refused))) {
         struct request *r = LIST_ENTRY(link, struct request, link);
-        request_reject(r, r->refusal_reason, TAKE(r->refusal));
+        request_fail_queued(r, r->refusal_reason, TAKE(r->refusal));
     }
 }
 
@@ -233,15 +235,15 @@ void scheduler_unlock(struct scheduler *s)
 
 /*
  * Who cancels may hold locks that the answer takes, or be in the middle of a list that the answer
- * changes; so the alarms' thread gives it.
+ * changes; so the timers' thread gives it.
  */
 static void refuse_cancelled(struct scheduler *s, struct request *r)
 {
     mutex_lock(&s->mu);
     bool waits = atomic_load_explicit(&r->waiting, memory_order_relaxed);
     if (waits && s->ops->remove_locked(s, r)) {
-        scheduler_refuse_locked(s, r, FAILURE_CANCELED, request_cancelled());
-        alarm_ring_by(&s->alarm, 0);
+        scheduler_refuse_locked(s, r, FAILURE_CANCELED, status_cancelled());
+        deadline_timer_fire_by(&s->deadline_timer, 0);
     }
     show_pending_locked(s);
     mutex_unlock(&s->mu);
@@ -382,12 +384,12 @@ static void run_worker_locked(struct instance *in)
     run_instance_locked(in->model->scheduler, in);
 }
 
-/* Mostly the alarm is set already, from an earlier time that the worker has waited. */
+/* Mostly the timer is set already, from an earlier time that the worker has waited. */
 static void waits_locked(struct instance *in, uint64_t until_ns)
 {
     struct scheduler *s = in->model->scheduler;
     s->idle_look_ns = MIN(s->idle_look_ns, until_ns);
-    alarm_ring_by(&s->alarm, s->idle_look_ns);
+    deadline_timer_fire_by(&s->deadline_timer, s->idle_look_ns);
 }
 
 static const struct instance_thread_ops thread_ops = {
@@ -396,7 +398,7 @@ static const struct instance_thread_ops thread_ops = {
     .waits_locked = waits_locked,
 };
 
-/* The alarm has rung. */
+/* The timer has fired. */
 static void end_idle_workers_locked(struct scheduler *s, uint64_t now_ns)
 {
     if (now_ns >= s->idle_look_ns) {
@@ -408,18 +410,18 @@ static void end_idle_workers_locked(struct scheduler *s, uint64_t now_ns)
         }
     }
     if (s->idle_look_ns != UINT64_MAX)
-        alarm_ring_by(&s->alarm, s->idle_look_ns);
+        deadline_timer_fire_by(&s->deadline_timer, s->idle_look_ns);
 }
 
 /* Where the system has no thread left, this one runs the model: rather late than never. */
 static void run_here_and_unlock(struct scheduler *s, struct instance *in, struct status *why)
 {
-    struct place before;
-    struct status *st = instance_enter_place(in, &before);
+    struct cpu_binding before;
+    struct status *st = instance_enter_cpu_binding(in, &before);
     model_code_stays(s->model);
     run_instance_locked(s, in);
     scheduler_unlock(s);
-    place_leave(&before);
+    cpu_binding_restore(&before);
     log_status(LOG_WARN, "a model runs on the thread of its request", why);
     log_status(LOG_WARN, "a model runs where its host policy does not want it", st);
 }
@@ -461,10 +463,10 @@ void scheduler_dispatch_and_unlock(struct scheduler *s)
     scheduler_unlock(s);
 }
 
-/* ---- Alarms ---------------------------------------------------------------------------------- */
+/* ---- The deadline timer ---------------------------------------------------------------------- */
 
 /*
- * On the alarms' thread, which all models of a server have in common: nobody is answered there,
+ * On the timers' thread, which all models of a server have in common: nobody is answered there,
  * since an embedder's callback may take its time. A helper does so, one for each model. Returns
  * whether answer_refused_late() is to be posted, without the lock.
  */
@@ -480,13 +482,13 @@ NODISCARD static bool leave_refused_to_helper_locked(struct scheduler *s)
     return true;
 }
 
-static void on_scheduler_alarm(struct alarm *a)
+static void on_scheduler_timer(struct deadline_timer *a)
 {
-    struct scheduler *s = CONTAINER_OF(a, struct scheduler, alarm);
+    struct scheduler *s = CONTAINER_OF(a, struct scheduler, deadline_timer);
     struct instance *in;
     mutex_lock(&s->mu);
-    if (s->ops->rung_locked)
-        s->ops->rung_locked(s);
+    if (s->ops->on_timer_locked)
+        s->ops->on_timer_locked(s);
     bool must_post = leave_refused_to_helper_locked(s);
     while ((in = take_idle_instance_locked(s))) {
         /* Before the unlock, which would answer on this thread what has been refused by then. */
@@ -506,25 +508,25 @@ static void on_scheduler_alarm(struct alarm *a)
 
 /* ---- On the thread of the request ------------------------------------------------------------ */
 
-static bool may_inline_locked(const struct scheduler *s, const struct turn *turn)
+static bool may_inline_locked(const struct scheduler *s, const struct inline_budget *budget)
 {
-    if (!execution_may_inline(&s->execution, turn) || (turn->is_embedders && s->pads))
+    if (!execution_may_inline(&s->execution, budget) || (budget->is_embedders && s->pads))
         return false;
     return LIKELY(s->n_large == 0) || s->execution.mode == EXECUTION_INLINE;
 }
 
 /* The time that counts: not what a thread has waited for a CPU in between. */
-static void execute_inline(struct scheduler *s, struct instance *in, struct turn *turn, uint32_t n,
-                           uint64_t start_ns)
+static void execute_inline(struct scheduler *s, struct instance *in, struct inline_budget *budget,
+                           uint32_t n, uint64_t start_ns)
 {
     uint64_t bytes;
-    inline_watch_begin(&turn->watch, in, start_ns);
+    inline_watch_begin(&budget->watch, in, start_ns);
     uint64_t took_ns = instance_execute(in, in->batch, n, start_ns, &bytes);
-    inline_watch_end(&turn->watch);
-    turn->left_ns -= MIN(took_ns, turn->left_ns);
+    inline_watch_end(&budget->watch);
+    budget->left_ns -= MIN(took_ns, budget->left_ns);
     if (took_ns) {
         uint64_t starved_ns = UNLIKELY(took_ns >= EXECUTION_LONG_NS)
-                                  ? inline_watch_starved_ns(&turn->watch, took_ns)
+                                  ? inline_watch_starved_ns(&budget->watch, took_ns)
                                   : 0;
         execution_measured(&s->execution, took_ns - starved_ns, bytes, true);
     }
@@ -538,15 +540,16 @@ static void lend_or_become_idle_locked(struct scheduler *s, struct instance *in)
 }
 
 /*
- * After an execution on this thread: further ones, as long as its turn has time, of what other
- * threads have brought meanwhile, since waking the worker for that would cost more. What is left
- * then is the worker's. Unlocks mu.
+ * After an execution on this thread: further ones, as long as its budget has time left, of what
+ * other threads have brought meanwhile, since waking the worker for that would cost more. What is
+ * left then is the worker's. Unlocks mu.
  */
-static void go_on_inline_and_unlock(struct scheduler *s, struct instance *in, struct turn *turn)
+static void go_on_inline_and_unlock(struct scheduler *s, struct instance *in,
+                                    struct inline_budget *budget)
 {
     loan_note_locked(in, !s->ops->has_work_locked(s, in));
     while (UNLIKELY(s->ops->has_work_locked(s, in))) {
-        if (turn->left_ns == 0 || !may_inline_locked(s, turn)) {
+        if (budget->left_ns == 0 || !may_inline_locked(s, budget)) {
             give_to_worker_and_unlock(s, in);
             return;
         }
@@ -554,7 +557,7 @@ static void go_on_inline_and_unlock(struct scheduler *s, struct instance *in, st
         if (n == 0)
             break;
         scheduler_unlock(s);
-        execute_inline(s, in, turn, n, monotonic_ns());
+        execute_inline(s, in, budget, n, monotonic_ns());
         mutex_lock(&s->mu);
     }
     lend_or_become_idle_locked(s, in);
@@ -562,8 +565,8 @@ static void go_on_inline_and_unlock(struct scheduler *s, struct instance *in, st
 }
 
 /* A batch on this thread. Unlocks mu. */
-static void run_inline_and_unlock(struct scheduler *s, struct instance *in, struct turn *turn,
-                                  uint64_t start_ns)
+static void run_inline_and_unlock(struct scheduler *s, struct instance *in,
+                                  struct inline_budget *budget, uint64_t start_ns)
 {
     in->runner = RUNNER_CALLER;
     backend_stays(s->model->backend);
@@ -575,9 +578,9 @@ static void run_inline_and_unlock(struct scheduler *s, struct instance *in, stru
         return;
     }
     scheduler_unlock(s);
-    execute_inline(s, in, turn, n, start_ns);
+    execute_inline(s, in, budget, n, start_ns);
     mutex_lock(&s->mu);
-    go_on_inline_and_unlock(s, in, turn);
+    go_on_inline_and_unlock(s, in, budget);
 }
 
 /*
@@ -585,9 +588,9 @@ static void run_inline_and_unlock(struct scheduler *s, struct instance *in, stru
  * need not either. Without the lock, unless somebody comes for the instance meanwhile. Returns
  * whether the request has been executed.
  */
-static bool run_lent(struct scheduler *s, struct request *r, struct turn *turn)
+static bool run_lent(struct scheduler *s, struct request *r, struct inline_budget *budget)
 {
-    if (!execution_may_inline(&s->execution, turn) ||
+    if (!execution_may_inline(&s->execution, budget) ||
         (UNLIKELY(is_large(r)) && s->execution.mode != EXECUTION_INLINE))
         return false;
     struct instance *in = loan_take(&s->loans);
@@ -595,40 +598,40 @@ static bool run_lent(struct scheduler *s, struct request *r, struct turn *turn)
         return false;
     in->batch[0] = r;
     /* Queued a moment ago: no need to ask for the time again. */
-    execute_inline(s, in, turn, 1, r->queue_ns);
+    execute_inline(s, in, budget, 1, r->queue_ns);
     if (LIKELY(loan_give_back(in)))
         return true;
     mutex_lock(&s->mu);
     loan_end_locked(&s->loans, in);
-    go_on_inline_and_unlock(s, in, turn);
+    go_on_inline_and_unlock(s, in, budget);
     return true;
 }
 
-/* The model is executed at the end of the turn, with what else comes for it until then. */
-static bool wait_for_turn_end(struct scheduler *s, struct turn *turn)
+/* The model is executed at the end of the iteration, with what else comes for it until then. */
+static bool defer_to_iteration_end(struct scheduler *s, struct inline_budget *budget)
 {
-    if (!turn->on_wait)
+    if (!budget->on_wait)
         return false;
-    for (uint32_t i = 0; i < turn->n_waiting; i++) {
-        if (turn->waiting[i] == s->model)
+    for (uint32_t i = 0; i < budget->n_waiting; i++) {
+        if (budget->waiting[i] == s->model)
             return true;
     }
-    if (turn->n_waiting == ARRAY_SIZE(turn->waiting))
+    if (budget->n_waiting == ARRAY_SIZE(budget->waiting))
         return false;
-    turn->waiting[turn->n_waiting++] = hold_model(s);
-    if (turn->n_waiting == 1)
-        turn->on_wait(turn);
+    budget->waiting[budget->n_waiting++] = hold_model(s);
+    if (budget->n_waiting == 1)
+        budget->on_wait(budget);
     return true;
 }
 
-/* Batches of one model, as long as the turn has time; what is left goes to the worker. */
-static void run_turn(struct scheduler *s, struct turn *turn)
+/* Batches of one model, as long as the budget has time left; what is left goes to the worker. */
+static void run_deferred_model(struct scheduler *s, struct inline_budget *budget)
 {
     struct instance *in;
     mutex_lock(&s->mu);
     while ((in = take_idle_instance_locked(s))) {
-        if (may_inline_locked(s, turn))
-            run_inline_and_unlock(s, in, turn, monotonic_ns());
+        if (may_inline_locked(s, budget))
+            run_inline_and_unlock(s, in, budget, monotonic_ns());
         else
             give_to_worker_and_unlock(s, in);
         mutex_lock(&s->mu);
@@ -636,11 +639,11 @@ static void run_turn(struct scheduler *s, struct turn *turn)
     scheduler_unlock(s);
 }
 
-void turn_end(struct turn *turn)
+void scheduler_run_deferred(struct inline_budget *budget)
 {
-    while (turn->n_waiting > 0) {
-        struct model *m = turn->waiting[--turn->n_waiting];
-        run_turn(m->scheduler, turn);
+    while (budget->n_waiting > 0) {
+        struct model *m = budget->waiting[--budget->n_waiting];
+        run_deferred_model(m->scheduler, budget);
         release_model(m);
     }
 }
@@ -658,9 +661,9 @@ NODISCARD static struct status *refuse_request_locked(const struct scheduler *s,
 
 struct status *scheduler_submit(struct scheduler *s, struct request *r)
 {
-    struct turn *turn = r->turn;
+    struct inline_budget *budget = r->inline_budget;
 
-    if (turn && run_lent(s, r, turn))
+    if (budget && run_lent(s, r, budget))
         return NULL;
     mutex_lock(&s->mu);
     /* Before the push, which may find that it is cancelled already, and refuse it. */
@@ -674,13 +677,13 @@ struct status *scheduler_submit(struct scheduler *s, struct request *r)
         scheduler_unlock(s);
         return st;
     }
-    bool may_inline = may_inline_locked(s, turn);
-    bool waits = may_inline && s->ops->batches && wait_for_turn_end(s, turn);
+    bool may_inline = may_inline_locked(s, budget);
+    bool waits = may_inline && s->ops->batches && defer_to_iteration_end(s, budget);
     struct instance *in = waits ? NULL : take_idle_instance_locked(s);
     if (!in)
         scheduler_unlock(s);
     else if (may_inline)
-        run_inline_and_unlock(s, in, turn, r->queue_ns);
+        run_inline_and_unlock(s, in, budget, r->queue_ns);
     else
         give_to_worker_and_unlock(s, in);
     return NULL;
@@ -704,10 +707,10 @@ size_t scheduler_hook(const char *variable)
     return text ? (size_t)strtoul(text, NULL, 10) : 0;
 }
 
-void scheduler_hurry(struct scheduler *s)
+void scheduler_flush(struct scheduler *s)
 {
     mutex_lock(&s->mu);
-    s->hurrying = true;
+    s->flushing = true;
     scheduler_dispatch_and_unlock(s);
 }
 
@@ -724,7 +727,7 @@ size_t scheduler_n_open(struct scheduler *s)
 size_t scheduler_close(struct scheduler *s)
 {
     mutex_lock(&s->mu);
-    s->closing = s->hurrying = true;
+    s->closing = s->flushing = true;
     size_t n = s->ops->n_open_locked ? s->ops->n_open_locked(s) : 0;
     scheduler_dispatch_and_unlock(s);
     return n;
@@ -742,7 +745,7 @@ static void stop_lending_locked(struct scheduler *s)
 void scheduler_stop(struct scheduler *s)
 {
     mutex_lock(&s->mu);
-    s->hurrying = true;
+    s->flushing = true;
     stop_lending_locked(s);
     scheduler_dispatch_and_unlock(s);
 }
@@ -759,7 +762,7 @@ void scheduler_free(struct scheduler *s)
     mutex_unlock(&s->mu);
 
     for (uint32_t i = 0; i < s->model->n_instances; i++) {
-        mutex_lock(&s->mu); /* the alarm looks at them */
+        mutex_lock(&s->mu); /* the timer looks at them */
         struct instance_thread *w = TAKE(s->model->instances[i]->thread);
         mutex_unlock(&s->mu);
         instance_thread_stop(w);

@@ -14,7 +14,7 @@
 #include "base/list.h"
 #include "base/mutex.h"
 #include "core/control.h"
-#include "core/sched/alarm.h"
+#include "core/sched/deadline_timer.h"
 #include "core/sched/execution.h"
 #include "core/sched/idle.h"
 #include "core/sched/loan.h"
@@ -26,10 +26,10 @@ struct model;
 struct request;
 struct scheduler;
 struct status;
-struct turn;
+struct inline_budget;
 
 struct scheduler_ops {
-    bool batches;      /* requests of one turn of a loop are better executed together */
+    bool batches;      /* requests of one iteration of a loop are better executed together */
     bool per_instance; /* has_work_locked() may say yes to one idle instance and no to another */
     bool take_unlocks; /* take_locked() may let go of mu and take it again; never on a loop */
     /* An idle instance with nothing waiting executes a request alone: it may be lent (loan.h), and
@@ -44,8 +44,9 @@ struct scheduler_ops {
     bool (*has_work_locked)(struct scheduler *s, const struct instance *in);
     /* Under mu. Takes out a waiting request that is cancelled; false: it must stay. Optional. */
     bool (*remove_locked)(struct scheduler *s, struct request *r);
-    /* Under mu. The alarm has rung: whatever is due is done, or dispatched afterwards. Optional. */
-    void (*rung_locked)(struct scheduler *s);
+    /* Under mu. The timer has fired: whatever is due is done, or dispatched afterwards. Optional.
+     */
+    void (*on_timer_locked)(struct scheduler *s);
     /* Under mu. What has begun and wants further requests before it ends: sequences. Optional. */
     size_t (*n_open_locked)(const struct scheduler *s);
     /* No instance runs, and no request is left. */
@@ -81,13 +82,13 @@ struct scheduler {
     /* Under mu. */
     unsigned int n_instances; /* those that execute: not passive */
     struct cond quiet;        /* stopping, and no instance has a runner any more */
-    struct list unanswered;   /* … by a helper: those of an alarm */
+    struct list unanswered;   /* … by a helper: those of a timer */
     bool is_answering;        /* that helper is at work, or about to be */
-    struct alarm alarm;
+    struct deadline_timer deadline_timer;
     uint64_t idle_look_ns; /* when it rings for workers that wait in vain; UINT64_MAX: none */
-    bool closing;          /* hurrying, and nothing begins any more */
-    bool hurrying;         /* no request waits for others to come: what is here is executed */
-    bool stopping;         /* hurrying, and no request is accepted any more */
+    bool closing;          /* flushing, and nothing begins any more */
+    bool flushing;         /* no request waits for others to come: what is here is executed */
+    bool stopping;         /* flushing, and no request is accepted any more */
 
     struct control_job answers; /* its helper's: answer_refused_late() */
 };
@@ -151,7 +152,7 @@ void scheduler_use_instances(struct scheduler *s);
 /*
  * scheduler_submit - a checked request that request_begin() has seen.
  *
- * Thread: any. Takes s->mu. May execute the model before it returns (r->turn).
+ * Thread: any. Takes s->mu. May execute the model before it returns (r->inline_budget).
  * @r      taken on success, still the caller's on error
  * Errors: STATUS_UNAVAILABLE  the model is stopping
  *         STATUS_UNSUPPORTED  all its instances are passive
@@ -167,15 +168,15 @@ NODISCARD struct status *scheduler_submit(struct scheduler *s, struct request *r
 void scheduler_cancelled(struct request *r);
 
 /*
- * turn_end - the thread has pushed all requests of this turn: executes what was put off until now,
- * as far as the turn has time left.
+ * scheduler_run_deferred - the thread has pushed all requests of this iteration: executes what was
+ * put off until now, as far as the budget has time left.
  *
- * Thread: the turn's. No lock is held.
+ * Thread: the budget's. No lock is held.
  */
-void turn_end(struct turn *turn);
+void scheduler_run_deferred(struct inline_budget *budget);
 
-/* scheduler_hurry - whoever waits for others to come is executed now, and from now on. */
-void scheduler_hurry(struct scheduler *s);
+/* scheduler_flush - whoever waits for others to come is executed now, and from now on. */
+void scheduler_flush(struct scheduler *s);
 
 /* scheduler_n_open - how much has begun that wants further requests before it ends. */
 size_t scheduler_n_open(struct scheduler *s);

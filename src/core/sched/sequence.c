@@ -3,10 +3,10 @@
  * In the order of the file: ids, the timer, a sequence's begin and end, slots; what strategies
  * call; a request comes, requests are due, time passes; the scheduler itself.
  *
- * Everything is under scheduler.mu but `lane.released`, a stack to which the thread that executes
- * adds without the lock. A sequence without a slot waits in the backlog, or has ended. One with a
- * slot is ready, silent, in execution, or on that stack. It is freed when it has ended and the
- * backend has let go of its last request.
+ * Everything is under scheduler.mu but `instance_slots.released`, a stack to which the thread that
+ * executes adds without the lock. A sequence without a slot waits in the backlog, or has ended. One
+ * with a slot is ready, silent, in execution, or on that stack. It is freed when it has ended and
+ * the backend has let go of its last request.
  */
 #include "core/sched/sequence.h"
 
@@ -39,52 +39,52 @@ static struct sequence *find_sequence_locked(const struct sequence_scheduler *ss
                       : map_get(&ss->numbers, (const char *)&id->number, sizeof(id->number));
 }
 
-static void register_id_locked(struct sequence *q)
+static void register_id_locked(struct sequence *seq)
 {
-    struct sequence_scheduler *ss = q->scheduler;
-    if (q->is_text)
-        map_puts(&ss->texts, q->text, q);
+    struct sequence_scheduler *ss = seq->scheduler;
+    if (seq->is_text)
+        map_puts(&ss->texts, seq->text, seq);
     else
-        map_put(&ss->numbers, (const char *)&q->number, sizeof(q->number), q);
-    q->known = true;
+        map_put(&ss->numbers, (const char *)&seq->number, sizeof(seq->number), seq);
+    seq->known = true;
 }
 
 /* From now on the id is free for another sequence. */
-static void release_id_locked(struct sequence *q)
+static void release_id_locked(struct sequence *seq)
 {
-    struct sequence_scheduler *ss = q->scheduler;
-    if (!q->known)
+    struct sequence_scheduler *ss = seq->scheduler;
+    if (!seq->known)
         return;
-    if (q->is_text)
-        map_remove(&ss->texts, q->text, strlen(q->text));
+    if (seq->is_text)
+        map_remove(&ss->texts, seq->text, strlen(seq->text));
     else
-        map_remove(&ss->numbers, (const char *)&q->number, sizeof(q->number));
-    q->known = false;
+        map_remove(&ss->numbers, (const char *)&seq->number, sizeof(seq->number));
+    seq->known = false;
 }
 
 /* ---- The one timer of a sequence ------------------------------------------------------------- */
 
 static bool is_timer_before(const struct heap_node *a, const struct heap_node *b)
 {
-    return CONTAINER_OF((uintptr_t)a, struct sequence, timer)->ring_ns <
-           CONTAINER_OF((uintptr_t)b, struct sequence, timer)->ring_ns;
+    return CONTAINER_OF((uintptr_t)a, struct sequence, timer)->timer_ns <
+           CONTAINER_OF((uintptr_t)b, struct sequence, timer)->timer_ns;
 }
 
-static void clear_timer_locked(struct sequence *q)
+static void clear_timer_locked(struct sequence *seq)
 {
-    if (q->ring_ns != UINT64_MAX)
-        heap_remove(&q->scheduler->timers, &q->timer);
-    q->ring_ns = UINT64_MAX;
+    if (seq->timer_ns != UINT64_MAX)
+        heap_remove(&seq->scheduler->timers, &seq->timer);
+    seq->timer_ns = UINT64_MAX;
 }
 
-static void set_timer_locked(struct sequence *q, uint64_t at_ns)
+static void set_timer_locked(struct sequence *seq, uint64_t at_ns)
 {
-    clear_timer_locked(q);
+    clear_timer_locked(seq);
     if (at_ns == UINT64_MAX)
         return;
-    q->ring_ns = at_ns;
-    heap_push(&q->scheduler->timers, &q->timer);
-    alarm_ring_by(&q->scheduler->scheduler.alarm, at_ns);
+    seq->timer_ns = at_ns;
+    heap_push(&seq->scheduler->timers, &seq->timer);
+    deadline_timer_fire_by(&seq->scheduler->scheduler.deadline_timer, at_ns);
 }
 
 static uint64_t add_wait_ns(uint64_t from_ns, uint64_t wait_ns)
@@ -100,92 +100,92 @@ static struct sequence *begin_sequence_locked(struct sequence_scheduler *ss,
     const char *text = r->correlation_id.string;
     size_t length = text ? strlen(text) : 0;
     MEM_CHARGE(ss->scheduler.model->owner, MEM_INSTANCES);
-    struct sequence *q = mem_zalloc(sizeof(*q) + length + 1);
-    q->scheduler = ss;
-    q->is_own = !request_names_sequence(r);
-    q->is_text = text != NULL;
-    q->number = r->correlation_id.number;
+    struct sequence *seq = mem_zalloc(sizeof(*seq) + length + 1);
+    seq->scheduler = ss;
+    seq->is_own = !request_names_sequence(r);
+    seq->is_text = text != NULL;
+    seq->number = r->correlation_id.number;
     if (text)
-        memcpy(q->text, text, length);
-    list_init(&q->link);
-    list_init(&q->waiting);
-    q->ring_ns = UINT64_MAX;
-    extras_init(&q->extras, &ss->extras);
-    if (!q->is_own)
-        register_id_locked(q);
-    return q;
+        memcpy(seq->text, text, length);
+    list_init(&seq->link);
+    list_init(&seq->waiting);
+    seq->timer_ns = UINT64_MAX;
+    injected_inputs_init(&seq->injected, &ss->injected);
+    if (!seq->is_own)
+        register_id_locked(seq);
+    return seq;
 }
 
-static void free_sequence_locked(struct sequence *q)
+static void free_sequence_locked(struct sequence *seq)
 {
-    release_id_locked(q);
-    clear_timer_locked(q);
-    extras_done(&q->extras);
-    mem_free(q);
+    release_id_locked(seq);
+    clear_timer_locked(seq);
+    injected_inputs_done(&seq->injected);
+    mem_free(seq);
 }
 
-struct request *sequence_front(const struct sequence *q)
+struct request *sequence_front(const struct sequence *seq)
 {
-    return LIST_ENTRY(q->waiting.next, struct request, link);
+    return LIST_ENTRY(seq->waiting.next, struct request, link);
 }
 
-static void become_ready_locked(struct sequence *q, uint64_t now_ns)
+static void become_ready_locked(struct sequence *seq, uint64_t now_ns)
 {
-    struct lane *l = q->slot->lane;
-    list_remove(&q->link); /* it may have been silent */
-    q->ready = true;
-    q->ready_ns = now_ns;
+    struct instance_slots *l = seq->slot->instance_slots;
+    list_remove(&seq->link); /* it may have been silent */
+    seq->ready = true;
+    seq->ready_ns = now_ns;
     l->n_ready++;
-    list_push(&l->ready, &q->link);
+    list_push(&l->ready, &seq->link);
 }
 
-static void unready_locked(struct sequence *q)
+static void unready_locked(struct sequence *seq)
 {
-    struct lane *l = q->slot->lane;
-    if (!q->ready)
+    struct instance_slots *l = seq->slot->instance_slots;
+    if (!seq->ready)
         return;
-    if (q->scheduler->strategy->unready)
-        q->scheduler->strategy->unready(l, q);
-    q->ready = false;
+    if (seq->scheduler->strategy->unready)
+        seq->scheduler->strategy->unready(l, seq);
+    seq->ready = false;
     l->n_ready--;
-    list_remove(&q->link);
+    list_remove(&seq->link);
 }
 
-static struct request *pop_request_locked(struct sequence *q)
+static struct request *pop_request_locked(struct sequence *seq)
 {
-    struct sequence_scheduler *ss = q->scheduler;
-    struct list *link = list_pop(&q->waiting);
+    struct sequence_scheduler *ss = seq->scheduler;
+    struct list *link = list_pop(&seq->waiting);
     if (!link)
         return NULL;
     struct request *r = LIST_ENTRY(link, struct request, link);
     r->waits_in = NULL;
-    q->n_waiting--;
-    --*(q->slot ? &ss->n_in_slots : &ss->n_in_backlog);
+    seq->n_waiting--;
+    --*(seq->slot ? &ss->n_in_slots : &ss->n_in_backlog);
     return r;
 }
 
 /* A maker that sends the same request again finds it as it was. */
-static void change_flags_locked(struct sequence *q, struct request *r, uint32_t flags)
+static void change_flags_locked(struct sequence *seq, struct request *r, uint32_t flags)
 {
-    if (q->changed != r)
-        q->maker_flags = r->flags;
-    q->changed = r;
+    if (seq->changed != r)
+        seq->maker_flags = r->flags;
+    seq->changed = r;
     r->flags = flags;
 }
 
-static void restore_request_locked(struct sequence *q, struct request *r)
+static void restore_request_locked(struct sequence *seq, struct request *r)
 {
-    if (q->is_own)
+    if (seq->is_own)
         r->correlation_id.number = 0;
-    if (q->changed != r)
+    if (seq->changed != r)
         return;
-    r->flags = q->maker_flags;
-    q->changed = NULL;
+    r->flags = seq->maker_flags;
+    seq->changed = NULL;
 }
 
-static bool any_is_cancelled(const struct sequence *q)
+static bool any_is_cancelled(const struct sequence *seq)
 {
-    LIST_FOR_EACH (link, &q->waiting) {
+    LIST_FOR_EACH (link, &seq->waiting) {
         if (request_is_cancelled(LIST_ENTRY(link, struct request, link)))
             return true;
     }
@@ -198,16 +198,16 @@ static bool is_slot_before(const struct heap_node *a, const struct heap_node *b)
 {
     const struct slot *x = CONTAINER_OF((uintptr_t)a, struct slot, free_node);
     const struct slot *y = CONTAINER_OF((uintptr_t)b, struct slot, free_node);
-    return x->number != y->number ? x->number < y->number : x->lane < y->lane;
+    return x->number != y->number ? x->number < y->number : x->instance_slots < y->instance_slots;
 }
 
 /* One more slot, where there are the fewest; NULL: there are as many as there may be. */
 static struct slot *make_slot_locked(struct sequence_scheduler *ss)
 {
-    struct lane *l = NULL;
-    for (uint32_t i = 0; i < ss->n_lanes; i++) {
-        if (ss->lanes[i].scheduler && (!l || ss->lanes[i].n_made < l->n_made))
-            l = &ss->lanes[i];
+    struct instance_slots *l = NULL;
+    for (uint32_t i = 0; i < ss->n_instances; i++) {
+        if (ss->instance_slots[i].scheduler && (!l || ss->instance_slots[i].n_made < l->n_made))
+            l = &ss->instance_slots[i];
     }
     if (!l || l->n_made == ss->n_slots)
         return NULL;
@@ -217,7 +217,7 @@ static struct slot *make_slot_locked(struct sequence_scheduler *ss)
         l->slots = mem_realloc(l->slots, l->capacity * sizeof(struct slot *));
     }
     struct slot *slot = mem_zalloc(sizeof(*slot));
-    slot->lane = l;
+    slot->instance_slots = l;
     slot->number = l->n_made;
     l->slots[l->n_made++] = slot;
     return slot;
@@ -230,20 +230,21 @@ static struct slot *find_free_slot_locked(struct sequence_scheduler *ss)
 }
 
 /* From here on only silence ends it, not its requests' time limits. */
-static void enter_slot_locked(struct sequence *q, struct slot *slot, uint64_t now_ns)
+static void enter_slot_locked(struct sequence *seq, struct slot *slot, uint64_t now_ns)
 {
-    q->slot = slot;
-    slot->sequence = q;
-    q->active_ns = now_ns;
-    set_timer_locked(q, add_wait_ns(now_ns, q->scheduler->idle_ns));
+    seq->slot = slot;
+    slot->sequence = seq;
+    seq->active_ns = now_ns;
+    set_timer_locked(seq, add_wait_ns(now_ns, seq->scheduler->idle_ns));
 }
 
-static void refuse_all_locked(struct sequence *q, enum failure_reason reason, struct status *error)
+static void refuse_all_locked(struct sequence *seq, enum failure_reason reason,
+                              struct status *error)
 {
     struct request *r;
-    while ((r = pop_request_locked(q))) {
-        restore_request_locked(q, r);
-        scheduler_refuse_locked(&q->scheduler->scheduler, r, reason, status_ref(error));
+    while ((r = pop_request_locked(seq))) {
+        restore_request_locked(seq, r);
+        scheduler_refuse_locked(&seq->scheduler->scheduler, r, reason, status_ref(error));
     }
     status_free(error);
 }
@@ -251,142 +252,142 @@ static void refuse_all_locked(struct sequence *q, enum failure_reason reason, st
 /* The slot is free: for the oldest sequence of the backlog, if it is still wanted. */
 static void refill_slot_locked(struct slot *slot)
 {
-    struct sequence_scheduler *ss = slot->lane->scheduler;
+    struct sequence_scheduler *ss = slot->instance_slots->scheduler;
     struct list *link;
     while ((link = list_pop(&ss->backlog))) {
-        struct sequence *q = LIST_ENTRY(link, struct sequence, link);
-        if (any_is_cancelled(q)) {
-            refuse_all_locked(q, FAILURE_CANCELED, request_cancelled());
-            free_sequence_locked(q);
+        struct sequence *seq = LIST_ENTRY(link, struct sequence, link);
+        if (any_is_cancelled(seq)) {
+            refuse_all_locked(seq, FAILURE_CANCELED, status_cancelled());
+            free_sequence_locked(seq);
             continue;
         }
         uint64_t now_ns = monotonic_ns();
-        ss->n_in_backlog -= q->n_waiting;
-        ss->n_in_slots += q->n_waiting;
-        enter_slot_locked(q, slot, now_ns);
-        become_ready_locked(q, now_ns);
+        ss->n_in_backlog -= seq->n_waiting;
+        ss->n_in_slots += seq->n_waiting;
+        enter_slot_locked(seq, slot, now_ns);
+        become_ready_locked(seq, now_ns);
         return;
     }
     heap_push(&ss->free_slots, &slot->free_node);
 }
 
-static void release_slot_locked(struct sequence *q)
+static void release_slot_locked(struct sequence *seq)
 {
-    struct slot *slot = q->slot;
-    release_id_locked(q);
-    clear_timer_locked(q);
-    list_remove(&q->link);
-    q->slot = NULL;
+    struct slot *slot = seq->slot;
+    release_id_locked(seq);
+    clear_timer_locked(seq);
+    list_remove(&seq->link);
+    seq->slot = NULL;
     slot->sequence = NULL;
     refill_slot_locked(slot);
 }
 
 /* ---- For the strategies ---------------------------------------------------------------------- */
 
-struct request *sequence_take(struct sequence *q)
+struct request *sequence_take(struct sequence *seq)
 {
-    struct request *r = sequence_front(q);
-    struct status *st = extras_show(&q->extras, r);
+    struct request *r = sequence_front(seq);
+    struct status *st = injected_inputs_attach(&seq->injected, r);
     if (st) {
-        sequence_drop(q, FAILURE_OTHER, st);
+        sequence_drop(seq, FAILURE_OTHER, st);
         return NULL;
     }
-    unready_locked(q);
-    pop_request_locked(q);
-    q->running = r;
-    r->sequence = q;
+    unready_locked(seq);
+    pop_request_locked(seq);
+    seq->running = r;
+    r->sequence = seq;
     /* An iterative sequence ends when its backend does not give the request back. */
-    if ((r->flags & REQUEST_SEQUENCE_END) && !q->scheduler->iterative)
-        release_slot_locked(q);
+    if ((r->flags & REQUEST_SEQUENCE_END) && !seq->scheduler->iterative)
+        release_slot_locked(seq);
     return r;
 }
 
-void sequence_drop(struct sequence *q, enum failure_reason reason, struct status *error)
+void sequence_drop(struct sequence *seq, enum failure_reason reason, struct status *error)
 {
-    unready_locked(q);
-    refuse_all_locked(q, reason, error);
-    release_slot_locked(q);
-    free_sequence_locked(q);
+    unready_locked(seq);
+    refuse_all_locked(seq, reason, error);
+    release_slot_locked(seq);
+    free_sequence_locked(seq);
 }
 
-void sequence_drop_cancelled(struct sequence *q)
+void sequence_drop_cancelled(struct sequence *seq)
 {
-    sequence_drop(q, FAILURE_CANCELED, request_cancelled());
+    sequence_drop(seq, FAILURE_CANCELED, status_cancelled());
 }
 
 /* The request is not the backend's any more, and does not lead here. */
 static struct sequence *detach_sequence(struct request *r)
 {
-    struct sequence *q = r->sequence;
+    struct sequence *seq = r->sequence;
     r->sequence = NULL;
-    r->added = NULL;
-    r->n_added = 0;
+    r->injected = NULL;
+    r->n_injected = 0;
     r->states = NULL;
-    return q;
+    return seq;
 }
 
 /* Nothing more is to be expected of it, or of too little use: others wait for its slot. */
-static bool is_sequence_over(const struct sequence *q)
+static bool is_sequence_over(const struct sequence *seq)
 {
-    const struct sequence_scheduler *ss = q->scheduler;
-    bool in_the_way = ss->scheduler.hurrying && !list_empty(&ss->backlog);
-    return (ss->iterative || in_the_way) && !q->running && list_empty(&q->waiting);
+    const struct sequence_scheduler *ss = seq->scheduler;
+    bool in_the_way = ss->scheduler.flushing && !list_empty(&ss->backlog);
+    return (ss->iterative || in_the_way) && !seq->running && list_empty(&seq->waiting);
 }
 
 /* Its request has gone, for good. Returns whether there may be another one to be executed. */
-static bool finish_request_locked(struct sequence *q, uint64_t now_ns)
+static bool finish_request_locked(struct sequence *seq, uint64_t now_ns)
 {
-    q->running = NULL;
-    bool makes_room = q->slot && is_sequence_over(q);
-    if (q->scheduler->iterative)
-        release_id_locked(q);
+    seq->running = NULL;
+    bool makes_room = seq->slot && is_sequence_over(seq);
+    if (seq->scheduler->iterative)
+        release_id_locked(seq);
     if (makes_room)
-        release_slot_locked(q);
-    if (!q->slot) {
-        free_sequence_locked(q);
+        release_slot_locked(seq);
+    if (!seq->slot) {
+        free_sequence_locked(seq);
         return makes_room;
     }
-    q->active_ns = now_ns;
-    if (list_empty(&q->waiting)) {
-        list_push(&q->slot->lane->silent, &q->link);
+    seq->active_ns = now_ns;
+    if (list_empty(&seq->waiting)) {
+        list_push(&seq->slot->instance_slots->silent, &seq->link);
         return false;
     }
-    become_ready_locked(q, q->active_ns);
+    become_ready_locked(seq, seq->active_ns);
     return true;
 }
 
 void sequence_give_up(struct request *r, struct status *error)
 {
-    struct sequence *q = detach_sequence(r);
-    scheduler_refuse_locked(&q->scheduler->scheduler, r, FAILURE_OTHER, error);
-    restore_request_locked(q, r);
-    finish_request_locked(q, monotonic_ns());
+    struct sequence *seq = detach_sequence(r);
+    scheduler_refuse_locked(&seq->scheduler->scheduler, r, FAILURE_OTHER, error);
+    restore_request_locked(seq, r);
+    finish_request_locked(seq, monotonic_ns());
 }
 
-static void note_released(struct lane *l, struct sequence *q)
+static void note_released(struct instance_slots *l, struct sequence *seq)
 {
-    q->next_released = atomic_load_explicit(&l->released, memory_order_relaxed);
-    while (!atomic_compare_exchange_weak_explicit(&l->released, &q->next_released, q,
+    seq->next_released = atomic_load_explicit(&l->released, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&l->released, &seq->next_released, seq,
                                                   memory_order_release, memory_order_relaxed)) {
     }
 }
 
 /* In the order in which they were released. Whoever executes looks for work afterwards. */
-static void finish_released_locked(struct lane *l)
+static void finish_released_locked(struct instance_slots *l)
 {
     if (!atomic_load_explicit(&l->released, memory_order_relaxed))
         return;
-    struct sequence *q = atomic_exchange_explicit(&l->released, NULL, memory_order_acquire);
+    struct sequence *seq = atomic_exchange_explicit(&l->released, NULL, memory_order_acquire);
     struct sequence *first = NULL, *next;
-    for (; q; q = next) {
-        next = q->next_released;
-        q->next_released = first;
-        first = q;
+    for (; seq; seq = next) {
+        next = seq->next_released;
+        seq->next_released = first;
+        first = seq;
     }
     uint64_t now_ns = monotonic_ns();
-    for (q = first; q; q = next) {
-        next = q->next_released;
-        finish_request_locked(q, now_ns);
+    for (seq = first; seq; seq = next) {
+        next = seq->next_released;
+        finish_request_locked(seq, now_ns);
     }
 }
 
@@ -401,13 +402,14 @@ void sequence_released(struct request *r)
     const struct instance *in = atomic_load_explicit(&r->taken_by, memory_order_relaxed);
     bool goes_on = !ss->iterative && !(r->flags & REQUEST_SEQUENCE_END);
     if (goes_on && LIKELY(instance_executes_here(in))) {
-        note_released(in->lane, detach_sequence(r)); /* its flags and its id are the maker's */
+        note_released(in->instance_slots,
+                      detach_sequence(r)); /* its flags and its id are the maker's */
         return;
     }
     mutex_lock(&s->mu);
-    struct sequence *q = detach_sequence(r);
-    restore_request_locked(q, r);
-    if (finish_request_locked(q, monotonic_ns()))
+    struct sequence *seq = detach_sequence(r);
+    restore_request_locked(seq, r);
+    if (finish_request_locked(seq, monotonic_ns()))
         scheduler_dispatch_and_unlock(s);
     else
         scheduler_unlock(s);
@@ -417,16 +419,16 @@ void sequence_rescheduled(struct request *r)
 {
     struct scheduler *s = &r->sequence->scheduler->scheduler;
     mutex_lock(&s->mu);
-    struct sequence *q = detach_sequence(r);
-    q->running = NULL;
-    change_flags_locked(q, r, 0);
-    q->active_ns = r->queue_ns;
-    list_push_front(&q->waiting, &r->link);
-    r->waits_in = q;
-    q->n_waiting++;
+    struct sequence *seq = detach_sequence(r);
+    seq->running = NULL;
+    change_flags_locked(seq, r, 0);
+    seq->active_ns = r->queue_ns;
+    list_push_front(&seq->waiting, &r->link);
+    r->waits_in = seq;
+    seq->n_waiting++;
     scheduler_waits_locked(s, r);
     to_sequences(s)->n_in_slots++;
-    become_ready_locked(q, r->queue_ns);
+    become_ready_locked(seq, r->queue_ns);
     scheduler_dispatch_and_unlock(s);
 }
 
@@ -456,7 +458,7 @@ static void log_conflict_locked(struct sequence_scheduler *ss, const struct requ
 /* The texts are those that clients know. */
 NODISCARD static struct status *check_sequence_locked(const struct sequence_scheduler *ss,
                                                       const struct request *r,
-                                                      const struct sequence *q)
+                                                      const struct sequence *seq)
 {
     const struct correlation_id *id = &r->correlation_id;
     const char *model = r->model->name;
@@ -475,7 +477,7 @@ NODISCARD static struct status *check_sequence_locked(const struct sequence_sche
                           "correlation ID",
                           model);
     }
-    if (!q && !start)
+    if (!seq && !start)
         return status_new(STATUS_INVALID_ARG,
                           "inference request for sequence %s to model '%s' must specify the START "
                           "flag on the first request of the sequence",
@@ -484,21 +486,21 @@ NODISCARD static struct status *check_sequence_locked(const struct sequence_sche
 }
 
 /* In the backlog the earliest limit of its requests is the sequence's. */
-static void limit_backlog_wait_locked(struct sequence *q, const struct request *r)
+static void limit_backlog_wait_locked(struct sequence *seq, const struct request *r)
 {
     uint64_t ns;
     if (r->timeout_us == 0 || __builtin_mul_overflow(r->timeout_us, NS_PER_US, &ns))
         return;
     uint64_t at_ns = add_wait_ns(r->queue_ns, ns);
-    if (at_ns < q->ring_ns)
-        set_timer_locked(q, at_ns);
+    if (at_ns < seq->timer_ns)
+        set_timer_locked(seq, at_ns);
 }
 
 /* The request is a sequence of its own. */
-static void assign_own_id_locked(struct sequence *q, struct request *r)
+static void assign_own_id_locked(struct sequence *seq, struct request *r)
 {
-    r->correlation_id = (struct correlation_id){.number = ++q->scheduler->n_own};
-    change_flags_locked(q, r, REQUEST_SEQUENCE_START);
+    r->correlation_id = (struct correlation_id){.number = ++seq->scheduler->n_own};
+    change_flags_locked(seq, r, REQUEST_SEQUENCE_START);
 }
 
 static size_t count_open_sequences(const struct scheduler *s)
@@ -511,64 +513,64 @@ static size_t count_open_sequences(const struct scheduler *s)
 static struct status *push_to_sequence(struct scheduler *s, struct request *r)
 {
     struct sequence_scheduler *ss = to_sequences(s);
-    struct sequence *q =
+    struct sequence *seq =
         request_names_sequence(r) ? find_sequence_locked(ss, &r->correlation_id) : NULL;
-    struct status *st = check_sequence_locked(ss, r, q);
+    struct status *st = check_sequence_locked(ss, r, seq);
     if (st)
         return st;
-    if (UNLIKELY(s->closing) && (!q || (r->flags & REQUEST_SEQUENCE_START)))
+    if (UNLIKELY(s->closing) && (!seq || (r->flags & REQUEST_SEQUENCE_START)))
         return request_too_late(NULL); /* what has begun goes on, and nothing begins */
-    if (q && (r->flags & REQUEST_SEQUENCE_START))
+    if (seq && (r->flags & REQUEST_SEQUENCE_START))
         log_conflict_locked(ss, r);
-    if (!q) {
-        q = begin_sequence_locked(ss, r);
-        if (q->is_own)
-            assign_own_id_locked(q, r);
+    if (!seq) {
+        seq = begin_sequence_locked(ss, r);
+        if (seq->is_own)
+            assign_own_id_locked(seq, r);
         struct slot *slot = find_free_slot_locked(ss);
         if (slot)
-            enter_slot_locked(q, slot, r->queue_ns);
+            enter_slot_locked(seq, slot, r->queue_ns);
         else
-            list_push(&ss->backlog, &q->link);
+            list_push(&ss->backlog, &seq->link);
     }
-    list_push(&q->waiting, &r->link);
-    r->waits_in = q;
-    q->n_waiting++;
+    list_push(&seq->waiting, &r->link);
+    r->waits_in = seq;
+    seq->n_waiting++;
     if (r->flags & REQUEST_SEQUENCE_END)
-        release_id_locked(q);
-    if (!q->slot) {
+        release_id_locked(seq);
+    if (!seq->slot) {
         ss->n_in_backlog++;
-        limit_backlog_wait_locked(q, r);
+        limit_backlog_wait_locked(seq, r);
         return NULL;
     }
     ss->n_in_slots++;
-    q->active_ns = r->queue_ns;
-    if (!q->ready && !q->running)
-        become_ready_locked(q, r->queue_ns);
+    seq->active_ns = r->queue_ns;
+    if (!seq->ready && !seq->running)
+        become_ready_locked(seq, r->queue_ns);
     return NULL;
 }
 
 /*
- * A sequence whose turn it is, or that waits for a slot, ends with the first of its requests that
- * is cancelled. One that is in execution goes on until that request's turn has come.
+ * A sequence in a slot, or that waits for one, ends with the first of its requests that
+ * is cancelled. One that is in execution goes on until that request is the next.
  */
 static bool remove_cancelled(struct scheduler *s, struct request *r)
 {
-    struct sequence *q = r->waits_in;
+    struct sequence *seq = r->waits_in;
     (void)s;
-    if (q->slot)
-        finish_released_locked(q->slot->lane);
-    if (q->slot && (q->running || sequence_front(q) != r))
+    if (seq->slot)
+        finish_released_locked(seq->slot->instance_slots);
+    if (seq->slot && (seq->running || sequence_front(seq) != r))
         return false;
     /* First in its line, so that it is popped and counted like any other; the caller answers it. */
     list_remove(&r->link);
-    list_push_front(&q->waiting, &r->link);
-    restore_request_locked(q, pop_request_locked(q));
-    if (q->slot) {
-        sequence_drop_cancelled(q);
+    list_push_front(&seq->waiting, &r->link);
+    restore_request_locked(seq, pop_request_locked(seq));
+    if (seq->slot) {
+        sequence_drop_cancelled(seq);
     } else {
-        list_remove(&q->link);
-        refuse_all_locked(q, FAILURE_CANCELED, request_cancelled());
-        free_sequence_locked(q);
+        list_remove(&seq->link);
+        refuse_all_locked(seq, FAILURE_CANCELED, status_cancelled());
+        free_sequence_locked(seq);
     }
     return true;
 }
@@ -577,9 +579,9 @@ static bool remove_cancelled(struct scheduler *s, struct request *r)
 
 /*
  * Until enough requests have come, nothing is executed: hooks of the reference, on which its tests
- * rely (reference/behaviours §10.14). The lanes that were held as well are looked at by the alarm.
+ * rely (reference/behaviours §10.14). The slots that were held as well are looked at by the timer.
  */
-static bool are_slots_held_locked(struct lane *l)
+static bool are_slots_held_locked(struct instance_slots *l)
 {
     struct sequence_scheduler *ss = l->scheduler;
     if (LIKELY(!ss->hold_below && !l->hold_below))
@@ -587,57 +589,57 @@ static bool are_slots_held_locked(struct lane *l)
     bool enough = l->hold_below ? l->n_ready >= l->hold_below
                                 : ss->n_in_slots >= ss->hold_below &&
                                       ss->n_in_backlog >= ss->hold_backlog_below;
-    if (!enough && !ss->scheduler.hurrying)
+    if (!enough && !ss->scheduler.flushing)
         return true;
     ss->hold_below = l->hold_below = 0;
-    alarm_ring_by(&ss->scheduler.alarm, monotonic_ns());
+    deadline_timer_fire_by(&ss->scheduler.deadline_timer, monotonic_ns());
     return false;
 }
 
 /* Each of them leaves: so a look costs no more than those that it ends. */
-static void end_silent_sequences_locked(struct lane *l)
+static void end_silent_sequences_locked(struct instance_slots *l)
 {
     while (!list_empty(&l->silent)) {
-        struct sequence *q = LIST_ENTRY(l->silent.next, struct sequence, link);
+        struct sequence *seq = LIST_ENTRY(l->silent.next, struct sequence, link);
         l->n_looks++;
-        if (!is_sequence_over(q))
+        if (!is_sequence_over(seq))
             break; /* nobody waits for a slot: none of the others is over then */
-        release_slot_locked(q);
-        free_sequence_locked(q);
+        release_slot_locked(seq);
+        free_sequence_locked(seq);
     }
 }
 
-static bool is_batch_due_locked(struct lane *l)
+static bool is_batch_due_locked(struct instance_slots *l)
 {
     struct sequence_scheduler *ss = l->scheduler;
     uint64_t until_ns = UINT64_MAX;
     finish_released_locked(l);
-    if (UNLIKELY(ss->scheduler.hurrying))
+    if (UNLIKELY(ss->scheduler.flushing))
         end_silent_sequences_locked(l);
     if (l->n_ready == 0 || are_slots_held_locked(l))
         return false;
     uint64_t now_ns = ss->delay_ns || l->rule.delay_ns ? monotonic_ns() : 0;
     bool due = ss->strategy->due(l, now_ns, &until_ns);
     if (until_ns != UINT64_MAX)
-        alarm_ring_by(&ss->scheduler.alarm, until_ns);
+        deadline_timer_fire_by(&ss->scheduler.deadline_timer, until_ns);
     return due;
 }
 
 static bool has_ready_batch(struct scheduler *s, const struct instance *in)
 {
     (void)s;
-    return is_batch_due_locked(in->lane);
+    return is_batch_due_locked(in->instance_slots);
 }
 
 static uint32_t take_ready_batch(struct scheduler *s, struct instance *in, struct request **batch,
                                  uint32_t max)
 {
     uint32_t n = 0;
-    while (n == 0 && is_batch_due_locked(in->lane)) {
-        n = to_sequences(s)->strategy->take(in->lane, batch, max);
+    while (n == 0 && is_batch_due_locked(in->instance_slots)) {
+        n = to_sequences(s)->strategy->take(in->instance_slots, batch, max);
         if (UNLIKELY(n == 0 && !list_empty(&s->refused))) {
             /* They are answered first; then somebody has to look again. */
-            alarm_ring_by(&s->alarm, monotonic_ns());
+            deadline_timer_fire_by(&s->deadline_timer, monotonic_ns());
             break;
         }
     }
@@ -647,80 +649,80 @@ static uint32_t take_ready_batch(struct scheduler *s, struct instance *in, struc
 /* ---- Time passes ----------------------------------------------------------------------------- */
 
 /* In a slot: nothing has come for too long, unless it is the backend that takes its time. */
-static void check_silence_locked(struct sequence *q, uint64_t now_ns)
+static void check_silence_locked(struct sequence *seq, uint64_t now_ns)
 {
-    bool busy = q->running || q->n_waiting;
-    uint64_t until_ns = add_wait_ns(busy ? now_ns : q->active_ns, q->scheduler->idle_ns);
+    bool busy = seq->running || seq->n_waiting;
+    uint64_t until_ns = add_wait_ns(busy ? now_ns : seq->active_ns, seq->scheduler->idle_ns);
     if (until_ns > now_ns) {
-        set_timer_locked(q, until_ns);
+        set_timer_locked(seq, until_ns);
         return;
     }
     log_verbose(1, "model '%s': a sequence ends, since no request has come for it within %llu ms",
-                q->scheduler->scheduler.model->name,
-                (unsigned long long)(q->scheduler->idle_ns / NS_PER_MS));
-    release_slot_locked(q);
-    free_sequence_locked(q);
+                seq->scheduler->scheduler.model->name,
+                (unsigned long long)(seq->scheduler->idle_ns / NS_PER_MS));
+    release_slot_locked(seq);
+    free_sequence_locked(seq);
 }
 
-static void expire_in_backlog_locked(struct sequence *q)
+static void expire_in_backlog_locked(struct sequence *seq)
 {
-    list_remove(&q->link);
+    list_remove(&seq->link);
     refuse_all_locked(
-        q, FAILURE_REJECTED,
+        seq, FAILURE_REJECTED,
         status_new(STATUS_UNAVAILABLE, "timeout of the corresponding sequence has been expired"));
-    free_sequence_locked(q);
+    free_sequence_locked(seq);
 }
 
 static void run_timers_locked(struct sequence_scheduler *ss, uint64_t now_ns)
 {
     struct heap_node *top;
     while ((top = heap_top(&ss->timers))) {
-        struct sequence *q = CONTAINER_OF(top, struct sequence, timer);
-        if (q->ring_ns > now_ns) {
-            alarm_ring_by(&ss->scheduler.alarm, q->ring_ns);
+        struct sequence *seq = CONTAINER_OF(top, struct sequence, timer);
+        if (seq->timer_ns > now_ns) {
+            deadline_timer_fire_by(&ss->scheduler.deadline_timer, seq->timer_ns);
             break;
         }
-        if (q->slot)
-            check_silence_locked(q, now_ns);
+        if (seq->slot)
+            check_silence_locked(seq, now_ns);
         else
-            expire_in_backlog_locked(q);
+            expire_in_backlog_locked(seq);
     }
 }
 
 static void on_sequence_timer_locked(struct scheduler *s)
 {
     struct sequence_scheduler *ss = to_sequences(s);
-    for (uint32_t i = 0; i < ss->n_lanes; i++)
-        finish_released_locked(&ss->lanes[i]);
+    for (uint32_t i = 0; i < ss->n_instances; i++)
+        finish_released_locked(&ss->instance_slots[i]);
     run_timers_locked(ss, monotonic_ns());
 }
 
 /* ---- The scheduler --------------------------------------------------------------------------- */
 
-static void end_lane(struct lane *l)
+static void end_instance_slots(struct instance_slots *l)
 {
     for (uint32_t i = 0; i < l->n_made; i++) {
-        struct sequence *q = l->slots[i]->sequence;
-        if (q)
+        struct sequence *seq = l->slots[i]->sequence;
+        if (seq)
             free_sequence_locked(
-                q); /* nothing came for it of late; nobody is left to take the lock */
+                seq); /* nothing came for it of late; nobody is left to take the lock */
         mem_free(l->slots[i]);
     }
     mem_free(l->slots);
-    order_done(&l->order);
+    response_order_done(&l->order);
 }
 
 static void free_sequence_scheduler(struct scheduler *s)
 {
     struct sequence_scheduler *ss = to_sequences(s);
-    alarm_done(&s->alarm); /* before what it looks at */
-    for (uint32_t i = 0; i < ss->n_lanes; i++)
-        end_lane(&ss->lanes[i]);
-    mem_free(ss->lanes);
+    deadline_timer_done(&s->deadline_timer); /* before what it looks at */
+    for (uint32_t i = 0; i < ss->n_instances; i++)
+        end_instance_slots(&ss->instance_slots[i]);
+    mem_free(ss->instance_slots);
     map_done(&ss->numbers);
     map_done(&ss->texts);
     padding_done(&ss->paddings);
-    extras_spec_done(&ss->extras);
+    injected_inputs_spec_done(&ss->injected);
     scheduler_done(s);
     mem_free(ss);
 }
@@ -732,21 +734,21 @@ static const struct scheduler_ops ops = {
     .take_locked = take_ready_batch,
     .has_work_locked = has_ready_batch,
     .remove_locked = remove_cancelled,
-    .rung_locked = on_sequence_timer_locked,
+    .on_timer_locked = on_sequence_timer_locked,
     .n_open_locked = count_open_sequences,
     .free = free_sequence_scheduler,
 };
 
-static void init_lanes(struct sequence_scheduler *ss, const struct model *m)
+static void init_instance_slots(struct sequence_scheduler *ss, const struct model *m)
 {
-    ss->n_lanes = m->n_instances;
-    ss->lanes = mem_zalloc(ss->n_lanes * sizeof(*ss->lanes));
-    for (uint32_t i = 0; i < ss->n_lanes; i++) {
-        struct lane *l = &ss->lanes[i];
+    ss->n_instances = m->n_instances;
+    ss->instance_slots = mem_zalloc(ss->n_instances * sizeof(*ss->instance_slots));
+    for (uint32_t i = 0; i < ss->n_instances; i++) {
+        struct instance_slots *l = &ss->instance_slots[i];
         list_init(&l->ready);
         list_init(&l->silent);
-        order_init(&l->order);
-        m->instances[i]->lane = l;
+        response_order_init(&l->order);
+        m->instances[i]->instance_slots = l;
         if (m->instances[i]->group->passive)
             continue;
         l->scheduler = ss;
@@ -782,14 +784,14 @@ struct status *sequence_scheduler_new(struct model *m, struct scheduler **ret_sc
 {
     MEM_CHARGE(m->owner, MEM_INSTANCES);
     struct sequence_scheduler *ss = mem_zalloc(sizeof(*ss));
-    struct status *st = extras_spec_init(&ss->extras, m);
+    struct status *st = injected_inputs_spec_init(&ss->injected, m);
     if (st) {
         mem_free(ss);
         return st;
     }
     st = scheduler_init(&ss->scheduler, &ops, m);
     if (st) {
-        extras_spec_done(&ss->extras);
+        injected_inputs_spec_done(&ss->injected);
         mem_free(ss);
         return st;
     }
@@ -803,9 +805,9 @@ struct status *sequence_scheduler_new(struct model *m, struct scheduler **ret_sc
     list_init(&ss->backlog);
     heap_init(&ss->free_slots, is_slot_before);
     heap_init(&ss->timers, is_timer_before);
-    padding_init(&ss->paddings, m, &ss->extras);
+    padding_init(&ss->paddings, m, &ss->injected);
     set_rules(ss, m);
-    init_lanes(ss, m);
+    init_instance_slots(ss, m);
     *ret_scheduler = &ss->scheduler;
     return NULL;
 }

@@ -20,10 +20,10 @@
  *
  * At any time the backend has at most one request of a sequence (`running`); the next one is given
  * out when that has been released. When the thread that executes the instance releases it, which
- * nearly all backends do, and it was not the END, the sequence is only noted (`lane.released`),
- * without the lock: the next request is for that very thread, which goes on with all of them when
- * it looks for more. `ready` are those sequences in slots that have none there, and one waiting;
- * `silent` those that have neither.
+ * nearly all backends do, and it was not the END, the sequence is only noted
+ * (`instance_slots.released`), without the lock: the next request is for that very thread, which
+ * goes on with all of them when it looks for more. `ready` are those sequences in slots that have
+ * none there, and one waiting; `silent` those that have neither.
  *
  * An iterative sequence is made by the backend: it gives a request back to be executed again, as
  * often as it likes, and when it does not the sequence is over. Clients then need to know nothing
@@ -41,12 +41,12 @@
 
 #include "base/map.h"
 #include "core/sched/batch.h"
-#include "core/sched/extras.h"
-#include "core/sched/order.h"
+#include "core/sched/injected_inputs.h"
+#include "core/sched/response_order.h"
 #include "core/sched/padding.h"
 #include "core/sched/scheduler.h"
 
-struct lane;
+struct instance_slots;
 struct sequence;
 struct sequence_scheduler;
 
@@ -54,30 +54,30 @@ struct sequence_scheduler;
 struct sequence_strategy {
     /* How many sequences an instance has at a time, at least 1. */
     uint32_t (*n_slots)(const struct model *m);
-    /* What is constant of a lane. Optional. */
-    void (*init)(struct lane *l);
+    /* What is constant of an instance's slots. Optional. */
+    void (*init)(struct instance_slots *l);
     /*
      * Are there requests to be given to the instance now? If not, and it depends on the time, by
      * when to ask again; else UINT64_MAX.
      */
-    bool (*due)(struct lane *l, uint64_t now_ns, uint64_t *ret_until_ns);
+    bool (*due)(struct instance_slots *l, uint64_t now_ns, uint64_t *ret_until_ns);
     /* Takes them; 0 when all that were due have been cancelled. */
-    uint32_t (*take)(struct lane *l, struct request **batch, uint32_t max);
+    uint32_t (*take)(struct instance_slots *l, struct request **batch, uint32_t max);
     /* The sequence, which is ready, is not any more. Optional. */
-    void (*unready)(struct lane *l, struct sequence *q);
+    void (*unready)(struct instance_slots *l, struct sequence *seq);
 };
 
 extern const struct sequence_strategy sequence_direct, sequence_oldest;
 
 struct slot {
-    struct lane *lane;
+    struct instance_slots *instance_slots;
     uint32_t number;
     struct sequence *sequence;  /* NULL: free */
     struct heap_node free_node; /* in scheduler.free_slots then */
 };
 
 /* The slots of one instance. */
-struct lane {
+struct instance_slots {
     struct sequence_scheduler *scheduler;
     uint32_t n_made, capacity;
     struct slot **slots; /* by number; as many as were ever needed at a time */
@@ -93,7 +93,7 @@ struct lane {
     /* The oldest strategy's: the next batch is made of the first ones of `ready`. */
     struct batch_rule rule; /* constant */
     bool preserves_order;   /* constant */
-    struct order order;
+    struct response_order order;
     struct batch batch;
     struct sequence *last; /* of the batch; NULL: it has none */
 };
@@ -101,7 +101,7 @@ struct lane {
 struct sequence {
     struct sequence_scheduler *scheduler;
     struct slot *slot; /* NULL: it has none yet, or no more */
-    struct list link;  /* in the backlog, or among its lane's ready or silent ones */
+    struct list link;  /* in the backlog, or among its instance's ready or silent ones */
     bool ready;
     bool in_batch; /* the oldest strategy's */
     bool known;    /* its id leads here */
@@ -112,15 +112,15 @@ struct sequence {
     struct list waiting;     /* requests, oldest first */
     struct request *running; /* the backend's; NULL: none */
     struct sequence *next_released;
-    struct request *changed; /* one of the above whose flags are ours; its maker's … */
-    uint32_t maker_flags;    /* … are these */
-    struct extras extras;    /* of the one that is running */
+    struct request *changed;         /* one of the above whose flags are ours; its maker's … */
+    uint32_t maker_flags;            /* … are these */
+    struct injected_inputs injected; /* of the one that is running */
 
     uint64_t ready_ns;  /* since when it has been ready */
     uint64_t active_ns; /* when its last request came, or was released */
     struct heap_node timer;
-    uint64_t ring_ns; /* when to look at it; UINT64_MAX: never */
-    char text[];      /* … or this */
+    uint64_t timer_ns; /* when to look at it; UINT64_MAX: never */
+    char text[];       /* … or this */
 };
 
 struct sequence_scheduler {
@@ -132,9 +132,9 @@ struct sequence_scheduler {
     uint64_t delay_ns; /* direct: how long to wait for more slots to be ready; 0: not at all */
     float min_use;     /* … and which part of them is enough */
     bool iterative;
-    struct extras_spec extras;
-    uint32_t n_lanes;
-    struct lane *lanes; /* those of passive instances have no slots */
+    struct injected_inputs_spec injected;
+    uint32_t n_instances;
+    struct instance_slots *instance_slots; /* those of passive instances have no slots */
 
     /* Under scheduler.mu. */
     struct map numbers, texts; /* known sequences by their ids */
@@ -152,7 +152,7 @@ struct sequence_scheduler {
 /* ---- For the strategies ---------------------------------------------------------------------- */
 
 /* sequence_front - the oldest request that waits. Of a ready sequence there is one. */
-struct request *sequence_front(const struct sequence *q);
+struct request *sequence_front(const struct sequence *seq);
 
 /*
  * sequence_take - the front request of a ready sequence, with all that its backend is to see, goes
@@ -160,7 +160,7 @@ struct request *sequence_front(const struct sequence *q);
  *
  * Returns NULL, when there is no memory for that: the sequence has ended
  */
-struct request *sequence_take(struct sequence *q);
+struct request *sequence_take(struct sequence *seq);
 
 /*
  * sequence_give_up - a request that was taken is not given to the backend: it is answered with that
@@ -169,9 +169,9 @@ struct request *sequence_take(struct sequence *q);
 void sequence_give_up(struct request *r, struct status *error);
 
 /* sequence_drop_cancelled - its front request is cancelled: all of them are, and it ends. */
-void sequence_drop_cancelled(struct sequence *q);
+void sequence_drop_cancelled(struct sequence *seq);
 /* sequence_drop - the same for another reason; error is taken. */
-void sequence_drop(struct sequence *q, enum failure_reason reason, struct status *error);
+void sequence_drop(struct sequence *seq, enum failure_reason reason, struct status *error);
 
 /* ---- For requests ---------------------------------------------------------------------------- */
 

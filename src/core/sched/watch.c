@@ -88,9 +88,9 @@ struct status *watch_limit(const char *parameter, uint64_t *ret_limit_ns)
     return NULL;
 }
 
-static void on_watch_alarm(struct alarm *a)
+static void on_watch_timer(struct deadline_timer *a)
 {
-    watch_look(CONTAINER_OF(a, struct watch, alarm), monotonic_ns());
+    watch_look(CONTAINER_OF(a, struct watch, deadline_timer), monotonic_ns());
 }
 
 struct status *watch_init(struct watch *w, struct model *m)
@@ -99,13 +99,13 @@ struct status *watch_init(struct watch *w, struct model *m)
     struct status *st =
         watch_limit(model_config_parameter(m->config, WATCH_LIMIT_PARAMETER), &w->limit_ns);
     if (!st)
-        st = alarm_init(&w->alarm, &m->server->alarms, on_watch_alarm);
+        st = deadline_timer_init(&w->deadline_timer, &m->server->deadline_timers, on_watch_timer);
     if (st)
         return st;
     unsigned int warning_s = m->server->options->execution_warning_s;
-    w->tell_ns = warning_s ? warning_s * NS_PER_S : UINT64_MAX;
-    uint64_t first_ns = MIN(MAX(w->limit_ns, LEAST_PAUSE_NS), w->tell_ns);
-    w->pause_ns = MIN(first_ns, WATCH_TELL_MAX_NS);
+    w->warn_ns = warning_s ? warning_s * NS_PER_S : UINT64_MAX;
+    uint64_t first_ns = MIN(MAX(w->limit_ns, LEAST_PAUSE_NS), w->warn_ns);
+    w->pause_ns = MIN(first_ns, WATCH_WARN_MAX_NS);
     list_init(&w->late);
     mutex_init(&w->mu, WATCH_LEVEL, "watch.mu");
     cond_init(&w->told);
@@ -114,9 +114,9 @@ struct status *watch_init(struct watch *w, struct model *m)
 
 void watch_done(struct watch *w)
 {
-    if (!w->alarm.set)
+    if (!w->deadline_timer.set)
         return;
-    alarm_done(&w->alarm);
+    deadline_timer_done(&w->deadline_timer);
     mutex_lock(&w->mu);
     while (w->is_answering)
         cond_wait(&w->told, &w->mu);
@@ -129,7 +129,7 @@ void watch_arm(struct watch *w, uint64_t now_ns)
 {
     mutex_lock(&w->mu);
     atomic_store_explicit(&w->armed, true, memory_order_relaxed);
-    alarm_ring_by(&w->alarm, now_ns + w->pause_ns);
+    deadline_timer_fire_by(&w->deadline_timer, now_ns + w->pause_ns);
     mutex_unlock(&w->mu);
 }
 
@@ -205,8 +205,8 @@ void watch_keep_late(struct instance *in, struct request *r, uint64_t start_ns)
     }
     r->kept_by = in;
     r->taken_ns = start_ns;
-    r->tell_after_ns = in->call.since_ns == start_ns ? in->call.tell_after_ns : w->tell_ns;
-    r->tell_from_ns = start_ns;
+    r->warn_after_ns = in->call.since_ns == start_ns ? in->call.warn_after_ns : w->warn_ns;
+    r->warn_from_ns = start_ns;
     list_push(&w->late, &r->late_link);
     w->n_late++;
     if (late & OVERDUE)
@@ -246,7 +246,7 @@ static uint64_t add_time_ns(uint64_t from_ns, uint64_t by_ns)
 static uint64_t next_warning_ns(uint64_t from_ns, uint64_t after_ns, uint64_t now_ns)
 {
     while (from_ns + after_ns <= now_ns)
-        after_ns = after_ns < WATCH_TELL_MAX_NS ? 2 * after_ns : after_ns + WATCH_TELL_MAX_NS;
+        after_ns = after_ns < WATCH_WARN_MAX_NS ? 2 * after_ns : after_ns + WATCH_WARN_MAX_NS;
     return after_ns;
 }
 
@@ -320,10 +320,10 @@ static void look_at_call_locked(struct look *l, struct instance *in)
         return;
     l->busy = true;
     if (in->call.since_ns != since_ns)
-        in->call = (struct watched_call){.since_ns = since_ns, .tell_after_ns = w->tell_ns};
-    uint64_t tell_ns = add_time_ns(since_ns, in->call.tell_after_ns);
+        in->call = (struct watched_call){.since_ns = since_ns, .warn_after_ns = w->warn_ns};
+    uint64_t warn_ns = add_time_ns(since_ns, in->call.warn_after_ns);
     uint64_t limit_ns = in->call.limit_seen ? UINT64_MAX : add_time_ns(since_ns, w->limit_ns);
-    uint64_t due_ns = MIN(tell_ns, limit_ns);
+    uint64_t due_ns = MIN(warn_ns, limit_ns);
     if (l->now_ns < due_ns) {
         look_again_by(l, due_ns);
         return;
@@ -338,11 +338,11 @@ static void look_at_call_locked(struct look *l, struct instance *in)
         if (in->call.overdue)
             add_overdue_locked(w, in);
     }
-    if (l->now_ns >= tell_ns) {
+    if (l->now_ns >= warn_ns) {
         find_in_batch_locked(add_finding(l, in, since_ns, false), in);
-        in->call.tell_after_ns = next_warning_ns(since_ns, in->call.tell_after_ns, l->now_ns);
+        in->call.warn_after_ns = next_warning_ns(since_ns, in->call.warn_after_ns, l->now_ns);
     }
-    look_again_by(l, add_time_ns(since_ns, in->call.tell_after_ns));
+    look_again_by(l, add_time_ns(since_ns, in->call.warn_after_ns));
 }
 
 /* Requests that a backend has kept: one warning for all that it is time for. */
@@ -357,8 +357,8 @@ static void look_at_late_locked(struct look *l)
         if (is_answered(r))
             continue; /* whoever keeps it now keeps nobody waiting */
         if (atomic_exchange_explicit(&r->progressed, false, memory_order_relaxed)) {
-            r->tell_from_ns = l->now_ns;
-            r->tell_after_ns = w->tell_ns;
+            r->warn_from_ns = l->now_ns;
+            r->warn_after_ns = w->warn_ns;
         }
         bool is_overdue = atomic_load_explicit(&r->late, memory_order_relaxed) & OVERDUE;
         uint64_t limit_ns = is_overdue ? UINT64_MAX : add_time_ns(r->taken_ns, w->limit_ns);
@@ -375,14 +375,14 @@ static void look_at_late_locked(struct look *l)
             continue;
         }
         look_again_by(l, limit_ns);
-        if (l->now_ns >= add_time_ns(r->tell_from_ns, r->tell_after_ns)) {
+        if (l->now_ns >= add_time_ns(r->warn_from_ns, r->warn_after_ns)) {
             if (!told)
                 told = add_finding(l, in, r->taken_ns, false);
             /* Only the first one is joined, for its id in the log; the others are counted. */
             told->n_unanswered += told->n_joined > 0 || join_request(told, r, in);
-            r->tell_after_ns = next_warning_ns(r->tell_from_ns, r->tell_after_ns, l->now_ns);
+            r->warn_after_ns = next_warning_ns(r->warn_from_ns, r->warn_after_ns, l->now_ns);
         }
-        look_again_by(l, add_time_ns(r->tell_from_ns, r->tell_after_ns));
+        look_again_by(l, add_time_ns(r->warn_from_ns, r->warn_after_ns));
     }
 }
 
@@ -415,11 +415,11 @@ static void log_finding(const struct watch *w, const struct watch_finding *f)
 static void answer_overdue(const struct watch *w, const struct watch_finding *f, struct request *r)
 {
     const struct model *m = w->model;
-    if (!request_answer_error(r, status_new(STATUS_TIMED_OUT,
-                                            "[request id: %s] model '%s', instance '%s': no answer "
-                                            "within the execution limit of %llu ms",
-                                            request_log_name(r), m->name, f->in->name,
-                                            (unsigned long long)(w->limit_ns / NS_PER_MS))))
+    if (!request_fail(r, status_new(STATUS_TIMED_OUT,
+                                    "[request id: %s] model '%s', instance '%s': no answer "
+                                    "within the execution limit of %llu ms",
+                                    request_log_name(r), m->name, f->in->name,
+                                    (unsigned long long)(w->limit_ns / NS_PER_MS))))
         return;
     model_count_failure(w->model, FAILURE_OTHER, f->age_ns);
     request_cancel(r); /* a backend that asks hears that nobody waits any longer */
@@ -491,15 +491,15 @@ uint64_t watch_look(struct watch *w, uint64_t now_ns)
         look_at_call_locked(&l, m->instances[i]);
     look_at_late_locked(&l);
     /*
-     * What begins after this is due no sooner than a pause from now. When nothing is left the alarm
-     * rings once more: somebody may just now have begun, and found it set.
+     * What begins after this is due no sooner than a pause from now. When nothing is left the timer
+     * fires once more: somebody may just now have begun, and found it set.
      */
     bool was_armed = atomic_exchange_explicit(&w->armed, l.busy, memory_order_relaxed);
     if (l.busy || was_armed)
         look_again_by(&l, now_ns + w->pause_ns);
     l.next_ns = MAX(l.next_ns, add_time_ns(now_ns, NS_PER_MS));
     if (l.next_ns != UINT64_MAX)
-        alarm_ring_by(&w->alarm, l.next_ns);
+        deadline_timer_fire_by(&w->deadline_timer, l.next_ns);
     bool must_post = leave_findings_to_helper_locked(w, l.findings);
     mutex_unlock(&w->mu);
     if (must_post) {

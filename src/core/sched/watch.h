@@ -6,7 +6,8 @@
  * answered with STATUS_TIMED_OUT, and the instance is stuck until the backend lets go of them.
  *
  * The request path pays a few stores to lines that it has anyway: no lock and no read-modify-write.
- * What it leaves behind is looked at by an alarm, which rings only while something executes.
+ * What it leaves behind is looked at by a deadline timer, which fires only while something
+ * executes.
  *
  *     instance_execute()     notes when the call of the backend began, and that it has returned
  *       watch_arm()          … and nobody has for a while
@@ -14,7 +15,7 @@
  *       watch_returned()     … and a look is about to read the batch
  *     request_sender_done()
  *       watch_request_ended()  … of a request that was late
- *     the alarm
+ * the deadline timer
  *       watch_look()        … and a helper of the server tells and answers what it has found
  */
 #ifndef CONCH_CORE_SCHED_WATCH_H
@@ -29,7 +30,7 @@
 #include "base/list.h"
 #include "base/mutex.h"
 #include "core/control.h"
-#include "core/sched/alarm.h"
+#include "core/sched/deadline_timer.h"
 
 struct instance;
 struct model;
@@ -40,7 +41,7 @@ struct watch_finding;
 #define WATCH_LIMIT_PARAMETER "CONCH_EXECUTION_LIMIT_MS"
 /* After the first warning each further one comes after twice the time, from an hour on each hour.
  */
-#define WATCH_TELL_MAX_NS 3600000000000ULL
+#define WATCH_WARN_MAX_NS 3600000000000ULL
 /* How long a look waits until what it has written is seen by a backend's thread that returns. */
 #define WATCH_SETTLE_NS 10000000ULL
 
@@ -48,11 +49,11 @@ struct watch {
     /* Constant once made. */
     struct model *model;
     uint64_t limit_ns; /* UINT64_MAX: none */
-    uint64_t tell_ns;  /* after which the first warning comes; UINT64_MAX: none */
+    uint64_t warn_ns;  /* after which the first warning comes; UINT64_MAX: none */
     uint64_t pause_ns; /* between two looks: the first thing that can be due after a start */
 
-    struct alarm alarm;
-    atomic_bool armed;   /* the alarm is set; whoever finds it false sets it */
+    struct deadline_timer deadline_timer;
+    atomic_bool armed;   /* the timer is set; whoever finds it false sets it */
     atomic_uint n_stuck; /* instances; for who asks whether the model is ready */
 
     struct mutex mu; /* level 550 in core/README.md */
@@ -82,9 +83,9 @@ NODISCARD struct status *watch_limit(const char *parameter, uint64_t *ret_limit_
 /*
  * watch_init - watches nobody yet.
  *
- * Thread: control. The thread of the alarms runs from here on.
+ * Thread: control. The thread of the timers runs from here on.
  * Errors: STATUS_INVALID_ARG  the parameter
- *         STATUS_UNAVAILABLE  the system has no room for the thread of the alarms
+ *         STATUS_UNAVAILABLE  the system has no room for the thread of the timers
  */
 NODISCARD struct status *watch_init(struct watch *w, struct model *m);
 /* watch_done - waits for the end of a look and of its helper; nothing executes. One that was never
@@ -109,9 +110,9 @@ void watch_request_ended(struct request *r);
 
 /*
  * watch_look - has a helper tell and answer what is due, one for each model: an embedder's callback
- * may take its time, and the alarms are all models' (core/helpers.h).
+ * may take its time, and the timers are all models' (core/helpers.h).
  *
- * Thread: the alarms'. No lock is held.
+ * Thread: the timers'. No lock is held.
  * Returns when it wants to look again; UINT64_MAX: when something executes
  */
 uint64_t watch_look(struct watch *w, uint64_t now_ns);

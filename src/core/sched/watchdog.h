@@ -30,7 +30,7 @@ struct watchdog;
 
 #define WATCHDOG_LIMIT_NS 5000000ULL
 
-/* What one thread executes inline now; part of its turn. Zero: it is not watched. */
+/* What one thread executes inline now; part of its inline budget. Zero: it is not watched. */
 struct inline_watch {
     struct watchdog *dog; /* constant once opened */
     struct list link;     /* under watchdog.mu */

@@ -30,10 +30,10 @@ struct http_settings {
 struct http_ctx {
     const struct http_settings *settings;
     struct http_env *env;
-    struct turn turn;
-    uint64_t turn_number;       /* the loop's, for which it was set */
-    struct loop_work turn_work; /* turn_end(), while models wait for it */
-    struct buf json;            /* replies are printed here; it keeps its memory */
+    struct inline_budget inline_budget;
+    uint64_t iteration;              /* the loop's, for which it was set */
+    struct loop_work iteration_work; /* scheduler_run_deferred(), while models wait for it */
+    struct buf json;                 /* replies are printed here; it keeps its memory */
     struct memo memo;
 };
 
@@ -46,7 +46,7 @@ enum header_length {
 };
 
 /* An output that the request names. */
-struct output_wish {
+struct requested_output {
     const char *name;
     bool binary;
 };
@@ -73,10 +73,10 @@ struct http_call {
     bool begun;     /* `request` is initialised */
     bool with_core; /* server_infer() took it */
     bool binary_default;
-    uint32_t n_wishes, wish_capacity;
-    struct output_wish *wishes; /* in the request's arena */
-    void *blocks;               /* pool blocks of JSON tensors, linked */
-    char *json_taken;           /* the text of a large reply; pool_release() */
+    uint32_t n_requested_outputs, requested_capacity;
+    struct requested_output *requested_outputs; /* in the request's arena */
+    void *blocks;                               /* pool blocks of JSON tensors, linked */
+    char *json_taken;                           /* the text of a large reply; pool_release() */
     struct message answered, destroyed;
     _Atomic(struct response *) response; /* the first; NULL for none */
     atomic_uint n_responses;

@@ -241,16 +241,16 @@ struct conch_http {
     struct net_server *net;
 };
 
-/* Models wait for the end of the loop's turn: before the replies are written, if it can be. */
-static void on_wait(struct turn *turn)
+/* Models wait for the end of the loop's iteration: before the replies are written, if it can be. */
+static void on_wait(struct inline_budget *budget)
 {
-    struct http_ctx *ctx = CONTAINER_OF(turn, struct http_ctx, turn);
-    loop_defer(ctx->env->loop, &ctx->turn_work);
+    struct http_ctx *ctx = CONTAINER_OF(budget, struct http_ctx, inline_budget);
+    loop_defer(ctx->env->loop, &ctx->iteration_work);
 }
 
-static void on_turn_end(struct loop_work *work)
+static void on_iteration_end(struct loop_work *work)
 {
-    turn_end(&CONTAINER_OF(work, struct http_ctx, turn_work)->turn);
+    scheduler_run_deferred(&CONTAINER_OF(work, struct http_ctx, iteration_work)->inline_budget);
 }
 
 static void *http_ctx_new(void *arg, struct http_env *env)
@@ -259,10 +259,10 @@ static void *http_ctx_new(void *arg, struct http_env *env)
     struct http_ctx *ctx = mem_zalloc(sizeof(*ctx));
     ctx->settings = &http->settings;
     ctx->env = env;
-    loop_work_init(&ctx->turn_work, on_turn_end);
-    ctx->turn.on_wait = env->loop ? on_wait : NULL;
+    loop_work_init(&ctx->iteration_work, on_iteration_end);
+    ctx->inline_budget.on_wait = env->loop ? on_wait : NULL;
     if (http->settings.server)
-        server_watch(http->settings.server, &ctx->turn);
+        server_watch(http->settings.server, &ctx->inline_budget);
     buf_init_pooled(&ctx->json, MAX_JSON_REPLY, env->pool);
     return ctx;
 }
@@ -273,9 +273,9 @@ static void ctx_free(void *arg)
     if (!ctx)
         return;
     if (ctx->env->loop)
-        loop_cancel_work(ctx->env->loop, &ctx->turn_work);
-    turn_end(&ctx->turn);
-    inline_watch_close(&ctx->turn.watch);
+        loop_cancel_work(ctx->env->loop, &ctx->iteration_work);
+    scheduler_run_deferred(&ctx->inline_budget);
+    inline_watch_close(&ctx->inline_budget.watch);
     buf_done(&ctx->json);
     mem_free(ctx);
 }

@@ -161,8 +161,8 @@ void infer_begin(struct exchange *x, struct model *model)
     call->begun = true;
     call->with_core = false;
     call->binary_default = false;
-    call->n_wishes = call->wish_capacity = 0;
-    call->wishes = NULL;
+    call->n_requested_outputs = call->requested_capacity = 0;
+    call->requested_outputs = NULL;
     call->blocks = NULL;
     atomic_init(&call->response, NULL);
     atomic_init(&call->n_responses, 0);
@@ -172,11 +172,11 @@ void infer_begin(struct exchange *x, struct model *model)
                  x->env->pool);
     exchange_ref(x); /* on_destroy's */
 
-    if (ctx->turn_number != x->env->loop->turn) {
-        ctx->turn_number = x->env->loop->turn;
-        ctx->turn.left_ns = EXECUTION_BUDGET_NS;
+    if (ctx->iteration != x->env->loop->iteration) {
+        ctx->iteration = x->env->loop->iteration;
+        ctx->inline_budget.left_ns = EXECUTION_BUDGET_NS;
     }
-    call->request.turn = &ctx->turn;
+    call->request.inline_budget = &ctx->inline_budget;
 }
 
 /* The core's: `x` may be gone afterwards. */

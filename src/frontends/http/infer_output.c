@@ -7,21 +7,21 @@
 #include "base/status.h"
 #include "core/model.h"
 
-struct status *add_wish(struct parse *p, bool binary)
+struct status *add_requested_output(struct parse *p, bool binary)
 {
     struct http_call *call = p->call;
-    if (call->n_wishes == call->wish_capacity) {
-        uint32_t capacity = call->wish_capacity ? 2 * call->wish_capacity : 4;
-        struct output_wish *grown = arena_alloc(&p->x->arena, capacity * sizeof(*grown));
+    if (call->n_requested_outputs == call->requested_capacity) {
+        uint32_t capacity = call->requested_capacity ? 2 * call->requested_capacity : 4;
+        struct requested_output *grown = arena_alloc(&p->x->arena, capacity * sizeof(*grown));
         if (!grown)
             return status_no_memory();
-        if (call->n_wishes)
-            memcpy(grown, call->wishes, call->n_wishes * sizeof(*grown));
-        call->wishes = grown;
-        call->wish_capacity = capacity;
+        if (call->n_requested_outputs)
+            memcpy(grown, call->requested_outputs, call->n_requested_outputs * sizeof(*grown));
+        call->requested_outputs = grown;
+        call->requested_capacity = capacity;
     }
-    call->wishes[call->n_wishes++] =
-        (struct output_wish){p->r->outputs[p->r->n_outputs - 1], binary};
+    call->requested_outputs[call->n_requested_outputs++] =
+        (struct requested_output){p->r->outputs[p->r->n_outputs - 1], binary};
     return NULL;
 }
 
@@ -119,7 +119,7 @@ static struct status *parse_output(struct parse *p, struct json *j)
     st = request_add_output(p->r, name.at, name.length);
     if (!st && p->n_seen_outputs < MEMO_TENSORS)
         p->seen_outputs[p->n_seen_outputs++] = name;
-    return st ? st : add_wish(p, binary);
+    return st ? st : add_requested_output(p, binary);
 }
 
 struct status *parse_outputs(struct parse *p, struct json *j)

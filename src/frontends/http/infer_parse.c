@@ -3,8 +3,8 @@
  * The body of an inference, JSON with binary tensors behind it, into a request of the core.
  *
  * The text is walked once. The values of a tensor go straight into its buffer when its name,
- * datatype and shape stand before them, as clients write them; otherwise their place is remembered
- * until the tensor is known.
+ * datatype and shape stand before them, as clients write them; otherwise their position is
+ * remembered until the tensor is known.
  *
  * Which of several errors is told: the reference parses all of the text before it looks at any
  * field, then looks at id, parameters, inputs, outputs in this order, whatever their order in the
@@ -262,12 +262,12 @@ static struct status *parse_document(struct parse *p, const char *text, size_t l
 /* ---- Headers that were seen before (memo.h) ------------------------------------------------- */
 
 /* Whether the name is a view on the text (it had no escapes), and where. */
-static bool place_in(const char *text, size_t length, struct json_str name, uint16_t *ret_place,
-                     uint16_t *ret_length)
+static bool find_name_in(const char *text, size_t length, struct json_str name,
+                         uint16_t *ret_offset, uint16_t *ret_length)
 {
     if (name.at < text || name.at + name.length > text + length)
         return false;
-    *ret_place = (uint16_t)(name.at - text);
+    *ret_offset = (uint16_t)(name.at - text);
     *ret_length = (uint16_t)name.length;
     return true;
 }
@@ -288,7 +288,7 @@ static void remember_text(struct parse *p, const char *text, size_t length)
         const struct input *in = r->inputs[i];
         struct memo_input *kept = &slot->inputs[i];
         if (in->n_dims > MEMO_DIMS ||
-            !place_in(text, length, p->seen_inputs[i], &kept->name, &kept->name_length))
+            !find_name_in(text, length, p->seen_inputs[i], &kept->name, &kept->name_length))
             return;
         kept->n_dims = (uint16_t)in->n_dims;
         kept->dtype = in->dtype;
@@ -298,9 +298,9 @@ static void remember_text(struct parse *p, const char *text, size_t length)
     }
     for (uint32_t i = 0; i < r->n_outputs; i++) {
         struct memo_output *kept = &slot->outputs[i];
-        if (!place_in(text, length, p->seen_outputs[i], &kept->name, &kept->name_length))
+        if (!find_name_in(text, length, p->seen_outputs[i], &kept->name, &kept->name_length))
             return;
-        kept->binary = p->call->wishes[i].binary;
+        kept->binary = p->call->requested_outputs[i].binary;
     }
     memo_keep(slot, text, length);
 }
@@ -324,7 +324,7 @@ static struct status *replay_memo(struct parse *p, const struct memo_slot *slot)
         const struct memo_output *kept = &slot->outputs[i];
         st = request_add_output(p->r, slot->text + kept->name, kept->name_length);
         if (!st)
-            st = add_wish(p, kept->binary);
+            st = add_requested_output(p, kept->binary);
     }
     return st;
 }

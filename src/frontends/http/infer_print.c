@@ -35,9 +35,9 @@ static void add_string(struct buf *out, const char *text)
  * binary_data_output. */
 static bool wants_binary(const struct http_call *call, const char *name)
 {
-    for (uint32_t i = 0; i < call->n_wishes; i++) {
-        if (strcmp(call->wishes[i].name, name) == 0)
-            return call->wishes[i].binary;
+    for (uint32_t i = 0; i < call->n_requested_outputs; i++) {
+        if (strcmp(call->requested_outputs[i].name, name) == 0)
+            return call->requested_outputs[i].binary;
     }
     return call->binary_default;
 }

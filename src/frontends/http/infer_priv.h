@@ -45,7 +45,7 @@ enum json_failure pass_over(struct json *j, struct json value);
 /* add_data - the next bytes of an input. */
 NODISCARD struct status *add_data(struct parse *p, struct input *in, const void *base,
                                   size_t n_bytes);
-/* add_wish - how the output that was added last is to come. */
-NODISCARD struct status *add_wish(struct parse *p, bool binary);
+/* add_requested_output - how the output that was added last is to come. */
+NODISCARD struct status *add_requested_output(struct parse *p, bool binary);
 
 #endif

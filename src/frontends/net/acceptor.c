@@ -3,9 +3,9 @@
  * Descriptors: the kernel gives the lowest number that is free, so a connection whose number is
  * within the reserve says that all below it are in use, by whomever. That one is served; from then
  * on room is made for those that wait, until enough descriptors are free again. How many are in use
- * is asked of the kernel, which takes about 70 system calls: once for all that a turn accepts.
- * Asked for each, they made new connections wait for 20 to 40 ms while thousands came (bench/run
- * others).
+ * is asked of the kernel, which takes about 70 system calls: once for all that an iteration
+ * accepts. Asked for each, they made new connections wait for 20 to 40 ms while thousands came
+ * (bench/run others).
  */
 #include "frontends/net/acceptor.h"
 
@@ -23,15 +23,15 @@
 #include "frontends/net/worker.h"
 
 enum {
-    ACCEPTS_PER_TURN = 64,  /* connections that exist come first */
-    SIMILAR_PERMILLE = 250, /* loops whose load differs by less than this have the same */
+    ACCEPTS_PER_ITERATION = 64, /* connections that exist come first */
+    SIMILAR_PERMILLE = 250,     /* loops whose load differs by less than this have the same */
     SIMILAR_IDLE = 8, /* connections whose time idle differs by less than its 8th have the same */
     MAX_COUNTED = 256 /* free descriptors; more than a reserve, and more than most loops */
 };
 
 #define PAUSE_NS (100 * NS_PER_MS)
-/* A turn that lasts longer is one of which nobody knows when it will end. */
-#define LONG_TURN_NS NS_PER_MS
+/* An iteration that lasts longer is one of which nobody knows when it will end. */
+#define LONG_ITERATION_NS NS_PER_MS
 
 static void on_acceptable(struct loop_fd *watch, uint32_t events);
 
@@ -43,7 +43,7 @@ static bool takes_more(const struct acceptor *a, const struct worker *w, unsigne
     struct loop_load load;
     loop_get_load(&w->loop, loop_now_ns(&a->worker->loop), &load);
     *ret_busy = load.busy_permille;
-    return w == a->worker || load.in_turn_ns < LONG_TURN_NS;
+    return w == a->worker || load.in_iteration_ns < LONG_ITERATION_NS;
 }
 
 struct worker *acceptor_choose(const struct acceptor *a)
@@ -231,13 +231,13 @@ static void end_in_shortage(struct acceptor *a)
  * each acceptor may have used one before it saw the shortage, which lasts until none is in use and
  * enough others are free of themselves.
  *
- * begin_in_shortage() returns false for "not now". At the end of the turn: end_in_shortage().
+ * begin_in_shortage() returns false for "not now". At the end of the iteration: end_in_shortage().
  */
 static bool begin_in_shortage(struct acceptor *a, int from)
 {
     struct listener *l = a->listener;
     if (waits_for_room(a))
-        return false; /* asked again in the next turn, which follows at once */
+        return false; /* asked again in the next iteration, which follows at once */
     unsigned int n_waiting = count_waiting(from);
     if (a->n_accepted > 0 && n_waiting == 0)
         return false; /* all have been accepted: nobody's connection is closed for nobody */
@@ -246,7 +246,7 @@ static bool begin_in_shortage(struct acceptor *a, int from)
         return false; /* another loop accepts */
     a->in_shortage = true;
     unsigned int n_used = count_used_of_reserve(l);
-    unsigned int n_wanted = n_used + MAX(MIN(n_waiting, (unsigned int)ACCEPTS_PER_TURN), 1U);
+    unsigned int n_wanted = n_used + MAX(MIN(n_waiting, (unsigned int)ACCEPTS_PER_ITERATION), 1U);
     unsigned int n_free = count_free(l, MAX(n_wanted, l->n_workers));
     if (n_used == 0 && n_free >= MIN(l->n_workers, (unsigned int)MAX_COUNTED)) {
         atomic_store_explicit(&l->is_short, false, memory_order_relaxed);
@@ -265,14 +265,14 @@ static bool begin_in_shortage(struct acceptor *a, int from)
     return a->room > 0;
 }
 
-/* Takes a place among the connections that the user allows. */
-static bool take_place(struct acceptor *a)
+/* Takes a slot among the connections that the user allows. */
+static bool take_conn_slot(struct acceptor *a)
 {
     struct listener *l = a->listener;
     unsigned int before = atomic_fetch_add_explicit(&l->n_open, 1, memory_order_relaxed);
     if (l->max_conns == 0 || before < l->max_conns)
         return true;
-    listener_give_place_back(l);
+    listener_give_slot_back(l);
     pause_accepting(a, "the maximum number of connections is open");
     return false;
 }
@@ -295,7 +295,7 @@ static void on_failure(struct acceptor *a, int err)
     }
 }
 
-/* Accepts one connection and gives it to a worker; false: no more in this turn. */
+/* Accepts one connection and gives it to a worker; false: no more in this iteration. */
 static bool accept_one(struct acceptor *a, int from)
 {
     struct listener *l = a->listener;
@@ -303,13 +303,13 @@ static bool accept_one(struct acceptor *a, int from)
     if (UNLIKELY(is_short) && a->room == 0 && !begin_in_shortage(a, from))
         return false;
     int fd = -1, err = 0;
-    bool has_place = take_place(a);
-    if (has_place && (fd = accept4(from, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) < 0)
+    bool has_slot = take_conn_slot(a);
+    if (has_slot && (fd = accept4(from, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) < 0)
         err = errno;
-    if (!has_place)
+    if (!has_slot)
         return false;
     if (fd < 0) {
-        listener_give_place_back(l);
+        listener_give_slot_back(l);
         on_failure(a, err);
         return false;
     }
@@ -336,7 +336,7 @@ static void on_acceptable(struct loop_fd *watch, uint32_t events)
     }
     int from = watch->fd;
     a->n_accepted = 0;
-    for (int i = 0; i < ACCEPTS_PER_TURN && accept_one(a, from); i++)
+    for (int i = 0; i < ACCEPTS_PER_ITERATION && accept_one(a, from); i++)
         ;
     end_in_shortage(a);
 }

@@ -3,7 +3,7 @@
  * A loop's part of accepting. Every loop watches the listening sockets (EPOLLEXCLUSIVE: a new
  * connection wakes one that waits, not all), so that one that is busy keeps nobody from connecting.
  * Who accepts gives the connection to the worker with the least work: of those that are not inside
- * a turn for long, and not busier than others, the one with the fewest connections.
+ * an iteration for long, and not busier than others, the one with the fewest connections.
  *
  * When descriptors run short, the connections that have been idle for longest, of all loops, are
  * closed for those that wait. Where none is idle, and at the limit that the user has set, this loop
@@ -28,10 +28,10 @@ struct acceptor {
     } sockets[LISTENER_MAX_SOCKETS];
     struct timer pause;
     bool started;
-    unsigned int n_accepted; /* in this turn */
+    unsigned int n_accepted; /* in this iteration */
     /* While descriptors are short. */
     struct worker *asked; /* to make room for this one; or NULL */
-    bool in_shortage;     /* this one accepts, for the rest of the turn */
+    bool in_shortage;     /* this one accepts, for the rest of the iteration */
     unsigned int room;    /* it may accept so many before it looks at the descriptors again */
 };
 
@@ -40,7 +40,7 @@ NODISCARD struct status *acceptor_start(struct acceptor *a, struct listener *l, 
 
 /*
  * acceptor_choose - the worker with the least work, as far as that can be seen from outside; this
- * one, where all others are inside a turn for long.
+ * one, where all others are inside an iteration for long.
  */
 struct worker *acceptor_choose(const struct acceptor *a);
 

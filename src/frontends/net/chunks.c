@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One state for each place between two bytes of a body:
+ * One state for each position between two bytes of a body:
  *
  *     FIRST_DIGIT ─► DIGITS ─┬► EXTENSION ─┐
  *          ▲                 └─────────────┴► SIZE_LF ─► DATA ─► DATA_CR ─► DATA_LF ─► FIRST_DIGIT

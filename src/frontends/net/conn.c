@@ -54,7 +54,7 @@ static void on_output(struct http1 *h)
 static void count_out(struct worker *w)
 {
     atomic_fetch_sub_explicit(&w->n_conns, 1, memory_order_relaxed);
-    listener_give_place_back(w->listener);
+    listener_give_slot_back(w->listener);
 }
 
 static void begin_conn(struct conn *c)
@@ -89,7 +89,7 @@ void conn_give(struct worker *here, struct worker *to, int fd)
     struct conn *c = mem_try_zalloc(1, sizeof(*c));
     if (!c) {
         close(fd);
-        listener_give_place_back(to->listener);
+        listener_give_slot_back(to->listener);
         return;
     }
     c->worker = to;
@@ -123,9 +123,10 @@ void conn_close(struct conn *c)
  * What to wait for now. Readiness to write is of interest only after the socket was full; a client
  * that leaves is noticed also while the pipeline is full and nothing is read.
  *
- * Edge-triggered: the kernel need not look at each socket once more in the next turn only to find
- * it empty, which is 3 % of a small request. A read that fills less than it was given has emptied
- * the socket; on_readable() asks again in all other cases, and each change of interest does, too.
+ * Edge-triggered: the kernel need not look at each socket once more in the next iteration only to
+ * find it empty, which is 3 % of a small request. A read that fills less than it was given has
+ * emptied the socket; on_readable() asks again in all other cases, and each change of interest
+ * does, too.
  */
 static void update_interest(struct conn *c)
 {
@@ -192,7 +193,7 @@ static void on_flush(struct loop_work *work)
     struct iovec pieces[MAX_PIECES];
     int n;
 
-    worker_begin_turn(c->worker);
+    worker_begin_iteration(c->worker);
     c->http1.large_reply = false;
     while (!c->waiting && (n = http1_gather(&c->http1, pieces, MAX_PIECES)) > 0) {
         size_t asked = 0;
@@ -298,8 +299,8 @@ static enum read_result read_once(struct conn *c, size_t max_bytes, size_t *ret_
 }
 
 /*
- * Little replies wait for the end of the turn. A large one leaves while it is in this core's
- * cache, and its memory serves the next connection of the turn: with 16 and 64 connections
+ * Little replies wait for the end of the iteration. A large one leaves while it is in this core's
+ * cache, and its memory serves the next connection of the iteration: with 16 and 64 connections
  * that is a tenth less CPU for 602 kB both ways, and half as much for the backend's copy.
  */
 static void send_large_reply(struct conn *c)
@@ -378,7 +379,7 @@ static void on_ready(struct loop_fd *watch, uint32_t events)
         conn_close(c);
         return;
     }
-    worker_begin_turn(c->worker);
+    worker_begin_iteration(c->worker);
     if (events & EPOLLOUT) {
         c->waiting = false;
         loop_defer(&c->worker->loop, &c->flush);
@@ -514,7 +515,7 @@ enum { LIGHT_BYTES = 4096, SLOW_BYTES_PER_S = 1024 };
 
 static const uint64_t STALL_NS = 5 * NS_PER_S;
 
-/* Whether it is the client's turn to do something: it sends a body, or reads a reply. */
+/* Whether the client has to do something: it sends a body, or reads a reply. */
 static bool awaits_client(const struct conn *c)
 {
     return c->waiting ||

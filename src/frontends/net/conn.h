@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A TCP connection: descriptor, readiness, deadlines around an HTTP/1.1 state (http1.h). It is
- * owned by one worker for life. All that arrives in a turn of the loop is read and handled first;
- * what is to be sent leaves at the end of the turn, by one writev() per connection. What has more
- * to be read than a small request goes on when that is done, by portions (worker.h).
+ * owned by one worker for life. All that arrives in an iteration of the loop is read and handled
+ * first; what is to be sent leaves at the end of the iteration, by one writev() per connection.
+ * What has more to be read than a small request goes on when that is done, by portions (worker.h).
  *
  * Thread: the worker's, except conn_new() and conn_give().
  */
@@ -27,7 +27,7 @@ struct pace {
 struct conn {
     struct worker *worker;
     struct list link;  /* of worker->conns */
-    struct list ready; /* of worker->ready, while it has more than its portion of a turn */
+    struct list ready; /* of worker->ready, while it has more than its portion of an iteration */
     struct message arrival;
     int fd;
     struct loop_fd watch;
@@ -58,7 +58,7 @@ struct conn {
  */
 void conn_give(struct worker *here, struct worker *to, int fd);
 
-/* conn_go_on - reads its portion of the turn. It waits anew if there is more. */
+/* conn_go_on - reads its portion of the iteration. It waits anew if there is more. */
 void conn_go_on(struct conn *c);
 
 /* conn_on_space - it may read again. */

@@ -411,7 +411,8 @@ static const char *connection_header(struct exchange *x)
     return x->http_1_1 ? "" : "Connection: keep-alive\r\n";
 }
 
-/* The reply is complete: it leaves at the end of the turn, or nowhere when the client is gone. */
+/* The reply is complete: it leaves at the end of the iteration, or nowhere when the client is gone.
+ */
 static void reply_done(struct exchange *x)
 {
     BUG_ON(x->stage != EXCHANGE_HANDLING);

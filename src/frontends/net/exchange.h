@@ -82,8 +82,9 @@ struct http_env {
     size_t scratch_bytes;
 
     struct reply_memo reply_memo;
-    unsigned int requests_left; /* how many may begin in this turn; set by who owns the turns */
-    struct list unused;         /* exchanges, last used first */
+    unsigned int
+        requests_left;  /* how many may begin in this iteration; set by who owns the iterations */
+    struct list unused; /* exchanges, last used first */
     unsigned int n_unused;
     unsigned int n_least_unused; /* since the last http_env_settle() */
     unsigned int n_used;

@@ -67,10 +67,10 @@ static int on_header_value(llhttp_t *llhttp, const char *at, size_t length)
     if (length == 0)
         return 0;
     struct head_header *header = &p->head.headers[p->head.n_headers - 1];
-    uint16_t place = (uint16_t)(at - p->head.base);
+    uint16_t offset = (uint16_t)(at - p->head.base);
     if (header->value_length == 0)
-        header->value = place;
-    else if (header->value + header->value_length != place)
+        header->value = offset;
+    else if (header->value + header->value_length != offset)
         return fail_head(p, 400, "a folded header");
     header->value_length += (uint16_t)length;
     return 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The head of an HTTP request: what llhttp found, as places in the bytes that were received.
+ * The head of an HTTP request: what llhttp found, as offsets into the bytes that were received.
  * Nothing is copied and nothing allocated. The bytes may move while the head is incomplete, so
- * places are offsets from its first byte.
+ * offsets count from its first byte.
  */
 #ifndef CONCH_FRONTENDS_NET_HEAD_H
 #define CONCH_FRONTENDS_NET_HEAD_H
@@ -20,7 +20,7 @@ enum http_method { METHOD_GET, METHOD_POST, METHOD_HEAD, METHOD_OTHER };
 
 enum {
     HEAD_MAX_HEADERS = 64,
-    HEAD_MAX_BYTES = 65535, /* places are 16 bits wide */
+    HEAD_MAX_BYTES = 65535, /* offsets are 16 bits wide */
     HEAD_MEMO_BYTES = 384, /* of a head that is remembered, at most; most clients send 150 to 300 */
     HEAD_NOTE_BYTES = 64,
 };

@@ -95,7 +95,7 @@ static bool is_blocked(const struct http1 *h)
            (limits->max_pipeline_bytes > 0 && h->weight_bytes >= limits->max_pipeline_bytes);
 }
 
-/* The next request does not begin in this turn. */
+/* The next request does not begin in this iteration. */
 static bool must_pause(const struct http1 *h)
 {
     return UNLIKELY(h->env->requests_left == 0) && h->input == HTTP1_HEAD && h->parser.parsed == 0;
@@ -520,7 +520,7 @@ int http1_gather(struct http1 *h, struct iovec *pieces, int max_pieces)
     LIST_FOR_EACH (link, &h->exchanges) {
         struct exchange *x = LIST_ENTRY(link, struct exchange, link);
         if (x->stage != EXCHANGE_REPLIED) {
-            /* Only a request whose turn it is may be told to go on with its body. */
+            /* Only the first request that is not replied to may be told to go on with its body. */
             if (x->continue_left > 0 && n < max_pieces) {
                 const char *rest = http1_continue_text + HTTP1_CONTINUE_BYTES - x->continue_left;
                 pieces[n++] = (struct iovec){(void *)(uintptr_t)rest, x->continue_left};

@@ -41,7 +41,7 @@ struct http1 {
     char *held;
     size_t held_start, held_end, held_capacity;
     bool processing; /* guards against coming back in from a handler */
-    bool paused;     /* more lies there than may begin in this turn: http1_resume() */
+    bool paused;     /* more lies there than may begin in this iteration: http1_resume() */
 
     unsigned int n_blank; /* bytes of empty lines in front of the next head */
     uint64_t n_begun;     /* exchanges; tells which one is being received */
@@ -86,7 +86,7 @@ int http1_read_space(struct http1 *h, struct iovec space[2]);
 /* http1_received - n_bytes were put into the space. */
 void http1_received(struct http1 *h, size_t n_bytes);
 
-/* http1_resume - in a later turn: goes on with what is held; harmless when nothing is. */
+/* http1_resume - in a later iteration: goes on with what is held; harmless when nothing is. */
 void http1_resume(struct http1 *h);
 
 /* http1_body_left - how much of a body of known length is still to come; 0 outside of one. */

@@ -83,8 +83,8 @@ void listener_stop(struct listener *l, struct worker *w);
 /* listener_close - Thread: any, when no worker accepts, or none runs. */
 void listener_close(struct listener *l);
 
-/* listener_give_place_back - a connection that was counted is gone. Thread: any. */
-static inline void listener_give_place_back(struct listener *l)
+/* listener_give_slot_back - a connection that was counted is gone. Thread: any. */
+static inline void listener_give_slot_back(struct listener *l)
 {
     atomic_fetch_sub_explicit(&l->n_open, 1, memory_order_relaxed);
 }

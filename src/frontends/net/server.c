@@ -20,7 +20,7 @@
 
 enum { STOP_LEVEL = 895 }; /* a leaf in the table of core/README.md */
 
-/* A loop that turns has this much time to do what it is told, even when the deadline is over. */
+/* A loop that runs has this much time to do what it is told, even when the deadline is over. */
 #define LAST_WORD_NS (100 * NS_PER_MS)
 
 /* What a stop knows of one worker; written by the worker, in a call that the stop waits for. */

@@ -22,8 +22,8 @@ enum {
     POOL_UNUSED_BYTES = 64 << 20, /* per loop, kept for the next bodies and outputs */
     CALL_LEVEL = 890,             /* a leaf in the table of core/README.md */
     PORTION_BYTES = 1 << 20,
-    TURN_BYTES = 2 << 20,
-    TURN_REQUESTS = 512,
+    ITERATION_BYTES = 2 << 20,
+    ITERATION_REQUESTS = 512,
 };
 
 #define LATE_NS (2 * NS_PER_S)
@@ -31,7 +31,7 @@ enum {
  * Of reading bodies, besides the bytes: the first byte in new memory has the kernel clear 2 MiB.
  * With 64 bodies of 32 MiB that began together single reads took 7 to 11 ms for that.
  */
-#define TURN_NS (5 * NS_PER_MS)
+#define ITERATION_NS (5 * NS_PER_MS)
 
 static void sweep_later(struct worker *w)
 {
@@ -183,14 +183,14 @@ void worker_remove_conn(struct worker *w, struct conn *c)
     heap_remove(&w->by_use, &c->use);
 }
 
-/* ---- Turns ---------------------------------------------------------------------------------- */
+/* ---- Iterations ------------------------------------------------------------------------------ */
 
 bool worker_may_read_body(struct worker *w)
 {
     uint64_t now_ns = clock_now_ns(w->loop.clock);
-    if (w->turn_ns == 0)
-        w->turn_ns = now_ns;
-    return w->left_bytes > 0 && now_ns - w->turn_ns < TURN_NS;
+    if (w->iteration_ns == 0)
+        w->iteration_ns = now_ns;
+    return w->left_bytes > 0 && now_ns - w->iteration_ns < ITERATION_NS;
 }
 
 void worker_go_on_later(struct worker *w, struct list *ready)
@@ -208,9 +208,9 @@ static void on_go_on(struct loop_work *work)
     struct list waiting, *link;
     list_init(&waiting);
     list_move_all(&waiting, &w->ready);
-    worker_begin_turn(w);
-    w->left_bytes = w->budget.turn_bytes;
-    w->turn_ns = 0;
+    worker_begin_iteration(w);
+    w->left_bytes = w->budget.iteration_bytes;
+    w->iteration_ns = 0;
     w->env.requests_left = w->budget.requests;
     while (worker_may_read_body(w) && w->env.requests_left > 0 && (link = list_pop(&waiting)))
         conn_go_on(LIST_ENTRY(link, struct conn, ready));
@@ -318,8 +318,9 @@ struct status *worker_init(struct worker *w, const struct http_handler *handler,
     w->pool = pool_new("http", MIN((uint64_t)POOL_UNUSED_BYTES, stats.limit_bytes / 16), 0);
     pool_set_budget(w->pool, budget);
     (void)pool_settle(w->pool);
-    w->budget = (struct net_budget){
-        .portion_bytes = PORTION_BYTES, .turn_bytes = TURN_BYTES, .requests = TURN_REQUESTS};
+    w->budget = (struct net_budget){.portion_bytes = PORTION_BYTES,
+                                    .iteration_bytes = ITERATION_BYTES,
+                                    .requests = ITERATION_REQUESTS};
     list_init(&w->ready);
     loop_work_init(&w->go_on, on_go_on);
     list_init(&w->conns);
@@ -340,7 +341,7 @@ struct status *worker_init(struct worker *w, const struct http_handler *handler,
     w->shortage.deliver = on_shortage;
     atomic_init(&w->shortage_posted, false);
     w->member.on_short = on_short;
-    budget_join(budget, &w->member);
+    budget_attach(budget, &w->member);
     return NULL;
 }
 
@@ -363,7 +364,7 @@ void worker_stop(struct worker *w)
 
 void worker_done(struct worker *w)
 {
-    budget_leave(w->env.budget, &w->member); /* before the last messages are delivered */
+    budget_detach(w->env.budget, &w->member); /* before the last messages are delivered */
     loop_done(&w->loop);
     http_env_done(&w->env);
     mem_free(w->env.scratch);

@@ -31,13 +31,13 @@ struct net_timeouts {
 };
 
 /*
- * What is done in one turn of the loop before others have their turn: a health check waits for no
- * more than this. Bytes of bodies are read when all else of the turn is done.
+ * What is done in one iteration of the loop before others are served: a health check waits for no
+ * more than this. Bytes of bodies are read when all else of the iteration is done.
  */
 struct net_budget {
-    size_t portion_bytes;  /* of one connection */
-    size_t turn_bytes;     /* of all */
-    unsigned int requests; /* that begin; as many again when all else is done */
+    size_t portion_bytes;   /* of one connection */
+    size_t iteration_bytes; /* of all */
+    unsigned int requests;  /* that begin; as many again when all else is done */
 };
 
 struct worker {
@@ -52,9 +52,9 @@ struct worker {
     struct loop loop;
     struct http_env env;
     struct net_budget budget; /* constant while it runs */
-    size_t left_bytes;        /* of the turn's */
-    uint64_t turn_ns;         /* when it began to read bodies; 0: not yet */
-    uint64_t turn;            /* the loop's, for which the above was set */
+    size_t left_bytes;        /* of the iteration's */
+    uint64_t iteration_ns;    /* when it began to read bodies; 0: not yet */
+    uint64_t iteration;       /* the loop's, for which the above was set */
     struct list ready;        /* connections that have more to read or to parse; oldest first */
     struct loop_work go_on;   /* with them; while there are any */
     struct list conns;
@@ -97,18 +97,19 @@ void worker_done(struct worker *w);
 void worker_add_conn(struct worker *w, struct conn *c);
 void worker_remove_conn(struct worker *w, struct conn *c);
 
-/* worker_begin_turn - sets what may be done in the loop's turn, once in each. */
-static inline void worker_begin_turn(struct worker *w)
+/* worker_begin_iteration - sets what may be done in the loop's iteration, once in each. */
+static inline void worker_begin_iteration(struct worker *w)
 {
-    if (w->turn == w->loop.turn)
+    if (w->iteration == w->loop.iteration)
         return;
-    w->turn = w->loop.turn;
-    w->left_bytes = w->budget.turn_bytes;
-    w->turn_ns = 0;
+    w->iteration = w->loop.iteration;
+    w->left_bytes = w->budget.iteration_bytes;
+    w->iteration_ns = 0;
     w->env.requests_left = w->budget.requests;
 }
 
-/* worker_may_read_body - has the turn bytes and time left for a portion? Thread: the worker's. */
+/* worker_may_read_body - has the iteration bytes and time left for a portion? Thread: the worker's.
+ */
 bool worker_may_read_body(struct worker *w);
 
 /* worker_go_on_later - the connection has more, and waits for its portion. @ready  of it */

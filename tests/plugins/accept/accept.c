@@ -111,7 +111,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstan
                                                        const uint32_t request_count)
 {
     for (uint32_t i = 0; i < request_count; i++) {
-        backend_answer_error(
+        backend_send_error(
             requests[i], NULL,
             backend_error(TRITONSERVER_ERROR_UNSUPPORTED, "this backend executes nothing"));
         backend_ignore(TRITONBACKEND_RequestRelease(requests[i], TRITONSERVER_REQUEST_RELEASE_ALL),

@@ -583,8 +583,8 @@ static bool is_cancelled(TRITONBACKEND_ResponseFactory *factory)
     return request_is;
 }
 
-/* The program says that it releases what waits for its turn: it has its answer, and its release,
- * once all the same. */
+/* The program says that it releases what waits for those before it: it has its answer, and its
+ * release, once all the same. */
 static void a_release_by_somebody_else(void **state)
 {
     TRITONSERVER_InferenceRequest *first;

@@ -38,7 +38,7 @@ static void gives_up_to_the_limit(void **state)
     (void)state;
     struct budget *b = budget_new(16 * MIB);
     struct member m = {.member.on_short = on_short};
-    budget_join(b, &m.member);
+    budget_attach(b, &m.member);
 
     assert_true(budget_has_room(b, 14 * MIB));
     assert_true(budget_could_hold(b, 14 * MIB));
@@ -75,7 +75,7 @@ static void gives_up_to_the_limit(void **state)
     assert_int_equal(stats.n_refused, 2);
     assert_int_equal(stats.n_evicted, 1);
     assert_int_equal(stats.limit_bytes, 16 * MIB);
-    budget_leave(b, &m.member);
+    budget_detach(b, &m.member);
     assert_false(budget_take(b, 17 * MIB));
     assert_int_equal(m.n_told, 3);
     budget_set_limit(b, 20 * MIB);
@@ -89,15 +89,15 @@ static void knows_the_heaviest(void **state)
     (void)state;
     struct budget *b = budget_new(16 * MIB);
     struct member first = {0}, second = {0};
-    budget_join(b, &first.member);
-    budget_join(b, &second.member);
+    budget_attach(b, &first.member);
+    budget_attach(b, &second.member);
     assert_true(budget_is_heaviest(b, &first.member));
     atomic_store(&second.member.burden, 7);
     assert_false(budget_is_heaviest(b, &first.member));
     assert_true(budget_is_heaviest(b, &second.member));
-    budget_leave(b, &second.member);
+    budget_detach(b, &second.member);
     assert_true(budget_is_heaviest(b, &first.member));
-    budget_leave(b, &first.member);
+    budget_detach(b, &first.member);
     budget_unref(b);
 }
 

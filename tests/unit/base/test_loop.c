@@ -79,21 +79,21 @@ static void calls_back_what_is_ready(void **state)
 {
     (void)state;
     struct watched *x = watched_new(EPOLLIN);
-    assert_int_equal(loop_turn(&loop, 0), 0);
+    assert_int_equal(loop_iterate(&loop, 0), 0);
     assert_int_equal(write(x->far, "x", 1), 1);
-    assert_int_equal(loop_turn(&loop, UINT64_MAX), 1);
+    assert_int_equal(loop_iterate(&loop, UINT64_MAX), 1);
     assert_int_equal(x->events, EPOLLIN);
 
     /* It stays ready, but nobody waits for it. */
     loop_change_fd(&loop, &x->w, 0);
-    assert_int_equal(loop_turn(&loop, 0), 0);
+    assert_int_equal(loop_iterate(&loop, 0), 0);
     loop_change_fd(&loop, &x->w, EPOLLOUT);
-    assert_int_equal(loop_turn(&loop, 0), 1);
+    assert_int_equal(loop_iterate(&loop, 0), 1);
     assert_int_equal(x->events, EPOLLOUT);
 
     loop_remove_fd(&loop, &(struct loop_fd){.fd = -1}); /* harmless */
     watched_free(x);
-    assert_int_equal(loop_turn(&loop, 0), 0);
+    assert_int_equal(loop_iterate(&loop, 0), 0);
 }
 
 static void a_callback_may_remove_itself(void **state)
@@ -101,24 +101,24 @@ static void a_callback_may_remove_itself(void **state)
     (void)state;
     struct watched *x = watched_new(EPOLLOUT);
     x->victim = x;
-    assert_int_equal(loop_turn(&loop, 0), 1);
-    assert_int_equal(loop_turn(&loop, 0), 0);
+    assert_int_equal(loop_iterate(&loop, 0), 1);
+    assert_int_equal(loop_iterate(&loop, 0), 0);
 }
 
-/* Two are ready in the same turn; whichever comes first frees the other. */
+/* Two are ready in the same iteration; whichever comes first frees the other. */
 static void a_callback_may_free_another_that_is_ready(void **state)
 {
     (void)state;
     struct watched *a = watched_new(EPOLLOUT), *b = watched_new(EPOLLOUT);
     a->victim = b;
     b->victim = a;
-    assert_int_equal(loop_turn(&loop, 0), 1);
+    assert_int_equal(loop_iterate(&loop, 0), 1);
 
     struct epoll_event ev;
     assert_int_equal(epoll_wait(loop.epoll_fd, &ev, 1, 0), 1);
     struct watched *left = CONTAINER_OF((struct loop_fd *)ev.data.ptr, struct watched, w);
     assert_int_equal(left->n_calls, 1);
-    assert_int_equal(loop_turn(&loop, 0), 1); /* the loop goes on */
+    assert_int_equal(loop_iterate(&loop, 0), 1); /* the loop goes on */
     watched_free(left);
 }
 
@@ -137,7 +137,7 @@ static void replace_the_others(struct loop_fd *w, uint32_t events)
     assert_int_equal(late_comer->w.fd, fd); /* else the test does not test */
 }
 
-/* A descriptor's number is used anew within the turn: the old events are not the new one's. */
+/* A descriptor's number is used anew within the iteration: the old events are not the new one's. */
 static void events_of_a_closed_descriptor_do_not_reach_its_successor(void **state)
 {
     (void)state;
@@ -153,9 +153,9 @@ static void events_of_a_closed_descriptor_do_not_reach_its_successor(void **stat
     struct watched *second = CONTAINER_OF((struct loop_fd *)ev[1].data.ptr, struct watched, w);
     second->victim = NULL;
     first->victim = second;
-    if (loop_turn(&loop, 0) == 1) /* else the kernel turned them round, and nothing was shown */
+    if (loop_iterate(&loop, 0) == 1) /* else the kernel turned them round, and nothing was shown */
         assert_int_equal(late_comer->n_calls, 0);
-    assert_int_equal(loop_turn(&loop, 0), 2);
+    assert_int_equal(loop_iterate(&loop, 0), 2);
     watched_free(late_comer);
     watched_free(first);
 }
@@ -181,10 +181,10 @@ static void events_nobody_waits_for_any_more_are_dropped(void **state)
     to_pause = &b->w;
     if (CONTAINER_OF((struct loop_fd *)ev[0].data.ptr, struct watched, w) == b)
         to_pause = &a->w;
-    loop_turn(&loop, 0);
+    loop_iterate(&loop, 0);
     /* Level-triggered order may turn round between the two waits: then both ran. */
     assert_true(a->n_calls + b->n_calls >= 1);
-    assert_int_equal(loop_turn(&loop, 0), 0);
+    assert_int_equal(loop_iterate(&loop, 0), 0);
     watched_free(a);
     watched_free(b);
 }
@@ -204,17 +204,17 @@ static void says_what_cannot_be_watched(void **state)
 
 /* Timers. */
 
-struct alarm {
+struct test_timer {
     struct timer t;
-    struct alarm *clears; /* another one that its callback clears */
-    uint64_t again_at_ns; /* set anew for then; 0 = not */
+    struct test_timer *clears; /* another one that its callback clears */
+    uint64_t again_at_ns;      /* set anew for then; 0 = not */
     uint64_t late_ns;
     int n_calls;
 };
 
-static void on_alarm(struct timer *t)
+static void on_test_timer(struct timer *t)
 {
-    struct alarm *a = CONTAINER_OF(t, struct alarm, t);
+    struct test_timer *a = CONTAINER_OF(t, struct test_timer, t);
     a->n_calls++;
     a->late_ns = monotonic_ns() - t->deadline_ns;
     if (a->clears)
@@ -229,52 +229,52 @@ static void timers_follow_the_loops_clock(void **state)
     struct clock_fake fake;
     clock_fake_init(&fake, 1000);
     assert_null(loop_init(&loop, &fake.clock));
-    struct alarm a = {0}, b = {0}, c = {0};
-    timer_init(&a.t, on_alarm);
-    timer_init(&b.t, on_alarm);
-    timer_init(&c.t, on_alarm);
+    struct test_timer a = {0}, b = {0}, c = {0};
+    timer_init(&a.t, on_test_timer);
+    timer_init(&b.t, on_test_timer);
+    timer_init(&c.t, on_test_timer);
 
     loop_set_timer(&loop, &a.t, 2000);
     loop_set_timer(&loop, &b.t, 3000);
     loop_set_timer(&loop, &c.t, 4000);
     loop_set_timer(&loop, &c.t, 2500); /* anew */
-    assert_int_equal(loop_turn(&loop, 0), 0);
+    assert_int_equal(loop_iterate(&loop, 0), 0);
     clock_fake_advance(&fake, 999);
-    assert_int_equal(loop_turn(&loop, 0), 0); /* never early */
+    assert_int_equal(loop_iterate(&loop, 0), 0); /* never early */
     clock_fake_advance(&fake, 1);
-    assert_int_equal(loop_turn(&loop, UINT64_MAX), 1);
+    assert_int_equal(loop_iterate(&loop, UINT64_MAX), 1);
     assert_int_equal(a.n_calls, 1);
     assert_false(a.t.is_set);
 
-    c.clears = &b; /* due in the same turn, but cleared by then */
+    c.clears = &b; /* due in the same iteration, but cleared by then */
     clock_fake_advance(&fake, 5000);
-    assert_int_equal(loop_turn(&loop, 0), 1);
+    assert_int_equal(loop_iterate(&loop, 0), 1);
     assert_int_equal(b.n_calls, 0);
     assert_int_equal(c.n_calls, 1);
 
-    /* A timer that sets itself to the past runs once per turn: the turn ends. */
+    /* A timer that sets itself to the past runs once per iteration: the iteration ends. */
     c.again_at_ns = 1;
     loop_set_timer(&loop, &c.t, 1);
-    assert_int_equal(loop_turn(&loop, UINT64_MAX), 1);
-    assert_int_equal(loop_turn(&loop, UINT64_MAX), 1);
+    assert_int_equal(loop_iterate(&loop, UINT64_MAX), 1);
+    assert_int_equal(loop_iterate(&loop, UINT64_MAX), 1);
     assert_int_equal(c.n_calls, 3);
     loop_clear_timer(&loop, &c.t);
     loop_clear_timer(&loop, &c.t); /* harmless */
-    assert_int_equal(loop_turn(&loop, 0), 0);
+    assert_int_equal(loop_iterate(&loop, 0), 0);
     loop_done(&loop);
 }
 
 /* Of many tries at least one must be in time, however busy the machine is; none may be early. */
 static void is_in_time(void)
 {
-    struct alarm a = {0};
-    timer_init(&a.t, on_alarm);
+    struct test_timer a = {0};
+    timer_init(&a.t, on_test_timer);
     uint64_t best_ns = UINT64_MAX;
     for (int i = 0; i < 200 && best_ns >= NS_PER_MS; i++) {
         uint64_t deadline_ns = monotonic_ns() + 300 * NS_PER_US;
         loop_set_timer(&loop, &a.t, deadline_ns);
         while (a.n_calls == i)
-            loop_turn(&loop, UINT64_MAX);
+            loop_iterate(&loop, UINT64_MAX);
         assert_true(a.late_ns < UINT64_MAX / 2);
         best_ns = MIN(best_ns, a.late_ns);
     }
@@ -292,10 +292,10 @@ static void the_coarse_wait_is_never_early(void **state)
     (void)state;
     loop.coarse_wait = true;
     is_in_time();
-    assert_int_equal(loop_turn(&loop, 100), 0); /* less than a millisecond */
+    assert_int_equal(loop_iterate(&loop, 100), 0); /* less than a millisecond */
 }
 
-/* Work at the end of the turn. */
+/* Work at the end of the iteration. */
 
 struct job {
     struct loop_work work;
@@ -337,34 +337,34 @@ static void deferred_work_runs_once_after_all_events(void **state)
         x[i]->w.callback = defer_it;
     }
     defer_when_ready = &j;
-    assert_int_equal(loop_turn(&loop, UINT64_MAX), 11);
+    assert_int_equal(loop_iterate(&loop, UINT64_MAX), 11);
     assert_int_equal(last_seen_events, 10);
     assert_int_equal(j.n_calls, 1);
     for (int i = 0; i < 10; i++)
         watched_free(x[i]);
-    assert_int_equal(loop_turn(&loop, 0), 0);
+    assert_int_equal(loop_iterate(&loop, 0), 0);
 }
 
-static void work_that_defers_itself_comes_in_the_next_turn(void **state)
+static void work_that_defers_itself_comes_in_the_next_iteration(void **state)
 {
     (void)state;
     struct job a = {0}, b = {0};
     loop_work_init(&a.work, on_job);
     loop_work_init(&b.work, on_job);
-    a.defers = &b; /* b has not run in this turn: it still does */
-    b.defers = &a; /* a has: next turn, which does not wait */
+    a.defers = &b; /* b has not run in this iteration: it still does */
+    b.defers = &a; /* a has: next iteration, which does not wait */
     loop_defer(&loop, &a.work);
-    assert_int_equal(loop_turn(&loop, UINT64_MAX), 2);
-    assert_int_equal(loop_turn(&loop, UINT64_MAX), 2);
+    assert_int_equal(loop_iterate(&loop, UINT64_MAX), 2);
+    assert_int_equal(loop_iterate(&loop, UINT64_MAX), 2);
     assert_int_equal(a.n_calls, 2);
     assert_int_equal(b.n_calls, 2);
     a.defers = &a;
     b.defers = NULL;
-    assert_int_equal(loop_turn(&loop, UINT64_MAX), 1);
+    assert_int_equal(loop_iterate(&loop, UINT64_MAX), 1);
     assert_int_equal(a.n_calls, 3);
     loop_cancel_work(&loop, &a.work);
     loop_cancel_work(&loop, &b.work); /* harmless */
-    assert_int_equal(loop_turn(&loop, 0), 0);
+    assert_int_equal(loop_iterate(&loop, 0), 0);
 }
 
 /* Other threads. */
@@ -421,7 +421,7 @@ static void messages_of_many_threads_come_once_and_in_order(void **state)
     struct loop_stats stats;
     loop_get_stats(&loop, &stats);
     assert_int_equal(stats.messages, N_SENDERS * N_EACH);
-    assert_true(stats.wakeups <= stats.turns);
+    assert_true(stats.wakeups <= stats.iterations);
 }
 
 /* A ball between two loops: each must go to sleep and be woken for every single throw. */
@@ -473,14 +473,14 @@ static void no_wakeup_is_lost_between_two_loops(void **state)
         struct loop_stats stats;
         loop_get_stats(&p[i].loop, &stats);
         assert_true(stats.sleeps > 0);
-        /* No busy waiting: a turn is for a message, a wake-up or the end. */
-        assert_in_range(stats.turns, 1, 2 * 10001 + 2);
+        /* No busy waiting: an iteration is for a message, a wake-up or the end. */
+        assert_in_range(stats.iterations, 1, 2 * 10001 + 2);
         loop_done(&p[i].loop);
     }
     assert_int_equal(ball.throws_left, -1);
 }
 
-static void stop_before_run_gives_one_turn(void **state)
+static void stop_before_run_gives_one_iteration(void **state)
 {
     (void)state;
     struct job j = {0};
@@ -567,7 +567,7 @@ static void on_last(struct loop_work *work)
 {
     order[n_in_order++] = 'l';
     if (n_in_order < 6) {
-        loop_defer(&loop, &usual); /* of this turn, if it has not run */
+        loop_defer(&loop, &usual); /* of this iteration, if it has not run */
         loop_defer_last(&loop, work);
     }
 }
@@ -581,16 +581,16 @@ static void what_is_deferred_last_runs_after_all_else(void **state)
     loop_work_init(&last, on_last);
     loop_defer_last(&loop, &last);
     loop_defer(&loop, &usual);
-    loop_turn(&loop, UINT64_MAX);
+    loop_iterate(&loop, UINT64_MAX);
     assert_string_equal(order, "ul");
-    loop_turn(&loop, UINT64_MAX); /* which does not sleep */
+    loop_iterate(&loop, UINT64_MAX); /* which does not sleep */
     assert_string_equal(order, "ulul");
-    loop_turn(&loop, UINT64_MAX);
+    loop_iterate(&loop, UINT64_MAX);
     assert_string_equal(order, "ululul");
-    assert_int_equal(loop_turn(&loop, 0), 0);
+    assert_int_equal(loop_iterate(&loop, 0), 0);
     loop_defer_last(&loop, &last);
     loop_cancel_work(&loop, &last);
-    loop_turn(&loop, 0);
+    loop_iterate(&loop, 0);
     assert_string_equal(order, "ululul");
 }
 
@@ -604,7 +604,7 @@ static void work_for_60_ms(struct loop_work *work)
     struct loop_load load;
     clock_fake_advance(&load_clock, 60 * NS_PER_MS);
     loop_get_load(&loop, clock_now_ns(&load_clock.clock), &load);
-    assert_int_equal(load.in_turn_ns, 60 * NS_PER_MS);
+    assert_int_equal(load.in_iteration_ns, 60 * NS_PER_MS);
 }
 
 static void others_see_how_busy_a_loop_is(void **state)
@@ -615,12 +615,12 @@ static void others_see_how_busy_a_loop_is(void **state)
     clock_fake_init(&load_clock, NS_PER_S);
     assert_null(loop_init(&loop, &load_clock.clock));
     loop_get_load(&loop, 5 * NS_PER_S, &load); /* it waits to be run */
-    assert_int_equal(load.in_turn_ns, 0);
+    assert_int_equal(load.in_iteration_ns, 0);
     assert_int_equal(load.busy_permille, 0);
     loop_work_init(&work, work_for_60_ms);
     while (loop_now_ns(&loop) < NS_PER_S + 120 * NS_PER_MS) { /* nothing but work */
         loop_defer(&loop, &work);
-        loop_turn(&loop, 0);
+        loop_iterate(&loop, 0);
     }
     loop_get_load(&loop, clock_now_ns(&load_clock.clock), &load);
     assert_int_equal(load.busy_permille, 1000);
@@ -641,10 +641,10 @@ int main(void)
         WITH_LOOP(an_idle_loop_is_in_time),
         WITH_LOOP(the_coarse_wait_is_never_early),
         WITH_LOOP(deferred_work_runs_once_after_all_events),
-        WITH_LOOP(work_that_defers_itself_comes_in_the_next_turn),
+        WITH_LOOP(work_that_defers_itself_comes_in_the_next_iteration),
         WITH_LOOP(messages_of_many_threads_come_once_and_in_order),
         cmocka_unit_test(no_wakeup_is_lost_between_two_loops),
-        WITH_LOOP(stop_before_run_gives_one_turn),
+        WITH_LOOP(stop_before_run_gives_one_iteration),
         cmocka_unit_test(done_delivers_what_is_left),
         WITH_LOOP(a_signal_may_stop_it),
         WITH_LOOP(what_is_deferred_last_runs_after_all_else),

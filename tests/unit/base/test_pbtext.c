@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The text form: what the comparison with protobuf's own parsers (tests/conformance) cannot see:
- * places, limits, memory.
+ * positions, limits, memory.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -169,7 +169,7 @@ static bool fail_nth(size_t size_bytes)
     return n_allocations++ != n_until_failure;
 }
 
-/* Each allocation fails once: an error or, where it only kept a place, a message. */
+/* Each allocation fails once: an error or, where it only kept a position, a message. */
 static void any_allocation_may_fail(void **state)
 {
     static const char text[] = "name: 'a' 'b' parameters { key: 'k' value { string_value: 'v' } }"
@@ -193,7 +193,7 @@ static void any_allocation_may_fail(void **state)
 
 /* ---- everything that is wrong */
 
-static void hear(void *arg, const struct pbtext_fault *fault)
+static void on_fault(void *arg, const struct pbtext_fault *fault)
 {
     buf_addf(arg, "%u:%u %s%s%s\n", fault->line, fault->column, fault->text,
              fault->advice ? "; " : "", fault->advice ? fault->advice : "");
@@ -249,7 +249,7 @@ static void all_faults_are_told(void **state)
         ProtobufCMessage *m = NULL;
         struct status *st =
             pbtext_parse_all(&inference__model_config__descriptor, cases[i][0], strlen(cases[i][0]),
-                             "f", &arena, &positions, hear, &told, &m);
+                             "f", &arena, &positions, on_fault, &told, &m);
         assert_null(st);
         assert_string_equal(buf_text(&told), cases[i][1]);
         assert_int_equal(m != NULL, told.size == 0);

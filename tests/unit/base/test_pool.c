@@ -379,7 +379,7 @@ static void who_joins_has_blocks_of_its_own(void **state)
     struct mem_owner *owner = mem_owner_new("m");
     struct pool_stats stats;
     struct thread t;
-    pool_join(p);
+    pool_attach(p);
     void *near = get_and_give(p, 1000);
     assert_ptr_equal(get_and_give(p, 1000), near);
     pool_stats(p, &stats);
@@ -407,12 +407,12 @@ static void who_joins_has_blocks_of_its_own(void **state)
     get_and_give(p, 5000); /* too large */
     pool_stats(p, &stats);
     assert_in_range(stats.used_bytes, 1, 100 * 320); /* not all of them */
-    pool_leave(p);
+    pool_detach(p);
     pool_stats(p, &stats);
     assert_int_equal(stats.used_bytes, 0);
-    pool_join(p); /* again */
+    pool_attach(p); /* again */
     get_and_give(p, 300);
-    pool_leave(p);
+    pool_detach(p);
     pool_trim(p, 0);
     pool_stats(p, &stats);
     assert_int_equal(stats.used_bytes + stats.unused_bytes, 0);

@@ -12,14 +12,14 @@
 
 enum { N = 200, N_STEPS = 20000 };
 
-struct alarm {
+struct test_timer {
     struct timer t;
-    bool should_ring; /* the model: it is set, and due in this run */
-    int n_rings;
+    bool should_fire; /* the model: it is set, and due in this run */
+    int n_fired;
 };
 
 static struct timers set;
-static struct alarm alarms[N];
+static struct test_timer test_timers[N];
 static uint64_t last_deadline_ns;
 static uint64_t seed = 4711;
 
@@ -29,30 +29,30 @@ static unsigned int draw(unsigned int below)
     return (unsigned int)(seed >> 33) % below;
 }
 
-static void on_ring(struct timer *t)
+static void on_fire(struct timer *t)
 {
-    struct alarm *a = CONTAINER_OF(t, struct alarm, t);
+    struct test_timer *a = CONTAINER_OF(t, struct test_timer, t);
     assert_false(t->is_set);
-    assert_true(a->should_ring);
+    assert_true(a->should_fire);
     assert_true(t->deadline_ns >= last_deadline_ns); /* earliest first */
     last_deadline_ns = t->deadline_ns;
-    a->should_ring = false;
-    a->n_rings++;
+    a->should_fire = false;
+    a->n_fired++;
 }
 
 /* Timers are set, set anew and cleared at random while time goes on; a plain search is the model.
  */
-static void each_rings_once_in_its_order(void **state)
+static void each_fires_once_in_its_order(void **state)
 {
     (void)state;
     uint64_t now_ns = 0;
     timers_init(&set);
     assert_true(timers_next_ns(&set) == UINT64_MAX);
     for (int i = 0; i < N; i++)
-        timer_init(&alarms[i].t, on_ring);
+        timer_init(&test_timers[i].t, on_fire);
 
     for (int step = 0; step < N_STEPS; step++) {
-        struct alarm *a = &alarms[draw(N)];
+        struct test_timer *a = &test_timers[draw(N)];
         if (draw(4) == 0)
             timers_clear(&set, &a->t);
         else
@@ -64,23 +64,24 @@ static void each_rings_once_in_its_order(void **state)
         unsigned int n_due = 0;
         uint64_t next_ns = UINT64_MAX;
         for (int i = 0; i < N; i++) {
-            alarms[i].should_ring = alarms[i].t.is_set && alarms[i].t.deadline_ns <= now_ns;
-            n_due += alarms[i].should_ring;
-            if (alarms[i].t.is_set && alarms[i].t.deadline_ns < next_ns)
-                next_ns = alarms[i].t.deadline_ns;
+            test_timers[i].should_fire =
+                test_timers[i].t.is_set && test_timers[i].t.deadline_ns <= now_ns;
+            n_due += test_timers[i].should_fire;
+            if (test_timers[i].t.is_set && test_timers[i].t.deadline_ns < next_ns)
+                next_ns = test_timers[i].t.deadline_ns;
         }
         assert_true(timers_next_ns(&set) == next_ns);
         last_deadline_ns = 0;
         assert_int_equal(timers_run(&set, now_ns), n_due);
         for (int i = 0; i < N; i++)
-            assert_false(alarms[i].should_ring);
+            assert_false(test_timers[i].should_fire);
     }
 }
 
-static void ring_again(struct timer *t)
+static void fire_again(struct timer *t)
 {
-    struct alarm *a = CONTAINER_OF(t, struct alarm, t);
-    a->n_rings++;
+    struct test_timer *a = CONTAINER_OF(t, struct test_timer, t);
+    a->n_fired++;
     timers_set(&set, t, 0);
 }
 
@@ -89,30 +90,30 @@ static void one_that_is_always_due_does_not_hold_up_the_rest(void **state)
     (void)state;
     timers_init(&set);
     for (int i = 0; i < 2; i++) {
-        timer_init(&alarms[i].t, ring_again);
-        alarms[i].n_rings = 0;
-        timers_set(&set, &alarms[i].t, (uint64_t)i);
+        timer_init(&test_timers[i].t, fire_again);
+        test_timers[i].n_fired = 0;
+        timers_set(&set, &test_timers[i].t, (uint64_t)i);
     }
-    timer_init(&alarms[2].t, on_ring);
-    alarms[2].should_ring = true;
-    alarms[2].n_rings = 0;
+    timer_init(&test_timers[2].t, on_fire);
+    test_timers[2].should_fire = true;
+    test_timers[2].n_fired = 0;
     last_deadline_ns = 0;
-    timers_set(&set, &alarms[2].t, 0);
+    timers_set(&set, &test_timers[2].t, 0);
     assert_int_equal(timers_run(&set, 10), 3);
     assert_int_equal(timers_run(&set, 10), 2); /* the two again, the third rang once */
     for (int i = 0; i < 3; i++)
-        assert_int_equal(alarms[i].n_rings, i < 2 ? 2 : 1);
-    timers_clear(&set, &alarms[0].t);
+        assert_int_equal(test_timers[i].n_fired, i < 2 ? 2 : 1);
+    timers_clear(&set, &test_timers[0].t);
     assert_int_equal(timers_run(&set, 10), 1);
-    timers_clear(&set, &alarms[1].t);
+    timers_clear(&set, &test_timers[1].t);
     assert_true(timers_next_ns(&set) == UINT64_MAX);
 }
 
-static struct alarm *other;
+static struct test_timer *other;
 
 static void set_and_clear_other(struct timer *t)
 {
-    CONTAINER_OF(t, struct alarm, t)->n_rings++;
+    CONTAINER_OF(t, struct test_timer, t)->n_fired++;
     timers_set(&set, &other->t, 0); /* for the next run … */
     timers_set(&set, &other->t, 0);
     assert_true(other->t.is_set);
@@ -123,21 +124,21 @@ static void what_is_set_for_the_next_run_can_be_cleared(void **state)
 {
     (void)state;
     timers_init(&set);
-    other = &alarms[1];
-    timer_init(&alarms[0].t, set_and_clear_other);
-    timer_init(&other->t, on_ring);
-    alarms[0].n_rings = other->n_rings = 0;
-    timers_set(&set, &alarms[0].t, 5);
+    other = &test_timers[1];
+    timer_init(&test_timers[0].t, set_and_clear_other);
+    timer_init(&other->t, on_fire);
+    test_timers[0].n_fired = other->n_fired = 0;
+    timers_set(&set, &test_timers[0].t, 5);
     timers_set(&set, &other->t, 7);
     assert_int_equal(timers_run(&set, 10), 1);
     assert_int_equal(timers_run(&set, UINT64_MAX), 0);
-    assert_int_equal(other->n_rings, 0);
+    assert_int_equal(other->n_fired, 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_rings_once_in_its_order),
+        cmocka_unit_test(each_fires_once_in_its_order),
         cmocka_unit_test(one_that_is_always_due_does_not_hold_up_the_rest),
         cmocka_unit_test(what_is_set_for_the_next_run_can_be_cleared),
     };

@@ -180,7 +180,7 @@ static void the_last_one_is_seen_in_an_open_model(void **state)
         }
         while (atomic_load(&n_ready) < N_USERS - round % 2) {
         }
-        bool alone = model_leave(f.model);
+        bool alone = model_retire(f.model);
         for (int i = 0; i < N_USERS; i++)
             thread_join(&users[i].thread);
         assert_int_equal(atomic_load(&n_alone), !alone);

@@ -142,7 +142,7 @@ static void a_model_that_is_ready(void **state)
     assert_string_equal(m->instances[0]->name, "m_0_0");
     assert_string_equal(m->instances[2]->name, "m_0_2");
     assert_non_null(m->scheduler);
-    assert_null(m->load_place);
+    assert_null(m->load_slot);
     assert_true(m->metrics.load_ns > 0);
     assert_false(atomic_load(&m->stopping));
     await_one_reference(m);

@@ -24,7 +24,7 @@ static void *read_all_the_time(void *arg)
         const int *value = snapshot_enter(&snapshot);
         if (*value != ALIVE)
             atomic_fetch_add(&n_wrong, 1);
-        snapshot_leave();
+        snapshot_exit();
         atomic_fetch_add(&n_reads, 1);
     }
     return NULL;
@@ -63,7 +63,7 @@ static void nothing_is_a_value_too(void **state)
     (void)state;
     struct snapshot s = {NULL};
     assert_null(snapshot_enter(&s));
-    snapshot_leave();
+    snapshot_exit();
     assert_null(snapshot_replace(&s, NULL));
 }
 

@@ -294,13 +294,13 @@ static void who_executes_counts_without_a_lock_and_is_read_whole(void **state)
     pthread_create(&reader, NULL, look_again_and_again, f.model);
     for (int i = 0; i < N; i++) {
         static const float value = 1;
-        struct turn turn = {.left_ns = EXECUTION_BUDGET_NS};
+        struct inline_budget budget = {.left_ns = EXECUTION_BUDGET_NS};
         struct tensor_buffer data = {.base = &value, .size_bytes = sizeof(value)};
         struct fake_request fr;
         struct input *in;
         int64_t one = 1;
         fake_request_make(&fr, &f);
-        fr.request.turn = i % 3 ? &turn : NULL; /* here, and on the instance's thread */
+        fr.request.inline_budget = i % 3 ? &budget : NULL; /* here, and on the instance's thread */
         assert_null(request_add_input(&fr.request, "A", 1, DTYPE_FP32, &one, 1, &in));
         assert_null(request_add_data(&fr.request, in, &data));
         assert_null(server_infer(&f.server, &fr.request));

@@ -10,9 +10,9 @@
 
 #include <cmocka.h>
 
-static struct lint_place at(const char *file, uint32_t line, uint32_t column)
+static struct lint_position at(const char *file, uint32_t line, uint32_t column)
 {
-    return (struct lint_place){.file = file, .line = line, .column = column};
+    return (struct lint_position){.file = file, .line = line, .column = column};
 }
 
 static void are_sorted_by_place_and_else_stay_in_order(void **state)

@@ -10,9 +10,9 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "base/place.h"
+#include "base/cpu_binding.h"
 #include "base/status.h"
-#include "core/message.h"
+#include "core/json_message.h"
 
 static const struct host_policy_setting settings[] = {{"cpu", "numa-node", "1"},
                                                       {"cpu", "cpu-cores", "9"},
@@ -22,7 +22,7 @@ static const struct host_policy_setting settings[] = {{"cpu", "numa-node", "1"},
 
 static void document_is(const char *policy, const char *json)
 {
-    struct message m;
+    struct json_message m;
     assert_null(host_policy_document(settings, ARRAY_SIZE(settings), policy, &m));
     assert_string_equal(m.json, json);
     assert_int_equal(m.size_bytes, strlen(json));
@@ -39,27 +39,27 @@ static void documents(void **state)
 
 static void places(void **state)
 {
-    struct place *p;
-    assert_null(host_policy_place(settings, ARRAY_SIZE(settings), "cpu", &p));
+    struct cpu_binding *p;
+    assert_null(host_policy_cpu_binding(settings, ARRAY_SIZE(settings), "cpu", &p));
     assert_true(p->has_cpus && p->has_memory);
     assert_int_equal(CPU_COUNT(&p->cpus), 5);
     assert_true(CPU_ISSET(0, &p->cpus) && CPU_ISSET(3, &p->cpus) && CPU_ISSET(7, &p->cpus));
     assert_int_equal(p->nodes[0], 2);
     mem_free(p);
 
-    assert_null(host_policy_place(settings, ARRAY_SIZE(settings), "other", &p));
+    assert_null(host_policy_cpu_binding(settings, ARRAY_SIZE(settings), "other", &p));
     assert_true(!p->has_cpus && p->has_memory);
     mem_free(p);
 
-    assert_null(host_policy_place(settings, ARRAY_SIZE(settings), "model", &p));
+    assert_null(host_policy_cpu_binding(settings, ARRAY_SIZE(settings), "model", &p));
     assert_null(p);
 }
 
 static void refused(const char *setting, const char *value, const char *message)
 {
     struct host_policy_setting s = {"p", setting, value};
-    struct place *p = (struct place *)&s;
-    struct status *st = host_policy_place(&s, 1, "p", &p);
+    struct cpu_binding *p = (struct cpu_binding *)&s;
+    struct status *st = host_policy_cpu_binding(&s, 1, "p", &p);
     assert_non_null(st);
     assert_int_equal(status_code(st), STATUS_INVALID_ARG);
     char whole[512];

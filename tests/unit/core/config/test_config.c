@@ -48,7 +48,7 @@ static struct model_config *live(const char *text, const char *const *files, siz
                                  .auto_complete = true};
     struct model_config *c = parse(text);
     must(model_config_prepare(c, &facts));
-    must(model_config_place(c, &facts));
+    must(model_config_complete_groups(c, &facts));
     must(model_config_finish(c, &facts));
     return c;
 }
@@ -134,7 +134,7 @@ static void backends_may_prefer_groups(void **state)
         .model_name = "m", .preferred_groups = preferred, .n_preferred_groups = 3};
     struct model_config *c = parse("backend: 'x'");
     must(model_config_prepare(c, &facts));
-    must(model_config_place(c, &facts));
+    must(model_config_complete_groups(c, &facts));
     assert_int_equal(c->pb->instance_group[0]->kind,
                      INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_MODEL);
     assert_int_equal(c->pb->instance_group[0]->count, 5);
@@ -144,7 +144,7 @@ static void backends_may_prefer_groups(void **state)
     facts.n_preferred_groups = 1;
     c = parse("backend: 'x'");
     must(model_config_prepare(c, &facts));
-    must(model_config_place(c, &facts));
+    must(model_config_complete_groups(c, &facts));
     assert_int_equal(c->pb->instance_group[0]->kind,
                      INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_CPU);
     assert_int_equal(c->pb->instance_group[0]->count, 1);
@@ -153,7 +153,7 @@ static void backends_may_prefer_groups(void **state)
     facts.n_preferred_groups = 3;
     c = parse("backend: 'x' instance_group { }");
     must(model_config_prepare(c, &facts));
-    must(model_config_place(c, &facts));
+    must(model_config_complete_groups(c, &facts));
     assert_int_equal(c->pb->instance_group[0]->kind,
                      INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_CPU);
     assert_int_equal(c->pb->instance_group[0]->count, 4);
@@ -294,7 +294,7 @@ static void without_a_configuration(void **state)
     for (int completed = 0; completed < 2; completed++) {
         struct model_config *c = model_config_new();
         must(model_config_prepare(c, &facts));
-        must(model_config_place(c, &facts));
+        must(model_config_complete_groups(c, &facts));
         if (completed)
             must(model_config_merge_from_backend(c, "{}", 2));
         struct status *st = model_config_finish(c, &facts);

@@ -204,7 +204,7 @@ static void ensembles_fit_their_models_or_not(void **state)
     }
 }
 
-static void hear(void *arg, const struct config_fault *fault)
+static void on_fault(void *arg, const struct config_fault *fault)
 {
     assert_int_equal(fault->kind, CONFIG_FAULT_RULE);
     assert_int_equal(fault->line, 1);
@@ -212,7 +212,7 @@ static void hear(void *arg, const struct config_fault *fault)
              fault->advice ? fault->advice : "");
 }
 
-static void a_listener_hears_of_every_step(void **state)
+static void a_listener_gets_every_step(void **state)
 {
     (void)state;
     struct model_config *c =
@@ -220,7 +220,7 @@ static void a_listener_hears_of_every_step(void **state)
                             STEP("nope", "X", "A") STEP("broken", "A", "B") STEP("id8", "B", "C")
                                 STEP_OF("two", "-1", "II", "C", "P", "Y")));
     AUTO(buf) told = BUF_INIT(1 << 16);
-    struct config_listener listener = {.hear = hear, .arg = &told};
+    struct config_listener listener = {.on_fault = on_fault, .arg = &told};
     c->listener = &listener;
     assert_null(ensemble_check(c, &lookup));
     assert_string_equal(
@@ -285,7 +285,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ensembles_fit_their_models_or_not),
-        cmocka_unit_test(a_listener_hears_of_every_step),
+        cmocka_unit_test(a_listener_gets_every_step),
         cmocka_unit_test(cycles_are_found_from_inside),
         cmocka_unit_test(steps_are_ordered_by_their_data),
     };

@@ -38,7 +38,7 @@ static struct status *check(const char *text)
     struct model_config *c = NULL;
     struct status *st = model_config_parse_text(text, strlen(text), "f", &c);
     assert_null(st);
-    st = model_config_check_honoured(c);
+    st = model_config_validate_honoured(c);
     model_config_free(c);
     return st;
 }

@@ -80,7 +80,7 @@ static struct status *live(const struct block *b)
     if (!st)
         st = pass(b, model_config_prepare(c, &facts));
     if (!st)
-        st = model_config_place(c, &facts);
+        st = model_config_complete_groups(c, &facts);
     if (!st)
         st = pass(b, model_config_finish(c, &facts));
     model_config_free(c);
@@ -106,17 +106,17 @@ static void note(void *arg, const struct config_fault *fault)
     buf_addf(told, ")%s%s\n", *advice ? ": " : "", advice);
 }
 
-/* Does who listens hear the very same, whatever else is wrong? */
-static bool is_heard(const struct block *b, const char *expected)
+/* Does a listener get the very same, whatever else is wrong? */
+static bool is_reported(const struct block *b, const char *expected)
 {
     struct config_facts facts = {.model_name = "m", .auto_complete = !b->strict};
     AUTO(buf) told = BUF_INIT(MAX_BLOCK);
-    struct config_listener listener = {.hear = note, .arg = &told};
+    struct config_listener listener = {.on_fault = note, .arg = &told};
     struct model_config *c = NULL;
     struct status *st =
         model_config_parse_all(buf_text(&b->text), b->text.size, "config.pbtxt", &listener, &c);
     if (!st && c)
-        st = model_config_check_all(c, &facts);
+        st = model_config_validate_all(c, &facts);
     assert_null(st);
     model_config_free(c);
     const char *found = strstr(buf_text(&told), expected);
@@ -142,7 +142,7 @@ static void wrong_configurations(void **state)
             print_error("%s\n    expected %s\n    got      %s\n", b.title, b.expected, got);
             n_bad++;
         }
-        if (strcmp(b.expected, "accepted") != 0 && !is_heard(&b, b.expected)) {
+        if (strcmp(b.expected, "accepted") != 0 && !is_reported(&b, b.expected)) {
             print_error("%s\n    nobody heard of %s\n", b.title, b.expected);
             n_bad++;
         }

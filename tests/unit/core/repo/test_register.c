@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Repositories that come and go: what the books keep of them, and that all of it may happen at
+ * Repositories that come and go: what the catalog keeps of them, and that all of it may happen at
  * once. What clients see of it is in system/test_registration.py, with the genuine Triton beside
  * it.
  */
@@ -59,7 +59,7 @@ static void tear_down(struct fixture *f)
         repository_remove(&f->repositories[i]);
 }
 
-static size_t n_in_books(const struct fixture *f)
+static size_t n_in_catalog(const struct fixture *f)
 {
     struct repository *repo = &f->s->repository;
     mutex_lock(&repo->mu);
@@ -68,8 +68,8 @@ static size_t n_in_books(const struct fixture *f)
     return n;
 }
 
-/* A control thread takes unloaded models down, and out of the books. */
-static void await_books(const struct fixture *f, size_t n)
+/* A control thread takes unloaded models down, and out of the catalog. */
+static void await_catalog(const struct fixture *f, size_t n)
 {
     struct repository *repo = &f->s->repository;
     mutex_lock(&repo->mu);
@@ -99,7 +99,7 @@ static void nothing_is_left_of_a_repository_that_has_gone(void **state)
         const struct model_mapping mapping = {.folder = "only1", .name = name};
         assert_null(server_register_repository(f.s, path, &mapping, 1));
         assert_null(server_load_model(f.s, name, NULL, 0));
-        assert_int_equal(n_in_books(&f), 1);
+        assert_int_equal(n_in_catalog(&f), 1);
         if (i % 2) { /* forgotten when it goes */
             assert_null(server_unregister_repository(f.s, path));
             assert_true(is_ready(&f, name));
@@ -109,12 +109,12 @@ static void nothing_is_left_of_a_repository_that_has_gone(void **state)
             assert_null(server_unregister_repository(f.s, path));
         }
         assert_false(is_ready(&f, name));
-        await_books(&f, 0);
+        await_catalog(&f, 0);
     }
     tear_down(&f);
 }
 
-static void models_of_others_stay_in_the_books(void **state)
+static void models_of_others_stay_in_the_catalog(void **state)
 {
     struct fixture f;
     (void)state;
@@ -126,7 +126,7 @@ static void models_of_others_stay_in_the_books(void **state)
     assert_null(server_unload_model(f.s, "only0"));
     assert_null(server_unregister_repository(f.s, path));
     assert_null(server_unload_model(f.s, "only1"));
-    await_books(&f, 1); /* "unloaded" */
+    await_catalog(&f, 1); /* "unloaded" */
     tear_down(&f);
 }
 
@@ -238,7 +238,7 @@ static void storm(bool namespacing)
     static const char *const names[] = {"every", "only0", "only1", "only2", "mapped"};
     for (size_t i = 0; i < ARRAY_SIZE(names); i++)
         assert_null(server_unload_model(f.s, names[i]));
-    await_books(&f, 0);
+    await_catalog(&f, 0);
     assert_null(server_register_repository(f.s, f.repositories[2].path, NULL, 0));
     assert_null(server_load_model(f.s, "every", NULL, 0));
     assert_true(is_ready(&f, "every"));
@@ -261,7 +261,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_left_of_a_repository_that_has_gone),
-        cmocka_unit_test(models_of_others_stay_in_the_books),
+        cmocka_unit_test(models_of_others_stay_in_the_catalog),
         cmocka_unit_test(a_path_with_slashes_at_its_end_is_the_same_repository),
         cmocka_unit_test(all_of_it_happens_at_once),
         cmocka_unit_test(all_of_it_happens_at_once_under_namespacing),

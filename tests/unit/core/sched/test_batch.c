@@ -99,7 +99,7 @@ static void the_samples(void **state)
     }
 }
 
-static void who_is_in_a_hurry_waits_for_no_delay(void **state)
+static void a_flush_waits_for_no_delay(void **state)
 {
     (void)state;
     static const struct sample s = {{4}, 16, 50, {1, 1, 1, 1, 1}, 100, 0, 0};
@@ -153,7 +153,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_samples),
-        cmocka_unit_test(who_is_in_a_hurry_waits_for_no_delay),
+        cmocka_unit_test(a_flush_waits_for_no_delay),
         cmocka_unit_test(a_batch_that_is_closed_is_sent),
         cmocka_unit_test(requests_are_bounded_as_sizes_are),
         cmocka_unit_test(the_delay_is_that_of_the_oldest),

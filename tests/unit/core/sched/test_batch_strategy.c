@@ -504,10 +504,10 @@ static void many_at_once_with_levels_and_time_limits(void **state)
 static void it_does_not_run_on_loops(void **state)
 {
     struct fake_model f;
-    struct turn turn = {.left_ns = EXECUTION_BUDGET_NS};
+    struct inline_budget budget = {.left_ns = EXECUTION_BUDGET_NS};
     (void)state;
     make(&f, "", 1);
-    assert_false(execution_may_inline(&f.model->scheduler->execution, &turn));
+    assert_false(execution_may_inline(&f.model->scheduler->execution, &budget));
     end_model(&f);
 }
 

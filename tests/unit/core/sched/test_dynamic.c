@@ -37,23 +37,23 @@ static struct {
     char batches[1024];
     int n_batches, n_requests;
     pthread_t last_thread;
-} book = {.mu = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+} record = {.mu = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static struct status *execute(struct instance *in, struct request **requests, uint32_t n)
 {
     (void)in;
-    pthread_mutex_lock(&book.mu);
-    size_t at = strlen(book.batches);
-    snprintf(book.batches + at, sizeof(book.batches) - at, "%s%u", at ? " " : "", n);
-    book.n_batches++;
-    book.n_requests += (int)n;
-    book.last_thread = pthread_self();
-    book.n_inside++;
-    pthread_cond_broadcast(&book.changed);
-    while (book.shut)
-        pthread_cond_wait(&book.changed, &book.mu);
-    book.n_inside--;
-    pthread_mutex_unlock(&book.mu);
+    pthread_mutex_lock(&record.mu);
+    size_t at = strlen(record.batches);
+    snprintf(record.batches + at, sizeof(record.batches) - at, "%s%u", at ? " " : "", n);
+    record.n_batches++;
+    record.n_requests += (int)n;
+    record.last_thread = pthread_self();
+    record.n_inside++;
+    pthread_cond_broadcast(&record.changed);
+    while (record.shut)
+        pthread_cond_wait(&record.changed, &record.mu);
+    record.n_inside--;
+    pthread_mutex_unlock(&record.mu);
     for (uint32_t i = 0; i < n; i++)
         fake_answer(requests[i]);
     return NULL;
@@ -61,18 +61,18 @@ static struct status *execute(struct instance *in, struct request **requests, ui
 
 static void set_gate(bool shut)
 {
-    pthread_mutex_lock(&book.mu);
-    book.shut = shut;
-    pthread_cond_broadcast(&book.changed);
-    pthread_mutex_unlock(&book.mu);
+    pthread_mutex_lock(&record.mu);
+    record.shut = shut;
+    pthread_cond_broadcast(&record.changed);
+    pthread_mutex_unlock(&record.mu);
 }
 
 static void wait_until_inside(int n)
 {
-    pthread_mutex_lock(&book.mu);
-    while (book.n_inside < n)
-        pthread_cond_wait(&book.changed, &book.mu);
-    pthread_mutex_unlock(&book.mu);
+    pthread_mutex_lock(&record.mu);
+    while (record.n_inside < n)
+        pthread_cond_wait(&record.changed, &record.mu);
+    pthread_mutex_unlock(&record.mu);
 }
 
 static void make_with(struct fake_model *f, const char *tensors, const char *batching,
@@ -81,11 +81,11 @@ static void make_with(struct fake_model *f, const char *tensors, const char *bat
     char config[2048];
     snprintf(config, sizeof(config), "max_batch_size: 8\n%sdynamic_batching { %s }\n%s", tensors,
              batching, more);
-    pthread_mutex_lock(&book.mu);
-    book.shut = false;
-    book.batches[0] = '\0';
-    book.n_batches = book.n_requests = 0;
-    pthread_mutex_unlock(&book.mu);
+    pthread_mutex_lock(&record.mu);
+    record.shut = false;
+    record.batches[0] = '\0';
+    record.n_batches = record.n_requests = 0;
+    pthread_mutex_unlock(&record.mu);
     fake_model_make(f, config, n_instances, execute);
 }
 
@@ -163,7 +163,7 @@ static void what_comes_while_the_instance_is_busy_is_a_batch(void **state)
     for (int i = 0; i < 11; i++)
         end_answered(&others[i]);
     fake_model_end(&f);
-    assert_string_equal(book.batches, "1 8 3");
+    assert_string_equal(record.batches, "1 8 3");
 }
 
 static void different_shapes_are_different_batches(void **state)
@@ -186,7 +186,7 @@ static void different_shapes_are_different_batches(void **state)
         for (int j = 0; j < 6; j++)
             end_answered(&others[j]);
         fake_model_end(&f);
-        assert_string_equal(book.batches, tensors[i][1]);
+        assert_string_equal(record.batches, tensors[i][1]);
     }
 }
 
@@ -219,7 +219,7 @@ static void other_inputs_are_other_batches(void **state)
     for (int i = 0; i < 5; i++)
         end_answered(&others[i]);
     fake_model_end(&f);
-    assert_string_equal(book.batches, "1 2 2 1");
+    assert_string_equal(record.batches, "1 2 2 1");
 }
 
 static void a_batch_waits_for_a_preferred_size(void **state)
@@ -234,17 +234,17 @@ static void a_batch_waits_for_a_preferred_size(void **state)
     }
     for (int i = 0; i < 4; i++)
         end_answered(&requests[i]);
-    assert_string_equal(book.batches, "4");
+    assert_string_equal(record.batches, "4");
     /* Another shape closes the batch: nothing more can join. */
     struct fake_request other;
     prepare(&other, &f, 1, 2);
     ask(&other, &f);
     end_answered(&requests[4]);
-    assert_string_equal(book.batches, "4 1");
+    assert_string_equal(record.batches, "4 1");
     /* A stop waits for no delay. */
     fake_model_end(&f);
     end_answered(&other);
-    assert_string_equal(book.batches, "4 1 1");
+    assert_string_equal(record.batches, "4 1 1");
 }
 
 static void a_batch_waits_no_longer_than_the_delay(void **state)
@@ -264,7 +264,7 @@ static void a_batch_waits_no_longer_than_the_delay(void **state)
         assert_true(monotonic_ns() - from_ns >= 2 * NS_PER_MS);
     }
     fake_model_end(&f);
-    assert_int_equal(book.n_requests, 9);
+    assert_int_equal(record.n_requests, 9);
 }
 
 static void large_requests_count_as_what_they_are(void **state)
@@ -284,82 +284,82 @@ static void large_requests_count_as_what_they_are(void **state)
     for (int i = 0; i < 4; i++)
         end_answered(&others[i]);
     fake_model_end(&f);
-    assert_string_equal(book.batches, "1 2 1 1");
+    assert_string_equal(record.batches, "1 2 1 1");
 }
 
 /* ---- Loops ----------------------------------------------------------------------------------- */
 
 static int n_told;
 
-static void told(struct turn *turn)
+static void told(struct inline_budget *budget)
 {
-    (void)turn;
+    (void)budget;
     n_told++;
 }
 
-static void requests_of_one_turn_are_executed_at_its_end(void **state)
+static void requests_of_one_iteration_are_executed_at_its_end(void **state)
 {
     (void)state;
     struct fake_model f;
     struct fake_request requests[11];
-    struct turn turn = {.left_ns = EXECUTION_BUDGET_NS, .on_wait = told};
+    struct inline_budget budget = {.left_ns = EXECUTION_BUDGET_NS, .on_wait = told};
     n_told = 0;
     make_with(&f, A_AND_X, "", ON_THE_CALLER, 1);
     for (int i = 0; i < 11; i++) {
         prepare(&requests[i], &f, 1, 1);
-        requests[i].request.turn = &turn;
+        requests[i].request.inline_budget = &budget;
         ask(&requests[i], &f);
     }
     assert_int_equal(n_told, 1);
-    assert_string_equal(book.batches, "");
-    turn_end(&turn);
-    assert_int_equal(turn.n_waiting, 0);
+    assert_string_equal(record.batches, "");
+    scheduler_run_deferred(&budget);
+    assert_int_equal(budget.n_waiting, 0);
     for (int i = 0; i < 11; i++)
         end_answered(&requests[i]);
-    assert_true(pthread_equal(book.last_thread, pthread_self()) || book.n_batches > 1);
-    assert_int_equal(book.n_requests, 11);
-    assert_int_equal(strncmp(book.batches, "8 3", 3), 0);
-    turn_end(&turn);
+    assert_true(pthread_equal(record.last_thread, pthread_self()) || record.n_batches > 1);
+    assert_int_equal(record.n_requests, 11);
+    assert_int_equal(strncmp(record.batches, "8 3", 3), 0);
+    scheduler_run_deferred(&budget);
     fake_model_end(&f);
 }
 
 /* Who cannot be told executes at once. */
-static void a_turn_without_an_end_is_not_waited_for(void **state)
+static void an_iteration_without_an_end_is_not_waited_for(void **state)
 {
     (void)state;
     struct fake_model f;
     struct fake_request fr;
-    struct turn turn = {.left_ns = EXECUTION_BUDGET_NS};
+    struct inline_budget budget = {.left_ns = EXECUTION_BUDGET_NS};
     make_with(&f, A_AND_X, "", ON_THE_CALLER, 1);
     prepare(&fr, &f, 1, 1);
-    fr.request.turn = &turn;
+    fr.request.inline_budget = &budget;
     ask(&fr, &f);
-    assert_string_equal(book.batches, "1");
+    assert_string_equal(record.batches, "1");
     end_answered(&fr);
     fake_model_end(&f);
 }
 
-/* More models than a turn has room for, and one whose requests another thread has executed. */
-static void many_models_in_one_turn(void **state)
+/* More models than a budget has room for, and one whose requests another thread has executed. */
+static void many_models_in_one_iteration(void **state)
 {
     (void)state;
     enum { N = 10 };
     struct fake_model models[N];
     struct fake_request requests[N];
-    struct turn turn = {.left_ns = EXECUTION_BUDGET_NS, .on_wait = told};
+    struct inline_budget budget = {.left_ns = EXECUTION_BUDGET_NS, .on_wait = told};
     n_told = 0;
     for (int i = 0; i < N; i++) {
         make_with(&models[i], A_AND_X, "", ON_THE_CALLER, 1);
         prepare(&requests[i], &models[i], 1, 1);
-        requests[i].request.turn = &turn;
+        requests[i].request.inline_budget = &budget;
         ask(&requests[i], &models[i]);
     }
     assert_int_equal(n_told, 1);
-    struct fake_request without_turn;
-    prepare(&without_turn, &models[0], 1, 1);
-    ask(&without_turn, &models[0]);
-    end_answered(&without_turn);
-    turn_end(&turn);
+    struct fake_request without_budget;
+    prepare(&without_budget, &models[0], 1, 1);
+    ask(&without_budget, &models[0]);
+    end_answered(&without_budget);
+    scheduler_run_deferred(&budget);
     for (int i = 0; i < N; i++) {
         end_answered(&requests[i]);
         fake_model_end(&models[i]);
@@ -390,7 +390,7 @@ static void who_waits_too_long_is_answered_though_the_instance_is_busy(void **st
     set_gate(false);
     end_answered(&first);
     fake_model_end(&f);
-    assert_string_equal(book.batches, "1");
+    assert_string_equal(record.batches, "1");
 }
 
 static void a_full_queue_refuses_at_once(void **state)
@@ -439,7 +439,7 @@ static void cancelled_ones_are_not_executed(void **state)
     ask(&others[3], &f);
     end_failed(&others[3], STATUS_CANCELLED, "");
     fake_model_end(&f);
-    assert_string_equal(book.batches, "1 2");
+    assert_string_equal(record.batches, "1 2");
 }
 
 /* The push itself finds out, and refuses it. */
@@ -455,7 +455,7 @@ static void who_is_cancelled_before_it_is_asked_waits_for_no_batch(void **state)
     request_cancel(&fr.request); /* it is in no queue any more */
     end_failed(&fr, STATUS_CANCELLED, "");
     fake_model_end(&f);
-    assert_string_equal(book.batches, "");
+    assert_string_equal(record.batches, "");
 }
 
 static void priorities_decide_who_is_next(void **state)
@@ -484,7 +484,8 @@ static void priorities_decide_who_is_next(void **state)
     mutex_unlock(&s->mu);
     assert_string_equal(order, "2130");
     for (int i = 0; i < 4; i++) {
-        request_reject(&others[i].request, FAILURE_OTHER, status_new(STATUS_INTERNAL, "taken"));
+        request_fail_queued(&others[i].request, FAILURE_OTHER,
+                            status_new(STATUS_INTERNAL, "taken"));
         end_failed(&others[i], STATUS_INTERNAL, "taken");
     }
     set_gate(false);
@@ -492,8 +493,8 @@ static void priorities_decide_who_is_next(void **state)
     fake_model_end(&f);
 }
 
-/* The alarm of a batch that was full before rings while the scheduler is taken down. */
-static void the_end_may_come_as_the_alarm_rings(void **state)
+/* The timer of a batch that was full before fires while the scheduler is taken down. */
+static void the_end_may_come_as_the_timer_fires(void **state)
 {
     (void)state;
     for (int round = 0; round < 400; round++) {
@@ -526,7 +527,7 @@ static void ask_at_random(struct submitter *s)
 {
     enum { MOST = 6 };
     struct fake_request requests[MOST];
-    struct turn turn = {.left_ns = EXECUTION_BUDGET_NS, .on_wait = told};
+    struct inline_budget budget = {.left_ns = EXECUTION_BUDGET_NS, .on_wait = told};
     bool taken[MOST];
     int n = 1 + rand_r(&s->seed) % MOST;
     for (int i = 0; i < n; i++) {
@@ -534,14 +535,14 @@ static void ask_at_random(struct submitter *s)
         requests[i].request.priority = (uint64_t)(rand_r(&s->seed) % 4);
         requests[i].request.timeout_us = (uint64_t)(rand_r(&s->seed) % 2000);
         if (s->seed % 2)
-            requests[i].request.turn = &turn;
+            requests[i].request.inline_budget = &budget;
         struct status *st = server_infer(&s->f->server, &requests[i].request);
         taken[i] = !st;
         status_free(st);
         if (rand_r(&s->seed) % 8 == 0)
             request_cancel(&requests[i].request);
     }
-    turn_end(&turn);
+    scheduler_run_deferred(&budget);
     for (int i = 0; i < n; i++) {
         if (taken[i]) {
             fake_request_wait(&requests[i]);
@@ -594,7 +595,7 @@ static void every_request_has_one_answer(void **state)
                 n_ok += submitters[i].n_ok;
             }
             fake_model_end(&f);
-            assert_int_equal(book.n_requests, n_ok);
+            assert_int_equal(record.n_requests, n_ok);
             assert_true(n_ok > 0);
         }
     }
@@ -610,14 +611,14 @@ static void the_hook_of_tests_holds_batches_back(void **state)
     make(&f, "preferred_batch_size: [ 3 ]");
     unsetenv("TRITONSERVER_DELAY_SCHEDULER");
     for (int i = 0; i < 6; i++) {
-        assert_int_equal(book.n_batches, 0);
+        assert_int_equal(record.n_batches, 0);
         prepare(&requests[i], &f, 1, 1);
         ask(&requests[i], &f);
     }
     for (int i = 0; i < 6; i++)
         end_answered(&requests[i]);
     fake_model_end(&f);
-    assert_string_equal(book.batches, "3 3");
+    assert_string_equal(record.batches, "3 3");
 }
 
 int main(void)
@@ -629,15 +630,15 @@ int main(void)
         cmocka_unit_test(a_batch_waits_for_a_preferred_size),
         cmocka_unit_test(a_batch_waits_no_longer_than_the_delay),
         cmocka_unit_test(large_requests_count_as_what_they_are),
-        cmocka_unit_test(requests_of_one_turn_are_executed_at_its_end),
-        cmocka_unit_test(a_turn_without_an_end_is_not_waited_for),
-        cmocka_unit_test(many_models_in_one_turn),
+        cmocka_unit_test(requests_of_one_iteration_are_executed_at_its_end),
+        cmocka_unit_test(an_iteration_without_an_end_is_not_waited_for),
+        cmocka_unit_test(many_models_in_one_iteration),
         cmocka_unit_test(who_waits_too_long_is_answered_though_the_instance_is_busy),
         cmocka_unit_test(a_full_queue_refuses_at_once),
         cmocka_unit_test(cancelled_ones_are_not_executed),
         cmocka_unit_test(who_is_cancelled_before_it_is_asked_waits_for_no_batch),
         cmocka_unit_test(priorities_decide_who_is_next),
-        cmocka_unit_test(the_end_may_come_as_the_alarm_rings),
+        cmocka_unit_test(the_end_may_come_as_the_timer_fires),
         cmocka_unit_test(every_request_has_one_answer),
         cmocka_unit_test(the_hook_of_tests_holds_batches_back),
     };

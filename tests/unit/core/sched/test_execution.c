@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "core/request.h"
 
-static struct turn full = {.left_ns = EXECUTION_BUDGET_NS};
+static struct inline_budget full = {.left_ns = EXECUTION_BUDGET_NS};
 
 /* One whose backend has declared that it is bounded, in mode auto. */
 static void make(struct execution *e, struct clock_fake *clock)
@@ -95,7 +95,7 @@ static void a_short_model_proves_itself(void **state)
     assert_false(execution_may_inline(&e, &full));
     assert_int_equal(proof(&e, 2000, 100), 4);
 
-    struct turn used_up = {.left_ns = 500};
+    struct inline_budget used_up = {.left_ns = 500};
     assert_false(execution_may_inline(&e, &used_up));
 }
 

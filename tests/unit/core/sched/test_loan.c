@@ -110,23 +110,23 @@ static struct status *execute(struct instance *in, struct request **requests, ui
     return NULL;
 }
 
-static void prepare(struct fake_request *fr, struct fake_model *f, struct turn *turn)
+static void prepare(struct fake_request *fr, struct fake_model *f, struct inline_budget *budget)
 {
     static const float value = 1;
     struct tensor_buffer data = {.base = &value, .size_bytes = sizeof(value)};
     struct input *in;
     int64_t one = 1;
     fake_request_make(fr, f);
-    fr->request.turn = turn;
+    fr->request.inline_budget = budget;
     assert_null(request_add_input(&fr->request, "A", 1, DTYPE_FP32, &one, 1, &in));
     assert_null(request_add_data(&fr->request, in, &data));
 }
 
 static void ask(struct fake_model *f, bool inlined)
 {
-    struct turn turn = {.left_ns = EXECUTION_BUDGET_NS};
+    struct inline_budget budget = {.left_ns = EXECUTION_BUDGET_NS};
     struct fake_request fr;
-    prepare(&fr, f, inlined ? &turn : NULL);
+    prepare(&fr, f, inlined ? &budget : NULL);
     assert_null(server_infer(&f->server, &fr.request));
     fake_request_wait(&fr);
     assert_int_equal(fr.n_responses, 1);

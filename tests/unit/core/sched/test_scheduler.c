@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "base/place.h"
+#include "base/cpu_binding.h"
 #include "base/status.h"
 #include "core/sched/instance_thread.h"
 #include "core/server.h"
@@ -62,14 +62,14 @@ static struct status *answer(struct instance *in, struct request **requests, uin
     return NULL;
 }
 
-static void prepare(struct fake_request *fr, struct fake_model *f, struct turn *turn)
+static void prepare(struct fake_request *fr, struct fake_model *f, struct inline_budget *budget)
 {
     static const float value = 1;
     struct tensor_buffer data = {.base = &value, .size_bytes = sizeof(value)};
     struct input *in;
     int64_t one = 1;
     fake_request_make(fr, f);
-    fr->request.turn = turn;
+    fr->request.inline_budget = budget;
     assert_null(request_add_input(&fr->request, "A", 1, DTYPE_FP32, &one, 1, &in));
     assert_null(request_add_data(&fr->request, in, &data));
 }
@@ -85,9 +85,9 @@ static void *submit_many(void *arg)
     struct submitter *s = arg;
     i_submit = true;
     for (int i = 0; i < N_EACH; i++) {
-        struct turn turn = {.left_ns = EXECUTION_BUDGET_NS};
+        struct inline_budget budget = {.left_ns = EXECUTION_BUDGET_NS};
         struct fake_request fr;
-        prepare(&fr, s->model, s->may_inline ? &turn : NULL);
+        prepare(&fr, s->model, s->may_inline ? &budget : NULL);
         assert_null(server_infer(&s->model->server, &fr.request));
         fake_request_wait(&fr);
         assert_int_equal(fr.n_responses, 1);
@@ -268,10 +268,10 @@ static void a_bound_instance_executes_in_its_place(void **state)
     server_options_add_host_policy(o, "cpu", "cpu-cores", cpu);
     fake_model_make_with(&f, o, config_format, 1, look_around);
     for (int i = 0; i < 10; i++) { /* short, yet never inline */
-        struct turn turn = {.left_ns = EXECUTION_BUDGET_NS};
+        struct inline_budget budget = {.left_ns = EXECUTION_BUDGET_NS};
         struct fake_request fr;
         CPU_ZERO(&seen_cpus);
-        prepare(&fr, &f, &turn);
+        prepare(&fr, &f, &budget);
         assert_null(server_infer(&f.server, &fr.request));
         fake_request_wait(&fr);
         fake_request_end(&fr);
@@ -283,12 +283,12 @@ static void a_bound_instance_executes_in_its_place(void **state)
     /* Its thread started where the one was that asked; those of others begin outside all the same.
      */
     snprintf(config, sizeof(config), "%sinstance_group { host_policy: 'none' }", config_format);
-    struct place here = {.has_cpus = false}, before;
-    place_add_cpus(&here, (unsigned int)last_cpu(), (unsigned int)last_cpu());
+    struct cpu_binding here = {.has_cpus = false}, before;
+    cpu_binding_add_cpus(&here, (unsigned int)last_cpu(), (unsigned int)last_cpu());
     fake_model_make(&f, config, 1, look_around);
-    assert_null(place_enter(&here, &before));
+    assert_null(cpu_binding_enter(&here, &before));
     ask_once(&f);
-    place_leave(&before);
+    cpu_binding_restore(&before);
     assert_true(CPU_EQUAL(&seen_cpus, &before.cpus));
     fake_model_end(&f);
 }
@@ -442,7 +442,7 @@ static void a_model_ends_after_the_caller_that_executes_it(void **state)
     (void)state;
     struct fake_model f;
     struct fake_request fr;
-    struct turn turn = {.left_ns = EXECUTION_SHORT_NS};
+    struct inline_budget budget = {.left_ns = EXECUTION_SHORT_NS};
     pthread_t thread;
     char config[512];
     snprintf(config, sizeof(config),
@@ -451,7 +451,7 @@ static void a_model_ends_after_the_caller_that_executes_it(void **state)
     fake_model_make(&f, config, 1, answer_and_linger);
     model_ref(f.model); /* its struct, which the execution above reads */
     struct model *m = f.model;
-    prepare(&fr, &f, &turn);
+    prepare(&fr, &f, &budget);
     pthread_create(&thread, NULL, end_when_answered, &f);
     assert_null(server_infer(&f.server, &fr.request));
     pthread_join(thread, NULL);
@@ -539,7 +539,7 @@ struct pair {
 static void make_pair(struct pair *p, struct pair *of_server)
 {
     fake_model_make(&p->f, config_format, 1, answer_behind_gate);
-    p->f.model->server = &of_server->f.server; /* whose alarms they have in common */
+    p->f.model->server = &of_server->f.server; /* whose timers they have in common */
     int at_gate = atomic_load(&n_at_gate);
     prepare(&p->running, &p->f, NULL);
     assert_null(server_infer(&p->f.server, &p->running.request));
@@ -632,7 +632,7 @@ static void run_hot(uint64_t left_ns)
 {
     struct fake_model f;
     struct fake_request fr;
-    struct turn turn = {.left_ns = left_ns};
+    struct inline_budget budget = {.left_ns = left_ns};
     char config[512];
     snprintf(config, sizeof(config),
              "%sparameters { key: \"CONCH_EXECUTION\" value { string_value: \"inline\" } }\n",
@@ -640,7 +640,7 @@ static void run_hot(uint64_t left_ns)
     fake_model_make(&f, config, 1, note_thread);
     hot = &f;
     atomic_store(&n_noted, 0);
-    prepare(&fr, &f, &turn);
+    prepare(&fr, &f, &budget);
     for (int i = 0; i < 2; i++)
         prepare(&others[i], &f, NULL);
     assert_null(server_infer(&f.server, &fr.request));

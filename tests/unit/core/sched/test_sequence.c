@@ -121,11 +121,11 @@ static void expect_error(struct step *s, enum status_code code, const char *text
 
 /* ---- What the backend sees ------------------------------------------------------------------- */
 
-static const struct input *added(const struct request *r, const char *name)
+static const struct input *injected(const struct request *r, const char *name)
 {
-    for (uint32_t i = 0; i < r->n_added; i++) {
-        if (strcmp(r->added[i]->name, name) == 0)
-            return r->added[i];
+    for (uint32_t i = 0; i < r->n_injected; i++) {
+        if (strcmp(r->injected[i]->name, name) == 0)
+            return r->injected[i];
     }
     return NULL;
 }
@@ -133,14 +133,14 @@ static const struct input *added(const struct request *r, const char *name)
 /* The controls of a request are what its flags say; of a padding, what says "not ready". */
 static bool controls_are_right(const struct request *r)
 {
-    const int32_t *start = added(r, "START")->buffers[0].base;
-    const float *end = added(r, "END")->buffers[0].base;
-    const char *ready = added(r, "READY")->buffers[0].base;
-    const uint64_t *id = added(r, "CORRID")->buffers[0].base;
+    const int32_t *start = injected(r, "START")->buffers[0].base;
+    const float *end = injected(r, "END")->buffers[0].base;
+    const char *ready = injected(r, "READY")->buffers[0].base;
+    const uint64_t *id = injected(r, "CORRID")->buffers[0].base;
     return *start == (r->flags & START ? 4 : 3) && *end == (r->flags & END ? 1.5F : 0.5F) &&
            *ready == !r->padding && *id == (r->padding ? 0 : r->correlation_id.number) &&
-           added(r, "START")->n_backend_dims == 1u + r->model->batching &&
-           added(r, "READY")->size_bytes == 1 && added(r, "CORRID")->size_bytes == 8;
+           injected(r, "START")->n_backend_dims == 1u + r->model->batching &&
+           injected(r, "READY")->size_bytes == 1 && injected(r, "CORRID")->size_bytes == 8;
 }
 
 static int32_t value_of(const struct request *r)
@@ -188,7 +188,7 @@ static void note_locked(struct request **requests, uint32_t n)
         abort(); /* a test notes more than there is room for */
     for (uint32_t i = 0; i < n; i++) {
         const struct request *r = requests[i];
-        if (r->n_added >= 4)
+        if (r->n_injected >= 4)
             door.wrong |= !controls_are_right(r);
         at += (size_t)snprintf(door.batches + at, room - at, i ? " " : "[");
         if (r->padding)
@@ -309,7 +309,7 @@ static void sequences_spread_over_instances(void **state)
     await_arrivals(2);
     mutex_lock(&ss->scheduler.mu);
     for (uint32_t i = 0; i < 4; i++)
-        assert_int_equal(ss->lanes[i % 2].slots[i / 2]->sequence->number, i + 1);
+        assert_int_equal(ss->instance_slots[i % 2].slots[i / 2]->sequence->number, i + 1);
     mutex_unlock(&ss->scheduler.mu);
     let_in(4);
     for (int i = 0; i < 4; i++)
@@ -773,12 +773,12 @@ static void a_stop_looks_at_no_slot_in_vain(void **state)
     for (int i = 0; i < N_WAITING; i++) /* of the last one, which is the youngest */
         must_send(&s[N + i], &f, N, 0, i);
     must_send(&s[N + N_WAITING], &f, N + 1, START | END, 0); /* there is no slot for it */
-    model_hurry(f.model);
+    model_flush(f.model);
     let_in(1 << 30);
     for (int i = 0; i <= N_WAITING; i++)
         expect_answer(&s[N + i]);
     mutex_lock(&ss->scheduler.mu);
-    uint64_t n_looks = ss->lanes[0].n_looks;
+    uint64_t n_looks = ss->instance_slots[0].n_looks;
     mutex_unlock(&ss->scheduler.mu);
     /* One has made room; and once for each request, at most, it was asked whether another one can.
      */
@@ -1097,13 +1097,13 @@ static unsigned int chance(struct client *c, unsigned int n)
 static void run_sequence(struct client *c, uint64_t id)
 {
     struct step steps[MAX_STEPS];
-    struct turn turn = {.left_ns = EXECUTION_BUDGET_NS};
+    struct inline_budget budget = {.left_ns = EXECUTION_BUDGET_NS};
     int n = 1 + (int)chance(c, MAX_STEPS), sent = 0;
     bool ends = chance(c, 8) != 0;
     for (int i = 0; i < n; i++, sent++) {
         uint32_t flags = (i == 0 ? START : 0) | (i == n - 1 && ends ? END : 0);
         make_step(&steps[i], c->model, id, flags, i + 1);
-        steps[i].fr.request.turn = chance(c, 2) ? &turn : NULL;
+        steps[i].fr.request.inline_budget = chance(c, 2) ? &budget : NULL;
         steps[i].fr.request.timeout_us = chance(c, 10) == 0 ? 500 : 0;
         struct status *st = server_infer(&c->model->server, &steps[i].fr.request);
         if (st) {
@@ -1201,7 +1201,7 @@ static struct status *execute_without_memory(struct instance *in, struct request
         struct response *resp;
         struct status *st = response_new(requests[i], &resp);
         if (st)
-            request_answer_error(requests[i], st);
+            request_fail(requests[i], st);
         else
             assert_null(response_send(resp, RESPONSE_FINAL, NULL));
         assert_null(request_release(requests[i]));

@@ -2,7 +2,7 @@
 /*
  * Requests that a backend does not answer: told, answered in its place, dropped when they come
  * after all. The backend keeps what it gets, in its call or beyond it, until the test lets it; the
- * time is the test's, and the alarm of the model rings too late to matter.
+ * time is the test's, and the deadline timer of the model fires too late to matter.
  */
 #include "core/sched/watch.h"
 
@@ -35,7 +35,7 @@
     "output { name: 'X' data_type: TYPE_FP32 dims: [ 1 ] }\n"
 #define LIMIT(ms)                                                                                  \
     "parameters { key: 'CONCH_EXECUTION_LIMIT_MS' value { string_value: '" ms "' } }\n"
-/* Too long for the real alarm. */
+/* Too long for the real timer. */
 #define LONG_LIMIT LIMIT("60000")
 #define LIMIT_NS   (60 * NS_PER_S)
 
@@ -251,7 +251,7 @@ static void a_call_that_does_not_return_is_told_ever_more_rarely(void **state)
     for (uint64_t s = 21; s < 4 * 3600; s++) {
         struct watched_call before = f.model->instances[0]->call;
         look(start_ns + s * NS_PER_S);
-        told += f.model->instances[0]->call.tell_after_ns != before.tell_after_ns;
+        told += f.model->instances[0]->call.warn_after_ns != before.warn_after_ns;
     }
     /* 40, 80, …, 5120 s, and from then on each hour. */
     assert_int_equal(told, 8 + 2);
@@ -418,7 +418,7 @@ static void respond_at_leisure(struct request *r, struct response *resp, uint32_
 }
 
 /* Who takes long to hear that his request is beyond the limit holds up neither the looks, which are
- * made on the thread of all models' alarms, nor what they find afterwards. */
+ * made on the thread of all models' timers, nor what they find afterwards. */
 static void a_slow_callback_does_not_hold_up_the_look(void **state)
 {
     (void)state;

@@ -32,9 +32,9 @@ static _Thread_local bool holds, was_held;
 static struct status *last(struct instance *in, struct request **requests, uint32_t n)
 {
     (void)n;
-    struct turn turn = {.left_ns = UINT64_MAX};
+    struct inline_budget budget = {.left_ns = UINT64_MAX};
     struct execution *e = &in->model->scheduler->execution;
-    while (holds && execution_may_inline(e, &turn)) {
+    while (holds && execution_may_inline(e, &budget)) {
         was_held = true;
         if (atomic_load(&sleeps))
             sched_yield();
@@ -43,7 +43,7 @@ static struct status *last(struct instance *in, struct request **requests, uint3
     return NULL;
 }
 
-static void ask(struct fake_model *f, struct turn *turn)
+static void ask(struct fake_model *f, struct inline_budget *budget)
 {
     static const float value = 1;
     struct tensor_buffer data = {.base = &value, .size_bytes = sizeof(value)};
@@ -51,9 +51,9 @@ static void ask(struct fake_model *f, struct turn *turn)
     struct input *in;
     int64_t one = 1;
     fake_request_make(&fr, f);
-    fr.request.turn = turn;
-    if (turn)
-        turn->left_ns = EXECUTION_BUDGET_NS;
+    fr.request.inline_budget = budget;
+    if (budget)
+        budget->left_ns = EXECUTION_BUDGET_NS;
     assert_null(request_add_input(&fr.request, "A", 1, DTYPE_FP32, &one, 1, &in));
     assert_null(request_add_data(&fr.request, in, &data));
     assert_null(server_infer(&f->server, &fr.request));
@@ -63,30 +63,30 @@ static void ask(struct fake_model *f, struct turn *turn)
 }
 
 /* A model whose backend has declared that it is bounded. */
-static void make(struct fake_model *f, struct turn *turn)
+static void make(struct fake_model *f, struct inline_budget *budget)
 {
     fake_model_make(f, config, 1, last);
     f->model->scheduler->execution.bounded = true;
     assert_null(watchdog_start(&f->server.watchdog));
-    server_watch(&f->server, turn);
+    server_watch(&f->server, budget);
 }
 
 /* By what is said to have been measured: how fast this machine is now does not matter. */
-static void prove(struct fake_model *f, struct turn *turn)
+static void prove(struct fake_model *f, struct inline_budget *budget)
 {
     struct execution *e = &f->model->scheduler->execution;
-    turn->left_ns = UINT64_MAX;
-    while (!execution_may_inline(e, turn))
+    budget->left_ns = UINT64_MAX;
+    while (!execution_may_inline(e, budget))
         execution_measured(e, 1, 0, false);
 }
 
 /* One request, which lasts for ever, but for the watchdog. False: a worker has it answered, since
  * it had still been busy, or because the last execution there was a long one on a busy machine. */
-static bool ask_and_hold(struct fake_model *f, struct turn *turn)
+static bool ask_and_hold(struct fake_model *f, struct inline_budget *budget)
 {
     holds = true;
     was_held = false;
-    ask(f, turn);
+    ask(f, budget);
     holds = false;
     return was_held;
 }
@@ -96,16 +96,16 @@ static void what_lasts_is_taken_off_before_it_ends(void **state)
     (void)state;
     for (int round = 0; round < 2; round++) {
         struct fake_model f;
-        struct turn turn = {0};
-        make(&f, &turn);
+        struct inline_budget budget = {0};
+        make(&f, &budget);
         atomic_store(&sleeps, round);
         do {
-            prove(&f, &turn);
-        } while (!ask_and_hold(&f, &turn));
-        turn.left_ns = UINT64_MAX;
-        assert_false(execution_may_inline(&f.model->scheduler->execution, &turn));
+            prove(&f, &budget);
+        } while (!ask_and_hold(&f, &budget));
+        budget.left_ns = UINT64_MAX;
+        assert_false(execution_may_inline(&f.model->scheduler->execution, &budget));
         assert_true(atomic_load(&f.model->scheduler->execution.to_prove) > 64);
-        inline_watch_close(&turn.watch);
+        inline_watch_close(&budget.watch);
         fake_model_end(&f);
     }
 }
@@ -120,18 +120,18 @@ static void it_sleeps_while_nothing_runs_and_wakes_in_time(void **state)
 {
     (void)state;
     struct fake_model f;
-    struct turn turn = {0};
-    make(&f, &turn);
+    struct inline_budget budget = {0};
+    make(&f, &budget);
     for (int i = 0; i < 3; i++) {
         do {
-            prove(&f, &turn);
+            prove(&f, &budget);
             await_parked(&f.server.watchdog);
             if (i == 2) /* … for longer than it takes to be sure */
                 await_parked(&f.server.watchdog);
             atomic_store(&f.model->scheduler->execution.lapses, 0);
-        } while (!ask_and_hold(&f, &turn));
+        } while (!ask_and_hold(&f, &budget));
     }
-    inline_watch_close(&turn.watch);
+    inline_watch_close(&budget.watch);
     fake_model_end(&f);
 }
 
@@ -141,12 +141,12 @@ static void *churn(void *arg)
     (void)arg;
     for (int i = 0; i < 20; i++) {
         struct fake_model f;
-        struct turn turn = {0};
-        make(&f, &turn);
-        prove(&f, &turn);
+        struct inline_budget budget = {0};
+        make(&f, &budget);
+        prove(&f, &budget);
         for (int k = 0; k < 50; k++)
-            ask(&f, &turn);
-        inline_watch_close(&turn.watch);
+            ask(&f, &budget);
+        inline_watch_close(&budget.watch);
         fake_model_end(&f);
     }
     return NULL;

@@ -248,12 +248,12 @@ static void outputs_and_how_they_come(void **state)
         parse_text("{\"inputs\":[],\"parameters\":{\"binary_data_output\":true},\"outputs\":["
                    "{\"name\":\"O\",\"parameters\":{\"binary_data\":true}}]}"));
     assert_true(call->binary_default);
-    assert_int_equal(call->n_wishes, 1);
-    assert_string_equal(call->wishes[0].name, "O");
-    assert_true(call->wishes[0].binary);
+    assert_int_equal(call->n_requested_outputs, 1);
+    assert_string_equal(call->requested_outputs[0].name, "O");
+    assert_true(call->requested_outputs[0].binary);
     assert_int_equal(r->n_outputs, 1);
     assert_null(parse_text("{\"inputs\":[],\"outputs\":[{\"parameters\":{},\"name\":\"O\"}]}"));
-    assert_false(call->wishes[0].binary || call->binary_default);
+    assert_false(call->requested_outputs[0].binary || call->binary_default);
     says(parse_text("{\"inputs\":[],\"outputs\":[{\"name\":\"O\",\"parameters\":{"
                     "\"classification\":3}}]}"),
          STATUS_UNSUPPORTED,

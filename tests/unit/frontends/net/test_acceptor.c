@@ -82,7 +82,7 @@ static void a_loop_that_stands_still_gets_none(void **state)
     assert_int_equal(chosen(), 0); /* the one that accepts, however much it has */
     set_busy(1000, 0, 0);
     assert_int_equal(chosen(), 0);
-    workers[1].loop.phase = (NOW_NS - NS_PER_MS / 10) * 2; /* a turn like others */
+    workers[1].loop.phase = (NOW_NS - NS_PER_MS / 10) * 2; /* an iteration like others */
     assert_int_equal(chosen(), 1);
 }
 

@@ -72,7 +72,7 @@ static size_t taken_of_big(size_t n_bytes)
     static char some[64 << 10];
     size_t n = 0;
     say(&asker, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n123");
-    turn();
+    iteration();
     for (int i = 0; i < 1000 && listener.n_open > 0; i++) {
         ssize_t got = recv(asker.fd, some, n_bytes, 0);
         n += got > 0 ? (size_t)got : 0;
@@ -89,7 +89,7 @@ static void a_reply_must_be_taken(void **state)
     assert_true(taken_of_big(8 << 10) > sizeof(big));
     assert_int_equal(listener.n_open, 1);
     leave(&asker);
-    turn();
+    iteration();
     assert_int_equal(listener.n_open, 0);
     come(&asker);
     assert_in_range(taken_of_big(100), 100 * 30, 100 * 70);
@@ -132,7 +132,7 @@ static void a_head_ends_after_its_time(void **state)
     assert_int_equal(heard(&asker, "HTTP/1.1 200 "), 1);
     assert_int_equal(heard(&asker, "HTTP/1.1 408 "), 1);
     leave(&asker);
-    turn();
+    iteration();
     come(&asker);
 
     /* Behind as many as are under way at the same time: it has not begun before. */
@@ -172,17 +172,17 @@ static void idle_is_who_has_asked_for_nothing(void **state)
     assert_true(conn_is_idle(c));
     say(&asker, "HEAD / HTTP/1.1\r\n");
     assert_false(conn_is_idle(c)); /* there are bytes that nobody has read */
-    turn();
+    iteration();
     assert_false(conn_is_idle(c));
     for (int i = 0; i < 3; i++)
         pass_a_second();
     assert_true(conn_is_idle(c)); /* a head that does not end keeps nobody else's descriptor */
     say(&asker, "Host: x\r\n\r\n");
-    turn();
+    iteration();
     assert_false(conn_is_idle(c));
     exchange_reply_text(held, 200, NULL, "", 0);
-    turn();
-    turn();
+    iteration();
+    iteration();
     assert_int_equal(heard(&asker, "HTTP/1.1 200 "), 1);
     assert_true(conn_is_idle(c));
     say(&asker, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n");
@@ -219,8 +219,8 @@ static void a_burden_is_who_does_not_go_on(void **state)
     assert_int_equal(conn_burden(c, now.time_ns, &stalled), 0);
     say(&asker, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 196608\r\n\r\n");
     say_bytes(&asker, 100000);
-    for (int i = 0; i < MAX_TURNS && unread(&asker) > 0; i++)
-        turn();
+    for (int i = 0; i < MAX_ITERATIONS && unread(&asker) > 0; i++)
+        iteration();
     uint64_t at_first = conn_burden(c, now.time_ns, &stalled);
     assert_true(at_first > 0 && !stalled);
     uint64_t before = 0;
@@ -269,10 +269,10 @@ static void who_is_evicted_is_told_if_that_is_possible(void **state)
 {
     (void)state;
     say(&asker, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10000\r\n\r\nabc");
-    turn();
-    turn();
+    iteration();
+    iteration();
     conn_evict(of_asker());
-    turn();
+    iteration();
     assert_int_equal(n_evicted(), 1);
     assert_int_equal(heard(&asker, "HTTP/1.1 503 "), 1);
     assert_int_equal(heard(&asker, "Retry-After: "), 1);
@@ -289,8 +289,8 @@ static void who_is_evicted_is_told_if_that_is_possible(void **state)
 
     come(&asker); /* nor who has half a reply */
     say(&asker, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n123");
-    turn();
-    turn();
+    iteration();
+    iteration();
     assert_true(of_asker()->waiting);
     conn_evict(of_asker());
     assert_int_equal(listener.n_open, 0);
@@ -306,7 +306,7 @@ static void a_server_that_stops_waits_for_what_goes_on(void **state)
 
     come(&asker);
     say(&asker, "HEAD / HTTP/1.1\r\nHost: x\r\n\r\n");
-    turn();
+    iteration();
     worker.env.draining = true;
     conn_drain(of_asker());
     for (int i = 0; i < 100; i++)
@@ -324,7 +324,7 @@ static void a_server_that_stops_waits_for_what_goes_on(void **state)
     worker.env.draining = false;
     come(&asker);
     say(&asker, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10000\r\n\r\nabc");
-    turn();
+    iteration();
     worker.env.draining = true;
     for (int i = 0; i < 3; i++)
         pass_a_second();
@@ -337,13 +337,13 @@ static void the_end_waits_for_who_goes_on_sending(void **state)
 {
     (void)state;
     say(&asker, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\nthis is too much");
-    turn();
-    turn();
+    iteration();
+    iteration();
     assert_int_equal(heard(&asker, "HTTP/1.1 200 "), 1);
     assert_int_equal(listener.n_open, 1);
     assert_true(of_asker()->lingering);
     say(&asker, "and so is this");
-    turn();
+    iteration();
     assert_int_equal(unread(&asker), 0); /* it is thrown away */
     for (int i = 0; i < 4; i++)
         pass_a_second();
@@ -355,11 +355,11 @@ static void who_has_gone_is_closed_at_once(void **state)
 {
     (void)state;
     say(&asker, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10000\r\n\r\nabc");
-    turn();
-    turn();
+    iteration();
+    iteration();
     shutdown(asker.fd, SHUT_RDWR);
-    turn();
-    turn();
+    iteration();
+    iteration();
     assert_int_equal(listener.n_open, 0);
 }
 

@@ -410,7 +410,7 @@ static void a_loop_that_stands_still_keeps_nobody_out(void **state)
     mutex_lock(&mu);
     while (!blocked)
         assert_true(cond_wait_until(&changed, &mu, monotonic_ns() + 60 * NS_PER_S));
-    /* From a millisecond on the turn counts as long. */
+    /* From a millisecond on the iteration counts as long. */
     uint64_t until_ns = monotonic_ns() + 2 * NS_PER_MS;
     while (monotonic_ns() < until_ns)
         cond_wait_until(&changed, &mu, until_ns);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Two loops when descriptors run out: who is closed for whom, and what it costs. The test runs the
- * turns and owns the clock. Its own ends of the connections have numbers beyond those that the
+ * iterations and owns the clock. Its own ends of the connections have numbers beyond those that the
  * listener knows of.
  */
 #include <arpa/inet.h>
@@ -132,16 +132,16 @@ static int stop(void **state)
     return 0;
 }
 
-static void turns(void)
+static void iterations(void)
 {
     for (int i = 0; i < 20 * N_LOOPS; i++) {
         struct loop *loop = &workers[i % N_LOOPS].loop;
-        loop_turn(loop, 0);
+        loop_iterate(loop, 0);
         loop->phase = loop_now_ns(loop) * 2 + 1; /* it waits, as others see it */
     }
 }
 
-/* Stands in the kernel's queue until there are turns. */
+/* Stands in the kernel's queue until there are iterations. */
 static void come(void)
 {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)listener.port)};
@@ -190,7 +190,7 @@ static unsigned int closed_for(unsigned int n_more, bool nearly)
 {
     while (n_more-- > 0)
         come();
-    turns();
+    iterations();
     unsigned int n = count_closed(nearly);
     clock_fake_advance(&now, 20 * NS_PER_MS);
     return n;
@@ -227,8 +227,9 @@ static void as_many_go_as_come_at_once(void **state)
     assert_int_equal(count_reserved(), reserved_before);
 }
 
-/* To look at the descriptors takes many system calls: each turn does it, not each connection. */
-static void each_turn_looks_at_the_descriptors_once(void **state)
+/* To look at the descriptors takes many system calls: each iteration does it, not each connection.
+ */
+static void each_iteration_looks_at_the_descriptors_once(void **state)
 {
     (void)state;
     fill();
@@ -267,7 +268,7 @@ static void whoever_has_the_last_answer_makes_room(void **state)
         struct client *c = &clients[n_clients - 1];
         acknowledge(c, 0);
         assert_int_equal(send(c->fd, request, sizeof(request) - 1, 0), sizeof(request) - 1);
-        turns();
+        iterations();
         char answer[256];
         assert_in_range(recv(c->fd, answer, sizeof(answer), MSG_DONTWAIT), 12, sizeof(answer));
         assert_memory_equal(answer, "HTTP/1.1 200", 12);
@@ -282,8 +283,8 @@ int main(void)
 {
 #define TEST(test) cmocka_unit_test_setup_teardown(test, start, stop)
     const struct CMUnitTest tests[] = {
-        TEST(the_longest_idle_of_all_loops_goes),      TEST(as_many_go_as_come_at_once),
-        TEST(each_turn_looks_at_the_descriptors_once), TEST(whoever_leaves_makes_room),
+        TEST(the_longest_idle_of_all_loops_goes),           TEST(as_many_go_as_come_at_once),
+        TEST(each_iteration_looks_at_the_descriptors_once), TEST(whoever_leaves_makes_room),
         TEST(whoever_has_the_last_answer_makes_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

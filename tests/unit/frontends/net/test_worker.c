@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a worker does in one turn of its loop. The test runs the turns, and counts. */
+/* What a worker does in one iteration of its loop. The test runs the iterations, and counts. */
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
@@ -7,7 +7,7 @@
 
 enum {
     N_UPLOADS = 64,
-    SENT_BYTES = MAX_SAID_BYTES, /* of each body, before the turns that are looked at */
+    SENT_BYTES = MAX_SAID_BYTES, /* of each body, before the iterations that are looked at */
     BODY_BYTES = 192 << 10,
 };
 
@@ -45,8 +45,8 @@ static void begin_uploads(void)
                  BODY_BYTES);
         say(&uploads[i], head);
     }
-    for (int i = 0; i < MAX_TURNS && unread_of_all() > 0; i++)
-        turn();
+    for (int i = 0; i < MAX_ITERATIONS && unread_of_all() > 0; i++)
+        iteration();
     for (int i = 0; i < N_UPLOADS; i++)
         say_bytes(&uploads[i], SENT_BYTES);
 }
@@ -57,8 +57,8 @@ static void a_body_goes_on_when_there_are_pages(void **state)
     (void)state;
     enum { MADE_BYTES = 1000 };
     begin_uploads();
-    for (int i = 0; i < MAX_TURNS && unread_of_all() > 0; i++)
-        turn();
+    for (int i = 0; i < MAX_ITERATIONS && unread_of_all() > 0; i++)
+        iteration();
     struct conn *c = LIST_ENTRY(worker.conns.next, struct conn, link);
     struct client *client = &uploads[0];
     while (client->far_fd != c->fd)
@@ -68,17 +68,17 @@ static void a_body_goes_on_when_there_are_pages(void **state)
     x->order = (struct page_order *)x; /* one that is under way */
     say_bytes(client, MADE_BYTES);
     for (int i = 0; i < 3; i++)
-        turn();
+        iteration();
     assert_int_equal(x->body_size, x->body_made);
 
     x->order = NULL;
     x->body_made = x->body_capacity;
     conn_on_space(&c->http1);
     for (int i = 0; i < 3; i++)
-        turn(); /* finds nothing to read */
+        iteration(); /* finds nothing to read */
     say_bytes(client, BODY_BYTES - SENT_BYTES - MADE_BYTES);
     for (int i = 0; i < 3; i++)
-        turn();
+        iteration();
     assert_int_equal(heard(client, "196608."), 1);
     for (int i = 0; i < N_UPLOADS; i++)
         leave(&uploads[i]);
@@ -94,25 +94,26 @@ static long faults(void)
 static void end_chunks(struct client *c)
 {
     while (send(c->fd, "0\r\n\r\n", 5, MSG_NOSIGNAL) < 0)
-        (void)loop_turn(&worker.loop, NS_PER_MS);
+        (void)loop_iterate(&worker.loop, NS_PER_MS);
 }
 
-/* In chunks, as much as the socket takes between two turns */
+/* In chunks, as much as the socket takes between two iterations */
 static void upload_chunks(struct client *c, size_t n_bytes)
 {
-    static char chunk[TURN_BYTES + 16];
-    const size_t n_chunk = (size_t)snprintf(chunk, 16, "%x\r\n", TURN_BYTES) + TURN_BYTES + 2;
-    memset(chunk + n_chunk - TURN_BYTES - 2, 'x', TURN_BYTES);
+    static char chunk[ITERATION_BYTES + 16];
+    const size_t n_chunk =
+        (size_t)snprintf(chunk, 16, "%x\r\n", ITERATION_BYTES) + ITERATION_BYTES + 2;
+    memset(chunk + n_chunk - ITERATION_BYTES - 2, 'x', ITERATION_BYTES);
     memcpy(chunk + n_chunk - 2, "\r\n", 2);
     say(c, "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
-    for (size_t at = 0, left = n_bytes / TURN_BYTES * n_chunk; left > 0;) {
+    for (size_t at = 0, left = n_bytes / ITERATION_BYTES * n_chunk; left > 0;) {
         ssize_t n = send(c->fd, chunk + at, MIN(n_chunk - at, left), MSG_NOSIGNAL);
         if (n > 0) {
             at = (at + (size_t)n) % n_chunk;
             left -= (size_t)n;
             continue;
         }
-        (void)loop_turn(&worker.loop, NS_PER_MS);
+        (void)loop_iterate(&worker.loop, NS_PER_MS);
     }
 }
 
@@ -123,13 +124,13 @@ static void pages_of_a_chunked_body_are_made_elsewhere(void **state)
     enum { LARGE_BYTES = 64 << 20, PAGE_BYTES = 4096 };
     assert_int_equal(prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0), 0); /* so that pages can be counted */
     assert_null(budget_start(memory));
-    worker.budget.turn_bytes = TURN_BYTES * 16;
+    worker.budget.iteration_bytes = ITERATION_BYTES * 16;
     come(&asker);
     long before = faults();
     upload_chunks(&asker, LARGE_BYTES);
     end_chunks(&asker);
     while (heard(&asker, "67108864.") == 0)
-        (void)loop_turn(&worker.loop, NS_PER_MS);
+        (void)loop_iterate(&worker.loop, NS_PER_MS);
 #if !defined(__SANITIZE_THREAD__) &&                                                               \
     !defined(__SANITIZE_ADDRESS__) /* which have pages of their own */
     /* Of the first 4 MiB, while it is not known to be large, and of what else it does. */
@@ -141,57 +142,58 @@ static void pages_of_a_chunked_body_are_made_elsewhere(void **state)
     /* A client that leaves in between, and one whose body is refused. */
     upload_chunks(&asker, LARGE_BYTES / 2);
     leave(&asker);
-    turn();
+    iteration();
     come(&asker);
     limits.max_body_bytes = 30 << 20;
     upload_chunks(&asker, 29 << 20);
     end_chunks(&asker);
     while (heard(&asker, "30408704.") == 0)
-        (void)loop_turn(&worker.loop, NS_PER_MS);
+        (void)loop_iterate(&worker.loop, NS_PER_MS);
     say(&asker, "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1e00001\r\n");
     static char some[64 << 10];
     while (heard(&asker, " 413 ") == 0) {
         (void)send(asker.fd, some, sizeof(some), MSG_NOSIGNAL);
-        (void)loop_turn(&worker.loop, 0);
+        (void)loop_iterate(&worker.loop, 0);
     }
     leave(&asker);
-    turn();
+    iteration();
     budget_stop(memory);
     assert_int_equal(prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0), 0);
 }
 
-/* Whatever is there for it, a turn reads so much of bodies, and that when all else is done. */
-static void a_turn_has_a_budget_of_bytes(void **state)
+/* Whatever is there for it, an iteration reads so much of bodies, and that when all else is done.
+ */
+static void an_iteration_has_a_budget_of_bytes(void **state)
 {
     (void)state;
     come(&asker);
     begin_uploads();
     size_t before = unread_of_all();
     assert_int_equal(before, N_UPLOADS * SENT_BYTES);
-    for (int i = 1; i <= N_UPLOADS * PORTION_BYTES / TURN_BYTES; i++) {
+    for (int i = 1; i <= N_UPLOADS * PORTION_BYTES / ITERATION_BYTES; i++) {
         say(&asker, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-        turn();
+        iteration();
         assert_int_equal(n_requests, i);
-        assert_int_equal(heard(&asker, "0."), i);    /* in the same turn */
+        assert_int_equal(heard(&asker, "0."), i);    /* in the same iteration */
         assert_int_equal(unread_at_request, before); /* before any body */
-        assert_int_equal(before - unread_of_all(), TURN_BYTES);
+        assert_int_equal(before - unread_of_all(), ITERATION_BYTES);
         before = unread_of_all();
     }
     for (int i = 0; i < N_UPLOADS; i++) /* one portion each */
         assert_int_equal(SENT_BYTES - unread(&uploads[i]), PORTION_BYTES);
 
     /* Nothing is left behind, although no event tells of it once more. */
-    int n_turns = 0;
-    for (; unread_of_all() > 0; n_turns++) {
-        assert_true(n_turns < MAX_TURNS);
-        turn();
+    int n_iterations = 0;
+    for (; unread_of_all() > 0; n_iterations++) {
+        assert_true(n_iterations < MAX_ITERATIONS);
+        iteration();
     }
-    assert_int_equal(n_turns, N_UPLOADS * (SENT_BYTES - PORTION_BYTES) / TURN_BYTES);
+    assert_int_equal(n_iterations, N_UPLOADS * (SENT_BYTES - PORTION_BYTES) / ITERATION_BYTES);
     for (int i = 0; i < N_UPLOADS; i++)
         say_bytes(&uploads[i], BODY_BYTES - SENT_BYTES);
     for (int i = 0; i < N_UPLOADS; i++) {
-        for (int k = 0; k < MAX_TURNS && heard(&uploads[i], "196608.") == 0; k++)
-            turn();
+        for (int k = 0; k < MAX_ITERATIONS && heard(&uploads[i], "196608.") == 0; k++)
+            iteration();
         assert_int_equal(heard(&uploads[i], "196608."), 1);
         leave(&uploads[i]);
     }
@@ -206,8 +208,9 @@ static uint64_t tell_time(struct clock *c)
     return fake->time_ns += look_ns;
 }
 
-/* Time, too: when the kernel takes long to give memory, a turn reads less, but not nothing. */
-static void a_turn_has_a_budget_of_time(void **state)
+/* Time, too: when the kernel takes long to give memory, an iteration reads less, but not nothing.
+ */
+static void an_iteration_has_a_budget_of_time(void **state)
 {
     (void)state;
     come(&asker);
@@ -215,30 +218,32 @@ static void a_turn_has_a_budget_of_time(void **state)
     now.clock.now_ns = tell_time;
     static const struct {
         uint64_t look_ns;
-        int n_portions; /* in each turn */
-    } cases[] = {
-        {2 * NS_PER_MS, 3}, {4 * NS_PER_MS, 2}, {NS_PER_S, 1}, {0, TURN_BYTES / PORTION_BYTES}};
+        int n_portions; /* in each iteration */
+    } cases[] = {{2 * NS_PER_MS, 3},
+                 {4 * NS_PER_MS, 2},
+                 {NS_PER_S, 1},
+                 {0, ITERATION_BYTES / PORTION_BYTES}};
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
         look_ns = cases[i].look_ns;
         for (int k = 0; k < 3; k++) {
             size_t before = unread_of_all();
             say(&asker, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-            turn();
+            iteration();
             assert_int_equal(heard(&asker, "0."), 3 * i + k + 1);
             assert_int_equal(before - unread_of_all(), cases[i].n_portions * PORTION_BYTES);
         }
     }
-    for (int i = 0; i < MAX_TURNS && unread_of_all() > 0; i++)
-        turn();
+    for (int i = 0; i < MAX_ITERATIONS && unread_of_all() > 0; i++)
+        iteration();
     assert_int_equal(unread_of_all(), 0);
     for (int i = 0; i < N_UPLOADS; i++)
         leave(&uploads[i]);
     leave(&asker);
-    turn();
+    iteration();
 }
 
 /* Requests, too; who has many of them does not keep others from theirs. */
-static void a_turn_has_a_budget_of_requests(void **state)
+static void an_iteration_has_a_budget_of_requests(void **state)
 {
     (void)state;
     enum { N = 100 };
@@ -250,14 +255,14 @@ static void a_turn_has_a_budget_of_requests(void **state)
     say(&other, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
     int done = 0;
     for (int i = 0; i < 2; i++) {
-        turn();
-        assert_in_range(n_requests - done, 1, 2 * TURN_REQUESTS);
+        iteration();
+        assert_in_range(n_requests - done, 1, 2 * ITERATION_REQUESTS);
         done = n_requests;
     }
     assert_int_equal(heard(&other, "0."), 1);
-    for (int i = 0; i < MAX_TURNS && heard(&asker, "0.") < N; i++) {
-        turn();
-        assert_in_range(n_requests - done, 0, 2 * TURN_REQUESTS);
+    for (int i = 0; i < MAX_ITERATIONS && heard(&asker, "0.") < N; i++) {
+        iteration();
+        assert_in_range(n_requests - done, 0, 2 * ITERATION_REQUESTS);
         done = n_requests;
     }
     assert_int_equal(heard(&asker, "0."), N);
@@ -275,8 +280,8 @@ static void what_was_sent_before_the_end_is_handled(void **state)
     for (int i = 0; i < N; i++)
         say(&asker, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
     assert_int_equal(shutdown(asker.fd, SHUT_WR), 0);
-    for (int i = 0; i < MAX_TURNS && !list_empty(&worker.conns); i++)
-        turn();
+    for (int i = 0; i < MAX_ITERATIONS && !list_empty(&worker.conns); i++)
+        iteration();
     assert_true(list_empty(&worker.conns)); /* the end was noticed, too */
     assert_int_equal(heard(&asker, "0."), N);
     leave(&asker);
@@ -285,11 +290,11 @@ static void what_was_sent_before_the_end_is_handled(void **state)
     come(&other);
     for (int i = 0; i < N; i++)
         say(&asker, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-    turn();
+    iteration();
     leave(&asker); /* while it waits for its next portion */
     say(&other, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-    for (int i = 0; i < MAX_TURNS && heard(&other, "0.") == 0; i++)
-        turn();
+    for (int i = 0; i < MAX_ITERATIONS && heard(&other, "0.") == 0; i++)
+        iteration();
     assert_int_equal(heard(&other, "0."), 1);
     leave(&other);
 }
@@ -297,12 +302,12 @@ static void what_was_sent_before_the_end_is_handled(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_turn_has_a_budget_of_bytes, start_uploads, stop),
-        cmocka_unit_test_setup_teardown(a_turn_has_a_budget_of_time, start_uploads, stop),
+        cmocka_unit_test_setup_teardown(an_iteration_has_a_budget_of_bytes, start_uploads, stop),
+        cmocka_unit_test_setup_teardown(an_iteration_has_a_budget_of_time, start_uploads, stop),
         cmocka_unit_test_setup_teardown(a_body_goes_on_when_there_are_pages, start_uploads, stop),
         cmocka_unit_test_setup_teardown(pages_of_a_chunked_body_are_made_elsewhere, start_uploads,
                                         stop),
-        cmocka_unit_test_setup_teardown(a_turn_has_a_budget_of_requests, start_uploads, stop),
+        cmocka_unit_test_setup_teardown(an_iteration_has_a_budget_of_requests, start_uploads, stop),
         cmocka_unit_test_setup_teardown(what_was_sent_before_the_end_is_handled, start_uploads,
                                         stop),
     };

@@ -3,7 +3,7 @@
  * The kernel takes a list of CPUs of which only some exist, and uses those; we look at what it made
  * of the list and refuse what is not the whole.
  */
-#include "base/place.h"
+#include "base/cpu_binding.h"
 
 #include <errno.h>
 #include <linux/mempolicy.h>
@@ -19,22 +19,22 @@
 enum { WORD_BITS = CHAR_BIT * sizeof(unsigned long), MAX_LIST_BYTES = 200 };
 
 /* One more than there are: the kernel's count is off by one. */
-#define N_NODE_BITS (PLACE_MAX_NODES + 1UL)
+#define N_NODE_BITS (CPU_BINDING_MAX_NODES + 1UL)
 
-static struct place outside;
+static struct cpu_binding outside;
 static atomic_bool outside_known;
 
-void place_add_cpus(struct place *p, unsigned int first, unsigned int last)
+void cpu_binding_add_cpus(struct cpu_binding *p, unsigned int first, unsigned int last)
 {
-    BUG_ON(last >= PLACE_MAX_CPUS);
+    BUG_ON(last >= CPU_BINDING_MAX_CPUS);
     p->has_cpus = true;
     for (unsigned int cpu = first; cpu <= last; cpu++)
         CPU_SET(cpu, &p->cpus);
 }
 
-void place_set_node(struct place *p, unsigned int node)
+void cpu_binding_set_node(struct cpu_binding *p, unsigned int node)
 {
-    BUG_ON(node >= PLACE_MAX_NODES);
+    BUG_ON(node >= CPU_BINDING_MAX_NODES);
     memset(p->nodes, 0, sizeof(p->nodes));
     p->has_memory = true;
     p->memory_mode = MPOL_BIND;
@@ -46,11 +46,11 @@ static void print_cpus(const cpu_set_t *cpus, char *out, size_t size)
 {
     size_t used = 0;
     out[0] = '\0';
-    for (int cpu = 0; cpu < PLACE_MAX_CPUS && used + 16 < size; cpu++) {
+    for (int cpu = 0; cpu < CPU_BINDING_MAX_CPUS && used + 16 < size; cpu++) {
         if (!CPU_ISSET(cpu, cpus))
             continue;
         int last = cpu;
-        while (last + 1 < PLACE_MAX_CPUS && CPU_ISSET(last + 1, cpus))
+        while (last + 1 < CPU_BINDING_MAX_CPUS && CPU_ISSET(last + 1, cpus))
             last++;
         used += (size_t)snprintf(out + used, size - used, "%s%d", used ? "," : "", cpu);
         if (last > cpu)
@@ -91,7 +91,7 @@ NODISCARD static struct status *set_cpus(const cpu_set_t *wanted)
         one ? "" : "s", text, one ? "es" : "", one ? "it" : "them");
 }
 
-NODISCARD static struct status *get_memory(struct place *p)
+NODISCARD static struct status *get_memory(struct cpu_binding *p)
 {
     memset(p->nodes, 0, sizeof(p->nodes));
     if (syscall(SYS_get_mempolicy, &p->memory_mode, p->nodes, N_NODE_BITS, NULL, 0UL) != 0)
@@ -101,7 +101,7 @@ NODISCARD static struct status *get_memory(struct place *p)
 }
 
 /* The reference's text; the code is the same whatever the cause. */
-NODISCARD static struct status *set_memory(const struct place *p)
+NODISCARD static struct status *set_memory(const struct cpu_binding *p)
 {
     if (syscall(SYS_set_mempolicy, p->memory_mode, p->nodes, N_NODE_BITS) == 0)
         return NULL;
@@ -120,15 +120,15 @@ static void remember_outside(void)
     atomic_store_explicit(&outside_known, true, memory_order_release);
 }
 
-const struct place *place_outside(void)
+const struct cpu_binding *cpu_binding_outside(void)
 {
     return atomic_load_explicit(&outside_known, memory_order_acquire) ? &outside : NULL;
 }
 
-struct status *place_enter(const struct place *p, struct place *ret_before)
+struct status *cpu_binding_enter(const struct cpu_binding *p, struct cpu_binding *ret_before)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    struct place before = {.has_cpus = false};
+    struct cpu_binding before = {.has_cpus = false};
     struct status *st = NULL;
 
     pthread_once(&once, remember_outside);
@@ -146,13 +146,13 @@ struct status *place_enter(const struct place *p, struct place *ret_before)
     if (!st && p->has_memory)
         st = set_memory(p);
     if (st)
-        place_leave(&before);
+        cpu_binding_restore(&before);
     else if (ret_before)
         *ret_before = before;
     return st;
 }
 
-void place_leave(const struct place *before)
+void cpu_binding_restore(const struct cpu_binding *before)
 {
     /* Where the thread has been already: this fails only if the machine shrank meanwhile. */
     if (before->has_cpus)

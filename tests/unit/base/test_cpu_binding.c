@@ -2,7 +2,7 @@
 /*
  * Needs no more than the one CPU and the one node that every machine has.
  */
-#include "base/place.h"
+#include "base/cpu_binding.h"
 
 #include <linux/mempolicy.h>
 #include <pthread.h>
@@ -28,9 +28,10 @@ static void cpus_now(cpu_set_t *ret_cpus)
 
 static int memory_mode_now(unsigned long *ret_first_word)
 {
-    unsigned long nodes[PLACE_NODE_WORDS + 1] = {0};
+    unsigned long nodes[CPU_BINDING_NODE_WORDS + 1] = {0};
     int mode = -1;
-    assert_int_equal(syscall(SYS_get_mempolicy, &mode, nodes, PLACE_MAX_NODES + 1UL, NULL, 0UL), 0);
+    assert_int_equal(
+        syscall(SYS_get_mempolicy, &mode, nodes, CPU_BINDING_MAX_NODES + 1UL, NULL, 0UL), 0);
     *ret_first_word = nodes[0];
     return mode;
 }
@@ -60,15 +61,15 @@ static void *look_inside(void *arg)
 
 static void a_thread_enters_and_leaves(void **state)
 {
-    struct place p = {.has_cpus = false}, before;
+    struct cpu_binding p = {.has_cpus = false}, before;
     cpu_set_t now, of_child;
     unsigned long nodes;
     pthread_t child;
 
-    assert_null(place_outside());
-    place_add_cpus(&p, first_cpu(), first_cpu());
-    place_set_node(&p, 0);
-    assert_null(place_enter(&p, &before));
+    assert_null(cpu_binding_outside());
+    cpu_binding_add_cpus(&p, first_cpu(), first_cpu());
+    cpu_binding_set_node(&p, 0);
+    assert_null(cpu_binding_enter(&p, &before));
     cpus_now(&now);
     assert_int_equal(CPU_COUNT(&now), 1);
     assert_true(CPU_ISSET(first_cpu(), &now));
@@ -80,40 +81,40 @@ static void a_thread_enters_and_leaves(void **state)
     assert_true(CPU_EQUAL(&of_child, &now));
 
     /* What is outside was noted before the first one entered; it is a place like others. */
-    assert_non_null(place_outside());
-    assert_null(place_enter(place_outside(), NULL));
+    assert_non_null(cpu_binding_outside());
+    assert_null(cpu_binding_enter(cpu_binding_outside(), NULL));
     assert_outside();
-    assert_null(place_enter(&p, NULL));
+    assert_null(cpu_binding_enter(&p, NULL));
 
-    place_leave(&before);
+    cpu_binding_restore(&before);
     assert_outside();
 }
 
 static void a_place_may_be_of_one_kind_only(void **state)
 {
-    struct place p = {.has_cpus = false}, before;
+    struct cpu_binding p = {.has_cpus = false}, before;
     cpu_set_t now;
     unsigned long nodes;
 
-    place_set_node(&p, 0);
-    assert_null(place_enter(&p, &before));
+    cpu_binding_set_node(&p, 0);
+    assert_null(cpu_binding_enter(&p, &before));
     cpus_now(&now);
     assert_true(CPU_EQUAL(&now, &all_cpus));
-    place_leave(&before);
+    cpu_binding_restore(&before);
     assert_outside();
 
-    p = (struct place){.has_cpus = false};
-    place_add_cpus(&p, first_cpu(), first_cpu());
-    assert_null(place_enter(&p, &before));
+    p = (struct cpu_binding){.has_cpus = false};
+    cpu_binding_add_cpus(&p, first_cpu(), first_cpu());
+    assert_null(cpu_binding_enter(&p, &before));
     assert_int_equal(memory_mode_now(&nodes), MPOL_DEFAULT);
-    place_leave(&before);
+    cpu_binding_restore(&before);
     assert_outside();
 }
 
-static void refused(const struct place *p, const char *message)
+static void refused(const struct cpu_binding *p, const char *message)
 {
-    struct place before;
-    struct status *st = place_enter(p, &before);
+    struct cpu_binding before;
+    struct status *st = cpu_binding_enter(p, &before);
     assert_non_null(st);
     assert_int_equal(status_code(st), STATUS_INTERNAL);
     assert_string_equal(status_message(st), message);
@@ -123,22 +124,22 @@ static void refused(const struct place *p, const char *message)
 
 static void what_does_not_exist_is_refused(void **state)
 {
-    struct place p = {.has_cpus = false};
+    struct cpu_binding p = {.has_cpus = false};
     /* No machine of ours has 1024 CPUs or nodes. */
-    place_add_cpus(&p, PLACE_MAX_CPUS - 1, PLACE_MAX_CPUS - 1);
+    cpu_binding_add_cpus(&p, CPU_BINDING_MAX_CPUS - 1, CPU_BINDING_MAX_CPUS - 1);
     refused(&p, "Unable to set NUMA thread affinity: CPU 1023 does not exist, or this process may "
                 "not use it");
-    place_add_cpus(&p, first_cpu(), first_cpu()); /* of which one exists */
+    cpu_binding_add_cpus(&p, first_cpu(), first_cpu()); /* of which one exists */
     refused(&p, "Unable to set NUMA thread affinity: CPU 1023 does not exist, or this process may "
                 "not use it");
-    place_add_cpus(&p, 1000, 1010);
+    cpu_binding_add_cpus(&p, 1000, 1010);
     refused(&p, "Unable to set NUMA thread affinity: CPUs 1000-1010,1023 do not exist, or this "
                 "process may not use them");
 
     /* The CPU is taken back when the memory cannot be had. */
-    p = (struct place){.has_cpus = false};
-    place_add_cpus(&p, first_cpu(), first_cpu());
-    place_set_node(&p, PLACE_MAX_NODES - 1);
+    p = (struct cpu_binding){.has_cpus = false};
+    cpu_binding_add_cpus(&p, first_cpu(), first_cpu());
+    cpu_binding_set_node(&p, CPU_BINDING_MAX_NODES - 1);
     refused(&p, "Unable to set NUMA memory policy: Invalid argument");
 }
 

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One thread per server waits for the next timer and calls its alarm, without alarms.mu; `ringing`
- * says whose call runs, so that alarm_done() can wait for its end. `at_ns` repeats the timer's
- * time: a caller that needs nothing earlier sees that without the lock.
+ * One thread per server waits for the next timer and calls it, without deadline_timers.mu;
+ * `running` says whose call runs, so that deadline_timer_done() can wait for its end. `at_ns`
+ * repeats the timer's time: a caller that needs nothing earlier sees that without the lock.
  */
-#include "core/sched/alarm.h"
+#include "core/sched/deadline_timer.h"
 
 #include "base/clock.h"
 #include "base/status.h"
 
-enum { ALARMS_LEVEL = 700 };
+enum { DEADLINE_TIMERS_LEVEL = 700 };
 
-void alarms_init(struct alarms *set)
+void deadline_timers_init(struct deadline_timers *set)
 {
-    *set = (struct alarms){0};
-    mutex_init(&set->mu, ALARMS_LEVEL, "alarms.mu");
+    *set = (struct deadline_timers){0};
+    mutex_init(&set->mu, DEADLINE_TIMERS_LEVEL, "deadline_timers.mu");
     cond_init(&set->changed);
     timers_init(&set->timers);
 }
 
-void alarms_done(struct alarms *set)
+void deadline_timers_done(struct deadline_timers *set)
 {
     mutex_lock(&set->mu);
     set->ending = true;
@@ -31,24 +31,24 @@ void alarms_done(struct alarms *set)
     mutex_done(&set->mu);
 }
 
-/* The timer of one alarm is due. Lets go of mu meanwhile, and the alarm may be gone afterwards. */
-static void call_due_alarm(struct timer *t)
+/* One timer is due. Lets go of mu meanwhile, and the timer may be gone afterwards. */
+static void call_due_timer(struct timer *t)
 {
-    struct alarm *a = CONTAINER_OF(t, struct alarm, timer);
-    struct alarms *set = a->set;
+    struct deadline_timer *a = CONTAINER_OF(t, struct deadline_timer, timer);
+    struct deadline_timers *set = a->set;
 
     atomic_store_explicit(&a->at_ns, UINT64_MAX, memory_order_relaxed);
-    set->ringing = a;
+    set->running = a;
     mutex_unlock(&set->mu);
-    a->ring(a);
+    a->on_timer(a);
     mutex_lock(&set->mu);
-    set->ringing = NULL;
+    set->running = NULL;
     cond_broadcast(&set->changed);
 }
 
-static void run_alarm_thread(void *arg)
+static void run_timer_thread(void *arg)
 {
-    struct alarms *set = arg;
+    struct deadline_timers *set = arg;
     mutex_lock(&set->mu);
     while (!set->ending) {
         if (timers_run(&set->timers, monotonic_ns()) == 0)
@@ -57,31 +57,32 @@ static void run_alarm_thread(void *arg)
     mutex_unlock(&set->mu);
 }
 
-struct status *alarm_init(struct alarm *a, struct alarms *set, alarm_fn fn)
+struct status *deadline_timer_init(struct deadline_timer *a, struct deadline_timers *set,
+                                   deadline_timer_fn fn)
 {
     struct status *st = NULL;
     mutex_lock(&set->mu);
     if (!set->has_thread)
-        st = thread_start(&set->thread, "alarms", run_alarm_thread, set);
+        st = thread_start(&set->thread, "timers", run_timer_thread, set);
     set->has_thread = !st;
     mutex_unlock(&set->mu);
     if (st)
         return st;
-    *a = (struct alarm){.set = set, .ring = fn};
-    timer_init(&a->timer, call_due_alarm);
+    *a = (struct deadline_timer){.set = set, .on_timer = fn};
+    timer_init(&a->timer, call_due_timer);
     atomic_init(&a->at_ns, UINT64_MAX);
     return NULL;
 }
 
-void alarm_ring_by(struct alarm *a, uint64_t at_ns)
+void deadline_timer_fire_by(struct deadline_timer *a, uint64_t at_ns)
 {
     /*
-     * Relaxed: the caller holds the lock of what the alarm's function looks at. If that runs just
+     * Relaxed: the caller holds the lock of what the timer's function looks at. If that runs just
      * now, it has either not looked yet, or this thread's lock came after it, and sees UINT64_MAX.
      */
     if (LIKELY(atomic_load_explicit(&a->at_ns, memory_order_relaxed) <= at_ns))
         return;
-    struct alarms *set = a->set;
+    struct deadline_timers *set = a->set;
     mutex_lock(&set->mu);
     if (!a->ending && at_ns < atomic_load_explicit(&a->at_ns, memory_order_relaxed)) {
         bool first = at_ns < timers_next_ns(&set->timers);
@@ -93,15 +94,15 @@ void alarm_ring_by(struct alarm *a, uint64_t at_ns)
     mutex_unlock(&set->mu);
 }
 
-void alarm_done(struct alarm *a)
+void deadline_timer_done(struct deadline_timer *a)
 {
-    struct alarms *set = a->set;
+    struct deadline_timers *set = a->set;
     if (!set)
         return;
     mutex_lock(&set->mu);
     a->ending = true; /* its function may be about to set it anew */
     timers_clear(&set->timers, &a->timer);
-    while (set->ringing == a)
+    while (set->running == a)
         cond_wait(&set->changed, &set->mu);
     mutex_unlock(&set->mu);
     a->set = NULL;

@@ -2,9 +2,9 @@
 /*
  * The end of versions that do not serve any more: unloaded, dropped by the policy, or replaced.
  *
- *     leave_take_locked   the books have it among those that leave
- *     leave_start         no request finds it; those that found it before are served
- *       on_alone          … the last of them has let go (model_leave())
+ *     retire_take_locked  the catalog has it among those that retire
+ *     retire_start        no request finds it; those that found it before are served
+ *       on_alone          … the last of them has let go (model_retire())
  *         retire_version  on a control thread: taken down, and its files with it
  *
  * So no request is refused because its model was exchanged under it; an embedder's request object
@@ -16,21 +16,21 @@
 #include "core/repo/repository.h"
 #include "core/repo/source.h"
 
-static void note_end_locked(const struct leaving *l, int64_t version)
+static void note_end_locked(const struct retiring_model *l, int64_t version)
 {
     struct repository *repo = l->repo;
     for (size_t i = 0; i < l->rm->n_versions; i++) {
         struct repo_version *rv = &l->rm->versions[i];
         if (rv->version != version)
             continue;
-        rv->n_leaving--;
-        if (rv->n_leaving == 0 && rv->state == VERSION_UNLOADING)
+        rv->n_retiring--;
+        if (rv->n_retiring == 0 && rv->state == VERSION_UNLOADING)
             repository_set_state_locked(repo, rv, VERSION_UNAVAILABLE, "unloaded");
     }
 }
 
-/* Nobody has the model but the books, and it is not in their list any more. */
-static void retire_version(struct leaving *l)
+/* Nobody has the model but the catalog, and it is not in its list any more. */
+static void retire_version(struct retiring_model *l)
 {
     struct repository *repo = l->repo;
     int64_t version = l->model->version;
@@ -41,7 +41,7 @@ static void retire_version(struct leaving *l)
     log_info("successfully unloaded '%s' version %lld", l->rm->title, (long long)version);
     mutex_lock(&repo->mu);
     note_end_locked(l, version);
-    repository_let_go_and_unlock(repo, l->rm);
+    repository_drop_user_and_unlock(repo, l->rm);
     mem_free(l);
     mutex_lock(&repo->mu);
     repo->n_ending--;
@@ -49,7 +49,7 @@ static void retire_version(struct leaving *l)
     mutex_unlock(&repo->mu);
 }
 
-static void unlist_leaving_locked(struct leaving *l)
+static void unlist_retiring_locked(struct retiring_model *l)
 {
     list_remove(&l->link);
     l->repo->n_ending++;
@@ -57,24 +57,24 @@ static void unlist_leaving_locked(struct leaving *l)
 
 static void run_retirement(struct control_job *job)
 {
-    struct leaving *l = CONTAINER_OF(job, struct leaving, job);
+    struct retiring_model *l = CONTAINER_OF(job, struct retiring_model, job);
     mutex_lock(&l->repo->mu);
-    unlist_leaving_locked(l);
+    unlist_retiring_locked(l);
     mutex_unlock(&l->repo->mu);
     retire_version(l);
 }
 
 static void on_alone(struct model *m)
 {
-    struct leaving *l = m->on_alone_arg;
+    struct retiring_model *l = m->on_alone_arg;
     control_post(l->repo->control, &l->job);
 }
 
-void leave_take_locked(struct repository *repo, struct repo_model *rm, struct repo_version *rv,
-                       struct list *taken)
+void retire_take_locked(struct repository *repo, struct repo_model *rm, struct repo_version *rv,
+                        struct list *taken)
 {
     mutex_assert_held(&repo->mu);
-    struct leaving *l = mem_zalloc(sizeof(*l));
+    struct retiring_model *l = mem_zalloc(sizeof(*l));
     l->repo = repo;
     l->rm = rm;
     l->model = TAKE(rv->model);
@@ -83,32 +83,32 @@ void leave_take_locked(struct repository *repo, struct repo_model *rm, struct re
     l->model->on_alone = on_alone;
     l->model->on_alone_arg = l;
     rm->n_users++;
-    rv->n_leaving++;
+    rv->n_retiring++;
     list_push(taken, &l->link);
 }
 
-void leave_start(struct list *taken)
+void retire_start(struct list *taken)
 {
     struct list *link;
     while ((link = list_pop(taken))) {
-        struct leaving *l = LIST_ENTRY(link, struct leaving, link);
+        struct retiring_model *l = LIST_ENTRY(link, struct retiring_model, link);
         mutex_lock(&l->repo->mu);
-        list_push(&l->repo->leaving, &l->link);
+        list_push(&l->repo->retiring, &l->link);
         mutex_unlock(&l->repo->mu);
-        model_hurry(l->model); /* nobody comes any more for whom a request could wait */
-        if (model_leave(l->model))
+        model_flush(l->model); /* nobody comes any more for whom a request could wait */
+        if (model_retire(l->model))
             on_alone(l->model);
     }
 }
 
-void leave_end_all(struct repository *repo)
+void retire_end_all(struct repository *repo)
 {
     mutex_lock(&repo->mu);
-    while (!list_empty(&repo->leaving) || repo->n_ending > 0) {
-        struct leaving *mine = NULL;
-        LIST_FOR_EACH (link, &repo->leaving) {
-            struct leaving *l = LIST_ENTRY(link, struct leaving, link);
-            if (model_leave_no_more(l->model)) {
+    while (!list_empty(&repo->retiring) || repo->n_ending > 0) {
+        struct retiring_model *mine = NULL;
+        LIST_FOR_EACH (link, &repo->retiring) {
+            struct retiring_model *l = LIST_ENTRY(link, struct retiring_model, link);
+            if (model_cancel_retirement(l->model)) {
                 mine = l;
                 break;
             }
@@ -117,7 +117,7 @@ void leave_end_all(struct repository *repo)
             cond_wait(&repo->changed, &repo->mu);
             continue;
         }
-        unlist_leaving_locked(mine);
+        unlist_retiring_locked(mine);
         mutex_unlock(&repo->mu);
         retire_version(mine);
         mutex_lock(&repo->mu);

@@ -380,7 +380,7 @@ static struct status *check_correlation_id(const struct request *r)
 
 /* ------------------------------------------------------------------------------------------ */
 
-struct status *request_check(struct request *r)
+struct status *request_admit(struct request *r)
 {
     bool raw;
     struct status *st = check_raw(r, &raw);

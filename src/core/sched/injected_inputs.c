@@ -4,13 +4,13 @@
  * sequence; a request only gets pointers to it. What a sequence has is under scheduler.mu; a
  * padding has its own.
  */
-#include "core/sched/extras.h"
+#include "core/sched/injected_inputs.h"
 
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/model.h"
 
-struct status *extras_spec_init(struct extras_spec *spec, const struct model *m)
+struct status *injected_inputs_spec_init(struct injected_inputs_spec *spec, const struct model *m)
 {
     controls_init(&spec->controls, model_config_sequences(m->config), m->batching);
     struct status *st = state_specs_init(&spec->states, m);
@@ -18,19 +18,19 @@ struct status *extras_spec_init(struct extras_spec *spec, const struct model *m)
     return st;
 }
 
-void extras_spec_done(struct extras_spec *spec)
+void injected_inputs_spec_done(struct injected_inputs_spec *spec)
 {
     state_specs_done(&spec->states);
 }
 
-void extras_init(struct extras *e, const struct extras_spec *spec)
+void injected_inputs_init(struct injected_inputs *e, const struct injected_inputs_spec *spec)
 {
     e->spec = spec;
     e->states = NULL;
     e->list = NULL;
 }
 
-void extras_done(struct extras *e)
+void injected_inputs_done(struct injected_inputs *e)
 {
     states_free(e->states);
     mem_free(e->list);
@@ -39,9 +39,9 @@ void extras_done(struct extras *e)
 }
 
 /* Before the first request. */
-NODISCARD static struct status *make_injected_inputs(struct extras *e)
+NODISCARD static struct status *make_injected_inputs(struct injected_inputs *e)
 {
-    const struct extras_spec *spec = e->spec;
+    const struct injected_inputs_spec *spec = e->spec;
     struct status *st = NULL;
     if (LIKELY(e->list != NULL))
         return NULL;
@@ -60,17 +60,17 @@ NODISCARD static struct status *make_injected_inputs(struct extras *e)
     return NULL;
 }
 
-static void attach_injected_inputs(struct extras *e, struct request *r, bool ready)
+static void attach_injected_inputs(struct injected_inputs *e, struct request *r, bool ready)
 {
     controls_show(&e->spec->controls, r, ready, &e->controls);
     if (e->states)
         states_show(e->states, r);
     r->states = e->states;
-    r->n_added = e->spec->n;
-    r->added = e->list;
+    r->n_injected = e->spec->n;
+    r->injected = e->list;
 }
 
-struct status *extras_show(struct extras *e, struct request *r)
+struct status *injected_inputs_attach(struct injected_inputs *e, struct request *r)
 {
     bool first = e->states == NULL;
     struct status *st = make_injected_inputs(e);
@@ -81,7 +81,8 @@ struct status *extras_show(struct extras *e, struct request *r)
     return st;
 }
 
-struct status *extras_show_none(struct extras *e, struct request *r, const struct request *live)
+struct status *injected_inputs_attach_idle(struct injected_inputs *e, struct request *r,
+                                           const struct request *live)
 {
     struct status *st = make_injected_inputs(e);
     if (!st && e->states)

@@ -2,12 +2,12 @@
 /*
  * A document in JSON, as the plugin ABI hands documents over. This is TRITONSERVER_Message.
  */
-#ifndef CONCH_CORE_MESSAGE_H
-#define CONCH_CORE_MESSAGE_H
+#ifndef CONCH_CORE_JSON_MESSAGE_H
+#define CONCH_CORE_JSON_MESSAGE_H
 
 #include <stddef.h>
 
-struct message {
+struct json_message {
     char *json;
     size_t size_bytes;
 };

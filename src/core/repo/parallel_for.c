@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The same for each of many models, several at a time: the threads share the work, each takes the
- * next one. Who waits for a warm-up lends its place: another thread comes, and when the place is
+ * next one. Who waits for a warm-up lends its slot: another thread comes, and when the slot is
  * taken back, the next one that has done a piece of work goes.
  */
 #include <stdatomic.h>
@@ -10,7 +10,7 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "base/thread.h"
-#include "core/load_place.h"
+#include "core/load_slot.h"
 #include "core/repo/repository.h"
 #include "core/server_options.h"
 
@@ -33,9 +33,9 @@ struct crew {
 };
 
 struct worker {
-    struct load_place place;
+    struct load_slot slot;
     struct crew *crew;
-    bool has_lent; /* whose turn it is to lend or take back: the place counts them */
+    bool has_lent; /* it has lent and not taken back: the slot counts them */
 };
 
 static void work_for_crew(void *arg);
@@ -48,9 +48,9 @@ static struct status *start_worker_locked(struct crew *c)
     return st;
 }
 
-static void lend_crew_place(struct load_place *p)
+static void lend_crew_slot(struct load_slot *p)
 {
-    struct worker *w = CONTAINER_OF(p, struct worker, place);
+    struct worker *w = CONTAINER_OF(p, struct worker, slot);
     struct crew *c = w->crew;
     struct status *st = NULL;
     mutex_lock(&c->mu);
@@ -65,9 +65,9 @@ static void lend_crew_place(struct load_place *p)
     log_status(LOG_WARN, "no other thread loads models while one is warmed up", st);
 }
 
-static void take_crew_place_back(struct load_place *p)
+static void take_crew_slot_back(struct load_slot *p)
 {
-    struct worker *w = CONTAINER_OF(p, struct worker, place);
+    struct worker *w = CONTAINER_OF(p, struct worker, slot);
     mutex_lock(&w->crew->mu);
     w->crew->n_excess += w->has_lent;
     w->has_lent = false;
@@ -86,16 +86,16 @@ static bool end_if_excess(struct crew *c)
 static void work_for_crew(void *arg)
 {
     struct crew *c = arg;
-    struct worker w = {.place = {.lend = lend_crew_place, .take_back = take_crew_place_back},
+    struct worker w = {.slot = {.lend = lend_crew_slot, .take_back = take_crew_slot_back},
                        .crew = c};
     size_t i;
-    load_place_set(&w.place);
+    load_slot_set(&w.slot);
     while ((i = atomic_fetch_add(&c->next, 1)) < c->n) {
         c->work(c->arg, i);
         if (end_if_excess(c))
             break;
     }
-    load_place_set(NULL);
+    load_slot_set(NULL);
 }
 
 static void start_workers(struct crew *c, size_t wanted)
@@ -121,10 +121,10 @@ static void join_workers(struct crew *c)
     }
 }
 
-void repository_each(struct repository *repo, const char *thread_name, size_t n,
-                     void (*work)(void *arg, size_t i), void *arg)
+void repository_parallel_for(struct repository *repo, const char *thread_name, size_t n,
+                             void (*work)(void *arg, size_t i), void *arg)
 {
-    struct load_place *outer = load_place_mine(); /* of a control thread that looks at them all */
+    struct load_slot *outer = load_slot_mine(); /* of a control thread that looks at them all */
     struct crew c = {.thread_name = thread_name, .n = n, .work = work, .arg = arg};
     mutex_init(&c.mu, CREW_LEVEL, "crew");
     size_t wanted = MIN((size_t)repo->options->load_threads, (size_t)MAX_THREADS);
@@ -132,5 +132,5 @@ void repository_each(struct repository *repo, const char *thread_name, size_t n,
     work_for_crew(&c);
     join_workers(&c);
     mutex_done(&c.mu);
-    load_place_set(outer);
+    load_slot_set(outer);
 }

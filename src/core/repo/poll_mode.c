@@ -22,32 +22,33 @@ enum { MAX_REMEMBERED = 1000 };
 
 struct round {
     struct repository *repo;
-    struct poll poll;
+    struct listing listing;
     size_t n_stale;
-    struct polled_model **stale; /* of poll: to be loaded */
+    struct listed_model **stale; /* of listing: to be loaded */
 };
 
 /* ---- What has gone -------------------------------------------------------------------------- */
 
-static bool is_polled(const struct round *r, const struct repo_model *rm)
+static bool is_listed(const struct round *r, const struct repo_model *rm)
 {
     bool any_root = !r->repo->options->model_namespacing;
-    size_t from = 0, to = r->poll.n_models;
+    size_t from = 0, to = r->listing.n_models;
     while (from < to) { /* to the first of that name */
         size_t middle = from + (to - from) / 2;
-        if (strcmp(r->poll.models[middle].name, rm->name) < 0)
+        if (strcmp(r->listing.models[middle].name, rm->name) < 0)
             from = middle + 1;
         else
             to = middle;
     }
-    for (; from < r->poll.n_models && strcmp(r->poll.models[from].name, rm->name) == 0; from++) {
-        if (any_root || storage_compare(r->poll.models[from].storage, rm->storage) == 0)
+    for (; from < r->listing.n_models && strcmp(r->listing.models[from].name, rm->name) == 0;
+         from++) {
+        if (any_root || storage_compare(r->listing.models[from].storage, rm->storage) == 0)
             return true;
     }
     return false;
 }
 
-/* Models whose folders are not there any more, for repository_turn(); NULL ends. */
+/* Models whose folders are not there any more, for repository_lock_named_model(); NULL ends. */
 static struct repo_model **find_gone(const struct round *r)
 {
     struct repository *repo = r->repo;
@@ -55,7 +56,7 @@ static struct repo_model **find_gone(const struct round *r)
     mutex_lock(&repo->mu);
     struct repo_model **gone = mem_zalloc((repo->n_models + 1) * sizeof(struct repo_model *));
     for (size_t i = 0; i < repo->n_models; i++) {
-        if (is_polled(r, repo->models[i]))
+        if (is_listed(r, repo->models[i]))
             continue;
         repo->models[i]->n_users++;
         gone[n++] = repo->models[i];
@@ -66,17 +67,17 @@ static struct repo_model **find_gone(const struct round *r)
 
 static void unload_gone(const struct round *r)
 {
-    if (r->poll.n_unlisted > 0) /* what is in that repository is not known, rather than gone */
+    if (r->listing.n_unlisted > 0) /* what is in that repository is not known, rather than gone */
         return;
     /* Whoever asks for one is told that it has no version any more; but names that come and go for
      * ever must not fill the memory, so of many some are forgotten. */
     struct repo_model **gone = find_gone(r);
     for (size_t i = 0; gone[i]; i++) {
-        repository_turn(r->repo, gone[i]);
+        repository_lock_named_model(r->repo, gone[i]);
         if (i >= MAX_REMEMBERED)
-            repository_move(r->repo, gone[i], NULL); /* the books lose it when it has ended */
+            repository_move(r->repo, gone[i], NULL); /* the catalog loses it when it has ended */
         repository_unload_model(r->repo, gone[i]);
-        repository_leave(r->repo, gone[i]);
+        repository_unlock_model(r->repo, gone[i]);
     }
     mem_free(gone);
 }
@@ -84,9 +85,9 @@ static void unload_gone(const struct round *r)
 /* ---- What is not as it was ------------------------------------------------------------------- */
 
 /* A folder that is not to be served. What served of it goes on, unless two repositories have it. */
-static void note_unfit(struct repository *repo, const struct polled_model *pm)
+static void note_unfit(struct repository *repo, const struct listed_model *pm)
 {
-    struct repo_model *rm = repository_enter(repo, pm->name, pm->storage);
+    struct repo_model *rm = repository_lock_model(repo, pm->name, pm->storage);
     repository_move(repo, rm, pm->storage);
     if (pm->duplicate && !rm->duplicate) {
         log_error("failed to poll model '%s': not unique across all model repositories", pm->name);
@@ -96,12 +97,12 @@ static void note_unfit(struct repository *repo, const struct polled_model *pm)
     repository_is_unfit_locked(repo, rm, pm->failure);
     rm->duplicate = pm->duplicate;
     mutex_unlock(&repo->mu);
-    repository_leave(repo, rm);
+    repository_unlock_model(repo, rm);
 }
 
-static bool is_stale(struct repository *repo, const struct polled_model *pm)
+static bool is_stale(struct repository *repo, const struct listed_model *pm)
 {
-    struct repo_model *rm = repository_enter(repo, pm->name, pm->storage);
+    struct repo_model *rm = repository_lock_model(repo, pm->name, pm->storage);
     bool serves = false;
     repository_move(repo, rm, pm->storage);
     for (size_t i = 0; i < rm->n_versions; i++)
@@ -109,44 +110,44 @@ static bool is_stale(struct repository *repo, const struct polled_model *pm)
     struct fingerprint now = fingerprint_take(pm->storage, pm->folder);
     bool stale = !serves || !fingerprint_same(&rm->seen, &now);
     fingerprint_done(&now);
-    repository_leave(repo, rm);
+    repository_unlock_model(repo, rm);
     return stale;
 }
 
 static void load_stale(void *arg, size_t i)
 {
     const struct round *r = arg;
-    const struct polled_model *pm = r->stale[i];
+    const struct listed_model *pm = r->stale[i];
     struct source *source;
     if (atomic_load_explicit(&r->repo->stopping, memory_order_relaxed))
         return;
-    struct repo_model *rm = repository_enter(r->repo, pm->name, pm->storage);
+    struct repo_model *rm = repository_lock_model(r->repo, pm->name, pm->storage);
     repository_move(r->repo, rm, pm->storage);
     struct status *st = source_of_folder(pm->storage, pm->folder, &source);
     if (!st) {
         st = repository_load_model(r->repo, rm, source, NULL, LOAD_ON_POLL);
         source_unref(source);
     }
-    status_free(st); /* the books have it, and the log */
-    repository_leave(r->repo, rm);
+    status_free(st); /* the catalog has it, and the log */
+    repository_unlock_model(r->repo, rm);
 }
 
 void repository_poll(struct repository *repo)
 {
     struct round r = {.repo = repo};
-    poll_roots(repository_roots(repo), repo->options, true, &r.poll);
-    if (r.poll.n_unlisted > 0)
-        log_error("%zu model repositories cannot be listed", r.poll.n_unlisted);
+    listing_of_roots(repository_roots(repo), repo->options, true, &r.listing);
+    if (r.listing.n_unlisted > 0)
+        log_error("%zu model repositories cannot be listed", r.listing.n_unlisted);
     unload_gone(&r);
-    r.stale = mem_zalloc((r.poll.n_models + 1) * sizeof(struct polled_model *));
-    for (size_t i = 0; i < r.poll.n_models && !atomic_load(&repo->stopping); i++) {
-        struct polled_model *pm = &r.poll.models[i];
+    r.stale = mem_zalloc((r.listing.n_models + 1) * sizeof(struct listed_model *));
+    for (size_t i = 0; i < r.listing.n_models && !atomic_load(&repo->stopping); i++) {
+        struct listed_model *pm = &r.listing.models[i];
         if (pm->failure)
             note_unfit(repo, pm);
         else if (is_stale(repo, pm))
             r.stale[r.n_stale++] = pm;
     }
-    repository_each(repo, "model-load", r.n_stale, load_stale, &r);
+    repository_parallel_for(repo, "model-load", r.n_stale, load_stale, &r);
     mem_free(r.stale);
-    poll_done(&r.poll);
+    listing_done(&r.listing);
 }

@@ -3,7 +3,7 @@
  * Responses leave in the order of their requests. First step by step, with a backend that is the
  * test itself; then from many threads at once, which is meant to run under tsan.
  */
-#include "core/sched/order.h"
+#include "core/sched/response_order.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -72,7 +72,7 @@ static void assert_heard(const char *what)
 
 struct steps {
     struct fake_model model;
-    struct order order;
+    struct response_order order;
     struct fake_request requests[4];
 };
 
@@ -90,14 +90,14 @@ static struct steps *steps_new(void)
     struct steps *s = calloc(1, sizeof(*s));
     heard[0] = '\0';
     fake_model_make(&s->model, TENSORS, 1, never);
-    order_init(&s->order);
+    response_order_init(&s->order);
     for (int i = 0; i < 4; i++) {
         struct request *r = &s->requests[i].request;
         prepare(&s->requests[i], &s->model, NULL);
         r->ops = &noting_ops;
         assert_null(request_set_id(r, &"abcd"[i], 1));
         request_begin(r);
-        order_add(&s->order, r);
+        response_order_add(&s->order, r);
         atomic_store(&r->stage, REQUEST_EXECUTING);
     }
     return s;
@@ -106,7 +106,7 @@ static struct steps *steps_new(void)
 /* All have their answers. */
 static void steps_free(struct steps *s)
 {
-    order_done(&s->order);
+    response_order_done(&s->order);
     for (int i = 0; i < 4; i++) {
         assert_int_equal(s->requests[i].n_final, 1);
         assert_int_equal(s->requests[i].n_released, 1);
@@ -160,7 +160,7 @@ static void in_order_nothing_waits(void **state)
     steps_free(s);
 }
 
-static void a_request_that_waits_for_its_turn_has_not_ended(void **state)
+static void a_request_that_waits_for_its_position_has_not_ended(void **state)
 {
     (void)state;
     struct steps *s = steps_new();
@@ -218,7 +218,7 @@ static void flags_that_say_nothing_are_not_kept(void **state)
     steps_free(s);
 }
 
-static void who_forgets_to_answer_is_answered_for_in_its_turn(void **state)
+static void who_forgets_to_answer_is_answered_for_in_its_position(void **state)
 {
     (void)state;
     struct steps *s = steps_new();
@@ -237,14 +237,14 @@ static void who_forgets_to_answer_is_answered_for_in_its_turn(void **state)
     steps_free(s);
 }
 
-static void errors_and_rejections_have_their_turn(void **state)
+static void errors_and_rejections_keep_their_position(void **state)
 {
     (void)state;
     struct steps *s = steps_new();
     struct response *resp;
-    request_reject(&s->requests[3].request, FAILURE_REJECTED,
-                   status_new(STATUS_UNAVAILABLE, "too late"));
-    request_answer_error(&s->requests[1].request, status_new(STATUS_INTERNAL, "broken"));
+    request_fail_queued(&s->requests[3].request, FAILURE_REJECTED,
+                        status_new(STATUS_UNAVAILABLE, "too late"));
+    request_fail(&s->requests[1].request, status_new(STATUS_INTERNAL, "broken"));
     assert_null(response_new(&s->requests[2].request, &resp));
     assert_null(response_send(resp, RESPONSE_FINAL, status_new(STATUS_INTERNAL, "of its own")));
     release(s, 2);
@@ -267,8 +267,8 @@ static void what_comes_behind_the_final_response_is_dropped(void **state)
     assert_null(response_make(&s->requests[1].request, &late));
     late->sent = true;
     send(s, 1, RESPONSE_FINAL);
-    order_respond(&s->requests[1].request, late, 0);
-    order_respond(&s->requests[1].request, NULL, RESPONSE_FINAL);
+    response_order_respond(&s->requests[1].request, late, 0);
+    response_order_respond(&s->requests[1].request, NULL, RESPONSE_FINAL);
     finish(s, 0);
     assert_heard("a! b! a. ");
     release(s, 1);
@@ -357,7 +357,7 @@ struct numbered {
 static struct {
     struct fake_model model;
     atomic_int n_inside;              /* threads in a response callback */
-    int next[N_SUBMITTERS + 1];       /* whose turn it is; written in callbacks alone */
+    int next[N_SUBMITTERS + 1];       /* who is next; written in callbacks alone */
     int n_nested;                     /* requests that callbacks have submitted, likewise */
     struct numbered nested[N_NESTED]; /* the last submitter's */
     atomic_int n_wrong;
@@ -445,7 +445,7 @@ static void many_threads_and_any_completion(void **state)
 
 static struct {
     struct fake_model model;
-    struct turn turn;
+    struct inline_budget inline_budget;
     struct fake_request requests[20];
     int n, n_done;
 } chain;
@@ -460,7 +460,7 @@ static void chain_respond(struct request *r, struct response *resp, uint32_t fla
     if (chain.n < 20) {
         struct fake_request *next = &chain.requests[chain.n++];
         prepare(next, &chain.model, &chain_ops);
-        next->request.turn = &chain.turn;
+        next->request.inline_budget = &chain.inline_budget;
         assert_null(server_infer(&chain.model.server, &next->request));
         assert_int_equal(next->n_responses, 0); /* not from within */
     }
@@ -479,7 +479,7 @@ static void a_response_that_submits_is_not_interrupted_by_the_next(void **state)
 {
     (void)state;
     memset(&chain, 0, sizeof(chain));
-    chain.turn.left_ns = UINT64_MAX;
+    chain.inline_budget.left_ns = UINT64_MAX;
     fake_model_make(&chain.model,
                     TENSORS
                     "max_batch_size: 4 dynamic_batching { preserve_ordering: true }\n"
@@ -487,7 +487,7 @@ static void a_response_that_submits_is_not_interrupted_by_the_next(void **state)
                     2, answer_all);
     chain.n = 1;
     prepare(&chain.requests[0], &chain.model, &chain_ops);
-    chain.requests[0].request.turn = &chain.turn;
+    chain.requests[0].request.inline_budget = &chain.inline_budget;
     assert_null(server_infer(&chain.model.server, &chain.requests[0].request));
     assert_int_equal(chain.n_done, 20); /* one instance is busy all the time, the other executes */
     fake_model_end(&chain.model);
@@ -518,11 +518,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(in_order_nothing_waits),
         cmocka_unit_test(who_is_late_holds_up_the_others),
-        cmocka_unit_test(a_request_that_waits_for_its_turn_has_not_ended),
+        cmocka_unit_test(a_request_that_waits_for_its_position_has_not_ended),
         cmocka_unit_test(several_responses),
         cmocka_unit_test(flags_that_say_nothing_are_not_kept),
-        cmocka_unit_test(who_forgets_to_answer_is_answered_for_in_its_turn),
-        cmocka_unit_test(errors_and_rejections_have_their_turn),
+        cmocka_unit_test(who_forgets_to_answer_is_answered_for_in_its_position),
+        cmocka_unit_test(errors_and_rejections_keep_their_position),
         cmocka_unit_test(what_comes_behind_the_final_response_is_dropped),
         cmocka_unit_test(many_threads_and_any_completion),
         cmocka_unit_test(a_response_that_submits_is_not_interrupted_by_the_next),

@@ -177,7 +177,7 @@ static void each_case_has_its_text(void **state)
         if (c->requested_output)
             assert_null(
                 request_add_output(&fr.request, c->requested_output, strlen(c->requested_output)));
-        struct status *st = request_check(&fr.request);
+        struct status *st = request_admit(&fr.request);
         if (!c->expected && st)
             fail_msg("case %zu: %s", i, status_message(st));
         if (c->expected) {
@@ -252,7 +252,7 @@ static struct status *check_raw(const char *config, size_t bytes, int64_t *ret_s
     assert_null(request_add_raw_input(&fr.request, "raw", 3, &in));
     in->name = "";
     assert_null(request_add_data(&fr.request, in, &data));
-    struct status *st = request_check(&fr.request);
+    struct status *st = request_admit(&fr.request);
     if (!st) {
         *ret_n_dims = in->n_backend_dims;
         memcpy(ret_shape, in->backend_shape, in->n_backend_dims * sizeof(*ret_shape));
@@ -318,7 +318,7 @@ static void reshapes_bind_in_order(void **state)
     struct tensor_buffer data = {.base = zeroes, .size_bytes = 90};
     assert_null(request_add_input(&fr.request, "A", 1, DTYPE_INT8, shape, 5, &in));
     assert_null(request_add_data(&fr.request, in, &data));
-    assert_null(request_check(&fr.request));
+    assert_null(request_admit(&fr.request));
     assert_int_equal(in->n_backend_dims, 4);
     int64_t expected[] = {1, 3, 6, 5};
     assert_memory_equal(in->backend_shape, expected, sizeof(expected));

@@ -3,7 +3,7 @@
  * The first request of a batch is compared with each candidate. Most models need no comparison at
  * all: model.compares_inputs says so.
  */
-#include "core/sched/similar.h"
+#include "core/sched/can_batch.h"
 
 #include <string.h>
 
@@ -24,7 +24,7 @@ static const struct input *find_counterpart(const struct request *a, const struc
     return NULL;
 }
 
-bool requests_are_similar(const struct request *a, const struct request *b)
+bool requests_can_batch(const struct request *a, const struct request *b)
 {
     const struct model *m = a->model;
     if (!m->compares_inputs)

@@ -6,7 +6,7 @@
  *
  * Results are sorted by name, then by repository. The catalog relies on that order.
  */
-#include "core/repo/poll.h"
+#include "core/repo/listing.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@
 #include "core/server.h"
 #include "core/server_options.h"
 
-static void free_polled_model(struct polled_model *pm)
+static void free_listed_model(struct listed_model *pm)
 {
     mem_free(pm->name);
     mem_free(pm->failure);
@@ -44,8 +44,8 @@ static bool is_foreign(const struct storage *s, const char *name)
     return info.kind == FILE_MISSING;
 }
 
-bool poll_is_model(const struct storage *s, const struct file_entry *entry,
-                   struct status **ret_why_not)
+bool listing_is_model(const struct storage *s, const struct file_entry *entry,
+                      struct status **ret_why_not)
 {
     enum file_kind kind;
     struct status *st = storage_kind(s, "", entry, &kind);
@@ -66,19 +66,19 @@ bool poll_is_model(const struct storage *s, const struct file_entry *entry,
 
 /* An entry of a root, which may be a model. @mapping  what it is to be called, or NULL */
 static void add_root_entry(const struct root *root, const struct file_entry *entry,
-                           const struct model_mapping *mapping, bool quiet, struct poll *p)
+                           const struct model_mapping *mapping, bool quiet, struct listing *p)
 {
     struct storage *s = root->storage;
     struct status *why_not = NULL;
-    if (!poll_is_model(s, entry, &why_not)) {
+    if (!listing_is_model(s, entry, &why_not)) {
         if (quiet)
             status_free(why_not);
         else
             log_status(LOG_WARN, "an entry of the model repository is left out", why_not);
         return;
     }
-    struct polled_model *pm = &p->models[p->n_models++];
-    *pm = (struct polled_model){.storage = s};
+    struct listed_model *pm = &p->models[p->n_models++];
+    *pm = (struct listed_model){.storage = s};
     if (mapping)
         pm->name = mem_strdup(mapping->name);
     else
@@ -94,7 +94,7 @@ static void add_root_entry(const struct root *root, const struct file_entry *ent
 
 /* By its own name, or by all those that it is mapped to. */
 static void add_by_names(const struct root *root, const struct file_entry *entry, bool quiet,
-                         struct poll *p)
+                         struct listing *p)
 {
     if (root_keeps_name(root, entry->name))
         add_root_entry(root, entry, NULL, quiet, p);
@@ -105,7 +105,7 @@ static void add_by_names(const struct root *root, const struct file_entry *entry
 }
 
 /* The models of one repository: its folders, whatever is in them. */
-static struct status *list_root_models(const struct root *root, bool quiet, struct poll *p)
+static struct status *list_root_models(const struct root *root, bool quiet, struct listing *p)
 {
     struct file_list list;
     struct status *st = storage_list(root->storage, "", &list);
@@ -113,7 +113,7 @@ static struct status *list_root_models(const struct root *root, bool quiet, stru
         return st;
 
     size_t n = p->n_models + list.count + root->n_mappings + 1;
-    struct polled_model *models = mem_try_realloc(p->models, n * sizeof(*models));
+    struct listed_model *models = mem_try_realloc(p->models, n * sizeof(*models));
     if (!models) {
         file_list_done(&list);
         return status_no_memory();
@@ -125,20 +125,20 @@ static struct status *list_root_models(const struct root *root, bool quiet, stru
     return NULL;
 }
 
-static int compare_polled_models(const void *a, const void *b)
+static int compare_listed_models(const void *a, const void *b)
 {
-    const struct polled_model *x = a, *y = b;
+    const struct listed_model *x = a, *y = b;
     int order = strcmp(x->name, y->name);
     return order ? order : storage_compare(x->storage, y->storage);
 }
 
 /* A model that two repositories have is served from neither. */
-static void refuse_duplicate_models(struct poll *p, bool quiet)
+static void refuse_duplicate_models(struct listing *p, bool quiet)
 {
     size_t kept = 0;
     for (size_t i = 0; i < p->n_models; i++) {
-        struct polled_model *pm = &p->models[i];
-        struct polled_model *first = kept ? &p->models[kept - 1] : NULL;
+        struct listed_model *pm = &p->models[i];
+        struct listed_model *first = kept ? &p->models[kept - 1] : NULL;
         if (!first || strcmp(first->name, pm->name) != 0) {
             p->models[kept++] = *pm;
             continue;
@@ -150,23 +150,23 @@ static void refuse_duplicate_models(struct poll *p, bool quiet)
         mem_free(first->failure);
         first->duplicate = true;
         first->failure = mem_strdup("model appears in two or more repositories");
-        free_polled_model(pm);
+        free_listed_model(pm);
     }
     p->n_models = kept;
 }
 
-static void put_in_order(struct poll *p, const struct server_options *options, bool quiet)
+static void put_in_order(struct listing *p, const struct server_options *options, bool quiet)
 {
     if (p->n_models)
-        qsort(p->models, p->n_models, sizeof(*p->models), compare_polled_models);
+        qsort(p->models, p->n_models, sizeof(*p->models), compare_listed_models);
     if (!options->model_namespacing)
         refuse_duplicate_models(p, quiet);
 }
 
-void poll_roots(struct roots *roots, const struct server_options *options, bool quiet,
-                struct poll *ret_poll)
+void listing_of_roots(struct roots *roots, const struct server_options *options, bool quiet,
+                      struct listing *ret_listing)
 {
-    struct poll p = {.roots = roots};
+    struct listing p = {.roots = roots};
     for (size_t i = 0; i < roots->count; i++) {
         struct status *st = list_root_models(roots->list[i], quiet, &p);
         if (!st)
@@ -178,20 +178,20 @@ void poll_roots(struct roots *roots, const struct server_options *options, bool 
         p.n_unlisted++;
     }
     put_in_order(&p, options, quiet);
-    *ret_poll = p;
+    *ret_listing = p;
 }
 
 /* Where the model would be. As a link: what it leads to, a folder or nothing at all, is asked for.
  */
 static void add_folder(const struct root *root, const char *folder,
-                       const struct model_mapping *mapping, struct poll *p)
+                       const struct model_mapping *mapping, struct listing *p)
 {
     struct file_entry entry = {.name = (char *)(uintptr_t)folder, .kind = FILE_LINK};
     add_root_entry(root, &entry, mapping, false, p);
 }
 
 /* Of whichever repository; there is one at most. */
-static bool add_mapped(const struct roots *roots, const char *name, struct poll *p)
+static bool add_mapped(const struct roots *roots, const char *name, struct listing *p)
 {
     for (size_t i = 0; i < roots->count; i++) {
         const struct model_mapping *mapping = root_mapping(roots->list[i], name);
@@ -206,10 +206,10 @@ static bool add_mapped(const struct roots *roots, const char *name, struct poll 
     return false;
 }
 
-void poll_model(struct roots *roots, const struct server_options *options, const char *name,
-                struct poll *ret_poll)
+void listing_of_model(struct roots *roots, const struct server_options *options, const char *name,
+                      struct listing *ret_listing)
 {
-    struct poll p = {
+    struct listing p = {
         .roots = roots,
         .models = mem_zalloc((roots->count + 1) * sizeof(*p.models)),
     };
@@ -219,14 +219,14 @@ void poll_model(struct roots *roots, const struct server_options *options, const
             add_folder(roots->list[i], name, NULL, &p);
     }
     put_in_order(&p, options, false);
-    *ret_poll = p;
+    *ret_listing = p;
 }
 
-void poll_done(struct poll *poll)
+void listing_done(struct listing *listing)
 {
-    for (size_t i = 0; i < poll->n_models; i++)
-        free_polled_model(&poll->models[i]);
-    mem_free(poll->models);
-    roots_unref(poll->roots);
-    *poll = (struct poll){0};
+    for (size_t i = 0; i < listing->n_models; i++)
+        free_listed_model(&listing->models[i]);
+    mem_free(listing->models);
+    roots_unref(listing->roots);
+    *listing = (struct listing){0};
 }

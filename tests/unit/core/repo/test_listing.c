@@ -3,7 +3,7 @@
  * Which models the folders of the repositories are: names, order, what is no model, what several
  * repositories have, and what a mapping calls otherwise. On a local file system.
  */
-#include "core/repo/poll.h"
+#include "core/repo/listing.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -74,7 +74,7 @@ static void map(const char *folder, const char *name)
     roots_unref(without);
 }
 
-static void expect(const struct poll *p, const char *const names[])
+static void expect(const struct listing *p, const char *const names[])
 {
     size_t n = 0;
     for (; names[n]; n++) {
@@ -84,20 +84,20 @@ static void expect(const struct poll *p, const char *const names[])
     assert_int_equal(p->n_models, n);
 }
 
-static void poll_all(struct poll *p)
+static void poll_all(struct listing *p)
 {
-    poll_roots(roots_ref(roots), options, false, p);
+    listing_of_roots(roots_ref(roots), options, false, p);
 }
 
-static void poll_one(const char *name, struct poll *p)
+static void poll_one(const char *name, struct listing *p)
 {
-    poll_model(roots_ref(roots), options, name, p);
+    listing_of_model(roots_ref(roots), options, name, p);
 }
 
 static void all_repositories_by_name(void **state)
 {
     (void)state;
-    struct poll p;
+    struct listing p;
     put(&second, "b");
     put(&first, "c");
     put(&first, "a");
@@ -110,14 +110,14 @@ static void all_repositories_by_name(void **state)
         assert_string_equal(p.models[i].folder, p.models[i].name);
         assert_string_equal(p.models[i].storage->root, i == 2 ? second.path : first.path);
     }
-    poll_done(&p);
-    poll_done(&p); /* of zeros */
+    listing_done(&p);
+    listing_done(&p); /* of zeros */
 }
 
 static void what_is_no_model_is_left_out(void **state)
 {
     (void)state;
-    struct poll p;
+    struct listing p;
     static const char *const folders[] = {"m", ".git", "lost+found", "..data", ".mine", "..mine"};
     for (size_t i = 0; i < ARRAY_SIZE(folders); i++)
         put(&first, folders[i]);
@@ -128,17 +128,17 @@ static void what_is_no_model_is_left_out(void **state)
     assert_int_equal(symlink("m", at(&first, "other")), 0);
     poll_all(&p);
     expect(&p, (const char *const[]){".mine", "m", "other", NULL});
-    poll_done(&p);
+    listing_done(&p);
 }
 
 static void what_cannot_be_served_says_why(void **state)
 {
     (void)state;
-    struct poll p;
+    struct listing p;
     put(&first, "a\xff"
                 "b");
     assert_int_equal(symlink(second.path, at(&first, "out")), 0);
-    poll_roots(roots_ref(roots), options, true, &p);
+    listing_of_roots(roots_ref(roots), options, true, &p);
     assert_int_equal(p.n_models, 2);
     for (size_t i = 0; i < p.n_models; i++) {
         bool is_out = strcmp(p.models[i].name, "out") == 0;
@@ -146,13 +146,13 @@ static void what_cannot_be_served_says_why(void **state)
         assert_non_null(strstr(p.models[i].failure, is_out ? "out" : "the folder is not UTF-8"));
         assert_false(p.models[i].duplicate);
     }
-    poll_done(&p);
+    listing_done(&p);
 }
 
 static void a_name_that_several_have(void **state)
 {
     (void)state;
-    struct poll p;
+    struct listing p;
     put(&first, "m");
     put(&second, "m");
     put(&second, "n");
@@ -161,44 +161,44 @@ static void a_name_that_several_have(void **state)
     assert_true(p.models[0].duplicate);
     assert_string_equal(p.models[0].failure, "model appears in two or more repositories");
     assert_null(p.models[1].failure);
-    poll_done(&p);
+    listing_done(&p);
 
     poll_one("m", &p);
     expect(&p, (const char *const[]){"m", NULL});
     assert_true(p.models[0].duplicate);
-    poll_done(&p);
+    listing_done(&p);
 
     options->model_namespacing = true;
     poll_all(&p);
     expect(&p, (const char *const[]){"m", "m", "n", NULL});
     assert_false(p.models[0].duplicate || p.models[1].duplicate);
     assert_ptr_not_equal(p.models[0].storage, p.models[1].storage);
-    poll_done(&p);
+    listing_done(&p);
 }
 
 static void one_by_its_name(void **state)
 {
     (void)state;
-    struct poll p;
+    struct listing p;
     put(&first, "m");
     put(&second, "n");
     repository_add_file(&first, "file", "", 0);
     poll_one("n", &p);
     expect(&p, (const char *const[]){"n", NULL});
     assert_string_equal(p.models[0].storage->root, second.path);
-    poll_done(&p);
+    listing_done(&p);
     static const char *const none[] = {"nothing", "file", "..", ".git"};
     for (size_t i = 0; i < ARRAY_SIZE(none); i++) {
         poll_one(none[i], &p);
         expect(&p, (const char *const[]){NULL});
-        poll_done(&p);
+        listing_done(&p);
     }
 }
 
 static void a_mapping_gives_another_name(void **state)
 {
     (void)state;
-    struct poll p;
+    struct listing p;
     put(&first, "folder");
     put(&second, "folder");
     map("folder", "name");
@@ -208,40 +208,40 @@ static void a_mapping_gives_another_name(void **state)
     assert_string_equal(p.models[0].storage->root, first.path);
     assert_string_equal(p.models[1].folder, "folder");
     assert_string_equal(p.models[1].storage->root, second.path);
-    poll_done(&p);
+    listing_done(&p);
 
     poll_one("name", &p);
     expect(&p, (const char *const[]){"name", NULL});
     assert_string_equal(p.models[0].folder, "folder");
-    poll_done(&p);
+    listing_done(&p);
     poll_one("folder", &p); /* the other repository's alone */
     expect(&p, (const char *const[]){"folder", NULL});
     assert_string_equal(p.models[0].storage->root, first.path);
-    poll_done(&p);
+    listing_done(&p);
 
     /* The mapping alone is meant, although another repository has a folder of that name. */
     put(&first, "name");
     poll_one("name", &p);
     expect(&p, (const char *const[]){"name", NULL});
     assert_string_equal(p.models[0].storage->root, second.path);
-    poll_done(&p);
+    listing_done(&p);
     /* … also when its folder has gone. */
     assert_int_equal(rmdir(at(&second, "folder")), 0);
     poll_one("name", &p);
     expect(&p, (const char *const[]){NULL});
-    poll_done(&p);
+    listing_done(&p);
 }
 
 static void a_repository_that_has_gone(void **state)
 {
     (void)state;
-    struct poll p;
+    struct listing p;
     put(&first, "m");
     repository_remove(&second);
     poll_all(&p);
     expect(&p, (const char *const[]){"m", NULL});
     assert_int_equal(p.n_unlisted, 1);
-    poll_done(&p);
+    listing_done(&p);
 }
 
 int main(void)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Alarms ring in time, by the thread that they share, and never after their end. Meant to run under
- * tsan.
+ * Deadline timers fire in time, by the thread that they share, and never after their end. Meant to
+ * run under tsan.
  */
-#include "core/sched/alarm.h"
+#include "core/sched/deadline_timer.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -16,81 +16,81 @@
 #include "base/status.h"
 
 struct bell {
-    struct alarm alarm;
+    struct deadline_timer deadline_timer;
     pthread_mutex_t mu;
-    pthread_cond_t rung;
-    int n_rung, n_again;
-    uint64_t rung_ns;
+    pthread_cond_t fired;
+    int n_fired, n_again;
+    uint64_t fired_ns;
     bool ended;
 };
 
-static void on_ring(struct alarm *a)
+static void on_fire(struct deadline_timer *a)
 {
-    struct bell *b = CONTAINER_OF(a, struct bell, alarm);
+    struct bell *b = CONTAINER_OF(a, struct bell, deadline_timer);
     pthread_mutex_lock(&b->mu);
     assert_false(b->ended);
-    b->n_rung++;
-    b->rung_ns = monotonic_ns();
+    b->n_fired++;
+    b->fired_ns = monotonic_ns();
     if (b->n_again-- > 0)
-        alarm_ring_by(a, b->rung_ns); /* at once */
-    pthread_cond_broadcast(&b->rung);
+        deadline_timer_fire_by(a, b->fired_ns); /* at once */
+    pthread_cond_broadcast(&b->fired);
     pthread_mutex_unlock(&b->mu);
 }
 
-static void make(struct bell *b, struct alarms *set)
+static void make(struct bell *b, struct deadline_timers *set)
 {
     *b = (struct bell){0};
     pthread_mutex_init(&b->mu, NULL);
-    pthread_cond_init(&b->rung, NULL);
-    assert_null(alarm_init(&b->alarm, set, on_ring));
+    pthread_cond_init(&b->fired, NULL);
+    assert_null(deadline_timer_init(&b->deadline_timer, set, on_fire));
 }
 
 static void wait_for(struct bell *b, int n)
 {
     pthread_mutex_lock(&b->mu);
-    while (b->n_rung < n)
-        pthread_cond_wait(&b->rung, &b->mu);
+    while (b->n_fired < n)
+        pthread_cond_wait(&b->fired, &b->mu);
     pthread_mutex_unlock(&b->mu);
 }
 
 static void set_by(struct bell *b, uint64_t at_ns)
 {
     pthread_mutex_lock(&b->mu); /* as the contract wants it: the lock of what ring() looks at */
-    alarm_ring_by(&b->alarm, at_ns);
+    deadline_timer_fire_by(&b->deadline_timer, at_ns);
     pthread_mutex_unlock(&b->mu);
 }
 
 static void end(struct bell *b)
 {
-    alarm_done(&b->alarm);
+    deadline_timer_done(&b->deadline_timer);
     pthread_mutex_lock(&b->mu);
     b->ended = true;
     pthread_mutex_unlock(&b->mu);
 }
 
-static void an_alarm_rings_when_it_is_time(void **state)
+static void a_timer_fires_when_it_is_time(void **state)
 {
     (void)state;
-    struct alarms set;
+    struct deadline_timers set;
     struct bell b;
-    alarms_init(&set);
+    deadline_timers_init(&set);
     make(&b, &set);
     uint64_t at_ns = monotonic_ns() + 3 * NS_PER_MS;
     set_by(&b, at_ns);
     wait_for(&b, 1);
-    assert_true(b.rung_ns >= at_ns);
+    assert_true(b.fired_ns >= at_ns);
     set_by(&b, 0); /* long ago */
     wait_for(&b, 2);
     end(&b);
-    alarms_done(&set);
+    deadline_timers_done(&set);
 }
 
 static void the_earliest_time_counts(void **state)
 {
     (void)state;
-    struct alarms set;
+    struct deadline_timers set;
     struct bell b, other;
-    alarms_init(&set);
+    deadline_timers_init(&set);
     make(&b, &set);
     make(&other, &set);
     uint64_t now_ns = monotonic_ns();
@@ -100,23 +100,23 @@ static void the_earliest_time_counts(void **state)
     set_by(&b, now_ns + 7200 * NS_PER_S); /* … which a later time does not take back */
     wait_for(&b, 1);
     end(&b);
-    assert_int_equal(other.n_rung, 0);
+    assert_int_equal(other.n_fired, 0);
     end(&other);
-    alarms_done(&set);
+    deadline_timers_done(&set);
 }
 
-static void an_alarm_may_set_itself(void **state)
+static void a_timer_may_set_itself(void **state)
 {
     (void)state;
-    struct alarms set;
+    struct deadline_timers set;
     struct bell b;
-    alarms_init(&set);
+    deadline_timers_init(&set);
     make(&b, &set);
     b.n_again = 100;
     set_by(&b, 0);
     wait_for(&b, 101);
     end(&b);
-    alarms_done(&set);
+    deadline_timers_done(&set);
 }
 
 /* Set by many, and ended while it rings again and again. */
@@ -128,14 +128,14 @@ static void *set_often(void *arg)
     return NULL;
 }
 
-static void nothing_rings_after_the_end(void **state)
+static void nothing_fires_after_the_end(void **state)
 {
     (void)state;
     for (int round = 0; round < 20; round++) {
-        struct alarms set;
+        struct deadline_timers set;
         struct bell bells[4];
         pthread_t threads[2];
-        alarms_init(&set);
+        deadline_timers_init(&set);
         for (int i = 0; i < 4; i++)
             make(&bells[i], &set);
         bells[3].n_again = 1 << 30; /* rings for ever */
@@ -147,29 +147,29 @@ static void nothing_rings_after_the_end(void **state)
             wait_for(&bells[i], 1);
         for (int i = 0; i < 4; i++)
             end(&bells[i]);
-        alarms_done(&set);
+        deadline_timers_done(&set);
     }
 }
 
-static void alarms_that_nobody_made(void **state)
+static void timers_that_nobody_made(void **state)
 {
     (void)state;
-    struct alarms set;
-    struct alarm never = {.set = NULL};
-    alarms_init(&set);
+    struct deadline_timers set;
+    struct deadline_timer never = {.set = NULL};
+    deadline_timers_init(&set);
     assert_false(set.has_thread);
-    alarm_done(&never);
-    alarms_done(&set);
+    deadline_timer_done(&never);
+    deadline_timers_done(&set);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_alarm_rings_when_it_is_time),
+        cmocka_unit_test(a_timer_fires_when_it_is_time),
         cmocka_unit_test(the_earliest_time_counts),
-        cmocka_unit_test(an_alarm_may_set_itself),
-        cmocka_unit_test(nothing_rings_after_the_end),
-        cmocka_unit_test(alarms_that_nobody_made),
+        cmocka_unit_test(a_timer_may_set_itself),
+        cmocka_unit_test(nothing_fires_after_the_end),
+        cmocka_unit_test(timers_that_nobody_made),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
