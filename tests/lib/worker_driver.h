@@ -28,6 +28,7 @@
 #include "base/status.h"
 #include "frontends/net/conn.h"
 #include "frontends/net/listener.h"
+#include "frontends/net/upkeep.h"
 #include "frontends/net/worker.h"
 
 enum {
@@ -154,6 +155,7 @@ static inline int start(void **state)
     memset(&listener, 0, sizeof(listener));
     memory = budget_new(1 << 30);
     assert_null(worker_init(&worker, &handler, NULL, &limits, &timeouts, memory));
+    upkeep_begin(&worker);
     worker.listener = &listener;
     clock_fake_init(&now, 1000 * NS_PER_S);
     worker.loop.clock = &now.clock;

@@ -198,7 +198,8 @@ struct config_facts scan_facts(const char *name, const struct scanned_model *sca
     };
 }
 
-static bool is_listed(const Inference__ModelVersionPolicy__Specific *specific, int64_t version)
+static bool is_specific_version(const Inference__ModelVersionPolicy__Specific *specific,
+                                int64_t version)
 {
     for (size_t i = 0; i < specific->n_versions; i++) {
         if (specific->versions[i] == version)
@@ -215,7 +216,7 @@ void scan_apply_version_policy(struct scanned_model *sm)
     switch (policy->policy_choice_case) {
     case INFERENCE__MODEL_VERSION_POLICY__POLICY_CHOICE_SPECIFIC:
         for (size_t i = 0; i < sm->n_versions; i++) {
-            if (is_listed(policy->specific, sm->versions[i]))
+            if (is_specific_version(policy->specific, sm->versions[i]))
                 sm->versions[kept++] = sm->versions[i];
         }
         break;

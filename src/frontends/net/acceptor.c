@@ -11,15 +11,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/status.h"
 #include "frontends/net/conn.h"
+#include "frontends/net/upkeep.h"
 #include "frontends/net/worker.h"
 
 enum {
@@ -199,10 +203,10 @@ static unsigned int close_idle_conns(struct acceptor *a, unsigned int n)
     uint64_t before_ns;
     struct worker *w = NULL;
     while (n_closed < n && (w = with_longest_idle(a, &before_ns)) == a->worker)
-        n_closed += worker_close_idle(w, n - n_closed, before_ns);
+        n_closed += upkeep_close_idle(w, n - n_closed, before_ns);
     a->asked = n_closed < n ? w : NULL;
     if (a->asked)
-        worker_ask_close_idle(w, n - n_closed, before_ns);
+        upkeep_ask_close_idle(w, n - n_closed, before_ns);
     if (n_closed > 0 || a->asked)
         tell_shortage(a->listener);
     return n_closed;
@@ -327,11 +331,20 @@ static bool accept_one(struct acceptor *a, int from)
     return true;
 }
 
+static void stop_acceptor(struct acceptor *a)
+{
+    if (!a->started)
+        return;
+    a->started = false;
+    watch_none(a);
+    loop_clear_timer(&a->worker->loop, &a->pause);
+}
+
 static void on_acceptable(struct loop_fd *watch, uint32_t events)
 {
     struct acceptor *a = CONTAINER_OF(watch, struct accepting, watch)->acceptor;
     if (events & EPOLLHUP) { /* listener_shut() */
-        acceptor_stop(a);
+        stop_acceptor(a);
         return;
     }
     int from = watch->fd;
@@ -341,7 +354,7 @@ static void on_acceptable(struct loop_fd *watch, uint32_t events)
     end_in_shortage(a);
 }
 
-struct status *acceptor_start(struct acceptor *a, struct listener *l, struct worker *w)
+static struct status *start_acceptor(struct acceptor *a, struct listener *l, struct worker *w)
 {
     *a = (struct acceptor){.listener = l, .worker = w};
     for (unsigned int i = 0; i < LISTENER_MAX_SOCKETS; i++)
@@ -351,11 +364,44 @@ struct status *acceptor_start(struct acceptor *a, struct listener *l, struct wor
     return watch_all(a);
 }
 
-void acceptor_stop(struct acceptor *a)
+/* ---- All of a listener ----------------------------------------------------------------------- */
+
+/* The lowest number of a descriptor that is not for connections. */
+static int first_reserved_fd(unsigned int n_reserved_fds)
 {
-    if (!a->started)
-        return;
-    a->started = false;
-    watch_none(a);
-    loop_clear_timer(&a->worker->loop, &a->pause);
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= INT_MAX)
+        return INT_MAX;
+    return (int)limit.rlim_cur - (int)n_reserved_fds;
+}
+
+struct status *acceptors_start(struct listener *l, struct worker *workers, unsigned int n_workers,
+                               unsigned int max_conns, unsigned int n_reserved_fds)
+{
+    l->workers = workers;
+    l->n_workers = n_workers;
+    l->max_conns = max_conns;
+    l->first_reserved_fd = first_reserved_fd(n_reserved_fds);
+    l->n_reserved_fds = l->first_reserved_fd < INT_MAX ? n_reserved_fds : 0;
+    l->acceptors = mem_zalloc(sizeof(*l->acceptors) * n_workers);
+    for (unsigned int i = 0; i < n_workers; i++) {
+        workers[i].listener = l;
+        struct status *st = start_acceptor(&l->acceptors[i], l, &workers[i]);
+        if (st)
+            return st;
+    }
+    return NULL;
+}
+
+void acceptors_stop(struct listener *l, struct worker *w)
+{
+    stop_acceptor(&l->acceptors[w - l->workers]);
+}
+
+void acceptors_end(struct listener *l)
+{
+    for (unsigned int i = 0; l->acceptors && i < l->n_workers; i++)
+        stop_acceptor(&l->acceptors[i]);
+    mem_free(TAKE(l->acceptors));
+    listener_close(l);
 }

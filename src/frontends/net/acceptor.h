@@ -35,16 +35,28 @@ struct acceptor {
     unsigned int room;    /* it may accept so many before it looks at the descriptors again */
 };
 
-/* acceptor_start - Errors: as loop_add_fd() */
-NODISCARD struct status *acceptor_start(struct acceptor *a, struct listener *l, struct worker *w);
-
 /*
  * acceptor_choose - the worker with the least work, as far as that can be seen from outside; this
  * one, where all others are inside an iteration for long.
  */
 struct worker *acceptor_choose(const struct acceptor *a);
 
-/* acceptor_stop - accepts no more; harmless when it does not. The sockets stay open. */
-void acceptor_stop(struct acceptor *a);
+/*
+ * acceptors_start - every worker accepts.
+ *
+ * Thread: any, before the workers run.
+ * @n_reserved_fds  descriptors that are not for connections
+ */
+NODISCARD struct status *acceptors_start(struct listener *l, struct worker *workers,
+                                         unsigned int n_workers, unsigned int max_conns,
+                                         unsigned int n_reserved_fds);
+
+/* acceptors_stop - the worker accepts no more; harmless when it does not. The sockets stay open.
+ * Thread: the worker's. */
+void acceptors_stop(struct listener *l, struct worker *w);
+
+/* acceptors_end - stops all that accept, and closes the sockets. Thread: any, when no worker runs,
+ * or none accepts. */
+void acceptors_end(struct listener *l);
 
 #endif

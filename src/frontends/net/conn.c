@@ -74,7 +74,8 @@ static void begin_conn(struct conn *c)
         mem_free(c);
         return;
     }
-    worker_add_conn(w, c);
+    c->ranked_ns = now_ns;
+    worker_add_conn(w, &c->link, &c->use);
     if (w->env.draining)
         conn_drain(c);
 }
@@ -113,7 +114,7 @@ void conn_close(struct conn *c)
     loop_cancel_work(&w->loop, &c->flush);
     loop_remove_fd(&w->loop, &c->watch);
     close(c->fd);
-    worker_remove_conn(w, c);
+    worker_remove_conn(w, &c->link, &c->ready, &c->use);
     count_out(w);
     mem_free(c);
     http_env_left(&w->env);

@@ -23,7 +23,6 @@
 #include "base/memory_thread.h"
 #include "base/pool.h"
 #include "base/status.h"
-#include "frontends/net/http1.h"
 
 enum {
     FIRST_BODY_BYTES = 16 << 10,  /* of a body of unknown length */
@@ -356,6 +355,8 @@ const char *http_status_text(int status)
     return status < 500 ? "400 Bad Request" : "500 Internal Server Error";
 }
 
+const char exchange_continue_text[] = "HTTP/1.1 100 Continue\r\n\r\n";
+
 /* ---- Replies ------------------------------------------------------------------------------- */
 
 static void add_piece(struct exchange *x, const void *bytes, size_t n_bytes)
@@ -369,7 +370,8 @@ static void begin_pieces(struct exchange *x, struct iovec *iov)
     x->iov = iov;
     x->n_iov = x->next_iov = 0;
     /* Half an interim reply has left, and its other half must follow. */
-    add_piece(x, http1_continue_text + HTTP1_CONTINUE_BYTES - x->continue_left, x->continue_left);
+    add_piece(x, exchange_continue_text + EXCHANGE_CONTINUE_BYTES - x->continue_left,
+              x->continue_left);
     x->continue_left = 0;
 }
 
@@ -397,14 +399,13 @@ static char *put_number(char *at, uint64_t n)
 void exchange_goes_on(struct exchange *x)
 {
     if (x->connection)
-        x->connection->goes_on = true;
+        x->env->events->on_goes_on(x->connection);
 }
 
 /* What the reply must say about the connection; "" when that goes without saying. */
 static const char *connection_header(struct exchange *x)
 {
-    if (x->env->draining && x->connection && http1_is_newest(x->connection, x) &&
-        !http1_is_kept(x->connection))
+    if (x->env->draining && x->connection && x->env->events->is_last(x->connection, x))
         x->keep_alive = false;
     if (!x->keep_alive)
         return "Connection: close\r\n";
@@ -418,7 +419,7 @@ static void reply_done(struct exchange *x)
     BUG_ON(x->stage != EXCHANGE_HANDLING);
     x->stage = EXCHANGE_REPLIED;
     if (x->connection)
-        http1_replied(x->connection, x);
+        x->env->events->on_replied(x->connection, x);
     else
         exchange_end(x);
 }

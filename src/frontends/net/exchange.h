@@ -69,6 +69,13 @@ struct reply_memo {
     char text[192];
 };
 
+/* What exchanges tell and ask the connection that they came by. */
+struct exchange_events {
+    void (*on_replied)(struct http1 *h, struct exchange *x);
+    bool (*is_last)(const struct http1 *h, const struct exchange *x); /* since the server drains */
+    void (*on_goes_on)(struct http1 *h);                              /* see exchange_goes_on() */
+};
+
 /* What the connections of one loop share. */
 struct http_env {
     /* Constant once connections exist. */
@@ -81,6 +88,7 @@ struct http_env {
     char *scratch;         /* where sockets are read to; hot in the cache */
     size_t scratch_bytes;
 
+    const struct exchange_events *events; /* set by http1_init() */
     struct reply_memo reply_memo;
     unsigned int
         requests_left;  /* how many may begin in this iteration; set by who owns the iterations */
@@ -230,6 +238,9 @@ void exchange_reply_text(struct exchange *x, int status, const char *content_typ
 void exchange_reply_error(struct exchange *x, int status, const char *text, const char *headers);
 
 /* ---- For the connection ------------------------------------------------------------------- */
+
+enum { EXCHANGE_CONTINUE_BYTES = 25 };
+extern const char exchange_continue_text[EXCHANGE_CONTINUE_BYTES + 1]; /* the interim reply */
 
 /* exchange_new - NULL when memory ends. */
 struct exchange *exchange_new(struct http_env *env, struct http1 *connection);

@@ -25,8 +25,6 @@
     "request body or request JSON size exceeds the maximum allowed input size. Use "               \
     "--http-max-body-size to increase the limit."
 
-const char http1_continue_text[] = "HTTP/1.1 100 Continue\r\n\r\n";
-
 /* What every reply begins with. */
 static const char version_text[] = "HTTP/1.1 ";
 
@@ -36,9 +34,12 @@ enum { HTTP_NO_ROOM = -1 }; /* a fault of on_chunk_data(): there is no room for 
 
 static bool on_chunk_data(void *ctx, const char *bytes, size_t n_bytes);
 
+static const struct exchange_events events;
+
 void http1_init(struct http1 *h, struct http_env *env, void (*on_output)(struct http1 *h))
 {
     *h = (struct http1){.env = env, .on_output = on_output, .input = HTTP1_HEAD};
+    env->events = &events;
     list_init(&h->exchanges);
     head_parser_init(&h->parser, env->limits->max_chunks);
     h->parser.on_data = on_chunk_data;
@@ -177,7 +178,7 @@ static struct exchange *exchange_begin(struct http1 *h)
 /* Nobody waits for the interim reply any more; but what has begun to leave must end. */
 static void forget_continue(struct exchange *x)
 {
-    if (x->continue_left == HTTP1_CONTINUE_BYTES)
+    if (x->continue_left == EXCHANGE_CONTINUE_BYTES)
         x->continue_left = 0;
 }
 
@@ -298,7 +299,7 @@ static void begin_exchange(struct http1 *h, bool body_follows)
 
     bool has_body = head->content_length > 0 || head->chunked;
     if (UNLIKELY(head->expects_continue) && head->http_1_1 && has_body && !body_follows)
-        x->continue_left = HTTP1_CONTINUE_BYTES;
+        x->continue_left = EXCHANGE_CONTINUE_BYTES;
 
     if (!has_body) {
         dispatch_exchange(h);
@@ -486,7 +487,7 @@ void http1_resume(struct http1 *h)
 
 /* ---- Writing ------------------------------------------------------------------------------- */
 
-void http1_replied(struct http1 *h, struct exchange *x)
+static void on_replied(struct http1 *h, struct exchange *x)
 {
     if (!x->keep_alive && h->input != HTTP1_DONE) {
         /* Decided while replying, since the server drains: the client has been told. */
@@ -509,10 +510,18 @@ void http1_replied(struct http1 *h, struct exchange *x)
     h->on_output(h);
 }
 
-bool http1_is_newest(const struct http1 *h, const struct exchange *x)
+/* The server drains, no request came after this one, and the client has nothing to end. */
+static bool is_last(const struct http1 *h, const struct exchange *x)
 {
-    return h->exchanges.prev == &x->link;
+    return h->exchanges.prev == &x->link && !http1_is_kept(h);
 }
+
+static void on_goes_on(struct http1 *h)
+{
+    h->goes_on = true;
+}
+
+static const struct exchange_events events = {on_replied, is_last, on_goes_on};
 
 int http1_gather(struct http1 *h, struct iovec *pieces, int max_pieces)
 {
@@ -522,7 +531,8 @@ int http1_gather(struct http1 *h, struct iovec *pieces, int max_pieces)
         if (x->stage != EXCHANGE_REPLIED) {
             /* Only the first request that is not replied to may be told to go on with its body. */
             if (x->continue_left > 0 && n < max_pieces) {
-                const char *rest = http1_continue_text + HTTP1_CONTINUE_BYTES - x->continue_left;
+                const char *rest =
+                    exchange_continue_text + EXCHANGE_CONTINUE_BYTES - x->continue_left;
                 pieces[n++] = (struct iovec){(void *)(uintptr_t)rest, x->continue_left};
             } else if (UNLIKELY(h->probing) && x->stage == EXCHANGE_HANDLING &&
                        x->ahead < VERSION_BYTES && n < max_pieces) {

@@ -147,15 +147,4 @@ static inline bool http1_is_kept(const struct http1 *h)
     return h->goes_on && h->env->goes_on;
 }
 
-/* ---- For exchange.c ------------------------------------------------------------------------ */
-
-enum { HTTP1_CONTINUE_BYTES = 25 };
-extern const char http1_continue_text[HTTP1_CONTINUE_BYTES + 1];
-
-/* http1_replied - the exchange has its reply. */
-void http1_replied(struct http1 *h, struct exchange *x);
-
-/* http1_is_newest - no request of the connection came after this one. */
-bool http1_is_newest(const struct http1 *h, const struct exchange *x);
-
 #endif

@@ -17,8 +17,6 @@
 
 #include "base/mem.h"
 #include "base/status.h"
-#include "frontends/net/acceptor.h"
-#include "frontends/net/worker.h"
 
 enum {
     BACKLOG = 1024,
@@ -178,48 +176,13 @@ unsigned int listener_reserve(void)
     return (unsigned int)MIN(limit.rlim_cur / 4, (rlim_t)USUAL_RESERVE);
 }
 
-/* The lowest number of a descriptor that is not for connections. */
-static int first_reserved_fd(unsigned int n_reserved_fds)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= INT_MAX)
-        return INT_MAX;
-    return (int)limit.rlim_cur - (int)n_reserved_fds;
-}
-
-struct status *listener_start(struct listener *l, struct worker *workers, unsigned int n_workers,
-                              unsigned int max_conns, unsigned int n_reserved_fds)
-{
-    l->workers = workers;
-    l->n_workers = n_workers;
-    l->max_conns = max_conns;
-    l->first_reserved_fd = first_reserved_fd(n_reserved_fds);
-    l->n_reserved_fds = l->first_reserved_fd < INT_MAX ? n_reserved_fds : 0;
-    l->acceptors = mem_zalloc(sizeof(*l->acceptors) * n_workers);
-    for (unsigned int i = 0; i < n_workers; i++) {
-        workers[i].listener = l;
-        struct status *st = acceptor_start(&l->acceptors[i], l, &workers[i]);
-        if (st)
-            return st;
-    }
-    return NULL;
-}
-
 void listener_shut(struct listener *l)
 {
     for (unsigned int i = 0; i < l->n_sockets; i++)
         shutdown(l->fds[i], SHUT_RDWR);
 }
 
-void listener_stop(struct listener *l, struct worker *w)
-{
-    acceptor_stop(&l->acceptors[w - l->workers]);
-}
-
 void listener_close(struct listener *l)
 {
-    for (unsigned int i = 0; l->acceptors && i < l->n_workers; i++)
-        acceptor_stop(&l->acceptors[i]);
-    mem_free(TAKE(l->acceptors));
     close_all(l);
 }

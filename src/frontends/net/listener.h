@@ -25,7 +25,7 @@ struct listener {
     unsigned int n_sockets;
     int port; /* the one in use, also where 0 was asked for */
 
-    /* Set by listener_start(), constant afterwards. */
+    /* Set by acceptors_start(), constant afterwards. */
     struct worker *workers;
     unsigned int n_workers;
     struct acceptor *acceptors; /* one for each worker */
@@ -61,26 +61,13 @@ NODISCARD struct status *listener_open(struct listener *l, const char *address, 
 unsigned int listener_reserve(void);
 
 /*
- * listener_start - every worker accepts.
- *
- * Thread: any, before the workers run.
- * @n_reserved_fds  descriptors that are not for connections
- */
-NODISCARD struct status *listener_start(struct listener *l, struct worker *workers,
-                                        unsigned int n_workers, unsigned int max_conns,
-                                        unsigned int n_reserved_fds);
-
-/*
  * listener_shut - nobody can connect any more, from now on; what each loop does is of no account.
  *
- * Thread: any, between listener_start() and listener_close().
+ * Thread: any, between acceptors_start() and acceptors_end().
  */
 void listener_shut(struct listener *l);
 
-/* listener_stop - the worker accepts no more. Thread: the worker's. */
-void listener_stop(struct listener *l, struct worker *w);
-
-/* listener_close - Thread: any, when no worker accepts, or none runs. */
+/* listener_close - closes the sockets. Thread: any, when no worker accepts. */
 void listener_close(struct listener *l);
 
 /* listener_give_slot_back - a connection that was counted is gone. Thread: any. */

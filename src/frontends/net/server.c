@@ -16,7 +16,9 @@
 #include "base/mem.h"
 #include "base/memory_limit.h"
 #include "base/status.h"
+#include "frontends/net/acceptor.h"
 #include "frontends/net/conn.h"
+#include "frontends/net/upkeep.h"
 
 enum { STOP_LEVEL = 895 }; /* a leaf in the table of core/README.md */
 
@@ -84,7 +86,7 @@ static void server_free(struct net_server *s)
 {
     for (unsigned int i = 0; i < s->n_running; i++)
         worker_stop(&s->workers[i]);
-    listener_close(&s->listener);
+    acceptors_end(&s->listener);
     for (unsigned int i = 0; i < s->n_workers; i++) {
         struct worker *w = &s->workers[i];
         void *ctx = w->env.handler_ctx;
@@ -132,13 +134,14 @@ struct status *net_server_start(const struct net_options *o, struct net_server *
         st = worker_init(w, o->handler, NULL, &s->limits, &s->timeouts, s->budget);
         if (st)
             goto fail;
+        upkeep_begin(w);
         s->n_workers++;
         if (o->ctx_new)
             w->env.handler_ctx = o->ctx_new(o->handler_arg, &w->env);
         w->env.on_left = on_left;
         w->env.on_left_arg = s;
     }
-    st = listener_start(&s->listener, s->workers, s->n_workers, o->max_conns, o->n_reserved_fds);
+    st = acceptors_start(&s->listener, s->workers, s->n_workers, o->max_conns, o->n_reserved_fds);
     if (st)
         goto fail;
     for (unsigned int i = 0; i < s->n_workers; i++) {
@@ -188,7 +191,7 @@ static void drain_worker(struct worker *w, struct net_server *s)
     if (w->env.draining && !w->env.goes_on)
         return;
     if (!w->env.draining)
-        listener_stop(&s->listener, w);
+        acceptors_stop(&s->listener, w);
     w->env.draining = true;
     w->env.goes_on = s->goes_on_now;
     LIST_FOR_EACH_SAFE (link, &w->conns) {
@@ -230,7 +233,7 @@ static struct tally tally_workers(struct net_server *s, uint64_t deadline_ns)
         sum.answered &= t->answered;
     }
     if (sum.answered) /* so none accepts any more */
-        listener_close(&s->listener);
+        acceptors_end(&s->listener);
     return sum;
 }
 

@@ -1,21 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a worker does beside the events of its connections, one part after the other: it gives up
- * connections when the budget is short, looks at all of them about once a second, shares the bytes
- * and requests of a loop iteration between them, closes idle ones when descriptors are short,
- * starts and stops, and runs calls of other threads.
+ * A worker's connections as far as the worker counts them, what a loop iteration may still do,
+ * start and stop, and calls of other threads. What it does with its connections: upkeep.c.
  *
- * Thread: the worker's; only on_short(), worker_ask_close_idle(), worker_post(), worker_await()
- * and the functions of start and stop run on others. Walks of `conns` that may close a connection
- * use LIST_FOR_EACH_SAFE.
+ * Thread: the worker's; worker_post(), worker_await() and the functions of start and stop run on
+ * others.
  */
 #include "frontends/net/worker.h"
 
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/status.h"
-#include "frontends/net/conn.h"
 
 enum {
     SCRATCH_BYTES = 16 << 10,
@@ -26,161 +21,33 @@ enum {
     ITERATION_REQUESTS = 512,
 };
 
-#define LATE_NS (2 * NS_PER_S)
 /*
  * Of reading bodies, besides the bytes: the first byte in new memory has the kernel clear 2 MiB.
  * With 64 bodies of 32 MiB that began together single reads took 7 to 11 ms for that.
  */
 #define ITERATION_NS (5 * NS_PER_MS)
 
-static void sweep_later(struct worker *w)
+/* ---- Connections ----------------------------------------------------------------------------- */
+
+void worker_sweep_later(struct worker *w)
 {
     loop_set_timer(&w->loop, &w->sweep, loop_now_ns(&w->loop) + w->sweep_ns);
 }
 
-static void check_conn_times(struct worker *w, uint64_t now_ns)
-{
-    LIST_FOR_EACH_SAFE (link, &w->conns)
-        conn_check_time(LIST_ENTRY(link, struct conn, link), now_ns);
-}
-
-/* ---- A short budget ------------------------------------------------------------------------- */
-
-/* The connection that is the greatest burden; NULL when there is none beyond least. */
-static struct conn *find_worst_conn(struct worker *w, bool only_stalled, uint64_t least,
-                                    const struct http1 *except)
-{
-    struct conn *found = NULL;
-    LIST_FOR_EACH (link, &w->conns) {
-        struct conn *c = LIST_ENTRY(link, struct conn, link);
-        bool stalled;
-        uint64_t burden = conn_burden(c, loop_now_ns(&w->loop), &stalled);
-        if (burden > least && (stalled || !only_stalled) && &c->http1 != except) {
-            least = burden;
-            found = c;
-        }
-    }
-    return found;
-}
-
-/* The greatest burden, and what is half as great or more: a look at all for many of them. */
-static void evict_worst(struct worker *w, bool only_stalled, const struct conn *c,
-                        bool (*needed)(struct worker *w))
-{
-    bool stalled;
-    uint64_t now_ns = loop_now_ns(&w->loop), least = conn_burden(c, now_ns, &stalled) / 2;
-    LIST_FOR_EACH_SAFE (link, &w->conns) {
-        struct conn *each = LIST_ENTRY(link, struct conn, link);
-        if (conn_burden(each, now_ns, &stalled) <= least || (only_stalled && !stalled))
-            continue;
-        conn_evict(each);
-        pool_trim(w->pool, 0);
-        if (!needed(w))
-            return;
-    }
-}
-
-static bool lacks_memory(struct worker *w)
-{
-    return budget_lacks(w->env.budget, loop_now_ns(&w->loop));
-}
-
-static bool is_exceeded(struct worker *w)
-{
-    return budget_is_exceeded(w->env.budget) && budget_is_heaviest(w->env.budget, &w->member);
-}
-
-/* What the member tells the others: the greatest burden here. */
-static void tell_burden(struct worker *w)
-{
-    bool stalled;
-    struct conn *c = find_worst_conn(w, false, 0, NULL);
-    uint64_t burden = c ? conn_burden(c, loop_now_ns(&w->loop), &stalled) : 0;
-    atomic_store_explicit(&w->member.burden, burden, memory_order_relaxed);
-}
-
-/*
- * Gives up whoever stands still, as long as others are refused for that; then, as long as small
- * requests alone go beyond the limit, the greatest burden of all loops.
- */
-static void relieve_memory(struct worker *w)
-{
-    struct conn *c;
-    while (lacks_memory(w) && (c = find_worst_conn(w, true, 0, NULL)))
-        evict_worst(w, true, c, lacks_memory);
-    tell_burden(w);
-    while (is_exceeded(w) && (c = find_worst_conn(w, false, 0, NULL))) {
-        evict_worst(w, false, c, is_exceeded);
-        tell_burden(w);
-    }
-}
-
-static void on_shortage(struct message *m)
-{
-    struct worker *w = CONTAINER_OF(m, struct worker, shortage);
-    atomic_store(&w->shortage_posted, false); /* before the work: what lacks later needs one more */
-    http_env_trim(&w->env);
-    pool_trim(w->pool, 0);
-    relieve_memory(w);
-}
-
-static void on_short(struct budget_member *m)
-{
-    struct worker *w = CONTAINER_OF(m, struct worker, member);
-    if (!atomic_exchange(&w->shortage_posted, true))
-        loop_post(&w->loop, &w->shortage);
-}
-
-/* A body under way cannot grow: those go that are a greater burden than its connection. */
-static bool make_room_for_body(void *arg, struct http1 *for_whom, size_t bytes)
-{
-    struct worker *w = arg;
-    bool stalled;
-    uint64_t own =
-        conn_burden(CONTAINER_OF(for_whom, struct conn, http1), loop_now_ns(&w->loop), &stalled);
-    while (!budget_could_take(w->env.budget, bytes)) {
-        struct conn *c = find_worst_conn(w, false, own, for_whom);
-        if (!c)
-            return false;
-        conn_evict(c);
-        pool_trim(w->pool, 0);
-    }
-    return true;
-}
-
-/* ---- Each second ---------------------------------------------------------------------------- */
-
-static void on_sweep(struct timer *t)
-{
-    struct worker *w = CONTAINER_OF(t, struct worker, sweep);
-    uint64_t now_ns = loop_now_ns(&w->loop);
-    log_flush(); /* repeats are told within a second */
-    w->swept_late = w->swept_ns > 0 && now_ns - w->swept_ns > w->sweep_ns + LATE_NS;
-    w->swept_ns = now_ns;
-    check_conn_times(w, now_ns);
-    relieve_memory(w);
-    bool at_rest = http_env_settle(&w->env);
-    at_rest &= pool_settle(w->pool);
-    if (list_empty(&w->conns) && at_rest)
-        w->swept_ns = 0;
-    else
-        sweep_later(w);
-}
-
-void worker_add_conn(struct worker *w, struct conn *c)
+void worker_add_conn(struct worker *w, struct list *link, struct heap_node *use)
 {
     if (list_empty(&w->conns))
-        sweep_later(w);
-    list_push(&w->conns, &c->link);
-    c->ranked_ns = conn_active_ns(c);
-    heap_push(&w->by_use, &c->use);
+        worker_sweep_later(w);
+    list_push(&w->conns, link);
+    heap_push(&w->by_use, use);
 }
 
-void worker_remove_conn(struct worker *w, struct conn *c)
+void worker_remove_conn(struct worker *w, struct list *link, struct list *ready,
+                        struct heap_node *use)
 {
-    list_remove(&c->link);
-    list_remove(&c->ready);
-    heap_remove(&w->by_use, &c->use);
+    list_remove(link);
+    list_remove(ready);
+    heap_remove(&w->by_use, use);
 }
 
 /* ---- Iterations ------------------------------------------------------------------------------ */
@@ -199,94 +66,6 @@ void worker_go_on_later(struct worker *w, struct list *ready)
         return;
     list_push(&w->ready, ready);
     loop_defer_last(&w->loop, &w->go_on);
-}
-
-/* Each has one portion, in the order in which they came; who had none this time comes first. */
-static void on_go_on(struct loop_work *work)
-{
-    struct worker *w = CONTAINER_OF(work, struct worker, go_on);
-    struct list waiting, *link;
-    list_init(&waiting);
-    list_move_all(&waiting, &w->ready);
-    worker_begin_iteration(w);
-    w->left_bytes = w->budget.iteration_bytes;
-    w->iteration_ns = 0;
-    w->env.requests_left = w->budget.requests;
-    while (worker_may_read_body(w) && w->env.requests_left > 0 && (link = list_pop(&waiting)))
-        conn_go_on(LIST_ENTRY(link, struct conn, ready));
-    list_move_all(&waiting, &w->ready);
-    list_move_all(&w->ready, &waiting);
-    if (!list_empty(&w->ready))
-        loop_defer_last(&w->loop, work);
-}
-
-/* ---- Idle connections ----------------------------------------------------------------------- */
-
-static bool used_before(const struct heap_node *a, const struct heap_node *b)
-{
-    return CONTAINER_OF((uintptr_t)a, struct conn, use)->ranked_ns <
-           CONTAINER_OF((uintptr_t)b, struct conn, use)->ranked_ns;
-}
-
-/*
- * NULL when none is idle. A rank may be older than the last use, which keeps the heap out of the
- * way of requests. So the top is the one if its rank is true; if not it gets a true one, and there
- * is another top.
- */
-static struct conn *longest_idle(struct worker *w)
-{
-    uint64_t now_ns = loop_now_ns(&w->loop);
-    struct heap_node *top;
-    while ((top = heap_top(&w->by_use))) {
-        struct conn *c = CONTAINER_OF(top, struct conn, use);
-        bool idle = conn_is_idle(c);
-        if (idle && conn_active_ns(c) <= c->ranked_ns)
-            return c;
-        if (!idle && c->ranked_ns >= now_ns)
-            return NULL; /* all have been looked at */
-        heap_remove(&w->by_use, top);
-        c->ranked_ns = idle ? conn_active_ns(c) : now_ns;
-        heap_push(&w->by_use, top);
-    }
-    return NULL;
-}
-
-/* When the longest idle one became idle; none: those that are busy will be idle later than now. */
-static uint64_t idle_since(struct worker *w, const struct conn *longest)
-{
-    return longest ? conn_active_ns(longest) : loop_now_ns(&w->loop);
-}
-
-unsigned int worker_close_idle(struct worker *w, unsigned int n, uint64_t before_ns)
-{
-    unsigned int n_closed = 0;
-    struct conn *c;
-    while ((c = longest_idle(w)) && n_closed < n && conn_active_ns(c) <= before_ns) {
-        conn_close(c);
-        n_closed++;
-    }
-    atomic_store_explicit(&w->idle_since_ns, idle_since(w, c), memory_order_relaxed);
-    /* What another loop has asked for may be these. */
-    unsigned int n_asked = atomic_load_explicit(&w->n_to_close, memory_order_relaxed);
-    atomic_store_explicit(&w->n_to_close, n_asked - MIN(n_asked, n_closed), memory_order_relaxed);
-    return n_closed;
-}
-
-static void on_close_idle(struct message *m)
-{
-    struct worker *w = CONTAINER_OF(m, struct worker, close_idle);
-    (void)worker_close_idle(w, atomic_load_explicit(&w->n_to_close, memory_order_relaxed),
-                            atomic_load_explicit(&w->close_before_ns, memory_order_relaxed));
-    atomic_store(&w->close_idle_posted, false); /* after the close: what follows needs one more */
-}
-
-void worker_ask_close_idle(struct worker *w, unsigned int n, uint64_t before_ns)
-{
-    if (atomic_exchange(&w->close_idle_posted, true))
-        return;
-    atomic_store_explicit(&w->n_to_close, n, memory_order_relaxed);
-    atomic_store_explicit(&w->close_before_ns, before_ns, memory_order_relaxed);
-    loop_post(&w->loop, &w->close_idle);
 }
 
 /* ---- Start and stop ------------------------------------------------------------------------- */
@@ -322,26 +101,16 @@ struct status *worker_init(struct worker *w, const struct http_handler *handler,
                                     .iteration_bytes = ITERATION_BYTES,
                                     .requests = ITERATION_REQUESTS};
     list_init(&w->ready);
-    loop_work_init(&w->go_on, on_go_on);
     list_init(&w->conns);
-    heap_init(&w->by_use, used_before);
-    timer_init(&w->sweep, on_sweep);
     atomic_init(&w->n_conns, 0);
     atomic_init(&w->idle_since_ns, 0);
     atomic_init(&w->close_idle_posted, false);
     atomic_init(&w->n_to_close, 0);
     atomic_init(&w->close_before_ns, 0);
-    w->close_idle.deliver = on_close_idle;
     http_env_init(&w->env, handler, handler_ctx, limits, w->pool, &w->loop,
                   mem_alloc(SCRATCH_BYTES), SCRATCH_BYTES);
     w->env.budget = budget;
-    w->env.make_room = make_room_for_body;
-    w->env.make_room_arg = w;
-    w->env.on_space = conn_on_space;
-    w->shortage.deliver = on_shortage;
     atomic_init(&w->shortage_posted, false);
-    w->member.on_short = on_short;
-    budget_attach(budget, &w->member);
     return NULL;
 }
 

@@ -16,7 +16,6 @@
 #include "base/thread.h"
 #include "frontends/net/exchange.h"
 
-struct conn;
 struct worker_call;
 
 /* How long a connection may take, nanoseconds; 0 = for ever. */
@@ -93,9 +92,14 @@ NODISCARD struct status *worker_start(struct worker *w, const char *name);
 void worker_stop(struct worker *w);
 void worker_done(struct worker *w);
 
-/* worker_add_conn, worker_remove_conn - a connection to look after. Thread: the worker's. */
-void worker_add_conn(struct worker *w, struct conn *c);
-void worker_remove_conn(struct worker *w, struct conn *c);
+/* worker_add_conn, worker_remove_conn - a connection to look after, by its links (conn.h). Thread:
+ * the worker's. */
+void worker_add_conn(struct worker *w, struct list *link, struct heap_node *use);
+void worker_remove_conn(struct worker *w, struct list *link, struct list *ready,
+                        struct heap_node *use);
+
+/* worker_sweep_later - sets the timer of the next look at all connections. Thread: the worker's. */
+void worker_sweep_later(struct worker *w);
 
 /* worker_begin_iteration - sets what may be done in the loop's iteration, once in each. */
 static inline void worker_begin_iteration(struct worker *w)
@@ -114,18 +118,6 @@ bool worker_may_read_body(struct worker *w);
 
 /* worker_go_on_later - the connection has more, and waits for its portion. @ready  of it */
 void worker_go_on_later(struct worker *w, struct list *ready);
-
-/*
- * worker_close_idle - closes up to n connections, those that have been idle for longest, if they
- * have been since before_ns. Sets idle_since_ns to what is true then.
- *
- * Thread: the worker's.
- * Returns how many; fewer than n: connections of another worker may be the ones that should go
- */
-unsigned int worker_close_idle(struct worker *w, unsigned int n, uint64_t before_ns);
-
-/* worker_ask_close_idle - the same soon; once, if it is asked again before that. Thread: any. */
-void worker_ask_close_idle(struct worker *w, unsigned int n, uint64_t before_ns);
 
 /* What runs on a loop for another thread: it must not wait for anything. */
 typedef void worker_fn(struct worker *w, void *arg);

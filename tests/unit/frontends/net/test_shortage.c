@@ -24,8 +24,10 @@
 #include "base/budget.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "frontends/net/acceptor.h"
 #include "frontends/net/conn.h"
 #include "frontends/net/listener.h"
+#include "frontends/net/upkeep.h"
 #include "frontends/net/worker.h"
 
 enum {
@@ -104,11 +106,12 @@ static int start(void **state)
     assert_null(listener_open(&listener, "127.0.0.1", 0, false));
     for (int i = 0; i < N_LOOPS; i++) {
         assert_null(worker_init(&workers[i], &handler, NULL, &limits, &timeouts, memory));
+        upkeep_begin(&workers[i]);
         workers[i].loop.clock = &now.clock;
         loop_refresh_time(&workers[i].loop);
     }
     set_limit(LIMIT); /* as the listener is to see it */
-    assert_null(listener_start(&listener, workers, N_LOOPS, 0, RESERVE));
+    assert_null(acceptors_start(&listener, workers, N_LOOPS, 0, RESERVE));
     set_limit(FIRST_OWN + MAX_CLIENTS);
     reserved_before = count_reserved();
     return 0;
@@ -123,7 +126,7 @@ static int stop(void **state)
         }
     }
     assert_int_equal(listener.n_open, 0);
-    listener_close(&listener);
+    acceptors_end(&listener);
     for (int i = 0; i < N_LOOPS; i++)
         worker_done(&workers[i]);
     while (n_clients > 0)
