@@ -152,25 +152,24 @@ static struct status *input_append(struct request *r, const char *name, size_t n
 static struct status *check_given_shape(const char *name, size_t name_length, const int64_t *shape,
                                         size_t n_dims)
 {
-    AUTO(buf) text = BUF_INIT(4096);
+    enum { FINE, NEGATIVE, TOO_MANY } fault = FINE;
     int64_t elements = 1;
-    const char *fault = NULL;
-
-    for (size_t i = 0; i < n_dims && !fault; i++) {
+    for (size_t i = 0; i < n_dims && fault == FINE; i++) {
         if (shape[i] < -1)
-            fault = "contains an invalid dimension in shape";
+            fault = NEGATIVE;
         else if (shape[i] > 0 && __builtin_mul_overflow(elements, shape[i], &elements))
-            fault = "too many";
+            fault = TOO_MANY;
     }
-    if (LIKELY(!fault))
+    if (LIKELY(fault == FINE))
         return NULL;
-    shape_print(&text, shape, n_dims);
-    if (fault[0] == 't')
+    if (fault == TOO_MANY)
         return status_new(STATUS_INVALID_ARG,
                           "element count for tensor '%.*s' exceeds maximum size of %lld",
                           (int)name_length, name, (long long)INT64_MAX);
-    return status_new(STATUS_INVALID_ARG, "tensor '%.*s' %s %s", (int)name_length, name, fault,
-                      buf_text(&text));
+    AUTO(buf) text = BUF_INIT(4096);
+    shape_print(&text, shape, n_dims);
+    return status_new(STATUS_INVALID_ARG, "tensor '%.*s' contains an invalid dimension in shape %s",
+                      (int)name_length, name, buf_text(&text));
 }
 
 struct status *request_add_input(struct request *r, const char *name, size_t name_length,

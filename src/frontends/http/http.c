@@ -23,24 +23,6 @@
 
 enum { MAX_JSON_REPLY = INT32_MAX };
 
-static const struct route routes[] = {
-    {METHOD_POST, "/v2/models/{m}[/versions/{v}]/infer", infer_handle, content_text, true},
-    {METHOD_GET, "/v2/health/live", meta_live, content_text, false},
-    {METHOD_GET, "/v2/health/ready", meta_ready, content_text, false},
-    {METHOD_GET, "/v2/models/{m}[/versions/{v}]/ready", meta_model_ready, content_text, false},
-    {METHOD_GET, "/v2/models/{m}[/versions/{v}]/config", meta_model_config, content_json, false},
-    {METHOD_GET, "/v2/models/stats", admin_statistics, content_json, false},
-    {METHOD_GET, "/v2/models/{m}[/versions/{v}]/stats", meta_statistics, content_json, false},
-    {METHOD_GET, "/v2/models/{m}[/versions/{v}]", meta_model, content_json, false},
-    {METHOD_GET, "/v2", meta_server, content_json, false},
-    {METHOD_POST, "/v2/repository/index", admin_index, content_json, true},
-    {METHOD_POST, "/v2/repository/{r}/index", admin_index, content_json, true},
-    {METHOD_POST, "/v2/repository/models/{m}/load", admin_load, content_json, true},
-    {METHOD_POST, "/v2/repository/{r}/models/{m}/load", admin_load, content_json, true},
-    {METHOD_POST, "/v2/repository/models/{m}/unload", admin_unload, content_json, true},
-    {METHOD_POST, "/v2/repository/{r}/models/{m}/unload", admin_unload, content_json, true},
-};
-
 /* ---- What the connection calls -------------------------------------------------------------- */
 
 /* As C++'s stoi() reads: blanks, a sign, digits; what follows does not matter. */
@@ -93,8 +75,9 @@ static struct place_in_head place_of(const struct http_head *head, struct span s
     return (struct place_in_head){(uint16_t)(s.at - head->base), (uint16_t)s.length};
 }
 
-static void read_infer_headers(struct head_reading *r, const struct http_head *head)
+static void read_infer_headers(void *note, const struct http_head *head)
 {
+    struct head_reading *r = note;
     static const char length_name[] = "inference-header-content-length";
     static const char encoding_name[] = "content-encoding";
 
@@ -145,6 +128,27 @@ static void read_accept(struct head_reading *r, const struct http_head *head)
     }
 }
 
+static const struct route routes[] = {
+    {METHOD_POST, "/v2/models/{m}[/versions/{v}]/infer", infer_handle, content_text, true,
+     read_infer_headers},
+    {METHOD_GET, "/v2/health/live", meta_live, content_text, false, NULL},
+    {METHOD_GET, "/v2/health/ready", meta_ready, content_text, false, NULL},
+    {METHOD_GET, "/v2/models/{m}[/versions/{v}]/ready", meta_model_ready, content_text, false,
+     NULL},
+    {METHOD_GET, "/v2/models/{m}[/versions/{v}]/config", meta_model_config, content_json, false,
+     NULL},
+    {METHOD_GET, "/v2/models/stats", admin_statistics, content_json, false, NULL},
+    {METHOD_GET, "/v2/models/{m}[/versions/{v}]/stats", meta_statistics, content_json, false, NULL},
+    {METHOD_GET, "/v2/models/{m}[/versions/{v}]", meta_model, content_json, false, NULL},
+    {METHOD_GET, "/v2", meta_server, content_json, false, NULL},
+    {METHOD_POST, "/v2/repository/index", admin_index, content_json, true, NULL},
+    {METHOD_POST, "/v2/repository/{r}/index", admin_index, content_json, true, NULL},
+    {METHOD_POST, "/v2/repository/models/{m}/load", admin_load, content_json, true, NULL},
+    {METHOD_POST, "/v2/repository/{r}/models/{m}/load", admin_load, content_json, true, NULL},
+    {METHOD_POST, "/v2/repository/models/{m}/unload", admin_unload, content_json, true, NULL},
+    {METHOD_POST, "/v2/repository/{r}/models/{m}/unload", admin_unload, content_json, true, NULL},
+};
+
 static void read_head(struct head_reading *r, const struct http_head *head)
 {
     struct route_match m = route_find(routes, ARRAY_SIZE(routes), head_path(head));
@@ -156,8 +160,8 @@ static void read_head(struct head_reading *r, const struct http_head *head)
     r->version = place_of(head, m.version);
     r->names_repository = m.repository.at != NULL;
     read_accept(r, head);
-    if (m.route->handle == infer_handle)
-        read_infer_headers(r, head);
+    if (m.route->read_head)
+        m.route->read_head(r, head);
 }
 
 /* Copied: the head's bytes are gone when the body is complete. NULL is noted: the request is

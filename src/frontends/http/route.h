@@ -22,6 +22,8 @@ struct route {
     void (*handle)(struct exchange *x);
     const char *error_type; /* content type of the answer to another method */
     bool takes_body;        /* the body of the request matters */
+    /* Reads more of the head into the frontend's note of it (head.h); NULL: nothing more. */
+    void (*read_head)(void *note, const struct http_head *head);
 };
 
 struct route_match {
