@@ -12,6 +12,7 @@
 #define CONCH_CORE_LOAD_SLOT_H
 
 #include <stdatomic.h>
+#include <stddef.h>
 
 struct load_slot {
     /* Constant. Any thread, without locks; a lend and a take_back may change slots. */
@@ -25,6 +26,13 @@ struct load_slot {
 /* load_slot_set - what this thread loads with from now on; NULL: not one of those threads. */
 void load_slot_set(struct load_slot *p);
 struct load_slot *load_slot_mine(void);
+
+/*
+ * load_in_parallel - as parallel_for(), on up to max_threads threads of that name; each has a slot
+ * while it works, and one that lends it lets another thread work.
+ */
+void load_in_parallel(const char *thread_name, size_t max_threads, size_t n,
+                      void (*work)(void *arg, size_t i), void *arg);
 
 /* load_slot_lend, load_slot_take_back - for one of perhaps several who wait; NULL is fine. */
 void load_slot_lend(struct load_slot *p);

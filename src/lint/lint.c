@@ -6,7 +6,7 @@
  */
 #include "lint/lint.h"
 
-#include <stdatomic.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,8 +14,8 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/parallel_for.h"
 #include "base/status.h"
-#include "base/thread.h"
 #include "core/repo/listing.h"
 #include "core/repo/storage.h"
 #include "lint/print.h"
@@ -130,7 +130,9 @@ static void find_backends(struct lint_run *run)
 
 struct pass {
     struct lint_run *run;
-    atomic_size_t next;
+    pthread_t teller; /* the thread that says how far it is */
+    uint64_t told_ns; /* its own: when it did so last, or began … */
+    bool told;        /* … and whether it ever did */
 };
 
 static void say_progress(struct lint_run *run, size_t done, uint64_t *last_ns)
@@ -143,49 +145,27 @@ static void say_progress(struct lint_run *run, size_t done, uint64_t *last_ns)
     fflush(run->options->progress);
 }
 
-static void check_some(struct pass *p, bool tells)
+static void check_one_model(void *arg, size_t i)
 {
-    uint64_t last_ns = monotonic_ns();
-    bool told = false;
-    for (;;) {
-        size_t i = atomic_fetch_add(&p->next, 1);
-        if (i >= p->run->n_models)
-            break;
-        if (!p->run->models[i].is_closed)
-            lint_check_model(p->run, &p->run->models[i]);
-        if (tells) {
-            uint64_t before_ns = last_ns;
-            say_progress(p->run, i, &last_ns);
-            told |= last_ns != before_ns;
-        }
-    }
-    if (told)
-        fprintf(p->run->options->progress, "\r\x1b[K");
-}
-
-static void check_in_thread(void *arg)
-{
-    check_some(arg, false);
+    struct pass *p = arg;
+    if (!p->run->models[i].is_closed)
+        lint_check_model(p->run, &p->run->models[i]);
+    if (!p->run->options->progress || !pthread_equal(pthread_self(), p->teller))
+        return;
+    uint64_t before_ns = p->told_ns;
+    say_progress(p->run, i, &p->told_ns);
+    p->told |= p->told_ns != before_ns;
 }
 
 static void check_models(struct lint_run *run)
 {
-    struct pass pass = {.run = run};
-    struct thread threads[MAX_THREADS];
-    size_t n_threads = 0;
-    size_t wanted = MIN((size_t)run->n_cpus, (size_t)MAX_THREADS);
-    wanted = MIN(wanted, run->n_models / 8 + 1);
-    while (n_threads + 1 < wanted) { /* this thread checks, too */
-        struct status *st = thread_start(&threads[n_threads], "check", check_in_thread, &pass);
-        if (st) {
-            status_free(st); /* it takes longer then */
-            break;
-        }
-        n_threads++;
-    }
-    check_some(&pass, run->options->progress != NULL);
-    for (size_t i = 0; i < n_threads; i++)
-        thread_join(&threads[i]);
+    struct pass pass = {.run = run, .teller = pthread_self(), .told_ns = monotonic_ns()};
+    int n_threads = MIN(run->n_cpus, MAX_THREADS);
+    const struct parallel_options options = {"check", MIN((size_t)n_threads, run->n_models / 8 + 1),
+                                             NULL};
+    parallel_for(&options, run->n_models, check_one_model, &pass);
+    if (pass.told)
+        fprintf(run->options->progress, "\r\x1b[K");
 }
 
 static void print_report(struct lint_run *run, uint64_t started_ns, struct lint_totals *t)

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * DESIGN: each instance has an index in m->instances and is described by a job. Threads take
- * jobs by a counter and write to elements that are theirs alone; the first job is this thread's
- * too, so that one thread is the same code without helpers. After a failure nobody begins another
- * job. All have come back when the outcome is looked at, so nothing here needs a lock.
+ * DESIGN: each instance has an index in m->instances and is described by a job. Threads of
+ * parallel_for() take jobs and write to elements that are theirs alone. After a failure no thread
+ * begins another job. All have ended when the outcome is looked at, so nothing here needs a lock.
  */
 #include "core/backend/instance_group.h"
 
@@ -12,8 +11,8 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/parallel_for.h"
 #include "base/status.h"
-#include "base/thread.h"
 #include "core/backend/backend.h"
 #include "core/backend/instance.h"
 #include "core/backend/warmup.h"
@@ -38,25 +37,21 @@ struct making {
     struct instance_job *jobs; /* a job's fields belong to who took it */
 
     /* Any thread. */
-    atomic_uint next;
     atomic_bool failed;
 };
 
-static void make_next_instances(void *arg)
+static void make_instance(void *arg, size_t i)
 {
     struct making *making = arg;
-    while (!atomic_load(&making->failed)) {
-        unsigned int i = atomic_fetch_add(&making->next, 1);
-        if (i >= making->n)
-            return;
-        struct instance_job *o = &making->jobs[i];
-        struct instance **in = &making->model->instances[i];
-        o->outcome = instance_new(making->model, o->group, o->index, in);
-        if (!o->outcome)
-            o->outcome = warmup_run(making->warmup, *in);
-        if (o->outcome)
-            atomic_store(&making->failed, true);
-    }
+    if (atomic_load(&making->failed))
+        return;
+    struct instance_job *o = &making->jobs[i];
+    struct instance **in = &making->model->instances[i];
+    o->outcome = instance_new(making->model, o->group, o->index, in);
+    if (!o->outcome)
+        o->outcome = warmup_run(making->warmup, *in);
+    if (o->outcome)
+        atomic_store(&making->failed, true);
 }
 
 /* As many helpers as are wanted and to be had; they are given back by give_helpers_back(). */
@@ -76,21 +71,10 @@ static void give_helpers_back(struct backend_registry *reg, unsigned int n)
 
 static void make_in_parallel(struct making *making, struct backend_registry *reg)
 {
-    unsigned int n = take_helpers(reg, making->n - 1), n_started = 0;
-    struct thread *helpers = mem_zalloc(n * sizeof(*helpers));
-    while (n_started < n) {
-        struct status *st =
-            thread_start(&helpers[n_started], "instance-load", make_next_instances, making);
-        if (st) {
-            log_status(LOG_WARN, "fewer threads make instances", st);
-            break;
-        }
-        n_started++;
-    }
-    make_next_instances(making);
-    for (unsigned int i = 0; i < n_started; i++)
-        thread_join(&helpers[i]);
-    mem_free(helpers);
+    unsigned int n = take_helpers(reg, making->n - 1);
+    const struct parallel_options options = {"instance-load", n + 1,
+                                             "fewer threads make instances"};
+    parallel_for(&options, making->n, make_instance, making);
     give_helpers_back(reg, n);
 }
 
@@ -166,7 +150,8 @@ struct status *instances_make(struct model *m, struct backend_registry *reg)
     if (making.n > 1 && may_be_parallel(m, reg))
         make_in_parallel(&making, reg);
     else
-        make_next_instances(&making);
+        for (uint32_t i = 0; i < making.n; i++)
+            make_instance(&making, i);
     st = collect_outcome(&making);
     warmup_free(making.warmup);
     mem_free(making.jobs);

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "core/load_slot.h"
 #include "core/repo/repository.h"
 #include "core/repo/source.h"
 #include "core/repo/storage.h"
@@ -147,7 +148,7 @@ void repository_poll(struct repository *repo)
         else if (is_stale(repo, pm))
             r.stale[r.n_stale++] = pm;
     }
-    repository_parallel_for(repo, "model-load", r.n_stale, load_stale, &r);
+    load_in_parallel("model-load", repo->options->load_threads, r.n_stale, load_stale, &r);
     mem_free(r.stale);
     listing_done(&r.listing);
 }

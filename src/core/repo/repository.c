@@ -9,6 +9,7 @@
  * also finds the model. A model stays in the catalog while a thread uses it (`n_users`); the last
  * one removes it, unless its state is still to be told.
  */
+#include "core/load_slot.h"
 #include "core/repo/repository.h"
 
 #include <string.h>
@@ -519,5 +520,6 @@ void repository_unload_all(struct repository *repo)
     table_close(&repo->table);
     for (size_t i = 0; i < repo->n_models; i++)
         repo->models[i]->entry = NULL; /* gone with the table */
-    repository_parallel_for(repo, "model-unload", repo->n_models, unload_versions, repo);
+    load_in_parallel("model-unload", repo->options->load_threads, repo->n_models, unload_versions,
+                     repo);
 }

@@ -361,13 +361,6 @@ void repository_is_unfit_locked(struct repository *repo, struct repo_model *rm,
  */
 void repository_unload_model(struct repository *repo, struct repo_model *rm);
 
-/*
- * repository_parallel_for - calls work(arg, 0), work(arg, 1) … up to n, on this thread and on
- * others of that name: together as many as the options have for loading.
- */
-void repository_parallel_for(struct repository *repo, const char *thread_name, size_t n,
-                             void (*work)(void *arg, size_t i), void *arg);
-
 /* repository_poll_failure - the error that a client is told when the log has the cause. */
 NODISCARD struct status *repository_poll_failure(const char *name);
 

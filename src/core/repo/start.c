@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "core/load_slot.h"
 #include "core/repo/repository.h"
 #include "core/repo/source.h"
 #include "core/repo/storage.h"
@@ -188,7 +189,7 @@ struct status *repository_load_all(struct repository *repo)
         source_sweep();
     bool all_listed = list_startup_models(repo);
     struct loader l = make_loader(repo);
-    repository_parallel_for(repo, "model-load", l.n_models, load_one, &l);
+    load_in_parallel("model-load", repo->options->load_threads, l.n_models, load_one, &l);
     mem_free(l.models);
 
     if (all_listed && all_loaded(repo))

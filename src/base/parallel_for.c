@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The same for each of many models, several at a time: the threads share the work, each takes the
- * next one. Who waits for a warm-up lends its slot: another thread comes, and when the slot is
- * taken back, the next one that has done a piece of work goes.
+ * Threads share an index that only grows. A worker that lends lets one more thread work: one that
+ * is to go stays, or a new one comes. When it takes back, the next one that has done a piece of
+ * work goes (`n_excess`), so the number of those that work is bounded but for a moment.
+ *
+ * Threads: any; threads are started by threads that are still at work, and joined by the caller.
  */
+#include "base/parallel_for.h"
+
 #include <stdatomic.h>
 
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/status.h"
 #include "base/thread.h"
-#include "core/load_slot.h"
-#include "core/repo/repository.h"
-#include "core/server_options.h"
 
-enum { CREW_LEVEL = 865, MAX_THREADS = 64, MAX_LENT = 192 };
+enum { PARALLEL_LEVEL = 865 };
 
 struct crew {
     /* Constant. */
-    const char *thread_name;
+    const struct parallel_options *options;
     size_t n;
     void (*work)(void *arg, size_t i);
     void *arg;
@@ -29,28 +30,42 @@ struct crew {
     /* Under mu. */
     size_t n_threads; /* started; they stay in the list when they have ended */
     size_t n_excess;  /* of those that work: so many are to go */
-    struct thread threads[MAX_THREADS + MAX_LENT];
+    struct thread threads[PARALLEL_MAX_THREADS + PARALLEL_MAX_LENT];
 };
 
-struct worker {
-    struct load_slot slot;
+struct parallel_worker {
     struct crew *crew;
-    bool has_lent; /* it has lent and not taken back: the slot counts them */
+    bool has_lent; /* another thread works in its place. Under crew.mu */
 };
+
+static _Thread_local struct parallel_worker *mine;
+
+struct parallel_worker *parallel_worker_mine(void)
+{
+    return mine;
+}
 
 static void work_for_crew(void *arg);
 
 static struct status *start_worker_locked(struct crew *c)
 {
     mutex_assert_held(&c->mu);
-    struct status *st = thread_start(&c->threads[c->n_threads], c->thread_name, work_for_crew, c);
+    struct status *st =
+        thread_start(&c->threads[c->n_threads], c->options->thread_name, work_for_crew, c);
     c->n_threads += !st;
     return st;
 }
 
-static void lend_crew_slot(struct load_slot *p)
+static void tell_shortage(const struct crew *c, struct status *st)
 {
-    struct worker *w = CONTAINER_OF(p, struct worker, slot);
+    if (c->options->shortage)
+        log_status(LOG_WARN, c->options->shortage, st);
+    else
+        status_free(st);
+}
+
+void parallel_worker_lend(struct parallel_worker *w)
+{
     struct crew *c = w->crew;
     struct status *st = NULL;
     mutex_lock(&c->mu);
@@ -62,12 +77,11 @@ static void lend_crew_slot(struct load_slot *p)
         w->has_lent = !st;
     }
     mutex_unlock(&c->mu);
-    log_status(LOG_WARN, "no other thread loads models while one is warmed up", st);
+    tell_shortage(c, st);
 }
 
-static void take_crew_slot_back(struct load_slot *p)
+void parallel_worker_take_back(struct parallel_worker *w)
 {
-    struct worker *w = CONTAINER_OF(p, struct worker, slot);
     mutex_lock(&w->crew->mu);
     w->crew->n_excess += w->has_lent;
     w->has_lent = false;
@@ -86,16 +100,15 @@ static bool end_if_excess(struct crew *c)
 static void work_for_crew(void *arg)
 {
     struct crew *c = arg;
-    struct worker w = {.slot = {.lend = lend_crew_slot, .take_back = take_crew_slot_back},
-                       .crew = c};
+    struct parallel_worker w = {.crew = c}, *outer = mine;
     size_t i;
-    load_slot_set(&w.slot);
+    mine = &w;
     while ((i = atomic_fetch_add(&c->next, 1)) < c->n) {
         c->work(c->arg, i);
         if (end_if_excess(c))
             break;
     }
-    load_slot_set(NULL);
+    mine = outer;
 }
 
 static void start_workers(struct crew *c, size_t wanted)
@@ -105,10 +118,9 @@ static void start_workers(struct crew *c, size_t wanted)
     while (c->n_threads + 1 < wanted && !st) /* this thread works, too */
         st = start_worker_locked(c);
     mutex_unlock(&c->mu);
-    log_status(LOG_WARN, "fewer threads load or unload models", st);
+    tell_shortage(c, st);
 }
 
-/* Threads are started by threads that are still at work. */
 static void join_workers(struct crew *c)
 {
     for (size_t i = 0;; i++) {
@@ -121,16 +133,14 @@ static void join_workers(struct crew *c)
     }
 }
 
-void repository_parallel_for(struct repository *repo, const char *thread_name, size_t n,
-                             void (*work)(void *arg, size_t i), void *arg)
+void parallel_for(const struct parallel_options *options, size_t n,
+                  void (*work)(void *arg, size_t i), void *arg)
 {
-    struct load_slot *outer = load_slot_mine(); /* of a control thread that looks at them all */
-    struct crew c = {.thread_name = thread_name, .n = n, .work = work, .arg = arg};
-    mutex_init(&c.mu, CREW_LEVEL, "crew");
-    size_t wanted = MIN((size_t)repo->options->load_threads, (size_t)MAX_THREADS);
+    struct crew c = {.options = options, .n = n, .work = work, .arg = arg};
+    mutex_init(&c.mu, PARALLEL_LEVEL, "parallel_for");
+    size_t wanted = MIN(options->max_threads, (size_t)PARALLEL_MAX_THREADS);
     start_workers(&c, MIN(wanted, n));
     work_for_crew(&c);
     join_workers(&c);
     mutex_done(&c.mu);
-    load_slot_set(outer);
 }
