@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The format wants all metrics of a family together, so the models are read first, into rows, and
- * then printed family by family. A thousand models make 16 000 lines: a line is a few copies of
- * what is ready, and one number.
+ * The page is a table of families, in the order in which they are shown; a metric is one entry. The
+ * format wants all metrics of a family together, so the models are read first, into rows, and then
+ * printed family by family. A thousand models make 16 000 lines: a line is a few copies of what is
+ * ready, and one number.
+ *
+ * Threads: any; a page is its printer's own.
  */
 #include "core/metrics/page.h"
 
@@ -29,139 +32,62 @@ struct row {
     struct watch_use use;
 };
 
-struct rows {
-    size_t n;
-    struct row *list;
-    struct model **models; /* NULL ends; each is a reference */
+/* What a page is printed from. */
+struct page {
+    struct buf *out;
+    const struct server_options *options;
+    struct model **models; /* NULL ends; each is a reference. NULL: there are none */
+    size_t n_rows;
+    struct row *rows;
+    bool has_machine;
+    struct machine_use machine;
+    struct budget_stats connections;
 };
 
-/* ---- Families ------------------------------------------------------------------------------- */
-
-/* A number of each model's statistics. */
-struct counter {
-    const char *name, *help;
-    size_t at;  /* in struct statistics: a uint64_t */
-    bool is_ns; /* printed as microseconds; left out without latencies */
-};
-
-#define COUNT(field)    offsetof(struct statistics, field), false
-#define DURATION(field) offsetof(struct statistics, field), true
-
-static const struct counter successes = {"nv_inference_request_success",
-                                         "Number of successful inference requests, all batch sizes",
-                                         COUNT(success.count)};
-
-static const char failures_name[] = "nv_inference_request_failure";
-static const char failures_help[] = "Number of failed inference requests, all batch sizes";
-
-static const struct counter counters[] = {
-    {"nv_inference_count", "Number of inferences performed (does not include cached requests)",
-     COUNT(inference_count)},
-    {"nv_inference_exec_count",
-     "Number of model executions performed (does not include cached requests)",
-     COUNT(execution_count)},
-    {"nv_inference_request_duration_us",
-     "Cumulative inference request duration in microseconds (includes cached requests)",
-     DURATION(success.ns)},
-    {"nv_inference_queue_duration_us",
-     "Cumulative inference queuing duration in microseconds (includes cached requests)",
-     DURATION(queue_ns)},
-    {"nv_inference_compute_input_duration_us",
-     "Cumulative compute input duration in microseconds (does not include cached requests)",
-     DURATION(compute_input_ns)},
-    {"nv_inference_compute_infer_duration_us",
-     "Cumulative compute inference duration in microseconds (does not include cached requests)",
-     DURATION(compute_infer_ns)},
-    {"nv_inference_compute_output_duration_us",
-     "Cumulative inference compute output duration in microseconds (does not include cached "
-     "requests)",
-     DURATION(compute_output_ns)},
-};
-
-static const char pending_name[] = "nv_inference_pending_request_count";
-static const char pending_help[] =
-    "Instantaneous number of pending requests awaiting execution per-model.";
-
-/* Ours: the reference has no such. */
-static const char executing_name[] = "conch_executing_request_count";
-static const char executing_help[] = "Number of requests that the backend has now";
-
-static const char oldest_name[] = "conch_executing_request_oldest_secs";
-static const char oldest_help[] =
-    "How long the backend has had the oldest of these requests, in seconds";
-
-static const char load_name[] = "nv_model_load_duration_secs";
-static const char load_help[] = "Model load time in seconds";
-
-static const char first_name[] = FIRST_RESPONSE_FAMILY;
-static const char first_help[] = "Duration from request to first response in milliseconds";
-
-enum { PINNED_TOTAL, PINNED_USED, CPU_UTILIZATION, CPU_MEMORY_TOTAL, CPU_MEMORY_USED, N_GAUGES };
-
-/* Of the machine: without labels. */
-static const struct {
-    const char *name, *help;
-} gauges[] = {
-    [PINNED_TOTAL] = {"nv_pinned_memory_pool_total_bytes",
-                      "Pinned memory pool total memory size, in bytes"},
-    [PINNED_USED] = {"nv_pinned_memory_pool_used_bytes",
-                     "Pinned memory pool used memory size, in bytes"},
-    [CPU_UTILIZATION] = {"nv_cpu_utilization", "CPU utilization rate [0.0 - 1.0]"},
-    [CPU_MEMORY_TOTAL] = {"nv_cpu_memory_total_bytes", "CPU total memory (RAM), in bytes"},
-    [CPU_MEMORY_USED] = {"nv_cpu_memory_used_bytes", "CPU used memory (RAM), in bytes"},
-};
-_Static_assert(ARRAY_SIZE(gauges) == N_GAUGES, "one line each");
-
-/* Of the connections: without labels, and ours. */
-static const struct {
+struct family {
     const char *name, *help;
     enum metric_kind kind;
-    size_t at; /* in struct budget_stats: a uint64_t */
-} connection_metrics[] = {
-    {"conch_connection_memory_budget_bytes",
-     "Memory that requests and replies of all connections may take, in bytes", METRIC_GAUGE,
-     offsetof(struct budget_stats, limit_bytes)},
-    {"conch_connection_memory_used_bytes",
-     "Memory that they take, with what is kept for the next ones, in bytes", METRIC_GAUGE,
-     offsetof(struct budget_stats, used_bytes)},
-    {"conch_connection_memory_refusals",
-     "Number of times that the budget had no room for a large request or reply", METRIC_COUNTER,
-     offsetof(struct budget_stats, n_refused)},
-    {"conch_connection_memory_evictions",
-     "Number of slow connections that were given up for others", METRIC_COUNTER,
-     offsetof(struct budget_stats, n_evicted)},
+    bool (*is_shown)(const struct page *p);
+    void (*print)(const struct page *p, const struct family *f); /* its lines */
+    size_t at; /* of a number in what the print function says; 0 where there is no choice */
 };
 
-bool page_has_family(const char *name)
+/* ---- When a family is shown ------------------------------------------------------------------ */
+
+static bool is_always_shown(const struct page *p)
 {
-    const char *const others[] = {successes.name, failures_name, pending_name, executing_name,
-                                  oldest_name,    load_name,     first_name};
-    for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
-        if (strcmp(others[i], name) == 0)
-            return true;
-    }
-    for (size_t i = 0; i < ARRAY_SIZE(counters); i++) {
-        if (strcmp(counters[i].name, name) == 0)
-            return true;
-    }
-    for (size_t i = 0; i < ARRAY_SIZE(gauges); i++) {
-        if (strcmp(gauges[i].name, name) == 0)
-            return true;
-    }
-    for (size_t i = 0; i < ARRAY_SIZE(connection_metrics); i++) {
-        if (strcmp(connection_metrics[i].name, name) == 0)
-            return true;
-    }
-    return false;
+    (void)p;
+    return true;
+}
+
+/* A family without metrics is not shown. */
+static bool has_models(const struct page *p)
+{
+    return p->n_rows > 0;
+}
+
+static bool shows_durations(const struct page *p)
+{
+    return p->n_rows > 0 && p->options->counter_latencies;
+}
+
+static bool shows_histograms(const struct page *p)
+{
+    return p->n_rows > 0 && p->options->histogram_latencies;
+}
+
+static bool has_machine(const struct page *p)
+{
+    return p->has_machine;
 }
 
 /* ---- Lines ---------------------------------------------------------------------------------- */
 
 /* name{labels with the middle one between them} value */
-static void print_model_line(struct buf *out, const char *name, size_t name_length,
+static void print_model_line(struct buf *out, const struct family *f, size_t name_length,
                              const struct model_metrics *m, const char *middle, uint64_t value)
 {
-    buf_add(out, name, name_length);
+    buf_add(out, f->name, name_length);
     buf_addc(out, '{');
     buf_add(out, m->labels, m->head_length);
     buf_adds(out, middle);
@@ -171,20 +97,32 @@ static void print_model_line(struct buf *out, const char *name, size_t name_leng
     buf_addc(out, '\n');
 }
 
-static void print_counter(struct buf *out, const struct counter *c, const struct rows *rows)
+static uint64_t number_at(const void *base, size_t at)
 {
-    size_t name_length = strlen(c->name);
-    exposition_family(out, c->name, c->help, METRIC_COUNTER);
-    for (size_t i = 0; i < rows->n; i++) {
-        const struct row *row = &rows->list[i];
-        uint64_t value;
-        memcpy(&value, (const char *)&row->totals + c->at, sizeof(value));
-        print_model_line(out, c->name, name_length, &row->model->metrics, "",
-                         c->is_ns ? value / NS_PER_US : value);
-    }
+    uint64_t value;
+    memcpy(&value, (const char *)base + at, sizeof(value));
+    return value;
 }
 
-static void print_failures(struct buf *out, const struct rows *rows)
+/* Of each model's struct statistics. */
+static void print_counts(const struct page *p, const struct family *f)
+{
+    size_t name_length = strlen(f->name);
+    for (size_t i = 0; i < p->n_rows; i++)
+        print_model_line(p->out, f, name_length, &p->rows[i].model->metrics, "",
+                         number_at(&p->rows[i].totals, f->at));
+}
+
+/* The same in nanoseconds, as microseconds. */
+static void print_durations(const struct page *p, const struct family *f)
+{
+    size_t name_length = strlen(f->name);
+    for (size_t i = 0; i < p->n_rows; i++)
+        print_model_line(p->out, f, name_length, &p->rows[i].model->metrics, "",
+                         number_at(&p->rows[i].totals, f->at) / NS_PER_US);
+}
+
+static void print_failures(const struct page *p, const struct family *f)
 {
     static const char *const reasons[] = {
         [FAILURE_REJECTED] = ",reason=\"REJECTED\"",
@@ -192,141 +130,218 @@ static void print_failures(struct buf *out, const struct rows *rows)
         [FAILURE_BACKEND] = ",reason=\"BACKEND\"",
         [FAILURE_OTHER] = ",reason=\"OTHER\"",
     };
-    exposition_family(out, failures_name, failures_help, METRIC_COUNTER);
-    for (size_t i = 0; i < rows->n; i++) {
-        const struct row *row = &rows->list[i];
+    size_t name_length = strlen(f->name);
+    for (size_t i = 0; i < p->n_rows; i++) {
+        const struct row *row = &p->rows[i];
         for (size_t r = 0; r < N_FAILURE_REASONS; r++)
-            print_model_line(out, failures_name, sizeof(failures_name) - 1, &row->model->metrics,
-                             reasons[r], row->totals.failures[r]);
+            print_model_line(p->out, f, name_length, &row->model->metrics, reasons[r],
+                             row->totals.failures[r]);
     }
 }
 
-static void print_pending(struct buf *out, const struct rows *rows)
+static void print_pending(const struct page *p, const struct family *f)
 {
-    exposition_family(out, pending_name, pending_help, METRIC_GAUGE);
-    for (size_t i = 0; i < rows->n; i++) {
-        const struct model *m = rows->list[i].model;
-        print_model_line(out, pending_name, sizeof(pending_name) - 1, &m->metrics, "",
+    size_t name_length = strlen(f->name);
+    for (size_t i = 0; i < p->n_rows; i++) {
+        const struct model *m = p->rows[i].model;
+        print_model_line(p->out, f, name_length, &m->metrics, "",
                          atomic_load_explicit(&m->pending, memory_order_relaxed));
     }
 }
 
-static void print_executing(struct buf *out, const struct rows *rows)
+static void print_executing(const struct page *p, const struct family *f)
 {
-    exposition_family(out, executing_name, executing_help, METRIC_GAUGE);
-    for (size_t i = 0; i < rows->n; i++) {
-        const struct row *row = &rows->list[i];
-        print_model_line(out, executing_name, sizeof(executing_name) - 1, &row->model->metrics, "",
-                         row->use.n_requests);
-    }
-    exposition_family(out, oldest_name, oldest_help, METRIC_GAUGE);
-    for (size_t i = 0; i < rows->n; i++) {
-        const struct row *row = &rows->list[i];
-        exposition_line(out, oldest_name, "", row->model->metrics.labels, NULL,
-                        (double)row->use.oldest_ns / NS_PER_S);
-    }
+    size_t name_length = strlen(f->name);
+    for (size_t i = 0; i < p->n_rows; i++)
+        print_model_line(p->out, f, name_length, &p->rows[i].model->metrics, "",
+                         p->rows[i].use.n_requests);
 }
 
-static void print_load_times(struct buf *out, const struct rows *rows)
+static void print_oldest(const struct page *p, const struct family *f)
 {
-    exposition_family(out, load_name, load_help, METRIC_GAUGE);
-    for (size_t i = 0; i < rows->n; i++) {
-        const struct model_metrics *m = &rows->list[i].model->metrics;
-        exposition_line(out, load_name, "", m->labels, NULL, (double)m->load_ns / NS_PER_S);
+    for (size_t i = 0; i < p->n_rows; i++)
+        exposition_line(p->out, f->name, "", p->rows[i].model->metrics.labels, NULL,
+                        (double)p->rows[i].use.oldest_ns / NS_PER_S);
+}
+
+static void print_load_times(const struct page *p, const struct family *f)
+{
+    for (size_t i = 0; i < p->n_rows; i++) {
+        const struct model_metrics *m = &p->rows[i].model->metrics;
+        exposition_line(p->out, f->name, "", m->labels, NULL, (double)m->load_ns / NS_PER_S);
     }
 }
 
-static void print_first_responses(struct buf *out, const struct rows *rows)
+static void print_first_responses(const struct page *p, const struct family *f)
 {
-    exposition_family(out, first_name, first_help, METRIC_HISTOGRAM);
-    for (size_t i = 0; i < rows->n; i++) {
-        const struct model_metrics *m = &rows->list[i].model->metrics;
-        histogram_print(m->first_response, first_name, m->labels, out);
+    for (size_t i = 0; i < p->n_rows; i++) {
+        const struct model_metrics *m = &p->rows[i].model->metrics;
+        histogram_print(m->first_response, f->name, m->labels, p->out);
     }
 }
 
-static void print_gauge(struct buf *out, int which, double value)
+/* Without GPUs there is no pool of pinned memory. */
+static void print_zero(const struct page *p, const struct family *f)
 {
-    exposition_family(out, gauges[which].name, gauges[which].help, METRIC_GAUGE);
-    exposition_line(out, gauges[which].name, "", "", NULL, value);
+    exposition_line(p->out, f->name, "", "", NULL, 0);
 }
 
-static void print_machine(struct buf *out, struct machine *machine)
+static void print_cpu_utilization(const struct page *p, const struct family *f)
 {
-    struct machine_use use = machine_look(machine, monotonic_ns());
-    print_gauge(out, CPU_UTILIZATION, use.utilization);
-    print_gauge(out, CPU_MEMORY_TOTAL, (double)use.memory_bytes);
-    print_gauge(out, CPU_MEMORY_USED, (double)use.memory_used_bytes);
+    exposition_line(p->out, f->name, "", "", NULL, p->machine.utilization);
 }
 
-static void print_connections(struct buf *out, const struct budget *budget)
+/* Of struct machine_use. */
+static void print_machine(const struct page *p, const struct family *f)
 {
-    struct budget_stats stats;
-    budget_stats(budget, &stats);
-    for (size_t i = 0; i < ARRAY_SIZE(connection_metrics); i++) {
-        uint64_t value;
-        memcpy(&value, (const char *)&stats + connection_metrics[i].at, sizeof(value));
-        exposition_family(out, connection_metrics[i].name, connection_metrics[i].help,
-                          connection_metrics[i].kind);
-        exposition_line(out, connection_metrics[i].name, "", "", NULL, (double)value);
+    exposition_line(p->out, f->name, "", "", NULL, (double)number_at(&p->machine, f->at));
+}
+
+/* Of struct budget_stats. */
+static void print_connections(const struct page *p, const struct family *f)
+{
+    exposition_line(p->out, f->name, "", "", NULL, (double)number_at(&p->connections, f->at));
+}
+
+/* ---- Families ------------------------------------------------------------------------------- */
+
+#define COUNTER(name, help, print, at)                                                             \
+    {                                                                                              \
+        name, help, METRIC_COUNTER, has_models, print, at                                          \
     }
+#define GAUGE(name, help, print)                                                                   \
+    {                                                                                              \
+        name, help, METRIC_GAUGE, has_models, print, 0                                             \
+    }
+#define DURATION(name, help, at)                                                                   \
+    {                                                                                              \
+        name, help, METRIC_COUNTER, shows_durations, print_durations,                              \
+            offsetof(struct statistics, at)                                                        \
+    }
+#define MACHINE(name, help, print, at)                                                             \
+    {                                                                                              \
+        name, help, METRIC_GAUGE, has_machine, print, at                                           \
+    }
+#define CONNECTIONS(name, help, kind, at)                                                          \
+    {                                                                                              \
+        name, help, kind, is_always_shown, print_connections, offsetof(struct budget_stats, at)    \
+    }
+
+/* Names that begin with conch_ are ours: the reference has no such. */
+static const struct family families[] = {
+    COUNTER("nv_inference_request_success",
+            "Number of successful inference requests, all batch sizes", print_counts,
+            offsetof(struct statistics, success.count)),
+    COUNTER("nv_inference_request_failure", "Number of failed inference requests, all batch sizes",
+            print_failures, 0),
+    COUNTER("nv_inference_count",
+            "Number of inferences performed (does not include cached requests)", print_counts,
+            offsetof(struct statistics, inference_count)),
+    COUNTER("nv_inference_exec_count",
+            "Number of model executions performed (does not include cached requests)", print_counts,
+            offsetof(struct statistics, execution_count)),
+    DURATION("nv_inference_request_duration_us",
+             "Cumulative inference request duration in microseconds (includes cached requests)",
+             success.ns),
+    DURATION("nv_inference_queue_duration_us",
+             "Cumulative inference queuing duration in microseconds (includes cached requests)",
+             queue_ns),
+    DURATION("nv_inference_compute_input_duration_us",
+             "Cumulative compute input duration in microseconds (does not include cached requests)",
+             compute_input_ns),
+    DURATION("nv_inference_compute_infer_duration_us",
+             "Cumulative compute inference duration in microseconds (does not include cached "
+             "requests)",
+             compute_infer_ns),
+    DURATION("nv_inference_compute_output_duration_us",
+             "Cumulative inference compute output duration in microseconds (does not include "
+             "cached requests)",
+             compute_output_ns),
+    GAUGE("nv_inference_pending_request_count",
+          "Instantaneous number of pending requests awaiting execution per-model.", print_pending),
+    GAUGE("conch_executing_request_count", "Number of requests that the backend has now",
+          print_executing),
+    GAUGE("conch_executing_request_oldest_secs",
+          "How long the backend has had the oldest of these requests, in seconds", print_oldest),
+    GAUGE("nv_model_load_duration_secs", "Model load time in seconds", print_load_times),
+    {"nv_pinned_memory_pool_total_bytes", "Pinned memory pool total memory size, in bytes",
+     METRIC_GAUGE, is_always_shown, print_zero, 0},
+    {"nv_pinned_memory_pool_used_bytes", "Pinned memory pool used memory size, in bytes",
+     METRIC_GAUGE, is_always_shown, print_zero, 0},
+    MACHINE("nv_cpu_utilization", "CPU utilization rate [0.0 - 1.0]", print_cpu_utilization, 0),
+    MACHINE("nv_cpu_memory_total_bytes", "CPU total memory (RAM), in bytes", print_machine,
+            offsetof(struct machine_use, memory_bytes)),
+    MACHINE("nv_cpu_memory_used_bytes", "CPU used memory (RAM), in bytes", print_machine,
+            offsetof(struct machine_use, memory_used_bytes)),
+    {FIRST_RESPONSE_FAMILY, "Duration from request to first response in milliseconds",
+     METRIC_HISTOGRAM, shows_histograms, print_first_responses, 0},
+    CONNECTIONS("conch_connection_memory_budget_bytes",
+                "Memory that requests and replies of all connections may take, in bytes",
+                METRIC_GAUGE, limit_bytes),
+    CONNECTIONS("conch_connection_memory_used_bytes",
+                "Memory that they take, with what is kept for the next ones, in bytes",
+                METRIC_GAUGE, used_bytes),
+    CONNECTIONS("conch_connection_memory_refusals",
+                "Number of times that the budget had no room for a large request or reply",
+                METRIC_COUNTER, n_refused),
+    CONNECTIONS("conch_connection_memory_evictions",
+                "Number of slow connections that were given up for others", METRIC_COUNTER,
+                n_evicted),
+};
+
+bool page_has_family(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(families); i++) {
+        if (strcmp(families[i].name, name) == 0)
+            return true;
+    }
+    return false;
 }
 
 /* ---- The page ------------------------------------------------------------------------------- */
 
 /* No models is no error: there are none yet, or none any more. */
-static struct rows read_models(struct server *s)
+static void read_models(struct page *p, struct server *s)
 {
-    struct rows rows = {0};
-    struct status *st =
-        repository_serving(&s->repository, "", 0, CONCH_VERSION_LATEST, &rows.models);
+    struct status *st = repository_serving(&s->repository, "", 0, CONCH_VERSION_LATEST, &p->models);
     if (st) {
         status_free(st);
-        return rows;
+        return;
     }
-    while (rows.models[rows.n])
-        rows.n++;
+    while (p->models[p->n_rows])
+        p->n_rows++;
     uint64_t now_ns = monotonic_ns();
-    rows.list = mem_alloc((rows.n + 1) * sizeof(*rows.list));
-    for (size_t i = 0; i < rows.n; i++) {
-        rows.list[i].model = rows.models[i];
-        model_totals(rows.models[i], &rows.list[i].totals);
-        model_executing(rows.models[i], now_ns, &rows.list[i].use);
+    p->rows = mem_alloc((p->n_rows + 1) * sizeof(*p->rows));
+    for (size_t i = 0; i < p->n_rows; i++) {
+        p->rows[i].model = p->models[i];
+        model_totals(p->models[i], &p->rows[i].totals);
+        model_executing(p->models[i], now_ns, &p->rows[i].use);
     }
-    return rows;
 }
 
-static void print_models(struct buf *out, const struct server_options *o, const struct rows *rows)
+static void print_families(struct server *s, struct buf *out)
 {
-    if (rows->n == 0)
-        return; /* a family without metrics is not shown */
-    print_counter(out, &successes, rows);
-    print_failures(out, rows);
-    for (size_t i = 0; i < ARRAY_SIZE(counters); i++) {
-        if (o->counter_latencies || !counters[i].is_ns)
-            print_counter(out, &counters[i], rows);
+    struct page p = {.out = out, .options = s->options, .has_machine = s->machine != NULL};
+    read_models(&p, s);
+    if (s->machine)
+        p.machine = machine_look(s->machine, monotonic_ns());
+    budget_stats(s->budget, &p.connections);
+    for (size_t i = 0; i < ARRAY_SIZE(families); i++) {
+        const struct family *f = &families[i];
+        if (!f->is_shown(&p))
+            continue;
+        exposition_family(out, f->name, f->help, f->kind);
+        f->print(&p, f);
     }
-    print_pending(out, rows);
-    print_executing(out, rows);
-    print_load_times(out, rows);
+    if (p.models)
+        repository_unref_models(p.models);
+    mem_free(p.rows);
 }
 
 struct status *page_print(struct server *s, struct buf *out)
 {
-    if (s->options->metrics) {
-        struct rows rows = read_models(s);
-        print_models(out, s->options, &rows);
-        print_gauge(out, PINNED_TOTAL, 0); /* without GPUs there is no such pool */
-        print_gauge(out, PINNED_USED, 0);
-        if (s->machine)
-            print_machine(out, s->machine);
-        if (s->options->histogram_latencies && rows.n)
-            print_first_responses(out, &rows);
-        print_connections(out, s->budget);
-        if (rows.models)
-            repository_unref_models(rows.models);
-        mem_free(rows.list);
-    }
+    if (s->options->metrics)
+        print_families(s, out);
     metric_families_print(out);
     return buf_status(out);
 }
