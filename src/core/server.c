@@ -328,18 +328,23 @@ void server_stop_loading(struct server *s)
     repository_stop_loading(&s->repository);
 }
 
+static struct status *exit_timeout_error(void)
+{
+    return status_new(STATUS_INTERNAL, "Exit timeout expired. Exiting immediately.");
+}
+
 static struct status *stop_models(struct server *s)
 {
     uint64_t deadline_ns = monotonic_ns() + atomic_load(&s->exit_timeout_s) * NS_PER_S;
     repository_stop(&s->repository);
     if (!await_loading(s, deadline_ns))
-        return status_new(STATUS_INTERNAL, "Exit timeout expired. Exiting immediately.");
+        return exit_timeout_error();
     log_info("Waiting for in-flight requests to complete.");
     repository_stop(&s->repository); /* what has become READY since */
     if (!drain_requests(s, deadline_ns))
-        return status_new(STATUS_INTERNAL, "Exit timeout expired. Exiting immediately.");
+        return exit_timeout_error();
     if (atomic_load(&s->is_kept)) /* the log has said why */
-        return status_new(STATUS_INTERNAL, "Exit timeout expired. Exiting immediately.");
+        return exit_timeout_error();
     log_info("All models are stopped, unloading models");
     repository_unload_all(&s->repository);
     log_info("Timeout %u: Found 0 live models and 0 in-flight non-inference requests",

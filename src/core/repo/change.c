@@ -35,7 +35,7 @@ struct status *repository_check_name(const char *name)
 /* The cause goes to the log, st is taken; the client is told that there is one. */
 static struct status *refuse_load(const char *name, struct status *st)
 {
-    log_error("Poll failed for model directory '%s': %s", name, status_message(st));
+    listing_log_failure(name, st);
     status_free(st);
     return repository_poll_failure(name);
 }
@@ -78,7 +78,7 @@ static struct status *load_polled(struct repository *repo, const char *name, con
     struct status *st = NULL;
     listing_of_model(repository_roots(repo), repo->options, name, &listing);
     if (listing.n_models == 0) {
-        log_error("failed to poll model '%s': model not found in any model repository.", name);
+        repository_log_missing(name);
         st = repository_poll_failure(name);
     }
     for (size_t i = 0; i < listing.n_models && !st; i++)

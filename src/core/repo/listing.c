@@ -64,6 +64,11 @@ bool listing_is_model(const struct storage *s, const struct file_entry *entry,
     return true;
 }
 
+void listing_log_failure(const char *name, const struct status *why)
+{
+    log_error("Poll failed for model directory '%s': %s", name, status_message(why));
+}
+
 /* An entry of a root, which may be a model. @mapping  what it is to be called, or NULL */
 static void add_root_entry(const struct root *root, const struct file_entry *entry,
                            const struct model_mapping *mapping, bool quiet, struct listing *p)
@@ -88,7 +93,7 @@ static void add_root_entry(const struct root *root, const struct file_entry *ent
         return;
     pm->failure = status_reason(why_not);
     if (!quiet)
-        log_error("Poll failed for model directory '%s': %s", pm->name, status_message(why_not));
+        listing_log_failure(pm->name, why_not);
     status_free(why_not);
 }
 

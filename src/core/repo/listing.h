@@ -52,6 +52,9 @@ void listing_of_roots(struct roots *roots, const struct server_options *options,
  */
 void listing_of_model(struct roots *roots, const struct server_options *options, const char *name,
                       struct listing *ret_listing);
+/* listing_log_failure - why the model of that name could not be read. */
+void listing_log_failure(const char *name, const struct status *why);
+
 /* listing_done - one of zeros is fine. */
 void listing_done(struct listing *listing);
 

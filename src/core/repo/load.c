@@ -292,7 +292,7 @@ static void roll_back_load(struct load *l)
         model_stop(w->fresh);
         model_unload(w->fresh, l->repo->backends);
         model_unref(TAKE(w->fresh));
-        log_info("successfully unloaded '%s' version %lld", rm->title, (long long)w->version);
+        repository_log_unloaded(rm, w->version);
     }
     mutex_lock(&l->repo->mu);
     for (size_t i = 0; i < l->n; i++) {
@@ -376,7 +376,7 @@ static struct status *scan_and_load(struct load *l, struct scanned_model *scanne
     struct repo_model *rm = l->rm;
     struct status *st = scan_source(l, false, scanned);
     if (st) {
-        log_error("Poll failed for model directory '%s': %s", rm->title, status_message(st));
+        listing_log_failure(rm->title, st);
         note_unreadable(l, st, false);
         return repository_poll_failure(rm->name);
     }

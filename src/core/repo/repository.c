@@ -493,6 +493,16 @@ size_t repository_inflight(struct repository *repo, bool log_them, bool waits, s
     return n;
 }
 
+void repository_log_unloaded(const struct repo_model *rm, int64_t version)
+{
+    log_info("successfully unloaded '%s' version %lld", rm->title, (long long)version);
+}
+
+void repository_log_missing(const char *name)
+{
+    log_error("failed to poll model '%s': model not found in any model repository.", name);
+}
+
 static void unload_versions(void *arg, size_t i)
 {
     struct repository *repo = arg;
@@ -508,7 +518,7 @@ static void unload_versions(void *arg, size_t i)
         repository_set_state_locked(repo, rv, VERSION_UNAVAILABLE, "unloaded");
         rv->model = NULL;
         mutex_unlock(&repo->mu);
-        log_info("successfully unloaded '%s' version %lld", rm->title, (long long)rv->version);
+        repository_log_unloaded(rm, rv->version);
         model_unref(m);
         source_unref(TAKE(rv->source));
     }

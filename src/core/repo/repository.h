@@ -361,6 +361,12 @@ void repository_is_unfit_locked(struct repository *repo, struct repo_model *rm,
  */
 void repository_unload_model(struct repository *repo, struct repo_model *rm);
 
+/* repository_log_unloaded - a version of the model has been taken down. */
+void repository_log_unloaded(const struct repo_model *rm, int64_t version);
+
+/* repository_log_missing - no repository has a model of that name, which was asked for. */
+void repository_log_missing(const char *name);
+
 /* repository_poll_failure - the error that a client is told when the log has the cause. */
 NODISCARD struct status *repository_poll_failure(const char *name);
 

@@ -38,7 +38,7 @@ static void retire_version(struct retiring_model *l)
     model_unload(l->model, repo->backends);
     model_unref(l->model);
     source_unref(l->source);
-    log_info("successfully unloaded '%s' version %lld", l->rm->title, (long long)version);
+    repository_log_unloaded(l->rm, version);
     mutex_lock(&repo->mu);
     note_end_locked(l, version);
     repository_drop_user_and_unlock(repo, l->rm);

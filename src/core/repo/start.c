@@ -44,7 +44,7 @@ static struct repo_model *describe_listed(const struct repository *repo, struct 
 
 static struct repo_model *describe_missing(const struct repository *repo, const char *name)
 {
-    log_error("failed to poll model '%s': model not found in any model repository.", name);
+    repository_log_missing(name);
     struct repo_model *rm = repository_model_new(repo, name, NULL);
     rm->wanted = true;
     rm->missing = true;

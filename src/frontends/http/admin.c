@@ -23,6 +23,7 @@
 #include "documents/documents.h"
 #include "frontends/http/call.h"
 #include "frontends/http/load_body.h"
+#include "frontends/http/reply.h"
 
 enum { MAX_DOCUMENT = INT32_MAX };
 
@@ -129,13 +130,9 @@ static struct status *check_body(const struct admin_call *a)
     size_t max_bytes = call_ctx(a->x)->settings->max_input_bytes;
     struct json_error fault;
     if (x->body_size > max_bytes)
-        return status_new(STATUS_INVALID_ARG,
-                          "request JSON size of %zu bytes exceeds the maximum allowed input size "
-                          "of %zu bytes. Use --http-max-input-size to increase the limit.",
-                          x->body_size, max_bytes);
+        return request_json_too_large(x->body_size, max_bytes);
     if (x->body_size > 0 && !json_check(x->body, x->body_size, &fault))
-        return status_new(STATUS_INTERNAL, "failed to parse the request JSON buffer: %s at %zu",
-                          fault.text, fault.offset);
+        return request_json_fault(&fault);
     return NULL;
 }
 

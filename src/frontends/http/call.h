@@ -89,15 +89,4 @@ static inline struct http_ctx *call_ctx(struct exchange *x)
     return x->env->handler_ctx;
 }
 
-/* Replies that several files make. */
-void reply_status(struct exchange *x, struct status *st, const char *content_type); /* taken */
-void reply_error(struct exchange *x, int http_status, const char *content_type, const char *text);
-extern const char content_json[], content_text[];
-
-/* reply_printed - what was printed into the loop's buffer, as the body. */
-void reply_printed(struct exchange *x, int status, const char *content_type);
-
-/* http_print_error - {"error":"…"} */
-void http_print_error(struct buf *out, const char *text);
-
 #endif

@@ -19,6 +19,7 @@
 #include "frontends/http/meta.h"
 #include "frontends/http/admin.h"
 #include "frontends/http/route.h"
+#include "frontends/http/reply.h"
 #include "frontends/net/server.h"
 
 enum { MAX_JSON_REPLY = INT32_MAX };

@@ -16,6 +16,7 @@
  * executed inline) they act at once; on another one they post a message to the loop.
  */
 #include "frontends/http/infer.h"
+#include "frontends/http/reply.h"
 
 #include <pthread.h>
 

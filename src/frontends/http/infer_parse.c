@@ -12,6 +12,7 @@
  * json_check() looks for a syntax error first.
  */
 #include "frontends/http/infer_priv.h"
+#include "frontends/http/reply.h"
 
 #include <string.h>
 
@@ -212,8 +213,7 @@ static struct status *first_error(struct status *errors[N_SECTIONS], const char 
     struct json_error error;
     struct status *first = NULL;
     if (!json_check(text, length, &error))
-        first = status_new(STATUS_INTERNAL, "failed to parse the request JSON buffer: %s at %zu",
-                           error.text, error.offset);
+        first = request_json_fault(&error);
     for (int i = 0; i < N_SECTIONS; i++) {
         if (first)
             status_free(errors[i]);
@@ -402,10 +402,7 @@ struct status *infer_parse(struct exchange *x, const char **ret_type)
     if (json_bytes == 0)
         return parse_raw(&p, x->body, x->body_size);
     if (json_bytes > p.max_bytes)
-        return status_new(STATUS_INVALID_ARG,
-                          "request JSON size of %zu bytes exceeds the maximum allowed input size "
-                          "of %zu bytes. Use --http-max-input-size to increase the limit.",
-                          json_bytes, p.max_bytes);
+        return request_json_too_large(json_bytes, p.max_bytes);
     p.tail = x->body + json_bytes;
     p.tail_bytes = x->body_size - json_bytes;
     return parse_json(&p, x->body, json_bytes);

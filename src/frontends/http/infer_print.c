@@ -12,6 +12,7 @@
 #include "core/model.h"
 #include "core/response.h"
 #include "frontends/http/infer.h"
+#include "frontends/http/reply.h"
 
 enum { COPIED_JSON = 4096 }; /* larger texts are handed over as they are */
 

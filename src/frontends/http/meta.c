@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A handler calls one operation (ops/), prints its struct (documents/) into the buffer of the
- * loop, and replies with a copy. reply_printed(), reply_error() and reply_status() at the top
- * serve the other handlers, too. Thread: the loop's; no handler here blocks.
+ * loop, and replies with a copy. Thread: the loop's; no handler here blocks.
  */
 #include "frontends/http/meta.h"
 
@@ -13,50 +12,9 @@
 #include "core/server.h"
 #include "documents/documents.h"
 #include "frontends/http/call.h"
-#include "frontends/ops/errors.h"
+#include "frontends/http/reply.h"
 
 enum { MAX_PROGRESS_ROWS = 16 };
-
-const char content_json[] = "application/json";
-const char content_text[] = "text/plain";
-
-void http_print_error(struct buf *out, const char *text)
-{
-    struct json_writer w = {.out = out};
-    json_put_open(&w, '{');
-    json_put_name(&w, "error");
-    json_put_text(&w, text);
-    json_put_close(&w, '}');
-}
-
-void reply_printed(struct exchange *x, int status, const char *content_type)
-{
-    struct buf *json = &call_ctx(x)->json;
-    if (json->failed) {
-        reply_status(x, buf_status(json), content_type);
-        return;
-    }
-    exchange_reply_text(x, status, content_type, buf_text(json), json->size);
-}
-
-void reply_error(struct exchange *x, int http_status, const char *content_type, const char *text)
-{
-    struct buf *json = &call_ctx(x)->json;
-    buf_reset(json);
-    http_print_error(json, text);
-    if (json->failed) { /* an error text of this size is not worth its memory */
-        static const char brief[] = "{\"error\":\"out of memory\"}";
-        exchange_reply_text(x, 503, content_type, brief, sizeof(brief) - 1);
-        return;
-    }
-    exchange_reply_text(x, http_status, content_type, json->data, json->size);
-}
-
-void reply_status(struct exchange *x, struct status *st, const char *content_type)
-{
-    reply_error(x, ops_error_of(status_code(st))->http_status, content_type, status_message(st));
-    status_free(st);
-}
 
 static const struct http_reply_fixed yes =
     HTTP_REPLY_FIXED("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 0\r\n", "");

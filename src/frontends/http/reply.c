@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Replies of errors and of what is in the loop's buffer. An error that does not fit into memory
+ * becomes a short one that needs none. Thread: the loop's.
+ */
+#include "frontends/http/reply.h"
+
+#include "base/buf.h"
+#include "base/json.h"
+#include "base/status.h"
+#include "frontends/http/call.h"
+#include "frontends/ops/errors.h"
+
+const char content_json[] = "application/json";
+const char content_text[] = "text/plain";
+
+void http_print_error(struct buf *out, const char *text)
+{
+    struct json_writer w = {.out = out};
+    json_put_open(&w, '{');
+    json_put_name(&w, "error");
+    json_put_text(&w, text);
+    json_put_close(&w, '}');
+}
+
+void reply_printed(struct exchange *x, int status, const char *content_type)
+{
+    struct buf *json = &call_ctx(x)->json;
+    if (json->failed) {
+        reply_status(x, buf_status(json), content_type);
+        return;
+    }
+    exchange_reply_text(x, status, content_type, buf_text(json), json->size);
+}
+
+void reply_error(struct exchange *x, int http_status, const char *content_type, const char *text)
+{
+    struct buf *json = &call_ctx(x)->json;
+    buf_reset(json);
+    http_print_error(json, text);
+    if (json->failed) { /* an error text of this size is not worth its memory */
+        static const char brief[] = "{\"error\":\"out of memory\"}";
+        exchange_reply_text(x, 503, content_type, brief, sizeof(brief) - 1);
+        return;
+    }
+    exchange_reply_text(x, http_status, content_type, json->data, json->size);
+}
+
+void reply_status(struct exchange *x, struct status *st, const char *content_type)
+{
+    reply_error(x, ops_error_of(status_code(st))->http_status, content_type, status_message(st));
+    status_free(st);
+}
+
+struct status *request_json_too_large(size_t json_bytes, size_t max_bytes)
+{
+    return status_new(
+        STATUS_INVALID_ARG,
+        "request JSON size of %zu bytes exceeds the maximum allowed input size of %zu "
+        "bytes. Use --http-max-input-size to increase the limit.",
+        json_bytes, max_bytes);
+}
+
+struct status *request_json_fault(const struct json_error *fault)
+{
+    return status_new(STATUS_INTERNAL, "failed to parse the request JSON buffer: %s at %zu",
+                      fault->text, fault->offset);
+}
