@@ -9,7 +9,7 @@ import pytest
 
 import onnx_models
 import repository
-from server import Server
+from server import Server, wait_for
 from wire import ask, given, infer
 
 onnx = pytest.importorskip("onnx")
@@ -172,3 +172,27 @@ def test_truncated_at_every_kilobyte(tmp_path):
             assert ask(running, "GET", f"/v2/models/cut_{cut}/ready").status == 404
         answer = infer(running, "whole", {"inputs": [given("IN", "FP32", [4], [-9, 1, 1, 1])]})
         assert answer.json()["outputs"][0]["data"] == [0, 2, 3, 4]
+
+
+def test_only_the_version_that_fails_is_tried_again(tmp_path):
+    """In mode poll a model one of whose versions failed at the start does not load the other ones in each round."""
+    good = model_of(numpy_helper.from_array(WEIGHTS, "W"))
+    folder = write(tmp_path, "m", good).parent
+    with (folder / "config.pbtxt").open("a") as config:
+        config.write("version_policy { all { } }\n")
+    (folder / "2").mkdir()
+    (folder / "2/model.onnx").write_bytes(b"no model")
+    flags = ["--model-control-mode=poll", "--repository-poll-secs=1", "--exit-on-error=false", "--strict-readiness=false"]
+    with Server(tmp_path, flags=flags, ready=None) as server:
+        wait_for(lambda: server.log().count("loading: m:2") >= 3, 60, "it is tried in each round")
+        assert server.log().count("loading: m:1") == 1
+        request = {"inputs": [given("IN", "FP32", [4], [0.0, 0.0, 0.0, 0.0])]}
+        assert infer(server, "m/versions/1", request).json()["outputs"][0]["data"] == [0.0, 1.0, 2.0, 3.0]
+        (folder / "2/model.onnx").write_bytes(good)
+        wait_for(lambda: infer(server, "m/versions/2", request).status == 200, 60, "it is mended")
+        tried = server.log().count("loading: m:2")
+        assert server.log().count("loading: m:1") == 1
+        (folder / "3").mkdir()
+        (folder / "3/model.onnx").write_bytes(good)
+        wait_for(lambda: infer(server, "m/versions/3", request).status == 200, 60, "a new version comes")
+        assert (server.log().count("loading: m:1"), server.log().count("loading: m:2")) == (1, tried)

@@ -86,7 +86,8 @@ static bool is_up_to_date(const struct load *l)
         serves |= rm->versions[i].model != NULL;
         same &= !rm->versions[i].model || is_served_from_source(l, &rm->versions[i]);
     }
-    return serves && same && !l->config && fingerprint_same(&rm->seen, &l->seen);
+    return serves && same && !rm->lacks_versions && !l->config &&
+           fingerprint_same(&rm->seen, &l->seen);
 }
 
 static void note_wanted(struct load *l, const struct scanned_model *scanned)
@@ -257,6 +258,14 @@ static void drop_others_locked(struct load *l, struct list *retiring)
     rm->n_versions = kept;
 }
 
+/* What serves now was loaded from this. */
+static void keep_fingerprint(struct load *l)
+{
+    fingerprint_done(&l->rm->seen);
+    l->rm->seen = l->seen;
+    l->seen = (struct fingerprint){0};
+}
+
 static void commit_load(struct load *l)
 {
     struct repo_model *rm = l->rm;
@@ -273,9 +282,8 @@ static void commit_load(struct load *l)
     repository_count_locked(l->repo, rm, false); /* … without which the server is not ready */
     mutex_unlock(&l->repo->mu);
     table_view_end(&l->repo->table, before);
-    fingerprint_done(&rm->seen);
-    rm->seen = l->seen;
-    l->seen = (struct fingerprint){0};
+    keep_fingerprint(l);
+    rm->lacks_versions = false;
     rm->overridden = l->config != NULL;
     log_info("successfully loaded '%s'", rm->title);
     retire_start(&retiring);
@@ -308,6 +316,9 @@ static void roll_back_load(struct load *l)
     repository_count_locked(l->repo, rm, keeps_from_ready);
     mutex_unlock(&l->repo->mu);
     table_view_end(&l->repo->table, before);
+    rm->lacks_versions = true;
+    if (l->reason == LOAD_AT_START) /* the versions that could be loaded serve */
+        keep_fingerprint(l);
 }
 
 /* reference/behaviours §13.4: a line for each version that failed. */

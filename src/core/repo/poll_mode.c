@@ -109,7 +109,7 @@ static bool is_stale(struct repository *repo, const struct listed_model *pm)
     for (size_t i = 0; i < rm->n_versions; i++)
         serves |= rm->versions[i].model != NULL;
     struct fingerprint now = fingerprint_take(pm->storage, pm->folder);
-    bool stale = !serves || !fingerprint_same(&rm->seen, &now);
+    bool stale = !serves || rm->lacks_versions || !fingerprint_same(&rm->seen, &now);
     fingerprint_done(&now);
     repository_unlock_model(repo, rm);
     return stale;

@@ -83,6 +83,7 @@ struct repo_model {
     /* Of the thread that has locked the model. */
     struct table_entry *entry; /* NULL: it has never been loaded */
     struct fingerprint seen;   /* of its folder, when what serves now was loaded from it */
+    bool lacks_versions; /* some that its folder has could not be loaded; a load tries again */
     bool
         overridden; /* what serves now has a configuration that came by request, not its folder's */
 
