@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An arena: memory that lives and dies together, such as all that belongs to one request. It
- * starts in memory that its owner brings (so that the usual request allocates nothing) and grows
- * by chunks from a pool, up to a maximum.
+ * An arena: memory that is freed all at once, such as everything that belongs to one request. An
+ * arena starts in memory that its owner provides, so that the usual request allocates nothing. It
+ * grows by chunks from a pool or from the system, up to a maximum.
  */
 #ifndef CONCH_BASE_ARENA_H
 #define CONCH_BASE_ARENA_H
@@ -24,32 +24,36 @@ struct arena {
     size_t max_bytes;
     struct pool *pool;
     struct mem_owner *owner;
-    bool starved; /* something was not given since memory ended, not since max_bytes was reached */
-    enum mem_kind kind; /* of the owner's memory, without a pool */
+    bool starved;       /* an allocation failed for want of memory, not because of max_bytes */
+    enum mem_kind kind; /* without a pool: the kind of memory that the owner is charged for */
 };
 
 /*
- * arena_init - an arena that begins in first[0..first_bytes) and may take up to max_bytes more.
+ * arena_init - makes an arena that begins in first[0..first_bytes) and may take up to max_bytes
+ * more.
  *
+ * @first  the caller's; it must stay until the last use of the arena
  * @pool   where chunks come from; NULL takes them from the system
- * @owner  who pays for the chunks of a pool; NULL for nobody
+ * @owner  charged for the chunks of a pool; NULL: nobody is charged
  */
 void arena_init(struct arena *a, void *first, size_t first_bytes, size_t max_bytes,
                 struct pool *pool, struct mem_owner *owner);
 
-/* arena_give - of an arena without a pool: that owner pays for what it has and what it will have.
+/*
+ * arena_give - charges the owner for the chunks of an arena without a pool, those it has and those
+ * that it takes later.
  */
 void arena_give(struct arena *a, struct mem_owner *owner, enum mem_kind kind);
 
-/* arena_reset - everything is free again, the chunks are given back. */
+/* arena_reset - frees all allocations at once and gives the chunks back. */
 void arena_reset(struct arena *a);
 
-/* arena_alloc - memory aligned for any type; NULL when the maximum or the memory ends. */
+/* arena_alloc - memory aligned for any type; NULL beyond the maximum or without memory. */
 void *arena_alloc_slow(struct arena *a, size_t size_bytes);
 
 static inline void *arena_alloc(struct arena *a, size_t size_bytes)
 {
-    /* Nothing takes one place too: NULL means failure only. */
+    /* An allocation of 0 bytes takes 16, too, so that NULL means failure only. */
     size_t rounded = (size_bytes + !size_bytes + 15) & ~(size_t)15;
     if (LIKELY(rounded >= size_bytes && (size_t)(a->end - a->next) >= rounded)) {
         void *p = a->next;
@@ -59,6 +63,7 @@ static inline void *arena_alloc(struct arena *a, size_t size_bytes)
     return arena_alloc_slow(a, size_bytes);
 }
 
+/* arena_dup, arena_strndup - a copy in the arena; NULL as above. */
 void *arena_dup(struct arena *a, const void *bytes, size_t n_bytes);
 char *arena_strndup(struct arena *a, const char *s, size_t length);
 

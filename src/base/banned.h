@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * banned - functions that our code may not name. The build includes this file before the first
- * line of every C file of ours, so no file includes it by itself.
+ * banned - functions that our code may not name. The build includes this file before the first line
+ * of each of our C files, so no file includes it by itself.
  *
- * The headers that declare them come first: poison spoils every later mention, a declaration too.
+ * The headers that declare these functions come first, since the compiler rejects every mention
+ * after the poison, even a declaration.
  */
 #ifndef CONCH_BASE_BANNED_H
 #define CONCH_BASE_BANNED_H
@@ -14,16 +15,16 @@
 #include <string.h>
 #include <time.h>
 
-/* Write without knowing how much room there is, or leave a string without its end. */
+/* These write without knowing the room, or leave a string without its zero byte. */
 #pragma GCC poison strcpy stpcpy strcat strncpy strncat sprintf vsprintf gets
-/* Keep hidden state that another thread changes. */
+/* These keep hidden state that another thread may change. */
 #pragma GCC poison strtok asctime ctime localtime gmtime rand srand
-/* Cannot tell a number from nonsense. */
+/* These do not report that a text is not a number. */
 #pragma GCC poison atoi atol atoll atof
-/* A size from outside would move the stack. */
+/* alloca() with a size from outside may overrun the stack. */
 #undef alloca
 #pragma GCC poison alloca
-/* Race with whoever creates the file first. */
+/* Another process may create the file between the choice of the name and the open. */
 #pragma GCC poison tmpnam tempnam mktemp
 
 #endif

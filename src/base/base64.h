@@ -11,14 +11,14 @@
 
 #include "base/compiler.h"
 
-/* base64_room - as many bytes as a text of that length can stand for, at most. */
+/* base64_room - the most bytes that a text of that length can decode to. */
 static inline size_t base64_room(size_t length)
 {
     return length / 4 * 3 + 3;
 }
 
 /*
- * base64_decode - the bytes that the whole text stands for; false when it is something else.
+ * base64_decode - decodes the whole text; false when the text is not base64.
  *
  * @out  room for base64_room(length); may be the text itself
  */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A growing byte buffer with a maximum from birth. Adding never fails in the caller's face: when
- * the maximum or the memory ends, the buffer remembers it, ignores all further additions, and
- * buf_status() tells at the end. After each addition a zero byte follows the content, uncounted.
+ * A byte buffer that grows up to a maximum, set when the buffer is made. Functions that add return
+ * no error. When the maximum or the memory is exhausted, the buffer records the failure and ignores
+ * all further additions; buf_status() reports it at the end. After each addition a zero byte
+ * follows the content; `size` does not count it.
  */
 #ifndef CONCH_BASE_BUF_H
 #define CONCH_BASE_BUF_H
@@ -23,8 +24,8 @@ struct buf {
     size_t capacity;
     size_t max;
     struct pool *pool; /* where the memory comes from; NULL = the system */
-    bool failed;       /* something was not added: */
-    bool full;         /* … since it would have passed max; otherwise memory ended */
+    bool failed;       /* something was not added */
+    bool full;         /* … because of max; otherwise for want of memory */
 };
 
 #define BUF_INIT(max_bytes)                                                                        \
@@ -33,14 +34,17 @@ struct buf {
     }
 
 void buf_init(struct buf *b, size_t max_bytes);
-/* buf_init_pooled - for what is large and made often: the memory stays warm in the pool. */
+/* buf_init_pooled - for buffers that are large and made often: the pool reuses their memory. */
 void buf_init_pooled(struct buf *b, size_t max_bytes, struct pool *pool);
 void buf_done(struct buf *b);
 
-/* buf_reset - empty again, memory kept, failure forgotten. */
+/* buf_reset - empties the buffer, keeps its memory and forgets a failure. */
 void buf_reset(struct buf *b);
 
-/* buf_reserve - room for n_bytes more; the place where they may be written, or NULL (failed). */
+/*
+ * buf_reserve - makes room for n_bytes more. Returns the address to write them to, or NULL when the
+ * buffer has failed. The caller adds to b->size what it wrote.
+ */
 char *buf_reserve(struct buf *b, size_t n_bytes);
 
 void buf_add_slow(struct buf *b, const void *bytes, size_t n_bytes);
@@ -68,7 +72,7 @@ static inline void buf_addc(struct buf *b, char c)
     buf_add(b, &c, 1);
 }
 
-/* buf_status - NULL, or why something is missing: the maximum (invalid argument) or memory. */
+/* buf_status - NULL, or the first failure: the maximum (STATUS_INVALID_ARG) or no memory. */
 NODISCARD struct status *buf_status(const struct buf *b);
 
 /* buf_text - the content as a string, "" when empty; borrowed. */
@@ -78,8 +82,9 @@ static inline const char *buf_text(const struct buf *b)
 }
 
 /*
- * buf_take - the content as a string that the caller owns; the buffer is empty then. It is ended
- * with mem_free(), or with pool_release() if the buffer is pooled (then NULL means no memory).
+ * buf_take - returns the content as a string and empties the buffer. The caller owns the string and
+ * frees it with mem_free(), or with pool_release() if the buffer is pooled. NULL, from a pooled
+ * buffer only, means no memory.
  */
 char *buf_take(struct buf *b);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Time, behind an object so that tests own it. All times are nanoseconds of CLOCK_MONOTONIC
- * (which is also what backends report statistics in); wall time is only for logs.
+ * Time, behind an object so that tests control it. All times are nanoseconds of CLOCK_MONOTONIC, in
+ * which backends report statistics, too. Wall time is only for logs.
  */
 #ifndef CONCH_BASE_CLOCK_H
 #define CONCH_BASE_CLOCK_H
@@ -22,10 +22,10 @@ static inline uint64_t clock_now_ns(struct clock *c)
     return c->now_ns(c);
 }
 
-/* clock_real - the machine's clock; lives for ever. Thread: any. */
+/* clock_real - the machine's clock; valid for ever. Thread: any. */
 struct clock *clock_real(void);
 
-/* monotonic_ns - the machine's monotonic time, where no test needs to own it. */
+/* monotonic_ns - the machine's monotonic time, for code whose tests do not control the time. */
 static inline uint64_t monotonic_ns(void)
 {
     struct timespec ts;
@@ -33,7 +33,7 @@ static inline uint64_t monotonic_ns(void)
     return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
 }
 
-/* A clock that stands still until it is told to move. Thread: any. */
+/* A clock that stands still until clock_fake_advance() moves it. Thread: any. */
 struct clock_fake {
     struct clock clock;
     uint64_t time_ns; /* atomically */

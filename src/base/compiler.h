@@ -14,8 +14,9 @@
 #define UNLIKELY(x)          __builtin_expect(!!(x), 0)
 
 /*
- * A word of each thread that a request reads: found without a call, in a library too. For a few
- * words only, since a program that opens the library while it runs has little room for them.
+ * A thread-local word that requests read. The TLS model makes each access one instruction, without
+ * a call, even in a shared library. Use it for a few words only: a program that opens the library
+ * with dlopen() has little room for variables of this model.
  */
 #define THREAD_WORD __thread __attribute__((tls_model("initial-exec")))
 
@@ -24,7 +25,7 @@
 /* The object of type `type` whose member `member` is at `ptr`. */
 #define CONTAINER_OF(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
 
-/* TAKE(p) - the pointer's value, leaving NULL behind: ownership moves on. */
+/* TAKE(p) - gives the pointer's value and sets the pointer to NULL: ownership moves on. */
 #define TAKE(p)                                                                                    \
     ({                                                                                             \
         __typeof__(p) take_value_ = (p);                                                           \
@@ -46,7 +47,8 @@
     })
 
 /*
- * BUG_ON(cond) - our own mistake, not an error: says where and aborts, in release builds too.
+ * BUG_ON(cond) - for our own mistakes, not for errors: when cond is true, prints the place and
+ * aborts, in release builds, too.
  */
 #define BUG_ON(cond)                                                                               \
     do {                                                                                           \
@@ -54,7 +56,7 @@
             bug(__FILE__, __LINE__, #cond);                                                        \
     } while (0)
 
-/* DEBUG_BUG_ON(cond) - the same in debug builds; others do not even look. */
+/* DEBUG_BUG_ON(cond) - the same in debug builds; other builds do not evaluate cond. */
 #ifdef CONCH_DEBUG
 #define DEBUG_BUG_ON(cond) BUG_ON(cond)
 #else

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How many processors there are for this process.
+ * The number of CPUs that this process may use.
  */
 #ifndef CONCH_BASE_CPU_COUNT_H
 #define CONCH_BASE_CPU_COUNT_H

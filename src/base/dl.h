@@ -12,44 +12,45 @@
 struct dl; /* a loaded library */
 
 /*
- * dl_open - loads the library at path, with all its symbols bound now and none of them offered to
- * other libraries.
+ * dl_open - loads the library at path. All its symbols are bound at once, and none of them is
+ * offered to other libraries.
  *
- * Always opened by its path, never searched for, so that the library finds what it depends on
- * beside itself ($ORIGIN) wherever we were started. What the dynamic linker then misses is taken
- * from the library's own folder, too, if it is there under the name that it gives itself.
+ * The library is always opened by its path and never searched for. So it finds the libraries that
+ * it needs in its own folder ($ORIGIN), whatever the current folder is. When the dynamic linker
+ * does not find one of them, it is taken from that folder, if it is there under its SONAME.
  *
- * The linker knows a library by its name: what is still in memory it gives again, even when another
- * file has taken its place. So a file that has changed since then is loaded under another name.
+ * The dynamic linker identifies a library by its name. While a library is in memory, the linker
+ * returns it again, even when another file has replaced it. A file that has changed since then is
+ * therefore loaded under another name.
+ * Thread: any.
  * Errors: STATUS_NOT_FOUND  with the dynamic linker's own words
  * Source: reference/behaviours §19.15
  */
 NODISCARD struct status *dl_open(const char *path, struct dl **ret_dl);
 
 /*
- * dl_offer_self - what this code exports is found by every library that is loaded from now on, also
- * when the program around it has loaded this code for itself alone: a program that calls dlopen()
- * without RTLD_GLOBAL, or Java.
+ * dl_offer_self - makes the exported symbols of this code visible to every library that is loaded
+ * from now on. That matters in a program, or Java, that has loaded this code by dlopen() without
+ * RTLD_GLOBAL.
  */
 void dl_offer_self(void);
 
 /*
- * dl_stay - instead of dl_close(): the library stays in memory until the process ends, since
- * threads that go on may have something of it, such as destructors of what they keep for it. It
- * does not need its file any more, which may be overwritten.
+ * dl_stay - replaces dl_close(): the library stays in memory until the process ends. This is for
+ * libraries on which running threads may still depend, such as by destructors of their thread-local
+ * variables. The library no longer needs its file, which may be overwritten.
  *
- * Returns whether that is new: false, when it was loaded before and stays already.
+ * Returns whether that is new: false when the library was loaded before and stays already.
  */
 bool dl_stay(struct dl *dl);
 
-/* dl_close - gives the library up; NULL is fine. Nothing may run in it, or point to it, any more.
- */
+/* dl_close - unloads the library; NULL is fine. No thread may run in it or point into it. */
 void dl_close(struct dl *dl);
 
 /*
- * dl_symbol - the address of a symbol that must be there.
+ * dl_symbol - the address of a symbol that the library must have.
  *
- * Errors: STATUS_NOT_FOUND
+ * Errors: STATUS_NOT_FOUND  the library does not have it
  */
 NODISCARD struct status *dl_symbol(struct dl *dl, const char *name, void **ret_address);
 

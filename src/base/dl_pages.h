@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Loaded libraries without their files.
+ * Makes a loaded library independent of its file.
  */
 #ifndef CONCH_BASE_DL_PAGES_H
 #define CONCH_BASE_DL_PAGES_H
 
 /*
- * dl_own_pages - the pages of a loaded library become the process's own: whoever overwrites its
- * file from now on changes nothing of what is in memory. Where the system does not allow that, all
- * stays as it is.
+ * dl_own_pages - replaces the pages of a loaded library by private copies. Overwriting the file
+ * afterwards changes nothing in memory. Where the system does not allow that, the pages stay as
+ * they are.
  *
- * Thread: any. Others may run in the library meanwhile, but should not write to its variables.
+ * Thread: any. Other threads may run in the library meanwhile, but should not write to its
+ * variables.
  * @handle  what dlopen() returned
  */
 void dl_own_pages(void *handle);

@@ -11,45 +11,47 @@
 #error "characters are looked at eight in a word, the first one in its lowest byte"
 #endif
 
-/* The words for a syntax error are a fact that clients see: RapidJSON's. */
+/* Messages of RapidJSON for a syntax error. Clients see them, so they must not change. */
 #define JSON_TEXT_INVALID_VALUE "Invalid value."
 #define JSON_TEXT_TOO_BIG       "Number too big to be stored in double."
 #define JSON_TEXT_NO_FRACTION   "Miss fraction part in number."
 #define JSON_TEXT_NO_EXPONENT   "Miss exponent in number."
 
-/* A 128-bit power of ten: 10^k = (hi·2^64 + lo) · 2^-s with 2^127 <= value < 2^128, cut off. */
+/* A 128-bit power of ten, truncated: 10^k = (hi·2^64 + lo) · 2^-s with 2^127 <= value < 2^128. */
 struct json_pow10 {
     uint64_t hi, lo;
 };
 enum { JSON_POW10_MIN = -342, JSON_POW10_MAX = 325 };
 extern struct json_pow10 json_pow10_table[JSON_POW10_MAX - JSON_POW10_MIN + 1];
 
-/* What json_write.c makes of that table; called once, when it is there. */
+/*
+ * json_write_prepare - fills json_write.c's table from that one; called once, when that is filled.
+ */
 void json_write_prepare(void);
 
-enum { JSON_NUMBER_ROOM = 56 }; /* a number, its comma, and what whole words write behind it */
+enum { JSON_NUMBER_ROOM = 56 }; /* a number, its comma, and what whole-word stores write beyond */
 
-/* json_print_double - writes a comma and any double; returns the end. */
+/* json_print_double - writes a comma and the double, whatever its value; returns the end. */
 char *json_print_double(char *out, double value);
 
-/* json_print_shortest - writes a comma and any float, by its own shortest digits. */
+/* json_print_shortest - writes a comma and the float's own shortest digits; returns the end. */
 char *json_print_shortest(char *out, float value);
 
-/* How tensors of numbers are read and printed: many values at once where the processor can. */
+/* How tensors of numbers are read and printed: many values at once if the CPU supports it. */
 enum json_way { JSON_ONE_BY_ONE, JSON_AVX2, JSON_AVX512 };
-extern enum json_way json_way; /* the best that the processor has; only tests change that */
+extern enum json_way json_way; /* the best that the CPU supports; only tests change it */
 
 /*
- * Tensors of floats, on processors that have AVX2.
+ * Tensors of floats, on CPUs with AVX2.
  *
- * json_print_f32s_avx2, json_print_shortest_f32s_avx2 - writes n floats, each behind a comma, as
- * json_write_f32s() and json_write_shortest_f32s() do; returns the end.
+ * json_print_f32s_avx2, json_print_shortest_f32s_avx2 - write n floats, each behind a comma, as
+ * json_write_f32s() and json_write_shortest_f32s() do; return the end.
  *
- * json_read_f32s_avx2, json_read_f64s_avx2 - the run of numbers at p, each with a comma behind it,
- * at most one blank behind that, no exponent, and no more than 31 characters (doubles: 15).
- * JSON_AVX2_BEFORE bytes of text precede p. Returns the comma behind the last one that was read;
- * NULL when none was: what comes is something else, or wrong, or near the end of the text or the
- * room.
+ * json_read_f32s_avx2, json_read_f64s_avx2 - read the run of numbers at p. In such a run a comma
+ * follows each number, and at most one blank follows the comma. A number has no exponent and at
+ * most 31 characters (doubles: 15). JSON_AVX2_BEFORE bytes of text must precede p. They return the
+ * comma behind the last number that was read, or NULL when none was. Something else, a malformed
+ * number, or the end of the text or of the room being near ends the run.
  */
 enum { JSON_AVX2_BEFORE = 33 };
 char *json_print_f32s_avx2(char *out, const void *floats, size_t n);
@@ -60,24 +62,27 @@ const char *json_read_f64s_avx2(const char *p, const char *end, double *out, siz
                                 size_t *ret_n);
 
 /*
- * What printing floats m·2^(e-23) takes from e, which is JSON_FLOAT_FIRST and the index; see
+ * Constants for printing floats m·2^(e-23), one per exponent e = JSON_FLOAT_FIRST + index; see
  * json_write_avx2.c.
  */
 enum {
     JSON_FLOAT_FIRST = -16,
     JSON_FLOAT_EXPONENTS = 32,
-    JSON_FLOAT_BITS = 30, /* behind the point of m times its factor */
+    JSON_FLOAT_BITS = 30, /* fraction bits of m times its factor */
     JSON_SHORT_BITS = 27, /* the same for shortest floats */
 };
 struct json_float_scale {
-    _Alignas(64) uint32_t factors[JSON_FLOAT_EXPONENTS]; /* give the first five of 17 digits */
-    _Alignas(64) uint32_t halves[JSON_FLOAT_EXPONENTS];  /* of the double's last bit */
-    _Alignas(64) uint32_t short_factors[JSON_FLOAT_EXPONENTS]; /* give all nine digits */
+    _Alignas(64) uint32_t factors[JSON_FLOAT_EXPONENTS];       /* for the first five of 17 digits */
+    _Alignas(64) uint32_t halves[JSON_FLOAT_EXPONENTS];        /* half of the double's last bit */
+    _Alignas(64) uint32_t short_factors[JSON_FLOAT_EXPONENTS]; /* for all nine digits */
 };
-extern struct json_float_scale json_float_scale; /* there when json_prepare_floats() was called */
+extern struct json_float_scale json_float_scale; /* filled by json_prepare_floats() */
 void json_prepare_floats(void);
 
-/* Digits in front of the point, of 17, or of nine; below 1 zeros follow it. */
+/*
+ * Of the 17 (shortest: 9) digits, the number that stand before the decimal point. Negative for
+ * small values: then so many zeros follow the point.
+ */
 static inline int json_float_wholes(int index, bool shortest)
 {
     int last_bit = JSON_FLOAT_FIRST + index - (shortest ? 23 : 52);
@@ -85,9 +90,9 @@ static inline int json_float_wholes(int index, bool shortest)
 }
 
 /*
- * The same, on processors with AVX-512 (VBMI2): up to the end of the text and of the room, nothing
- * precedes p, and up to 32 digits (doubles: 15, integers: 16) with a sign and a point of their own.
- * Of integers the low bits are kept, as many as an element of the output has.
+ * The same, on CPUs with AVX-512 (VBMI2). These read up to the end of the text and of the room, and
+ * need no bytes before p. A number has up to 32 digits (doubles: 15, integers: 16), not counting a
+ * sign and a point. Integers keep as many low bits as an element of the output has.
  */
 const char *json_read_f32s_avx512(const char *p, const char *end, float *out, size_t room,
                                   size_t *ret_n);
@@ -117,7 +122,7 @@ static inline const char *json_skip_space(const char *p, const char *end)
     return p;
 }
 
-/* The next byte, or the zero byte that stands for the end. */
+/* The next byte, or a zero byte at the end. */
 static inline char json_byte(const char *p, const char *end)
 {
     return p < end ? *p : '\0';
@@ -128,13 +133,13 @@ static inline bool json_is_digit(char c)
     return (unsigned char)(c - '0') <= 9;
 }
 
-/* The high bit of every byte of x that is zero; bytes above the first such one may be wrong. */
+/* Sets the high bit of every byte of x that is zero. Only the lowest such bit is reliable. */
 static inline uint64_t json_zero_bytes(uint64_t x)
 {
     return (x - 0x0101010101010101) & ~x & 0x8080808080808080;
 }
 
-/* The next byte at or after p that ends a run of plain characters: quote, backslash or control. */
+/* The first byte at or after p that is a quote, a backslash or a control character, or end. */
 static inline const char *json_plain_run(const char *p, const char *end)
 {
     while (end - p >= 8) {
@@ -152,31 +157,34 @@ static inline const char *json_plain_run(const char *p, const char *end)
     return p;
 }
 
-/* Records the first failure; false, so that it can be returned. */
+/* json_fail - records the first failure; returns false, for the caller to return. */
 bool json_fail(struct json *j, enum json_failure failure, const char *at);
 
 /*
- * json_fail_type - the value at j->p is not what was wanted: as such when it is some other value,
- * as a syntax error when it is none.
+ * json_fail_type - the value at j->p has the wrong type: records `failure` when another value is
+ * there, and a syntax error when no value is there.
  */
 bool json_fail_type(struct json *j, enum json_failure failure);
 
 /*
- * json_parse_number - the number at p. Returns what follows it, or NULL when it is none that may
- * stand in JSON.
+ * json_parse_number - reads the number at p. Returns the byte behind it, or NULL when no number
+ * that JSON allows is there.
  */
 const char *json_parse_number(const char *p, const char *end, struct json_number *ret_value);
 
-/* json_parse_float - the same, rounded to double and that to float. */
+/* json_parse_float - the same; the value is rounded to double and then to float. */
 const char *json_parse_float(const char *p, const char *end, float *ret_value);
 
-/* json_check_number - passes the number at p; NULL with ret_error->text and *ret_at. */
+/*
+ * json_check_number - skips the number at `from` and returns the byte behind it. On a syntax error
+ * it returns NULL and sets *ret_text and *ret_at.
+ */
 const char *json_check_number(const char *from, const char *end, const char **ret_text,
                               const char **ret_at);
 
 /*
- * json_next_leaf - the next value that is no array, in arrays nested *depth deep (1 after the
- * outermost was entered). false at the end of the outermost, and on failure.
+ * json_next_leaf - goes to the next value that is not an array, in arrays nested *depth deep (1
+ * after the outermost was entered). False at the end of the outermost array, and on failure.
  */
 bool json_next_leaf(struct json *j, unsigned *depth);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * JSON as people write it by hand and as protobuf's own reader takes it: names without quotes,
- * strings in single quotes, a comma behind the last member or element.
+ * Relaxed JSON, as people write it by hand and as protobuf's own reader accepts it: names without
+ * quotes, strings in single quotes, a comma after the last member or element.
  *
  *     {max_batch_size: 8, 'backend': "identity",}
  */
@@ -14,8 +14,8 @@
 struct arena;
 
 /*
- * json_relaxed_tidy - the same text in JSON, as far as it is of these kinds; what else is wrong
- * with it stays so. Line breaks stay as they are.
+ * json_relaxed_tidy - turns these three relaxations into JSON. All other mistakes stay in the text,
+ * for the JSON parser to report. Line breaks stay, so that line numbers are the same.
  *
  * Thread: any.
  * @ret_text, @ret_length  in the arena, up to twice as long

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A doubly linked list whose links live in the objects. A struct list is both the head of a list
- * and the link in an object; a link that is in no list points to itself, so that removing it again
+ * and the link in an object. A link that is in no list points to itself, so that removing it again
  * is harmless.
  */
 #ifndef CONCH_BASE_LIST_H

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The log. One line per message, one write() per line; INFO and verbose go to stdout, WARNING and
- * ERROR to stderr, all of it to the file when there is one. Formats as the reference's
- * (reference/features §10): default "I1120 15:04:05.123456 4711 file.c:12] "text"" and ISO8601. The
- * message is escaped like a JSON string and quoted, without loss, so that no content can forge a
- * line (TRITON_SERVER_ESCAPE_LOG_MESSAGES=0 turns that off). Settings may change at run time.
+ * The log. Each message is one line and one write(). INFO and verbose lines go to stdout, WARNING
+ * and ERROR lines to stderr; with a log file, all of them go to the file. The formats are the
+ * reference's (reference/features §10): default "I1120 15:04:05.123456 4711 file.c:12] "text"" and
+ * ISO8601. The message is escaped like a JSON string and quoted, without loss, so that no content
+ * can forge a line (TRITON_SERVER_ESCAPE_LOG_MESSAGES=0 turns that off). Settings may change at run
+ * time.
  *
- * A message that repeats (same file and line, same text) within a second is written once. How often
- * it came again follows before the next different message, with the first repeat that is more than
- * a second late, or with log_flush(), whatever comes first.
+ * A message that repeats within a second (same file and line, same text) is written once. The
+ * number of its repeats is written before the next different message, with the first repeat after
+ * more than a second, or by log_flush(), whichever comes first.
  *
- * Logging never fails, and does not wait for whoever reads (log_sink.h). A line that the system
- * does not take (disk full, a pipe that nobody reads) is lost, and the number of lost lines follows
- * when it takes one again.
+ * Logging never fails, and does not wait for the reader of the log (log_sink.h). A line that the
+ * system does not accept (disk full, a pipe that nobody reads) is lost. The number of lost lines is
+ * written as soon as the system accepts one again.
  */
 #ifndef CONCH_BASE_LOG_H
 #define CONCH_BASE_LOG_H
@@ -32,8 +33,9 @@ struct log_settings {
 };
 
 /*
- * log_start, log_stop - from now on nobody who logs waits for a reader (log_sink.h); until as many
- * users as there were have stopped. Until then, and afterwards, a line may wait for up to a second.
+ * log_start, log_stop - between them a thread that logs does not wait for the reader (log_sink.h).
+ * Calls are counted: the effect lasts until log_stop() was called as often as log_start(). Without
+ * it a line may wait for up to a second.
  *
  * Thread: any, without locks.
  */
@@ -45,40 +47,45 @@ void log_get_settings(struct log_settings *ret_settings);
 void log_set_settings(const struct log_settings *settings);
 
 /*
- * log_open_file - from now on all goes to that file (appended; opened anew even if it is the same
- * path, after a rotation). NULL or "" returns to the console. On error nothing changes.
+ * log_open_file - sends all further lines to that file. The file is appended to. The same path is
+ * opened anew, for use after a rotation. NULL or "" returns to the console. On error nothing
+ * changes.
  *
  * Thread: any.
  * Errors: as open() has them, with the path
  */
 NODISCARD struct status *log_open_file(const char *path);
 
-/* log_flush - writes the number of repeats held back. Called by the loops' timers each second while
- * there are connections, and at the end of the process. Thread: any. */
+/*
+ * log_flush - writes the pending number of repeats. The loops' timers call it each second while
+ * there are connections, and so does the end of the process. Thread: any.
+ */
 void log_flush(void);
 
 struct clock;
-/* log_set_clock - the time by which repeats are counted; for tests. */
+/* log_set_clock - the clock by which repeats are counted; for tests. */
 void log_set_clock(struct clock *clock);
 
-/* log_is_on - the macros ask before they evaluate their arguments. @verbosity for LOG_VERBOSE */
+/* log_is_on - whether the level is logged. @verbosity  for LOG_VERBOSE: the level */
 bool log_is_on(enum log_level level, int verbosity);
 
 /*
- * log_write - one message, whether its level is on or not; the macros below ask, and fill in file
- * and line. Thread: any, under any lock.
+ * log_write - writes one message, even when its level is off. The macros below test the level and
+ * fill in file and line. Thread: any, under any lock.
  */
 void log_write(enum log_level level, const char *file, int line, const char *fmt, ...)
     PRINTF_LIKE(4, 5);
 
-/* log_text - the same for text that is ready, such as a backend's. */
+/* log_text - the same for a finished text, such as the message of a backend. */
 void log_text(enum log_level level, const char *file, int line, const char *text);
 
-/* log_print - a line as it is, without time, file and line, on the console even if there is a file.
+/*
+ * log_print - writes a line as it is, without time, file and line. It goes to the console even when
+ * there is a log file.
  */
 void log_print(enum log_level level, const char *line);
 
-/* log_table - a heading message followed by text that stands on lines of its own, unescaped. */
+/* log_table - writes an empty message, and below it a text of several lines, unescaped. */
 void log_table(enum log_level level, const char *file, int line, const char *table);
 
 #define LOG_AT(level, verbosity, ...)                                                              \
@@ -92,8 +99,7 @@ void log_table(enum log_level level, const char *file, int line, const char *tab
 #define log_error(...)          LOG_AT(LOG_ERROR, 0, __VA_ARGS__)
 #define log_verbose(level, ...) LOG_AT(LOG_VERBOSE, level, __VA_ARGS__)
 
-/* log_status - an error ends its life here: "<what>: <Code>: <message>", freed. NULL logs nothing.
- */
+/* log_status - logs "<what>: <Code>: <message>" and frees the status. NULL logs nothing. */
 #define log_status(level, what, st) log_status_at(level, __FILE__, __LINE__, what, st)
 void log_status_at(enum log_level level, const char *file, int line, const char *what,
                    struct status *st);

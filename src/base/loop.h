@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An event loop on epoll, owned by one thread. File descriptors, timers, messages from other
- * threads, and work for the end of the iteration; all of them are embedded in the objects they
- * serve, so that nothing here allocates.
+ * An event loop on epoll, owned by one thread. It serves file descriptors, timers, messages from
+ * other threads, and work that is deferred to the end of the iteration. All of these are embedded
+ * in the objects that they serve, so that the loop allocates nothing.
  *
  * One iteration: wait → callbacks of ready descriptors → messages → timers due → deferred work →
- * what was deferred to the last. All that was ready is handled before the deferred work runs, which
- * makes an iteration a batch: a transport reads and parses in the callbacks and writes each
+ * work of loop_defer_last(). Everything that was ready is handled before the deferred work runs, so
+ * an iteration is a batch: a transport reads and parses in the callbacks, and writes each
  * connection once, in its deferred work.
  *
  * Any callback may add, change and remove any watcher, timer or work, its own included, and free
- * the object around it: what was removed is not called back any more, in this iteration neither.
+ * the object around it. What was removed is not called back any more, even in the same iteration.
  *
- * Thread: the owner's (the one in loop_run(), or any one before it runs), unless said otherwise.
+ * Thread: the owner's, unless said otherwise. The owner is the thread in loop_run(); before that
+ * runs, any one thread.
  */
 #ifndef CONCH_BASE_LOOP_H
 #define CONCH_BASE_LOOP_H
@@ -30,7 +31,7 @@
 #include "base/timer.h"
 
 struct loop_fd;
-/* events: those that are ready, of EPOLLIN and so on; EPOLLERR and EPOLLHUP come unasked. */
+/* events: the ready ones, such as EPOLLIN; EPOLLERR and EPOLLHUP come even if not asked for. */
 typedef void (*loop_fd_fn)(struct loop_fd *w, uint32_t events);
 
 struct loop_fd {
@@ -51,22 +52,22 @@ struct loop_work {
 /* Counted since loop_init(). */
 struct loop_stats {
     uint64_t iterations;
-    uint64_t sleeps;   /* iterations that found nothing to do at first and waited */
-    uint64_t events;   /* callbacks of ready descriptors */
+    uint64_t sleeps;   /* iterations that had nothing to do at first and waited */
+    uint64_t events;   /* callbacks of descriptors */
     uint64_t wakeups;  /* by another thread's message, or by loop_stop() */
     uint64_t messages; /* delivered */
     uint64_t timers;   /* run */
 };
 
-/* How a loop does, as others see it. */
+/* The load of a loop, as other threads see it. */
 struct loop_load {
-    unsigned int busy_permille; /* of the last LOOP_LOAD_NS, or somewhat longer, in iterations */
-    uint64_t in_iteration_ns;   /* how long its iteration lasts by now; 0 while it waits */
+    unsigned int busy_permille; /* share of the last LOOP_LOAD_NS or more spent in iterations */
+    uint64_t in_iteration_ns;   /* how long the current iteration has lasted; 0 while it waits */
 };
 
 #define LOOP_LOAD_NS (100 * NS_PER_MS)
 
-enum { LOOP_BATCH = 256 }; /* ready descriptors per iteration; others come first in the next */
+enum { LOOP_BATCH = 256 }; /* ready descriptors per iteration; the rest come first in the next */
 
 struct loop {
     /* Set by loop_init(), constant afterwards. */
@@ -78,15 +79,15 @@ struct loop {
     uint64_t now_ns; /* read once per iteration, after the wait */
     uint64_t iteration;
     struct timers timers;
-    struct list deferred;  /* for the end of this iteration */
-    struct list next;      /* for the end of the next one */
-    struct list last;      /* for when all of this iteration's is done */
-    struct list next_last; /* the same of the next one */
+    struct list deferred;  /* runs at the end of this iteration */
+    struct list next;      /* runs at the end of the next iteration */
+    struct list last;      /* runs after `deferred` is empty */
+    struct list next_last; /* the same for the next iteration */
     struct loop_fd wake;
     struct epoll_event ready[LOOP_BATCH];
-    uint64_t load_since_ns;  /* what is measured for busy_permille, began; */
-    uint64_t load_waited_ns; /* and of that it waited */
-    int n_ready, next_ready; /* of this iteration; ready[next_ready..) are to be called */
+    uint64_t load_since_ns;  /* start of the measurement for busy_permille */
+    uint64_t load_waited_ns; /* waiting time since load_since_ns */
+    int n_ready, next_ready; /* of this iteration; ready[next_ready..n_ready) are still due */
     pthread_t owner;
     bool running;
 
@@ -98,12 +99,12 @@ struct loop {
     struct {
         _Atomic uint64_t iterations, sleeps, events, wakeups, messages, timers;
     } counts;
-    _Atomic uint64_t phase; /* since when it runs, or waits: twice that, + 1: it waits */
+    _Atomic uint64_t phase; /* twice the start of this iteration or wait, in ns; + 1 for a wait */
     atomic_uint busy_permille;
 };
 
 /*
- * loop_init - a loop that is ready to run.
+ * loop_init - makes a loop that is ready to run. loop_done() ends it.
  *
  * @clock  the time of timers; clock_real() outside tests
  * Errors: STATUS_UNAVAILABLE  no file descriptor is left
@@ -111,61 +112,66 @@ struct loop {
 NODISCARD struct status *loop_init(struct loop *loop, struct clock *clock);
 
 /*
- * loop_done - delivers the messages that are left and ends the loop. It does not run any more, and
- * nobody posts to it; watchers and timers that are still there are forgotten, descriptors stay
- * open.
+ * loop_done - delivers the remaining messages and ends the loop. The loop must not run any more,
+ * and no thread may post to it. Watchers and timers that are still set are forgotten; descriptors
+ * stay open.
  */
 void loop_done(struct loop *loop);
 
-/* loop_run - runs iterations on the calling thread until loop_stop(). May be called again after
- * that. */
+/*
+ * loop_run - runs iterations on the calling thread until loop_stop(). It may be called again after
+ * that.
+ */
 void loop_run(struct loop *loop);
 
 /*
- * loop_stop - loop_run() returns at the end of the current iteration; if it does not run yet, at
- * the end of its first iteration. Must have returned before loop_done(). Thread: any; signal
- * handlers too.
+ * loop_stop - makes loop_run() return at the end of the current iteration. If the loop does not run
+ * yet, loop_run() returns after its first iteration. loop_stop() must have returned before
+ * loop_done() is called. Thread: any; signal handlers, too.
  */
 void loop_stop(struct loop *loop);
 
 /*
- * loop_iterate - a single iteration, for tests and for owners that have a loop of their own; how
- * many callbacks it made.
+ * loop_iterate - runs a single iteration, for tests and for owners that have a loop of their own.
+ * Returns the number of callbacks that it made.
  *
- * @max_wait_ns  how long to wait when nothing is ready; UINT64_MAX for as long as it takes
+ * @max_wait_ns  how long to wait when nothing is ready; UINT64_MAX: without limit
  */
 unsigned int loop_iterate(struct loop *loop, uint64_t max_wait_ns);
 
-/* loop_now_ns - the time at which the iteration began to be handled: no system call. */
+/* loop_now_ns - the time at which the wait of this iteration ended; makes no system call. */
 static inline uint64_t loop_now_ns(const struct loop *loop)
 {
     return loop->now_ns;
 }
 
-/* loop_refresh_time - reads the clock, after a callback that took long; the new loop_now_ns(). */
+/*
+ * loop_refresh_time - reads the clock, for use after a long callback; returns the new
+ * loop_now_ns().
+ */
 uint64_t loop_refresh_time(struct loop *loop);
 
 /*
- * loop_add_fd - w->callback will be called whenever fd is ready.
+ * loop_add_fd - has w->callback called whenever fd is ready.
  *
- * @w       stays where it is until loop_remove_fd(), which comes before the close of fd
+ * @w       must stay at its address until loop_remove_fd(), which comes before the close of fd
  * @events  EPOLLIN, EPOLLOUT, EPOLLRDHUP, EPOLLET, EPOLLEXCLUSIVE
  * Errors:  STATUS_UNAVAILABLE  the kernel has no room for another watch
- *          STATUS_INTERNAL     not a descriptor that can be waited for
+ *          STATUS_INTERNAL     epoll cannot watch this descriptor
  */
 NODISCARD struct status *loop_add_fd(struct loop *loop, struct loop_fd *w, int fd, uint32_t events,
                                      loop_fd_fn callback);
 
 /*
- * loop_change_fd - waits for other events from now on; costs nothing when they are the same. 0
- * pauses, but errors and hang-ups still come, again in each iteration until the descriptor is
- * removed.
+ * loop_change_fd - waits for other events from now on; the same events cost nothing. With 0 the
+ * watch pauses, but errors and hang-ups are still reported, in each iteration until the descriptor
+ * is removed.
  */
 void loop_change_fd(struct loop *loop, struct loop_fd *w, uint32_t events);
 
 /*
- * loop_rearm_fd - with EPOLLET: tells again of what is ready now. For an owner that left something
- * behind, on purpose or because a call was interrupted.
+ * loop_rearm_fd - with EPOLLET: reports again what is ready now. For an owner that did not read or
+ * write everything, on purpose or because a call was interrupted.
  */
 void loop_rearm_fd(struct loop *loop, struct loop_fd *w);
 
@@ -173,9 +179,9 @@ void loop_rearm_fd(struct loop *loop, struct loop_fd *w);
 void loop_remove_fd(struct loop *loop, struct loop_fd *w);
 
 /*
- * loop_set_timer - t->callback will be called at the end of the wait at deadline_ns, in the time of
- * loop_now_ns(); less than a millisecond late when the loop is idle, never early. Sets it anew when
- * it is set. timer_init() comes first.
+ * loop_set_timer - has t->callback called when loop_now_ns() has reached deadline_ns. On an idle
+ * loop the call comes less than a millisecond late, and never early. A timer that is set already is
+ * moved. timer_init() comes first.
  */
 static inline void loop_set_timer(struct loop *loop, struct timer *t, uint64_t deadline_ns)
 {
@@ -190,32 +196,32 @@ static inline void loop_clear_timer(struct loop *loop, struct timer *t)
 void loop_work_init(struct loop_work *work, loop_work_fn callback);
 
 /*
- * loop_defer - runs work->callback once, at the end of this iteration (before the loop runs: of the
- * first). Deferring it again before it ran changes nothing. A work that defers itself, or is
- * deferred by another one after it ran, comes at the end of the next iteration, which follows at
- * once.
+ * loop_defer - runs work->callback once, at the end of this iteration; before the loop runs, at the
+ * end of the first one. Deferring the work again before it has run changes nothing. Work that has
+ * run in this iteration and is deferred again, by itself or by other work, runs at the end of the
+ * next iteration, which follows without a wait.
  */
 void loop_defer(struct loop *loop, struct loop_work *work);
 
 /*
- * loop_defer_last - as loop_defer(), but after all that was deferred, so that what waits for it
- * waits for nothing else of the iteration. What it defers itself runs in the same iteration.
+ * loop_defer_last - like loop_defer(), but the work runs after all work of loop_defer(). Other work
+ * that it defers runs in the same iteration.
  */
 void loop_defer_last(struct loop *loop, struct loop_work *work);
 
-/* loop_cancel_work - work does not run any more; harmless when it is not deferred. */
+/* loop_cancel_work - the work will not run; harmless when it is not deferred. */
 void loop_cancel_work(struct loop *loop, struct loop_work *work);
 
-/* loop_post - mailbox_post() to the loop. Thread: any. */
+/* loop_post - posts m to the loop, as mailbox_post() does. Thread: any. */
 static inline void loop_post(struct loop *loop, struct message *m)
 {
     mailbox_post(&loop->mailbox, m);
 }
 
-/* loop_get_stats - Thread: any. */
+/* loop_get_stats - copies the counts. Thread: any. */
 void loop_get_stats(const struct loop *loop, struct loop_stats *ret_stats);
 
-/* loop_get_load - Thread: any. @now_ns  in the time of the loop's clock */
+/* loop_get_load - the load at now_ns, a time of the loop's clock. Thread: any. */
 void loop_get_load(const struct loop *loop, uint64_t now_ns, struct loop_load *ret_load);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A mailbox: any thread posts messages, one thread takes them. Messages are embedded in the objects
- * they speak of, so that posting allocates nothing and cannot fail.
+ * A mailbox: any thread posts messages, and one thread, the owner, takes them. Messages are
+ * embedded in the objects that they are about, so that posting allocates nothing and cannot fail.
  *
- * The owner says when it is about to wait (mailbox_sleep); only the first message after that costs
- * a system call, which makes wake_fd readable. An owner that is awake finds its messages by itself.
- * Each event loop has one (base/loop.h).
+ * The owner calls mailbox_sleep() before it waits. Only the first message after that costs a system
+ * call, which makes wake_fd readable. An owner that is awake finds its messages without one. Each
+ * event loop has a mailbox (base/loop.h).
  */
 #ifndef CONCH_BASE_MAILBOX_H
 #define CONCH_BASE_MAILBOX_H
@@ -17,7 +17,7 @@
 #include "base/compiler.h"
 
 struct message;
-/* Runs on the mailbox owner's thread. m is the callee's again: it may free it or post it anew. */
+/* Runs on the owner's thread. The message is the callee's again, to free or to post anew. */
 typedef void (*message_fn)(struct message *m);
 
 struct message {
@@ -30,21 +30,24 @@ struct mailbox {
     _Atomic(struct message *) newest;
     /* Any thread: calls of mailbox_wake(). */
     atomic_uint_fast64_t n_wakes;
-    /* Set by mailbox_init(), constant afterwards. An eventfd: watch it edge-triggered, or empty
-     * it by mailbox_clear(). */
+    /*
+     * Set by mailbox_init(), constant afterwards. An eventfd: watch it edge-triggered, or empty it
+     * with mailbox_clear().
+     */
     int wake_fd;
     /* The owner's. */
-    bool slept;         /* mailbox_sleep() gave leave, mailbox_take() has not followed yet */
-    uint64_t n_awaited; /* sleeps that a message ended: each has a sender that writes wake_fd */
-    uint64_t n_cleared; /* wake-ups taken out of wake_fd */
+    bool slept;         /* mailbox_sleep() returned true, and mailbox_take() has not followed yet */
+    uint64_t n_awaited; /* sleeps that a message ended; the sender of each writes wake_fd once */
+    uint64_t n_cleared; /* wake-ups read from wake_fd */
 };
 
 /* mailbox_init - Errors: STATUS_UNAVAILABLE  no file descriptor is left */
 NODISCARD struct status *mailbox_init(struct mailbox *mb);
 
 /*
- * mailbox_done - the mailbox must be empty, and nobody may begin to post or wake any more. A sender
- * whose message was delivered may still be inside mailbox_post(): it is waited for.
+ * mailbox_done - ends the mailbox, which must be empty. No thread may begin to post or wake any
+ * more. A sender whose message was delivered may still be inside mailbox_post(): mailbox_done()
+ * waits for it.
  */
 void mailbox_done(struct mailbox *mb);
 
@@ -52,41 +55,44 @@ void mailbox_done(struct mailbox *mb);
  * mailbox_post - hands m to the owner's thread, which will call m->deliver(m).
  *
  * Thread: any, under any lock; takes none. Messages of one thread are delivered in the order of
- * their posting, and all that the sender wrote before is visible to deliver().
- * @m  the mailbox's until it is delivered; must not be posted twice meanwhile
+ * their posting. Everything that the sender wrote before the post is visible to deliver().
+ * @m  belongs to the mailbox until it is delivered; must not be posted a second time before that
  */
 void mailbox_post(struct mailbox *mb, struct message *m);
 
 /*
- * mailbox_sleep - the owner is going to wait on wake_fd; true when it may. False: there are
- * messages already. Either way mailbox_take() must follow.
+ * mailbox_sleep - announces that the owner is going to wait on wake_fd. True: it may wait. False:
+ * there are messages already. In both cases mailbox_take() must follow.
  *
  * Thread: the owner's.
  */
 bool mailbox_sleep(struct mailbox *mb);
 
 /*
- * mailbox_take - all messages, oldest first, linked by next; NULL when there are none. The owner
- * counts as awake from here on.
+ * mailbox_take - removes and returns all messages, oldest first, linked by next; NULL when there
+ * are none. The owner counts as awake from here on.
  *
  * Thread: the owner's.
  */
 struct message *mailbox_take(struct mailbox *mb);
 
-/* mailbox_deliver - takes all messages and delivers them; how many. Thread: the owner's. */
+/*
+ * mailbox_deliver - takes all messages, delivers them and returns their number. Thread: the
+ * owner's.
+ */
 unsigned int mailbox_deliver(struct mailbox *mb);
 
 /*
- * mailbox_clear - makes wake_fd unreadable again; how many wake-ups there were. For owners that do
- * not watch it edge-triggered, and would find it ready for ever.
+ * mailbox_clear - makes wake_fd unreadable again and returns the number of wake-ups. For owners
+ * that watch it level-triggered, which would otherwise find it ready for ever.
  *
  * Thread: the owner's.
  */
 uint64_t mailbox_clear(struct mailbox *mb);
 
 /*
- * mailbox_wake - makes wake_fd readable whatever the owner does. Must have returned before
- * mailbox_done(). Thread: any; signal handlers too.
+ * mailbox_wake - makes wake_fd readable, whether or not the owner waits. It must have returned
+ * before mailbox_done() is called. Thread: any; signal handlers, too.
  */
 void mailbox_wake(struct mailbox *mb);
 

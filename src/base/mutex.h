@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A mutex with a level. Locks are taken by rising level (the table is in core/README.md); debug
- * builds keep each thread's stack of held locks and abort on a wrong order, on a second lock of
- * the same mutex, and on an unlock by another thread. Release builds are plain pthread mutexes.
+ * A mutex with a level. Locks are taken by rising level (the table is in core/README.md). Debug
+ * builds keep each thread's stack of held locks. They abort on a wrong order, on a second lock of
+ * the same mutex, and on an unlock by another thread. Release builds use plain pthread mutexes.
  */
 #ifndef CONCH_BASE_MUTEX_H
 #define CONCH_BASE_MUTEX_H
@@ -19,7 +19,7 @@ struct mutex {
     const char *name;
 };
 
-/* mutex_init - level 1 is taken first, larger ones later; name is borrowed for ever. */
+/* mutex_init - mutexes of lower levels are taken first; name is borrowed for ever. */
 void mutex_init(struct mutex *m, int level, const char *name);
 void mutex_done(struct mutex *m);
 
@@ -27,7 +27,7 @@ void mutex_done(struct mutex *m);
 void mutex_lock(struct mutex *m);
 void mutex_unlock(struct mutex *m);
 void mutex_assert_held(const struct mutex *m);
-/* mutex_assert_none_held - opens each call out of our code: no callback runs under our locks. */
+/* mutex_assert_none_held - precedes each call of foreign code: no callback runs under our locks. */
 void mutex_assert_none_held(void);
 #else
 static inline void mutex_lock(struct mutex *m)
@@ -58,7 +58,7 @@ struct cond {
 void cond_init(struct cond *c);
 void cond_done(struct cond *c);
 void cond_wait(struct cond *c, struct mutex *m);
-/* cond_wait_until - false when deadline_ns (monotonic) has passed; UINT64_MAX waits for ever. */
+/* cond_wait_until - false after deadline_ns (monotonic); UINT64_MAX waits without a limit. */
 bool cond_wait_until(struct cond *c, struct mutex *m, uint64_t deadline_ns);
 void cond_signal(struct cond *c);
 void cond_broadcast(struct cond *c);

@@ -2,10 +2,10 @@
 /*
  * protobuf's JSON form, to and from proto3 messages of protobuf-c.
  *
- * Reading: field names as declared or in camelCase, enums by name (in any case) or number, 64-bit
- * integers as numbers or strings, null for a default, one value for a list of it, relaxed syntax
- * (json_relaxed.h); unknown and repeated names are errors.
- * Memory is bounded by the arena, nesting by PBJSON_MAX_DEPTH.
+ * The reader accepts field names as declared or in camelCase, enums by name (in any case) or
+ * number, and 64-bit integers as numbers or strings. It accepts null for a default, a single value
+ * for a list of one, and relaxed syntax (json_relaxed.h). Unknown and repeated names are errors.
+ * The arena limits the memory, PBJSON_MAX_DEPTH the nesting.
  */
 #ifndef CONCH_BASE_PBJSON_H
 #define CONCH_BASE_PBJSON_H
@@ -24,26 +24,26 @@ struct status;
 enum { PBJSON_MAX_DEPTH = 100 };
 
 /*
- * pbjson_parse - a message from its JSON form.
+ * pbjson_parse - reads a message from its JSON form.
  *
  * Thread: any.
- * @arena  holds the message; what a failed call took stays until the arena ends
- * Errors: STATUS_INVALID_ARG  the first thing that is wrong: "<line>:<column>: <path>: <what>"
+ * @arena  holds the message; what a failed call allocated stays until the arena ends
+ * Errors: STATUS_INVALID_ARG  the first fault: "<line>:<column>: <path>: <what>"
  */
 NODISCARD struct status *pbjson_parse(const ProtobufCMessageDescriptor *type, const char *text,
                                       size_t length, struct arena *arena,
                                       ProtobufCMessage **ret_message);
 
-/* How to print. All may be NULL. */
+/* How to print. Each member may be NULL. */
 struct pbjson_style {
     pb_order_fn order; /* of fields */
-    /* May this 64-bit integer be a number? protobuf's own answer is never: they are strings. */
+    /* Whether to print this 64-bit integer as a number. protobuf itself prints a string. */
     bool (*is_number)(const ProtobufCMessageDescriptor *type, const ProtobufCFieldDescriptor *f);
 };
 
 /*
- * pbjson_print - appends the JSON form on one line: declared names, fields at their defaults too
- * (but no messages that are not there), floats in the digits that protobuf gives them.
+ * pbjson_print - appends the JSON form on one line: names as declared, and floats in the digits
+ * that protobuf prints. Fields at their defaults are printed, unset messages are not.
  */
 void pbjson_print(const ProtobufCMessage *m, const struct pbjson_style *style, struct buf *out);
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside the reader of the JSON form: where the walk stands, and what it says when something is
- * wrong.
+ * Inside the reader of the JSON form: the position in the message, and the errors.
  */
 #ifndef CONCH_BASE_PBJSON_PRIV_H
 #define CONCH_BASE_PBJSON_PRIV_H
@@ -9,12 +8,11 @@
 #include "base/json.h"
 #include "base/pbjson.h"
 
-/* Where the walk stands, as errors name it: "input[2].dims[0]". */
+/* The position of the reader in the message, as errors show it: "input[2].dims[0]". */
 struct pbjson_step {
-    const struct pbjson_step *outer; /* NULL for the whole message */
-    const char *name;                /* NULL: an element of the outer step's array */
-    const ProtobufCFieldDescriptor
-        *field; /* whose value it is; of a map's value, that of the entry */
+    const struct pbjson_step *outer;       /* NULL for the whole message */
+    const char *name;                      /* NULL: an element of the outer step's array */
+    const ProtobufCFieldDescriptor *field; /* of the value; of a map's value: that of the entry */
     size_t index;
 };
 
@@ -26,15 +24,15 @@ struct pbjson_reader {
 };
 
 /*
- * pbjson_fail - "<line>:<column>: <path>: <text>" for what is wrong at `at`.
+ * pbjson_fail - makes the error "<line>:<column>: <path>: <text>" for a fault at `at`.
  */
 NODISCARD struct status *pbjson_fail(const struct pbjson_reader *r, const char *at,
                                      const struct pbjson_step *step, const char *fmt, ...)
     PRINTF_LIKE(4, 5);
 
 /*
- * pbjson_fail_value - the value at `at` does not go with the field of the step: protobuf's text,
- * then "(<line>:<column>: <ours>)".
+ * pbjson_fail_value - the error for a value at `at` that does not suit the field of the step:
+ * protobuf's text, then "(<line>:<column>: <our text>)".
  */
 NODISCARD struct status *pbjson_fail_value(const struct pbjson_reader *r, const char *at,
                                            const struct pbjson_step *step, const char *fmt, ...)
@@ -45,7 +43,7 @@ NODISCARD struct status *pbjson_fail_name(const struct pbjson_reader *r, const c
                                           const struct pbjson_step *outer, const char *name,
                                           const char *meant);
 
-/* A name or value from the text, cut to what an error shows. */
+/* A name or value from the text, shortened to what an error shows. */
 struct pbjson_shown {
     char text[61];
 };

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * protobuf's text format, to and from proto3 messages of protobuf-c. It accepts what protobuf's C++
- * parser accepts, with two exceptions that a C string asks for: a `string` field must be valid
- * UTF-8 and free of NUL bytes.
+ * protobuf's text format, to and from proto3 messages of protobuf-c. The parser accepts what
+ * protobuf's C++ parser accepts, except that a `string` field must be valid UTF-8 without NUL
+ * bytes, since it becomes a C string.
  *
- * Safe with any input: memory is bounded by the arena, nesting by PBTEXT_MAX_DEPTH, and the work is
- * linear in the text.
+ * The parser is safe with any input: the arena limits the memory, PBTEXT_MAX_DEPTH the nesting, and
+ * the work is linear in the text.
  */
 #ifndef CONCH_BASE_PBTEXT_H
 #define CONCH_BASE_PBTEXT_H
@@ -28,21 +28,21 @@ enum {
 };
 
 /*
- * pbtext_parse - a message from its text form.
+ * pbtext_parse - reads a message from its text form.
  *
  * Thread: any.
- * @name       what errors begin with: "<name>:<line>:<column>: "; usually a file's path
- * @arena      holds the message; what a failed call took stays until the arena ends
- * @positions  learns where each field stands; may be NULL
- * Errors:  STATUS_INVALID_ARG  the first thing that is wrong, what would have been right
- *                              when that can be told, and where
+ * @name       errors begin with "<name>:<line>:<column>: "; usually a file's path
+ * @arena      holds the message; what a failed call allocated stays until the arena ends
+ * @positions  receives the position of each field; may be NULL
+ * Errors:  STATUS_INVALID_ARG  the first fault and its position; where possible, also what would
+ *                              have been right
  */
 NODISCARD struct status *pbtext_parse(const ProtobufCMessageDescriptor *type, const char *text,
                                       size_t length, const char *name, struct arena *arena,
                                       struct pb_positions *positions,
                                       ProtobufCMessage **ret_message);
 
-/* Something that is wrong in a text. */
+/* A fault in a text. */
 struct pbtext_fault {
     uint32_t line, column;
     const char *text;
@@ -50,13 +50,13 @@ struct pbtext_fault {
 };
 
 /*
- * pbtext_parse_all - the same, but says everything that is wrong with the text: after a fault it
- * goes on at what looks like the next field, so that one mistake is told once. After
- * PBTEXT_MAX_FAULTS of them it stops: such a text is something else.
+ * pbtext_parse_all - the same, but reports all faults of the text. After a fault it goes on at what
+ * looks like the next field, so that one mistake is reported once. After PBTEXT_MAX_FAULTS faults
+ * it stops, since such a text is probably not a configuration at all.
  *
- * @on_fault  called with each fault, in the order of the text
- * Errors: as above, but faults that were told make it no error and leave *ret_message NULL;
- *         what is an error has no position in the text (memory, a text that is too long)
+ * @on_fault  called for each fault, in the order of the text
+ * Returns   NULL also when there were faults; *ret_message is then NULL
+ * Errors: as above, for what has no position in the text: no memory, a text that is too long
  */
 NODISCARD struct status *pbtext_parse_all(const ProtobufCMessageDescriptor *type, const char *text,
                                           size_t length, const char *name, struct arena *arena,
@@ -65,8 +65,9 @@ NODISCARD struct status *pbtext_parse_all(const ProtobufCMessageDescriptor *type
                                           void *arg, ProtobufCMessage **ret_message);
 
 /*
- * pbtext_print - appends the text form, as protobuf's own printers write it: a field per line,
- * indented by two, lists of numbers as [1, 2], maps by their keys, nothing that is at its default.
+ * pbtext_print - appends the text form, as protobuf's own printers write it: one field per line,
+ * indented by two blanks, lists of numbers as [1, 2], and maps by their keys. Fields at their
+ * defaults are left out.
  *
  * @order  NULL for the order of field numbers
  */

@@ -18,21 +18,24 @@ enum token_type {
     TOKEN_IDENTIFIER,
     TOKEN_INTEGER, /* decimal, octal, hexadecimal; no sign */
     TOKEN_FLOAT,
-    TOKEN_STRING, /* with its quotes, not yet decoded */
+    TOKEN_STRING, /* with its quotes, not decoded */
     TOKEN_SYMBOL, /* one character */
-    TOKEN_BAD,    /* lexer->complaint says why */
+    TOKEN_BAD,    /* lexer->complaint has the reason */
 };
 
 struct token {
     enum token_type type;
     const char *text; /* in the input */
     size_t length;
-    uint32_t line, column; /* from 1; a tab goes to the next multiple of 8, as protobuf counts */
+    uint32_t line, column; /* from 1; a tab goes to the next multiple of 8, as in protobuf */
 };
 
 struct lexer {
     const char *at, *end;
-    /* Column of the byte at `anchor`, from 0; columns are counted from here without a look back. */
+    /*
+     * The column of the byte at `anchor`, from 0. Columns are counted from there, going forward
+     * only.
+     */
     const char *anchor;
     size_t anchor_column;
     uint32_t line;
@@ -43,7 +46,9 @@ struct lexer {
 void lexer_init(struct lexer *l, const char *text, size_t length);
 void lexer_next(struct lexer *l);
 
-/* lexer_decode - appends what a string token stands for; the token has passed the lexer. */
+/*
+ * lexer_decode - appends the decoded bytes of a string token; lexer_next() has checked the token.
+ */
 void lexer_decode(const struct token *t, struct buf *out);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tables of text with a frame, as the start-up log shows them:
+ * Text tables with a frame, as the start-up log shows them:
  *
  *     +-------+---------+--------+
  *     | Model | Version | Status |
@@ -17,7 +17,10 @@ struct buf;
 struct table_text;
 
 struct table_text *table_text_new(size_t n_columns, const char *const *titles);
-/* table_text_row - one more row; the cells are copied. A cell of several lines is shown in one. */
+/*
+ * table_text_row - adds a row; the cells are copied. Control characters, such as newlines, are
+ * shown as blanks.
+ */
 void table_text_row(struct table_text *t, const char *const *cells);
 void table_text_print(const struct table_text *t, struct buf *out);
 void table_text_free(struct table_text *t);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A pool of blocks (pool.h) for each thread that asks, for those who have no loop: threads of
- * embedders, which otherwise would all take the lock of one pool twice per request. The thread has
- * joined its pool (pool_attach()): for small blocks it takes no lock at all.
+ * A pool of blocks (pool.h) for each calling thread that has no loop. These are threads of
+ * embedders, which would otherwise all take the lock of one pool twice per request. The thread is
+ * attached to its pool (pool_attach()), so that small blocks need no lock at all.
  *
- * A thread that ends leaves its pool to the next one that needs one, with whatever is still given
- * out of it; so there are never more pools than there were threads at one time.
+ * When a thread ends, its pool goes to the next thread that needs one, even if blocks of it are
+ * still in use. So there are never more pools than there were threads at one time.
  */
 #ifndef CONCH_BASE_THREAD_POOL_H
 #define CONCH_BASE_THREAD_POOL_H
@@ -14,13 +14,13 @@
 
 struct pool;
 
-/* thread_pool - the calling thread's; borrowed, for as long as the process lasts. */
+/* thread_pool - the calling thread's pool; borrowed, valid until the process ends. */
 struct pool *thread_pool(void);
 
-/* thread_pools_trim - all of them give back what they keep for later. Thread: any. */
+/* thread_pools_trim - frees the unused blocks of all these pools. Thread: any. */
 void thread_pools_trim(void);
 
-/* thread_pools_count - how many there are. For tests. */
+/* thread_pools_count - the number of these pools. For tests. */
 size_t thread_pools_count(void);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Objects in the order of a number, each number once: found, added and taken out in logarithmic
- * time, walked in order. The links live in the objects: no memory of its own, so that adding cannot
- * fail.
+ * A search tree of objects, ordered by a key that is unique. Objects are found, added and removed
+ * in logarithmic time, and visited in order. The links live in the objects: the tree has no memory
+ * of its own, so that adding cannot fail.
  */
 #ifndef CONCH_BASE_TREE_H
 #define CONCH_BASE_TREE_H
@@ -13,25 +13,25 @@
 struct tree_node {
     struct tree_node *parent, *left, *right;
     uint64_t key;
-    uint32_t weight; /* the tree's; no node has a heavier one below it */
+    uint32_t weight; /* set by the tree; no node has a heavier one below it */
 };
 
 struct tree {
     struct tree_node *top; /* NULL when empty */
     size_t count;
     uint64_t random;
-    uint64_t n_looks; /* nodes that were compared with a key, by all calls: for tests */
+    uint64_t n_looks; /* nodes compared with a key so far, by all calls; for tests */
 };
 
 void tree_init(struct tree *t);
 
-/* tree_find - the node of that key, or NULL. */
+/* tree_find - the node with that key, or NULL. */
 struct tree_node *tree_find(struct tree *t, uint64_t key);
 
-/* tree_add - a node with node->key set; no other has that key. */
+/* tree_add - adds a node with node->key set; no other node may have that key. */
 void tree_add(struct tree *t, struct tree_node *node);
 
-/* tree_remove - takes out a node that is in t. */
+/* tree_remove - removes a node that is in t. */
 void tree_remove(struct tree *t, struct tree_node *node);
 
 /* tree_first, tree_next; tree_last, tree_before - in the order of keys; NULL at the end. */
