@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the HTTP frontend keeps in each exchange, and per loop.
+ * The data of the HTTP frontend in each exchange and in each loop.
  */
 #ifndef CONCH_FRONTENDS_HTTP_CALL_H
 #define CONCH_FRONTENDS_HTTP_CALL_H
@@ -31,13 +31,13 @@ struct http_ctx {
     const struct http_settings *settings;
     struct http_env *env;
     struct inline_budget inline_budget;
-    uint64_t iteration;              /* the loop's, for which it was set */
-    struct loop_work iteration_work; /* scheduler_run_deferred(), while models wait for it */
-    struct buf json;                 /* replies are printed here; it keeps its memory */
+    uint64_t iteration;              /* the loop's iteration that inline_budget belongs to */
+    struct loop_work iteration_work; /* scheduler_run_deferred(); deferred while models need it */
+    struct buf json;                 /* replies are printed into it; it keeps its memory */
     struct memo memo;
 };
 
-/* The header Inference-Header-Content-Length, parsed as the reference does. */
+/* The header Inference-Header-Content-Length, parsed as in the reference. */
 enum header_length {
     HEADER_LENGTH_NONE,
     HEADER_LENGTH_FINE,
@@ -53,21 +53,21 @@ struct requested_output {
 
 enum { HTTP_REQUEST_MEMORY = 1536 }; /* names and shapes of the usual request */
 
-/* The part of an exchange that is the frontend's. */
+/* The part of an exchange that belongs to this frontend. */
 struct http_call {
-    /* Set when the head has come. */
+    /* Set when the head is complete. */
     const struct route *route; /* NULL: no such path */
     bool wrong_method;
     bool names_repository;
-    bool wants_json;      /* it accepts application/json, and says so by name */
-    bool shortest_floats; /* … with floats=shortest: how FP32 is printed */
+    bool wants_json;      /* Accept names application/json */
+    bool shortest_floats; /* … with floats=shortest: the format of FP32 */
     bool unknown_encoding;
-    bool no_memory; /* for what the head says: the request is refused */
+    bool no_memory; /* for data from the head: the request is refused */
     enum header_length header_length_kind;
     int64_t header_length;
-    const char *header_length_text; /* when it is wrong */
+    const char *header_length_text; /* set when the header is malformed */
     struct ops_model_ref model;
-    char *text_taken; /* of a long document; pool_release() */
+    char *text_taken; /* the text of a long document; ended by pool_release() */
 
     /* An inference; see infer.c. */
     bool begun;     /* `request` is initialised */
@@ -76,9 +76,9 @@ struct http_call {
     uint32_t n_requested_outputs, requested_capacity;
     struct requested_output *requested_outputs; /* in the request's arena */
     void *blocks;                               /* pool blocks of JSON tensors, linked */
-    char *json_taken;                           /* the text of a large reply; pool_release() */
+    char *json_taken; /* the text of a large reply; ended by pool_release() */
     struct message answered, destroyed;
-    _Atomic(struct response *) response; /* the first; NULL for none */
+    _Atomic(struct response *) response; /* the first response, or NULL */
     atomic_uint n_responses;
     struct request request;
     _Alignas(16) char request_memory[HTTP_REQUEST_MEMORY];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The bodies of load and unload requests: {"parameters": {"config": "…", "file:1/model.onnx":
- * "<base64>"}} and {"parameters": {"unload_dependents": true}}. Nothing, and JSON that is no
- * object, says nothing.
+ * "<base64>"}} and {"parameters": {"unload_dependents": true}}. An empty body, and JSON that is not
+ * an object, give no parameters.
  */
 #ifndef CONCH_FRONTENDS_HTTP_LOAD_BODY_H
 #define CONCH_FRONTENDS_HTTP_LOAD_BODY_H
@@ -15,27 +15,29 @@ struct arena;
 struct load_parameter;
 struct status;
 
-/* What an arena must be able to give for a body: it may be there three times, with escapes
- * resolved, as texts, and decoded. */
+/*
+ * The size that an arena must allow for a body. The body may be in it three times: with escapes
+ * resolved, as texts, and decoded.
+ */
 static inline size_t load_body_arena_bytes(size_t body_bytes)
 {
     return 3 * body_bytes + (1 << 20);
 }
 
 /*
- * load_body_read - the parameters of a load.
+ * load_body_read - reads the parameters of a load.
  *
  * @body       well-formed JSON (json_check()), or empty
- * @arena      where names, texts and bytes are kept
+ * @arena      holds names, texts and bytes
  * @ret_list   the caller frees it with mem_free()
- * Errors: STATUS_INTERNAL     a value of another type; a parameter that is none of these (the codes
- *                             of the reference)
+ * Errors: STATUS_INTERNAL     a value of another type; an unknown parameter (the codes of the
+ *                             reference)
  *         STATUS_INVALID_ARG  a file that is not base64
  */
 NODISCARD struct status *load_body_read(const char *body, size_t size, struct arena *arena,
                                         struct load_parameter **ret_list, size_t *ret_n);
 
-/* load_body_check_unload - the same of an unload. Errors: as above */
+/* load_body_check_unload - checks the body of an unload. Errors: as above. */
 NODISCARD struct status *load_body_check_unload(const char *body, size_t size, struct arena *arena);
 
 #endif

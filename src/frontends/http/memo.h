@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A memory of JSON headers. A client that sends binary tensors repeats the same JSON in front of
- * them, request after request: the same names, types, shapes and sizes. What it came to is kept, so
- * that comparing the text takes the place of parsing it (4.4 of 15.4 thousand instructions of a
- * small request).
+ * Caches for the JSON of inference requests and replies.
  *
- * Only headers without any value of their own qualify: every tensor binary, no id, no parameters
- * but binary_data_output. The result then depends on nothing but the text.
+ * Requests. A client that sends binary tensors repeats the same JSON in front of them, request
+ * after request: the same names, types, shapes and sizes. The result of parsing is kept under the
+ * text, so that a comparison replaces the parsing (4.4 of 15.4 thousand instructions of a small
+ * request). Only JSON without values of its own qualifies: every tensor binary, no id, no
+ * parameters but binary_data_output. The result then depends on nothing but the text.
  *
- * The same for the JSON of replies whose outputs are all binary: it says what they are, not what is
- * in them, and printing it takes 0.9 of 6.7 thousand instructions. All that it depends on is kept
- * beside it and compared.
+ * Replies. The JSON of a reply whose outputs are all binary describes the outputs and has none of
+ * their values. Printing it takes 0.9 of 6.7 thousand instructions. The text is kept, together with
+ * everything that it depends on, which is compared.
  *
- * Thread: the loop's; each has its own.
+ * Thread: the loop's; each loop has a memo of its own.
  */
 #ifndef CONCH_FRONTENDS_HTTP_MEMO_H
 #define CONCH_FRONTENDS_HTTP_MEMO_H
@@ -30,7 +30,7 @@ enum {
     MEMO_REPLY_TEXT = 384,
     MEMO_TENSORS = 4,
     MEMO_DIMS = 6,
-    MEMO_NAME = 48, /* with its end */
+    MEMO_NAME = 48, /* with its zero byte */
     MEMO_VERSION = 24,
 };
 
@@ -39,7 +39,7 @@ struct model;
 struct response;
 
 struct memo_input {
-    uint16_t name, name_length; /* in the text */
+    uint16_t name, name_length; /* offsets in the text */
     uint16_t n_dims;
     enum dtype dtype;
     size_t binary_bytes;
@@ -47,7 +47,7 @@ struct memo_input {
 };
 
 struct memo_output {
-    uint16_t name, name_length; /* in the text */
+    uint16_t name, name_length; /* offsets in the text */
     bool binary;
 };
 
@@ -69,7 +69,7 @@ struct memo_printed {
     int64_t dims[MEMO_DIMS];
 };
 
-/* The reply to a request without an id; without parameters. */
+/* A reply to a request without an id. The response has no parameters. */
 struct memo_reply {
     size_t length; /* of the text; 0 = empty */
     char model[MEMO_NAME], version[MEMO_VERSION];
@@ -79,26 +79,31 @@ struct memo_reply {
 };
 
 struct memo {
-    struct memo_slot slots[MEMO_SLOTS];      /* by the text's length */
-    struct memo_reply replies[MEMO_REPLIES]; /* by the model's address, which says no more */
+    struct memo_slot slots[MEMO_SLOTS]; /* indexed by the text's length */
+    struct memo_reply
+        replies[MEMO_REPLIES]; /* indexed by the model's address, which is not a proof */
 };
 
-/* memo_find - what the text came to, or NULL. */
+/* memo_find - the result of parsing this text, or NULL. */
 const struct memo_slot *memo_find(const struct memo *m, const char *text, size_t length);
 
-/* memo_begin - a slot to be filled in for the text, or NULL when it is too long; empty until
- * memo_keep(). */
+/*
+ * memo_begin - a slot to fill in for a text of that length, or NULL when the text is too long. The
+ * slot counts as empty until memo_keep().
+ */
 struct memo_slot *memo_begin(struct memo *m, size_t length);
 void memo_keep(struct memo_slot *slot, const char *text, size_t length);
 
 /*
- * memo_find_reply - the text that was printed for a response like this one, or NULL. All outputs
- * are wanted as binary, and the request has no id.
+ * memo_find_reply - the text that was printed for an equal response, or NULL. To be called only
+ * when all outputs are requested as binary and the request has no id.
  */
 const struct memo_reply *memo_find_reply(const struct memo *m, const struct model *model,
                                          const struct response *resp);
 
-/* memo_keep_reply - the text of such a response, unless it is too long or has too many outputs. */
+/*
+ * memo_keep_reply - keeps the text of such a response, if text and outputs are within the limits.
+ */
 void memo_keep_reply(struct memo *m, const struct model *model, const struct response *resp,
                      const char *text, size_t length);
 

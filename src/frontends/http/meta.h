@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The replies that tell about server and models: one handler per route.
+ * The replies about the state of the server and of single models: one handler per route.
  */
 #ifndef CONCH_FRONTENDS_HTTP_META_H
 #define CONCH_FRONTENDS_HTTP_META_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Replies and errors that several handlers make. A reply is printed into the buffer of the loop
+ * Replies and errors for several handlers. A reply is printed into the buffer of the loop
  * (http_ctx.json) and copied from there. Thread: the loop's.
  */
 #ifndef CONCH_FRONTENDS_HTTP_REPLY_H
@@ -17,18 +17,24 @@ struct status;
 
 extern const char content_json[], content_text[];
 
-/* reply_status - an error as {"error":"…"}, with the HTTP status of its code. @st  taken */
+/*
+ * reply_status - replies {"error":"…"} with the HTTP status of the status code.
+ *
+ * @st  taken
+ */
 void reply_status(struct exchange *x, struct status *st, const char *content_type);
 void reply_error(struct exchange *x, int http_status, const char *content_type, const char *text);
 
-/* reply_printed - what was printed into the loop's buffer, as the body. */
+/* reply_printed - replies with the content of the loop's buffer as the body. */
 void reply_printed(struct exchange *x, int status, const char *content_type);
 
-/* http_print_error - {"error":"…"} */
+/* http_print_error - prints {"error":"…"}. */
 void http_print_error(struct buf *out, const char *text);
 
-/* request_json_too_large, request_json_fault - the errors of a JSON body beyond the limit, and of
- * one that is none. */
+/*
+ * request_json_too_large, request_json_fault - the errors for a JSON body beyond the limit, and for
+ * a body that is not JSON.
+ */
 NODISCARD struct status *request_json_too_large(size_t json_bytes, size_t max_bytes);
 NODISCARD struct status *request_json_fault(const struct json_error *fault);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The routes: which handler answers which method and path. Paths are matched as they came, without
- * decoding, as the reference does; a slash at the end is another path.
+ * The routes: the handler for each method and path. Paths are matched as received, without
+ * percent-decoding, as in the reference. A slash at the end makes another path.
  */
 #ifndef CONCH_FRONTENDS_HTTP_ROUTE_H
 #define CONCH_FRONTENDS_HTTP_ROUTE_H
@@ -15,23 +15,23 @@ struct exchange;
 struct route {
     enum http_method method;
     /*
-     * {m} is a model's name: one segment, not empty. [/versions/{v}] may be missing; digits.
-     * {r} is a repository's name, as {m}.
+     * {m} is a model's name: one segment, not empty. [/versions/{v}] is optional; {v} is digits.
+     * {r} is a repository's name, one segment like {m}.
      */
     const char *pattern;
     void (*handle)(struct exchange *x);
-    const char *error_type; /* content type of the answer to another method */
-    bool takes_body;        /* the body of the request matters */
-    /* Reads more of the head into the frontend's note of it (head.h); NULL: nothing more. */
+    const char *error_type; /* content type of the error for another method */
+    bool takes_body;        /* the handler needs the body of the request */
+    /* Reads further headers into the frontend's note of the head (head.h); NULL: there are none. */
     void (*read_head)(void *note, const struct http_head *head);
 };
 
 struct route_match {
     const struct route *route;              /* NULL: no such path */
-    struct span model, version, repository; /* at NULL: the pattern has none */
+    struct span model, version, repository; /* .at is NULL: not in the pattern */
 };
 
-/* route_find - the first route whose pattern fits, whatever the method. */
+/* route_find - the first route whose pattern matches, whatever its method. */
 struct route_match route_find(const struct route *routes, size_t n_routes, struct span path);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The head of an HTTP request: what llhttp found, as offsets into the bytes that were received.
- * Nothing is copied and nothing allocated. The bytes may move while the head is incomplete, so
- * offsets count from its first byte.
+ * The head of an HTTP request, as llhttp parsed it: offsets into the received bytes. Nothing is
+ * copied and nothing allocated. Offsets count from the first byte of the head, since the bytes may
+ * move while the head is incomplete.
  */
 #ifndef CONCH_FRONTENDS_NET_HEAD_H
 #define CONCH_FRONTENDS_NET_HEAD_H
@@ -21,7 +21,7 @@ enum http_method { METHOD_GET, METHOD_POST, METHOD_HEAD, METHOD_OTHER };
 enum {
     HEAD_MAX_HEADERS = 64,
     HEAD_MAX_BYTES = 65535, /* offsets are 16 bits wide */
-    HEAD_MEMO_BYTES = 384, /* of a head that is remembered, at most; most clients send 150 to 300 */
+    HEAD_MEMO_BYTES = 384,  /* the longest head that is remembered; most have 150 to 300 */
     HEAD_NOTE_BYTES = 64,
 };
 
@@ -34,14 +34,16 @@ struct http_head {
     const char *base; /* the first byte */
     enum http_method method;
     uint16_t target, target_length; /* as sent, with the query */
-    bool http_1_1;                  /* at least; otherwise HTTP/1.0 */
+    bool http_1_1;                  /* HTTP/1.1 or later; else HTTP/1.0 */
     bool keep_alive;
     bool chunked;
     uint64_t content_length; /* 0 without the header */
-    /* The handler's own, about what it has read in this head: zero in a new one, kept when the same
-     * bytes come again. Aligned to 8. */
+    /*
+     * The handler's own notes about this head. They are zero in a new head, and kept when the same
+     * bytes come again. HEAD_NOTE_BYTES, aligned to 8.
+     */
     unsigned char *note;
-    /* Values of headers by which a head that is remembered need not be searched. */
+    /* Values of some headers, so that a remembered head need not be searched for them. */
     uint16_t accept, accept_length; /* the first Accept; 0 without the header */
     bool expects_continue;          /* the first Expect is 100-continue */
     bool has_expect;
@@ -49,7 +51,7 @@ struct http_head {
     struct head_header headers[HEAD_MAX_HEADERS];
 };
 
-/* head_path - the target without query and fragment; not decoded. */
+/* head_path - the target without query and fragment; not percent-decoded. */
 struct span head_path(const struct http_head *head);
 
 /* head_accept - the value of the first Accept; .length is 0 when there is none. */
@@ -59,36 +61,35 @@ static inline struct span head_accept(const struct http_head *head)
 }
 
 /*
- * head_find - the value of the first header of that name (lower case in the call, any case on the
- * wire), without blanks around it; .at is NULL when there is none.
+ * head_find - the value of the first header with that name, without blanks around it. The name is
+ * in lower case here and in any case on the wire. .at is NULL when there is no such header.
  */
 struct span head_find(const struct http_head *head, const char *name, size_t name_length);
 
 /*
- * The parser of one connection: heads, and chunked bodies after them. Bytes in, events out.
+ * The parser of one connection, for heads and the chunked bodies after them. Bytes in, events out.
  *
- * Stricter than llhttp, since what a proxy in front reads differently from us is a way to smuggle
- * requests: folded headers and line ends without CR are faults, so are two lengths, a
- * Transfer-Encoding that is not just "chunked", and a host that is given twice or, in HTTP/1.1,
- * not.
+ * It is stricter than llhttp. A request that we and a proxy in front of us read differently could
+ * smuggle another one. These are faults: folded headers, line ends without CR, two lengths, a
+ * Transfer-Encoding other than "chunked", two Host headers, and in HTTP/1.1 none.
  */
 struct head_parser {
     llhttp_t llhttp;
     struct http_head head;
     /*
-     * The bytes that `head` was made of, kept while it is: a client that asks the same again sends
-     * the same bytes, and what has been parsed, with all its checks, is what parsing would give.
+     * The bytes that `head` was parsed from. A client that repeats a request sends the same bytes,
+     * and parsing them with all checks would give the same `head`.
      */
     uint16_t memo_length; /* 0: none are kept */
     char memo[HEAD_MEMO_BYTES];
     _Alignas(8) unsigned char note[HEAD_NOTE_BYTES];
-    size_t name_bytes; /* of a header's name that is not complete */
-    size_t parsed;     /* bytes of the head seen so far */
+    size_t name_bytes; /* of an incomplete header's name */
+    size_t parsed;     /* bytes of the head parsed so far */
     bool complete;
     struct http_fault fault; /* set by a callback */
 
     /* Chunked bodies. */
-    bool (*on_data)(void *ctx, const char *bytes, size_t n_bytes); /* false sets `fault` itself */
+    bool (*on_data)(void *ctx, const char *bytes, size_t n_bytes); /* false: it set `fault` */
     void *ctx;
     unsigned int max_chunks;
     struct chunks chunks;
@@ -98,23 +99,24 @@ enum parse_result { PARSE_MORE, PARSE_DONE, PARSE_FAULT };
 
 void head_parser_init(struct head_parser *p, unsigned int max_chunks);
 
-/* head_parser_reset - ready for the next head. */
+/* head_parser_reset - prepares for the next head. */
 void head_parser_reset(struct head_parser *p);
 
 /*
- * head_parse - goes on with a head.
+ * head_parse - parses the next part of a head.
  *
- * @base     the head's first byte; the bytes already seen may have moved since the last call
- * @n_bytes  all that is there from base on, more than at the last call
- * @ret_end  DONE: the length of the head; p->head is then valid while base's bytes stay
+ * @base     the head's first byte; the bytes may have moved since the last call
+ * @n_bytes  all bytes from base on, more than at the last call
+ * @ret_end  DONE: the length of the head; p->head is then valid while the bytes stay at base
  */
 enum parse_result head_parse(struct head_parser *p, const char *base, size_t n_bytes,
                              size_t *ret_end);
 
 /*
- * head_parse_chunks - goes on with the chunked body behind a head; data goes to p->on_data.
+ * head_parse_chunks - parses the next part of the chunked body after a head; data goes to
+ * p->on_data.
  *
- * @ret_used  DONE: how many of the bytes belonged to the body
+ * @ret_used  DONE: the number of bytes that belonged to the body
  */
 enum parse_result head_parse_chunks(struct head_parser *p, const char *bytes, size_t n_bytes,
                                     size_t *ret_used);

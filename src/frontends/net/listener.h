@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Listening sockets of one port, watched by every worker's loop (acceptor.h): one for each address
- * that the host name stands for, so that "localhost" is there for who asks ::1 and for who asks
+ * Listening sockets of one port, watched by the loop of every worker (acceptor.h). There is one
+ * socket for each address of the host name, so that "localhost" serves clients of ::1 and of
  * 127.0.0.1.
  */
 #ifndef CONCH_FRONTENDS_NET_LISTENER_H
@@ -23,45 +23,47 @@ struct listener {
     /* Set by listener_open(), constant afterwards. */
     int fds[LISTENER_MAX_SOCKETS];
     unsigned int n_sockets;
-    int port; /* the one in use, also where 0 was asked for */
+    int port; /* the port in use, also when 0 was asked for */
 
     /* Set by acceptors_start(), constant afterwards. */
     struct worker *workers;
     unsigned int n_workers;
     struct acceptor *acceptors; /* one for each worker */
     unsigned int max_conns;     /* 0 = no limit */
-    int first_reserved_fd;      /* a connection should have a lower descriptor */
+    int first_reserved_fd;      /* connections should have lower descriptors */
     unsigned int n_reserved_fds;
 
     /* Any thread, relaxed. */
-    atomic_uint n_open;     /* connections, those that are being accepted included */
-    atomic_bool told;       /* that accepting paused */
-    atomic_bool told_short; /* that idle connections are closed */
-    atomic_bool is_short;   /* of descriptors: room is made before one accepts */
+    atomic_uint n_open;     /* connections, including those being accepted */
+    atomic_bool told;       /* the log line about a pause was written */
+    atomic_bool told_short; /* the log line about closed idle connections was written */
+    atomic_bool is_short;   /* descriptors are short: an acceptor makes room before it accepts */
 
     atomic_bool accepts_in_shortage; /* an acceptor makes room; the others wait */
 };
 
 /*
- * listener_open - binds and listens.
+ * listener_open - binds and listens. The caller ends it with listener_close().
  *
- * @address  a numeric address, or a host name; "" or "0.0.0.0" for every IPv4 address. "ipv4:" or
- *           "ipv6:" may stand before it, as the reference has it. Of the addresses of a name those
- *           that this machine does not have are passed over, as long as there is one.
- * @port     0 for any that is free
+ * @address  a numeric address or a host name; "" or "0.0.0.0" for every IPv4 address. "ipv4:" or
+ *           "ipv6:" may precede it, as in the reference. Addresses of a name that this machine does
+ *           not have are skipped, as long as one is left.
+ * @port     0 for any free port
  * Errors:   STATUS_UNAVAILABLE  Socket 'a:p' already in use
- *           STATUS_INVALID_ARG  the address means nothing, or more than LISTENER_MAX_SOCKETS
- * addresses
+ *           STATUS_INVALID_ARG  the address is not one, or has more than LISTENER_MAX_SOCKETS
+ *                               addresses
  */
 NODISCARD struct status *listener_open(struct listener *l, const char *address, int port,
                                        bool reuse_port);
 
-/* listener_reserve - how many descriptors connections should leave to all else in the process: 64,
- * or a quarter of those that it may have. */
+/*
+ * listener_reserve - the number of descriptors that connections should leave to the rest of the
+ * process: 64, or a quarter of the process's limit.
+ */
 unsigned int listener_reserve(void);
 
 /*
- * listener_shut - nobody can connect any more, from now on; what each loop does is of no account.
+ * listener_shut - from now on no client can connect, whatever each loop does.
  *
  * Thread: any, between acceptors_start() and acceptors_end().
  */
@@ -70,7 +72,7 @@ void listener_shut(struct listener *l);
 /* listener_close - closes the sockets. Thread: any, when no worker accepts. */
 void listener_close(struct listener *l);
 
-/* listener_give_slot_back - a connection that was counted is gone. Thread: any. */
+/* listener_give_slot_back - uncounts a connection that is gone. Thread: any. */
 static inline void listener_give_slot_back(struct listener *l)
 {
     atomic_fetch_sub_explicit(&l->n_open, 1, memory_order_relaxed);

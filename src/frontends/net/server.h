@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A server of one protocol: a listening socket and the workers that serve its connections.
+ * A server of one protocol: its listening sockets and the workers that serve its connections.
  */
 #ifndef CONCH_FRONTENDS_NET_SERVER_H
 #define CONCH_FRONTENDS_NET_SERVER_H
@@ -12,35 +12,36 @@
 #include "frontends/net/worker.h"
 
 struct net_options {
-    const char *name; /* of the threads: "http" gives http-0, http-1, … */
+    const char *name; /* "http" names the threads http-0, http-1, … */
     const char *address;
     int port;
     bool reuse_port;
     unsigned int n_threads;      /* at least 1 */
-    unsigned int max_conns;      /* 0 = as many as descriptors */
-    unsigned int n_reserved_fds; /* descriptors that connections should leave: listener_reserve() */
+    unsigned int max_conns;      /* 0: limited by descriptors only */
+    unsigned int n_reserved_fds; /* descriptors for other uses: listener_reserve() */
     struct http_limits limits;
     struct net_timeouts timeouts;
-    struct budget *budget; /* for all that connections keep; NULL: one of its own */
+    struct budget *budget; /* of what connections keep; NULL: the server makes one */
     const struct http_handler *handler;
     void *handler_arg;
-    /* What the handler keeps per loop; called before the threads run, and after their end. */
+    /* The handler's data of a loop; made before the threads run, freed after they have ended. */
     void *(*ctx_new)(void *handler_arg, struct http_env *env);
     void (*ctx_free)(void *handler_ctx);
     /*
-     * While the server stops: may clients have begun something that they should end on the
-     * connections that they have? Asked again and again. Thread: the stop's. Optional.
+     * While the server stops: whether clients may have begun something that they should end on
+     * their present connections (exchange_goes_on()). Called repeatedly. Thread: that of
+     * net_server_stop(). Optional.
      */
     bool (*goes_on)(void *handler_arg);
 };
 
 struct net_server;
 
-/* net_options_init - the defaults; what is NULL must be filled in. */
+/* net_options_init - sets the defaults; members that are NULL then must be set, unless optional. */
 void net_options_init(struct net_options *o);
 
 /*
- * net_server_start - listens and serves.
+ * net_server_start - listens and serves. The caller ends the server with net_server_stop().
  *
  * Errors: as listener_open() and worker_start()
  */
@@ -51,19 +52,21 @@ int net_server_port(const struct net_server *s);
 typedef void net_tick_fn(unsigned int seconds_left, unsigned int n_conns);
 
 enum net_end {
-    NET_FREED, /* s is gone */
-    NET_KEPT,  /* the handler still has requests, which keep their worker */
-    NET_STUCK, /* a loop does not answer: what it has called has not come back; the log names it */
+    NET_FREED, /* the server is freed */
+    NET_KEPT,  /* the handler still has requests, so the server is not freed */
+    NET_STUCK, /* a loop does not answer, since a call on it has not returned; the log names the
+                  loop */
 };
 
 /*
- * net_server_stop - accepts no more, lets what is under way end, closes. Connections of which
- * exchange_goes_on() was said stay for as long as net_options.goes_on() says so.
+ * net_server_stop - stops accepting, lets requests in progress end, and closes the connections.
+ * Connections of which exchange_goes_on() was called stay while net_options.goes_on() returns true.
  *
- * Thread: any but a worker's. Blocks, at most until the deadline and some tenths of a second more,
- * in which loops are told that it is over.
- * @on_tick  told at once and then every second, as long as connections are left; optional
- * Returns   how many connections were cut off, or could not even be
+ * Thread: any but a worker's. Blocks until the deadline (monotonic) at most, and then some tenths
+ * of a second more, in which the loops close what is left.
+ * @on_tick  called at once and then every second, as long as connections are left; optional
+ * @ret_end  whether s was freed
+ * Returns   the number of connections that were cut off, or of those on a loop that does not answer
  */
 unsigned int net_server_stop(struct net_server *s, uint64_t deadline_ns, net_tick_fn *on_tick,
                              enum net_end *ret_end);

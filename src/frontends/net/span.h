@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Small values that the parsers of HTTP give: a part of what was received, and what is wrong with
- * it.
+ * Small values that the HTTP parsers return: a part of the received bytes, and a fault in them.
  */
 #ifndef CONCH_FRONTENDS_NET_SPAN_H
 #define CONCH_FRONTENDS_NET_SPAN_H
@@ -14,16 +13,16 @@ struct span {
     size_t length;
 };
 
-/* span_is - whether the span equals the text, letter case ignored. */
+/* span_is - whether the span equals the text, regardless of letter case. */
 bool span_is(struct span s, const char *text);
 
-/* Why a connection cannot go on: what it is told before it is closed. */
+/* A fault after which a connection cannot go on: the last reply before it is closed. */
 struct http_fault {
     int status;       /* 400, 408, 413, 431, 501, 503, 505 */
     const char *text; /* constant */
 };
 
-/* Non-empty chunks of a request body, where nobody says otherwise; as in the reference. */
+/* The default limit of non-empty chunks in a request body, as in the reference. */
 #define HTTP_MAX_CHUNKS 65536
 
 #endif

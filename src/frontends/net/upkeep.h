@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The upkeep of a worker's connections, beside their own events: time limits, memory, portions of a
- * loop iteration, descriptors.
+ * The upkeep of a worker's connections, apart from their own events: time limits, memory, the
+ * portions of a loop iteration, descriptors.
  */
 #ifndef CONCH_FRONTENDS_NET_UPKEEP_H
 #define CONCH_FRONTENDS_NET_UPKEEP_H
@@ -10,19 +10,23 @@
 
 struct worker;
 
-/* upkeep_begin - the worker has been made, and has no connection yet. Thread: any. */
+/* upkeep_begin - starts the upkeep of a worker that has no connection yet. Thread: any. */
 void upkeep_begin(struct worker *w);
 
 /*
- * upkeep_close_idle - closes up to n connections, those that have been idle for longest, if they
- * have been since before_ns. Sets idle_since_ns to what is true then.
+ * upkeep_close_idle - closes up to n connections that have been idle since before_ns or earlier,
+ * those that have been idle for longest. Updates idle_since_ns.
  *
  * Thread: the worker's.
- * Returns how many; fewer than n: connections of another worker may be the ones that should go
+ * Returns the number of closed connections. If that is less than n, connections of another worker
+ * may be the ones to close
  */
 unsigned int upkeep_close_idle(struct worker *w, unsigned int n, uint64_t before_ns);
 
-/* upkeep_ask_close_idle - the same soon; once, if it is asked again before that. Thread: any. */
+/*
+ * upkeep_ask_close_idle - has the worker's thread do that soon. A second request before that is
+ * ignored. Thread: any.
+ */
 void upkeep_ask_close_idle(struct worker *w, unsigned int n, uint64_t before_ns);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A worker: one thread with one event loop, and all that its connections share. Connections come
- * to it once and never leave; nothing here is shared with other workers but the few atomics.
+ * A worker: one thread with one event loop, and everything that its connections share. A connection
+ * is given to a worker once and stays with it. Workers share nothing but the few atomics below.
  */
 #ifndef CONCH_FRONTENDS_NET_WORKER_H
 #define CONCH_FRONTENDS_NET_WORKER_H
@@ -18,31 +18,31 @@
 
 struct worker_call;
 
-/* How long a connection may take, nanoseconds; 0 = for ever. */
+/* Time limits of a connection in nanoseconds; 0: no limit. */
 struct net_timeouts {
     uint64_t head_ns;   /* from the first byte of a head to its last */
-    uint64_t body_ns;   /* without a byte of a body that is being received */
-    uint64_t write_ns;  /* without a byte of a reply going out */
+    uint64_t body_ns;   /* without a byte, while a body is being received */
+    uint64_t write_ns;  /* without a byte sent, while a reply is being sent */
     uint64_t idle_ns;   /* between requests */
-    uint64_t linger_ns; /* after a last reply, for the client to read it */
-    uint64_t min_rate;  /* bytes per second of a body or a reply that is under way … */
+    uint64_t linger_ns; /* after the last reply, for the client to read it */
+    uint64_t min_rate;  /* bytes per second of a body or reply in progress … */
     uint64_t rate_ns;   /* … as an average over this time */
 };
 
 /*
- * What is done in one iteration of the loop before others are served: a health check waits for no
- * more than this. Bytes of bodies are read when all else of the iteration is done.
+ * The work that one iteration of the loop may do, so that a health check never waits for more than
+ * this. Bytes of bodies are read after all other work of the iteration.
  */
 struct net_budget {
-    size_t portion_bytes;   /* of one connection */
-    size_t iteration_bytes; /* of all */
-    unsigned int requests;  /* that begin; as many again when all else is done */
+    size_t portion_bytes;   /* for one connection */
+    size_t iteration_bytes; /* for all connections */
+    unsigned int requests;  /* requests that may begin; as many again after all other work */
 };
 
 struct worker {
-    /* Set by worker_start(), constant afterwards. */
+    /* Set by worker_init(), constant afterwards. */
     const struct net_timeouts *timeouts;
-    uint64_t sweep_ns;         /* how often they are looked at */
+    uint64_t sweep_ns;         /* how often the connections are checked against them */
     struct listener *listener; /* counts connections */
     struct pool *pool;
     struct thread thread;
@@ -51,17 +51,17 @@ struct worker {
     struct loop loop;
     struct http_env env;
     struct net_budget budget; /* constant while it runs */
-    size_t left_bytes;        /* of the iteration's */
-    uint64_t iteration_ns;    /* when it began to read bodies; 0: not yet */
-    uint64_t iteration;       /* the loop's, for which the above was set */
+    size_t left_bytes;        /* of budget.iteration_bytes, in this iteration */
+    uint64_t iteration_ns;    /* when this iteration began to read bodies; 0: not yet */
+    uint64_t iteration;       /* the loop's iteration that the two above belong to */
     struct list ready;        /* connections that have more to read or to parse; oldest first */
-    struct loop_work go_on;   /* with them; while there are any */
+    struct loop_work go_on;   /* works on `ready`; deferred while it has any */
     struct list conns;
-    struct heap by_use; /* the connections, the longest unused first, as far as ranked_ns knows */
-    uint64_t swept_ns;  /* when the connections' times were looked at; 0: not yet */
-    bool swept_late;    /* the loop stood still: whoever seems slow may have waited for us */
-    struct timer sweep; /* looks for connections that take too long, and gives back what a peak has
-                           left; while there are any, and until that is done */
+    struct heap by_use; /* connections, longest unused first, by their ranked_ns */
+    uint64_t swept_ns;  /* the last check of the connections' times; 0: none yet */
+    bool swept_late;    /* the loop stood still: a client that seems slow may have waited for us */
+    struct timer sweep; /* ends connections that take too long, and frees memory that a peak has
+                           left; set while there is any of either */
     struct message shortage; /* the budget is short */
 
     struct budget_member member;
@@ -69,8 +69,8 @@ struct worker {
     /* Any thread, relaxed: a stale value makes one worse choice. */
     atomic_uint n_conns;
     _Atomic uint64_t idle_since_ns; /* no connection has been idle for longer; set by
-                                       worker_close_idle(), so it may be long ago */
-    struct message close_idle;      /* posted by who sets the flag below … */
+                                       upkeep_close_idle(), so it may be out of date */
+    struct message close_idle;      /* posted by the thread that sets the flag below … */
     atomic_bool close_idle_posted;
     atomic_uint n_to_close; /* … and these */
     _Atomic uint64_t close_before_ns;
@@ -78,30 +78,35 @@ struct worker {
 };
 
 /*
- * worker_start - starts the thread.
+ * worker_init - makes a worker; worker_done() ends it.
+ * worker_start - starts its thread.
  *
- * @handler_ctx  the handler's own for this loop
- * @budget       what all that its connections keep counts in; outlives the worker
- * Errors: STATUS_UNAVAILABLE  no thread, no descriptor
+ * @handler_ctx  the handler's own data for this loop
+ * @budget       counts everything that the worker's connections keep; must outlive the worker
+ * Errors: STATUS_UNAVAILABLE  no thread or no descriptor is left
  */
 NODISCARD struct status *worker_init(struct worker *w, const struct http_handler *handler,
                                      void *handler_ctx, const struct http_limits *limits,
                                      const struct net_timeouts *timeouts, struct budget *budget);
 NODISCARD struct status *worker_start(struct worker *w, const char *name);
-/* worker_stop - ends the thread. worker_done() then frees what is left, if nothing is in use. */
+/* worker_stop - ends the thread. worker_done() then frees the worker; nothing may be in use. */
 void worker_stop(struct worker *w);
 void worker_done(struct worker *w);
 
-/* worker_add_conn, worker_remove_conn - a connection to look after, by its links (conn.h). Thread:
- * the worker's. */
+/*
+ * worker_add_conn, worker_remove_conn - add and remove a connection, given by its links (conn.h).
+ * Thread: the worker's.
+ */
 void worker_add_conn(struct worker *w, struct list *link, struct heap_node *use);
 void worker_remove_conn(struct worker *w, struct list *link, struct list *ready,
                         struct heap_node *use);
 
-/* worker_sweep_later - sets the timer of the next look at all connections. Thread: the worker's. */
+/*
+ * worker_sweep_later - sets the timer of the next check of all connections. Thread: the worker's.
+ */
 void worker_sweep_later(struct worker *w);
 
-/* worker_begin_iteration - sets what may be done in the loop's iteration, once in each. */
+/* worker_begin_iteration - refills the worker's budget, once per iteration of the loop. */
 static inline void worker_begin_iteration(struct worker *w)
 {
     if (w->iteration == w->loop.iteration)
@@ -112,27 +117,33 @@ static inline void worker_begin_iteration(struct worker *w)
     w->env.requests_left = w->budget.requests;
 }
 
-/* worker_may_read_body - has the iteration bytes and time left for a portion? Thread: the worker's.
+/*
+ * worker_may_read_body - whether this iteration has bytes and time left for a portion. Thread: the
+ * worker's.
  */
 bool worker_may_read_body(struct worker *w);
 
-/* worker_go_on_later - the connection has more, and waits for its portion. @ready  of it */
+/*
+ * worker_go_on_later - queues a connection that has more to read until its next portion.
+ *
+ * @ready  the link of the connection
+ */
 void worker_go_on_later(struct worker *w, struct list *ready);
 
-/* What runs on a loop for another thread: it must not wait for anything. */
+/* A function that runs on a loop for another thread. It must not block. */
 typedef void worker_fn(struct worker *w, void *arg);
 
 /*
- * worker_post - has fn(arg) run on the worker's thread; worker_await() must follow, once. Calls of
- * one thread run in their order.
+ * worker_post - has fn(arg) run on the worker's thread. worker_await() must follow, once. Calls
+ * that one thread posts run in their order.
  *
- * Thread: any but the worker's, as below.
+ * Thread: any but the worker's; worker_await(), too.
  */
 struct worker_call *worker_post(struct worker *w, worker_fn *fn, void *arg);
 
 /*
- * worker_await - waits until the call has run, and ends it. False: the loop has not come to it by
- * the deadline (monotonic), and fn will not be called: what arg points to may go.
+ * worker_await - waits until the call has run, and frees it. False: the loop has not run the call
+ * by the deadline (monotonic) and will not run it, so that what arg points to may be freed.
  */
 bool worker_await(struct worker_call *call, uint64_t deadline_ns);
 

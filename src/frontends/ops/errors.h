@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a status code is on each wire: one table for all protocols (reference/behaviours §1.3,
- * §1.4).
+ * The code of each protocol for a status code, in one table (reference/behaviours §1.3, §1.4).
  */
 #ifndef CONCH_FRONTENDS_OPS_ERRORS_H
 #define CONCH_FRONTENDS_OPS_ERRORS_H
@@ -15,7 +14,7 @@ struct ops_error {
     const char *grpc_name;
 };
 
-/* ops_error_of - the row of a code; lives for ever. */
+/* ops_error_of - the row of a code; static. */
 const struct ops_error *ops_error_of(enum status_code code);
 
 #endif

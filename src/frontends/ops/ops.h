@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The operations that clients may ask for, one typed call each, whatever the protocol. Admin
- * verbs, restrictions and version strings are checked here and nowhere else, so that no route can
- * get around a check. Answers are structs; frontends encode them.
+ * The operations that clients may ask for, one typed call each, whatever the protocol. Admin verbs,
+ * restrictions and version strings are checked here and nowhere else, so that no route can get
+ * around a check. Answers are structs; frontends encode them.
  *
- * Thread: any, also an event loop's: nothing here blocks, but for what says so.
+ * Thread: any, also an event loop's. Nothing here blocks, except where a comment says so.
  */
 #ifndef CONCH_FRONTENDS_OPS_OPS_H
 #define CONCH_FRONTENDS_OPS_OPS_H
@@ -24,7 +24,7 @@ struct server;
 struct server_progress;
 struct server_statistics;
 
-/* Which model: as it stands in a path or a message. Borrowed. */
+/* The model that a path or a message names. Borrowed. */
 struct ops_model_ref {
     const char *name;
     size_t name_length;
@@ -38,20 +38,26 @@ struct ops_model_metadata {
     int64_t *versions; /* ascending */
 };
 
-/* Errors: STATUS_UNAVAILABLE  Server exiting */
+/*
+ * ops_server_live, ops_server_ready - whether the server is live, or ready.
+ *
+ * Errors: STATUS_UNAVAILABLE  Server exiting
+ */
 NODISCARD struct status *ops_server_live(struct server *s, bool *ret_live);
 NODISCARD struct status *ops_server_ready(struct server *s, bool *ret_ready);
 
 /*
- * ops_server_progress - the same with the reasons; the caller frees ret->rows with mem_free().
+ * ops_server_progress - how far the server has come with its models, and why it is not ready. The
+ * caller frees ret->rows with mem_free().
  *
- * @max_rows  of models that are being loaded, and of those that failed
+ * @max_rows  the most rows of models that are being loaded, and of those that failed
+ * Errors: as ops_server_live()
  */
 NODISCARD struct status *ops_server_progress(struct server *s, size_t max_rows,
                                              struct server_progress *ret);
 
 /*
- * ops_model_ready - whether the version can serve.
+ * ops_model_ready - whether the version can execute requests.
  *
  * Errors: as ops_model_find()
  */
@@ -59,15 +65,16 @@ NODISCARD struct status *ops_model_ready(struct server *s, const struct ops_mode
                                          bool *ret_ready);
 
 /*
- * ops_model_stuck_instance - why it cannot: the name of an instance whose backend keeps requests
- * beyond the execution limit, which the caller frees; NULL: there is none.
+ * ops_model_stuck_instance - the name of an instance whose backend keeps requests beyond the
+ * execution limit, which makes the model not ready. NULL: there is none. The caller frees it with
+ * mem_free().
  */
 char *ops_model_stuck_instance(struct server *s, const struct ops_model_ref *ref);
 
 /*
- * ops_model_find - the model version, whose reference the caller ends with model_unref().
+ * ops_model_find - finds a model version. The caller ends the reference with model_unref().
  *
- * Errors: STATUS_INVALID_ARG  the version is no number, or none above 0
+ * Errors: STATUS_INVALID_ARG  the version is not a number above 0
  *         STATUS_NOT_FOUND    Request for unknown model: …
  *         STATUS_UNAVAILABLE  … it is not at ready state
  */
@@ -75,7 +82,7 @@ NODISCARD struct status *ops_model_find(struct server *s, const struct ops_model
                                         struct model **ret_model);
 
 /*
- * ops_model_metadata - what a client may know; ended by ops_model_metadata_done().
+ * ops_model_metadata - the data for a metadata reply; ended by ops_model_metadata_done().
  *
  * Errors: as ops_model_find()
  */
@@ -84,10 +91,10 @@ NODISCARD struct status *ops_model_metadata(struct server *s, const struct ops_m
 void ops_model_metadata_done(struct ops_model_metadata *m);
 
 /*
- * ops_statistics - what models have done so far; ended by server_statistics_done().
+ * ops_statistics - the statistics of models; ended by server_statistics_done().
  *
- * @ref    without a name: of all models; without a version: of all its versions
- * Errors: STATUS_INVALID_ARG  the version is no number, or none above 0; there is no such model or
+ * @ref    without a name: all models; without a version: all versions of the model
+ * Errors: STATUS_INVALID_ARG  the version is not a number above 0; there is no such model or
  *                             version (reference/behaviours §2.11)
  *         STATUS_UNAVAILABLE  Server not ready
  */
@@ -95,41 +102,42 @@ NODISCARD struct status *ops_statistics(struct server *s, const struct ops_model
                                         struct server_statistics *ret);
 
 /*
- * ops_infer_model - as ops_model_find(), for an inference of one response.
+ * ops_infer_model - like ops_model_find(), for an inference with exactly one response.
  *
+ * @protocol  the name of the caller in the error: "HTTP end point", "ModelInfer RPC"
  * Errors: as ops_model_find(), and
  *         STATUS_UNSUPPORTED  the model is decoupled: `protocol` cannot carry its responses
- * @protocol  how the error names the caller: "HTTP end point", "ModelInfer RPC"
  */
 NODISCARD struct status *ops_infer_model(struct server *s, const struct ops_model_ref *ref,
                                          const char *protocol, struct model **ret_model);
 
 /*
- * ops_repository_index - all models, sorted by name and version; the caller ends it with
+ * ops_repository_index - all models, sorted by name and version. The caller frees the rows with
  * mem_free().
  *
- * Thread: see ops_control().
+ * Thread: any; may block, see ops_control().
  * Errors: STATUS_UNAVAILABLE  Server not ready
  */
 NODISCARD struct status *ops_repository_index(struct server *s, bool ready_only,
                                               struct model_index_row **ret_rows, size_t *ret_n);
 
 /*
- * ops_control - where the calls below are to be made, and ops_repository_index(), by those who must
- * not wait, such as event loops; NULL: the system has no room for a thread, and they wait.
+ * ops_control - the control threads. A caller that must not block, such as an event loop, has
+ * ops_repository_index() and the calls below made there. NULL: the system has no room for a thread;
+ * the caller then makes the calls itself and blocks.
  */
 struct control *ops_control(struct server *s);
 
-/* ops_helpers - likewise, where ops_statistics() of all models is to be called. */
+/* ops_helpers - likewise, the threads for calls of ops_statistics() for all models. */
 struct control *ops_helpers(struct server *s);
 
 /*
- * ops_model_load, ops_model_unload - changes which models serve. See server_load_model().
+ * ops_model_load, ops_model_unload - load and unload a model. See server_load_model().
  *
- * Thread: see ops_control().
- * Errors: STATUS_UNAVAILABLE  the model control mode does not allow it
- *                             (reference/behaviours §13.1); the server is not ready
- *         STATUS_INVALID_ARG  the name is none; a version cannot be loaded
+ * Thread: any; blocks, see ops_control().
+ * Errors: STATUS_UNAVAILABLE  the model control mode does not allow it (reference/behaviours
+ *                             §13.1); the server is not ready
+ *         STATUS_INVALID_ARG  the name is not a valid one; a version cannot be loaded
  *         STATUS_INTERNAL     there is no such model, or its configuration is wrong
  */
 NODISCARD struct status *ops_model_load(struct server *s, const char *name,
@@ -137,7 +145,7 @@ NODISCARD struct status *ops_model_load(struct server *s, const char *name,
                                         size_t n_parameters);
 NODISCARD struct status *ops_model_unload(struct server *s, const char *name);
 
-/* ops_infer - server_infer(). */
+/* ops_infer - calls server_infer(), whose comment holds for this function. */
 NODISCARD struct status *ops_infer(struct server *s, struct request *r);
 
 #endif
