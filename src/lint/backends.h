@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is known about backends without loading them.
+ * Built-in knowledge about backends, which are not loaded.
  */
 #ifndef CONCH_LINT_BACKENDS_H
 #define CONCH_LINT_BACKENDS_H
@@ -9,29 +9,29 @@
 #include <stdint.h>
 
 struct parameter_traits {
-    const char *name; /* one that ends in '.' stands for all that begin so */
+    const char *name; /* a name that ends in '.' stands for all names that begin so */
     bool is_number;
     int64_t min, max;
 };
 
 struct backend_traits {
     const char *name;
-    bool completes;      /* adds the inputs or the outputs, when there are none of them */
-    bool completes_more; /* … and whatever the model's own code says */
-    bool needs_file;     /* default_model_filename must be there */
+    bool completes;      /* adds the inputs or the outputs, where the configuration has none */
+    bool completes_more; /* … and also what the model's own code returns */
+    bool needs_file;     /* the file default_model_filename must exist */
     const struct parameter_traits *parameters; /* ended by a NULL name; NULL: nothing is known */
-    bool own_parameters;                       /* models have parameters of their own, too */
-    /* Execution accelerators that it knows, ended by NULL; NULL: nothing is known. */
+    bool own_parameters;                       /* models may have further parameters of their own */
+    /* Execution accelerators that the backend supports, ended by NULL; NULL: nothing is known. */
     const char *const *cpu_accelerators, *const *gpu_accelerators;
 };
 
-/* backend_traits_of - NULL for a backend that nothing is known of. */
+/* backend_traits_of - NULL for a backend that is not known. */
 const struct backend_traits *backend_traits_of(const char *backend);
 
-/* server_parameters - those that the server reads, whatever the backend; ended by a NULL name. */
+/* server_parameters - parameters that the server reads for any backend; ended by a NULL name. */
 extern const struct parameter_traits server_parameters[];
 
-/* backend_nearest - the known backend that was probably meant, or NULL. */
+/* backend_nearest - the name of the known backend that was probably meant, or NULL. */
 const char *backend_nearest(const char *name);
 
 #endif

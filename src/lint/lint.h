@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One check of some repositories: list the models, check each by itself (several at a time), then
- * what only shows between them.
+ * One check of some repositories. It lists the models, checks each model by itself (several at a
+ * time), and then checks what involves several models.
  */
 #ifndef CONCH_LINT_LINT_H
 #define CONCH_LINT_LINT_H
@@ -20,21 +20,26 @@ struct storage;
 
 struct lint_model {
     char *name;
-    const struct storage *storage; /* its repository; borrowed */
-    size_t root;                   /* which one */
+    const struct storage *storage; /* of the model's repository; borrowed */
+    size_t root;                   /* index of the repository in lint_run.storages */
     struct lint_findings found;
-    bool is_closed; /* its folder cannot be looked into; that has been said */
+    bool is_closed; /* its folder cannot be read, which is among the findings already */
 
     /* Set by lint_check_model(). */
     size_t n_versions;
-    int64_t *versions; /* those that would be served */
+    int64_t *versions; /* the versions that the server would load */
     bool is_ensemble;
-    /* Kept of ensembles; of other models read again when an ensemble asks for them. NULL when the
-     * model has no configuration or cannot be served. */
+    /*
+     * Ensembles keep it. For another model it is read again when an ensemble needs it. NULL when
+     * the model has no configuration or cannot be loaded.
+     */
     struct model_config *config;
     bool is_complete;  /* see struct ensemble_member */
-    char *config_path; /* with config */
-    /* Borrowed from found; NULL: it would be served, as soon as Conch has all that it asks for. */
+    char *config_path; /* set together with config */
+    /*
+     * Borrowed from `found`. NULL: the model would load, as soon as Conch has all features that it
+     * needs.
+     */
     const char *first_error;
 };
 
@@ -42,35 +47,50 @@ struct lint_run {
     const struct conch_check_options *options;
     bool ignored[N_LINT_CODES];
     int n_cpus;
-    bool has_backends; /* there is a folder in which they can be looked for */
+    bool has_backends; /* there is a folder in which backends can be looked up */
 
     size_t n_storages;
-    struct storage **storages; /* in the order of the options; NULL: cannot be opened */
+    struct storage **storages; /* in the order of the options; NULL: could not be opened */
     struct lint_findings own;  /* about repositories */
-    bool unreadable;           /* one of them */
-    struct lint_model *models; /* by name; of the same name in the order of the repositories */
+    bool unreadable;           /* a repository could not be read */
+    struct lint_model *models; /* sorted by name, then in the order of the repositories */
     size_t n_models;
 };
 
-/* lint_check_model - all that a model's folder can tell. Thread: any, once per model. */
+/*
+ * lint_check_model - makes all findings for which the model's folder suffices. Thread: any, once
+ * per model.
+ */
 void lint_check_model(const struct lint_run *run, struct lint_model *m);
 
-/* lint_add_status - what a storage has against a path in it; taken. */
+/*
+ * lint_add_status - adds an error of a storage about a path in it as a finding.
+ *
+ * @st  taken
+ */
 void lint_add_status(struct lint_findings *f, enum lint_code code, const struct storage *s,
                      const char *path, struct status *st);
 
-/* lint_read_again - m->config of a model that is no ensemble, completed; no findings. */
+/*
+ * lint_read_again - reads and completes m->config of a model that is not an ensemble; adds no
+ * findings.
+ */
 void lint_read_again(const struct lint_run *run, struct lint_model *m);
 
-/* lint_check_between - duplicates, names in other case, ensembles. One thread, after all models. */
+/*
+ * lint_check_between - checks for duplicates and for names that differ in case only, and checks the
+ * ensembles. Thread: one, after all models have been checked.
+ */
 void lint_check_between(struct lint_run *run);
 
-/* lint_on_fault - the function of a struct config_listener whose arg is a struct lint_fault_sink.
+/*
+ * lint_on_fault - a function for struct config_listener, which adds each fault as a finding. Its
+ * arg is a struct lint_fault_sink.
  */
 struct lint_fault_sink {
     struct lint_findings *found;
     const char *file;
-    enum lint_code rule; /* what a broken rule counts as */
+    enum lint_code rule; /* the code for a fault against a rule */
 };
 void lint_on_fault(void *arg, const struct config_fault *fault);
 

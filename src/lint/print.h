@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The three forms of a report: for people, as JSON, as annotations of a GitHub workflow. In all of
- * them a finding is one line whatever its names hold; bytes that are no UTF-8 are shown as \xHH.
+ * The three forms of a report: text for people, JSON, and annotations of a GitHub workflow. In each
+ * of them a finding is one line, whatever names it contains. Bytes that are not UTF-8 are shown as
+ * \xHH.
  */
 #ifndef CONCH_LINT_PRINT_H
 #define CONCH_LINT_PRINT_H
@@ -16,7 +17,7 @@ struct lint_findings;
 
 struct lint_totals {
     size_t n_models, n_errors, n_warnings;
-    size_t n_hidden; /* findings that were counted and not kept */
+    size_t n_hidden; /* findings that were counted but not kept */
     double seconds;
 };
 
