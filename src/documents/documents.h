@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The documents in JSON that the C API and the HTTP frontend both answer with: core's structs,
- * encoded once. Each function appends to out; what went wrong there says buf_status(out).
+ * The JSON documents that both the C API and the HTTP frontend answer with: core's structs, encoded
+ * in one place. Each function appends to out; buf_status(out) has the error. Thread: any.
  */
 #ifndef CONCH_DOCUMENTS_DOCUMENTS_H
 #define CONCH_DOCUMENTS_DOCUMENTS_H
@@ -26,7 +26,7 @@ void document_server_metadata(const struct server *s, struct buf *out);
 /*
  * document_model_metadata - {"name","versions":[…],"platform","inputs":[…],"outputs":[…]}
  *
- * @versions  those to list, ascending
+ * @versions  the versions to list, ascending
  */
 void document_model_metadata(const struct model *m, const int64_t *versions, size_t n_versions,
                              struct buf *out);
@@ -47,7 +47,11 @@ void document_statistics(const struct server_statistics *statistics, struct buf 
 /* [{"name"[,"version"][,"state"][,"reason"]}, …] */
 void document_index(const struct model_index_row *rows, size_t n_rows, struct buf *out);
 
-/* document_check_config_version - Errors: STATUS_INVALID_ARG  anything but 1 */
+/*
+ * document_check_config_version - checks the version of a configuration document.
+ *
+ * Errors: STATUS_INVALID_ARG  it is not 1
+ */
 NODISCARD struct status *document_check_config_version(uint32_t version);
 
 #endif
