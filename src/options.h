@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The command line of the program. options.def has one entry per flag; everything here follows from
- * that table: parsing, checking, --help.
+ * The command line of the program. options.def has one entry per flag; parsing, checks and --help
+ * are made from that table.
  *
- * Long flags only, as Triton has them: --x=v and --x v, and any prefix of a name that fits only one
- * flag. Which features exist is part of the table: a flag that only sizes or places a missing one
- * is accepted with a warning, one that asks for it is refused by name.
+ * All flags are long, as in Triton: --x=v or --x v. Any prefix of a name that fits only one flag is
+ * accepted, too. The table also says which features are missing. A flag that only sizes or places a
+ * missing feature is accepted with a warning. A flag that asks for one is refused, and the error
+ * names the feature.
  */
 #ifndef CONCH_OPTIONS_H
 #define CONCH_OPTIONS_H
@@ -28,7 +29,7 @@ enum option_id {
 
 /* Texts are borrowed from argv, the environment or the table. */
 struct option_value {
-    bool given; /* on the command line */
+    bool given; /* the flag was on the command line */
     int64_t number;
     double real;
     const char *text; /* NULL when there is neither a value nor a default */
@@ -38,35 +39,37 @@ struct option_value {
 
 struct options {
     struct option_value values[N_OPTIONS];
-    char **notices; /* lines that the user should see once: what is deprecated or has no effect */
+    char **notices; /* lines to show to the user: what is deprecated or has no effect */
     size_t n_notices;
 };
 
 /*
- * options_parse - the whole command line, checked.
+ * options_parse - parses and checks the whole command line.
  *
- * @argv  kept: values point into it
- * Returns NULL, or what is wrong in one or two lines, which the caller frees. `o` is to be ended
- * either way. What follows --help is not looked at; with --version flags need not fit together.
+ * @o     ended by options_done(), on error, too
+ * @argv  must outlive o, whose values point into it
+ * Returns NULL, or the error in one or two lines, which the caller frees with free(). Nothing after
+ * --help is read. With --version, flags may contradict each other.
  */
 char *options_parse(struct options *o, int argc, char *const argv[]);
 void options_done(struct options *o);
 
 /*
- * options_apply - hands values to the setters of the C API that options.def names, in its order:
- * those of the log, or all others.
+ * options_apply - passes values to the setters of the C API that options.def names, in its order.
  *
- * @ret_what  on error, what failed, such as "setting host policy"; valid until the next
- * call
+ * @of_log    true: only the options of the log; false: all others
+ * @ret_what  on error: the step that failed, such as "setting host policy"; valid until the next
+ *            call
+ * Returns NULL, or the error of the setter, which the caller owns.
  */
 struct TRITONSERVER_Error *options_apply(const struct options *o, bool of_log,
                                          struct TRITONSERVER_ServerOptions *so,
                                          const char **ret_what);
 
 /*
- * options_backend_directory - where backends stand when no option says it: beside the program, in a
- * build folder under backends/, installed under lib/conch/backends/; else where Triton has them.
- * Valid until the next call.
+ * options_backend_directory - the folder of the backends when no option names one. It is beside the
+ * program: backends/ in a build folder, lib/conch/backends/ in an installation. Else it is the
+ * folder that Triton uses. Valid until the next call.
  */
 const char *options_backend_directory(void);
 
@@ -74,7 +77,7 @@ const char *options_backend_directory(void);
 void options_apply_http(const struct options *o, struct conch_http_options *http);
 void options_apply_metrics(const struct options *o, struct conch_metrics_options *metrics);
 
-/* options_help - all flags with their defaults, by group, for a terminal of 100 columns. */
+/* options_help - prints all flags with their defaults, by group, for a terminal of 100 columns. */
 void options_help(FILE *out, const char *program);
 
 static inline bool option_bool(const struct options *o, enum option_id id)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of the option table share.
+ * Shared by the files of the option table.
  */
 #ifndef CONCH_OPTIONS_PRIV_H
 #define CONCH_OPTIONS_PRIV_H
@@ -54,24 +54,30 @@ struct option {
     enum option_kind kind;
     const char *argument;
     const char *initial;
-    /* NULL, or what is wrong with text, whose number is in v (the list does not have it yet). */
+    /*
+     * Checks text, whose number is in v. A LIST in v does not have the text yet. Returns NULL or
+     * the error, which the caller frees.
+     */
     char *(*check)(const struct option *option, const struct option_value *v, const char *text);
     enum option_effect effect;
     bool (*asks)(const char *text);
     const char *harmless;
-    const char *feature; /* the missing one */
+    const char *feature; /* the missing feature */
     const char *help;
 };
 
 extern const struct option option_table[N_OPTIONS];
 
-/* options_print_line - a line of --help: a flag, and beside it what it does. */
+/* options_print_line - prints a line of --help: a flag, and beside it its description. */
 void options_print_line(FILE *out, const char *left, const char *right);
 
-/* A message; memory for one is taken for granted in this program. */
+/* option_message - makes a message, which the caller frees with free(). Aborts without memory. */
 char *option_message(const char *fmt, ...) PRINTF_LIKE(1, 2);
 
-/* Whole text as a number: NULL, or the message. */
+/*
+ * option_parse_int, _bool, _real - the whole text as a number. Return NULL or the error, to be
+ * freed.
+ */
 char *option_parse_int(const char *text, int64_t min, int64_t max, int64_t *ret_value);
 char *option_parse_bool(const char *text, int64_t *ret_value);
 char *option_parse_real(const char *text, double *ret_value);
@@ -107,7 +113,9 @@ bool metrics_config_asks(const char *text);
 bool trace_config_asks(const char *text);
 bool trace_level_asks(const char *text);
 
-/* options_check_together - NULL, or what is wrong between several flags. */
+/*
+ * options_check_together - checks flags against each other. Returns NULL or the error, to be freed.
+ */
 char *options_check_together(const struct options *o);
 
 #endif
