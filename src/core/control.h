@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The control threads: what takes long and may wait (loading a model, taking one down, reading the
- * repositories' folders) is done here, for those who must not wait, such as event loops.
+ * The control threads do what takes long: loading a model, taking one down, reading the
+ * repositories' folders. Threads that must not block, such as event loops, post jobs to them.
  *
  *     job->key = "digits", job->is_load = true, job->run = run;
- *     control_post(c, job);        run(job) is called on a control thread; the job is its own again
+ *     control_post(c, job);        a control thread calls run(job), which owns the job again
  *
  * Jobs are embedded in the objects that they are about, as messages are: posting allocates nothing
- * and cannot fail. One thread is always there; others come when there is more to do, and go.
+ * and cannot fail. One thread always exists; others are started when there are more jobs, and end
+ * when there are none.
  */
 #ifndef CONCH_CORE_CONTROL_H
 #define CONCH_CORE_CONTROL_H
@@ -20,7 +21,7 @@
 #include "base/thread.h"
 #include "core/load_slot.h"
 
-/* A job that is at work, or the first one that waits for it, and those of its key behind it. */
+/* The jobs of one key: the one that runs or is ready, and those that wait behind it. */
 struct control_line {
     struct list link; /* in the bucket of its key */
     const char *key;
@@ -30,8 +31,8 @@ struct control_line {
 
 struct control_job {
     struct list link;
-    const char *key; /* jobs of the same key run one after another, as they came; NULL: of none */
-    bool is_load;    /* only so many of them run at a time */
+    const char *key; /* jobs of the same key run one after another, as posted; NULL: no key */
+    bool is_load;    /* at most max_loads such jobs run at a time */
     void (*run)(struct control_job *job);
     struct control_line line; /* the control's, while the job waits as the first of its key */
 };
@@ -62,29 +63,32 @@ struct control {
         struct control *control;
         struct thread thread;
         enum { CONTROL_NO_THREAD, CONTROL_THREAD, CONTROL_THREAD_ENDED } stage;
-        bool is_starting;         /* somebody is about to start it, without the lock */
+        bool is_starting;         /* a poster is about to start it, without the lock */
         struct control_line line; /* of the job that it runs; the key is its own copy */
         struct load_slot slot;    /* … if that loads */
     } threads[CONTROL_MAX_LOADS + CONTROL_MAX_OTHERS];
 };
 
 /*
- * control_start - the first thread runs.
+ * control_start - starts the first thread.
  *
- * @max_loads   jobs that load, at the same time; others do not wait for them
- * @max_others  jobs that do not, at the same time
+ * @max_loads   how many jobs that load may run at the same time; other jobs do not wait for them
+ * @max_others  how many other jobs may run at the same time
  * Errors: STATUS_UNAVAILABLE  the system has no room for another thread
  */
 NODISCARD struct status *control_start(struct control *c, unsigned int max_loads,
                                        unsigned int max_others);
 
-/* control_stop - when all jobs are done, nobody posting any more. Only after control_start(). */
+/* control_stop - waits until all jobs are done, and joins the threads. No thread may post jobs any
+ * more. Only after control_start(). */
 void control_stop(struct control *c);
 
 /*
- * control_post - has the job run, by and by.
+ * control_post - queues the job; a control thread runs it when its turn comes.
  *
- * Thread: any. Takes c->mu, for as long whatever waits; may start a thread.
+ * Thread: any. Takes c->mu, for a time that does not depend on how many jobs wait; may start a
+ * thread.
+ * @job  borrowed until its run() is called
  */
 void control_post(struct control *c, struct control_job *job);
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Helpers: control threads (control.h) that do what may take as long as somebody else likes, or
- * long for a loop, though no model comes or goes. They start with the first job; one stays.
- * CONTROL_MAX_OTHERS of them may be at work; when all are kept, the other jobs wait.
+ * Helpers are control threads (control.h) for work that changes no model, but may take long for a
+ * loop, or as long as an embedder's callback or a backend takes. The first job starts a helper; one
+ * then always exists. At most CONTROL_MAX_OTHERS run jobs; when all are busy, further jobs wait.
  *
- * A server's do answers that call embedders from the timers, and statistics of all models. A model
- * keeps two of them at most, while an embedder's callback does not return (one for requests that
- * were refused, one for those beyond the execution limit). Those of a backend (`backend.askers`)
- * ask whether its models are ready; a model keeps one at most, while the backend does not answer.
+ * A server's helpers send responses that timers cause, since these call embedders, and collect the
+ * statistics of all models. While an embedder's callback does not return, one model blocks at most
+ * two of them: one for refused requests, one for those beyond the execution limit. The helpers of a
+ * backend (`backend.askers`) ask whether its models are ready. While the backend does not answer,
+ * one model blocks at most one of them.
  */
 #ifndef CONCH_CORE_HELPERS_H
 #define CONCH_CORE_HELPERS_H
@@ -27,12 +28,13 @@ struct helpers {
 };
 
 void helpers_init(struct helpers *h);
-/* helpers_done - when all jobs are done, nobody posting any more. */
+/* helpers_done - waits until all jobs are done, and joins the threads. No thread may post jobs any
+ * more. */
 void helpers_done(struct helpers *h);
 
 /*
- * helpers_post - has the job run by one of them; or now, by the caller, when the system has no room
- * for any thread.
+ * helpers_post - has a helper run the job. When the system has no room for a thread, the caller
+ * runs it before this function returns.
  *
  * Thread: any; with locks held of levels below 865 only when the job may run under them.
  */
@@ -41,9 +43,10 @@ void helpers_post(struct helpers *h, struct control_job *job);
 /* helpers_control - NULL when the system has no room for a thread. */
 struct control *helpers_control(struct helpers *h);
 
-/* helpers_tell, helpers_wait - a job has changed something; waits until then. */
+/* helpers_tell - wakes the threads in helpers_wait(): a job has changed what they wait for. */
 void helpers_tell(struct helpers *h);
-/* Returns whether done(arg), which is asked under mu; false: the time (monotonic) is over. */
+/* helpers_wait - waits until done(arg), which is called under mu, returns true. False: until_ns
+ * (monotonic) has passed. */
 bool helpers_wait(struct helpers *h, bool (*done)(void *arg), void *arg, uint64_t until_ns);
 
 #endif

@@ -18,12 +18,14 @@ struct labels {
 struct storage;
 
 /*
- * labels_read - reads a file of the model's folder: up to 64 MB of text, up to 4 Mi lines.
+ * labels_read - reads a label file in the model's folder: up to 64 MB of text, up to 4 Mi lines.
+ * The caller ends *ret_labels with labels_free().
  *
+ * @model, @output  names, for the errors
  * @folder     the model's, in the storage
  * @file_name  relative to the folder
- * Errors: STATUS_INVALID_ARG  it lies outside the folder, is too large, no text, a folder …
- *         STATUS_INTERNAL     there is none
+ * Errors: STATUS_INVALID_ARG  the file lies outside the folder, is too large, is no text, …
+ *         STATUS_INTERNAL     there is no such file
  */
 NODISCARD struct status *labels_read(const char *model, const char *output, const struct storage *s,
                                      const char *folder, const char *file_name,

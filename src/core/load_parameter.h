@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a load request brings along (reference/behaviours §13.5): `config`, a STRING, is the model's
- * configuration as JSON; `file:<path>`, BYTES, is a file of the model. core/repo/override.h has
- * what is made of them.
+ * A parameter of a load request (reference/behaviours §13.5): `config`, a STRING, is the model's
+ * configuration as JSON; `file:<path>`, BYTES, is a file of the model. core/repo/override.h reads
+ * them.
  */
 #ifndef CONCH_CORE_LOAD_PARAMETER_H
 #define CONCH_CORE_LOAD_PARAMETER_H
@@ -14,8 +14,8 @@
 struct load_parameter {
     const char *name;
     enum parameter_type type;
-    const void *bytes; /* a STRING ends with a zero; BYTES are so many; nothing is read of others */
-    size_t size_bytes;
+    const void *bytes; /* borrowed. STRING: ends with a zero. Other types: not read */
+    size_t size_bytes; /* of BYTES */
 };
 
 #endif

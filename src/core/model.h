@@ -33,8 +33,7 @@ struct tensor_spec {
     const char *name;
     enum dtype dtype;
     bool optional;
-    bool
-        same_in_batch; /* of an input: its size varies, but all requests of a batch have the same */
+    bool same_in_batch; /* of an input: its size varies, but is the same for a whole batch */
     uint32_t n_dims;
     const int64_t *dims; /* without the batch dimension; -1 = any */
     bool has_reshape;
@@ -43,8 +42,8 @@ struct tensor_spec {
     struct labels *labels; /* of an output's classes; NULL without a label file */
 };
 
-/* Does the size of the inputs bound an execution? UNKNOWN until the backend declares it, or the
- * model is loaded. */
+/* Does the size of the inputs bound the time of an execution? UNKNOWN until the backend declares
+ * it, or until the model is loaded. */
 enum model_bounds { MODEL_BOUNDS_UNKNOWN, MODEL_BOUNDED, MODEL_UNBOUNDED };
 
 struct model {
@@ -54,19 +53,19 @@ struct model {
     int64_t version;
     char *version_text;
     char *directory; /* of the model; the version's folder is below it */
-    /* While it is being loaded: where the core reads its files, and its folder there. */
+    /* While the model is being loaded: where the core reads its files, and its folder there. */
     const struct storage *storage;
     const char *folder;
-    struct load_slot *load_slot; /* of the thread that loads it; NULL: none, or it is loaded */
+    struct load_slot *load_slot; /* of the loading thread; NULL: none, or the model is loaded */
     struct model_config *config;
     bool batching; /* max_batch_size > 0: the first dimension of every tensor is the batch */
     uint32_t max_batch_size;
     bool decoupled;
     enum dtype corrid;    /* of the control tensor with a sequence's id; DTYPE_INVALID: none */
-    bool compares_inputs; /* not any two requests may be in one batch */
+    bool compares_inputs; /* requests_can_batch() must compare the inputs of two requests */
     uint32_t n_inputs, n_required_inputs, n_outputs;
     struct tensor_spec *inputs, *outputs;     /* in the configuration's order */
-    struct map input_by_name, output_by_name; /* of more than a few */
+    struct map input_by_name, output_by_name; /* used when there are more than a few */
     struct backend *backend;
     void *backend_state;         /* TRITONBACKEND_ModelSetState */
     bool known_to_backend;       /* ModelInitialize was called, ModelFinalize is due */
@@ -77,7 +76,7 @@ struct model {
     struct scheduler *scheduler;
     struct model_metrics metrics;
     bool auto_complete;      /* the backend may complete the configuration */
-    struct mem_owner *owner; /* who pays for all this */
+    struct mem_owner *owner; /* the account of the model's memory */
 
     void (*on_alone)(struct model *m); /* set before model_retire(); on any thread, without locks */
     void *on_alone_arg;
@@ -89,8 +88,8 @@ struct model {
     _Atomic(struct instance_stats *) statistics; /* of each instance; see statistics.h */
     atomic_size_t reported_bytes;                /* memory that the backend says it uses */
     atomic_size_t instances_reported_bytes;      /* … that all its instances use */
-    struct readiness readiness;                  /* what its backend says of it */
-    struct failures failures;                    /* statistics of those that no instance counts */
+    struct readiness readiness;                  /* what its backend answered last */
+    struct failures failures;                    /* failed requests, which no instance counts */
     atomic_long inflight; /* requests accepted and not yet ended; see model_inflight() */
     atomic_uint pending;  /* … in its scheduler; written under that lock */
     atomic_int bounds;    /* enum model_bounds */
@@ -101,8 +100,8 @@ void model_ref(struct model *m);
 void model_unref(struct model *m);
 
 /*
- * model_inflight - how many requests it has inside: exactly, once the model refuses new ones
- * (model_note_stopping()); nearly, before. Thread: any.
+ * model_inflight - how many requests the model has in flight. The number is exact once the model
+ * refuses new ones (model_note_stopping()), and approximate before. Thread: any.
  */
 size_t model_inflight(const struct model *m);
 
@@ -110,35 +109,38 @@ size_t model_inflight(const struct model *m);
 struct model_memory {
     struct {
         size_t now_bytes, peak_bytes;
-    } kinds[MEM_KINDS];    /* on its account; the peaks need not have been at the same time */
-    size_t reported_bytes; /* beyond that, what its backend says it uses */
+    } kinds[MEM_KINDS];    /* on its account; the peaks may be of different times */
+    size_t reported_bytes; /* in addition: what its backend reports */
 };
 
-/* model_memory - as it is now. Thread: any. */
+/* model_memory - the memory that the model uses now. Thread: any. */
 void model_memory(const struct model *m, struct model_memory *ret_memory);
 
 /*
- * model_declare_bounded - the backend's declaration, conch_model_declare_bounded(). Thread: any.
+ * model_declare_bounded - the backend declares that the size of the inputs bounds an execution
+ * (conch_model_declare_bounded()). Thread: any.
  *
- * Errors: STATUS_UNSUPPORTED  the model has been loaded without it
+ * Errors: STATUS_UNSUPPORTED  the model has been loaded without the declaration
  */
 NODISCARD struct status *model_declare_bounded(struct model *m);
-/* model_settle_bounds - it is loaded, and declarations come too late. Has one been made? */
+/* model_settle_bounds - the model is loaded: refuses later declarations. Returns whether there has
+ * been one. */
 bool model_settle_bounds(struct model *m);
 
 /* model_platform - what metadata shows: the platform, or without one the backend. Borrowed. */
 const char *model_platform(const struct model *m);
 
 /*
- * model_input_name, model_output_name - the model's own string of that name, if its tensor at that
- * index of the configuration has it, else NULL: for those who would copy it. It lives as long as
- * the model, and the two functions below know it at once.
+ * model_input_name, model_output_name - the model's own copy of the name, if the tensor at that
+ * index of the configuration has that name; else NULL. It saves the caller a copy: the string lives
+ * as long as the model. The two functions below recognise it by its address.
  */
 const char *model_input_name(const struct model *m, uint32_t index, const char *name,
                              size_t length);
 const char *model_output_name(const struct model *m, uint32_t index, const char *name,
                               size_t length);
 
+/* model_find_input, model_find_output - NULL: the model has none of that name. Borrowed. */
 const struct tensor_spec *model_find_input(const struct model *m, const char *name);
 const struct tensor_spec *model_find_output(const struct model *m, const char *name);
 

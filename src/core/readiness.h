@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether a model's backend can serve now (TRITONBACKEND_ModelInstanceReady), for those who must
- * not wait for a backend: what it said last. One question at a time is asked: when the model has
- * been loaded, when somebody wants to know, and then once a second for half a minute. A backend
- * without that function is never asked and always ready.
+ * Readiness: can a model's backend serve now (TRITONBACKEND_ModelInstanceReady)? The core keeps the
+ * backend's last answer, for threads that must not wait for a backend. It asks when the model has
+ * been loaded, when a client wants to know, and then once a second for half a minute; never twice
+ * at a time. A backend without that function is never asked and always ready.
  *
- * The backend's own threads ask (`backend.askers`), and are joined before its library is unloaded.
- * A model that does not answer keeps one of them, and nobody of another backend waits for it.
+ * Threads of the backend ask (`backend.askers`); they are joined before its library is unloaded.
+ * A model that does not answer blocks one of them, and delays no model of another backend.
  */
 #ifndef CONCH_CORE_READINESS_H
 #define CONCH_CORE_READINESS_H
@@ -23,14 +23,14 @@ struct server;
 
 /* A model's. */
 struct readiness {
-    struct control_job job; /* of whoever has set is_asking */
+    struct control_job job; /* owned by the thread that has set is_asking */
     /* Any thread. */
     atomic_bool is_asking;
     atomic_int answer; /* of the last question */
     atomic_uint_least64_t asked_ns, wanted_until_ns;
 };
 
-/* A server's: sees to it that those whom somebody wants to know of are asked again. */
+/* A server's: asks again, once a second, the models that a client has wanted to know of. */
 struct readiness_watch {
     struct control_job job;
     /* Under server.drain_mu. */
@@ -39,19 +39,21 @@ struct readiness_watch {
 };
 
 /*
- * readiness_begin - asks for the first time, and waits a second for the answer; later, the model is
- * not ready until there is one. Thread: control, when the model has all that it needs.
+ * readiness_begin - asks for the first time, and waits for the answer for up to a second. If it
+ * comes later, the model is not ready until then. Thread: control, at the end of the load.
  */
 void readiness_begin(struct model *m);
 
-/* readiness_watch_end - no question follows. Thread: control; models may be there yet. */
+/* readiness_watch_end - ends the repeated questions. Thread: control; models may still be loaded.
+ */
 void readiness_watch_end(struct server *s);
 
-/* readiness_known - what the backend said last. Thread: any that has a reference to the model,
+/* readiness_known - the backend's last answer. Thread: any that has a reference to the model,
  * without locks; does not wait. */
 bool readiness_known(struct model *m);
 
-/* readiness_ask - asks now. Thread: any that may wait for the backend, without locks. */
+/* readiness_ask - asks now, and returns the answer. Thread: any that may wait for the backend,
+ * without locks. */
 bool readiness_ask(struct model *m);
 
 #endif

@@ -11,10 +11,11 @@
  *     request_init(&r, &my_ops, model, first, first_bytes, pool);
  *     request_add_input(&r, "INPUT0", 6, DTYPE_FP32, shape, 2, &in);
  *     request_add_data(&r, in, &buffer);
- *     st = server_infer(server, &r);       NULL: the ops below follow; error: it is yours as before
+ *     st = server_infer(server, &r);       NULL: the core calls the ops below; error: the request
+ *                                          is still the maker's
  *     …
- *     request_unref(&r);                   when you need it no longer; ops->destroy comes then,
- *                                          or when the last response and backend let go
+ *     request_unref(&r);                   when the maker needs it no longer; the last reference
+ *                                          (maker, core, responses, factories) calls ops->destroy
  */
 #ifndef CONCH_CORE_REQUEST_H
 #define CONCH_CORE_REQUEST_H
@@ -67,7 +68,7 @@ struct parameter {
 struct input {
     const char *name;
     enum dtype dtype;
-    struct request *request; /* whose it is */
+    struct request *request; /* that this input belongs to */
     bool raw;                /* shape and type are to be deduced from the model's configuration */
     uint32_t n_dims;
     int64_t *shape; /* as the client gave it, batch dimension included */
@@ -76,7 +77,7 @@ struct input {
     struct tensor_buffer *buffers; /* in the order of the bytes */
     struct tensor_buffer first;    /* where `buffers` points as long as one is enough */
     size_t size_bytes;             /* of all buffers without a host policy */
-    uint32_t raw_length;           /* of a raw BYTES input: what stands in front of its bytes */
+    uint32_t raw_length;           /* of a raw BYTES input: the length in front of its bytes */
 
     /* Set by the check in server_infer(). */
     const struct tensor_spec *spec;
@@ -97,20 +98,20 @@ struct correlation_id {
 };
 
 /*
- * What the maker of a request does for it. Thread: any, also inside server_infer(). None of our
- * locks is held.
+ * What the maker of a request implements. Thread: any, also inside server_infer(). The core holds
+ * none of its locks during these calls.
  */
 struct request_ops {
     /*
-     * Memory for an output: sets out->base (may be NULL for 0 bytes), out->memory_type and
-     * out->memory_type_id (which come in as the backend prefers them), out->maker_data.
-     * response_alloc_pooled() serves makers that ask for no memory of their own.
+     * Allocates memory for an output: sets out->base (may be NULL for 0 bytes), out->memory_type,
+     * out->memory_type_id and out->maker_data. On entry the two memory fields have what the backend
+     * prefers. response_alloc_pooled() serves makers that have no memory of their own.
      */
     struct status *(*alloc_output)(struct request *r, struct output *out, size_t size_bytes);
     void (*free_output)(struct request *r, struct output *out);
     /*
-     * A response, now the maker's (response_free()); NULL when only flags come. The call that
-     * carries RESPONSE_FINAL is the last one, and comes exactly once.
+     * Receives a response, which the maker owns from here and ends with response_free(). resp is
+     * NULL when there are only flags. RESPONSE_FINAL is set in exactly one call, the last one.
      */
     void (*respond)(struct request *r, struct response *resp, uint32_t flags);
     /*
@@ -118,7 +119,7 @@ struct request_ops {
      * changed and started again. Optional.
      */
     void (*release)(struct request *r, uint32_t flags);
-    /* Nobody refers to the request any longer: its memory may be reused. */
+    /* The last reference to the request is gone: its memory may be reused. */
     void (*destroy)(struct request *r);
 };
 
@@ -126,22 +127,23 @@ struct request_ops {
  * The inline budget of one iteration of a frontend's loop. A request without one is never executed
  * by the caller's thread.
  *
- * Models that make batches are not executed by the first request of an iteration, but when all
- * requests of the iteration are there: the loop is told by on_wait(), and calls
- * scheduler_run_deferred() (core/sched).
+ * A model that makes batches is executed after all requests of an iteration have been submitted,
+ * not by the first of them. The scheduler calls on_wait() for the first such model, and the loop
+ * then calls scheduler_run_deferred() (core/sched).
  */
 struct inline_budget {
-    uint64_t left_ns; /* how much longer the thread may spend executing models; set anew each
+    uint64_t left_ns; /* how much longer the thread may execute models; set anew for each
                          iteration */
     uint32_t n_waiting;
     struct model *waiting[8];  /* models that wait for scheduler_run_deferred(), each counted as if
                                   in flight */
     bool is_embedders;         /* no loop: a thread of the program that embeds the server */
     struct inline_watch watch; /* of what is executed inline; see inline_watch_open() */
-    void (*on_wait)(struct inline_budget *budget); /* there is one now; NULL: nobody runs them */
+    /* `waiting` has its first model. NULL: this thread has no loop, and defers no models. */
+    void (*on_wait)(struct inline_budget *budget);
 };
 
-/* Who holds a request; drawn in request.c. */
+/* Which part of the core holds a request; drawn in request.c. */
 enum request_stage { REQUEST_IDLE, REQUEST_QUEUED, REQUEST_EXECUTING, REQUEST_RELEASED };
 
 struct request {
@@ -155,7 +157,7 @@ struct request {
     /* The maker's, until server_infer(). */
     void *maker_data;
     struct inline_budget *inline_budget; /* NULL: never inline */
-    struct trace *trace; /* NULL: none; taken when the model accepts or refuses it */
+    struct trace *trace; /* NULL: none; taken when the model accepts or refuses the request */
     const char *id;      /* never NULL */
     uint32_t flags;      /* REQUEST_SEQUENCE_… */
     struct correlation_id correlation_id;
@@ -175,30 +177,30 @@ struct request {
 
     /* The scheduler's, under its lock. */
     struct list link;
-    struct queue_level *level; /* queue.h; and so are the next two */
+    struct queue_level *level; /* this and the next two: see queue.h */
     struct heap_node limit;
-    uint64_t limit_ns;      /* when its time in the queue is over; UINT64_MAX: never */
+    uint64_t limit_ns;      /* when its time in the queue ends; UINT64_MAX: never */
     bool is_large;          /* too large to be executed inline; scheduler_waits_locked() */
-    struct status *refusal; /* why it is answered without being executed */
+    struct status *refusal; /* the error with which it is answered instead of being executed */
     int refusal_reason;     /* enum failure_reason */
     struct response_order
-        *order; /* where it has its position; NULL: its responses go when they come */
+        *order; /* in which it has a position; NULL: its responses are sent at once */
 
     /* Under response_order.mu (sched/response_order.h). */
     struct list order_link;
-    struct list kept; /* responses that wait for those before them */
-    bool complete;    /* the final one has come */
+    struct list kept; /* responses that wait for those of earlier requests */
+    bool complete;    /* the backend has sent the final response */
 
     struct sequence *waits_in; /* a sequence batcher's */
 
-    /* A sequence batcher's, from the moment when the backend gets the request to its release. */
-    struct sequence *sequence; /* whose request it is; NULL: of none */
-    bool padding;              /* it stands for an empty slot: nobody's, not counted */
+    /* A sequence batcher's, from the call of the backend to the request's release. */
+    struct sequence *sequence; /* that the request belongs to; NULL: of none */
+    bool padding;              /* it stands for an empty slot: no client made it, not counted */
     uint32_t n_injected;       /* inputs that the backend has besides those of the maker */
     struct input *const *injected;
     struct states *states; /* NULL: the model has none */
 
-    /* While a backend has it; under watch.mu (core/sched/watch.h). */
+    /* While a backend has the request; under watch.mu (core/sched/watch.h). */
     struct list late_link;
     struct instance *kept_by;
     uint64_t taken_ns;
@@ -206,17 +208,17 @@ struct request {
 
     /* Any thread. */
     atomic_int refs; /* the maker; the core until the end; each response and factory */
-    /* Who may still answer (core or backend, factories, responses unsent): a count in the lower
-     * half, and in the upper one a number of this run, so that no other is taken for it. */
+    /* Lower half: how many may still answer (core or backend, factories, unsent responses). Upper
+     * half: the number of this run, which tells it from other runs of the same object. */
     atomic_uint_least64_t senders;
-    _Atomic(struct instance *) taken_by; /* by whose backend; NULL: it has ended, or waits */
-    atomic_uint late;                    /* enum in core/sched/watch.c; 0: it is not */
-    atomic_bool progressed;  /* a response that is not the final one has gone since the last look */
+    _Atomic(struct instance *) taken_by; /* executes it; NULL: the request has ended, or waits */
+    atomic_uint late;                    /* enum in core/sched/watch.c; 0: it is not late */
+    atomic_bool progressed;  /* a response other than the final one was sent since the last look */
     atomic_int stage;        /* enum request_stage */
-    atomic_uint n_reported;  /* responses that the backend has reported statistics of */
-    atomic_bool spare_taken; /* a response has the spare room, or there is none */
+    atomic_uint n_reported;  /* responses whose statistics the backend has reported */
+    atomic_bool spare_taken; /* a response uses `spare`, or there is none */
     atomic_bool answered;
-    atomic_bool responded; /* at least one response; only of models that observe the first one */
+    atomic_bool responded; /* it has a response; set only for models that measure the first one */
     atomic_bool cancelled;
     atomic_bool waiting; /* in a scheduler; changed under its lock */
 };
@@ -230,7 +232,7 @@ struct request {
 void request_init(struct request *r, const struct request_ops *ops, struct model *model,
                   void *first, size_t first_bytes, struct pool *pool);
 
-/* request_names_sequence - it is of the sequence that its correlation_id says. */
+/* request_names_sequence - does the request have a correlation id? */
 static inline bool request_names_sequence(const struct request *r)
 {
     const struct correlation_id *id = &r->correlation_id;
@@ -242,7 +244,7 @@ void request_ref(struct request *r);
 void request_unref(struct request *r);
 
 /*
- * request_add_input - an input; name and shape are copied into the arena.
+ * request_add_input - adds an input; name and shape are copied into the arena. The request owns it.
  *
  * Errors: STATUS_INVALID_ARG  input 'I' already exists in request; a dimension below -1; a number
  *                             of elements beyond INT64_MAX
@@ -250,32 +252,35 @@ void request_unref(struct request *r);
 NODISCARD struct status *request_add_input(struct request *r, const char *name, size_t name_length,
                                            enum dtype dtype, const int64_t *shape, size_t n_dims,
                                            struct input **ret_input);
-/* request_add_raw_input - an input whose type and shape follow from model and byte size. */
+/* request_add_raw_input - adds an input whose type and shape follow from model and byte size. */
 NODISCARD struct status *request_add_raw_input(struct request *r, const char *name,
                                                size_t name_length, struct input **ret_input);
 struct input *request_find_input(const struct request *r, const char *name);
-/* request_add_data - one more stretch of bytes, borrowed until ops->release(). */
+/* request_add_data - appends a stretch of bytes to an input; borrowed until ops->release(). */
 NODISCARD struct status *request_add_data(struct request *r, struct input *in,
                                           const struct tensor_buffer *buffer);
 /* Errors: STATUS_INVALID_ARG  output 'O' already exists in request */
 NODISCARD struct status *request_add_output(struct request *r, const char *name,
                                             size_t name_length);
-/* request_add_parameter - name and string are copied; a second one of that name comes beside it. */
+/* request_add_parameter - name and string are copied. A second parameter of the same name does not
+ * replace the first. */
 NODISCARD struct status *request_add_parameter(struct request *r, const struct parameter *p);
 NODISCARD struct status *request_set_id(struct request *r, const char *id, size_t length);
-/* Errors: STATUS_UNSUPPORTED  longer than 128 characters */
+/* request_set_correlation_string - the id is copied. Errors: STATUS_UNSUPPORTED  longer than 128
+ * characters */
 NODISCARD struct status *request_set_correlation_string(struct request *r, const char *id,
                                                         size_t length);
 
 /*
- * request_compact - gives back what the arena holds of earlier runs and replaced parts, when that
- * has become much: for makers that send one object again and again. The request is idle; what was
- * borrowed from it (its id, …) is gone.
+ * request_compact - frees arena memory of earlier runs and replaced parts, once that exceeds
+ * r->compact_above_bytes. For makers that send one object many times. The request must be idle.
+ * Pointers borrowed from it (its id, …) are invalid afterwards.
  */
 void request_compact(struct request *r);
 
 /*
- * request_cancel - asks whoever has it to stop; an answer still comes, never inside this call.
+ * request_cancel - asks the scheduler or backend that has the request to stop. A final response
+ * still comes, but never inside this call.
  *
  * Thread: any.
  */

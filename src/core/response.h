@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A response: outputs, parameters, or an error; made by a backend (or by the core, when no backend
- * answers), sent to the maker of the request, who frees it. This is TRITONBACKEND_Response and
- * TRITONSERVER_InferenceResponse.
+ * A response has outputs and parameters, or an error. A backend makes it, or the core when no
+ * backend answers. The maker of the request receives and frees it. This is TRITONBACKEND_Response
+ * and TRITONSERVER_InferenceResponse.
  */
 #ifndef CONCH_CORE_RESPONSE_H
 #define CONCH_CORE_RESPONSE_H
@@ -35,37 +35,38 @@ struct response {
     struct output **outputs;
     uint32_t n_parameters, parameter_capacity;
     struct parameter *parameters;
-    struct status *error; /* outputs do not count then */
+    struct status *error; /* if set, the outputs have no meaning */
     bool sent;
-    uint32_t flags;   /* it was sent with; of one that waits for those before it
+    uint32_t flags;   /* the flags it was sent with, while it waits for earlier responses
                          (sched/response_order.h) */
-    struct list link; /* for whoever has it */
+    struct list link; /* for the present owner */
 };
 
 /*
- * response_spare - keeps room for one response in the request's arena, if what the arena began in
- * has as much left. So the first response, mostly the only one, needs no block of the pool, that is
- * of the thread that made the request, nor its lock.
+ * response_spare - reserves room for one response in the request's arena, if the arena's first
+ * block has enough left. The first response, mostly the only one, then needs no block of the pool.
+ * The pool is that of the thread that made the request, and has a lock.
  *
- * Thread: the request's maker, before the request is anybody else's.
+ * Thread: the request's maker, before it hands the request over.
  */
 void response_spare(struct request *r);
 
 /*
- * response_new - an empty response to a request that somebody may still answer.
+ * response_new - an empty response to a request that may still be answered. The caller ends it with
+ * response_send() or response_free().
  *
  * Thread: any. Errors: STATUS_UNAVAILABLE  no memory
  */
 NODISCARD struct status *response_new(struct request *r, struct response **ret_response);
 
-/* response_free - ends it, with its outputs. NULL is fine. */
+/* response_free - frees the response and its outputs. NULL is fine. */
 void response_free(struct response *resp);
 
 /* response_add_output - name and shape are copied. */
 NODISCARD struct status *response_add_output(struct response *resp, const char *name,
                                              enum dtype dtype, const int64_t *shape, size_t n_dims,
                                              struct output **ret_output);
-/* output_alloc - the output's memory, from the maker of the request. Once per output. */
+/* output_alloc - has the maker of the request allocate the output's memory. Once per output. */
 NODISCARD struct status *output_alloc(struct output *out, size_t size_bytes);
 NODISCARD struct status *response_add_parameter(struct response *resp, const struct parameter *p);
 
@@ -83,14 +84,14 @@ NODISCARD struct status *response_send(struct response *resp, uint32_t flags, st
 NODISCARD struct status *request_send_flags(struct request *r, uint32_t flags);
 
 /*
- * request_fail - the final response is an error, unless it has been sent already. Takes the
- * error.
- * Returns whether it was the answer.
+ * request_fail - sends the error as the final response, unless the final response has been sent
+ * already. Takes the error.
+ * Returns whether the error was sent.
  */
 bool request_fail(struct request *r, struct status *error);
 
-/* The alloc_output and free_output of makers that ask for no memory of their own: from the
- * request's pool, or, if they are small, in the response itself. */
+/* The alloc_output and free_output of makers that have no memory of their own: outputs come from
+ * the request's pool, or if they are small from the response's arena. */
 struct status *response_alloc_pooled(struct request *r, struct output *out, size_t size_bytes);
 void response_free_pooled(struct request *r, struct output *out);
 

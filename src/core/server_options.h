@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a server is started with. This is TRITONSERVER_ServerOptions. Settings of features that do
- * not exist yet have no field here: their setters refuse what asks for behaviour.
+ * The options of a server. This is TRITONSERVER_ServerOptions. Settings of features that do not
+ * exist yet have no field here: their setters refuse values that ask for the feature.
  */
 #ifndef CONCH_CORE_SERVER_OPTIONS_H
 #define CONCH_CORE_SERVER_OPTIONS_H
@@ -15,11 +15,11 @@
 struct host_policy_setting;
 struct status;
 
-/* Who decides what is loaded. */
+/* Which models are loaded, and when. */
 enum control_mode {
     CONTROL_NONE,     /* all models, once at the start */
-    CONTROL_POLL,     /* the repository, as it changes */
-    CONTROL_EXPLICIT, /* startup_models at the start, then the clients */
+    CONTROL_POLL,     /* all models, at the start and as the repositories change */
+    CONTROL_EXPLICIT, /* startup_models at the start, then those that clients load */
 };
 
 /* A setting of a backend; an empty name means all backends. */
@@ -46,13 +46,13 @@ struct server_options {
     enum control_mode control_mode;
     size_t n_startup_models;
     char **startup_models; /* sorted, each once; "*" stands for all */
-    bool inline_execution; /* models may execute on the threads of who embeds the server */
+    bool inline_execution; /* models may execute on the embedder's threads */
     char *backend_directory;
     size_t n_backend_settings;
     struct backend_setting *backend_settings;
     size_t n_host_policies;
     struct host_policy_setting *host_policies;
-    bool counter_latencies, histogram_latencies; /* which of the latencies are shown */
+    bool counter_latencies, histogram_latencies; /* the metrics show latencies in these forms */
 };
 
 struct server_options *server_options_new(void);
@@ -61,7 +61,7 @@ void server_options_free(struct server_options *o);
 
 /* server_options_set_string - replaces one of the strings above. */
 void server_options_set_string(char **slot, const char *value);
-/* server_options_add_repository - one more; the same path again is the same one. */
+/* server_options_add_repository - adds a repository, unless its path is there already. */
 void server_options_add_repository(struct server_options *o, const char *path);
 void server_options_add_startup_model(struct server_options *o, const char *name);
 void server_options_add_backend_setting(struct server_options *o, const char *backend,
@@ -71,8 +71,8 @@ void server_options_add_host_policy(struct server_options *o, const char *policy
 /*
  * server_options_set_metrics - a setting of --metrics-config.
  *
- * Errors: STATUS_INVALID_ARG  there is none of that name; the value is none for it
- *         STATUS_UNSUPPORTED  it asks for what is not built yet
+ * Errors: STATUS_INVALID_ARG  there is no setting of that name; the value is wrong for it
+ *         STATUS_UNSUPPORTED  the setting asks for a feature that does not exist yet
  */
 NODISCARD struct status *server_options_set_metrics(struct server_options *o, const char *setting,
                                                     const char *value);

@@ -25,8 +25,8 @@ struct server_options;
  *        │  └───► FAILED ────────┘ ▲        last, from anywhere
  *        └─────────────────────────┘
  *
- * INITIALIZING: models come up, and each serves when it is READY. FAILED: a model failed, and the
- * options say exit-on-error; somebody is about to end the server.
+ * INITIALIZING: models are being loaded; each serves when it is READY. FAILED: a model failed, and
+ * the options say exit-on-error; the caller of server_load() is to stop the server.
  */
 enum server_state { SERVER_INITIALIZING, SERVER_READY, SERVER_EXITING, SERVER_FAILED };
 
@@ -36,13 +36,13 @@ struct server {
     struct backend_registry backends;
     struct repository repository;
     struct budget *budget;   /* for what the frontends' connections keep */
-    struct machine *machine; /* NULL: nobody wants to know */
+    struct machine *machine; /* NULL: metrics of the machine are switched off */
     struct deadline_timers deadline_timers;
     struct helpers helpers;
     struct readiness_watch readiness;
     struct watchdog watchdog;
-    struct embedder_turns *embedder_budgets; /* NULL: nobody has asked for inline execution */
-    bool has_control;                        /* models may come and go */
+    struct embedder_turns *embedder_budgets; /* NULL: no inline execution on embedders' threads */
+    bool has_control;                        /* models may be loaded and unloaded */
     struct control control;
 
     atomic_int state; /* enum server_state */
@@ -51,17 +51,17 @@ struct server {
     atomic_bool is_kept;      /* server_keep() */
 
     struct mutex drain_mu; /* level 300 in core/README.md */
-    struct cond drained;   /* one of these has changed */
+    struct cond drained;   /* a field below has changed */
     /* Under drain_mu. */
-    unsigned int n_drained; /* how often a stopping model has become empty */
+    unsigned int n_drained; /* how often a stopping model has had its last request end */
     bool loading;           /* server_load() is under way */
-    bool loaded;            /* … is over */
+    bool loaded;            /* … has returned */
     unsigned int n_changes; /* loads and unloads by name that are under way */
     bool has_load_thread, load_thread_joined;
     bool stopping;             /* server_stop() is under way */
     bool stopped;              /* … has taken all models down */
-    unsigned int n_stops;      /* … is over: how often */
-    struct status *stop_error; /* … and what became of the last one */
+    unsigned int n_stops;      /* how often it has returned */
+    struct status *stop_error; /* … and the error of the last time; NULL: success */
 
     /* Of server_load_start(); constant while the thread runs. */
     struct thread load_thread;
@@ -69,11 +69,11 @@ struct server {
     void *on_loaded_arg;
 };
 
-/* server_log_tables - agents, backends, models, options. Thread: control. */
+/* server_log_tables - logs the agents, backends, models and options. Thread: control. */
 void server_log_tables(struct server *s);
-/* server_log_loaded - how many models serve, and how long that took. */
+/* server_log_loaded - logs how many models serve, and how long loading took. */
 void server_log_loaded(struct server *s, uint64_t ns);
-/* server_log_loading - which models are still being loaded, for a stop that waits for them. */
+/* server_log_loading - logs which models are still being loaded while a stop waits for them. */
 void server_log_loading(struct server *s, unsigned int seconds_left);
 
 #endif

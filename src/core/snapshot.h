@@ -19,11 +19,13 @@ struct snapshot {
     _Atomic(void *) current;
 };
 
-/* Thread: any. A thread reads one snapshot at a time. */
+/* snapshot_enter, snapshot_exit - begin and end to read the value, which is borrowed in between.
+ * Thread: any. A thread reads one snapshot at a time. */
 void *snapshot_enter(struct snapshot *s);
 void snapshot_exit(void);
 
-/* snapshot_replace - returns the old value, which nobody reads now. Thread: control, one writer. */
+/* snapshot_replace - sets the value; waits until no thread reads the old one, and returns that.
+ * Thread: control, one writer. */
 void *snapshot_replace(struct snapshot *s, void *next);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What has been executed, how often and how long: counted per instance while it executes, so that
- * instances do not wait for each other, and added up when somebody asks.
+ * Statistics of what models have executed. Each instance has counters of its own, so that instances
+ * do not wait for each other; a reader adds them up.
  *
- * What an instance counts stays until its model is gone, after the instance too: so a reader needs
- * no more than a reference to the model.
+ * The counters belong to the model, and outlive their instance: a reader only needs a reference to
+ * the model.
  *
  * Source: reference/behaviours §16
  */
@@ -33,16 +33,16 @@ struct duration {
     uint64_t count, ns;
 };
 
-/* Why a request that was accepted has no result; metrics tell the reasons apart. */
+/* Why an accepted request has no result; each reason is a metric. */
 enum failure_reason {
-    FAILURE_REJECTED, /* it waited too long in the queue */
-    FAILURE_CANCELED, /* before it was executed */
-    FAILURE_BACKEND,  /* the backend says so */
+    FAILURE_REJECTED, /* the request waited too long in the queue */
+    FAILURE_CANCELED, /* it was cancelled before it was executed */
+    FAILURE_BACKEND,  /* the backend reports the failure */
     FAILURE_OTHER,
     N_FAILURE_REASONS,
 };
 
-/* The failures of a model: no lock, since they come from wherever a request ends. */
+/* The failures of a model. Any thread that ends a request counts here, without a lock. */
 struct failures {
     atomic_uint_fast64_t counts[N_FAILURE_REASONS];
     atomic_uint_fast64_t ns;
@@ -61,21 +61,21 @@ struct response_stats {
 
 struct statistics {
     struct duration success, fail;
-    uint64_t failures[N_FAILURE_REASONS]; /* what fail.count is made of */
-    uint64_t queue_ns;                    /* this and the next three: of those that succeeded */
+    uint64_t failures[N_FAILURE_REASONS]; /* fail.count by reason */
+    uint64_t queue_ns;                    /* this and the next three: of successful requests */
     uint64_t compute_input_ns, compute_infer_ns, compute_output_ns;
     uint64_t inference_count, execution_count;
     uint64_t last_inference_ms; /* since the epoch; 0 = never */
     uint32_t n_batches, batch_capacity;
     struct batch_stats *batches; /* by size, ascending */
     uint32_t n_responses;
-    struct response_stats *responses; /* by index; of some of them nothing may have been reported */
+    struct response_stats *responses; /* by index; zeros where the backend has reported nothing */
 };
 
-/* statistics_done - ends what statistics_add() and the like have made. */
+/* statistics_done - frees the lists that statistics_add() and the functions below allocate. */
 void statistics_done(struct statistics *s);
 
-/* duration_add - one more. */
+/* duration_add - counts one more duration. */
 static inline void duration_add(struct duration *d, uint64_t ns)
 {
     d->count++;
@@ -83,7 +83,7 @@ static inline void duration_add(struct duration *d, uint64_t ns)
 }
 
 /*
- * statistics_batch - the line of a batch size, made when there is none.
+ * statistics_batch - the line of a batch size, added when there is none. Borrowed.
  *
  * Returns NULL when there are too many sizes, or no memory.
  */
@@ -100,9 +100,9 @@ struct response_stats *statistics_response(struct statistics *s, uint32_t index)
 NODISCARD struct status *statistics_add(struct statistics *to, const struct statistics *from);
 
 /*
- * model_count_failure - a request that was accepted ends without success, after so long.
+ * model_count_failure - counts an accepted request that ends without success after took_ns.
+ * request_fail_queued() calls it for requests that no backend has.
  *
- * Whoever ends a request that no backend has calls request_fail_queued(), which does this.
  * Thread: any. Takes no lock.
  */
 void model_count_failure(struct model *m, enum failure_reason reason, uint64_t took_ns);
@@ -126,24 +126,25 @@ enum executor_count {
 };
 
 /*
- * The part of one instance. The thread that executes it counts in words of its own, without a lock
- * and without a read-modify-write: there is one at a time. Who reads them does so again when they
- * have changed meanwhile. Whoever else reports counts in the sums; and there is where a batch size
- * goes that is not the last one.
+ * The counters of one instance. One thread at a time executes it, and counts in `counts` without a
+ * lock and without a read-modify-write. A reader reads them again when n_changes shows a change
+ * meanwhile. Other threads that report count in `sums`. Counts of all batch sizes but the latest
+ * are in `sums`, too.
  */
 struct instance_stats {
     /* On cache lines of its own, since each request writes here (mem_zalloc_on_line()). Written by
-     * who executes; also under mu when the batch size changes. */
-    _Alignas(64) atomic_uint_least64_t n_changes; /* odd while the next ones change */
+     * the thread that executes; under mu, too, when the batch size changes. */
+    _Alignas(64) atomic_uint_least64_t n_changes; /* odd while `counts` changes */
     atomic_uint_least64_t counts[EXECUTOR_COUNTS];
     char pad_between[64];
     struct mutex mu;             /* level 800 in core/README.md */
     struct statistics sums;      /* under mu */
-    struct instance_stats *next; /* constant: of the same model */
+    struct instance_stats *next; /* constant: the next one of the same model */
     char pad_after[64];
 };
 
-/* executor_counts_begin, executor_counts_end - around executor_add(). Thread: who executes. */
+/* executor_counts_begin, executor_counts_end - around executor_add(). Thread: the one that executes
+ * the instance. */
 static inline void executor_counts_begin(struct instance_stats *part)
 {
     uint64_t n = atomic_load_explicit(&part->n_changes, memory_order_relaxed);
@@ -158,7 +159,7 @@ static inline void executor_counts_end(struct instance_stats *part)
 
 static inline void executor_set(struct instance_stats *part, enum executor_count what, uint64_t n)
 {
-    /* release: who reads it sees n_changes odd, or changed again, when it looks once more. */
+    /* release: a reader that sees this value then reads n_changes as odd, or changed again. */
     atomic_store_explicit(&part->counts[what], n, memory_order_release);
 }
 
@@ -168,31 +169,33 @@ static inline void executor_add(struct instance_stats *part, enum executor_count
 }
 
 /*
- * executor_batch_size - batches of that size are counted from now on; those of the last one go to
- * the sums. Thread: who executes. Takes mu.
+ * executor_batch_size - the batches counted from now on have that size; the counts of the last size
+ * are added to the sums. Thread: the one that executes the instance. Takes mu.
  */
 void executor_batch_size(struct instance_stats *part, uint64_t batch_size);
 
 /*
- * instance_stats_new - a part, which the model frees when it goes.
+ * instance_stats_new - makes the counters of an instance. The model owns them, and frees them at
+ * its end.
  *
  * Thread: any; instances may be made in parallel.
  */
 struct instance_stats *instance_stats_new(struct model *m);
 
-/* model_statistics_free - its parts; no instance is left. */
+/* model_statistics_free - frees the counters of all instances. No instance is left. */
 void model_statistics_free(struct model *m);
 
 /*
- * model_totals - all its parts added up, without the lines of batch sizes and responses: nothing
- * to end, and it cannot fail.
+ * model_totals - adds up the counters of all instances, without the lines of batch sizes and
+ * responses. So it cannot fail, and *ret needs no statistics_done().
  *
  * Thread: any that has a reference to the model.
  */
 void model_totals(const struct model *m, struct statistics *ret);
 
 /*
- * model_statistics - all its parts added up; statistics_done() ends them.
+ * model_statistics - adds up the counters of all instances; the caller ends *ret with
+ * statistics_done().
  *
  * Thread: any that has a reference to the model.
  * Errors: STATUS_UNAVAILABLE  no memory
