@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The model repositories: which models there are, and in which state each version is.
+ * The repository object knows all models of the model repositories, and the state of each version.
  *
- * Requests (any thread) look models up in a table that needs no lock (table.h); the repository's
- * own catalog, with states and reasons, is under its lock. Only control threads change either.
+ * Requests, on any thread, look models up in a table without a lock (table.h). The catalog, with
+ * states and reasons, is under the repository's lock. Only control threads change table and
+ * catalog.
  *
- *     start.c       the models that the options want, several at a time
- *     change.c      loading and unloading by name while the server runs
- *     register.c    repositories come and go while the server runs
- *     poll_mode.c   loading and unloading what the repositories have come to hold
- *     load.c        one model comes up, beside what serves of it
- *     retire.c      what does not serve any more is waited for and taken down
- *     index.c       what the catalog says
+ *     start.c       loads the models that the options want, several at a time
+ *     change.c      loads and unloads by name while the server runs
+ *     register.c    registers and unregisters repositories while the server runs
+ *     poll_mode.c   loads and unloads what has changed in the repositories
+ *     load.c        loads one model, while its old versions serve
+ *     retire.c      waits for the last request of a version that serves no more; takes it down
+ *     index.c       reads the catalog
  *     repository.c  the catalog itself
  *
- * A model is changed by one thread at a time: by the one that has locked it
- * (repository_lock_model()), others wait for that. Different models are changed in parallel.
+ * One thread at a time changes a model: the one that has locked it (repository_lock_model()).
+ * Other threads that want to change it wait. Different models are changed in parallel.
  */
 #ifndef CONCH_CORE_REPO_REPOSITORY_H
 #define CONCH_CORE_REPO_REPOSITORY_H
@@ -61,58 +62,56 @@ const char *version_state_name(enum version_state state);
 struct repo_version {
     int64_t version;
     enum version_state state;
-    char *reason;          /* "" or why it is not READY */
-    struct model *model;   /* a reference while READY */
-    struct source *source; /* where its files lie; likewise */
-    unsigned int
-        n_retiring; /* models of this version that do not serve any more, and still exist */
+    char *reason;            /* "" or why the version is not READY */
+    struct model *model;     /* a reference while READY */
+    struct source *source;   /* where its files lie; a reference while READY */
+    unsigned int n_retiring; /* retired models of this version that are not taken down yet */
 };
 
 /* How far the loading of a model is. */
 enum repo_stage {
-    REPO_WAITING, /* its load has not begun; or nobody wants it loaded */
+    REPO_WAITING, /* its load has not begun, or it is not to be loaded */
     REPO_LOADING,
-    REPO_SETTLED, /* each version is READY, or says why not; or none could be made out */
+    REPO_SETTLED, /* each version is READY or has a reason why not; or the folder has none */
 };
 
 struct repo_model {
     /* Constant. */
     char *name;
-    char *title; /* how logs call it: with its repository in front under namespacing */
+    char *title; /* its name in the log: with the repository in front under namespacing */
 
     /* Of the thread that has locked the model. */
     struct table_entry *entry; /* NULL: it has never been loaded */
-    struct fingerprint seen;   /* of its folder, when what serves now was loaded from it */
-    bool lacks_versions; /* some that its folder has could not be loaded; a load tries again */
-    bool
-        overridden; /* what serves now has a configuration that came by request, not its folder's */
+    struct fingerprint seen;   /* of its folder, when the serving versions were loaded from it */
+    bool lacks_versions;       /* versions of its folder could not be loaded; a load tries these */
+    bool overridden;           /* the serving versions have a configuration from a load request */
 
-    /* Under repository.mu; only the thread that has locked the model changes what is not marked
-     * (any). */
-    struct storage *storage; /* a reference: where its folder is; NULL: it came by request */
+    /* Under repository.mu. Any thread changes the fields marked (any); the others are changed only
+     * by the thread that has locked the model. */
+    struct storage *storage; /* a reference: where its folder is; NULL: its files came by request */
     uint64_t n_tickets,
         ticket_served;    /* (any) tickets that were given out; the one that has the lock */
-    unsigned int n_users; /* (any) who knows it: those that have locked it or wait for that,
-                             retiring models */
+    unsigned int n_users; /* (any) threads that have locked it or wait for that, and its retiring
+                             models: they keep it in the catalog */
     bool wanted;          /* it is to serve */
     bool unserved;        /* it counts in repository.n_unserved */
-    bool duplicate;       /* several repositories have it, so none serves it; failure says so */
-    bool missing;         /* --load-model names it, and no repository has it; likewise */
+    bool duplicate;       /* several repositories have it, so it is not served; see failure */
+    bool missing;         /* --load-model names it, and no repository has it; see failure */
     bool empty;           /* no version in its folder is to be served */
     enum repo_stage stage;
-    size_t n_versions;             /* 0: it could not even be read, or is not wanted */
-    struct repo_version *versions; /* ascending; (any) those that retire */
-    char *failure;                 /* why it could not be read, or NULL */
+    size_t n_versions;             /* 0: the folder could not be read, or the model is not wanted */
+    struct repo_version *versions; /* ascending; (any) their n_retiring */
+    char *failure;                 /* why the model could not be read, or NULL */
 };
 
-/* A version that does not serve any more: those that found it before are waited for. */
+/* A retired version: it is taken down when the requests that found it before have ended. */
 struct retiring_model {
     struct list link; /* of repository.retiring */
     struct repository *repo;
     struct repo_model *rm;
     struct model *model; /* the catalog's reference */
     struct source *source;
-    struct control_job job; /* takes it down, when nobody has it any more */
+    struct control_job job; /* takes it down, when its last request has ended */
 };
 
 struct repository {
@@ -120,28 +119,28 @@ struct repository {
     struct server *server;
     struct backend_registry *backends;
     const struct server_options *options;
-    struct control *control; /* where models are taken down; NULL: none comes or goes */
+    struct control *control; /* its threads take models down; NULL: models never change */
 
     struct table table;
 
     /*
-     * What the catalog says of readiness, so that a probe need not look. Any thread, relaxed:
-     * models come up one by one, and a probe that is answered a moment ago's truth asks again.
+     * A summary of the catalog for readiness probes, which then need no lock. Any thread, relaxed:
+     * a probe may get an answer that is a moment old, and asks again.
      */
-    /* Models that could be read and do not serve as they should. */
+    /* Models that could be read, and of which a version that should serve does not. */
     atomic_size_t n_unserved;
-    atomic_bool must_ask; /* a backend wants to be asked whether an instance is ready */
-    /* The last answer of repository_all_ready() to who may not wait: CLOCK_MONOTONIC, and in the
-     * lowest bit whether it was yes. */
+    atomic_bool must_ask; /* some backend has TRITONBACKEND_ModelInstanceReady: it is asked */
+    /* The last answer of repository_all_ready() with may_wait false: its time (CLOCK_MONOTONIC),
+     * with the answer in the lowest bit. */
     atomic_uint_least64_t last_answer;
 
-    atomic_bool stopping; /* nothing more is loaded */
+    atomic_bool stopping; /* no further model is loaded */
 
     struct mutex mu;     /* level 100 in core/README.md */
     struct cond changed; /* a model was unlocked, a retiring model has gone */
     /* Under mu. */
     struct roots *roots; /* a reference; NULL before repository_open() */
-    bool listed;         /* the models are known */
+    bool listed;         /* the repositories have been listed: the catalog knows the models */
     size_t n_models;
     struct repo_model **models; /* sorted by name, then by repository */
     struct list retiring;       /* of struct retiring_model; until they are taken down */
@@ -151,19 +150,20 @@ struct repository {
 void repository_init(struct repository *repo, struct server *server,
                      struct backend_registry *backends, const struct server_options *options,
                      struct control *control);
-/* repository_done - all models are unloaded. */
+/* repository_done - frees the catalog. All models must be unloaded. */
 void repository_done(struct repository *repo);
 
 /*
  * repository_open - opens the repositories that the options name.
  *
- * Errors: STATUS_INTERNAL, STATUS_INVALID_ARG  there is no such folder, and so on
+ * Errors: STATUS_INTERNAL, STATUS_INVALID_ARG  as storage_open(), such as: there is no such folder
  */
 NODISCARD struct status *repository_open(struct repository *repo);
 
 /*
  * repository_load_all - reads all repositories and loads the models that the options want, several
- * at a time; each serves as soon as it is READY. Once; it ends early after repository_stop().
+ * at a time; each serves as soon as it is READY. To be called once. Ends early after
+ * repository_stop().
  *
  * Thread: control. Blocks until each is READY or has failed.
  * Errors: STATUS_INTERNAL     "failed to load all models": a repository cannot be read, or a model
@@ -172,7 +172,7 @@ NODISCARD struct status *repository_open(struct repository *repo);
  */
 NODISCARD struct status *repository_load_all(struct repository *repo);
 
-/* See server_load_model() and server_unload_model(); the server may change its models. */
+/* See server_load_model() and server_unload_model(). The control mode must allow changes. */
 NODISCARD struct status *repository_load(struct repository *repo, const char *name,
                                          const struct load_parameter *parameters,
                                          size_t n_parameters);
@@ -185,8 +185,8 @@ NODISCARD struct status *repository_register(struct repository *repo, const char
 NODISCARD struct status *repository_unregister(struct repository *repo, const char *path);
 
 /*
- * repository_poll - loads what has come or changed in the repositories, unloads what has gone. What
- * cannot be loaded is told in the log, and what served of it goes on.
+ * repository_poll - reads the repositories, loads what is new or has changed, and unloads what is
+ * gone. Failures of a load are logged; the model's old versions go on serving then.
  *
  * Thread: control. Blocks until all is done.
  */
@@ -214,23 +214,24 @@ NODISCARD struct status *repository_index(struct repository *repo, bool ready_on
 bool repository_all_ready(struct repository *repo, bool may_wait);
 
 /*
- * repository_progress - how far the models are, and what is wrong with those that do not serve.
+ * repository_progress - how many models serve, are being loaded, have failed; and why.
  *
- * @max_rows    rows at most of those being loaded, and of those that failed
- * @ret         its counts and rows are filled in; the rows are one block, as repository_index()'s
+ * @max_rows    the most rows of models being loaded, and of models that failed
+ * @ret         its counts and rows are filled in; the rows are one block, which the caller frees
+ *              with mem_free()
  */
 NODISCARD struct status *repository_progress(struct repository *repo, size_t max_rows,
                                              struct server_progress *ret);
 
 /*
  * repository_stop_loading - no further model is loaded; those that are being loaded go on.
- * repository_load_all() ends soon, and with an error if that left a model out. Requests do not wait
- * for others any more, to be executed with them.
+ * repository_load_all() ends soon, with an error if that left a model out. Requests are executed
+ * without waiting for others to make a batch.
  */
 void repository_stop_loading(struct repository *repo);
 
-/* repository_stop - every model refuses new requests, but those of sequences that have begun, and
- * no further one is loaded. */
+/* repository_stop - every model refuses new requests, except those of sequences that have begun.
+ * No further model is loaded. */
 void repository_stop(struct repository *repo);
 
 /* repository_log_unended - an error in the log for each version that is being loaded or unloaded.
@@ -238,115 +239,120 @@ void repository_stop(struct repository *repo);
 void repository_log_unended(struct repository *repo);
 
 /*
- * repository_inflight - how many model versions have requests inside. After repository_stop().
+ * repository_inflight - how many model versions have requests in flight. After repository_stop().
  *
- * @log_them  write a line for each
- * @waits     sequences that have begun may go on; if not, every model refuses all from now on
- * @ret_open  how many model versions have such sequences
+ * @log_them  log a line for each
+ * @waits     true: sequences that have begun may go on. False: every model refuses all requests
+ *            from now on
+ * @ret_open  how many model versions have sequences that have begun and not ended
  */
 size_t repository_inflight(struct repository *repo, bool log_them, bool waits, size_t *ret_open);
 
-/* repository_has_open_sequences - some model has sequences that have begun and not ended. */
+/* repository_has_open_sequences - has some model a sequence that has begun and not ended? */
 bool repository_has_open_sequences(struct repository *repo);
 
 /*
- * repository_unload_all - the models are stopped and empty; takes them down, the retiring ones
- * included.
+ * repository_unload_all - takes all models down, the retiring ones included. They must be stopped,
+ * with no request in flight.
  */
 void repository_unload_all(struct repository *repo);
 
-/* repository_print_table - the start-up table of models. */
+/* repository_print_table - prints the table of models that is logged at the start. */
 void repository_print_table(struct repository *repo, struct buf *out);
 
 /* ---- For the files of the repository --------------------------------------------------------- */
 
 /*
- * repository_unable - model versions that are READY, and whose backends say that they cannot serve
- * now (or said so last, unless may_wait); up to max, then NULL. Each has a reference, which
- * repository_unref_models() ends.
+ * repository_unable - the READY model versions whose backends say that they cannot serve: at most
+ * max, then NULL. The caller ends list and references with repository_unref_models().
  *
- * Thread: any, without locks: it asks backends.
+ * Thread: any, without locks.
+ * @may_wait  ask the backends now; false: use their last answers
  */
 struct model **repository_unable(struct repository *repo, size_t max, bool may_wait);
 
 /*
- * repository_ready_models - each READY model version, with a reference, so that whoever asks
- * backends need not hold the lock. Ends with NULL; repository_unref_models() ends it. (Those that
- * retire are not to be had: their last reference ends them.)
+ * repository_ready_models - each READY model version, with a reference, so that the caller can ask
+ * backends without the lock. The list ends with NULL; the caller ends it with
+ * repository_unref_models(). It has no retiring models: their last reference ends them.
  */
 struct model **repository_ready_models(struct repository *repo);
 void repository_unref_models(struct model **models);
 
-/* repository_roots - a reference to the repositories as they are now. */
+/* repository_roots - a reference to the present list of repositories; the caller ends it with
+ * roots_unref(). */
 struct roots *repository_roots(struct repository *repo);
 
-/* repository_model_new - not in the catalog yet. @storage NULL: no repository has it. */
+/* repository_model_new - a model that is not in the catalog yet. @storage NULL: no repository has
+ * it. */
 struct repo_model *repository_model_new(const struct repository *repo, const char *name,
                                         struct storage *storage);
-/* repository_model_free - it is not in the catalog, and has no version. */
+/* repository_model_free - frees a model that is not in the catalog and has no version. */
 void repository_model_free(struct repo_model *rm);
 
 /*
- * repository_lock_model - locks the model, that this thread alone changes it; what is not in the
- * catalog yet is added to it. repository_unlock_model() ends that; it may be the end of a model of
- * which there is nothing to tell.
+ * repository_lock_model - locks the model: only this thread changes it now. A model that is not in
+ * the catalog is added to it. repository_unlock_model() unlocks it, and removes from the catalog a
+ * model that has no state to tell and no other user.
  *
- * Thread: control. Waits as long as the changes take that have come before.
- * @storage  which one, under namespacing; NULL: of no repository
+ * Thread: control. Threads get the lock in the order of their calls; waits for those before.
+ * @storage  the repository that has the model, under namespacing; NULL: none has it
  */
 struct repo_model *repository_lock_model(struct repository *repo, const char *name,
                                          struct storage *storage);
 void repository_unlock_model(struct repository *repo, struct repo_model *rm);
-/* repository_drop_user_and_unlock - the same for somebody who only knows it (n_users), and has mu.
- */
+/* repository_drop_user_and_unlock - the same for a user that has not locked the model (n_users).
+ * The caller has locked repository.mu; the function unlocks it. */
 void repository_drop_user_and_unlock(struct repository *repo, struct repo_model *rm);
-/* repository_move - by who has locked it: there the model's folder is now, or nowhere. */
+/* repository_move - sets the storage that has the model's folder; NULL: none has it. Thread: the
+ * one that has locked the model. */
 void repository_move(struct repository *repo, struct repo_model *rm, struct storage *storage);
 
 /*
- * repository_named - the models of that name that are in the catalog, for
- * repository_lock_named_model() and repository_unlock_model() one after the other; NULL ends, and
- * the caller frees the list with mem_free().
+ * repository_named - the models of that name in the catalog; the list ends with NULL. The caller
+ * locks and unlocks each of them, one after the other, with repository_lock_named_model() and
+ * repository_unlock_model(), and frees the list with mem_free().
  */
 struct repo_model **repository_named(struct repository *repo, const char *name);
 void repository_lock_named_model(struct repository *repo, struct repo_model *rm);
 
-/* repository_add_to_table - its name is looked up from now on. Thread: control, which has locked
- * the model. */
+/* repository_add_to_table - requests can look the model's name up from now on. Thread: control,
+ * which has locked the model. */
 void repository_add_to_table(struct repository *repo, struct repo_model *rm);
 
 /*
- * repository_publish_locked - requests find what the catalog says from now on, if they look the
- * name up at all. In the same hold of mu as the change itself: who sees a version READY in the
- * index may ask it. Returns what they found before, for table_view_end(), which is not called under
- * mu.
+ * repository_publish_locked - writes what the catalog says of the model into the table, if the
+ * table has its name. To be called in the same hold of mu as the change, so that a client that sees
+ * a version READY in the index can send requests to it. Returns the old view; the caller passes it
+ * to table_view_end() after unlocking mu.
  */
 NODISCARD struct table_view *repository_publish_locked(struct repository *repo,
                                                        struct repo_model *rm);
 
-/* repository_set_state - what has become of a version that does not serve. */
+/* repository_set_state - sets state and reason of a version that does not serve. */
 void repository_set_state(struct repository *repo, struct repo_version *rv,
                           enum version_state state, const char *reason);
 void repository_set_state_locked(struct repository *repo, struct repo_version *rv,
                                  enum version_state state, const char *reason);
 
-/* repository_count - whether the model is one of those that keep the server from being ready. */
+/* repository_count_locked - counts the model, or not, in n_unserved: among those that keep the
+ * server from being ready. */
 void repository_count_locked(struct repository *repo, struct repo_model *rm, bool unserved);
 
-/* On whose behalf a model is loaded. */
+/* Why a model is loaded. */
 enum load_reason {
-    LOAD_AT_START,   /* each version serves at once, whatever becomes of the others */
-    LOAD_ON_REQUEST, /* what cannot be read is the client's to know, and changes nothing */
-    LOAD_ON_POLL,    /* it is to be there: why it cannot be read stays in the catalog */
+    LOAD_AT_START,   /* each version serves as soon as it is READY, even if others fail */
+    LOAD_ON_REQUEST, /* a model that cannot be read: the client gets the error, nothing changes */
+    LOAD_ON_POLL,    /* a model that cannot be read: the catalog keeps the reason */
 };
 
 /*
- * repository_load_model - brings a model up: all versions that are not there yet, or not as their
- * files are now. What served before serves until then, and goes on if anything fails.
+ * repository_load_model - loads all versions of a model that are not loaded, or whose files have
+ * changed. The old versions serve until the new ones are READY, and go on if a load fails.
  *
  * Thread: control, which has locked the model.
  * @source   where its files lie; borrowed
- * @config   the configuration as JSON, or NULL: as its folder has it
+ * @config   the configuration as JSON, or NULL: the one in its folder
  * Errors: STATUS_INTERNAL, STATUS_INVALID_ARG  for the client (reference/behaviours §13.3, §13.4);
  *         the log has the cause
  */
@@ -354,7 +360,8 @@ NODISCARD struct status *repository_load_model(struct repository *repo, struct r
                                                struct source *source, const char *config,
                                                enum load_reason reason);
 
-/* repository_is_unfit_locked - its folder cannot be read, or is not to be. The text is copied. */
+/* repository_is_unfit_locked - notes the failure of a model whose folder cannot be read, or must
+ * not be served. The text is copied. */
 void repository_is_unfit_locked(struct repository *repo, struct repo_model *rm,
                                 const char *failure);
 
@@ -362,22 +369,23 @@ void repository_is_unfit_locked(struct repository *repo, struct repo_model *rm,
  */
 void repository_unload_model(struct repository *repo, struct repo_model *rm);
 
-/* repository_log_unloaded - a version of the model has been taken down. */
+/* repository_log_unloaded - logs that a version of the model has been taken down. */
 void repository_log_unloaded(const struct repo_model *rm, int64_t version);
 
-/* repository_log_missing - no repository has a model of that name, which was asked for. */
+/* repository_log_missing - logs that no repository has the model of that name. */
 void repository_log_missing(const char *name);
 
-/* repository_poll_failure - the error that a client is told when the log has the cause. */
+/* repository_poll_failure - makes the error for a client when the cause is in the log. */
 NODISCARD struct status *repository_poll_failure(const char *name);
 
-/* repository_check_name - may a model be called so? Errors: STATUS_INVALID_ARG */
+/* repository_check_name - may a model have that name? Errors: STATUS_INVALID_ARG  it may not */
 NODISCARD struct status *repository_check_name(const char *name);
 
 /*
- * retire_take_locked - the version's model is retired: it is not READY any more, or another one
- * takes its place. retire_start() follows when no request finds it any more, that is, after
- * table_view_end() of what repository_publish_locked() has replaced.
+ * retire_take_locked - takes the version's model out of the catalog, and adds it to `taken`: the
+ * version is READY no more, or gets another model. retire_start() begins to retire those in `taken`
+ * once no request can find them: after table_view_end() of the view that
+ * repository_publish_locked() has replaced.
  */
 void retire_take_locked(struct repository *repo, struct repo_model *rm, struct repo_version *rv,
                         struct list *taken);

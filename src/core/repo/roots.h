@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which repositories there are, and what the models in them are called.
+ * The list of repositories (roots), and the names of the models in them.
  *
- * A list of them never changes: who reads folders has a reference to the list that was there when
- * that began. Registering makes another list, which takes its place (register.c).
+ * A list never changes: a thread that reads folders has a reference to the list that it began with.
+ * Registering a repository makes a new list, which replaces the old one (register.c).
  */
 #ifndef CONCH_CORE_REPO_ROOTS_H
 #define CONCH_CORE_REPO_ROOTS_H
@@ -19,10 +19,10 @@ struct server_options;
 struct status;
 struct storage;
 
-/* A repository. Constant; the lists that have it share it. */
+/* A repository. Constant, and shared by several lists. */
 struct root {
     struct storage *storage; /* a reference */
-    /* Folders whose models are not called as they are; no name twice. */
+    /* Folders whose models have another name than the folder; no name twice. */
     size_t n_mappings;
     struct model_mapping *mappings; /* texts of its own */
 
@@ -33,41 +33,42 @@ struct root {
 struct roots {
     atomic_int refs;
     size_t count;
-    struct root *list[]; /* in the order in which they came */
+    struct root *list[]; /* in the order of the options, then of registration */
 };
 
 /*
- * roots_open - the repositories that the options name; one that is there twice counts once.
+ * roots_open - opens the repositories that the options name; one that is named twice counts once.
+ * The caller ends *ret_roots with roots_unref().
  *
- * Errors: as storage_open() has them; then none is open
+ * Errors: those of storage_open(); no repository is open then
  */
 NODISCARD struct status *roots_open(const struct server_options *options, struct roots **ret_roots);
 struct roots *roots_ref(struct roots *roots);
 /* roots_unref - NULL is fine. */
 void roots_unref(struct roots *roots);
 
-/* root_new - storage is taken, mappings are copied. */
+/* root_new - the reference to storage is taken, mappings are copied. */
 struct root *root_new(struct storage *storage, const struct model_mapping *mappings,
                       size_t n_mappings);
 void root_unref(struct root *root);
 
-/* roots_find - the repository of that path, slashes at its end aside; NULL: there is none. */
+/* roots_find - the repository of that path, slashes at its end ignored; NULL: there is none. */
 struct root *roots_find(const struct roots *roots, const char *path);
 
-/* roots_have - is that the place of one of them? Not if it is NULL. */
+/* roots_have - is one of the repositories at the same place as storage? NULL: no. */
 bool roots_have(const struct roots *roots, const struct storage *storage);
 
-/* roots_with - a list with one more at its end, which is taken. */
+/* roots_with - a new list: those of roots, then `more`, which is taken. */
 struct roots *roots_with(const struct roots *roots, struct root *more);
-/* roots_without - a list without the one. */
+/* roots_without - a new list: those of roots without `gone`. */
 struct roots *roots_without(const struct roots *roots, const struct root *gone);
 
 /* root_mapping - the mapping that gives this name to a model, or NULL. */
 const struct model_mapping *root_mapping(const struct root *root, const char *name);
 
 /*
- * root_keeps_name - is the model in this folder called as the folder? Not if it is mapped to
- * another name, or another folder's model has its name by mapping.
+ * root_keeps_name - has the model in this folder the folder's name? Not if a mapping gives it
+ * another name, or gives its name to another folder's model.
  */
 bool root_keeps_name(const struct root *root, const char *folder);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What lies in a model's folder: its configuration and its versions (reference/features §8.1).
+ * Reads a model's folder: its configuration and its versions (reference/features §8.1).
  */
 #ifndef CONCH_CORE_REPO_SCAN_H
 #define CONCH_CORE_REPO_SCAN_H
@@ -18,8 +18,8 @@ struct scanned_model {
     struct model_config *config; /* prepared */
     size_t n_versions;           /* those that the version policy serves, ascending */
     int64_t *versions;
-    int64_t first_version; /* in string order, of all that are there */
-    size_t n_files;        /* the entries of its folder; the name of a folder ends in '/' */
+    int64_t first_version; /* of all in the folder, the first one in string order */
+    size_t n_files;        /* entries of that version's folder; the name of a folder ends in '/' */
     char **files;
 };
 
@@ -28,9 +28,10 @@ struct scanned_model {
  *
  * Thread: control. Reads folders and the configuration.
  * @folder  of the model, in the storage
- * @config  the configuration as JSON (a load request's override); NULL: as the folder has it
- * @quiet   do not warn of what is left out or missing, nor look at the files of every version:
- *          that has been done
+ * @config  the configuration as JSON (a load request's override); NULL: the one in the folder
+ * @quiet   do not warn of what is left out or missing, nor look at the files of every version: an
+ *          earlier scan has done that
+ * @ret_scanned  the caller ends it with scanned_model_done()
  * Errors: why the model cannot be served; the text names file and cause
  */
 NODISCARD struct status *scan_model(const char *name, const struct storage *storage,
@@ -39,14 +40,14 @@ NODISCARD struct status *scan_model(const char *name, const struct storage *stor
                                     struct scanned_model *ret_scanned);
 void scanned_model_done(struct scanned_model *scanned);
 
-/* The steps of scan_model() that a check takes by itself (lint/): nothing here writes to the log.
- */
+/* The steps of scan_model(), which the linter (lint/) calls by itself. They do not log. */
 
-/* What the name of a folder in a model's folder says. */
+/* The kinds of folders in a model's folder, by their names. */
 enum scan_folder { SCAN_VERSION, SCAN_RESERVED, SCAN_LEADING_ZERO, SCAN_NO_NUMBER };
 enum scan_folder scan_folder(const char *name, int64_t *ret_version);
 
-/* scan_find_config - its path in the storage: configs/<config_name>.pbtxt where there is that. */
+/* scan_find_config - the path of the configuration in the storage: configs/<config_name>.pbtxt if
+ * there is such a file. The caller frees it. */
 NODISCARD struct status *scan_find_config(const struct storage *s, const char *folder,
                                           const char *config_name, bool *ret_exists,
                                           char **ret_path);
@@ -54,16 +55,16 @@ NODISCARD struct status *scan_find_config(const struct storage *s, const char *f
 /*
  * scan_list_files - reads the entries of a version folder into sm->files.
  *
- * Errors: STATUS_INVALID_ARG, STATUS_NOT_FOUND  one is a link that leads out of the storage, or
- *                                               nowhere
+ * Errors: STATUS_INVALID_ARG, STATUS_NOT_FOUND  an entry is a link that leads out of the storage,
+ *                                               or to nothing
  */
 NODISCARD struct status *scan_list_files(const struct storage *s, const char *folder,
                                          const char *version, struct scanned_model *sm);
 
-/* scan_apply_version_policy - of sm->versions leaves those that the policy serves. */
+/* scan_apply_version_policy - removes from sm->versions those that the policy does not serve. */
 void scan_apply_version_policy(struct scanned_model *sm);
 
-/* scan_facts - what completion may know about the model; borrows from scanned. */
+/* scan_facts - the facts for completing the configuration; borrows from scanned. */
 struct config_facts scan_facts(const char *name, const struct scanned_model *scanned,
                                const struct server_options *options);
 

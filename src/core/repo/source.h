@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where the files of a load lie: the model's folder in a repository, or a temporary folder with
- * files that came with the request. A loaded version keeps its source, since a backend may read
- * files at any time; the last one that lets go removes what was only copied.
+ * A source is the folder with the files of a load: the model's folder in a repository, or a
+ * temporary folder with the files of a load request. A loaded version keeps its source, since a
+ * backend may read files at any time. The last reference removes temporary files.
  */
 #ifndef CONCH_CORE_REPO_SOURCE_H
 #define CONCH_CORE_REPO_SOURCE_H
@@ -32,21 +32,24 @@ struct source {
     atomic_int refs;
 };
 
-/* source_of_folder - a model's folder in a repository. Errors: as storage_fetch() has them. */
+/* source_of_folder - a model's folder in a repository; the caller ends it with source_unref().
+ * Errors: those of storage_fetch(). */
 NODISCARD struct status *source_of_folder(struct storage *storage, const char *folder,
                                           struct source **ret_source);
 
 /*
- * source_of_files - a temporary folder (below TMPDIR, or /tmp) that has only these files.
+ * source_of_files - makes a temporary folder (below TMPDIR, or /tmp) with copies of these files;
+ * the caller ends it with source_unref().
  *
- * Errors: what the system says of a path that is twice there, too long, …
+ * Errors: the system's, such as for a path that is given twice or is too long
  */
 NODISCARD struct status *source_of_files(const char *name, const struct source_file *files,
                                          size_t n_files, struct source **ret_source);
 
 /*
- * source_sweep - removes what servers of this user that were killed have left below TMPDIR, never
- * what another process uses; the log says what, and what could not be removed. Thread: control.
+ * source_sweep - removes temporary folders that killed servers of this user have left below TMPDIR,
+ * never those in use by another process. Logs what it removed, and what it could not remove.
+ * Thread: control.
  */
 void source_sweep(void);
 

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where model repositories lie. A `struct storage` is the root of one repository; all paths are
- * relative to it ("digits/config.pbtxt"; "" is the root itself) and never have a ".." in them.
- * Whatever the core reads of a repository, it reads through here; a backend gets a local folder
- * from storage_fetch().
+ * A `struct storage` is the root of one model repository. All paths are relative to it
+ * ("digits/config.pbtxt"; "" is the root itself) and never have a ".." in them. The core reads a
+ * repository only through these functions; a backend gets a local folder from storage_fetch().
  *
  * Kinds of storage: folders of this machine (storage_local.c). Object stores fit behind the same
  * functions: they list and read by key, have no links, and fetch copies to a temporary folder.
  *
- * Threads: any, several at a time. It is shared: what was found in it is told to lie there for as
- * long as it serves, whether the repository is still registered or not.
+ * Threads: any, several at a time. A storage is shared: models that were loaded from it refer to it
+ * for as long as they serve, whether the repository is still registered or not.
  */
 #ifndef CONCH_CORE_REPO_STORAGE_H
 #define CONCH_CORE_REPO_STORAGE_H
@@ -23,28 +22,28 @@ struct storage;
 
 struct storage_ops {
     /*
-     * stat - as file_stat(): that nothing is there is an answer. A link that leads nowhere is an
-     * error, and so is one that leads out of the root, unless the storage was opened to follow it;
-     * ret_info->kind says what is there even so, unless that could not be learnt.
+     * stat - as file_stat(): a missing file is no error. Errors are a link that leads to nothing,
+     * and one that leads out of the root, unless the storage was opened to follow links. On these
+     * errors ret_info->kind is still set, if the kind could be found out.
      */
     NODISCARD struct status *(*stat)(const struct storage *s, const char *path,
                                      struct file_info *ret_info);
-    /* list - as file_list(). Links are listed as such: stat tells what they lead to. */
+    /* list - as file_list(). Links are listed as links: stat follows them. */
     NODISCARD struct status *(*list)(const struct storage *s, const char *path,
                                      struct file_list *ret_list);
-    /* read - as file_read(): the buffer's maximum is the limit. */
+    /* read - as file_read(): the buffer's maximum limits the size. */
     NODISCARD struct status *(*read)(const struct storage *s, const char *path,
                                      struct buf *ret_content);
-    /* fetch - makes everything below path readable in a local folder, until it is released. */
+    /* fetch - makes all files below path readable in a local folder, until its release. */
     NODISCARD struct status *(*fetch)(const struct storage *s, const char *path, char **ret_folder);
-    /* release - folder is from fetch, and taken. */
+    /* release - ends a fetch; takes the folder that fetch has returned. */
     void (*release)(const struct storage *s, char *folder);
     void (*close)(struct storage *s);
 };
 
 struct storage {
     const struct storage_ops *ops;
-    /* As the user wrote it, without slashes at its end: messages name what they are about by
+    /* The location as the user wrote it, without slashes at its end. Messages name files by
      * "<root>/<path>". */
     char *root;
 
@@ -55,16 +54,16 @@ struct storage {
  * storage_open - opens the root of a repository: a local folder, or the URL of an object store.
  *
  * @follow_links  links may lead out of the root (--repository-follow-symlinks)
- * Errors: STATUS_INTERNAL     no such folder; not a kind of storage that this program has
+ * Errors: STATUS_INTERNAL     no such folder; this program does not have that kind of storage
  *         STATUS_INVALID_ARG  not a folder
  */
 NODISCARD struct status *storage_open(const char *location, bool follow_links,
                                       struct storage **ret_storage);
 struct storage *storage_ref(struct storage *s);
-/* storage_unref - NULL is fine. The last one closes it. */
+/* storage_unref - the last reference closes the storage. NULL is fine. */
 void storage_unref(struct storage *s);
 
-/* storage_compare - the order of roots by name; 0: they are the same place. NULL comes last. */
+/* storage_compare - orders storages by their roots; 0: they are the same place. NULL comes last. */
 int storage_compare(const struct storage *a, const struct storage *b);
 
 /* storage_path - "<root>/<path>", for messages; the caller frees it. */
@@ -101,22 +100,23 @@ static inline void storage_release(const struct storage *s, char *folder)
 }
 
 /*
- * storage_check_fetched - of a file by its path on this machine, below a folder that was fetched:
- * is it in the storage in truth? No link leads out of it. Of any other path nothing is said.
+ * storage_check_fetched - does this file of a fetched folder really lie in the storage? It fails if
+ * a link leads out of the storage. Every path outside of `directory` passes.
  *
- * @folder     what was fetched
- * @directory  … and where it is
+ * @folder     the folder that was fetched, in the storage
+ * @directory  the local folder that fetch has returned
+ * @path       of the file, on this machine
  */
 NODISCARD struct status *storage_check_fetched(const struct storage *s, const char *folder,
                                                const char *directory, const char *path);
 
 /*
- * storage_stat_named, storage_read_named - of a file that a configuration names: whatever it names
- * is looked at and read through these. The name is relative to a folder and may not lead out of it:
- * neither by "..", nor by being absolute. That is refused before anything is looked at, so that the
- * error does not tell what lies there; links are followed as stat and read follow them.
+ * storage_stat_named, storage_read_named - stat and read for a file that a configuration names; the
+ * core uses no other function for such files. The name is relative to `folder` and must not lead
+ * out of it, by ".." or by being absolute. Such a name is refused before the file system is read,
+ * so that the error does not tell what lies there. Links are followed as by stat and read.
  *
- * Errors: STATUS_INVALID_ARG  the name leads out; else as stat and read have them
+ * Errors: STATUS_INVALID_ARG  the name leads out of the folder; else those of stat and read
  */
 NODISCARD struct status *storage_stat_named(const struct storage *s, const char *folder,
                                             const char *name, struct file_info *ret_info);
@@ -124,18 +124,19 @@ NODISCARD struct status *storage_read_named(const struct storage *s, const char 
                                             const char *name, struct buf *ret_content);
 
 /*
- * storage_check_named - is what a configuration names in the storage, and all that is below it if
- * it is a folder? Backends open such files by themselves. That nothing is there is for them to say.
+ * storage_check_named - does a file or folder that a configuration names lie in the storage, with
+ * all files below it? For files that backends open by themselves. A missing file passes: the
+ * backend reports it.
  *
- * Errors: STATUS_INVALID_ARG  the name leads out, or a link does; more than 32 folders, one in the
- *                             other; else as stat and list have them
+ * Errors: STATUS_INVALID_ARG  the name or a link leads out; folders nest more than 32 deep; else
+ *                             those of stat and list
  */
 NODISCARD struct status *storage_check_named(const struct storage *s, const char *folder,
                                              const char *name);
 
 /*
- * storage_kind - what an entry of a list is, a link being what it leads to, as stat has it; on
- * error still FILE_LINK when that is not known.
+ * storage_kind - the kind of an entry of a list; of a link the kind of what it leads to, as by
+ * stat. On error *ret_kind is FILE_LINK if that kind is not known.
  *
  * @folder  the path that was listed
  */

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The table in which requests look models up: what they may know of each model, by name.
+ * The table in which requests look models up by name.
  *
  *     head ──► directory: names ──► entry ──► view: versions, and the models that serve them
  *
- * A look-up takes no lock. Whoever changes what is known of a model gives its entry another view;
- * then the head is replaced (snapshot.h), and once nobody reads by the old one, nobody has the old
- * view either, which goes. So a model that becomes READY, is reloaded or unloaded among ten
- * thousand costs nothing but its own view, and all its versions change at once. Only a name that
- * comes or goes makes another directory.
+ * A look-up takes no lock. A writer that changes a model gives its entry a new view and replaces
+ * the head (snapshot.h). When no reader uses the old head any more, none has the old view either,
+ * and the view is freed. So the load or unload of one model among ten thousand costs only its own
+ * view, and all its versions change at once. Only adding or removing a name makes a new directory.
  *
- * Threads: any reads; writers take table.mu, and the view of one entry is set by one thread at a
- * time.
+ * Threads: any thread reads. Writers take table.mu; one thread at a time sets the view of an entry.
  */
 #ifndef CONCH_CORE_REPO_TABLE_H
 #define CONCH_CORE_REPO_TABLE_H
@@ -28,9 +26,9 @@ struct table_entry;
 
 /* What is known of a model; constant once it is set. */
 struct table_view {
-    bool known;  /* the list below is what there is; else nobody has looked, or nobody could */
-    bool coming; /* versions of it are on their way: who asks for one that is not READY is told to
-                    come again */
+    bool known;  /* the list below is complete; false: the folder was not, or could not be, read */
+    bool coming; /* versions are being loaded: a request for one that is not READY gets
+                    STATUS_UNAVAILABLE, and may come again */
     size_t n_versions;
     struct table_version {
         int64_t version;     /* ascending */
@@ -39,7 +37,7 @@ struct table_view {
 };
 
 struct table {
-    struct snapshot head; /* NULL: there are no models yet, or not any more */
+    struct snapshot head; /* NULL: before the first table_add(), and after table_close() */
 
     struct mutex mu; /* level 150 in core/README.md: one writer at a time */
 };
@@ -48,52 +46,53 @@ void table_init(struct table *t);
 void table_done(struct table *t);
 
 /*
- * table_add - names that are looked up from now on; versions of them are coming. Several entries
- * may have the same name (namespacing); then it answers for none of them, unless only one of them
- * has versions. From the first call on, even with no name, the table is there.
+ * table_add - adds names, whose versions are `coming`. Under namespacing several entries may have
+ * the same name; a look-up of it then succeeds only if exactly one of them has versions. The first
+ * call, even with n == 0, makes the table answer look-ups.
  *
  * @names    sorted; copied
- * @ret      an entry for each
+ * @ret      an entry for each; borrowed from the table
  */
 void table_add(struct table *t, size_t n, const char *const *names, struct table_entry **ret);
 
-/* table_remove - the name is not known any more; the entry goes. */
+/* table_remove - removes a name from the table, and frees its entry. */
 void table_remove(struct table *t, struct table_entry *e);
 
-/* table_close - there are no models any more. All entries go. */
+/* table_close - removes and frees all entries: the server has no models any more. */
 void table_close(struct table *t);
 
 /* table_view_new - a view with that many versions, for the caller to fill in. */
 struct table_view *table_view_new(size_t n_versions);
 
 /*
- * table_set - what is known of the entry's model from now on. It waits for nobody, so that the
- * caller may change its own state under the same lock. Returns the view that was there before,
- * which some still read: for table_view_end().
+ * table_set - gives the entry a new view. It does not wait, so the caller may change its own state
+ * under the same lock. Returns the old view, which threads may still read; the caller passes it to
+ * table_view_end().
  *
  * @view  taken, with a reference to each model in it
  */
 NODISCARD struct table_view *table_set(struct table_entry *e, struct table_view *view);
 
 /*
- * table_view_end - waits until nobody reads a view that table_set() has replaced; its references to
- * models are given back. NULL is nothing.
+ * table_view_end - waits until no thread reads a view that table_set() has replaced, then frees the
+ * view and ends its references to models. NULL is fine.
  */
 void table_view_end(struct table *t, struct table_view *view);
 
 /*
- * table_find, table_versions - see server_find_model() and server_model_versions(). The model has a
- * reference, the caller's.
+ * table_find, table_versions - see server_find_model() and server_model_versions(). The caller ends
+ * the reference to the model, and frees the versions with mem_free().
  *
- * Errors: as those, and STATUS_UNAVAILABLE  Server not ready: the table is not there
+ * Errors: as those, and STATUS_UNAVAILABLE  Server not ready: before table_add(), or closed
  */
 NODISCARD struct status *table_find(struct table *t, const char *name, size_t name_length,
                                     int64_t version, struct model **ret_model);
 NODISCARD struct status *table_versions(struct table *t, const char *name, size_t name_length,
                                         int64_t **ret_versions, size_t *ret_n);
 
-/* table_serving - see server_statistics(): the READY versions that it is asked of. NULL ends the
- * list; each has a reference, and the caller frees it with mem_free(). */
+/* table_serving - the READY versions of a model or of all models, as server_statistics() names
+ * them. NULL ends the list. The caller ends the reference to each, and frees the list with
+ * mem_free(). */
 NODISCARD struct status *table_serving(struct table *t, const char *name, size_t name_length,
                                        int64_t version, struct model ***ret_models);
 
