@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The handles of the public ABI are our own structs: this header is the list of who is who, and
- * the few objects that exist only for the ABI.
+ * The handles of the public ABI are our own structs. This header lists which public type is which
+ * struct, and declares the few objects that exist only for the ABI.
  */
 #ifndef CONCH_API_HANDLES_H
 #define CONCH_API_HANDLES_H
@@ -16,7 +16,8 @@ struct api_response_stats;
 struct state;
 struct status;
 
-/* HANDLE(public type, our type, name): to_<name>() gives ours, as_<name>() the public one. */
+/* HANDLE(public type, our type, name): to_<name>() converts to our type, as_<name>() to the public
+ * one. */
 #define HANDLE(public_type, our_type, name)                                                        \
     static inline our_type *to_##name(public_type *handle)                                         \
     {                                                                                              \
@@ -61,7 +62,7 @@ static inline const struct parameter *parameter_of(const TRITONSERVER_Parameter 
     return &handle->parameter;
 }
 
-/* json_message_new - takes the text (mem_free). */
+/* json_message_new - makes a message; takes the text, which mem_free() frees. */
 struct json_message *json_message_new(char *json, size_t size_bytes);
 
 struct buffer_attributes {
@@ -80,7 +81,7 @@ struct response_allocator {
     TRITONSERVER_ResponseAllocatorQueryFn_t query_fn;
 };
 
-/* A request that an embedder made: ours, and what it gave us to call. */
+/* A request that an embedder made: our request, and the embedder's callbacks with their data. */
 struct api_request {
     struct request request;
     struct server *server;
@@ -90,7 +91,7 @@ struct api_request {
     void *response_data;
     TRITONSERVER_InferenceRequestReleaseFn_t release_fn;
     void *release_data;
-    char first[1536]; /* where its arena begins */
+    char first[1536]; /* the first memory of the request's arena */
 };
 
 /* api_request_of - NULL for a request that a frontend made. */
@@ -98,17 +99,18 @@ struct api_request *api_request_of(struct request *r);
 
 /* A way to answer a request after its release. */
 struct response_factory {
-    struct request *request; /* a reference; counts as one who may answer */
+    struct request *request; /* a reference; counts in request.senders */
 };
 
-/* Each output and input needs its attributes once at most; they live in the request's arena. */
+/* attributes_in - makes buffer attributes in the arena, which owns them. Each output and input
+ * needs them at most once. */
 TRITONSERVER_Error *attributes_in(struct arena *a, enum memory_type type, int64_t type_id,
                                   size_t size_bytes, TRITONSERVER_BufferAttributes **ret);
 
-/* out_of_bounds - the error for an index of which there are only `count` of `what`. */
+/* out_of_bounds - makes the error for an index when there are only `count` of `what`. */
 TRITONSERVER_Error *out_of_bounds(const char *what, uint32_t index, uint32_t count);
 
-/* A NULL where an object is needed is the caller's mistake, and an answer. */
+/* NEED - returns STATUS_INVALID_ARG from the function if the caller passed NULL for an object. */
 #define NEED(pointer)                                                                              \
     do {                                                                                           \
         if (UNLIKELY(!(pointer)))                                                                  \
