@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A batching library of the user's: it says of each request whether it may join the batch that is
- * being made. Its functions are called without our locks, for one scheduler by one thread at a
+ * A batching library is the user's: it decides for each request whether it may join the batch that
+ * is being made. Its functions are called without our locks, for one scheduler by one thread at a
  * time.
  *
  * A model has one if its configuration's parameter TRITON_BATCH_STRATEGY_PATH names it, or else if
  * there is a file batchstrategy.so in the version's folder, the model's folder or its backend's
- * folder. A model without a dynamic batcher has it, too, and never asks it; as in the reference.
+ * folder. A model without a dynamic batcher loads the library, too, but never asks it, as in the
+ * reference.
  *
  * Source: TRITONBACKEND_ModelBatcher…, TRITONBACKEND_ModelBatch…; reference/behaviours §10.16
  */
@@ -40,16 +41,16 @@ struct batch_strategy_search {
 };
 
 /*
- * batch_strategy_find - the library that the model would have; NULL: none. One with a sequence
- * batcher has none, whatever its configuration names.
+ * batch_strategy_find - the path of the model's library; the caller frees it. NULL: none. A model
+ * with a sequence batcher has none, even if its configuration names one.
  *
- * Errors: STATUS_NOT_FOUND  the file that is named
+ * Errors: STATUS_NOT_FOUND  the configuration names a file that does not exist
  */
 NODISCARD struct status *batch_strategy_find(const struct batch_strategy_search *s,
                                              char **ret_path);
 
 /*
- * batch_strategy_check - may what was found be loaded?
+ * batch_strategy_check - may the library that was found be loaded?
  *
  * Errors: STATUS_INVALID_ARG  it lies outside of the model repository, or a link leads out of it
  */
@@ -58,7 +59,7 @@ NODISCARD struct status *batch_strategy_check(const struct batch_strategy_search
 
 /* Of one loaded model; constant. */
 struct batch_strategy {
-    void *batcher; /* TRITONBACKEND_Batcher: what the library has made for the model */
+    void *batcher; /* TRITONBACKEND_Batcher: the library's object for the model */
     struct status *(*begin)(const void *batcher, void **ret_user);
     struct status *(*include)(struct request *r, void *user, bool *ret_include);
     struct status *(*end)(void *user);
@@ -67,31 +68,32 @@ struct batch_strategy {
     struct dl *library;
     struct status *(*batcher_begin)(void **ret_batcher, struct model *m);
     struct status *(*batcher_end)(void *batcher);
-    bool entered;      /* batcher_begin() has been called, whatever it said: batcher_end() is due */
-    atomic_bool stays; /* a thread that goes on has run it */
+    bool entered;      /* batcher_begin() has been called, even in vain: batcher_end() is due */
+    atomic_bool stays; /* a thread that is not joined has run its code: it stays in memory */
 };
 
 /*
- * batch_strategy_open - m->strategy, of a model whose configuration is complete; it remains NULL
- * for a model without a library, and for one whose library has none of the functions.
+ * batch_strategy_open - sets m->strategy of a model whose configuration is complete. It remains
+ * NULL for a model without a library, and for one whose library has none of the functions.
  *
- * Thread: control. The library stays loaded until the last model that has it gives it up. After an
- * error, too, batch_strategy_end() and batch_strategy_close() are due.
- * Errors: as batch_strategy_find() and batch_strategy_check() have them
- *         STATUS_NOT_FOUND    what the dynamic linker says of the file
- *         STATUS_INVALID_ARG  it has some of the functions only
- *         and what TRITONBACKEND_ModelBatcherInitialize returns
+ * Thread: control. The library stays loaded until the last model that uses it is unloaded. The
+ * caller calls batch_strategy_end() and batch_strategy_close() after an error, too.
+ * Errors: those of batch_strategy_find() and batch_strategy_check()
+ *         STATUS_NOT_FOUND    the dynamic linker cannot load the file; its message
+ *         STATUS_INVALID_ARG  the library has only some of the functions
+ *         and those of TRITONBACKEND_ModelBatcherInitialize
  */
 NODISCARD struct status *batch_strategy_open(struct model *m, const struct backend_registry *reg);
 
 /*
- * batch_strategy_end - no scheduler uses it any longer: TRITONBACKEND_ModelBatcherFinalize.
- * batch_strategy_close - then gives the library up, and m->strategy. The threads that ran it,
- * batch_strategy_open() and batch_strategy_end() among them, have been joined: what the library has
- * in a thread ends with it.
- * batch_strategy_stays - … but one has not, or will not be: the library stays in memory.
+ * batch_strategy_end - calls TRITONBACKEND_ModelBatcherFinalize. No scheduler uses the library.
+ * batch_strategy_close - then frees m->strategy, and closes the library. The threads that ran its
+ * code, those of batch_strategy_open() and batch_strategy_end() included, have been joined, since
+ * the library's thread-local objects end with their thread.
+ * batch_strategy_stays - keeps the library in memory for good: a thread has run its code, or is
+ * about to, that is not joined before the library is closed.
  *
- * A model without one is fine for all. Thread: control; batch_strategy_stays(): any.
+ * All three accept a model without a library. Thread: control; batch_strategy_stays(): any.
  */
 void batch_strategy_end(struct model *m);
 void batch_strategy_close(struct model *m);

@@ -7,8 +7,8 @@
 struct request;
 
 /*
- * requests_can_batch - may two checked requests of a model be in one batch? They have the same
- * inputs, and inputs of variable size have the same shape, unless they may be ragged.
+ * requests_can_batch - may two admitted requests of a model be in one batch? They must have the
+ * same inputs, and inputs of variable size must have the same shape, unless they may be ragged.
  *
  * Source: reference/behaviours §10.3, §10.12
  */

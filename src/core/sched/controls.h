@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The control tensors of a sequence batcher: inputs that no client sends and the backend gets all
- * the same, such as whether the request begins its sequence. Each has one element.
+ * The control tensors of a sequence batcher: inputs that the scheduler adds for the backend, such
+ * as whether the request begins its sequence. Clients do not send them. Each has one element.
  *
  * Source: model configuration, control_input; reference/behaviours §11.11
  */
@@ -42,24 +42,24 @@ struct control_inputs {
     } id;
 };
 
-/* controls_init - as a checked configuration has them; the names are borrowed from it. */
+/* controls_init - reads a validated configuration; the names are borrowed from it. */
 void controls_init(struct controls *c, const Inference__ModelSequenceBatching *config,
                    bool batching);
 
-/* controls_make - what is the same for all requests, once. They stay where they are. */
+/* controls_make - sets once what is the same for all requests. The object must not move then. */
 void controls_make(const struct controls *c, struct control_inputs *ret_inputs);
 
 /*
- * controls_show - what the backend is to see of the request.
+ * controls_show - sets the values of the control tensors for a request.
  *
- * @ready  false: it stands for a slot without a request, and says no to everything
+ * @ready  false: the request stands for an empty slot, and all its controls are false
  */
 void controls_show(const struct controls *c, struct request *r, bool ready,
                    struct control_inputs *inputs);
 
 /*
  * controls_corrid - the data type of the tensor that has the correlation id; DTYPE_INVALID: there
- * is none. For the check of requests.
+ * is none. request_admit() uses it.
  */
 enum dtype controls_corrid(const Inference__ModelSequenceBatching *config);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a sequence batcher adds to a request for its backend, beside the inputs of the client:
- * control tensors and implicit states. They live with the sequence, of which the backend has one
- * request at a time, so that a request costs no memory for them.
+ * Injected inputs are those that a sequence batcher adds to the client's inputs for the backend:
+ * control tensors and implicit states. They belong to the sequence, of which the backend has one
+ * request at a time, so a request needs no memory for them.
  */
 #ifndef CONCH_CORE_SCHED_INJECTED_INPUTS_H
 #define CONCH_CORE_SCHED_INJECTED_INPUTS_H
@@ -20,7 +20,7 @@ struct injected_inputs_spec {
 struct injected_inputs {
     const struct injected_inputs_spec *spec;
     struct control_inputs controls;
-    struct states *states; /* NULL: the model has none, or nothing has begun */
+    struct states *states; /* NULL: the model has none, or no sequence has begun */
     struct input **list;   /* all of them; NULL before the first request */
 };
 
@@ -32,8 +32,8 @@ void injected_inputs_init(struct injected_inputs *e, const struct injected_input
 void injected_inputs_done(struct injected_inputs *e);
 
 /*
- * injected_inputs_attach - the request gets these inputs: its states begin anew when it starts a
- * sequence, and go on otherwise.
+ * injected_inputs_attach - gives the request these inputs. Its states are the initial ones if it
+ * starts a sequence, else those that the sequence's last request has left.
  *
  * Errors: STATUS_UNAVAILABLE  no memory
  */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The thread of one instance. It starts with the first work that needs it and ends when it had none
- * for a while, so that ten thousand idle models are not ten thousand threads; the next work starts
- * another one. At any time at most one of them runs code of the backend: a new one waits for the
- * end of the one before, destructors of the backend's thread-local variables included.
+ * The worker thread of one instance. It starts with the first work that needs it, and ends after
+ * some time without work, so that ten thousand idle models do not have ten thousand threads. The
+ * next work starts another worker. At most one of them at a time runs code of the backend: a new
+ * worker waits for the end of the last one, with the destructors of its thread-local variables.
  *
  *                    work                       no work for idle_ns: told so
  *      no worker ──────────► alive, at work ──► alive, waiting ──────────► ended
@@ -11,12 +11,13 @@
  *                              │        └─────────────┘ work: woken          │ work: a new one,
  *                              └─────────────────────────────────────────────┘ which joins it
  *
- * It waits without a timer of its own, which each sleep would pay for: somebody who has a timer
- * tells it that it has waited for long enough (instance_thread_end_idle_locked()).
+ * The worker waits without a timer of its own, which would cost something with each sleep. The
+ * scheduler's deadline timer tells it when it has waited long enough
+ * (instance_thread_end_idle_locked()).
  *
- * All transitions are made under the lock of the scheduler: who brings work sees the worker either
- * waiting, and rouses it, or ended, and starts one. The system call that wakes it comes when the
- * lock is let go of (base/sleeper.h).
+ * All transitions are made under the scheduler's lock. A thread that brings work finds the worker
+ * either waiting, and rouses it, or ended, and starts another. The system call that wakes the
+ * worker is made after the lock is released (base/sleeper.h).
  */
 #ifndef CONCH_CORE_SCHED_INSTANCE_THREAD_H
 #define CONCH_CORE_SCHED_INSTANCE_THREAD_H
@@ -38,7 +39,7 @@ struct instance_thread;
 struct instance_thread_ops {
     bool (*has_work_locked)(struct instance *in);
     void (*work_locked)(struct instance *in);
-    /* It begins to wait: instance_thread_end_idle_locked() is due at that time. */
+    /* The worker begins to wait: instance_thread_end_idle_locked() is to be called at until_ns. */
     void (*waits_locked)(struct instance *in, uint64_t until_ns);
 };
 
@@ -59,21 +60,21 @@ NODISCARD struct status *instance_thread_start_locked(struct instance *in,
 /*
  * instance_thread_rouse_locked - there is work, and the worker has not ended.
  *
- * Returns what instance_thread_wake() is to get when mu is let go of. The worker may have done the
- * work and ended by then.
+ * Returns the argument for instance_thread_wake(), which the caller calls after unlocking mu. The
+ * worker may have done the work and ended by then.
  */
 void *instance_thread_rouse_locked(struct instance_thread *w);
 void instance_thread_wake(void *asleep);
 bool instance_thread_has_ended_locked(const struct instance_thread *w);
 
 /*
- * instance_thread_end_idle_locked - has a worker end that has waited for as long as it should.
+ * instance_thread_end_idle_locked - ends a worker that has waited for idle_ns.
  *
- * Returns when to look again; UINT64_MAX: not before waits_locked() says so.
+ * Returns when to call it again; UINT64_MAX: not before waits_locked() is called.
  */
 uint64_t instance_thread_end_idle_locked(struct instance_thread *w, uint64_t now_ns);
 
-/* instance_thread_stop - ends a worker that has no work, and never will. Takes mu. NULL is fine. */
+/* instance_thread_stop - ends and joins a worker that gets no more work. Takes mu. NULL is fine. */
 void instance_thread_stop(struct instance_thread *w);
 
 #endif

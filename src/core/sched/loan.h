@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Instances that are lent to a thread which executes inline, so that it takes and gives them back
- * without the scheduler's lock: by a compare-and-swap on a word of the instance, which no other
- * thread writes as long as each has one of its own. Who holds the lock calls them back.
+ * A loan: an instance is lent to a thread that executes inline. The thread takes it and gives it
+ * back without the scheduler's lock, by a compare-and-swap on a word of the instance. No other
+ * thread writes that word while each thread has an instance of its own. A thread that has the lock
+ * may call the instance back.
  *
  *                   lend                    take
  *          NONE ───────────► FREE ───────────────────► USED
@@ -14,15 +15,15 @@
  *
  * lend, call_back and end are made under the scheduler's lock; take and give_back without it.
  *
- * No wake-up is lost. Who has work under the lock calls back until there is an instance for it or
- * none is FREE. Whoever uses one then finds it WANTED when it wants to give it back, since both
- * change the same word, and takes the lock instead: there it finds the work. And nobody takes one
- * meanwhile, past those who wait: none is FREE before it is lent again, which is done only when
- * nothing waits, under the same lock. That is all of the order that is needed: giving back
- * releases, and taking acquires, what belongs to the instance.
+ * No wake-up is lost. A thread that has work under the lock calls instances back until it has one
+ * for the work, or none is FREE. A thread that uses an instance then finds it WANTED when it gives
+ * it back, since both change the same word; it takes the lock instead, and finds the work there.
+ * No thread takes an instance ahead of waiting requests: an instance becomes FREE only by being
+ * lent again, which is done under the same lock, and only when nothing waits. No more memory
+ * ordering than this is needed: give_back releases, and take acquires, the instance's data.
  *
- * After give_back the thread touches neither the instance nor its scheduler: a stop that calls it
- * back finds it FREE, and may take both down.
+ * After give_back the thread touches neither the instance nor its scheduler: a stop may call the
+ * instance back, find it FREE, and free both.
  */
 #ifndef CONCH_CORE_SCHED_LOAN_H
 #define CONCH_CORE_SCHED_LOAN_H
@@ -39,9 +40,9 @@ struct instance;
 enum loan_state { LOAN_NONE, LOAN_FREE, LOAN_USED, LOAN_WANTED };
 
 /*
- * Lending pays when the same thread comes again; calling back costs more than was saved. So an
- * instance is lent when its thread had it that often, one time after the other, and nothing came
- * for it meanwhile.
+ * Lending pays when the same thread uses the instance again; a call-back costs more than a loan
+ * saves. So an instance is lent after one thread had it LOAN_AFTER times in a row, with no other
+ * work for it in between.
  */
 enum { LOAN_AFTER = 8 };
 
@@ -49,9 +50,9 @@ enum { LOAN_AFTER = 8 };
 struct loan {
     atomic_int state; /* enum loan_state */
     /* Under the scheduler's lock. */
-    unsigned int slot;    /* where it is in the table, unless NONE */
-    unsigned int thread;  /* who had it last, by its number … */
-    unsigned int n_quiet; /* … and how often, nothing in between */
+    unsigned int slot;    /* its index in loans.slots, unless NONE */
+    unsigned int thread;  /* the number of the thread that had it last … */
+    unsigned int n_quiet; /* … and how often in a row, with no other work in between */
 };
 
 /* A scheduler's. */
@@ -62,23 +63,28 @@ struct loans {
     unsigned int n;
 };
 
-/* loan_take - the one that is lent to this thread, now USED; NULL: there is none, or it is not
- * FREE. */
+/* loan_take - takes the instance that is lent to this thread: FREE → USED. NULL: there is none, or
+ * it is not FREE. */
 struct instance *loan_take(struct loans *l);
 
-/* loan_give_back - false: it is wanted, and the caller ends the loan, under the lock. */
+/* loan_give_back - USED → FREE. False: the instance is WANTED, and the caller ends the loan with
+ * loan_end_locked(). */
 NODISCARD bool loan_give_back(struct instance *in);
 
-/* loan_note_locked - this thread has executed on it; `quiet`: nothing came for it meanwhile. */
+/* loan_note_locked - notes that this thread has executed on the instance. @quiet  no other work
+ * came for it meanwhile */
 void loan_note_locked(struct instance *in, bool quiet);
 
-/* loan_lend_locked - to this thread, if that pays. It has run it, and nothing waits. */
+/* loan_lend_locked - lends the instance to this thread, if that pays. The thread has executed on
+ * it, and no request waits. Returns whether it is lent. */
 bool loan_lend_locked(struct loans *l, struct instance *in);
 
-/* loan_call_back_locked - one that was FREE; NULL: none is, and those that are USED are WANTED. */
+/* loan_call_back_locked - calls back a FREE instance, and returns it. NULL: none is FREE; all that
+ * are USED are WANTED now. */
 struct instance *loan_call_back_locked(struct loans *l);
 
-/* loan_end_locked - of one that is WANTED, by who has used it. */
+/* loan_end_locked - ends the loan of a WANTED instance: WANTED → NONE. Thread: the one that has
+ * used it. */
 void loan_end_locked(struct loans *l, struct instance *in);
 
 #endif

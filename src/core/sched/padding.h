@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Requests that stand for slots without a request, so that the others of a batch are where their
- * slots are (reference/behaviours §11.8). They look like another request of the batch, but for
- * their bytes, which are zeros, and for control tensors that say "not ready". Nobody reads the
- * responses, and statistics do not count them (reference/behaviours §16.10).
+ * Paddings are requests that stand for empty slots, so that the others of a batch are at the index
+ * of their slot (reference/behaviours §11.8). A padding has the inputs of another request of the
+ * batch, with zeros as their bytes, and control tensors that say "not ready". Its responses are
+ * thrown away, and statistics do not count it (reference/behaviours §16.10).
  */
 #ifndef CONCH_CORE_SCHED_PADDING_H
 #define CONCH_CORE_SCHED_PADDING_H
@@ -18,7 +18,7 @@ struct padding {
     struct model *model;
     const struct injected_inputs_spec *spec;
     struct pool *pool;
-    struct zeros *zeros; /* what inputs are made of; NULL before the first */
+    struct zeros *zeros; /* the bytes of their inputs; NULL before the first padding */
 };
 
 void padding_init(struct padding *p, struct model *m, const struct injected_inputs_spec *spec);
@@ -26,18 +26,19 @@ void padding_init(struct padding *p, struct model *m, const struct injected_inpu
 void padding_done(struct padding *p);
 
 /*
- * padding_new - a request like `live`, a checked one that is in the same batch. It ends when the
- * backend has let go of it.
+ * padding_new - makes a request like `live`, an admitted one of the same batch. The padding is
+ * freed when the backend has released it.
  *
  * Errors: STATUS_UNAVAILABLE  no memory
  */
 NODISCARD struct status *padding_new(struct padding *p, const struct request *live,
                                      struct request **ret_request);
 
-/* padding_drop - ends one that is not given to a backend after all. */
+/* padding_drop - frees a padding that no backend has got. */
 void padding_drop(struct request *r);
 
-/* padding_released - nobody reads its inputs any more. Thread: any. */
+/* padding_released - the backend has released the padding: its inputs are not read any more.
+ * Thread: any. */
 void padding_released(struct request *r);
 
 #endif

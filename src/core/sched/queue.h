@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The requests that wait for a dynamic batcher, in the order in which they are to be executed: by
- * priority level, 1 first; within a level those in time before those whose time in the queue is
- * over and whose policy lets them stay (DELAY); within these by arrival.
+ * The queue of a dynamic batcher: its requests in the order in which they are to be executed.
+ * Priority level 1 comes first. Within a level unexpired requests come before delayed ones, whose
+ * time in the queue is over and whose policy lets them stay (DELAY); within these by arrival.
  *
- * Thread: everything under the scheduler's lock. A request that has to be answered without being
- * executed (it is late, cancelled) goes to the scheduler's list of refused ones.
+ * Thread: everything under the scheduler's lock. Requests that are to be answered without being
+ * executed (expired, cancelled) go to the scheduler's list of refused requests.
  *
  * Source: reference/behaviours §10.6 to §10.8; reference/features §6.3 (QueuePolicy)
  */
@@ -41,24 +41,24 @@ struct queue {
     Inference__ModelDynamicBatching__PriorityQueuePolicyEntry **policies; /* by their levels */
 
     size_t n;           /* waiting requests */
-    struct tree levels; /* by priority; those in use, and a few that were */
+    struct tree levels; /* by priority; those in use, and a few unused ones */
     struct heap limits; /* requests whose time in the queue is limited, the next first */
 };
 
 void queue_init(struct queue *q, const struct model *m,
                 const Inference__ModelDynamicBatching *config);
-/* queue_done - it is empty. */
+/* queue_done - frees the queue, which is empty. */
 void queue_done(struct queue *q);
 
 /*
- * queue_push - one more request, which came at r->queue_ns.
+ * queue_push - adds a request, which came at r->queue_ns.
  *
- * @ret_last  it is the last one to be executed, as things are
+ * @ret_last  no request of the queue is to be executed after it
  * Errors:    STATUS_UNAVAILABLE  Exceeds maximum queue size
  */
 NODISCARD struct status *queue_push(struct queue *q, struct request *r, bool *ret_last);
 
-/* queue_remove - takes out a request, wherever it stands. */
+/* queue_remove - removes a request from its place in the queue. */
 void queue_remove(struct queue *q, struct request *r);
 
 /* queue_first, queue_next - in order; NULL after the last. */
@@ -66,14 +66,14 @@ struct request *queue_first(const struct queue *q);
 struct request *queue_next(const struct queue *q, const struct request *r);
 
 /*
- * queue_expire - applies the policies to those whose time is over: they move behind those in time,
- * or the scheduler refuses them.
+ * queue_expire - applies the policies to requests whose time in the queue is over: they become
+ * delayed, or the scheduler refuses them.
  *
  * Returns whether anything has changed
  */
 bool queue_expire(struct queue *q, uint64_t now_ns, struct scheduler *s);
 
-/* queue_next_limit_ns - when the next one's time is over; UINT64_MAX: never. */
+/* queue_next_limit_ns - when the next request expires; UINT64_MAX: never. */
 uint64_t queue_next_limit_ns(const struct queue *q);
 
 /* queue_limits_time - may a request's time in the queue be limited at all? */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A model version has one scheduler, with one lock. Requests are pushed into it; instances pull
- * batches out of it. What is common to all schedulers (who runs where, waking, stopping) is in
- * scheduler.c; a kind of scheduler is a queue with a rule for the next batch (struct
+ * A model version has one scheduler, with one lock. Callers push requests into it; instances pull
+ * batches out of it. scheduler.c has what is common to all schedulers: which thread executes a
+ * batch, waking, stopping. A kind of scheduler is a queue with a rule for the next batch (struct
  * scheduler_ops).
  */
 #ifndef CONCH_CORE_SCHED_SCHEDULER_H
@@ -31,25 +31,27 @@ struct inline_budget;
 struct scheduler_ops {
     bool batches;      /* requests of one iteration of a loop are better executed together */
     bool per_instance; /* has_work_locked() may say yes to one idle instance and no to another */
-    bool take_unlocks; /* take_locked() may let go of mu and take it again; never on a loop */
-    /* An idle instance with nothing waiting executes a request alone: it may be lent (loan.h), and
-     * gets requests then that the kind never sees. has_work_locked() is asked with no instance. */
+    bool take_unlocks; /* take_locked() may unlock mu and lock it again; never on a loop */
+    /* When nothing waits, an idle instance executes a request alone. So it may be lent (loan.h),
+     * and then gets requests without push_locked() and take_locked(). has_work_locked() is called
+     * with a NULL instance. */
     bool lends;
-    /* Under mu. Takes r, or returns why not. */
+    /* Under mu. Takes r on success; an error is the reason for which it refuses r. */
     struct status *(*push_locked)(struct scheduler *s, struct request *r);
-    /* Under mu. The next batch for the instance, at most max requests; 0: nothing is due now. */
+    /* Under mu. Gives the instance its next batch, of at most max requests. 0: none is due now. */
     uint32_t (*take_locked)(struct scheduler *s, struct instance *in, struct request **batch,
                             uint32_t max);
-    /* Under mu. Would take_locked() give a batch, or is there something that it has to look at? */
+    /* Under mu. Does take_locked() have to be called: for a batch, or for other work of its kind?
+     */
     bool (*has_work_locked)(struct scheduler *s, const struct instance *in);
-    /* Under mu. Takes out a waiting request that is cancelled; false: it must stay. Optional. */
+    /* Under mu. Removes a cancelled request from the queue; false: it must stay. Optional. */
     bool (*remove_locked)(struct scheduler *s, struct request *r);
-    /* Under mu. The timer has fired: whatever is due is done, or dispatched afterwards. Optional.
+    /* Under mu. The timer has fired: does what is due; batches are dispatched afterwards. Optional.
      */
     void (*on_timer_locked)(struct scheduler *s);
-    /* Under mu. What has begun and wants further requests before it ends: sequences. Optional. */
+    /* Under mu. Returns how many sequences have begun and not ended. Optional. */
     size_t (*n_open_locked)(const struct scheduler *s);
-    /* No instance runs, and no request is left. */
+    /* Frees the scheduler. No instance runs, and no request is left. */
     void (*free)(struct scheduler *s);
 };
 
@@ -58,66 +60,67 @@ struct scheduler {
     const struct scheduler_ops *ops;
     struct model *model;
     struct execution execution;
-    bool pads;      /* batches have paddings: nothing of it runs on an embedder's thread */
+    bool pads;      /* batches may have paddings: the model never runs on an embedder's thread */
     bool exclusive; /* one instance at a time executes: the backend's policy is DEVICE_BLOCKING */
     struct watch watch;      /* of what its instances execute */
     uint64_t thread_idle_ns; /* how long a worker waits for more; constant from the first request */
     struct loans loans;      /* seldom written */
 
     /*
-     * What each request writes stands together, in front of the lock, whose own words come first in
-     * it; and away from what is only read.
+     * The fields that each request writes stand together, apart from those that are only read. They
+     * stand in front of the lock, whose own words are at its start.
      */
     char pad[64];
     /* Under mu. */
-    struct idle idle;    /* instances with no runner, and not lent */
+    struct idle idle;    /* instances that have no runner and are not lent */
     struct list waiting; /* requests, oldest first, of a scheduler that has no other queue */
-    /* Requests that are not executed: they get their r->refusal as soon as mu is let go of. */
+    /* Requests that are not executed: scheduler_unlock() answers them with their r->refusal. */
     struct list refused;
     unsigned int n_running; /* instances with a runner, or lent */
-    unsigned int n_pending; /* requests that wait; model.pending shows it */
+    unsigned int n_pending; /* requests that wait; copied to model.pending */
     unsigned int n_large;   /* … and are too large to be executed inline */
 
     struct mutex mu; /* level 500 in core/README.md */
     /* Under mu. */
     unsigned int n_instances; /* those that execute: not passive */
     struct cond quiet;        /* stopping, and no instance has a runner any more */
-    struct list unanswered;   /* … by a helper: those of a timer */
+    struct list unanswered;   /* requests that a timer refused: a helper thread answers them */
     bool is_answering;        /* that helper is at work, or about to be */
     struct deadline_timer deadline_timer;
-    uint64_t idle_look_ns; /* when it rings for workers that wait in vain; UINT64_MAX: none */
-    bool closing;          /* flushing, and nothing begins any more */
-    bool flushing;         /* no request waits for others to come: what is here is executed */
-    bool stopping;         /* flushing, and no request is accepted any more */
+    uint64_t idle_look_ns; /* when it fires to end idle workers; UINT64_MAX: none waits */
+    bool closing;          /* flushing, and no new sequence begins */
+    bool flushing;         /* no request waits for others to come: all are executed at once */
+    bool stopping;         /* flushing, and new requests are refused */
 
-    struct control_job answers; /* its helper's: answer_refused_late() */
+    struct control_job answers; /* the helper's job: answer_refused_late() */
 };
 
-/* scheduler_init, scheduler_done - the common part, for those who make a kind of scheduler. */
+/* scheduler_init, scheduler_done - the common part, called by each kind of scheduler. */
 NODISCARD struct status *scheduler_init(struct scheduler *s, const struct scheduler_ops *ops,
                                         struct model *m);
 void scheduler_done(struct scheduler *s);
 
 /*
- * scheduler_unlock - lets go of mu, and answers the refused ones. For whoever locked it and may
- * have refused some.
+ * scheduler_unlock - unlocks mu, then answers the requests in s->refused. A caller that may have
+ * refused requests under mu unlocks it with this function.
  */
 void scheduler_unlock(struct scheduler *s);
 
-/* scheduler_waits_locked - the request waits: it is being pushed, or is given back by the backend.
- */
+/* scheduler_waits_locked - counts the request as waiting: it is being pushed, or the backend has
+ * given it back. */
 void scheduler_waits_locked(struct scheduler *s, struct request *r);
 
 /*
- * scheduler_refuse_locked - the request, which is in no queue any more, is answered with that error
- * when mu is let go of. The error is taken.
+ * scheduler_refuse_locked - puts the request into s->refused: it is answered with that error after
+ * mu is unlocked. The request must be in no queue any more. The error is taken.
  */
 void scheduler_refuse_locked(struct scheduler *s, struct request *r, enum failure_reason reason,
                              struct status *error);
 
 /*
- * scheduler_dispatch_and_unlock - idle instances get what is due now: after anything but a push or
- * a take has made a batch due. The caller holds mu, and does not afterwards.
+ * scheduler_dispatch_and_unlock - gives idle instances the batches that are due now, and unlocks
+ * mu, which the caller has locked. To be called when something other than a push or a take has made
+ * a batch due.
  */
 void scheduler_dispatch_and_unlock(struct scheduler *s);
 
@@ -129,28 +132,29 @@ void scheduler_dispatch_and_unlock(struct scheduler *s);
 NODISCARD struct status *scheduler_new(struct model *m, struct scheduler **ret_scheduler);
 
 /*
- * scheduler_hook - the reference holds requests back until so many wait, which its tests rely on:
- * the number in one of its environment variables; 0: it holds none.
+ * scheduler_hook - a hook for the reference's tests, which make the server hold requests back until
+ * a given number wait. Returns the number in that environment variable; 0: none are held back.
  */
 size_t scheduler_hook(const char *variable);
 
 /* The kinds. */
-/* default_scheduler_new - first in, first out, one request at a time (reference/behaviours
- * §10.1). */
+/* default_scheduler_new - one request at a time, in order of arrival (reference/behaviours §10.1).
+ */
 NODISCARD struct status *default_scheduler_new(struct model *m, struct scheduler **ret_scheduler);
 /* dynamic_scheduler_new - batches, priorities, limits of the queue: dynamic.c. */
 NODISCARD struct status *dynamic_scheduler_new(struct model *m, struct scheduler **ret_scheduler);
-/* sequence_scheduler_new - requests of a sequence, one after the other: sequence.c. */
+/* sequence_scheduler_new - the requests of a sequence one after the other: sequence.c. */
 NODISCARD struct status *sequence_scheduler_new(struct model *m, struct scheduler **ret_scheduler);
 
 /*
- * scheduler_use_instances - the model's instances may be used from now on, the first one first;
- * passive ones never are. Thread: control.
+ * scheduler_use_instances - the scheduler may execute on the model's instances from now on, the
+ * first one first; it never uses passive instances. Thread: control.
  */
 void scheduler_use_instances(struct scheduler *s);
 
 /*
- * scheduler_submit - a checked request that request_begin() has seen.
+ * scheduler_submit - queues or executes a request that has been admitted (request_admit(),
+ * request_begin()).
  *
  * Thread: any. Takes s->mu. May execute the model before it returns (r->inline_budget).
  * @r      taken on success, still the caller's on error
@@ -160,30 +164,30 @@ void scheduler_use_instances(struct scheduler *s);
 NODISCARD struct status *scheduler_submit(struct scheduler *s, struct request *r);
 
 /*
- * scheduler_cancelled - the request has been cancelled: if it waits in a scheduler it is answered
- * soon, by another thread.
+ * scheduler_cancelled - the request has been cancelled. If it waits in a scheduler, another thread
+ * soon answers it.
  *
  * Thread: any that has a reference to the request, also with a lock of a level below mu.
  */
 void scheduler_cancelled(struct request *r);
 
 /*
- * scheduler_run_deferred - the thread has pushed all requests of this iteration: executes what was
- * put off until now, as far as the budget has time left.
+ * scheduler_run_deferred - executes the models in budget->waiting, as far as the budget has time
+ * left. To be called when the thread has submitted all requests of this iteration.
  *
  * Thread: the budget's. No lock is held.
  */
 void scheduler_run_deferred(struct inline_budget *budget);
 
-/* scheduler_flush - whoever waits for others to come is executed now, and from now on. */
+/* scheduler_flush - executes at once, now and from now on, what would wait for further requests. */
 void scheduler_flush(struct scheduler *s);
 
-/* scheduler_n_open - how much has begun that wants further requests before it ends. */
+/* scheduler_n_open - how many sequences have begun and not ended. */
 size_t scheduler_n_open(struct scheduler *s);
 
 /*
- * scheduler_close - … and nothing begins that would want further requests. Returns how much of that
- * has begun, and may go on to its end.
+ * scheduler_close - flushes, and refuses to begin sequences. Those that have begun may go on to
+ * their end; returns how many there are.
  */
 size_t scheduler_close(struct scheduler *s);
 
@@ -191,9 +195,9 @@ size_t scheduler_close(struct scheduler *s);
 void scheduler_stop(struct scheduler *s);
 
 /*
- * scheduler_free - waits for whoever still runs an instance, and joins the workers. The scheduler
- * is stopped and empty: a runner may still be on its way back from its last execution. NULL is
- * fine.
+ * scheduler_free - waits for the threads that still run an instance, joins the workers, and frees
+ * the scheduler. It must be stopped and empty; a thread may still be returning from its last
+ * execution. NULL is fine.
  */
 void scheduler_free(struct scheduler *s);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sequences: requests that belong together, in their order, on one instance. What the two
- * strategies (direct.c, oldest.c) have in common is in sequence.c: which request belongs to which
- * sequence, who has a slot and who waits for one, and when a sequence ends.
+ * A sequence is a series of requests that are executed in their order on one instance. sequence.c
+ * has what the two strategies (direct.c, oldest.c) have in common: which request belongs to which
+ * sequence, which sequences have a slot or wait for one, and when a sequence ends.
  *
  *     START, no slot is free      START, a slot is free
  *             │                           │
@@ -14,25 +14,26 @@
  *             └─────────► gone ◄──────────┘ … and the backend has let go of its last request
  *
  * A struct sequence is a lease: it begins with a START and never serves a second client. The id of
- * a sequence leads to it until END comes (`known`); if the same id starts anew, that is another
+ * a sequence leads to it until END comes (`known`). A new START with the same id makes another
  * struct sequence, with control tensors and states of its own. So a late request, timer or release
- * can never meet somebody else's sequence.
+ * never touches another client's sequence.
  *
- * At any time the backend has at most one request of a sequence (`running`); the next one is given
- * out when that has been released. When the thread that executes the instance releases it, which
- * nearly all backends do, and it was not the END, the sequence is only noted
- * (`instance_slots.released`), without the lock: the next request is for that very thread, which
- * goes on with all of them when it looks for more. `ready` are those sequences in slots that have
- * none there, and one waiting; `silent` those that have neither.
+ * The backend has at most one request of a sequence at a time (`running`); it gets the next one
+ * after releasing that. Nearly all backends release a request on the thread that executes the
+ * instance. Unless it was the END, the sequence is then only put into `instance_slots.released`,
+ * without the lock; the same thread handles these sequences when it looks for its next batch.
+ * `ready` has the sequences in slots that have no request with the backend, and one that waits;
+ * `silent` those that have neither.
  *
- * An iterative sequence is made by the backend: it gives a request back to be executed again, as
- * often as it likes, and when it does not the sequence is over. Clients then need to know nothing
- * of sequences: who names none gets one for each request.
+ * The backend makes an iterative sequence: it gives a request back to be executed again, as often
+ * as it likes; the sequence ends when it does not. Clients then need not know of sequences: a
+ * request without an id gets a sequence of its own.
  *
- * A sequence has one timer: in the backlog, when its requests do not want to wait any longer; in a
- * slot, when nothing has come for too long. The latter never ends a sequence of which a request
- * waits or is in execution. When the server or the model is about to stop, those of which nothing
- * waits make room for those of the backlog; the others go on to their END, and none begins.
+ * A sequence has one timer. In the backlog it fires when a request's time in the queue is over; in
+ * a slot, when no request has come for too long. The latter never ends a sequence of which a
+ * request waits or is in execution. When the server or the model is about to stop, no sequence
+ * begins. Those in slots without a waiting request then end to make room for those of the backlog;
+ * the others go on to their END.
  *
  * Source: reference/behaviours §11
  */
@@ -54,16 +55,16 @@ struct sequence_scheduler;
 struct sequence_strategy {
     /* How many sequences an instance has at a time, at least 1. */
     uint32_t (*n_slots)(const struct model *m);
-    /* What is constant of an instance's slots. Optional. */
+    /* Sets the constant fields of an instance's slots. Optional. */
     void (*init)(struct instance_slots *l);
     /*
-     * Are there requests to be given to the instance now? If not, and it depends on the time, by
-     * when to ask again; else UINT64_MAX.
+     * Are there requests to be given to the instance now? If not, *ret_until_ns is when to ask
+     * again; UINT64_MAX: it does not depend on the time.
      */
     bool (*due)(struct instance_slots *l, uint64_t now_ns, uint64_t *ret_until_ns);
-    /* Takes them; 0 when all that were due have been cancelled. */
+    /* Takes the requests that are due; 0 when all of them have been cancelled. */
     uint32_t (*take)(struct instance_slots *l, struct request **batch, uint32_t max);
-    /* The sequence, which is ready, is not any more. Optional. */
+    /* A ready sequence stops being ready. Optional. */
     void (*unready)(struct instance_slots *l, struct sequence *seq);
 };
 
@@ -83,11 +84,11 @@ struct instance_slots {
     struct slot **slots; /* by number; as many as were ever needed at a time */
     uint32_t n_ready;
     struct list ready;  /* sequences, in the order in which they became ready */
-    struct list silent; /* … of which nothing waits and nothing runs, the longest first */
-    /* Sequences whose request the thread that executes has released, the last one first: put there
-     * without the lock, by that thread, and taken under it, by any. */
+    struct list silent; /* … of which no request waits or runs, the one silent for longest first */
+    /* Sequences whose request the executing thread has released, the last one first. That thread
+     * adds them without the lock; any thread takes them out under it. */
     _Atomic(struct sequence *) released;
-    uint64_t n_looks;  /* how many of those have been looked at, whether they make room */
+    uint64_t n_looks;  /* how many silent sequences were examined for making room */
     size_t hold_below; /* oldest: nothing is due while fewer are ready: a hook of tests */
 
     /* The oldest strategy's: the next batch is made of the first ones of `ready`. */
@@ -100,21 +101,21 @@ struct instance_slots {
 
 struct sequence {
     struct sequence_scheduler *scheduler;
-    struct slot *slot; /* NULL: it has none yet, or no more */
+    struct slot *slot; /* NULL: it has none yet, or has left it */
     struct list link;  /* in the backlog, or among its instance's ready or silent ones */
     bool ready;
     bool in_batch; /* the oldest strategy's */
     bool known;    /* its id leads here */
-    bool is_own;   /* the client named none: number is ours, and taken from the request again */
+    bool is_own;   /* the client gave no id: `number` is ours, and is removed from the request */
     bool is_text;
     uint64_t number; /* the id … */
     uint32_t n_waiting;
     struct list waiting;     /* requests, oldest first */
     struct request *running; /* the backend's; NULL: none */
     struct sequence *next_released;
-    struct request *changed;         /* one of the above whose flags are ours; its maker's … */
-    uint32_t maker_flags;            /* … are these */
-    struct injected_inputs injected; /* of the one that is running */
+    struct request *changed;         /* a request of the above whose flags we have changed … */
+    uint32_t maker_flags;            /* … and the flags that its maker set */
+    struct injected_inputs injected; /* of `running` */
 
     uint64_t ready_ns;  /* since when it has been ready */
     uint64_t active_ns; /* when its last request came, or was released */
@@ -130,7 +131,7 @@ struct sequence_scheduler {
     uint32_t n_slots; /* of each instance */
     uint64_t idle_ns;
     uint64_t delay_ns; /* direct: how long to wait for more slots to be ready; 0: not at all */
-    float min_use;     /* … and which part of them is enough */
+    float min_use;     /* … and which share of all slots is enough */
     bool iterative;
     struct injected_inputs_spec injected;
     uint32_t n_instances;
@@ -151,24 +152,25 @@ struct sequence_scheduler {
 
 /* ---- For the strategies ---------------------------------------------------------------------- */
 
-/* sequence_front - the oldest request that waits. Of a ready sequence there is one. */
+/* sequence_front - the oldest request that waits. A ready sequence has one. */
 struct request *sequence_front(const struct sequence *seq);
 
 /*
- * sequence_take - the front request of a ready sequence, with all that its backend is to see, goes
- * to the backend; with END the sequence leaves its slot, and another one may become ready there.
+ * sequence_take - takes the front request of a ready sequence for the backend, with its injected
+ * inputs. With END the sequence leaves its slot, and another one may become ready there.
  *
- * Returns NULL, when there is no memory for that: the sequence has ended
+ * Returns NULL when there is no memory; the sequence has ended then.
  */
 struct request *sequence_take(struct sequence *seq);
 
 /*
- * sequence_give_up - a request that was taken is not given to the backend: it is answered with that
- * error, which is taken.
+ * sequence_give_up - answers a request that was taken with that error, instead of giving it to the
+ * backend. The error is taken.
  */
 void sequence_give_up(struct request *r, struct status *error);
 
-/* sequence_drop_cancelled - its front request is cancelled: all of them are, and it ends. */
+/* sequence_drop_cancelled - its front request is cancelled: cancels its other requests, too, and
+ * ends the sequence. */
 void sequence_drop_cancelled(struct sequence *seq);
 /* sequence_drop - the same for another reason; error is taken. */
 void sequence_drop(struct sequence *seq, enum failure_reason reason, struct status *error);
@@ -176,14 +178,15 @@ void sequence_drop(struct sequence *seq, enum failure_reason reason, struct stat
 /* ---- For requests ---------------------------------------------------------------------------- */
 
 /*
- * sequence_released - the backend has let go of a request of a sequence, or of a padding.
+ * sequence_released - the backend has released a request of a sequence, or a padding.
  *
- * Thread: any, without locks. Takes scheduler.mu, and may dispatch; unless it is the one that
- * executes.
+ * Thread: any, without locks. Takes scheduler.mu, and may dispatch, unless the thread is the one
+ * that executes the instance.
  */
 void sequence_released(struct request *r);
 
-/* sequence_rescheduled - … and wants it again: the next of its sequence. As above. */
+/* sequence_rescheduled - the backend has given the request back: it is the next of its sequence.
+ * Thread: as above. */
 void sequence_rescheduled(struct request *r);
 
 #endif

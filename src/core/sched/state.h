@@ -4,19 +4,19 @@
  * backend finds them among the inputs of a request, writes new ones (TRITONBACKEND_StateNew,
  * …Buffer), and publishes them (…Update) as inputs of the next request.
  *
- *      shown ◄── what this request has as input; nobody writes it while the backend has the request
- *      next  ◄── what the next request will have: `shown`, until the backend updates
+ *      shown ◄── this request's input; constant while the backend has the request
+ *      next  ◄── the next request's input: `shown`, until the backend updates the state
  *      out   ◄── what the backend writes
  *
- * An update makes `out` the next one. When the next request comes, the value that was shown is
- * where its backend may write: two buffers go back and forth, and nothing is allocated. With
- * use_same_buffer_for_input_output there is one, and no update is needed.
+ * An update makes `out` the next value. For the next request the backend may write into the buffer
+ * that was shown before: the two buffers alternate, and nothing is allocated. With
+ * use_same_buffer_for_input_output there is one buffer, and no update is needed.
  *
- * A state belongs to one sequence, not to a slot, and begins as its configuration says, or as
- * zeros: nothing of one client's sequence can be seen in another's.
+ * A state belongs to one sequence, not to a slot. It begins with the initial value of its
+ * configuration, or with zeros, so no client sees values of another client's sequence.
  *
- * Threads: the scheduler's, under its lock, while no request of the sequence is in execution; then
- * the one that executes, and the backend's, one at a time.
+ * Threads: any under the scheduler's lock, while no request of the sequence is in execution. During
+ * an execution the thread that executes, and the backend's threads, one at a time.
  *
  * Source: model configuration, sequence_batching.state; reference/behaviours §11.15
  */
@@ -54,10 +54,10 @@ struct state_spec {
 struct state_specs {
     uint32_t n;
     struct state_spec *items;
-    struct mem_owner *owner; /* who pays for states */
+    struct mem_owner *owner; /* the account of their memory */
 };
 
-/* What is to be written to a state that begins, before the backend sees it. */
+/* What states_fill() writes to a state that begins, before the backend sees it. */
 enum state_fill { STATE_FILLED, STATE_INITIAL, STATE_ZEROS };
 
 /* This is TRITONBACKEND_State. */
@@ -66,8 +66,8 @@ struct state {
     struct states *states;
     struct input input;
     struct state_value shown, next, out; /* next.block is shown's, or its own */
-    bool has_next;                       /* next is not what is shown */
-    enum state_fill fill;                /* of what is shown */
+    bool has_next;                       /* `next` differs from `shown` */
+    enum state_fill fill;                /* of `shown` */
 };
 
 /* All states of one sequence. */
@@ -77,44 +77,46 @@ struct states {
 };
 
 /*
- * state_specs_init - of a model whose configuration has been checked; reads initial values from the
- * model's folder initial_state/.
+ * state_specs_init - reads the states of a validated configuration, and initial values from the
+ * model's folder initial_state/. The caller ends it with state_specs_done().
  *
- * Errors: STATUS_INVALID_ARG  too large, too many dimensions, a file that does not fit
+ * Errors: STATUS_INVALID_ARG  too large, too many dimensions, a file of another size
  *         STATUS_INTERNAL     a file that cannot be read
  */
 NODISCARD struct status *state_specs_init(struct state_specs *specs, const struct model *m);
 void state_specs_done(struct state_specs *specs);
 
-/* states_new - without values. Errors: STATUS_UNAVAILABLE  no memory */
+/* states_new - the states of a sequence, without values; the caller ends them with states_free().
+ * Errors: STATUS_UNAVAILABLE  no memory */
 NODISCARD struct status *states_new(const struct state_specs *specs, struct states **ret_states);
 void states_free(struct states *s);
 
 /*
- * states_begin - a sequence starts: room for the initial values, which states_fill() writes.
+ * states_begin - a sequence starts: allocates the initial values, which states_fill() writes.
  * Errors: STATUS_UNAVAILABLE  no memory
  */
 NODISCARD struct status *states_begin(struct states *s);
 
 /*
- * states_begin_like - zeros, in the shapes that another sequence's states have now; of strings, as
- * many empty ones. Errors: same
+ * states_begin_like - the same with zeros, in the shapes that another sequence's states have now; a
+ * state of strings gets as many empty strings. Errors: as states_begin()
  */
 NODISCARD struct status *states_begin_like(struct states *s, const struct states *other);
 
 /*
- * states_fill - writes what states that have begun are to hold. It may be much, so this is not done
- * under the scheduler's lock.
+ * states_fill - writes the first values of states that have begun. These may be large, so this is
+ * not done under the scheduler's lock.
  *
  * Thread: the one that is about to give the request to the backend, without locks.
  */
 void states_fill(struct states *s);
 
-/* states_show - the inputs of the next request, from what the last one has published. */
+/* states_show - makes the values that the last request has published the inputs of request r. */
 void states_show(struct states *s, struct request *r);
 
 /*
- * states_output - the state of that output name, to be written with that type and shape.
+ * states_output - finds the state of that output name, and sets type and shape of its new value.
+ * Borrowed from the request.
  *
  * Errors: STATUS_INVALID_ARG  the request has no states, or none of that name; a bad shape
  */
@@ -123,7 +125,8 @@ NODISCARD struct status *states_output(const struct request *r, const char *name
                                        struct state **ret_state);
 
 /*
- * state_buffer - where to write. The same buffer again for the same size.
+ * state_buffer - the memory for the new value; the state owns it. A second call with the same size
+ * returns the same buffer.
  *
  * Errors: STATUS_UNAVAILABLE  no memory
  */
@@ -133,7 +136,7 @@ NODISCARD struct status *state_buffer(struct state *st, size_t size_bytes, void 
 NODISCARD struct status *state_buffer_bytes(const struct state *st, size_t *ret_bytes);
 
 /*
- * state_update - what was written is the next request's.
+ * state_update - publishes what was written as the input of the next request.
  *
  * Errors: STATUS_INVALID_ARG  there is no buffer, or one whose size does not fit type and shape
  */

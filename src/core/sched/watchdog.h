@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Watches who executes models inline. An execution that holds up a loop for longer than
- * WATCHDOG_LIMIT_NS is told in the log while it lasts, and its model executes on its workers from
- * then on (execution_overdue()).
+ * The watchdog watches threads that execute models inline. When an execution holds up a loop for
+ * longer than WATCHDOG_LIMIT_NS, the watchdog logs it while it still lasts. Its model executes only
+ * on its workers from then on (execution_overdue()).
  *
- * One thread for all of a server, which looks every WATCHDOG_LIMIT_NS while something runs inline,
- * and earlier when it has seen an execution that may be over the limit by then; what lasts is told
- * at one and a half times the limit, at the latest. It sleeps when nothing has run for a while. Who
- * executes pays two stores, a load, and one exchange.
- * A thread that would go on but gets no CPU is not blamed: only time that it was seen to compute,
- * or to wait for something in the execution, counts.
+ * A server has one watchdog thread. It looks every WATCHDOG_LIMIT_NS while something runs inline,
+ * and earlier when it has seen an execution that may be over the limit by then. So it logs an
+ * execution at one and a half times the limit at the latest. The thread sleeps when nothing has run
+ * for a while. An inline execution costs two stores, a load, and one exchange more.
+ * Time in which a thread waits for a CPU does not count: only time in which the thread was seen to
+ * compute, or to wait for something in the execution.
  */
 #ifndef CONCH_CORE_SCHED_WATCHDOG_H
 #define CONCH_CORE_SCHED_WATCHDOG_H
@@ -36,11 +36,11 @@ struct inline_watch {
     struct list link;     /* under watchdog.mu */
 
     /* The thread's. */
-    uint64_t waited_ns; /* thread_waited_ns() when it was last looked at */
+    uint64_t waited_ns; /* thread_waited_ns() when it was last read */
 
     /* Written by the thread. */
     _Atomic(pid_t) tid;
-    atomic_uintptr_t instance; /* 0: none; +1: the watchdog has a look at it (HELD) */
+    atomic_uintptr_t instance; /* 0: none; +1: the watchdog examines it now (HELD) */
     atomic_uint_least64_t since_ns;
 
     /* The watchdog's: of the execution that it sees. */
@@ -58,22 +58,22 @@ struct watchdog {
     bool has_thread, ending;
     struct thread thread;
 
-    atomic_bool parked; /* who begins an execution has to wake it */
+    atomic_bool parked; /* the thread sleeps: a thread that begins an execution wakes it */
 };
 
 void watchdog_init(struct watchdog *d);
-/* watchdog_done - joins the thread. No watch is open. */
+/* watchdog_done - joins the thread. No inline_watch is open. */
 void watchdog_done(struct watchdog *d);
 
 /*
- * watchdog_start - the thread, unless it runs. Thread: control.
+ * watchdog_start - starts the thread, unless it runs. Thread: control.
  *
  * Errors: STATUS_UNAVAILABLE  the system has no room for another thread
  */
 NODISCARD struct status *watchdog_start(struct watchdog *d);
 
-/* inline_watch_open, inline_watch_close - from now on, until now. Thread: any; nothing is executed
- * meanwhile. */
+/* inline_watch_open, inline_watch_close - begin and end to watch a thread. Thread: any, while the
+ * watched thread executes nothing. */
 void inline_watch_open(struct inline_watch *w, struct watchdog *d);
 void inline_watch_close(struct inline_watch *w);
 
@@ -83,8 +83,8 @@ void inline_watch_begin(struct inline_watch *w, struct instance *in, uint64_t no
 void inline_watch_end(struct inline_watch *w);
 
 /*
- * inline_watch_starved_ns - of the last took_ns, how much this thread may have waited for a CPU.
- * Reads a file of the system: for executions that were long.
+ * inline_watch_starved_ns - how much of the last took_ns this thread may have waited for a CPU.
+ * Reads a file of the system, so it is for long executions only.
  */
 uint64_t inline_watch_starved_ns(struct inline_watch *w, uint64_t took_ns);
 
