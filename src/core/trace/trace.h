@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A trace: when did what happen to one request. Its maker says what it wants to know and is told
- * as it happens; a request without a trace pays one branch at each point. This is
+ * A trace reports what happens to one request, and when. Its maker sets a level, and gets each
+ * activity as it happens. A request without a trace costs one branch at each such point. This is
  * TRITONSERVER_InferenceTrace.
  *
  *     maker: trace_init() ─► request->trace ─► server_infer() ─► activities … ─► ops->release()
@@ -50,7 +50,7 @@ enum trace_activity {
 const char *trace_level_name(unsigned int level);
 const char *trace_activity_name(unsigned int activity);
 
-/* One contiguous piece of a tensor; borrowed for the call that tells of it. */
+/* One contiguous piece of a tensor; borrowed for the call of trace_ops.tensor. */
 struct trace_tensor {
     const char *name;
     int dtype; /* enum dtype */
@@ -62,12 +62,12 @@ struct trace_tensor {
     int64_t memory_type_id;
 };
 
-/* What its maker does. Thread: any; none of our locks is held. */
+/* What the maker of a trace implements. Thread: any; none of our locks is held. */
 struct trace_ops {
     void (*activity)(struct trace *t, enum trace_activity activity, uint64_t ns);
     /* NULL: tensors are not wanted, whatever the level. */
     void (*tensor)(struct trace *t, enum trace_activity activity, const struct trace_tensor *what);
-    /* Nothing follows; the maker ends it by trace_done(). */
+    /* No call follows; the maker ends the trace with trace_done(). */
     void (*release)(struct trace *t);
 };
 
@@ -77,7 +77,7 @@ struct trace {
     unsigned int level;
     uint64_t id, parent_id; /* unique in the process, from 1; 0 = no parent */
 
-    /* Whose request it is; "" and -1 before that is known. */
+    /* Model and id of the request; "" and -1 before they are known. */
     char *model_name;
     int64_t model_version;
     char *request_id;
@@ -92,12 +92,12 @@ void trace_done(struct trace *t);
 void trace_set_context(struct trace *t, const char *context);
 
 /*
- * trace_custom - reports TRACE_CUSTOM_ACTIVITY, if times are wanted. For the time of that call the
- * context has one more member, "<ns>":"<name>", which is how the reference tells the name.
+ * trace_custom - reports TRACE_CUSTOM_ACTIVITY, if the level has TRACE_TIMESTAMPS. During that call
+ * the context has one more member, "<ns>":"<name>": so the reference reports the name.
  */
 void trace_custom(struct trace *t, const char *name, uint64_t ns);
 
-/* What the core says of a request's trace; each does nothing without one. */
+/* The core calls these for a request; they do nothing if it has no trace. */
 void trace_begin(struct request *r); /* accepted: REQUEST_START, QUEUE_START */
 void trace_end(struct request *r);   /* ended: REQUEST_END, and the release */
 void trace_inputs(struct request *r, enum trace_activity activity);
