@@ -10,8 +10,8 @@
 enum { CONFIG_MAX_MEMORY = 64 << 20 };
 
 /*
- * Which field an error is about: `field` of `message`, its element `index` when it is repeated.
- * One that does not stand in the text is placed where its message stands.
+ * The field that an error is about: `field` of `message`, its element `index` when it is repeated.
+ * A field that the text does not have gets the position of its message.
  */
 struct config_position {
     const void *message;
@@ -36,9 +36,8 @@ static inline struct config_position at_message(const void *message)
     return at_element(message, NULL, 0);
 }
 
-/* advised - the same position, with a word on what would have been right, or ""; borrowed until it
- * is told.
- */
+/* advised - the same position with advice: what would have been right, or "". The advice is
+ * borrowed until the fault has been reported. */
 static inline struct config_position advised(struct config_position position, const char *advice)
 {
     position.advice = advice && *advice ? advice : NULL;
@@ -46,18 +45,18 @@ static inline struct config_position advised(struct config_position position, co
 }
 
 /*
- * config_fail - a broken rule (STATUS_INVALID_ARG); " (file:line:column): advice" is added. With a
- * listener it is told and NULL comes back: rules then go on, so what they look at next must be safe
- * to read.
+ * config_fail - reports a broken rule (STATUS_INVALID_ARG), and adds " (file:line:column): advice".
+ * If there is a listener, it gets the fault and the function returns NULL. Validation then goes on,
+ * so what it reads next must be safe to read.
  */
 NODISCARD struct status *config_fail(const struct model_config *c, struct config_position position,
                                      const char *fmt, ...) PRINTF_LIKE(3, 4);
 
-/* config_add_position - the same for a status that is there already; taken. */
+/* config_add_position - the same for a status that exists already; taken. */
 NODISCARD struct status *config_add_position(const struct model_config *c,
                                              struct config_position position, struct status *st);
 
-/* What to advise where a batch size is too large. */
+/* The advice for a batch size that is too large. */
 struct config_advice {
     char text[160];
 };
@@ -70,7 +69,7 @@ static inline bool config_is_ensemble(const Inference__ModelConfig *pb)
            INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_ENSEMBLE_SCHEDULING;
 }
 
-/* config_text - a copy of the string in the configuration's memory; NULL when that ends. */
+/* config_text - the formatted string in the configuration's arena; NULL: no memory. */
 char *config_text(struct model_config *c, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
 /* complete.c */

@@ -8,10 +8,10 @@
 #include "core/config/config.h"
 
 enum config_answer {
-    CONFIG_YES,   /* acted upon, or for the backend to act upon */
-    CONFIG_TUNES, /* only speed on hardware that is not there: accepted, without effect */
-    CONFIG_LOOK,  /* a message: its own fields tell */
-    CONFIG_NO,    /* refused as soon as it is set */
+    CONFIG_YES,   /* the server or the backend acts upon it */
+    CONFIG_TUNES, /* tunes the speed of hardware that is not supported: accepted, no effect */
+    CONFIG_LOOK,  /* a message: each of its fields has an answer of its own */
+    CONFIG_NO,    /* refused when it is set */
 };
 
 struct config_line {
@@ -27,7 +27,7 @@ struct config_table {
 extern const struct config_table config_tables[];
 extern const size_t config_n_tables;
 
-/* config_table_of - NULL for a message that is never looked into. */
+/* config_table_of - the table of a message type; NULL: its fields are not examined. */
 const struct config_table *config_table_of(const ProtobufCMessageDescriptor *type);
 
 #endif
