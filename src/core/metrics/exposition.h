@@ -6,8 +6,8 @@
  *     # TYPE name counter
  *     name{label="value",…} 12
  *
- * The text is UTF-8: a byte that is none is written as \xHH, so that what differs stays different.
- * Source: reference/behaviours §16.13
+ * The text is UTF-8. A byte that is not valid UTF-8 is written as \xHH, so that different names
+ * stay different. Source: reference/behaviours §16.13
  */
 #ifndef CONCH_CORE_METRICS_EXPOSITION_H
 #define CONCH_CORE_METRICS_EXPOSITION_H
@@ -19,14 +19,14 @@ struct buf;
 /* The values are those of TRITONSERVER_MetricKind. */
 enum metric_kind { METRIC_COUNTER, METRIC_GAUGE, METRIC_HISTOGRAM };
 
-/* exposition_family - the two lines in front of the metrics of a family. */
+/* exposition_family - prints the two lines in front of the metrics of a family. */
 void exposition_family(struct buf *out, const char *name, const char *help, enum metric_kind kind);
 
-/* exposition_label - name="value", escaped; a comma in front of it unless it is the first. */
+/* exposition_label - prints name="value", escaped, after a comma unless it is the first. */
 void exposition_label(struct buf *out, bool first, const char *name, const char *value);
 
 /*
- * exposition_line - name, suffix, labels, value.
+ * exposition_line - prints a line: name, suffix, labels, value.
  *
  * @labels  as exposition_label() writes them, "" for none
  * @le      one more label: the upper bound of a bucket; NULL for none
@@ -34,7 +34,7 @@ void exposition_label(struct buf *out, bool first, const char *name, const char 
 void exposition_line(struct buf *out, const char *name, const char *suffix, const char *labels,
                      const double *le, double value);
 
-/* exposition_number - an integer while that is exact, else as many digits as it takes. */
+/* exposition_number - prints an integer if that is exact, else as many digits as are needed. */
 void exposition_number(struct buf *out, double value);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How often values fell into which bucket. Takes no lock: whoever observes adds to one counter and
- * to the sum, whoever prints reads them one by one. So the buckets always agree with the count that
- * is printed with them; the sum may know of a value more.
+ * A histogram counts values by buckets. It takes no lock: an observing thread adds to one counter
+ * and to the sum; a printing thread reads them one by one. So the printed buckets and the printed
+ * count always agree; the sum may already have further values.
  *
  * Thread: any, for observing and printing.
  */
@@ -28,12 +28,12 @@ struct histogram {
 
 /* Errors: STATUS_INVALID_ARG  bounds that do not ascend; STATUS_UNAVAILABLE  no memory */
 NODISCARD struct status *histogram_init(struct histogram *h, const double *bounds, size_t n_bounds);
-/* histogram_done - one of zeros is fine. */
+/* histogram_done - frees the content. A histogram of zeros is fine. */
 void histogram_done(struct histogram *h);
 
 void histogram_observe(struct histogram *h, double value);
 
-/* histogram_print - its lines, without those of the family. */
+/* histogram_print - prints its lines, without those of the family. */
 void histogram_print(const struct histogram *h, const char *name, const char *labels,
                      struct buf *out);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The page of metrics: what a server knows of its models and of the machine, then what backends and
- * embedders have defined. Nothing is counted for it alone but what model_metrics.h has; the rest
- * are the statistics, read when somebody asks.
+ * The page of metrics: those of the server's models and of the machine, then those that backends
+ * and embedders have defined. Only model_metrics.h has measurements for the page alone; all else is
+ * read from the statistics when the page is printed.
  *
  * Source: reference/features §5, reference/behaviours §16
  */
@@ -26,7 +26,8 @@ struct status;
  */
 NODISCARD struct status *page_print(struct server *s, struct buf *out);
 
-/* page_has_family - is the name one of the server's own, which nobody else may define? */
+/* page_has_family - is the name one of the server's own, which backends and embedders must not
+ * define? */
 bool page_has_family(const char *name);
 
 #endif
