@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Backends: shared libraries that execute models, behind the functions of tritonbackend.h. A
- * library is loaded once, by its path, and shared by all models that use it; only backends that are
- * written in Python share one library. struct backend is TRITONBACKEND_Backend.
+ * Backends are shared libraries that execute models, with the functions of tritonbackend.h. A
+ * library is loaded once for its path, and shared by all models that use it. Backends written in
+ * Python are different backends that share one library. struct backend is TRITONBACKEND_Backend.
  */
 #ifndef CONCH_CORE_BACKEND_BACKEND_H
 #define CONCH_CORE_BACKEND_BACKEND_H
@@ -43,7 +43,7 @@ struct backend_functions {
 
 enum execution_policy { EXECUTION_BLOCKING, EXECUTION_DEVICE_BLOCKING };
 
-/* What a backend says of itself. This is TRITONBACKEND_BackendAttribute. */
+/* The attributes that a backend sets. This is TRITONBACKEND_BackendAttribute. */
 struct backend_attribute {
     bool parallel_instance_loading;
     bool instance_threads; /* each instance has a thread for life */
@@ -99,7 +99,7 @@ struct backend_registry {
     struct list backends;
 };
 
-/* backend_registry_init - @options stay where they are. Reads the environment. */
+/* backend_registry_init - @options  borrowed; they outlive the registry. Reads the environment. */
 void backend_registry_init(struct backend_registry *reg, struct server *server,
                            const struct server_options *options);
 void backend_registry_done(struct backend_registry *reg);
@@ -112,26 +112,26 @@ char *backend_find_file(const struct backend_registry *reg, const char *backend,
                         const char *model_directory, const char *version_directory,
                         const char *name);
 
-/* The file that is a backend written in Python. */
+/* The name of the file of a backend written in Python. */
 #define BACKEND_PYTHON_FILE "model.py"
 
-/* What a model's backend is made of. */
+/* The files of a model's backend. */
 struct backend_files {
     char *library;   /* path */
-    char *directory; /* what the backend is told of where it is */
+    char *directory; /* the folder that the backend is told it is in */
     bool is_python;  /* the library is the Python backend's, which runs the directory's model.py */
-    char *environment; /* of those: the packed Python environment beside it; NULL: none */
+    char *environment; /* if is_python: the packed Python environment there; NULL: none */
 };
 void backend_files_done(struct backend_files *f);
 
 /*
- * backend_find - the files of a model's backend: the library `runtime`, or libtriton_<backend>.so,
- * in the version's folder, the model's folder, the backend's own folder; without such a library, or
- * when it is the `runtime`, a model.py in the backend's own folder, for which the Python backend's
- * library is looked for in the same folders and in that backend's folder.
+ * backend_find - finds the files of a model's backend: the library `runtime`, or
+ * libtriton_<backend>.so, in the version's folder, the model's folder or the backend's own folder.
+ * If there is none, or `runtime` is model.py, it is a model.py in the backend's own folder. The
+ * Python backend's library is then looked for in the same folders and in that backend's folder.
  *
  * @ret_files  the caller ends it with backend_files_done()
- * Errors: STATUS_INVALID_ARG  the name leads out of those folders, or no such file
+ * Errors: STATUS_INVALID_ARG  the name leads out of those folders, or there is no such file
  */
 NODISCARD struct status *backend_find(const struct backend_registry *reg,
                                       const struct model_config *config,
@@ -139,11 +139,11 @@ NODISCARD struct status *backend_find(const struct backend_registry *reg,
                                       struct backend_files *ret_files);
 
 /*
- * backend_get - the backend of these files, loaded and initialised; backend_put() ends the use,
- * and the last use finalises and unloads it.
+ * backend_get - the backend of these files, loaded and initialised. The caller ends its use with
+ * backend_put(); the end of the last use finalises and unloads it.
  *
  * Thread: control. Waits while another thread loads the same library.
- * Errors: STATUS_NOT_FOUND, STATUS_INTERNAL, and what TRITONBACKEND_Initialize returns
+ * Errors: STATUS_NOT_FOUND, STATUS_INTERNAL, and those of TRITONBACKEND_Initialize
  */
 NODISCARD struct status *backend_get(struct backend_registry *reg, const char *name,
                                      const struct backend_files *files,
@@ -151,10 +151,10 @@ NODISCARD struct status *backend_get(struct backend_registry *reg, const char *n
 void backend_put(struct backend_registry *reg, struct backend *b);
 
 /*
- * backend_stays - a thread is about to run code of the backend that will not be joined before the
- * library is unloaded: an event loop's, an embedder's. So the library stays in memory, as what it
- * has in that thread (values with destructors) is ended with the thread only. Threads of instances,
- * those of backend_call() and the askers are joined.
+ * backend_stays - keeps the library in memory for good. To be called before a thread runs code of
+ * the backend that is not joined before the library is unloaded: a thread of an event loop or an
+ * embedder. The library may have thread-local values whose destructors run at the thread's end.
+ * Threads of instances, those of backend_call() and the askers are joined.
  *
  * Thread: any.
  */
@@ -165,9 +165,9 @@ static inline void backend_stays(struct backend *b)
 }
 
 /*
- * backend_call - runs what calls the backend to load or unload something, on a thread that is
- * joined before it returns. Returns false when there was no room for the thread: it was run on this
- * one, so the backend is one that stays.
+ * backend_call - calls run(arg), which loads or unloads something in a backend, on a thread that it
+ * joins before it returns. Returns false when there was no room for the thread: run(arg) was called
+ * on this thread, so the caller must call backend_stays().
  */
 bool backend_call(const char *thread_name, void (*run)(void *arg), void *arg);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A thread for life: all that the backend does for one instance is done on it, from its
- * initialisation to its end. For models that ask for it (CONCH_EXECUTION "thread"), and for
- * backends whose attributes do, since they have state per thread. Other instances have a thread
- * only while there is work (core/sched/instance_thread.h).
+ * A home is an instance's thread for life: all calls of the backend for the instance are made on
+ * it, from initialisation to finalisation. It is for models that ask for it (CONCH_EXECUTION
+ * "thread"), and for backends whose attributes ask for it, since they have state per thread. Other
+ * instances have a thread only while there is work (core/sched/instance_thread.h).
  *
  *     load thread      home_new  home_call(initialise)  home_post(warm up)  home_wait
  *     a request        home_post(the instance's worker)
@@ -18,19 +18,19 @@ struct home;
 struct status;
 
 /*
- * home_new - the thread runs, and waits for what it is to do.
+ * home_new - starts the thread, which waits for work. The caller ends it with home_free().
  *
  * Errors: STATUS_UNAVAILABLE  the system has no room for another thread
  */
 NODISCARD struct status *home_new(const char *name, struct home **ret_home);
 
-/* home_free - when nothing is left to do. Joins the thread. NULL is fine. */
+/* home_free - joins the thread, which has no work left. NULL is fine. */
 void home_free(struct home *h);
 
 /*
- * home_post - has the thread run run(arg); what was posted before has been waited for.
- * home_wait - until that has been done.
- * home_call - both.
+ * home_post - has the thread call run(arg). The last posted call must have been waited for.
+ * home_wait - waits until that call has returned.
+ * home_call - posts and waits.
  *
  * Thread: any but the home's; one at a time. home_post() takes a leaf lock only.
  */

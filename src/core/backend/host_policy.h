@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Host policies: settings under a name (--host-policy) that say where instances run. An instance
- * group names its policy, or gets the one of its kind: `cpu`, `gpu_<id>`, `model`. A name without
- * settings is a policy that says nothing.
+ * A host policy is a name with settings (--host-policy) that say on which CPUs and memory nodes
+ * instances run. An instance group names its policy, or gets the one of its kind: `cpu`,
+ * `gpu_<id>`, `model`. A name without settings is a policy without effect.
  */
 #ifndef CONCH_CORE_BACKEND_HOST_POLICY_H
 #define CONCH_CORE_BACKEND_HOST_POLICY_H
@@ -20,25 +20,26 @@ struct host_policy_setting {
     const char *policy, *setting, *value;
 };
 
-/* host_policy_of - the name of a group's policy; the group has its kind. Borrowed. */
+/* host_policy_of - the name of a group's policy; the group's kind must be set. Borrowed. */
 const char *host_policy_of(const Inference__ModelInstanceGroup *group);
 
-/* host_policy_check_setting - Errors: STATUS_UNSUPPORTED  neither numa-node nor cpu-cores */
+/* host_policy_check_setting - is there a setting of that name? Errors: STATUS_UNSUPPORTED  neither
+ * numa-node nor cpu-cores */
 NODISCARD struct status *host_policy_check_setting(const char *setting);
 
 /*
- * host_policy_document - what backends are told: {"<policy>":{"<setting>":"<value>",…}}, the last
- * value of each setting, in the order of their names. The caller frees ret_document->json.
+ * host_policy_document - the document for backends: {"<policy>":{"<setting>":"<value>",…}}, with
+ * the last value of each setting, sorted by name. The caller frees ret_document->json.
  *
- * Errors: STATUS_UNAVAILABLE  no memory; names come from configurations
+ * Errors: STATUS_UNAVAILABLE  no memory; the size of names is that of configurations
  */
 NODISCARD struct status *host_policy_document(const struct host_policy_setting *settings, size_t n,
                                               const char *policy,
                                               struct json_message *ret_document);
 
 /*
- * host_policy_cpu_binding - where that policy has its threads; NULL for one that leaves it open.
- * The caller frees it with mem_free().
+ * host_policy_cpu_binding - the CPU binding of a policy; NULL for a policy without one. The caller
+ * frees it with mem_free().
  *
  * Errors: STATUS_INVALID_ARG  a value that cannot be read
  */
@@ -47,10 +48,10 @@ NODISCARD struct status *host_policy_cpu_binding(const struct host_policy_settin
                                                  struct cpu_binding **ret_binding);
 
 /*
- * host_policy_enter - the calling thread runs there, until cpu_binding_restore(ret_before).
+ * host_policy_enter - binds the calling thread, until cpu_binding_restore(ret_before).
  *
- * @p           the binding of that policy; NULL leaves the thread where it is
- * @ret_before  written in any case: after an error it is harmless to restore it
+ * @p           the binding of that policy; NULL leaves the thread as it is
+ * @ret_before  written in any case; it may be restored after an error, too
  * Errors:      those of cpu_binding_enter()
  */
 NODISCARD struct status *host_policy_enter(const struct cpu_binding *p, const char *policy,

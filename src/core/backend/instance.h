@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A model instance: one copy of a model that executes one batch at a time, either on its own
- * worker thread or inline on a thread that has a request for it. The scheduler says which; an
- * instance that becomes idle pulls its next batch itself. This is TRITONBACKEND_ModelInstance.
+ * worker thread or inline on a thread that has a request for it. The scheduler decides which. The
+ * thread that runs an instance pulls the next batch itself. This is TRITONBACKEND_ModelInstance.
  */
 #ifndef CONCH_CORE_BACKEND_INSTANCE_H
 #define CONCH_CORE_BACKEND_INSTANCE_H
@@ -31,16 +31,16 @@ enum { INSTANCE_MAX_REQUESTS = 4096 }; /* in one execution */
 /* The values are those of TRITONSERVER_InstanceGroupKind. */
 enum instance_kind { INSTANCE_AUTO, INSTANCE_CPU, INSTANCE_GPU, INSTANCE_MODEL };
 
-/* Who executes on the instance now; drawn in core/sched/scheduler.c. */
+/* Which thread executes on the instance now; drawn in core/sched/scheduler.c. */
 enum runner { RUNNER_NONE, RUNNER_CALLER, RUNNER_WORKER };
 
-/* What the watch knows of a call of the backend; under watch.mu. */
+/* What the watch has seen of a call of the backend; under watch.mu. */
 struct watched_call {
-    uint64_t since_ns; /* which one: when it began; 0: none */
+    uint64_t since_ns; /* when the call began, which identifies it; 0: none */
     uint64_t watched_ns;
-    uint64_t warn_after_ns; /* when the next warning is due, from its beginning */
+    uint64_t warn_after_ns; /* how long after its beginning the next warning is due */
     bool limit_seen;
-    bool overdue; /* some of its requests were answered in the backend's place */
+    bool overdue; /* the watch has answered some of its requests in the backend's place */
 };
 
 struct instance {
@@ -53,9 +53,9 @@ struct instance {
     struct json_message host_policy_document; /* {"<its name>":{…}} */
     struct cpu_binding *cpu_binding; /* where it initialises and executes; NULL = anywhere */
     uint32_t batch_capacity;
-    struct home *home;     /* the thread on which all of it runs; NULL: it has none for life */
-    bool known_to_backend; /* its initialisation was called, and so is its end, whatever it said */
-    uint32_t number;       /* among the model's; constant from its first use */
+    struct home *home;     /* its thread for life; NULL: none */
+    bool known_to_backend; /* initialised in the backend, even in vain: to be finalised there */
+    uint32_t number;       /* among the model's instances; constant from its first use */
     struct watch *watch;   /* constant from the first request on; NULL in warm-up */
     struct instance_slots *instance_slots; /* a sequence batcher's: its slots of the instance */
     struct instance_stats *stats;
@@ -65,11 +65,11 @@ struct instance {
     atomic_size_t reported_bytes; /* memory that the backend says it uses */
 
     /* The watch's. */
-    atomic_uint n_overdue; /* what it is stuck for; any thread reads it */
+    atomic_uint n_overdue; /* its requests beyond the limit: it is stuck while there are any */
     struct watched_call call;
 
-    /* What each execution writes stands on one cache line, away from what is only read and from
-     * what belongs to others: instances that execute at the same time do so on different cores. */
+    /* What each execution writes stands on a cache line of its own, apart from constant fields and
+     * from other instances: instances execute at the same time on different cores. */
     _Alignas(64) struct loan loan;
     /* Written by its runner, read by the watch (core/sched/watch.c). */
     atomic_uint_least64_t since_ns;  /* when the backend's call began; 0: there is none */
@@ -78,7 +78,7 @@ struct instance {
     uint32_t n_runs;                 /* the runner's: calls of the backend, for measure_call_ns() */
     enum runner runner;              /* under scheduler.mu */
     struct request **batch;          /* the runner's: 2 * batch_capacity; NULL before the first */
-    struct request *batch_of_one[2]; /* where that points when there is never more than one */
+    struct request *batch_of_one[2]; /* what `batch` points to if batch_capacity is 1 */
 
     /* Under scheduler.mu. */
     long n_preempted;               /* the runner's; see learn_on_worker() */
@@ -87,58 +87,59 @@ struct instance {
 
 /*
  * instance_new - makes an instance of a group and initialises it in its backend, with the CPU
- * binding that its host policy names.
+ * binding of its host policy. The caller ends it with instance_free().
  *
- * Thread: control. Several may make instances of one model.
+ * Thread: control. Several threads may make instances of one model at the same time.
  * @index   within its group: the last part of its name
  * Errors:  STATUS_INVALID_ARG  a host policy that cannot be read
- *          STATUS_INTERNAL     CPUs or memory of its policy cannot be had
- *          and what the backend says; it has finalised the instance then
+ *          STATUS_INTERNAL     CPUs or memory of its policy are not available
+ *          and those of the backend, which has finalised the instance then
  */
 NODISCARD struct status *instance_new(struct model *m, const Inference__ModelInstanceGroup *group,
                                       int index, struct instance **ret_instance);
 
 /*
- * instance_enter_cpu_binding - the calling thread goes where the instance may execute;
- * cpu_binding_restore() goes back, after an error too.
+ * instance_enter_cpu_binding - binds the calling thread to the CPUs and memory of the instance. The
+ * caller ends that with cpu_binding_restore(), after an error, too.
  *
- * Errors: STATUS_INTERNAL  CPUs or memory that were there before are not to be had any longer
+ * Errors: STATUS_INTERNAL  CPUs or memory are not available any longer
  */
 NODISCARD struct status *instance_enter_cpu_binding(const struct instance *in,
                                                     struct cpu_binding *ret_before);
 
-/* instance_report_memory - the backend says that the instance uses so much. Thread: any. */
+/* instance_report_memory - the backend reports how much memory the instance uses. Thread: any. */
 void instance_report_memory(struct instance *in, size_t bytes);
 
-/* instance_free - finalises it; no thread executes on it any longer. NULL is fine. */
+/* instance_free - finalises and frees the instance. No thread executes on it any longer. NULL is
+ * fine. */
 void instance_free(struct instance *in);
 
 /*
- * instance_execute - gives the batch to the backend; every request has been answered and released,
- * or is the backend's, when this returns.
+ * instance_execute - gives the batch to the backend. When this returns, every request has been
+ * answered and released, or the backend still has it.
  *
- * Thread: whoever runs the instance. No lock is held.
+ * Thread: the instance's runner. No lock is held.
  * @batch      n requests that are queued, and behind them room for as many: the backend's own array
  * @start_ns   now, or nearly
- * @ret_bytes  of their inputs
+ * @ret_bytes  size of all their inputs
  * Returns     the time that the backend took, in nanoseconds; 0 when nothing was left to execute
  */
 uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t n,
                           uint64_t start_ns, uint64_t *ret_bytes);
 
 /*
- * instance_executes_here - this thread is in the backend's call for it, and in no other one within
- * that. NULL: no.
+ * instance_executes_here - is this thread in a call of the backend for this instance, with no call
+ * for another one inside it? NULL: no.
  */
 bool instance_executes_here(const struct instance *in);
 
-/* When a backend did what; CLOCK_MONOTONIC. */
+/* The steps of an execution, as the backend reports them; CLOCK_MONOTONIC. */
 struct execution_times {
     uint64_t exec_start_ns, compute_start_ns, compute_end_ns, exec_end_ns;
 };
 
 /*
- * instance_report_statistics, instance_report_batch - a request has been executed; a batch has.
+ * instance_report_statistics, instance_report_batch - count an executed request; an executed batch.
  *
  * Thread: any. Takes instance.stats.mu.
  * Source: TRITONBACKEND_ModelInstanceReportStatistics, …ReportBatchStatistics;

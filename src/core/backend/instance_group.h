@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Making all instances of a model, as its configuration's groups say.
+ * Makes all instances of a model, from the groups of its configuration.
  */
 #ifndef CONCH_CORE_BACKEND_INSTANCE_GROUP_H
 #define CONCH_CORE_BACKEND_INSTANCE_GROUP_H
@@ -12,15 +12,15 @@ struct model;
 struct status;
 
 /*
- * instances_make - fills m->instances in the order of the groups, warmed up as model_warmup says,
- * whatever the order in which they come up: one after another on this thread, or several at a time
- * where the backend allows it (or TRITON_PARALLEL_INSTANCE_LOADING=1 says so), with the help of
- * threads of which all loading models together have no more than --model-load-thread-count.
+ * instances_make - fills m->instances in the order of the groups, with instances that are warmed up
+ * (model_warmup). It makes them one after another on this thread. If the backend allows it, or
+ * TRITON_PARALLEL_INSTANCE_LOADING=1 is set, helper threads make several at a time; all loading
+ * models together have at most --model-load-thread-count such threads.
  *
  * Thread: control.
  * Errors: STATUS_INVALID_ARG  more instances than a model may have
- *         and those of warmup_new(); of instance_new() and warmup_run(), of the first instance that
- * failed; what came up is in m->instances, the others are NULL
+ *         and those of warmup_new(), instance_new() and warmup_run(): of the first instance that
+ *         failed. m->instances then has the instances that were made, and NULL for the others
  */
 NODISCARD struct status *instances_make(struct model *m, struct backend_registry *reg);
 

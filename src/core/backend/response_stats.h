@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Statistics of single responses, by their index within a request: the first response of a
- * decoupled model costs something else than the tenth. Only backends that report responses have
+ * decoupled model may take longer than the tenth. Only models whose backends report responses have
  * them (reference/behaviours §16.11).
  */
 #ifndef CONCH_CORE_BACKEND_RESPONSE_STATS_H
@@ -16,7 +16,7 @@ struct instance;
 struct request;
 struct status;
 
-/* What a backend says of one response; times are CLOCK_MONOTONIC, 0 = not said. */
+/* A backend's report of one response. Times are CLOCK_MONOTONIC; 0 = not reported. */
 struct response_report {
     uint64_t start_ns;
     uint64_t compute_output_start_ns; /* 0: the response has no outputs */

@@ -4,9 +4,9 @@
  * the content of a file below the model's folder warmup/. Made once per model; all requests of a
  * sample, on all instances, read the same bytes.
  *
- * What the configuration alone can tell (wildcards, no data, a path that leads out of the folder)
- * has been refused by config_validate_data(); whether the tensors fit the model is found out like
- * that of any request.
+ * config_validate_data() has refused the faults that the configuration alone shows: wildcards, no
+ * data, a path that leads out of the folder. Whether the tensors fit the model is checked when the
+ * request is admitted, as with any request.
  */
 #ifndef CONCH_CORE_BACKEND_WARMUP_DATA_H
 #define CONCH_CORE_BACKEND_WARMUP_DATA_H
@@ -19,7 +19,7 @@ struct model;
 struct pool;
 struct tensor_spec;
 
-/* Of one input; beyond what any protocol could bring in a request. */
+/* The limit of one input; larger than a request of any protocol can be. */
 #define WARMUP_MAX_INPUT_BYTES ((size_t)4 << 30)
 
 struct warmup_input {
@@ -30,8 +30,8 @@ struct warmup_input {
     const int64_t *dims; /* without the batch dimension */
     const void *data;
     size_t size_bytes;
-    void *made;      /* where data points to, a block of the pool, unless it is … */
-    struct buf file; /* … the content of a file */
+    void *made;      /* the block of the pool that data points to; NULL: data points into … */
+    struct buf file; /* … this, the content of a file */
 };
 
 struct warmup_sample {
@@ -43,11 +43,13 @@ struct warmup_sample {
 };
 
 /*
- * warmup_sample_make - the sample with its data; borrows from configuration and model.
+ * warmup_sample_make - makes a sample with its data; borrows from configuration and model. The
+ * caller ends it with warmup_sample_done(), after an error, too. The memory is on the model's
+ * account.
  *
- * Thread: control. All of it is on the model's account. The caller ends it with
- * warmup_sample_done(), after an error too. Errors: STATUS_INVALID_ARG  a tensor that is too large,
- * a file that is too short STATUS_INTERNAL     a file that is missing or cannot be read
+ * Thread: control.
+ * Errors: STATUS_INVALID_ARG  a tensor is too large, a file is too short
+ *         STATUS_INTERNAL     a file is missing or cannot be read
  *         STATUS_UNAVAILABLE  no memory
  */
 NODISCARD struct status *warmup_sample_make(const struct model *m,
