@@ -28,9 +28,9 @@ TRITONSERVER_Error *backend_error(TRITONSERVER_Error_Code code, const char *fmt,
     __attribute__((format(printf, 2, 3), returns_nonnull));
 
 /*
- * backend_ignore - end an error that nobody waits for, with a line in the log.
+ * backend_ignore - log an error that has no receiver, and free it.
  * @err   taken; NULL is fine
- * @what  what was being done
+ * @what  the step that failed, for the log line
  */
 void backend_ignore(TRITONSERVER_Error *err, const char *what);
 
@@ -48,15 +48,15 @@ void backend_log(TRITONSERVER_LogLevel level, const char *file, int line, const 
 TRITONSERVER_Error *backend_check_version(void);
 
 /*
- * backend_declare_bounded - the promise of include/conch/backend.h, to a server that knows it: the
- * size of the inputs bounds what the model does.
+ * backend_declare_bounded - declare that the size of the inputs bounds the time of an execution
+ * (include/conch/backend.h). No effect on a server without that function.
  */
 TRITONSERVER_Error *backend_declare_bounded(TRITONBACKEND_Model *model);
 
 /* backend_now_ns - the clock of the statistics. */
 uint64_t backend_now_ns(void);
 
-/* backend_pause_ms - sleep, whatever signals come. */
+/* backend_pause_ms - sleep; signals do not end it early. */
 void backend_pause_ms(int64_t ms);
 
 /* backend_setting - a setting of the backend from the command line; NULL if it was not given.
@@ -67,20 +67,20 @@ TRITONSERVER_Error *backend_settings(TRITONBACKEND_Backend *backend, struct doc 
 /* backend_model_config - a model's configuration; the caller ends it with doc_free(). */
 TRITONSERVER_Error *backend_model_config(TRITONBACKEND_Model *model, struct doc **ret_config);
 
-/* backend_parameter - the string_value of one of its parameters; NULL if there is none. */
+/* backend_parameter - the string_value of a model's parameter; NULL if it has none. Borrowed. */
 const char *backend_parameter(const struct doc *config, const char *key);
 
 /*
  * backend_parameter_int - the same as a number.
  * @otherwise  the result if the model has no such parameter
- * Errors: INVALID_ARG  it is no whole number from min to max
+ * Errors: INVALID_ARG  the parameter is no whole number from min to max
  */
 TRITONSERVER_Error *backend_parameter_int(const struct doc *config, const char *key, int64_t min,
                                           int64_t max, int64_t otherwise, int64_t *ret_number);
 
 /*
- * backend_escapes_folder - would this path lead out of the folder that it is relative to? Absolute
- * ones and all with ".." do. Nothing is looked at, so that an error does not tell what lies there.
+ * backend_escapes_folder - does this relative path lead out of its folder? True for absolute paths
+ * and for all with "..". The file system is not read, so that an error does not tell what is there.
  */
 bool backend_escapes_folder(const char *path);
 
@@ -96,7 +96,7 @@ TRITONSERVER_Error *backend_input_copy(TRITONBACKEND_Input *input, uint32_t n_bu
 /*
  * backend_output_alloc - memory for an output, which must be on the host.
  * Errors: UNSUPPORTED  the server gave memory of a GPU
- *         UNAVAILABLE  whoever wants the output gives no memory for it, but no error either
+ *         UNAVAILABLE  the server or the client's allocator returned neither memory nor an error
  */
 TRITONSERVER_Error *backend_output_alloc(TRITONBACKEND_Output *output, uint64_t size,
                                          void **ret_buffer);
@@ -105,7 +105,7 @@ TRITONSERVER_Error *backend_output_alloc(TRITONBACKEND_Output *output, uint64_t 
  * backend_send_error - send a request's only response: an error.
  * @response  taken; NULL: one is made
  * @err       taken
- * The request is still the caller's, to be released.
+ * The caller still has the request, and releases it.
  */
 void backend_send_error(TRITONBACKEND_Request *request, TRITONBACKEND_Response *response,
                         TRITONSERVER_Error *err);

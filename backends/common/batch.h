@@ -2,13 +2,12 @@
 /*
  * batch - the requests of one execution, from their arrival to their answers.
  *
- *     batch_begin    each request gets a response object, and its share of the batch is known
- *     …              the backend fills the responses: gather.h, scatter.h, or by itself
- *     batch_fail     what goes wrong with one request alone becomes its answer
- *     batch_finish   statistics, answers, release
+ *     batch_begin    makes a response for each request, and reads how many rows it has
+ *     …              the backend fills the responses: with gather.h, scatter.h, or by itself
+ *     batch_fail     sets an error of one request as its answer
+ *     batch_finish   reports statistics, sends the responses, releases the requests
  *
- * frame.h does the first and the last step. A part that has failed takes no part in what follows:
- * gathering and scattering pass it over.
+ * frame.h does the first and the last step. Gathering and scattering skip parts that have failed.
  *
  * Threads: one batch is used by one thread at a time.
  */
@@ -21,7 +20,7 @@
 extern "C" {
 #endif
 
-/* More dimensions than any tensor has that servers pass on. */
+/* No tensor that a server passes on has more dimensions. */
 #define BATCH_MAX_RANK 64
 
 /* One request. */
@@ -50,7 +49,7 @@ struct batch {
 /*
  * batch_begin - take the requests of an execution.
  * @b         zeroes before its first use; keeps its memory until batch_done()
- * @instance  whom the statistics are about
+ * @instance  the one that executes; statistics are reported for it
  * @has_rows  does the model batch?
  * Errors: UNAVAILABLE  no memory; the requests are still the server's: Execute returns the error
  */
@@ -58,39 +57,40 @@ TRITONSERVER_Error *batch_begin(struct batch *b, TRITONBACKEND_ModelInstance *in
                                 TRITONBACKEND_Request **requests, uint32_t n, bool has_rows);
 void batch_done(struct batch *b);
 
-/* batch_fail - this part's answer is an error. Of several the first counts.
- * @err  taken; NULL: nothing has happened */
+/* batch_fail - makes an error this part's answer. Only the first error of a part is kept.
+ * @err  taken; NULL: no effect */
 void batch_fail(struct batch *b, struct batch_part *part, TRITONSERVER_Error *err);
 
 /* batch_empty - have all parts failed? */
 bool batch_empty(const struct batch *b);
 
-/* batch_drop_cancelled - parts that nobody waits for any longer fail; for after a wait. */
+/* batch_drop_cancelled - fails the parts whose requests are cancelled; to be called after a wait.
+ */
 void batch_drop_cancelled(struct batch *b);
 
-/* batch_computes, batch_computed - the inputs are together, the outputs are made. What lies before
- * and behind is the statistics' compute_input and compute_output; without the calls, all is. */
+/* batch_computes, batch_computed - note the time when the inputs are gathered, and when the outputs
+ * are made. In the statistics the time before is compute_input, the time after compute_output. */
 void batch_computes(struct batch *b);
 void batch_computed(struct batch *b);
 
 /*
  * batch_wants - does the request ask for this output?
- * @hint  where it may stand among the wanted ones: its place in the configuration. BATCH_WANTED:
- *        the caller knows that it does, of each request of the batch
+ * @hint  its index in the configuration, where it likely is among the requested outputs, too.
+ *        BATCH_WANTED: the caller knows that every request of the batch asks for it
  */
 #define BATCH_WANTED UINT32_MAX
 TRITONSERVER_Error *batch_wants(const struct batch_part *part, const char *output, uint32_t hint,
                                 bool *ret_wanted);
 
 /*
- * batch_finish - report, answer and release all parts.
- * @err  taken; what is wrong with the batch as a whole: the answer of every part that has none
+ * batch_finish - report statistics of all parts, send their responses, release their requests.
+ * @err  taken; an error of the whole batch: the answer of every part without an error of its own
  */
 void batch_finish(struct batch *b, TRITONSERVER_Error *err);
 
-/* batch_single - a batch of the i-th part alone, with an empty response of its own: to repeat what
- * has failed for all together.
- * @b  must not be finished for that part then, *ret_single must */
+/* batch_single - makes a batch of the i-th part alone, with an empty response: to repeat alone an
+ * execution that has failed for the whole batch.
+ * @ret_single  to be finished with batch_finish(); that part of b must not be finished then */
 void batch_single(struct batch *b, uint32_t i, struct batch *ret_single);
 
 #ifdef __cplusplus

@@ -19,7 +19,7 @@ struct bytes_reader {
     uint64_t n_read;
 };
 
-/* bytes_begin - at the first element. */
+/* bytes_begin - a reader at the first element; borrows the data. */
 struct bytes_reader bytes_begin(const void *data, uint64_t size);
 
 /*
@@ -31,17 +31,17 @@ struct bytes_reader bytes_begin(const void *data, uint64_t size);
 TRITONSERVER_Error *bytes_next(struct bytes_reader *r, const char *tensor, const char **ret_data,
                                uint32_t *ret_len);
 
-/* bytes_skip - past n elements. Errors: as bytes_next() */
+/* bytes_skip - skip n elements. Errors: as bytes_next() */
 TRITONSERVER_Error *bytes_skip(struct bytes_reader *r, const char *tensor, uint64_t n);
 
-/* bytes_check - is it n elements, and nothing after them?
- * Errors: INVALID_ARG  it is not */
+/* bytes_check - has the data exactly n elements, and nothing after them?
+ * Errors: INVALID_ARG  it has not */
 TRITONSERVER_Error *bytes_check(const char *tensor, const void *data, uint64_t size, uint64_t n);
 
-/* bytes_size - what an element of len bytes takes. */
+/* bytes_size - how many bytes an element of len bytes takes, its length included. */
 uint64_t bytes_size(uint32_t len);
 
-/* bytes_put - write an element, bytes_size(len) bytes; returns the place behind it. */
+/* bytes_put - write an element, bytes_size(len) bytes; returns the address after it. */
 void *bytes_put(void *to, const void *data, uint32_t len);
 
 #ifdef __cplusplus

@@ -6,8 +6,8 @@
  * the server's parser. This one reads a whole text into a tree, once, when a model loads; nothing
  * here is meant for the path of a request.
  *
- * Strict means RFC 8259 with one value and nothing after it. Of equal members the first counts.
- * Everything belongs to the document and dies with it.
+ * Strict means RFC 8259 with one value and nothing after it. Of members with the same name the
+ * first is used. The document owns all values and texts; doc_free() frees them.
  */
 #ifndef BACKENDS_COMMON_DOC_H
 #define BACKENDS_COMMON_DOC_H
@@ -47,7 +47,7 @@ struct doc;
 struct doc *doc_parse(const char *text, size_t len, const char **ret_why);
 void doc_free(struct doc *d);
 
-/* doc_root - the value that the text is. */
+/* doc_root - the value of the whole text. */
 const struct doc_value *doc_root(const struct doc *d);
 
 /* doc_get - a member of an object; NULL if there is none, or v is no object or NULL. */
@@ -59,7 +59,7 @@ const struct doc_value *doc_first(const struct doc_value *v);
 /* doc_count - number of items; 0 if v is no container or NULL. */
 size_t doc_count(const struct doc_value *v);
 
-/* doc_string - a string's text; otherwise if v is something else or NULL. */
+/* doc_string - a string's text; the argument `otherwise` if v is no string or NULL. */
 const char *doc_string(const struct doc_value *v, const char *otherwise);
 
 /* doc_int - a whole number, or a string that holds one, as protobuf prints 64-bit numbers. */

@@ -7,11 +7,11 @@
  *     static const struct frame frame = {.execute = execute};
  *     BACKEND_FRAME(frame)
  *
- * The frame looks after versions, configurations, states, statistics, errors and releases. (Answers
- * that come any number of times, and later: series.h.)
+ * The frame handles versions, configurations, states, statistics, errors and releases. (series.h is
+ * for backends that answer any number of times, or later.)
  *
- * Threads: what concerns one instance is called by one thread at a time; instances of one model,
- * and models, run at the same time.
+ * Threads: one thread at a time calls the functions of one instance. Instances of one model, and
+ * models, run at the same time.
  */
 #ifndef BACKENDS_COMMON_FRAME_H
 #define BACKENDS_COMMON_FRAME_H
@@ -50,11 +50,12 @@ struct frame_instance {
 };
 
 struct frame {
-    /* The library has been loaded, will be unloaded. Both optional. */
+    /* Called after the library was loaded, before it is unloaded. Both optional. */
     TRITONSERVER_Error *(*initialize)(TRITONBACKEND_Backend *backend);
     void (*finalize)(TRITONBACKEND_Backend *backend);
 
-    /* A model comes and goes; optional. close() also ends what open() left half made. */
+    /* A model is initialised, finalised; optional. model_close() is called after an error of
+     * model_open(), too. */
     TRITONSERVER_Error *(*model_open)(struct frame_model *m);
     void (*model_close)(struct frame_model *m);
 
@@ -71,8 +72,8 @@ struct frame {
      */
     TRITONSERVER_Error *(*execute)(struct frame_instance *in, struct batch *b);
 
-    /* When a batch of several fails as a whole: execute each part alone, so that a request which
-     * the model refuses spoils no other. */
+    /* If a batch of several fails as a whole, execute each part alone, so that a request which the
+     * model refuses does not make the others fail. */
     bool repeat_alone;
     /* instance_open() may run for several instances of a model at the same time. */
     bool parallel_instances;

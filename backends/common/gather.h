@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gather - an input of all requests of a batch, as one tensor.
+ * gather - makes one tensor from an input of all requests of a batch.
  *
- * The data of an input may lie in several buffers, and each request has its own. Where they lie one
- * behind the other, as with a single request of one buffer, they are used in place; otherwise they
- * are copied together, once.
+ * Each request has its own buffers for an input, one or several. Buffers that are contiguous, as
+ * with a single request of one buffer, are used in place; otherwise they are copied once.
  *
  *     struct gathered in = {0};                      kept in the instance
  *     TRY(gather(&in, b, "IN", TRITONSERVER_TYPE_FP32, 0));
@@ -29,7 +28,7 @@ struct gathered {
     const void *data;              /* aligned for its type; to be read only */
     uint64_t size;
 
-    /* Private: memory for copies, as large as the largest was. */
+    /* Private: memory for copies, as large as the largest copy so far. */
     void *scratch;
     uint64_t scratch_size;
 };
@@ -41,8 +40,8 @@ enum gather_flags {
 };
 
 /*
- * gather - the input of that name of all parts that have not failed, in their order.
- * @type   what it must be; TRITONSERVER_TYPE_INVALID: what it is
+ * gather - gather the input of that name, of all parts that have not failed, in their order.
+ * @type   the type that it must have; TRITONSERVER_TYPE_INVALID: any
  * @flags  of enum gather_flags
  * Errors: INVALID_ARG  another type, or shapes that do not fit together
  *         UNAVAILABLE  no memory
@@ -52,10 +51,11 @@ TRITONSERVER_Error *gather(struct gathered *g, const struct batch *b, const char
                            TRITONSERVER_DataType type, unsigned int flags);
 void gathered_done(struct gathered *g);
 
-/* gather_reserve - our own memory of a tensor, for size bytes, aligned to 64. */
+/* gather_reserve - size bytes of g's own memory, aligned to 64; gathered_done() frees it. */
 TRITONSERVER_Error *gather_reserve(struct gathered *g, uint64_t size, void **ret_memory);
 
-/* gather_elements - how many a shape has. Errors: INVALID_ARG  a dimension below 0, or too many */
+/* gather_elements - how many elements a shape has. Errors: INVALID_ARG  a dimension below 0, or too
+ * many elements */
 TRITONSERVER_Error *gather_elements(const int64_t *shape, uint32_t rank, int64_t *ret_n);
 
 #ifdef __cplusplus

@@ -3,9 +3,9 @@
  * ragged - batches of requests whose shapes differ: the inputs that a configuration makes of other
  * inputs' shapes (batch_input), and outputs that follow them (batch_output).
  *
- * An input with allow_ragged_batch is gathered as one list of all elements (GATHER_RAGGED). Where
- * one request ends and the next begins, the model learns from batch inputs, for a source with the
- * shapes s1, s2, … of its requests (batch dimension included) and e1, e2, … elements:
+ * An input with allow_ragged_batch is gathered as one list of all elements (GATHER_RAGGED). Batch
+ * inputs tell the model where one request ends and the next begins. For a source input with the
+ * shapes s1, s2, … of its requests (batch dimension included) and e1, e2, … elements they have:
  *
  *     BATCH_ELEMENT_COUNT                        [requests]         e1, e2, …
  *     BATCH_ACCUMULATED_ELEMENT_COUNT            [requests]         e1, e1+e2, …
@@ -32,7 +32,8 @@ enum ragged_kind {
     RAGGED_ITEM_SHAPE_FLATTEN,
 };
 
-/* One tensor that is made of another's shapes. A batch_input of several targets is several. */
+/* One tensor that is made of another's shapes. A batch_input with several targets has one of these
+ * for each. */
 struct ragged_input {
     const char *name; /* all names are borrowed from the configuration */
     const char *source;
@@ -56,7 +57,7 @@ struct ragged {
  * ragged_read - what a model's configuration says of batch inputs and outputs.
  * @config  must outlive the result
  * @ret     the caller ends it with ragged_done()
- * Errors: INVALID_ARG  a kind or data type that there is none of, or no single source
+ * Errors: INVALID_ARG  an unknown kind or data type, or not exactly one source
  *         UNAVAILABLE  no memory
  */
 TRITONSERVER_Error *ragged_read(const struct doc *config, struct ragged *ret);

@@ -3,8 +3,8 @@
  * scatter - an output of a whole batch, cut into the responses of its requests. Only those that ask
  * for the output get it.
  *
- * Memory to compute into: for one request it is the memory that its answer is sent from, so nothing
- * is copied; for several, each gets its rows.
+ * scatter_begin() gives memory to compute into. With one request that is the response's memory, so
+ * nothing is copied. With several, scatter_end() copies each request its rows.
  *
  *     struct scattered out = {0};                                kept in the instance
  *     TRY(scatter_begin(&out, b, "OUT", 0, type, shape, rank));
@@ -12,7 +12,8 @@
  *     TRY(scatter_end(&out, b));
  *     scattered_done(&out);                                      when the instance goes
  *
- * Data that lies somewhere already, or whose size is known only then (BYTES): scatter_rows().
+ * scatter_rows() is for data that the backend has already, or whose size is not known before
+ * (BYTES).
  */
 #ifndef BACKENDS_COMMON_SCATTER_H
 #define BACKENDS_COMMON_SCATTER_H
@@ -42,10 +43,10 @@ struct scattered {
 /*
  * scatter_begin - memory for an output.
  * @name   borrowed until scatter_end()
- * @hint   its place among the outputs of the configuration
+ * @hint   its index among the outputs of the configuration
  * @type   not BYTES
  * @shape  of the whole batch; copied
- * Errors: INVALID_ARG  no shape for this batch
+ * Errors: INVALID_ARG  the shape does not fit this batch
  *         UNAVAILABLE  no memory
  *         UNSUPPORTED  the server gave memory of a GPU
  */
@@ -69,7 +70,7 @@ TRITONSERVER_Error *scatter_rows(const struct batch *b, const char *name, uint32
  * scatter_like_input - copy each request as many elements as its input of another name has, in that
  * input's shape (batch_output, BATCH_SCATTER_WITH_INPUT_SHAPE).
  * @data  the elements of all requests, one behind the other; not BYTES
- * Errors: INVALID_ARG  the inputs have more or fewer elements together
+ * Errors: INVALID_ARG  the data has more or fewer elements than all these inputs together
  */
 TRITONSERVER_Error *scatter_like_input(const struct batch *b, const char *name, uint32_t hint,
                                        TRITONSERVER_DataType type, const char *input,

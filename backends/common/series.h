@@ -5,11 +5,11 @@
  * functions of tritonbackend.h are here.
  *
  *     Execute   read() makes a job of the request; then the request is released
- *     a thread  send() sends the responses of one job, with pauses as it likes
+ *     a thread  send() sends the responses of one job, with any pauses
  *
- * The frame ends each request when send() has returned: with FINAL alone, or with an error
- * response. It reports statistics of the request, of the execution, and of each response, where the
- * server counts those. An instance is finalised when all its threads have ended.
+ * The frame ends each request when send() has returned: with the final flag alone, or with an error
+ * response. It reports statistics of the request, of the execution, and, if the server counts them,
+ * of each response. An instance is finalised when all its threads have ended.
  */
 #ifndef BACKENDS_COMMON_SERIES_H
 #define BACKENDS_COMMON_SERIES_H
@@ -37,24 +37,24 @@ struct series_backend {
     void (*free)(void *job); /* also of one that read() has only half made; NULL is fine */
 };
 
-/* The backend's own. */
+/* To be defined by the backend. */
 extern const struct series_backend series_backend;
 
 /*
- * series_pause - sleeps, unless nobody wants the responses any longer.
+ * series_pause - sleeps, unless the request is cancelled.
  * Errors: CANCELLED  the request has been cancelled
  */
 TRITONSERVER_Error *series_pause(struct series *s, uint32_t ms);
 
 /* One output of one element. */
 struct series_value {
-    const char *name; /* NULL: nobody wants it */
+    const char *name; /* NULL: the request does not ask for it */
     TRITONSERVER_DataType type;
     uint32_t bits;
 };
 
 /*
- * series_send - one response, and its statistics.
+ * series_send - sends one response, and reports its statistics.
  * @n_dims  of the outputs' shapes, whose dimensions are all 1: 1 or 2
  */
 TRITONSERVER_Error *series_send(struct series *s, const struct series_value *values,

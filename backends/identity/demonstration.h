@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * demonstration - what Triton's own identity backend does beside its work, to show what a backend
- * can: a metric, parameters of responses, lines in the log. Its tests look for them, and they cost
- * every request something, so they are there for who asks:
+ * demonstration - features of Triton's own identity backend that only show what a backend can do: a
+ * metric, parameters of responses, log lines. Triton's tests look for them. They slow down every
+ * request, so they are off unless the setting is given:
  *
  *     --backend-config=identity,demonstrate=true
  *
- * All functions but demonstration_open() do nothing with NULL, which is what it gives when nobody
- * asks.
+ * Without the setting demonstration_open() gives NULL; the other functions then do nothing.
  */
 #ifndef BACKENDS_IDENTITY_DEMONSTRATION_H
 #define BACKENDS_IDENTITY_DEMONSTRATION_H
@@ -31,8 +30,8 @@ TRITONSERVER_Error *demonstration_instance_open(const TRITONSERVER_Metric *metri
 void demonstration_instance_close(const TRITONSERVER_Metric *metric);
 
 /*
- * demonstration_answer - counts the inputs of a request whose outputs are filled in, tells of them
- * in a verbose log, and gives its response parameters.
+ * demonstration_answer - counts the inputs of a request whose outputs are filled in, logs them
+ * (verbose), and adds parameters to its response.
  * @number  of the request in its batch
  */
 TRITONSERVER_Error *demonstration_answer(TRITONSERVER_Metric *metric, const struct batch_part *part,

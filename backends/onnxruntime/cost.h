@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cost - what can a run of an ONNX model take at most, whatever its inputs are?
+ * cost - the most work that a run of an ONNX model can take, for any inputs.
  */
 #ifndef BACKENDS_ONNXRUNTIME_COST_H
 #define BACKENDS_ONNXRUNTIME_COST_H
@@ -9,19 +9,19 @@
 #include <stdint.h>
 
 /*
- * What is small: a million multiplications, of which a core makes several in a nanosecond; so well
- * below a millisecond.
+ * The limit of a small run: a million multiplications. A core makes several in a nanosecond, so
+ * this takes well below a millisecond.
  */
 #define COST_SMALL 1000000
 
 /*
  * cost_is_small - is the work of a run, counted from the shapes in the file, at most COST_SMALL?
  *
- * It is when all shapes are given but a batch dimension, and all operators are of those whose work
- * follows from shapes alone: no loops, no branches, no operators of other domains, no strings. Of
- * anything that is not understood the answer is no, also of a file that is no ONNX file.
+ * It can be if the file gives all shapes, except for a batch dimension, and if the work of all
+ * operators follows from shapes alone: no loops, no branches, no operators of other domains, no
+ * strings. The answer is no for anything else, and for a file that is no ONNX file.
  *
- * @batch     size of the first dimension of inputs where the file does not give it; 0: of none
+ * @batch     size of the inputs' first dimension where the file does not give it; 0: not used
  * @ret_cost  on success
  */
 bool cost_is_small(const char *file, int64_t batch, uint64_t *ret_cost);

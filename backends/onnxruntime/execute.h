@@ -18,10 +18,10 @@ TRITONSERVER_Error *executor_new(struct model *m, TRITONBACKEND_ModelInstance *i
 void executor_free(struct executor *x);
 
 /*
- * executor_run - answer and release all these requests.
+ * executor_run - execute, answer and release all these requests.
  * A model that batches gets them as one batch. If that fails, each is run alone, so that a request
- * which the model cannot digest spoils only its own answer.
- * Errors: UNAVAILABLE  no memory; the requests are the server's as before
+ * which the model refuses does not make the others fail.
+ * Errors: UNAVAILABLE  no memory; the server still has the requests
  */
 TRITONSERVER_Error *executor_run(struct executor *x, TRITONBACKEND_Request **requests, uint32_t n);
 

@@ -2,8 +2,8 @@
 /*
  * external - tensors of an ONNX file whose data lies in other files.
  *
- * The names of those files come with the model, so they are looked at before ONNX Runtime opens
- * them: not every release of it keeps a model from reading any file of the machine.
+ * The names of those files come with the model, so they are checked before ONNX Runtime opens them:
+ * some of its releases let a model read any file of the machine.
  */
 #ifndef BACKENDS_ONNXRUNTIME_EXTERNAL_H
 #define BACKENDS_ONNXRUNTIME_EXTERNAL_H
@@ -11,8 +11,8 @@
 #include "common/backend.h"
 
 /*
- * external_check - are all of them in the folder of the ONNX file, also when links are followed?
- * A file that is no ONNX file passes; ONNX Runtime says what is wrong with it.
+ * external_check - are all these files in the folder of the ONNX file, with links followed? A file
+ * that is no ONNX file passes; ONNX Runtime reports its faults.
  * Errors: NOT_FOUND    one does not exist
  *         INVALID_ARG  one is somewhere else
  */

@@ -2,8 +2,8 @@
 /*
  * library - ONNX Runtime's library: find it, load it, call it.
  *
- * It is never linked: users have it in different places and versions, and a server without ONNX
- * models should not need it.
+ * The backend does not link to it: users have it in different places and versions, and a server
+ * without ONNX models does not need it.
  */
 #ifndef BACKENDS_ONNXRUNTIME_LIBRARY_H
 #define BACKENDS_ONNXRUNTIME_LIBRARY_H
@@ -23,16 +23,16 @@ struct library {
  * library_open - find and load it.
  * @backend_dir  the folder of this backend
  * @file         path of the library if the user names one, else NULL
- * Errors: NOT_FOUND    it is nowhere; the text says where it was looked for and how to get it
- *         UNSUPPORTED  it is too old, or cannot be loaded
+ * Errors: NOT_FOUND    there is no library; the text says where it was looked for, how to get it
+ *         UNSUPPORTED  the library is too old, or cannot be loaded
  */
 TRITONSERVER_Error *library_open(const char *backend_dir, const char *file,
                                  struct library *ret_library);
 void library_done(struct library *l); /* the memory only: loaded once, it stays loaded */
 
 /*
- * library_keep_backend - the library of this backend itself stays in the process from now on, too,
- * when the server unloads it: something of it goes on. Any thread.
+ * library_keep_backend - keep the library of this backend itself in the process, even when the
+ * server unloads it, since a thread still runs its code. Any thread.
  */
 void library_keep_backend(void);
 

@@ -2,9 +2,9 @@
 /*
  * model - one loaded version of an ONNX model: its session and what its tensors look like.
  *
- * One session serves all instances of the model. A session may run on several threads at once, all
- * instances run on the same CPUs and with the same options, so a session for each of them would
- * only hold the weights and a pool of threads once more.
+ * One session serves all instances of the model. A session may run on several threads at once, and
+ * all instances run on the same CPUs with the same options. A session for each of them would only
+ * have a further copy of the weights and another pool of threads.
  *
  * Threads: constant once loaded, except predict.
  */
@@ -54,15 +54,15 @@ struct model {
     int64_t max_batch_size;
 
     struct ort_session *session;
-    struct crew *crew; /* the threads of its own; NULL: it shares those of all */
+    struct crew *crew; /* its own threads; NULL: it shares those of all models */
     struct tensor *inputs;
     size_t n_inputs;
     size_t n_required; /* the first inputs; the file has values for the others */
     struct tensor *outputs;
     size_t n_outputs;
 
-    /* Ask for output memory before the model runs? Switched off for good, relaxed, when the model
-     * turns out to make other shapes than it says; a stale value costs one more attempt. */
+    /* Ask for output memory before the model runs? Switched off for good when the model makes other
+     * shapes than it declares. Relaxed: a stale value costs one more attempt. */
     atomic_bool predict;
 };
 
@@ -71,7 +71,7 @@ TRITONSERVER_Error *model_load(struct runtime *rt, TRITONBACKEND_Model *handle,
                                struct model **ret_model);
 void model_free(struct model *m);
 
-/* model_complete_config - write what the configuration leaves out into it, and tell the server. */
+/* model_complete_config - add what the configuration leaves out, and pass it to the server. */
 TRITONSERVER_Error *model_complete_config(struct model *m, TRITONBACKEND_Model *handle);
 
 /* model_check_config - does the configuration fit the model? Sets what it says of

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ort_api - the part of ONNX Runtime's C interface that we call, by place in its table.
+ * ort_api - the part of ONNX Runtime's C interface that we call, by index in its table.
  *
  * ONNX Runtime gives out one table of functions. New releases only append to it, so a function is
  * its number, and no header of theirs is needed to build this backend; a test compares the numbers
@@ -66,7 +66,7 @@ enum ort_element {
 typedef void ort_log_fn(void *param, enum ort_severity severity, const char *category,
                         const char *logid, const char *code_location, const char *message);
 
-/* A thread that is not theirs: runs run(arg), NULL is refused; and waits for its end. */
+/* Callbacks that start a thread of ours, which calls run(arg), and join it. NULL: no thread. */
 typedef struct ort_thread *ort_start_thread_fn(void *param, void (*run)(void *arg), void *arg);
 typedef void ort_join_thread_fn(struct ort_thread *thread);
 

@@ -17,11 +17,11 @@ struct runtime {
     struct library lib;
     struct ort_env *env;
     struct crew *crew;          /* the threads of its pools; NULL: it has none */
-    struct ort_memory *cpu;     /* says of a buffer: host memory, not theirs */
+    struct ort_memory *cpu;     /* describes a buffer of ours in host memory */
     struct ort_allocator *heap; /* their default allocator */
     struct watch *watch;        /* of requests that are cancelled while a model runs */
 
-    bool computes_alone;            /* 0 threads within an operator means: who runs it alone */
+    bool computes_alone;            /* 0 threads within an operator: only the thread that runs it */
     bool begun;                     /* the library was asked for an environment */
     bool allows_files;              /* models may name files for the library to read and write */
     bool shares_threads;            /* the environment has pools of threads for all models */

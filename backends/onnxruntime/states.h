@@ -10,12 +10,12 @@
 #include "onnxruntime/model.h"
 
 /*
- * state_keep - elements [first, first + n) of what the model has made for output t are the state of
- * the request's sequence from now on.
+ * state_keep - set the state of the request's sequence to elements [first, first + n) of the value
+ * that the model has made for output t.
  *
  * @shape  of those elements
  * Errors: UNSUPPORTED  the server keeps states in the memory of a GPU
- *         and what the server says
+ *         and those of the server
  */
 TRITONSERVER_Error *state_keep(const struct library *lib, TRITONBACKEND_Request *request,
                                const struct tensor *t, const struct ort_value *value, size_t first,

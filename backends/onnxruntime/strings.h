@@ -13,7 +13,7 @@
  * @name    of the input, for messages
  * @heap    where its elements are allocated
  * @data    size bytes that hold all elements of the shape, no more and no less
- * Errors: INVALID_ARG  they do not
+ * Errors: INVALID_ARG  the data has more or fewer elements than the shape
  */
 TRITONSERVER_Error *strings_read(const struct library *lib, struct ort_allocator *heap,
                                  const char *name, const void *data, size_t size,
@@ -23,7 +23,7 @@ TRITONSERVER_Error *strings_read(const struct library *lib, struct ort_allocator
 TRITONSERVER_Error *strings_size(const struct library *lib, const struct ort_value *value,
                                  size_t first, size_t n, size_t *ret_size);
 
-/* strings_write - write them; room for what strings_size() said. */
+/* strings_write - write these elements. @room  bytes at `to`, as strings_size() gives them */
 TRITONSERVER_Error *strings_write(const struct library *lib, const struct ort_value *value,
                                   size_t first, size_t n, void *to, size_t room);
 

@@ -16,7 +16,7 @@ struct element_type {
     size_t size; /* bytes of one element; 0 for strings */
 };
 
-/* element_type_of - NULL for a type that servers have no word for. */
+/* element_type_of - NULL for a type that the server does not have. */
 const struct element_type *element_type_of(enum ort_element ort);
 
 /* element_name_of_other - for errors: what ONNX calls a type that element_type_of() does not know.

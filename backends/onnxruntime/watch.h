@@ -2,11 +2,10 @@
 /*
  * watch - ends runs whose requests have all been cancelled.
  *
- * While a model runs, the thread that runs it is inside ONNX Runtime and cannot ask whether anybody
- * still wants the answer. So one thread looks, every WATCH_TICK_MS, at the runs that are under way,
- * and asks only for those that it has seen before: a run shorter than that costs its executor two
- * atomic operations on memory that nobody else writes. The thread sleeps when nothing has run for a
- * while.
+ * While a model runs, the thread that runs it is inside ONNX Runtime and cannot ask whether the
+ * requests are cancelled. So one thread looks, every WATCH_TICK_MS, at the present runs, and asks
+ * for those that it has seen before. A shorter run costs its executor only two atomic operations on
+ * memory that no other thread writes. The thread sleeps when nothing has run for a while.
  *
  * Threads: one watched belongs to one executor. All functions but watch_new and watch_free may be
  * called by any thread.
@@ -36,7 +35,8 @@ void watch_remove(struct watched *d); /* NULL is fine */
  */
 void watch_begin(struct watched *d, TRITONBACKEND_Request *const *requests, uint32_t n);
 
-/* watch_end - the run has ended. True: because it was made to, all its requests being cancelled. */
+/* watch_end - the run has ended. True: the watch ended it, since all its requests were cancelled.
+ */
 bool watch_end(struct watched *d);
 
 #endif
