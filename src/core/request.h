@@ -115,8 +115,8 @@ struct request_ops {
      */
     void (*respond)(struct request *r, struct response *resp, uint32_t flags);
     /*
-     * The request has ended: it has its final response, nobody reads its inputs, and it may be
-     * changed and started again. Optional.
+     * The request has ended: it has had its final response, and the core and the backend do not
+     * read its inputs any more. The maker may change it and start it again. Optional.
      */
     void (*release)(struct request *r, uint32_t flags);
     /* The last reference to the request is gone: its memory may be reused. */

@@ -206,10 +206,10 @@ NODISCARD struct status *repository_index(struct repository *repo, bool ready_on
                                           struct model_index_row **ret_rows, size_t *ret_n);
 
 /*
- * repository_all_ready - is every version of every wanted model READY, and able to run? Models that
- * cannot be read, that several repositories have or that none has do not count.
+ * repository_all_ready - is every version of every wanted model READY and able to run? Models that
+ * cannot be read, that several repositories have or that no repository has are not counted.
  *
- * @may_wait  backends are asked now; else what they said last counts
+ * @may_wait  ask the backends now; false: use their last answers
  */
 bool repository_all_ready(struct repository *repo, bool may_wait);
 
