@@ -16,7 +16,7 @@
 #include "core/server.h"
 
 struct budget;
-struct embedder_turns;
+struct embedder_budgets;
 struct machine;
 struct server_options;
 
@@ -41,8 +41,8 @@ struct server {
     struct helpers helpers;
     struct readiness_watch readiness;
     struct watchdog watchdog;
-    struct embedder_turns *embedder_budgets; /* NULL: no inline execution on embedders' threads */
-    bool has_control;                        /* models may be loaded and unloaded */
+    struct embedder_budgets *embedder_budgets; /* NULL: no inline execution on embedders' threads */
+    bool has_control;                          /* models may be loaded and unloaded */
     struct control control;
 
     atomic_int state; /* enum server_state */

@@ -203,14 +203,12 @@ static void check_model_folder(struct model_check *l, bool has_config)
 /* ---- the configuration ----------------------------------------------------------------------- */
 
 /* Reads and parses it. *ret_config is NULL after a fault. */
-static struct status *read_config_file(const struct lint_run *run, const struct lint_model *m,
-                                       struct lint_fault_sink *sink,
+static struct status *read_config_file(const struct lint_model *m, struct lint_fault_sink *sink,
                                        struct config_listener *listener, const char *path,
                                        struct model_config **ret_config)
 {
     AUTO(buf) text = BUF_INIT(CONFIG_MAX_BYTES);
     struct status *st = storage_read(m->storage, path, &text);
-    (void)run;
     if (st) /* the server's words for it */
         return model_config_parse_file(st, &text, sink->file, ret_config);
     if (!listener)
@@ -239,7 +237,7 @@ static struct model_config *open_config(struct model_check *l, struct lint_fault
         mem_free(l->config_path);
         l->config_path = storage_path(l->m->storage, path);
         sink->file = l->config_path;
-        st = read_config_file(l->run, l->m, sink, listener, path, &c);
+        st = read_config_file(l->m, sink, listener, path, &c);
         if (st)
             lint_add(l->found, LINT_READ, lint_at(l, NULL, NULL, 0), NULL, "%s",
                      status_message(st));

@@ -80,8 +80,9 @@ struct instance {
     struct request **batch;          /* the runner's: 2 * batch_capacity; NULL before the first */
     struct request *batch_of_one[2]; /* what `batch` points to if batch_capacity is 1 */
 
+    long n_preempted; /* the runner's; see learn_on_worker() */
+
     /* Under scheduler.mu. */
-    long n_preempted;               /* the runner's; see learn_on_worker() */
     struct instance_thread *thread; /* NULL before the first work for it */
 };
 

@@ -189,7 +189,8 @@ NODISCARD struct status *model_config_finish(struct model_config *c,
  *
  * @listener  borrowed for the life of the configuration
  * Errors:    STATUS_UNAVAILABLE  no memory
- *            STATUS_INTERNAL     the text is too large; a fault is no error
+ *            STATUS_INTERNAL     the text is too large
+ *            STATUS_INVALID_ARG  it has too many elements; a fault is no error
  */
 NODISCARD struct status *model_config_parse_all(const char *text, size_t length, const char *file,
                                                 struct config_listener *listener,

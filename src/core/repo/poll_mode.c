@@ -129,7 +129,7 @@ static void load_stale(void *arg, size_t i)
         st = repository_load_model(r->repo, rm, source, NULL, LOAD_ON_POLL);
         source_unref(source);
     }
-    status_free(st); /* the catalog has it, and the log */
+    status_free(st); /* the load has logged it; fetching a local folder cannot fail */
     repository_unlock_model(r->repo, rm);
 }
 

@@ -126,7 +126,7 @@ static void load_one(void *arg, size_t i)
         st = repository_load_model(repo, rm, source, NULL, LOAD_AT_START);
         source_unref(source);
     }
-    status_free(st); /* the catalog has it, and the log */
+    status_free(st); /* the load has logged it; fetching a local folder cannot fail */
 }
 
 /* Those that can be tried; from now on requests are told that they are coming. */

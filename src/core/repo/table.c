@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writers first, then readers. Writers hold table.mu. Readers come in by snapshot_enter(), take no
- * lock, and may read heads, directories, entries and views until snapshot_exit(), which must come
- * soon: writers wait for it.
+ * Writers first, then readers. Writers hold table.mu, except in
+ * table_set(), whose caller has locked the entry's model. Readers come in by snapshot_enter(), take
+ * no lock, and may read heads, directories, entries and views until snapshot_exit(), which must
+ * come soon: writers wait for it.
  *
  * Whatever readers can reach is constant, but for an entry's view and its link to the next of its
  * name, which are replaced atomically. What was replaced is freed only after the head has been

@@ -16,13 +16,13 @@
 
 enum { N_SLOTS = 64, N_TRIES = 4 };
 
-struct place_of_turn {
+struct budget_slot {
     _Alignas(MEM_ALIGNMENT) atomic_bool taken;
     struct inline_budget inline_budget;
 };
 
-struct embedder_turns {
-    struct place_of_turn slots[N_SLOTS];
+struct embedder_budgets {
+    struct budget_slot slots[N_SLOTS];
 };
 
 /* This thread's: its number, from 1; and whether it has a budget. */
@@ -32,13 +32,13 @@ static THREAD_WORD bool has_budget;
 
 static atomic_uint n_threads;
 
-struct embedder_turns *embedder_budgets_new(struct watchdog *d)
+struct embedder_budgets *embedder_budgets_new(struct watchdog *d)
 {
-    struct embedder_turns *set = mem_try_alloc_aligned(sizeof(*set));
+    struct embedder_budgets *set = mem_try_alloc_aligned(sizeof(*set));
     if (!set)
         return NULL;
     for (unsigned int i = 0; i < N_SLOTS; i++) {
-        struct place_of_turn *p = &set->slots[i];
+        struct budget_slot *p = &set->slots[i];
         atomic_init(&p->taken, false);
         p->inline_budget = (struct inline_budget){.is_embedders = true};
         inline_watch_open(&p->inline_budget.watch, d);
@@ -46,7 +46,7 @@ struct embedder_turns *embedder_budgets_new(struct watchdog *d)
     return set;
 }
 
-void embedder_budgets_free(struct embedder_turns *set)
+void embedder_budgets_free(struct embedder_budgets *set)
 {
     if (!set)
         return;
@@ -61,14 +61,14 @@ static void know_thread(void)
     own_tid = gettid();
 }
 
-struct inline_budget *embedder_budget_begin(struct embedder_turns *set)
+struct inline_budget *embedder_budget_begin(struct embedder_budgets *set)
 {
     if (LIKELY(!set) || has_budget)
         return NULL;
     if (UNLIKELY(number == 0))
         know_thread();
     for (unsigned int i = 0; i < N_TRIES; i++) {
-        struct place_of_turn *p = &set->slots[(number + i) % N_SLOTS];
+        struct budget_slot *p = &set->slots[(number + i) % N_SLOTS];
         if (atomic_exchange_explicit(&p->taken, true, memory_order_acquire))
             continue;
         has_budget = true;
@@ -84,6 +84,6 @@ void embedder_budget_end(struct inline_budget *budget)
     if (!budget)
         return;
     has_budget = false;
-    atomic_store_explicit(&CONTAINER_OF(budget, struct place_of_turn, inline_budget)->taken, false,
+    atomic_store_explicit(&CONTAINER_OF(budget, struct budget_slot, inline_budget)->taken, false,
                           memory_order_release);
 }

@@ -234,8 +234,9 @@ void scheduler_unlock(struct scheduler *s)
 }
 
 /*
- * Who cancels may hold locks that the answer takes, or be in the middle of a list that the answer
- * changes; so the timers' thread gives it.
+ * The canceller may hold locks that the answer takes, or be in the middle of a list that the answer
+ * changes. So the next thread that releases the lock answers, or the helper that the deadline
+ * timer asks.
  */
 static void refuse_cancelled(struct scheduler *s, struct request *r)
 {

@@ -48,8 +48,8 @@ static enum header_length parse_header_length(struct span s, int64_t *ret)
     return HEADER_LENGTH_FINE;
 }
 
-/* Of bytes in a head, by their place in it. */
-struct place_in_head {
+/* Bytes of a head. */
+struct head_range {
     uint16_t at, length;
 };
 
@@ -61,19 +61,19 @@ struct place_in_head {
 struct head_reading {
     bool done;
     bool names_repository, wants_json, shortest_floats, unknown_encoding;
-    uint8_t header_length_kind;                              /* enum header_length */
-    struct place_in_head model, version, header_length_text; /* .length 0: there is none */
+    uint8_t header_length_kind;                           /* enum header_length */
+    struct head_range model, version, header_length_text; /* .length 0: there is none */
     int64_t header_length;
     const struct route *route;
 };
 
 _Static_assert(sizeof(struct head_reading) <= HEAD_NOTE_BYTES, "a note has no room for a reading");
 
-static struct place_in_head place_of(const struct http_head *head, struct span s)
+static struct head_range range_of(const struct http_head *head, struct span s)
 {
     if (!s.at)
-        return (struct place_in_head){0};
-    return (struct place_in_head){(uint16_t)(s.at - head->base), (uint16_t)s.length};
+        return (struct head_range){0};
+    return (struct head_range){(uint16_t)(s.at - head->base), (uint16_t)s.length};
 }
 
 static void read_infer_headers(void *note, const struct http_head *head)
@@ -86,7 +86,7 @@ static void read_infer_headers(void *note, const struct http_head *head)
     if (length.at) {
         r->header_length_kind = (uint8_t)parse_header_length(length, &r->header_length);
         length.length = MIN(length.length, (size_t)256);
-        r->header_length_text = place_of(head, length);
+        r->header_length_text = range_of(head, length);
     }
     struct span encoding = head_find(head, encoding_name, sizeof(encoding_name) - 1);
     r->unknown_encoding = encoding.at && encoding.length > 0 && !span_is(encoding, "identity");
@@ -157,8 +157,8 @@ static void read_head(struct head_reading *r, const struct http_head *head)
     r->route = m.route;
     if (!m.route || m.route->method != head->method)
         return;
-    r->model = place_of(head, m.model);
-    r->version = place_of(head, m.version);
+    r->model = range_of(head, m.model);
+    r->version = range_of(head, m.version);
     r->names_repository = m.repository.at != NULL;
     read_accept(r, head);
     if (m.route->read_head)
@@ -168,10 +168,10 @@ static void read_head(struct head_reading *r, const struct http_head *head)
 /* Copied: the head's bytes are gone when the body is complete. NULL is noted: the request is
  * refused, since without its name or version another model would answer. */
 static const char *keep_head_text(struct exchange *x, const struct http_head *head,
-                                  struct place_in_head place)
+                                  struct head_range range)
 {
     struct http_call *call = exchange_part(x);
-    const char *kept = arena_strndup(&x->arena, head->base + place.at, place.length);
+    const char *kept = arena_strndup(&x->arena, head->base + range.at, range.length);
     call->no_memory |= !kept;
     return kept;
 }
