@@ -15,8 +15,7 @@
 #include "options_priv.h"
 #include "triton/core/tritonserver.h"
 
-/* ---- Values that are more than one thing ------------------------------------------------------
- */
+/* ---- Values that are more than one thing ----------------------------------------------------- */
 
 static TRITONSERVER_Error *apply_log_format(TRITONSERVER_ServerOptions *so, const char *text)
 {
@@ -116,8 +115,7 @@ static TRITONSERVER_Error *apply_metrics_config(TRITONSERVER_ServerOptions *so, 
     return error;
 }
 
-/* ---- The server's options ---------------------------------------------------------------------
- */
+/* ---- The server's options -------------------------------------------------------------------- */
 
 /* Where a value of each option goes: to its function, to conch_server_options_set(), nowhere. */
 static const struct keeper {
@@ -199,19 +197,22 @@ TRITONSERVER_Error *options_apply(const struct options *o, bool of_log,
     return NULL;
 }
 
-/* ---- The frontends' options -------------------------------------------------------------------
- */
+/* ---- The frontends' options ------------------------------------------------------------------ */
 
 static int64_t scale_value(const struct option_value *v, int64_t factor)
 {
     return v->number * factor;
 }
 
+#define SET_MEMBER(options, member, factor)                                                        \
+    (options)->member = (__typeof__((options)->member))scale_value(v, factor);
+
 void options_apply_http(const struct options *o, struct conch_http_options *http)
 {
     const struct option_value *v = o->values;
-#define HTTP(member, factor)                                                          http->member = (__typeof__(http->member))scale_value(v, factor);
-#define HTTP_TEXT(member)                                                             http->member = v->text;
+#define HTTP(member, factor) SET_MEMBER(http, member, factor)
+#define HTTP_TEXT(member)    http->member = v->text;
+
 #define OPTION(group, id, flag, kind, argument, initial, check, effect, keeper, help) keeper v++;
 #include "options.def"
     http->write_timeout_ms = http->body_timeout_ms;
@@ -220,8 +221,8 @@ void options_apply_http(const struct options *o, struct conch_http_options *http
 void options_apply_metrics(const struct options *o, struct conch_metrics_options *metrics)
 {
     const struct option_value *v = o->values;
-#define METRICS(member, factor)                                                                    \
-    metrics->member = (__typeof__(metrics->member))scale_value(v, factor);
+#define METRICS(member, factor) SET_MEMBER(metrics, member, factor)
+
 #define OPTION(group, id, flag, kind, argument, initial, check, effect, keeper, help) keeper v++;
 #include "options.def"
     const char *address = option_text(o, OPT_METRICS_ADDRESS);

@@ -4,10 +4,7 @@
  * accepted where it switches the feature off or only sizes or places it, and refused where it asks
  * for its behaviour.
  */
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "api/handles.h"
 #include "base/log.h"
@@ -67,23 +64,15 @@ static struct status *invalid_value(const char *flag, const char *text, const ch
 
 static struct status *parse_bool(const char *flag, const char *text, bool *ret_value)
 {
-    *ret_value =
-        strcasecmp(text, "true") == 0 || strcasecmp(text, "on") == 0 || strcmp(text, "1") == 0;
-    if (*ret_value || strcasecmp(text, "false") == 0 || strcasecmp(text, "off") == 0 ||
-        strcmp(text, "0") == 0)
-        return NULL;
-    return invalid_value(flag, text, "true or false");
+    return str_to_bool(text, ret_value) ? NULL : invalid_value(flag, text, "true or false");
 }
 
 static struct status *parse_number(const char *flag, const char *text, int64_t min, int64_t max,
                                    int64_t *ret_value)
 {
-    char *end;
-    errno = 0;
-    *ret_value = strtoll(text, &end, 10);
-    if (end == text || *end)
+    if (!str_to_int64(text, strlen(text), ret_value))
         return invalid_value(flag, text, "a number");
-    if (errno == ERANGE || *ret_value < min || *ret_value > max)
+    if (*ret_value < min || *ret_value > max)
         return status_new(STATUS_INVALID_ARG,
                           "option '%s' is '%s', expected a number from %lld to %lld", flag, text,
                           (long long)min, (long long)max);

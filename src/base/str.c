@@ -35,6 +35,18 @@ bool str_to_int64(const char *s, size_t length, int64_t *ret_value)
     return true;
 }
 
+bool str_to_bool(const char *s, bool *ret_value)
+{
+    static const char *const words[] = {"false", "off", "0", "true", "on", "1"};
+    for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+        if (str_equal_nocase_n(s, strlen(s), words[i], strlen(words[i]))) {
+            *ret_value = i >= ARRAY_SIZE(words) / 2;
+            return true;
+        }
+    }
+    return false;
+}
+
 bool str_is_identifier(const char *s, char also)
 {
     for (const char *p = s; *p; p++) {

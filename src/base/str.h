@@ -19,6 +19,12 @@
 NODISCARD bool str_to_int64(const char *s, size_t length, int64_t *ret_value);
 NODISCARD bool str_to_uint64(const char *s, size_t length, uint64_t *ret_value);
 
+/*
+ * str_to_bool - reads true, on, 1, false, off, 0, in any case. False when the text is none of them;
+ * nothing is written then.
+ */
+NODISCARD bool str_to_bool(const char *s, bool *ret_value);
+
 /* str_is_identifier - whether s is [a-zA-Z_][a-zA-Z0-9_]*; `also` counts as a letter. */
 bool str_is_identifier(const char *s, char also);
 

@@ -10,11 +10,11 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "base/str.h"
 #include "core/backend/host_policy.h"
 
 /* The members that options.def names. */
@@ -23,7 +23,8 @@ static const struct member {
     enum { NO_MEMBER, MEMBER_BOOL, MEMBER_UINT, MEMBER_UINT64, MEMBER_STRING } type;
     size_t offset;
 } members[] = {
-#define KEPT(t, name)               .type = MEMBER_##t, .offset = offsetof(struct server_options, name)
+#define KEPT(kind_of, name)                                                                        \
+    .type = MEMBER_##kind_of, .offset = offsetof(struct server_options, name)
 #define FIELD(type, name, setter)   KEPT(type, name)
 #define CHECKED(type, name, setter) KEPT(type, name)
 #define OPTION(group, id, flag, kind, argument, value, check, effect, keeper, help)                \
@@ -126,13 +127,8 @@ void server_options_add_host_policy(struct server_options *o, const char *policy
 
 static struct status *parse_switch(const char *setting, const char *value, bool *ret)
 {
-    static const char *const words[] = {"false", "off", "0", "true", "on", "1"};
-    for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
-        if (strcasecmp(value, words[i]) == 0) {
-            *ret = i >= ARRAY_SIZE(words) / 2;
-            return NULL;
-        }
-    }
+    if (str_to_bool(value, ret))
+        return NULL;
     return status_new(STATUS_INVALID_ARG, "metrics setting '%s' is '%s', expected true or false",
                       setting, value);
 }

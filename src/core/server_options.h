@@ -35,9 +35,10 @@ struct backend_setting {
 
 struct server_options {
     /* From options.def, which says what they mean: server_id, exit_timeout_s, load_threads … */
-#define KEPT(type, name)                                                              OPTION_MEMBER_##type(name);
-#define FIELD(type, name, setter)                                                     OPTION_MEMBER_##type(name);
-#define CHECKED(type, name, setter)                                                   OPTION_MEMBER_##type(name);
+#define KEPT(type, name)            OPTION_MEMBER_##type(name);
+#define FIELD(type, name, setter)   KEPT(type, name)
+#define CHECKED(type, name, setter) KEPT(type, name)
+
 #define OPTION(group, id, flag, kind, argument, initial, check, effect, keeper, help) keeper
 #include "options.def"
 

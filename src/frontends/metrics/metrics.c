@@ -115,13 +115,13 @@ void conch_metrics_options_init(struct conch_metrics_options *o)
 {
     *o = (struct conch_metrics_options){.size = sizeof(*o)};
 #define METRICS(member, factor) o->member = (int)strtol(text, NULL, 10) * (factor);
+#define HTTP_TEXT(member)       o->member = text; /* the address: by default that of HTTP */
 #define OPTION(group, id, flag, kind, argument, initial, check, effect, keeper, help)              \
     text = initial;                                                                                \
     keeper
     const char *text;
 #include "options.def"
     (void)text;
-    o->address = "0.0.0.0"; /* that of --http-address */
 }
 
 TRITONSERVER_Error *conch_metrics_start(TRITONSERVER_Server *server,

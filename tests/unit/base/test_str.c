@@ -116,9 +116,28 @@ static void tells_what_was_meant(void **state)
     assert_true(str_nearer("I0", "I1", &least));
 }
 
+static void truth_in_words(void **state)
+{
+    (void)state;
+    static const char *const yes[] = {"true", "TRUE", "on", "On", "1"};
+    static const char *const no[] = {"false", "False", "off", "OFF", "0"};
+    static const char *const neither[] = {"", "yes", "tru", "truee", "2", " 1", "of", "01"};
+    for (size_t i = 0; i < ARRAY_SIZE(yes); i++) {
+        bool a = false, b = true;
+        assert_true(str_to_bool(yes[i], &a) && a);
+        assert_true(str_to_bool(no[i], &b) && !b);
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(neither); i++) {
+        bool value = true;
+        assert_false(str_to_bool(neither[i], &value));
+        assert_true(value);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(truth_in_words),
         cmocka_unit_test(reads_whole_numbers),
         cmocka_unit_test(refuses_what_is_no_number),
         cmocka_unit_test(compares),
