@@ -11,8 +11,8 @@
 #include "core/backend/backend.h"
 #include "core/model_priv.h"
 #include "core/repo/scan.h"
-#include "core/repo/source.h"
-#include "core/repo/storage.h"
+#include "core/storage/source.h"
+#include "core/storage/storage.h"
 #include "core/server_options.h"
 #include "core/server_priv.h"
 

@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/str.h"
-#include "core/repo/storage.h"
+#include "core/storage/storage.h"
 
 enum { MAX_LABEL_BYTES = 64 << 20, MAX_LABELS = 4 << 20 };
 

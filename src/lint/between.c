@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "base/str.h"
 #include "core/config/ensemble.h"
-#include "core/repo/storage.h"
+#include "core/storage/storage.h"
 #include "lint/lint.h"
 
 /* Looking for the name that was meant goes through all models: not for each of thousands. */

@@ -13,7 +13,7 @@
 #include "base/str.h"
 #include "core/backend/backend.h"
 #include "core/labels.h"
-#include "core/repo/storage.h"
+#include "core/storage/storage.h"
 #include "core/sched/batch_strategy.h"
 #include "core/tensor.h"
 #include "lint/backends.h"

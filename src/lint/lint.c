@@ -17,7 +17,7 @@
 #include "base/parallel_for.h"
 #include "base/status.h"
 #include "core/repo/listing.h"
-#include "core/repo/storage.h"
+#include "core/storage/storage.h"
 #include "lint/print.h"
 
 enum { MAX_THREADS = 16, PROGRESS_MS = 100 };

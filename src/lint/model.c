@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/str.h"
-#include "core/repo/storage.h"
+#include "core/storage/storage.h"
 #include "lint/backends.h"
 #include "lint/model_check.h"
 

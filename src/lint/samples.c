@@ -12,7 +12,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/str.h"
-#include "core/repo/storage.h"
+#include "core/storage/storage.h"
 #include "core/tensor.h"
 #include "lint/model_check.h"
 

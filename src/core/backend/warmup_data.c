@@ -13,7 +13,7 @@
 #include "base/pool.h"
 #include "base/status.h"
 #include "core/model.h"
-#include "core/repo/storage.h"
+#include "core/storage/storage.h"
 
 typedef Inference__ModelWarmup__Input input_config;
 

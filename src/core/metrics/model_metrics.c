@@ -15,7 +15,7 @@
 #include "core/metrics/exposition.h"
 #include "core/metrics/page.h"
 #include "core/model.h"
-#include "core/repo/storage.h"
+#include "core/storage/storage.h"
 #include "core/server_options.h"
 #include "core/server_priv.h"
 

@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "core/repo/override.h"
 #include "core/repo/repository.h"
-#include "core/repo/source.h"
+#include "core/storage/source.h"
 #include "core/server_options.h"
 
 struct status *repository_check_name(const char *name)

@@ -14,7 +14,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/repo/scan.h"
-#include "core/repo/storage.h"
+#include "core/storage/storage.h"
 
 /*
  * The clock of a file system goes by ticks, of 10 ms at most: a file that is written again within

@@ -10,7 +10,7 @@
 #include "base/table.h"
 #include "core/model.h"
 #include "core/repo/repository.h"
-#include "core/repo/storage.h"
+#include "core/storage/storage.h"
 #include "core/server_options.h"
 
 /* ---- Rows ----------------------------------------------------------------------------------- */

@@ -16,7 +16,7 @@
 #include "base/status.h"
 #include "base/utf8.h"
 #include "core/repo/roots.h"
-#include "core/repo/storage.h"
+#include "core/storage/storage.h"
 #include "core/server.h"
 #include "core/server_options.h"
 

@@ -13,7 +13,7 @@
 #include <stddef.h>
 
 #include "base/compiler.h"
-#include "core/repo/source.h"
+#include "core/storage/source.h"
 
 struct load_parameter;
 struct status;

@@ -15,8 +15,8 @@
 #include "base/status.h"
 #include "core/load_slot.h"
 #include "core/repo/repository.h"
-#include "core/repo/source.h"
-#include "core/repo/storage.h"
+#include "core/storage/source.h"
+#include "core/storage/storage.h"
 #include "core/server_options.h"
 
 enum { MAX_REMEMBERED = 1000 };

@@ -11,7 +11,7 @@
 #include "base/str.h"
 #include "base/utf8.h"
 #include "core/repo/repository.h"
-#include "core/repo/storage.h"
+#include "core/storage/storage.h"
 #include "core/server.h"
 #include "core/server_options.h"
 

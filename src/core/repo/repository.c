@@ -19,8 +19,8 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/model_priv.h"
-#include "core/repo/source.h"
-#include "core/repo/storage.h"
+#include "core/storage/source.h"
+#include "core/storage/storage.h"
 #include "core/server_options.h"
 
 enum { REPOSITORY_LEVEL = 100 };

@@ -9,7 +9,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
-#include "core/repo/storage.h"
+#include "core/storage/storage.h"
 #include "core/server.h"
 #include "core/server_options.h"
 

@@ -21,7 +21,7 @@
 #include "base/str.h"
 #include "core/backend/backend.h"
 #include "core/model_priv.h"
-#include "core/repo/storage.h"
+#include "core/storage/storage.h"
 
 #define ESCAPES "Batching library path escapes model repository."
 

@@ -17,7 +17,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/model.h"
-#include "core/repo/storage.h"
+#include "core/storage/storage.h"
 
 enum { STRING_LENGTH_BYTES = 4, MAX_SHAPE_TEXT = 1024 };
 

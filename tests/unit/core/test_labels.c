@@ -11,7 +11,7 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "core/repo/storage.h"
+#include "core/storage/storage.h"
 
 /* A storage that is not a folder: one file. */
 struct one_file {

@@ -20,7 +20,7 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "core/backend/warmup.h"
-#include "core/repo/storage.h"
+#include "core/storage/storage.h"
 #include "core/response.h"
 #include "core/statistics.h"
 #include "lib/fake_model.h"

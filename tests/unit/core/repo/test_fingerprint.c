@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/status.h"
-#include "core/repo/storage.h"
+#include "core/storage/storage.h"
 #include "lib/repository.h"
 
 struct fixture {

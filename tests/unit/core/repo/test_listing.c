@@ -18,7 +18,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/repo/roots.h"
-#include "core/repo/storage.h"
+#include "core/storage/storage.h"
 #include "core/server.h"
 #include "core/server_options.h"
 #include "lib/repository.h"

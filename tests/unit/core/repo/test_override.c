@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/load_parameter.h"
-#include "core/repo/storage.h"
+#include "core/storage/storage.h"
 
 #define CONFIG                                                                                     \
     {                                                                                              \

@@ -5,7 +5,7 @@
  * but as the first. (What it is asked, and which batches come of it: system/test_batch_strategy.)
  * Meant to run under tsan.
  */
-#include "core/repo/storage.h"
+#include "core/storage/storage.h"
 #include "core/sched/batch_strategy.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/repo/storage.h"
+#include "core/storage/storage.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -10,8 +10,8 @@
  * Threads: any, several at a time. A storage is shared: models that were loaded from it refer to it
  * for as long as they serve, whether the repository is still registered or not.
  */
-#ifndef CONCH_CORE_REPO_STORAGE_H
-#define CONCH_CORE_REPO_STORAGE_H
+#ifndef CONCH_CORE_STORAGE_STORAGE_H
+#define CONCH_CORE_STORAGE_STORAGE_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

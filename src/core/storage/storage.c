@@ -4,7 +4,7 @@
  * that are made of the operations of the kind. A kind of its own is in a file of its own
  * (storage_local.c).
  */
-#include "core/repo/storage.h"
+#include "core/storage/storage.h"
 
 #include <string.h>
 

@@ -16,7 +16,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
-#include "core/repo/storage.h"
+#include "core/storage/storage.h"
 
 struct local {
     struct storage storage;

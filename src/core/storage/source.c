@@ -8,7 +8,7 @@
  * its lock file stays locked as long as there are any (`n_roots`), so that no other server removes
  * them.
  */
-#include "core/repo/source.h"
+#include "core/storage/source.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,7 +26,7 @@
 #include "base/mem.h"
 #include "base/mutex.h"
 #include "base/status.h"
-#include "core/repo/storage.h"
+#include "core/storage/storage.h"
 
 static struct source *source_new(void)
 {

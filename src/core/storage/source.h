@@ -4,8 +4,8 @@
  * temporary folder with the files of a load request. A loaded version keeps its source, since a
  * backend may read files at any time. The last reference removes temporary files.
  */
-#ifndef CONCH_CORE_REPO_SOURCE_H
-#define CONCH_CORE_REPO_SOURCE_H
+#ifndef CONCH_CORE_STORAGE_SOURCE_H
+#define CONCH_CORE_STORAGE_SOURCE_H
 
 #include <stdatomic.h>
 #include <stddef.h>
