@@ -11,10 +11,10 @@
 #include "core/backend/backend.h"
 #include "core/model_priv.h"
 #include "core/repo/scan.h"
-#include "core/storage/source.h"
-#include "core/storage/storage.h"
 #include "core/server_options.h"
 #include "core/server_priv.h"
+#include "core/storage/source.h"
+#include "core/storage/storage.h"
 
 void must(struct status *st, const char *what)
 {

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/cpu_binding.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/cpu_binding.h"
 #include "base/status.h"
 #include "base/str.h"
 #include "core/backend/backend.h"
@@ -18,13 +18,13 @@
 #include "core/load_slot.h"
 #include "core/model_priv.h"
 #include "core/request_priv.h"
-#include "core/storage/source.h"
-#include "core/storage/storage.h"
 #include "core/sched/batch_strategy.h"
 #include "core/sched/scheduler.h"
 #include "core/sched/watch.h"
 #include "core/server_options.h"
 #include "core/server_priv.h"
+#include "core/storage/source.h"
+#include "core/storage/storage.h"
 
 /* A backend that fails here has its say at the end all the same: its state may be half made. */
 NODISCARD static struct status *initialize_backend_model(struct model *m)

@@ -11,6 +11,8 @@
 #include <stdint.h>
 
 #include "base/compiler.h"
+#include "core/repo/model_mapping.h"
+#include "core/repo/model_version.h"
 #include "core/statistics.h"
 
 struct budget;
@@ -24,8 +26,6 @@ struct server;
 struct server_options;
 struct status;
 struct inline_budget;
-
-#define CONCH_VERSION_LATEST (-1)
 
 /* Receives the result of server_load(): NULL, or an error, which is taken. */
 typedef void server_loaded_fn(void *arg, struct status *st);
@@ -177,12 +177,6 @@ NODISCARD struct status *server_load_model(struct server *s, const char *name,
  * Errors: STATUS_UNAVAILABLE  as server_load_model()
  */
 NODISCARD struct status *server_unload_model(struct server *s, const char *name);
-
-/* A model whose name differs from that of its folder. */
-struct model_mapping {
-    const char *folder; /* in the repository; may be deeper in it ("group/digits") */
-    const char *name;
-};
 
 /*
  * server_register_repository - adds a repository: its models may be loaded from now on. This call

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cpu_count.h"
 #include "base/clock.h"
+#include "base/cpu_count.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/parallel_for.h"

@@ -32,12 +32,12 @@
 #include "core/load_parameter.h"
 #include "core/model_priv.h"
 #include "core/repo/scan.h"
-#include "core/storage/source.h"
-#include "core/storage/storage.h"
 #include "core/request.h"
 #include "core/response.h"
 #include "core/server_options.h"
 #include "core/server_priv.h"
+#include "core/storage/source.h"
+#include "core/storage/storage.h"
 
 enum { MAX_DIMS = 16, N_POINTS = 10, MAX_THREADS = 4, ROUND_TO = N_POINTS * MAX_THREADS };
 

@@ -15,9 +15,9 @@
 #include "core/metrics/exposition.h"
 #include "core/metrics/page.h"
 #include "core/model.h"
-#include "core/storage/storage.h"
 #include "core/server_options.h"
 #include "core/server_priv.h"
+#include "core/storage/storage.h"
 
 typedef Inference__ModelConfig__MetricTagsEntry tag_entry;
 

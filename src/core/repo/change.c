@@ -10,8 +10,8 @@
 #include "base/status.h"
 #include "core/repo/override.h"
 #include "core/repo/repository.h"
-#include "core/storage/source.h"
 #include "core/server_options.h"
+#include "core/storage/source.h"
 
 struct status *repository_check_name(const char *name)
 {

@@ -10,8 +10,8 @@
 #include "base/table.h"
 #include "core/model.h"
 #include "core/repo/repository.h"
-#include "core/storage/storage.h"
 #include "core/server_options.h"
+#include "core/storage/storage.h"
 
 /* ---- Rows ----------------------------------------------------------------------------------- */
 

@@ -21,9 +21,9 @@
 #include "core/model_priv.h"
 #include "core/repo/repository.h"
 #include "core/repo/scan.h"
+#include "core/server_options.h"
 #include "core/storage/source.h"
 #include "core/storage/storage.h"
-#include "core/server_options.h"
 
 enum { MAX_ERROR_BYTES = 1 << 20 };
 

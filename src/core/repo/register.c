@@ -10,10 +10,10 @@
 #include "base/status.h"
 #include "base/str.h"
 #include "base/utf8.h"
+#include "core/repo/model_mapping.h"
 #include "core/repo/repository.h"
-#include "core/storage/storage.h"
-#include "core/server.h"
 #include "core/server_options.h"
+#include "core/storage/storage.h"
 
 static struct status *refuse_conflict(enum status_code code, const char *what, const char *name)
 {

@@ -19,19 +19,13 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/model_priv.h"
+#include "core/server_options.h"
 #include "core/storage/source.h"
 #include "core/storage/storage.h"
-#include "core/server_options.h"
 
 enum { REPOSITORY_LEVEL = 100 };
 
 #define ANSWER_HOLDS_NS (20 * NS_PER_MS) /* as long as a backend is not asked again, either */
-
-const char *version_state_name(enum version_state state)
-{
-    static const char *const names[] = {"UNKNOWN", "LOADING", "READY", "UNLOADING", "UNAVAILABLE"};
-    return names[state];
-}
 
 void repository_init(struct repository *repo, struct server *server,
                      struct backend_registry *backends, const struct server_options *options,

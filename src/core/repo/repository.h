@@ -31,6 +31,7 @@
 #include "core/control.h"
 #include "core/repo/fingerprint.h"
 #include "core/repo/listing.h"
+#include "core/repo/model_version.h"
 #include "core/repo/roots.h"
 #include "core/repo/table.h"
 #include "core/server.h"
@@ -41,16 +42,6 @@ struct load_parameter;
 struct model;
 struct server_options;
 struct source;
-
-enum version_state {
-    VERSION_UNKNOWN,
-    VERSION_LOADING,
-    VERSION_READY,
-    VERSION_UNLOADING,
-    VERSION_UNAVAILABLE,
-};
-
-const char *version_state_name(enum version_state state);
 
 /*
  *                        ┌────────────── reload: stays READY throughout ─┐

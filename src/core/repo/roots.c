@@ -9,9 +9,9 @@
 
 #include "base/mem.h"
 #include "base/status.h"
-#include "core/storage/storage.h"
-#include "core/server.h"
+#include "core/repo/model_mapping.h"
 #include "core/server_options.h"
+#include "core/storage/storage.h"
 
 /* ---- One of them ---------------------------------------------------------------------------- */
 

@@ -17,8 +17,8 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/str.h"
-#include "core/storage/storage.h"
 #include "core/server_options.h"
+#include "core/storage/storage.h"
 
 /* Folders of a model that are no versions, and that nobody needs to be told about. */
 static const char *const reserved[] = {"configs", "initial_state", "warmup"};

@@ -12,9 +12,9 @@
 #include "base/status.h"
 #include "core/load_slot.h"
 #include "core/repo/repository.h"
+#include "core/server_options.h"
 #include "core/storage/source.h"
 #include "core/storage/storage.h"
-#include "core/server_options.h"
 
 enum { MAX_ERROR_BYTES = 1 << 20 };
 

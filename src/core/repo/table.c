@@ -18,7 +18,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/model.h"
-#include "core/server.h"
+#include "core/repo/model_version.h"
 
 enum { TABLE_LEVEL = 150 };
 

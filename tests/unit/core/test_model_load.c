@@ -24,12 +24,12 @@
 #include "core/backend/instance.h"
 #include "core/model_priv.h"
 #include "core/repo/scan.h"
-#include "core/storage/source.h"
-#include "core/storage/storage.h"
 #include "core/sched/scheduler.h"
 #include "core/server.h"
 #include "core/server_options.h"
 #include "core/server_priv.h"
+#include "core/storage/source.h"
+#include "core/storage/storage.h"
 #include "lib/repository.h"
 
 #define TENSORS                                                                                    \

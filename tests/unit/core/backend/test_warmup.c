@@ -20,9 +20,9 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "core/backend/warmup.h"
-#include "core/storage/storage.h"
 #include "core/response.h"
 #include "core/statistics.h"
+#include "core/storage/storage.h"
 #include "lib/fake_model.h"
 #include "lib/repository.h"
 

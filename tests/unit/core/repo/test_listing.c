@@ -18,9 +18,9 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/repo/roots.h"
-#include "core/storage/storage.h"
 #include "core/server.h"
 #include "core/server_options.h"
+#include "core/storage/storage.h"
 #include "lib/repository.h"
 
 static struct test_repository first, second;

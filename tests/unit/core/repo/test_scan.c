@@ -17,8 +17,8 @@
 #include "base/compiler.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "core/storage/storage.h"
 #include "core/server_options.h"
+#include "core/storage/storage.h"
 #include "lib/repository.h"
 
 #define CONFIG                                                                                     \

@@ -5,8 +5,8 @@
  * but as the first. (What it is asked, and which batches come of it: system/test_batch_strategy.)
  * Meant to run under tsan.
  */
-#include "core/storage/storage.h"
 #include "core/sched/batch_strategy.h"
+#include "core/storage/storage.h"
 
 #include <pthread.h>
 #include <sched.h>
