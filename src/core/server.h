@@ -331,8 +331,8 @@ NODISCARD struct status *server_infer(struct server *s, struct request *r);
 /* One row of the repository index. */
 struct model_index_row {
     const char *name;
-    int64_t version;    /* -1 = none: never loaded */
-    const char *state;  /* "" = none, likewise */
+    int64_t version; /* -1 = none: never loaded */
+    enum version_state state;
     const char *reason; /* "" = none */
 };
 

@@ -130,8 +130,8 @@ void document_index(const struct model_index_row *rows, size_t n_rows, struct bu
             json_put_name(&w, "version");
             put_version(&w, rows[i].version);
         }
-        if (rows[i].state[0])
-            put_text(&w, "state", rows[i].state);
+        if (rows[i].state != VERSION_NONE)
+            put_text(&w, "state", version_state_name(rows[i].state));
         if (rows[i].reason[0])
             put_text(&w, "reason", rows[i].reason);
         json_put_close(&w, '}');

@@ -96,11 +96,12 @@ static struct status *load(void *arg)
         assert_ptr_equal(st, status_no_memory());
     else
         mem_free(progress.rows);
-    bool serves = n == 1 && strcmp(rows[0].state, "READY") == 0;
+    bool serves = n == 1 && rows[0].state == VERSION_READY;
     /* A configuration that could not be read leaves a row with a name only (reference/behaviours
      * §27.1). */
-    if (n == 1 && !serves && *rows[0].state && !strstr(rows[0].reason, "out of memory"))
-        fail_msg("%s: %s", rows[0].state, rows[0].reason);
+    if (n == 1 && !serves && rows[0].state != VERSION_NONE &&
+        !strstr(rows[0].reason, "out of memory"))
+        fail_msg("%s: %s", version_state_name(rows[0].state), rows[0].reason);
     mem_free(rows);
     struct model *m = NULL;
     st = server_find_model(s, "whole", 5, CONCH_VERSION_LATEST, &m);
@@ -138,7 +139,7 @@ static struct status *await_end(struct server *s)
             return st;
         retiring = false;
         for (size_t i = 0; i < n; i++)
-            retiring |= strcmp(rows[i].state, "UNLOADING") == 0;
+            retiring |= rows[i].state == VERSION_UNLOADING;
         mem_free(rows);
     }
     return NULL;

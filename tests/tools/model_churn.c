@@ -161,7 +161,7 @@ static bool is_leaving(struct server *s)
     bool leaving = false;
     must(server_index(s, false, &rows, &n), "index");
     for (size_t i = 0; i < n; i++)
-        leaving |= strcmp(rows[i].state, "UNLOADING") == 0;
+        leaving |= rows[i].state == VERSION_UNLOADING;
     mem_free(rows);
     return leaving;
 }

@@ -113,9 +113,9 @@ void repository_unload_model(struct repository *repo, struct repo_model *rm)
         struct repo_version *rv = &rm->versions[i];
         if (rv->model) {
             retire_take_locked(repo, rm, rv, &retiring);
-            repository_set_state_locked(repo, rv, VERSION_UNLOADING, "");
+            repository_set_state_locked(repo, rv, VERSION_UNLOADING);
         } else if (rv->state != VERSION_UNLOADING) { /* nobody wants to hear of its failure now */
-            repository_set_state_locked(repo, rv, VERSION_UNAVAILABLE, "unloaded");
+            repository_set_state_locked(repo, rv, VERSION_UNLOADED);
         }
     }
     rm->wanted = rm->duplicate = rm->missing = rm->empty = false;

@@ -34,7 +34,7 @@ static const char *copy_text(struct rows *r, const char *text)
     return copy;
 }
 
-static void add_row(struct rows *r, const char *name, int64_t version, const char *state,
+static void add_row(struct rows *r, const char *name, int64_t version, enum version_state state,
                     const char *reason)
 {
     if (!r->list) {
@@ -70,7 +70,8 @@ static struct status *refuse_unlisted(void)
 static bool is_alive(const struct repo_model *rm)
 {
     for (size_t j = 0; j < rm->n_versions; j++) {
-        if (rm->versions[j].state != VERSION_UNAVAILABLE)
+        enum version_state state = rm->versions[j].state;
+        if (state != VERSION_UNLOADED && state != VERSION_FAILED)
             return true;
     }
     return false;
@@ -81,7 +82,7 @@ static void add_versions(struct rows *r, const struct repo_model *rm, bool ready
     for (size_t j = 0; j < rm->n_versions; j++) {
         const struct repo_version *rv = &rm->versions[j];
         if (rv->state == VERSION_READY || !ready_only)
-            add_row(r, rm->name, rv->version, version_state_name(rv->state), rv->reason);
+            add_row(r, rm->name, rv->version, rv->state, repo_version_reason(rv));
     }
 }
 
@@ -91,11 +92,11 @@ static void add_model(struct rows *r, const char *name, const struct repo_model 
 {
     bool alive = rm && is_alive(rm);
     if (duplicate && !alive)
-        add_row(r, name, -1, version_state_name(VERSION_UNAVAILABLE), duplicate);
+        add_row(r, name, -1, VERSION_FAILED, duplicate);
     else if (rm && rm->n_versions > 0)
         add_versions(r, rm, ready_only);
     else if (!ready_only)
-        add_row(r, name, -1, "", "");
+        add_row(r, name, -1, VERSION_NONE, "");
 }
 
 /*
@@ -160,20 +161,14 @@ struct status *repository_index(struct repository *repo, bool ready_only,
 
 /* ---- How far the start is ------------------------------------------------------------------- */
 
-static bool is_failed(const struct repo_version *rv)
-{
-    return rv->state == VERSION_UNAVAILABLE && strcmp(rv->reason, "unloaded") != 0;
-}
-
 /* The versions that failed, or the model as a whole. */
 static void add_failures(struct rows *r, const struct repo_model *rm, size_t max_rows)
 {
-    const char *unavailable = version_state_name(VERSION_UNAVAILABLE);
     if (rm->n_versions == 0 && rm->failure && r->n < max_rows)
-        add_row(r, rm->name, -1, unavailable, rm->failure);
+        add_row(r, rm->name, -1, VERSION_FAILED, rm->failure);
     for (size_t j = 0; j < rm->n_versions && r->n < max_rows; j++) {
-        if (is_failed(&rm->versions[j]))
-            add_row(r, rm->name, rm->versions[j].version, unavailable, rm->versions[j].reason);
+        if (rm->versions[j].state == VERSION_FAILED)
+            add_row(r, rm->name, rm->versions[j].version, VERSION_FAILED, rm->versions[j].failure);
     }
 }
 
@@ -183,7 +178,7 @@ static void add_progress(struct rows *r, const struct repository *repo, struct m
 {
     for (size_t i = 0; i < repo->n_models && r->n < max_rows; i++) {
         if (repo->models[i]->stage == REPO_LOADING)
-            add_row(r, repo->models[i]->name, -1, version_state_name(VERSION_LOADING), "");
+            add_row(r, repo->models[i]->name, -1, VERSION_LOADING, "");
     }
     *ret_n_loading = r->n;
     max_rows += r->n;
@@ -192,7 +187,7 @@ static void add_progress(struct rows *r, const struct repository *repo, struct m
             add_failures(r, repo->models[i], max_rows);
     }
     for (; *unable && r->n < max_rows; unable++)
-        add_row(r, (*unable)->name, (*unable)->version, version_state_name(VERSION_READY),
+        add_row(r, (*unable)->name, (*unable)->version, VERSION_READY,
                 "its backend says that it cannot serve now: see the log");
 }
 
@@ -202,7 +197,7 @@ static bool is_fully_serving(const struct repo_model *rm)
     bool any = false, all = true;
     for (size_t j = 0; j < rm->n_versions; j++) {
         any |= rm->versions[j].model != NULL;
-        all &= rm->versions[j].model != NULL || !is_failed(&rm->versions[j]);
+        all &= rm->versions[j].model != NULL || rm->versions[j].state != VERSION_FAILED;
         all &= rm->versions[j].state != VERSION_LOADING;
     }
     return any && all;
@@ -252,8 +247,9 @@ void repository_print_table(struct repository *repo, struct buf *out)
         for (size_t j = 0; j < rm->n_versions; j++) {
             const struct repo_version *rv = &rm->versions[j];
             char *version = mem_printf("%lld", (long long)rv->version);
-            char *status = mem_printf("%s%s%s", version_state_name(rv->state),
-                                      rv->reason[0] ? ": " : "", rv->reason);
+            const char *reason = repo_version_reason(rv);
+            char *status =
+                mem_printf("%s%s%s", version_state_name(rv->state), *reason ? ": " : "", reason);
             table_text_row(t, (const char *const[]){rm->title, version, status});
             mem_free(status);
             mem_free(version);

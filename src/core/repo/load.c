@@ -124,7 +124,7 @@ static void note_loading(struct load *l)
             *rv = (struct repo_version){.version = l->wanted[i].version};
         }
         if (!rv->model)
-            repository_set_state_locked(l->repo, rv, VERSION_LOADING, "");
+            repository_set_state_locked(l->repo, rv, VERSION_LOADING);
     }
     if (rm->n_versions > n_before)
         qsort(rm->versions, rm->n_versions, sizeof(*rm->versions), compare_by_version);
@@ -165,7 +165,7 @@ static void replace_locked(struct load *l, struct wanted_version *w, struct list
     rv->model = TAKE(w->fresh);
     rv->source = l->source;
     source_ref(l->source);
-    repository_set_state_locked(l->repo, rv, VERSION_READY, "");
+    repository_set_state_locked(l->repo, rv, VERSION_READY);
 }
 
 static void load_version(struct load *l, struct wanted_version *w, struct scanned_model *scanned)
@@ -196,7 +196,7 @@ static void note_failure_locked(struct load *l, struct wanted_version *w)
 {
     struct repo_version *rv = find_version_row(l->rm, w->version);
     if (!rv->model)
-        repository_set_state_locked(l->repo, rv, VERSION_UNAVAILABLE, w->failure);
+        repository_set_failed_locked(l->repo, rv, w->failure);
 }
 
 /* Of a start: what has become of the version is true at once. */
@@ -246,10 +246,9 @@ static void drop_others_locked(struct load *l, struct list *retiring)
         if (!is_version_wanted(l, rv->version)) {
             if (rv->model) {
                 retire_take_locked(l->repo, rm, rv, retiring);
-                repository_set_state_locked(l->repo, rv, VERSION_UNLOADING, "");
-            } else if (rv->state == VERSION_UNAVAILABLE && strcmp(rv->reason, "unloaded") != 0 &&
-                       rv->n_retiring == 0) {
-                mem_free(rv->reason);
+                repository_set_state_locked(l->repo, rv, VERSION_UNLOADING);
+            } else if (rv->state == VERSION_FAILED && rv->n_retiring == 0) {
+                mem_free(rv->failure);
                 continue;
             }
         }
@@ -308,7 +307,7 @@ static void roll_back_load(struct load *l)
         if (l->wanted[i].failure)
             note_failure_locked(l, &l->wanted[i]);
         else if (!rv->model)
-            repository_set_state_locked(l->repo, rv, VERSION_UNAVAILABLE, "unloaded");
+            repository_set_state_locked(l->repo, rv, VERSION_UNLOADED);
         keeps_from_ready |= !rv->model;
     }
     rm->stage = REPO_SETTLED;
@@ -328,7 +327,7 @@ static struct status *describe_failed_versions(const struct load *l)
     for (size_t i = 0; i < l->n; i++) {
         if (l->wanted[i].failure)
             buf_addf(&text, "version %lld is at %s state: %s;", (long long)l->wanted[i].version,
-                     version_state_name(VERSION_UNAVAILABLE), l->wanted[i].failure);
+                     version_state_name(VERSION_FAILED), l->wanted[i].failure);
     }
     return status_new(STATUS_INVALID_ARG, "load failed for model '%s': %s\n", l->rm->name,
                       buf_text(&text));

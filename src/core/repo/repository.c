@@ -90,7 +90,7 @@ struct repo_model *repository_model_new(const struct repository *repo, const cha
 void repository_model_free(struct repo_model *rm)
 {
     for (size_t i = 0; i < rm->n_versions; i++)
-        mem_free(rm->versions[i].reason);
+        mem_free(rm->versions[i].failure);
     mem_free(rm->versions);
     mem_free(rm->failure);
     fingerprint_done(&rm->seen);
@@ -249,20 +249,31 @@ void repository_move(struct repository *repo, struct repo_model *rm, struct stor
 
 /* ---- What the catalog says of one model ------------------------------------------------------ */
 
+const char *repo_version_reason(const struct repo_version *rv)
+{
+    return rv->failure ? rv->failure : version_state_reason(rv->state);
+}
+
 void repository_set_state_locked(struct repository *repo, struct repo_version *rv,
-                                 enum version_state state, const char *reason)
+                                 enum version_state state)
 {
     mutex_assert_held(&repo->mu);
     rv->state = state;
-    mem_free(rv->reason);
-    rv->reason = mem_strdup(reason);
+    mem_free(TAKE(rv->failure));
+}
+
+void repository_set_failed_locked(struct repository *repo, struct repo_version *rv,
+                                  const char *failure)
+{
+    repository_set_state_locked(repo, rv, VERSION_FAILED);
+    rv->failure = mem_strdup(failure);
 }
 
 void repository_set_state(struct repository *repo, struct repo_version *rv,
-                          enum version_state state, const char *reason)
+                          enum version_state state)
 {
     mutex_lock(&repo->mu);
-    repository_set_state_locked(repo, rv, state, reason);
+    repository_set_state_locked(repo, rv, state);
     mutex_unlock(&repo->mu);
 }
 
@@ -506,10 +517,10 @@ static void unload_versions(void *arg, size_t i)
         struct model *m = rv->model;
         if (!m)
             continue;
-        repository_set_state(repo, rv, VERSION_UNLOADING, "");
+        repository_set_state(repo, rv, VERSION_UNLOADING);
         model_unload(m, repo->backends);
         mutex_lock(&repo->mu);
-        repository_set_state_locked(repo, rv, VERSION_UNAVAILABLE, "unloaded");
+        repository_set_state_locked(repo, rv, VERSION_UNLOADED);
         rv->model = NULL;
         mutex_unlock(&repo->mu);
         repository_log_unloaded(rm, rv->version);

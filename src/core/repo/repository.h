@@ -46,14 +46,14 @@ struct source;
 /*
  *                        ┌────────────── reload: stays READY throughout ─┐
  *      (new) ──► LOADING ──► READY ──────────────────────────────────────┘
- *                  │  ▲        └──► UNLOADING ──► UNAVAILABLE "unloaded"
- *                  ▼  │ (again)                         │
- *              UNAVAILABLE "<why>" ◄── (again) LOADING ─┘
+ *                  │  ▲        └──► UNLOADING ──► UNLOADED
+ *                  ▼  │ (again)                        │
+ *                 FAILED ◄───────── (again) LOADING ◄──┘
  */
 struct repo_version {
     int64_t version;
     enum version_state state;
-    char *reason;            /* "" or why the version is not READY */
+    char *failure;           /* why it has FAILED, else NULL */
     struct model *model;     /* a reference while READY */
     struct source *source;   /* where its files lie; a reference while READY */
     unsigned int n_retiring; /* retired models of this version that are not taken down yet */
@@ -320,11 +320,16 @@ void repository_add_to_table(struct repository *repo, struct repo_model *rm);
 NODISCARD struct table_view *repository_publish_locked(struct repository *repo,
                                                        struct repo_model *rm);
 
-/* repository_set_state - sets state and reason of a version that does not serve. */
+/* repository_set_state - sets the state of a version, any but FAILED. */
 void repository_set_state(struct repository *repo, struct repo_version *rv,
-                          enum version_state state, const char *reason);
+                          enum version_state state);
 void repository_set_state_locked(struct repository *repo, struct repo_version *rv,
-                                 enum version_state state, const char *reason);
+                                 enum version_state state);
+/* repository_set_failed_locked - sets the state FAILED; the text is copied. */
+void repository_set_failed_locked(struct repository *repo, struct repo_version *rv,
+                                  const char *failure);
+/* repo_version_reason - what the index says of its state; "" = nothing. Borrowed, under mu. */
+const char *repo_version_reason(const struct repo_version *rv);
 
 /* repository_count_locked - counts the model, or not, in n_unserved: among those that keep the
  * server from being ready. */

@@ -25,7 +25,7 @@ static void note_end_locked(const struct retiring_model *l, int64_t version)
             continue;
         rv->n_retiring--;
         if (rv->n_retiring == 0 && rv->state == VERSION_UNLOADING)
-            repository_set_state_locked(repo, rv, VERSION_UNAVAILABLE, "unloaded");
+            repository_set_state_locked(repo, rv, VERSION_UNLOADED);
     }
 }
 

@@ -165,7 +165,7 @@ static void describe_failed_models(struct repository *repo, struct buf *out)
                 buf_addf(out, "load failed for model '%s': ", rm->name);
             told = true;
             buf_addf(out, "version %lld is at %s state: %s;", (long long)rv->version,
-                     version_state_name(rv->state), rv->reason);
+                     version_state_name(rv->state), repo_version_reason(rv));
         }
         if (told)
             buf_adds(out, "\n");

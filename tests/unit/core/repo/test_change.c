@@ -126,7 +126,8 @@ static void read_index(const struct fixture *f, char text[1024])
     text[0] = '\0';
     for (size_t i = 0; i < n; i++)
         used += (size_t)snprintf(text + used, 1024 - used, "%s:%d:%s:%s ", rows[i].name,
-                                 (int)rows[i].version, rows[i].state, rows[i].reason);
+                                 (int)rows[i].version, version_state_name(rows[i].state),
+                                 rows[i].reason);
     mem_free(rows);
 }
 

@@ -154,7 +154,8 @@ static void read_index(struct server *s, char text[1024])
         return;
     for (size_t i = 0; i < n; i++)
         used += (size_t)snprintf(text + used, 1024 - used, "%s:%d:%s:%s\n", rows[i].name,
-                                 (int)rows[i].version, rows[i].state, rows[i].reason);
+                                 (int)rows[i].version, version_state_name(rows[i].state),
+                                 rows[i].reason);
     mem_free(rows);
 }
 
@@ -179,7 +180,8 @@ static void read_progress(struct server *s, size_t max_rows, char text[1024])
     assert_true(p.n_loading <= p.n_rows);
     for (size_t i = 0; i < p.n_rows; i++)
         used += (size_t)snprintf(text + used, 1024 - used, "%s:%d:%s:%s\n", p.rows[i].name,
-                                 (int)p.rows[i].version, p.rows[i].state, p.rows[i].reason);
+                                 (int)p.rows[i].version, version_state_name(p.rows[i].state),
+                                 p.rows[i].reason);
     mem_free(p.rows);
 }
 
@@ -435,7 +437,7 @@ static void look_up_ready(struct asking *a, const struct model_index_row *rows, 
 {
     for (size_t i = 0; i < n; i++) {
         struct model *m;
-        if (strcmp(rows[i].state, "READY") != 0)
+        if (rows[i].state != VERSION_READY)
             continue;
         struct status *st =
             server_find_model(a->s, rows[i].name, strlen(rows[i].name), rows[i].version, &m);

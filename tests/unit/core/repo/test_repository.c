@@ -51,7 +51,8 @@ static void assert_index(struct server *s, bool ready_only, const char *expected
     assert_null(server_index(s, ready_only, &rows, &n));
     for (size_t i = 0; i < n; i++)
         used += (size_t)snprintf(text + used, sizeof(text) - used, "%s:%d:%s:%s\n", rows[i].name,
-                                 (int)rows[i].version, rows[i].state, rows[i].reason);
+                                 (int)rows[i].version, version_state_name(rows[i].state),
+                                 rows[i].reason);
     mem_free(rows);
     assert_string_equal(text, expected);
 }
