@@ -9,33 +9,34 @@
 
 #include "base/compiler.h"
 
-/* Requests of these sizes (0 ends them) that came at 100, 101, …: what is sent at now_ns? */
+/* Requests of these sizes (0 ends them) arrived at 100, 101, … ns. Expected: how many of them
+ * form the batch at now_ns. */
 struct sample {
-    int32_t preferred[3]; /* 0 ends them; none: max_size is preferred */
+    int32_t preferred[3]; /* 0 ends them; without any, max_size is preferred */
     uint32_t max_size;
     uint64_t delay_ns;
     uint32_t sizes[12];
     uint64_t now_ns;
     uint32_t due;
-    uint64_t until_ns; /* when nothing is */
+    uint64_t until_ns; /* expected if no batch is sent */
 };
 
 static const struct sample samples[] = {
-    /* Nothing to do. */
+    /* No request waits. */
     {{0}, 8, 0, {0}, 100, 0, UINT64_MAX},
     {{0}, 8, 50, {0}, 100, 0, UINT64_MAX},
-    /* Without a delay whatever is there is sent. */
+    /* Without a delay the batch takes all waiting requests that fit. */
     {{0}, 8, 0, {1}, 100, 1, 0},
     {{0}, 8, 0, {1, 1, 1}, 100, 3, 0},
     {{0}, 8, 0, {3, 3, 3}, 100, 2, 0},
     {{0}, 8, 0, {1, 1, 1, 1, 1, 1, 1, 1, 1}, 100, 8, 0},
-    /* … but in preferred sizes, the largest that was reached. */
+    /* With preferred sizes it takes the largest preferred size that was reached. */
     {{4, 8}, 16, 0, {1, 1, 1, 1, 1, 1}, 100, 4, 0},
     {{8, 4}, 16, 0, {1, 1, 1, 1, 1, 1}, 100, 4, 0},
     {{4, 8}, 16, 0, {1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, 100, 8, 0},
     {{4, 8}, 16, 0, {1, 1, 1}, 100, 3, 0},
-    {{4, 8}, 16, 0, {3, 3, 3}, 100, 2, 0}, /* 6, for 9 is more than is preferred */
-    /* A request that is larger than all preferred sizes goes alone. */
+    {{4, 8}, 16, 0, {3, 3, 3}, 100, 2, 0}, /* 6: a ninth would exceed the largest preferred size */
+    /* A request that is larger than all preferred sizes is a batch of its own. */
     {{4, 8}, 16, 0, {10, 1}, 100, 1, 0},
     {{4, 8}, 16, 0, {10}, 100, 1, 0},
     {{4, 8}, 16, 0, {1, 10}, 100, 1, 0},
@@ -47,15 +48,15 @@ static const struct sample samples[] = {
     {{0}, 4, 50, {1, 1, 1}, 102, 0, 150},
     {{0}, 4, 50, {1, 1, 1, 1}, 103, 4, 0},
     {{0}, 4, 50, {1, 1, 1, 1, 1}, 104, 4, 0},
-    {{0}, 4, 50, {3, 3}, 101, 1, 0}, /* … or until nothing more fits … */
-    {{2}, 8, 50, {3}, 101, 1, 0},    /* … or is preferred … */
-    /* … but not for longer than the delay, and then preferred sizes do not matter. */
+    {{0}, 4, 50, {3, 3}, 101, 1, 0}, /* … or until no more requests fit … */
+    {{2}, 8, 50, {3}, 101, 1, 0},    /* … or until its size is preferred … */
+    /* … but no longer than the delay. After the delay, preferred sizes do not matter. */
     {{4, 8}, 16, 50, {1, 1, 1}, 150, 3, 0},
     {{4, 8}, 16, 50, {1, 1, 1, 1, 1, 1}, 150, 6, 0},
     {{4, 8}, 16, 50, {1, 1, 1, 1, 1, 1, 1, 1, 1}, 150, 9, 0},
-    /* Delays beyond all times. */
+    /* A delay that ends beyond the largest time. */
     {{0}, 4, UINT64_MAX, {1}, UINT64_MAX - 1, 0, UINT64_MAX},
-    /* Sizes beyond 32 bits together. */
+    /* Sizes whose sum exceeds 32 bits. */
     {{0}, INT32_MAX, 0, {INT32_MAX, INT32_MAX, INT32_MAX}, 100, 1, 0},
 };
 
@@ -85,7 +86,7 @@ static struct batch offered(const struct sample *s, const struct batch_rule *rul
     return b;
 }
 
-static void the_samples(void **state)
+static void batch_size_follows_the_rule(void **state)
 {
     (void)state;
     for (size_t i = 0; i < ARRAY_SIZE(samples); i++) {
@@ -99,7 +100,7 @@ static void the_samples(void **state)
     }
 }
 
-static void a_flush_waits_for_no_delay(void **state)
+static void a_flush_sends_a_batch_without_delay(void **state)
 {
     (void)state;
     static const struct sample s = {{4}, 16, 50, {1, 1, 1, 1, 1}, 100, 0, 0};
@@ -122,7 +123,7 @@ static void a_batch_that_is_closed_is_sent(void **state)
     assert_int_equal(batch_due(&b, &rule, 101, false, &until_ns), 2);
 }
 
-static void requests_are_bounded_as_sizes_are(void **state)
+static void a_batch_has_at_most_max_requests(void **state)
 {
     (void)state;
     struct batch_rule rule = {.max_size = INT32_MAX, .max_requests = 3, .max_preferred = INT32_MAX};
@@ -135,8 +136,8 @@ static void requests_are_bounded_as_sizes_are(void **state)
     assert_true(b.closed);
 }
 
-/* The oldest counts, wherever it stands: priorities may put a later one in front. */
-static void the_delay_is_that_of_the_oldest(void **state)
+/* Priorities may put a younger request in front, but the oldest request begins the delay. */
+static void the_oldest_request_begins_the_delay(void **state)
 {
     (void)state;
     struct batch_rule rule = {.max_size = 8, .max_requests = 8, .max_preferred = 8, .delay_ns = 50};
@@ -152,11 +153,11 @@ static void the_delay_is_that_of_the_oldest(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_samples),
-        cmocka_unit_test(a_flush_waits_for_no_delay),
+        cmocka_unit_test(batch_size_follows_the_rule),
+        cmocka_unit_test(a_flush_sends_a_batch_without_delay),
         cmocka_unit_test(a_batch_that_is_closed_is_sent),
-        cmocka_unit_test(requests_are_bounded_as_sizes_are),
-        cmocka_unit_test(the_delay_is_that_of_the_oldest),
+        cmocka_unit_test(a_batch_has_at_most_max_requests),
+        cmocka_unit_test(the_oldest_request_begins_the_delay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A batching library beside everything else that happens to requests: it is asked one thing at a
- * time, without a lock, each request is answered once, and what it has not let in is in no batch
- * but as the first. (What it is asked, and which batches come of it: system/test_batch_strategy.)
- * Meant to run under tsan.
+ * A batching library while other things happen to requests. The library is asked one question at a
+ * time, without a lock. Each request is answered once. A request that the library refuses enters no
+ * batch, except as the first of one. (system/test_batch_strategy tests the questions and the
+ * batches that result.) Meant to run under tsan.
  */
 #include "core/sched/batch_strategy.h"
 #include "core/storage/storage.h"
@@ -29,11 +29,11 @@ static const char config_format[] = "max_batch_size: 8\n"
                                     "output { name: \"X\" data_type: TYPE_FP32 dims: [ 1 ] }\n"
                                     "dynamic_batching { %s }\n";
 
-/* A request, and what the library said of it last. */
+/* A request, and the library's last answer about it. */
 struct judged {
     struct fake_request fr;
     int number;
-    bool refuse; /* unless it is the first of its batch */
+    bool refuse; /* unless the request is the first of its batch */
     bool included;
 };
 
@@ -51,13 +51,15 @@ static struct {
     pthread_cond_t changed;
     /* Under mu. */
     int n_inside, n_begun, n_ended, n_asked;
-    int hold;       /* where it stays until that changes: at a request, or AT_END; 0: nowhere */
-    int held;       /* … and where it is */
-    char told[512]; /* what it was asked, shortly */
+    int hold;       /* the request at which the library waits until this changes, or AT_END; 0: it
+                     * does not wait */
+    int held;       /* where it waits now; 0: nowhere */
+    char told[512]; /* the calls that it got: "(" begins a batch, ")" ends it, a number is a request
+                     */
 } library = {.mu = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 struct user {
-    int n; /* so many are in the batch */
+    int n; /* requests in the batch */
 };
 
 static int batcher;
@@ -146,7 +148,7 @@ static struct batch_strategy strategy = {
     .batcher = &batcher, .begin = begin, .include = include, .end = end};
 
 static atomic_int n_executed, n_unasked, n_executing;
-static atomic_bool executions_meet; /* each waits for another one */
+static atomic_bool executions_meet; /* each execution waits for another one */
 
 static struct status *execute(struct instance *in, struct request **requests, uint32_t n)
 {
@@ -171,7 +173,7 @@ static void make(struct fake_model *f, const char *batching, uint32_t n_instance
     char config[1024];
     snprintf(config, sizeof(config), config_format, batching);
     fake_model_make(f, config, n_instances, execute);
-    /* The same once more, now that there is a library. */
+    /* Makes the scheduler again, now that there is a library. */
     scheduler_free(f->model->scheduler);
     f->model->strategy = &strategy;
     assert_null(scheduler_new(f->model, &f->model->scheduler));
@@ -222,7 +224,7 @@ static void a_refused_request_begins_the_next_batch(void **state)
     struct judged j[4] = {{.refuse = false}, {.refuse = true}};
     (void)state;
     make(&f, "", 1);
-    hold_at(1); /* the others come meanwhile */
+    hold_at(1); /* the other requests arrive meanwhile */
     start(&j[0], &f, 1, 0);
     wait_until_held();
     for (int i = 1; i < 4; i++)
@@ -235,8 +237,9 @@ static void a_refused_request_begins_the_next_batch(void **state)
     assert_int_equal(atomic_load(&n_executing), 2);
 }
 
-/* One instance executes; what the library has kept out of its batch is the other one's at once. */
-static void what_is_refused_is_executed_by_another_instance(void **state)
+/* One instance executes its batch. A request that the library refused for it is executed by the
+ * other instance at once. */
+static void another_instance_executes_a_refused_request(void **state)
 {
     struct fake_model f;
     struct judged j[2] = {{.refuse = false}, {.refuse = true}};
@@ -271,9 +274,9 @@ static bool library_holds(void)
     return holds;
 }
 
-/* What the library does not let go of has its answer in time, and stays readable for the library.
- */
-static void a_request_times_out_while_it_is_looked_at(void **state)
+/* While the library examines a request, its time limit ends. The client gets its answer, and the
+ * request stays readable for the library. */
+static void a_request_times_out_while_the_library_examines_it(void **state)
 {
     struct fake_model f;
     struct judged j[2] = {{.refuse = false}, {.refuse = false}};
@@ -284,7 +287,7 @@ static void a_request_times_out_while_it_is_looked_at(void **state)
          "value { default_timeout_microseconds: 20000 } }",
          1);
     hold_at(1);
-    do { /* until the worker is there in time */
+    do { /* until the worker asks the library before the time limit ends */
         start(&j[0], &f, 1, 2);
         while (!(held = library_holds()) && !is_answered(&j[0].fr))
             sched_yield();
@@ -301,12 +304,14 @@ static void a_request_times_out_while_it_is_looked_at(void **state)
     finish(&j[1]);
     assert_false(j[1].fr.failed);
     end_model(&f);
-    assert_non_null(strstr(library.told, "( 1 ) ( 2 ) ")); /* before: tries that came too late */
+    assert_non_null(strstr(library.told, "( 1 ) ( 2 ) ")); /* before them: attempts whose time limit
+                                                            * ended too early */
     assert_int_equal(atomic_load(&n_executed), 1);
 }
 
-/* Who comes before those that were looked at makes a new batch; what was said does not count. */
-static void a_more_urgent_request_comes_meanwhile(void **state)
+/* A request with a higher priority begins a new batch. The library's earlier answers do not
+ * count. */
+static void a_more_urgent_request_begins_a_new_batch(void **state)
 {
     struct fake_model f;
     struct judged j[3] = {{.refuse = false}, {.refuse = true}, {.refuse = false}};
@@ -335,8 +340,8 @@ static void a_cancelled_request_is_not_executed(void **state)
     wait_until_held();
     start(&j[1], &f, 2, 0);
     start(&j[2], &f, 3, 0);
-    request_cancel(&j[0].fr.request); /* the library looks at it */
-    request_cancel(&j[1].fr.request); /* … will never see it */
+    request_cancel(&j[0].fr.request); /* the library examines this request … */
+    request_cancel(&j[1].fr.request); /* … and will never see this one */
     hold_at(0);
     for (int i = 0; i < 3; i++)
         finish(&j[i]);
@@ -348,7 +353,7 @@ static void a_cancelled_request_is_not_executed(void **state)
     assert_int_equal(atomic_load(&n_executed), 1);
 }
 
-/* It is in the batch that is about to be executed, and no longer in the queue. */
+/* The request is in the batch that is about to be executed, and no longer in the queue. */
 static void a_request_is_cancelled_while_its_batch_ends(void **state)
 {
     struct fake_model f;
@@ -369,9 +374,9 @@ static void a_request_is_cancelled_while_its_batch_ends(void **state)
     assert_string_equal(library.told, "( 1 ) ( 2 ) ");
 }
 
-/* The worker that asks the library has found nothing to execute, and no other is told of what comes
- * before it has ended. */
-static void a_request_comes_while_a_void_batch_ends(void **state)
+/* The worker that asks the library finds no request to execute. Until this worker ends the
+ * batch, a new request wakes no other worker. */
+static void a_request_arrives_while_an_empty_batch_ends(void **state)
 {
     struct fake_model f;
     struct judged j[2] = {{.refuse = false}, {.refuse = false}};
@@ -400,8 +405,8 @@ static void *stop_model(void *f)
     return NULL;
 }
 
-/* What has come before the end is executed: the end waits for the library. */
-static void the_model_goes_while_the_library_looks(void **state)
+/* A stop waits for the library. Requests that arrived before the stop are executed. */
+static void a_model_stops_while_the_library_examines_a_request(void **state)
 {
     struct fake_model f;
     struct judged j;
@@ -482,14 +487,14 @@ static void storm(const char *batching, uint32_t n_instances)
     assert_true(library.n_asked > 0);
 }
 
-static void many_at_once(void **state)
+static void many_threads_get_one_answer_per_request(void **state)
 {
     (void)state;
     storm("", 2);
     storm("max_queue_delay_microseconds: 200 preferred_batch_size: [3, 6]", 2);
 }
 
-static void many_at_once_with_levels_and_time_limits(void **state)
+static void many_threads_with_levels_and_time_limits(void **state)
 {
     (void)state;
     storm("priority_levels: 3 default_priority_level: 2 default_queue_policy { "
@@ -501,7 +506,7 @@ static void many_at_once_with_levels_and_time_limits(void **state)
           1);
 }
 
-static void it_does_not_run_on_loops(void **state)
+static void a_model_with_a_library_never_runs_inline(void **state)
 {
     struct fake_model f;
     struct inline_budget budget = {.left_ns = EXECUTION_BUDGET_NS};
@@ -512,7 +517,7 @@ static void it_does_not_run_on_loops(void **state)
 }
 
 /* The library is not even looked for. */
-static void a_model_with_a_sequence_batcher_goes_without(void **state)
+static void a_sequence_batcher_uses_no_library(void **state)
 {
     struct fake_model f;
     struct backend_registry reg = {.directory = "/nowhere"};
@@ -543,17 +548,17 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_refused_request_begins_the_next_batch),
-        cmocka_unit_test(what_is_refused_is_executed_by_another_instance),
-        cmocka_unit_test(a_request_times_out_while_it_is_looked_at),
-        cmocka_unit_test(a_more_urgent_request_comes_meanwhile),
+        cmocka_unit_test(another_instance_executes_a_refused_request),
+        cmocka_unit_test(a_request_times_out_while_the_library_examines_it),
+        cmocka_unit_test(a_more_urgent_request_begins_a_new_batch),
         cmocka_unit_test(a_cancelled_request_is_not_executed),
         cmocka_unit_test(a_request_is_cancelled_while_its_batch_ends),
-        cmocka_unit_test(a_request_comes_while_a_void_batch_ends),
-        cmocka_unit_test(the_model_goes_while_the_library_looks),
-        cmocka_unit_test(many_at_once),
-        cmocka_unit_test(many_at_once_with_levels_and_time_limits),
-        cmocka_unit_test(it_does_not_run_on_loops),
-        cmocka_unit_test(a_model_with_a_sequence_batcher_goes_without),
+        cmocka_unit_test(a_request_arrives_while_an_empty_batch_ends),
+        cmocka_unit_test(a_model_stops_while_the_library_examines_a_request),
+        cmocka_unit_test(many_threads_get_one_answer_per_request),
+        cmocka_unit_test(many_threads_with_levels_and_time_limits),
+        cmocka_unit_test(a_model_with_a_library_never_runs_inline),
+        cmocka_unit_test(a_sequence_batcher_uses_no_library),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

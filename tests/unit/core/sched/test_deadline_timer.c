@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Deadline timers fire in time, by the thread that they share, and never after their end. Meant to
- * run under tsan.
+ * Deadline timers fire in time, on the thread that they share, and never after
+ * deadline_timer_done(). Meant to run under tsan.
  */
 #include "core/sched/deadline_timer.h"
 
@@ -55,7 +55,7 @@ static void wait_for(struct bell *b, int n)
 
 static void set_by(struct bell *b, uint64_t at_ns)
 {
-    pthread_mutex_lock(&b->mu); /* as the contract wants it: the lock of what ring() looks at */
+    pthread_mutex_lock(&b->mu); /* as the contract demands: on_timer() is called with this lock */
     deadline_timer_fire_by(&b->deadline_timer, at_ns);
     pthread_mutex_unlock(&b->mu);
 }
@@ -68,7 +68,7 @@ static void end(struct bell *b)
     pthread_mutex_unlock(&b->mu);
 }
 
-static void a_timer_fires_when_it_is_time(void **state)
+static void a_timer_fires_at_its_time(void **state)
 {
     (void)state;
     struct deadline_timers set;
@@ -79,13 +79,13 @@ static void a_timer_fires_when_it_is_time(void **state)
     set_by(&b, at_ns);
     wait_for(&b, 1);
     assert_true(b.fired_ns >= at_ns);
-    set_by(&b, 0); /* long ago */
+    set_by(&b, 0); /* a time in the past fires at once */
     wait_for(&b, 2);
     end(&b);
     deadline_timers_done(&set);
 }
 
-static void the_earliest_time_counts(void **state)
+static void a_timer_fires_at_the_earliest_time_set(void **state)
 {
     (void)state;
     struct deadline_timers set;
@@ -96,8 +96,8 @@ static void the_earliest_time_counts(void **state)
     uint64_t now_ns = monotonic_ns();
     set_by(&other, now_ns + 3600 * NS_PER_S);
     set_by(&b, now_ns + 3600 * NS_PER_S); /* the thread waits for an hour … */
-    set_by(&b, now_ns + NS_PER_MS);       /* … and has to be told */
-    set_by(&b, now_ns + 7200 * NS_PER_S); /* … which a later time does not take back */
+    set_by(&b, now_ns + NS_PER_MS);       /* … and must be woken for an earlier time */
+    set_by(&b, now_ns + 7200 * NS_PER_S); /* a later time does not postpone the timer */
     wait_for(&b, 1);
     end(&b);
     assert_int_equal(other.n_fired, 0);
@@ -119,7 +119,7 @@ static void a_timer_may_set_itself(void **state)
     deadline_timers_done(&set);
 }
 
-/* Set by many, and ended while it rings again and again. */
+/* Several threads set the timer. It is ended while it fires again and again. */
 static void *set_often(void *arg)
 {
     struct bell *bells = arg;
@@ -128,7 +128,7 @@ static void *set_often(void *arg)
     return NULL;
 }
 
-static void nothing_fires_after_the_end(void **state)
+static void no_timer_fires_after_its_end(void **state)
 {
     (void)state;
     for (int round = 0; round < 20; round++) {
@@ -138,7 +138,7 @@ static void nothing_fires_after_the_end(void **state)
         deadline_timers_init(&set);
         for (int i = 0; i < 4; i++)
             make(&bells[i], &set);
-        bells[3].n_again = 1 << 30; /* rings for ever */
+        bells[3].n_again = 1 << 30; /* sets itself for ever */
         for (int i = 0; i < 2; i++)
             pthread_create(&threads[i], NULL, set_often, bells);
         for (int i = 0; i < 2; i++)
@@ -151,7 +151,7 @@ static void nothing_fires_after_the_end(void **state)
     }
 }
 
-static void timers_that_nobody_made(void **state)
+static void ending_a_timer_that_was_not_made_succeeds(void **state)
 {
     (void)state;
     struct deadline_timers set;
@@ -165,11 +165,11 @@ static void timers_that_nobody_made(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_timer_fires_when_it_is_time),
-        cmocka_unit_test(the_earliest_time_counts),
+        cmocka_unit_test(a_timer_fires_at_its_time),
+        cmocka_unit_test(a_timer_fires_at_the_earliest_time_set),
         cmocka_unit_test(a_timer_may_set_itself),
-        cmocka_unit_test(nothing_fires_after_the_end),
-        cmocka_unit_test(timers_that_nobody_made),
+        cmocka_unit_test(no_timer_fires_after_its_end),
+        cmocka_unit_test(ending_a_timer_that_was_not_made_succeeds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The dynamic batcher with a backend that notes its batches, and executes when the test lets it.
- * Meant to run under tsan.
+ * The dynamic batcher, with a backend that notes its batches and executes when the test opens its
+ * gate. Meant to run under tsan.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -28,12 +28,12 @@
 #define ON_ITS_THREAD "parameters { key: \"CONCH_EXECUTION\" value { string_value: \"thread\" } }\n"
 #define ON_THE_CALLER "parameters { key: \"CONCH_EXECUTION\" value { string_value: \"inline\" } }\n"
 
-/* What was executed: "2 1" is a batch of two requests, then one of one. */
+/* The batches executed: "2 1" is a batch of two requests, then a batch of one. */
 static struct {
     pthread_mutex_t mu;
     pthread_cond_t changed;
     bool shut;    /* executions wait at the gate … */
-    int n_inside; /* … these many now */
+    int n_inside; /* … and this many wait there now */
     char batches[1024];
     int n_batches, n_requests;
     pthread_t last_thread;
@@ -137,7 +137,7 @@ static void end_failed(struct fake_request *fr, enum status_code code, const cha
     fake_request_end(fr);
 }
 
-/* The first request keeps the only instance busy; the others are asked meanwhile. */
+/* The first request keeps the only instance busy. The other requests are sent meanwhile. */
 static void ask_behind(struct fake_model *f, struct fake_request *first,
                        struct fake_request *others, int n, const int64_t *widths)
 {
@@ -151,7 +151,7 @@ static void ask_behind(struct fake_model *f, struct fake_request *first,
     }
 }
 
-static void what_comes_while_the_instance_is_busy_is_a_batch(void **state)
+static void requests_that_wait_for_a_busy_instance_form_a_batch(void **state)
 {
     (void)state;
     struct fake_model f;
@@ -166,7 +166,7 @@ static void what_comes_while_the_instance_is_busy_is_a_batch(void **state)
     assert_string_equal(record.batches, "1 8 3");
 }
 
-static void different_shapes_are_different_batches(void **state)
+static void requests_of_different_shapes_form_different_batches(void **state)
 {
     (void)state;
     static const int64_t widths[] = {1, 1, 2, 2, 2, 1};
@@ -190,7 +190,7 @@ static void different_shapes_are_different_batches(void **state)
     }
 }
 
-static void other_inputs_are_other_batches(void **state)
+static void requests_with_different_inputs_form_different_batches(void **state)
 {
     (void)state;
     struct fake_model f;
@@ -235,13 +235,13 @@ static void a_batch_waits_for_a_preferred_size(void **state)
     for (int i = 0; i < 4; i++)
         end_answered(&requests[i]);
     assert_string_equal(record.batches, "4");
-    /* Another shape closes the batch: nothing more can join. */
+    /* A request of another shape closes the batch: no request can join it. */
     struct fake_request other;
     prepare(&other, &f, 1, 2);
     ask(&other, &f);
     end_answered(&requests[4]);
     assert_string_equal(record.batches, "4 1");
-    /* A stop waits for no delay. */
+    /* A flush sends the batch before its delay ends. */
     fake_model_end(&f);
     end_answered(&other);
     assert_string_equal(record.batches, "4 1 1");
@@ -267,7 +267,7 @@ static void a_batch_waits_no_longer_than_the_delay(void **state)
     assert_int_equal(record.n_requests, 9);
 }
 
-static void large_requests_count_as_what_they_are(void **state)
+static void a_request_counts_with_its_batch_size(void **state)
 {
     (void)state;
     struct fake_model f;
@@ -297,7 +297,7 @@ static void told(struct inline_budget *budget)
     n_told++;
 }
 
-static void requests_of_one_iteration_are_executed_at_its_end(void **state)
+static void the_end_of_an_iteration_executes_its_requests(void **state)
 {
     (void)state;
     struct fake_model f;
@@ -323,8 +323,8 @@ static void requests_of_one_iteration_are_executed_at_its_end(void **state)
     fake_model_end(&f);
 }
 
-/* Who cannot be told executes at once. */
-static void an_iteration_without_an_end_is_not_waited_for(void **state)
+/* A loop that has no callback for the end of its iteration executes the batch at once. */
+static void a_loop_without_an_end_of_iteration_executes_at_once(void **state)
 {
     (void)state;
     struct fake_model f;
@@ -339,8 +339,9 @@ static void an_iteration_without_an_end_is_not_waited_for(void **state)
     fake_model_end(&f);
 }
 
-/* More models than a budget has room for, and one whose requests another thread has executed. */
-static void many_models_in_one_iteration(void **state)
+/* More models than a budget has room for. Another thread has executed the requests of one of
+ * them. */
+static void one_iteration_executes_requests_of_many_models(void **state)
 {
     (void)state;
     enum { N = 10 };
@@ -368,7 +369,7 @@ static void many_models_in_one_iteration(void **state)
 
 /* ---- Requests that are not executed ---------------------------------------------------------- */
 
-static void who_waits_too_long_is_answered_though_the_instance_is_busy(void **state)
+static void a_request_times_out_while_the_instance_is_busy(void **state)
 {
     (void)state;
     struct fake_model f;
@@ -393,7 +394,7 @@ static void who_waits_too_long_is_answered_though_the_instance_is_busy(void **st
     assert_string_equal(record.batches, "1");
 }
 
-static void a_full_queue_refuses_at_once(void **state)
+static void a_full_queue_refuses_a_request_at_once(void **state)
 {
     (void)state;
     struct fake_model f;
@@ -419,7 +420,7 @@ static void a_full_queue_refuses_at_once(void **state)
     fake_model_end(&f);
 }
 
-static void cancelled_ones_are_not_executed(void **state)
+static void cancelled_requests_are_not_executed(void **state)
 {
     (void)state;
     struct fake_model f;
@@ -432,8 +433,7 @@ static void cancelled_ones_are_not_executed(void **state)
     end_answered(&others[0]);
     end_failed(&others[1], STATUS_CANCELLED, "");
     end_answered(&others[2]);
-    /* All that waits is cancelled: the delay goes on for nobody, and the next one is not held up.
-     */
+    /* When all waiting requests are cancelled, their delay does not hold up the next request. */
     prepare(&others[3], &f, 1, 1);
     request_cancel(&others[3].request);
     ask(&others[3], &f);
@@ -442,8 +442,8 @@ static void cancelled_ones_are_not_executed(void **state)
     assert_string_equal(record.batches, "1 2");
 }
 
-/* The push itself finds out, and refuses it. */
-static void who_is_cancelled_before_it_is_asked_waits_for_no_batch(void **state)
+/* The push itself finds the request cancelled, and refuses it. */
+static void a_request_cancelled_before_its_push_waits_for_no_batch(void **state)
 {
     (void)state;
     struct fake_model f;
@@ -452,13 +452,13 @@ static void who_is_cancelled_before_it_is_asked_waits_for_no_batch(void **state)
     prepare(&fr, &f, 1, 1);
     request_cancel(&fr.request);
     ask(&fr, &f);
-    request_cancel(&fr.request); /* it is in no queue any more */
+    request_cancel(&fr.request); /* the request is in no queue any more */
     end_failed(&fr, STATUS_CANCELLED, "");
     fake_model_end(&f);
     assert_string_equal(record.batches, "");
 }
 
-static void priorities_decide_who_is_next(void **state)
+static void priorities_decide_which_request_is_next(void **state)
 {
     (void)state;
     struct fake_model f;
@@ -493,8 +493,8 @@ static void priorities_decide_who_is_next(void **state)
     fake_model_end(&f);
 }
 
-/* The timer of a batch that was full before fires while the scheduler is taken down. */
-static void the_end_may_come_as_the_timer_fires(void **state)
+/* The timer of a batch that filled up earlier fires while the scheduler is freed. */
+static void a_scheduler_ends_while_its_timer_fires(void **state)
 {
     (void)state;
     for (int round = 0; round < 400; round++) {
@@ -565,7 +565,7 @@ static void *submit_many(void *arg)
     return NULL;
 }
 
-static void every_request_has_one_answer(void **state)
+static void many_threads_get_one_answer_per_batched_request(void **state)
 {
     (void)state;
     static const char *const batchings[] = {
@@ -601,8 +601,8 @@ static void every_request_has_one_answer(void **state)
     }
 }
 
-/* The reference's hook: batches are made as soon as so many requests wait. */
-static void the_hook_of_tests_holds_batches_back(void **state)
+/* The reference's hook for tests: batches are formed only once this many requests wait. */
+static void the_test_hook_delays_batches(void **state)
 {
     (void)state;
     struct fake_model f;
@@ -624,23 +624,23 @@ static void the_hook_of_tests_holds_batches_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_comes_while_the_instance_is_busy_is_a_batch),
-        cmocka_unit_test(different_shapes_are_different_batches),
-        cmocka_unit_test(other_inputs_are_other_batches),
+        cmocka_unit_test(requests_that_wait_for_a_busy_instance_form_a_batch),
+        cmocka_unit_test(requests_of_different_shapes_form_different_batches),
+        cmocka_unit_test(requests_with_different_inputs_form_different_batches),
         cmocka_unit_test(a_batch_waits_for_a_preferred_size),
         cmocka_unit_test(a_batch_waits_no_longer_than_the_delay),
-        cmocka_unit_test(large_requests_count_as_what_they_are),
-        cmocka_unit_test(requests_of_one_iteration_are_executed_at_its_end),
-        cmocka_unit_test(an_iteration_without_an_end_is_not_waited_for),
-        cmocka_unit_test(many_models_in_one_iteration),
-        cmocka_unit_test(who_waits_too_long_is_answered_though_the_instance_is_busy),
-        cmocka_unit_test(a_full_queue_refuses_at_once),
-        cmocka_unit_test(cancelled_ones_are_not_executed),
-        cmocka_unit_test(who_is_cancelled_before_it_is_asked_waits_for_no_batch),
-        cmocka_unit_test(priorities_decide_who_is_next),
-        cmocka_unit_test(the_end_may_come_as_the_timer_fires),
-        cmocka_unit_test(every_request_has_one_answer),
-        cmocka_unit_test(the_hook_of_tests_holds_batches_back),
+        cmocka_unit_test(a_request_counts_with_its_batch_size),
+        cmocka_unit_test(the_end_of_an_iteration_executes_its_requests),
+        cmocka_unit_test(a_loop_without_an_end_of_iteration_executes_at_once),
+        cmocka_unit_test(one_iteration_executes_requests_of_many_models),
+        cmocka_unit_test(a_request_times_out_while_the_instance_is_busy),
+        cmocka_unit_test(a_full_queue_refuses_a_request_at_once),
+        cmocka_unit_test(cancelled_requests_are_not_executed),
+        cmocka_unit_test(a_request_cancelled_before_its_push_waits_for_no_batch),
+        cmocka_unit_test(priorities_decide_which_request_is_next),
+        cmocka_unit_test(a_scheduler_ends_while_its_timer_fires),
+        cmocka_unit_test(many_threads_get_one_answer_per_batched_request),
+        cmocka_unit_test(the_test_hook_delays_batches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

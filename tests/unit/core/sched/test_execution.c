@@ -13,7 +13,7 @@
 
 static struct inline_budget full = {.left_ns = EXECUTION_BUDGET_NS};
 
-/* One whose backend has declared that it is bounded, in mode auto. */
+/* An execution in mode auto, whose backend has declared that it is bounded. */
 static void make(struct execution *e, struct clock_fake *clock)
 {
     clock_fake_init(clock, NS_PER_S);
@@ -21,7 +21,7 @@ static void make(struct execution *e, struct clock_fake *clock)
     e->clock = &clock->clock;
 }
 
-static void the_words(void **state)
+static void execution_modes_have_these_names(void **state)
 {
     (void)state;
     struct execution e;
@@ -45,7 +45,7 @@ static void the_words(void **state)
     status_free(st);
 }
 
-static void what_needs_its_own_thread_is_never_inline(void **state)
+static void a_model_that_needs_its_own_thread_never_runs_inline(void **state)
 {
     (void)state;
     struct execution e;
@@ -66,7 +66,7 @@ static void what_needs_its_own_thread_is_never_inline(void **state)
     status_free(st);
 }
 
-/* How many executions of that length on the worker it takes until it may run inline. */
+/* Returns how many executions of took_ns on the worker it takes until the model may run inline. */
 static int proof(struct execution *e, uint64_t took_ns, int at_most)
 {
     int n = 0;
@@ -77,7 +77,7 @@ static int proof(struct execution *e, uint64_t took_ns, int at_most)
     return n;
 }
 
-static void without_a_declaration_a_short_past_counts_for_nothing(void **state)
+static void an_undeclared_backend_never_runs_inline_by_its_past(void **state)
 {
     (void)state;
     struct execution e;
@@ -86,7 +86,7 @@ static void without_a_declaration_a_short_past_counts_for_nothing(void **state)
     assert_false(execution_is_ever_inline(&e));
 }
 
-static void a_short_model_proves_itself(void **state)
+static void a_short_model_may_run_inline(void **state)
 {
     (void)state;
     struct clock_fake clock;
@@ -99,7 +99,7 @@ static void a_short_model_proves_itself(void **state)
     assert_false(execution_may_inline(&e, &used_up));
 }
 
-static void a_long_model_never_does(void **state)
+static void a_long_model_never_runs_inline(void **state)
 {
     (void)state;
     struct clock_fake clock;
@@ -109,12 +109,12 @@ static void a_long_model_never_does(void **state)
     assert_int_equal(proof(&e, 20000000, 1000), 1000);
 }
 
-static void moving_bytes_is_not_counted(void **state)
+static void the_time_to_copy_bytes_is_not_counted(void **state)
 {
     (void)state;
     struct clock_fake clock;
     struct execution e;
-    uint64_t bytes = 6 * 100000; /* what takes 100 µs to move */
+    uint64_t bytes = 6 * 100000; /* what takes 100 µs to copy */
     make(&e, &clock);
     for (int i = 0; i < 4; i++)
         execution_measured(&e, 100000 + EXECUTION_SHORT_NS / 2, bytes, false);
@@ -124,8 +124,9 @@ static void moving_bytes_is_not_counted(void **state)
     assert_false(execution_may_inline(&e, &full));
 }
 
-/* Who chooses the length of the input neither earns time by it, nor proves anything. */
-static void large_requests_prove_nothing(void **state)
+/* The client chooses the size of the input. A large input must neither earn inline time nor
+ * prove anything. */
+static void a_large_request_proves_nothing(void **state)
 {
     (void)state;
     struct clock_fake clock;
@@ -135,14 +136,14 @@ static void large_requests_prove_nothing(void **state)
         execution_measured(&e, 1000, EXECUTION_LARGE_BYTES + 1, false);
     assert_false(execution_may_inline(&e, &full));
     proof(&e, 1000, 100);
-    for (int i = 0; i < 1000; i++) /* a copy of 100 MB takes its time on the worker, and may */
+    for (int i = 0; i < 1000; i++) /* copying 100 MB takes long, which is allowed on the worker … */
         execution_measured(&e, 20 * NS_PER_MS, 100000000, false);
     assert_true(execution_may_inline(&e, &full));
-    execution_measured(&e, 2 * EXECUTION_LONG_NS, UINT64_MAX, true); /* inline it may not */
+    execution_measured(&e, 2 * EXECUTION_LONG_NS, UINT64_MAX, true); /* … but not inline */
     assert_false(execution_may_inline(&e, &full));
 }
 
-static void one_long_execution_and_the_proof_begins_anew(void **state)
+static void a_long_execution_makes_the_proof_begin_anew(void **state)
 {
     (void)state;
     struct clock_fake clock;
@@ -153,13 +154,13 @@ static void one_long_execution_and_the_proof_begins_anew(void **state)
     assert_false(execution_may_inline(&e, &full));
     assert_in_range(proof(&e, 1000, 100000), 64, 100);
 
-    /* … on the worker, too. */
+    /* An execution on the worker counts, too. */
     execution_measured(&e, 2 * EXECUTION_LONG_NS, 0, false);
     assert_false(execution_may_inline(&e, &full));
     assert_in_range(proof(&e, 1000, 100000), 64, 100);
 }
 
-static void the_longer_it_took_the_more_it_has_to_prove(void **state)
+static void a_longer_execution_demands_a_longer_proof(void **state)
 {
     (void)state;
     int last = 0;
@@ -175,9 +176,9 @@ static void the_longer_it_took_the_more_it_has_to_prove(void **state)
     }
 }
 
-/* A model that takes 2 s once in 300 requests holds up its loop once, and then for long not again.
- */
-static void one_in_three_hundred_is_too_many(void **state)
+/* A model that takes 2 s once in 300 requests holds up its loop once, and then not again for
+ * long. */
+static void one_long_execution_in_three_hundred_keeps_a_model_off_loops(void **state)
 {
     (void)state;
     struct clock_fake clock;
@@ -193,7 +194,7 @@ static void one_in_three_hundred_is_too_many(void **state)
     assert_int_equal(stood_ns, 2 * NS_PER_S);
 }
 
-static void a_lapse_costs_more_each_time_until_it_is_forgotten(void **state)
+static void repeated_long_executions_demand_ever_longer_proofs(void **state)
 {
     (void)state;
     struct clock_fake clock;
@@ -214,25 +215,25 @@ static void a_lapse_costs_more_each_time_until_it_is_forgotten(void **state)
     assert_in_range(proof(&e, 1000, 100000), 64, 100);
 }
 
-static void nearly_all_have_to_be_short(void **state)
+static void nearly_all_executions_must_be_short(void **state)
 {
     (void)state;
     struct clock_fake clock;
     struct execution e;
     make(&e, &clock);
     proof(&e, 1000, 100);
-    for (int i = 0; i < 100000; i++) { /* one in 1000: a thread that is preempted now and then */
+    for (int i = 0; i < 100000; i++) { /* one in 1000: as if a thread is preempted now and then */
         execution_measured(&e, i % 1000 == 0 ? EXECUTION_LONG_NS / 2 : 1000, 0, true);
         assert_true(execution_may_inline(&e, &full));
     }
-    /* One in eight, whose mean is 13 µs. */
+    /* One in eight is slow; the mean is 13 µs. */
     int n = 0;
     for (; n < 10000 && execution_may_inline(&e, &full); n++)
         execution_measured(&e, n % 8 == 0 ? 100000 : 1000, 0, true);
     assert_true(n < 2000);
 }
 
-static void a_slower_average_leaves_the_loop(void **state)
+static void a_model_whose_mean_slows_down_is_taken_off_the_loop(void **state)
 {
     (void)state;
     struct clock_fake clock;
@@ -244,7 +245,7 @@ static void a_slower_average_leaves_the_loop(void **state)
     assert_false(execution_may_inline(&e, &full));
 }
 
-static void what_is_overdue_is_taken_off_before_it_ends(void **state)
+static void an_overdue_execution_is_taken_off_before_it_ends(void **state)
 {
     (void)state;
     struct clock_fake clock;
@@ -257,27 +258,27 @@ static void what_is_overdue_is_taken_off_before_it_ends(void **state)
     assert_true(proof(&e, 1000, 100000) >= 5 * 64);
 
     assert_null(execution_init(&e, "inline", true));
-    assert_false(execution_overdue(&e, 5 * NS_PER_MS)); /* the operator's word counts */
+    assert_false(execution_overdue(&e, 5 * NS_PER_MS)); /* the operator's option decides */
     assert_true(execution_may_inline(&e, &full));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_words),
-        cmocka_unit_test(what_needs_its_own_thread_is_never_inline),
-        cmocka_unit_test(without_a_declaration_a_short_past_counts_for_nothing),
-        cmocka_unit_test(a_short_model_proves_itself),
-        cmocka_unit_test(a_long_model_never_does),
-        cmocka_unit_test(moving_bytes_is_not_counted),
-        cmocka_unit_test(large_requests_prove_nothing),
-        cmocka_unit_test(one_long_execution_and_the_proof_begins_anew),
-        cmocka_unit_test(the_longer_it_took_the_more_it_has_to_prove),
-        cmocka_unit_test(one_in_three_hundred_is_too_many),
-        cmocka_unit_test(a_lapse_costs_more_each_time_until_it_is_forgotten),
-        cmocka_unit_test(nearly_all_have_to_be_short),
-        cmocka_unit_test(a_slower_average_leaves_the_loop),
-        cmocka_unit_test(what_is_overdue_is_taken_off_before_it_ends),
+        cmocka_unit_test(execution_modes_have_these_names),
+        cmocka_unit_test(a_model_that_needs_its_own_thread_never_runs_inline),
+        cmocka_unit_test(an_undeclared_backend_never_runs_inline_by_its_past),
+        cmocka_unit_test(a_short_model_may_run_inline),
+        cmocka_unit_test(a_long_model_never_runs_inline),
+        cmocka_unit_test(the_time_to_copy_bytes_is_not_counted),
+        cmocka_unit_test(a_large_request_proves_nothing),
+        cmocka_unit_test(a_long_execution_makes_the_proof_begin_anew),
+        cmocka_unit_test(a_longer_execution_demands_a_longer_proof),
+        cmocka_unit_test(one_long_execution_in_three_hundred_keeps_a_model_off_loops),
+        cmocka_unit_test(repeated_long_executions_demand_ever_longer_proofs),
+        cmocka_unit_test(nearly_all_executions_must_be_short),
+        cmocka_unit_test(a_model_whose_mean_slows_down_is_taken_off_the_loop),
+        cmocka_unit_test(an_overdue_execution_is_taken_off_before_it_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,7 @@
 
 #include "base/thread.h"
 
-static void the_last_one_comes_first(void **state)
+static void the_last_idle_instance_is_taken_first(void **state)
 {
     (void)state;
     struct idle i;
@@ -29,7 +29,7 @@ static void the_last_one_comes_first(void **state)
     idle_done(&i);
 }
 
-static void all_in_order(void **state)
+static void idle_instances_are_taken_in_order(void **state)
 {
     (void)state;
     static const uint32_t counts[] = {1, 63, 64, 65, 200};
@@ -61,8 +61,9 @@ static void other_thread(void *arg)
     assert_int_equal(idle_best(i), 1);
 }
 
-/* A thread that executes inline gets its own again, although another one was idle later. */
-static void each_thread_keeps_its_own(void **state)
+/* A thread that executes inline gets its own instance again, although another instance was idle
+ * later. */
+static void each_thread_gets_its_own_instance_again(void **state)
 {
     (void)state;
     struct idle i;
@@ -77,7 +78,7 @@ static void each_thread_keeps_its_own(void **state)
     thread_join(&t);
     assert_int_equal(idle_best(&i), 0);
     idle_remove(&i, 0);
-    assert_int_equal(idle_best(&i), 2); /* 1 is the other thread's */
+    assert_int_equal(idle_best(&i), 2); /* 1 belongs to the other thread */
     idle_remove(&i, 2);
     assert_int_equal(idle_best(&i), 1);
     idle_done(&i);
@@ -86,9 +87,9 @@ static void each_thread_keeps_its_own(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_last_one_comes_first),
-        cmocka_unit_test(all_in_order),
-        cmocka_unit_test(each_thread_keeps_its_own),
+        cmocka_unit_test(the_last_idle_instance_is_taken_first),
+        cmocka_unit_test(idle_instances_are_taken_in_order),
+        cmocka_unit_test(each_thread_gets_its_own_instance_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

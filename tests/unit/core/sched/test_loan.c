@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Instances that are lent to threads: taken and given back without a lock, called back by whoever
- * has work for them, and nobody is left waiting. Meant to run under tsan and with pauses.
+ * Instances that are lent to threads. A thread takes its loan and gives it back without a lock.
+ * Another thread with work for the instance calls the loan back, and no request waits for ever.
+ * Meant to run under tsan and with pauses.
  */
 #include "core/sched/loan.h"
 
@@ -30,11 +31,11 @@ static void lend(struct loans *l, struct instance *in)
         assert_false(loan_lend_locked(l, in));
         loan_note_locked(in, true);
     }
-    loan_note_locked(in, true); /* the first one may have been another thread's */
+    loan_note_locked(in, true); /* the first loan may have been another thread's */
     assert_true(loan_lend_locked(l, in));
 }
 
-static void a_loan_goes_round(void **state)
+static void a_loan_is_lent_taken_and_called_back(void **state)
 {
     (void)state;
     struct loans l = {.n = 0};
@@ -48,7 +49,7 @@ static void a_loan_goes_round(void **state)
     assert_true(loan_give_back(&a));
     assert_ptr_equal(loan_take(&l), &a);
 
-    assert_null(loan_call_back_locked(&l)); /* in use: its user is told */
+    assert_null(loan_call_back_locked(&l)); /* in use: its user is told to give it back */
     assert_null(loan_call_back_locked(&l));
     assert_false(loan_give_back(&a));
     assert_null(loan_take(&l));
@@ -59,7 +60,7 @@ static void a_loan_goes_round(void **state)
     lend(&l, &b);
     for (int i = 0; i <= LOAN_AFTER; i++)
         loan_note_locked(&a, true);
-    assert_false(loan_lend_locked(&l, &a)); /* this thread has one */
+    assert_false(loan_lend_locked(&l, &a)); /* this thread has a loan already */
     assert_ptr_equal(loan_call_back_locked(&l), &b);
     assert_int_equal(l.n, 0);
     assert_null(loan_take(&l));
@@ -74,7 +75,7 @@ static void *note_elsewhere(void *arg)
     return NULL;
 }
 
-static void what_several_have_is_not_lent(void **state)
+static void an_instance_used_by_several_threads_is_not_lent(void **state)
 {
     (void)state;
     struct loans l = {.n = 0};
@@ -83,12 +84,12 @@ static void what_several_have_is_not_lent(void **state)
     loan_note_locked(&in, true);
     pthread_create(&other, NULL, note_elsewhere, &in);
     pthread_join(other, NULL);
-    loan_note_locked(&in, true); /* another thread than the last */
+    loan_note_locked(&in, true); /* another thread than the last one */
     assert_false(loan_lend_locked(&l, &in));
     for (int i = 0; i < LOAN_AFTER - 1; i++)
         loan_note_locked(&in, true);
     assert_false(loan_lend_locked(&l, &in));
-    loan_note_locked(&in, false); /* something came for it */
+    loan_note_locked(&in, false); /* a request arrived for it */
     loan_note_locked(&in, true);
     assert_false(loan_lend_locked(&l, &in));
 }
@@ -96,7 +97,7 @@ static void what_several_have_is_not_lent(void **state)
 /* ---- In a scheduler ------------------------------------------------------------------------- */
 
 static atomic_int n_executed, n_at_once, n_clashes, n_inside;
-static atomic_bool is_open; /* executions go on */
+static atomic_bool is_open; /* executions do not wait */
 
 static struct status *execute(struct instance *in, struct request **requests, uint32_t n)
 {
@@ -151,14 +152,15 @@ static void make(struct fake_model *f, uint32_t n_instances, fake_execute_fn fn)
     fake_model_make(f, config, n_instances, fn);
 }
 
-/* Until it is lent; an execution of a millisecond or more in between puts that off. */
+/* Asks until the instance is lent. An execution of a millisecond or more in between postpones
+ * the loan. */
 static void ask_until_lent(struct fake_model *f)
 {
     while (n_lent(f) == 0)
         ask(f, true);
 }
 
-static void what_a_thread_has_again_and_again_is_lent(void **state)
+static void an_instance_is_lent_to_the_thread_that_keeps_using_it(void **state)
 {
     (void)state;
     struct fake_model f;
@@ -168,11 +170,11 @@ static void what_a_thread_has_again_and_again_is_lent(void **state)
     ask_until_lent(&f);
     ask(&f, true);
     assert_int_equal(n_lent(&f), 1);
-    ask(&f, false); /* for the worker: called back */
+    ask(&f, false); /* for the worker, so the loan is called back */
     assert_int_equal(n_lent(&f), 0);
     ask_until_lent(&f);
     assert_true(atomic_load(&n_executed) > 2 * LOAN_AFTER);
-    fake_model_end(&f); /* with an instance that is lent */
+    fake_model_end(&f); /* with an instance that is on loan */
 }
 
 struct asker {
@@ -190,7 +192,7 @@ static void *ask_inline(void *arg)
     return NULL;
 }
 
-static void who_comes_while_it_is_in_use_is_served(void **state)
+static void a_request_that_arrives_during_a_loan_is_served(void **state)
 {
     (void)state;
     struct fake_model f;
@@ -223,7 +225,7 @@ static void who_comes_while_it_is_in_use_is_served(void **state)
 
 static atomic_bool lingers, answered, ended, ended_too_early;
 
-/* Has answered, so that the model is empty; but it is not back yet. */
+/* Answers, so that the model has no request, and returns later. */
 static struct status *answer_and_linger(struct instance *in, struct request **requests, uint32_t n)
 {
     (void)n;
@@ -249,13 +251,13 @@ static void *end_when_answered(void *arg)
     return NULL;
 }
 
-static void a_model_ends_after_who_uses_what_was_lent(void **state)
+static void a_model_ends_after_the_user_of_a_loan(void **state)
 {
     (void)state;
     struct fake_model f;
     pthread_t thread;
     make(&f, 1, answer_and_linger);
-    model_ref(f.model); /* its struct, which the execution above reads */
+    model_ref(f.model); /* keeps the struct, which the execution above reads */
     struct model *m = f.model;
     ask_until_lent(&f);
     atomic_store(&lingers, true);
@@ -292,7 +294,8 @@ static void *ask_often(void *arg)
     return NULL;
 }
 
-/* So seldom that the other has it lent in between; with a worker and inline by turns. */
+/* Asks so seldom that the other thread gets the loan in between; alternates between worker and
+ * inline. */
 static void *ask_seldom(void *arg)
 {
     struct fake_model *f = arg;
@@ -305,7 +308,7 @@ static void *ask_seldom(void *arg)
     return NULL;
 }
 
-static void nobody_is_left_waiting(void **state)
+static void no_request_waits_for_ever_behind_a_loan(void **state)
 {
     (void)state;
     for (uint32_t n_instances = 1; n_instances <= 2; n_instances++) {
@@ -330,12 +333,12 @@ static void nobody_is_left_waiting(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_loan_goes_round),
-        cmocka_unit_test(what_several_have_is_not_lent),
-        cmocka_unit_test(what_a_thread_has_again_and_again_is_lent),
-        cmocka_unit_test(who_comes_while_it_is_in_use_is_served),
-        cmocka_unit_test(a_model_ends_after_who_uses_what_was_lent),
-        cmocka_unit_test(nobody_is_left_waiting),
+        cmocka_unit_test(a_loan_is_lent_taken_and_called_back),
+        cmocka_unit_test(an_instance_used_by_several_threads_is_not_lent),
+        cmocka_unit_test(an_instance_is_lent_to_the_thread_that_keeps_using_it),
+        cmocka_unit_test(a_request_that_arrives_during_a_loan_is_served),
+        cmocka_unit_test(a_model_ends_after_the_user_of_a_loan),
+        cmocka_unit_test(no_request_waits_for_ever_behind_a_loan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,8 +19,8 @@
 #include "lib/fake_model.h"
 
 /*
- * A queue of its own beside the model's scheduler, with requests that are never executed. `refuser`
- * only collects.
+ * A queue beside the model's scheduler, with requests that are never executed. `refuser` only
+ * collects them.
  */
 struct bench {
     struct fake_model f;
@@ -75,7 +75,7 @@ static struct request *push(struct bench *b, uint64_t priority)
     return push_at(b, priority, 0, 0);
 }
 
-/* The order in which they would be executed, by the number of their push. */
+/* Asserts the order in which the requests would be executed, each by the number of its push. */
 static void assert_order(const struct bench *b, const char *expected)
 {
     char text[256] = "";
@@ -105,14 +105,14 @@ static void tear_down(struct bench *b)
     fake_model_end(&b->f);
 }
 
-static void first_in_first_out(void **state)
+static void requests_leave_in_the_order_of_their_pushes(void **state)
 {
     (void)state;
     struct bench b;
     set_up(&b, "");
     assert_null(queue_first(&b.q));
     for (int i = 0; i < 4; i++)
-        push(&b, i == 2 ? 7 : 0); /* there are no priorities */
+        push(&b, i == 2 ? 7 : 0); /* the model has no priorities */
     assert_order(&b, "0 1 2 3");
     queue_remove(&b.q, &b.requests[1].request);
     assert_order(&b, "0 2 3");
@@ -123,7 +123,7 @@ static void first_in_first_out(void **state)
     tear_down(&b);
 }
 
-static void lower_levels_first(void **state)
+static void requests_of_lower_levels_leave_first(void **state)
 {
     (void)state;
     struct bench b;
@@ -132,7 +132,7 @@ static void lower_levels_first(void **state)
     push(&b, 3);
     push(&b, 0); /* 3 */
     push(&b, 1);
-    push(&b, 6); /* there is none: 3 */
+    push(&b, 6); /* there is no such level: 3 */
     push(&b, 3);
     push(&b, UINT64_MAX); /* 3 */
     push(&b, 1);
@@ -140,8 +140,8 @@ static void lower_levels_first(void **state)
     tear_down(&b);
 }
 
-/* Clients may name each of very many levels: those that are empty do not stay. */
-static void levels_do_not_pile_up(void **state)
+/* A client may name any of very many levels. Empty levels are freed. */
+static void empty_levels_are_freed(void **state)
 {
     (void)state;
     struct bench b;
@@ -160,8 +160,8 @@ static void levels_do_not_pile_up(void **state)
     tear_down(&b);
 }
 
-/* 50 000 levels, each with a request: what comes and goes looks at some of them, not at all. */
-static void many_levels_in_use(void **state)
+/* 50 000 levels with a request each: a push or a pop looks at some of the levels, not at all. */
+static void many_levels_are_searched_in_logarithmic_time(void **state)
 {
     (void)state;
     enum { N = 50000 };
@@ -171,7 +171,7 @@ static void many_levels_in_use(void **state)
     set_up(&b, "priority_levels: 100000 default_priority_level: 1");
     for (uint64_t i = 0; i < N; i++) {
         all[i].id = "";
-        all[i].priority = 1 + i * 40503 % N; /* each once, in no order */
+        all[i].priority = 1 + i * 40503 % N; /* each level once, in no order */
         assert_null(queue_push(&b.q, &all[i], &is_last));
     }
     assert_int_equal(b.q.levels.count, N);
@@ -192,8 +192,8 @@ static void many_levels_in_use(void **state)
     mem_free(all);
 }
 
-/* The policy of each level is its own, in whatever order the configuration has them. */
-static void many_policies(void **state)
+/* Each level has its own policy, whatever the order in the configuration. */
+static void each_level_has_its_own_policy(void **state)
 {
     (void)state;
     struct bench b;
@@ -244,7 +244,7 @@ static void a_level_holds_no_more_than_its_policy_allows(void **state)
     tear_down(&b);
 }
 
-static void who_waits_too_long_is_refused(void **state)
+static void an_expired_request_is_refused(void **state)
 {
     (void)state;
     struct bench b;
@@ -253,7 +253,7 @@ static void who_waits_too_long_is_refused(void **state)
         "default_queue_policy { default_timeout_microseconds: 10 allow_timeout_override: true }");
     assert_true(queue_limits_time(&b.q));
     push_at(&b, 0, 0, 1000);  /* until 11000 */
-    push_at(&b, 0, 20, 1500); /* cannot be longer than the default: 11500 */
+    push_at(&b, 0, 20, 1500); /* longer than the default limit: 11500 */
     push_at(&b, 0, 3, 2000);  /* until 5000 */
     assert_int_equal(queue_next_limit_ns(&b.q), 5000);
     assert_false(queue_expire(&b.q, 4999, &b.refuser));
@@ -271,9 +271,9 @@ static void who_waits_too_long_is_refused(void **state)
     tear_down(&b);
 }
 
-/* reference/behaviours §10.6: without a limit by default there is nothing that a request could
+/* reference/behaviours §10.6: without a default limit there is no limit that a request can
  * shorten. */
-static void a_request_cannot_limit_what_has_no_limit(void **state)
+static void a_request_cannot_set_a_limit_where_there_is_none(void **state)
 {
     (void)state;
     struct bench b;
@@ -284,7 +284,7 @@ static void a_request_cannot_limit_what_has_no_limit(void **state)
     tear_down(&b);
 }
 
-static void who_is_delayed_comes_after_its_level_and_for_good(void **state)
+static void a_delayed_request_stays_behind_its_level(void **state)
 {
     (void)state;
     struct bench b;
@@ -302,7 +302,7 @@ static void who_is_delayed_comes_after_its_level_and_for_good(void **state)
     assert_false(queue_expire(&b.q, 12500, &b.refuser));
     push_at(&b, 1, 0, 12500);
     assert_order(&b, "3 4 0 1 2");
-    /* The delayed ones count. */
+    /* Delayed requests count as waiting. */
     bool is_last;
     struct fake_request one_more;
     fake_request_make(&one_more, &b.f);
@@ -314,7 +314,7 @@ static void who_is_delayed_comes_after_its_level_and_for_good(void **state)
     tear_down(&b);
 }
 
-static void limits_beyond_all_times(void **state)
+static void a_limit_beyond_the_largest_time_never_expires(void **state)
 {
     (void)state;
     struct bench b;
@@ -328,16 +328,16 @@ static void limits_beyond_all_times(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(first_in_first_out),
-        cmocka_unit_test(lower_levels_first),
-        cmocka_unit_test(levels_do_not_pile_up),
-        cmocka_unit_test(many_levels_in_use),
-        cmocka_unit_test(many_policies),
+        cmocka_unit_test(requests_leave_in_the_order_of_their_pushes),
+        cmocka_unit_test(requests_of_lower_levels_leave_first),
+        cmocka_unit_test(empty_levels_are_freed),
+        cmocka_unit_test(many_levels_are_searched_in_logarithmic_time),
+        cmocka_unit_test(each_level_has_its_own_policy),
         cmocka_unit_test(a_level_holds_no_more_than_its_policy_allows),
-        cmocka_unit_test(who_waits_too_long_is_refused),
-        cmocka_unit_test(a_request_cannot_limit_what_has_no_limit),
-        cmocka_unit_test(who_is_delayed_comes_after_its_level_and_for_good),
-        cmocka_unit_test(limits_beyond_all_times),
+        cmocka_unit_test(an_expired_request_is_refused),
+        cmocka_unit_test(a_request_cannot_set_a_limit_where_there_is_none),
+        cmocka_unit_test(a_delayed_request_stays_behind_its_level),
+        cmocka_unit_test(a_limit_beyond_the_largest_time_never_expires),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

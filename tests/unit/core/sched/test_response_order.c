@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Responses leave in the order of their requests. First step by step, with a backend that is the
- * test itself; then from many threads at once, which is meant to run under tsan.
+ * Responses are sent in the order of their requests: first step by step, with the test itself as
+ * the backend, then from many threads at once, which is meant to run under tsan.
  */
 #include "core/sched/response_order.h"
 
@@ -38,8 +38,8 @@ static void prepare(struct fake_request *fr, struct fake_model *f, const struct 
 /* ---- Step by step --------------------------------------------------------------------------- */
 
 /*
- * What the maker of the requests a, b, c … hears: `a` a response, `a!` with the final flag, `-a!`
- * the flag alone, `a.` the end of the request.
+ * What the maker of the requests a, b, c … gets: `a` a response, `a!` a response with the final
+ * flag, `-a!` the flag alone, `a.` the release of the request.
  */
 static char heard[256];
 static const struct request_ops *fake_ops;
@@ -84,7 +84,7 @@ static struct status *never(struct instance *in, struct request **requests, uint
     return NULL;
 }
 
-/* The backend has four requests, which have their places in alphabetical order. */
+/* The backend has four requests, whose positions are in alphabetical order. */
 static struct steps *steps_new(void)
 {
     struct steps *s = calloc(1, sizeof(*s));
@@ -103,7 +103,7 @@ static struct steps *steps_new(void)
     return s;
 }
 
-/* All have their answers. */
+/* Call it after all requests are answered. */
 static void steps_free(struct steps *s)
 {
     response_order_done(&s->order);
@@ -134,7 +134,7 @@ static void finish(struct steps *s, int which)
     release(s, which);
 }
 
-static void who_is_late_holds_up_the_others(void **state)
+static void a_late_response_holds_up_later_positions(void **state)
 {
     (void)state;
     struct steps *s = steps_new();
@@ -142,15 +142,15 @@ static void who_is_late_holds_up_the_others(void **state)
     finish(s, 1);
     assert_heard("");
     finish(s, 0);
-    /* A request ends when whoever delivered has seen what comes next; the backend's release of the
-     * first one comes after all that. */
+    /* A request is released after its thread has sent the responses that waited behind it. The
+     * backend's release of the first request comes last. */
     assert_heard("a! b! b. c! c. a. ");
     finish(s, 3);
     assert_heard("d! d. ");
     steps_free(s);
 }
 
-static void in_order_nothing_waits(void **state)
+static void responses_in_order_do_not_wait(void **state)
 {
     (void)state;
     struct steps *s = steps_new();
@@ -179,14 +179,14 @@ static void a_request_that_waits_for_its_position_has_not_ended(void **state)
     steps_free(s);
 }
 
-static void several_responses(void **state)
+static void a_request_may_have_several_responses(void **state)
 {
     (void)state;
     struct steps *s = steps_new();
     send(s, 1, 0);
     send(s, 1, 0);
     send(s, 0, 0);
-    assert_heard("a "); /* the first one's go when they come */
+    assert_heard("a "); /* responses of the first request are sent as they come */
     send(s, 0, 0);
     assert_heard("a ");
     send(s, 2, 0);
@@ -204,7 +204,7 @@ static void several_responses(void **state)
     steps_free(s);
 }
 
-static void flags_that_say_nothing_are_not_kept(void **state)
+static void empty_sends_without_a_flag_are_not_kept(void **state)
 {
     (void)state;
     struct steps *s = steps_new();
@@ -218,7 +218,7 @@ static void flags_that_say_nothing_are_not_kept(void **state)
     steps_free(s);
 }
 
-static void who_forgets_to_answer_is_answered_for_in_its_position(void **state)
+static void the_core_answers_a_forgotten_request_in_its_position(void **state)
 {
     (void)state;
     struct steps *s = steps_new();
@@ -258,8 +258,9 @@ static void errors_and_rejections_keep_their_position(void **state)
     steps_free(s);
 }
 
-/* Two threads of a backend send at once: the flag has been claimed, the response is on its way. */
-static void what_comes_behind_the_final_response_is_dropped(void **state)
+/* Two threads of a backend send at once: the final flag is claimed, and its response is not sent
+ * yet. */
+static void a_response_after_the_final_one_is_dropped(void **state)
 {
     (void)state;
     struct steps *s = steps_new();
@@ -284,7 +285,7 @@ enum { N_SUBMITTERS = 4, N_EACH = 1000, N_OPEN = 16, N_NESTED = 1000, N_COMPLETE
 static const char batching[] = TENSORS "max_batch_size: 4\n"
                                        "dynamic_batching { preserve_ordering: true }\n";
 
-/* Requests that are executed and not answered yet; whoever completes takes any of them. */
+/* Requests that are executed and not answered yet. Each completing thread takes any of them. */
 static struct {
     pthread_mutex_t mu;
     pthread_cond_t changed;
@@ -304,12 +305,12 @@ static struct status *put_into_bag(struct instance *in, struct request **request
     return NULL;
 }
 
-/* As good and as bad backends answer. */
+/* Answers in the ways of good and of bad backends. */
 static void complete(struct request *r, unsigned int *seed)
 {
     struct response *resp;
     switch (rand_r(seed) % 8) {
-    case 0: /* the core answers */
+    case 0: /* the core answers in its place */
         assert_null(request_release(r));
         break;
     case 1:
@@ -348,7 +349,7 @@ static void *complete_many(void *arg)
     return NULL;
 }
 
-/* A request that knows which one it is of which submitter. */
+/* A request that knows its submitter and its number. */
 struct numbered {
     struct fake_request fake;
     int of, number;
@@ -357,9 +358,10 @@ struct numbered {
 static struct {
     struct fake_model model;
     atomic_int n_inside;              /* threads in a response callback */
-    int next[N_SUBMITTERS + 1];       /* who is next; written in callbacks alone */
-    int n_nested;                     /* requests that callbacks have submitted, likewise */
-    struct numbered nested[N_NESTED]; /* the last submitter's */
+    int next[N_SUBMITTERS + 1];       /* the number expected next; written in callbacks alone */
+    int n_nested;                     /* requests that callbacks have submitted; written in
+                                       * callbacks alone */
+    struct numbered nested[N_NESTED]; /* requests of the last submitter */
     atomic_int n_wrong;
 } all;
 
@@ -409,7 +411,7 @@ static void *submit_many(void *arg)
     return NULL;
 }
 
-static void many_threads_and_any_completion(void **state)
+static void many_threads_complete_requests_in_any_order(void **state)
 {
     (void)state;
     pthread_t submitters[N_SUBMITTERS], completers[N_COMPLETERS];
@@ -422,7 +424,7 @@ static void many_threads_and_any_completion(void **state)
         pthread_create(&submitters[i], NULL, submit_many, (void *)i);
     for (int i = 0; i < N_SUBMITTERS; i++)
         pthread_join(submitters[i], NULL);
-    /* All callbacks have submitted what they will: those of the others are over. */
+    /* The callbacks of the other submitters have ended, so no more requests are submitted. */
     for (int i = 0; i < all.n_nested; i++) {
         fake_request_wait(&all.nested[i].fake);
         fake_request_end(&all.nested[i].fake);
@@ -452,7 +454,7 @@ static struct {
 
 static struct request_ops chain_ops;
 
-/* Each response submits the next request, which may be executed within the call. */
+/* Each response submits the next request, which may be executed inside the call. */
 static void chain_respond(struct request *r, struct response *resp, uint32_t flags)
 {
     assert_ptr_equal(r, &chain.requests[chain.n_done].request);
@@ -462,7 +464,7 @@ static void chain_respond(struct request *r, struct response *resp, uint32_t fla
         prepare(next, &chain.model, &chain_ops);
         next->request.inline_budget = &chain.inline_budget;
         assert_null(server_infer(&chain.model.server, &next->request));
-        assert_int_equal(next->n_responses, 0); /* not from within */
+        assert_int_equal(next->n_responses, 0); /* not from inside the callback */
     }
     fake_ops->respond(r, resp, flags);
 }
@@ -475,7 +477,7 @@ static struct status *answer_all(struct instance *in, struct request **requests,
     return NULL;
 }
 
-static void a_response_that_submits_is_not_interrupted_by_the_next(void **state)
+static void a_callback_that_submits_is_not_entered_again(void **state)
 {
     (void)state;
     memset(&chain, 0, sizeof(chain));
@@ -516,16 +518,16 @@ static int make_ops(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(in_order_nothing_waits),
-        cmocka_unit_test(who_is_late_holds_up_the_others),
+        cmocka_unit_test(responses_in_order_do_not_wait),
+        cmocka_unit_test(a_late_response_holds_up_later_positions),
         cmocka_unit_test(a_request_that_waits_for_its_position_has_not_ended),
-        cmocka_unit_test(several_responses),
-        cmocka_unit_test(flags_that_say_nothing_are_not_kept),
-        cmocka_unit_test(who_forgets_to_answer_is_answered_for_in_its_position),
+        cmocka_unit_test(a_request_may_have_several_responses),
+        cmocka_unit_test(empty_sends_without_a_flag_are_not_kept),
+        cmocka_unit_test(the_core_answers_a_forgotten_request_in_its_position),
         cmocka_unit_test(errors_and_rejections_keep_their_position),
-        cmocka_unit_test(what_comes_behind_the_final_response_is_dropped),
-        cmocka_unit_test(many_threads_and_any_completion),
-        cmocka_unit_test(a_response_that_submits_is_not_interrupted_by_the_next),
+        cmocka_unit_test(a_response_after_the_final_one_is_dropped),
+        cmocka_unit_test(many_threads_complete_requests_in_any_order),
+        cmocka_unit_test(a_callback_that_submits_is_not_entered_again),
     };
     return cmocka_run_group_tests(tests, make_ops, NULL);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Instances that pull, from many threads at once: every request is executed exactly once, no
- * instance executes two at a time, nothing is left behind. Meant to run under tsan.
+ * Instances that pull requests, from many threads at once: every request is executed exactly once,
+ * no instance executes two batches at a time, and no request is forgotten. Meant to run under tsan.
  */
 #include "core/sched/scheduler.h"
 
@@ -137,7 +137,8 @@ static void each_request_is_executed_once(void **state)
     assert_in_range(atomic_load(&n_threads), 1, N_INSTANCES);
 }
 
-/* Each thread ends as soon as there is nothing to do: nearly every request meets one that ends. */
+/* Each thread ends as soon as it finds no request, so that nearly every request meets a thread
+ * that ends. */
 static void no_request_is_lost_when_threads_end(void **state)
 {
     (void)state;
@@ -174,7 +175,8 @@ static bool thread_has_ended(struct scheduler *s, const struct instance *in)
     return ended;
 }
 
-/* Every other request finds no thread, the others come when one has nothing to do any more. */
+/* Every other request finds no thread. The others arrive when a thread has found no request and
+ * is about to end. */
 static void no_request_is_lost_before_and_after_the_end(void **state)
 {
     (void)state;
@@ -191,7 +193,8 @@ static void no_request_is_lost_before_and_after_the_end(void **state)
     assert_in_range(atomic_load(&n_threads), N_EACH / 2, N_EACH);
 }
 
-/* The thread of one model that ends joins that of another; models end in between, too. */
+/* A thread of one model that ends joins the ended thread of another model. Models end in
+ * between, too. */
 static void threads_of_several_models_end(void **state)
 {
     (void)state;
@@ -245,7 +248,8 @@ static struct status *look_around(struct instance *in, struct request **requests
     return NULL;
 }
 
-/* A CPU that this process may use; the last one, so that machines with several differ from all. */
+/* Returns a CPU that this process may use: the last one, so that on machines with several CPUs
+ * it is not the first. */
 static int last_cpu(void)
 {
     cpu_set_t all;
@@ -258,7 +262,7 @@ static int last_cpu(void)
     return last;
 }
 
-static void a_bound_instance_executes_in_its_place(void **state)
+static void a_bound_instance_executes_on_its_cpu(void **state)
 {
     (void)state;
     struct fake_model f;
@@ -280,8 +284,8 @@ static void a_bound_instance_executes_in_its_place(void **state)
     }
     fake_model_end(&f);
 
-    /* Its thread started where the one was that asked; those of others begin outside all the same.
-     */
+    /* The thread started with the binding of the thread that asked. Threads of other instances
+     * begin unbound all the same. */
     snprintf(config, sizeof(config), "%sinstance_group { host_policy: 'none' }", config_format);
     struct cpu_binding here = {.has_cpus = false}, before;
     cpu_binding_add_cpus(&here, (unsigned int)last_cpu(), (unsigned int)last_cpu());
@@ -293,7 +297,7 @@ static void a_bound_instance_executes_in_its_place(void **state)
     fake_model_end(&f);
 }
 
-/* Stacks that no machine has room for: threads cannot be started until it is 0 again. */
+/* Sets a stack size that no machine has room for: threads cannot be started until it is 0 again. */
 static void set_stack_bytes(size_t bytes)
 {
     pthread_attr_t attributes;
@@ -324,10 +328,10 @@ static void without_threads_the_maker_of_a_request_executes(void **state)
     ask_once(&f);
     set_stack_bytes(stack_bytes);
     assert_null(f.model->instances[0]->thread);
-    assert_int_equal(CPU_COUNT(&seen_cpus), 1); /* in its place all the same … */
+    assert_int_equal(CPU_COUNT(&seen_cpus), 1); /* bound to its CPU all the same … */
     assert_true(CPU_ISSET(last_cpu(), &seen_cpus));
     sched_getaffinity(0, sizeof(after), &after);
-    assert_true(CPU_EQUAL(&after, &here)); /* … from which the thread has come back */
+    assert_true(CPU_EQUAL(&after, &here)); /* … and afterwards the thread's binding is restored */
 
     ask_once(&f);
     assert_non_null(f.model->instances[0]->thread);
@@ -363,14 +367,14 @@ static struct status *execute_in_order(struct instance *in, struct request **req
 {
     (void)in;
     (void)n;
-    pthread_mutex_lock(&gate); /* closed while requests queue up */
+    pthread_mutex_lock(&gate); /* locked while requests queue up */
     pthread_mutex_unlock(&gate);
     order[atomic_fetch_add(&n_in_order, 1)] = requests[0]->id[0];
     fake_answer(requests[0]);
     return NULL;
 }
 
-static void first_in_first_out_without_the_cancelled(void **state)
+static void cancelled_requests_are_skipped_in_order(void **state)
 {
     (void)state;
     struct fake_model f;
@@ -382,7 +386,8 @@ static void first_in_first_out_without_the_cancelled(void **state)
         assert_null(request_set_id(&requests[i].request, &"abcde"[i], 1));
         assert_null(server_infer(&f.server, &requests[i].request));
     }
-    /* The first one is in execution, or about to be: only what waits behind it can be dropped. */
+    /* The first request is executed, or about to be. Only requests that wait behind it can be
+     * cancelled. */
     while (atomic_load(&f.model->pending) != 4)
         sched_yield();
     request_cancel(&requests[2].request);
@@ -402,7 +407,7 @@ static void first_in_first_out_without_the_cancelled(void **state)
     assert_int_equal(statistics.fail.count, 1);
     assert_int_equal(statistics.failures[FAILURE_CANCELED], 1);
     assert_true(statistics.fail.ns > 0);
-    assert_int_equal(statistics.success.count, 0); /* nobody has reported the others */
+    assert_int_equal(statistics.success.count, 0); /* the backend has reported no other request */
     statistics_done(&statistics);
     fake_model_end(&f);
     for (int i = 0; i < 5; i++)
@@ -413,7 +418,7 @@ static void first_in_first_out_without_the_cancelled(void **state)
 
 static atomic_bool answered, ended, ended_too_early;
 
-/* Has answered, so that the model is empty; but it is not back yet. */
+/* Answers, so that the model has no request, and returns later. */
 static struct status *answer_and_linger(struct instance *in, struct request **requests, uint32_t n)
 {
     (void)n;
@@ -449,7 +454,7 @@ static void a_model_ends_after_the_caller_that_executes_it(void **state)
              "%sparameters { key: \"CONCH_EXECUTION\" value { string_value: \"inline\" } }\n",
              config_format);
     fake_model_make(&f, config, 1, answer_and_linger);
-    model_ref(f.model); /* its struct, which the execution above reads */
+    model_ref(f.model); /* keeps the struct, which the execution above reads */
     struct model *m = f.model;
     prepare(&fr, &f, &budget);
     pthread_create(&thread, NULL, end_when_answered, &f);
@@ -473,7 +478,7 @@ static struct status *answer_behind_gate(struct instance *in, struct request **r
     return answer(in, requests, n);
 }
 
-/* The model is busy for as long as it likes: who is cancelled does not wait for it. */
+/* A cancelled request is answered however long the model is busy. */
 static void a_cancelled_request_is_answered_while_the_model_is_busy(void **state)
 {
     (void)state;
@@ -496,14 +501,14 @@ static void a_cancelled_request_is_answered_while_the_model_is_busy(void **state
         prepare(&waiting, &f, NULL);
         assert_null(server_infer(&f.server, &waiting.request));
 
-        request_cancel(&running.request); /* it is the backend's */
+        request_cancel(&running.request); /* the backend has this request */
         request_cancel(&cancelled.request);
         request_cancel(&cancelled.request);
         fake_request_wait(&cancelled);
         assert_true(cancelled.failed);
         assert_int_equal(cancelled.last_code, STATUS_CANCELLED);
         assert_int_equal(cancelled.n_responses, 1);
-        request_cancel(&cancelled.request); /* too late, and no harm */
+        request_cancel(&cancelled.request); /* too late, and without effect */
         assert_int_equal(running.n_final, 0);
 
         pthread_mutex_unlock(&door);
@@ -539,7 +544,7 @@ struct pair {
 static void make_pair(struct pair *p, struct pair *of_server)
 {
     fake_model_make(&p->f, config_format, 1, answer_behind_gate);
-    p->f.model->server = &of_server->f.server; /* whose timers they have in common */
+    p->f.model->server = &of_server->f.server; /* so that both models share its timers */
     int at_gate = atomic_load(&n_at_gate);
     prepare(&p->running, &p->f, NULL);
     assert_null(server_infer(&p->f.server, &p->running.request));
@@ -559,8 +564,8 @@ static void end_pair(struct pair *p)
     fake_model_end(&p->f);
 }
 
-/* Who takes long to hear that his request is cancelled holds up nobody of another model. */
-static void a_slow_callback_is_its_own_models(void **state)
+/* A client whose callback for a cancellation takes long holds up no request of another model. */
+static void a_slow_callback_holds_up_no_other_model(void **state)
 {
     (void)state;
     struct pair slow, other;
@@ -587,7 +592,7 @@ static void a_slow_callback_is_its_own_models(void **state)
     request_cancel(&other.next.request);
     fake_request_wait(&other.next);
     assert_int_equal(slow.waiting.n_final, 0);
-    assert_int_equal(slow.next.n_final, 0); /* one helper for each model, in its order */
+    assert_int_equal(slow.next.n_final, 0); /* each model has one helper, which works in order */
 
     pthread_mutex_unlock(&callback);
     fake_request_wait(&slow.waiting);
@@ -604,7 +609,7 @@ static atomic_int n_noted;
 static struct fake_model *hot;
 static struct fake_request others[2];
 
-/* What comes from others while this thread executes. */
+/* Sends two requests while the first thread executes. */
 static void *bring_two(void *arg)
 {
     (void)arg;
@@ -655,7 +660,7 @@ static void run_hot(uint64_t left_ns)
     assert_true(pthread_equal(executed_by[0], pthread_self()));
 }
 
-static void who_executes_inline_goes_on_with_what_is_queued(void **state)
+static void an_inline_thread_also_executes_queued_requests(void **state)
 {
     (void)state;
     run_hot(3600 * NS_PER_S);
@@ -663,7 +668,7 @@ static void who_executes_inline_goes_on_with_what_is_queued(void **state)
     assert_true(pthread_equal(executed_by[2], pthread_self()));
 }
 
-static void beyond_its_time_the_rest_is_the_workers(void **state)
+static void beyond_its_budget_a_thread_leaves_requests_to_the_worker(void **state)
 {
     (void)state;
     run_hot(1);
@@ -680,15 +685,15 @@ int main(void)
         cmocka_unit_test(no_request_is_lost_before_and_after_the_end),
         cmocka_unit_test(threads_of_several_models_end),
         cmocka_unit_test(an_idle_instance_has_no_thread),
-        cmocka_unit_test(a_bound_instance_executes_in_its_place),
+        cmocka_unit_test(a_bound_instance_executes_on_its_cpu),
         cmocka_unit_test(without_threads_the_maker_of_a_request_executes),
         cmocka_unit_test(passive_instances_execute_nothing),
-        cmocka_unit_test(first_in_first_out_without_the_cancelled),
+        cmocka_unit_test(cancelled_requests_are_skipped_in_order),
         cmocka_unit_test(a_cancelled_request_is_answered_while_the_model_is_busy),
-        cmocka_unit_test(a_slow_callback_is_its_own_models),
+        cmocka_unit_test(a_slow_callback_holds_up_no_other_model),
         cmocka_unit_test(a_model_ends_after_the_caller_that_executes_it),
-        cmocka_unit_test(who_executes_inline_goes_on_with_what_is_queued),
-        cmocka_unit_test(beyond_its_time_the_rest_is_the_workers),
+        cmocka_unit_test(an_inline_thread_also_executes_queued_requests),
+        cmocka_unit_test(beyond_its_budget_a_thread_leaves_requests_to_the_worker),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sequences: who gets a slot, who waits, when a sequence ends; and from many threads at once, that
- * order is kept, that a backend never has two requests of a sequence, and that each request has one
- * answer. Meant to run under tsan.
+ * Sequences: which sequence gets a slot, which one waits, when a sequence ends. Many threads at
+ * once test that order is kept, that a backend never has two requests of a sequence, and that each
+ * request has one answer. Meant to run under tsan.
  */
 #include "core/sched/sequence.h"
 
@@ -50,7 +50,7 @@ static const char direct2[] =
 /* A request of a sequence, with a number as its input. */
 struct step {
     struct fake_request fr;
-    struct list link; /* for the thread that answers later */
+    struct list link; /* in the list of the thread that answers later */
     int32_t value;
 };
 
@@ -69,7 +69,7 @@ static void make_step(struct step *s, struct fake_model *f, uint64_t id, uint32_
     assert_null(request_add_data(&s->fr.request, in, &data));
 }
 
-/* NULL, or why it was refused; it need not be waited for then. */
+/* Returns NULL, or the refusal; a refused step needs no wait. */
 static struct status *send_step(struct step *s, struct fake_model *f, uint64_t id, uint32_t flags,
                                 int32_t value)
 {
@@ -85,7 +85,7 @@ static void must_send(struct step *s, struct fake_model *f, uint64_t id, uint32_
         fail_msg("%s", status_message(st));
 }
 
-/* It is refused at once, in these words. */
+/* The request is refused at once, with this text. */
 static void must_not_send(struct fake_model *f, uint64_t id, uint32_t flags, const char *text)
 {
     struct step s;
@@ -130,7 +130,7 @@ static const struct input *injected(const struct request *r, const char *name)
     return NULL;
 }
 
-/* The controls of a request are what its flags say; of a padding, what says "not ready". */
+/* Are the controls of a request as its flags say, and those of a padding "not ready"? */
 static bool controls_are_right(const struct request *r)
 {
     const int32_t *start = injected(r, "START")->buffers[0].base;
@@ -148,7 +148,7 @@ static int32_t value_of(const struct request *r)
     return *(const int32_t *)r->inputs[0]->buffers[0].base;
 }
 
-/* A door that executions pass one by one, each noting what it was given. */
+/* A door that executions pass one at a time. Each execution notes its requests. */
 static struct {
     pthread_mutex_t mu;
     pthread_cond_t cv;
@@ -172,7 +172,7 @@ static void let_in(int n)
     pthread_mutex_unlock(&door.mu);
 }
 
-/* Until so many executions have come to the door. */
+/* Waits until n executions have arrived at the door. */
 static void await_arrivals(int n)
 {
     pthread_mutex_lock(&door.mu);
@@ -185,7 +185,7 @@ static void note_locked(struct request **requests, uint32_t n)
 {
     size_t at = strlen(door.batches), room = sizeof(door.batches);
     if (room - at < 64 * (size_t)n + 64)
-        abort(); /* a test notes more than there is room for */
+        abort(); /* a test notes more than the buffer holds */
     for (uint32_t i = 0; i < n; i++) {
         const struct request *r = requests[i];
         if (r->n_injected >= 4)
@@ -215,7 +215,7 @@ static struct status *execute_at_door(struct instance *in, struct request **requ
     return NULL;
 }
 
-/* The requests are answered and released before the call of the backend is over. */
+/* Answers and releases the requests before the backend's call returns. */
 static struct status *answer_and_stay(struct instance *in, struct request **requests, uint32_t n)
 {
     (void)in;
@@ -260,8 +260,9 @@ static void requests_that_belong_to_no_sequence_are_refused(void **state)
     fake_model_end(&f);
 }
 
-/* Slots are filled from the first on; who finds none waits, and gets the one that is free first. */
-static void sequences_keep_their_places(void **state)
+/* Slots are filled from the first on. A sequence that finds no slot waits and gets the first
+ * slot that is freed. */
+static void sequences_keep_their_slots(void **state)
 {
     (void)state;
     struct fake_model f;
@@ -276,7 +277,7 @@ static void sequences_keep_their_places(void **state)
     must_send(&s[4], &f, 3, 0, 31);
     must_send(&s[5], &f, 2, END, 21);
     must_not_send(&f, 2, 0,
-                  NO_START("2")); /* its END has come, although it has not been executed */
+                  NO_START("2")); /* its END has arrived, although it has not been executed */
     must_not_send(&f, 4, 0, NO_START("4"));
     let_in(1);
     await_arrivals(2);
@@ -294,7 +295,7 @@ static void sequences_keep_their_places(void **state)
     fake_model_end(&f);
 }
 
-/* … and slots of several instances are filled evenly. */
+/* Slots of several instances are filled evenly. */
 static void sequences_spread_over_instances(void **state)
 {
     (void)state;
@@ -317,7 +318,7 @@ static void sequences_spread_over_instances(void **state)
     fake_model_end(&f);
 }
 
-static void a_second_start_goes_on_in_the_same_place(void **state)
+static void a_second_start_keeps_the_slot(void **state)
 {
     (void)state;
     struct fake_model f;
@@ -337,7 +338,7 @@ static void a_second_start_goes_on_in_the_same_place(void **state)
     fake_model_end(&f);
 }
 
-/* Of a model whose input varies, requests of different shapes are not in one batch. */
+/* If the shapes of a model's input vary, requests of different shapes are not in one batch. */
 static void a_request_of_another_shape_waits_behind_a_padding(void **state)
 {
     (void)state;
@@ -386,7 +387,7 @@ static void the_oldest_strategy_makes_batches_of_one_request_each(void **state)
     close_door();
     must_send(&s[0], &f, 1, START, 10);
     await_arrivals(1);
-    must_send(&s[1], &f, 1, 0, 11); /* waits for the one before */
+    must_send(&s[1], &f, 1, 0, 11); /* waits for the request before it */
     must_send(&s[2], &f, 2, START, 20);
     must_send(&s[3], &f, 2, END, 21);
     must_send(&s[4], &f, 3, START, 30);
@@ -402,7 +403,7 @@ static void the_oldest_strategy_makes_batches_of_one_request_each(void **state)
     fake_model_end(&f);
 }
 
-/* Two sequences begin, each with a request that is executed, together or one by one. */
+/* Begins two sequences, each with a request that is executed, together or one by one. */
 static void begin_two(struct fake_model *f)
 {
     struct step s[2];
@@ -415,8 +416,8 @@ static void begin_two(struct fake_model *f)
 }
 
 /*
- * Enough of them are executed at once, though the delay (`for_long`) does not end; fewer when it is
- * over, which in the other model it soon is.
+ * In the model with the delay `for_long`, which does not end, enough requests are executed at once.
+ * In the model with the short delay fewer requests are executed once it is over.
  */
 static void waits_for_others(const char *for_long, const char *for_30_ms, const char *alone)
 {
@@ -461,7 +462,7 @@ static void the_direct_strategy_waits_until_slots_are_used(void **state)
     waits_for_others(DIRECT_WITH_DELAY("600000000"), DIRECT_WITH_DELAY("30000"), "[- 2:21]");
 }
 
-/* The last request of a batch is answered first, yet its client hears of it last. */
+/* The backend answers the last request of a batch first, yet its client gets the answer last. */
 static struct status *execute_backwards(struct instance *in, struct request **requests, uint32_t n)
 {
     (void)in;
@@ -497,7 +498,7 @@ static void the_oldest_strategy_may_preserve_order(void **state)
 
 /* ---- Ends ------------------------------------------------------------------------------------ */
 
-static void a_silent_sequence_makes_room(void **state)
+static void a_silent_sequence_loses_its_slot(void **state)
 {
     (void)state;
     struct fake_model f;
@@ -511,7 +512,7 @@ static void a_silent_sequence_makes_room(void **state)
     must_send(&s[0], &f, 1, START, 10);
     must_send(&s[1], &f, 2, START, 20); /* waits for the only slot … */
     expect_answer(&s[0]);
-    await_arrivals(2); /* … and is executed, so that it is not silent itself */
+    await_arrivals(2); /* … and is executed, so that its own sequence is not silent */
     assert_true(monotonic_ns() - from_ns >= 20 * NS_PER_MS);
     must_not_send(&f, 1, END, NO_START("1"));
     must_send(&s[2], &f, 2, END, 21);
@@ -522,8 +523,8 @@ static void a_silent_sequence_makes_room(void **state)
 }
 
 /*
- * The execution of a sequence takes longer than it may be silent, and the sequence goes on: true;
- * or this thread, too, was silent for so long.
+ * The execution of a request takes longer than its sequence may be silent, and the sequence goes
+ * on: returns true. Returns false if this thread was silent for that long, too.
  */
 static bool goes_on_after_long_work(unsigned int idle_us)
 {
@@ -541,7 +542,7 @@ static bool goes_on_after_long_work(unsigned int idle_us)
     expect_answer(&s[0]);
     must_send(&s[1], &f, 2, START, 20); /* in execution … */
     await_arrivals(2);
-    must_send(&s[2], &f, 3, START, 30); /* … while the first is silent, and its slot given away */
+    must_send(&s[2], &f, 3, START, 30); /* … while the first sequence is silent */
     struct sequence_scheduler *ss =
         CONTAINER_OF(f.model->scheduler, struct sequence_scheduler, scheduler);
     for (bool gone = false; !gone; sched_yield()) {
@@ -550,7 +551,7 @@ static bool goes_on_after_long_work(unsigned int idle_us)
         mutex_unlock(&ss->scheduler.mu);
     }
     must_not_send(&f, 1, END, NO_START("1"));
-    must_send(&s[3], &f, 2, 0, 21); /* a second one waits there, too */
+    must_send(&s[3], &f, 2, 0, 21); /* a second request waits there, too */
     uint64_t from_ns = monotonic_ns();
     let_in(100);
     expect_answer(&s[1]);
@@ -569,7 +570,8 @@ static bool goes_on_after_long_work(unsigned int idle_us)
     return !late;
 }
 
-/* The backend's time is not the client's: only after its answer a client can go on. */
+/* The backend's time is not the client's: a client can only continue its sequence after the
+ * answer. */
 static void a_sequence_is_not_silent_while_its_backend_works(void **state)
 {
     (void)state;
@@ -582,7 +584,7 @@ static void a_sequence_is_not_silent_while_its_backend_works(void **state)
 
 #define TIME_IS_OVER "timeout of the corresponding sequence has been expired"
 
-static void a_sequence_waits_for_a_slot_as_long_as_its_requests_want(void **state)
+static void requests_wait_for_a_slot_until_their_limit(void **state)
 {
     (void)state;
     struct fake_model f;
@@ -613,7 +615,7 @@ static void a_sequence_waits_for_a_slot_as_long_as_its_requests_want(void **stat
     fake_model_end(&f);
 }
 
-static void who_cancels_ends_the_sequence(void **state)
+static void cancelling_a_request_ends_its_sequence(void **state)
 {
     (void)state;
     static const char *const configs[] = {direct2, oldest3};
@@ -640,8 +642,9 @@ static void who_cancels_ends_the_sequence(void **state)
     }
 }
 
-/* … not even for the end of a call in which the request before was released. */
-static void who_cancels_does_not_wait_for_the_backend(void **state)
+/* The answer does not even wait for the end of the call in which the earlier request was
+ * released. */
+static void a_cancelled_request_does_not_wait_for_the_backend(void **state)
 {
     (void)state;
     static const char *const configs[] = {direct2, oldest3};
@@ -652,7 +655,7 @@ static void who_cancels_does_not_wait_for_the_backend(void **state)
         close_door();
         must_send(&s[0], &f, 1, START, 10);
         fake_request_wait(&s[0].fr);
-        await_arrivals(1); /* and it stays there */
+        await_arrivals(1); /* the execution stays there */
         must_send(&s[1], &f, 1, 0, 11);
         must_send(&s[2], &f, 2, START, 20);
         request_cancel(&s[1].fr.request);
@@ -667,8 +670,8 @@ static void who_cancels_does_not_wait_for_the_backend(void **state)
     }
 }
 
-/* Nothing is executed for that, nor waited for: here the delay never ends. */
-static void who_cancels_is_answered_at_once(void **state)
+/* No execution and no delay comes before the answer: in this test the delay never ends. */
+static void a_cancelled_request_is_answered_at_once(void **state)
 {
     (void)state;
     static const char *const configs[] = {
@@ -690,7 +693,7 @@ static void who_cancels_is_answered_at_once(void **state)
         expect_error(&s[1], STATUS_CANCELLED, "");
         expect_error(&s[3], STATUS_CANCELLED, "");
         must_not_send(&f, 2, 0, NO_START("2"));
-        must_send(&s[1], &f, 5, START | END, 4); /* in its place */
+        must_send(&s[1], &f, 5, START | END, 4); /* with its number */
         must_send(&s[3], &f, 6, START | END, 5);
         for (int k = 0; k < 4; k++)
             expect_answer(&s[k]);
@@ -708,12 +711,12 @@ static void a_cancelled_sequence_leaves_the_backlog(void **state)
     close_door();
     must_send(&s[0], &f, 1, START | END, 10);
     await_arrivals(1);
-    must_send(&s[1], &f, 2, START | END, 20); /* in the slot by now */
+    must_send(&s[1], &f, 2, START | END, 20); /* has a slot by now */
     must_send(&s[2], &f, 3, START, 30);
     must_send(&s[3], &f, 3, 0, 31);
     must_send(&s[4], &f, 4, START | END, 40);
     request_cancel(&s[3].fr.request);
-    expect_error(&s[2], STATUS_CANCELLED, ""); /* at once */
+    expect_error(&s[2], STATUS_CANCELLED, ""); /* at once, while the execution lasts */
     expect_error(&s[3], STATUS_CANCELLED, "");
     let_in(100);
     expect_answer(&s[0]);
@@ -724,7 +727,8 @@ static void a_cancelled_sequence_leaves_the_backlog(void **state)
     fake_model_end(&f);
 }
 
-/* Nobody can go on with the sequence that has the only slot, so it does not keep the others. */
+/* No request can continue the sequence that has the only slot, so this sequence does not keep
+ * the others waiting. */
 static void a_stop_does_not_wait_for_silent_sequences(void **state)
 {
     (void)state;
@@ -748,10 +752,10 @@ static void a_stop_does_not_wait_for_silent_sequences(void **state)
 }
 
 /*
- * Before a stop, with thousands of sequences in their slots of which one has much to do: how many
- * are looked at is told by how many make room, not by how many there are.
+ * Before a stop thousands of sequences have slots, and one of them has many requests. The number of
+ * slots examined depends on how many can be freed, not on how many there are.
  */
-static void a_stop_looks_at_no_slot_in_vain(void **state)
+static void a_stop_examines_only_slots_it_can_free(void **state)
 {
     (void)state;
     enum { N = 2000, N_WAITING = 500 };
@@ -770,7 +774,7 @@ static void a_stop_looks_at_no_slot_in_vain(void **state)
         expect_answer(&s[i]);
     }
     close_door();
-    for (int i = 0; i < N_WAITING; i++) /* of the last one, which is the youngest */
+    for (int i = 0; i < N_WAITING; i++) /* of the last sequence, which is the youngest */
         must_send(&s[N + i], &f, N, 0, i);
     must_send(&s[N + N_WAITING], &f, N + 1, START | END, 0); /* there is no slot for it */
     model_flush(f.model);
@@ -780,8 +784,8 @@ static void a_stop_looks_at_no_slot_in_vain(void **state)
     mutex_lock(&ss->scheduler.mu);
     uint64_t n_looks = ss->instance_slots[0].n_looks;
     mutex_unlock(&ss->scheduler.mu);
-    /* One has made room; and once for each request, at most, it was asked whether another one can.
-     */
+    /* One slot was freed. For each request, at most, the scheduler asked whether another one can
+     * be. */
     assert_in_range(n_looks, 1, 4 * N_WAITING);
     fake_model_end(&f);
     free(s);
@@ -813,19 +817,20 @@ static struct status *execute_repeatedly(struct instance *in, struct request **r
     TENSORS "max_batch_size: 2 sequence_batching { iterative_sequence: true " more CONTROLS        \
             " } parameters { key: \"CONCH_EXECUTION\" value { string_value: \"thread\" } }"
 
-static void a_backend_may_want_a_request_again(void **state)
+static void a_backend_may_reschedule_a_request(void **state)
 {
     (void)state;
     struct fake_model f;
     struct step s;
     fake_model_make(&f, ITERATIVE(""), 1, execute_repeatedly);
     close_door();
-    make_step(&s, &f, 0, END, 3); /* in no sequence: it is one */
+    make_step(&s, &f, 0, END, 3); /* in no sequence: it is a sequence of its own */
     assert_null(server_infer(&f.server, &s.fr.request));
     fake_request_wait(&s.fr);
     assert_int_equal(s.fr.n_final, 1);
     assert_false(s.fr.failed);
-    assert_int_equal(s.fr.request.correlation_id.number, 0); /* its maker finds it as it was */
+    assert_int_equal(s.fr.request.correlation_id.number, 0); /* its maker finds the request
+                                                              * unchanged */
     assert_int_equal(s.fr.request.flags, END);
     fake_request_end(&s.fr);
     must_send(&s, &f, 7, START, 2);
@@ -870,7 +875,7 @@ static struct status *reschedule_after_the_answer(struct instance *in, struct re
     return NULL;
 }
 
-static void only_what_is_unanswered_and_iterative_may_be_rescheduled(void **state)
+static void only_unanswered_iterative_requests_may_be_rescheduled(void **state)
 {
     (void)state;
     struct fake_model f;
@@ -891,7 +896,7 @@ static void only_what_is_unanswered_and_iterative_may_be_rescheduled(void **stat
     fake_model_end(&f);
 }
 
-/* A backend that would go on for ever stops at the request that nobody wants any more. */
+/* A backend that would reschedule a request for ever stops when it is cancelled. */
 static atomic_int n_rounds;
 
 static struct status *execute_for_ever(struct instance *in, struct request **requests, uint32_t n)
@@ -960,8 +965,9 @@ static void ids_and_slots_take_memory_only_while_they_are_used(void **state)
     }
 }
 
-/* Clients that never end what they began: as much as there are slots, then they wait. */
-static void forgotten_sequences_are_bounded(void **state)
+/* Clients that never end their sequences use as much memory as there are slots; then sequences
+ * wait. */
+static void unended_sequences_use_bounded_memory(void **state)
 {
     (void)state;
     struct fake_model f;
@@ -993,7 +999,7 @@ static void forgotten_sequences_are_bounded(void **state)
 
 enum { N_CLIENTS = 4, N_SEQUENCES = 60, MAX_STEPS = 6, MAX_IDS = N_CLIENTS * N_SEQUENCES + 1 };
 
-/* What the backend saw of a sequence. */
+/* The requests of a sequence as the backend saw them. */
 static struct {
     atomic_int inside, last, place, n_foreign;
 } seen[MAX_IDS];
@@ -1091,8 +1097,8 @@ static unsigned int chance(struct client *c, unsigned int n)
 }
 
 /*
- * A few requests of one sequence, without waiting for their answers. Every so often one of them is
- * cancelled, or the sequence is left without an END.
+ * Sends a few requests of one sequence without waiting for their answers. Now and then it cancels
+ * one of them, or leaves the sequence without an END.
  */
 static void run_sequence(struct client *c, uint64_t id)
 {
@@ -1107,7 +1113,7 @@ static void run_sequence(struct client *c, uint64_t id)
         steps[i].fr.request.timeout_us = chance(c, 10) == 0 ? 500 : 0;
         struct status *st = server_infer(&c->model->server, &steps[i].fr.request);
         if (st) {
-            /* What came before was cancelled, or its time was over, or too much time has passed. */
+            /* An earlier request was cancelled or expired, or the sequence was silent too long. */
             assert_non_null(strstr(status_message(st), "must specify the START flag"));
             assert_true(i > 0);
             status_free(st);
@@ -1175,7 +1181,7 @@ static void storm(const char *strategy, unsigned int idle_us, const char *execut
     assert_true(n_answers > N_CLIENTS * N_SEQUENCES);
 }
 
-static void order_is_kept_whatever_happens(void **state)
+static void many_threads_keep_the_order_of_sequences(void **state)
 {
     (void)state;
     static const char *const executions[] = {"auto", "inline", "thread"};
@@ -1192,7 +1198,7 @@ static void order_is_kept_whatever_happens(void **state)
 
 /* ---- Without memory -------------------------------------------------------------------------- */
 
-/* A backend that may have no memory for its responses either. */
+/* A backend that may find no memory for its responses either. */
 static struct status *execute_without_memory(struct instance *in, struct request **requests,
                                              uint32_t n)
 {
@@ -1209,7 +1215,7 @@ static struct status *execute_without_memory(struct instance *in, struct request
     return NULL;
 }
 
-/* Three sequences of which the first two are silent at times, so that there are paddings. */
+/* Sends three sequences; the first two are silent at times, so that there are paddings. */
 static struct status *batches_with_paddings(void *arg)
 {
     struct fake_model *f = arg;
@@ -1222,12 +1228,12 @@ static struct status *batches_with_paddings(void *arg)
         struct step s;
         struct status *st = send_step(&s, f, steps[i].id, steps[i].flags, 1);
         if (st) {
-            assert_non_null(error); /* the sequence has ended for want of memory */
+            assert_non_null(error); /* the sequence has ended for lack of memory */
             status_free(st);
         } else {
             fake_request_wait(&s.fr);
             if (s.fr.n_responses == 0 && !error)
-                error = status_no_memory(); /* not even for one */
+                error = status_no_memory(); /* not even the first one is sent */
             else if (s.fr.failed && !error)
                 error = status_new(STATUS_UNAVAILABLE, "%s", s.fr.last_error);
         }
@@ -1236,7 +1242,7 @@ static struct status *batches_with_paddings(void *arg)
     return error;
 }
 
-static void want_of_memory_ends_sequences_not_the_server(void **state)
+static void lack_of_memory_ends_sequences_not_the_server(void **state)
 {
     (void)state;
     struct fake_model f;
@@ -1257,30 +1263,30 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(requests_that_belong_to_no_sequence_are_refused),
-        cmocka_unit_test(sequences_keep_their_places),
+        cmocka_unit_test(sequences_keep_their_slots),
         cmocka_unit_test(sequences_spread_over_instances),
-        cmocka_unit_test(a_second_start_goes_on_in_the_same_place),
+        cmocka_unit_test(a_second_start_keeps_the_slot),
         cmocka_unit_test(a_request_of_another_shape_waits_behind_a_padding),
         cmocka_unit_test(the_oldest_strategy_makes_batches_of_one_request_each),
         cmocka_unit_test(the_oldest_strategy_waits_for_a_preferred_size),
         cmocka_unit_test(the_direct_strategy_waits_until_slots_are_used),
         cmocka_unit_test(the_oldest_strategy_may_preserve_order),
-        cmocka_unit_test(a_silent_sequence_makes_room),
+        cmocka_unit_test(a_silent_sequence_loses_its_slot),
         cmocka_unit_test(a_sequence_is_not_silent_while_its_backend_works),
-        cmocka_unit_test(a_sequence_waits_for_a_slot_as_long_as_its_requests_want),
-        cmocka_unit_test(who_cancels_ends_the_sequence),
-        cmocka_unit_test(who_cancels_does_not_wait_for_the_backend),
-        cmocka_unit_test(who_cancels_is_answered_at_once),
+        cmocka_unit_test(requests_wait_for_a_slot_until_their_limit),
+        cmocka_unit_test(cancelling_a_request_ends_its_sequence),
+        cmocka_unit_test(a_cancelled_request_does_not_wait_for_the_backend),
+        cmocka_unit_test(a_cancelled_request_is_answered_at_once),
         cmocka_unit_test(a_cancelled_sequence_leaves_the_backlog),
         cmocka_unit_test(a_stop_does_not_wait_for_silent_sequences),
-        cmocka_unit_test(a_stop_looks_at_no_slot_in_vain),
-        cmocka_unit_test(a_backend_may_want_a_request_again),
-        cmocka_unit_test(only_what_is_unanswered_and_iterative_may_be_rescheduled),
+        cmocka_unit_test(a_stop_examines_only_slots_it_can_free),
+        cmocka_unit_test(a_backend_may_reschedule_a_request),
+        cmocka_unit_test(only_unanswered_iterative_requests_may_be_rescheduled),
         cmocka_unit_test(a_cancelled_request_is_not_executed_again),
         cmocka_unit_test(ids_and_slots_take_memory_only_while_they_are_used),
-        cmocka_unit_test(forgotten_sequences_are_bounded),
-        cmocka_unit_test(order_is_kept_whatever_happens),
-        cmocka_unit_test(want_of_memory_ends_sequences_not_the_server),
+        cmocka_unit_test(unended_sequences_use_bounded_memory),
+        cmocka_unit_test(many_threads_keep_the_order_of_sequences),
+        cmocka_unit_test(lack_of_memory_ends_sequences_not_the_server),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

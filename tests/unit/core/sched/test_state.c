@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Implicit states: what a backend publishes is what it finds with the next request of the sequence,
- * and only there; what it does wrong is an error; the memory comes back.
+ * Implicit states. The state that a backend publishes is what the next request of the sequence
+ * finds, and no other. A backend's misuse is an error. The memory is freed.
  */
 #include "core/sched/state.h"
 
@@ -32,7 +32,7 @@
 #define STATE(more)                                                                                \
     "state { input_name: \"SI\" output_name: \"SO\" data_type: TYPE_INT32 " more " } "
 
-/* What the backend does with the state of a request; it leaves in `seen` what it found. */
+/* What the backend does with the state of a request. The function notes in `seen` what it found. */
 typedef void (*script_fn)(struct request *r);
 static script_fn script;
 static char seen[4096];
@@ -77,7 +77,7 @@ static int32_t value_of(const struct request *r)
     return *(const int32_t *)r->inputs[0]->buffers[0].base;
 }
 
-/* A request with a value; the state that its backend saw is behind that of the others. */
+/* Sends a request with a value. The state that its backend saw is appended to `seen`. */
 static void ask(struct fake_model *f, uint64_t id, uint32_t flags, int32_t value)
 {
     struct fake_request fr;
@@ -102,7 +102,7 @@ static void expect(const char *text)
     seen[0] = '\0';
 }
 
-/* The error of a misuse. */
+/* Expects the error of a misuse. */
 static void expect_status(struct status *st, const char *text)
 {
     assert_non_null(st);
@@ -146,7 +146,7 @@ static void a_state_belongs_to_its_sequence(void **test_state)
     ask(&f, 2, 0, 80);
     ask(&f, 1, 0, 7);
     expect("[1,1]:0 [1,1]:0 [1,1]:5 [1,1]:70 [1,1]:11 ");
-    ask(&f, 1, START, 1); /* anew, without an END */
+    ask(&f, 1, START, 1); /* begins anew, without an END */
     ask(&f, 1, END, 1);
     ask(&f, 1, START | END, 1);
     ask(&f, 2, END, 1);
@@ -164,7 +164,7 @@ static void write_but_do_not_publish(struct request *r)
         assert_null(state_update(state));
 }
 
-static void what_is_not_published_is_not_seen(void **test_state)
+static void an_unpublished_state_is_not_seen(void **test_state)
 {
     (void)test_state;
     struct fake_model f;
@@ -179,7 +179,7 @@ static void what_is_not_published_is_not_seen(void **test_state)
     fake_model_end(&f);
 }
 
-/* While a backend has a request, the state that it was shown stays as it was. */
+/* While a backend has a request, the state that it was shown does not change. */
 static void publish_twice(struct request *r)
 {
     const struct input *in = state_input(r);
@@ -193,7 +193,7 @@ static void publish_twice(struct request *r)
     }
 }
 
-static void the_last_update_counts(void **test_state)
+static void the_last_published_state_counts(void **test_state)
 {
     (void)test_state;
     struct fake_model f;
@@ -227,7 +227,7 @@ static void a_state_may_grow(void **test_state)
     script = append;
     ask(&f, 1, START, 5);
     ask(&f, 1, 0, 6);
-    ask(&f, 2, START, 9); /* the first slot is empty: a padding with zeros in the same shape */
+    ask(&f, 2, START, 9); /* the first slot is empty: a padding with zeros of the same shape */
     ask(&f, 2, 0, 8);
     ask(&f, 1, END, 7);
     expect("[1,1]:0 [1,2]:0,5 [1,1]:0 | [1,1]:0 [1,2]:0,0 | [1,2]:0,9 [1,3]:0,5,6 ");
@@ -246,7 +246,7 @@ static void add_in_place(struct request *r)
     assert_ptr_equal(to, in->buffers[0].base);
     *to += value_of(r);
     if (value_of(r) % 2)
-        assert_null(state_update(state)); /* says nothing new */
+        assert_null(state_update(state)); /* changes nothing */
     if (value_of(r) == 8) {
         int64_t two = 2;
         to = write_state(r, &two, 1, &state);
@@ -255,7 +255,7 @@ static void add_in_place(struct request *r)
     }
 }
 
-static void one_buffer_may_be_both(void **test_state)
+static void one_buffer_may_be_input_and_output(void **test_state)
 {
     (void)test_state;
     struct fake_model f;
@@ -272,7 +272,8 @@ static void one_buffer_may_be_both(void **test_state)
     fake_model_end(&f);
 }
 
-/* Sequences begin alike, whatever a backend does to what it was shown: it has a copy. */
+/* Each sequence begins with the same state, whatever a backend does to the one that it was
+ * shown: the backend has a copy. */
 static void spoil(struct request *r)
 {
     see(r);
@@ -346,7 +347,7 @@ static void misuse(struct request *r)
     see(r);
 }
 
-static void what_backends_do_wrong_is_an_error(void **test_state)
+static void a_backends_misuse_is_an_error(void **test_state)
 {
     (void)test_state;
     struct fake_model f;
@@ -377,7 +378,7 @@ static void a_model_without_states_has_none(void **test_state)
     fake_model_end(&f);
 }
 
-static void a_state_that_cannot_be_made_is_an_error_of_the_load(void **test_state)
+static void a_state_that_cannot_be_made_fails_the_load(void **test_state)
 {
     (void)test_state;
     struct fake_model f;
@@ -416,8 +417,8 @@ static void keep_a_lot(struct request *r)
 
 #define ONE_SLOT "oldest { max_candidate_sequences: 1 }" STATE("dims: [ -1 ]")
 
-/* However a sequence ends; nothing is allocated while it goes on. */
-static void memory_comes_back_with_the_end(void **test_state)
+/* However a sequence ends, its memory is freed. Nothing is allocated while the sequence goes on. */
+static void the_end_of_a_sequence_frees_its_state(void **test_state)
 {
     (void)test_state;
     struct fake_model f;
@@ -445,8 +446,8 @@ static void memory_comes_back_with_the_end(void **test_state)
     fake_model_make(&f, SILENT_FOR("5000", "", ONE_SLOT), 1, execute);
     ask(&f, 1, START | END, 1);
     before = owned(&f);
-    ask(&f, 3, START, 1);       /* says no more … */
-    ask(&f, 4, START | END, 1); /* … and has made room */
+    ask(&f, 3, START, 1);       /* becomes silent … */
+    ask(&f, 4, START | END, 1); /* … and loses its slot */
     assert_int_equal(owned(&f), before);
     fake_model_end(&f);
 }
@@ -455,16 +456,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_state_belongs_to_its_sequence),
-        cmocka_unit_test(what_is_not_published_is_not_seen),
-        cmocka_unit_test(the_last_update_counts),
+        cmocka_unit_test(an_unpublished_state_is_not_seen),
+        cmocka_unit_test(the_last_published_state_counts),
         cmocka_unit_test(a_state_may_grow),
-        cmocka_unit_test(one_buffer_may_be_both),
+        cmocka_unit_test(one_buffer_may_be_input_and_output),
         cmocka_unit_test(each_sequence_begins_with_its_own_copy),
         cmocka_unit_test(an_initial_state_has_a_shape),
-        cmocka_unit_test(what_backends_do_wrong_is_an_error),
+        cmocka_unit_test(a_backends_misuse_is_an_error),
         cmocka_unit_test(a_model_without_states_has_none),
-        cmocka_unit_test(a_state_that_cannot_be_made_is_an_error_of_the_load),
-        cmocka_unit_test(memory_comes_back_with_the_end),
+        cmocka_unit_test(a_state_that_cannot_be_made_fails_the_load),
+        cmocka_unit_test(the_end_of_a_sequence_frees_its_state),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Requests that a backend does not answer: told, answered in its place, dropped when they come
- * after all. The backend keeps what it gets, in its call or beyond it, until the test lets it; the
- * time is the test's, and the deadline timer of the model fires too late to matter.
+ * Requests that a backend does not answer: the core logs them, answers them in the backend's place,
+ * and drops the backend's late answers. The backend keeps what it gets, in its call or beyond it,
+ * until the test releases it. The test owns the time, and the deadline timer of the model fires too
+ * late to matter.
  */
 #include "core/sched/watch.h"
 
@@ -35,7 +36,7 @@
     "output { name: 'X' data_type: TYPE_FP32 dims: [ 1 ] }\n"
 #define LIMIT(ms)                                                                                  \
     "parameters { key: 'CONCH_EXECUTION_LIMIT_MS' value { string_value: '" ms "' } }\n"
-/* Too long for the real timer. */
+/* Too long for the real timer to fire. */
 #define LONG_LIMIT LIMIT("60000")
 #define LIMIT_NS   (60 * NS_PER_S)
 
@@ -51,7 +52,7 @@ static struct {
     struct request *kept[MAX_KEPT];
 } be = {.mu = PTHREAD_MUTEX_INITIALIZER, .cv = PTHREAD_COND_INITIALIZER};
 
-/* By the rules, perhaps too late. */
+/* Answers as the ABI demands, perhaps too late. */
 static void answer(struct request *r)
 {
     struct response *resp;
@@ -98,7 +99,7 @@ static void wait_inside(unsigned int n)
     pthread_mutex_unlock(&be.mu);
 }
 
-/* Those that the backend has kept are answered now, by this thread. */
+/* This thread answers the requests that the backend has kept. */
 static void answer_kept(void)
 {
     for (unsigned int i = 0; i < be.n_kept; i++)
@@ -151,7 +152,8 @@ static bool is_answered(unsigned int i)
     return answered;
 }
 
-/* When the backend's oldest call or request began, waiting until the core knows of n requests. */
+/* Returns when the backend's oldest call or request began, after waiting until the core knows of
+ * n requests. */
 static uint64_t began(unsigned int n)
 {
     struct watch_use use;
@@ -173,7 +175,7 @@ static void wait_late(unsigned int n)
     }
 }
 
-/* Waits until the helper has told and answered all that was found. */
+/* Waits until the helper has logged and answered all that was found. */
 static void wait_told(void)
 {
     mutex_lock(&w->mu);
@@ -182,7 +184,7 @@ static void wait_told(void)
     mutex_unlock(&w->mu);
 }
 
-/* A look at a time, and as often as it wants to look again at the same moment, or nearly. */
+/* Looks once, and again as often as the watch wants to at (nearly) the same moment. */
 static void look(uint64_t now_ns)
 {
     uint64_t next_ns = watch_look(w, now_ns);
@@ -193,7 +195,7 @@ static void look(uint64_t now_ns)
     wait_told();
 }
 
-/* Waits until the log has the text n times; more often is a failure. */
+/* Waits until the log has the text n times. More often is a failure. */
 static void expect_logged(const char *text, size_t n)
 {
     for (size_t found = 0;; sched_yield()) {
@@ -229,7 +231,7 @@ static int end_log(void **state)
 
 /* ------------------------------------------------------------------------------------------ */
 
-static void a_call_that_does_not_return_is_told_ever_more_rarely(void **state)
+static void a_call_that_does_not_return_is_logged_ever_more_rarely(void **state)
 {
     (void)state;
     make(CONFIG, 2);
@@ -255,14 +257,14 @@ static void a_call_that_does_not_return_is_told_ever_more_rarely(void **state)
     }
     /* 40, 80, …, 5120 s, and from then on each hour. */
     assert_int_equal(told, 8 + 2);
-    assert_false(is_answered(0)); /* no limit: it is only told */
+    assert_false(is_answered(0)); /* no limit: the request is only logged */
     set(false, false);
     done(0);
     assert_false(asked[0].failed);
     fake_model_end(&f);
 }
 
-static void a_request_that_is_kept_is_told(void **state)
+static void a_kept_request_is_logged(void **state)
 {
     (void)state;
     make(CONFIG, 1);
@@ -280,13 +282,14 @@ static void a_request_that_is_kept_is_told(void **state)
     done(2);
     wait_late(0);
     assert_false(asked[1].failed || asked[2].failed);
-    /* Nothing is left: one more look, for who may just now have begun, and no further one. */
+    /* No request is left. One more look is made, for requests that may just have begun, and no
+     * further one. */
     assert_int_not_equal(watch_look(w, start_ns + 30 * NS_PER_S), UINT64_MAX);
     assert_int_equal(watch_look(w, start_ns + 40 * NS_PER_S), UINT64_MAX);
     fake_model_end(&f);
 }
 
-static void a_stream_that_goes_on_is_not_told(void **state)
+static void a_stream_that_goes_on_is_not_logged(void **state)
 {
     (void)state;
     make(CONFIG "model_transaction_policy { decoupled: true }\n", 1);
@@ -309,7 +312,7 @@ static void a_stream_that_goes_on_is_not_told(void **state)
     fake_model_end(&f);
 }
 
-static void beyond_the_limit_a_call_is_answered_in_the_backend_s_place(void **state)
+static void beyond_the_limit_the_core_answers_for_a_call(void **state)
 {
     (void)state;
     make(CONFIG LONG_LIMIT "max_batch_size: 4 dynamic_batching { preferred_batch_size: [ 3 ] "
@@ -338,7 +341,7 @@ static void beyond_the_limit_a_call_is_answered_in_the_backend_s_place(void **st
     look(start_ns + 2 * LIMIT_NS);
     expect_logged("is beyond the execution limit of", 1);
 
-    /* The other instance goes on, and this one does as soon as the backend has come back. */
+    /* The other instance goes on at once, this one as soon as the backend's call returns. */
     for (unsigned int i = 3; i < 6; i++)
         ask(i);
     wait_inside(2);
@@ -346,7 +349,7 @@ static void beyond_the_limit_a_call_is_answered_in_the_backend_s_place(void **st
     for (unsigned int i = 0; i < 6; i++) {
         done(i);
         assert_int_equal(asked[i].failed, i < 3);
-        assert_int_equal(asked[i].n_responses, 1); /* the late ones are dropped */
+        assert_int_equal(asked[i].n_responses, 1); /* the late responses are dropped */
     }
     began(0);
     wait_inside(0);
@@ -360,7 +363,7 @@ static void beyond_the_limit_a_call_is_answered_in_the_backend_s_place(void **st
     fake_model_end(&f);
 }
 
-static void beyond_the_limit_a_request_that_is_kept_is_answered(void **state)
+static void beyond_the_limit_the_core_answers_a_kept_request(void **state)
 {
     (void)state;
     make(CONFIG LONG_LIMIT, 1);
@@ -373,7 +376,7 @@ static void beyond_the_limit_a_request_that_is_kept_is_answered(void **state)
     assert_int_equal(asked[0].last_code, STATUS_TIMED_OUT);
     assert_int_equal(asked[1].last_code, STATUS_TIMED_OUT);
     assert_int_equal(atomic_load(&f.model->instances[0]->n_overdue), 2);
-    /* The instance works for others meanwhile. */
+    /* Meanwhile the instance works for other requests. */
     set(false, false);
     ask(2);
     done(2);
@@ -385,8 +388,8 @@ static void beyond_the_limit_a_request_that_is_kept_is_answered(void **state)
     fake_model_end(&f);
 }
 
-/* The call goes on beyond the limit, returns, and keeps what it was given. */
-static void a_request_that_is_overdue_may_be_kept(void **state)
+/* The call lasts beyond the limit, then returns and keeps its request. */
+static void a_backend_may_keep_an_overdue_request(void **state)
 {
     (void)state;
     make(CONFIG LONG_LIMIT, 1);
@@ -417,8 +420,8 @@ static void respond_at_leisure(struct request *r, struct response *resp, uint32_
     usual->respond(r, resp, flags);
 }
 
-/* Who takes long to hear that his request is beyond the limit holds up neither the looks, which are
- * made on the thread of all models' timers, nor what they find afterwards. */
+/* A client whose callback takes long holds up neither the looks, which are made on the thread of
+ * all models' timers, nor requests that they find later. */
 static void a_slow_callback_does_not_hold_up_the_look(void **state)
 {
     (void)state;
@@ -438,7 +441,7 @@ static void a_slow_callback_does_not_hold_up_the_look(void **state)
         next_ns = watch_look(w, next_ns);
     assert_false(is_answered(0));
     char *stuck = model_stuck_instance(f.model);
-    assert_string_equal(stuck, "m_0"); /* known at once, whoever has to be told yet */
+    assert_string_equal(stuck, "m_0"); /* known at once, even before the callbacks are called */
     mem_free(stuck);
     watch_look(w, now_ns + NS_PER_S);
     pthread_mutex_unlock(&callback);
@@ -451,7 +454,7 @@ static void a_slow_callback_does_not_hold_up_the_look(void **state)
     fake_model_end(&f);
 }
 
-static void limits_that_are_none(void **state)
+static void an_invalid_limit_is_an_error(void **state)
 {
     (void)state;
     static const char *const wrong[] = {"", "0", "-1", "1.5", "10s", "86400001", "nan"};
@@ -475,7 +478,7 @@ enum { N_CLIENTS = 4, N_EACH = 400 };
 static atomic_bool over;
 static atomic_uint n_answers, n_timed_out;
 
-/* Some are kept and answered by another thread, at any moment. */
+/* Keeps some of the requests; another thread answers them at any moment. */
 static void *answer_late(void *arg)
 {
     struct request *r = arg;
@@ -503,7 +506,7 @@ static struct status *execute_any_way(struct instance *in, struct request **requ
     return NULL;
 }
 
-/* The same object again and again, as a client of the C API does. */
+/* Asks with the same object again and again, as a client of the C API does. */
 static void *ask_again(void *arg)
 {
     struct fake_request fr;
@@ -532,7 +535,7 @@ static void *ask_again(void *arg)
     return NULL;
 }
 
-/* Looks from a time to come, in which all that executes is beyond the limit. */
+/* Looks from a time in the future, at which every execution is beyond the limit. */
 static void *look_all_the_time(void *arg)
 {
     (void)arg;
@@ -546,7 +549,7 @@ static void *look_all_the_time(void *arg)
     return NULL;
 }
 
-static void each_request_has_one_answer_whoever_is_first(void **state)
+static void backend_and_watch_give_each_request_one_answer(void **state)
 {
     (void)state;
     pthread_t clients[N_CLIENTS], looker;
@@ -566,15 +569,15 @@ static void each_request_has_one_answer_whoever_is_first(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_call_that_does_not_return_is_told_ever_more_rarely),
-        cmocka_unit_test(a_request_that_is_kept_is_told),
-        cmocka_unit_test(a_stream_that_goes_on_is_not_told),
-        cmocka_unit_test(beyond_the_limit_a_call_is_answered_in_the_backend_s_place),
-        cmocka_unit_test(beyond_the_limit_a_request_that_is_kept_is_answered),
+        cmocka_unit_test(a_call_that_does_not_return_is_logged_ever_more_rarely),
+        cmocka_unit_test(a_kept_request_is_logged),
+        cmocka_unit_test(a_stream_that_goes_on_is_not_logged),
+        cmocka_unit_test(beyond_the_limit_the_core_answers_for_a_call),
+        cmocka_unit_test(beyond_the_limit_the_core_answers_a_kept_request),
         cmocka_unit_test(a_slow_callback_does_not_hold_up_the_look),
-        cmocka_unit_test(a_request_that_is_overdue_may_be_kept),
-        cmocka_unit_test(limits_that_are_none),
-        cmocka_unit_test(each_request_has_one_answer_whoever_is_first),
+        cmocka_unit_test(a_backend_may_keep_an_overdue_request),
+        cmocka_unit_test(an_invalid_limit_is_an_error),
+        cmocka_unit_test(backend_and_watch_give_each_request_one_answer),
     };
     return cmocka_run_group_tests(tests, begin_log, end_log);
 }

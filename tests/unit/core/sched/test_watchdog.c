@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who executes inline is watched: a model that lasts is taken off while it does, and so is one that
- * others bring back; the watchdog sleeps when nothing runs. Meant to run under tsan, too.
+ * The watchdog watches threads that execute inline. It takes a model off the loop while a long
+ * execution lasts, also when the request is one that another thread brought. It sleeps when no
+ * execution runs. Meant to run under tsan, too.
  */
 #include "core/sched/watchdog.h"
 
@@ -24,11 +25,11 @@ static const char config[] = "input { name: \"A\" data_type: TYPE_FP32 dims: [ 1
 
 static atomic_bool sleeps;
 
-/* Of the thread that asks. What is executed there, inline, is held, and what a worker executes is
- * not. */
+/* Of the thread that asks: an execution is held if it runs inline, and not if it runs on a
+ * worker. */
 static _Thread_local bool holds, was_held;
 
-/* Lasts until the model is taken off; then it is over at once. */
+/* Executes until the model is taken off; then the execution ends at once. */
 static struct status *last(struct instance *in, struct request **requests, uint32_t n)
 {
     (void)n;
@@ -71,7 +72,7 @@ static void make(struct fake_model *f, struct inline_budget *budget)
     server_watch(&f->server, budget);
 }
 
-/* By what is said to have been measured: how fast this machine is now does not matter. */
+/* Sets the measured times directly, so that the speed of this machine does not matter. */
 static void prove(struct fake_model *f, struct inline_budget *budget)
 {
     struct execution *e = &f->model->scheduler->execution;
@@ -80,8 +81,9 @@ static void prove(struct fake_model *f, struct inline_budget *budget)
         execution_measured(e, 1, 0, false);
 }
 
-/* One request, which lasts for ever, but for the watchdog. False: a worker has it answered, since
- * it had still been busy, or because the last execution there was a long one on a busy machine. */
+/* Asks with one request, which lasts for ever unless the watchdog takes the model off. Returns
+ * false if a worker has answered it: the worker was still busy, or its last execution was long
+ * because the machine was busy. */
 static bool ask_and_hold(struct fake_model *f, struct inline_budget *budget)
 {
     holds = true;
@@ -91,7 +93,7 @@ static bool ask_and_hold(struct fake_model *f, struct inline_budget *budget)
     return was_held;
 }
 
-static void what_lasts_is_taken_off_before_it_ends(void **state)
+static void a_long_execution_is_taken_off_before_it_ends(void **state)
 {
     (void)state;
     for (int round = 0; round < 2; round++) {
@@ -116,7 +118,7 @@ static void await_parked(struct watchdog *d)
         sched_yield();
 }
 
-static void it_sleeps_while_nothing_runs_and_wakes_in_time(void **state)
+static void the_watchdog_sleeps_when_idle_and_wakes_in_time(void **state)
 {
     (void)state;
     struct fake_model f;
@@ -126,7 +128,7 @@ static void it_sleeps_while_nothing_runs_and_wakes_in_time(void **state)
         do {
             prove(&f, &budget);
             await_parked(&f.server.watchdog);
-            if (i == 2) /* … for longer than it takes to be sure */
+            if (i == 2) /* longer than the watchdog needs to be sure */
                 await_parked(&f.server.watchdog);
             atomic_store(&f.model->scheduler->execution.lapses, 0);
         } while (!ask_and_hold(&f, &budget));
@@ -135,7 +137,7 @@ static void it_sleeps_while_nothing_runs_and_wakes_in_time(void **state)
     fake_model_end(&f);
 }
 
-/* Models come and go while the watchdog looks at what they execute. */
+/* Models are made and freed while the watchdog looks at their executions. */
 static void *churn(void *arg)
 {
     (void)arg;
@@ -152,7 +154,7 @@ static void *churn(void *arg)
     return NULL;
 }
 
-static void models_may_go_while_it_looks(void **state)
+static void models_may_be_freed_while_the_watchdog_looks(void **state)
 {
     (void)state;
     pthread_t threads[2];
@@ -165,9 +167,9 @@ static void models_may_go_while_it_looks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_lasts_is_taken_off_before_it_ends),
-        cmocka_unit_test(it_sleeps_while_nothing_runs_and_wakes_in_time),
-        cmocka_unit_test(models_may_go_while_it_looks),
+        cmocka_unit_test(a_long_execution_is_taken_off_before_it_ends),
+        cmocka_unit_test(the_watchdog_sleeps_when_idle_and_wakes_in_time),
+        cmocka_unit_test(models_may_be_freed_while_the_watchdog_looks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
