@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The check of a request against its model: each text of reference/behaviours §7 and §5.1, and what
+ * Admission of a request by its model: each text of reference/behaviours §7 and §5.1, and what
  * backends see of a request that fits.
  */
 #include <setjmp.h>
@@ -47,10 +47,10 @@ struct check_case {
     const char *config;
     const char *requested_output;
     struct given inputs[4];
-    const char *expected; /* NULL: it fits */
+    const char *expected; /* NULL: the request fits */
 };
 
-#pragma GCC diagnostic ignored "-Wmissing-field-initializers" /* what a case leaves out is none */
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers" /* omitted members are zero */
 
 static const struct check_case cases[] = {
     {plain, NULL, {{"A", DTYPE_FP32, 2, {2, 4}, 32}}, NULL},
@@ -80,7 +80,7 @@ static const struct check_case cases[] = {
      "model 'm'. Got input(s) [], but missing required input(s) ['A']. Please provide all required "
      "input(s)."},
     {optional, NULL, {{"A", DTYPE_FP32, 1, {1}, 4}}, NULL},
-    {optional, NULL, {{"B", DTYPE_FP32, 1, {1}, 4}}, NULL}, /* only the number counts */
+    {optional, NULL, {{"B", DTYPE_FP32, 1, {1}, 4}}, NULL}, /* only the number of elements counts */
     {plain,
      NULL,
      {{"A", DTYPE_INT32, 2, {2, 4}, 32}},
@@ -157,7 +157,7 @@ static const struct check_case cases[] = {
 
 static char zeroes[256];
 
-static void each_case_has_its_text(void **state)
+static void each_misfit_has_its_error(void **state)
 {
     (void)state;
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -191,7 +191,7 @@ static void each_case_has_its_text(void **state)
     }
 }
 
-static void adding_is_checked(void **state)
+static void invalid_inputs_and_outputs_cannot_be_added(void **state)
 {
     (void)state;
     struct fake_model f;
@@ -239,7 +239,7 @@ static void adding_is_checked(void **state)
     fake_model_end(&f);
 }
 
-/* The first input of a raw request, checked. */
+/* Admits a request with one raw input, and gives the shape of that input. */
 static struct status *check_raw(const char *config, size_t bytes, int64_t *ret_shape,
                                 uint32_t *ret_n_dims, size_t *ret_bytes)
 {
@@ -263,7 +263,7 @@ static struct status *check_raw(const char *config, size_t bytes, int64_t *ret_s
     return st;
 }
 
-static void raw_inputs_get_a_shape(void **state)
+static void a_raw_input_gets_a_shape(void **state)
 {
     (void)state;
     int64_t shape[4];
@@ -300,7 +300,7 @@ static void raw_inputs_get_a_shape(void **state)
     status_free(st);
 }
 
-static void reshapes_bind_in_order(void **state)
+static void reshapes_bind_dimensions_in_order(void **state)
 {
     (void)state;
     struct fake_model f;
@@ -327,7 +327,7 @@ static void reshapes_bind_in_order(void **state)
     struct output *out;
     int64_t given[] = {1, 7, 6}, undone[] = {1, 7, 2, 3};
     assert_null(response_make(&fr.request, &resp));
-    resp->sent = true; /* as far as the request's senders are concerned */
+    resp->sent = true; /* as if it had been sent */
     assert_null(response_add_output(resp, "X", DTYPE_INT8, given, 3, &out));
     assert_null(output_undo_reshape(resp, out, model_find_output(f.model, "X")));
     assert_int_equal(out->n_dims, 4);
@@ -340,10 +340,10 @@ static void reshapes_bind_in_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_case_has_its_text),
-        cmocka_unit_test(adding_is_checked),
-        cmocka_unit_test(raw_inputs_get_a_shape),
-        cmocka_unit_test(reshapes_bind_in_order),
+        cmocka_unit_test(each_misfit_has_its_error),
+        cmocka_unit_test(invalid_inputs_and_outputs_cannot_be_added),
+        cmocka_unit_test(a_raw_input_gets_a_shape),
+        cmocka_unit_test(reshapes_bind_dimensions_in_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

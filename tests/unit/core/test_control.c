@@ -15,12 +15,12 @@
 
 enum { N_OTHERS = 16 };
 
-/* Jobs that wait until the test lets them go. */
+/* Jobs that wait until the test releases them. */
 struct gate {
     struct mutex mu;
     struct cond changed;
     size_t n_running, most, n_done;
-    char order[256]; /* in which they began */
+    char order[256]; /* the order in which the jobs began */
 };
 
 struct held {
@@ -85,8 +85,9 @@ static void await(struct gate *g, size_t n_running, size_t n_done)
     mutex_unlock(&g->mu);
 }
 
-/* Jobs of one model wait for each other, in order; those of others do not. */
-static void keys(void **state)
+/* Jobs of one key run one after the other, in order. Jobs of other keys do
+ * not wait for them. */
+static void jobs_of_one_key_run_in_order(void **state)
 {
     (void)state;
     struct control c;
@@ -103,7 +104,7 @@ static void keys(void **state)
     await(&g, 3, 0); /* a, d, e */
     let_go(&h[2]);
     let_go(&h[0]);
-    await(&g, 3, 1); /* b, d, e: c is not let past b */
+    await(&g, 3, 1); /* b, d, e: c waits behind b */
     let_go(&h[1]);
     await(&g, 2, 3);
     let_go(&h[3]);
@@ -115,8 +116,9 @@ static void keys(void **state)
     gate_done(&g);
 }
 
-/* Only so many load at a time, and others need not wait for them; a stop lets all of them end. */
-static void loads_are_bounded(void **state)
+/* At most max_loads jobs load at a time, and other jobs do not wait for them. A stop lets all
+ * jobs end. */
+static void at_most_max_loads_jobs_load_at_once(void **state)
 {
     (void)state;
     enum { N = 20 };
@@ -145,10 +147,10 @@ static atomic_int n_run;
 static void count(struct control_job *job)
 {
     atomic_fetch_add(&n_run, 1);
-    mem_free(job); /* it is its maker's again */
+    mem_free(job); /* its maker owns the job again */
 }
 
-static void jobs_that_end_themselves(void **state)
+static void a_job_may_free_itself(void **state)
 {
     (void)state;
     struct control c;
@@ -177,12 +179,12 @@ static bool out_of_order;
 static void number(struct control_job *job)
 {
     struct numbered *n = CONTAINER_OF(job, struct numbered, job);
-    out_of_order |= n->number <= last_of_group[n->group]; /* one at a time of each group */
+    out_of_order |= n->number <= last_of_group[n->group]; /* each group has one job at a time */
     last_of_group[n->group] = n->number;
 }
 
-/* What waits is not looked through: not by a post, not by a thread that wants its next job. */
-static void many_waiting_jobs_cost_what_few_do(void **state)
+/* Neither a post nor a thread that wants its next job searches the waiting jobs. */
+static void waiting_jobs_are_not_searched(void **state)
 {
     (void)state;
     struct control c;
@@ -205,7 +207,7 @@ static void many_waiting_jobs_cost_what_few_do(void **state)
     for (int i = 0; i < N_GROUPS; i++)
         assert_int_equal(last_of_group[i], N_NUMBERED - N_GROUPS + i + 1);
     assert_false(out_of_order);
-    /* Those that find their key are compared with it, and hardly any others. */
+    /* Jobs that find their key are compared with it, and few other comparisons are made. */
     assert_in_range(c.n_compared, N_NUMBERED - N_GROUPS, N_NUMBERED);
     mem_free(all);
     gate_done(&g);
@@ -214,10 +216,10 @@ static void many_waiting_jobs_cost_what_few_do(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(keys),
-        cmocka_unit_test(loads_are_bounded),
-        cmocka_unit_test(jobs_that_end_themselves),
-        cmocka_unit_test(many_waiting_jobs_cost_what_few_do),
+        cmocka_unit_test(jobs_of_one_key_run_in_order),
+        cmocka_unit_test(at_most_max_loads_jobs_load_at_once),
+        cmocka_unit_test(a_job_may_free_itself),
+        cmocka_unit_test(waiting_jobs_are_not_searched),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

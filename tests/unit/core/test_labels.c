@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "core/storage/storage.h"
 
-/* A storage that is not a folder: one file. */
+/* A storage that has no folders, only one file. */
 struct one_file {
     struct storage storage;
     const char *path, *bytes;
@@ -82,7 +82,7 @@ static void assert_refused(const char *bytes, size_t size, const char *name, con
     status_free(st);
 }
 
-static void what_is_no_text_is_refused(void **state)
+static void a_file_that_is_no_text_is_refused(void **state)
 {
     (void)state;
     assert_refused("a\0b", 3, "l",
@@ -99,7 +99,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_line_is_a_label),
-        cmocka_unit_test(what_is_no_text_is_refused),
+        cmocka_unit_test(a_file_that_is_no_text_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

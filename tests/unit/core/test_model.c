@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A model's account: what it has in memory, and that it misses what does not come back.
+ * A model's account: the memory that it has, and a report of memory that is not freed at its end.
  */
 #include "core/model.h"
 
@@ -33,7 +33,7 @@ static const char config[] =
 
 enum { TENSOR_BYTES = 4000 };
 
-/* What the account said while the one request of a test had its output. */
+/* The account while the one request of a test had its output. */
 static struct model_memory while_answering;
 
 static struct status *execute(struct instance *in, struct request **requests, uint32_t n)
@@ -66,7 +66,7 @@ static void serve_one_request(struct fake_model *f)
     fake_request_end(&fr);
 }
 
-static void each_kind_of_memory_is_on_the_account(void **state)
+static void the_account_has_each_kind_of_memory(void **state)
 {
     (void)state;
     struct fake_model f;
@@ -77,7 +77,7 @@ static void each_kind_of_memory_is_on_the_account(void **state)
 
     fake_model_make(&f, config, 3, execute);
     model_memory(f.model, &three);
-    /* Of further instances nothing but their statistics outlives them. */
+    /* Only the statistics of further instances outlive them. */
     assert_in_range(three.kinds[MEM_CONFIG].now_bytes,
                     one.kinds[MEM_CONFIG].now_bytes + 2 * sizeof(struct instance_stats),
                     one.kinds[MEM_CONFIG].now_bytes + 2 * sizeof(struct instance_stats) + 1024);
@@ -95,14 +95,14 @@ static void each_kind_of_memory_is_on_the_account(void **state)
     assert_int_equal(after.kinds[MEM_TENSORS].peak_bytes,
                      while_answering.kinds[MEM_TENSORS].now_bytes);
     assert_int_equal(after.kinds[MEM_CONFIG].now_bytes, three.kinds[MEM_CONFIG].now_bytes);
-    /* The first work of an instance takes a thread and a batch. */
+    /* The first execution of an instance allocates a thread and a batch. */
     assert_in_range(after.kinds[MEM_INSTANCES].now_bytes,
                     three.kinds[MEM_INSTANCES].now_bytes + sizeof(struct thread),
                     three.kinds[MEM_INSTANCES].now_bytes + 512);
     fake_model_end(&f);
 }
 
-static void what_instances_report_is_summed_up(void **state)
+static void reports_of_instances_are_added_up(void **state)
 {
     (void)state;
     struct fake_model f;
@@ -113,14 +113,14 @@ static void what_instances_report_is_summed_up(void **state)
     instance_report_memory(f.model->instances[1], 5);
     model_memory(f.model, &memory);
     assert_int_equal(memory.reported_bytes, 1025);
-    instance_report_memory(f.model->instances[0], 3); /* instead of the 20 */
+    instance_report_memory(f.model->instances[0], 3); /* instead of 20 */
     model_memory(f.model, &memory);
     assert_int_equal(memory.reported_bytes, 1008);
 
     struct model *m = f.model;
     model_ref(m);
     fake_model_end(&f);
-    model_memory(m, &memory); /* the instances are gone, and what they said with them */
+    model_memory(m, &memory); /* the instances are freed, and their reports with them */
     assert_int_equal(memory.reported_bytes, 1000);
     assert_int_equal(memory.kinds[MEM_INSTANCES].now_bytes, 0);
     assert_true(memory.kinds[MEM_CONFIG].now_bytes > 0);
@@ -137,7 +137,8 @@ struct user {
     atomic_int *n_ready;
 };
 
-/* As requests do: each has a reference, and is counted in, now and then on another thread. */
+/* Uses the model as requests do: each use has a reference, and is counted, sometimes on another
+ * thread. */
 static void use_model(void *arg)
 {
     struct user *u = arg;
@@ -161,8 +162,9 @@ static void count_alone(struct model *m)
     atomic_fetch_add(&n_alone, 1);
 }
 
-/* The model leaves among them: whoever is the last is seen, once, by the one or by the others. */
-static void the_last_one_is_seen_in_an_open_model(void **state)
+/* The model is closed in the middle. The end of the last use is seen exactly once, by a user or
+ * by the closer. */
+static void the_last_user_of_an_open_model_is_seen_once(void **state)
 {
     (void)state;
     for (int round = 0; round < 200; round++) {
@@ -191,11 +193,11 @@ static void the_last_one_is_seen_in_an_open_model(void **state)
 
 static void stop_model(void *arg)
 {
-    fake_model_end(arg); /* returns when nobody is inside */
+    fake_model_end(arg); /* returns when the model has no user */
 }
 
-/* A stop waits for who is inside, and for nobody else. */
-static void a_stop_waits_for_who_is_inside(void **state)
+/* A stop waits for the requests inside the model, and for nothing else. */
+static void a_stop_waits_for_the_requests_inside(void **state)
 {
     (void)state;
     for (int round = 0; round < 100; round++) {
@@ -228,7 +230,7 @@ static void a_stop_waits_for_who_is_inside(void **state)
 
 /* ------------------------------------------------------------------------------------- leaks */
 
-static void *lost; /* reachable: a leak sanitizer has nothing to say of it */
+static void *lost; /* reachable, so that a leak sanitizer does not report it */
 
 static void lose(void *arg)
 {
@@ -242,7 +244,7 @@ static void lose(void *arg)
     fake_model_end(&f);
 }
 
-/* Runs lose() with the log in a file, and gives what it said. */
+/* Runs lose() with the log in a file, and gives the file's text. */
 static void lose_and_read_log(enum mem_kind kind, struct buf *ret_log)
 {
     char path[] = "/tmp/conch-test-XXXXXX";
@@ -262,12 +264,12 @@ static void end_request(void *arg)
     model_request_ended(arg);
 }
 
-/* Whoever sees that nobody is inside may free the server: the last one has said so under its lock,
- * and then touches it no more. */
-static void the_last_one_leaves_under_the_lock_of_the_stop(void **state)
+/* A thread that sees the model without users may free the server. So the last user reports its
+ * end under the lock of the stop, and touches the server no more. */
+static void the_last_user_ends_under_the_lock_of_the_stop(void **state)
 {
     (void)state;
-    enum { LOOKS = 30 }; /* of a millisecond each, for one that does not wait, so that it is seen */
+    enum { LOOKS = 30 }; /* of a millisecond each, in which a thread that does not wait is seen */
     struct fake_model f;
     struct thread last;
     fake_model_make(&f, config, 1, execute);
@@ -288,7 +290,7 @@ static void the_last_one_leaves_under_the_lock_of_the_stop(void **state)
     fake_model_end(&f);
 }
 
-static void our_leak_is_named(void **state)
+static void our_leak_is_reported(void **state)
 {
     (void)state;
     static const struct {
@@ -312,8 +314,8 @@ static void our_leak_is_named(void **state)
     }
 }
 
-/* A backend's mistake ends nobody's server. */
-static void a_backends_leak_is_named(void **state)
+/* A backend's leak is logged and does not abort the server. */
+static void a_backends_leak_is_reported(void **state)
 {
     (void)state;
     AUTO(buf) log = BUF_INIT(1 << 16);
@@ -325,13 +327,13 @@ static void a_backends_leak_is_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_kind_of_memory_is_on_the_account),
-        cmocka_unit_test(the_last_one_is_seen_in_an_open_model),
-        cmocka_unit_test(a_stop_waits_for_who_is_inside),
-        cmocka_unit_test(the_last_one_leaves_under_the_lock_of_the_stop),
-        cmocka_unit_test(what_instances_report_is_summed_up),
-        cmocka_unit_test(our_leak_is_named),
-        cmocka_unit_test(a_backends_leak_is_named),
+        cmocka_unit_test(the_account_has_each_kind_of_memory),
+        cmocka_unit_test(the_last_user_of_an_open_model_is_seen_once),
+        cmocka_unit_test(a_stop_waits_for_the_requests_inside),
+        cmocka_unit_test(the_last_user_ends_under_the_lock_of_the_stop),
+        cmocka_unit_test(reports_of_instances_are_added_up),
+        cmocka_unit_test(our_leak_is_reported),
+        cmocka_unit_test(a_backends_leak_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

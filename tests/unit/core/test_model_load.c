@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A model on its way up and down, with tests/plugins/gate: what it has when it is READY, and that a
- * step that fails leaves nothing behind, wherever on the way that is.
+ * A model that is loaded and unloaded, with tests/plugins/gate: what it has when it is READY, and
+ * that a step that fails leaves nothing behind.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -40,7 +40,7 @@
 static struct test_repository repo, nothing;
 static struct server *server;
 static struct storage *storage;
-static struct source *source; /* of the model that was tried last */
+static struct source *source; /* of the last load */
 
 static int start(void **state)
 {
@@ -77,7 +77,7 @@ static void put_file(const char *path, const char *text)
     repository_add_file(&repo, path, text, strlen(text));
 }
 
-/* What the repository does for a model before it is loaded, and the load. */
+/* Prepares the model as the repository does, and loads it. */
 static struct status *load(const char *name, struct model **ret_model)
 {
     struct scanned_model scanned;
@@ -113,7 +113,7 @@ static size_t n_backends(void)
     return n;
 }
 
-/* Whoever asks the backend whether the model can serve has a reference for so long. */
+/* A thread that asks the backend for readiness has a reference meanwhile. */
 static void await_one_reference(const struct model *m)
 {
     uint64_t until_ns = monotonic_ns() + 60 * NS_PER_S;
@@ -121,7 +121,7 @@ static void await_one_reference(const struct model *m)
         assert_true(monotonic_ns() < until_ns);
 }
 
-static void a_model_that_is_ready(void **state)
+static void a_ready_model_has_its_parts(void **state)
 {
     (void)state;
     struct model *m;
@@ -155,7 +155,7 @@ static void a_model_that_is_ready(void **state)
     assert_int_equal(m->n_instances, 0);
     assert_false(m->known_to_backend || m->initialized_in_backend);
     assert_true(atomic_load(&m->stopping));
-    assert_int_equal(n_backends(), 0); /* nobody else has it */
+    assert_int_equal(n_backends(), 0); /* no other model has the backend */
     model_unref(m);
 }
 
@@ -179,8 +179,8 @@ static void models_share_their_backend(void **state)
     assert_int_equal(n_backends(), 0);
 }
 
-/* Each step of the way up: what its failure says, and that all before it is taken back. */
-static void a_step_that_fails_leaves_nothing(void **state)
+/* Each step of the load: the error of its failure, and that all earlier steps are undone. */
+static void a_failed_step_leaves_nothing(void **state)
 {
     (void)state;
     static const struct {
@@ -218,7 +218,7 @@ static void a_step_that_fails_leaves_nothing(void **state)
     }
 }
 
-/* Opens the gate when somebody waits at it. */
+/* Opens the gate when the backend waits at it. */
 static void *open_when_reached(void *path)
 {
     char reached[512];
@@ -229,8 +229,9 @@ static void *open_when_reached(void *path)
     return NULL;
 }
 
-/* Its state may be half made, so a backend that has failed is told of the end, too. */
-static void who_fails_to_initialize_is_finalized(void **state)
+/* A backend whose initialisation failed may have half-made state, so its finalisation is called,
+ * too. */
+static void a_backend_that_failed_to_initialize_is_finalized(void **state)
 {
     (void)state;
     char gate[256];
@@ -245,10 +246,10 @@ static void who_fails_to_initialize_is_finalized(void **state)
     assert_non_null(st);
     assert_string_equal(status_message(st), "no");
     status_free(st);
-    assert_int_equal(pthread_join(opener, NULL), 0); /* it has come to its end */
+    assert_int_equal(pthread_join(opener, NULL), 0); /* the finalisation was called */
 }
 
-static void a_model_that_could_not_be_loaded_may_be_later(void **state)
+static void a_model_may_be_loaded_after_a_failed_load(void **state)
 {
     (void)state;
     char gate[256];
@@ -264,7 +265,7 @@ static void a_model_that_could_not_be_loaded_may_be_later(void **state)
     model_unref(m);
 }
 
-static void threads_for_life_where_that_is_asked_for(void **state)
+static void instances_keep_their_threads_where_configured(void **state)
 {
     (void)state;
     struct model *m;
@@ -280,9 +281,9 @@ static void threads_for_life_where_that_is_asked_for(void **state)
     }
 }
 
-/* What a server asks its models when it stops, and while it is asked for statistics: whatever
- * becomes of the model meanwhile. */
-static void questions_before_and_after_the_stop(void **state)
+/* What a server asks its models when it stops, and for statistics, before and after the model is
+ * closed. */
+static void a_model_answers_questions_before_and_after_its_close(void **state)
 {
     (void)state;
     struct model *m;
@@ -297,7 +298,7 @@ static void questions_before_and_after_the_stop(void **state)
         assert_memory_equal(&use, &(struct watch_use){0}, sizeof(use));
         if (i == 0) {
             assert_false(atomic_load(&m->stopping));
-            assert_int_equal(model_close(m), 0); /* without sequences it is stopped at once */
+            assert_int_equal(model_close(m), 0); /* a model without sequences is stopped at once */
             assert_true(atomic_load(&m->stopping));
         }
     }
@@ -309,13 +310,13 @@ int main(void)
 {
 #define EACH(test) cmocka_unit_test_setup_teardown(test, start, stop)
     const struct CMUnitTest tests[] = {
-        EACH(a_model_that_is_ready),
+        EACH(a_ready_model_has_its_parts),
         EACH(models_share_their_backend),
-        EACH(a_step_that_fails_leaves_nothing),
-        EACH(who_fails_to_initialize_is_finalized),
-        EACH(a_model_that_could_not_be_loaded_may_be_later),
-        EACH(threads_for_life_where_that_is_asked_for),
-        EACH(questions_before_and_after_the_stop),
+        EACH(a_failed_step_leaves_nothing),
+        EACH(a_backend_that_failed_to_initialize_is_finalized),
+        EACH(a_model_may_be_loaded_after_a_failed_load),
+        EACH(instances_keep_their_threads_where_configured),
+        EACH(a_model_answers_questions_before_and_after_its_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The life of a request with backends that keep the rules and backends that break them: whatever
- * they do, there is one final response, one release, and all memory comes back (under asan).
+ * The life of a request, with backends that keep the rules and backends that break them. Whatever
+ * they do, there is one final response, one release, and all memory is freed (under asan).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@
 static const char config[] = "input { name: \"A\" data_type: TYPE_FP32 dims: [ 1 ] }\n"
                              "output { name: \"X\" data_type: TYPE_FP32 dims: [ 1 ] }\n";
 
-/* What the backend does with the one request of a test, and what it was told. */
+/* What the backend does with the one request of a test, and the errors that it got. */
 static void (*deed)(struct request *r);
 static struct status *execute_result;
 static struct status *told[4];
@@ -53,7 +53,7 @@ static void run(struct fake_request *fr, void (*what)(struct request *r))
     assert_null(request_add_data(&fr->request, in, &data));
     assert_null(server_infer(&f.server, &fr->request));
     fake_request_wait(fr);
-    fake_model_end(&f); /* after this no callback can come any more */
+    fake_model_end(&f); /* after this no callback can be called */
     assert_int_equal(fr->n_final, 1);
     assert_int_equal(fr->n_released, 1);
     fake_request_end(fr);
@@ -73,7 +73,7 @@ static void good(struct request *r)
     fake_answer(r);
 }
 
-static void a_good_backend(void **state)
+static void a_good_backend_answers_once(void **state)
 {
     (void)state;
     struct fake_request fr;
@@ -87,7 +87,7 @@ static void silent(struct request *r)
     tell(request_release(r));
 }
 
-static void a_release_without_a_response_is_answered(void **state)
+static void the_core_answers_a_request_released_without_a_response(void **state)
 {
     (void)state;
     struct fake_request fr;
@@ -107,7 +107,7 @@ static void deletes_its_response(struct request *r)
     tell(request_release(r));
 }
 
-static void a_response_that_is_deleted_is_answered(void **state)
+static void the_core_answers_for_a_deleted_response(void **state)
 {
     (void)state;
     struct fake_request fr;
@@ -144,7 +144,7 @@ static void releases_twice(struct request *r)
 {
     struct response *resp;
     assert_null(response_new(r, &resp));
-    tell(request_release(r)); /* the response may still come */
+    tell(request_release(r)); /* the response may still be sent */
     tell(request_release(r));
     tell(response_send(resp, RESPONSE_FINAL, NULL));
 }
@@ -177,7 +177,7 @@ static void an_error_of_execute_is_the_answer(void **state)
     assert_string_equal(fr.last_error, "no coffee");
 }
 
-static void an_error_after_all_was_done_is_harmless(void **state)
+static void an_error_after_the_answer_is_ignored(void **state)
 {
     (void)state;
     struct fake_request fr;
@@ -202,7 +202,7 @@ static void invents_an_output(struct request *r)
     tell(request_release(r));
 }
 
-static void an_invented_output_is_an_error(void **state)
+static void an_undeclared_output_is_an_error(void **state)
 {
     (void)state;
     struct fake_request fr;
@@ -214,7 +214,8 @@ static void an_invented_output_is_an_error(void **state)
 
 /* ------------------------------------------------------------------------------------------ */
 
-/* Small outputs lie in the response, as many as fit; who computes into them sees no difference. */
+/* Small outputs lie in the response, as many as fit. A backend that writes them sees no
+ * difference. */
 static void outputs_of_every_size(struct request *r)
 {
     static const size_t sizes[] = {1, 64, 250, 256, 257, 200, 200, 200, 100000, 16, 3, 0};
@@ -246,7 +247,7 @@ static void outputs_of_every_size(struct request *r)
     assert_null(request_release(r));
 }
 
-static void small_outputs_are_like_others(void **state)
+static void small_outputs_behave_like_large_ones(void **state)
 {
     (void)state;
     struct fake_request fr;
@@ -276,7 +277,7 @@ static void expect_output(const struct response *resp, int value)
         assert_int_equal(bytes[i], value);
 }
 
-/* One response lies in the request itself, while no other does. */
+/* One response lies in the request itself; a second one at the same time does not. */
 static void has_two_responses(struct request *r)
 {
     struct response *first, *second, *third;
@@ -299,7 +300,7 @@ static void has_two_responses(struct request *r)
     tell(request_release(r));
 }
 
-static void one_response_needs_no_block_of_the_pool(void **state)
+static void one_response_takes_no_block_from_the_pool(void **state)
 {
     (void)state;
     struct fake_request fr;
@@ -309,7 +310,7 @@ static void one_response_needs_no_block_of_the_pool(void **state)
     assert_false(fr.failed);
 }
 
-static void a_stopping_model_refuses(void **state)
+static void a_stopping_model_refuses_requests(void **state)
 {
     (void)state;
     struct fake_model f;
@@ -338,17 +339,17 @@ static void a_stopping_model_refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_good_backend),
-        cmocka_unit_test(a_release_without_a_response_is_answered),
-        cmocka_unit_test(a_response_that_is_deleted_is_answered),
+        cmocka_unit_test(a_good_backend_answers_once),
+        cmocka_unit_test(the_core_answers_a_request_released_without_a_response),
+        cmocka_unit_test(the_core_answers_for_a_deleted_response),
         cmocka_unit_test(only_the_first_final_response_counts),
         cmocka_unit_test(a_second_release_is_refused),
         cmocka_unit_test(an_error_of_execute_is_the_answer),
-        cmocka_unit_test(an_error_after_all_was_done_is_harmless),
-        cmocka_unit_test(an_invented_output_is_an_error),
-        cmocka_unit_test(small_outputs_are_like_others),
-        cmocka_unit_test(one_response_needs_no_block_of_the_pool),
-        cmocka_unit_test(a_stopping_model_refuses),
+        cmocka_unit_test(an_error_after_the_answer_is_ignored),
+        cmocka_unit_test(an_undeclared_output_is_an_error),
+        cmocka_unit_test(small_outputs_behave_like_large_ones),
+        cmocka_unit_test(one_response_takes_no_block_from_the_pool),
+        cmocka_unit_test(a_stopping_model_refuses_requests),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,15 +37,16 @@ static int *new_value(void)
     return value;
 }
 
-/* What replace() gives back is read by nobody any more: it may be spoiled and freed at once. */
-static void what_is_replaced_may_be_freed(void **state)
+/* No thread reads the value that snapshot_replace() returned: it may be overwritten and freed at
+ * once. */
+static void a_replaced_value_may_be_freed(void **state)
 {
     (void)state;
     pthread_t readers[N_READERS];
     atomic_store(&snapshot.current, new_value());
     for (int i = 0; i < N_READERS; i++)
         pthread_create(&readers[i], NULL, read_all_the_time, NULL);
-    /* Readers have to be at it while values change. */
+    /* Goes on until readers have read while values changed. */
     for (int i = 0; i < N_REPLACEMENTS || atomic_load(&n_reads) < N_REPLACEMENTS; i++) {
         int *old = snapshot_replace(&snapshot, new_value());
         *old = 0;
@@ -58,7 +59,7 @@ static void what_is_replaced_may_be_freed(void **state)
     assert_int_equal(atomic_load(&n_wrong), 0);
 }
 
-static void nothing_is_a_value_too(void **state)
+static void null_is_a_value(void **state)
 {
     (void)state;
     struct snapshot s = {NULL};
@@ -70,8 +71,8 @@ static void nothing_is_a_value_too(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_replaced_may_be_freed),
-        cmocka_unit_test(nothing_is_a_value_too),
+        cmocka_unit_test(a_replaced_value_may_be_freed),
+        cmocka_unit_test(null_is_a_value),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,7 +36,7 @@ static void batch_sizes_are_kept_in_order(void **state)
     assert_null(s.batches);
 }
 
-/* Clients choose the sizes: they must not fill the memory. */
+/* Clients choose the batch sizes, which must not fill the memory. */
 static void batch_sizes_have_a_limit(void **state)
 {
     (void)state;
@@ -48,14 +48,14 @@ static void batch_sizes_have_a_limit(void **state)
     assert_int_equal(s.n_batches, MAX_BATCH_SIZES);
 
     statistics_batch(&sum, MAX_BATCH_SIZES + 7)->count++;
-    assert_null(statistics_add(&sum, &s)); /* the last size finds no place, which is no error */
+    assert_null(statistics_add(&sum, &s)); /* no room for the last size: no error */
     assert_int_equal(sum.n_batches, MAX_BATCH_SIZES);
     assert_int_equal(sum.batches[MAX_BATCH_SIZES - 1].batch_size, MAX_BATCH_SIZES + 7);
     statistics_done(&s);
     statistics_done(&sum);
 }
 
-static void parts_are_added_up(void **state)
+static void statistics_are_added_up(void **state)
 {
     (void)state;
     struct statistics a = {.success = {1, 10},
@@ -93,7 +93,7 @@ static void parts_are_added_up(void **state)
     assert_int_equal(sum.compute_output_ns, 12);
     assert_int_equal(sum.inference_count, 14);
     assert_int_equal(sum.execution_count, 16);
-    assert_int_equal(sum.last_inference_ms, 1000); /* the latest of all */
+    assert_int_equal(sum.last_inference_ms, 1000); /* the latest time of all */
     assert_int_equal(sum.n_batches, 2);
     assert_memory_equal(&sum.batches[0], (&(struct batch_stats){1, 1, 1, 1, 1}),
                         sizeof(struct batch_stats));
@@ -121,7 +121,7 @@ static void report(struct fake_model *f, uint32_t instance, uint64_t batch_size)
     instance_report_batch(f->model->instances[instance], batch_size, &times);
 }
 
-static void instances_count_together_and_outlive_themselves(void **state)
+static void statistics_outlive_their_instances(void **state)
 {
     (void)state;
     struct fake_model f;
@@ -145,8 +145,8 @@ static void instances_count_together_and_outlive_themselves(void **state)
     model_unref(m);
 }
 
-/* A backend that says nonsense must not make sums wrap. */
-static void times_that_go_backwards_count_nothing(void **state)
+/* Times that a backend reports wrongly must not make sums wrap. */
+static void times_that_go_backwards_count_as_zero(void **state)
 {
     (void)state;
     static const struct execution_times times = {400, 300, 200, 100};
@@ -175,7 +175,7 @@ static void times_that_go_backwards_count_nothing(void **state)
 
 enum { FAILING_CALLS = 9, WORK_NS = 300 * 1000 }; /* more calls than the server believes in a row */
 
-/* Says that it is over, goes on for a while, and fails. */
+/* Sends its final response, goes on for a while, and fails. */
 static struct status *fail_late(struct instance *in, struct request **requests, uint32_t n)
 {
     (void)requests;
@@ -186,7 +186,7 @@ static struct status *fail_late(struct instance *in, struct request **requests, 
     return status_new(STATUS_INTERNAL, "no");
 }
 
-static void a_failure_lasts_to_its_end(void **state)
+static void a_failure_counts_until_its_call_ends(void **state)
 {
     (void)state;
     static const int64_t one = 1;
@@ -213,7 +213,7 @@ static void a_failure_lasts_to_its_end(void **state)
     fake_model_end(&f);
 }
 
-static void failures_are_told_apart(void **state)
+static void failures_are_counted_by_reason(void **state)
 {
     (void)state;
     static const struct execution_times times = {100, 100, 100, 160};
@@ -243,7 +243,8 @@ static void failures_are_told_apart(void **state)
 
 static atomic_bool is_over;
 
-/* Each request takes 10 ns of input, 20 of inference, 30 of output; sizes change now and then. */
+/* Each request reports 10 ns of input, 20 of inference, 30 of output; batch sizes change now and
+ * then. */
 static struct status *execute_and_report(struct instance *in, struct request **requests, uint32_t n)
 {
     static const struct execution_times times = {100, 110, 130, 160};
@@ -283,7 +284,7 @@ static void *look_again_and_again(void *arg)
     return NULL;
 }
 
-static void who_executes_counts_without_a_lock_and_is_read_whole(void **state)
+static void executions_count_without_a_lock_and_are_read_consistently(void **state)
 {
     (void)state;
     enum { N = 3000 };
@@ -300,7 +301,7 @@ static void who_executes_counts_without_a_lock_and_is_read_whole(void **state)
         struct input *in;
         int64_t one = 1;
         fake_request_make(&fr, &f);
-        fr.request.inline_budget = i % 3 ? &budget : NULL; /* here, and on the instance's thread */
+        fr.request.inline_budget = i % 3 ? &budget : NULL; /* inline, and on a worker */
         assert_null(request_add_input(&fr.request, "A", 1, DTYPE_FP32, &one, 1, &in));
         assert_null(request_add_data(&fr.request, in, &data));
         assert_null(server_infer(&f.server, &fr.request));
@@ -314,7 +315,7 @@ static void who_executes_counts_without_a_lock_and_is_read_whole(void **state)
     assert_int_equal(s.execution_count, N);
     assert_int_equal(s.n_batches, 3);
     statistics_done(&s);
-    assert_int_equal(f.model->instances[0]->stats->sums.success.count, 0); /* not under the lock */
+    assert_int_equal(f.model->instances[0]->stats->sums.success.count, 0); /* no lock was taken */
     fake_model_end(&f);
 }
 
@@ -347,7 +348,7 @@ static struct status *count_it(void *arg)
     return all ? NULL : status_no_memory();
 }
 
-static void want_of_memory_is_survived(void **state)
+static void statistics_survive_lack_of_memory(void **state)
 {
     (void)state;
     fake_model_make(&shared, config, 2, NULL);
@@ -364,13 +365,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(batch_sizes_are_kept_in_order),
         cmocka_unit_test(batch_sizes_have_a_limit),
-        cmocka_unit_test(parts_are_added_up),
-        cmocka_unit_test(instances_count_together_and_outlive_themselves),
-        cmocka_unit_test(times_that_go_backwards_count_nothing),
-        cmocka_unit_test(a_failure_lasts_to_its_end),
-        cmocka_unit_test(failures_are_told_apart),
-        cmocka_unit_test(who_executes_counts_without_a_lock_and_is_read_whole),
-        cmocka_unit_test(want_of_memory_is_survived),
+        cmocka_unit_test(statistics_are_added_up),
+        cmocka_unit_test(statistics_outlive_their_instances),
+        cmocka_unit_test(times_that_go_backwards_count_as_zero),
+        cmocka_unit_test(a_failure_counts_until_its_call_ends),
+        cmocka_unit_test(failures_are_counted_by_reason),
+        cmocka_unit_test(executions_count_without_a_lock_and_are_read_consistently),
+        cmocka_unit_test(statistics_survive_lack_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

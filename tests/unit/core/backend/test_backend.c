@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is not seen from outside; tests/abi/test_libraries.py has searches, settings and loads. */
+/* What cannot be seen from outside. tests/abi/test_libraries.py tests searches, settings and
+ * loads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,8 +33,8 @@ static int end(void **state)
     return 0;
 }
 
-/* A backend is never told half of its settings. */
-static void more_settings_than_are_told(void **state)
+/* If a backend's settings exceed their limit, the backend is not loaded with a part of them. */
+static void too_many_settings_are_an_error(void **state)
 {
     (void)state;
     char *value = mem_alloc(2 << 20);
@@ -50,7 +51,7 @@ static void more_settings_than_are_told(void **state)
     assert_int_equal(status_code(st), STATUS_INVALID_ARG);
     assert_non_null(strstr(status_message(st), "settings of backend 'b'"));
     status_free(st);
-    st = backend_get(&reg, "c", &files, &b); /* has none of them */
+    st = backend_get(&reg, "c", &files, &b); /* these settings are not c's */
     assert_int_equal(status_code(st), STATUS_NOT_FOUND);
     assert_non_null(strstr(status_message(st), "/nowhere/libtriton_b.so"));
     status_free(st);
@@ -61,7 +62,7 @@ static void more_settings_than_are_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(more_settings_than_are_told, begin, end),
+        cmocka_unit_test_setup_teardown(too_many_settings_are_an_error, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

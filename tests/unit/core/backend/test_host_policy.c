@@ -29,7 +29,7 @@ static void document_is(const char *policy, const char *json)
     mem_free(m.json);
 }
 
-static void documents(void **state)
+static void a_host_policy_is_printed_as_json(void **state)
 {
     document_is("cpu", "{\"cpu\":{\"cpu-cores\":\"0-3,7\",\"numa-node\":\"1\"}}");
     document_is("other", "{\"other\":{\"numa-node\":\"5\"}}");
@@ -37,7 +37,7 @@ static void documents(void **state)
     document_is("a\"b", "{\"a\\\"b\":{\"numa-node\":\"x\\n\"}}");
 }
 
-static void places(void **state)
+static void a_host_policy_gives_a_cpu_binding(void **state)
 {
     struct cpu_binding *p;
     assert_null(host_policy_cpu_binding(settings, ARRAY_SIZE(settings), "cpu", &p));
@@ -72,7 +72,7 @@ static void refused(const char *setting, const char *value, const char *message)
 #define CORES                                                                                      \
     "host policy setting 'cpu-cores' format is '<lower_cpu_core_id>-<upper_cpu_core_id>'. Got "
 
-static void wrong_values(void **state)
+static void wrong_values_are_refused(void **state)
 {
     static const char *const wrong[] = {"abc",   "3-1", "-1-0",   "0-0x", "1-",
                                         "-",     " 1",  "0-1024", "1024", "99999999999999999999",
@@ -103,9 +103,9 @@ static void wrong_values(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(documents),
-        cmocka_unit_test(places),
-        cmocka_unit_test(wrong_values),
+        cmocka_unit_test(a_host_policy_is_printed_as_json),
+        cmocka_unit_test(a_host_policy_gives_a_cpu_binding),
+        cmocka_unit_test(wrong_values_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Instances that come up on several threads: in their order, each once, taken down cleanly when one
- * of them fails. Meant to run under tsan, too.
+ * Instances that are initialised on several threads: in their order, each once, and finalised when
+ * one of them fails. Meant to run under tsan, too.
  */
 #include "core/backend/instance_group.h"
 
@@ -23,7 +23,8 @@
 static const char tensors[] = "input { name: \"A\" data_type: TYPE_FP32 dims: [ 1 ] }\n"
                               "output { name: \"X\" data_type: TYPE_FP32 dims: [ 1 ] }\n";
 
-/* What initialisation does: waits until `meet` of them are inside, fails if it has this name. */
+/* What initialisation does: it waits until `meet` instances are inside, and fails for the
+ * instance of this name. */
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t entered = PTHREAD_COND_INITIALIZER;
 static int meet, n_inside, most_inside, n_initialized, n_finalized;
@@ -59,7 +60,7 @@ static struct status *finalize(struct instance *in)
 static struct fake_model f;
 static struct backend_registry reg;
 
-/* The model without instances, and a registry with so many threads. */
+/* Makes the model without instances, and a registry with this many load threads. */
 static void begin(const char *groups, unsigned int load_threads, bool parallel)
 {
     char config[1024];
@@ -95,7 +96,7 @@ static const char three_groups[] =
     "instance_group [ { name: \"a\" count: 2 }, { kind: KIND_MODEL }, { name: \"a\" passive: true } ]";
 static const char *const their_names[] = {"a_0", "a_1", "m_1_0", "a_0"};
 
-static void one_after_another(void **state)
+static void instances_are_initialised_one_after_another(void **state)
 {
     begin(three_groups, 4, false);
     assert_null(instances_make(f.model, &reg));
@@ -109,7 +110,7 @@ static void one_after_another(void **state)
     end();
 }
 
-static void at_the_same_time(void **state)
+static void instances_are_initialised_in_parallel(void **state)
 {
     begin(three_groups, 4, true);
     meet = 4;
@@ -119,7 +120,7 @@ static void at_the_same_time(void **state)
     end();
 }
 
-static void never_more_than_threads(void **state)
+static void at_most_load_threads_initialise_instances(void **state)
 {
     begin("instance_group { count: 60 }", 3, true);
     meet = 3;
@@ -134,7 +135,7 @@ static void never_more_than_threads(void **state)
     end();
 }
 
-static void the_environment_overrules(void **state)
+static void the_environment_overrules_parallel_loading(void **state)
 {
     setenv("TRITON_PARALLEL_INSTANCE_LOADING", "1", 1);
     begin(three_groups, 4, false);
@@ -161,7 +162,7 @@ static void fails_with(const char *message)
     status_free(st);
 }
 
-/* fake_model_end() ends them all, so what is left out must not be there. */
+/* Restores the instances that failed: fake_model_end() finalises them all. */
 static void take_down(void)
 {
     for (uint32_t i = 0; i < f.model->n_instances; i++)
@@ -170,13 +171,13 @@ static void take_down(void)
     end();
 }
 
-static void the_first_failure_counts(void **state)
+static void the_first_failure_is_reported(void **state)
 {
     begin("instance_group { count: 5 }", 4, false);
     failing[0] = "m_0_2";
     fails_with("m_0_2 does not want to");
-    assert_int_equal(n_initialized, 3); /* the others are not tried */
-    assert_int_equal(n_finalized, 1);   /* the backend may have to tidy up */
+    assert_int_equal(n_initialized, 3); /* the other instances are not tried */
+    assert_int_equal(n_finalized, 1);   /* the backend may have state to free */
     assert_null(f.model->instances[2]);
     assert_null(f.model->instances[4]);
     take_down();
@@ -190,7 +191,7 @@ static void the_first_failure_counts(void **state)
     take_down();
 }
 
-static void too_many_are_refused(void **state)
+static void too_many_instances_are_refused(void **state)
 {
     begin("instance_group [ { count: 2147483647 }, { count: 2147483647 } ]", 4, false);
     struct status *st = instances_make(f.model, &reg);
@@ -201,7 +202,7 @@ static void too_many_are_refused(void **state)
     end();
 }
 
-static void long_names_are_bounded(void **state)
+static void long_instance_names_are_cut(void **state)
 {
     begin("instance_group { count: 4096 }", 4, false);
     char *before = f.model->config->pb->instance_group[0]->name;
@@ -219,7 +220,7 @@ static void long_names_are_bounded(void **state)
     end();
 }
 
-static void a_policy_that_cannot_be_had_is_named(void **state)
+static void an_impossible_host_policy_is_named(void **state)
 {
     begin("instance_group { host_policy: \"far\" }", 4, false);
     server_options_add_host_policy(f.server.options, "far", "cpu-cores", "1000-1023");
@@ -234,7 +235,7 @@ static void a_policy_that_cannot_be_had_is_named(void **state)
 
 enum { N_HOMES = 3 };
 
-/* Where each call for an instance was made; the first one that was elsewhere is remembered. */
+/* Where each call for an instance was made; remembers the first call on another thread. */
 static struct {
     struct instance *in;
     pthread_t thread;
@@ -312,7 +313,7 @@ static void live_and_die(void)
     struct fake_request asked[N_AT_ONCE];
     assert_null(instances_make(f.model, &reg));
     assert_null(scheduler_new(f.model, &f.model->scheduler));
-    f.model->scheduler->thread_idle_ns = 0; /* others would end after each request */
+    f.model->scheduler->thread_idle_ns = 0; /* other threads would end after each request */
     scheduler_use_instances(f.model->scheduler);
     for (int round = 0; round < N_ROUNDS; round++) {
         for (int i = 0; i < N_AT_ONCE; i++)
@@ -328,7 +329,7 @@ static void live_and_die(void)
     for (size_t i = 0; i < N_HOMES; i++) {
         assert_int_equal(homes[i].n_elsewhere, 0);
         assert_int_equal(homes[i].n_calls, 2 + homes[i].n_executed);
-        assert_true(homes[i].n_executed >= 2); /* warmed up there, too */
+        assert_true(homes[i].n_executed >= 2); /* warmed up on this thread, too */
         assert_false(pthread_equal(homes[i].thread, pthread_self()));
         n_executed += homes[i].n_executed;
         for (size_t k = 0; k < i; k++)
@@ -345,13 +346,13 @@ static void an_instance_lives_on_its_own_thread(void **state)
     for (int parallel = 0; parallel < 2; parallel++) {
         begin_at_home(THREAD, parallel);
         live_and_die();
-        begin_at_home("", parallel); /* the backend asks for it */
+        begin_at_home("", parallel); /* the backend demands it */
         f.backend.attribute.instance_threads = true;
         live_and_die();
     }
 }
 
-static void a_load_that_fails_ends_on_those_threads(void **state)
+static void a_failed_load_finalises_on_the_instances_threads(void **state)
 {
     (void)state;
     begin_at_home(THREAD, true);
@@ -362,7 +363,7 @@ static void a_load_that_fails_ends_on_those_threads(void **state)
         assert_int_equal(homes[i].n_elsewhere, 0);
 }
 
-static void such_an_instance_never_runs_inline(void **state)
+static void an_instance_with_its_own_thread_never_runs_inline(void **state)
 {
     (void)state;
     begin("parameters { key: 'CONCH_EXECUTION' value { string_value: 'inline' } }\n", 1, false);
@@ -383,17 +384,17 @@ static void such_an_instance_never_runs_inline(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_after_another),
-        cmocka_unit_test(at_the_same_time),
-        cmocka_unit_test(never_more_than_threads),
-        cmocka_unit_test(the_environment_overrules),
-        cmocka_unit_test(the_first_failure_counts),
-        cmocka_unit_test(too_many_are_refused),
-        cmocka_unit_test(long_names_are_bounded),
-        cmocka_unit_test(a_policy_that_cannot_be_had_is_named),
+        cmocka_unit_test(instances_are_initialised_one_after_another),
+        cmocka_unit_test(instances_are_initialised_in_parallel),
+        cmocka_unit_test(at_most_load_threads_initialise_instances),
+        cmocka_unit_test(the_environment_overrules_parallel_loading),
+        cmocka_unit_test(the_first_failure_is_reported),
+        cmocka_unit_test(too_many_instances_are_refused),
+        cmocka_unit_test(long_instance_names_are_cut),
+        cmocka_unit_test(an_impossible_host_policy_is_named),
         cmocka_unit_test(an_instance_lives_on_its_own_thread),
-        cmocka_unit_test(a_load_that_fails_ends_on_those_threads),
-        cmocka_unit_test(such_an_instance_never_runs_inline),
+        cmocka_unit_test(a_failed_load_finalises_on_the_instances_threads),
+        cmocka_unit_test(an_instance_with_its_own_thread_never_runs_inline),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Warm-up with a backend that notes what it gets: bytes, order, counts; and with backends that
- * answer late, with errors, often, or not before they are told to stop.
+ * Warm-up with a backend that notes what it gets: bytes, order, counts. Other backends answer late,
+ * with errors, several times, or not before the server stops.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,7 +32,7 @@
 
 enum { MAX_SEEN = 64 };
 
-/* What the backend was given, one line per request: "<instance> <name>[<shape>]=<bytes> …" */
+/* The backend's inputs, one line per request: "<instance> <name>[<shape>]=<bytes> …" */
 static struct {
     pthread_mutex_t mu;
     int n_executions;
@@ -81,7 +81,7 @@ static struct status *execute(struct instance *in, struct request **requests, ui
     return NULL;
 }
 
-/* What public backends do to the array, all of it. */
+/* Overwrites the whole array, as public backends do. */
 static struct status *execute_and_zero(struct instance *in, struct request **requests, uint32_t n)
 {
     struct status *st = execute(in, requests, n);
@@ -110,7 +110,7 @@ static struct status *warm_up(void)
     return st;
 }
 
-/* The warm-up succeeds, and the backend has seen this. */
+/* Expects that the warm-up succeeds, and that the backend has seen these requests. */
 static void expect_of(fake_execute_fn fn, const char *config, uint32_t n_instances,
                       const char *text)
 {
@@ -149,7 +149,7 @@ static void expect_error(const char *config, fake_execute_fn fn, enum status_cod
 #define ONE  "batch_size: 1"
 #define A2   INPUT("A", "TYPE_INT32", "2", ZERO)
 
-static void the_array_of_requests_is_the_backend_s(void **state)
+static void a_backend_may_overwrite_the_array_of_requests(void **state)
 {
     (void)state;
     expect_of(execute_and_zero, IO "max_batch_size: 4\n" SAMPLE("s", "batch_size: 3 count: 2", A2),
@@ -159,26 +159,26 @@ static void the_array_of_requests_is_the_backend_s(void **state)
               "m_0 A:INT32[1,2]=0000000000000000\nm_0 A:INT32[1,2]=0000000000000000\n");
 }
 
-static void no_samples(void **state)
+static void a_model_without_samples_executes_nothing(void **state)
 {
     (void)state;
     expect(IO, 1, "");
 }
 
-static void zeros(void **state)
+static void a_sample_of_zeros_is_executed(void **state)
 {
     (void)state;
     expect(IO SAMPLE("s", ONE, A2), 1, "m_0 A:INT32[2]=0000000000000000\n");
-    /* The field is there: that its value is false has no meaning, as in the reference. */
+    /* The field is set; as in the reference, its value false has no meaning. */
     expect(IO SAMPLE("s", ONE, INPUT("A", "TYPE_INT32", "1", "zero_data: false")), 1,
            "m_0 A:INT32[1]=00000000\n");
     expect(IO SAMPLE("s", ONE, INPUT("A", "TYPE_INT32", "0", ZERO)), 1, "m_0 A:INT32[0]=\n");
 }
 
-static void samples_in_order_counts_and_batches_on_every_instance(void **state)
+static void every_instance_executes_samples_in_order_with_counts(void **state)
 {
     (void)state;
-    expect(IO "max_batch_size: 4\n" /* three copies of b; c is passed over */
+    expect(IO "max_batch_size: 4\n" /* three copies of b; c is skipped */
            SAMPLE("a", ONE " count: 2", A2)
                SAMPLE("b", "batch_size: 3", INPUT("A", "TYPE_INT32", "1", ZERO))
                    SAMPLE("c", "batch_size: 0 count: 7", ""),
@@ -208,7 +208,7 @@ static void warm_up_counts_in_the_statistics(void **state)
     fake_model_end(&f);
 }
 
-static void a_reshaped_input(void **state)
+static void a_sample_is_reshaped_as_a_request_is(void **state)
 {
     (void)state;
     expect("max_batch_size: 4\n"
@@ -218,7 +218,7 @@ static void a_reshaped_input(void **state)
            1, "m_0 A:INT8[1,2,2]=00000000\n");
 }
 
-static void optional_and_undeclared_inputs(void **state)
+static void samples_may_omit_optional_and_add_undeclared_inputs(void **state)
 {
     (void)state;
     const char *const io = "input { name: 'A' data_type: TYPE_INT8 dims: [ 1 ] }\n"
@@ -233,13 +233,13 @@ static void optional_and_undeclared_inputs(void **state)
     mem_free(config);
 }
 
-/* ------------------------------------------------------------------------------ random data */
+/* ---- Random data ----------------------------------------------------------------------------- */
 
 static const char *const all_types[] = {"BOOL", "UINT8", "UINT16", "UINT32", "UINT64",
                                         "INT8", "INT16", "INT32",  "INT64",  "FP16",
                                         "FP32", "FP64",  "STRING", "BF16"};
 
-/* Of each element its bytes, the least first. */
+/* The bytes of each element, the least significant first. */
 static unsigned int byte(const char *hex, size_t i)
 {
     unsigned int value = 0;
@@ -253,7 +253,7 @@ static void check_element(const char *type, const char *hex, size_t size)
         assert_in_range(byte(hex, 0), 0, 1);
     else if (strcmp(type, "STRING") == 0)
         assert_memory_equal(hex, "00000000", 8);
-    else if (strcmp(type, "FP16") == 0) /* 1 <= x < 2: sign 0, exponent that of 1 */
+    else if (strcmp(type, "FP16") == 0) /* 1 <= x < 2: sign 0, the exponent of 1 */
         assert_int_equal(byte(hex, 1) & 0xfc, 0x3c);
     else if (strcmp(type, "BF16") == 0 || strcmp(type, "FP32") == 0)
         assert_int_equal(byte(hex, size - 1) << 1 | byte(hex, size - 2) >> 7, 0x7f);
@@ -261,7 +261,7 @@ static void check_element(const char *type, const char *hex, size_t size)
         assert_int_equal(byte(hex, 7) << 4 | byte(hex, 6) >> 4, 0x3ff);
 }
 
-static void random_data_of_each_type(void **state)
+static void random_data_fits_each_type(void **state)
 {
     (void)state;
     enum { N = 37 };
@@ -288,7 +288,7 @@ static void random_data_of_each_type(void **state)
     }
 }
 
-/* -------------------------------------------------------------------------------------- files */
+/* ---- Files ----------------------------------------------------------------------------------- */
 
 static struct test_repository repository;
 static struct storage *storage;
@@ -316,7 +316,7 @@ static void write_file(const char *name, const void *bytes, size_t n)
     mem_free(path);
 }
 
-/* A model of this type and shape whose sample is the file; NULL or the error. */
+/* Loads a model of this type and shape whose sample is the file; returns NULL or the error. */
 static struct status *load_file(const char *type, const char *dims, const char *file)
 {
     char *config = mem_printf("input { name: 'A' data_type: TYPE_%s dims: [ -1 ] }\n"
@@ -343,14 +343,14 @@ static void expect_file_error(const char *type, const char *dims, const char *fi
     assert_int_equal(seen.n_executions, 0);
 }
 
-static void files(void **state)
+static void a_sample_is_read_from_a_file(void **state)
 {
     (void)state;
     write_file("twelve", "abcdefghijkl", 12);
     assert_null(load_file("INT32", "3", "twelve"));
     assert_string_equal(seen.text, "m_0 A:INT32[3]=6162636465666768696a6b6c\n"
                                    "m_0 A:INT32[3]=6162636465666768696a6b6c\n");
-    assert_null(load_file("INT32", "2", "./twelve")); /* what is beyond is left, with a warning */
+    assert_null(load_file("INT32", "2", "./twelve")); /* more bytes are ignored, with a warning */
     assert_string_equal(seen.text, "m_0 A:INT32[2]=6162636465666768\n"
                                    "m_0 A:INT32[2]=6162636465666768\n");
     expect_file_error("INT32", "4", "twelve",
@@ -362,7 +362,7 @@ static void files(void **state)
     expect_file_error("INT32", "4", ".", "is a folder");
 }
 
-static void files_of_strings(void **state)
+static void strings_are_read_from_a_file(void **state)
 {
     (void)state;
     write_file("two", "\1\0\0\0a\2\0\0\0bc", 11);
@@ -383,9 +383,9 @@ static void files_of_strings(void **state)
     expect_file_error("STRING", "1", "empty", "expected 1 string elements");
 }
 
-/* ------------------------------------------------------------------ samples that do not fit */
+/* ---- Samples that do not fit ----------------------------------------------------------------- */
 
-static void samples_that_do_not_fit(void **state)
+static void samples_that_do_not_fit_fail_the_load(void **state)
 {
     (void)state;
     expect_error(IO SAMPLE("s", ONE, ""), execute, STATUS_INVALID_ARG,
@@ -405,7 +405,7 @@ static void samples_that_do_not_fit(void **state)
                  "warmup setting expects input 'B' to have data_type (warmup sample 's')");
 }
 
-static void huge_tensors(void **state)
+static void huge_samples_are_refused(void **state)
 {
     (void)state;
     expect_error(IO SAMPLE("s", ONE, INPUT("A", "TYPE_INT32", "1099511627776", ZERO)), execute,
@@ -424,7 +424,7 @@ static void huge_tensors(void **state)
         "4294967296 bytes (warmup sample 's')");
 }
 
-/* ------------------------------------------------------------------------ backends that fail */
+/* ---- Backends that fail ---------------------------------------------------------------------- */
 
 static struct status *execute_fails(struct instance *in, struct request **requests, uint32_t n)
 {
@@ -434,7 +434,7 @@ static struct status *execute_fails(struct instance *in, struct request **reques
     return status_new(STATUS_UNAVAILABLE, "no coffee");
 }
 
-/* Each with another error. */
+/* Answers each request with a different error. */
 static struct status *answers_errors(struct instance *in, struct request **requests, uint32_t n)
 {
     (void)in;
@@ -480,7 +480,7 @@ static struct status *answers_with_flags(struct instance *in, struct request **r
     return NULL;
 }
 
-static void errors_of_the_backend(void **state)
+static void a_backends_error_fails_the_load(void **state)
 {
     (void)state;
     expect_error(IO SAMPLE("zero sample", "batch_size: 3", A2), execute_fails, STATUS_INVALID_ARG,
@@ -516,7 +516,7 @@ static struct status *fails_later(struct instance *in, struct request **requests
     return n_left-- ? execute(in, requests, n) : execute_fails(in, requests, n);
 }
 
-static void the_first_failure_ends_it(void **state)
+static void the_first_failure_ends_the_warm_up(void **state)
 {
     (void)state;
     n_left = 3;
@@ -525,7 +525,7 @@ static void the_first_failure_ends_it(void **state)
     assert_int_equal(seen.n_executions, 3);
 }
 
-/* ------------------------------------------------------- backends that answer late, and often */
+/* ---- Backends that answer late, and several times -------------------------------------------- */
 
 static struct thread late_thread;
 static struct request *late_request;
@@ -551,7 +551,7 @@ static struct status *executes_later(struct instance *in, struct request **reque
     return thread_start(&late_thread, "late", answer_late, NULL);
 }
 
-static void answers_that_come_later_and_more_than_one(void **state)
+static void answers_may_be_late_and_several(void **state)
 {
     (void)state;
     make(IO SAMPLE("s", ONE " count: 20", A2), 1, executes_later);
@@ -561,7 +561,7 @@ static void answers_that_come_later_and_more_than_one(void **state)
     fake_model_end(&f);
 }
 
-/* Blocks until its request is cancelled, which is what a stop of the server does. */
+/* Returns only when its request is cancelled, as a stop of the server does. */
 static struct status *waits_for_a_stop(struct instance *in, struct request **requests, uint32_t n)
 {
     note(in, requests, n);
@@ -571,7 +571,7 @@ static struct status *waits_for_a_stop(struct instance *in, struct request **req
     return status_new(STATUS_CANCELLED, "told to stop");
 }
 
-static void a_stopping_server_cancels(void **state)
+static void a_stop_cancels_the_warm_up(void **state)
 {
     (void)state;
     expect_error(IO SAMPLE("s", ONE " count: 4294967295", A2), waits_for_a_stop, STATUS_UNAVAILABLE,
@@ -582,23 +582,23 @@ static void a_stopping_server_cancels(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_array_of_requests_is_the_backend_s),
-        cmocka_unit_test(no_samples),
-        cmocka_unit_test(zeros),
-        cmocka_unit_test(samples_in_order_counts_and_batches_on_every_instance),
+        cmocka_unit_test(a_backend_may_overwrite_the_array_of_requests),
+        cmocka_unit_test(a_model_without_samples_executes_nothing),
+        cmocka_unit_test(a_sample_of_zeros_is_executed),
+        cmocka_unit_test(every_instance_executes_samples_in_order_with_counts),
         cmocka_unit_test(warm_up_counts_in_the_statistics),
-        cmocka_unit_test(a_reshaped_input),
-        cmocka_unit_test(optional_and_undeclared_inputs),
-        cmocka_unit_test(random_data_of_each_type),
-        cmocka_unit_test(files),
-        cmocka_unit_test(files_of_strings),
-        cmocka_unit_test(samples_that_do_not_fit),
-        cmocka_unit_test(huge_tensors),
-        cmocka_unit_test(errors_of_the_backend),
+        cmocka_unit_test(a_sample_is_reshaped_as_a_request_is),
+        cmocka_unit_test(samples_may_omit_optional_and_add_undeclared_inputs),
+        cmocka_unit_test(random_data_fits_each_type),
+        cmocka_unit_test(a_sample_is_read_from_a_file),
+        cmocka_unit_test(strings_are_read_from_a_file),
+        cmocka_unit_test(samples_that_do_not_fit_fail_the_load),
+        cmocka_unit_test(huge_samples_are_refused),
+        cmocka_unit_test(a_backends_error_fails_the_load),
         cmocka_unit_test(a_long_error_is_cut),
-        cmocka_unit_test(the_first_failure_ends_it),
-        cmocka_unit_test(answers_that_come_later_and_more_than_one),
-        cmocka_unit_test(a_stopping_server_cancels),
+        cmocka_unit_test(the_first_failure_ends_the_warm_up),
+        cmocka_unit_test(answers_may_be_late_and_several),
+        cmocka_unit_test(a_stop_cancels_the_warm_up),
     };
     return cmocka_run_group_tests(tests, make_repository, remove_repository);
 }

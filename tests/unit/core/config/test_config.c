@@ -39,7 +39,8 @@ static void assert_error(struct status *st, enum status_code code, const char *m
     status_free(st);
 }
 
-/* The whole life, with these entries in the first version's folder. */
+/* Prepares, completes and validates the configuration, with these entries in the first version's
+ * folder. */
 static struct model_config *live(const char *text, const char *const *files, size_t n_files)
 {
     struct config_facts facts = {.model_name = "m",
@@ -53,7 +54,7 @@ static struct model_config *live(const char *text, const char *const *files, siz
     return c;
 }
 
-static void backend_is_found(void **state)
+static void the_backend_is_found_by_platform_and_files(void **state)
 {
     static const struct {
         const char *text, *file, *backend, *platform, *filename;
@@ -91,7 +92,7 @@ static void backend_is_found(void **state)
     }
 }
 
-static void backend_from_the_models_name(void **state)
+static void the_backend_is_found_by_the_models_name(void **state)
 {
     struct config_facts facts = {.model_name = "a.b.c", .auto_complete = true};
     struct model_config *c = parse("");
@@ -140,7 +141,7 @@ static void backends_may_prefer_groups(void **state)
     assert_int_equal(c->pb->instance_group[0]->count, 5);
     model_config_free(c);
 
-    /* All it wants is GPUs, and there are none: as if it wanted nothing. */
+    /* The backend only prefers GPUs, of which there are none: as if it preferred nothing. */
     facts.n_preferred_groups = 1;
     c = parse("backend: 'x'");
     must(model_config_prepare(c, &facts));
@@ -193,8 +194,9 @@ static void json_has_the_references_habits(void **state)
     model_config_free(c);
 }
 
-/* Integers of 64 bits are numbers, except where the reference forgot them. */
-static void wide_integers(void **state)
+/* Integers of 64 bits are JSON numbers, except in the fields where the reference prints a
+ * string. */
+static void wide_integers_print_as_numbers_or_strings(void **state)
 {
     struct model_config *c =
         parse("dynamic_batching { max_queue_delay_microseconds: 18446744073709551615 }"
@@ -209,7 +211,7 @@ static void wide_integers(void **state)
     model_config_free(c);
 }
 
-static void text_json_text(void **state)
+static void text_survives_the_way_through_json(void **state)
 {
     const char *text = "name: \"m\"\n"
                        "backend: \"x\"\n"
@@ -254,7 +256,7 @@ static void text_json_text(void **state)
     model_config_free(again);
 }
 
-static void merging_what_a_backend_found(void **state)
+static void a_backends_configuration_is_merged(void **state)
 {
     static const char json[] =
         "{\"name\":\"ignored\",\"max_batch_size\":4,"
@@ -288,7 +290,7 @@ static void merging_what_a_backend_found(void **state)
     model_config_free(c);
 }
 
-static void without_a_configuration(void **state)
+static void a_model_without_a_configuration_is_completed(void **state)
 {
     struct config_facts facts = {.model_name = "x.y", .auto_complete = true};
     for (int completed = 0; completed < 2; completed++) {
@@ -307,7 +309,7 @@ static void without_a_configuration(void **state)
     }
 }
 
-static void files(void **state)
+static void a_configuration_is_read_from_a_file(void **state)
 {
     struct model_config *c = NULL;
     char folder[] = "/tmp/conch-config-XXXXXX";
@@ -340,7 +342,7 @@ static void files(void **state)
     assert_int_equal(c->pb->max_batch_size, 3);
     model_config_free(c);
 
-    /* A sparse gigabyte is refused before it is read. */
+    /* A sparse file of a gigabyte is refused before it is read. */
     assert_int_equal(truncate(path, (off_t)1 << 30), 0);
     expected = mem_printf(
         "failed to read text proto from %s: '%s' has 1073741824 bytes, the maximum is 16777216",
@@ -355,16 +357,16 @@ static void files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(backend_is_found),
-        cmocka_unit_test(backend_from_the_models_name),
+        cmocka_unit_test(the_backend_is_found_by_platform_and_files),
+        cmocka_unit_test(the_backend_is_found_by_the_models_name),
         cmocka_unit_test(instance_groups_are_placed),
         cmocka_unit_test(backends_may_prefer_groups),
         cmocka_unit_test(json_has_the_references_habits),
-        cmocka_unit_test(wide_integers),
-        cmocka_unit_test(text_json_text),
-        cmocka_unit_test(merging_what_a_backend_found),
-        cmocka_unit_test(without_a_configuration),
-        cmocka_unit_test(files),
+        cmocka_unit_test(wide_integers_print_as_numbers_or_strings),
+        cmocka_unit_test(text_survives_the_way_through_json),
+        cmocka_unit_test(a_backends_configuration_is_merged),
+        cmocka_unit_test(a_model_without_a_configuration_is_completed),
+        cmocka_unit_test(a_configuration_is_read_from_a_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

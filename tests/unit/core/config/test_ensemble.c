@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Do ensembles fit their models? The texts are those of the genuine Triton for the same
- * configurations, but where it names the ensemble rather than the step's model (decoupled).
+ * Do ensembles fit their models? The texts are the genuine Triton's for the same configurations,
+ * except that some of Triton's name the ensemble instead of the step's model (decoupled).
  */
 #include "core/config/ensemble.h"
 
@@ -123,7 +123,7 @@ static enum ensemble_answer find(void *arg, const Inference__ModelEnsembling__St
 static const struct ensemble_lookup lookup = {.find = find};
 
 static const struct {
-    const char *text, *fault; /* NULL: none */
+    const char *text, *fault; /* NULL: no fault */
 } cases[] = {
     {ENSEMBLE("0", "[4]", STEP("id4", "X", "Y")), NULL},
     {ENSEMBLE("0", "[4]", STEP("any", "X", "Y")), NULL},
@@ -171,12 +171,12 @@ static const struct {
     {ENSEMBLE("0", "[2,5]", STEP("b4", "X", "Y")),
      "in ensemble e, ensemble tensor X: inconsistent shape: [2,5] is inferred from model e while "
      "[-1,4] is inferred from model b4 (f:1:"},
-    /* what the backend has not told yet */
+    /* properties that the backend has not declared yet */
     {ENSEMBLE("8", "[4]", STEP_OF("open", "-1", "A", "X", "B", "Y")), NULL},
     {ENSEMBLE("0", "[4]", STEP_OF("half", "-1", "A", "X", "B", "Y")),
      "in ensemble e, ensemble tensor X is mapping to non-existing input A in model half (f:1:"},
     {ENSEMBLE("0", "[4]", STEP_OF("half", "-1", "I", "X", "B", "Y")), NULL},
-    /* responses that multiply */
+    /* decoupled steps, which multiply responses */
     {ENSEMBLE("0", "[4]", STEP("d1", "X", "A") STEP("d2", "A", "Y")), NULL},
     {ENSEMBLE("0", "[4]", STEP("d1", "X", "A") STEP("id4", "A", "B") JOIN), NULL},
     {ENSEMBLE("0", "[4]", JOIN STEP("d1", "X", "A") STEP("d2", "X", "B")),
@@ -187,7 +187,7 @@ static const struct {
      "models (f:1:"},
 };
 
-static void ensembles_fit_their_models_or_not(void **state)
+static void an_ensemble_is_validated_against_its_models(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -237,7 +237,7 @@ static void a_listener_gets_every_step(void **state)
     model_config_free(c);
 }
 
-static void cycles_are_found_from_inside(void **state)
+static void a_cycle_is_found_from_each_of_its_models(void **state)
 {
     static const struct {
         const char *name, *fault;
@@ -248,7 +248,7 @@ static void cycles_are_found_from_inside(void **state)
          "circular dependency between ensembles: loop_b -> ... -> loop_a -> loop_b (f:1:"},
         {"itself",
          "circular dependency between ensembles: itself -> ... -> itself -> itself (f:1:"},
-        {"to_loop", NULL}, /* it is not part of the cycle that it leads to */
+        {"to_loop", NULL}, /* not part of the cycle that it leads to */
         {"sound", NULL},
     };
     (void)state;
@@ -284,9 +284,9 @@ static void steps_are_ordered_by_their_data(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ensembles_fit_their_models_or_not),
+        cmocka_unit_test(an_ensemble_is_validated_against_its_models),
         cmocka_unit_test(a_listener_gets_every_step),
-        cmocka_unit_test(cycles_are_found_from_inside),
+        cmocka_unit_test(a_cycle_is_found_from_each_of_its_models),
         cmocka_unit_test(steps_are_ordered_by_their_data),
     };
     return cmocka_run_group_tests(tests, start, stop);

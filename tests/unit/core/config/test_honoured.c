@@ -12,7 +12,7 @@
 #include "base/status.h"
 #include "core/config/honoured.h"
 
-/* Every message of which fields are looked into has a table, and a table has a line per field. */
+/* Every message whose fields are examined has a table, and each table has a line per field. */
 static void tables_are_complete(void **state)
 {
     for (size_t i = 0; i < config_n_tables; i++) {
@@ -43,7 +43,7 @@ static struct status *check(const char *text)
     return st;
 }
 
-/* What stands at its default asks for nothing. */
+/* A field at its default asks for nothing. */
 static void defaults_are_fine(void **state)
 {
     assert_null(check("response_cache { enable: false } model_transaction_policy { }"
@@ -71,14 +71,14 @@ static void a_scheduler_is_asked_for_by_its_presence(void **state)
 
 static const ProtobufCMessageDescriptor *const top = &inference__model_config__descriptor;
 
-/* A field, and how a text gets to it: `before` opens the messages around it, `after` closes them.
- */
+/* A field, and the text that reaches it: `before` opens the messages around it, `after` closes
+ * them. */
 struct spot {
     char before[400], after[100], path[200];
-    const char *refused; /* the field around it that is refused as soon as it is set, or NULL */
+    const char *refused; /* the enclosing field that is refused as soon as it is set, or NULL */
 };
 
-/* The words that set a field to its default, and to something else. */
+/* Returns the text that sets a field to its default, or to another value. */
 static const char *word(const ProtobufCFieldDescriptor *f, bool is_default)
 {
     if (f->label == PROTOBUF_C_LABEL_REPEATED && is_default)
@@ -104,10 +104,10 @@ static enum config_answer answer_of(const ProtobufCMessageDescriptor *type, cons
             return l->answer;
     }
     assert_null(t);
-    return outer; /* inside something that is not looked into */
+    return outer; /* inside a field whose members are not examined */
 }
 
-/* Sets one field in a text, and compares what is said of it. */
+/* Sets one field in a text, and compares the fault with the expected one. */
 static void expect(const struct spot *spot, const ProtobufCFieldDescriptor *f, bool is_default,
                    const char *refused)
 {
@@ -124,8 +124,7 @@ static void expect(const struct spot *spot, const ProtobufCFieldDescriptor *f, b
     status_free(st);
 }
 
-/* Message types met so far, and their fields; entries of maps and empty ones are none.
- */
+/* Message types and fields met so far; map entries and empty messages do not count. */
 struct tally {
     struct map seen;
     size_t n_types, n_fields;
@@ -139,7 +138,7 @@ static void count(struct tally *t, const ProtobufCMessageDescriptor *type)
     }
 }
 
-/* All fields of a message and of those in it, on every way there. */
+/* Visits all fields of a message and of the messages inside it, on every path. */
 static void walk(const ProtobufCMessageDescriptor *type, const struct spot *outer,
                  enum config_answer outer_answer, struct tally *tally)
 {
@@ -155,7 +154,7 @@ static void walk(const ProtobufCMessageDescriptor *type, const struct spot *oute
 
         bool asked_by_presence = f->type == PROTOBUF_C_TYPE_MESSAGE &&
                                  f->label != PROTOBUF_C_LABEL_REPEATED && answer == CONFIG_NO;
-        bool in_oneof = f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF; /* set is set */
+        bool in_oneof = f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF; /* it has no default */
         bool default_asks = asked_by_presence || (in_oneof && answer == CONFIG_NO);
         expect(outer, f, true, outer->refused || default_asks ? here.refused : NULL);
         expect(outer, f, false, here.refused);
@@ -167,8 +166,9 @@ static void walk(const ProtobufCMessageDescriptor *type, const struct spot *oute
     }
 }
 
-/* A harmless value is never refused; one that asks for what is not there always is, by its name. */
-static void all_fields(void **state)
+/* A harmless value is never refused. A value that asks for a missing feature is always refused,
+ * by its name. */
+static void every_field_is_honoured_or_refused(void **state)
 {
     struct tally tally = {.seen = MAP_INIT};
     const struct spot outside = {.refused = NULL};
@@ -184,7 +184,7 @@ int main(void)
         cmocka_unit_test(tables_are_complete),
         cmocka_unit_test(defaults_are_fine),
         cmocka_unit_test(a_scheduler_is_asked_for_by_its_presence),
-        cmocka_unit_test(all_fields),
+        cmocka_unit_test(every_field_is_honoured_or_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

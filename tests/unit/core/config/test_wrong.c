@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Wrong configurations and exactly what is said of them: wrong.txt, a block for each:
+ * Wrong configurations and the exact text of their faults: wrong.txt, a block for each:
  *
  *     == title
  *     @strict                     (auto-completion is off)
@@ -48,7 +48,7 @@ static bool read_block(FILE *f, struct block *b)
         }
         if (strncmp(line, "== ", 3) == 0) {
             *end = '\0';
-            assert_int_equal(b->text.size, 0); /* the block before has its answer */
+            assert_int_equal(b->text.size, 0); /* the block before has its expected fault */
             snprintf(b->title, sizeof(b->title), "%s", line + 3);
         } else if (strcmp(line, "@strict\n") == 0) {
             b->strict = true;
@@ -62,7 +62,7 @@ static bool read_block(FILE *f, struct block *b)
     return false;
 }
 
-/* That a field is not honoured is the last thing that a step looks at. */
+/* Each step examines last whether its fields are honoured. */
 static struct status *pass(const struct block *b, struct status *st)
 {
     if (!st || !b->all || status_code(st) != STATUS_UNSUPPORTED)
@@ -87,7 +87,7 @@ static struct status *live(const struct block *b)
     return st;
 }
 
-/* A fault as the status would have it: where it stands, and the words for a wrong text. */
+/* Prints a fault as the status would: its position, and the words for a wrong text. */
 static void note(void *arg, const struct config_fault *fault)
 {
     struct buf *told = arg;
@@ -106,7 +106,7 @@ static void note(void *arg, const struct config_fault *fault)
     buf_addf(told, ")%s%s\n", *advice ? ": " : "", advice);
 }
 
-/* Does a listener get the very same, whatever else is wrong? */
+/* Is the same fault reported to a listener, whatever else is wrong? */
 static bool is_reported(const struct block *b, const char *expected)
 {
     struct config_facts facts = {.model_name = "m", .auto_complete = !b->strict};
@@ -125,7 +125,7 @@ static bool is_reported(const struct block *b, const char *expected)
     return found && found[strlen(expected)] == '\n';
 }
 
-static void wrong_configurations(void **state)
+static void a_wrong_configuration_has_its_fault(void **state)
 {
     static struct block b = {.text = BUF_INIT(MAX_BLOCK)};
     FILE *f = fopen(CONCH_SOURCE_DIR "/tests/unit/core/config/wrong.txt", "r");
@@ -157,6 +157,6 @@ static void wrong_configurations(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(wrong_configurations)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_wrong_configuration_has_its_fault)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,7 @@
 #include "base/buf.h"
 #include "base/compiler.h"
 
-static void numbers_are_those_of_c(void **state)
+static void numbers_print_as_in_c(void **state)
 {
     (void)state;
     static const struct {
@@ -32,7 +32,7 @@ static void numbers_are_those_of_c(void **state)
         {1e17, "1e+17"},
         {2.5e20, "2.5e+20"},
         {1.0 / 3, "0.3333333333333333"},
-        {0.1 + 0.2, "0.30000000000000004"}, /* sixteen digits would be another number */
+        {0.1 + 0.2, "0.30000000000000004"}, /* with sixteen digits it would be another number */
         {DBL_MAX, "1.7976931348623157e+308"},
         {DBL_MIN, "2.2250738585072014e-308"},
         {(double)NAN, "Nan"},
@@ -57,7 +57,7 @@ static void labels_are_escaped(void **state)
                         "a=\"\",b=\"\\\"\\\\\\n\t}{,=#\",c=\"\xc3\xbc\\\\xFF\\\\xC3\"");
 }
 
-static void lines(void **state)
+static void a_line_has_name_labels_and_value(void **state)
 {
     (void)state;
     static const double le = 0.5;
@@ -78,9 +78,9 @@ static void lines(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_are_those_of_c),
+        cmocka_unit_test(numbers_print_as_in_c),
         cmocka_unit_test(labels_are_escaped),
-        cmocka_unit_test(lines),
+        cmocka_unit_test(a_line_has_name_labels_and_value),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What metrics of families look like when they are printed, and that threads do not lose counts.
+ * How the metrics of families are printed, and that threads lose no counts.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -105,14 +105,14 @@ static void equal_labels_are_one_metric(void **state)
     ok(metric_value(x, &value));
     assert_true(value == 3);
 
-    /* It outlives the handle that made it. */
+    /* The metric outlives the handle that made it. */
     metric_free(x);
     ok(metric_family_free(f));
     ok(metric_value(y, &value));
     assert_true(value == 3);
     metric_free(y);
 
-    /* … and not the last one: the next one starts from zero. */
+    /* … but not its last handle: the next metric starts from zero. */
     ok(metric_new(again, ab, 2, NULL, &x));
     ok(metric_value(x, &value));
     assert_true(value == 0);
@@ -153,8 +153,9 @@ static void threads_lose_no_counts(void **state)
     ok(metric_family_free(f));
 }
 
-/* Many metrics of one family, in order, are not compared with each other but to be printed. */
-static void many_metrics_of_one_family(void **state)
+/* Metrics of one family that are made in order are compared with each other only when they are
+ * printed. */
+static void a_family_sorts_its_metrics_only_to_print_them(void **state)
 {
     (void)state;
     enum { N = 100000 };
@@ -172,7 +173,7 @@ static void many_metrics_of_one_family(void **state)
     AUTO(buf) out = BUF_INIT(16 << 20);
     metric_families_print(&out);
     assert_in_range(metric_families_sort_steps() - before, N, 20 * N);   /* log2(N) is 17 */
-    const char *at = strchr(strchr(buf_text(&out), '\n') + 1, '\n') + 1; /* behind HELP and TYPE */
+    const char *at = strchr(strchr(buf_text(&out), '\n') + 1, '\n') + 1; /* after HELP and TYPE */
     for (int i = 0; i < N; i++) {
         char expected[32];
         int length = snprintf(expected, sizeof(expected), "many{l=\"%06d\"} ", i);
@@ -193,7 +194,7 @@ int main(void)
         cmocka_unit_test(prints_histograms_cumulated),
         cmocka_unit_test(equal_labels_are_one_metric),
         cmocka_unit_test(threads_lose_no_counts),
-        cmocka_unit_test(many_metrics_of_one_family),
+        cmocka_unit_test(a_family_sorts_its_metrics_only_to_print_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

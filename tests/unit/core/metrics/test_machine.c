@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 
-static void time_of_processors(void **state)
+static void processor_time_is_parsed(void **state)
 {
     (void)state;
     struct machine_time t;
@@ -22,7 +22,7 @@ static void time_of_processors(void **state)
     assert_int_equal(t.idle, 4000 + 50000);
 }
 
-static void texts_that_are_none(void **state)
+static void malformed_texts_give_no_value(void **state)
 {
     (void)state;
     static const char *const stats[] = {"", "cpu", "cpu 1 2 3 4 5 6 7", "cpu0 1 2 3 4 5 6 7 8",
@@ -32,7 +32,7 @@ static void texts_that_are_none(void **state)
         "MemTotal: 5 kB",
         "MemAvailable: 5 kB\n",
         "MemTotal: 5 kB\nMemAvailable: x kB\n",
-        "MemTotal: 5 kB\nMemAvailable: 6 kB\n", /* more than there is */
+        "MemTotal: 5 kB\nMemAvailable: 6 kB\n", /* more than the total */
         "MemTotal: 18446744073709551615 kB\nMemAvailable: 1 kB\n",
         "XMemTotal: 5 kB\nXMemAvailable: 1 kB\n",
     };
@@ -46,7 +46,7 @@ static void texts_that_are_none(void **state)
     assert_int_equal(use.memory_bytes, 9);
 }
 
-static void memory(void **state)
+static void memory_is_parsed(void **state)
 {
     (void)state;
     struct machine_use use = {0};
@@ -57,8 +57,8 @@ static void memory(void **state)
     assert_int_equal(use.memory_used_bytes, 12000000ULL * 1024);
 }
 
-/* The share is that since the last look; a look too soon after it is none. */
-static void looks_are_apart(void **state)
+/* The share covers the time since the last look. A look too soon after it is skipped. */
+static void utilization_covers_the_time_between_looks(void **state)
 {
     (void)state;
     struct machine *m = machine_new(1000, 5 * NS_PER_S);
@@ -66,7 +66,7 @@ static void looks_are_apart(void **state)
     assert_true(first.utilization == 0.0);
     assert_true(first.memory_used_bytes < first.memory_bytes);
 
-    /* Busy until the kernel has counted a tick of it. */
+    /* Keeps the CPU busy until the kernel has counted a tick of it. */
     struct machine_use later;
     uint64_t now_ns = 5 * NS_PER_S;
     do {
@@ -84,10 +84,10 @@ static void looks_are_apart(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(time_of_processors),
-        cmocka_unit_test(texts_that_are_none),
-        cmocka_unit_test(memory),
-        cmocka_unit_test(looks_are_apart),
+        cmocka_unit_test(processor_time_is_parsed),
+        cmocka_unit_test(malformed_texts_give_no_value),
+        cmocka_unit_test(memory_is_parsed),
+        cmocka_unit_test(utilization_covers_the_time_between_looks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

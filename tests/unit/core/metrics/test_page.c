@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The page of a server with one model, from its start to its end; what it says after requests is
- * held against the genuine Triton in tests/system/test_metrics.py.
+ * The page of a server with one model, from its start to its end. tests/system/test_metrics.py
+ * compares the page after requests with the genuine Triton's.
  */
 #include "core/metrics/page.h"
 
@@ -72,7 +72,7 @@ static bool shows(struct server *s, const char *line)
     return strstr(buf_text(&out), line) != NULL;
 }
 
-/* The value in the line that begins so. */
+/* Returns the value in the line that begins with this text. */
 static double number(struct server *s, const char *line)
 {
     AUTO(buf) out = BUF_INIT(1 << 20);
@@ -82,7 +82,7 @@ static double number(struct server *s, const char *line)
     return strtod(at + strlen(line), NULL);
 }
 
-static void models_come_and_go(void **state)
+static void a_model_is_on_the_page_while_it_is_loaded(void **state)
 {
     struct fixture *f = *state;
     assert_false(shows(f->server, "nv_inference"));
@@ -95,14 +95,14 @@ static void models_come_and_go(void **state)
     assert_true(
         shows(f->server, "\nnv_inference_first_response_histogram_ms_count" LABELS("") " 0\n"));
     double load_s = number(f->server, "\nnv_model_load_duration_secs" LABELS("") " ");
-    assert_true(load_s > 0 && load_s < 300); /* seconds, then */
+    assert_true(load_s > 0 && load_s < 300); /* in seconds */
 
     ok(server_stop(f->server));
     assert_false(shows(f->server, "nv_inference"));
     assert_true(shows(f->server, "\nnv_pinned_memory_pool_total_bytes 0\n"));
 }
 
-static void a_page_that_does_not_fit(void **state)
+static void a_page_that_does_not_fit_is_an_error(void **state)
 {
     struct fixture *f = *state;
     AUTO(buf) out = BUF_INIT(2000);
@@ -119,7 +119,7 @@ static struct status *print_page(void *arg)
     return server_metrics(arg, &out);
 }
 
-static void want_of_memory_is_survived(void **state)
+static void a_page_survives_lack_of_memory(void **state)
 {
     struct fixture *f = *state;
     ok(server_load(f->server));
@@ -127,7 +127,7 @@ static void want_of_memory_is_survived(void **state)
     assert_true(shows(f->server, "\nnv_inference_count" LABELS("") " 0\n"));
 }
 
-static void names_of_the_server_are_its_own(void **state)
+static void a_backend_cannot_use_the_servers_names(void **state)
 {
     (void)state;
     static const char *const names[] = {
@@ -160,7 +160,7 @@ static void passed(TRITONSERVER_Error *error)
         fail_msg("%s", TRITONSERVER_ErrorMessage(error));
 }
 
-static void an_embedder_reads_it(void **state)
+static void an_embedder_reads_the_page(void **state)
 {
     struct fixture *f = *state;
     TRITONSERVER_Server *server = (TRITONSERVER_Server *)f->server;
@@ -172,7 +172,7 @@ static void an_embedder_reads_it(void **state)
     assert_int_equal(strlen(base), size);
     assert_null(strstr(base, "nv_inference_count"));
 
-    /* The same object says what is so now. */
+    /* The same object has the current values. */
     ok(server_load(f->server));
     passed(TRITONSERVER_MetricsFormatted(metrics, TRITONSERVER_METRIC_PROMETHEUS, &base, &size));
     assert_int_equal(strlen(base), size);
@@ -191,11 +191,13 @@ static void an_embedder_reads_it(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(models_come_and_go, open_server, close_server),
-        cmocka_unit_test_setup_teardown(a_page_that_does_not_fit, open_server, close_server),
-        cmocka_unit_test_setup_teardown(want_of_memory_is_survived, open_server, close_server),
-        cmocka_unit_test_setup_teardown(an_embedder_reads_it, open_server, close_server),
-        cmocka_unit_test(names_of_the_server_are_its_own),
+        cmocka_unit_test_setup_teardown(a_model_is_on_the_page_while_it_is_loaded, open_server,
+                                        close_server),
+        cmocka_unit_test_setup_teardown(a_page_that_does_not_fit_is_an_error, open_server,
+                                        close_server),
+        cmocka_unit_test_setup_teardown(a_page_survives_lack_of_memory, open_server, close_server),
+        cmocka_unit_test_setup_teardown(an_embedder_reads_the_page, open_server, close_server),
+        cmocka_unit_test(a_backend_cannot_use_the_servers_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

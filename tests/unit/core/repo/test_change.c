@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Models that are loaded and unloaded while the server runs, with tests/plugins/gate: its models
- * load and execute when the test lets them.
+ * Models that are loaded and unloaded while the server runs, with tests/plugins/gate, whose models
+ * load and execute when the test opens their gates.
  */
 #include <sched.h>
 #include <setjmp.h>
@@ -87,7 +87,7 @@ static void change(const struct fixture *f, const char *path)
     write_file(f, path, text);
 }
 
-/* Until the backend waits there. */
+/* Waits until the backend waits at this gate. */
 static void await_arrival(const struct fixture *f, const char *gate)
 {
     char path[528];
@@ -169,7 +169,7 @@ static void is_ready(const struct fixture *f, bool expected)
 
 struct asked {
     struct request request;
-    struct mutex mu; /* level 1: nothing of ours is held in a callback */
+    struct mutex mu; /* level 1: no lock of ours is held in a callback */
     struct cond changed;
     bool answered, destroyed;
     char error[256];
@@ -205,14 +205,14 @@ static const struct request_ops ops = {
     .destroy = destroy,
 };
 
-/* The status of the look-up; then the request is idle. */
+/* Returns the status of the look-up; afterwards the request is idle. */
 static struct status *try_to_make(const struct fixture *f, struct asked *a, const char *name)
 {
     struct model *m;
     struct status *st = server_find_model(f->s, name, strlen(name), CONCH_VERSION_LATEST, &m);
     if (st)
         return st;
-    static const int64_t shape[] = {1, 1}; /* the batch in front, if there is one */
+    static const int64_t shape[] = {1, 1}; /* with the batch dimension, if there is one */
     struct input *in;
     struct tensor_buffer data = {.base = &a->data, .size_bytes = sizeof(a->data)};
     *a = (struct asked){.data = 7};
@@ -293,7 +293,7 @@ static void await_op(struct op *o, enum status_code code, const char *text)
 
 #define UNKNOWN "Request for unknown model: "
 
-static void a_model_comes_and_goes(void **state)
+static void a_model_is_loaded_and_unloaded(void **state)
 {
     (void)state;
     struct fixture f;
@@ -316,7 +316,7 @@ static void a_model_comes_and_goes(void **state)
     fine(server_unload_model(f.s, "m"));
     has_index(&f, "m:1:UNLOADING: n:-1:: ");
 
-    loads(&f, "m"); /* again, while the old one still executes */
+    loads(&f, "m"); /* again, while the old version still executes */
     has_index(&f, "m:1:READY: n:-1:: ");
     make(&f, &b, "m");
     start(&f, &b);
@@ -330,8 +330,8 @@ static void a_model_comes_and_goes(void **state)
     tear_down(&f);
 }
 
-/* Who has found a model is served by it, however late. */
-static void a_request_that_waits_keeps_its_model(void **state)
+/* A request that has found a model is served by it, however late. */
+static void a_waiting_request_keeps_its_model(void **state)
 {
     (void)state;
     struct fixture f;
@@ -351,7 +351,7 @@ static void a_request_that_waits_keeps_its_model(void **state)
     is_served(&b);
     await_index(&f, "m:1:UNAVAILABLE:unloaded n:-1:: ");
 
-    /* Only the end of the server does not wait for such a one. */
+    /* Only the end of the server does not wait for such a request. */
     loads(&f, "m");
     loads(&f, "n");
     make(&f, &a, "m");
@@ -368,8 +368,8 @@ static void a_request_that_waits_keeps_its_model(void **state)
     repository_remove(&f.repo);
 }
 
-/* Nobody comes any more for whom it could wait. */
-static void a_batch_that_waits_for_more_does_not_hold_up_the_unload(void **state)
+/* No request can join the batch any more, so the batch does not wait. */
+static void an_unload_does_not_wait_for_a_batch_to_fill(void **state)
 {
     (void)state;
     struct fixture f;
@@ -392,7 +392,7 @@ static void a_batch_that_waits_for_more_does_not_hold_up_the_unload(void **state
     tear_down(&f);
 }
 
-static void only_what_has_changed_is_loaded_again(void **state)
+static void only_changed_versions_are_reloaded(void **state)
 {
     (void)state;
     struct fixture f;
@@ -403,7 +403,7 @@ static void only_what_has_changed_is_loaded_again(void **state)
     has_index(&f, "m:1:READY: m:2:READY: n:-1:: ");
     write_file(&f, "m/hold.load", "");
     remove_file(&f, "m/hold.load");
-    loads(&f, "m"); /* nothing has changed in the end */
+    loads(&f, "m"); /* the files are as they were */
     make(&f, &a, "m");
     struct model *two = a.request.model, *m;
     end(&a);
@@ -430,7 +430,7 @@ static void only_what_has_changed_is_loaded_again(void **state)
     tear_down(&f);
 }
 
-static void a_reload_that_fails(void **state)
+static void a_failed_reload_keeps_the_old_version(void **state)
 {
     (void)state;
     struct fixture f;
@@ -444,7 +444,7 @@ static void a_reload_that_fails(void **state)
     write_file(&f, "m/fail.load", "no disk\n");
     static const char text[] =
         "load failed for model 'm': version 1 is at UNAVAILABLE state: Internal: no disk;\n";
-    for (int i = 0; i < 2; i++) { /* it is tried again each time */
+    for (int i = 0; i < 2; i++) { /* each call tries the load again */
         says(server_load_model(f.s, "m", NULL, 0), STATUS_INVALID_ARG, text);
         has_index(&f, "m:1:READY: n:-1:: ");
         is_ready(&f, true);
@@ -472,8 +472,8 @@ static void a_reload_that_fails(void **state)
     tear_down(&f);
 }
 
-/* All versions, or none; and an unload ends what is told of a failure. */
-static void a_load_that_fails(void **state)
+/* All versions load, or none. An unload removes the reason of a failure from the index. */
+static void a_failed_load_gives_its_reason(void **state)
 {
     (void)state;
     struct fixture f;
@@ -504,7 +504,7 @@ static void changes_of_one_model_wait_for_each_other(void **state)
     start_op(&first, &f, "m", false);
     await_arrival(&f, "m/hold.load");
     has_index(&f, "m:1:LOADING: n:-1:: ");
-    is_ready(&f, true); /* what serves is not the worse for it */
+    is_ready(&f, true); /* the model that serves stays ready */
     finds(&f, "m", CONCH_VERSION_LATEST, UNKNOWN "'m' version 1 is not at ready state");
     start_op(&second, &f, "m", false);
     start_op(&third, &f, "m", true);
@@ -522,8 +522,8 @@ static void changes_of_one_model_wait_for_each_other(void **state)
     tear_down(&f);
 }
 
-/* The old version serves until the new one can, and nobody notices. */
-static void a_slow_reload(void **state)
+/* The old version serves until the new one is ready; no request fails. */
+static void a_slow_reload_interrupts_no_request(void **state)
 {
     (void)state;
     struct fixture f;
@@ -552,7 +552,7 @@ static void a_slow_reload(void **state)
     tear_down(&f);
 }
 
-static void a_stop_while_models_load(void **state)
+static void a_stop_ends_loads_in_progress(void **state)
 {
     (void)state;
     struct fixture f;
@@ -569,7 +569,7 @@ static void a_stop_while_models_load(void **state)
     remove_file(&f, "m/hold.load");
     thread_join(&op.thread);
     thread_join(&queued.thread);
-    status_free(op.st); /* it came up, or was in time to be given up */
+    status_free(op.st); /* the load succeeded, or was cancelled in time */
     status_free(queued.st);
     server_set_exit_timeout(f.s, 30);
     tear_down(&f);
@@ -580,8 +580,8 @@ static void run_stop(void *arg)
     assert_null(server_stop(arg));
 }
 
-/* Each waits until the other one has begun to go. */
-static void models_go_at_the_same_time_when_the_server_stops(void **state)
+/* Each model's unload waits until the other one's has begun. */
+static void a_stop_unloads_models_at_the_same_time(void **state)
 {
     (void)state;
     struct fixture f;
@@ -600,7 +600,7 @@ static void models_go_at_the_same_time_when_the_server_stops(void **state)
     tear_down(&f);
 }
 
-static void files_of_their_own(void **state)
+static void a_model_loads_from_files_of_the_request(void **state)
 {
     (void)state;
     struct fixture f;
@@ -625,19 +625,19 @@ static void files_of_their_own(void **state)
     has_index(&f, "m:-1:: n:-1:: new:5:UNLOADING: ");
     assert_int_equal(access(directory, F_OK), 0);
     model_unref(m);
-    await_index(&f, "m:-1:: n:-1:: "); /* nothing is left of it */
+    await_index(&f, "m:-1:: n:-1:: "); /* the model is removed from the index */
     finds(&f, "new", CONCH_VERSION_LATEST, UNKNOWN "'new' is not found");
     assert_int_not_equal(access(directory, F_OK), 0);
 
     loads(&f, "m");
-    fine(server_load_model(f.s, "m", both, 2)); /* instead of what is in the repository */
+    fine(server_load_model(f.s, "m", both, 2)); /* replaces the model in the repository */
     await_index(&f, "m:1:UNAVAILABLE:unloaded m:5:READY: n:-1:: ");
-    loads(&f, "m"); /* and back */
+    loads(&f, "m"); /* the repository's model again */
     await_index(&f, "m:1:READY: m:5:UNAVAILABLE:unloaded n:-1:: ");
     tear_down(&f);
 }
 
-static void names_that_are_none(void **state)
+static void invalid_model_names_are_refused(void **state)
 {
     (void)state;
     static const char *const blank[] = {"", " ", "\t \n"}, *const wrong[] = {".",    "..",
@@ -678,7 +678,7 @@ struct storm {
     struct thread clients[N_CLIENTS];
 };
 
-/* "m" is reloaded, and nobody is to notice; "n" comes and goes, and may be missing. */
+/* "m" is reloaded without a failed request; "n" is loaded and unloaded, and may be missing. */
 static void ask_once(struct storm *s, const char *name, bool may_be_missing)
 {
     struct asked a;
@@ -715,7 +715,7 @@ static void reload_n(void *arg)
     }
 }
 
-static void a_storm_of_changes(void **state)
+static void requests_succeed_during_many_changes(void **state)
 {
     (void)state;
     struct storm s = {.over = false};
@@ -726,7 +726,7 @@ static void a_storm_of_changes(void **state)
         assert_null(thread_start(&s.clients[i], "client", ask_all_the_time, &s));
     assert_null(thread_start(&other, "other", reload_n, &s));
     for (int i = 0; i < N_RELOADS; i++) {
-        change(&s.f, i % 2 ? "m/1/file" : "m/2/file"); /* the latest version comes and changes */
+        change(&s.f, i % 2 ? "m/1/file" : "m/2/file"); /* the latest version, or an older one */
         loads(&s.f, "m");
     }
     thread_join(&other);
@@ -741,8 +741,8 @@ static void a_storm_of_changes(void **state)
     tear_down(&s.f);
 }
 
-/* Other modes have their models for good. */
-static void modes_that_do_not_allow_it(void **state)
+/* The other modes load their models once, at the start. */
+static void only_explicit_mode_loads_by_request(void **state)
 {
     (void)state;
     struct test_repository repo;
@@ -777,7 +777,7 @@ static void move_model(const struct fixture *f, const char *from, const char *to
     assert_int_equal(rename(old, new), 0);
 }
 
-static void what_the_repository_holds_serves(void **state)
+static void poll_mode_serves_what_the_repository_holds(void **state)
 {
     (void)state;
     struct fixture f;
@@ -802,11 +802,11 @@ static void what_the_repository_holds_serves(void **state)
     has_index(&f, "m:1:READY: m:2:READY: n:3:READY: ");
     is_ready(&f, true);
 
-    write_file(&f, "n/config.pbtxt", "nonsense"); /* what serves goes on */
+    write_file(&f, "n/config.pbtxt", "nonsense"); /* the model that serves goes on */
     repository_add(&f.repo, "wrong", "nonsense", 1);
     fine(server_poll(f.s));
     has_index(&f, "m:1:READY: m:2:READY: n:3:READY: wrong:-1:: ");
-    is_ready(&f, true); /* what cannot be read is no model that should be ready */
+    is_ready(&f, true); /* an unreadable model does not count for readiness */
     write_file(&f, "wrong/config.pbtxt", CONFIG);
     write_file(&f, "wrong/fail.load", "no disk\n");
     fine(server_poll(f.s));
@@ -825,7 +825,7 @@ static void what_the_repository_holds_serves(void **state)
     write_file(&f, "n/config.pbtxt", CONFIG);
     fine(server_poll(f.s));
     await_index(&f, "m:1:UNLOADING: m:2:UNAVAILABLE:unloaded n:3:READY: o:1:READY: o:2:READY: ");
-    start(&f, &a); /* it had been found before */
+    start(&f, &a); /* the request had found it before */
     is_served(&a);
     await_index(&f, "n:3:READY: o:1:READY: o:2:READY: ");
     finds(&f, "m", CONCH_VERSION_LATEST, UNKNOWN "'m' has no available versions");
@@ -833,7 +833,7 @@ static void what_the_repository_holds_serves(void **state)
     tear_down(&f);
 }
 
-static void a_model_that_two_repositories_have(void **state)
+static void a_model_in_two_repositories_is_not_served(void **state)
 {
     (void)state;
     struct fixture f;
@@ -861,7 +861,7 @@ static void a_model_that_two_repositories_have(void **state)
     await_index(&f, "m:1:UNAVAILABLE:unloaded m:2:READY: ");
     is_ready(&f, true);
     repository_remove(&other);
-    fine(server_poll(f.s)); /* a repository that cannot be listed says nothing of its models */
+    fine(server_poll(f.s)); /* a repository that cannot be listed leaves its models as they are */
     has_index(&f, "m:1:UNAVAILABLE:unloaded m:2:READY: ");
     tear_down(&f);
 }
@@ -869,22 +869,22 @@ static void a_model_that_two_repositories_have(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_model_comes_and_goes),
-        cmocka_unit_test(a_request_that_waits_keeps_its_model),
-        cmocka_unit_test(a_batch_that_waits_for_more_does_not_hold_up_the_unload),
-        cmocka_unit_test(only_what_has_changed_is_loaded_again),
-        cmocka_unit_test(a_reload_that_fails),
-        cmocka_unit_test(a_load_that_fails),
+        cmocka_unit_test(a_model_is_loaded_and_unloaded),
+        cmocka_unit_test(a_waiting_request_keeps_its_model),
+        cmocka_unit_test(an_unload_does_not_wait_for_a_batch_to_fill),
+        cmocka_unit_test(only_changed_versions_are_reloaded),
+        cmocka_unit_test(a_failed_reload_keeps_the_old_version),
+        cmocka_unit_test(a_failed_load_gives_its_reason),
         cmocka_unit_test(changes_of_one_model_wait_for_each_other),
-        cmocka_unit_test(a_slow_reload),
-        cmocka_unit_test(a_stop_while_models_load),
-        cmocka_unit_test(models_go_at_the_same_time_when_the_server_stops),
-        cmocka_unit_test(files_of_their_own),
-        cmocka_unit_test(names_that_are_none),
-        cmocka_unit_test(a_storm_of_changes),
-        cmocka_unit_test(modes_that_do_not_allow_it),
-        cmocka_unit_test(what_the_repository_holds_serves),
-        cmocka_unit_test(a_model_that_two_repositories_have),
+        cmocka_unit_test(a_slow_reload_interrupts_no_request),
+        cmocka_unit_test(a_stop_ends_loads_in_progress),
+        cmocka_unit_test(a_stop_unloads_models_at_the_same_time),
+        cmocka_unit_test(a_model_loads_from_files_of_the_request),
+        cmocka_unit_test(invalid_model_names_are_refused),
+        cmocka_unit_test(requests_succeed_during_many_changes),
+        cmocka_unit_test(only_explicit_mode_loads_by_request),
+        cmocka_unit_test(poll_mode_serves_what_the_repository_holds),
+        cmocka_unit_test(a_model_in_two_repositories_is_not_served),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,7 +44,8 @@ static void tear_down(struct fixture *f)
     repository_remove(&f->repo);
 }
 
-/* Which of the versions 1 and 2 have changed since the last question, as bits; 4: anything. */
+/* Returns which of the versions 1 and 2 have changed since the last call, as bits; 4: anything
+ * has changed. */
 static int changed(struct fixture *f)
 {
     struct fingerprint after = now(f);
@@ -70,7 +71,7 @@ static void touch(const struct fixture *f, const char *name, long second)
     assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
 }
 
-static void changes(void **state)
+static void each_change_is_seen_in_its_version(void **state)
 {
     (void)state;
     struct fixture f;
@@ -83,7 +84,7 @@ static void changes(void **state)
     assert_int_equal(changed(&f), 1 | 4);
     touch(&f, "m/2/model", 4000000000);
     assert_int_equal(changed(&f), 2 | 4);
-    touch(&f, "m/2/model", 3900000000); /* an older file is another one, too */
+    touch(&f, "m/2/model", 3900000000); /* a file that is older than before has changed, too */
     assert_int_equal(changed(&f), 2 | 4);
     repository_add_file(&f.repo, "m/config.pbtxt", "backend: 'x'", 12);
     assert_int_equal(changed(&f), 1 | 2 | 4);
@@ -99,15 +100,16 @@ static void changes(void **state)
     assert_int_equal(rmdir(path), 0);
     assert_int_equal(changed(&f), 4);
 
-    repository_add_file(&f.repo, "m/1/__pycache__/x.pyc", "x", 1); /* Python's own business */
+    repository_add_file(&f.repo, "m/1/__pycache__/x.pyc", "x", 1); /* Python's cache is ignored */
     path_of(&f, "m/1/__pycache__", path);
     assert_int_equal(chmod(path, 0700), 0);
     assert_int_equal(changed(&f), 0);
     tear_down(&f);
 }
 
-/* How Kubernetes changes what it has mounted: one link is turned, files are links through it. */
-static void mounted_volumes(void **state)
+/* Kubernetes changes a mounted volume by replacing one link; the files
+ * are links through it. */
+static void a_replaced_link_changes_what_is_behind_it(void **state)
 {
     (void)state;
     struct fixture f;
@@ -129,8 +131,8 @@ static void mounted_volumes(void **state)
     tear_down(&f);
 }
 
-/* What cannot be looked at may have changed, and is no reason to hang. */
-static void unknown(void **state)
+/* A file that cannot be examined counts as changed, and must not make the server hang. */
+static void a_folder_that_cannot_be_read_counts_as_changed(void **state)
 {
     (void)state;
     struct fixture f;
@@ -152,9 +154,9 @@ static void unknown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(changes),
-        cmocka_unit_test(mounted_volumes),
-        cmocka_unit_test(unknown),
+        cmocka_unit_test(each_change_is_seen_in_its_version),
+        cmocka_unit_test(a_replaced_link_changes_what_is_behind_it),
+        cmocka_unit_test(a_folder_that_cannot_be_read_counts_as_changed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

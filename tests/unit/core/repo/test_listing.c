@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which models the folders of the repositories are: names, order, what is no model, what several
- * repositories have, and what a mapping calls otherwise. On a local file system.
+ * Which models are listed from the folders of the repositories: names, order, entries that are no
+ * models, models in several repositories, and models that a mapping gives another name. On a local
+ * file system.
  */
 #include "core/repo/listing.h"
 
@@ -62,7 +63,7 @@ static int end(void **state)
     return 0;
 }
 
-/* The roots, in which a second one calls its folder otherwise. */
+/* Makes the roots; a mapping of the second one gives this folder this name. */
 static void map(const char *folder, const char *name)
 {
     const struct model_mapping mapping = {.folder = folder, .name = name};
@@ -94,7 +95,7 @@ static void poll_one(const char *name, struct listing *p)
     listing_of_model(roots_ref(roots), options, name, p);
 }
 
-static void all_repositories_by_name(void **state)
+static void all_repositories_are_listed_by_name(void **state)
 {
     (void)state;
     struct listing p;
@@ -111,10 +112,10 @@ static void all_repositories_by_name(void **state)
         assert_string_equal(p.models[i].storage->root, i == 2 ? second.path : first.path);
     }
     listing_done(&p);
-    listing_done(&p); /* of zeros */
+    listing_done(&p); /* a listing of zeros */
 }
 
-static void what_is_no_model_is_left_out(void **state)
+static void entries_that_are_no_models_are_left_out(void **state)
 {
     (void)state;
     struct listing p;
@@ -122,7 +123,7 @@ static void what_is_no_model_is_left_out(void **state)
     for (size_t i = 0; i < ARRAY_SIZE(folders); i++)
         put(&first, folders[i]);
     repository_add_file(&first, "README.md", "", 0);
-    repository_add_file(&first, ".mine/config.pbtxt", "", 0); /* says that it is one */
+    repository_add_file(&first, ".mine/config.pbtxt", "", 0); /* a configuration makes it a model */
     repository_add_file(&first, "..mine/config.pbtxt", "", 0);
     assert_int_equal(symlink("nowhere", at(&first, "stray")), 0);
     assert_int_equal(symlink("m", at(&first, "other")), 0);
@@ -131,7 +132,7 @@ static void what_is_no_model_is_left_out(void **state)
     listing_done(&p);
 }
 
-static void what_cannot_be_served_says_why(void **state)
+static void a_listed_model_that_cannot_be_served_has_a_reason(void **state)
 {
     (void)state;
     struct listing p;
@@ -149,7 +150,7 @@ static void what_cannot_be_served_says_why(void **state)
     listing_done(&p);
 }
 
-static void a_name_that_several_have(void **state)
+static void a_name_in_several_repositories_is_a_duplicate(void **state)
 {
     (void)state;
     struct listing p;
@@ -176,7 +177,7 @@ static void a_name_that_several_have(void **state)
     listing_done(&p);
 }
 
-static void one_by_its_name(void **state)
+static void one_model_is_listed_by_its_name(void **state)
 {
     (void)state;
     struct listing p;
@@ -214,25 +215,25 @@ static void a_mapping_gives_another_name(void **state)
     expect(&p, (const char *const[]){"name", NULL});
     assert_string_equal(p.models[0].folder, "folder");
     listing_done(&p);
-    poll_one("folder", &p); /* the other repository's alone */
+    poll_one("folder", &p); /* only the other repository has this name */
     expect(&p, (const char *const[]){"folder", NULL});
     assert_string_equal(p.models[0].storage->root, first.path);
     listing_done(&p);
 
-    /* The mapping alone is meant, although another repository has a folder of that name. */
+    /* Only the mapping is meant, although another repository has a folder of that name. */
     put(&first, "name");
     poll_one("name", &p);
     expect(&p, (const char *const[]){"name", NULL});
     assert_string_equal(p.models[0].storage->root, second.path);
     listing_done(&p);
-    /* … also when its folder has gone. */
+    /* … also when the mapped folder is gone. */
     assert_int_equal(rmdir(at(&second, "folder")), 0);
     poll_one("name", &p);
     expect(&p, (const char *const[]){NULL});
     listing_done(&p);
 }
 
-static void a_repository_that_has_gone(void **state)
+static void a_missing_repository_is_an_error(void **state)
 {
     (void)state;
     struct listing p;
@@ -248,13 +249,13 @@ int main(void)
 {
 #define EACH(test) cmocka_unit_test_setup_teardown(test, make, end)
     const struct CMUnitTest tests[] = {
-        EACH(all_repositories_by_name),
-        EACH(what_is_no_model_is_left_out),
-        EACH(what_cannot_be_served_says_why),
-        EACH(a_name_that_several_have),
-        EACH(one_by_its_name),
+        EACH(all_repositories_are_listed_by_name),
+        EACH(entries_that_are_no_models_are_left_out),
+        EACH(a_listed_model_that_cannot_be_served_has_a_reason),
+        EACH(a_name_in_several_repositories_is_a_duplicate),
+        EACH(one_model_is_listed_by_its_name),
         EACH(a_mapping_gives_another_name),
-        EACH(a_repository_that_has_gone),
+        EACH(a_missing_repository_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The states of models and server while models load, with tests/plugins/gate: its models load when
- * the test lets them.
+ * The states of models and server while models load, with tests/plugins/gate, whose models load
+ * when the test opens their gates.
  */
 #include <sched.h>
 #include <setjmp.h>
@@ -27,7 +27,7 @@
     "input { name: 'IN' data_type: TYPE_INT32 dims: -1 } "                                         \
     "output { name: 'OUT' data_type: TYPE_INT32 dims: -1 }"
 
-/* What became of the loading. */
+/* How the loading ended. */
 struct outcome {
     struct mutex mu;
     struct cond changed;
@@ -105,7 +105,7 @@ static void open_gate(const struct fixture *f, const char *gate)
     assert_int_equal(unlink(path), 0);
 }
 
-/* Until the backend waits there. */
+/* Waits until the backend waits at this gate. */
 static void await_arrival(const struct fixture *f, const char *gate)
 {
     char path[528];
@@ -142,7 +142,7 @@ static void is_live_and_ready(struct server *s, bool live, bool ready)
     assert_int_equal(is, ready);
 }
 
-/* Each row as "name:version:state:reason". */
+/* Prints each row as "name:version:state:reason". */
 static void read_index(struct server *s, char text[1024])
 {
     struct model_index_row *rows;
@@ -170,7 +170,7 @@ static void await_index(struct server *s, const char *expected)
     } while (strcmp(text, expected) != 0);
 }
 
-/* "state total serving failed", then the rows as above. */
+/* Prints "state total serving failed", then the rows as above. */
 static void read_progress(struct server *s, size_t max_rows, char text[1024])
 {
     struct server_progress p;
@@ -196,7 +196,7 @@ static void await_progress(struct server *s, const char *expected)
     } while (strcmp(text, expected) != 0);
 }
 
-static void a_start_step_by_step(void **state)
+static void a_start_reports_its_progress(void **state)
 {
     (void)state;
     struct fixture f;
@@ -239,13 +239,13 @@ static void a_start_step_by_step(void **state)
     finds(s, "late", "Request for unknown model: 'late' version 4 is not at ready state");
     finds(s, "bad", "Request for unknown model: 'bad' has no available versions");
     finds(s, "wrong", "Request for unknown model: 'wrong' is not found");
-    read_progress(s, 1, text); /* one of each kind */
+    read_progress(s, 1, text); /* one row of each kind */
     assert_string_equal(text, expected);
 
     open_gate(&f, "late/hold.load");
     await(&f.outcome, STATUS_UNKNOWN, "");
     says(server_load(s), STATUS_UNAVAILABLE, "the server has loaded its models, or is stopping");
-    is_live_and_ready(s, true, false); /* one has failed, and one is unreadable */
+    is_live_and_ready(s, true, false); /* one model has failed, and one is unreadable */
     finds(s, "late", "");
     read_progress(s, 0, text);
     assert_string_equal(text, "running 4 2 2\n");
@@ -256,7 +256,7 @@ static void a_start_step_by_step(void **state)
     tear_down(&f);
 }
 
-static void a_failure_that_ends_the_server(void **state)
+static void a_failed_model_ends_the_start(void **state)
 {
     (void)state;
     struct fixture f;
@@ -276,7 +276,7 @@ static void a_failure_that_ends_the_server(void **state)
     tear_down(&f);
 }
 
-static void named_models_and_those_that_are_nowhere(void **state)
+static void a_start_loads_named_models_and_reports_missing_ones(void **state)
 {
     (void)state;
     struct fixture f;
@@ -307,8 +307,8 @@ static void named_models_and_those_that_are_nowhere(void **state)
     tear_down(&f);
 }
 
-/* With exit-on-error=false it is there, to say that it is not. */
-static void a_repository_that_is_not_there(void **state)
+/* With exit-on-error=false the server starts, and reports that the repository is missing. */
+static void a_missing_repository_is_reported(void **state)
 {
     (void)state;
     struct fixture f;
@@ -342,7 +342,7 @@ static void a_repository_that_is_not_there(void **state)
 
 /* ---- Stopping meanwhile ---------------------------------------------------------------------- */
 
-static void a_stop_that_has_no_time_may_be_tried_again(void **state)
+static void a_stop_that_timed_out_may_be_called_again(void **state)
 {
     (void)state;
     struct fixture f;
@@ -357,7 +357,7 @@ static void a_stop_that_has_no_time_may_be_tried_again(void **state)
     assert_null(server_create(f.options, &s));
     assert_null(server_load_start(s, on_loaded, &f.outcome));
     await_progress(s, "starting 2 0 0\na:-1:LOADING:\n");
-    await_arrival(&f, "a/hold.load"); /* from now on it cannot be given up */
+    await_arrival(&f, "a/hold.load"); /* now the load cannot be cancelled any more */
 
     static const char expired[] = "Exit timeout expired. Exiting immediately.";
     says(server_stop(s), STATUS_INTERNAL, expired);
@@ -367,7 +367,7 @@ static void a_stop_that_has_no_time_may_be_tried_again(void **state)
     says(server_model_is_ready(s, "a", 1, 1, &is), STATUS_UNAVAILABLE, "Server not ready");
     open_gate(&f, "a/hold.load");
     await(&f.outcome, STATUS_UNAVAILABLE, "Server exiting");
-    /* A moment longer a control thread may ask the model whether it is ready. */
+    /* For a moment a control thread may still ask the model whether it is ready. */
     struct status *st;
     for (uint64_t until_ns = monotonic_ns() + 60 * NS_PER_S; (st = server_stop(s));) {
         assert_true(monotonic_ns() < until_ns);
@@ -377,8 +377,8 @@ static void a_stop_that_has_no_time_may_be_tried_again(void **state)
     tear_down(&f);
 }
 
-/* What is being loaded comes up and serves; what is not is left out, and the server knows. */
-static void loading_that_is_given_up(void **state)
+/* A stop lets the load in progress end, and skips the others; the server reports them. */
+static void a_stop_skips_the_models_not_loaded_yet(void **state)
 {
     (void)state;
     struct fixture f;
@@ -390,7 +390,7 @@ static void loading_that_is_given_up(void **state)
     f.options->load_threads = 1;
     assert_null(server_create(f.options, &s));
     assert_null(server_load_start(s, on_loaded, &f.outcome));
-    await_arrival(&f, "a/hold.load"); /* LOADING alone might be a moment too early */
+    await_arrival(&f, "a/hold.load"); /* the state LOADING alone may come a moment too early */
     await_index(s, "a:1:LOADING:\nb:-1::\n");
     server_stop_loading(s);
     is_live_and_ready(s, true, false);
@@ -426,13 +426,13 @@ enum { N_ASKING = 3, N_ASKED = 60 };
 
 struct asking {
     struct server *s;
-    atomic_bool stops; /* what was READY may be gone by now */
+    atomic_bool stops; /* from now on a model that was READY may be unloaded */
     atomic_bool over;
     atomic_ulong n_found, n_missed;
     struct thread threads[N_ASKING];
 };
 
-/* A model that the index has as READY can be asked at once. */
+/* A model that is READY in the index can be asked at once. */
 static void look_up_ready(struct asking *a, const struct model_index_row *rows, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -449,7 +449,7 @@ static void look_up_ready(struct asking *a, const struct model_index_row *rows, 
     }
 }
 
-/* Whatever can be asked of a server, of which nothing may block or break. */
+/* Asks the server everything that can be asked; no question may block or fail. */
 static void ask_all_the_time(void *arg)
 {
     struct asking *a = arg;
@@ -502,8 +502,8 @@ static void stop_asking(struct asking *a)
     assert_int_equal(atomic_load(&a->n_missed), 0);
 }
 
-/* From the first model to the last, and while they are taken down again. */
-static void questions_at_any_time(void **state)
+/* From the load of the first model to the unload of the last. */
+static void every_question_is_answered_while_models_load(void **state)
 {
     (void)state;
     struct fixture f;
@@ -530,14 +530,14 @@ static void questions_at_any_time(void **state)
     tear_down(&f);
 }
 
-/* On a thread of its own: whoever stops the server waits for that model. */
+/* On its own thread, because a stop of the server waits for that model. */
 static void open_m30(void *arg)
 {
     open_gate(arg, "m30/hold.load");
 }
 
-/* Stopped in the middle: some models have been loaded, some not, and one is on its way. */
-static void a_stop_in_the_middle(void **state)
+/* A stop in the middle: some models are loaded, some are not, and one is loading. */
+static void a_stop_in_the_middle_of_many_loads_ends(void **state)
 {
     (void)state;
     struct fixture f;
@@ -574,15 +574,15 @@ static void a_stop_in_the_middle(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_start_step_by_step),
-        cmocka_unit_test(a_failure_that_ends_the_server),
-        cmocka_unit_test(named_models_and_those_that_are_nowhere),
-        cmocka_unit_test(a_repository_that_is_not_there),
-        cmocka_unit_test(a_stop_that_has_no_time_may_be_tried_again),
-        cmocka_unit_test(loading_that_is_given_up),
+        cmocka_unit_test(a_start_reports_its_progress),
+        cmocka_unit_test(a_failed_model_ends_the_start),
+        cmocka_unit_test(a_start_loads_named_models_and_reports_missing_ones),
+        cmocka_unit_test(a_missing_repository_is_reported),
+        cmocka_unit_test(a_stop_that_timed_out_may_be_called_again),
+        cmocka_unit_test(a_stop_skips_the_models_not_loaded_yet),
         cmocka_unit_test(a_server_that_never_loads),
-        cmocka_unit_test(questions_at_any_time),
-        cmocka_unit_test(a_stop_in_the_middle),
+        cmocka_unit_test(every_question_is_answered_while_models_load),
+        cmocka_unit_test(a_stop_in_the_middle_of_many_loads_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

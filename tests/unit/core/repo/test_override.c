@@ -28,7 +28,7 @@ static void says(struct status *st, enum status_code code, const char *text)
     status_free(st);
 }
 
-/* What becomes of a file's path: the path, or the error. */
+/* Expects that a file's path is resolved to this one, or gives this error. */
 static void leads_to(const char *name, const char *expected)
 {
     const struct load_parameter list[] = {CONFIG, {.name = name, .type = PARAMETER_BYTES}};
@@ -48,7 +48,7 @@ static void leads_to(const char *name, const char *expected)
     "' must stay within model directory."
 #define NO_FILE(name) "Invalid file parameter '" name "' names no file."
 
-static void paths(void **state)
+static void paths_stay_inside_the_model(void **state)
 {
     (void)state;
     leads_to("file:1/model.onnx", "1/model.onnx");
@@ -60,14 +60,14 @@ static void paths(void **state)
     leads_to("file:../x", OUT("file:../x", "../x"));
     leads_to("file:1/../../x", OUT("file:1/../../x", "../x"));
     leads_to("file:../../../etc/x", OUT("file:../../../etc/x", "../../../etc/x"));
-    leads_to("file:../m/1/x", OUT("file:../m/1/x", "../m/1/x")); /* and back again */
+    leads_to("file:../m/1/x", OUT("file:../m/1/x", "../m/1/x")); /* out, and in again */
     leads_to("file:", NO_FILE("file:"));
     leads_to("file:/", NO_FILE("file:/"));
     leads_to("file:a/..", NO_FILE("file:a/.."));
     leads_to("file:1/", NO_FILE("file:1/"));
 }
 
-static void parameters(void **state)
+static void load_parameters_are_validated(void **state)
 {
     (void)state;
     struct override o;
@@ -112,7 +112,7 @@ static void reads(const struct source *s, const char *path, const char *expected
     assert_string_equal(buf_text(&text), expected);
 }
 
-static void temporary_files(void **state)
+static void temporary_files_are_made_and_removed(void **state)
 {
     (void)state;
     static const struct source_file files[] = {
@@ -125,7 +125,7 @@ static void temporary_files(void **state)
     reads(s, "m/config", "");
     char *directory = mem_strdup(s->directory);
     assert_int_equal(stat(directory, &info), 0);
-    assert_int_equal(info.st_mode & 0777, 0700); /* nobody else's business */
+    assert_int_equal(info.st_mode & 0777, 0700); /* readable only for the server's user */
     char *link = mem_printf("%s/link", directory);
     assert_int_equal(symlink("/etc", link), 0);
     mem_free(link);
@@ -138,7 +138,7 @@ static void temporary_files(void **state)
     mem_free(directory);
 }
 
-static void files_that_cannot_be(void **state)
+static void impossible_files_are_refused(void **state)
 {
     (void)state;
     static const struct source_file clash[][2] = {{{"a", "", 0}, {"a", "", 0}},
@@ -161,10 +161,10 @@ static void files_that_cannot_be(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(paths),
-        cmocka_unit_test(parameters),
-        cmocka_unit_test(temporary_files),
-        cmocka_unit_test(files_that_cannot_be),
+        cmocka_unit_test(paths_stay_inside_the_model),
+        cmocka_unit_test(load_parameters_are_validated),
+        cmocka_unit_test(temporary_files_are_made_and_removed),
+        cmocka_unit_test(impossible_files_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

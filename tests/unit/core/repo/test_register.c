@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Repositories that come and go: what the catalog keeps of them, and that all of it may happen at
- * once. What clients see of it is in system/test_registration.py, with the genuine Triton beside
- * it.
+ * Repositories that are registered and unregistered: what the catalog keeps of them, also when all
+ * of it happens at once. system/test_registration.py tests what clients see, next to the genuine
+ * Triton.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,11 +28,11 @@
 enum { N_REPOSITORIES = 3 };
 
 struct fixture {
-    struct test_repository repositories[N_REPOSITORIES]; /* the server has the first one */
+    struct test_repository repositories[N_REPOSITORIES]; /* the server starts with the first one */
     struct server *s;
 };
 
-/* Each has "every", and "only0", "only1" … */
+/* Each repository has the model "every"; each also has one of "only0", "only1" … */
 static void set_up(struct fixture *f, bool namespacing)
 {
     struct server_options *o = server_options_new();
@@ -68,7 +68,7 @@ static size_t n_in_catalog(const struct fixture *f)
     return n;
 }
 
-/* A control thread takes unloaded models down, and out of the catalog. */
+/* A control thread unloads models and removes them from the catalog. */
 static void await_catalog(const struct fixture *f, size_t n)
 {
     struct repository *repo = &f->s->repository;
@@ -87,7 +87,7 @@ static bool is_ready(const struct fixture *f, const char *name)
 
 /* ---- What is kept ---------------------------------------------------------------------------- */
 
-static void nothing_is_left_of_a_repository_that_has_gone(void **state)
+static void an_unregistered_repository_leaves_nothing_in_the_catalog(void **state)
 {
     struct fixture f;
     (void)state;
@@ -100,11 +100,11 @@ static void nothing_is_left_of_a_repository_that_has_gone(void **state)
         assert_null(server_register_repository(f.s, path, &mapping, 1));
         assert_null(server_load_model(f.s, name, NULL, 0));
         assert_int_equal(n_in_catalog(&f), 1);
-        if (i % 2) { /* forgotten when it goes */
+        if (i % 2) { /* removed from the catalog when its unload ends */
             assert_null(server_unregister_repository(f.s, path));
             assert_true(is_ready(&f, name));
             assert_null(server_unload_model(f.s, name));
-        } else { /* told of as long as its folder can be loaded */
+        } else { /* in the catalog as long as its folder can be loaded */
             assert_null(server_unload_model(f.s, name));
             assert_null(server_unregister_repository(f.s, path));
         }
@@ -114,7 +114,7 @@ static void nothing_is_left_of_a_repository_that_has_gone(void **state)
     tear_down(&f);
 }
 
-static void models_of_others_stay_in_the_catalog(void **state)
+static void models_of_other_repositories_stay_in_the_catalog(void **state)
 {
     struct fixture f;
     (void)state;
@@ -126,7 +126,7 @@ static void models_of_others_stay_in_the_catalog(void **state)
     assert_null(server_unload_model(f.s, "only0"));
     assert_null(server_unregister_repository(f.s, path));
     assert_null(server_unload_model(f.s, "only1"));
-    await_catalog(&f, 1); /* "unloaded" */
+    await_catalog(&f, 1); /* the version is in state "unloaded" */
     tear_down(&f);
 }
 
@@ -147,7 +147,7 @@ static void a_path_with_slashes_at_its_end_is_the_same_repository(void **state)
     status_free(st);
     assert_null(server_load_model(f.s, "every", NULL, 0));
 
-    /* So it is with those that the server begins with. */
+    /* The same holds for the repositories that the server starts with. */
     struct server_options *o = server_options_new();
     struct roots *roots;
     server_options_add_repository(o, f.repositories[0].path);
@@ -176,7 +176,7 @@ static uint32_t roll(struct client *c, uint32_t n)
     return (c->seed >> 16) % n;
 }
 
-/* Whatever it says: another one may have been there before. */
+/* Any result is right: another thread may have been faster. */
 static void take_step(struct client *c)
 {
     static const char *const names[] = {"every", "only0", "only1", "only2", "mapped"};
@@ -232,7 +232,7 @@ static void storm(bool namespacing)
     for (size_t i = 0; i < N_THREADS; i++)
         thread_join(&clients[i].thread);
 
-    /* Afterwards all is as it would be without the storm. */
+    /* Afterwards the catalog is as it was before the threads. */
     for (size_t i = 0; i < N_REPOSITORIES; i++)
         status_free(server_unregister_repository(f.s, f.repositories[i].path));
     static const char *const names[] = {"every", "only0", "only1", "only2", "mapped"};
@@ -245,13 +245,13 @@ static void storm(bool namespacing)
     tear_down(&f);
 }
 
-static void all_of_it_happens_at_once(void **state)
+static void many_threads_register_load_and_unload(void **state)
 {
     (void)state;
     storm(false);
 }
 
-static void all_of_it_happens_at_once_under_namespacing(void **state)
+static void many_threads_register_load_and_unload_with_namespaces(void **state)
 {
     (void)state;
     storm(true);
@@ -260,11 +260,11 @@ static void all_of_it_happens_at_once_under_namespacing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_is_left_of_a_repository_that_has_gone),
-        cmocka_unit_test(models_of_others_stay_in_the_catalog),
+        cmocka_unit_test(an_unregistered_repository_leaves_nothing_in_the_catalog),
+        cmocka_unit_test(models_of_other_repositories_stay_in_the_catalog),
         cmocka_unit_test(a_path_with_slashes_at_its_end_is_the_same_repository),
-        cmocka_unit_test(all_of_it_happens_at_once),
-        cmocka_unit_test(all_of_it_happens_at_once_under_namespacing),
+        cmocka_unit_test(many_threads_register_load_and_unload),
+        cmocka_unit_test(many_threads_register_load_and_unload_with_namespaces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

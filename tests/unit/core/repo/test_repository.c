@@ -59,7 +59,7 @@ static void assert_index(struct server *s, bool ready_only, const char *expected
 
 #define DUPLICATE ":-1:UNAVAILABLE:model appears in two or more repositories\n"
 
-static void a_model_of_several_roots_is_served_from_none(void **state)
+static void a_model_in_several_roots_is_not_served(void **state)
 {
     (void)state;
     struct test_repository roots[3];
@@ -75,7 +75,7 @@ static void a_model_of_several_roots_is_served_from_none(void **state)
     assert_index(s, true, "alone:7:READY:\nevery" DUPLICATE);
     bool ready = false;
     assert_null(server_is_ready(s, &ready));
-    assert_true(ready); /* as in the reference: the index and the log have them */
+    assert_true(ready); /* as in the reference: only the index and the log have such a model */
     stop(s);
 
     s = start(roots, 3, true);
@@ -93,8 +93,9 @@ static void a_model_of_several_roots_is_served_from_none(void **state)
         repository_remove(&roots[i]);
 }
 
-/* As long as a loop's probe does not ask again; a thread that may wait does. */
-static void what_a_probe_was_told_holds_for_a_while(void **state)
+/* An answer holds for a while for a loop's probe, which may not wait. A thread that may wait
+ * asks again. */
+static void a_readiness_answer_holds_for_a_while(void **state)
 {
     (void)state;
     struct test_repository root;
@@ -102,11 +103,11 @@ static void what_a_probe_was_told_holds_for_a_while(void **state)
     repository_add(&root, "m", CONFIG, 1);
     struct server *s = start(&root, 1, false);
     struct repository *repo = &s->repository;
-    atomic_store(&repo->must_ask, true); /* as if a backend wanted to be asked */
+    atomic_store(&repo->must_ask, true); /* as if a backend had to be asked */
     assert_true(repository_all_ready(repo, false));
 
     bool held = false;
-    for (int i = 0; i < 1000 && !held; i++) { /* unless 20 ms go by just here */
+    for (int i = 0; i < 1000 && !held; i++) { /* tried again if 20 ms pass right here */
         atomic_store(&repo->last_answer, monotonic_ns() & ~(uint64_t)1); /* "not ready" */
         held = !repository_all_ready(repo, false);
     }
@@ -122,8 +123,8 @@ static void what_a_probe_was_told_holds_for_a_while(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_model_of_several_roots_is_served_from_none),
-        cmocka_unit_test(what_a_probe_was_told_holds_for_a_while),
+        cmocka_unit_test(a_model_in_several_roots_is_not_served),
+        cmocka_unit_test(a_readiness_answer_holds_for_a_while),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

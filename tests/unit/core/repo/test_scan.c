@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is read in a model's folder: which folders are versions, which of them the policy serves,
- * where the configuration is, and which files may not be where they are. On a local file system.
+ * What the scan reads in a model's folder: which folders are versions, which of them the policy
+ * serves, where the configuration is, and which files are in a wrong place. On a local file system.
  */
 #include "core/repo/scan.h"
 
@@ -134,8 +134,9 @@ static void a_folder_is_a_version_by_its_name(void **state)
     }
 }
 
-/* Ascending by number; the first one in the order of the names is where the files are listed. */
-static void versions_come_in_order(void **state)
+/* Versions are in ascending order of their numbers. The files are listed in the version whose
+ * name is first. */
+static void versions_are_in_order(void **state)
 {
     (void)state;
     static const char *const others[] = {"m/9", "m/10",     "m/007",
@@ -146,7 +147,7 @@ static void versions_come_in_order(void **state)
     put_text("m/3", "a file, no folder");
     put_text("m/10/model.onnx", "");
     put_text("m/10/sub/deep", "");
-    put_link("m/stray", "nowhere"); /* nobody follows it */
+    put_link("m/stray", "nowhere"); /* the link is not followed */
     put_link("m/11", "9");
     struct scanned_model sm;
     assert_null(scan(NULL, &sm));
@@ -161,7 +162,7 @@ static void versions_come_in_order(void **state)
     expect_versions(CONFIG "version_policy { all { } }", versions, ARRAY_SIZE(versions));
 }
 
-static void the_policy_chooses(void **state)
+static void the_policy_chooses_the_versions(void **state)
 {
     (void)state;
     put_folder("m/2");
@@ -184,7 +185,7 @@ static void the_configuration_may_have_a_name(void **state)
     assert_string_equal(path, "m/config.pbtxt");
     mem_free(path);
     assert_null(scan_find_config(storage, "m", "gpu", &exists, &path));
-    assert_string_equal(path, "m/config.pbtxt"); /* the model has none of that name */
+    assert_string_equal(path, "m/config.pbtxt"); /* the model has no configuration of that name */
     mem_free(path);
     put_text("m/configs/gpu.pbtxt", CONFIG);
     assert_null(scan_find_config(storage, "m", "gpu", &exists, &path));
@@ -197,14 +198,14 @@ static void the_configuration_may_have_a_name(void **state)
     mem_free(path);
 }
 
-static void without_a_configuration_it_is_completed_or_refused(void **state)
+static void a_missing_configuration_is_completed_or_refused(void **state)
 {
     (void)state;
     struct scanned_model sm;
     assert_int_equal(unlink(at("m/config.pbtxt")), 0);
     put_text("m/1/model.onnx", "");
     assert_null(scan(NULL, &sm));
-    assert_string_equal(sm.config->pb->backend, "onnxruntime"); /* by the file */
+    assert_string_equal(sm.config->pb->backend, "onnxruntime"); /* from the file */
     scanned_model_done(&sm);
     options->strict_model_config = true;
     expect_refused(NULL, STATUS_INTERNAL, "m/config.pbtxt"); /* as in the reference */
@@ -222,7 +223,8 @@ static void a_configuration_may_come_with_the_request(void **state)
     expect_refused("{\"nonsense\":1}", STATUS_INVALID_ARG, "nonsense");
 }
 
-/* A backend opens these files by itself, so what leads out is refused before it is asked. */
+/* A backend opens these files by itself, so a link that leads out of the repository is refused
+ * before the backend is asked. */
 static void files_that_lead_out_are_refused(void **state)
 {
     (void)state;
@@ -233,7 +235,7 @@ static void files_that_lead_out_are_refused(void **state)
     put_link("m/1/model.onnx", "nothing");
     expect_refused(NULL, STATUS_NOT_FOUND, "m/1/model.onnx");
     assert_int_equal(unlink(at("m/1/model.onnx")), 0);
-    /* What the configuration names may lie deeper than the entries of the folder. */
+    /* The files that the configuration names may lie deeper than the entries of the folder. */
     put_text("m/config.pbtxt", CONFIG "default_model_filename: 'deep/model'");
     put_folder("m/1/deep");
     assert_null(scan(NULL, &sm));
@@ -244,7 +246,7 @@ static void files_that_lead_out_are_refused(void **state)
     expect_refused(NULL, STATUS_INVALID_ARG, "../../other");
 }
 
-/* … of each version that is served, and of no other. */
+/* … of each version that is served, and of no other version. */
 static void files_of_all_served_versions_are_looked_at(void **state)
 {
     (void)state;
@@ -252,16 +254,16 @@ static void files_of_all_served_versions_are_looked_at(void **state)
     put_folder("m/2");
     put_folder("m/3");
     put_link("m/2/model.onnx", "/etc/hostname");
-    assert_null(scan(NULL, &sm)); /* serves the third alone */
+    assert_null(scan(NULL, &sm)); /* serves the third version alone */
     scanned_model_done(&sm);
     put_text("m/config.pbtxt", CONFIG "version_policy { all { } }");
     expect_refused(NULL, STATUS_INVALID_ARG, "m/2/model.onnx");
-    assert_null(scan_model("m", storage, "m", NULL, options, true, &sm)); /* that has been done */
+    assert_null(scan_model("m", storage, "m", NULL, options, true, &sm)); /* it has scanned them */
     assert_int_equal(sm.n_versions, 3);
     scanned_model_done(&sm);
 }
 
-static void a_folder_that_has_gone(void **state)
+static void a_missing_folder_is_refused(void **state)
 {
     (void)state;
     struct scanned_model sm;
@@ -277,14 +279,14 @@ int main(void)
 #define EACH(test) cmocka_unit_test_setup_teardown(test, make, end)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_folder_is_a_version_by_its_name),
-        EACH(versions_come_in_order),
-        EACH(the_policy_chooses),
+        EACH(versions_are_in_order),
+        EACH(the_policy_chooses_the_versions),
         EACH(the_configuration_may_have_a_name),
-        EACH(without_a_configuration_it_is_completed_or_refused),
+        EACH(a_missing_configuration_is_completed_or_refused),
         EACH(a_configuration_may_come_with_the_request),
         EACH(files_that_lead_out_are_refused),
         EACH(files_of_all_served_versions_are_looked_at),
-        EACH(a_folder_that_has_gone),
+        EACH(a_missing_folder_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

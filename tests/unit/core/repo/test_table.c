@@ -41,7 +41,7 @@ static void refuses(struct table *t, const char *name, int64_t version, enum sta
     status_free(st);
 }
 
-/* What serves, as "name:version …" or the error, for a name ("": all). */
+/* Expects that a name ("": all names) serves these, as "name:version …", or gives the error. */
 static void serves(struct table *t, const char *name, int64_t version, const char *expected)
 {
     struct model **models;
@@ -63,7 +63,7 @@ static void serves(struct table *t, const char *name, int64_t version, const cha
     assert_string_equal(seen, expected);
 }
 
-/* Versions 1 to n, those served by m of which the bit is set: 1 for the first … */
+/* Sets the versions 1 to n. m serves those whose bit is set: bit 0 for version 1 … */
 static void set(struct table *t, struct table_entry *e, bool coming, size_t n, unsigned int bits,
                 struct model *m)
 {
@@ -88,7 +88,7 @@ static void set_unknown(struct table *t, struct table_entry *e)
 #define UNKNOWN   "Request for unknown model: "
 #define NOT_READY "is not at ready state"
 
-static void no_table_is_not_ready(void **state)
+static void without_a_table_the_server_is_not_ready(void **state)
 {
     (void)state;
     struct table t;
@@ -103,7 +103,7 @@ static void no_table_is_not_ready(void **state)
         serves(&t, "m", LATEST, "Server not ready");
 
         struct table_entry *e;
-        table_add(&t, 0, NULL, &e); /* a server without models, and it ends */
+        table_add(&t, 0, NULL, &e); /* the loading of a server without models ends */
         refuses(&t, "m", LATEST, STATUS_NOT_FOUND, UNKNOWN "'m' is not found");
         serves(&t, "", LATEST, "");
         table_close(&t);
@@ -111,8 +111,8 @@ static void no_table_is_not_ready(void **state)
     table_done(&t);
 }
 
-/* Statistics are asked of what is READY, and have errors of their own. */
-static void what_serves_is_listed(void **state)
+/* Statistics are asked of models that are READY, and have errors of their own. */
+static void serving_versions_are_listed(void **state)
 {
     (void)state;
     struct fake_model f;
@@ -144,8 +144,8 @@ static void what_serves_is_listed(void **state)
     fake_model_end(&f);
 }
 
-/* The steps of a model's way up and down, and what is said of it at each. */
-static void a_model_comes_and_goes(void **state)
+/* The steps of a model's load and unload, and the answer to requests at each step. */
+static void a_model_is_loaded_reloaded_and_unloaded(void **state)
 {
     (void)state;
     struct fake_model f;
@@ -174,13 +174,13 @@ static void a_model_comes_and_goes(void **state)
     assert_int_equal(versions[0], 1);
     mem_free(versions);
 
-    set(&t, e, false, 3, 6, f.model); /* a reload drops one and brings two */
+    set(&t, e, false, 3, 6, f.model); /* a reload drops one version and brings two */
     refuses(&t, "m", 1, STATUS_UNAVAILABLE, UNKNOWN "'m' version 1 " NOT_READY);
     finds(&t, "m", 2, f.model);
     finds(&t, "m", LATEST, f.model);
     assert_int_equal(model_refs(f.model), 3);
 
-    set(&t, e, false, 3, 0, NULL); /* unloaded: it is known, and that is all */
+    set(&t, e, false, 3, 0, NULL); /* unloaded: the model is known, and no version serves */
     assert_int_equal(model_refs(f.model), 1);
     refuses(&t, "m", LATEST, STATUS_NOT_FOUND, UNKNOWN "'m' has no available versions");
     refuses(&t, "m", 2, STATUS_UNAVAILABLE, UNKNOWN "'m' version 2 " NOT_READY);
@@ -195,7 +195,7 @@ static void a_model_comes_and_goes(void **state)
     fake_model_end(&f);
 }
 
-static void a_model_that_does_not_come_up(void **state)
+static void a_model_that_fails_to_load_is_unavailable(void **state)
 {
     (void)state;
     struct table t;
@@ -215,7 +215,7 @@ static void a_model_that_does_not_come_up(void **state)
     table_done(&t);
 }
 
-static void a_name_that_several_have(void **state)
+static void a_name_of_several_models_is_ambiguous(void **state)
 {
     (void)state;
     struct fake_model f;
@@ -233,9 +233,9 @@ static void a_name_that_several_have(void **state)
     refuses(&t, "m", 1, STATUS_INVALID_ARG,
             "There are 2 identifiers of model 'm' in global map, model namespace must be provided "
             "to resolve ambiguity.");
-    set_unknown(&t, e[0]); /* nothing came of the two others */
+    set_unknown(&t, e[0]); /* the two other models were not loaded */
     finds(&t, "m", LATEST, f.model);
-    /* Whichever goes, the others are still found: the first, the last, the one between. */
+    /* Whichever entry is removed, first, last or middle, the others are still found. */
     for (size_t gone = 0; gone < 3; gone++) {
         struct table_entry *more;
         table_add(&t, 1, (const char *const[]){"m"}, &more);
@@ -250,8 +250,8 @@ static void a_name_that_several_have(void **state)
     fake_model_end(&f);
 }
 
-/* Names are kept in order, whenever they come. */
-static void names_that_come_and_go(void **state)
+/* Names are kept in order, in whatever order they are added. */
+static void names_are_found_while_others_are_added_and_removed(void **state)
 {
     (void)state;
     enum { N = 200 };
@@ -262,7 +262,7 @@ static void names_that_come_and_go(void **state)
     fake_model_make(&f, CONFIG, 1, NULL);
     table_init(&t);
     for (size_t i = 0; i < N; i++) {
-        size_t at = i * 77 % N; /* each once, in no order */
+        size_t at = i * 77 % N; /* each index once, in no order */
         snprintf(names[at], sizeof(names[at]), "m%03zu", at);
         table_add(&t, 1, (const char *const[]){names[at]}, &entries[at]);
         set(&t, entries[at], false, 1, 1, f.model);
@@ -300,7 +300,7 @@ static char names[N_MODELS][8];
 static atomic_int n_wrong;
 static atomic_bool over;
 
-/* A model is coming, then it serves, whatever takes its place: never is it unknown. */
+/* A model is loading, then it serves, even when another one replaces it. It is never unknown. */
 static void read_all_the_time(void *arg)
 {
     bool seen[N_MODELS] = {false};
@@ -319,7 +319,7 @@ static void read_all_the_time(void *arg)
     }
 }
 
-static void models_change_while_others_look(void **state)
+static void readers_find_models_while_they_change(void **state)
 {
     (void)state;
     struct thread readers[N_READERS];
@@ -357,13 +357,13 @@ static void models_change_while_others_look(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_table_is_not_ready),
-        cmocka_unit_test(what_serves_is_listed),
-        cmocka_unit_test(a_model_comes_and_goes),
-        cmocka_unit_test(a_model_that_does_not_come_up),
-        cmocka_unit_test(a_name_that_several_have),
-        cmocka_unit_test(names_that_come_and_go),
-        cmocka_unit_test(models_change_while_others_look),
+        cmocka_unit_test(without_a_table_the_server_is_not_ready),
+        cmocka_unit_test(serving_versions_are_listed),
+        cmocka_unit_test(a_model_is_loaded_reloaded_and_unloaded),
+        cmocka_unit_test(a_model_that_fails_to_load_is_unavailable),
+        cmocka_unit_test(a_name_of_several_models_is_ambiguous),
+        cmocka_unit_test(names_are_found_while_others_are_added_and_removed),
+        cmocka_unit_test(readers_find_models_while_they_change),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

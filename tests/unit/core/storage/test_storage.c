@@ -15,7 +15,7 @@
 #include "base/status.h"
 #include "lib/repository.h"
 
-static struct test_repository repo; /* root/ is the repository, the rest is outside */
+static struct test_repository repo; /* root/ is the repository; the rest lies outside */
 
 static const char *at(const char *name)
 {
@@ -45,7 +45,7 @@ static int make(void **state)
     repository_make(&repo);
     mkdir(at("root"), 0755);
     mkdir(at("root/m"), 0755);
-    mkdir(at("rooted"), 0755); /* begins like the root, and is not it */
+    mkdir(at("rooted"), 0755); /* its name begins like the root's, but it lies outside */
     put("root/m/file", "inside");
     put("rooted/file", "outside");
     put_link("root/m/in", "file");
@@ -102,7 +102,7 @@ static void assert_kind(const struct storage *s, const char *path, enum file_kin
     assert_int_equal(info.kind, kind);
 }
 
-static void reads_lists_and_looks(void **state)
+static void a_local_storage_reads_lists_and_stats(void **state)
 {
     (void)state;
     struct storage *s = open_root("root", false);
@@ -152,7 +152,7 @@ static void links_that_lead_out_are_errors(void **state)
         assert_says(storage_stat(s, names[i], &info), STATUS_INVALID_ARG, text, link, to);
         assert_int_equal(info.kind, FILE_REGULAR);
     }
-    /* The link is named, not what is asked for behind it. */
+    /* The error names the link, not the file behind it. */
     snprintf(link, sizeof(link), "%s", at("root/outside"));
     snprintf(to, sizeof(to), "%s", at("rooted"));
     assert_says(storage_read(s, "outside/file", &b), STATUS_INVALID_ARG, text, link, to);
@@ -177,11 +177,11 @@ static void links_to_nothing_are_errors(void **state)
     info.kind = FILE_LINK;
     assert_says(storage_stat(s, "m/loop", &info), STATUS_INTERNAL,
                 "failed to open '%s': Too many levels of symbolic links", at("root/m/loop"));
-    assert_int_equal(info.kind, FILE_LINK); /* not learnt */
+    assert_int_equal(info.kind, FILE_LINK); /* the kind behind the link is unknown */
     storage_unref(s);
 }
 
-static void what_is_no_file_is_not_read(void **state)
+static void only_regular_files_are_read(void **state)
 {
     (void)state;
     struct storage *s = open_root("root", false);
@@ -195,8 +195,8 @@ static void what_is_no_file_is_not_read(void **state)
     storage_unref(s);
 }
 
-/* As git-sync and ConfigMaps exchange a folder: by turning the link to it. */
-static void the_root_may_be_a_link_that_turns(void **state)
+/* git-sync and ConfigMaps exchange a folder by replacing the link to it. */
+static void the_root_may_be_a_link_that_is_replaced(void **state)
 {
     (void)state;
     struct storage *s = open_root("link", false);
@@ -210,7 +210,7 @@ static void the_root_may_be_a_link_that_turns(void **state)
     storage_unref(s);
 }
 
-static void roots_that_are_none(void **state)
+static void invalid_roots_are_refused(void **state)
 {
     (void)state;
     struct storage *s;
@@ -222,7 +222,8 @@ static void roots_that_are_none(void **state)
                 "s3:// file-system not supported. To enable, build with -DTRITON_ENABLE_S3=ON.");
 }
 
-/* What a configuration names is refused before anybody looks, and so the same whatever is there. */
+/* A name from a configuration is refused before the file system is asked, so the answer is the
+ * same whatever exists there. */
 static void names_stay_in_their_folder(void **state)
 {
     (void)state;
@@ -255,12 +256,12 @@ static void names_stay_in_their_folder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_lists_and_looks),
+        cmocka_unit_test(a_local_storage_reads_lists_and_stats),
         cmocka_unit_test(links_that_lead_out_are_errors),
         cmocka_unit_test(links_to_nothing_are_errors),
-        cmocka_unit_test(what_is_no_file_is_not_read),
-        cmocka_unit_test(the_root_may_be_a_link_that_turns),
-        cmocka_unit_test(roots_that_are_none),
+        cmocka_unit_test(only_regular_files_are_read),
+        cmocka_unit_test(the_root_may_be_a_link_that_is_replaced),
+        cmocka_unit_test(invalid_roots_are_refused),
         cmocka_unit_test(names_stay_in_their_folder),
     };
     return cmocka_run_group_tests(tests, make, clean);
