@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The command line, by tables: every flag, in every form. What a value must look like is tested in
- * test_options_check.c.
+ * The command line, by tables: every flag, in every form. test_options_check.c tests the values.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +14,7 @@
 
 #include "lib/command_line.h"
 
-static void has_all_flags_of_triton_and_ours(void **unused)
+static void the_table_has_all_flags_of_triton_and_ours(void **unused)
 {
     (void)unused;
     int n_of_triton = 0;
@@ -30,7 +29,7 @@ static void has_all_flags_of_triton_and_ours(void **unused)
     }
 }
 
-static void defaults_are_the_reference_s(void **unused)
+static void defaults_are_those_of_the_reference(void **unused)
 {
     (void)unused;
     struct options o;
@@ -57,7 +56,7 @@ static void defaults_are_the_reference_s(void **unused)
     options_done(&o);
 }
 
-/* For every flag: a value that parses; a flag that must be switched off is given that value. */
+/* For every flag: a value that parses. A flag that must be off is given that value. */
 static const char *good_value(const struct option *option)
 {
     static const struct {
@@ -138,7 +137,7 @@ static void every_flag_parses_in_both_forms(void **unused)
     }
 }
 
-static void values_arrive(void **unused)
+static void values_reach_the_servers_options(void **unused)
 {
     (void)unused;
     struct options o;
@@ -168,7 +167,7 @@ static void values_arrive(void **unused)
     options_done(&o);
 }
 
-static void prefixes_and_the_rest_of_getopt(void **unused)
+static void flags_are_parsed_as_by_getopt(void **unused)
 {
     (void)unused;
     struct options o;
@@ -176,14 +175,14 @@ static void prefixes_and_the_rest_of_getopt(void **unused)
     assert_int_equal(option_int(&o, OPT_HTTP_PORT), 5);
     assert_int_equal(option_int(&o, OPT_EXIT_TIMEOUT_SECS), 9);
     options_done(&o);
-    /* Of our own flags no prefix counts. */
+    /* Our own flags have no prefixes. */
     expect_ok("--id=x");
     expect_wrong("--vers", "unrecognized option '--vers'");
     assert_null(parse_line(&o, "--http-max-i=5 --http-max-connections=7"));
     assert_int_equal(option_int(&o, OPT_HTTP_MAX_INPUT_SIZE), 5);
     assert_int_equal(option_int(&o, OPT_HTTP_MAX_CONNECTIONS), 7);
     options_done(&o);
-    assert_null(parse_line(&o, "--http-m=5")); /* Triton has one flag that begins so */
+    assert_null(parse_line(&o, "--http-m=5")); /* only one flag of Triton begins so */
     options_done(&o);
     expect_wrong("--foo", "unrecognized option '--foo'");
     expect_wrong("--foo=1", "unrecognized option '--foo'");
@@ -199,14 +198,14 @@ static void prefixes_and_the_rest_of_getopt(void **unused)
     expect_wrong("-", "Unexpected argument: -");
     expect_wrong("--id=a -- stray", "Unexpected argument: stray");
     expect_ok("--help --foo");
-    /* It tells of what other flags say, so they are read; what a start would need besides is not
-     * asked. */
+    /* --version prints values of other flags, so these are parsed; options that only a start
+     * needs are not demanded. */
     expect_ok("--version --backend-directory=/b");
     expect_ok("--allow-http=false --allow-metrics=false --version --allow-grpc=true");
     expect_wrong("--version stray", "Unexpected argument: stray");
 }
 
-static void values_that_do_not_parse(void **unused)
+static void values_that_do_not_parse_are_refused(void **unused)
 {
     (void)unused;
     static const struct {
@@ -236,7 +235,7 @@ static void values_that_do_not_parse(void **unused)
         expect_wrong(cases[i].line, cases[i].text);
 }
 
-static void what_does_not_exist_is_refused_by_name(void **unused)
+static void flags_of_missing_features_are_refused_by_name(void **unused)
 {
     (void)unused;
     static const char *const lines[] = {
@@ -266,7 +265,7 @@ static void what_does_not_exist_is_refused_by_name(void **unused)
         free(wrong);
         options_done(&o);
     }
-    /* The last one counts, as with all values that are not lists. */
+    /* The last value counts, as with all flags that are not lists. */
     expect_ok("--allow-grpc=true --allow-grpc=false");
     expect_ok("--model-control-mode=Explicit --load-model=a --load-model=b");
     expect_ok("--model-load-retry-count=3 --model-control-mode=NONE --rate-limit=off");
@@ -274,7 +273,7 @@ static void what_does_not_exist_is_refused_by_name(void **unused)
     expect_ok("--grpc-infer-response-compression-level=none --response-cache-byte-size=0");
 }
 
-static void deprecated_flags_say_so(void **unused)
+static void deprecated_flags_are_logged(void **unused)
 {
     (void)unused;
     static const char *const lines[] = {
@@ -306,7 +305,7 @@ static void deprecated_flags_say_so(void **unused)
     options_done(&o);
 }
 
-static void the_environment_of_vertex_ai(void **unused)
+static void vertex_ai_is_enabled_by_its_environment(void **unused)
 {
     (void)unused;
     struct options o;
@@ -365,15 +364,15 @@ static void help_names_every_flag_within_100_columns(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(has_all_flags_of_triton_and_ours, clear_environment),
-        cmocka_unit_test_setup(defaults_are_the_reference_s, clear_environment),
+        cmocka_unit_test_setup(the_table_has_all_flags_of_triton_and_ours, clear_environment),
+        cmocka_unit_test_setup(defaults_are_those_of_the_reference, clear_environment),
         cmocka_unit_test_setup(every_flag_parses_in_both_forms, clear_environment),
-        cmocka_unit_test_setup(values_arrive, clear_environment),
-        cmocka_unit_test_setup(prefixes_and_the_rest_of_getopt, clear_environment),
-        cmocka_unit_test_setup(values_that_do_not_parse, clear_environment),
-        cmocka_unit_test_setup(what_does_not_exist_is_refused_by_name, clear_environment),
-        cmocka_unit_test_setup(deprecated_flags_say_so, clear_environment),
-        cmocka_unit_test_setup(the_environment_of_vertex_ai, clear_environment),
+        cmocka_unit_test_setup(values_reach_the_servers_options, clear_environment),
+        cmocka_unit_test_setup(flags_are_parsed_as_by_getopt, clear_environment),
+        cmocka_unit_test_setup(values_that_do_not_parse_are_refused, clear_environment),
+        cmocka_unit_test_setup(flags_of_missing_features_are_refused_by_name, clear_environment),
+        cmocka_unit_test_setup(deprecated_flags_are_logged, clear_environment),
+        cmocka_unit_test_setup(vertex_ai_is_enabled_by_its_environment, clear_environment),
         cmocka_unit_test_setup(help_names_every_flag_within_100_columns, clear_environment),
     };
     return cmocka_run_group_tests(tests, NULL, clear_environment);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the value of each flag must look like, where its bounds are, and which flags do not go
- * together: in the reference's words where they are refused.
+ * The form of each flag's value, its bounds, and which flags do not go together; refused in the
+ * reference's words.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,7 @@
 
 #include "lib/command_line.h"
 
-static void a_wrong_value_is_refused_in_the_reference_s_words(void **unused)
+static void a_wrong_value_is_refused_in_the_references_words(void **unused)
 {
     (void)unused;
     static const struct {
@@ -119,8 +119,8 @@ static void a_wrong_value_is_refused_in_the_reference_s_words(void **unused)
         expect_wrong(cases[i].line, cases[i].text);
 }
 
-/* The last value that is taken and the first that is not, on each side. */
-static void bounds_are_where_they_are_said_to_be(void **unused)
+/* The last value that is accepted and the first that is refused, at each bound. */
+static void each_flag_has_its_bounds(void **unused)
 {
     (void)unused;
     static const struct {
@@ -164,8 +164,8 @@ static void bounds_are_where_they_are_said_to_be(void **unused)
     }
 }
 
-/* Of a setting that does not exist yet only the value that asks for it is refused. */
-static void what_a_value_asks_for(void **unused)
+/* Of a setting that is not implemented, only the value that asks for the feature is refused. */
+static void a_value_that_asks_for_a_missing_feature_is_refused(void **unused)
 {
     (void)unused;
     assert_true(trace_level_asks("TIMESTAMPS") && trace_level_asks("max"));
@@ -180,7 +180,7 @@ static void what_a_value_asks_for(void **unused)
                  metrics_config_asks("counter_latencies=true"));
 }
 
-static void flags_that_do_not_go_together(void **unused)
+static void flags_that_do_not_go_together_are_refused(void **unused)
 {
     (void)unused;
     static const struct {
@@ -220,7 +220,7 @@ static void flags_that_do_not_go_together(void **unused)
     expect_ok("--grpc-port=70000 --allow-grpc=false");
     expect_ok("--allow-http=false --http-port=-1");
     expect_ok("--metrics-port=65536 --allow-metrics=false");
-    expect_ok("--sagemaker-port=70000 --vertex-ai-port=-1"); /* off unless asked for */
+    expect_ok("--sagemaker-port=70000 --vertex-ai-port=-1"); /* accepted, because off */
     expect_ok("--http-port=8002 --allow-metrics=false");
     expect_ok("--http-port=8002 --metrics-address=127.0.0.1");
     expect_ok("--http-port=0 --grpc-port=0 --sagemaker-safe-port-range=1000-2000");
@@ -229,11 +229,11 @@ static void flags_that_do_not_go_together(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(a_wrong_value_is_refused_in_the_reference_s_words,
+        cmocka_unit_test_setup(a_wrong_value_is_refused_in_the_references_words, clear_environment),
+        cmocka_unit_test_setup(each_flag_has_its_bounds, clear_environment),
+        cmocka_unit_test_setup(a_value_that_asks_for_a_missing_feature_is_refused,
                                clear_environment),
-        cmocka_unit_test_setup(bounds_are_where_they_are_said_to_be, clear_environment),
-        cmocka_unit_test_setup(what_a_value_asks_for, clear_environment),
-        cmocka_unit_test_setup(flags_that_do_not_go_together, clear_environment),
+        cmocka_unit_test_setup(flags_that_do_not_go_together_are_refused, clear_environment),
     };
     return cmocka_run_group_tests(tests, NULL, clear_environment);
 }

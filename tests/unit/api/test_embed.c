@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A program that embeds the server by its public ABI alone: start, metadata, requests with
- * callbacks from the server's threads, cancelling, stopping. Uses the real identity backend.
+ * callbacks from the server's threads, cancellation, stop. Uses the real identity backend.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -30,7 +30,7 @@ static const char config[] = "backend: \"identity\"\n"
             fail_msg("%s: %s", #call, TRITONSERVER_ErrorMessage(error_));                          \
     } while (0)
 
-/* What the callbacks saw of one request; the test waits until both have come. */
+/* What the callbacks got for one request. The test waits until both were called. */
 struct seen {
     pthread_mutex_t mu;
     pthread_cond_t cv;
@@ -129,7 +129,7 @@ static void assert_message(TRITONSERVER_Message *message, const char *expected)
     OK(TRITONSERVER_MessageDelete(message));
 }
 
-static void answers_requests(void **state)
+static void a_server_answers_requests(void **state)
 {
     (void)state;
     struct test_repository repo;
@@ -164,7 +164,7 @@ static void answers_requests(void **state)
     float values[4] = {1, 2, 3, 4};
     int64_t shape[2] = {2, 2};
     OK(TRITONSERVER_InferenceRequestAddInput(request, "INPUT0", TRITONSERVER_TYPE_FP32, shape, 2));
-    /* In two pieces, which the backend has to put together. */
+    /* In two pieces, which the backend has to join. */
     OK(TRITONSERVER_InferenceRequestAppendInputData(request, "INPUT0", values, 8,
                                                     TRITONSERVER_MEMORY_CPU, 0));
     OK(TRITONSERVER_InferenceRequestAppendInputData(request, "INPUT0", values + 2, 8,
@@ -173,7 +173,7 @@ static void answers_requests(void **state)
                                                         &seen));
     OK(TRITONSERVER_InferenceRequestSetReleaseCallback(request, on_release, &seen));
 
-    for (int round = 0; round < 3; round++) { /* the same object again */
+    for (int round = 0; round < 3; round++) { /* the same request object again */
         seen.n_responses = seen.n_final = seen.n_released = 0;
         OK(TRITONSERVER_ServerInferAsync(server, request, NULL));
         wait_for_end(&seen);
@@ -209,7 +209,7 @@ static void answers_requests(void **state)
     assert_int_equal(seen.n_allocated, 3);
     assert_int_equal(seen.n_freed, 3);
 
-    /* A request that does not fit is refused, and still the caller's. */
+    /* A request that does not fit is refused, and the caller still owns it. */
     OK(TRITONSERVER_InferenceRequestRemoveAllInputData(request, "INPUT0"));
     TRITONSERVER_Error *error = TRITONSERVER_ServerInferAsync(server, request, NULL);
     assert_non_null(error);
@@ -219,7 +219,7 @@ static void answers_requests(void **state)
                         "'echo'. Expected 16, got 0");
     TRITONSERVER_ErrorDelete(error);
 
-    /* A cancelled one is answered as such. */
+    /* A cancelled request is answered with an error. */
     OK(TRITONSERVER_InferenceRequestAppendInputData(request, "INPUT0", values, 16,
                                                     TRITONSERVER_MEMORY_CPU, 0));
     OK(TRITONSERVER_InferenceRequestCancel(request));
@@ -231,7 +231,7 @@ static void answers_requests(void **state)
     assert_int_equal(TRITONSERVER_ErrorCode(error), TRITONSERVER_ERROR_CANCELLED);
     OK(TRITONSERVER_InferenceResponseDelete(seen.response));
 
-    /* … until its callbacks are set anew. */
+    /* … until its callbacks are set again. */
     OK(TRITONSERVER_InferenceRequestSetResponseCallback(request, allocator, &seen, on_response,
                                                         &seen));
     seen.n_responses = seen.n_final = seen.n_released = 0;
@@ -259,7 +259,7 @@ static void answers_requests(void **state)
     repository_remove(&repo);
 }
 
-/* A program may use one object for all of its requests: that takes no more and more memory. */
+/* A program may use one object for all of its requests. Its memory does not grow. */
 static void a_request_used_for_ever_stays_small(void **state)
 {
     (void)state;
@@ -310,7 +310,7 @@ static void a_request_used_for_ever_stays_small(void **state)
         OK(TRITONSERVER_InferenceResponseOutput(seen.response, 0, &text, &type, &out_shape, &n_dims,
                                                 &base, &size, &memory_type, &memory_id, &userp));
         assert_memory_equal(base, values, sizeof(values));
-        /* The response before this one still says whose it is. */
+        /* The earlier response still gives its request's data. */
         if (before) {
             OK(TRITONSERVER_InferenceResponseId(before, &text));
             assert_string_equal(text, id_before);
@@ -331,7 +331,7 @@ static void a_request_used_for_ever_stays_small(void **state)
     repository_remove(&repo);
 }
 
-/* What a trace was told, as lines; the times must not go backwards within each kind. */
+/* The trace's activities, as lines. Within each kind the times must not go backwards. */
 static struct {
     char text[2048];
     uint64_t last_ns;
@@ -386,7 +386,7 @@ static TRITONSERVER_InferenceTrace *trace_of(int level)
     return trace;
 }
 
-static void traces_requests(void **state)
+static void a_trace_reports_the_activities_of_a_request(void **state)
 {
     (void)state;
     struct test_repository repo;
@@ -405,7 +405,8 @@ static void traces_requests(void **state)
                                                         &seen));
     OK(TRITONSERVER_InferenceRequestSetReleaseCallback(request, on_release, &seen));
 
-    /* Invalid: the trace remains the caller's, who knows nothing of the request by it yet. */
+    /* An invalid request: the caller still owns the trace, which has not reported anything of
+     * the request. */
     TRITONSERVER_InferenceTrace *trace = trace_of(TRITONSERVER_TRACE_LEVEL_TIMESTAMPS);
     const char *text;
     TRITONSERVER_Error *error = TRITONSERVER_ServerInferAsync(server, request, trace);
@@ -440,7 +441,7 @@ static void traces_requests(void **state)
         OK(TRITONSERVER_InferenceResponseDelete(seen.response));
     }
 
-    /* Refused by a server that stops: the trace has been told so, and released. */
+    /* A server that stops refuses the request; the trace reports that and is released. */
     OK(TRITONSERVER_ServerStop(server));
     error = TRITONSERVER_ServerInferAsync(server, request,
                                           trace_of(TRITONSERVER_TRACE_LEVEL_TIMESTAMPS));
@@ -480,7 +481,7 @@ static void traces_have_identity_and_context(void **state)
     OK(TRITONSERVER_InferenceTraceReportActivity(child, 1, "of the child"));
     OK(TRITONSERVER_InferenceTraceDelete(child));
 
-    /* The name of an activity of one's own is told in the context, for that time. */
+    /* While a custom activity is reported, the context has its name. */
     static const char *const contexts[] = {"{}", "{\"traceparent\":\"x\"}", "no object"};
     for (size_t i = 0; i < 3; i++) {
         OK(TRITONSERVER_InferenceTraceSetContext(trace, contexts[i]));
@@ -524,7 +525,7 @@ static void start_fails(const char *repository, const char *expected)
     OK(TRITONSERVER_ServerOptionsDelete(options));
 }
 
-static void refuses_to_start(void **state)
+static void a_failed_start_gives_its_reason(void **state)
 {
     (void)state;
     struct test_repository repo;
@@ -578,7 +579,7 @@ static void refused(TRITONSERVER_Error *error, TRITONSERVER_Error_Code code, con
     TRITONSERVER_ErrorDelete(error);
 }
 
-static void starts_in_two_steps(void **state)
+static void a_server_starts_in_two_steps(void **state)
 {
     (void)state;
     struct test_repository repo;
@@ -617,7 +618,7 @@ static void starts_in_two_steps(void **state)
     OK(TRITONSERVER_ServerNew(&server, options));
     refused(conch_server_load(server, on_loaded, &loaded), TRITONSERVER_ERROR_ALREADY_EXISTS,
             "the server loads its models, or has done so");
-    OK(conch_server_stop_loading(server)); /* too late for anything */
+    OK(conch_server_stop_loading(server)); /* too late to stop anything */
     OK(TRITONSERVER_ServerIsReady(server, &yes));
     assert_true(yes);
     OK(TRITONSERVER_ServerDelete(server));
@@ -637,9 +638,12 @@ static void starts_in_two_steps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(answers_requests), cmocka_unit_test(a_request_used_for_ever_stays_small),
-        cmocka_unit_test(traces_requests),  cmocka_unit_test(traces_have_identity_and_context),
-        cmocka_unit_test(refuses_to_start), cmocka_unit_test(starts_in_two_steps),
+        cmocka_unit_test(a_server_answers_requests),
+        cmocka_unit_test(a_request_used_for_ever_stays_small),
+        cmocka_unit_test(a_trace_reports_the_activities_of_a_request),
+        cmocka_unit_test(traces_have_identity_and_context),
+        cmocka_unit_test(a_failed_start_gives_its_reason),
+        cmocka_unit_test(a_server_starts_in_two_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The memory that backends ask the server for, and what they report of their own.
+ * The memory that backends allocate from the server, and their reports of memory of their own.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +17,7 @@
 #include "core/server_priv.h"
 #include "triton/core/tritonbackend.h"
 
-static struct server server; /* which is what the manager is */
+static struct server server; /* the memory manager */
 static struct backend backend = {.server = &server};
 
 static TRITONBACKEND_MemoryManager *manager(void)
@@ -42,7 +42,7 @@ static void give_back(void *p)
     assert_null(TRITONBACKEND_MemoryManagerFree(manager(), p, TRITONSERVER_MEMORY_CPU, 0));
 }
 
-static void gives_aligned_memory(void **state)
+static void the_memory_manager_gives_aligned_memory(void **state)
 {
     (void)state;
     static const uint64_t sizes[] = {0, 1, 8, 63, 64, 65, 1000, 1 << 20};
@@ -58,7 +58,7 @@ static void gives_aligned_memory(void **state)
     give_back(NULL);
 }
 
-static void who_initialises_pays(void **state)
+static void memory_is_charged_to_the_model_that_initialises(void **state)
 {
     (void)state;
     struct mem_owner *o = mem_owner_new("x");
@@ -73,7 +73,7 @@ static void who_initialises_pays(void **state)
     mem_owner_free(o);
 }
 
-static void what_cannot_be_had_is_an_error(void **state)
+static void memory_that_cannot_be_allocated_is_an_error(void **state)
 {
     (void)state;
     static const uint64_t sizes[] = {UINT64_MAX, UINT64_MAX - 63, UINT64_MAX - 64, UINT64_MAX / 2};
@@ -89,8 +89,8 @@ static void what_cannot_be_had_is_an_error(void **state)
     }
 }
 
-/* Memory of a GPU is another error: more of other memory would not help. */
-static void there_is_no_gpu(void **state)
+/* Memory of a GPU is a different error: more memory of another kind would not help. */
+static void gpu_memory_is_unavailable(void **state)
 {
     (void)state;
     void *p = NULL;
@@ -102,7 +102,7 @@ static void there_is_no_gpu(void **state)
     assert_null(p);
 }
 
-static void a_report_with_a_hole(void **state)
+static void a_memory_report_with_a_null_is_refused(void **state)
 {
     (void)state;
     static struct model model;
@@ -123,9 +123,11 @@ static void a_report_with_a_hole(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gives_aligned_memory),           cmocka_unit_test(who_initialises_pays),
-        cmocka_unit_test(what_cannot_be_had_is_an_error), cmocka_unit_test(there_is_no_gpu),
-        cmocka_unit_test(a_report_with_a_hole),
+        cmocka_unit_test(the_memory_manager_gives_aligned_memory),
+        cmocka_unit_test(memory_is_charged_to_the_model_that_initialises),
+        cmocka_unit_test(memory_that_cannot_be_allocated_is_an_error),
+        cmocka_unit_test(gpu_memory_is_unavailable),
+        cmocka_unit_test(a_memory_report_with_a_null_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Metrics by way of the public ABI. The texts are those that the genuine 2.51 gives to the same
- * calls.
+ * Metrics by way of the public ABI. The texts are those of the genuine 2.51 for the same calls.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +18,8 @@ static void ok(TRITONSERVER_Error *error)
         fail_msg("%s", TRITONSERVER_ErrorMessage(error));
 }
 
-/* The text begins so: where the reference names nothing, ours goes on with the name. */
+/* The error's text begins with this. Where the reference names nothing, our text continues with
+ * the name. */
 static void refused(TRITONSERVER_Error *error, TRITONSERVER_Error_Code code, const char *text)
 {
     assert_non_null(error);
@@ -61,7 +61,7 @@ static int close_fixture(void **state)
     return 0;
 }
 
-static void families(void **state)
+static void wrong_families_are_refused(void **state)
 {
     struct fixture *f = *state;
     TRITONSERVER_MetricFamily *family;
@@ -80,7 +80,7 @@ static void families(void **state)
     assert_int_equal(kind, TRITONSERVER_METRIC_KIND_HISTOGRAM);
 }
 
-static void labels(void **state)
+static void labels_are_validated(void **state)
 {
     struct fixture *f = *state;
     TRITONSERVER_Metric *m;
@@ -106,7 +106,7 @@ static void labels(void **state)
             "Duplicate label name 'x'");
 }
 
-static void arguments(void **state)
+static void wrong_arguments_are_refused(void **state)
 {
     struct fixture *f = *state;
     TRITONSERVER_Metric *m;
@@ -129,7 +129,7 @@ static void arguments(void **state)
     ok(TRITONSERVER_MetricArgsDelete(args));
 }
 
-static void values(void **state)
+static void metrics_take_and_give_values(void **state)
 {
     struct fixture *f = *state;
     TRITONSERVER_Metric *counter, *gauge, *histogram;
@@ -180,10 +180,10 @@ static void values(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(families, open_fixture, close_fixture),
-        cmocka_unit_test_setup_teardown(labels, open_fixture, close_fixture),
-        cmocka_unit_test_setup_teardown(arguments, open_fixture, close_fixture),
-        cmocka_unit_test_setup_teardown(values, open_fixture, close_fixture),
+        cmocka_unit_test_setup_teardown(wrong_families_are_refused, open_fixture, close_fixture),
+        cmocka_unit_test_setup_teardown(labels_are_validated, open_fixture, close_fixture),
+        cmocka_unit_test_setup_teardown(wrong_arguments_are_refused, open_fixture, close_fixture),
+        cmocka_unit_test_setup_teardown(metrics_take_and_give_values, open_fixture, close_fixture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The parts of the public ABI around the server: names of values, parameters, messages, buffer
- * attributes, and options: what asks for something that does not exist yet is refused, what only
- * sizes or places it is accepted.
+ * attributes, and options. An option that asks for a missing feature is refused; an option that
+ * only sizes or places such a feature is accepted.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,7 +31,7 @@ static void refused(TRITONSERVER_Error *error, TRITONSERVER_Error_Code code, con
     TRITONSERVER_ErrorDelete(error);
 }
 
-static void names_of_values(void **state)
+static void values_have_their_names(void **state)
 {
     (void)state;
     static const struct {
@@ -70,7 +70,7 @@ static void names_of_values(void **state)
     assert_int_equal(minor, 19);
 }
 
-static void parameters_and_messages(void **state)
+static void parameters_and_messages_keep_their_values(void **state)
 {
     (void)state;
     int64_t number = 7;
@@ -98,13 +98,13 @@ static void parameters_and_messages(void **state)
     assert_int_equal(size, 7);
     assert_memory_equal(base, "{\"a\":1}", 7);
     ok(TRITONSERVER_MessageDelete(message));
-    ok(TRITONSERVER_MessageNewFromSerializedJson(&message, "{a:", 3)); /* as it is */
+    ok(TRITONSERVER_MessageNewFromSerializedJson(&message, "{a:", 3)); /* messages are not parsed */
     ok(TRITONSERVER_MessageSerializeToJson(message, &base, &size));
     assert_memory_equal(base, "{a:", 3);
     ok(TRITONSERVER_MessageDelete(message));
 }
 
-static void buffer_attributes(void **state)
+static void buffer_attributes_keep_their_values(void **state)
 {
     (void)state;
     TRITONSERVER_BufferAttributes *a;
@@ -128,7 +128,7 @@ static void buffer_attributes(void **state)
     ok(TRITONSERVER_BufferAttributesDelete(a));
 }
 
-static void options_that_size_or_place(void **state)
+static void options_that_size_or_place_are_accepted(void **state)
 {
     (void)state;
     TRITONSERVER_ServerOptions *o;
@@ -175,7 +175,7 @@ static void options_that_size_or_place(void **state)
     ok(TRITONSERVER_ServerOptionsDelete(o));
 }
 
-static void options_that_ask_for_what_is_not_there(void **state)
+static void options_that_ask_for_missing_features_are_refused(void **state)
 {
     (void)state;
     TRITONSERVER_ServerOptions *o;
@@ -221,8 +221,8 @@ static void options_that_ask_for_what_is_not_there(void **state)
     ok(TRITONSERVER_ServerOptionsDelete(o));
 }
 
-/* What options.def gives a server, and nothing else, by the names of the flags. */
-static void options_by_their_flags(void **state)
+/* The values that options.def gives a server, by the names of the flags, and nothing else. */
+static void options_are_set_by_the_names_of_their_flags(void **state)
 {
     (void)state;
     TRITONSERVER_ServerOptions *so = NULL;
@@ -273,12 +273,12 @@ static void options_by_their_flags(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(options_by_their_flags),
-        cmocka_unit_test(names_of_values),
-        cmocka_unit_test(parameters_and_messages),
-        cmocka_unit_test(buffer_attributes),
-        cmocka_unit_test(options_that_size_or_place),
-        cmocka_unit_test(options_that_ask_for_what_is_not_there),
+        cmocka_unit_test(options_are_set_by_the_names_of_their_flags),
+        cmocka_unit_test(values_have_their_names),
+        cmocka_unit_test(parameters_and_messages_keep_their_values),
+        cmocka_unit_test(buffer_attributes_keep_their_values),
+        cmocka_unit_test(options_that_size_or_place_are_accepted),
+        cmocka_unit_test(options_that_ask_for_missing_features_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

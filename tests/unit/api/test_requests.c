@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a program can say of a request besides its inputs, what it is told in turn, and what a
- * backend (tests/plugins/caller) sees of it: host policies, raw inputs, attributes, traces.
+ * What a program can set in a request besides its inputs, what it can read back, and what a backend
+ * (tests/plugins/caller) sees of it: host policies, raw inputs, attributes, traces.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -139,7 +139,7 @@ static void make_for(const char *model)
     ok(TRITONSERVER_InferenceRequestSetReleaseCallback(request, on_release, NULL));
 }
 
-/* A request without inputs. */
+/* Makes a request without inputs. */
 static int make(void **state)
 {
     (void)state;
@@ -186,7 +186,7 @@ static void await_end(void)
     pthread_mutex_unlock(&mu);
 }
 
-/* Until response is there; the text of OUT is put into `text`. */
+/* Waits for the response, and puts the text of OUT into `text`. */
 static void infer(TRITONSERVER_InferenceTrace *trace, char *text, size_t room)
 {
     TRITONSERVER_MemoryType memory;
@@ -217,9 +217,9 @@ static void has_line(const char *text, const char *line)
         fail_msg("no line '%s' in:\n%s", line, text);
 }
 
-/* ---- What is said is told again ------------------------------------------------------------- */
+/* ---- What is set can be read back ------------------------------------------------------------ */
 
-static void identity_and_flags(void **state)
+static void a_request_keeps_its_identity_and_flags(void **state)
 {
     const char *id;
     uint32_t flags;
@@ -240,7 +240,7 @@ static void identity_and_flags(void **state)
     assert_false(cancelled);
 }
 
-static void correlation_of_either_kind(void **state)
+static void a_request_keeps_either_kind_of_correlation_id(void **state)
 {
     char longest[129], longer[130];
     const char *text;
@@ -269,7 +269,7 @@ static void correlation_of_either_kind(void **state)
             "string correlation ID cannot be longer than 128 characters");
 }
 
-static void priority_and_timeout(void **state)
+static void a_request_keeps_its_priority_and_timeout(void **state)
 {
     uint64_t wide, timeout_us;
     uint32_t narrow;
@@ -290,7 +290,7 @@ static void priority_and_timeout(void **state)
     assert_int_equal(timeout_us, 5);
 }
 
-static void properties_of_a_model(void **state)
+static void a_model_reports_its_properties(void **state)
 {
     void *more = &repo;
     uint32_t flags;
@@ -309,7 +309,7 @@ static void properties_of_a_model(void **state)
 
 /* ---- What the backend sees ------------------------------------------------------------------ */
 
-static void parameters_both_ways(void **state)
+static void parameters_reach_the_backend_and_come_back(void **state)
 {
     static const TRITONSERVER_ParameterType types[] = {
         TRITONSERVER_PARAMETER_STRING, TRITONSERVER_PARAMETER_INT, TRITONSERVER_PARAMETER_BOOL,
@@ -359,8 +359,8 @@ static void parameters_both_ways(void **state)
             TRITONSERVER_ERROR_INVALID_ARG, "out of bounds index 1: response has 1 outputs");
 }
 
-/* An instance of that host policy reads them, all others what is for all. */
-static void data_of_a_host_policy(void **state)
+/* An instance with that host policy reads its own data, all other instances the common data. */
+static void an_instance_reads_the_data_of_its_host_policy(void **state)
 {
     char text[4096];
 
@@ -379,7 +379,7 @@ static void data_of_a_host_policy(void **state)
     has_line(text, "IN for nobody's: INT32, 1 dimensions, first 3, 12 bytes in 1");
 }
 
-static void data_with_attributes(void **state)
+static void data_may_have_attributes(void **state)
 {
     TRITONSERVER_BufferAttributes *attributes;
     char text[4096];
@@ -392,14 +392,14 @@ static void data_with_attributes(void **state)
     ok(TRITONSERVER_BufferAttributesSetByteSize(attributes, sizeof(values)));
     ok(TRITONSERVER_InferenceRequestAppendInputDataWithBufferAttributes(request, "IN", values,
                                                                         attributes));
-    ok(TRITONSERVER_BufferAttributesDelete(attributes)); /* was read, and is not kept */
+    ok(TRITONSERVER_BufferAttributesDelete(attributes)); /* its values were copied */
     infer(NULL, text, sizeof(text));
     has_line(text, "input: CPU_PINNED 2, 12 bytes, no handle");
     has_line(text, "buffer 0 for all: 12 bytes, CPU_PINNED 2, begins with 7");
 }
 
-/* Its type and shape are the model's. */
-static void a_raw_input(void **state)
+/* Type and shape are the model's. */
+static void a_raw_input_gets_its_type_and_shape(void **state)
 {
     char text[4096];
 
@@ -410,7 +410,7 @@ static void a_raw_input(void **state)
     has_line(text, "IN for all: INT32, 1 dimensions, first 3, 12 bytes in 1");
 }
 
-static void inputs_and_outputs_that_are_taken_back(void **state)
+static void removed_inputs_and_outputs_are_not_used(void **state)
 {
     char text[4096];
 
@@ -423,7 +423,7 @@ static void inputs_and_outputs_that_are_taken_back(void **state)
     add_data();
     ok(TRITONSERVER_InferenceRequestAddRequestedOutput(request, "NOPE"));
     ok(TRITONSERVER_InferenceRequestRemoveRequestedOutput(request, "NOPE"));
-    infer(NULL, text, sizeof(text)); /* none is asked for, so all are */
+    infer(NULL, text, sizeof(text)); /* no output is requested, so all are sent */
     has_line(text, "output 0: OUT, BYTES, 1 dimensions, first 1");
 }
 
@@ -457,7 +457,7 @@ static TRITONSERVER_Error *describe(TRITONSERVER_ResponseAllocator *a, const cha
     return TRITONSERVER_BufferAttributesSetMemoryTypeId(attributes, 6);
 }
 
-static void what_an_allocator_says_of_memory(void **state)
+static void a_backend_gets_the_memory_type_that_the_allocator_names(void **state)
 {
     TRITONSERVER_ParameterType type;
     char text[4096], told[64];
@@ -481,7 +481,7 @@ static void what_an_allocator_says_of_memory(void **state)
     has_line(text, "query: not today");
 }
 
-static void an_allocator_that_says_nothing_of_memory(void **state)
+static void an_allocator_without_a_query_gives_no_properties(void **state)
 {
     char text[4096];
 
@@ -506,8 +506,8 @@ allocate_nothing(TRITONSERVER_ResponseAllocator *a, const char *name, size_t byt
     return NULL;
 }
 
-/* The program wants no bytes: the response is as any other, but for them. */
-static void an_allocator_that_gives_no_memory(void **state)
+/* The program gives no memory: the response is like any other, except for its bytes. */
+static void an_allocator_may_give_no_memory(void **state)
 {
     TRITONSERVER_ResponseAllocator *nothing;
     TRITONSERVER_MemoryType memory;
@@ -542,8 +542,8 @@ static void an_allocator_that_gives_no_memory(void **state)
 
 /* ---- Mistakes ------------------------------------------------------------------------------- */
 
-/* What is in the inputs is looked at before it is missed that nobody waits for the answer. */
-static void inputs_that_do_not_fit_and_no_callback(void **state)
+/* The inputs are validated before the missing callback is noticed. */
+static void misfit_inputs_are_reported_before_a_missing_callback(void **state)
 {
     static const int64_t three = 3;
     static const char two[] = "\1\0\0\0a\1\0\0\0b";
@@ -583,9 +583,9 @@ static bool is_cancelled(TRITONBACKEND_ResponseFactory *factory)
     return request_is;
 }
 
-/* The program says that it releases what waits for those before it: it has its answer, and its
- * release, once all the same. */
-static void a_release_by_somebody_else(void **state)
+/* The program, not the backend, releases a request that waits behind an earlier one. The request
+ * is answered once all the same, and released once. */
+static void a_request_released_by_the_program_is_answered_once(void **state)
 {
     TRITONSERVER_InferenceRequest *first;
     TRITONBACKEND_ResponseFactory *factory;
@@ -614,7 +614,7 @@ static void a_release_by_somebody_else(void **state)
     ok(TRITONSERVER_InferenceRequestCancel(request));
     assert_true(is_cancelled(factory));
     pthread_mutex_lock(&mu);
-    while (!is_final) /* of the second one: the first is with its backend */
+    while (!is_final) /* of the second request: the backend has the first one */
         pthread_cond_wait(&ended, &mu);
     assert_false(is_released);
     pthread_mutex_unlock(&mu);
@@ -680,20 +680,20 @@ int main(void)
 {
 #define EACH(test) cmocka_unit_test_setup_teardown(test, make, unmake)
     const struct CMUnitTest tests[] = {
-        EACH(identity_and_flags),
-        EACH(correlation_of_either_kind),
-        EACH(priority_and_timeout),
-        EACH(properties_of_a_model),
-        EACH(parameters_both_ways),
-        EACH(data_of_a_host_policy),
-        EACH(data_with_attributes),
-        EACH(a_raw_input),
-        EACH(inputs_and_outputs_that_are_taken_back),
-        EACH(what_an_allocator_says_of_memory),
-        EACH(an_allocator_that_says_nothing_of_memory),
-        EACH(an_allocator_that_gives_no_memory),
-        EACH(inputs_that_do_not_fit_and_no_callback),
-        EACH(a_release_by_somebody_else),
+        EACH(a_request_keeps_its_identity_and_flags),
+        EACH(a_request_keeps_either_kind_of_correlation_id),
+        EACH(a_request_keeps_its_priority_and_timeout),
+        EACH(a_model_reports_its_properties),
+        EACH(parameters_reach_the_backend_and_come_back),
+        EACH(an_instance_reads_the_data_of_its_host_policy),
+        EACH(data_may_have_attributes),
+        EACH(a_raw_input_gets_its_type_and_shape),
+        EACH(removed_inputs_and_outputs_are_not_used),
+        EACH(a_backend_gets_the_memory_type_that_the_allocator_names),
+        EACH(an_allocator_without_a_query_gives_no_properties),
+        EACH(an_allocator_may_give_no_memory),
+        EACH(misfit_inputs_are_reported_before_a_missing_callback),
+        EACH(a_request_released_by_the_program_is_answered_once),
         EACH(a_trace_reaches_the_backend),
     };
     return cmocka_run_group_tests(tests, begin, end);

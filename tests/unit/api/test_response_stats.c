@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a backend reports of single responses, and states, of which no model has any yet.
+ * A backend's reports of single responses.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -82,12 +82,12 @@ static struct status *execute(struct instance *in, struct request **requests, ui
     report(100, 0, 105, NULL, NULL);   /* 1: empty */
     report(100, 110, 120, failed, NULL);
     ok(TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseFactory(stats, other));
-    report(100, 0, 109, failed, NULL);    /* 3: factories of a request count together */
+    report(100, 0, 109, failed, NULL);    /* 3: all factories of a request share one count */
     report(100, 0, 107, cancelled, NULL); /* 4 */
     report(131, 130, 150, NULL, "Response start cannot happen after compute output start");
     report(100, 151, 150, NULL, "Compute output start cannot happen after response end");
     report(151, 0, 150, NULL, "Response start cannot happen after response end");
-    for (int i = 5; i < MAX_RESPONSE_INDEX + 3; i++) /* the last three are counted together */
+    for (int i = 5; i < MAX_RESPONSE_INDEX + 3; i++) /* the last three share one count */
         report(100, 0, 101, NULL, NULL);
 
     TRITONBACKEND_State *state;
@@ -104,7 +104,7 @@ static struct status *execute(struct instance *in, struct request **requests, ui
     return NULL;
 }
 
-static void counts_by_index(void **state)
+static void responses_are_counted_by_their_index(void **state)
 {
     (void)state;
     struct fake_model f;
@@ -147,6 +147,6 @@ static void counts_by_index(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(counts_by_index)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(responses_are_counted_by_their_index)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The stop of a server that a program embeds: what has begun is ended, and whoever asks for the
- * stop while another thread does has its result. The model is the backend tests/plugins/gate, which
- * executes when it may.
+ * The stop of a server that a program embeds: requests in flight end. A second thread that calls
+ * ServerStop() meanwhile gets a result, too. The model uses the backend tests/plugins/gate, which
+ * executes when the test opens its gate.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -155,7 +155,7 @@ static void end_server(void)
 struct stopper {
     pthread_t thread;
     atomic_bool begins, is_over;
-    int n_released; /* when it was over */
+    int n_released; /* at the end of the stop */
     TRITONSERVER_Error *error;
 };
 
@@ -179,7 +179,7 @@ static void start_stop(struct stopper *s)
         pause_ms(1);
 }
 
-/* Somebody is inside ServerStop(). */
+/* Waits until a thread is inside ServerStop(). */
 static void await_stopping(void)
 {
     for (bool live = true; live; pause_ms(1)) {
@@ -199,7 +199,7 @@ enum {
 #define STOPPING                                                                                   \
     "Server is stopping, scheduler for model has stopped accepting new inference requests"
 
-static void sequences_that_have_begun_go_on_to_their_end(void **state)
+static void sequences_in_progress_may_end_during_a_stop(void **state)
 {
     (void)state;
     static const char *const strategies[] = {"direct { }", "oldest { max_candidate_sequences: 4 }"};
@@ -215,12 +215,12 @@ static void sequences_that_have_begun_go_on_to_their_end(void **state)
         await(&n_answered, 1);
         start_stop(&stop);
         await_stopping();
-        /* It may not have come to the model yet: then another sequence may still begin, and end. */
+        /* Until the stop reaches the model, another sequence may still begin and end. */
         TRITONSERVER_Error *error;
         for (uint64_t id = 2; !(error = send(id, START | END)); id++)
             pause_ms(1);
         refused(error, STOPPING);
-        refused(send(1, START), STOPPING); /* of that id, too: it would be another one */
+        refused(send(1, START), STOPPING); /* that id, too, would begin a new sequence */
         int n = n_answered;
         for (int k = 0; k < 10; k++) {
             ok(send(1, 0));
@@ -234,8 +234,8 @@ static void sequences_that_have_begun_go_on_to_their_end(void **state)
     }
 }
 
-/* Nobody comes back for it: the end of the time is the end of the sequence, and no failure. */
-static void a_sequence_that_does_not_end_is_cut_off(void **state)
+/* The client sends no more: the exit timeout ends the sequence, and the stop succeeds. */
+static void a_stop_cuts_off_a_sequence_at_its_timeout(void **state)
 {
     (void)state;
     make_server(TENSORS "sequence_batching { max_sequence_idle_microseconds: 3600000000 }\n", 1);
@@ -245,7 +245,7 @@ static void a_sequence_that_does_not_end_is_cut_off(void **state)
     end_server();
 }
 
-/* ---- Two who stop ---------------------------------------------------------------------------- */
+/* ---- Two threads that stop ------------------------------------------------------------------- */
 
 static void gate(bool shut)
 {
@@ -267,7 +267,7 @@ static void the_second_stop_waits_for_the_first(void **state)
     for (int i = 0; i < 3; i++)
         start_stop(&stops[i]);
     await_stopping();
-    pause_ms(20); /* for one that does not wait, so that it is noticed */
+    pause_ms(20); /* enough to see a call that does not wait */
     gate(false);
     for (int i = 0; i < 3; i++) {
         pthread_join(stops[i].thread, NULL);
@@ -277,7 +277,7 @@ static void the_second_stop_waits_for_the_first(void **state)
     end_server();
 }
 
-/* … and has its result, whatever that is; later it may be tried again. */
+/* … and gets the first one's result, whatever it is. Later a thread may call it again. */
 static void the_second_stop_fails_with_the_first(void **state)
 {
     (void)state;
@@ -303,8 +303,8 @@ static void the_second_stop_fails_with_the_first(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sequences_that_have_begun_go_on_to_their_end),
-        cmocka_unit_test(a_sequence_that_does_not_end_is_cut_off),
+        cmocka_unit_test(sequences_in_progress_may_end_during_a_stop),
+        cmocka_unit_test(a_stop_cuts_off_a_sequence_at_its_timeout),
         cmocka_unit_test(the_second_stop_waits_for_the_first),
         cmocka_unit_test(the_second_stop_fails_with_the_first),
     };

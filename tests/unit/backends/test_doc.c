@@ -16,7 +16,7 @@ static struct doc *parse(const char *text)
     return d;
 }
 
-static void reads_a_configuration(void **state)
+static void a_configuration_is_parsed(void **state)
 {
     struct doc *d =
         parse(" {\"name\": \"m\", \"n\": -7, \"on\": true, \"in\": [{\"dims\": [1, \"-1\"]}],"
@@ -32,14 +32,14 @@ static void reads_a_configuration(void **state)
     assert_true(doc_get(root, "on")->boolean);
     dims = doc_get(doc_first(doc_get(root, "in")), "dims");
     assert_int_equal(doc_count(dims), 2);
-    assert_true(doc_int(doc_first(dims)->next, &number)); /* a string, as protobuf writes it */
+    assert_true(doc_int(doc_first(dims)->next, &number)); /* protobuf writes it as a string */
     assert_int_equal(number, -1);
     assert_int_equal(dims->raw_len, strlen("[1, \"-1\"]"));
     assert_memory_equal(dims->raw, "[1, \"-1\"]", dims->raw_len);
     doc_free(d);
 }
 
-static void forgives_what_is_not_there(void **state)
+static void missing_members_give_their_defaults(void **state)
 {
     struct doc *d =
         parse("{\"list\": [], \"text\": \"x\", \"half\": 1.5, \"big\": 9223372036854775808}");
@@ -61,7 +61,7 @@ static void forgives_what_is_not_there(void **state)
     doc_free(d);
 }
 
-static void decodes_strings(void **state)
+static void strings_are_decoded(void **state)
 {
     struct doc *d =
         parse("\"a\\\"\\\\\\/\\b\\f\\n\\r\\t\\u0041\\u00e9\\u20ac\\ud83d\\ude00\\u0000z\"");
@@ -74,7 +74,7 @@ static void decodes_strings(void **state)
     doc_free(d);
 }
 
-static void refuses_what_is_no_json(void **state)
+static void malformed_json_is_refused(void **state)
 {
     static const char *const bad[] = {
         "",
@@ -125,12 +125,12 @@ static void refuses_what_is_no_json(void **state)
     memset(deep + 65, ']', 65);
     assert_null(doc_parse(deep, 130, &why));
     assert_string_equal(why, "nested too deep");
-    struct doc *d = doc_parse(deep + 1, 128, &why); /* one less is fine */
+    struct doc *d = doc_parse(deep + 1, 128, &why); /* one level less is accepted */
     assert_non_null(d);
     doc_free(d);
 }
 
-static void writes_strings(void **state)
+static void strings_are_written_with_escapes(void **state)
 {
     char *text = NULL;
     size_t len;
@@ -147,9 +147,11 @@ static void writes_strings(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_a_configuration), cmocka_unit_test(forgives_what_is_not_there),
-        cmocka_unit_test(decodes_strings),       cmocka_unit_test(refuses_what_is_no_json),
-        cmocka_unit_test(writes_strings),
+        cmocka_unit_test(a_configuration_is_parsed),
+        cmocka_unit_test(missing_members_give_their_defaults),
+        cmocka_unit_test(strings_are_decoded),
+        cmocka_unit_test(malformed_json_is_refused),
+        cmocka_unit_test(strings_are_written_with_escapes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "lib/fake_backend_api.h"
 
-/* A model and its instance, as far as the frame looks at them. */
+/* A model and its instance, as far as the frame reads them. */
 #define TRITONBACKEND_ModelName             fake_ModelName
 #define TRITONBACKEND_ModelState            fake_ModelState
 #define TRITONBACKEND_ModelSetState         fake_ModelSetState
@@ -81,7 +81,7 @@ static TRITONSERVER_Error *fake_model_config(TRITONBACKEND_Model *model, struct 
 
 static unsigned int n_open, n_executed;
 static bool open_fails, batches_fail;
-static int32_t refused; /* the first number of a request that the model does not like */
+static int32_t refused; /* the model fails requests that begin with this number */
 
 static TRITONSERVER_Error *count_open(void)
 {
@@ -200,7 +200,7 @@ static void a_batch_is_executed_at_once(void **state)
     unload();
 }
 
-static void without_batching_each_is_executed_alone(void **state)
+static void without_batching_each_request_is_executed_alone(void **state)
 {
     TRITONBACKEND_Request r[3];
 
@@ -216,7 +216,7 @@ static void without_batching_each_is_executed_alone(void **state)
     unload();
 }
 
-static void an_error_is_everybodys(void **state)
+static void an_error_of_the_batch_answers_all_its_requests(void **state)
 {
     TRITONBACKEND_Request r[3];
 
@@ -230,7 +230,7 @@ static void an_error_is_everybodys(void **state)
     unload();
 }
 
-static void one_request_spoils_no_other(void **state)
+static void a_failed_request_does_not_fail_the_others(void **state)
 {
     TRITONBACKEND_Request r[3];
 
@@ -251,14 +251,14 @@ static void one_request_spoils_no_other(void **state)
     unload();
 }
 
-static void what_fails_to_open_is_closed_once(void **state)
+static void a_model_that_fails_to_open_is_closed_once(void **state)
 {
     (void)state;
     open_fails = true;
     config_text = "{}";
     fake_expect(frame_model_open(&frame, NULL), "no");
     assert_int_equal(n_open, 0);
-    fake_must(frame_model_close(NULL)); /* servers end what they have begun */
+    fake_must(frame_model_close(NULL)); /* only models that were opened are closed */
     assert_int_equal(n_open, 0);
 
     config_text = "{";
@@ -279,10 +279,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_batch_is_executed_at_once, setup),
-        cmocka_unit_test_setup(without_batching_each_is_executed_alone, setup),
-        cmocka_unit_test_setup(an_error_is_everybodys, setup),
-        cmocka_unit_test_setup(one_request_spoils_no_other, setup),
-        cmocka_unit_test_setup(what_fails_to_open_is_closed_once, setup),
+        cmocka_unit_test_setup(without_batching_each_request_is_executed_alone, setup),
+        cmocka_unit_test_setup(an_error_of_the_batch_answers_all_its_requests, setup),
+        cmocka_unit_test_setup(a_failed_request_does_not_fail_the_others, setup),
+        cmocka_unit_test_setup(a_model_that_fails_to_open_is_closed_once, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

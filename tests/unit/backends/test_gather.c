@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "lib/fake_backend_api.h"
 
-/* The n-th request for memory from now on is refused; 0: none is. */
+/* The n-th allocation from now on fails; 0: none does. */
 static unsigned int refuse;
 
 static bool refused(void)
@@ -54,7 +54,7 @@ static void end(struct batch *b, struct gathered *g)
     fake_forget(fake_requests, n);
 }
 
-static void one_buffer_is_used_where_it_lies(void **state)
+static void one_buffer_is_used_without_a_copy(void **state)
 {
     TRITONBACKEND_Request r[1] = {0};
     struct gathered g = {0};
@@ -71,7 +71,7 @@ static void one_buffer_is_used_where_it_lies(void **state)
     end(&b, &g);
 }
 
-static void neighbours_are_not_copied(void **state)
+static void adjacent_buffers_are_not_copied(void **state)
 {
     TRITONBACKEND_Request r[3] = {0};
     struct gathered g = {0};
@@ -79,7 +79,7 @@ static void neighbours_are_not_copied(void **state)
 
     (void)state;
     in = fake_input(&r[0], "IN", FP32, numbers, 8, 2, 2, 2);
-    in->n_buffers = 3; /* the second is empty, somewhere else */
+    in->n_buffers = 3; /* the second buffer is empty, and lies elsewhere */
     in->buffers[1] = &g;
     in->buffers[2] = numbers + 2;
     in->sizes[2] = 8;
@@ -96,7 +96,7 @@ static void neighbours_are_not_copied(void **state)
     assert_int_equal(fake_n_batches, 1);
 }
 
-static void others_are_copied_once_and_aligned(void **state)
+static void separate_buffers_are_copied_once_and_aligned(void **state)
 {
     TRITONBACKEND_Request r[2] = {0};
     struct gathered g = {0};
@@ -113,7 +113,7 @@ static void others_are_copied_once_and_aligned(void **state)
         assert_int_equal((uintptr_t)g.data % 64, 0);
         assert_memory_equal(g.data, ((float[]){5, 6, 1, 2, 3, 4}), 24);
         if (round)
-            assert_ptr_equal(g.scratch, before); /* its memory is kept */
+            assert_ptr_equal(g.scratch, before); /* its memory is reused */
         batch_finish(&b, NULL);
         batch_done(&b);
         fake_forget(r, 2);
@@ -122,7 +122,7 @@ static void others_are_copied_once_and_aligned(void **state)
     gathered_done(&g);
 }
 
-static void an_odd_address_is_copied(void **state)
+static void an_unaligned_buffer_is_copied(void **state)
 {
     _Alignas(64) char odd[1 + sizeof(float)];
     TRITONBACKEND_Request r[1] = {0};
@@ -139,7 +139,7 @@ static void an_odd_address_is_copied(void **state)
     end(&b, &g);
 }
 
-static void ragged_inputs_become_a_list(void **state)
+static void ragged_inputs_become_one_list(void **state)
 {
     TRITONBACKEND_Request r[3] = {0};
     struct gathered g = {0};
@@ -156,7 +156,7 @@ static void ragged_inputs_become_a_list(void **state)
     end(&b, &g);
 }
 
-static void nothing_is_a_tensor_too(void **state)
+static void an_empty_tensor_is_gathered(void **state)
 {
     TRITONBACKEND_Request r[1] = {0};
     struct gathered g = {0};
@@ -171,7 +171,7 @@ static void nothing_is_a_tensor_too(void **state)
     end(&b, &g);
 }
 
-static void optional_inputs_are_there_for_all_or_for_none(void **state)
+static void an_optional_input_is_in_all_requests_or_in_none(void **state)
 {
     TRITONBACKEND_Request r[2] = {0};
     struct gathered g = {0};
@@ -191,7 +191,7 @@ static void optional_inputs_are_there_for_all_or_for_none(void **state)
     end(&b, &g);
 }
 
-static void what_does_not_fit_together_is_refused(void **state)
+static void inputs_that_do_not_fit_together_are_refused(void **state)
 {
     TRITONBACKEND_Request r[2] = {0};
     struct gathered g = {0};
@@ -221,7 +221,7 @@ static void what_does_not_fit_together_is_refused(void **state)
     end(&b, &g);
 }
 
-static void memory_may_be_refused(void **state)
+static void lack_of_memory_is_an_error_of_the_batch(void **state)
 {
     TRITONBACKEND_Request r[2] = {0}, *list[] = {&r[0], &r[1]};
     struct gathered g = {0};
@@ -232,18 +232,18 @@ static void memory_may_be_refused(void **state)
     fake_input(&r[1], "IN", FP32, numbers, 8, 2, 1, 2);
     refuse = 1;
     fake_expect(batch_begin(&none, NULL, list, 2, true), "out of memory for a batch of 2 requests");
-    assert_int_equal(r[0].n_responses, 0); /* the requests are still the server's */
+    assert_int_equal(r[0].n_responses, 0); /* the server still owns the requests */
     struct batch b = batch_of(r, 2);
     refuse = 1;
     fake_expect(gather(&g, &b, "IN", FP32, 0), "out of memory for 16 bytes");
-    fake_must(gather(&g, &b, "IN", FP32, 0)); /* and the next one finds it */
+    fake_must(gather(&g, &b, "IN", FP32, 0)); /* and the next call gets memory again */
     assert_memory_equal(g.data, ((float[]){5, 6, 1, 2}), 16);
     end(&b, &g);
 }
 
 /* ---- Batches -------------------------------------------------------------------------------- */
 
-static void a_part_that_failed_is_passed_over(void **state)
+static void a_request_that_failed_is_skipped(void **state)
 {
     TRITONBACKEND_Request r[3] = {0};
     struct gathered g = {0};
@@ -271,7 +271,7 @@ static void a_part_that_failed_is_passed_over(void **state)
     assert_int_equal(fake_batch_size, 6);
 }
 
-static void an_error_of_the_batch_is_everybodys(void **state)
+static void a_batch_error_answers_all_its_requests(void **state)
 {
     TRITONBACKEND_Request r[2] = {0};
 
@@ -288,7 +288,7 @@ static void an_error_of_the_batch_is_everybodys(void **state)
     assert_int_equal(r[0].n_succeeded + r[1].n_succeeded, 0);
 }
 
-static void each_alone(void **state)
+static void requests_of_a_batch_may_be_gathered_one_by_one(void **state)
 {
     TRITONBACKEND_Request r[2] = {0};
     struct gathered g = {0};
@@ -316,18 +316,18 @@ static void each_alone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_buffer_is_used_where_it_lies),
-        cmocka_unit_test(neighbours_are_not_copied),
-        cmocka_unit_test(others_are_copied_once_and_aligned),
-        cmocka_unit_test(an_odd_address_is_copied),
-        cmocka_unit_test(ragged_inputs_become_a_list),
-        cmocka_unit_test(nothing_is_a_tensor_too),
-        cmocka_unit_test(optional_inputs_are_there_for_all_or_for_none),
-        cmocka_unit_test(what_does_not_fit_together_is_refused),
-        cmocka_unit_test(memory_may_be_refused),
-        cmocka_unit_test(a_part_that_failed_is_passed_over),
-        cmocka_unit_test(an_error_of_the_batch_is_everybodys),
-        cmocka_unit_test(each_alone),
+        cmocka_unit_test(one_buffer_is_used_without_a_copy),
+        cmocka_unit_test(adjacent_buffers_are_not_copied),
+        cmocka_unit_test(separate_buffers_are_copied_once_and_aligned),
+        cmocka_unit_test(an_unaligned_buffer_is_copied),
+        cmocka_unit_test(ragged_inputs_become_one_list),
+        cmocka_unit_test(an_empty_tensor_is_gathered),
+        cmocka_unit_test(an_optional_input_is_in_all_requests_or_in_none),
+        cmocka_unit_test(inputs_that_do_not_fit_together_are_refused),
+        cmocka_unit_test(lack_of_memory_is_an_error_of_the_batch),
+        cmocka_unit_test(a_request_that_failed_is_skipped),
+        cmocka_unit_test(a_batch_error_answers_all_its_requests),
+        cmocka_unit_test(requests_of_a_batch_may_be_gathered_one_by_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

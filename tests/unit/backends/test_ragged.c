@@ -40,7 +40,7 @@ static void end(struct batch *b)
     fake_forget(fake_requests, 3);
 }
 
-static void every_kind(void **state)
+static void each_kind_of_batch_input_is_computed(void **state)
 {
     static const struct {
         enum ragged_kind kind;
@@ -107,7 +107,7 @@ static void sources_that_do_not_fit_are_refused(void **state)
     in.kind = RAGGED_MAX_AS_SHAPE;
     r[1].inputs[0].shape[1] = INT64_MAX / 2;
     fake_expect(ragged_gather(&g, &b, &in), "batch input 'T' is too large");
-    in.kind = RAGGED_ITEM_SHAPE_FLATTEN; /* rows times dimensions */
+    in.kind = RAGGED_ITEM_SHAPE_FLATTEN; /* as many values as rows times dimensions */
     r[1].inputs[0].shape[0] = INT64_MAX;
     r[1].inputs[0].shape[1] = 0;
     fake_expect(ragged_gather(&g, &b, &in), "a batch has too many elements");
@@ -115,7 +115,7 @@ static void sources_that_do_not_fit_are_refused(void **state)
     gathered_done(&g);
 }
 
-static void the_configuration_is_read(void **state)
+static void batch_inputs_are_read_from_the_configuration(void **state)
 {
     struct doc *d = config_of(
         "{\"input\": [{\"name\": \"IN\", \"allow_ragged_batch\": true}, {\"name\": \"B\"}],"
@@ -142,7 +142,7 @@ static void the_configuration_is_read(void **state)
     doc_free(d);
 }
 
-static void configurations_without_sense_are_refused(void **state)
+static void invalid_configurations_are_refused(void **state)
 {
     static const struct {
         const char *config, *error;
@@ -170,10 +170,10 @@ static void configurations_without_sense_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind),
+        cmocka_unit_test(each_kind_of_batch_input_is_computed),
         cmocka_unit_test(sources_that_do_not_fit_are_refused),
-        cmocka_unit_test(the_configuration_is_read),
-        cmocka_unit_test(configurations_without_sense_are_refused),
+        cmocka_unit_test(batch_inputs_are_read_from_the_configuration),
+        cmocka_unit_test(invalid_configurations_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

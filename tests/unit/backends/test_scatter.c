@@ -10,7 +10,7 @@
 
 static const int32_t numbers[12] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
 
-/* Requests of so many rows, which want OUT. */
+/* Makes a batch of requests with these numbers of rows, each of which requests OUT. */
 static struct batch begin(TRITONBACKEND_Request *requests, const int *rows, uint32_t n)
 {
     TRITONBACKEND_Request *list[FAKE_MOST];
@@ -34,7 +34,7 @@ static void end(struct batch *b)
     batch_done(b);
 }
 
-static void one_request_is_computed_in_place(void **state)
+static void the_output_of_one_request_is_computed_in_place(void **state)
 {
     TRITONBACKEND_Request r[1] = {0};
     struct scattered s = {0};
@@ -54,7 +54,7 @@ static void one_request_is_computed_in_place(void **state)
     fake_forget(r, 1);
 }
 
-static void an_odd_address_is_not_computed_into(void **state)
+static void an_unaligned_output_is_not_computed_in_place(void **state)
 {
     TRITONBACKEND_Request r[1] = {0};
     struct scattered s = {0};
@@ -74,7 +74,7 @@ static void an_odd_address_is_not_computed_into(void **state)
     fake_forget(r, 1);
 }
 
-static void each_gets_its_rows_if_it_wants_them(void **state)
+static void each_request_gets_its_rows_if_requested(void **state)
 {
     TRITONBACKEND_Request r[4] = {0};
     struct scattered s = {0};
@@ -102,7 +102,7 @@ static void each_gets_its_rows_if_it_wants_them(void **state)
     fake_forget(r, 4);
 }
 
-static void texts_are_cut_where_they_end(void **state)
+static void strings_are_split_by_requests(void **state)
 {
     static const char texts[] = "\3\0\0\0abc"
                                 "\0\0\0\0"
@@ -122,7 +122,7 @@ static void texts_are_cut_where_they_end(void **state)
     fake_forget(r, 2);
 }
 
-static void an_output_like_its_input(void **state)
+static void an_output_may_have_the_shape_of_its_input(void **state)
 {
     TRITONBACKEND_Request r[2] = {0};
 
@@ -139,7 +139,7 @@ static void an_output_like_its_input(void **state)
     fake_forget(r, 2);
 }
 
-static void what_does_not_fit_is_refused(void **state)
+static void outputs_that_do_not_fit_are_refused(void **state)
 {
     TRITONBACKEND_Request r[2] = {0};
     struct scattered s = {0};
@@ -172,7 +172,7 @@ static void what_does_not_fit_is_refused(void **state)
 
 /* ---- Elements of BYTES ---------------------------------------------------------------------- */
 
-static void elements_come_back_as_they_were_put(void **state)
+static void elements_are_read_as_they_were_written(void **state)
 {
     char memory[32], *at = memory;
     const char *data;
@@ -213,13 +213,13 @@ static void malformed_elements_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_request_is_computed_in_place),
-        cmocka_unit_test(an_odd_address_is_not_computed_into),
-        cmocka_unit_test(each_gets_its_rows_if_it_wants_them),
-        cmocka_unit_test(texts_are_cut_where_they_end),
-        cmocka_unit_test(an_output_like_its_input),
-        cmocka_unit_test(what_does_not_fit_is_refused),
-        cmocka_unit_test(elements_come_back_as_they_were_put),
+        cmocka_unit_test(the_output_of_one_request_is_computed_in_place),
+        cmocka_unit_test(an_unaligned_output_is_not_computed_in_place),
+        cmocka_unit_test(each_request_gets_its_rows_if_requested),
+        cmocka_unit_test(strings_are_split_by_requests),
+        cmocka_unit_test(an_output_may_have_the_shape_of_its_input),
+        cmocka_unit_test(outputs_that_do_not_fit_are_refused),
+        cmocka_unit_test(elements_are_read_as_they_were_written),
         cmocka_unit_test(malformed_elements_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

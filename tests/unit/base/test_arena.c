@@ -26,10 +26,10 @@ static bool refuse(size_t size_bytes)
     return false;
 }
 
-static void takes_its_first_memory_first(void **state)
+static void the_first_memory_is_used_first(void **state)
 {
     (void)state;
-    char first[200]; /* begins anywhere */
+    char first[200]; /* at an unaligned address */
     struct arena a;
     n_allocations = 0;
     mem_set_test_hook(count);
@@ -51,7 +51,7 @@ static void takes_its_first_memory_first(void **state)
     arena_reset(&a);
 }
 
-/* Every block is filled with its own mark: an overlap would change an earlier one. */
+/* Every block is filled with its own mark; an overlap would change an earlier block. */
 static void blocks_do_not_overlap(void **state)
 {
     (void)state;
@@ -81,20 +81,20 @@ static void blocks_do_not_overlap(void **state)
     }
     struct pool_stats stats;
     pool_stats(pool, &stats);
-    assert_true(stats.n_allocs >= 3 * stats.n_misses); /* the later rounds took what was there */
+    assert_true(stats.n_allocs >= 3 * stats.n_misses); /* later rounds reused pool blocks */
     assert_int_equal(stats.used_bytes, 0);
     mem_owner_free(owner);
     pool_free(pool);
 }
 
-static void ends_at_its_maximum(void **state)
+static void an_arena_allocates_up_to_its_maximum(void **state)
 {
     (void)state;
     struct arena a;
     arena_init(&a, NULL, 0, 10000, NULL, NULL);
     assert_null(arena_alloc(&a, 10001));
     assert_null(arena_alloc(&a, SIZE_MAX));
-    assert_null(arena_alloc(&a, SIZE_MAX - 14)); /* would be 0 after rounding */
+    assert_null(arena_alloc(&a, SIZE_MAX - 14)); /* would be 0 when rounded up */
     assert_null(arena_strndup(&a, "x", SIZE_MAX));
     size_t n = 0;
     while (arena_alloc(&a, 100))
@@ -103,21 +103,21 @@ static void ends_at_its_maximum(void **state)
     assert_in_range(n, 9500, 10000);
     assert_null(arena_alloc(&a, 100));
     arena_reset(&a);
-    assert_non_null(arena_alloc(&a, 10000)); /* all at once */
+    assert_non_null(arena_alloc(&a, 10000)); /* the whole maximum in one block */
     arena_reset(&a);
 
-    /* None but the first memory. */
+    /* No memory but the first. */
     _Alignas(16) char first[64];
     arena_init(&a, first, sizeof(first), 0, NULL, NULL);
     assert_ptr_equal(arena_alloc(&a, 64), first);
     assert_null(arena_alloc(&a, 1));
     arena_reset(&a);
-    /* Too small for anything. */
+    /* Too small for any allocation. */
     arena_init(&a, first + 1, 3, 0, NULL, NULL);
     assert_null(arena_alloc(&a, 1));
 }
 
-static void no_memory_is_null(void **state)
+static void lack_of_memory_returns_null(void **state)
 {
     (void)state;
     struct arena a;
@@ -129,16 +129,16 @@ static void no_memory_is_null(void **state)
     assert_null(p);
     assert_null(s);
     assert_true(a.starved);
-    assert_non_null(arena_alloc(&a, 1)); /* it goes on when there is some again */
+    assert_non_null(arena_alloc(&a, 1)); /* it allocates again when there is memory */
     arena_reset(&a);
 }
 
-static void copies(void **state)
+static void an_arena_copies_strings_and_bytes(void **state)
 {
     (void)state;
     struct arena a;
     arena_init(&a, NULL, 0, 10000, NULL, NULL);
-    assert_non_null(arena_dup(&a, NULL, 0)); /* nothing is no failure */
+    assert_non_null(arena_dup(&a, NULL, 0)); /* a copy of nothing is not NULL */
     assert_memory_equal(arena_dup(&a, "a\0b", 3), "a\0b", 3);
     assert_string_equal(arena_strndup(&a, "one two", 3), "one");
     assert_string_equal(arena_strndup(&a, "", 0), "");
@@ -148,11 +148,11 @@ static void copies(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(takes_its_first_memory_first),
+        cmocka_unit_test(the_first_memory_is_used_first),
         cmocka_unit_test(blocks_do_not_overlap),
-        cmocka_unit_test(ends_at_its_maximum),
-        cmocka_unit_test(no_memory_is_null),
-        cmocka_unit_test(copies),
+        cmocka_unit_test(an_arena_allocates_up_to_its_maximum),
+        cmocka_unit_test(lack_of_memory_returns_null),
+        cmocka_unit_test(an_arena_copies_strings_and_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

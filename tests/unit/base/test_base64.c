@@ -18,7 +18,7 @@ static void stands_for(const char *text, const char *bytes, size_t size)
 }
 
 /* The examples of RFC 4648 §10, and both alphabets. */
-static void texts(void **state)
+static void texts_are_encoded_and_decoded(void **state)
 {
     (void)state;
     stands_for("", "", 0);
@@ -32,7 +32,7 @@ static void texts(void **state)
     stands_for("+/-_AAAA", "\xfb\xff\xbf\0\0\0", 6);
 }
 
-static void no_texts(void **state)
+static void malformed_texts_are_refused(void **state)
 {
     (void)state;
     static const char *const wrong[] = {"Z", "Zg=a", "Zm9vY", "Zm 9", "Zm9\n", "%%%", "Zm9v\x80"};
@@ -44,7 +44,7 @@ static void no_texts(void **state)
     }
 }
 
-static void in_place(void **state)
+static void a_text_may_be_decoded_in_place(void **state)
 {
     (void)state;
     char text[] = "Zm9vYmFy";
@@ -57,9 +57,9 @@ static void in_place(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts),
-        cmocka_unit_test(no_texts),
-        cmocka_unit_test(in_place),
+        cmocka_unit_test(texts_are_encoded_and_decoded),
+        cmocka_unit_test(malformed_texts_are_refused),
+        cmocka_unit_test(a_text_may_be_decoded_in_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

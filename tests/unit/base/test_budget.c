@@ -33,7 +33,7 @@ static uint64_t used_of(const struct budget *b)
     return stats.used_bytes;
 }
 
-static void gives_up_to_the_limit(void **state)
+static void a_budget_gives_up_to_its_limit(void **state)
 {
     (void)state;
     struct budget *b = budget_new(16 * MIB);
@@ -53,11 +53,12 @@ static void gives_up_to_the_limit(void **state)
     assert_int_equal(m.n_told, 2);
     assert_int_equal(used_of(b), 16 * MIB);
     assert_false(budget_is_exceeded(b));
-    assert_true(budget_take(b, BUDGET_SMALL_BYTES)); /* always */
+    assert_true(budget_take(b, BUDGET_SMALL_BYTES)); /* always granted */
     assert_int_equal(m.n_told, 3);
     assert_true(budget_is_exceeded(b));
 
-    /* It lacks until there is room for what was refused, or nobody has come again. */
+    /* The budget lacks memory until there is room for the refused amount, or no taker has asked
+     * again for a while. */
     uint64_t now_ns = monotonic_ns();
     assert_true(budget_lacks(b, now_ns));
     assert_false(budget_lacks(b, now_ns + 11 * NS_PER_S));
@@ -84,7 +85,7 @@ static void gives_up_to_the_limit(void **state)
     budget_unref(b);
 }
 
-static void knows_the_heaviest(void **state)
+static void a_budget_knows_its_heaviest_member(void **state)
 {
     (void)state;
     struct budget *b = budget_new(16 * MIB);
@@ -111,8 +112,9 @@ static bool is_mapped(const char *p, size_t bytes)
     return false;
 }
 
-/* By its thread, which ends when all is done; without one at once. */
-static void unmaps_what_it_is_given(void **state)
+/* The budget's thread unmaps the pages, and ends when all are unmapped. Without the thread they
+ * are unmapped at once. */
+static void a_budget_unmaps_the_pages_it_is_given(void **state)
 {
     (void)state;
     struct budget *b = budget_new(1000 * (uint64_t)MIB);
@@ -158,7 +160,7 @@ static void churn(void *arg)
     budget_unref(b);
 }
 
-static void many_threads_share_it(void **state)
+static void many_threads_share_a_budget(void **state)
 {
     (void)state;
     struct budget *b = budget_new(16 * MIB);
@@ -177,10 +179,10 @@ static void many_threads_share_it(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gives_up_to_the_limit),
-        cmocka_unit_test(knows_the_heaviest),
-        cmocka_unit_test(unmaps_what_it_is_given),
-        cmocka_unit_test(many_threads_share_it),
+        cmocka_unit_test(a_budget_gives_up_to_its_limit),
+        cmocka_unit_test(a_budget_knows_its_heaviest_member),
+        cmocka_unit_test(a_budget_unmaps_the_pages_it_is_given),
+        cmocka_unit_test(many_threads_share_a_budget),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

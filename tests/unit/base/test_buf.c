@@ -12,7 +12,7 @@
 #include "base/pool.h"
 #include "base/status.h"
 
-static void grows_by_all_means_of_adding(void **state)
+static void a_buf_grows_by_every_function_that_adds(void **state)
 {
     (void)state;
     AUTO(buf) b = BUF_INIT(1000);
@@ -29,7 +29,7 @@ static void grows_by_all_means_of_adding(void **state)
 
     char *place = buf_reserve(&b, 3);
     assert_ptr_equal(place, b.data + b.size);
-    assert_int_equal(b.size, 16); /* room only */
+    assert_int_equal(b.size, 16); /* reserves room only */
     for (int i = 0; i < 900; i++)
         buf_addc(&b, 'x');
     assert_int_equal(b.size, 916);
@@ -38,13 +38,13 @@ static void grows_by_all_means_of_adding(void **state)
     assert_null(buf_status(&b));
 }
 
-static void stops_at_its_maximum(void **state)
+static void a_buf_fails_at_its_maximum(void **state)
 {
     (void)state;
     for (int way = 0; way < 4; way++) {
         struct buf b;
         buf_init(&b, 10);
-        buf_adds(&b, "0123456789"); /* just fits */
+        buf_adds(&b, "0123456789"); /* fits exactly */
         assert_null(buf_status(&b));
         assert_true(b.capacity <= 11);
         if (way == 0)
@@ -56,7 +56,7 @@ static void stops_at_its_maximum(void **state)
         else
             assert_null(buf_reserve(&b, SIZE_MAX));
         assert_true(b.failed && b.full);
-        buf_add(&b, "", 0); /* it stays failed */
+        buf_add(&b, "", 0); /* the buffer stays failed */
         assert_null(buf_reserve(&b, 0));
         assert_string_equal(buf_text(&b), "0123456789");
         struct status *st = buf_status(&b);
@@ -83,7 +83,7 @@ static bool refuse(size_t size_bytes)
     return false;
 }
 
-static void remembers_that_memory_ended(void **state)
+static void a_buf_that_failed_stays_failed(void **state)
 {
     (void)state;
     AUTO(buf) b = BUF_INIT(1000);
@@ -97,7 +97,7 @@ static void remembers_that_memory_ended(void **state)
     assert_ptr_equal(buf_status(&b), status_no_memory());
 }
 
-static void hands_over_its_text(void **state)
+static void a_buf_hands_over_its_text(void **state)
 {
     (void)state;
     struct buf b = BUF_INIT(100);
@@ -108,14 +108,14 @@ static void hands_over_its_text(void **state)
     text = buf_take(&b);
     assert_string_equal(text, "");
     mem_free(text);
-    assert_non_null(buf_reserve(&b, 5)); /* reserved, but nothing added */
+    assert_non_null(buf_reserve(&b, 5)); /* reserved, but not added */
     text = buf_take(&b);
     assert_string_equal(text, "");
     mem_free(text);
     assert_int_equal(b.max, 100);
 }
 
-static void takes_its_memory_from_a_pool(void **state)
+static void a_buf_takes_its_memory_from_a_pool(void **state)
 {
     (void)state;
     struct pool *pool = pool_new("test", 1 << 20, 0);
@@ -125,7 +125,7 @@ static void takes_its_memory_from_a_pool(void **state)
     for (int i = 0; i < 1000; i++)
         buf_addc(&b, 'x');
     assert_null(buf_status(&b));
-    buf_addc(&b, 'x'); /* a block may be larger than the maximum, which counts all the same */
+    buf_addc(&b, 'x'); /* a block may be larger than the maximum, which holds all the same */
     assert_true(b.full);
     char *text = buf_take(&b);
     assert_int_equal(strlen(text), 1000);
@@ -142,16 +142,18 @@ static void takes_its_memory_from_a_pool(void **state)
         buf_addc(&b, 'y');
     buf_done(&b);
     pool_stats(pool, &stats);
-    assert_int_equal(stats.n_misses, n_misses); /* warm blocks again */
+    assert_int_equal(stats.n_misses, n_misses); /* blocks of the pool again */
     pool_free(pool);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(grows_by_all_means_of_adding), cmocka_unit_test(stops_at_its_maximum),
-        cmocka_unit_test(remembers_that_memory_ended),  cmocka_unit_test(hands_over_its_text),
-        cmocka_unit_test(takes_its_memory_from_a_pool),
+        cmocka_unit_test(a_buf_grows_by_every_function_that_adds),
+        cmocka_unit_test(a_buf_fails_at_its_maximum),
+        cmocka_unit_test(a_buf_that_failed_stays_failed),
+        cmocka_unit_test(a_buf_hands_over_its_text),
+        cmocka_unit_test(a_buf_takes_its_memory_from_a_pool),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Needs no more than the one CPU and the one node that every machine has.
+ * Needs only the one CPU and the one node that every machine has.
  */
 #include "base/cpu_binding.h"
 
@@ -59,7 +59,7 @@ static void *look_inside(void *arg)
     return NULL;
 }
 
-static void a_thread_enters_and_leaves(void **state)
+static void a_thread_enters_a_binding_and_restores_the_old_one(void **state)
 {
     struct cpu_binding p = {.has_cpus = false}, before;
     cpu_set_t now, of_child;
@@ -80,7 +80,8 @@ static void a_thread_enters_and_leaves(void **state)
     pthread_join(child, NULL);
     assert_true(CPU_EQUAL(&of_child, &now));
 
-    /* What is outside was noted before the first one entered; it is a place like others. */
+    /* The binding outside was noted before the first one was entered; it can be entered like
+     * others. */
     assert_non_null(cpu_binding_outside());
     assert_null(cpu_binding_enter(cpu_binding_outside(), NULL));
     assert_outside();
@@ -90,7 +91,7 @@ static void a_thread_enters_and_leaves(void **state)
     assert_outside();
 }
 
-static void a_place_may_be_of_one_kind_only(void **state)
+static void a_binding_may_have_only_cpus_or_only_memory(void **state)
 {
     struct cpu_binding p = {.has_cpus = false}, before;
     cpu_set_t now;
@@ -122,21 +123,21 @@ static void refused(const struct cpu_binding *p, const char *message)
     assert_outside();
 }
 
-static void what_does_not_exist_is_refused(void **state)
+static void missing_cpus_and_nodes_are_refused(void **state)
 {
     struct cpu_binding p = {.has_cpus = false};
     /* No machine of ours has 1024 CPUs or nodes. */
     cpu_binding_add_cpus(&p, CPU_BINDING_MAX_CPUS - 1, CPU_BINDING_MAX_CPUS - 1);
     refused(&p, "Unable to set NUMA thread affinity: CPU 1023 does not exist, or this process may "
                 "not use it");
-    cpu_binding_add_cpus(&p, first_cpu(), first_cpu()); /* of which one exists */
+    cpu_binding_add_cpus(&p, first_cpu(), first_cpu()); /* only one of these CPUs exists */
     refused(&p, "Unable to set NUMA thread affinity: CPU 1023 does not exist, or this process may "
                 "not use it");
     cpu_binding_add_cpus(&p, 1000, 1010);
     refused(&p, "Unable to set NUMA thread affinity: CPUs 1000-1010,1023 do not exist, or this "
                 "process may not use them");
 
-    /* The CPU is taken back when the memory cannot be had. */
+    /* The CPU binding is restored when the memory binding fails. */
     p = (struct cpu_binding){.has_cpus = false};
     cpu_binding_add_cpus(&p, first_cpu(), first_cpu());
     cpu_binding_set_node(&p, CPU_BINDING_MAX_NODES - 1);
@@ -146,9 +147,11 @@ static void what_does_not_exist_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_thread_enters_and_leaves), /* first: nobody has entered yet */
-        cmocka_unit_test(a_place_may_be_of_one_kind_only),
-        cmocka_unit_test(what_does_not_exist_is_refused),
+        cmocka_unit_test(
+            a_thread_enters_a_binding_and_restores_the_old_one), /* first: no binding has been
+                                                                    entered yet */
+        cmocka_unit_test(a_binding_may_have_only_cpus_or_only_memory),
+        cmocka_unit_test(missing_cpus_and_nodes_are_refused),
     };
     cpus_now(&all_cpus);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,7 +12,7 @@
 
 #include "base/cpu_count.h"
 
-static void counts_the_cpus_it_may_use(void **state)
+static void a_process_counts_the_cpus_that_it_may_use(void **state)
 {
     (void)state;
     cpu_set_t all, one;
@@ -34,7 +34,7 @@ static void counts_the_cpus_it_may_use(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(counts_the_cpus_it_may_use),
+        cmocka_unit_test(a_process_counts_the_cpus_that_it_may_use),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,7 +17,7 @@
 #include "base/file.h"
 #include "base/status.h"
 
-/* Every process has a C library; where it lies differs. */
+/* Every process has loaded a C library; its path differs. */
 static const char *c_library(void)
 {
     Dl_info info;
@@ -46,7 +46,7 @@ static void says_which_entrypoint_is_missing(void **state)
     struct dl *dl = NULL;
     void *address = &dl;
     assert_null(dl_open(c_library(), &dl));
-    (void)dl_optional_symbol(dl, "another_one"); /* its error is not the next one's */
+    (void)dl_optional_symbol(dl, "another_one"); /* the earlier error does not appear again */
     struct status *st = dl_symbol(dl, "TRITONBACKEND_Nothing", &address);
     assert_non_null(st);
     assert_int_equal(status_code(st), STATUS_NOT_FOUND);
@@ -79,7 +79,7 @@ static void says_why_a_library_is_not_loaded(void **state)
     assert_not_loaded("/nonexistent/libx.so",
                       "/nonexistent/libx.so: cannot open shared object file");
     assert_not_loaded(CONCH_SOURCE_DIR "/LICENSE", "invalid ELF header");
-    /* The linker would find this one by itself, and another one than the user named. */
+    /* The linker would find a library of this name, but not the file that the user named. */
     assert_not_loaded("libc.so.6", "./libc.so.6: cannot open");
 }
 

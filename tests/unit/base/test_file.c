@@ -58,16 +58,16 @@ static void assert_says(struct status *st, enum status_code code, const char *wo
     status_free(st);
 }
 
-static void reads_whole_files(void **state)
+static void a_file_is_read_whole(void **state)
 {
     (void)state;
     static const size_t sizes[] = {0, 1, 63, 64, 65, 100000};
-    char *bytes = mem_zalloc(100000); /* zero bytes are content like any other */
+    char *bytes = mem_zalloc(100000); /* zero bytes are content, too */
     for (size_t i = 0; i < 100000; i += 3)
         bytes[i] = (char)i;
     for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
         make("f", bytes, sizes[i]);
-        for (size_t more = 0; more < 2; more++) { /* the maximum itself is allowed */
+        for (size_t more = 0; more < 2; more++) { /* exactly the maximum is allowed */
             AUTO(buf) b = BUF_INIT(sizes[i] + more);
             assert_null(file_read(in_folder("f"), &b));
             assert_int_equal(b.size, sizes[i]);
@@ -84,7 +84,7 @@ static void reads_whole_files(void **state)
     assert_string_equal(buf_text(&b), "before after");
 }
 
-static void reads_files_that_hide_their_size(void **state)
+static void a_file_without_a_known_size_is_read(void **state)
 {
     (void)state;
     AUTO(buf) b = BUF_INIT(1 << 20);
@@ -95,7 +95,7 @@ static void reads_files_that_hide_their_size(void **state)
                 "'/proc/self/status': text exceeds the maximum of 100 bytes");
 }
 
-static void says_what_cannot_be_read(void **state)
+static void the_error_names_the_file_that_cannot_be_read(void **state)
 {
     (void)state;
     AUTO(buf) b = BUF_INIT(4);
@@ -115,7 +115,7 @@ static bool refuse(size_t size_bytes)
     return false;
 }
 
-static void survives_without_memory(void **state)
+static void lack_of_memory_is_an_error(void **state)
 {
     (void)state;
     make("f", "12345", 5);
@@ -129,7 +129,7 @@ static void survives_without_memory(void **state)
     assert_says(listed, STATUS_UNAVAILABLE, "out of memory");
 }
 
-static void lists_in_order(void **state)
+static void a_folder_is_listed_in_order(void **state)
 {
     (void)state;
     assert_int_equal(mkdir(in_folder("d"), 0700), 0);
@@ -169,7 +169,7 @@ static void lists_in_order(void **state)
     assert_says(file_list(in_folder("f"), &names), STATUS_NOT_FOUND, "Not a directory");
 }
 
-static void tells_kinds(void **state)
+static void each_kind_of_file_is_recognised(void **state)
 {
     (void)state;
     struct file_info info;
@@ -178,7 +178,7 @@ static void tells_kinds(void **state)
     assert_null(file_stat(in_folder("f"), &info));
     assert_int_equal(info.kind, FILE_REGULAR);
     assert_int_equal(info.size_bytes, 5);
-    clock_gettime(CLOCK_REALTIME, &now); /* which is not quite the clock of files */
+    clock_gettime(CLOCK_REALTIME, &now); /* which is not quite the clock of file times */
     assert_in_range(info.modified_ns / 1000000000 - now.tv_sec + 60, 0, 61);
     assert_null(file_stat(folder, &info));
     assert_int_equal(info.kind, FILE_FOLDER);
@@ -199,12 +199,12 @@ static void tells_kinds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_whole_files),
-        cmocka_unit_test(reads_files_that_hide_their_size),
-        cmocka_unit_test(says_what_cannot_be_read),
-        cmocka_unit_test(survives_without_memory),
-        cmocka_unit_test(lists_in_order),
-        cmocka_unit_test(tells_kinds),
+        cmocka_unit_test(a_file_is_read_whole),
+        cmocka_unit_test(a_file_without_a_known_size_is_read),
+        cmocka_unit_test(the_error_names_the_file_that_cannot_be_read),
+        cmocka_unit_test(lack_of_memory_is_an_error),
+        cmocka_unit_test(a_folder_is_listed_in_order),
+        cmocka_unit_test(each_kind_of_file_is_recognised),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -37,7 +37,7 @@ static bool smaller(const struct heap_node *a, const struct heap_node *b)
     return x->value < y->value;
 }
 
-/* Returns how many nodes hang here; links and order must agree. */
+/* Asserts that links and order agree, and returns how many nodes there are below. */
 static size_t check(struct heap_node *node, struct heap_node *parent)
 {
     if (!node)
@@ -50,7 +50,7 @@ static size_t check(struct heap_node *node, struct heap_node *parent)
     return 1 + check(node->left, node) + check(node->right, node);
 }
 
-static void agrees_with_a_model(void **state)
+static void a_heap_agrees_with_a_plain_table(void **state)
 {
     (void)state;
     struct heap h;
@@ -64,7 +64,7 @@ static void agrees_with_a_model(void **state)
             heap_remove(&h, &it->node);
             count--;
         } else {
-            it->value = draw(100); /* many are equal */
+            it->value = draw(100); /* many values are equal */
             heap_push(&h, &it->node);
             count++;
         }
@@ -95,6 +95,6 @@ static void agrees_with_a_model(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(agrees_with_a_model)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_heap_agrees_with_a_plain_table)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

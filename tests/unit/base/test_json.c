@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * JSON's structure: walking, strings, tensors, and every error with the words and the offset that
- * the genuine Triton 2.51 answers to the same text. Numbers are in test_json_number.c.
+ * JSON's structure: walking, strings, tensors. Each error has the words and the offset that the
+ * genuine Triton 2.51 gives for the same text. test_json_number.c tests numbers.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -48,7 +48,7 @@ static const struct {
     const char *text, *error;
     size_t offset;
 } oracle[] = {
-    /* Asked of the genuine server, as the body of an inference request. */
+    /* Taken from the genuine server's answers to inference requests with this body. */
     {"{", "Missing a name for object member.", 1},
     {"]", "Invalid value.", 0},
     {"}", "Invalid value.", 0},
@@ -122,7 +122,7 @@ static const struct {
     {"\357\273\277[1", "Missing a comma or ']' after an array element.", 5},
 };
 
-static void errors_are_the_reference_s(void **unused)
+static void errors_are_those_of_the_reference(void **unused)
 {
     (void)unused;
     for (size_t i = 0; i < ARRAY_SIZE(oracle); i++) {
@@ -133,7 +133,7 @@ static void errors_are_the_reference_s(void **unused)
         if (!ok && (strcmp(error.text, oracle[i].error) != 0 || error.offset != oracle[i].offset))
             fail_msg("%s: %s at %zu, wanted %s at %zu", oracle[i].text, error.text, error.offset,
                      oracle[i].error, oracle[i].offset);
-        /* Walking finds the same texts wrong. */
+        /* Walking refuses the same texts. */
         struct json j = over(oracle[i].text);
         ok = json_skip_value(&j) && json_end(&j);
         assert_int_equal(ok, !oracle[i].error);
@@ -141,7 +141,7 @@ static void errors_are_the_reference_s(void **unused)
     }
 }
 
-static void empty_text(void **unused)
+static void an_empty_text_is_refused(void **unused)
 {
     (void)unused;
     struct json_error error;
@@ -154,7 +154,7 @@ static void empty_text(void **unused)
     assert_int_equal(j.failure, JSON_SYNTAX);
 }
 
-static void zero_bytes_end_the_text(void **unused)
+static void a_zero_byte_ends_the_text(void **unused)
 {
     (void)unused;
     struct json_error error;
@@ -166,7 +166,8 @@ static void zero_bytes_end_the_text(void **unused)
     assert_int_equal(error.offset, 2);
 }
 
-/* No text may be read beyond its end: each prefix stands right before memory's end (asan). */
+/* No text may be read beyond its end: each prefix lies right before the end of its memory
+ * (asan). */
 static void every_prefix_is_refused(void **unused)
 {
     (void)unused;
@@ -215,7 +216,7 @@ static bool no_memory(size_t size_bytes)
     return false;
 }
 
-static void nesting_without_memory_is_told(void **unused)
+static void nesting_without_memory_is_an_error(void **unused)
 {
     (void)unused;
     enum { DEEP = 5000 };
@@ -237,7 +238,7 @@ static void nesting_without_memory_is_told(void **unused)
 
 /* ---- walking -------------------------------------------------------------------------------- */
 
-static void walks_objects_and_arrays(void **unused)
+static void objects_and_arrays_are_walked(void **unused)
 {
     (void)unused;
     struct json j = over(" { \"name\" : \"x\" , \"n\":[ 1 , [ ] ,{ } , [2]],\"e\":{},\"t\":true, "
@@ -266,7 +267,7 @@ static void walks_objects_and_arrays(void **unused)
     assert_true(json_enter_object(&j));
     assert_false(json_next_member(&j, &key));
     assert_true(json_next_element(&j));
-    struct json here = j; /* a place to return to */
+    struct json here = j; /* a position to return to */
     assert_true(json_skip_value(&j));
     assert_false(json_next_element(&j));
     assert_true(json_next_member(&j, &key));
@@ -300,7 +301,7 @@ static void walks_objects_and_arrays(void **unused)
     assert_true(json_end(&j));
 }
 
-static void a_byte_order_mark_is_passed(void **unused)
+static void a_byte_order_mark_is_skipped(void **unused)
 {
     (void)unused;
     struct json j = over("\xef\xbb\xbf[]");
@@ -309,7 +310,7 @@ static void a_byte_order_mark_is_passed(void **unused)
     assert_true(json_end(&j));
 }
 
-static void wrong_types_are_told_apart(void **unused)
+static void each_wrong_type_has_its_error(void **unused)
 {
     (void)unused;
     static const char *const values[] = {"null", "true", "1.5", "\"s\"", "[]", "{}"};
@@ -348,7 +349,7 @@ static void wrong_types_are_told_apart(void **unused)
             assert_int_equal(j.failure, want[k].failure);
             assert_string_equal(json_failure_text(j.failure), want[k].text);
             assert_ptr_equal(j.p, start.p);
-            /* It sticks. */
+            /* The error stays. */
             assert_int_equal(json_peek(&j), JSON_NONE);
             assert_false(json_skip_value(&j));
             assert_false(json_next_element(&j));
@@ -358,7 +359,7 @@ static void wrong_types_are_told_apart(void **unused)
     }
 }
 
-static void syntax_is_no_wrong_type(void **unused)
+static void a_syntax_error_is_not_a_type_error(void **unused)
 {
     (void)unused;
     static const char *const texts[] = {"", "}", "x", ",", "+1", "tru", "nul", "\"a", "1."};
@@ -380,7 +381,7 @@ static void syntax_is_no_wrong_type(void **unused)
 
 /* ---- strings -------------------------------------------------------------------------------- */
 
-static void strings_without_escapes_are_views(void **unused)
+static void strings_without_escapes_are_not_copied(void **unused)
 {
     (void)unused;
     const char *text = "\"caf\xc3\xa9 \x7f\xff and more of it\"";
@@ -391,7 +392,7 @@ static void strings_without_escapes_are_views(void **unused)
     assert_int_equal(s.length, strlen(text) - 2);
 }
 
-static void escapes_are_undone(void **unused)
+static void escapes_are_decoded(void **unused)
 {
     (void)unused;
     struct json j = over("\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u0041\\u00e9\\u20AC\\ud83d\\ude00\\u0000"
@@ -422,8 +423,8 @@ static void escapes_need_room(void **unused)
     assert_int_equal(j.failure, JSON_OUT_OF_MEMORY);
 }
 
-/* A special character at every place of a run, so that every byte of a word is looked at. */
-static void strings_of_every_length(void **unused)
+/* A special character at every position of a run, so that every byte of a word is examined. */
+static void strings_of_every_length_are_read(void **unused)
 {
     (void)unused;
     for (size_t n = 0; n < 40; n++) {
@@ -463,7 +464,7 @@ static void tensors_are_flattened(void **unused)
     j = over("[]");
     assert_true(json_read_f32s(&j, f, 0, &n));
     assert_int_equal(n, 0);
-    /* By way of double, as Triton has it: the nearest float of this decimal is the next one. */
+    /* By way of double, as Triton reads it: the nearest float of this decimal is the next one. */
     j = over("[1.0000000596046448,1e39]");
     assert_true(json_read_f32s(&j, f, 8, &n));
     assert_true(f[0] == 1.0F && isinf(f[1]));
@@ -516,7 +517,7 @@ static void integers_keep_their_low_bits(void **unused)
     assert_int_equal(u8[0], 0);
 }
 
-static void booleans_and_strings(void **unused)
+static void booleans_and_strings_are_read(void **unused)
 {
     (void)unused;
     uint8_t b[3];
@@ -562,7 +563,7 @@ static enum json_failure read_as(char kind, const char *text, size_t max)
     return j.failure;
 }
 
-static void tensors_that_are_wrong(void **unused)
+static void wrong_tensors_are_refused(void **unused)
 {
     (void)unused;
     static const struct {
@@ -573,7 +574,7 @@ static void tensors_that_are_wrong(void **unused)
     } cases[] = {
         {'f', "[1,2]", 1, JSON_TOO_MANY},
         {'f', "[1,[2]]", 1, JSON_TOO_MANY},
-        {'f', "[1,\"x\"]", 1, JSON_TOO_MANY}, /* counted before it is looked at */
+        {'f', "[1,\"x\"]", 1, JSON_TOO_MANY}, /* counted before it is parsed */
         {'f', "[\"x\"]", 1, JSON_NOT_NUMBER},
         {'f', "[1,true]", 4, JSON_NOT_NUMBER},
         {'f', "[null]", 4, JSON_NOT_NUMBER},
@@ -611,7 +612,7 @@ static void tensors_that_are_wrong(void **unused)
         enum json_failure failure = read_as(cases[i].kind, cases[i].text, cases[i].max);
         if (failure != cases[i].failure)
             fail_msg("%c %s: %d, not %d", cases[i].kind, cases[i].text, failure, cases[i].failure);
-        /* The same far from the text's end, where the quick way is taken. */
+        /* The same far from the text's end, where the quick path is taken. */
         char text[256];
         snprintf(text, sizeof(text), "%s%128s", cases[i].text, "");
         assert_int_equal(read_as(cases[i].kind, text, cases[i].max), cases[i].failure);
@@ -640,7 +641,7 @@ static void tensors_may_nest_a_hundred_times(void **unused)
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
-static void writes_escapes(void **unused)
+static void strings_are_written_with_escapes(void **unused)
 {
     (void)unused;
     AUTO(buf) b = BUF_INIT(1000);
@@ -650,7 +651,7 @@ static void writes_escapes(void **unused)
                                       "\xc3\xa9\xff\"");
 }
 
-static void writes_tensors(void **unused)
+static void tensors_are_written(void **unused)
 {
     (void)unused;
     AUTO(buf) b = BUF_INIT(100000);
@@ -673,8 +674,9 @@ static void writes_tensors(void **unused)
                         "[18446744073709551615][true,false,true][]");
 }
 
-/* The longest numbers, at every size of the buffer's maximum: all or nothing, and the memory. */
-static void writes_tensors_up_to_the_maximum(void **unused)
+/* The longest numbers, at every maximum of the buffer: all of the text or nothing, without a
+ * write beyond the end. */
+static void tensors_are_written_up_to_the_maximum(void **unused)
 {
     (void)unused;
     enum { N = 150 };
@@ -699,7 +701,7 @@ static void writes_tensors_up_to_the_maximum(void **unused)
     assert_true(b.failed);
 }
 
-static void tensors_go_there_and_back(void **unused)
+static void tensors_are_read_as_they_were_written(void **unused)
 {
     (void)unused;
     enum { N = 1000 };
@@ -722,7 +724,7 @@ static void tensors_go_there_and_back(void **unused)
     assert_memory_equal(values, again, sizeof(values));
 }
 
-static void sets_commas(void **unused)
+static void commas_are_written_between_members(void **unused)
 {
     (void)unused;
     AUTO(buf) b = BUF_INIT(1000);
@@ -754,30 +756,30 @@ static void sets_commas(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(errors_are_the_reference_s, start_arena),
-        cmocka_unit_test_setup(empty_text, start_arena),
-        cmocka_unit_test_setup(zero_bytes_end_the_text, start_arena),
+        cmocka_unit_test_setup(errors_are_those_of_the_reference, start_arena),
+        cmocka_unit_test_setup(an_empty_text_is_refused, start_arena),
+        cmocka_unit_test_setup(a_zero_byte_ends_the_text, start_arena),
         cmocka_unit_test_setup(every_prefix_is_refused, start_arena),
         cmocka_unit_test_setup(nesting_has_no_limit_of_its_own, start_arena),
-        cmocka_unit_test_setup(nesting_without_memory_is_told, start_arena),
-        cmocka_unit_test_setup(walks_objects_and_arrays, start_arena),
-        cmocka_unit_test_setup(a_byte_order_mark_is_passed, start_arena),
-        cmocka_unit_test_setup(wrong_types_are_told_apart, start_arena),
-        cmocka_unit_test_setup(syntax_is_no_wrong_type, start_arena),
-        cmocka_unit_test_setup(strings_without_escapes_are_views, start_arena),
-        cmocka_unit_test_setup(escapes_are_undone, start_arena),
+        cmocka_unit_test_setup(nesting_without_memory_is_an_error, start_arena),
+        cmocka_unit_test_setup(objects_and_arrays_are_walked, start_arena),
+        cmocka_unit_test_setup(a_byte_order_mark_is_skipped, start_arena),
+        cmocka_unit_test_setup(each_wrong_type_has_its_error, start_arena),
+        cmocka_unit_test_setup(a_syntax_error_is_not_a_type_error, start_arena),
+        cmocka_unit_test_setup(strings_without_escapes_are_not_copied, start_arena),
+        cmocka_unit_test_setup(escapes_are_decoded, start_arena),
         cmocka_unit_test_setup(escapes_need_room, start_arena),
-        cmocka_unit_test_setup(strings_of_every_length, start_arena),
+        cmocka_unit_test_setup(strings_of_every_length_are_read, start_arena),
         cmocka_unit_test_setup(tensors_are_flattened, start_arena),
         cmocka_unit_test_setup(integers_keep_their_low_bits, start_arena),
-        cmocka_unit_test_setup(booleans_and_strings, start_arena),
-        cmocka_unit_test_setup(tensors_that_are_wrong, start_arena),
+        cmocka_unit_test_setup(booleans_and_strings_are_read, start_arena),
+        cmocka_unit_test_setup(wrong_tensors_are_refused, start_arena),
         cmocka_unit_test_setup(tensors_may_nest_a_hundred_times, start_arena),
-        cmocka_unit_test_setup(writes_escapes, start_arena),
-        cmocka_unit_test_setup(writes_tensors, start_arena),
-        cmocka_unit_test_setup(writes_tensors_up_to_the_maximum, start_arena),
-        cmocka_unit_test_setup(tensors_go_there_and_back, start_arena),
-        cmocka_unit_test_setup(sets_commas, start_arena),
+        cmocka_unit_test_setup(strings_are_written_with_escapes, start_arena),
+        cmocka_unit_test_setup(tensors_are_written, start_arena),
+        cmocka_unit_test_setup(tensors_are_written_up_to_the_maximum, start_arena),
+        cmocka_unit_test_setup(tensors_are_read_as_they_were_written, start_arena),
+        cmocka_unit_test_setup(commas_are_written_between_members, start_arena),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

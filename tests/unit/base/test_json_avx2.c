@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tensors of numbers by AVX2 and by AVX-512 against the same one by one, on processors that have
- * them: the same text, the same values, and the same failure in the same place. What is done one by
- * one is compared with the C library in test_json_number.c. CONCH_JSON_ROUNDS times more when
- * asked.
+ * Tensors of numbers by AVX2 and by AVX-512, compared with the same code one by one, on processors
+ * that have them: the same text, the same values, and the same failure at the same position.
+ * test_json_number.c compares the code one by one with the C library. The environment variable
+ * CONCH_JSON_ROUNDS multiplies the rounds.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -22,7 +22,7 @@
 enum { MAX_VALUES = 400, MAX_TEXT = 96 * MAX_VALUES };
 
 static size_t rounds = 1;
-static enum json_way best; /* that the processor has */
+static enum json_way best; /* the best that the processor has */
 
 static uint64_t state = 0x9e3779b97f4a7c15;
 
@@ -62,7 +62,8 @@ static void write_one_by_one(struct buf *b, const float *values, size_t n)
     buf_addc(b, ']');
 }
 
-/* By what any float is left to; test_json_number.c compares it with the C library. */
+/* Writes floats with the function that handles the difficult ones; test_json_number.c compares
+ * it with the C library. */
 static void write_shortest_one_by_one(struct buf *b, const float *values, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -95,7 +96,8 @@ static void compare(write_floats_fn together, write_floats_fn single, const floa
              buf_text(&array) + from, 30, buf_text(&singles) + from);
 }
 
-/* As an array, and one value after the other by the functions that print any number. */
+/* Writes the values as an array, and one by one with the functions that print any number, and
+ * compares. */
 static void check_write(const float *values, size_t n)
 {
     for (int way = 0; way <= (int)best; way++) {
@@ -113,8 +115,8 @@ static float float_of(uint32_t bits)
     return value;
 }
 
-/* Of each exponent and sign the ends, what is next to them, and many in between. */
-static void writes_every_exponent(void **unused)
+/* Of each exponent and sign: both ends, their neighbours, and many in between. */
+static void every_exponent_is_written(void **unused)
 {
     (void)unused;
     float values[MAX_VALUES];
@@ -131,8 +133,8 @@ static void writes_every_exponent(void **unused)
     }
 }
 
-/* Blocks in which some can be done together and others not, of every length. */
-static void writes_mixtures(void **unused)
+/* Blocks of every length in which some values can be written together and others cannot. */
+static void mixed_blocks_are_written(void **unused)
 {
     (void)unused;
     float values[MAX_VALUES];
@@ -150,8 +152,8 @@ static void writes_mixtures(void **unused)
     }
 }
 
-/* Few digits, and halves, where rounding ends in ties and zeros must go. */
-static void writes_few_digits(void **unused)
+/* Few digits, and halves, where rounding meets ties and trailing zeros are removed. */
+static void numbers_of_few_digits_are_written(void **unused)
 {
     (void)unused;
     static const float units[] = {1,       0.5F,    0.25F,   0.125F,   0.0625F,   0.1F,
@@ -182,7 +184,7 @@ static void check_maximum(write_floats_fn write, const float values[100])
     }
 }
 
-static void writes_up_to_the_maximum(void **unused)
+static void arrays_are_written_up_to_the_maximum(void **unused)
 {
     (void)unused;
     float values[100];
@@ -230,7 +232,7 @@ static bool read_values(struct json *j, struct type type, void *out, size_t max,
     }
 }
 
-/* The elements in memory that has not one byte more than max of them. */
+/* Reads the elements into memory that ends after max of them. */
 static void read_text(struct result *r, enum json_way way, struct type type, const char *text,
                       size_t length, size_t max)
 {
@@ -270,7 +272,7 @@ static void compare_read(enum json_way way, struct type type, const char *text, 
     }
 }
 
-/* All types, from memory that has not one byte more. */
+/* Reads the text as all types, into memory that ends after the elements. */
 static void check_read(const char *text, size_t length, size_t max)
 {
     char *copy = malloc(length + !length);
@@ -285,7 +287,8 @@ static void check_read(const char *text, size_t length, size_t max)
     free(copy);
 }
 
-/* A number in one of the forms that clients send; most have at most `most` digits. */
+/* Writes a number in one of the forms that clients send; most numbers have at most `most`
+ * digits. */
 static size_t put_number(char *out, unsigned most)
 {
     char digits[32];
@@ -312,7 +315,7 @@ static size_t put_number(char *out, unsigned most)
     return at;
 }
 
-/* An array of n numbers; the length of its text. */
+/* Writes an array of n numbers, and returns the length of its text. */
 static size_t make_array(char *out, size_t n, unsigned most)
 {
     static const char *const between[] = {",", ", ", ",  ", ",\n", " ,", "],["};
@@ -327,30 +330,30 @@ static size_t make_array(char *out, size_t n, unsigned most)
         }
         size_t n_bytes = put_number(out + length, random_below(200) ? most : 25);
         char *point = whole ? memchr(out + length, '.', n_bytes) : NULL;
-        if (point) /* integers */
+        if (point) /* only integers */
             n_bytes = (size_t)(point - (out + length));
-        if (plain && out[length] == '-') /* and without sign */
+        if (plain && out[length] == '-') /* and unsigned */
             memmove(out + length, out + length + 1, --n_bytes);
         length += n_bytes;
     }
     return length + (size_t)sprintf(out + length, "]]");
 }
 
-static void reads_random_numbers(void **unused)
+static void random_numbers_are_read(void **unused)
 {
     (void)unused;
     static char text[MAX_TEXT];
     for (size_t r = 0; r < 4000 * rounds; r++) {
         size_t n = 1 + random_below(MAX_VALUES);
         size_t length = make_array(text, n, 1 + random_below(26));
-        /* Where in a window of 64 bytes it begins, and whether there is room for all of it. */
+        /* Chooses where in a window of 64 bytes the number begins, and whether all of it fits. */
         size_t shift = random_below(35);
         check_read(text + shift, length - shift, random_below(8) ? MAX_VALUES : random_below(400));
     }
 }
 
-/* Each length of number at each place of a window. */
-static void reads_every_layout(void **unused)
+/* Each length of number at each position of a window. */
+static void every_layout_is_read(void **unused)
 {
     (void)unused;
     static char text[MAX_TEXT];
@@ -359,7 +362,7 @@ static void reads_every_layout(void **unused)
             for (int style = 0; style < 4; style++) {
                 size_t length = (size_t)sprintf(text, "%34s[", "");
                 for (int i = 0; i < 150; i++) {
-                    /* "-987654.98765"; every third is short, so that all places have their turn */
+                    /* "-987654.98765"; every third number is short, so that all positions occur */
                     bool is_short = i % 3 == 2;
                     length += (size_t)sprintf(
                         text + length, "%s%s%.*s%s%.*s", i ? "," : "",
@@ -374,8 +377,8 @@ static void reads_every_layout(void **unused)
     }
 }
 
-/* Decimals in and around the middle of two floats, where a small error is too much. */
-static void reads_what_lies_between_floats(void **unused)
+/* Decimals at and around the middle of two floats, where a small error gives the wrong float. */
+static void decimals_between_two_floats_are_read(void **unused)
 {
     (void)unused;
     static char text[MAX_TEXT];
@@ -395,8 +398,8 @@ static void reads_what_lies_between_floats(void **unused)
     }
 }
 
-/* One byte is another one: a mistake, or a number of another form, somewhere in a run. */
-static void fails_as_one_by_one(void **unused)
+/* One byte is replaced: an error, or a number of another form, somewhere in a run. */
+static void errors_are_those_of_reading_one_by_one(void **unused)
 {
     (void)unused;
     static const char others[] = "0123456789--..,,eE+ []{}\n\tNnI\"/:\x80\xff";
@@ -406,7 +409,7 @@ static void fails_as_one_by_one(void **unused)
         for (size_t change = 0; change < 20; change++) {
             size_t at = 36 + random_below((unsigned)length - 36);
             char was = text[at];
-            text[at] = others[random_below(sizeof(others))]; /* its zero byte, too */
+            text[at] = others[random_below(sizeof(others))]; /* also by its zero byte */
             check_read(text, length, MAX_VALUES);
             text[at] = was;
         }
@@ -414,8 +417,8 @@ static void fails_as_one_by_one(void **unused)
     }
 }
 
-/* What the values are, by the C library. */
-static void reads_what_strtod_reads(void **unused)
+/* Compares the values with those of the C library. */
+static void values_are_those_of_strtod(void **unused)
 {
     (void)unused;
     static char text[MAX_TEXT];
@@ -448,15 +451,15 @@ static void reads_what_strtod_reads(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(writes_every_exponent),
-        cmocka_unit_test(writes_mixtures),
-        cmocka_unit_test(writes_few_digits),
-        cmocka_unit_test(writes_up_to_the_maximum),
-        cmocka_unit_test(reads_random_numbers),
-        cmocka_unit_test(reads_every_layout),
-        cmocka_unit_test(reads_what_lies_between_floats),
-        cmocka_unit_test(fails_as_one_by_one),
-        cmocka_unit_test(reads_what_strtod_reads),
+        cmocka_unit_test(every_exponent_is_written),
+        cmocka_unit_test(mixed_blocks_are_written),
+        cmocka_unit_test(numbers_of_few_digits_are_written),
+        cmocka_unit_test(arrays_are_written_up_to_the_maximum),
+        cmocka_unit_test(random_numbers_are_read),
+        cmocka_unit_test(every_layout_is_read),
+        cmocka_unit_test(decimals_between_two_floats_are_read),
+        cmocka_unit_test(errors_are_those_of_reading_one_by_one),
+        cmocka_unit_test(values_are_those_of_strtod),
     };
     best = json_way;
     if (best == JSON_ONE_BY_ONE) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Numbers, both ways, against the C library: what is read has strtod's bits, what is written reads
- * back as the same double and has as few digits as any that do. Millions of random values each
- * (CONCH_JSON_ROUNDS times more when asked), and those that are known to be hard.
+ * Numbers, both ways, compared with the C library. A number that is read has strtod's bits. A
+ * number that is written reads back as the same double, and no shorter text does. Millions of
+ * random values each (the environment variable CONCH_JSON_ROUNDS multiplies them), and numbers that
+ * are known to be difficult.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -45,7 +46,8 @@ static double double_of(uint64_t bits)
     return value;
 }
 
-/* Reads text as a double, at the end of the text and with much behind it: two ways in the code. */
+/* Reads text as a double, at the end of the text and far before it, which are two paths in the
+ * code. */
 static void check_read(const char *text)
 {
     double want = strtod(text, NULL);
@@ -72,7 +74,7 @@ static void check_read(const char *text)
                  three[1], want);
 }
 
-/* Digits in the text of a number, without zeros at either end. */
+/* Returns the number of digits in the text of a number, without zeros at either end. */
 static int significant(const char *text)
 {
     int n = 0, zeros = 0;
@@ -104,7 +106,7 @@ static void check_write(double value)
     const char *text = written(value);
     if (bits_of(strtod(text, NULL)) != bits_of(value))
         fail_msg("%.17g was written as %s", value, text);
-    /* The shortest of %.Ng that comes back; the nearest of that length is what %.Ng is. */
+    /* The shortest of %.Ng that reads back as the value; %.Ng is the nearest number of N digits. */
     char other[64];
     int n = significant(text);
     if (n > 1) {
@@ -121,7 +123,7 @@ static void check_write(double value)
     }
 }
 
-static void reads_random_doubles(void **unused)
+static void random_doubles_are_read(void **unused)
 {
     (void)unused;
     char text[64];
@@ -134,12 +136,12 @@ static void reads_random_doubles(void **unused)
     }
 }
 
-static void reads_random_decimals(void **unused)
+static void random_decimals_are_read(void **unused)
 {
     (void)unused;
     char text[128];
     for (size_t i = 0; i < 300000 * rounds; i++) {
-        /* up to 25 digits, a point anywhere among them, small exponents now and then */
+        /* up to 25 digits, a point at any position, a small exponent now and then */
         int n = 1 + (int)(random_bits() % 25), point = (int)(random_bits() % (unsigned)(n + 1));
         int length = 0;
         if (random_bits() & 1)
@@ -161,8 +163,8 @@ static void reads_random_decimals(void **unused)
     }
 }
 
-/* Every number of digits before the point, of zeros behind it, and of digits behind those. */
-static void reads_every_layout(void **unused)
+/* Every number of digits before the point, of zeros after it, and of digits after those. */
+static void every_layout_is_read(void **unused)
 {
     (void)unused;
     static const char digits[] = "98765432109876543210987654321098765432109876543210";
@@ -184,10 +186,10 @@ static void reads_every_layout(void **unused)
     }
 }
 
-static void reads_what_lies_between_doubles(void **unused)
+static void decimals_between_two_doubles_are_read(void **unused)
 {
     (void)unused;
-    /* The exact middle of two neighbours, and a little above and below it. */
+    /* The exact middle of two neighbours, and a value a little above and below it. */
     char text[1200];
     for (size_t i = 0; i < 2000 * rounds; i++) {
         uint64_t bits = random_bits() & 0x7fffffffffffffff;
@@ -213,7 +215,7 @@ static void reads_what_lies_between_doubles(void **unused)
     }
 }
 
-static void reads_hard_ones(void **unused)
+static void difficult_numbers_are_read(void **unused)
 {
     (void)unused;
     static const char *const texts[] = {
@@ -307,9 +309,9 @@ static void check_float(const char *text)
                  (double)want);
 }
 
-/* Floats are rounded twice, as Triton rounds them; the middle between two of them is where a short
- * cut would show. */
-static void reads_floats_by_way_of_doubles(void **unused)
+/* Floats are rounded twice, as Triton rounds them. A shortcut would fail in the middle between
+ * two of them. */
+static void floats_are_read_by_way_of_doubles(void **unused)
 {
     (void)unused;
     char text[64];
@@ -341,7 +343,7 @@ static void reads_floats_by_way_of_doubles(void **unused)
     }
 }
 
-static void writes_random_doubles(void **unused)
+static void random_doubles_are_written(void **unused)
 {
     (void)unused;
     for (size_t i = 0; i < 300000 * rounds; i++) {
@@ -351,7 +353,7 @@ static void writes_random_doubles(void **unused)
     }
 }
 
-static void writes_random_floats(void **unused)
+static void random_floats_are_written(void **unused)
 {
     (void)unused;
     for (size_t i = 0; i < 300000 * rounds; i++) {
@@ -364,15 +366,16 @@ static void writes_random_floats(void **unused)
     }
 }
 
-/* Floats of the usual size take a way of their own: against the way of doubles, which
- * check_write() holds against the C library. With CONCH_JSON_ROUNDS=997 these are all of them. */
-static void writes_floats_as_their_doubles(void **unused)
+/* Floats of the usual size have a path of their own, compared here with the path of doubles;
+ * check_write() compares that with the C library. With CONCH_JSON_ROUNDS=997 these are all
+ * floats. */
+static void floats_are_written_as_their_doubles(void **unused)
 {
     (void)unused;
     AUTO(buf) as_float = BUF_INIT(100);
     AUTO(buf) as_double = BUF_INIT(100);
     size_t step = rounds < 997 ? 997 / rounds : 1;
-    enum json_way best = json_way; /* test_json_avx2.c is about that */
+    enum json_way best = json_way; /* the subject of test_json_avx2.c */
     json_way = JSON_ONE_BY_ONE;
     for (uint32_t exponent = 112; exponent < 132; exponent++) {
         for (size_t fraction = 0; fraction < (size_t)1 << 23; fraction += step) {
@@ -393,11 +396,12 @@ static void writes_floats_as_their_doubles(void **unused)
         }
     }
     json_way = best;
-    check_write(0x1.01p-13); /* exactly between two of 17 digits */
+    check_write(0x1.01p-13); /* exactly in the middle of two numbers of 17 digits */
     check_write(0x1.05p-13);
 }
 
-/* The digits of a number's text, without zeros at either end; returns how many. */
+/* Copies the digits of a number's text, without zeros at either end, and returns how many there
+ * are. */
 static size_t digits_of(const char *text, char *ret_digits)
 {
     size_t n = 0;
@@ -411,7 +415,7 @@ static size_t digits_of(const char *text, char *ret_digits)
     return n;
 }
 
-/* Does one of n digits, around the nearest such, read back as the value? */
+/* Does a number of n digits near the value read back as the value? */
 static bool has_digits(float value, int n)
 {
     char text[64];
@@ -448,7 +452,7 @@ static void check_shortest_text(float value, const char *text)
         fail_msg("%a was written as %s, nearer is %s", (double)value, text, nearest);
 }
 
-/* Both ways, and with either sign. */
+/* Writes and reads the value with either sign. */
 static void check_shortest(float positive)
 {
     AUTO(buf) b = BUF_INIT(100);
@@ -470,7 +474,7 @@ static float float_of(uint32_t bits)
     return value;
 }
 
-static void writes_shortest_floats(void **unused)
+static void floats_are_written_with_the_fewest_digits(void **unused)
 {
     (void)unused;
     for (uint32_t exponent = 0; exponent < 255; exponent++) {
@@ -491,7 +495,7 @@ static void writes_shortest_floats(void **unused)
     }
 }
 
-static void writes_shortest_floats_in_the_forms_of_doubles(void **unused)
+static void the_shortest_floats_have_the_forms_of_doubles(void **unused)
 {
     (void)unused;
     static const float values[] = {
@@ -503,7 +507,7 @@ static void writes_shortest_floats_in_the_forms_of_doubles(void **unused)
                                "100000000000000000000.0,1e21,0.000001,1e-7,1.5e-7,1e-45,0.3,"
                                "10000000000.0,123456.79,0.00001,0.99999994,1.0000001,"
                                "Infinity,-Infinity,NaN,"
-                               "7.0385307e-26]"; /* 7.038531e-26 is another one as a double */
+                               "7.0385307e-26]"; /* 7.038531e-26 is a different double */
     assert_true((float)strtod("7.0385307e-26", NULL) == 0x1.5c87fap-84F);
     assert_true((float)strtod("7.038531e-26", NULL) != 0x1.5c87fap-84F);
     enum json_way best = json_way;
@@ -516,7 +520,7 @@ static void writes_shortest_floats_in_the_forms_of_doubles(void **unused)
     }
 }
 
-static void writes_few_digits(void **unused)
+static void numbers_of_few_digits_are_written(void **unused)
 {
     (void)unused;
     char text[64];
@@ -528,7 +532,7 @@ static void writes_few_digits(void **unused)
     }
 }
 
-static void writes_hard_ones(void **unused)
+static void difficult_numbers_are_written(void **unused)
 {
     (void)unused;
     for (int e = 0; e < 2047; e++) {
@@ -550,7 +554,7 @@ static void writes_hard_ones(void **unused)
     check_write(9.5367431640625e-07);
 }
 
-static void writes_in_the_known_forms(void **unused)
+static void numbers_are_written_in_the_known_forms(void **unused)
 {
     (void)unused;
     static const struct {
@@ -591,7 +595,7 @@ static void writes_in_the_known_forms(void **unused)
         assert_string_equal(written(cases[i].value), cases[i].text);
 }
 
-static void writes_integers(void **unused)
+static void integers_are_written(void **unused)
 {
     (void)unused;
     char want[32];
@@ -628,7 +632,7 @@ static void writes_integers(void **unused)
     }
 }
 
-static void reads_integers_as_the_reference_tells_them(void **unused)
+static void integers_are_recognised_as_by_the_reference(void **unused)
 {
     (void)unused;
     static const struct {
@@ -701,22 +705,22 @@ int main(void)
     if (more)
         rounds = strtoull(more, NULL, 10);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_hard_ones),
-        cmocka_unit_test(reads_every_layout),
-        cmocka_unit_test(reads_random_doubles),
-        cmocka_unit_test(reads_random_decimals),
-        cmocka_unit_test(reads_what_lies_between_doubles),
-        cmocka_unit_test(reads_floats_by_way_of_doubles),
-        cmocka_unit_test(reads_integers_as_the_reference_tells_them),
-        cmocka_unit_test(writes_in_the_known_forms),
-        cmocka_unit_test(writes_hard_ones),
-        cmocka_unit_test(writes_random_doubles),
-        cmocka_unit_test(writes_random_floats),
-        cmocka_unit_test(writes_floats_as_their_doubles),
-        cmocka_unit_test(writes_shortest_floats),
-        cmocka_unit_test(writes_shortest_floats_in_the_forms_of_doubles),
-        cmocka_unit_test(writes_few_digits),
-        cmocka_unit_test(writes_integers),
+        cmocka_unit_test(difficult_numbers_are_read),
+        cmocka_unit_test(every_layout_is_read),
+        cmocka_unit_test(random_doubles_are_read),
+        cmocka_unit_test(random_decimals_are_read),
+        cmocka_unit_test(decimals_between_two_doubles_are_read),
+        cmocka_unit_test(floats_are_read_by_way_of_doubles),
+        cmocka_unit_test(integers_are_recognised_as_by_the_reference),
+        cmocka_unit_test(numbers_are_written_in_the_known_forms),
+        cmocka_unit_test(difficult_numbers_are_written),
+        cmocka_unit_test(random_doubles_are_written),
+        cmocka_unit_test(random_floats_are_written),
+        cmocka_unit_test(floats_are_written_as_their_doubles),
+        cmocka_unit_test(floats_are_written_with_the_fewest_digits),
+        cmocka_unit_test(the_shortest_floats_have_the_forms_of_doubles),
+        cmocka_unit_test(numbers_of_few_digits_are_written),
+        cmocka_unit_test(integers_are_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

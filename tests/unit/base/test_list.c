@@ -42,7 +42,7 @@ static const char *text_of(const struct list *list)
     return text;
 }
 
-static void keeps_order(void **state)
+static void a_list_keeps_its_order(void **state)
 {
     (void)state;
     assert_true(list_empty(&head));
@@ -52,7 +52,7 @@ static void keeps_order(void **state)
     list_push_front(&head, &items[0].link);
     assert_string_equal(text_of(&head), "012");
     list_remove(&items[1].link);
-    list_remove(&items[1].link); /* harmless */
+    list_remove(&items[1].link); /* without effect */
     assert_string_equal(text_of(&head), "02");
     assert_ptr_equal(list_pop(&head), &items[0].link);
     assert_true(list_empty(&items[0].link));
@@ -60,10 +60,10 @@ static void keeps_order(void **state)
     assert_true(list_empty(&head));
 }
 
-static void moves_all(void **state)
+static void all_items_move_to_another_list(void **state)
 {
     (void)state;
-    list_move_all(&head, &other); /* nothing */
+    list_move_all(&head, &other); /* moves nothing */
     assert_true(list_empty(&head));
     for (int i = 0; i < 6; i++)
         list_push(i < 3 ? &head : &other, &items[i].link);
@@ -75,7 +75,7 @@ static void moves_all(void **state)
     assert_true(list_empty(&head));
 }
 
-static void the_walker_may_remove_where_it_stands(void **state)
+static void a_loop_may_remove_its_current_item(void **state)
 {
     (void)state;
     for (int i = 0; i < 6; i++)
@@ -90,9 +90,9 @@ static void the_walker_may_remove_where_it_stands(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(keeps_order, start),
-        cmocka_unit_test_setup(moves_all, start),
-        cmocka_unit_test_setup(the_walker_may_remove_where_it_stands, start),
+        cmocka_unit_test_setup(a_list_keeps_its_order, start),
+        cmocka_unit_test_setup(all_items_move_to_another_list, start),
+        cmocka_unit_test_setup(a_loop_may_remove_its_current_item, start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

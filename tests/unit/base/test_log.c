@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The expected lines were compared with those of the genuine server. Where one write() per line
- * matters, the log goes to a socket that keeps the borders of writes.
+ * The expected lines were compared with those of the genuine server. Where a line must be one
+ * write(), the log goes to a socket that keeps the borders of writes.
  */
 #include "base/log.h"
 
@@ -120,12 +120,12 @@ static int setup(void **state)
 static int forget(void **state)
 {
     (void)state;
-    struct status *st = log_open_file(NULL); /* the last message too */
+    struct status *st = log_open_file(NULL); /* writes the last message, too */
     log_set_clock(NULL);
     return st != NULL;
 }
 
-static void goes_to_console_in_the_default_format(void **state)
+static void messages_go_to_the_console_in_the_default_format(void **state)
 {
     (void)state;
     struct captured c;
@@ -150,7 +150,7 @@ static void goes_to_console_in_the_default_format(void **state)
     captured_done(&c);
 }
 
-static void iso8601_and_levels_change_at_run_time(void **state)
+static void format_and_levels_change_at_run_time(void **state)
 {
     (void)state;
     struct captured c;
@@ -191,7 +191,7 @@ static void arguments_of_levels_that_are_off_are_not_evaluated(void **state)
     assert_int_equal(n_evaluated, 0);
 }
 
-static void escapes_without_loss(void **state)
+static void every_byte_is_escaped_without_loss(void **state)
 {
     (void)state;
     struct captured c;
@@ -205,7 +205,7 @@ static void escapes_without_loss(void **state)
     captured_done(&c);
 }
 
-static void escapes_what_ends_a_line_or_moves_a_terminal(void **state)
+static void control_characters_are_escaped(void **state)
 {
     (void)state;
     struct captured c;
@@ -221,7 +221,7 @@ static void escapes_what_ends_a_line_or_moves_a_terminal(void **state)
     captured_done(&c);
 }
 
-/* What the program itself prints, started anew with this argument. */
+/* Starts the program itself with this argument, and reads what it prints. */
 static void run_self(const char *argument, char *bytes, size_t room)
 {
     int fds[2];
@@ -244,7 +244,7 @@ static void run_self(const char *argument, char *bytes, size_t room)
     assert_int_equal(result, 0);
 }
 
-/* The environment is read once, so this needs a process of its own. */
+/* The environment is read once, so this test needs a process of its own. */
 static void the_environment_turns_escaping_off(void **state)
 {
     (void)state;
@@ -255,7 +255,7 @@ static void the_environment_turns_escaping_off(void **state)
     assert_matches(bytes, "^I" TIME_PATTERN "one\\.c:1\\] a\"b\n$");
 }
 
-static void repeats_are_told_at_the_end(void **state)
+static void repeats_are_printed_at_the_end(void **state)
 {
     (void)state;
     char bytes[512];
@@ -292,7 +292,7 @@ static void long_messages_are_whole_and_one_write(void **state)
     }
 }
 
-static void messages_without_measure_are_cut(void **state)
+static void huge_messages_are_cut(void **state)
 {
     (void)state;
     static const char marked[] = "…(10000000 bytes)\"\n";
@@ -363,7 +363,7 @@ static void ordinary_messages_allocate_nothing(void **state)
     mem_free(text);
 }
 
-static void tables_stand_on_lines_of_their_own(void **state)
+static void a_table_begins_on_its_own_line(void **state)
 {
     (void)state;
     struct captured c;
@@ -385,10 +385,10 @@ static void repeats_are_counted(void **state)
     capture();
     for (int i = 0; i < 4; i++)
         log_text(LOG_WARN, "r.c", 1, "again");
-    log_text(LOG_WARN, "r.c", 2, "again"); /* another place */
+    log_text(LOG_WARN, "r.c", 2, "again"); /* a different line */
     log_text(LOG_WARN, "r.c", 2, "again");
     log_flush();
-    log_flush(); /* nothing left to tell */
+    log_flush(); /* no repeat is left */
     end_capture(&c);
     assert_int_equal(c.n[1], 4);
     assert_matches(c.writes[1][0], "r\\.c:1\\] \"again\"\n$");
@@ -398,7 +398,7 @@ static void repeats_are_counted(void **state)
     captured_done(&c);
 }
 
-static void repeats_are_told_within_a_second(void **state)
+static void repeats_are_printed_within_a_second(void **state)
 {
     (void)state;
     struct captured c;
@@ -407,9 +407,9 @@ static void repeats_are_told_within_a_second(void **state)
     clock_fake_advance(&fake, NS_PER_S / 2);
     log_text(LOG_WARN, "r.c", 1, "again"); /* held back */
     clock_fake_advance(&fake, NS_PER_S / 2);
-    log_text(LOG_WARN, "r.c", 1, "again"); /* told with this one */
+    log_text(LOG_WARN, "r.c", 1, "again"); /* printed with this message */
     clock_fake_advance(&fake, NS_PER_S);
-    log_text(LOG_WARN, "r.c", 1, "again"); /* long ago: written itself */
+    log_text(LOG_WARN, "r.c", 1, "again"); /* the last one is long ago: printed itself */
     end_capture(&c);
     assert_int_equal(c.n[1], 3);
     assert_matches(c.writes[1][1], "repeated 2 times");
@@ -417,18 +417,18 @@ static void repeats_are_told_within_a_second(void **state)
     captured_done(&c);
 }
 
-static void a_file_takes_all(void **state)
+static void a_file_takes_all_messages(void **state)
 {
     (void)state;
     char folder[] = "/tmp/test-log-XXXXXX", path[64];
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof(path), "%s/log", folder);
-    for (int round = 0; round < 2; round++) { /* the second appends */
+    for (int round = 0; round < 2; round++) { /* the second round appends */
         assert_null(log_open_file(path));
         log_info("to the file");
         log_error("this too");
     }
-    /* A file that cannot be opened changes nothing. */
+    /* A failure to open a file changes nothing. */
     struct status *st = log_open_file("/nonexistent/folder/log");
     assert_non_null(st);
     assert_string_equal(
@@ -449,8 +449,9 @@ static void a_file_takes_all(void **state)
     rmdir(folder);
 }
 
-/* Nobody reads the pipe: lines are dropped, counted, and told when somebody reads again. */
-static void a_full_pipe_costs_lines_but_no_hang(void **state)
+/* While the pipe is full, lines are dropped and counted. The count is printed when the pipe is
+ * read again. */
+static void a_full_pipe_loses_lines_but_blocks_no_thread(void **state)
 {
     (void)state;
     int fds[2];
@@ -475,7 +476,7 @@ static void a_full_pipe_costs_lines_but_no_hang(void **state)
     restore_console();
     close(fds[0]);
     mem_free(text);
-    assert_in_range(took_ns, 0, 100 * NS_PER_S); /* not a second each */
+    assert_in_range(took_ns, 0, 100 * NS_PER_S); /* and not a second for each line */
     bytes[size] = '\0';
     assert_matches(bytes, "\nW[^\n]*\"1[0-9]+ log lines were lost\"\nI[^\n]*\"back again\"\n$");
 }
@@ -512,7 +513,7 @@ static void errors_of_write_are_survived(void **state)
 
 /* ---- With the thread: nobody who logs waits, and the descriptors stay as they were ----------- */
 
-/* All that comes until the text has come. */
+/* Reads until this text has arrived, and returns all of it. */
 static char *read_until(int fd, const char *text)
 {
     size_t size = 0, room = 8 << 20;
@@ -527,7 +528,8 @@ static char *read_until(int fd, const char *text)
     return bytes;
 }
 
-/* A pipe that blocks whoever writes too much to it, as the console of a program does. */
+/* Replaces the console by a pipe that blocks a writer when it is full, as the console of a
+ * program does. */
 static int replace_console_by_pipe(void)
 {
     int fds[2];
@@ -537,7 +539,8 @@ static int replace_console_by_pipe(void)
     return fds[0];
 }
 
-/* The numbers of lines "number N" are 0, 1, … without a gap; how many there are. */
+/* Asserts that the numbers of the lines "number N" are 0, 1, … without a gap, and returns how
+ * many there are. */
 static unsigned long count_numbers(const char *bytes)
 {
     unsigned long n = 0;
@@ -548,7 +551,7 @@ static unsigned long count_numbers(const char *bytes)
     return n;
 }
 
-/* Told whenever there is room again, so perhaps in portions. */
+/* The number of lost lines is printed whenever there is room again, so perhaps in portions. */
 static unsigned long count_lost(const char *bytes)
 {
     unsigned long n = 0;
@@ -561,19 +564,19 @@ static unsigned long count_lost(const char *bytes)
     return n;
 }
 
-static void a_pipe_that_nobody_reads_stops_nobody(void **state)
+static void an_unread_pipe_blocks_no_thread(void **state)
 {
     (void)state;
     enum { N = 30000 };
     char *text = letters(100);
     int fd = replace_console_by_pipe();
     log_start();
-    alarm(120); /* it would be for ever */
+    alarm(120); /* it would wait for ever */
     for (int i = 0; i < N; i++)
         log_write(i % 2 ? LOG_INFO : LOG_ERROR, "n.c", i, "number %d %s", i, text);
     alarm(0);
     assert_false(log_await(0));
-    char *bytes = read_until(fd, "lines were lost\"\n"); /* said when the rest is written */
+    char *bytes = read_until(fd, "lines were lost\"\n"); /* printed after the rest */
     log_warn("back again");
     char *more = read_until(fd, "back again\"\n");
     assert_true(log_await(60000));
@@ -581,7 +584,8 @@ static void a_pipe_that_nobody_reads_stops_nobody(void **state)
     restore_console();
     close(fd);
 
-    /* What fitted came in its order, whatever its level, and what is missing is counted. */
+    /* The lines that fitted are in their order, whatever their level; the missing lines are
+     * counted. */
     unsigned long n = count_numbers(bytes);
     assert_in_range(n, LOG_QUEUE_BYTES / 300, N - 1);
     assert_int_equal(count_lost(bytes) + count_lost(more), N - n);
@@ -600,7 +604,7 @@ static void a_long_table_waits_for_room(void **state)
     int fd = replace_console_by_pipe();
     log_start();
     pid_t reader = fork();
-    if (reader == 0) { /* as long as there is something */
+    if (reader == 0) { /* reads until the pipe is closed */
         char *bytes = read_until(fd, "the end\"\n");
         _exit(count_numbers(bytes) == N ? 0 : 1);
     }
@@ -615,9 +619,9 @@ static void a_long_table_waits_for_room(void **state)
     mem_free(table);
 }
 
-/* The child of a fork has no thread: what it logs is written, and not what its parent had queued.
- */
-static void a_fork_takes_no_lines_along(void **state)
+/* The child of a fork has no log thread: its messages are written at once, and the queue of its
+ * parent is not. */
+static void a_fork_does_not_repeat_its_parents_lines(void **state)
 {
     (void)state;
     int fd = replace_console_by_pipe();
@@ -645,7 +649,7 @@ static void a_fork_takes_no_lines_along(void **state)
     mem_free(text);
 }
 
-static void lines_of_no_format_keep_their_place(void **state)
+static void unformatted_lines_keep_their_order(void **state)
 {
     (void)state;
     int fd = replace_console_by_pipe();
@@ -739,28 +743,28 @@ int main(int argc, char **argv)
     }
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, forget)
     const struct CMUnitTest tests[] = {
-        TEST(goes_to_console_in_the_default_format),
-        TEST(iso8601_and_levels_change_at_run_time),
+        TEST(messages_go_to_the_console_in_the_default_format),
+        TEST(format_and_levels_change_at_run_time),
         TEST(arguments_of_levels_that_are_off_are_not_evaluated),
-        TEST(escapes_without_loss),
-        TEST(escapes_what_ends_a_line_or_moves_a_terminal),
-        TEST(messages_without_measure_are_cut),
+        TEST(every_byte_is_escaped_without_loss),
+        TEST(control_characters_are_escaped),
+        TEST(huge_messages_are_cut),
         TEST(the_environment_turns_escaping_off),
         TEST(long_messages_are_whole_and_one_write),
         TEST(without_memory_a_long_message_is_cut),
         TEST(ordinary_messages_allocate_nothing),
-        TEST(tables_stand_on_lines_of_their_own),
+        TEST(a_table_begins_on_its_own_line),
         TEST(repeats_are_counted),
-        TEST(repeats_are_told_within_a_second),
-        TEST(repeats_are_told_at_the_end),
-        TEST(a_file_takes_all),
-        TEST(a_full_pipe_costs_lines_but_no_hang),
+        TEST(repeats_are_printed_within_a_second),
+        TEST(repeats_are_printed_at_the_end),
+        TEST(a_file_takes_all_messages),
+        TEST(a_full_pipe_loses_lines_but_blocks_no_thread),
         TEST(errors_of_write_are_survived),
         TEST(lines_of_many_threads_stay_whole),
-        TEST(a_pipe_that_nobody_reads_stops_nobody),
+        TEST(an_unread_pipe_blocks_no_thread),
         TEST(a_long_table_waits_for_room),
-        TEST(a_fork_takes_no_lines_along),
-        TEST(lines_of_no_format_keep_their_place),
+        TEST(a_fork_does_not_repeat_its_parents_lines),
+        TEST(unformatted_lines_keep_their_order),
         TEST(an_error_ends_in_the_log),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

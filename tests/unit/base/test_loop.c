@@ -35,13 +35,13 @@ static int stop(void **state)
     return 0;
 }
 
-/* One end of a socket pair in the loop, the other in the test's hand. */
+/* One end of a socket pair is in the loop, the other end in the test. */
 struct watched {
     struct loop_fd w;
     int far;
     int n_calls;
     uint32_t events;
-    struct watched *victim; /* removed, closed and freed by this one's callback */
+    struct watched *victim; /* this watched one's callback removes, closes and frees it */
 };
 
 static void watched_free(struct watched *x)
@@ -75,7 +75,7 @@ static struct watched *watched_new(uint32_t events)
     return x;
 }
 
-static void calls_back_what_is_ready(void **state)
+static void ready_descriptors_are_called_back(void **state)
 {
     (void)state;
     struct watched *x = watched_new(EPOLLIN);
@@ -84,14 +84,14 @@ static void calls_back_what_is_ready(void **state)
     assert_int_equal(loop_iterate(&loop, UINT64_MAX), 1);
     assert_int_equal(x->events, EPOLLIN);
 
-    /* It stays ready, but nobody waits for it. */
+    /* The descriptor stays ready, but has no events to wait for. */
     loop_change_fd(&loop, &x->w, 0);
     assert_int_equal(loop_iterate(&loop, 0), 0);
     loop_change_fd(&loop, &x->w, EPOLLOUT);
     assert_int_equal(loop_iterate(&loop, 0), 1);
     assert_int_equal(x->events, EPOLLOUT);
 
-    loop_remove_fd(&loop, &(struct loop_fd){.fd = -1}); /* harmless */
+    loop_remove_fd(&loop, &(struct loop_fd){.fd = -1}); /* without effect */
     watched_free(x);
     assert_int_equal(loop_iterate(&loop, 0), 0);
 }
@@ -105,7 +105,8 @@ static void a_callback_may_remove_itself(void **state)
     assert_int_equal(loop_iterate(&loop, 0), 0);
 }
 
-/* Two are ready in the same iteration; whichever comes first frees the other. */
+/* Two descriptors are ready in the same iteration. The callback that runs first frees the other
+ * one. */
 static void a_callback_may_free_another_that_is_ready(void **state)
 {
     (void)state;
@@ -134,10 +135,11 @@ static void replace_the_others(struct loop_fd *w, uint32_t events)
     int fd = x->victim->w.fd;
     watched_free(TAKE(x->victim));
     late_comer = watched_new(EPOLLOUT);
-    assert_int_equal(late_comer->w.fd, fd); /* else the test does not test */
+    assert_int_equal(late_comer->w.fd, fd); /* otherwise nothing is tested */
 }
 
-/* A descriptor's number is used anew within the iteration: the old events are not the new one's. */
+/* A descriptor's number is reused within the iteration: events of the old descriptor must not
+ * reach the new one. */
 static void events_of_a_closed_descriptor_do_not_reach_its_successor(void **state)
 {
     (void)state;
@@ -145,7 +147,7 @@ static void events_of_a_closed_descriptor_do_not_reach_its_successor(void **stat
     a->w.callback = b->w.callback = replace_the_others;
     a->victim = b;
     b->victim = a;
-    /* Whoever is first: its victim must not be called, and forgets the first. */
+    /* The second one must not be called: the first one frees it. */
     late_comer = NULL;
     struct epoll_event ev[2];
     assert_int_equal(epoll_wait(loop.epoll_fd, ev, 2, 0), 2);
@@ -153,7 +155,7 @@ static void events_of_a_closed_descriptor_do_not_reach_its_successor(void **stat
     struct watched *second = CONTAINER_OF((struct loop_fd *)ev[1].data.ptr, struct watched, w);
     second->victim = NULL;
     first->victim = second;
-    if (loop_iterate(&loop, 0) == 1) /* else the kernel turned them round, and nothing was shown */
+    if (loop_iterate(&loop, 0) == 1) /* otherwise the kernel changed their order */
         assert_int_equal(late_comer->n_calls, 0);
     assert_int_equal(loop_iterate(&loop, 0), 2);
     watched_free(late_comer);
@@ -171,7 +173,7 @@ static void pause_other(struct loop_fd *w, uint32_t events)
     loop_change_fd(&loop, w, 0);
 }
 
-static void events_nobody_waits_for_any_more_are_dropped(void **state)
+static void events_no_longer_waited_for_are_dropped(void **state)
 {
     (void)state;
     struct watched *a = watched_new(EPOLLOUT), *b = watched_new(EPOLLOUT);
@@ -182,14 +184,14 @@ static void events_nobody_waits_for_any_more_are_dropped(void **state)
     if (CONTAINER_OF((struct loop_fd *)ev[0].data.ptr, struct watched, w) == b)
         to_pause = &a->w;
     loop_iterate(&loop, 0);
-    /* Level-triggered order may turn round between the two waits: then both ran. */
+    /* The kernel may change the order between two waits; then both were called. */
     assert_true(a->n_calls + b->n_calls >= 1);
     assert_int_equal(loop_iterate(&loop, 0), 0);
     watched_free(a);
     watched_free(b);
 }
 
-static void says_what_cannot_be_watched(void **state)
+static void an_error_names_what_cannot_be_watched(void **state)
 {
     (void)state;
     struct loop_fd w;
@@ -206,8 +208,8 @@ static void says_what_cannot_be_watched(void **state)
 
 struct test_timer {
     struct timer t;
-    struct test_timer *clears; /* another one that its callback clears */
-    uint64_t again_at_ns;      /* set anew for then; 0 = not */
+    struct test_timer *clears; /* another timer, which the callback clears */
+    uint64_t again_at_ns;      /* the callback sets the timer again for this time; 0: not */
     uint64_t late_ns;
     int n_calls;
 };
@@ -237,7 +239,7 @@ static void timers_follow_the_loops_clock(void **state)
     loop_set_timer(&loop, &a.t, 2000);
     loop_set_timer(&loop, &b.t, 3000);
     loop_set_timer(&loop, &c.t, 4000);
-    loop_set_timer(&loop, &c.t, 2500); /* anew */
+    loop_set_timer(&loop, &c.t, 2500); /* set again */
     assert_int_equal(loop_iterate(&loop, 0), 0);
     clock_fake_advance(&fake, 999);
     assert_int_equal(loop_iterate(&loop, 0), 0); /* never early */
@@ -246,25 +248,25 @@ static void timers_follow_the_loops_clock(void **state)
     assert_int_equal(a.n_calls, 1);
     assert_false(a.t.is_set);
 
-    c.clears = &b; /* due in the same iteration, but cleared by then */
+    c.clears = &b; /* due in the same iteration, but cleared before */
     clock_fake_advance(&fake, 5000);
     assert_int_equal(loop_iterate(&loop, 0), 1);
     assert_int_equal(b.n_calls, 0);
     assert_int_equal(c.n_calls, 1);
 
-    /* A timer that sets itself to the past runs once per iteration: the iteration ends. */
+    /* A timer that sets itself to the past fires once per iteration, so the iteration ends. */
     c.again_at_ns = 1;
     loop_set_timer(&loop, &c.t, 1);
     assert_int_equal(loop_iterate(&loop, UINT64_MAX), 1);
     assert_int_equal(loop_iterate(&loop, UINT64_MAX), 1);
     assert_int_equal(c.n_calls, 3);
     loop_clear_timer(&loop, &c.t);
-    loop_clear_timer(&loop, &c.t); /* harmless */
+    loop_clear_timer(&loop, &c.t); /* without effect */
     assert_int_equal(loop_iterate(&loop, 0), 0);
     loop_done(&loop);
 }
 
-/* Of many tries at least one must be in time, however busy the machine is; none may be early. */
+/* At least one of many tries must be in time, however busy the machine is. None may be early. */
 static void is_in_time(void)
 {
     struct test_timer a = {0};
@@ -281,13 +283,13 @@ static void is_in_time(void)
     assert_in_range(best_ns, 0, NS_PER_MS - 1);
 }
 
-static void an_idle_loop_is_in_time(void **state)
+static void timers_of_an_idle_loop_fire_in_time(void **state)
 {
     (void)state;
     is_in_time();
 }
 
-static void the_coarse_wait_is_never_early(void **state)
+static void a_coarse_wait_is_never_early(void **state)
 {
     (void)state;
     loop.coarse_wait = true;
@@ -295,7 +297,7 @@ static void the_coarse_wait_is_never_early(void **state)
     assert_int_equal(loop_iterate(&loop, 100), 0); /* less than a millisecond */
 }
 
-/* Work at the end of the iteration. */
+/* Work that runs at the end of the iteration. */
 
 struct job {
     struct loop_work work;
@@ -320,7 +322,7 @@ static void defer_it(struct loop_fd *w, uint32_t events)
     struct watched *x = CONTAINER_OF(w, struct watched, w);
     (void)events;
     x->n_calls++;
-    assert_int_equal(defer_when_ready->n_calls, 0); /* only after all that were ready */
+    assert_int_equal(defer_when_ready->n_calls, 0); /* after all callbacks */
     loop_defer(&loop, &defer_when_ready->work);
     last_seen_events++;
 }
@@ -345,14 +347,14 @@ static void deferred_work_runs_once_after_all_events(void **state)
     assert_int_equal(loop_iterate(&loop, 0), 0);
 }
 
-static void work_that_defers_itself_comes_in_the_next_iteration(void **state)
+static void work_that_defers_itself_runs_in_the_next_iteration(void **state)
 {
     (void)state;
     struct job a = {0}, b = {0};
     loop_work_init(&a.work, on_job);
     loop_work_init(&b.work, on_job);
-    a.defers = &b; /* b has not run in this iteration: it still does */
-    b.defers = &a; /* a has: next iteration, which does not wait */
+    a.defers = &b; /* b has not run in this iteration, so it does */
+    b.defers = &a; /* a has run: it runs in the next iteration */
     loop_defer(&loop, &a.work);
     assert_int_equal(loop_iterate(&loop, UINT64_MAX), 2);
     assert_int_equal(loop_iterate(&loop, UINT64_MAX), 2);
@@ -363,11 +365,11 @@ static void work_that_defers_itself_comes_in_the_next_iteration(void **state)
     assert_int_equal(loop_iterate(&loop, UINT64_MAX), 1);
     assert_int_equal(a.n_calls, 3);
     loop_cancel_work(&loop, &a.work);
-    loop_cancel_work(&loop, &b.work); /* harmless */
+    loop_cancel_work(&loop, &b.work); /* without effect */
     assert_int_equal(loop_iterate(&loop, 0), 0);
 }
 
-/* Other threads. */
+/* Messages of other threads. */
 
 enum { N_SENDERS = 4, N_EACH = 100000 };
 
@@ -404,8 +406,8 @@ static void send_all(void *arg)
     }
 }
 
-/* There is no timer: a lost wake-up hangs the test. */
-static void messages_of_many_threads_come_once_and_in_order(void **state)
+/* There is no timer, so a lost wake-up hangs the test. */
+static void messages_of_many_threads_arrive_once_and_in_order(void **state)
 {
     (void)state;
     struct sender senders[N_SENDERS];
@@ -424,7 +426,7 @@ static void messages_of_many_threads_come_once_and_in_order(void **state)
     assert_true(stats.wakeups <= stats.iterations);
 }
 
-/* A ball between two loops: each must go to sleep and be woken for every single throw. */
+/* A ball between two loops: for each throw a loop must go to sleep and be woken. */
 struct player {
     struct loop loop;
     struct thread thread;
@@ -468,19 +470,19 @@ static void no_wakeup_is_lost_between_two_loops(void **state)
     for (int i = 0; i < 2; i++)
         assert_null(thread_start(&p[i].thread, "player", play, &p[i]));
     for (int i = 0; i < 2; i++)
-        thread_join(&p[i].thread); /* both: the last throw may still be waking the other loop */
+        thread_join(&p[i].thread); /* both: the last throw may still wake a loop */
     for (int i = 0; i < 2; i++) {
         struct loop_stats stats;
         loop_get_stats(&p[i].loop, &stats);
         assert_true(stats.sleeps > 0);
-        /* No busy waiting: an iteration is for a message, a wake-up or the end. */
+        /* No busy waiting: each iteration is for a message, a wake-up or the end. */
         assert_in_range(stats.iterations, 1, 2 * 10001 + 2);
         loop_done(&p[i].loop);
     }
     assert_int_equal(ball.throws_left, -1);
 }
 
-static void stop_before_run_gives_one_iteration(void **state)
+static void a_loop_stopped_before_its_run_iterates_once(void **state)
 {
     (void)state;
     struct job j = {0};
@@ -490,7 +492,7 @@ static void stop_before_run_gives_one_iteration(void **state)
     loop_run(&loop);
     assert_int_equal(j.n_calls, 1);
 
-    /* And it runs again after that, until it is stopped again. */
+    /* After that the loop runs again until it is stopped. */
     struct letter *l = mem_alloc(sizeof(*l));
     *l = (struct letter){.message.deliver = check_letter, .number = N_EACH - 1};
     next_of[0] = N_EACH - 1;
@@ -499,7 +501,7 @@ static void stop_before_run_gives_one_iteration(void **state)
     loop_run(&loop);
 }
 
-static void done_delivers_what_is_left(void **state)
+static void the_end_of_a_loop_delivers_its_messages(void **state)
 {
     (void)state;
     assert_null(loop_init(&loop, clock_real()));
@@ -507,7 +509,7 @@ static void done_delivers_what_is_left(void **state)
     *l = (struct letter){.message.deliver = check_letter, .number = 5};
     next_of[0] = 5;
     loop_post(&loop, &l->message);
-    loop_done(&loop); /* the sanitizer would see a leak */
+    loop_done(&loop); /* a leak would be seen by the sanitizer */
     assert_int_equal(next_of[0], 6);
 }
 
@@ -517,7 +519,7 @@ static void on_signal(int number)
     loop_stop(&loop);
 }
 
-static void a_signal_may_stop_it(void **state)
+static void a_signal_handler_may_stop_a_loop(void **state)
 {
     (void)state;
     struct sigaction sa = {.sa_handler = on_signal}, before;
@@ -528,14 +530,14 @@ static void a_signal_may_stop_it(void **state)
     sigaction(SIGALRM, &before, NULL);
 }
 
-static void no_descriptors_is_a_status(void **state)
+static void lack_of_descriptors_is_an_error(void **state)
 {
     (void)state;
     struct rlimit before, none;
     getrlimit(RLIMIT_NOFILE, &before);
     int n_open = open("/dev/null", O_RDONLY | O_CLOEXEC);
     close(n_open);
-    for (int room = 0; room < 2; room++) { /* none for the eventfd; none for epoll */
+    for (int room = 0; room < 2; room++) { /* no descriptor for the eventfd, or none for epoll */
         none = before;
         none.rlim_cur = (rlim_t)(n_open + room);
         setrlimit(RLIMIT_NOFILE, &none);
@@ -547,7 +549,7 @@ static void no_descriptors_is_a_status(void **state)
         status_free(st);
     }
     int again = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    assert_int_equal(again, n_open); /* nothing leaked */
+    assert_int_equal(again, n_open); /* no descriptor leaked */
     close(again);
 }
 
@@ -567,12 +569,12 @@ static void on_last(struct loop_work *work)
 {
     order[n_in_order++] = 'l';
     if (n_in_order < 6) {
-        loop_defer(&loop, &usual); /* of this iteration, if it has not run */
+        loop_defer(&loop, &usual); /* runs in this iteration, if it has not run yet */
         loop_defer_last(&loop, work);
     }
 }
 
-static void what_is_deferred_last_runs_after_all_else(void **state)
+static void work_deferred_last_runs_after_all_other_work(void **state)
 {
     (void)state;
     memset(order, 0, sizeof(order));
@@ -583,7 +585,7 @@ static void what_is_deferred_last_runs_after_all_else(void **state)
     loop_defer(&loop, &usual);
     loop_iterate(&loop, UINT64_MAX);
     assert_string_equal(order, "ul");
-    loop_iterate(&loop, UINT64_MAX); /* which does not sleep */
+    loop_iterate(&loop, UINT64_MAX); /* does not sleep */
     assert_string_equal(order, "ulul");
     loop_iterate(&loop, UINT64_MAX);
     assert_string_equal(order, "ululul");
@@ -607,18 +609,18 @@ static void work_for_60_ms(struct loop_work *work)
     assert_int_equal(load.in_iteration_ns, 60 * NS_PER_MS);
 }
 
-static void others_see_how_busy_a_loop_is(void **state)
+static void other_threads_read_the_load_of_a_loop(void **state)
 {
     (void)state;
     struct loop_load load;
     struct loop_work work;
     clock_fake_init(&load_clock, NS_PER_S);
     assert_null(loop_init(&loop, &load_clock.clock));
-    loop_get_load(&loop, 5 * NS_PER_S, &load); /* it waits to be run */
+    loop_get_load(&loop, 5 * NS_PER_S, &load); /* as if it waited to be run */
     assert_int_equal(load.in_iteration_ns, 0);
     assert_int_equal(load.busy_permille, 0);
     loop_work_init(&work, work_for_60_ms);
-    while (loop_now_ns(&loop) < NS_PER_S + 120 * NS_PER_MS) { /* nothing but work */
+    while (loop_now_ns(&loop) < NS_PER_S + 120 * NS_PER_MS) { /* no iteration but work */
         loop_defer(&loop, &work);
         loop_iterate(&loop, 0);
     }
@@ -631,25 +633,25 @@ int main(void)
 {
 #define WITH_LOOP(test) cmocka_unit_test_setup_teardown(test, start, stop)
     const struct CMUnitTest tests[] = {
-        WITH_LOOP(calls_back_what_is_ready),
+        WITH_LOOP(ready_descriptors_are_called_back),
         WITH_LOOP(a_callback_may_remove_itself),
         WITH_LOOP(a_callback_may_free_another_that_is_ready),
         WITH_LOOP(events_of_a_closed_descriptor_do_not_reach_its_successor),
-        WITH_LOOP(events_nobody_waits_for_any_more_are_dropped),
-        WITH_LOOP(says_what_cannot_be_watched),
+        WITH_LOOP(events_no_longer_waited_for_are_dropped),
+        WITH_LOOP(an_error_names_what_cannot_be_watched),
         cmocka_unit_test(timers_follow_the_loops_clock),
-        WITH_LOOP(an_idle_loop_is_in_time),
-        WITH_LOOP(the_coarse_wait_is_never_early),
+        WITH_LOOP(timers_of_an_idle_loop_fire_in_time),
+        WITH_LOOP(a_coarse_wait_is_never_early),
         WITH_LOOP(deferred_work_runs_once_after_all_events),
-        WITH_LOOP(work_that_defers_itself_comes_in_the_next_iteration),
-        WITH_LOOP(messages_of_many_threads_come_once_and_in_order),
+        WITH_LOOP(work_that_defers_itself_runs_in_the_next_iteration),
+        WITH_LOOP(messages_of_many_threads_arrive_once_and_in_order),
         cmocka_unit_test(no_wakeup_is_lost_between_two_loops),
-        WITH_LOOP(stop_before_run_gives_one_iteration),
-        cmocka_unit_test(done_delivers_what_is_left),
-        WITH_LOOP(a_signal_may_stop_it),
-        WITH_LOOP(what_is_deferred_last_runs_after_all_else),
-        cmocka_unit_test(others_see_how_busy_a_loop_is),
-        cmocka_unit_test(no_descriptors_is_a_status),
+        WITH_LOOP(a_loop_stopped_before_its_run_iterates_once),
+        cmocka_unit_test(the_end_of_a_loop_delivers_its_messages),
+        WITH_LOOP(a_signal_handler_may_stop_a_loop),
+        WITH_LOOP(work_deferred_last_runs_after_all_other_work),
+        cmocka_unit_test(other_threads_read_the_load_of_a_loop),
+        cmocka_unit_test(lack_of_descriptors_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The mailbox alone: order, one wake-up per sleep, and a stress in which a single lost wake-up
- * would leave the reader asleep for good.
+ * The mailbox alone: order, one wake-up per sleep, and a stress test in which a lost wake-up would
+ * leave the reader asleep for ever.
  */
 #include "base/mailbox.h"
 
@@ -32,7 +32,7 @@ static void note(struct message *m)
     delivered[n_delivered++] = CONTAINER_OF(m, struct letter, message)->number;
 }
 
-static void delivers_in_order(void **state)
+static void messages_are_delivered_in_order(void **state)
 {
     (void)state;
     struct mailbox mb;
@@ -48,11 +48,11 @@ static void delivers_in_order(void **state)
     for (int i = 0; i < 5; i++)
         assert_int_equal(delivered[i], i);
     assert_int_equal(mailbox_deliver(&mb), 0);
-    assert_int_equal(mailbox_clear(&mb), 0); /* it never slept */
+    assert_int_equal(mailbox_clear(&mb), 0); /* the reader never slept */
     mailbox_done(&mb);
 }
 
-static void wakes_once_per_sleep(void **state)
+static void a_sleeping_reader_is_woken_once(void **state)
 {
     (void)state;
     struct mailbox mb;
@@ -66,14 +66,14 @@ static void wakes_once_per_sleep(void **state)
     assert_int_equal(mailbox_clear(&mb), 1);
     assert_int_equal(mailbox_deliver(&mb), 2);
 
-    /* Awake again: no wake-up; and with a message waiting it may not sleep. */
+    /* The reader is awake again: no wake-up. While a message waits it may not sleep. */
     mailbox_post(&mb, &c.message);
     assert_int_equal(mailbox_clear(&mb), 0);
     assert_false(mailbox_sleep(&mb));
     assert_int_equal(mailbox_deliver(&mb), 1);
 
     assert_true(mailbox_sleep(&mb));
-    assert_int_equal(mailbox_deliver(&mb), 0); /* something else woke it */
+    assert_int_equal(mailbox_deliver(&mb), 0); /* something else woke the reader */
     mailbox_post(&mb, &c.message);
     assert_int_equal(mailbox_clear(&mb), 0);
     assert_int_equal(mailbox_deliver(&mb), 1);
@@ -89,7 +89,7 @@ static void post_again(struct message *m)
         mailbox_post(repost_to, m);
 }
 
-static void a_message_may_be_posted_anew(void **state)
+static void a_delivered_message_may_be_posted_again(void **state)
 {
     (void)state;
     struct mailbox mb;
@@ -98,7 +98,7 @@ static void a_message_may_be_posted_anew(void **state)
     repost_to = &mb;
     assert_int_equal(mailbox_deliver(&mb), 0);
     mailbox_post(&mb, &l.message);
-    /* Each round takes what was there when it began. */
+    /* Each delivery takes the messages that were there when it began. */
     assert_int_equal(mailbox_deliver(&mb), 1);
     assert_int_equal(mailbox_deliver(&mb), 1);
     assert_int_equal(mailbox_deliver(&mb), 1);
@@ -112,7 +112,7 @@ static void wake_twice(void *arg)
     mailbox_wake(arg);
 }
 
-static void can_be_woken_without_a_message(void **state)
+static void a_reader_is_woken_without_a_message(void **state)
 {
     (void)state;
     struct mailbox mb;
@@ -129,7 +129,7 @@ static void can_be_woken_without_a_message(void **state)
 
 struct last {
     struct message message;
-    bool came; /* the owner's */
+    bool came; /* of the owner */
 };
 
 static void note_last(struct message *m)
@@ -148,9 +148,10 @@ static void post_one(void *arg)
     mailbox_post(p->mb, &p->last.message);
 }
 
-/* The owner does not wait for the wake-up, finds the message and ends the mailbox at once: while
- * the sender may be on its way to write. The thread sanitizer sees when it is not waited for. */
-static void the_last_sender_is_waited_for(void **state)
+/* The owner does not wait for the wake-up: it finds the message and ends the mailbox at once,
+ * while the sender may still be writing. If the end does not wait for the sender, the thread
+ * sanitizer sees it. */
+static void the_end_waits_for_the_last_sender(void **state)
 {
     (void)state;
     for (int i = 0; i < 2000; i++) {
@@ -164,7 +165,7 @@ static void the_last_sender_is_waited_for(void **state)
             mailbox_deliver(mb);
             if (!p.last.came && i % 2)
                 (void)mailbox_sleep(mb);
-            sched_yield(); /* where processors are few, the sender needs this one */
+            sched_yield(); /* with few processors the sender needs this one */
         }
         mailbox_done(mb);
         mem_free(mb);
@@ -202,8 +203,8 @@ static void send_all(void *arg)
     }
 }
 
-/* The reader waits without a time limit: a lost wake-up hangs the test, and ctest ends it. */
-static void nothing_is_lost_between_threads(void **state)
+/* The reader waits without a limit. A lost wake-up hangs the test, and ctest ends it. */
+static void no_message_is_lost_between_threads(void **state)
 {
     (void)state;
     struct mailbox mb;
@@ -227,19 +228,19 @@ static void nothing_is_lost_between_threads(void **state)
         thread_join(&senders[i].thread);
         assert_int_equal(next_of[i], N_EACH);
     }
-    assert_int_equal(n_wakeups, n_sleeps); /* one each */
+    assert_int_equal(n_wakeups, n_sleeps); /* one wake-up per sleep */
     mailbox_done(&mb);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(delivers_in_order),
-        cmocka_unit_test(wakes_once_per_sleep),
-        cmocka_unit_test(a_message_may_be_posted_anew),
-        cmocka_unit_test(can_be_woken_without_a_message),
-        cmocka_unit_test(the_last_sender_is_waited_for),
-        cmocka_unit_test(nothing_is_lost_between_threads),
+        cmocka_unit_test(messages_are_delivered_in_order),
+        cmocka_unit_test(a_sleeping_reader_is_woken_once),
+        cmocka_unit_test(a_delivered_message_may_be_posted_again),
+        cmocka_unit_test(a_reader_is_woken_without_a_message),
+        cmocka_unit_test(the_end_waits_for_the_last_sender),
+        cmocka_unit_test(no_message_is_lost_between_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-static void keeps_what_is_put(void **state)
+static void a_map_keeps_its_values(void **state)
 {
     (void)state;
     struct map m = MAP_INIT;
@@ -18,7 +18,7 @@ static void keeps_what_is_put(void **state)
     assert_null(map_gets(&m, "a"));
     assert_null(map_remove(&m, "a", 1));
     assert_null(map_puts(&m, "a", &a));
-    assert_null(map_puts(&m, "", &b)); /* a key like any other */
+    assert_null(map_puts(&m, "", &b)); /* an empty key is a key */
     assert_null(map_put(&m, "a\0b", 3, &c));
     assert_ptr_equal(map_gets(&m, "a"), &a);
     assert_ptr_equal(map_get(&m, "", 0), &b);
@@ -30,8 +30,8 @@ static void keeps_what_is_put(void **state)
     map_done(&m);
 }
 
-/* The key may live in the value, which the caller frees when it gets it back. */
-static void putting_anew_replaces_the_key_too(void **state)
+/* The key may be part of the value, which map_puts() returns to be freed. */
+static void a_second_put_replaces_the_key_too(void **state)
 {
     (void)state;
     struct map m = MAP_INIT;
@@ -73,7 +73,7 @@ static void check_walk(const struct map *m, size_t expected)
     assert_int_equal(n, expected);
 }
 
-static void agrees_with_a_model(void **state)
+static void a_map_agrees_with_a_plain_table(void **state)
 {
     (void)state;
     struct map m = MAP_INIT;
@@ -83,7 +83,7 @@ static void agrees_with_a_model(void **state)
         snprintf(keys[i], sizeof(keys[i]), "key-%d", i);
 
     for (int step = 0; step < N_STEPS; step++) {
-        /* By turns the map fills and empties, and most of the time only a few keys are in use. */
+        /* The map fills and empties in turns. Most of the time only a few keys are in use. */
         unsigned int in_use = step / 10000 % 2 ? N_KEYS : 20;
         unsigned int i = draw(in_use);
         size_t length = strlen(keys[i]);
@@ -114,8 +114,8 @@ static void agrees_with_a_model(void **state)
     map_done(&m);
 }
 
-/* Keys of every length differ by their last byte only: the hash must take all bytes. */
-static void hashes_all_bytes(void **state)
+/* Keys of every length differ only in their last byte: the hash must use all bytes. */
+static void the_hash_uses_all_bytes(void **state)
 {
     (void)state;
     static char long_keys[40][2][41];
@@ -144,10 +144,10 @@ static void hashes_all_bytes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(keeps_what_is_put),
-        cmocka_unit_test(putting_anew_replaces_the_key_too),
-        cmocka_unit_test(agrees_with_a_model),
-        cmocka_unit_test(hashes_all_bytes),
+        cmocka_unit_test(a_map_keeps_its_values),
+        cmocka_unit_test(a_second_put_replaces_the_key_too),
+        cmocka_unit_test(a_map_agrees_with_a_plain_table),
+        cmocka_unit_test(the_hash_uses_all_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

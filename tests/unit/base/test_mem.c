@@ -23,7 +23,7 @@ static bool hook(size_t size_bytes)
     return answer;
 }
 
-static void gives_memory(void **state)
+static void memory_is_allocated_and_aligned(void **state)
 {
     (void)state;
     static const size_t sizes[] = {0, 1, 100, 1 << 20};
@@ -53,7 +53,7 @@ static void gives_memory(void **state)
     mem_free(NULL);
 }
 
-static void copies_strings(void **state)
+static void strings_are_copied(void **state)
 {
     (void)state;
     char *a = mem_strdup("text"), *b = mem_strndup("one two", 3), *c = mem_printf("%d-%s", 5, "x");
@@ -68,7 +68,7 @@ static void copies_strings(void **state)
     mem_free(d);
 }
 
-static void products_that_overflow_are_no_memory(void **state)
+static void a_product_that_overflows_returns_null(void **state)
 {
     (void)state;
     assert_null(mem_try_zalloc(SIZE_MAX / 2 + 1, 2));
@@ -77,8 +77,8 @@ static void products_that_overflow_are_no_memory(void **state)
     assert_null(mem_try_alloc_aligned(SIZE_MAX - 62));
 }
 
-/* With the header in front, these would be few bytes. */
-static void sizes_that_wrap_are_no_memory(void **state)
+/* With the header added, these sizes would wrap to a few bytes. */
+static void a_size_that_wraps_returns_null(void **state)
 {
     (void)state;
     static const size_t sizes[] = {SIZE_MAX, SIZE_MAX - 15, SIZE_MAX - 16, (size_t)1 << 56};
@@ -93,7 +93,7 @@ static void sizes_that_wrap_are_no_memory(void **state)
     mem_free(p);
 }
 
-static void the_hook_makes_tries_fail(void **state)
+static void the_hook_makes_allocations_fail(void **state)
 {
     (void)state;
     void *p = mem_alloc(10);
@@ -109,7 +109,7 @@ static void the_hook_makes_tries_fail(void **state)
     assert_int_equal(((char *)p)[9], 7); /* still valid */
     assert_int_equal(n_calls, 4);
 
-    /* These may not fail, but are counted. */
+    /* These allocations may not fail, but are counted. */
     p = mem_realloc(p, 20);
     void *q = mem_alloc(1), *r = mem_zalloc(1);
     char *s = mem_strdup("s"), *t = mem_printf("t");
@@ -157,7 +157,7 @@ static void map_and_grow(void *arg)
     }
 }
 
-static void what_threads_write_in_turns_begins_on_a_line(void **state)
+static void shared_memory_begins_on_a_cache_line(void **state)
 {
     (void)state;
     for (size_t bytes = 1; bytes < 300; bytes += 7) {
@@ -170,8 +170,8 @@ static void what_threads_write_in_turns_begins_on_a_line(void **state)
     mem_free_on_line(NULL);
 }
 
-/* Each where another one was a moment ago, of which the thread sanitizer has to know. */
-static void pages_grow_on_several_threads(void **state)
+/* Each mapping lies where another one was a moment ago, which the thread sanitizer must know. */
+static void several_threads_grow_their_pages(void **state)
 {
     (void)state;
     struct thread threads[3];
@@ -187,13 +187,13 @@ static void pages_grow_on_several_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gives_memory),
-        cmocka_unit_test(copies_strings),
-        cmocka_unit_test(products_that_overflow_are_no_memory),
-        cmocka_unit_test(sizes_that_wrap_are_no_memory),
-        cmocka_unit_test(the_hook_makes_tries_fail),
-        cmocka_unit_test(what_threads_write_in_turns_begins_on_a_line),
-        cmocka_unit_test(pages_grow_on_several_threads),
+        cmocka_unit_test(memory_is_allocated_and_aligned),
+        cmocka_unit_test(strings_are_copied),
+        cmocka_unit_test(a_product_that_overflows_returns_null),
+        cmocka_unit_test(a_size_that_wraps_returns_null),
+        cmocka_unit_test(the_hook_makes_allocations_fail),
+        cmocka_unit_test(shared_memory_begins_on_a_cache_line),
+        cmocka_unit_test(several_threads_grow_their_pages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

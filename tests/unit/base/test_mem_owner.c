@@ -15,7 +15,7 @@
 #include "base/status.h"
 #include "base/thread.h"
 
-static void who_pays_is_charged_and_paid_back(void **state)
+static void the_current_owner_is_charged_and_credited(void **state)
 {
     (void)state;
     struct mem_owner *o = mem_owner_new("some model");
@@ -46,7 +46,7 @@ static void who_pays_is_charged_and_paid_back(void **state)
     mem_owner_free(o);
 }
 
-static void blocks_nest_and_end_with_their_own(void **state)
+static void charges_nest(void **state)
 {
     (void)state;
     struct mem_owner *x = mem_owner_new("x"), *y = mem_owner_new("y");
@@ -74,7 +74,7 @@ static void blocks_nest_and_end_with_their_own(void **state)
     mem_owner_free(y);
 }
 
-static void a_block_that_grows_stays_its_owners(void **state)
+static void a_block_that_grows_keeps_its_owner(void **state)
 {
     (void)state;
     struct mem_owner *x = mem_owner_new("x"), *y = mem_owner_new("y");
@@ -118,7 +118,7 @@ static void a_block_may_be_given_to_another(void **state)
     mem_owner_free(x);
 }
 
-/* Leak and address sanitizers see whether the owner goes too early, or not at all. */
+/* Leak and address sanitizers see an owner that is freed too early, or not at all. */
 static void the_last_block_ends_an_owner_without_a_holder(void **state)
 {
     (void)state;
@@ -133,13 +133,13 @@ static void the_last_block_ends_an_owner_without_a_holder(void **state)
     p = mem_realloc(p, 20);
     assert_int_equal(mem_owner_bytes(o, MEM_CONFIG), 20);
     mem_free(p);
-    assert_int_equal(mem_owner_blocks(o), (size_t)0); /* the tensor stands in for the holder */
+    assert_int_equal(mem_owner_blocks(o), (size_t)0); /* the tensor's block keeps the owner */
     pool_release(tensor);
     pool_free(pool);
     mem_owner_free(NULL);
 }
 
-static void an_arena_takes_its_owner_along(void **state)
+static void an_arena_charges_its_owner(void **state)
 {
     (void)state;
     struct mem_owner *o = mem_owner_new("x");
@@ -157,7 +157,7 @@ static void an_arena_takes_its_owner_along(void **state)
     mem_owner_free(o);
 }
 
-static void a_status_is_nobodys(void **state)
+static void a_status_has_no_owner(void **state)
 {
     (void)state;
     struct mem_owner *o = mem_owner_new("x");
@@ -180,7 +180,7 @@ static void a_thread_pays_for_itself(void *arg)
     }
 }
 
-static void accounts_are_right_among_threads(void **state)
+static void many_threads_keep_accounts_right(void **state)
 {
     (void)state;
     struct mem_owner *o = mem_owner_new("x");
@@ -192,7 +192,7 @@ static void accounts_are_right_among_threads(void **state)
     for (size_t i = 0; i < ARRAY_SIZE(threads); i++)
         thread_join(&threads[i]);
     assert_int_equal(mem_owner_bytes(o, MEM_TENSORS), 0);
-    assert_in_range(mem_owner_peak(o, MEM_TENSORS), 0, 4 * 99); /* so little need not be seen */
+    assert_in_range(mem_owner_peak(o, MEM_TENSORS), 0, 4 * 99); /* so few bytes may be missed */
     assert_int_equal(mem_owner_bytes(o, MEM_CONFIG), 5);
     mem_free(mine);
     mem_owner_free(o);
@@ -201,14 +201,14 @@ static void accounts_are_right_among_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_pays_is_charged_and_paid_back),
-        cmocka_unit_test(blocks_nest_and_end_with_their_own),
-        cmocka_unit_test(a_block_that_grows_stays_its_owners),
+        cmocka_unit_test(the_current_owner_is_charged_and_credited),
+        cmocka_unit_test(charges_nest),
+        cmocka_unit_test(a_block_that_grows_keeps_its_owner),
         cmocka_unit_test(a_block_may_be_given_to_another),
         cmocka_unit_test(the_last_block_ends_an_owner_without_a_holder),
-        cmocka_unit_test(an_arena_takes_its_owner_along),
-        cmocka_unit_test(a_status_is_nobodys),
-        cmocka_unit_test(accounts_are_right_among_threads),
+        cmocka_unit_test(an_arena_charges_its_owner),
+        cmocka_unit_test(a_status_has_no_owner),
+        cmocka_unit_test(many_threads_keep_accounts_right),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

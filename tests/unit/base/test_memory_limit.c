@@ -31,7 +31,7 @@ static int remove_root(void **state)
     return system(command);
 }
 
-/* A file below the root, with its folders. */
+/* Writes a file below the root, and makes its folders. */
 static void put(const char *path, const char *text)
 {
     char whole[512];
@@ -53,7 +53,7 @@ static const char v1_mounts[] =
     "32 31 0:29 / /cg/cpu rw,relatime - cgroup cgroup rw,cpu\n"
     "35 31 0:32 / /cg/memory rw,relatime shared:3 - cgroup cgroup rw,memory\n";
 
-static void nothing_known_is_no_limit(void **state)
+static void a_missing_limit_is_no_limit(void **state)
 {
     (void)state;
     assert_true(memory_limit_of_groups(root) == UINT64_MAX);
@@ -63,7 +63,7 @@ static void nothing_known_is_no_limit(void **state)
     assert_true(memory_limit_of_groups(root) == UINT64_MAX);
 }
 
-static void version_1_takes_the_least_on_the_way(void **state)
+static void version_1_takes_the_least_limit_on_the_path(void **state)
 {
     (void)state;
     put("/proc/self/cgroup", "5:cpu:/other\n4:hugetlb,memory:/a/b\n0::/\n");
@@ -78,7 +78,7 @@ static void version_1_takes_the_least_on_the_way(void **state)
     assert_int_equal(memory_limit_of_groups(root), 500000);
 }
 
-static void version_2_takes_the_least_on_the_way(void **state)
+static void version_2_takes_the_least_limit_on_the_path(void **state)
 {
     (void)state;
     put("/proc/self/cgroup", "0::/k8s/pod/box\n");
@@ -89,8 +89,8 @@ static void version_2_takes_the_least_on_the_way(void **state)
     assert_int_equal(memory_limit_of_groups(root), 536870912);
 }
 
-/* The mount shows our group as its root, or the path says what the mount does not have. */
-static void a_container_sees_its_own_group(void **state)
+/* The mount shows our group as its root, or the path has folders that the mount does not have. */
+static void a_container_reads_its_own_group(void **state)
 {
     (void)state;
     put("/proc/self/cgroup", "0::/docker/abc/inner\n");
@@ -103,7 +103,7 @@ static void a_container_sees_its_own_group(void **state)
     assert_int_equal(memory_limit_of_groups(root), 900000);
 }
 
-static void the_machine_has_some(void **state)
+static void the_machine_has_memory(void **state)
 {
     (void)state;
     uint64_t pages = (uint64_t)sysconf(_SC_PHYS_PAGES), bytes = memory_limit_bytes();
@@ -114,11 +114,11 @@ static void the_machine_has_some(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_known_is_no_limit),
-        cmocka_unit_test(version_1_takes_the_least_on_the_way),
-        cmocka_unit_test(version_2_takes_the_least_on_the_way),
-        cmocka_unit_test(a_container_sees_its_own_group),
-        cmocka_unit_test(the_machine_has_some),
+        cmocka_unit_test(a_missing_limit_is_no_limit),
+        cmocka_unit_test(version_1_takes_the_least_limit_on_the_path),
+        cmocka_unit_test(version_2_takes_the_least_limit_on_the_path),
+        cmocka_unit_test(a_container_reads_its_own_group),
+        cmocka_unit_test(the_machine_has_memory),
     };
     return cmocka_run_group_tests(tests, make_root, remove_root);
 }

@@ -51,7 +51,7 @@ static size_t n_resident(char *pages, size_t bytes)
     return n;
 }
 
-static void makes_pages_and_keeps_what_they_hold(void **state)
+static void the_thread_makes_pages_and_keeps_their_contents(void **state)
 {
     (void)state;
     enum { BYTES = 9 * MIB };
@@ -62,7 +62,7 @@ static void makes_pages_and_keeps_what_they_hold(void **state)
     pages[MIB] = 'x';
     assert_true(n_resident(pages, BYTES) < BYTES / PAGE);
 
-    /* Without the thread nothing happens. */
+    /* Without the thread an order has no effect. */
     assert_null(memory_thread_order(&f.memory, &f.loop, pages, BYTES, on_made, &f));
     assert_null(memory_thread_start(&f.memory));
     f.n_awaited = 2;
@@ -79,8 +79,8 @@ static void makes_pages_and_keeps_what_they_hold(void **state)
     tear_down(&f);
 }
 
-/* Wherever the thread is with them: waiting, at work, made and on the way. */
-static void forgets_orders(void **state)
+/* In each state of an order: waiting, in work, made, and being delivered. */
+static void orders_may_be_forgotten(void **state)
 {
     (void)state;
     enum { BYTES = 4 * MIB, N = 8 };
@@ -98,14 +98,14 @@ static void forgets_orders(void **state)
             assert_non_null(orders[i]);
         }
         for (int i = N - 1; i >= 0; i--) {
-            /* Pages that it is not at may go in any way. */
+            /* Pages that the thread does not use may be freed in any way. */
             if (memory_thread_forget(&f.memory, orders[i]) || i % 2 == 0)
                 memory_thread_unmap(&f.memory, pages[i], BYTES);
             else
                 mem_unmap(pages[i], BYTES);
         }
         memory_thread_stop(&f.memory);
-        tear_down(&f); /* delivers what was on the way */
+        tear_down(&f); /* delivers orders that are made */
         assert_int_equal(f.n_made, 0);
     }
 }
@@ -113,8 +113,8 @@ static void forgets_orders(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(makes_pages_and_keeps_what_they_hold),
-        cmocka_unit_test(forgets_orders),
+        cmocka_unit_test(the_thread_makes_pages_and_keeps_their_contents),
+        cmocka_unit_test(orders_may_be_forgotten),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Exclusion and conditions in every build; the checks of levels where they are built in.
+ * Exclusion and conditions in every build, and the checks of levels in builds that have them.
  */
 #include "base/mutex.h"
 
@@ -50,7 +50,7 @@ static void add_many(void *arg)
     }
 }
 
-static void excludes_others(void **state)
+static void a_mutex_excludes_other_threads(void **state)
 {
     (void)state;
     struct thread threads[4];
@@ -79,7 +79,7 @@ static void answer(void *arg)
     mutex_unlock(&low);
 }
 
-static void conditions_wake(void **state)
+static void a_condition_wakes_its_waiter(void **state)
 {
     (void)state;
     struct meeting m = {.turn = 0};
@@ -100,7 +100,7 @@ static void conditions_wake(void **state)
     cond_done(&m.cond);
 }
 
-static void waiting_ends_at_the_deadline(void **state)
+static void a_wait_ends_at_its_deadline(void **state)
 {
     (void)state;
     struct cond c;
@@ -108,11 +108,11 @@ static void waiting_ends_at_the_deadline(void **state)
     mutex_lock(&low);
     uint64_t deadline_ns = monotonic_ns() + 2 * NS_PER_MS;
     while (cond_wait_until(&c, &low, deadline_ns)) {
-        /* woken for nothing: not yet */
+        /* a spurious wake-up before the deadline */
         assert_true(monotonic_ns() < deadline_ns + 100 * NS_PER_S);
     }
     assert_true(monotonic_ns() >= deadline_ns);
-    assert_false(cond_wait_until(&c, &low, 0)); /* long past */
+    assert_false(cond_wait_until(&c, &low, 0)); /* a deadline in the past */
     mutex_assert_held(&low);
     mutex_unlock(&low);
     cond_done(&c);
@@ -188,7 +188,7 @@ static void misuse_aborts(void **state)
 
 #else
 
-/* What a release build promises instead: the checks cost nothing, not even a call. */
+/* A release build promises instead that the checks cost nothing, not even a call. */
 static void checks_are_not_built_in(void **state)
 {
     (void)state;
@@ -204,9 +204,9 @@ static void checks_are_not_built_in(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(excludes_others, start, stop),
-        cmocka_unit_test_setup_teardown(conditions_wake, start, stop),
-        cmocka_unit_test_setup_teardown(waiting_ends_at_the_deadline, start, stop),
+        cmocka_unit_test_setup_teardown(a_mutex_excludes_other_threads, start, stop),
+        cmocka_unit_test_setup_teardown(a_condition_wakes_its_waiter, start, stop),
+        cmocka_unit_test_setup_teardown(a_wait_ends_at_its_deadline, start, stop),
         cmocka_unit_test_setup_teardown(misuse_aborts, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

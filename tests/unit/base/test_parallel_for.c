@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Work that several threads share: each index once, no more threads than wanted, and one more for
- * each that lends its share.
+ * A job that several threads share: each index is called once, by at most as many threads as
+ * wanted, and by one more thread for each that lends its share.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -40,7 +40,7 @@ static void count(void *arg, size_t i)
     atomic_fetch_sub(&n_inside, 1);
 }
 
-/* Until so many are inside at the same time. */
+/* Waits until n threads are inside at the same time. */
 static void wait_for(unsigned int n)
 {
     pthread_mutex_lock(&mu);
@@ -61,7 +61,7 @@ static void run(size_t max_threads, size_t n, void (*work)(void *arg, size_t i))
     assert_null(parallel_worker_mine());
 }
 
-static void each_index_once(void **state)
+static void each_index_is_called_once(void **state)
 {
     (void)state;
     static const size_t threads[] = {0, 1, 2, 7, 1000}, sizes[] = {0, 1, 2, N};
@@ -81,15 +81,15 @@ static void meet_three(void *arg, size_t i)
     atomic_fetch_sub(&n_inside, 1);
 }
 
-/* It would not end with fewer threads. */
-static void as_many_threads_as_wanted(void **state)
+/* With fewer threads the test would not end. */
+static void as_many_threads_run_as_wanted(void **state)
 {
     (void)state;
     run(3, 9, meet_three);
     assert_int_equal(atomic_load(&most_inside), 3);
 }
 
-/* The first one only waits; it goes on when two others are inside with it, of two threads. */
+/* The first call waits until two others are inside with it, although there are two threads. */
 static void lend_until_three(void *arg, size_t i)
 {
     (void)arg;
@@ -104,7 +104,7 @@ static void lend_until_three(void *arg, size_t i)
     atomic_fetch_sub(&n_inside, 1);
 }
 
-static void who_lends_lets_another_one_work(void **state)
+static void a_thread_that_lends_its_share_lets_another_one_run(void **state)
 {
     (void)state;
     run(2, 100, lend_until_three);
@@ -121,7 +121,7 @@ static void run_inner(void *arg, size_t i)
     atomic_fetch_sub(&n_inside, 1);
 }
 
-static void one_inside_another(void **state)
+static void a_parallel_for_may_contain_another(void **state)
 {
     (void)state;
     run(2, 10, run_inner);
@@ -130,10 +130,10 @@ static void one_inside_another(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_index_once),
-        cmocka_unit_test(as_many_threads_as_wanted),
-        cmocka_unit_test(who_lends_lets_another_one_work),
-        cmocka_unit_test(one_inside_another),
+        cmocka_unit_test(each_index_is_called_once),
+        cmocka_unit_test(as_many_threads_run_as_wanted),
+        cmocka_unit_test(a_thread_that_lends_its_share_lets_another_one_run),
+        cmocka_unit_test(a_parallel_for_may_contain_another),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,7 +48,7 @@ static Inference__ModelConfig *parse(const char *text)
     return c;
 }
 
-static void forms_of_values(void **state)
+static void each_form_of_a_value_is_read(void **state)
 {
     Inference__ModelConfig *c = parse(
         "{\"maxBatchSize\": \"8\", \"input\": [{\"data_type\": \"type_fp32\", \"dims\": [\"-1\", 2.0, 3e1]},"
@@ -69,8 +69,8 @@ static void forms_of_values(void **state)
     assert_non_null(c->parameters[1]->value);
 }
 
-/* As people write it by hand, and as protobuf's reader takes it. */
-static void relaxed_forms(void **state)
+/* As people write JSON by hand, and as protobuf's reader accepts it. */
+static void relaxed_json_is_read(void **state)
 {
     Inference__ModelConfig *c =
         parse("{max_batch_size: 8, 'backend' : 'it\\'s \"a\\tb\"',\n"
@@ -89,8 +89,8 @@ static void relaxed_forms(void **state)
     assert_string_equal(c->parameters[1]->key, "\xc3\xa9\\");
 }
 
-/* What is neither JSON nor nearly so is told by the text as it is. */
-static void texts_that_nothing_helps(void **state)
+/* If a text is neither JSON nor nearly JSON, the error is that of the text as it is. */
+static void texts_that_are_not_nearly_json_are_refused(void **state)
 {
     static const struct {
         const char *text, *error;
@@ -115,7 +115,7 @@ static void texts_that_nothing_helps(void **state)
     }
 }
 
-static void errors(void **state)
+static void errors_are_those_of_protobuf(void **state)
 {
     static const struct {
         const char *text, *error;
@@ -197,7 +197,7 @@ static void memory_is_bounded(void **state)
     status_free(st);
 }
 
-static void printing(void **state)
+static void messages_print_as_json(void **state)
 {
     Inference__ModelConfig *c = parse(
         "{\"sequence_batching\": {\"direct\": {\"minimum_slot_utilization\": 0.1}, \"control_input\": "
@@ -217,12 +217,12 @@ static void printing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(forms_of_values, start, stop),
-        cmocka_unit_test_setup_teardown(relaxed_forms, start, stop),
-        cmocka_unit_test_setup_teardown(texts_that_nothing_helps, start, stop),
-        cmocka_unit_test_setup_teardown(errors, start, stop),
+        cmocka_unit_test_setup_teardown(each_form_of_a_value_is_read, start, stop),
+        cmocka_unit_test_setup_teardown(relaxed_json_is_read, start, stop),
+        cmocka_unit_test_setup_teardown(texts_that_are_not_nearly_json_are_refused, start, stop),
+        cmocka_unit_test_setup_teardown(errors_are_those_of_protobuf, start, stop),
         cmocka_unit_test_setup_teardown(memory_is_bounded, start, stop),
-        cmocka_unit_test_setup_teardown(printing, start, stop),
+        cmocka_unit_test_setup_teardown(messages_print_as_json, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,7 +19,7 @@ static const ProtobufCFieldDescriptor *field(const ProtobufCMessageDescriptor *d
     return pb_field_named(d, name, strlen(name));
 }
 
-static void names(void **state)
+static void fields_and_enum_values_are_found_by_name(void **state)
 {
     for (unsigned i = 0; i < CONFIG->n_fields; i++)
         assert_ptr_equal(field(CONFIG, CONFIG->fields[i].name), &CONFIG->fields[i]);
@@ -33,7 +33,7 @@ static void names(void **state)
     assert_null(pb_enum_named(types, "TYPE_BF1", 8));
 }
 
-static void maps(void **state)
+static void maps_replace_equal_keys(void **state)
 {
     size_t n = 0;
     for (unsigned i = 0; i < CONFIG->n_fields; i++)
@@ -46,7 +46,7 @@ static void maps(void **state)
     assert_true(pb_is_map(step, field(step, "input_map")));
 }
 
-static void arrays_grow(void **state)
+static void repeated_fields_grow(void **state)
 {
     struct arena a;
     arena_init(&a, NULL, 0, 1 << 20, NULL, NULL);
@@ -61,7 +61,7 @@ static void arrays_grow(void **state)
     arena_reset(&a);
 }
 
-static void arrays_end_with_the_arena(void **state)
+static void repeated_fields_end_with_the_arena(void **state)
 {
     struct arena a;
     arena_init(&a, NULL, 0, 4096, NULL, NULL);
@@ -75,7 +75,7 @@ static void arrays_end_with_the_arena(void **state)
     arena_reset(&a);
 }
 
-static void oneofs(void **state)
+static void a_oneof_has_one_chosen_field(void **state)
 {
     struct arena a;
     arena_init(&a, NULL, 0, 1 << 20, NULL, NULL);
@@ -92,7 +92,7 @@ static void oneofs(void **state)
     arena_reset(&a);
 }
 
-static void suggestions(void **state)
+static void a_wrong_name_gets_a_suggestion(void **state)
 {
     static const struct {
         const char *wrong, *meant;
@@ -136,7 +136,7 @@ static void suggestions(void **state)
     assert_null(pb_suggest_enum(types, "zebra", 5));
 }
 
-static void numbers(void **state)
+static void numbers_print_as_in_protobuf(void **state)
 {
     assert_string_equal(pb_number(0.1f, true).text, "0.1");
     assert_string_equal(pb_number(3.3333333f, true).text, "3.33333325");
@@ -148,10 +148,13 @@ static void numbers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names),       cmocka_unit_test(maps),
-        cmocka_unit_test(arrays_grow), cmocka_unit_test(arrays_end_with_the_arena),
-        cmocka_unit_test(oneofs),      cmocka_unit_test(suggestions),
-        cmocka_unit_test(numbers),
+        cmocka_unit_test(fields_and_enum_values_are_found_by_name),
+        cmocka_unit_test(maps_replace_equal_keys),
+        cmocka_unit_test(repeated_fields_grow),
+        cmocka_unit_test(repeated_fields_end_with_the_arena),
+        cmocka_unit_test(a_oneof_has_one_chosen_field),
+        cmocka_unit_test(a_wrong_name_gets_a_suggestion),
+        cmocka_unit_test(numbers_print_as_in_protobuf),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The text form: what the comparison with protobuf's own parsers (tests/conformance) cannot see:
- * positions, limits, memory.
+ * The text form, as far as the comparison with protobuf's own parsers (tests/conformance) cannot
+ * see it: positions, limits, memory.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -67,7 +67,7 @@ static void assert_place(const void *message, uint32_t field, size_t index, unsi
     assert_int_equal(at->column, column);
 }
 
-static void places(void **state)
+static void each_error_has_its_position(void **state)
 {
     Inference__ModelConfig *c = parse("name: 'm'\n"
                                       "\tmax_batch_size: 3 # a tab goes to column 9\n"
@@ -101,19 +101,19 @@ static void tokens_in_errors_are_cut(void **state)
                  "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...");
 }
 
-static void a_byte_order_mark_is_passed_over(void **state)
+static void a_byte_order_mark_is_skipped(void **state)
 {
     assert_string_equal(parse("\xef\xbb\xbfname: 'm'")->name, "m");
 }
 
-static void nul_bytes_are_no_end(void **state)
+static void a_nul_byte_does_not_end_the_text(void **state)
 {
     ProtobufCMessage *m;
     assert_error(parse_n("name: 'm'\0x", 11, &m),
                  "f:1:10: Invalid control characters encountered in text");
 }
 
-static void maps_keep_the_last_of_a_key(void **state)
+static void a_map_keeps_the_last_value_of_a_key(void **state)
 {
     /* Few keys are compared, many are hashed. */
     for (int n = 3; n <= 300; n *= 10) {
@@ -128,7 +128,7 @@ static void maps_keep_the_last_of_a_key(void **state)
         assert_string_equal(c->metric_tags[0]->value, last);
         assert_string_equal(c->metric_tags[1]->value, "1");
     }
-    /* A key or value that is left out is at its default; a message is there all the same. */
+    /* An omitted key or value is at its default; an omitted message is there all the same. */
     Inference__ModelConfig *c = parse("parameters { key: 'a' } parameters { }");
     assert_int_equal(c->n_parameters, 2);
     assert_string_equal(c->parameters[0]->value->string_value, "");
@@ -156,7 +156,7 @@ static void memory_is_bounded(void **state)
 
 static void text_is_bounded(void **state)
 {
-    /* Refused by its length alone. */
+    /* The length alone is refused. */
     ProtobufCMessage *m;
     assert_error(parse_n("", (size_t)PBTEXT_MAX_BYTES + 1, &m),
                  "f: 67108865 bytes of text, at most 67108864 are read");
@@ -169,7 +169,8 @@ static bool fail_nth(size_t size_bytes)
     return n_allocations++ != n_until_failure;
 }
 
-/* Each allocation fails once: an error or, where it only kept a position, a message. */
+/* Each allocation fails once. The result is an error, or a message if the allocation only kept a
+ * position. */
 static void any_allocation_may_fail(void **state)
 {
     static const char text[] = "name: 'a' 'b' parameters { key: 'k' value { string_value: 'v' } }"
@@ -191,7 +192,7 @@ static void any_allocation_may_fail(void **state)
     assert_true(n_until_failure > 2);
 }
 
-/* ---- everything that is wrong */
+/* ---- All faults of a text -------------------------------------------------------------------- */
 
 static void on_fault(void *arg, const struct pbtext_fault *fault)
 {
@@ -199,7 +200,7 @@ static void on_fault(void *arg, const struct pbtext_fault *fault)
              fault->advice ? "; " : "", fault->advice ? fault->advice : "");
 }
 
-static void all_faults_are_told(void **state)
+static void all_faults_are_reported(void **state)
 {
     static const char *const cases[][2] = {
         {"name: 'm' backend: 'b'", ""},
@@ -207,7 +208,7 @@ static void all_faults_are_told(void **state)
          "1:1 Message type \"inference.ModelConfig\" has no field named \"nme\"; did you mean "
          "\"name\"?\n"
          "1:23 Expected string, got: 1\n"},
-        /* what an unknown field holds is nobody's mistake */
+        /* the contents of an unknown field are no faults */
         {"foo { bar: [ 1, { x: 2 } ] < y: 3 > } foo: 'a' 'b' foo: [ ] name: 7",
          "1:1 Message type \"inference.ModelConfig\" has no field named \"foo\"\n"
          "1:39 Message type \"inference.ModelConfig\" has no field named \"foo\"\n"
@@ -262,7 +263,7 @@ static void count(void *arg, const struct pbtext_fault *fault)
     ++*(size_t *)arg;
 }
 
-static void lists_of_faults_end(void **state)
+static void the_list_of_faults_is_bounded(void **state)
 {
     enum { N = 100000 };
     AUTO(buf) text = BUF_INIT(1 << 24);
@@ -274,7 +275,7 @@ static void lists_of_faults_end(void **state)
                                          text.size, "f", &arena, &positions, count, &n, &m);
     assert_null(st);
     assert_null(m);
-    assert_int_equal(n, 1); /* its braces are open to the end */
+    assert_int_equal(n, 1); /* its braces stay open to the end */
     buf_reset(&text);
     for (int i = 0; i < N; i++)
         buf_adds(&text, "x { a { } } ");
@@ -287,15 +288,15 @@ static void lists_of_faults_end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(places, start, stop),
+        cmocka_unit_test_setup_teardown(each_error_has_its_position, start, stop),
         cmocka_unit_test_setup_teardown(tokens_in_errors_are_cut, start, stop),
-        cmocka_unit_test_setup_teardown(a_byte_order_mark_is_passed_over, start, stop),
-        cmocka_unit_test_setup_teardown(nul_bytes_are_no_end, start, stop),
-        cmocka_unit_test_setup_teardown(maps_keep_the_last_of_a_key, start, stop),
+        cmocka_unit_test_setup_teardown(a_byte_order_mark_is_skipped, start, stop),
+        cmocka_unit_test_setup_teardown(a_nul_byte_does_not_end_the_text, start, stop),
+        cmocka_unit_test_setup_teardown(a_map_keeps_the_last_value_of_a_key, start, stop),
         cmocka_unit_test_setup_teardown(memory_is_bounded, start, stop),
         cmocka_unit_test_setup_teardown(text_is_bounded, start, stop),
-        cmocka_unit_test_setup_teardown(all_faults_are_told, start, stop),
-        cmocka_unit_test_setup_teardown(lists_of_faults_end, start, stop),
+        cmocka_unit_test_setup_teardown(all_faults_are_reported, start, stop),
+        cmocka_unit_test_setup_teardown(the_list_of_faults_is_bounded, start, stop),
         cmocka_unit_test_setup_teardown(any_allocation_may_fail, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

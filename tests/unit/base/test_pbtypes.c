@@ -53,7 +53,7 @@ static ProtobufCMessage *from_json(const char *text)
     return m;
 }
 
-/* Every field, none at its default; as the printer has it. */
+/* Every field at a value other than its default, as the printer writes it. */
 static const char all[] = "i32: -2147483648\n"
                           "s32: 2147483647\n"
                           "sf32: -1\n"
@@ -124,14 +124,14 @@ static void assert_all(const ProtobufCMessage *m)
     assert_string_equal(buf_text(&text), all);
 }
 
-static void text_of_all_types(void **state)
+static void all_types_print_as_text(void **state)
 {
     assert_all(from_text(all));
 }
 
-/* Whatever came first; signed keys by their sign, unsigned ones beyond it, strings by their bytes.
- */
-static void text_of_maps_is_by_their_keys(void **state)
+/* In any order of input: signed keys by their sign, unsigned keys beyond it, strings by their
+ * bytes. */
+static void maps_print_in_the_order_of_their_keys(void **state)
 {
     ProtobufCMessage *m = from_text(
         "by_flag { key: true } by_flag { }\n"
@@ -159,7 +159,7 @@ static void text_of_maps_is_by_their_keys(void **state)
         "by_text {\n  key: \"\303\251\"\n  value: 1\n}\n");
 }
 
-static void json_of_all_types(void **state)
+static void all_types_print_as_json(void **state)
 {
     AUTO(buf) json = BUF_INIT(1 << 20);
     pbjson_print(from_text(all), NULL, &json);
@@ -172,7 +172,7 @@ static void json_of_all_types(void **state)
     assert_all(from_json(buf_text(&json)));
 }
 
-static void copies_and_wire_of_all_types(void **state)
+static void all_types_survive_copy_and_wire(void **state)
 {
     ProtobufCMessage *m = from_text(all);
     assert_all(pb_copy(&arena, m));
@@ -187,7 +187,7 @@ static void copies_and_wire_of_all_types(void **state)
     protobuf_c_message_free_unpacked(unpacked, NULL);
 }
 
-static void base64(void **state)
+static void bytes_are_base64_in_json(void **state)
 {
     static const struct {
         const char *json, *text;
@@ -248,11 +248,11 @@ static void depth_is_bounded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(text_of_all_types, start, stop),
-        cmocka_unit_test_setup_teardown(text_of_maps_is_by_their_keys, start, stop),
-        cmocka_unit_test_setup_teardown(json_of_all_types, start, stop),
-        cmocka_unit_test_setup_teardown(copies_and_wire_of_all_types, start, stop),
-        cmocka_unit_test_setup_teardown(base64, start, stop),
+        cmocka_unit_test_setup_teardown(all_types_print_as_text, start, stop),
+        cmocka_unit_test_setup_teardown(maps_print_in_the_order_of_their_keys, start, stop),
+        cmocka_unit_test_setup_teardown(all_types_print_as_json, start, stop),
+        cmocka_unit_test_setup_teardown(all_types_survive_copy_and_wire, start, stop),
+        cmocka_unit_test_setup_teardown(bytes_are_base64_in_json, start, stop),
         cmocka_unit_test_setup_teardown(depth_is_bounded, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,7 +13,7 @@
 #include "base/thread.h"
 #include "lib/death.h"
 
-static void rounds_up_by_less_than_a_quarter(void **state)
+static void sizes_are_rounded_up_by_less_than_a_quarter(void **state)
 {
     (void)state;
     struct pool *p = pool_new("test", 0, 0);
@@ -28,7 +28,7 @@ static void rounds_up_by_less_than_a_quarter(void **state)
         ((char *)block)[0] = ((char *)block)[got - 1] = 1;
         pool_release(block);
     }
-    /* The borders of classes are classes. */
+    /* The upper limit of a class is in that class. */
     for (int shift = 8; shift <= 26; shift++) {
         void *block = pool_alloc(p, (size_t)1 << shift, NULL);
         assert_int_equal(pool_block_bytes(block), (size_t)1 << shift);
@@ -42,7 +42,7 @@ static void rounds_up_by_less_than_a_quarter(void **state)
     pool_free(NULL);
 }
 
-static void the_last_in_is_the_first_out(void **state)
+static void the_last_released_block_is_used_first(void **state)
 {
     (void)state;
     struct pool *p = pool_new("test", 1 << 20, 0);
@@ -62,7 +62,7 @@ static void the_last_in_is_the_first_out(void **state)
     pool_free(p);
 }
 
-static void keeps_no_more_than_it_should(void **state)
+static void a_pool_keeps_only_its_share_of_unused_blocks(void **state)
 {
     (void)state;
     struct pool *p = pool_new("test", 3000, 0);
@@ -84,7 +84,7 @@ static void keeps_no_more_than_it_should(void **state)
     pool_free(p);
 }
 
-static void gives_no_more_than_it_may(void **state)
+static void a_pool_gives_at_most_its_limit(void **state)
 {
     (void)state;
     struct pool *p = pool_new("test", 1 << 20, 4096);
@@ -118,7 +118,7 @@ static bool refuse(size_t size_bytes)
     return false;
 }
 
-static void no_memory_is_null_and_not_charged(void **state)
+static void lack_of_memory_returns_null_and_charges_nothing(void **state)
 {
     (void)state;
     struct pool *p = pool_new("test", 0, 4096);
@@ -128,21 +128,21 @@ static void no_memory_is_null_and_not_charged(void **state)
     mem_set_test_hook(NULL);
     assert_null(none);
     assert_int_equal(mem_owner_blocks(owner), 0);
-    void *block = pool_alloc(p, 4096, owner); /* the failed one does not count */
+    void *block = pool_alloc(p, 4096, owner); /* the failed allocation is not counted */
     assert_non_null(block);
     pool_release(block);
     mem_owner_free(owner);
     pool_free(p);
 }
 
-static void keeps_the_accounts_of_owners(void **state)
+static void a_pool_charges_the_owners_of_its_blocks(void **state)
 {
     (void)state;
     struct pool *p = pool_new("test", 1 << 20, 0);
     struct mem_owner *x = mem_owner_new("x"), *y = mem_owner_new("y");
     void *a = pool_alloc(p, 1024, x), *b = pool_alloc(p, 2 << 20, x);
     pool_release(a);
-    void *c = pool_alloc(p, 1024, y); /* x's old block has a new owner */
+    void *c = pool_alloc(p, 1024, y); /* x's old block has another owner */
     assert_ptr_equal(c, a);
     assert_int_equal(mem_owner_bytes(x, MEM_TENSORS), 2 << 20);
     assert_int_equal(mem_owner_blocks(x), 1);
@@ -165,7 +165,7 @@ static void release_all(void *arg)
         pool_release(blocks[i]);
 }
 
-/* The pool ends while its blocks are out; the last release, on another thread, frees the rest. */
+/* The pool ends while blocks are in use. The last release, on another thread, frees the rest. */
 static void blocks_outlive_the_pool(void **state)
 {
     (void)state;
@@ -207,7 +207,7 @@ static void churn(void *arg)
         pool_release(held[i]);
 }
 
-static void many_threads_share_it(void **state)
+static void many_threads_share_a_pool(void **state)
 {
     (void)state;
     struct pool *p = pool_new("test", 20000, 50000);
@@ -242,11 +242,11 @@ static void a_second_release_aborts(void **state)
     pool_free(p);
 }
 
-static void keeps_what_the_recent_peak_took(void **state)
+static void a_pool_keeps_the_blocks_of_its_recent_peak(void **state)
 {
     (void)state;
     enum { N = 40, BYTES = 64 << 10 };
-    struct pool *p = pool_new("test", BYTES, 0); /* for good: one block */
+    struct pool *p = pool_new("test", BYTES, 0); /* keeps only one block for ever */
     pool_settle(p);
     struct pool_stats stats;
     void *blocks[N];
@@ -257,11 +257,11 @@ static void keeps_what_the_recent_peak_took(void **state)
         for (int i = 0; i < N; i++)
             pool_release(blocks[i]);
         pool_stats(p, &stats);
-        assert_int_equal(stats.n_misses, N); /* of the first round */
+        assert_int_equal(stats.n_misses, N); /* all in the first round */
         assert_int_equal(stats.unused_bytes, N * BYTES);
         pool_settle(p);
     }
-    /* Less is needed now: half of the rest goes with each quiet period, down to 1 MiB. */
+    /* Less is needed now: each quiet period frees half of the unused blocks, down to 1 MiB. */
     blocks[0] = pool_alloc(p, BYTES, NULL);
     blocks[1] = pool_alloc(p, BYTES, NULL);
     pool_release(blocks[1]);
@@ -285,9 +285,9 @@ static uint64_t used_of(const struct budget *b)
     return stats.used_bytes;
 }
 
-/* What it has from the system counts, whoever has it now; and is settled whoever gives back last.
- */
-static void counts_in_its_budget(void **state)
+/* All memory that the pool has from the system counts in its budget, used or not. The thread of
+ * the last release does not matter. */
+static void a_pool_counts_in_its_budget(void **state)
 {
     (void)state;
     struct budget *b = budget_new(58 << 20);
@@ -297,7 +297,7 @@ static void counts_in_its_budget(void **state)
     uint64_t used = used_of(b);
     assert_in_range(used, (3 << 20) + 1000, (3 << 20) + 10000);
     pool_release(large);
-    assert_int_equal(used_of(b), used); /* kept for the next */
+    assert_int_equal(used_of(b), used); /* kept for the next allocation */
     large = pool_alloc(p, 3 << 20, NULL);
     assert_int_equal(used_of(b), used);
 
@@ -305,7 +305,7 @@ static void counts_in_its_budget(void **state)
     assert_null(pool_alloc(p, 56 << 20, NULL));
     assert_int_equal(used_of(b), used);
     pool_release(large);
-    void *other = pool_alloc(p, 56 << 20, NULL); /* what is unused makes way for it */
+    void *other = pool_alloc(p, 56 << 20, NULL); /* unused blocks are freed for it */
     assert_non_null(other);
     assert_in_range(used_of(b), 56 << 20, 58 << 20);
     pool_release(other);
@@ -326,7 +326,7 @@ static void a_large_block_grows_without_a_copy(void **state)
     pool_set_budget(p, b);
     struct mem_owner *owner = mem_owner_new("m");
     char *small = pool_alloc(p, 1000, NULL);
-    assert_null(pool_grow(small, 5000)); /* that would be a copy */
+    assert_null(pool_grow(small, 5000)); /* a copy would be needed */
     pool_release(small);
 
     char *block = pool_alloc(p, MIB, owner);
@@ -336,7 +336,7 @@ static void a_large_block_grows_without_a_copy(void **state)
         block = pool_grow(block, size);
         assert_non_null(block);
         assert_int_equal((uintptr_t)block % 4096,
-                         64); /* so what was aligned for a tensor still is */
+                         64); /* so that an address aligned for a tensor stays aligned */
         assert_int_equal(pool_block_bytes(block), size);
         assert_int_equal(mem_owner_bytes(owner, MEM_TENSORS), size);
         assert_in_range(used_of(b), size, size + 8192);
@@ -367,12 +367,12 @@ static void get_elsewhere(void *arg)
 {
     void **ret = arg;
     void *block = pool_alloc(ret[0], 1000, NULL);
-    pool_release(ret[1]); /* of the thread that has joined */
+    pool_release(ret[1]); /* a block of the joined thread */
     pool_release(block);
     ret[2] = block;
 }
 
-static void who_joins_has_blocks_of_its_own(void **state)
+static void a_joined_thread_has_blocks_of_its_own(void **state)
 {
     (void)state;
     struct pool *p = pool_new("test", (size_t)1 << 20, 0);
@@ -383,7 +383,7 @@ static void who_joins_has_blocks_of_its_own(void **state)
     void *near = get_and_give(p, 1000);
     assert_ptr_equal(get_and_give(p, 1000), near);
     pool_stats(p, &stats);
-    assert_int_equal(stats.n_allocs, 1); /* the second one took no lock */
+    assert_int_equal(stats.n_allocs, 1); /* the second allocation took no lock */
     assert_int_equal(stats.unused_bytes, 0);
     pool_trim(p, 0);
     void *mine = pool_alloc(p, 1000, owner);
@@ -396,7 +396,7 @@ static void who_joins_has_blocks_of_its_own(void **state)
     assert_ptr_not_equal(shared[2], mine);
     assert_int_equal(mem_owner_bytes(owner, MEM_TENSORS), 0);
     pool_stats(p, &stats);
-    assert_int_equal(stats.used_bytes, 0); /* what others gave back is for everybody */
+    assert_int_equal(stats.used_bytes, 0); /* blocks that other threads released are free for all */
     assert_true(stats.unused_bytes >= 2000);
 
     void *blocks[200];
@@ -406,11 +406,11 @@ static void who_joins_has_blocks_of_its_own(void **state)
         pool_release(blocks[i]);
     get_and_give(p, 5000); /* too large */
     pool_stats(p, &stats);
-    assert_in_range(stats.used_bytes, 1, 100 * 320); /* not all of them */
+    assert_in_range(stats.used_bytes, 1, 100 * 320); /* some of the blocks */
     pool_detach(p);
     pool_stats(p, &stats);
     assert_int_equal(stats.used_bytes, 0);
-    pool_attach(p); /* again */
+    pool_attach(p); /* joins again */
     get_and_give(p, 300);
     pool_detach(p);
     pool_trim(p, 0);
@@ -423,18 +423,18 @@ static void who_joins_has_blocks_of_its_own(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(keeps_what_the_recent_peak_took),
-        cmocka_unit_test(counts_in_its_budget),
+        cmocka_unit_test(a_pool_keeps_the_blocks_of_its_recent_peak),
+        cmocka_unit_test(a_pool_counts_in_its_budget),
         cmocka_unit_test(a_large_block_grows_without_a_copy),
-        cmocka_unit_test(rounds_up_by_less_than_a_quarter),
-        cmocka_unit_test(the_last_in_is_the_first_out),
-        cmocka_unit_test(keeps_no_more_than_it_should),
-        cmocka_unit_test(gives_no_more_than_it_may),
-        cmocka_unit_test(no_memory_is_null_and_not_charged),
-        cmocka_unit_test(keeps_the_accounts_of_owners),
+        cmocka_unit_test(sizes_are_rounded_up_by_less_than_a_quarter),
+        cmocka_unit_test(the_last_released_block_is_used_first),
+        cmocka_unit_test(a_pool_keeps_only_its_share_of_unused_blocks),
+        cmocka_unit_test(a_pool_gives_at_most_its_limit),
+        cmocka_unit_test(lack_of_memory_returns_null_and_charges_nothing),
+        cmocka_unit_test(a_pool_charges_the_owners_of_its_blocks),
         cmocka_unit_test(blocks_outlive_the_pool),
-        cmocka_unit_test(many_threads_share_it),
-        cmocka_unit_test(who_joins_has_blocks_of_its_own),
+        cmocka_unit_test(many_threads_share_a_pool),
+        cmocka_unit_test(a_joined_thread_has_blocks_of_its_own),
         cmocka_unit_test(a_second_release_aborts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A sleeper with its lock, as its header says: no piece of work is lost, whether the owner is up,
- * looks or sleeps. Meant to run under tsan.
+ * A sleeper with its lock, used as its header demands. No piece of work is lost, whether the owner
+ * runs, looks or sleeps. Meant to run under tsan.
  */
 #include "base/sleeper.h"
 
@@ -66,7 +66,7 @@ static int n_done(struct desk *d)
 
 static void no_work_is_lost(uint64_t poll_ns)
 {
-    struct desk *d = calloc(1, sizeof(*d)); /* freed at once: who wakes late must not mind */
+    struct desk *d = calloc(1, sizeof(*d)); /* freed at once, although a thread may wake late */
     pthread_t thread;
     pthread_mutex_init(&d->mu, NULL);
     sleeper_init(&d->sleeper);
@@ -74,7 +74,7 @@ static void no_work_is_lost(uint64_t poll_ns)
     pthread_create(&thread, NULL, work, d);
     for (int i = 0; i < N_PIECES; i++) {
         bring(d, false);
-        if (i % 16 == 0) { /* the owner has nothing to do now and then */
+        if (i % 16 == 0) { /* now and then the owner finds nothing to do */
             while (n_done(d) <= i)
                 sched_yield();
         }
@@ -86,13 +86,13 @@ static void no_work_is_lost(uint64_t poll_ns)
     free(d);
 }
 
-static void who_sleeps_is_woken(void **state)
+static void a_sleeping_owner_is_woken(void **state)
 {
     (void)state;
     no_work_is_lost(0);
 }
 
-static void who_looks_sees_it(void **state)
+static void an_owner_that_looks_sees_the_work(void **state)
 {
     (void)state;
     no_work_is_lost(20 * NS_PER_US);
@@ -104,7 +104,7 @@ static void *lie_down(void *arg)
     return NULL;
 }
 
-static void only_who_sleeps_needs_waking(void **state)
+static void only_a_sleeping_owner_needs_a_wake_up(void **state)
 {
     (void)state;
     struct sleeper s;
@@ -112,10 +112,10 @@ static void only_who_sleeps_needs_waking(void **state)
     sleeper_init(&s);
     assert_null(sleeper_rouse(&s));
     sleeper_prepare(&s);
-    assert_null(sleeper_rouse(&s)); /* it has not lain down yet, and will not */
+    assert_null(sleeper_rouse(&s)); /* it has not slept yet, and will not */
     sleeper_wait(&s, 0);
     sleeper_wake(NULL);
-    while (!asleep) { /* until the thread lies before it is roused */
+    while (!asleep) { /* until the thread sleeps */
         pthread_t thread;
         sleeper_prepare(&s);
         pthread_create(&thread, NULL, lie_down, &s);
@@ -128,13 +128,13 @@ static void only_who_sleeps_needs_waking(void **state)
     assert_ptr_equal(asleep, &s.state);
 }
 
-static void a_deadline_ends_the_wait_and_so_does_rousing(void **state)
+static void a_deadline_or_rousing_ends_the_wait(void **state)
 {
     (void)state;
     struct sleeper s;
     sleeper_init(&s);
     uint64_t deadline_ns = monotonic_ns() + 2 * NS_PER_MS;
-    while (monotonic_ns() < deadline_ns) { /* it may come back without a reason */
+    while (monotonic_ns() < deadline_ns) { /* the wait may end spuriously */
         sleeper_prepare(&s);
         sleeper_wait_until(&s, deadline_ns);
     }
@@ -146,10 +146,10 @@ static void a_deadline_ends_the_wait_and_so_does_rousing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_sleeps_is_woken),
-        cmocka_unit_test(who_looks_sees_it),
-        cmocka_unit_test(only_who_sleeps_needs_waking),
-        cmocka_unit_test(a_deadline_ends_the_wait_and_so_does_rousing),
+        cmocka_unit_test(a_sleeping_owner_is_woken),
+        cmocka_unit_test(an_owner_that_looks_sees_the_work),
+        cmocka_unit_test(only_a_sleeping_owner_needs_a_wake_up),
+        cmocka_unit_test(a_deadline_or_rousing_ends_the_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

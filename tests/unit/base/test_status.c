@@ -14,7 +14,7 @@
 #include "base/thread.h"
 #include "lib/death.h"
 
-static void holds_code_and_message(void **state)
+static void a_status_holds_code_and_message(void **state)
 {
     (void)state;
     struct status *st = status_new(STATUS_INVALID_ARG, "input '%s': %d", "x", 7);
@@ -29,7 +29,7 @@ static void holds_code_and_message(void **state)
     assert_null(status_ref(NULL));
 }
 
-static void tells_what_the_system_said(void **state)
+static void a_status_has_the_systems_reason(void **state)
 {
     (void)state;
     static const struct {
@@ -58,7 +58,7 @@ static bool few(size_t size_bytes)
     return allocations_left-- > 0;
 }
 
-static void needs_no_memory_for_lack_of_memory(void **state)
+static void lack_of_memory_needs_no_memory(void **state)
 {
     (void)state;
     mem_set_test_hook(few);
@@ -73,11 +73,11 @@ static void needs_no_memory_for_lack_of_memory(void **state)
     assert_ptr_equal(status_prefix(st, "x"), st);
     assert_ptr_equal(status_ref(st), st);
     for (int i = 0; i < 3; i++)
-        status_free(st); /* as often as anyone likes */
+        status_free(st); /* may be freed any number of times */
     assert_string_equal(status_message(st), "out of memory");
 }
 
-static void a_prefix_without_memory_keeps_the_cause(void **state)
+static void a_prefix_that_finds_no_memory_keeps_the_cause(void **state)
 {
     (void)state;
     for (int n = 0; n < 2; n++) {
@@ -100,7 +100,7 @@ static void free_many(void *arg)
 }
 
 /* The sanitizers see a use after free, a double free and a leak. */
-static void is_shared_by_threads(void **state)
+static void many_threads_share_a_status(void **state)
 {
     (void)state;
     struct status *st = status_new(STATUS_INTERNAL, "shared");
@@ -116,7 +116,7 @@ static void is_shared_by_threads(void **state)
     status_free(st);
 }
 
-static void names_codes(void **state)
+static void each_code_has_its_name(void **state)
 {
     (void)state;
     static const char *const names[] = {"Unknown",          "Internal",    "Not found",
@@ -137,7 +137,7 @@ static void a_reason_is_utf8(void **state)
     status_free(st);
 }
 
-static void a_message_without_measure_is_cut(void **state)
+static void a_huge_message_is_cut(void **state)
 {
     (void)state;
     size_t n = 10000000;
@@ -161,7 +161,7 @@ static void fall_into_bug(void *arg)
     BUG_ON(arg == NULL);
 }
 
-static void bugs_abort(void **state)
+static void a_bug_aborts(void **state)
 {
     (void)state;
     assert_aborts(fall_into_bug, NULL, "test_status.c");
@@ -171,15 +171,15 @@ static void bugs_abort(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(holds_code_and_message),
-        cmocka_unit_test(tells_what_the_system_said),
-        cmocka_unit_test(needs_no_memory_for_lack_of_memory),
-        cmocka_unit_test(a_prefix_without_memory_keeps_the_cause),
-        cmocka_unit_test(is_shared_by_threads),
-        cmocka_unit_test(names_codes),
+        cmocka_unit_test(a_status_holds_code_and_message),
+        cmocka_unit_test(a_status_has_the_systems_reason),
+        cmocka_unit_test(lack_of_memory_needs_no_memory),
+        cmocka_unit_test(a_prefix_that_finds_no_memory_keeps_the_cause),
+        cmocka_unit_test(many_threads_share_a_status),
+        cmocka_unit_test(each_code_has_its_name),
         cmocka_unit_test(a_reason_is_utf8),
-        cmocka_unit_test(a_message_without_measure_is_cut),
-        cmocka_unit_test(bugs_abort),
+        cmocka_unit_test(a_huge_message_is_cut),
+        cmocka_unit_test(a_bug_aborts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-static void reads_whole_numbers(void **state)
+static void numbers_are_parsed_whole(void **state)
 {
     (void)state;
     static const struct {
@@ -35,7 +35,7 @@ static void reads_whole_numbers(void **state)
     assert_true(u == 12);
 }
 
-static void refuses_what_is_no_number(void **state)
+static void malformed_numbers_are_refused(void **state)
 {
     (void)state;
     static const char *const bad[] = {
@@ -60,7 +60,7 @@ static void refuses_what_is_no_number(void **state)
         int64_t value = 99;
         if (str_to_int64(bad[i], strlen(bad[i]), &value))
             fail_msg("'%s' was taken", bad[i]);
-        assert_int_equal(value, 99); /* untouched */
+        assert_int_equal(value, 99); /* not written */
     }
     uint64_t u = 99;
     assert_false(str_to_uint64("-1", 2, &u));
@@ -70,26 +70,26 @@ static void refuses_what_is_no_number(void **state)
     assert_true(u == 99);
 }
 
-static void compares(void **state)
+static void strings_are_compared_without_case(void **state)
 {
     (void)state;
     assert_true(str_equal_nocase_n("Content-Length", sizeof("Content-Length") - 1, "cONTENT-lENGTH",
                                    sizeof("cONTENT-lENGTH") - 1));
     assert_false(str_equal_nocase_n("a", sizeof("a") - 1, "ab", sizeof("ab") - 1));
     assert_false(str_equal_nocase_n("[", sizeof("[") - 1, "{",
-                                    sizeof("{") - 1)); /* not letters, though 0x20 apart */
+                                    sizeof("{") - 1)); /* no letters, although 0x20 apart */
     assert_false(str_equal_nocase_n("\xc4", sizeof("\xc4") - 1, "\xe4", sizeof("\xe4") - 1));
     assert_true(str_equal_nocase_n("AbX", 2, "aBY", 2));
 }
 
-static void measures_edits(void **state)
+static void the_edit_distance_counts_edits(void **state)
 {
     (void)state;
     assert_int_equal(str_edit_distance("", ""), 0);
     assert_int_equal(str_edit_distance("", "abc"), 3);
     assert_int_equal(str_edit_distance("abc", ""), 3);
     assert_int_equal(str_edit_distance("kitten", "sitting"), 3);
-    assert_int_equal(str_edit_distance("abcd", "acbd"), 1); /* neighbours exchanged */
+    assert_int_equal(str_edit_distance("abcd", "acbd"), 1); /* two neighbours exchanged */
     assert_int_equal(str_edit_distance("model", "Model"), 1);
     assert_int_equal(str_edit_distance("flaw", "lawn"), 2);
     char longest[STR_EDIT_MAX + 2];
@@ -102,7 +102,7 @@ static void measures_edits(void **state)
     assert_int_equal(str_edit_distance(longest, ""), STR_EDIT_MAX);
 }
 
-static void tells_what_was_meant(void **state)
+static void the_nearest_name_is_suggested(void **state)
 {
     (void)state;
     size_t least = SIZE_MAX;
@@ -111,12 +111,12 @@ static void tells_what_was_meant(void **state)
     assert_true(str_nearer("execute_delay", "execute_delays", &least));
     assert_false(str_nearer("execute_delay", "execute_delay_ms", &least)); /* the other is nearer */
     least = SIZE_MAX;
-    assert_false(str_nearer("I", "O", &least)); /* a letter of one has nothing in common */
+    assert_false(str_nearer("I", "O", &least)); /* different letters have nothing in common */
     assert_false(str_nearer("", "a", &least));
     assert_true(str_nearer("I0", "I1", &least));
 }
 
-static void truth_in_words(void **state)
+static void words_for_true_and_false_are_read(void **state)
 {
     (void)state;
     static const char *const yes[] = {"true", "TRUE", "on", "On", "1"};
@@ -137,12 +137,12 @@ static void truth_in_words(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(truth_in_words),
-        cmocka_unit_test(reads_whole_numbers),
-        cmocka_unit_test(refuses_what_is_no_number),
-        cmocka_unit_test(compares),
-        cmocka_unit_test(measures_edits),
-        cmocka_unit_test(tells_what_was_meant),
+        cmocka_unit_test(words_for_true_and_false_are_read),
+        cmocka_unit_test(numbers_are_parsed_whole),
+        cmocka_unit_test(malformed_numbers_are_refused),
+        cmocka_unit_test(strings_are_compared_without_case),
+        cmocka_unit_test(the_edit_distance_counts_edits),
+        cmocka_unit_test(the_nearest_name_is_suggested),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,10 +14,10 @@
 
 enum { N_THREADS = 4, N_ROUNDS = 300, N_TIMES = 2000 };
 
-/* A count of things that are held, as its users keep it. */
+/* Counts held objects, as its users do. */
 struct held {
     struct stripe *stripes;
-    atomic_long rest, n_ends; /* how often it became 0 */
+    atomic_long rest, n_ends; /* how often the count became 0 */
     atomic_int n_ready;
 };
 
@@ -27,7 +27,8 @@ static void change(struct held *h, long n)
         atomic_fetch_add(&h->n_ends, 1);
 }
 
-/* Takes and gives back, and in the end gives back one that somebody else has taken. */
+/* Takes objects and gives them back; the last one that it gives back was taken by another
+ * thread. */
 static void use(void *arg)
 {
     struct held *h = arg;
@@ -41,7 +42,7 @@ static void use(void *arg)
     change(h, -1);
 }
 
-/* Nothing is lost while the count is closed among those who add, and the end is seen once. */
+/* The count is closed while threads change it. No change is lost, and its end is seen once. */
 static void a_count_is_closed_while_it_changes(void **state)
 {
     (void)state;
@@ -54,7 +55,7 @@ static void a_count_is_closed_while_it_changes(void **state)
             change(&h, 1);
             assert_null(thread_start(&threads[i], "user", use, &h));
         }
-        change(&h, 1); /* this thread's own, so that the end is not before the close */
+        change(&h, 1); /* taken by this thread, so that the end is not before the close */
         while (atomic_load(&h.n_ready) < N_THREADS - round % 2) {
         }
         atomic_fetch_add(&h.rest, stripes_close(h.stripes, STRIPE_REFS) - STRIPE_BIAS);
@@ -67,7 +68,7 @@ static void a_count_is_closed_while_it_changes(void **state)
     }
 }
 
-/* One thread takes and another one gives back, for longer than a word can count. */
+/* One thread takes and another one gives back, more often than the word can count. */
 static void a_stripe_may_wrap(void **state)
 {
     (void)state;
@@ -83,7 +84,7 @@ static void a_stripe_may_wrap(void **state)
     stripes_free(s);
 }
 
-static void sums(void **state)
+static void a_count_is_the_sum_of_its_stripes(void **state)
 {
     (void)state;
     struct stripe *s = stripes_new();
@@ -121,8 +122,8 @@ static void stand(void *arg)
     mutex_unlock(&p->mu);
 }
 
-/* Threads that are there at the same time have different lines, however many came before them. */
-static void threads_do_not_share_while_there_are_free_ones(void **state)
+/* Threads that run at the same time have different lines, however many threads ran before them. */
+static void threads_share_no_stripe_while_some_are_free(void **state)
 {
     (void)state;
     struct thread threads[STRIPES_MAX];
@@ -154,9 +155,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_count_is_closed_while_it_changes),
-        cmocka_unit_test(sums),
+        cmocka_unit_test(a_count_is_the_sum_of_its_stripes),
         cmocka_unit_test(a_stripe_may_wrap),
-        cmocka_unit_test(threads_do_not_share_while_there_are_free_ones),
+        cmocka_unit_test(threads_share_no_stripe_while_some_are_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@ static struct table_text *models(void)
     return table_text_new(3, titles);
 }
 
-static void draws_frames(void **state)
+static void a_table_has_a_frame(void **state)
 {
     (void)state;
     static const char *const rows[][3] = {{"add_sub", "1", "READY"}, {"m", "", "UNAVAILABLE: x"}};
@@ -65,7 +65,7 @@ static void a_cell_cannot_forge_a_row(void **state)
     table_text_free(t);
 }
 
-static void ends_at_the_buffers_maximum(void **state)
+static void a_table_ends_at_the_buffers_maximum(void **state)
 {
     (void)state;
     AUTO(buf) out = BUF_INIT(50);
@@ -80,10 +80,10 @@ static void ends_at_the_buffers_maximum(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(draws_frames),
+        cmocka_unit_test(a_table_has_a_frame),
         cmocka_unit_test(an_empty_table_has_its_titles),
         cmocka_unit_test(a_cell_cannot_forge_a_row),
-        cmocka_unit_test(ends_at_the_buffers_maximum),
+        cmocka_unit_test(a_table_ends_at_the_buffers_maximum),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

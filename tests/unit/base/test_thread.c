@@ -45,7 +45,7 @@ static struct seen run_one(void)
     return s;
 }
 
-static void runs_named_and_with_the_mask_of_who_starts_it(void **state)
+static void a_thread_has_its_name_and_the_mask_of_its_starter(void **state)
 {
     (void)state;
     sigset_t one, before, after;
@@ -58,11 +58,12 @@ static void runs_named_and_with_the_mask_of_who_starts_it(void **state)
     s = run_one();
     assert_true(!s.blocks_term && s.blocks_usr1);
     pthread_sigmask(SIG_SETMASK, &before, &after);
-    assert_true(sigismember(&after, SIGUSR1) && !sigismember(&after, SIGTERM)); /* as it was */
+    assert_true(sigismember(&after, SIGUSR1) && !sigismember(&after, SIGTERM)); /* unchanged */
 }
 
-/* Whoever makes a server decides, not the thread that happens to need another one later. */
-static void has_the_mask_that_was_kept(void **state)
+/* The thread that makes a server chooses the signal mask, not the thread that later needs
+ * another thread. */
+static void a_thread_has_the_mask_that_was_kept(void **state)
 {
     (void)state;
     sigset_t term, usr1, before;
@@ -91,7 +92,7 @@ static int fill_stack(volatile char *before)
 {
     volatile char more[4096];
     more[0] = before ? before[0] : 1;
-    return more[0] ? fill_stack(more) + more[0] : 0; /* which it always is */
+    return more[0] ? fill_stack(more) + more[0] : 0; /* always true */
 }
 
 static void overflow(void *arg)
@@ -118,7 +119,7 @@ static void a_handler_runs_when_the_stack_is_full(void **state)
     assert_int_equal(WEXITSTATUS(result), 42);
 }
 
-static void gives_the_stack_back(void **state)
+static void the_signal_stack_is_freed(void **state)
 {
     (void)state;
     stack_t before, after;
@@ -138,21 +139,21 @@ static void spin(void *arg)
     }
 }
 
-/* Two that spin on one CPU: each waits for the other. */
-static void tells_how_long_it_waited_for_a_cpu(void **state)
+/* Two threads spin on one CPU, and wait for each other. */
+static void a_thread_reports_how_long_it_waited_for_a_cpu(void **state)
 {
     (void)state;
     struct thread t;
     cpu_set_t all, one;
     if (access("/proc/thread-self/schedstat", R_OK) != 0) {
-        assert_int_equal(thread_waited_ns(), 0); /* this system does not say */
+        assert_int_equal(thread_waited_ns(), 0); /* this system does not report it */
         return;
     }
     assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
     CPU_ZERO(&one);
     CPU_SET((size_t)sched_getcpu(), &one);
     assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
-    assert_null(thread_start(&t, "spins", spin, NULL)); /* on the same one */
+    assert_null(thread_start(&t, "spins", spin, NULL)); /* on the same CPU */
     uint64_t before_ns = thread_waited_ns();
     while (thread_waited_ns() < before_ns + 1000000) {
     }
@@ -164,11 +165,11 @@ static void tells_how_long_it_waited_for_a_cpu(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(runs_named_and_with_the_mask_of_who_starts_it),
-        cmocka_unit_test(has_the_mask_that_was_kept),
+        cmocka_unit_test(a_thread_has_its_name_and_the_mask_of_its_starter),
+        cmocka_unit_test(a_thread_has_the_mask_that_was_kept),
         cmocka_unit_test(a_handler_runs_when_the_stack_is_full),
-        cmocka_unit_test(gives_the_stack_back),
-        cmocka_unit_test(tells_how_long_it_waited_for_a_cpu),
+        cmocka_unit_test(the_signal_stack_is_freed),
+        cmocka_unit_test(a_thread_reports_how_long_it_waited_for_a_cpu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

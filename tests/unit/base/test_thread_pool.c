@@ -26,10 +26,10 @@ static void visit(void *arg)
     assert_ptr_equal(thread_pool(), v->pool);
     v->block = pool_alloc(v->pool, 1000, NULL);
     memset(v->block, 1, 1000);
-    pool_release(pool_alloc(v->pool, 100000, NULL)); /* not kept beyond the thread */
+    pool_release(pool_alloc(v->pool, 100000, NULL)); /* freed at the end of the thread */
 }
 
-/* Threads that come and go one after another are served by one pool, which keeps nothing. */
+/* Threads that run one after another use one pool, which keeps no memory between them. */
 static void an_ended_threads_pool_is_taken_over(void **state)
 {
     (void)state;
@@ -48,7 +48,7 @@ static void an_ended_threads_pool_is_taken_over(void **state)
     }
     assert_int_equal(thread_pools_count(), count);
     assert_ptr_equal(thread_pool(), mine);
-    pool_release(first.block); /* its thread has ended long ago */
+    pool_release(first.block); /* its thread ended before */
     struct pool_stats stats;
     thread_pools_trim();
     pool_stats(first.pool, &stats);
@@ -77,7 +77,7 @@ static void meet(void *arg)
     mutex_unlock(&m->mu);
 }
 
-static void threads_at_the_same_time_have_their_own(void **state)
+static void concurrent_threads_have_pools_of_their_own(void **state)
 {
     (void)state;
     for (int round = 0; round < 50; round++) {
@@ -104,7 +104,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_ended_threads_pool_is_taken_over),
-        cmocka_unit_test(threads_at_the_same_time_have_their_own),
+        cmocka_unit_test(concurrent_threads_have_pools_of_their_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

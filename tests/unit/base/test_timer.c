@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A set of timers on its own; how a loop runs them is in test_loop.c.
+ * A set of timers on its own. test_loop.c tests how a loop runs it.
  */
 #include "base/timer.h"
 
@@ -14,7 +14,7 @@ enum { N = 200, N_STEPS = 20000 };
 
 struct test_timer {
     struct timer t;
-    bool should_fire; /* the model: it is set, and due in this run */
+    bool should_fire; /* the model: the timer is set, and due in this run */
     int n_fired;
 };
 
@@ -40,9 +40,9 @@ static void on_fire(struct timer *t)
     a->n_fired++;
 }
 
-/* Timers are set, set anew and cleared at random while time goes on; a plain search is the model.
- */
-static void each_fires_once_in_its_order(void **state)
+/* Timers are set, set again and cleared at random while time passes. A plain search is the
+ * model. */
+static void each_timer_fires_once_in_order(void **state)
 {
     (void)state;
     uint64_t now_ns = 0;
@@ -85,7 +85,7 @@ static void fire_again(struct timer *t)
     timers_set(&set, t, 0);
 }
 
-static void one_that_is_always_due_does_not_hold_up_the_rest(void **state)
+static void a_timer_that_is_always_due_does_not_hold_up_the_others(void **state)
 {
     (void)state;
     timers_init(&set);
@@ -100,7 +100,7 @@ static void one_that_is_always_due_does_not_hold_up_the_rest(void **state)
     last_deadline_ns = 0;
     timers_set(&set, &test_timers[2].t, 0);
     assert_int_equal(timers_run(&set, 10), 3);
-    assert_int_equal(timers_run(&set, 10), 2); /* the two again, the third rang once */
+    assert_int_equal(timers_run(&set, 10), 2); /* these two again; the third has fired before */
     for (int i = 0; i < 3; i++)
         assert_int_equal(test_timers[i].n_fired, i < 2 ? 2 : 1);
     timers_clear(&set, &test_timers[0].t);
@@ -120,7 +120,7 @@ static void set_and_clear_other(struct timer *t)
     timers_clear(&set, &other->t); /* … or not */
 }
 
-static void what_is_set_for_the_next_run_can_be_cleared(void **state)
+static void a_timer_set_for_the_next_run_can_be_cleared(void **state)
 {
     (void)state;
     timers_init(&set);
@@ -138,9 +138,9 @@ static void what_is_set_for_the_next_run_can_be_cleared(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_fires_once_in_its_order),
-        cmocka_unit_test(one_that_is_always_due_does_not_hold_up_the_rest),
-        cmocka_unit_test(what_is_set_for_the_next_run_can_be_cleared),
+        cmocka_unit_test(each_timer_fires_once_in_order),
+        cmocka_unit_test(a_timer_that_is_always_due_does_not_hold_up_the_others),
+        cmocka_unit_test(a_timer_set_for_the_next_run_can_be_cleared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

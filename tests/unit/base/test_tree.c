@@ -32,7 +32,7 @@ static void assert_walk(const struct tree *t, uint64_t first, uint64_t step, siz
     assert_int_equal(t->count, n);
 }
 
-static void nothing(void **state)
+static void an_empty_tree_has_nothing(void **state)
 {
     (void)state;
     struct tree t;
@@ -41,8 +41,8 @@ static void nothing(void **state)
     assert_walk(&t, 0, 0, 0);
 }
 
-/* Ascending keys, which make a list of a search tree that does not see to its shape. */
-static void in_order_and_not_deep(void **state)
+/* Ascending keys, which turn an unbalanced search tree into a list. */
+static void ascending_keys_keep_the_tree_shallow(void **state)
 {
     (void)state;
     struct tree t;
@@ -64,8 +64,8 @@ static void in_order_and_not_deep(void **state)
     assert_walk(&t, 0, 0, 0);
 }
 
-/* Against a table of what is in. */
-static void any_order(void **state)
+/* Compared with a table of the keys that are in the tree. */
+static void keys_in_any_order_are_found(void **state)
 {
     (void)state;
     struct tree t;
@@ -95,9 +95,9 @@ static void any_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing),
-        cmocka_unit_test(in_order_and_not_deep),
-        cmocka_unit_test(any_order),
+        cmocka_unit_test(an_empty_tree_has_nothing),
+        cmocka_unit_test(ascending_keys_keep_the_tree_shallow),
+        cmocka_unit_test(keys_in_any_order_are_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

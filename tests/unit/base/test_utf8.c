@@ -11,8 +11,9 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 
-/* What encodes is valid, alone and behind any number of other bytes; nothing else encodes. */
-static void every_code_point(void **state)
+/* The encoding of each code point is valid, alone and after any number of other bytes. No other
+ * bytes are. */
+static void every_code_point_is_valid(void **state)
 {
     char text[32];
     for (uint32_t c = 0; c < 0x120000; c++) {
@@ -27,11 +28,11 @@ static void every_code_point(void **state)
         memcpy(text + before, bytes, n);
         assert_true(utf8_is_valid(text, before + n));
         if (n > 1)
-            assert_false(utf8_is_valid(text, before + n - 1)); /* cut short */
+            assert_false(utf8_is_valid(text, before + n - 1)); /* cut off */
     }
 }
 
-static void what_is_not_utf8(void **state)
+static void malformed_utf8_is_refused(void **state)
 {
     static const char *const wrong[] = {
         "\x80",
@@ -56,7 +57,7 @@ static void what_is_not_utf8(void **state)
     assert_true(utf8_is_valid("a\0b", 3));
 }
 
-static void printable_text_shows_what_is_no_utf8(void **state)
+static void printable_text_escapes_malformed_utf8(void **state)
 {
     (void)state;
     static const char *const texts[][2] = {
@@ -73,7 +74,7 @@ static void printable_text_shows_what_is_no_utf8(void **state)
     }
 }
 
-static void what_is_cut_says_so(void **state)
+static void a_text_that_was_cut_says_so(void **state)
 {
     (void)state;
     static const struct {
@@ -86,7 +87,7 @@ static void what_is_cut_says_so(void **state)
         {"a\xe2\x80", "a…(99 bytes)"},
         {"a\xe2\x80\xa8", "a\xe2\x80\xa8…(99 bytes)"},
         {"a\xf0\x9f\x98", "a…(99 bytes)"},
-        {"a\x80\x80\x80\x80\x80", "a\x80\x80\x80\x80\x80…(99 bytes)"}, /* is no UTF-8 anyway */
+        {"a\x80\x80\x80\x80\x80", "a\x80\x80\x80\x80\x80…(99 bytes)"}, /* not UTF-8 in any case */
     };
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
         char text[64] = "";
@@ -100,10 +101,10 @@ static void what_is_cut_says_so(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_code_point),
-        cmocka_unit_test(what_is_not_utf8),
-        cmocka_unit_test(printable_text_shows_what_is_no_utf8),
-        cmocka_unit_test(what_is_cut_says_so),
+        cmocka_unit_test(every_code_point_is_valid),
+        cmocka_unit_test(malformed_utf8_is_refused),
+        cmocka_unit_test(printable_text_escapes_malformed_utf8),
+        cmocka_unit_test(a_text_that_was_cut_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

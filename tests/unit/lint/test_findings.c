@@ -15,7 +15,7 @@ static struct lint_position at(const char *file, uint32_t line, uint32_t column)
     return (struct lint_position){.file = file, .line = line, .column = column};
 }
 
-static void are_sorted_by_place_and_else_stay_in_order(void **state)
+static void findings_are_sorted_by_position(void **state)
 {
     (void)state;
     struct lint_findings f = {.model = "m"};
@@ -38,7 +38,7 @@ static void are_sorted_by_place_and_else_stay_in_order(void **state)
     lint_findings_done(&f);
 }
 
-static void are_counted_beyond_those_that_are_kept(void **state)
+static void findings_beyond_the_limit_are_counted(void **state)
 {
     (void)state;
     struct lint_findings f = {0};
@@ -55,7 +55,7 @@ static void are_counted_beyond_those_that_are_kept(void **state)
     lint_findings_done(&f);
 }
 
-static void that_are_ignored_do_not_count(void **state)
+static void ignored_findings_do_not_count(void **state)
 {
     (void)state;
     bool ignored[N_LINT_CODES] = {[LINT_DELAY] = true};
@@ -99,9 +99,9 @@ static void codes_are_found_by_name(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(are_sorted_by_place_and_else_stay_in_order),
-        cmocka_unit_test(are_counted_beyond_those_that_are_kept),
-        cmocka_unit_test(that_are_ignored_do_not_count),
+        cmocka_unit_test(findings_are_sorted_by_position),
+        cmocka_unit_test(findings_beyond_the_limit_are_counted),
+        cmocka_unit_test(ignored_findings_do_not_count),
         cmocka_unit_test(texts_are_bounded_and_end_without_blanks),
         cmocka_unit_test(codes_are_found_by_name),
     };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * conch_check() as a program calls it that embeds the library; what it finds is for
- * tests/system/test_check.py.
+ * conch_check() as a program that embeds the library calls it. system/test_check.py tests what it
+ * finds.
  */
 #include "conch/check.h"
 
@@ -23,7 +23,7 @@ static struct conch_check_options options(void)
         .size = sizeof(struct conch_check_options), .repositories = examples, .n_repositories = 1};
 }
 
-/* The result, and what was printed, which the caller frees. */
+/* Returns the result and what was printed, which the caller frees. */
 static enum conch_check_result run(struct conch_check_options *o, char **ret_printed)
 {
     size_t size;
@@ -34,7 +34,7 @@ static enum conch_check_result run(struct conch_check_options *o, char **ret_pri
     return result;
 }
 
-static void finds_nothing_in_the_examples(void **state)
+static void the_examples_have_no_findings(void **state)
 {
     (void)state;
     struct conch_check_options o = options();
@@ -44,7 +44,7 @@ static void finds_nothing_in_the_examples(void **state)
     free(printed);
 }
 
-static void prints_where_it_is_told(void **state)
+static void findings_are_printed_to_the_given_sink(void **state)
 {
     (void)state;
     static const char *const nowhere[] = {"/no/such/folder"};
@@ -57,12 +57,12 @@ static void prints_where_it_is_told(void **state)
     free(printed);
 }
 
-static void refuses_options_that_make_no_sense(void **state)
+static void invalid_options_are_refused(void **state)
 {
     (void)state;
     static const char *const codes[][1] = {{"E-syntax"}, {"W-nothing"}};
     struct conch_check_options o = options();
-    o.size = 1; /* of another version */
+    o.size = 1; /* an unknown version's */
     assert_int_equal(conch_check(&o), CONCH_CHECK_UNUSABLE);
     o = options();
     o.n_repositories = 0;
@@ -78,9 +78,9 @@ static void refuses_options_that_make_no_sense(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(finds_nothing_in_the_examples),
-        cmocka_unit_test(prints_where_it_is_told),
-        cmocka_unit_test(refuses_options_that_make_no_sense),
+        cmocka_unit_test(the_examples_have_no_findings),
+        cmocka_unit_test(findings_are_printed_to_the_given_sink),
+        cmocka_unit_test(invalid_options_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

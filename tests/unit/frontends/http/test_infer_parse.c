@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The body of an inference, as a request of the core or as an error: what each part becomes, where
- * its bytes stand, and which of several errors is told. The model has two inputs and one output.
+ * The body of an inference, parsed into a request of the core or an error: what each part becomes,
+ * where its bytes lie, and which of several errors is reported. The model has two inputs and one
+ * output.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -86,7 +87,7 @@ static int stop(void **state)
     return 0;
 }
 
-/* json_bytes of the body are JSON; -1: there is no header that says so. */
+/* json_bytes is the length of the JSON; -1: no header gives it. */
 static struct status *parse_bytes(const void *bytes, size_t n_bytes, int64_t json_bytes)
 {
     const char *type;
@@ -95,7 +96,7 @@ static struct status *parse_bytes(const void *bytes, size_t n_bytes, int64_t jso
     assert_non_null(x);
     call = exchange_part(x);
     r = &call->request;
-    body = malloc(n_bytes + 1); /* an exact copy, so that reading past it is seen */
+    body = malloc(n_bytes + 1); /* an exact copy, so that a read beyond its end is seen */
     assert_non_null(body);
     memcpy(body, bytes, n_bytes);
     x->body = body;
@@ -114,7 +115,7 @@ static struct status *parse_text(const char *json)
     return parse_bytes(json, strlen(json), -1);
 }
 
-/* JSON and what comes in binary behind it. */
+/* Parses JSON and the binary data behind it. */
 static struct status *parse_both(const char *json, const char *tail, size_t tail_bytes)
 {
     char both[MAX_INPUT_BYTES + 64];
@@ -154,7 +155,7 @@ static void expect_bytes(uint32_t i, const void *bytes, size_t n_bytes)
     "{\"inputs\":[{\"name\":\"A\",\"datatype\":\"" datatype "\",\"shape\":[3],\"data\":[" values   \
     "]}]}"
 
-static void values_of_each_type(void **state)
+static void values_of_each_type_are_parsed(void **state)
 {
     (void)state;
     const struct {
@@ -188,7 +189,7 @@ static void values_of_each_type(void **state)
     }
 }
 
-/* Whatever order a client's library writes them in. */
+/* Clients' libraries write the members in any order. */
 static void members_come_in_any_order(void **state)
 {
     (void)state;
@@ -197,7 +198,7 @@ static void members_come_in_any_order(void **state)
         "{\"id\":\"x\",\"inputs\":[{\"data\":[[5],[6]],\"datatype\":\"INT32\",\"shape\":[2,1],\"name\":\"A\"}]}",
         "{\"more\":[1,{}],\"id\":\"x\",\"inputs\":[{\"data\":[5,[6]],\"name\":\"A\",\"x\":null,\"shape\":[2,1],"
         "\"datatype\":\"INT32\"}],\"outputs\":[]}",
-        /* The first of two counts. */
+        /* The first of two equal members counts. */
         "{\"id\":\"x\",\"id\":7,\"inputs\":[{\"name\":\"A\",\"name\":\"B\",\"shape\":[2,1],\"shape\":[9],"
         "\"datatype\":\"INT32\",\"datatype\":3,\"data\":[5,6],\"data\":[7]}],\"inputs\":3}",
     };
@@ -216,13 +217,13 @@ static void members_come_in_any_order(void **state)
     "{\"name\":\"" name "\",\"datatype\":\"UINT8\",\"shape\":[" #n "],\"parameters\":{"            \
     "\"binary_data_size\":" #n "}}"
 
-/* One behind the other, and where they stand: nothing is copied. */
+/* One tensor behind the other; no tensor is copied. */
 static void binary_tensors_are_views_of_the_body(void **state)
 {
     (void)state;
     static const char json[] =
         "{\"inputs\":[" BINARY("A", 3) "," BINARY("B", 0) "," BINARY("C", 2) "]}";
-    for (int i = 0; i < 3; i++) { /* the second time from memory (memo.h) */
+    for (int i = 0; i < 3; i++) { /* the second time from the memo (memo.h) */
         assert_null(parse_both(json, "abcde", 5));
         assert_non_null(memo_find(&ctx.memo, json, strlen(json)));
         assert_int_equal(r->n_inputs, 3);
@@ -232,7 +233,7 @@ static void binary_tensors_are_views_of_the_body(void **state)
         assert_ptr_equal(r->inputs[0]->buffers[0].base, body + strlen(json));
         assert_ptr_equal(r->inputs[2]->buffers[0].base, body + strlen(json) + 3);
     }
-    /* What is remembered of a text does not hold for other data behind it. */
+    /* A remembered text does not hold for other data behind it. */
     says(parse_both(json, "abcd", 4), STATUS_INVALID_ARG,
          "unexpected size for input 'C', expecting 1 additional bytes for model 'm'");
     says(parse_both(json, "abcdef", 6), STATUS_INVALID_ARG,
@@ -241,7 +242,7 @@ static void binary_tensors_are_views_of_the_body(void **state)
     expect_bytes(0, "fgh", 3);
 }
 
-static void outputs_and_how_they_come(void **state)
+static void requested_outputs_and_their_forms_are_parsed(void **state)
 {
     (void)state;
     assert_null(
@@ -262,7 +263,7 @@ static void outputs_and_how_they_come(void **state)
          "Unable to parse 'name': attempt to access non-existing object member 'name'");
 }
 
-static void parameters_of_the_request(void **state)
+static void parameters_of_the_request_are_parsed(void **state)
 {
     (void)state;
     assert_null(parse_text("{\"inputs\":[],\"parameters\":{\"sequence_id\":18446744073709551615,"
@@ -290,7 +291,7 @@ static void parameters_of_the_request(void **state)
     assert_int_equal(r->flags, REQUEST_SEQUENCE_END);
 }
 
-static void raw_bytes_without_any_json(void **state)
+static void a_body_without_json_is_a_raw_input(void **state)
 {
     (void)state;
     assert_null(parse_bytes("abc", 3, 0));
@@ -311,7 +312,7 @@ static void raw_bytes_without_any_json(void **state)
     "Input must set only one of the following fields: 'data', 'binary_data_size' in "              \
     "'parameters', 'shared_memory_region' in 'parameters'. But "
 
-static void errors_have_the_reference_s_words(void **state)
+static void errors_are_those_of_the_reference(void **state)
 {
     (void)state;
     static const struct {
@@ -365,15 +366,16 @@ static void errors_have_the_reference_s_words(void **state)
         says(parse_text(cases[i].json), cases[i].code, cases[i].text);
 }
 
-/* All of the text first, then id, parameters, inputs, outputs, wherever they stand. */
-static void which_of_several_errors_is_told(void **state)
+/* First faults of the JSON text, then id, parameters, inputs, outputs, in whatever order the
+ * body has them. */
+static void the_first_of_several_errors_is_reported(void **state)
 {
     (void)state;
     static const char outs[] = "\"outputs\":[{}]", ins[] = "\"inputs\":[{}]",
                       parameters[] = "\"parameters\":{\"triton_x\":1}", id[] = "\"id\":7";
     static const struct {
         const char *members[4];
-        const char *begin; /* of the text */
+        const char *begin; /* of the JSON text */
     } cases[] = {
         {{outs, ins, parameters, id}, "Unable to parse 'id': "},
         {{outs, ins, parameters}, "parameter keys starting with 'triton_'"},
@@ -396,7 +398,7 @@ static void which_of_several_errors_is_told(void **state)
     }
 }
 
-static void a_header_that_says_where_the_json_ends(void **state)
+static void the_header_gives_the_length_of_the_json(void **state)
 {
     (void)state;
     static const char json[] = "{\"inputs\":[]}";
@@ -428,7 +430,7 @@ static void a_header_that_says_where_the_json_ends(void **state)
     }
 }
 
-static void what_is_too_large(void **state)
+static void bodies_beyond_the_limits_are_refused(void **state)
 {
     (void)state;
     static char large[MAX_INPUT_BYTES + 1];
@@ -442,8 +444,8 @@ static void what_is_too_large(void **state)
     assert_null(parse_bytes(large, MAX_INPUT_BYTES, 0));
 }
 
-/* Each input is compared with those before it, so a client may not have any number of them. */
-static void more_inputs_than_any_model_has(void **state)
+/* Each input is compared with the earlier ones, so their number is limited. */
+static void too_many_inputs_are_refused(void **state)
 {
     (void)state;
     char json[MAX_INPUT_BYTES];
@@ -460,17 +462,17 @@ static void more_inputs_than_any_model_has(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_of_each_type),
+        cmocka_unit_test(values_of_each_type_are_parsed),
         cmocka_unit_test(members_come_in_any_order),
         cmocka_unit_test(binary_tensors_are_views_of_the_body),
-        cmocka_unit_test(outputs_and_how_they_come),
-        cmocka_unit_test(parameters_of_the_request),
-        cmocka_unit_test(raw_bytes_without_any_json),
-        cmocka_unit_test(errors_have_the_reference_s_words),
-        cmocka_unit_test(which_of_several_errors_is_told),
-        cmocka_unit_test(a_header_that_says_where_the_json_ends),
-        cmocka_unit_test(what_is_too_large),
-        cmocka_unit_test(more_inputs_than_any_model_has),
+        cmocka_unit_test(requested_outputs_and_their_forms_are_parsed),
+        cmocka_unit_test(parameters_of_the_request_are_parsed),
+        cmocka_unit_test(a_body_without_json_is_a_raw_input),
+        cmocka_unit_test(errors_are_those_of_the_reference),
+        cmocka_unit_test(the_first_of_several_errors_is_reported),
+        cmocka_unit_test(the_header_gives_the_length_of_the_json),
+        cmocka_unit_test(bodies_beyond_the_limits_are_refused),
+        cmocka_unit_test(too_many_inputs_are_refused),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Replies from responses that a test makes up: each data type, parameters, what does not fit. */
+/* Replies printed from responses that the test makes: each data type, parameters, responses that
+ * do not fit. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -43,7 +44,7 @@ static void on_output(struct http1 *h)
     (void)h;
 }
 
-/* The reply's bytes, ended by a zero byte. */
+/* Returns the reply's bytes, ended by a zero byte. */
 static const char *print(struct response *resp, size_t *ret_length)
 {
     static const struct http_handler handler = {
@@ -95,7 +96,7 @@ static const char *print_one(struct output *out)
     return print(&resp, NULL);
 }
 
-static void each_type_as_json(void **state)
+static void each_type_prints_as_json(void **state)
 {
     (void)state;
     static char strings[] = "\3\0\0\0a\"b\0\0\0\0\1\0\0\0\n";
@@ -139,7 +140,7 @@ static void each_type_as_json(void **state)
     }
 }
 
-static void what_does_not_fit_is_an_error(void **state)
+static void a_misfit_response_is_an_error(void **state)
 {
     (void)state;
     static const int64_t two[] = {2}, negative[] = {-1}, huge[] = {INT64_MAX, 2};
@@ -166,7 +167,7 @@ static void what_does_not_fit_is_an_error(void **state)
     assert_non_null(strstr(reply, "sending FP16 data via JSON is not supported."));
 }
 
-static void parameters_and_many_outputs(void **state)
+static void parameters_and_many_outputs_are_printed(void **state)
 {
     (void)state;
     struct parameter parameters[] = {
@@ -230,9 +231,9 @@ static void a_large_text_is_handed_over(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_type_as_json),
-        cmocka_unit_test(what_does_not_fit_is_an_error),
-        cmocka_unit_test(parameters_and_many_outputs),
+        cmocka_unit_test(each_type_prints_as_json),
+        cmocka_unit_test(a_misfit_response_is_an_error),
+        cmocka_unit_test(parameters_and_many_outputs_are_printed),
         cmocka_unit_test(a_large_text_is_handed_over),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

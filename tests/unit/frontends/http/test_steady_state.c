@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Once a connection has had a few requests of a kind, the next ones allocate nothing: not in the
- * frontend, not in the core, not in the API; inline and on a worker, small and large, binary and
- * JSON. (What ONNX Runtime or another framework takes is its own.)
+ * After a few requests of a kind on a connection, the next ones allocate nothing: neither in the
+ * frontend, nor in the core, nor in the API; inline and on a worker, small and large, binary and
+ * JSON. (Allocations of ONNX Runtime or another framework are its own.)
  */
 #include <netinet/in.h>
 #include <setjmp.h>
@@ -23,8 +23,8 @@
 #include "lib/repository.h"
 
 /*
- * Now and then a worker has not quite let go of its request when the next one comes: then there are
- * two at a time, and a second set of blocks, once.
+ * Sometimes a worker has not quite released its request when the next one arrives. Then two
+ * requests are there at a time, and a second set of blocks is allocated, once.
  */
 enum { WARM_UP = 100, COUNTED = 200, AT_MOST = 8, LARGE_FLOATS = 150000 };
 
@@ -125,7 +125,8 @@ static void ask(const char *request, size_t size)
     assert_memory_equal(reply, "HTTP/1.1 200 OK\r\n", 17);
 }
 
-/* A request of so many floats; `binary` both ways. The caller frees it. */
+/* Makes a request of this many floats; `binary`: in the request and in the response. The caller
+ * frees it. */
 static char *make(const char *model, int n_floats, bool binary, size_t *ret_size)
 {
     size_t capacity = 1000 + (size_t)n_floats * 4;

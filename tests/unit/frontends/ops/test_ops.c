@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Version strings, which are refused before any model is looked for: there is no server here. */
+/* Version strings are refused before any model is looked up, so no server is needed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 #include "core/server.h"
 #include "frontends/ops/ops.h"
 
-static void versions_that_are_none(void **state)
+static void invalid_versions_are_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -53,6 +53,6 @@ static void versions_that_are_none(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(versions_that_are_none)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(invalid_versions_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
