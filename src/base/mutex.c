@@ -143,6 +143,13 @@ bool cond_wait_until(struct cond *c, struct mutex *m, uint64_t deadline_ns)
     return err != ETIMEDOUT;
 }
 
+bool cond_wait_by_clock(struct cond *c, struct mutex *m, struct clock *clock, uint64_t deadline_ns)
+{
+    if (clock == clock_real() || deadline_ns == UINT64_MAX)
+        return cond_wait_until(c, m, deadline_ns);
+    return clock->wait_cond(clock, c, m, deadline_ns);
+}
+
 void cond_signal(struct cond *c)
 {
     pthread_cond_signal(&c->cv);

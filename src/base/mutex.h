@@ -50,6 +50,8 @@ static inline void mutex_assert_none_held(void)
 }
 #endif
 
+struct clock;
+
 /* A condition that waits on CLOCK_MONOTONIC. */
 struct cond {
     pthread_cond_t cv;
@@ -60,6 +62,8 @@ void cond_done(struct cond *c);
 void cond_wait(struct cond *c, struct mutex *m);
 /* cond_wait_until - false after deadline_ns (monotonic); UINT64_MAX waits without a limit. */
 bool cond_wait_until(struct cond *c, struct mutex *m, uint64_t deadline_ns);
+/* cond_wait_by_clock - the same, where deadline_ns is a time of that clock. */
+bool cond_wait_by_clock(struct cond *c, struct mutex *m, struct clock *clock, uint64_t deadline_ns);
 void cond_signal(struct cond *c);
 void cond_broadcast(struct cond *c);
 

@@ -84,6 +84,14 @@ void sleeper_wait_until(struct sleeper *s, uint64_t deadline_ns)
                 FUTEX_BITSET_MATCH_ANY);
 }
 
+void sleeper_wait_by_clock(struct sleeper *s, struct clock *clock, uint64_t deadline_ns)
+{
+    if (clock == clock_real())
+        sleeper_wait_until(s, deadline_ns);
+    else
+        clock->wait_sleeper(clock, s, deadline_ns);
+}
+
 void *sleeper_rouse(struct sleeper *s)
 {
     unsigned int before = atomic_exchange_explicit(&s->state, UP, memory_order_release);

@@ -20,6 +20,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+struct clock;
+
 struct sleeper {
     atomic_uint state; /* a futex; see sleeper.c */
 };
@@ -45,6 +47,8 @@ void sleeper_wait(struct sleeper *s, uint64_t poll_ns);
  * owner, without the lock.
  */
 void sleeper_wait_until(struct sleeper *s, uint64_t deadline_ns);
+/* sleeper_wait_by_clock - the same, where deadline_ns is a time of that clock. */
+void sleeper_wait_by_clock(struct sleeper *s, struct clock *clock, uint64_t deadline_ns);
 
 /*
  * sleeper_rouse - ends the owner's wait. Thread: any, under the lock.

@@ -30,6 +30,7 @@
 #include "frontends/net/listener.h"
 #include "frontends/net/upkeep.h"
 #include "frontends/net/worker.h"
+#include "lib/fake_clock.h"
 
 enum {
     PORTION_BYTES = 16 << 10,

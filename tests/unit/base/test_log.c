@@ -28,6 +28,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/thread.h"
+#include "lib/fake_clock.h"
 
 /* The console, replaced while a test captures it. */
 

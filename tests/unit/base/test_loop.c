@@ -18,6 +18,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/thread.h"
+#include "lib/fake_clock.h"
 
 static struct loop loop; /* the one under test */
 

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "core/request.h"
+#include "lib/fake_clock.h"
 
 static struct inline_budget full = {.left_ns = EXECUTION_BUDGET_NS};
 

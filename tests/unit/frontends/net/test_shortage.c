@@ -29,6 +29,7 @@
 #include "frontends/net/listener.h"
 #include "frontends/net/upkeep.h"
 #include "frontends/net/worker.h"
+#include "lib/fake_clock.h"
 
 enum {
     N_LOOPS = 2,
