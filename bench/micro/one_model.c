@@ -57,8 +57,8 @@ struct model *one_model_load(struct server *s, const char *repository, const cha
     must(scan_model(name, storage, name, NULL, s->options, true, &scanned), "scan");
     must(source_of_folder(storage, name, &source), "fetch");
     struct config_facts facts = scan_facts(name, &scanned, s->options);
-    must(model_load(s, &s->backends, name, scanned.versions[0], source, TAKE(scanned.config),
-                    &facts, &m),
+    must(model_load(&s->services, &s->backends, name, scanned.versions[0], source,
+                    TAKE(scanned.config), &facts, &m),
          "load");
     source_unref(source);
     scanned_model_done(&scanned);

@@ -12,6 +12,7 @@
 #include "core/backend/backend.h"
 #include "core/backend/instance.h"
 #include "core/model.h"
+#include "core/model_services.h"
 #include "documents/documents.h"
 
 enum { MAX_CONFIG_BYTES = 1 << 28 };
@@ -205,7 +206,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelServer(TRITONBACKEND_Model *model,
                                               TRITONSERVER_Server **server)
 {
     NEED(model);
-    *server = as_server(to_model(model)->server);
+    *server = as_server(to_model(model)->services->server);
     return NULL;
 }
 

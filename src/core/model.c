@@ -23,7 +23,7 @@
 #include "core/request_priv.h"
 #include "core/sched/controls.h"
 #include "core/sched/scheduler.h"
-#include "core/server_priv.h"
+#include "core/model_services.h"
 #include "core/statistics.h"
 
 /* Few tensors: comparing is faster than hashing, and there is no map. */
@@ -50,7 +50,7 @@ enum { COMPARE_UP_TO = 4 };
 
 #define FLAGS (1L << 60)
 
-struct model *model_new(struct server *server, const char *name, int64_t version,
+struct model *model_new(const struct model_services *services, const char *name, int64_t version,
                         const char *directory, struct model_config *config)
 {
     char *whole_name = mem_printf("model '%s' version %lld", name, (long long)version);
@@ -62,7 +62,7 @@ struct model *model_new(struct server *server, const char *name, int64_t version
     struct model *m = mem_zalloc(sizeof(*m));
     m->owner = owner;
     m->stripes = mem_owner_stripes(owner);
-    m->server = server;
+    m->services = services;
     m->name = mem_strdup(name);
     m->folder = m->name;
     m->version = version;
@@ -149,12 +149,12 @@ void model_request_ended(struct model *m)
             return;
     }
     /* The last one: whoever waits for it sees so when this thread is done with the server. */
-    struct server *s = m->server;
-    mutex_lock(&s->drain_mu);
+    m->services->on_drained(m->services, m);
+}
+
+void model_count_last_end(struct model *m)
+{
     atomic_fetch_sub(&m->inflight, 1);
-    s->n_drained++;
-    cond_broadcast(&s->drained);
-    mutex_unlock(&s->drain_mu);
 }
 
 void model_note_stopping(struct model *m)

@@ -23,8 +23,8 @@ struct backend;
 struct batch_strategy;
 struct instance;
 struct labels;
+struct model_services;
 struct scheduler;
-struct server;
 struct status;
 struct storage;
 
@@ -48,7 +48,7 @@ enum model_bounds { MODEL_BOUNDS_UNKNOWN, MODEL_BOUNDED, MODEL_UNBOUNDED };
 
 struct model {
     /* Set while loading, constant afterwards. */
-    struct server *server;
+    const struct model_services *services;
     char *name;
     int64_t version;
     char *version_text;

@@ -17,12 +17,13 @@
 #include "core/backend/instance_group.h"
 #include "core/load_slot.h"
 #include "core/model_priv.h"
+#include "core/model_services.h"
+#include "core/readiness.h"
 #include "core/request_priv.h"
 #include "core/sched/batch_strategy.h"
 #include "core/sched/scheduler.h"
 #include "core/sched/watch.h"
 #include "core/server_options.h"
-#include "core/server_priv.h"
 #include "core/storage/source.h"
 #include "core/storage/storage.h"
 
@@ -56,7 +57,7 @@ static const char *common_policy(const Inference__ModelConfig *pb)
  */
 NODISCARD static struct status *initialize_under_policy(struct model *m)
 {
-    const struct server_options *o = m->server->options;
+    const struct server_options *o = m->services->options;
     const char *policy = common_policy(m->config->pb);
     struct cpu_binding *p = NULL, before;
     struct status *st =
@@ -146,12 +147,13 @@ static void run_ascent(void *arg)
     a->result = bring_up(a->m, a->reg, a->facts);
 }
 
-struct status *model_load(struct server *server, struct backend_registry *reg, const char *name,
-                          int64_t version, const struct source *source, struct model_config *config,
-                          struct config_facts *facts, struct model **ret_model)
+struct status *model_load(const struct model_services *services, struct backend_registry *reg,
+                          const char *name, int64_t version, const struct source *source,
+                          struct model_config *config, struct config_facts *facts,
+                          struct model **ret_model)
 {
     uint64_t from_ns = monotonic_ns();
-    struct model *m = model_new(server, name, version, source->directory, config);
+    struct model *m = model_new(services, name, version, source->directory, config);
     m->storage = source->storage;
     m->folder = source->folder;
     m->load_slot = load_slot_mine();

@@ -18,7 +18,7 @@ struct source;
 
 /* model_new - a model that has only its configuration, which is taken. The caller has the first
  * reference. */
-struct model *model_new(struct server *server, const char *name, int64_t version,
+struct model *model_new(const struct model_services *services, const char *name, int64_t version,
                         const char *directory, struct model_config *config);
 
 /*
@@ -52,10 +52,10 @@ NODISCARD struct status *model_make_specs(struct model *m);
  * @ret_model  a reference, the caller's; model_unload() comes before its end
  * Errors:     those of configuration, library and backend; nothing is left behind then
  */
-NODISCARD struct status *model_load(struct server *server, struct backend_registry *reg,
-                                    const char *name, int64_t version, const struct source *source,
-                                    struct model_config *config, struct config_facts *facts,
-                                    struct model **ret_model);
+NODISCARD struct status *model_load(const struct model_services *services,
+                                    struct backend_registry *reg, const char *name, int64_t version,
+                                    const struct source *source, struct model_config *config,
+                                    struct config_facts *facts, struct model **ret_model);
 
 /*
  * model_retire - begins to wait for the model's last user. The model is not in the table any more;

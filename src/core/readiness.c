@@ -10,10 +10,12 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "core/backend/backend.h"
+#include "core/helpers.h"
 #include "core/model.h"
+#include "core/model_services.h"
 #include "core/request_priv.h"
-#include "core/server_priv.h"
 
+enum { READINESS_WATCH_LEVEL = 310 };
 enum { READINESS_UNKNOWN, READINESS_NO, READINESS_YES };
 
 #define FIRST_WAIT_NS NS_PER_S
@@ -70,74 +72,83 @@ static void start_question(struct model *m)
 
 /* ---- Again and again ------------------------------------------------------------------------ */
 
-/* Each model that somebody wants to know of is asked; is there any? */
-static bool ask_wanted(struct server *s)
+bool readiness_ask_if_wanted(struct model *m, uint64_t now_ns)
 {
-    struct model **models = repository_ready_models(&s->repository);
-    uint64_t now_ns = monotonic_ns();
-    bool any = false;
-    for (size_t i = 0; models[i]; i++) {
-        if (now_ns >= atomic_load(&models[i]->readiness.wanted_until_ns))
-            continue;
-        any = true;
-        start_question(models[i]);
-    }
-    repository_unref_models(models);
-    return any;
+    if (now_ns >= atomic_load(&m->readiness.wanted_until_ns))
+        return false;
+    start_question(m);
+    return true;
 }
 
 static void ask_wanted_again(struct control_job *job)
 {
-    struct server *s = CONTAINER_OF(job, struct server, readiness.job);
-    bool any = ask_wanted(s);
-    mutex_lock(&s->drain_mu);
-    s->readiness.is_at_it = false;
-    if (any && !s->readiness.ending)
-        deadline_timer_fire_by(&s->readiness.deadline_timer, monotonic_ns() + AGAIN_NS);
-    cond_broadcast(&s->drained);
-    mutex_unlock(&s->drain_mu);
+    struct readiness_watch *w = CONTAINER_OF(job, struct readiness_watch, job);
+    bool any = w->ask_wanted(w);
+    mutex_lock(&w->mu);
+    w->is_at_it = false;
+    if (any && !w->ending)
+        deadline_timer_fire_by(&w->deadline_timer, monotonic_ns() + AGAIN_NS);
+    cond_broadcast(&w->changed);
+    mutex_unlock(&w->mu);
 }
 
 static void on_readiness_timer(struct deadline_timer *a)
 {
-    struct server *s = CONTAINER_OF(a, struct server, readiness.deadline_timer);
-    mutex_lock(&s->drain_mu);
-    bool mine = !s->readiness.is_at_it && !s->readiness.ending;
-    s->readiness.is_at_it |= mine;
-    mutex_unlock(&s->drain_mu);
-    s->readiness.job.run = ask_wanted_again;
+    struct readiness_watch *w = CONTAINER_OF(a, struct readiness_watch, deadline_timer);
+    mutex_lock(&w->mu);
+    bool mine = !w->is_at_it && !w->ending;
+    w->is_at_it |= mine;
+    mutex_unlock(&w->mu);
+    w->job.run = ask_wanted_again;
     if (mine)
-        helpers_post(&s->helpers, &s->readiness.job);
+        helpers_post(w->helpers, &w->job);
 }
 
-static void begin_watch(struct server *s)
+static void begin_watch(struct readiness_watch *w)
 {
-    struct readiness_watch *w = &s->readiness;
-    mutex_lock(&s->drain_mu);
+    mutex_lock(&w->mu);
     /* Without a thread for the timers it is asked again only when somebody wants to know. */
     if (!w->deadline_timer.set && !w->ending)
         status_free(
-            deadline_timer_init(&w->deadline_timer, &s->deadline_timers, on_readiness_timer));
-    mutex_unlock(&s->drain_mu);
+            deadline_timer_init(&w->deadline_timer, w->deadline_timers, on_readiness_timer));
+    mutex_unlock(&w->mu);
 }
 
 /* Somebody wants to know: in a second, at the latest, it is asked again. */
-static void keep_watching(struct server *s)
+static void keep_watching(struct readiness_watch *w)
 {
-    mutex_lock(&s->drain_mu);
-    if (s->readiness.deadline_timer.set && !s->readiness.ending && !s->readiness.is_at_it)
-        deadline_timer_fire_by(&s->readiness.deadline_timer, monotonic_ns() + AGAIN_NS);
-    mutex_unlock(&s->drain_mu);
+    mutex_lock(&w->mu);
+    if (w->deadline_timer.set && !w->ending && !w->is_at_it)
+        deadline_timer_fire_by(&w->deadline_timer, monotonic_ns() + AGAIN_NS);
+    mutex_unlock(&w->mu);
 }
 
-void readiness_watch_end(struct server *s)
+void readiness_watch_init(struct readiness_watch *w, struct deadline_timers *deadline_timers,
+                          struct helpers *helpers, bool (*ask_wanted)(struct readiness_watch *w))
 {
-    mutex_lock(&s->drain_mu);
-    s->readiness.ending = true;
-    while (s->readiness.is_at_it)
-        cond_wait(&s->drained, &s->drain_mu);
-    mutex_unlock(&s->drain_mu);
-    deadline_timer_done(&s->readiness.deadline_timer);
+    w->deadline_timers = deadline_timers;
+    w->helpers = helpers;
+    w->ask_wanted = ask_wanted;
+    w->deadline_timer.set = NULL;
+    w->is_at_it = w->ending = false;
+    mutex_init(&w->mu, READINESS_WATCH_LEVEL, "readiness_watch.mu");
+    cond_init(&w->changed);
+}
+
+void readiness_watch_end(struct readiness_watch *w)
+{
+    mutex_lock(&w->mu);
+    w->ending = true;
+    while (w->is_at_it)
+        cond_wait(&w->changed, &w->mu);
+    mutex_unlock(&w->mu);
+    deadline_timer_done(&w->deadline_timer);
+}
+
+void readiness_watch_done(struct readiness_watch *w)
+{
+    cond_done(&w->changed);
+    mutex_done(&w->mu);
 }
 
 /* ---- Who wants to know ---------------------------------------------------------------------- */
@@ -152,7 +163,7 @@ void readiness_begin(struct model *m)
 {
     if (!m->backend->fns.instance_ready)
         return;
-    begin_watch(m->server);
+    begin_watch(m->services->readiness_watch);
     start_question(m);
     helpers_wait(&m->backend->askers, has_answer, m, monotonic_ns() + FIRST_WAIT_NS);
 }
@@ -179,7 +190,7 @@ bool readiness_known(struct model *m)
         ready = atomic_load(&rd->answer) == READINESS_YES;
         if (now_ns - atomic_load(&rd->asked_ns) > AT_MOST_NS) {
             start_question(m);
-            keep_watching(m->server);
+            keep_watching(m->services->readiness_watch);
         }
     }
     model_request_ended(m);

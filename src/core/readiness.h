@@ -15,11 +15,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/mutex.h"
 #include "core/control.h"
 #include "core/sched/deadline_timer.h"
 
+struct helpers;
 struct model;
-struct server;
 
 /* A model's. */
 struct readiness {
@@ -32,11 +33,29 @@ struct readiness {
 
 /* A server's: asks again, once a second, the models that a client has wanted to know of. */
 struct readiness_watch {
+    /* Constant. */
+    struct deadline_timers *deadline_timers;
+    struct helpers *helpers;
+    /* Asks the models that somebody wants to know of, with readiness_ask_if_wanted(). False: there
+     * is none. Thread: a helper, without locks. */
+    bool (*ask_wanted)(struct readiness_watch *w);
+
     struct control_job job;
-    /* Under server.drain_mu. */
+    struct mutex mu; /* level 310 in core/README.md */
+    struct cond changed;
+    /* Under mu. */
     struct deadline_timer deadline_timer;
     bool is_at_it, ending;
 };
+
+/* readiness_watch_init - @ask_wanted  see above. readiness_watch_end() ends it. */
+void readiness_watch_init(struct readiness_watch *w, struct deadline_timers *deadline_timers,
+                          struct helpers *helpers, bool (*ask_wanted)(struct readiness_watch *w));
+/* readiness_watch_end - ends the repeated questions. Thread: control; models may still be loaded.
+ */
+void readiness_watch_end(struct readiness_watch *w);
+/* readiness_watch_done - after the end, when no model is left. */
+void readiness_watch_done(struct readiness_watch *w);
 
 /*
  * readiness_begin - asks for the first time, and waits for the answer for up to a second. If it
@@ -44,9 +63,9 @@ struct readiness_watch {
  */
 void readiness_begin(struct model *m);
 
-/* readiness_watch_end - ends the repeated questions. Thread: control; models may still be loaded.
- */
-void readiness_watch_end(struct server *s);
+/* readiness_ask_if_wanted - starts a question, if somebody has lately wanted to know; returns
+ * whether that is so. Thread: any that has a reference to the model, without locks. */
+bool readiness_ask_if_wanted(struct model *m, uint64_t now_ns);
 
 /* readiness_known - the backend's last answer. Thread: any that has a reference to the model,
  * without locks; does not wait. */

@@ -99,9 +99,12 @@ void model_request_begun(struct model *m);
 
 /*
  * model_request_ended - counts one request less. Model and server may be freed when this returns,
- * unless the caller has another reference. Thread: any; takes server.drain_mu for the last request
- * of a model that stops.
+ * unless the caller has another reference. Thread: any; calls services->on_drained()
+ * for the last request of a model that stops.
  */
 void model_request_ended(struct model *m);
+
+/* model_count_last_end - counts one request less; called by services->on_drained() alone. */
+void model_count_last_end(struct model *m);
 
 #endif

@@ -99,6 +99,51 @@ static struct status *open_repositories(struct server *s)
     return NULL;
 }
 
+/* ---- What models see of the server --------------------------------------------------------- */
+
+static bool is_server_stopping(const struct model_services *services)
+{
+    const struct server *s = services->server;
+    return atomic_load(&s->repository.stopping) || atomic_load(&s->state) == SERVER_EXITING;
+}
+
+static void on_model_drained(const struct model_services *services, struct model *m)
+{
+    struct server *s = services->server;
+    mutex_lock(&s->drain_mu);
+    model_count_last_end(m);
+    s->n_drained++;
+    cond_broadcast(&s->drained);
+    mutex_unlock(&s->drain_mu);
+}
+
+void server_services_init(struct server *s)
+{
+    s->services = (struct model_services){
+        .server = s,
+        .options = s->options,
+        .deadline_timers = &s->deadline_timers,
+        .helpers = &s->helpers,
+        .readiness_watch = &s->readiness_watch,
+        .watchdog = &s->watchdog,
+        .is_stopping = is_server_stopping,
+        .on_drained = on_model_drained,
+    };
+}
+
+/* Each model that somebody wants to know of is asked; is there any? */
+static bool ask_wanted_models(struct readiness_watch *w)
+{
+    struct server *s = CONTAINER_OF(w, struct server, readiness_watch);
+    struct model **models = repository_ready_models(&s->repository);
+    uint64_t now_ns = monotonic_ns();
+    bool any = false;
+    for (size_t i = 0; models[i]; i++)
+        any |= readiness_ask_if_wanted(models[i], now_ns);
+    repository_unref_models(models);
+    return any;
+}
+
 struct status *server_create(const struct server_options *options, struct server **ret_server)
 {
     struct status *st = check_options(options);
@@ -119,12 +164,14 @@ struct status *server_create(const struct server_options *options, struct server
         s->machine = machine_new(options->metrics_interval_ms, monotonic_ns());
     deadline_timers_init(&s->deadline_timers);
     helpers_init(&s->helpers);
+    readiness_watch_init(&s->readiness_watch, &s->deadline_timers, &s->helpers, ask_wanted_models);
     watchdog_init(&s->watchdog);
+    server_services_init(s);
     if (options->inline_execution)
         s->embedder_budgets = embedder_budgets_new(&s->watchdog);
     backend_registry_init(&s->backends, s, s->options);
     s->has_control = options->control_mode != CONTROL_NONE;
-    repository_init(&s->repository, s, &s->backends, s->options,
+    repository_init(&s->repository, &s->services, &s->backends, s->options,
                     s->has_control ? &s->control : NULL);
     if (s->has_control) {
         st = control_start(&s->control, options->load_threads, CONTROL_THREADS);
@@ -412,10 +459,11 @@ void server_free(struct server *s)
     join_load_thread(s);
     if (s->has_control)
         control_stop(&s->control);
-    readiness_watch_end(s);
+    readiness_watch_end(&s->readiness_watch);
     repository_done(&s->repository);
     deadline_timers_done(&s->deadline_timers);
     helpers_done(&s->helpers); /* whom timers have posted to */
+    readiness_watch_done(&s->readiness_watch);
     embedder_budgets_free(s->embedder_budgets);
     watchdog_done(&s->watchdog);
     backend_registry_done(&s->backends);

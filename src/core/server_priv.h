@@ -9,6 +9,7 @@
 #include "core/backend/backend.h"
 #include "core/control.h"
 #include "core/helpers.h"
+#include "core/model_services.h"
 #include "core/readiness.h"
 #include "core/repo/repository.h"
 #include "core/sched/deadline_timer.h"
@@ -39,8 +40,9 @@ struct server {
     struct machine *machine; /* NULL: metrics of the machine are switched off */
     struct deadline_timers deadline_timers;
     struct helpers helpers;
-    struct readiness_watch readiness;
+    struct readiness_watch readiness_watch;
     struct watchdog watchdog;
+    struct model_services services;            /* of the above, for the models */
     struct embedder_budgets *embedder_budgets; /* NULL: no inline execution on embedders' threads */
     bool has_control;                          /* models may be loaded and unloaded */
     struct control control;
@@ -68,6 +70,9 @@ struct server {
     server_loaded_fn *on_loaded;
     void *on_loaded_arg;
 };
+
+/* server_services_init - sets s->services; what it points to may be initialised later. */
+void server_services_init(struct server *s);
 
 /* server_log_tables - logs the agents, backends, models and options. Thread: control. */
 void server_log_tables(struct server *s);

@@ -47,7 +47,8 @@ void fake_model_make_with(struct fake_model *f, struct server_options *options, 
     watchdog_init(&f->server.watchdog);
     f->backend.name = mem_strdup("fake");
     f->backend.fns.instance_execute = execute;
-    f->model = model_new(&f->server, "m", 1, "/nowhere", config);
+    server_services_init(&f->server);
+    f->model = model_new(&f->server.services, "m", 1, "/nowhere", config);
     f->model->backend = &f->backend;
     must(model_make_specs(f->model), "specs");
     f->model->instances = mem_zalloc(n_instances * sizeof(struct instance *));

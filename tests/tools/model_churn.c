@@ -186,8 +186,8 @@ static struct model *load(const struct churn *c)
     must(scan_model(c->name, c->storage, c->name, NULL, options, true, &scanned), "scan");
     must(source_of_folder(c->storage, c->name, &source), "fetch");
     struct config_facts facts = scan_facts(c->name, &scanned, options);
-    must(model_load(c->server, &c->server->backends, c->name, scanned.versions[0], source,
-                    TAKE(scanned.config), &facts, &m),
+    must(model_load(&c->server->services, &c->server->backends, c->name, scanned.versions[0],
+                    source, TAKE(scanned.config), &facts, &m),
          "load");
     source_unref(source); /* the folder stays */
     scanned_model_done(&scanned);

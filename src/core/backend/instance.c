@@ -22,12 +22,12 @@
 #include "core/backend/host_policy.h"
 #include "core/model.h"
 #include "core/model_priv.h"
+#include "core/model_services.h"
 #include "core/request_priv.h"
 #include "core/sched/execution.h"
 #include "core/sched/state.h"
 #include "core/sched/watch.h"
 #include "core/server_options.h"
-#include "core/server_priv.h"
 #include "core/statistics.h"
 #include "core/trace/trace.h"
 
@@ -52,7 +52,7 @@ static enum instance_kind to_instance_kind(Inference__ModelInstanceGroup__Kind k
 
 NODISCARD static struct status *follow_host_policy(struct instance *in)
 {
-    const struct server_options *o = in->model->server->options;
+    const struct server_options *o = in->model->services->options;
     const char *policy = host_policy_of(in->group);
     struct status *st = host_policy_document(o->host_policies, o->n_host_policies, policy,
                                              &in->host_policy_document);

@@ -32,10 +32,10 @@
 #include "core/backend/warmup_data.h"
 #include "core/load_slot.h"
 #include "core/model.h"
+#include "core/model_services.h"
 #include "core/request_priv.h"
 #include "core/response.h"
 #include "core/server_options.h"
-#include "core/server_priv.h"
 
 enum {
     WARMUP_LEVEL = 860,
@@ -246,7 +246,7 @@ static void end_requests(struct drill *d, struct drill_request *all)
 
 static unsigned int timeout_s(const struct drill *d)
 {
-    return d->in->model->server->options->warmup_timeout_s;
+    return d->in->model->services->options->warmup_timeout_s;
 }
 
 static struct status *get_execution_error(struct drill *d, const struct warmup_sample *s)
@@ -370,8 +370,7 @@ static void watch_drill(struct drill *d)
         uint64_t waited_ns = monotonic_ns() - began_ns;
         /* Before the server itself is told: a client may wait for this load, and its answer holds
          * the stop of a frontend, which comes first. */
-        if (!d->stopping && (atomic_load(&m->server->repository.stopping) ||
-                             atomic_load(&m->server->state) == SERVER_EXITING))
+        if (!d->stopping && m->services->is_stopping(m->services))
             stop_drill_locked(d);
         if (!d->stopping && !d->done && timeout_s(d) && waited_ns > timeout_s(d) * NS_PER_S) {
             d->timed_out = true;

@@ -15,8 +15,8 @@
 #include "core/metrics/exposition.h"
 #include "core/metrics/page.h"
 #include "core/model.h"
+#include "core/model_services.h"
 #include "core/server_options.h"
-#include "core/server_priv.h"
 #include "core/storage/storage.h"
 
 typedef Inference__ModelConfig__MetricTagsEntry tag_entry;
@@ -51,7 +51,7 @@ NODISCARD static struct status *print_labels(struct model *m)
     AUTO(buf) text = BUF_INIT(MAX_LABEL_BYTES);
     print_tags(m->config->pb, &text);
     exposition_label(&text, text.size == 0, "model", m->name);
-    if (m->server->options->model_namespacing)
+    if (m->services->options->model_namespacing)
         exposition_label(&text, false, "namespace", m->storage->root);
     m->metrics.head_length = text.size;
     exposition_label(&text, false, "version", m->version_text);
@@ -88,7 +88,7 @@ NODISCARD static struct status *make_histogram(struct model *m)
     const Inference__ModelMetrics__MetricControl *control = find_control(m);
     const double *bounds_ms = control ? control->histogram_options->buckets : usual_ms;
     size_t n = control ? control->histogram_options->n_buckets : ARRAY_SIZE(usual_ms);
-    if (!m->server->options->histogram_latencies)
+    if (!m->services->options->histogram_latencies)
         return NULL;
     m->metrics.first_response = mem_zalloc(sizeof(*m->metrics.first_response));
     struct status *st = histogram_init(m->metrics.first_response, bounds_ms, n);

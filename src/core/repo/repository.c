@@ -27,12 +27,12 @@ enum { REPOSITORY_LEVEL = 100 };
 
 #define ANSWER_HOLDS_NS (20 * NS_PER_MS) /* as long as a backend is not asked again, either */
 
-void repository_init(struct repository *repo, struct server *server,
+void repository_init(struct repository *repo, const struct model_services *services,
                      struct backend_registry *backends, const struct server_options *options,
                      struct control *control)
 {
     memset(repo, 0, sizeof(*repo));
-    repo->server = server;
+    repo->services = services;
     repo->backends = backends;
     repo->options = options;
     repo->control = control;

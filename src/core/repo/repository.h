@@ -40,6 +40,7 @@ struct backend_registry;
 struct buf;
 struct load_parameter;
 struct model;
+struct model_services;
 struct server_options;
 struct source;
 
@@ -107,7 +108,7 @@ struct retiring_model {
 
 struct repository {
     /* Constant. */
-    struct server *server;
+    const struct model_services *services;
     struct backend_registry *backends;
     const struct server_options *options;
     struct control *control; /* its threads take models down; NULL: models never change */
@@ -138,7 +139,7 @@ struct repository {
     size_t n_ending;            /* retiring models that are being taken down */
 };
 
-void repository_init(struct repository *repo, struct server *server,
+void repository_init(struct repository *repo, const struct model_services *services,
                      struct backend_registry *backends, const struct server_options *options,
                      struct control *control);
 /* repository_done - frees the catalog. All models must be unloaded. */

@@ -35,7 +35,6 @@
 #include "core/sched/queue.h"
 #include "core/sched/scheduler.h"
 #include "core/sched/can_batch.h"
-#include "core/server_priv.h"
 
 struct dynamic_scheduler {
     struct scheduler scheduler;

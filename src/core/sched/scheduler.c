@@ -37,9 +37,10 @@
 #include "core/backend/instance.h"
 #include "core/model.h"
 #include "core/model_priv.h"
+#include "core/model_services.h"
 #include "core/request_priv.h"
 #include "core/sched/instance_thread.h"
-#include "core/server_priv.h"
+#include "core/sched/watchdog.h"
 
 enum { SCHEDULER_LEVEL = 500 };
 
@@ -87,9 +88,9 @@ struct status *scheduler_init(struct scheduler *s, const struct scheduler_ops *o
         st =
             execution_never_inline(&s->execution, "there is an execution limit for model", m->name);
     if (!st && execution_is_ever_inline(&s->execution))
-        st = watchdog_start(&m->server->watchdog);
+        st = watchdog_start(m->services->watchdog);
     if (!st)
-        st = deadline_timer_init(&s->deadline_timer, &m->server->deadline_timers,
+        st = deadline_timer_init(&s->deadline_timer, m->services->deadline_timers,
                                  on_scheduler_timer);
     if (st)
         goto out;
@@ -504,7 +505,7 @@ static void on_scheduler_timer(struct deadline_timer *a)
     if (!must_post)
         return;
     s->answers.run = answer_refused_late;
-    helpers_post(&s->model->server->helpers, &s->answers);
+    helpers_post(s->model->services->helpers, &s->answers);
 }
 
 /* ---- On the thread of the request ------------------------------------------------------------ */

@@ -35,10 +35,10 @@
 #include "core/backend/instance.h"
 #include "core/helpers.h"
 #include "core/model.h"
+#include "core/model_services.h"
 #include "core/request_priv.h"
 #include "core/sched/scheduler.h"
 #include "core/server_options.h"
-#include "core/server_priv.h"
 
 enum {
     WATCH_LEVEL = 550,
@@ -99,10 +99,10 @@ struct status *watch_init(struct watch *w, struct model *m)
     struct status *st =
         watch_limit(model_config_parameter(m->config, WATCH_LIMIT_PARAMETER), &w->limit_ns);
     if (!st)
-        st = deadline_timer_init(&w->deadline_timer, &m->server->deadline_timers, on_watch_timer);
+        st = deadline_timer_init(&w->deadline_timer, m->services->deadline_timers, on_watch_timer);
     if (st)
         return st;
-    unsigned int warning_s = m->server->options->execution_warning_s;
+    unsigned int warning_s = m->services->options->execution_warning_s;
     w->warn_ns = warning_s ? warning_s * NS_PER_S : UINT64_MAX;
     uint64_t first_ns = MIN(MAX(w->limit_ns, LEAST_PAUSE_NS), w->warn_ns);
     w->pause_ns = MIN(first_ns, WATCH_WARN_MAX_NS);
@@ -504,7 +504,7 @@ uint64_t watch_look(struct watch *w, uint64_t now_ns)
     mutex_unlock(&w->mu);
     if (must_post) {
         w->answers.run = end_findings;
-        helpers_post(&m->server->helpers, &w->answers);
+        helpers_post(m->services->helpers, &w->answers);
     }
     return l.next_ns;
 }

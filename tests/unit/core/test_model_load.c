@@ -85,8 +85,8 @@ static struct status *load(const char *name, struct model **ret_model)
     source_unref(TAKE(source));
     assert_null(source_of_folder(storage, name, &source));
     struct config_facts facts = scan_facts(name, &scanned, server->options);
-    struct status *st = model_load(server, &server->backends, name, scanned.versions[0], source,
-                                   TAKE(scanned.config), &facts, ret_model);
+    struct status *st = model_load(&server->services, &server->backends, name, scanned.versions[0],
+                                   source, TAKE(scanned.config), &facts, ret_model);
     scanned_model_done(&scanned);
     return st;
 }
@@ -131,7 +131,7 @@ static void a_ready_model_has_its_parts(void **state)
     assert_string_equal(m->name, "m");
     assert_int_equal(m->version, 7);
     assert_string_equal(m->version_text, "7");
-    assert_ptr_equal(m->server, server);
+    assert_ptr_equal(m->services->server, server);
     assert_string_equal(m->backend->name, "gate");
     assert_true(m->known_to_backend && m->initialized_in_backend);
     assert_true(m->auto_complete && m->batching && !m->decoupled);

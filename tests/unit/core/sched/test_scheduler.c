@@ -544,7 +544,7 @@ struct pair {
 static void make_pair(struct pair *p, struct pair *of_server)
 {
     fake_model_make(&p->f, config_format, 1, answer_behind_gate);
-    p->f.model->server = &of_server->f.server; /* so that both models share its timers */
+    p->f.model->services = &of_server->f.server.services; /* so that both models share its timers */
     int at_gate = atomic_load(&n_at_gate);
     prepare(&p->running, &p->f, NULL);
     assert_null(server_infer(&p->f.server, &p->running.request));
@@ -560,7 +560,7 @@ static void end_pair(struct pair *p)
     fake_request_end(&p->running);
     fake_request_end(&p->waiting);
     fake_request_end(&p->next);
-    p->f.model->server = &p->f.server;
+    p->f.model->services = &p->f.server.services;
     fake_model_end(&p->f);
 }
 
