@@ -16,13 +16,9 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/stripe.h"
-#include "core/backend/backend.h"
-#include "core/backend/instance.h"
 #include "core/labels.h"
 #include "core/model_priv.h"
 #include "core/request_priv.h"
-#include "core/sched/controls.h"
-#include "core/sched/scheduler.h"
 #include "core/model_services.h"
 #include "core/statistics.h"
 
@@ -213,8 +209,8 @@ void model_unref(struct model *m)
     map_done(&m->output_by_name);
     for (uint32_t i = 0; i < m->n_outputs; i++)
         labels_free(m->outputs[i].labels);
-    model_statistics_free(m);
-    model_metrics_done(m);
+    instance_stats_free_all(atomic_load_explicit(&m->statistics, memory_order_relaxed));
+    model_metrics_done(&m->metrics);
     mem_free(m->inputs);
     mem_free(m->outputs);
     model_config_free(m->config);
@@ -227,6 +223,21 @@ void model_unref(struct model *m)
     mem_owner_free(owner); /* tensors may still be on their way out: it goes with the last one */
 }
 
+/* The data type of the control tensor that has the correlation id; DTYPE_INVALID: there is none.
+ */
+static enum dtype corrid_dtype(const Inference__ModelSequenceBatching *config)
+{
+    for (size_t i = 0; i < config->n_control_input; i++) {
+        const Inference__ModelSequenceBatching__ControlInput *in = config->control_input[i];
+        for (size_t k = 0; k < in->n_control; k++) {
+            if (in->control[k]->kind ==
+                INFERENCE__MODEL_SEQUENCE_BATCHING__CONTROL__KIND__CONTROL_SEQUENCE_CORRID)
+                return (enum dtype)in->control[k]->data_type;
+        }
+    }
+    return DTYPE_INVALID;
+}
+
 struct status *model_make_specs(struct model *m)
 {
     const Inference__ModelConfig *pb = m->config->pb;
@@ -236,7 +247,7 @@ struct status *model_make_specs(struct model *m)
     m->batching = pb->max_batch_size > 0;
     m->decoupled = model_config_decoupled(m->config);
     if (model_config_sequences(m->config))
-        m->corrid = controls_corrid(model_config_sequences(m->config));
+        m->corrid = corrid_dtype(model_config_sequences(m->config));
 
     m->n_inputs = (uint32_t)pb->n_input;
     m->inputs = mem_zalloc(pb->n_input * sizeof(*m->inputs));

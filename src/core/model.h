@@ -14,8 +14,8 @@
 #include "base/map.h"
 #include "base/pool.h"
 #include "core/config/config.h"
+#include "core/control.h"
 #include "core/metrics/model_metrics.h"
-#include "core/readiness.h"
 #include "core/statistics.h"
 #include "core/tensor.h"
 
@@ -45,6 +45,15 @@ struct tensor_spec {
 /* Does the size of the inputs bound the time of an execution? UNKNOWN until the backend declares
  * it, or until the model is loaded. */
 enum model_bounds { MODEL_BOUNDS_UNKNOWN, MODEL_BOUNDED, MODEL_UNBOUNDED };
+
+/* What its backend answered last; core/readiness.h has the functions. */
+struct readiness {
+    struct control_job job; /* owned by the thread that has set is_asking */
+    /* Any thread. */
+    atomic_bool is_asking;
+    atomic_int answer; /* of the last question */
+    atomic_uint_least64_t asked_ns, wanted_until_ns;
+};
 
 struct model {
     /* Set while loading, constant afterwards. */
@@ -88,12 +97,12 @@ struct model {
     _Atomic(struct instance_stats *) statistics; /* of each instance; see statistics.h */
     atomic_size_t reported_bytes;                /* memory that the backend says it uses */
     atomic_size_t instances_reported_bytes;      /* … that all its instances use */
-    struct readiness readiness;                  /* what its backend answered last */
-    struct failures failures;                    /* failed requests, which no instance counts */
-    atomic_long inflight; /* requests accepted and not yet ended; see model_inflight() */
-    atomic_uint pending;  /* … in its scheduler; written under that lock */
-    atomic_int bounds;    /* enum model_bounds */
-    atomic_bool stopping; /* no new requests; drained when inflight is 0 */
+    struct readiness readiness;
+    struct failures failures; /* failed requests, which no instance counts */
+    atomic_long inflight;     /* requests accepted and not yet ended; see model_inflight() */
+    atomic_uint pending;      /* … in its scheduler; written under that lock */
+    atomic_int bounds;        /* enum model_bounds */
+    atomic_bool stopping;     /* no new requests; drained when inflight is 0 */
 };
 
 void model_ref(struct model *m);

@@ -96,6 +96,20 @@ struct ascent {
     struct status *result;
 };
 
+NODISCARD static struct status *init_metrics(struct model *m)
+{
+    const struct server_options *o = m->services->options;
+    const struct model_metrics_facts facts = {
+        .name = m->name,
+        .version_text = m->version_text,
+        .repository = o->model_namespacing ? m->storage->root : NULL,
+        .config = m->config->pb,
+        .histogram = o->histogram_latencies,
+    };
+    MEM_CHARGE(m->owner, MEM_CONFIG);
+    return model_metrics_init(&m->metrics, &facts);
+}
+
 NODISCARD static struct status *bring_up(struct model *m, struct backend_registry *reg,
                                          struct config_facts *facts)
 {
@@ -124,7 +138,7 @@ NODISCARD static struct status *bring_up(struct model *m, struct backend_registr
     st = model_make_specs(m);
     if (st)
         return st;
-    st = model_metrics_init(m);
+    st = init_metrics(m);
     if (st)
         return st;
 

@@ -22,15 +22,6 @@
 struct helpers;
 struct model;
 
-/* A model's. */
-struct readiness {
-    struct control_job job; /* owned by the thread that has set is_asking */
-    /* Any thread. */
-    atomic_bool is_asking;
-    atomic_int answer; /* of the last question */
-    atomic_uint_least64_t asked_ns, wanted_until_ns;
-};
-
 /* A server's: asks again, once a second, the models that a client has wanted to know of. */
 struct readiness_watch {
     /* Constant. */

@@ -31,6 +31,7 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "core/model.h"
+#include "core/model_statistics.h"
 #include "core/response.h"
 #include "core/sched/response_order.h"
 #include "core/sched/scheduler.h"

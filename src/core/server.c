@@ -24,6 +24,7 @@
 #include "core/metrics/machine.h"
 #include "core/metrics/page.h"
 #include "core/model_priv.h"
+#include "core/model_statistics.h"
 #include "core/request_priv.h"
 #include "core/sched/embedder.h"
 #include "core/sched/scheduler.h"
@@ -760,7 +761,19 @@ void server_statistics_done(struct server_statistics *statistics)
 
 struct status *server_metrics(struct server *s, struct buf *out)
 {
-    return page_print(s, out);
+    struct page_source source = {
+        .options = s->options, .machine = s->machine, .connections = s->budget};
+    struct model **models;
+    struct status *st = s->options->metrics ? repository_serving(&s->repository, "", 0,
+                                                                 CONCH_VERSION_LATEST, &models)
+                                            : NULL;
+    bool has_models = s->options->metrics && !st;
+    status_free(st); /* there are none yet, or none any more */
+    source.models = has_models ? models : NULL;
+    st = page_print(&source, out);
+    if (has_models)
+        repository_unref_models(models);
+    return st;
 }
 
 struct status *server_check(struct request *r)

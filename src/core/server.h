@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/compiler.h"
+#include "core/repo/index_row.h"
 #include "core/repo/model_mapping.h"
 #include "core/repo/model_version.h"
 #include "core/statistics.h"
@@ -20,7 +21,6 @@ struct buf;
 struct control;
 struct load_parameter;
 struct model;
-struct model_index_row;
 struct request;
 struct server;
 struct server_options;
@@ -129,18 +129,6 @@ NODISCARD struct status *server_is_live(struct server *s, bool *ret_live);
 NODISCARD struct status *server_is_ready(struct server *s, bool *ret_ready);
 /* server_ask_ready - asks the backends now. Thread: any that may wait for them. */
 NODISCARD struct status *server_ask_ready(struct server *s, bool *ret_ready);
-
-/* How far the loading of a server's models is, and which models failed. */
-struct server_progress {
-    bool ready;
-    const char *state;            /* "starting", "running", "stopping", "failed" */
-    size_t n_models;              /* models that are to serve */
-    size_t n_serving;             /* … of which all versions serve */
-    size_t n_failed;              /* … that failed; the rest is being loaded, or waits for it */
-    size_t n_loading;             /* the first rows: models that are being loaded */
-    size_t n_rows;                /* all rows; after n_loading those that failed, with reasons */
-    struct model_index_row *rows; /* one block: the caller frees it with mem_free() */
-};
 
 /*
  * server_progress - tells why the server is not ready.
@@ -327,14 +315,6 @@ void server_watch(struct server *s, struct inline_budget *budget);
  *         STATUS_UNAVAILABLE  the model or the server is stopping
  */
 NODISCARD struct status *server_infer(struct server *s, struct request *r);
-
-/* One row of the repository index. */
-struct model_index_row {
-    const char *name;
-    int64_t version; /* -1 = none: never loaded */
-    enum version_state state;
-    const char *reason; /* "" = none */
-};
 
 /*
  * server_index - all models, sorted by name and version.

@@ -2,8 +2,8 @@
 /*
  * Three layers, each built on the one before. `struct statistics` is plain arithmetic of one
  * thread: lines by batch size and by response, and sums. `struct instance_stats` is what one
- * instance counts. A model's statistics are the sums over its instances plus its failures, made
- * anew for each question.
+ * instance counts. The sums over the instances of a model, plus its failures, are made anew for
+ * each question.
  *
  * The thread that executes an instance writes `counts` without a lock; `n_changes` is odd
  * meanwhile, and a reader that sees it odd, or changed, reads again. All other threads write
@@ -17,7 +17,6 @@
 
 #include "base/mem.h"
 #include "base/status.h"
-#include "core/model.h"
 
 enum { STATS_LEVEL = 800, FIRST_BATCHES = 4 };
 
@@ -146,41 +145,32 @@ struct status *statistics_add(struct statistics *to, const struct statistics *fr
     return NULL;
 }
 
-/* ---- A model's ------------------------------------------------------------------------------ */
+/* ---- Of instances --------------------------------------------------------------------------- */
 
-struct instance_stats *instance_stats_new(struct model *m)
+struct instance_stats *instance_stats_add(_Atomic(struct instance_stats *) *list)
 {
-    MEM_CHARGE(m->owner, MEM_CONFIG);
     struct instance_stats *part = mem_zalloc_on_line(sizeof(*part));
     mutex_init(&part->mu, STATS_LEVEL, "instance.stats.mu");
     /* Whoever makes more of it later need not say who pays: a block that grows keeps its payer. */
     grow_batches(&part->sums);
-    struct instance_stats *first = atomic_load_explicit(&m->statistics, memory_order_relaxed);
+    struct instance_stats *first = atomic_load_explicit(list, memory_order_relaxed);
     do {
         part->next = first;
         /* Released for the readers, who come from any thread. */
-    } while (!atomic_compare_exchange_weak_explicit(&m->statistics, &first, part,
-                                                    memory_order_release, memory_order_relaxed));
+    } while (!atomic_compare_exchange_weak_explicit(list, &first, part, memory_order_release,
+                                                    memory_order_relaxed));
     return part;
 }
 
-void model_statistics_free(struct model *m)
+void instance_stats_free_all(struct instance_stats *list)
 {
-    struct instance_stats *part = atomic_load_explicit(&m->statistics, memory_order_relaxed);
-    while (part) {
-        struct instance_stats *next = part->next;
+    while (list) {
+        struct instance_stats *part = list;
+        list = part->next;
         statistics_done(&part->sums);
         mutex_done(&part->mu);
         mem_free_on_line(part);
-        part = next;
     }
-}
-
-void model_count_failure(struct model *m, enum failure_reason reason, uint64_t took_ns)
-{
-    /* Relaxed: nobody concludes anything from one of these about the other. */
-    atomic_fetch_add_explicit(&m->failures.ns, took_ns, memory_order_relaxed);
-    atomic_fetch_add_explicit(&m->failures.counts[reason], 1, memory_order_relaxed);
 }
 
 static void read_failures(const struct failures *f, struct statistics *ret)
@@ -276,22 +266,22 @@ NODISCARD static struct status *add_all_of(struct statistics *to, struct instanc
     return add_batch_counts(to, &c) ? NULL : status_no_memory();
 }
 
-void model_totals(const struct model *m, struct statistics *ret)
+void instance_stats_totals(struct instance_stats *list, const struct failures *failures,
+                           struct statistics *ret)
 {
-    struct instance_stats *part = atomic_load_explicit(&m->statistics, memory_order_acquire);
     *ret = (struct statistics){0};
-    read_failures(&m->failures, ret);
-    for (; part; part = part->next)
+    read_failures(failures, ret);
+    for (struct instance_stats *part = list; part; part = part->next)
         add_totals_of(ret, part);
 }
 
-struct status *model_statistics(const struct model *m, struct statistics *ret)
+struct status *instance_stats_sums(struct instance_stats *list, const struct failures *failures,
+                                   struct statistics *ret)
 {
     struct statistics sums = {0};
-    read_failures(&m->failures, &sums);
+    read_failures(failures, &sums);
     struct status *st = NULL;
-    struct instance_stats *part = atomic_load_explicit(&m->statistics, memory_order_acquire);
-    for (; part && !st; part = part->next)
+    for (struct instance_stats *part = list; part && !st; part = part->next)
         st = add_all_of(&sums, part);
     if (st)
         statistics_done(&sums);

@@ -19,7 +19,6 @@
 #include "base/compiler.h"
 #include "base/mutex.h"
 
-struct model;
 struct status;
 
 enum {
@@ -99,14 +98,6 @@ struct response_stats *statistics_response(struct statistics *s, uint32_t index)
  */
 NODISCARD struct status *statistics_add(struct statistics *to, const struct statistics *from);
 
-/*
- * model_count_failure - counts an accepted request that ends without success after took_ns.
- * request_fail_queued() calls it for requests that no backend has.
- *
- * Thread: any. Takes no lock.
- */
-void model_count_failure(struct model *m, enum failure_reason reason, uint64_t took_ns);
-
 /* What the thread that executes an instance counts: of requests, and of batches of one size. */
 enum executor_count {
     EXECUTOR_SUCCESSES,
@@ -175,31 +166,32 @@ static inline void executor_add(struct instance_stats *part, enum executor_count
 void executor_batch_size(struct instance_stats *part, uint64_t batch_size);
 
 /*
- * instance_stats_new - makes the counters of an instance. The model owns them, and frees them at
- * its end.
+ * instance_stats_add - makes the counters of an instance, and puts them into the list. The caller
+ * says whom their memory is charged to.
  *
  * Thread: any; instances may be made in parallel.
  */
-struct instance_stats *instance_stats_new(struct model *m);
+struct instance_stats *instance_stats_add(_Atomic(struct instance_stats *) *list);
 
-/* model_statistics_free - frees the counters of all instances. No instance is left. */
-void model_statistics_free(struct model *m);
-
-/*
- * model_totals - adds up the counters of all instances, without the lines of batch sizes and
- * responses. So it cannot fail, and *ret needs no statistics_done().
- *
- * Thread: any that has a reference to the model.
+/* instance_stats_free_all - frees the counters of all instances in the list. No instance is left.
  */
-void model_totals(const struct model *m, struct statistics *ret);
+void instance_stats_free_all(struct instance_stats *list);
 
 /*
- * model_statistics - adds up the counters of all instances; the caller ends *ret with
- * statistics_done().
+ * instance_stats_totals - sums of the failures and of all in the list, without the lines of batch
+ * sizes and responses. So it cannot fail, and *ret needs no statistics_done(). Thread: any.
+ */
+void instance_stats_totals(struct instance_stats *list, const struct failures *failures,
+                           struct statistics *ret);
+
+/*
+ * instance_stats_sums - sums with all lines; the caller ends *ret with statistics_done(). Thread:
+ * any.
  *
- * Thread: any that has a reference to the model.
  * Errors: STATUS_UNAVAILABLE  no memory
  */
-NODISCARD struct status *model_statistics(const struct model *m, struct statistics *ret);
+NODISCARD struct status *instance_stats_sums(struct instance_stats *list,
+                                             const struct failures *failures,
+                                             struct statistics *ret);
 
 #endif

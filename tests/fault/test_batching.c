@@ -24,7 +24,7 @@
 #include "base/status.h"
 #include "core/sched/execution.h"
 #include "core/server.h"
-#include "core/statistics.h"
+#include "core/model_statistics.h"
 #include "lib/fake_model.h"
 
 enum {

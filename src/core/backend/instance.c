@@ -23,6 +23,7 @@
 #include "core/model.h"
 #include "core/model_priv.h"
 #include "core/model_services.h"
+#include "core/model_statistics.h"
 #include "core/request_priv.h"
 #include "core/sched/execution.h"
 #include "core/sched/state.h"
@@ -108,6 +109,13 @@ NODISCARD static struct status *initialize_instance(struct instance *in)
     return i.result;
 }
 
+/* The model's: they outlive the instance. */
+static struct instance_stats *new_counters(struct model *m)
+{
+    MEM_CHARGE(m->owner, MEM_CONFIG);
+    return instance_stats_add(&m->statistics);
+}
+
 struct status *instance_new(struct model *m, const Inference__ModelInstanceGroup *group, int index,
                             struct instance **ret_instance)
 {
@@ -119,7 +127,7 @@ struct status *instance_new(struct model *m, const Inference__ModelInstanceGroup
     in->kind = to_instance_kind(group->kind);
     /* A configuration may allow a batch of billions; so many requests never wait. */
     in->batch_capacity = MIN(MAX(m->max_batch_size, 1u), (uint32_t)INSTANCE_MAX_REQUESTS);
-    in->stats = instance_stats_new(m);
+    in->stats = new_counters(m);
 
     log_verbose(1, "initializing instance '%s' of model '%s' version %s", in->name, m->name,
                 m->version_text);

@@ -21,7 +21,6 @@
 #include "base/status.h"
 #include "base/str.h"
 #include "core/metrics/histogram.h"
-#include "core/metrics/page.h"
 
 enum { METRICS_LEVEL = 850, MAX_LABEL_BYTES = 1 << 20 };
 
@@ -64,9 +63,16 @@ static struct mutex metrics_mu; /* level 850 in core/README.md */
 static struct map families = MAP_INIT; /* by name */
 static size_t n_sort_steps;
 
+static bool (*is_name_reserved)(const char *name); /* constant once the library is loaded */
+
 __attribute__((constructor)) static void init_metrics_mutex(void)
 {
     mutex_init(&metrics_mu, METRICS_LEVEL, "metrics_mu");
+}
+
+void metric_families_reserve(bool (*is_reserved)(const char *name))
+{
+    is_name_reserved = is_reserved;
 }
 
 static const char *const kind_names[] = {"COUNTER", "GAUGE", "HISTOGRAM"};
@@ -95,7 +101,7 @@ struct status *metric_family_new(enum metric_kind kind, const char *name, const 
                           "Unsupported kind passed to MetricFamily constructor.");
     if (!str_is_identifier(name, ':'))
         return status_new(STATUS_INVALID_ARG, "Invalid metric name '%s'", name);
-    if (page_has_family(name))
+    if (is_name_reserved && is_name_reserved(name))
         return status_new(STATUS_INVALID_ARG,
                           "Family name already exists: '%s' is one of the server's own", name);
 

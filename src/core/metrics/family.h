@@ -87,6 +87,12 @@ NODISCARD struct status *metric_observe(struct metric *metric, double value);
  */
 void metric_families_print(struct buf *out);
 
+/*
+ * metric_families_reserve - names for which is_reserved(name) is true are the server's own: no
+ * family gets one. Thread: the one that loads the library.
+ */
+void metric_families_reserve(bool (*is_reserved)(const char *name));
+
 /* metric_families_sort_steps - how many comparisons sorting has taken so far. For tests. */
 size_t metric_families_sort_steps(void);
 

@@ -13,11 +13,6 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/metrics/exposition.h"
-#include "core/metrics/page.h"
-#include "core/model.h"
-#include "core/model_services.h"
-#include "core/server_options.h"
-#include "core/storage/storage.h"
 
 typedef Inference__ModelConfig__MetricTagsEntry tag_entry;
 
@@ -46,29 +41,31 @@ static void print_tags(const Inference__ModelConfig *pb, struct buf *out)
     mem_free(tags);
 }
 
-NODISCARD static struct status *print_labels(struct model *m)
+NODISCARD static struct status *print_labels(struct model_metrics *metrics,
+                                             const struct model_metrics_facts *f)
 {
     AUTO(buf) text = BUF_INIT(MAX_LABEL_BYTES);
-    print_tags(m->config->pb, &text);
-    exposition_label(&text, text.size == 0, "model", m->name);
-    if (m->services->options->model_namespacing)
-        exposition_label(&text, false, "namespace", m->storage->root);
-    m->metrics.head_length = text.size;
-    exposition_label(&text, false, "version", m->version_text);
+    print_tags(f->config, &text);
+    exposition_label(&text, text.size == 0, "model", f->name);
+    if (f->repository)
+        exposition_label(&text, false, "namespace", f->repository);
+    metrics->head_length = text.size;
+    exposition_label(&text, false, "version", f->version_text);
     struct status *st = buf_status(&text);
     if (st)
-        return status_prefix(st, "labels of the metrics of model '%s': ", m->name);
-    m->metrics.length = text.size;
-    m->metrics.labels = mem_strdup(buf_text(&text));
+        return status_prefix(st, "labels of the metrics of model '%s': ", f->name);
+    metrics->length = text.size;
+    metrics->labels = mem_strdup(buf_text(&text));
     return NULL;
 }
 
 /* ---- Histograms ----------------------------------------------------------------------------- */
 
 /* The last one counts, as in the reference; one of another family is told and left alone. */
-static const Inference__ModelMetrics__MetricControl *find_control(const struct model *m)
+static const Inference__ModelMetrics__MetricControl *
+find_control(const struct model_metrics_facts *f)
 {
-    const Inference__ModelMetrics *metrics = m->config->pb->model_metrics;
+    const Inference__ModelMetrics *metrics = f->config->model_metrics;
     const Inference__ModelMetrics__MetricControl *found = NULL;
     for (size_t i = 0; metrics && i < metrics->n_metric_control; i++) {
         const char *family = metrics->metric_control[i]->metric_identifier->family;
@@ -77,36 +74,37 @@ static const Inference__ModelMetrics__MetricControl *find_control(const struct m
         else
             log_warn("model '%s': Metric family '%s' in 'metric_identifier' is not a customizable "
                      "metric in Triton core.",
-                     m->name, family);
+                     f->name, family);
     }
     return found;
 }
 
-NODISCARD static struct status *make_histogram(struct model *m)
+NODISCARD static struct status *make_histogram(struct model_metrics *metrics,
+                                               const struct model_metrics_facts *f)
 {
     static const double usual_ms[] = {100, 500, 2000, 5000};
-    const Inference__ModelMetrics__MetricControl *control = find_control(m);
+    const Inference__ModelMetrics__MetricControl *control = find_control(f);
     const double *bounds_ms = control ? control->histogram_options->buckets : usual_ms;
     size_t n = control ? control->histogram_options->n_buckets : ARRAY_SIZE(usual_ms);
-    if (!m->services->options->histogram_latencies)
+    if (!f->histogram)
         return NULL;
-    m->metrics.first_response = mem_zalloc(sizeof(*m->metrics.first_response));
-    struct status *st = histogram_init(m->metrics.first_response, bounds_ms, n);
-    return st ? status_prefix(st, "model '%s', buckets of '%s': ", m->name, FIRST_RESPONSE_FAMILY)
+    metrics->first_response = mem_zalloc(sizeof(*metrics->first_response));
+    struct status *st = histogram_init(metrics->first_response, bounds_ms, n);
+    return st ? status_prefix(st, "model '%s', buckets of '%s': ", f->name, FIRST_RESPONSE_FAMILY)
               : NULL;
 }
 
-struct status *model_metrics_init(struct model *m)
+struct status *model_metrics_init(struct model_metrics *metrics,
+                                  const struct model_metrics_facts *facts)
 {
-    MEM_CHARGE(m->owner, MEM_CONFIG);
-    struct status *st = print_labels(m);
-    return st ? st : make_histogram(m);
+    struct status *st = print_labels(metrics, facts);
+    return st ? st : make_histogram(metrics, facts);
 }
 
-void model_metrics_done(struct model *m)
+void model_metrics_done(struct model_metrics *metrics)
 {
-    if (m->metrics.first_response)
-        histogram_done(m->metrics.first_response);
-    mem_free(TAKE(m->metrics.first_response));
-    mem_free(TAKE(m->metrics.labels));
+    if (metrics->first_response)
+        histogram_done(metrics->first_response);
+    mem_free(TAKE(metrics->first_response));
+    mem_free(TAKE(metrics->labels));
 }

@@ -6,14 +6,17 @@
 #ifndef CONCH_CORE_METRICS_MODEL_METRICS_H
 #define CONCH_CORE_METRICS_MODEL_METRICS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/compiler.h"
 #include "core/metrics/histogram.h"
+#include "proto/model_config.pb-c.h"
 
-struct model;
 struct status;
+
+#define FIRST_RESPONSE_FAMILY "nv_inference_first_response_histogram_ms"
 
 struct model_metrics {
     /* Set while the model loads, constant afterwards. */
@@ -24,14 +27,22 @@ struct model_metrics {
     struct histogram *first_response; /* ms from request to first response; NULL: not asked for */
 };
 
+/* What they are made of. */
+struct model_metrics_facts {
+    const char *name, *version_text;
+    const char *repository; /* the value of the label `namespace`; NULL: there is no such label */
+    const Inference__ModelConfig *config; /* the finished configuration */
+    bool histogram;                       /* first responses are measured */
+};
+
 /*
- * model_metrics_init - sets m->metrics from the finished configuration and the server's options.
- * Once.
+ * model_metrics_init - once; the caller says whom the memory is charged to.
  *
  * Errors: STATUS_INVALID_ARG  buckets that do not ascend
  */
-NODISCARD struct status *model_metrics_init(struct model *m);
+NODISCARD struct status *model_metrics_init(struct model_metrics *metrics,
+                                            const struct model_metrics_facts *facts);
 /* model_metrics_done - a model whose metrics were never initialised is fine. */
-void model_metrics_done(struct model *m);
+void model_metrics_done(struct model_metrics *metrics);
 
 #endif

@@ -22,9 +22,9 @@
 #include "core/metrics/machine.h"
 #include "core/model.h"
 #include "core/model_priv.h"
+#include "core/model_statistics.h"
 #include "core/sched/watch.h"
 #include "core/server_options.h"
-#include "core/server_priv.h"
 
 struct row {
     struct model *model;
@@ -36,7 +36,6 @@ struct row {
 struct page {
     struct buf *out;
     const struct server_options *options;
-    struct model **models; /* NULL ends; each is a reference. NULL: there are none */
     size_t n_rows;
     struct row *rows;
     bool has_machine;
@@ -289,7 +288,7 @@ static const struct family families[] = {
                 n_evicted),
 };
 
-bool page_has_family(const char *name)
+static bool has_own_family(const char *name)
 {
     for (size_t i = 0; i < ARRAY_SIZE(families); i++) {
         if (strcmp(families[i].name, name) == 0)
@@ -298,34 +297,34 @@ bool page_has_family(const char *name)
     return false;
 }
 
+__attribute__((constructor)) static void reserve_own_families(void)
+{
+    metric_families_reserve(has_own_family);
+}
+
 /* ---- The page ------------------------------------------------------------------------------- */
 
-/* No models is no error: there are none yet, or none any more. */
-static void read_models(struct page *p, struct server *s)
+static void read_models(struct page *p, struct model *const *models)
 {
-    struct status *st = repository_serving(&s->repository, "", 0, CONCH_VERSION_LATEST, &p->models);
-    if (st) {
-        status_free(st);
-        return;
-    }
-    while (p->models[p->n_rows])
+    while (models && models[p->n_rows])
         p->n_rows++;
     uint64_t now_ns = monotonic_ns();
     p->rows = mem_alloc((p->n_rows + 1) * sizeof(*p->rows));
     for (size_t i = 0; i < p->n_rows; i++) {
-        p->rows[i].model = p->models[i];
-        model_totals(p->models[i], &p->rows[i].totals);
-        model_executing(p->models[i], now_ns, &p->rows[i].use);
+        p->rows[i].model = models[i];
+        model_totals(models[i], &p->rows[i].totals);
+        model_executing(models[i], now_ns, &p->rows[i].use);
     }
 }
 
-static void print_families(struct server *s, struct buf *out)
+static void print_families(const struct page_source *source, struct buf *out)
 {
-    struct page p = {.out = out, .options = s->options, .has_machine = s->machine != NULL};
-    read_models(&p, s);
-    if (s->machine)
-        p.machine = machine_look(s->machine, monotonic_ns());
-    budget_stats(s->budget, &p.connections);
+    struct page p = {
+        .out = out, .options = source->options, .has_machine = source->machine != NULL};
+    read_models(&p, source->models);
+    if (source->machine)
+        p.machine = machine_look(source->machine, monotonic_ns());
+    budget_stats(source->connections, &p.connections);
     for (size_t i = 0; i < ARRAY_SIZE(families); i++) {
         const struct family *f = &families[i];
         if (!f->is_shown(&p))
@@ -333,15 +332,13 @@ static void print_families(struct server *s, struct buf *out)
         exposition_family(out, f->name, f->help, f->kind);
         f->print(&p, f);
     }
-    if (p.models)
-        repository_unref_models(p.models);
     mem_free(p.rows);
 }
 
-struct status *page_print(struct server *s, struct buf *out)
+struct status *page_print(const struct page_source *source, struct buf *out)
 {
-    if (s->options->metrics)
-        print_families(s, out);
+    if (source->options->metrics)
+        print_families(source, out);
     metric_families_print(out);
     return buf_status(out);
 }

@@ -9,25 +9,28 @@
 #ifndef CONCH_CORE_METRICS_PAGE_H
 #define CONCH_CORE_METRICS_PAGE_H
 
-#include <stdbool.h>
-
 #include "base/compiler.h"
 
+struct budget;
 struct buf;
-struct server;
+struct machine;
+struct model;
+struct server_options;
 struct status;
 
-#define FIRST_RESPONSE_FAMILY "nv_inference_first_response_histogram_ms"
+/* What the page is about. */
+struct page_source {
+    const struct server_options *options;
+    struct model *const *models; /* NULL ends; NULL: there are none */
+    struct machine *machine;     /* NULL: its metrics are switched off */
+    struct budget *connections;  /* of what the frontends' connections keep */
+};
 
 /*
  * page_print - the whole page; see server_metrics().
  *
  * Thread: any. Takes instance.stats.mu of one instance after the other, each for a few additions.
  */
-NODISCARD struct status *page_print(struct server *s, struct buf *out);
-
-/* page_has_family - is the name one of the server's own, which backends and embedders must not
- * define? */
-bool page_has_family(const char *name);
+NODISCARD struct status *page_print(const struct page_source *source, struct buf *out);
 
 #endif

@@ -19,6 +19,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/model_priv.h"
+#include "core/readiness.h"
 #include "core/server_options.h"
 #include "core/storage/source.h"
 #include "core/storage/storage.h"

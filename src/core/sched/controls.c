@@ -50,18 +50,6 @@ void controls_init(struct controls *c, const Inference__ModelSequenceBatching *c
     }
 }
 
-enum dtype controls_corrid(const Inference__ModelSequenceBatching *config)
-{
-    for (size_t i = 0; i < config->n_control_input; i++) {
-        const Inference__ModelSequenceBatching__ControlInput *in = config->control_input[i];
-        for (size_t k = 0; k < in->n_control; k++) {
-            if (in->control[k]->kind == KIND(CORRID))
-                return (enum dtype)in->control[k]->data_type;
-        }
-    }
-    return DTYPE_INVALID;
-}
-
 /* The id as a tensor: a number, cut to the size of its type, or a string with its length. */
 static size_t put_id(enum dtype dtype, const struct request *r, struct control_inputs *to)
 {

@@ -57,10 +57,4 @@ void controls_make(const struct controls *c, struct control_inputs *ret_inputs);
 void controls_show(const struct controls *c, struct request *r, bool ready,
                    struct control_inputs *inputs);
 
-/*
- * controls_corrid - the data type of the tensor that has the correlation id; DTYPE_INVALID: there
- * is none. request_admit() uses it.
- */
-enum dtype controls_corrid(const Inference__ModelSequenceBatching *config);
-
 #endif

@@ -36,6 +36,7 @@
 #include "core/helpers.h"
 #include "core/model.h"
 #include "core/model_services.h"
+#include "core/model_statistics.h"
 #include "core/request_priv.h"
 #include "core/sched/scheduler.h"
 #include "core/server_options.h"

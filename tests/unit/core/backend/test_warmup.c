@@ -21,7 +21,7 @@
 #include "base/thread.h"
 #include "core/backend/warmup.h"
 #include "core/response.h"
-#include "core/statistics.h"
+#include "core/model_statistics.h"
 #include "core/storage/storage.h"
 #include "lib/fake_model.h"
 #include "lib/repository.h"

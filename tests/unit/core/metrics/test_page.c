@@ -17,6 +17,7 @@
 #include "base/buf.h"
 #include "base/status.h"
 #include "core/metrics/family.h"
+#include "core/metrics/model_metrics.h"
 #include "core/server.h"
 #include "core/server_options.h"
 #include "lib/fault.h"

@@ -19,7 +19,7 @@
 #include "core/request.h"
 #include "core/sched/scheduler.h"
 #include "core/server.h"
-#include "core/statistics.h"
+#include "core/model_statistics.h"
 #include "lib/fake_model.h"
 
 #define A_AND_X                                                                                    \

@@ -20,7 +20,7 @@
 #include "base/status.h"
 #include "core/sched/instance_thread.h"
 #include "core/server.h"
-#include "core/statistics.h"
+#include "core/model_statistics.h"
 #include "lib/fake_model.h"
 
 static const char config_format[] = "input { name: \"A\" data_type: TYPE_FP32 dims: [ 1 ] }\n"

@@ -28,7 +28,7 @@
 #include "base/status.h"
 #include "core/response.h"
 #include "core/server.h"
-#include "core/statistics.h"
+#include "core/model_statistics.h"
 #include "lib/fake_model.h"
 
 #define CONFIG                                                                                     \
