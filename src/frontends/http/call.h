@@ -16,6 +16,7 @@
 #include "frontends/http/memo.h"
 #include "frontends/net/exchange.h"
 #include "frontends/ops/ops.h"
+#include "frontends/ops/tensor_blocks.h"
 
 struct response;
 struct route;
@@ -75,7 +76,7 @@ struct http_call {
     bool binary_default;
     uint32_t n_requested_outputs, requested_capacity;
     struct requested_output *requested_outputs; /* in the request's arena */
-    void *blocks;                               /* pool blocks of JSON tensors, linked */
+    struct tensor_blocks blocks;                /* of JSON tensors */
     char *json_taken; /* the text of a large reply; ended by pool_release() */
     struct message answered, destroyed;
     _Atomic(struct response *) response; /* the first response, or NULL */

@@ -41,26 +41,16 @@ static bool on_own_thread(const struct exchange *x)
 
 /* ---- What the core calls -------------------------------------------------------------------- */
 
-static void release_blocks(struct http_call *call)
-{
-    void *block = TAKE(call->blocks);
-    while (block) {
-        void *next = *(void **)block;
-        pool_release(block);
-        block = next;
-    }
-}
-
 /* Answered, and let go of by the core and its backend, while the reply waits for its client: nobody
  * reads the inputs any more. Of an exchange that the caller has a reference to. */
 static void release_inputs(struct exchange *x)
 {
     struct http_call *call = exchange_part(x);
-    if (x->stage != EXCHANGE_REPLIED || !call->blocks)
+    if (x->stage != EXCHANGE_REPLIED || !call->blocks.first)
         return;
     int ours = atomic_load(&call->response) ? 2 : 1; /* a response has a reference */
     if (atomic_load_explicit(&call->request.refs, memory_order_acquire) == ours)
-        release_blocks(call);
+        tensor_blocks_release(&call->blocks);
 }
 
 /* The final response is there: the loop's thread goes on. */
@@ -110,7 +100,8 @@ static void on_respond(struct request *r, struct response *resp, uint32_t flags)
 
 static void release_request_blocks(struct exchange *x)
 {
-    release_blocks(exchange_part(x));
+    struct http_call *call = exchange_part(x);
+    tensor_blocks_release(&call->blocks);
     exchange_unref(x);
 }
 
@@ -164,7 +155,7 @@ void infer_begin(struct exchange *x, struct model *model)
     call->binary_default = false;
     call->n_requested_outputs = call->requested_capacity = 0;
     call->requested_outputs = NULL;
-    call->blocks = NULL;
+    call->blocks = (struct tensor_blocks){NULL};
     atomic_init(&call->response, NULL);
     atomic_init(&call->n_responses, 0);
     call->answered.deliver = on_answered;
@@ -185,7 +176,7 @@ static struct status *start_inference(struct exchange *x)
 {
     struct http_call *call = exchange_part(x);
     struct server *server = call_ctx(x)->settings->server;
-    if (!call->blocks)
+    if (!call->blocks.first)
         return ops_infer(server, &call->request);
     exchange_ref(x);
     struct status *st = ops_infer(server, &call->request);
@@ -247,20 +238,12 @@ void infer_end(struct exchange *x)
 
 void *infer_block(struct exchange *x, size_t size_bytes)
 {
-    enum { LINK_BYTES = MEM_ALIGNMENT, SMALL_BYTES = 1024 };
+    enum { SMALL_BYTES = 1024 };
     struct http_call *call = exchange_part(x);
 
     if (size_bytes <= SMALL_BYTES) {
         char *p = arena_alloc(&x->arena, size_bytes + MEM_ALIGNMENT);
         return p ? p + (MEM_ALIGNMENT - (uintptr_t)p % MEM_ALIGNMENT) % MEM_ALIGNMENT : NULL;
     }
-    size_t total;
-    if (__builtin_add_overflow(size_bytes, (size_t)LINK_BYTES, &total))
-        return NULL;
-    char *block = pool_alloc(x->env->pool, total, call->request.model->owner);
-    if (!block)
-        return NULL;
-    *(void **)(void *)block = call->blocks;
-    call->blocks = block;
-    return block + LINK_BYTES;
+    return tensor_blocks_add(&call->blocks, x->env->pool, size_bytes, call->request.model->owner);
 }

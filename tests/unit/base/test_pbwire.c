@@ -37,11 +37,11 @@ static int count_fields(const void *bytes, size_t n)
 static void reads_every_type_of_field(void **state)
 {
     (void)state;
-    static const char message[] = "\x08\x96\x01"                             /* 1: 150 */
-                                  "\x11\x01\x02\x03\x04\x05\x06\x07\x08"     /* 2: fixed64 */
-                                  "\x1a\x03xyz"                              /* 3: bytes */
-                                  "\x25\x01\x02\x03\x04"                     /* 4: fixed32 */
-                                  "\xfa\xff\xff\xff\x0f\x00"                 /* 2^29-1: no bytes */
+    static const char message[] = "\x08\x96\x01"                         /* 1: 150 */
+                                  "\x11\x01\x02\x03\x04\x05\x06\x07\x08" /* 2: fixed64 */
+                                  "\x1a\x03xyz"                          /* 3: bytes */
+                                  "\x25\x01\x02\x03\x04"                 /* 4: fixed32 */
+                                  "\xfa\xff\xff\xff\x0f\x00"             /* 2^29-1: no bytes */
                                   "\x28\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"; /* 5: 2^64-1 */
     struct pbwire in = pbwire_of(message, sizeof(message) - 1);
     struct pbwire_field f;
@@ -85,12 +85,12 @@ static void a_message_cut_anywhere_is_refused_or_has_fewer_fields(void **state)
 static void refuses_what_is_no_field(void **state)
 {
     (void)state;
-    assert_int_equal(COUNT("\x00\x01"), -1);                         /* the number 0 */
-    assert_int_equal(COUNT("\x80\x80\x80\x80\x20\x01"), -1);         /* above 2^29-1 */
-    assert_int_equal(COUNT("\x0e"), -1);                             /* the type 6 */
-    assert_int_equal(COUNT("\x0f"), -1);                             /* the type 7 */
-    assert_int_equal(COUNT("\x0a\xff\xff\xff\xff\x07xxx"), -1);      /* a length of 2^31-1 */
-    assert_int_equal(COUNT("\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"), -1); /* of 2^64-1 */
+    assert_int_equal(COUNT("\x00\x01"), -1);                    /* the number 0 */
+    assert_int_equal(COUNT("\x80\x80\x80\x80\x20\x01"), -1);    /* above 2^29-1 */
+    assert_int_equal(COUNT("\x0e"), -1);                        /* the type 6 */
+    assert_int_equal(COUNT("\x0f"), -1);                        /* the type 7 */
+    assert_int_equal(COUNT("\x0a\xff\xff\xff\xff\x07xxx"), -1); /* a length of 2^31-1 */
+    assert_int_equal(COUNT("\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"), -1);     /* of 2^64-1 */
     assert_int_equal(COUNT("\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"), -1); /* 11 bytes */
 }
 
