@@ -51,11 +51,11 @@ struct model *one_model_load(struct server *s, const char *repository, const cha
     struct scanned_model scanned;
     struct storage *storage;
     struct model *m;
-    struct source *source;
 
     must(storage_open(repository, true, &storage), "repository");
     must(scan_model(name, storage, name, NULL, s->options, true, &scanned), "scan");
-    must(source_of_folder(storage, name, &source), "fetch");
+    struct source *source = source_of_folder(storage, name);
+    must(source_fetch(source), "fetch");
     struct config_facts facts = scan_facts(name, &scanned, s->options);
     must(model_load(&s->services, &s->backends, name, scanned.versions[0], source,
                     TAKE(scanned.config), &facts, &m),

@@ -179,12 +179,12 @@ static struct model *load(const struct churn *c)
     const struct server_options *options = c->server->options;
     struct scanned_model scanned;
     struct model *m;
-    struct source *source;
 
     if (c->by_name)
         return load_by_name(c);
     must(scan_model(c->name, c->storage, c->name, NULL, options, true, &scanned), "scan");
-    must(source_of_folder(c->storage, c->name, &source), "fetch");
+    struct source *source = source_of_folder(c->storage, c->name);
+    must(source_fetch(source), "fetch");
     struct config_facts facts = scan_facts(c->name, &scanned, options);
     must(model_load(&c->server->services, &c->server->backends, c->name, scanned.versions[0],
                     source, TAKE(scanned.config), &facts, &m),

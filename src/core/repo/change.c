@@ -40,17 +40,6 @@ static struct status *refuse_load(const char *name, struct status *st)
     return repository_poll_failure(name);
 }
 
-static struct status *load_source(struct repository *repo, struct repo_model *rm,
-                                  struct status *failed, struct source *source, const char *config)
-{
-    struct status *st = failed ? refuse_load(rm->title, failed)
-                               : repository_load_model(repo, rm, source, config, LOAD_ON_REQUEST);
-    if (!failed)
-        source_unref(source);
-    repository_unlock_model(repo, rm);
-    return st;
-}
-
 /* With files of its own; whether a repository has such a model does not matter. */
 static struct status *load_files(struct repository *repo, const char *name,
                                  const struct override *o)
@@ -58,17 +47,26 @@ static struct status *load_files(struct repository *repo, const char *name,
     struct source *source;
     struct repo_model *rm = repository_lock_model(repo, name, NULL);
     struct status *st = source_of_files(name, o->files, o->n_files, &source);
-    return load_source(repo, rm, st, source, o->config);
+    if (st) {
+        st = refuse_load(rm->title, st);
+    } else {
+        st = repository_load_model(repo, rm, source, o->config, LOAD_ON_REQUEST);
+        source_unref(source);
+    }
+    repository_unlock_model(repo, rm);
+    return st;
 }
 
 static struct status *load_folder(struct repository *repo, const struct listed_model *pm,
                                   const char *config)
 {
-    struct source *source;
     struct repo_model *rm = repository_lock_model(repo, pm->name, pm->storage);
     repository_move(repo, rm, pm->storage);
-    struct status *st = source_of_folder(pm->storage, pm->folder, &source);
-    return load_source(repo, rm, st, source, config);
+    struct source *source = source_of_folder(pm->storage, pm->folder);
+    struct status *st = repository_load_model(repo, rm, source, config, LOAD_ON_REQUEST);
+    source_unref(source);
+    repository_unlock_model(repo, rm);
+    return st;
 }
 
 /* From the repository that has it; under namespacing from each. */

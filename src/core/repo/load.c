@@ -74,7 +74,7 @@ static struct repo_version *find_version_row(const struct repo_model *rm, int64_
 /* Does it serve from the folder that is to be loaded? Another one may look just the same. */
 static bool is_served_from_source(const struct load *l, const struct repo_version *rv)
 {
-    return rv && rv->model && strcmp(rv->source->directory, l->source->directory) == 0;
+    return rv && rv->model && source_is_same_folder(rv->source, l->source);
 }
 
 /* Does it serve all that its folder has, as it is now? Then there is nothing to do. */
@@ -176,6 +176,8 @@ static void load_version(struct load *l, struct wanted_version *w, struct scanne
         st = status_new(STATUS_UNAVAILABLE, "Server exiting");
     else if (!scanned->config) /* each version completes a configuration of its own */
         st = scan_source(l, true, scanned);
+    if (!st)
+        st = source_fetch(l->source); /* not before: what is up to date is not fetched */
     if (!st) {
         log_info("loading: %s:%lld", l->rm->title, (long long)w->version);
         st = try_to_load(l, w->version, scanned, &w->fresh);

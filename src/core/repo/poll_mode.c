@@ -119,17 +119,14 @@ static void load_stale(void *arg, size_t i)
 {
     const struct round *r = arg;
     const struct listed_model *pm = r->stale[i];
-    struct source *source;
     if (atomic_load_explicit(&r->repo->stopping, memory_order_relaxed))
         return;
     struct repo_model *rm = repository_lock_model(r->repo, pm->name, pm->storage);
     repository_move(r->repo, rm, pm->storage);
-    struct status *st = source_of_folder(pm->storage, pm->folder, &source);
-    if (!st) {
-        st = repository_load_model(r->repo, rm, source, NULL, LOAD_ON_POLL);
-        source_unref(source);
-    }
-    status_free(st); /* the load has logged it; fetching a local folder cannot fail */
+    struct source *source = source_of_folder(pm->storage, pm->folder);
+    status_free(
+        repository_load_model(r->repo, rm, source, NULL, LOAD_ON_POLL)); /* it is in the log */
+    source_unref(source);
     repository_unlock_model(r->repo, rm);
 }
 

@@ -115,18 +115,15 @@ static void load_one(void *arg, size_t i)
     const struct loader *l = arg;
     struct repository *repo = l->repo;
     struct repo_model *rm = l->models[i];
-    struct source *source;
     if (atomic_load_explicit(&repo->stopping, memory_order_relaxed))
         return;
     mutex_lock(&repo->mu);
     rm->stage = REPO_LOADING;
     mutex_unlock(&repo->mu);
-    struct status *st = source_of_folder(rm->storage, rm->name, &source);
-    if (!st) {
-        st = repository_load_model(repo, rm, source, NULL, LOAD_AT_START);
-        source_unref(source);
-    }
-    status_free(st); /* the load has logged it; fetching a local folder cannot fail */
+    struct source *source = source_of_folder(rm->storage, rm->name);
+    status_free(
+        repository_load_model(repo, rm, source, NULL, LOAD_AT_START)); /* it is in the log */
+    source_unref(source);
 }
 
 /* Those that can be tried; from now on requests are told that they are coming. */

@@ -35,19 +35,28 @@ static struct source *source_new(void)
     return s;
 }
 
-struct status *source_of_folder(struct storage *storage, const char *folder,
-                                struct source **ret_source)
+struct source *source_of_folder(struct storage *storage, const char *folder)
 {
-    char *directory;
-    struct status *st = storage_fetch(storage, folder, &directory);
-    if (st)
-        return st;
     struct source *s = source_new();
     s->storage = storage_ref(storage);
     s->folder = mem_strdup(folder);
-    s->directory = directory;
-    *ret_source = s;
-    return NULL;
+    return s;
+}
+
+struct status *source_fetch(struct source *s)
+{
+    return s->directory ? NULL : storage_fetch(s->storage, s->folder, &s->directory);
+}
+
+/* By their full paths: a folder may be "group/digits" of one storage and "digits" of another. */
+bool source_is_same_folder(const struct source *a, const struct source *b)
+{
+    char *path_a = storage_path(a->storage, a->folder);
+    char *path_b = storage_path(b->storage, b->folder);
+    bool same = strcmp(path_a, path_b) == 0;
+    mem_free(path_a);
+    mem_free(path_b);
+    return same;
 }
 
 /* ---- Temporary folders ---------------------------------------------------------------------- */
@@ -316,8 +325,6 @@ struct status *source_of_files(const char *name, const struct source_file *files
     for (size_t i = 0; i < n_files && !st; i++)
         st = write_file(folder, &files[i]);
     mem_free(folder);
-    if (!st)
-        st = storage_fetch(s->storage, name, &s->directory);
     if (!st)
         *ret_source = TAKE(s);
 out:

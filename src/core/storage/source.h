@@ -8,6 +8,7 @@
 #define CONCH_CORE_STORAGE_SOURCE_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/compiler.h"
@@ -26,16 +27,16 @@ struct source {
     /* Constant. */
     struct storage *storage; /* a reference */
     char *folder;            /* the model's folder, in the storage */
-    char *directory;         /* … and on this machine */
     char *temporary_root;    /* of a storage that is the source's own, or NULL */
+
+    char *directory; /* the folder on this machine; set by source_fetch(), constant afterwards */
 
     atomic_int refs;
 };
 
-/* source_of_folder - a model's folder in a repository; the caller ends it with source_unref().
- * Errors: those of storage_fetch(). */
-NODISCARD struct status *source_of_folder(struct storage *storage, const char *folder,
-                                          struct source **ret_source);
+/* source_of_folder - a model's folder in a repository, which is not read here; the caller ends it
+ * with source_unref(). */
+struct source *source_of_folder(struct storage *storage, const char *folder);
 
 /*
  * source_of_files - makes a temporary folder (below TMPDIR, or /tmp) with copies of these files;
@@ -45,6 +46,19 @@ NODISCARD struct status *source_of_folder(struct storage *storage, const char *f
  */
 NODISCARD struct status *source_of_files(const char *name, const struct source_file *files,
                                          size_t n_files, struct source **ret_source);
+
+/*
+ * source_fetch - makes the files readable in s->directory, for backends. Only the first call of a
+ * source does something. An object store copies all files, so a caller that can compare first
+ * fetches only what it loads.
+ *
+ * Thread: control, the source's maker, before others see the source.
+ * Errors: those of storage_fetch()
+ */
+NODISCARD struct status *source_fetch(struct source *s);
+
+/* source_is_same_folder - have both the same folder? Their files may differ; nothing is read. */
+bool source_is_same_folder(const struct source *a, const struct source *b);
 
 /*
  * source_sweep - removes temporary folders that killed servers of this user have left below TMPDIR,

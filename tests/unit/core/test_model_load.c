@@ -83,7 +83,8 @@ static struct status *load(const char *name, struct model **ret_model)
     struct scanned_model scanned;
     assert_null(scan_model(name, storage, name, NULL, server->options, true, &scanned));
     source_unref(TAKE(source));
-    assert_null(source_of_folder(storage, name, &source));
+    source = source_of_folder(storage, name);
+    assert_null(source_fetch(source));
     struct config_facts facts = scan_facts(name, &scanned, server->options);
     struct status *st = model_load(&server->services, &server->backends, name, scanned.versions[0],
                                    source, TAKE(scanned.config), &facts, ret_model);

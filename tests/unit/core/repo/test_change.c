@@ -24,6 +24,8 @@
 #include "core/response.h"
 #include "core/server.h"
 #include "core/server_options.h"
+#include "core/server_priv.h"
+#include "core/storage/storage.h"
 #include "lib/repository.h"
 
 #define CONFIG                                                                                     \
@@ -427,6 +429,56 @@ static void only_changed_versions_are_reloaded(void **state)
     await_index(&f, "m:1:UNAVAILABLE:unloaded m:2:READY: m:3:READY: n:-1:: ");
     finds(&f, "m", 1, UNKNOWN "'m' version 1 is not at ready state");
     is_ready(&f, true);
+    tear_down(&f);
+}
+
+/* A storage that counts how often a folder is fetched, and fetches none while it is cut off. */
+static struct {
+    const struct storage_ops *real;
+    unsigned int n_fetched;
+    bool is_cut_off;
+} store;
+
+static struct status *fetch_counted(const struct storage *s, const char *path, char **ret_folder)
+{
+    if (store.is_cut_off)
+        return status_new(STATUS_UNAVAILABLE, "no route to the store");
+    store.n_fetched++;
+    return store.real->fetch(s, path, ret_folder);
+}
+
+static void an_up_to_date_model_is_not_fetched(void **state)
+{
+    (void)state;
+    struct fixture f;
+    set_up(&f);
+    struct storage *storage = f.s->repository.roots->list[0]->storage;
+    store.real = storage->ops;
+    struct storage_ops counted = *store.real;
+    counted.fetch = fetch_counted;
+    storage->ops = &counted;
+
+    repository_add_file(&f.repo, "m/2/x", "", 0);
+    loads(&f, "m");
+    assert_int_equal(store.n_fetched, 1); /* for both versions */
+    loads(&f, "m");
+    assert_int_equal(store.n_fetched, 1); /* they are up to date */
+
+    store.is_cut_off = true;
+    loads(&f, "m"); /* nothing is needed of the store */
+    change(&f, "m/1/file");
+    says(
+        server_load_model(f.s, "m", NULL, 0), STATUS_INVALID_ARG,
+        "load failed for model 'm': version 1 is at UNAVAILABLE state: Unavailable: no route to the "
+        "store;\n");
+    finds(&f, "m", 1, "");
+    finds(&f, "m", 2, "");
+
+    store.is_cut_off = false;
+    loads(&f, "m");
+    assert_int_equal(store.n_fetched, 2);
+    has_index(&f, "m:1:READY: m:2:READY: n:-1:: ");
+    storage->ops = store.real;
     tear_down(&f);
 }
 
@@ -873,6 +925,7 @@ int main(void)
         cmocka_unit_test(a_waiting_request_keeps_its_model),
         cmocka_unit_test(an_unload_does_not_wait_for_a_batch_to_fill),
         cmocka_unit_test(only_changed_versions_are_reloaded),
+        cmocka_unit_test(an_up_to_date_model_is_not_fetched),
         cmocka_unit_test(a_failed_reload_keeps_the_old_version),
         cmocka_unit_test(a_failed_load_gives_its_reason),
         cmocka_unit_test(changes_of_one_model_wait_for_each_other),

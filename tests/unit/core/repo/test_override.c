@@ -123,6 +123,7 @@ static void temporary_files_are_made_and_removed(void **state)
     reads(s, "m/1/model", "first");
     reads(s, "m/1/more/labels", "second");
     reads(s, "m/config", "");
+    assert_null(source_fetch(s));
     char *directory = mem_strdup(s->directory);
     assert_int_equal(stat(directory, &info), 0);
     assert_int_equal(info.st_mode & 0777, 0700); /* readable only for the server's user */
