@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A backend to be compiled by test_libraries.py with one thing wrong or special:
+ * A backend that test_libraries.py compiles with one thing wrong or special:
  *
  *     FAILS=name     the function of that name returns an error
- *     CRASHES=name   the function of that name writes to nowhere
- *     NO_EXECUTE     the function that must be there is not
- *     NEEDS_NOBODY   a function that nobody has is called
- *     BESIDE         a function of another library is asked for what to say
- *     WANTS_MINOR=n  the server's interface must be at least so young
+ *     CRASHES=name   the function of that name writes to an invalid address
+ *     NO_EXECUTE     the mandatory function is missing
+ *     NEEDS_NOBODY   it calls a function that no library has
+ *     BESIDE         it asks a function of another library for its answer
+ *     WANTS_MINOR=n  it demands at least this minor version of the server's interface
  *
- * Without any, it answers OUT (a string): its own name (SAYS), how often it has been asked, and the
- * configuration of the backend. All its symbols are open, so that two of these have the same ones.
+ * Without any of these, it answers OUT (a string): its own name (SAYS), how often it has been
+ * asked, and the configuration of the backend. All its symbols are global, so that two such
+ * libraries have the same ones.
  */
 #include <stdio.h>
 #include <string.h>
@@ -58,7 +59,7 @@ static TRITONSERVER_Error *step(const char *function)
     TRITONSERVER_ErrorDelete(
         TRITONSERVER_LogMessage(TRITONSERVER_LOG_INFO, __FILE__, __LINE__, line));
     if (strcmp(function, EXPAND(CRASHES)) == 0)
-        *(volatile char *)(uintptr_t)times_asked = 1; /* 0: nowhere */
+        *(volatile char *)(uintptr_t)times_asked = 1; /* 0: an invalid address */
     if (strcmp(function, EXPAND(FAILS)) == 0)
         return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_UNAVAILABLE, "not today");
     return NULL;

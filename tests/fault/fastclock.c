@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fastclock - an LD_PRELOAD library under which the monotonic clock is a second later at each look:
- * what a program does only when time has passed, it does at once.
+ * fastclock - an LD_PRELOAD library under which each reading of the monotonic clock is a second
+ * later than the last. What a program does only after a long time, it does at once.
  */
 #include <dlfcn.h>
 #include <stdatomic.h>

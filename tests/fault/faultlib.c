@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * faultlib - an LD_PRELOAD library that makes system calls fail the way they may fail on any day:
- * interrupted, not ready after all, short, no descriptors left. Nothing in here is fatal, so a
- * server under it must answer every request as if nothing was.
+ * faultlib - an LD_PRELOAD library that makes system calls fail in ways that are always possible:
+ * interrupted, not ready after all, short, no descriptors left. None of these faults is fatal, so a
+ * server under it must answer every request as usual.
  *
- * FAULT_SEED     which pattern; without it nothing fails
- * FAULT_ONE_IN   one call in so many fails (4)
- * FAULT_COUNTS   a file that takes how often each kind of fault was given (64-bit counts, in the
- * order of enum kind), so that a test knows that it tested something
+ * FAULT_SEED     the seed of the pattern; without it no call fails
+ * FAULT_ONE_IN   one call in this many fails (4)
+ * FAULT_COUNTS   a file that gets the number of faults of each kind (64-bit counts, in the order of
+ *                enum kind), so that a test knows that faults happened
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -84,7 +84,7 @@ __attribute__((constructor)) static void start(void)
     on = getenv("FAULT_SEED") && one_in > 0;
 }
 
-/* A random number for the calls that are to fail; 0 lets the call be. */
+/* Returns a random number if the call is to fail, and 0 otherwise. */
 static uint64_t draw(void)
 {
     if (!on)
@@ -110,8 +110,8 @@ static bool is_socket(int fd)
 }
 
 /*
- * A socket that is watched edge-triggered tells once of what is there. A read that a fault cuts
- * short leaves something behind that the kernel would never leave, so it is told of again.
+ * An edge-triggered socket reports available bytes once. A read that a fault cuts short leaves
+ * bytes behind that the kernel would not leave, so they are reported again.
  */
 enum { MOST_FILES = 1 << 16 };
 
@@ -137,7 +137,8 @@ static void tell_again(int fd)
     errno = before;
 }
 
-/* What happens to a transfer: true, it fails with errno set; else *size is how much it may move. */
+/* Decides the fate of a transfer. True: it fails, and errno is set. False: *size is how many
+ * bytes it may move. */
 static bool spoil(int fd, size_t *size)
 {
     uint64_t x = draw();
@@ -154,7 +155,7 @@ static bool spoil(int fd, size_t *size)
             return fail_with(NOT_READY, EAGAIN);
         return fail_with(INTERRUPTED, EINTR);
     default:
-        /* An eventfd takes and gives eight bytes or nothing. */
+        /* An eventfd moves eight bytes or none. */
         if (*size > 8) {
             atomic_fetch_add(&counts[SHORT], 1);
             *size = x % 4 == 2 ? 1 : 1 + (x >> 8) % (*size - 1);
@@ -163,7 +164,7 @@ static bool spoil(int fd, size_t *size)
     }
 }
 
-/* The pieces' first `size` bytes. */
+/* Cuts the pieces to their first `size` bytes. */
 static int cut(const struct iovec *pieces, int n, size_t size, struct iovec *ret_pieces)
 {
     int k = 0;
@@ -243,7 +244,7 @@ int accept4(int fd, struct sockaddr *address, socklen_t *length, int flags)
     }
 }
 
-/* True: interrupted; else *most is how many events may come. */
+/* True: the wait is interrupted. False: *most is how many events it may return. */
 static bool spoil_wait(int *most)
 {
     uint64_t x = draw();

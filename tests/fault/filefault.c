@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * filefault - an LD_PRELOAD library by which named files fail, or change in the moment between two
- * system calls, the same way each time.
+ * filefault - an LD_PRELOAD library that makes named files fail, or change between two system
+ * calls, the same way each time.
  *
  * FILE_FAULTS  <call>:<end of path>:<what>, separated by ';'
  *                call  open, stat, read (of an open file or folder), remove
  *                what  an errno's name below, for every such call; or, once and before the call,
- *                      VANISH (the file is removed), SHRINK (to half), GROW (by itself), LINK (it
- *                      becomes a link to /etc/hostname)
- * Each fault that was given is a line "<call>:<path>" on stderr after "filefault: ".
+ *                      VANISH (the file is removed), SHRINK (to half), GROW (by a copy of itself),
+ *                      LINK (it becomes a link to /etc/hostname)
+ * Each fault is a line "<call>:<path>" on stderr, after "filefault: ".
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -73,7 +73,7 @@ static bool ends_with(const char *path, const char *suffix)
     return n >= m && strcmp(path + n - m, suffix) == 0;
 }
 
-/* The file becomes what the rule says. */
+/* Changes the file as the rule says. */
 static void change(const char *path, const char *what)
 {
     struct stat s;
@@ -96,7 +96,7 @@ static void change(const char *path, const char *what)
     }
 }
 
-/* Whether the call fails now, errno being set. */
+/* Does the call fail now? Then errno is set. */
 static bool fails(const char *call, const char *path)
 {
     for (size_t i = 0; i < n_rules; i++) {
@@ -108,7 +108,7 @@ static bool fails(const char *call, const char *path)
             if (strcmp(errors[e].name, r->what) == 0)
                 error = errors[e].value;
         }
-        if (r->used && (!error || error == EINTR)) /* those happen once */
+        if (r->used && (!error || error == EINTR)) /* such a rule is used once */
             continue;
         r->used = true;
         dprintf(2, "filefault: %s:%s\n", call, path);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pauses - an LD_PRELOAD library under which threads stop now and then where another one may come
- * first: what holds only as long as nobody dawdles does not hold for long.
+ * pauses - an LD_PRELOAD library that delays threads at random where another thread may overtake
+ * them. It shows code that relies on the order of threads.
  *
  * PAUSES  <n>,<max_us>  at one of n such places on average, for up to max_us microseconds
  */
@@ -53,14 +53,14 @@ static void start(void)
         abort();
 }
 
-/* Others may call before our constructor runs. */
+/* Other constructors may call before ours runs. */
 static void ready(void)
 {
     if (!next.epoll_wait)
         start();
 }
 
-/* Each thread has its own chance (xorshift), never the same twice. */
+/* Each thread has random numbers of its own (xorshift), different in each run. */
 static uint64_t draw(void)
 {
     static __thread uint64_t x;
@@ -100,7 +100,7 @@ int pthread_mutex_unlock(pthread_mutex_t *m)
     return result;
 }
 
-/* The new thread may be there long before its maker knows, or long after. */
+/* The new thread may run long before its maker continues, or long after. */
 int pthread_create(pthread_t *ret, const pthread_attr_t *attr, void *(*run)(void *), void *arg)
 {
     ready();

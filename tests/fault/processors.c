@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * processors - an LD_PRELOAD library under which the machine seems to have another number of
- * processors: what grows with them is seen on a small one. Threads stay where they are.
+ * processors - an LD_PRELOAD library that sets the number of processors that the machine seems to
+ * have, so that a small machine shows what grows with them. Threads stay on their CPUs.
  *
  * PROCESSORS  <n>
  */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every part of base that takes memory for sizes from outside, with each allocation failing once.
+ * Every part of base that allocates memory for sizes from outside, with each allocation failing
+ * once.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,7 +33,7 @@ static struct status *fill_a_buffer(void *arg)
     return st;
 }
 
-static void buffers(void **state)
+static void buffers_survive_lack_of_memory(void **state)
 {
     (void)state;
     assert_true(fault_each_allocation(fill_a_buffer, NULL) >= 8);
@@ -65,10 +66,10 @@ static struct status *live_like_a_request(void *arg)
     return st;
 }
 
-static void arenas_and_pools(void **state)
+static void arenas_and_pools_survive_lack_of_memory(void **state)
 {
     (void)state;
-    struct pool *p = pool_new("test", 0, 0); /* keeps nothing: every run asks the system again */
+    struct pool *p = pool_new("test", 0, 0); /* keeps no block: every run asks the system again */
     assert_true(fault_each_allocation(live_like_a_request, p) >= 8);
     pool_free(p);
 }
@@ -87,13 +88,13 @@ static struct status *read_and_list(void *arg)
     return st;
 }
 
-static void files(void **state)
+static void files_survive_lack_of_memory(void **state)
 {
     (void)state;
     assert_true(fault_each_allocation(read_and_list, NULL) >= 20);
 }
 
-/* The error itself finds no memory: then that is the error. */
+/* The error itself finds no memory, which then is the error. */
 static struct status *report_an_error(void *arg)
 {
     (void)arg;
@@ -111,7 +112,7 @@ static struct status *report_an_error(void *arg)
     return st;
 }
 
-static void errors(void **state)
+static void errors_survive_lack_of_memory(void **state)
 {
     (void)state;
     assert_true(fault_each_allocation(report_an_error, NULL) >= 4);
@@ -144,7 +145,7 @@ static struct status *parse_and_print(void *arg)
     return st ? st : buf_status(&out);
 }
 
-static void json(void **state)
+static void json_survives_lack_of_memory(void **state)
 {
     (void)state;
     static char text[200000];
@@ -152,7 +153,7 @@ static void json(void **state)
     text[n++] = '[';
     for (int i = 0; i < 500; i++)
         n += (size_t)snprintf(text + n, 40, "\"escaped \\\"string\\\" %d\",", i);
-    for (int i = 0; i < 6000; i++) /* deeper than what a skip keeps on the stack */
+    for (int i = 0; i < 6000; i++) /* deeper than json_skip_value() keeps on the stack */
         text[n++] = '[';
     for (int i = 0; i < 6000; i++)
         text[n++] = ']';
@@ -174,7 +175,7 @@ static struct status *open_a_library(void *arg)
     return NULL;
 }
 
-static void libraries(void **state)
+static void libraries_survive_lack_of_memory(void **state)
 {
     (void)state;
     fault_each_allocation(open_a_library, NULL);
@@ -183,9 +184,12 @@ static void libraries(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(buffers), cmocka_unit_test(arenas_and_pools),
-        cmocka_unit_test(files),   cmocka_unit_test(errors),
-        cmocka_unit_test(json),    cmocka_unit_test(libraries),
+        cmocka_unit_test(buffers_survive_lack_of_memory),
+        cmocka_unit_test(arenas_and_pools_survive_lack_of_memory),
+        cmocka_unit_test(files_survive_lack_of_memory),
+        cmocka_unit_test(errors_survive_lack_of_memory),
+        cmocka_unit_test(json_survives_lack_of_memory),
+        cmocka_unit_test(libraries_survive_lack_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

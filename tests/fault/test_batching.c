@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any dynamic batcher, any clients, any backend: models with random rules and limits are asked by
- * several threads at once, and cancelled, and stopped, while their instances answer well and badly.
- * Whatever comes, each accepted request is answered once, by what became of it; batches keep to
- * their sizes and mix nothing; nothing is overtaken, executed too late or twice. Meant to run under
- * tsan and asan.
+ * Any dynamic batcher, any clients, any backend. Several threads ask models with random rules and
+ * limits, cancel requests, and stop the model, while its instances answer well and badly. Each
+ * accepted request is answered once, with what happened to it. Batches keep to their sizes and mix
+ * nothing. No request is overtaken, executed too late or executed twice. Meant to run under tsan
+ * and asan.
  *
- * A failure prints the seed of the round and its configuration; what depends on the moment may need
- * the round to be run several times.
+ * A failure prints the seed of the round and its configuration. If it depends on the order of
+ * threads, the round must be run several times.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -31,12 +31,12 @@ enum {
     N_ROUNDS = 80,
     N_CLIENTS = 4,
     N_EACH = 80,
-    N_OPEN = 12, /* of one client at the same time */
+    N_OPEN = 12, /* of one client at a time */
     MAX_INSTANCES = 3,
     MAX_LEVELS = 3,
 };
 
-/* What a round's model is like. */
+/* The model of a round. */
 struct plan {
     unsigned int seed;
     uint32_t max_batch, n_instances, n_levels, max_queue;
@@ -48,10 +48,10 @@ struct plan {
 /* What is known of a request before it is sent, and what was seen of it. */
 struct asked {
     struct fake_request fake;
-    int client, number; /* among those of the client that were accepted */
+    int client, number; /* among the accepted ones of the client */
     uint32_t rows, width, level;
     bool has_more;    /* the optional input */
-    uint64_t late_us; /* after so long it is too late; 0: never */
+    uint64_t late_us; /* after this time it is too late; 0: never */
     bool cancelled;
     atomic_int n_executed;
 };
@@ -62,14 +62,14 @@ static struct {
     atomic_int n_wrong;
     atomic_int n_late, n_cancelled, n_failed, n_full, n_stopped, n_good;
 
-    /* Of each instance, which one thread at a time runs. */
+    /* Per instance; one thread at a time runs an instance. */
     atomic_int n_inside[MAX_INSTANCES];
     uint64_t ended_ns[MAX_INSTANCES];
     unsigned int seeds[MAX_INSTANCES];
 
-    int last[N_CLIENTS][MAX_LEVELS + 1]; /* executed, of one instance */
+    int last[N_CLIENTS][MAX_LEVELS + 1]; /* the last number executed, of one instance */
     atomic_int n_responding;
-    int next[N_CLIENTS]; /* who is answered next, in order */
+    int next[N_CLIENTS]; /* the number that is answered next, in order */
 } storm;
 
 static void wrong(const char *what, const struct asked *a)
@@ -147,7 +147,7 @@ static void check_batch(int which, struct request **requests, uint32_t n)
             wrong("executed twice", a);
         if ((!p->ragged && a->width != first->width) || a->has_more != first->has_more)
             wrong("in a batch with others", a);
-        /* The batch was taken after the instance had ended the one before. */
+        /* The instance took this batch after it had ended the one before. */
         if (a->late_us && !p->delays && late_ns <= storm.ended_ns[which])
             wrong("executed too late", a);
         bool may_overtake = p->n_instances > 1 || (p->timeout_us && p->delays);
@@ -158,7 +158,8 @@ static void check_batch(int which, struct request **requests, uint32_t n)
     }
     if (n > MAX(p->max_batch, 1u) || (p->max_batch && rows > p->max_batch))
         wrong("too large a batch", first);
-    /* Those in the queue, those that other instances have just taken, those on their way in. */
+    /* Requests in the queue, requests that other instances have just taken, and requests about
+     * to be queued. */
     if (p->max_queue && !p->timeout_us && !p->cancels &&
         atomic_load(&storm.model.model->pending) > p->max_queue * MAX(p->n_levels, 1u) +
                                                        p->n_instances * MAX(p->max_batch, 1u) +
@@ -180,7 +181,7 @@ static struct status *execute(struct instance *in, struct request **requests, ui
     case 0:
         error = status_new(STATUS_INTERNAL, "on purpose");
         break;
-    case 1: /* forgets to answer */
+    case 1: /* sends no answer */
         for (uint32_t i = 0; i < n; i++)
             status_free(request_release(requests[i]));
         break;
@@ -236,7 +237,7 @@ static void prepare(struct asked *a, unsigned int *seed, struct inline_budget *b
     struct request *r = &a->fake.request;
     r->ops = &ops;
     r->inline_budget = budget;
-    r->priority = any(seed, MAX_LEVELS + 3); /* 0 and those that there are not, too */
+    r->priority = any(seed, MAX_LEVELS + 3); /* also 0 and levels that do not exist */
     r->timeout_us = asked_us[any(seed, 5)];
     a->rows = p->max_batch ? 1 + any(seed, p->max_batch) : 1;
     a->width = 1 + any(seed, 2);
@@ -257,7 +258,7 @@ static void prepare(struct asked *a, unsigned int *seed, struct inline_budget *b
         add_input(a, "B", 1);
 }
 
-/* The request was not accepted. */
+/* Asserts that the request was refused for a reason that it has. */
 static void check_refusal(const struct asked *a, struct status *st)
 {
     const char *text = status_message(st);
@@ -271,7 +272,7 @@ static void check_refusal(const struct asked *a, struct status *st)
     status_free(st);
 }
 
-/* The request has ended: was that what had to become of it? */
+/* Asserts that the request ended as it had to. */
 static void check_end(const struct asked *a)
 {
     const struct fake_request *f = &a->fake;
@@ -300,7 +301,7 @@ static void check_end(const struct asked *a)
 
 static void ignore(struct inline_budget *budget)
 {
-    (void)budget; /* scheduler_run_deferred() is called often enough */
+    (void)budget; /* scheduler_run_deferred() is called elsewhere */
 }
 
 static void *be_a_client(void *arg)
@@ -325,7 +326,7 @@ static void *be_a_client(void *arg)
         prepare(a, &seed, any(&seed, 2) ? &budget : NULL);
         a->client = client;
         a->number = n_accepted;
-        /* Whether it is cancelled has to be known before somebody else may look at its end. */
+        /* The flag must be set before another thread may examine the request's end. */
         a->cancelled = storm.plan.cancels && any(&seed, 4) == 0;
         struct status *st = server_infer(&storm.model.server, &a->fake.request);
         if (st) {
@@ -377,7 +378,7 @@ static void run_round(unsigned int seed)
     assert_int_equal(atomic_load(&storm.n_wrong), 0);
 }
 
-static void whatever_comes(void **state)
+static void each_request_is_answered_once_by_any_batcher(void **state)
 {
     (void)state;
     int n_late = 0, n_cancelled = 0, n_full = 0, n_stopped = 0, n_good = 0;
@@ -389,7 +390,7 @@ static void whatever_comes(void **state)
         n_stopped += atomic_load(&storm.n_stopped);
         n_good += atomic_load(&storm.n_good);
     }
-    /* Everything that can become of a request has. */
+    /* Each possible end of a request has occurred. */
     print_message("%d executed, %d late, %d cancelled, %d too many, %d after the stop\n", n_good,
                   n_late, n_cancelled, n_full, n_stopped);
     assert_true(n_good > N_ROUNDS * N_EACH);
@@ -415,7 +416,7 @@ static int make_ops(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whatever_comes),
+        cmocka_unit_test(each_request_is_answered_once_by_any_batcher),
     };
     return cmocka_run_group_tests(tests, make_ops, NULL);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The life of a configuration with each allocation failing: it ends in "out of memory", never in a
- * configuration that lacks something without a word.
+ * A configuration is parsed, completed and validated with each allocation failing. The result is
+ * "out of memory", never a configuration that silently lacks a part.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,8 +38,7 @@ static const char *const files[] = {"model.onnx"};
 static const struct config_facts facts = {
     .model_name = "m", .version_files = files, .n_version_files = 1, .auto_complete = true};
 
-/* What a life without faults prints; every other life that says it went well must print the same.
- */
+/* What a run without faults prints. Every other run that succeeds must print the same. */
 static char *expected;
 
 static struct status *grow_up(struct model_config *c, bool merge)
@@ -89,14 +88,14 @@ static void each_life(fault_scenario_fn scenario, void *arg)
     expected = NULL;
 }
 
-static void from_text(void **state)
+static void a_text_survives_lack_of_memory(void **state)
 {
     (void)state;
     bool merge = false;
     each_life(live, &merge);
 }
 
-static void completed_by_the_backend(void **state)
+static void a_backends_completion_survives_lack_of_memory(void **state)
 {
     (void)state;
     bool merge = true;
@@ -114,7 +113,7 @@ static struct status *read_and_live(void *arg)
     return st;
 }
 
-static void from_a_file(void **state)
+static void a_file_survives_lack_of_memory(void **state)
 {
     (void)state;
     char path[] = "/tmp/test-config-XXXXXX";
@@ -137,7 +136,7 @@ static struct status *live_from_json(void *arg)
     return st;
 }
 
-static void from_json(void **state)
+static void json_survives_lack_of_memory(void **state)
 {
     (void)state;
     char json[] =
@@ -148,7 +147,7 @@ static void from_json(void **state)
     each_life(live_from_json, json);
 }
 
-/* A wrong text with no memory to say what is wrong: one or the other is said. */
+/* A wrong text, with no memory for its error: the result is one error or the other. */
 static struct status *refuse(void *arg)
 {
     const char *wrong = arg;
@@ -169,7 +168,7 @@ static struct status *refuse(void *arg)
     return NULL;
 }
 
-static void wrong_ones(void **state)
+static void wrong_texts_survive_lack_of_memory(void **state)
 {
     (void)state;
     static const char *const wrong[] = {
@@ -184,7 +183,7 @@ static void wrong_ones(void **state)
 
 /* ---- everything that is wrong, and ensembles */
 
-/* Without its place, for which there may have been no memory. */
+/* The fault without its position, for which there may have been no memory. */
 static void note_fault(void *arg, const struct config_fault *fault)
 {
     buf_addf(arg, "%s %s\n", fault->text, fault->advice ? fault->advice : "");
@@ -200,7 +199,7 @@ static enum ensemble_answer find_itself(void *arg, const Inference__ModelEnsembl
     return ENSEMBLE_FOUND;
 }
 
-/* What a listener hears is all or, when memory ends, told to be less. */
+/* A listener gets all faults or, without memory, is told that some are missing. */
 static struct status *listen(void *arg)
 {
     const char *wrong = arg;
@@ -231,7 +230,7 @@ static struct status *listen(void *arg)
     return NULL;
 }
 
-static void listeners(void **state)
+static void listeners_survive_lack_of_memory(void **state)
 {
     (void)state;
     static const char *const wrong[] = {
@@ -253,9 +252,12 @@ static void listeners(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(from_text),   cmocka_unit_test(completed_by_the_backend),
-        cmocka_unit_test(from_a_file), cmocka_unit_test(from_json),
-        cmocka_unit_test(wrong_ones),  cmocka_unit_test(listeners),
+        cmocka_unit_test(a_text_survives_lack_of_memory),
+        cmocka_unit_test(a_backends_completion_survives_lack_of_memory),
+        cmocka_unit_test(a_file_survives_lack_of_memory),
+        cmocka_unit_test(json_survives_lack_of_memory),
+        cmocka_unit_test(wrong_texts_survive_lack_of_memory),
+        cmocka_unit_test(listeners_survive_lack_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

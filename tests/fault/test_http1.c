@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A connection's requests with each allocation failing: every one is answered right, refused with
- * 503, or ends with the connection; and all memory comes back.
+ * A connection's requests with each allocation failing. Every request is answered correctly,
+ * refused with 503, or ends with the connection; and all memory is freed.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +17,7 @@ enum { BODY_BYTES = 20000, N_REQUESTS = 5 };
 
 struct way {
     size_t portion; /* bytes per read */
-    bool later;     /* replies are given when all requests are in, the newest first */
+    bool later;     /* replies are given after all requests have arrived, the newest first */
 };
 
 static char input[4 * BODY_BYTES];
@@ -51,13 +51,13 @@ static int make_input(void **state)
     add("0\r\n\r\n");
     add("POST /fourth HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello");
     add("GET /fifth HTTP/1.1\r\nHost: x\r\n");
-    for (int i = 0; i < 20; i++) /* a head that does not come in one piece */
+    for (int i = 0; i < 20; i++) /* a head that arrives in pieces */
         add("X-Filler: 0123456789\r\n");
     add("\r\n");
     return 0;
 }
 
-/* How many replies say 200; all are whole, in order, and 200 or 503. */
+/* Returns how many replies are 200. All must be whole, in order, and 200 or 503. */
 static int check_replies(const char *out, size_t size, int *ret_n_replies)
 {
     static const char *const paths[N_REQUESTS] = {"/first 0", "/second 20000", "/third 20000",
@@ -106,7 +106,7 @@ static struct status *serve(void *arg)
         size_t taken = driver_feed(&d, input + fed, n);
         driver_flush(&d);
         if (taken == 0)
-            break; /* refused, or over */
+            break; /* refused, or the end */
         fed += taken;
     }
     while (d.n_waiting > 0)
@@ -114,33 +114,33 @@ static struct status *serve(void *arg)
     driver_flush(&d);
 
     int n_replies = 0;
-    char *out = calloc(1, d.out_size + 1); /* a string, for what looks at strings */
+    char *out = calloc(1, d.out_size + 1); /* ended by a zero byte for string functions */
     assert_non_null(out);
     if (d.out_size)
         memcpy(out, d.out, d.out_size);
     int n_good = check_replies(out, d.out_size, &n_replies);
     free(out);
-    if (d.http1.input != HTTP1_DONE) /* the connection goes on: none may wait in vain */
+    if (d.http1.input != HTTP1_DONE) /* it goes on: each request needs its reply */
         assert_int_equal(n_replies, N_REQUESTS);
     assert_true(driver_done(&d));
     return n_good == N_REQUESTS ? NULL : status_no_memory();
 }
 
-static void at_once(void **state)
+static void requests_at_once_survive_lack_of_memory(void **state)
 {
     (void)state;
     struct way way = {.portion = sizeof(input)};
     assert_true(fault_each_allocation(serve, &way) >= 5);
 }
 
-static void in_portions(void **state)
+static void requests_in_portions_survive_lack_of_memory(void **state)
 {
     (void)state;
     struct way way = {.portion = 97};
     assert_true(fault_each_allocation(serve, &way) >= 5);
 }
 
-static void answered_later(void **state)
+static void late_replies_survive_lack_of_memory(void **state)
 {
     (void)state;
     struct way way = {.portion = 1000, .later = true};
@@ -150,9 +150,9 @@ static void answered_later(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(at_once),
-        cmocka_unit_test(in_portions),
-        cmocka_unit_test(answered_later),
+        cmocka_unit_test(requests_at_once_survive_lack_of_memory),
+        cmocka_unit_test(requests_in_portions_survive_lack_of_memory),
+        cmocka_unit_test(late_replies_survive_lack_of_memory),
     };
     return cmocka_run_group_tests(tests, make_input, NULL);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Whole requests, from the socket through frontend, core and backend and back, with each allocation
- * failing: the reply is the very one that there is with enough memory, or 503 with "out of memory",
- * or the connection closes without a word. Never a wrong answer, never a request that hangs.
+ * failing. The reply is exactly the one with enough memory, or 503 with "out of memory", or the
+ * connection closes without a reply. Never a wrong answer, never a request that hangs.
  *
- * The frontend starts anew for each run, so that its pools are empty and have to ask for memory.
+ * The frontend is started for each run, so that its pools are empty and must allocate.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -77,7 +77,7 @@ static int stop(void **state)
     return 0;
 }
 
-/* One request, and the reply that it has when nothing fails. */
+/* One request, and its reply when nothing fails. */
 struct asked {
     char *request;
     size_t request_size;
@@ -100,14 +100,15 @@ static int connect_to(int port)
     return fd;
 }
 
-/* Sends all that is taken, then reads until the server closes: each request asks for that. */
+/* Sends as much as the server reads, then reads until the server closes; each request demands
+ * that it closes. */
 static size_t exchange_bytes(int fd, const struct asked *a)
 {
     size_t sent = 0, size = 0;
     while (sent < a->request_size) {
         ssize_t n = send(fd, a->request + sent, a->request_size - sent, MSG_NOSIGNAL);
         if (n <= 0)
-            break; /* refused before the end: the reply says why */
+            break; /* the server refuses before the end: the reply has the reason */
         sent += (size_t)n;
     }
     for (;;) {
@@ -152,7 +153,7 @@ static struct status *ask(void *arg)
 
 static void ask_each(struct asked *a, const char *expected_start, const char *expected_part)
 {
-    struct status *st = ask(a); /* the first, without faults */
+    struct status *st = ask(a); /* the first run, without faults */
     assert_null(st);
     if (strncmp(a->expected, expected_start, strlen(expected_start)) != 0 ||
         !memmem(a->expected, a->expected_size, expected_part, strlen(expected_part)))
@@ -191,7 +192,7 @@ static void add_head(struct asked *a, const char *method, const char *path, size
     adds(a, "\r\n");
 }
 
-/* A body of one input with n values, each printed by `value`. */
+/* Makes a body of one input with n values, each printed by `value`. */
 static char *json_body(const char *type, int n, const char *value)
 {
     char *json = malloc((size_t)n * (strlen(value) + 1) + 300);
@@ -217,21 +218,21 @@ static void post_json(const char *model, const char *type, int n, const char *va
     ask_each(&a, "HTTP/1.1 200 OK\r\n", "\"id\":\"the id\"");
 }
 
-static void small_json(void **state)
+static void small_json_survives_lack_of_memory(void **state)
 {
     (void)state;
     post_json("floats", "FP32", 4, "0.1");
     post_json("aside", "FP32", 4, "0.1");
 }
 
-static void large_json(void **state)
+static void large_json_survives_lack_of_memory(void **state)
 {
     (void)state;
     post_json("floats", "FP32", 30000, "0.12345");
     post_json("aside", "FP32", 30000, "0.12345");
 }
 
-static void texts_as_json(void **state)
+static void strings_in_json_survive_lack_of_memory(void **state)
 {
     (void)state;
     post_json("texts", "BYTES", 3000, "\"some \\\"text\\\" \\u00e9\"");
@@ -258,7 +259,7 @@ static void post_binary(const char *model, size_t payload)
     ask_each(&a, "HTTP/1.1 200 OK\r\n", "\"id\":\"the id\"");
 }
 
-static void binary(void **state)
+static void binary_tensors_survive_lack_of_memory(void **state)
 {
     (void)state;
     post_binary("floats", 64);
@@ -266,7 +267,7 @@ static void binary(void **state)
     post_binary("aside", 602112);
 }
 
-static void chunks(void **state)
+static void chunked_bodies_survive_lack_of_memory(void **state)
 {
     (void)state;
     struct asked a = {0};
@@ -294,7 +295,7 @@ static void get(const char *path, const char *expected_start, const char *expect
     ask_each(&a, expected_start, expected_part);
 }
 
-static void metadata(void **state)
+static void metadata_survives_lack_of_memory(void **state)
 {
     (void)state;
     get("/v2", "HTTP/1.1 200 OK\r\n", "\"extensions\"");
@@ -304,10 +305,10 @@ static void metadata(void **state)
     get("/v2/models/floats/versions/1/ready", "HTTP/1.1 200 OK\r\n", "");
 }
 
-static void the_index(void **state)
+static void the_index_survives_lack_of_memory(void **state)
 {
     (void)state;
-    /* The escape takes memory: without it another list would come. */
+    /* The escape takes memory. Without its name decoded another list would be sent. */
     static const char body[] = "{\"no\":[1,{\"x\":2}],\"r\\u0065ady\":true}";
     struct asked a = {0};
     add_head(&a, "POST", "/v2/repository/index", 0, sizeof(body) - 1);
@@ -316,7 +317,7 @@ static void the_index(void **state)
              "[{\"name\":\"aside\",\"version\":\"1\",\"state\":\"READY\"},");
 }
 
-static void why_it_is_ready(void **state)
+static void the_filtered_index_survives_lack_of_memory(void **state)
 {
     (void)state;
     struct asked a = {0};
@@ -325,8 +326,8 @@ static void why_it_is_ready(void **state)
     ask_each(&a, "HTTP/1.1 200 OK\r\n", "{\"ready\":true,\"state\":\"running\",");
 }
 
-/* What the path says must not get lost: another model or version would answer. */
-static void long_paths(void **state)
+/* Every part of a long path counts: without it another model or version would answer. */
+static void long_paths_survive_lack_of_memory(void **state)
 {
     (void)state;
     char path[12000];
@@ -334,7 +335,7 @@ static void long_paths(void **state)
     memset(path + 11, 'm', 9000);
     memcpy(path + 9011, "", 1);
     get(path, "HTTP/1.1 404 Not Found\r\n", "unknown model");
-    /* A version with so many zeros that it does not fit beside the rest. */
+    /* A version with so many zeros that the path does not fit into the reserved memory. */
     size_t n = (size_t)snprintf(path, sizeof(path), "/v2/models/floats/versions/");
     memset(path + n, '0', 9000);
     memcpy(path + n + 9000, "7", 2);
@@ -344,11 +345,15 @@ static void long_paths(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(small_json),      cmocka_unit_test(large_json),
-        cmocka_unit_test(texts_as_json),   cmocka_unit_test(binary),
-        cmocka_unit_test(chunks),          cmocka_unit_test(metadata),
-        cmocka_unit_test(long_paths),      cmocka_unit_test(the_index),
-        cmocka_unit_test(why_it_is_ready),
+        cmocka_unit_test(small_json_survives_lack_of_memory),
+        cmocka_unit_test(large_json_survives_lack_of_memory),
+        cmocka_unit_test(strings_in_json_survive_lack_of_memory),
+        cmocka_unit_test(binary_tensors_survive_lack_of_memory),
+        cmocka_unit_test(chunked_bodies_survive_lack_of_memory),
+        cmocka_unit_test(metadata_survives_lack_of_memory),
+        cmocka_unit_test(long_paths_survive_lack_of_memory),
+        cmocka_unit_test(the_index_survives_lack_of_memory),
+        cmocka_unit_test(the_filtered_index_survives_lack_of_memory),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Starting a server and loading its models with each allocation failing: the model serves, or the
- * index says that memory ended, or the start fails. Afterwards all is given back.
+ * A server starts and loads its models with each allocation failing. The model serves, or the index
+ * gives "out of memory", or the start fails. Afterwards all memory is freed.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -55,7 +55,7 @@ static int remove_repository(void **state)
     return 0;
 }
 
-/* Errors that a start ends in; their cause is in the log. */
+/* Is it an error of a failed start? Its cause is in the log. */
 static bool is_a_failed_start(const struct status *st)
 {
     return strstr(status_message(st), "out of memory") ||
@@ -83,13 +83,13 @@ static struct status *load(void *arg)
     size_t n = 0;
     struct model_index_row *rows = NULL;
     st = server_index(s, false, &rows, &n);
-    if (st) { /* only the memory for the rows can be missing */
+    if (st) { /* only the rows can lack memory */
         assert_ptr_equal(st, status_no_memory());
         assert_null(server_stop(s));
         server_free(s);
         return st;
     }
-    assert_in_range(n, 0, 1); /* none, when the folder could not be listed: that is in the log */
+    assert_in_range(n, 0, 1); /* none if the folder could not be listed, which is in the log */
     struct server_progress progress;
     st = server_progress(s, 4, &progress);
     if (st)
@@ -97,7 +97,7 @@ static struct status *load(void *arg)
     else
         mem_free(progress.rows);
     bool serves = n == 1 && rows[0].state == VERSION_READY;
-    /* A configuration that could not be read leaves a row with a name only (reference/behaviours
+    /* A configuration that could not be read leaves a row with only a name (reference/behaviours
      * §27.1). */
     if (n == 1 && !serves && rows[0].state != VERSION_NONE &&
         !strstr(rows[0].reason, "out of memory"))
@@ -128,7 +128,7 @@ static bool serves(struct server *s, const char *name)
     return !st;
 }
 
-/* Until what was unloaded has gone; NULL, or why that could not be asked. */
+/* Waits until unloaded models are gone; returns NULL, or why that could not be asked. */
 static struct status *await_end(struct server *s)
 {
     for (bool retiring = true; retiring;) {
@@ -145,7 +145,7 @@ static struct status *await_end(struct server *s)
     return NULL;
 }
 
-/* What a load by name ends in, which the log has the cause of; and nothing serves by halves. */
+/* Loads a model by name; on failure the cause is in the log, and no part of the model serves. */
 static struct status *load_one(struct server *s, const char *name,
                                const struct load_parameter *parameters, size_t n)
 {
@@ -185,7 +185,7 @@ static struct status *come_and_go(void *arg)
     if (!st)
         st = load_one(s, "new", both, 2);
     if (!st)
-        st = server_load_model(s, "whole", both, 2); /* instead of the one that serves */
+        st = server_load_model(s, "whole", both, 2); /* replaces the one that serves */
     assert_true(!st || !serves(s, "new") || serves(s, "whole"));
     struct status *end = server_unload_model(s, "whole");
     assert_null(end);
@@ -201,7 +201,7 @@ static struct status *come_and_go(void *arg)
     return failed ? status_no_memory() : NULL;
 }
 
-/* The log tells each failure; here that would be hundreds of lines. */
+/* The log has each failure; in this test that would be hundreds of lines. */
 
 static int console[2];
 
@@ -229,27 +229,27 @@ static int speak_again(void **state)
     return 0;
 }
 
-static void a_server_that_goes_on_without(void **state)
+static void a_server_goes_on_without_its_failed_model(void **state)
 {
     (void)state;
     bool exit_on_error = false;
     assert_true(fault_each_allocation(load, &exit_on_error) > 10);
 }
 
-static void a_server_that_gives_up(void **state)
+static void a_server_ends_when_its_model_fails(void **state)
 {
     (void)state;
     bool exit_on_error = true;
     assert_true(fault_each_allocation(load, &exit_on_error) > 10);
 }
 
-static void a_model_that_comes_and_goes(void **state)
+static void loads_by_name_survive_lack_of_memory(void **state)
 {
     (void)state;
     assert_true(fault_each_allocation(come_and_go, NULL) > 10);
 }
 
-static size_t largest; /* written by one loading thread at a time: there is one model */
+static size_t largest; /* written by the only thread that loads */
 
 static bool note_size(size_t size_bytes)
 {
@@ -259,8 +259,8 @@ static bool note_size(size_t size_bytes)
     return true;
 }
 
-/* What a configuration allows must not be paid for in advance. */
-static void a_huge_batch_size_costs_nothing(void **state)
+/* Memory is not allocated in advance for the sizes that a configuration allows. */
+static void a_huge_batch_size_allocates_nothing(void **state)
 {
     (void)state;
     struct test_repository huge;
@@ -290,10 +290,11 @@ static void a_huge_batch_size_costs_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_server_that_goes_on_without, silence, speak_again),
-        cmocka_unit_test_setup_teardown(a_server_that_gives_up, silence, speak_again),
-        cmocka_unit_test_setup_teardown(a_model_that_comes_and_goes, silence, speak_again),
-        cmocka_unit_test_setup_teardown(a_huge_batch_size_costs_nothing, silence, speak_again),
+        cmocka_unit_test_setup_teardown(a_server_goes_on_without_its_failed_model, silence,
+                                        speak_again),
+        cmocka_unit_test_setup_teardown(a_server_ends_when_its_model_fails, silence, speak_again),
+        cmocka_unit_test_setup_teardown(loads_by_name_survive_lack_of_memory, silence, speak_again),
+        cmocka_unit_test_setup_teardown(a_huge_batch_size_allocates_nothing, silence, speak_again),
     };
     return cmocka_run_group_tests(tests, make_repository, remove_repository);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Elements of BYTES tensors, as clients send them. What can be read must be in the data, and come
- * out the same when it is written again.
+ * Elements of BYTES tensors, as clients send them. Elements that are read must lie in the data, and
+ * must be the same when they are written again.
  */
 #include "common/backend.c"
 #include "common/bytes.c"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The JSON reader of the backends. What it accepts must be written back and read again as the same
- * tree, and each value's raw text must be a document of its own.
+ * The JSON reader of the backends. A document that it accepts must be written and read again as the
+ * same tree, and each value's raw text must be a document of its own.
  */
 #include "common/doc.c"
 
@@ -45,7 +45,7 @@ static void compare(const struct doc_value *a, const struct doc_value *b)
 
     assert(a->type == b->type && a->n_items == b->n_items && a->boolean == b->boolean);
     assert(!a->key == !b->key && (!a->key || strcmp(a->key, b->key) == 0));
-    if (a->type == DOC_STRING) /* a zero byte inside ends what is written */
+    if (a->type == DOC_STRING) /* a zero byte inside ends the written string */
         assert(strcmp(a->string, b->string) == 0);
     if (a->type == DOC_NUMBER)
         assert(doc_int(a, &x) == doc_int(b, &y) && x == y);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Connection bytes in random portions, replies in random order, short writes. The first byte sets
- * whether replies are deferred and how short writes are; then come portions, each behind a byte
- * that says how long it is (low six bits, 63: all the rest) and what happens after it (high two).
+ * Connection bytes in random portions, replies in random order, short writes. The first byte
+ * decides whether replies are deferred and how short writes are. Then follow portions, each after a
+ * byte with its length (low six bits; 63: all the rest) and what happens after it (high two bits).
  */
 #include <stdint.h>
 
@@ -24,7 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         size_t n = op & 63;
         if (n == 63 || n > size - at)
             n = size - at;
-        /* An exact copy, so that reading past the portion is seen. */
+        /* An exact copy, so that a read beyond the portion is seen. */
         char *copy = malloc(n + !n);
         memcpy(copy, data + at, n);
         driver_feed(&d, copy, n);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * JSON from outside. Whatever the bytes: walking value by value and json_check() agree on whether
- * they are a document; what was read and written again is a document, and reads as the same; the
- * bulk readers neither leave their bounds nor accept what is no array of theirs, and read the same
+ * JSON from outside. Whatever the bytes, walking value by value and json_check() agree whether they
+ * are a document. A document that was read and written again is a document, and reads as the same.
+ * The bulk readers do not leave their bounds, accept only arrays of their type, and read the same
  * many values at once as one by one.
  */
 #include <stdbool.h>
@@ -27,7 +27,8 @@ enum { MAX_INPUT = 1 << 16, MAX_DEPTH = 50 };
         }                                                                                          \
     } while (0)
 
-/* Reads one value and writes it again; deeper than MAX_DEPTH it is passed and stands for null. */
+/* Reads one value and writes it again; a value deeper than MAX_DEPTH is skipped, and null is
+ * written for it. */
 static void copy_value(struct json *j, struct json_writer *w, int depth)
 {
     struct json_str s;
@@ -86,7 +87,7 @@ static void copy_value(struct json *j, struct json_writer *w, int depth)
     }
 }
 
-/* The document as this library writes it; false when it is none. */
+/* Prints the document as this library writes it; false when it is no document. */
 static bool copy_document(const char *text, size_t length, struct buf *out)
 {
     struct arena arena;
@@ -171,7 +172,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size > MAX_INPUT)
         return 0;
-    char *text = malloc(size + !size); /* no byte may be read behind it */
+    char *text = malloc(size + !size); /* an exact copy: no byte behind it may be read */
     memcpy(text, data, size);
 
     struct json_error error = {NULL, 0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The body of a load request, up to where its files would be written. Whatever the paths are
- * called, those that are accepted stay below the model's folder, and name a file in it.
+ * The body of a load request, up to where its files would be written. Whatever the paths, accepted
+ * ones stay below the model's folder and name a file in it.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static void check(const struct load_parameter *list, size_t n)
         abort();
     for (size_t i = 0; i < o.n_files; i++) {
         check_path(o.files[i].path);
-        for (size_t k = 0; k < o.files[i].size_bytes; k++) /* all of it can be read */
+        for (size_t k = 0; k < o.files[i].size_bytes; k++) /* all bytes must be readable */
             bytes += ((const uint8_t *)o.files[i].bytes)[k];
     }
     if (bytes == SIZE_MAX)
@@ -58,7 +58,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     arena_init(&arena, NULL, 0, load_body_arena_bytes(size), NULL, NULL);
     struct status *st = load_body_read(body, size, &arena, &list, &n);
-    if (st == status_no_memory()) /* there was to be enough for any body */
+    if (st == status_no_memory()) /* the limit has room for any body */
         abort();
     if (!st)
         check(list, n);

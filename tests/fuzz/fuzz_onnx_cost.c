@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The estimate of what a run of an ONNX file takes. Whatever the bytes are it ends, and what it
- * calls small is small.
+ * The estimate of the cost of an ONNX file. Whatever the bytes, the estimate ends, and a file that
+ * it calls small is small.
  */
 #include "onnxruntime/cost.c"
 

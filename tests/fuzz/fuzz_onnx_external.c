@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The walk through an ONNX file for the names of other files. Whatever the bytes are it ends, and
- * what it refuses has a reason of one code or the other.
+ * The walk through an ONNX file for the names of other files. Whatever the bytes, the walk ends,
+ * and a refusal has a reason with one of two codes.
  */
 #include "onnxruntime/external.c"
 
 #include <assert.h>
 #include <sys/mman.h>
 
-/* The few helpers of common/ that it needs, so that this target stands alone. */
+/* The few helpers of common/ that it needs, so that this target needs no library. */
 #include "common/backend.c"
 #include "common/doc.c"
 

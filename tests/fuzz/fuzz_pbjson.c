@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A configuration's JSON, as a load request or a backend hands it over: what is accepted prints to
- * a text and to a JSON that read back.
+ * A configuration's JSON, as a load request or a backend gives it. An accepted configuration prints
+ * as a text and as JSON that can be read again.
  */
 #include <stdint.h>
 #include <stdlib.h>

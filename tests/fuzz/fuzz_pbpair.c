@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The text form and the JSON form of a configuration agree: whatever either parser accepts says the
- * same after a way through the other form and back.
+ * The text form and the JSON form of a configuration agree. What either parser accepts is the same
+ * message after a conversion to the other form and back.
  *
  *     text → message → JSON → message → text → message
  *     JSON → message → text → message → JSON → message
  *
- * Messages are compared field by field. What may change: the sign of a zero (the reference's JSON
- * has none) and the bits of a NaN.
+ * Messages are compared field by field. Two things may change: the sign of a zero (the reference's
+ * JSON has none) and the bits of a NaN.
  */
 #include <math.h>
 #include <stdint.h>
@@ -27,7 +27,7 @@ enum { MAX_BYTES = 64 << 20 };
 
 static const ProtobufCMessageDescriptor *const type = &inference__model_config__descriptor;
 
-/* -------------------------------------------------------------------------------- comparison */
+/* ---- Comparison ------------------------------------------------------------------------------ */
 
 static bool same(const ProtobufCMessage *a, const ProtobufCMessage *b);
 
@@ -93,7 +93,7 @@ static bool same_field(const ProtobufCFieldDescriptor *f, const ProtobufCMessage
         }
         return true;
     }
-    /* A zero with a sign is set, one without is not: that is the sign again. */
+    /* A zero with a sign counts as set, one without does not: that is the sign again. */
     bool number = f->type == PROTOBUF_C_TYPE_FLOAT || f->type == PROTOBUF_C_TYPE_DOUBLE;
     if (number && !(f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF))
         return same_value(f, pb_value(a, f), pb_value(b, f));
@@ -111,7 +111,7 @@ static bool same(const ProtobufCMessage *a, const ProtobufCMessage *b)
     return true;
 }
 
-/* ------------------------------------------------------------------------------- the two ways */
+/* ---- The two forms --------------------------------------------------------------------------- */
 
 struct form {
     struct status *(*parse)(const char *text, size_t size, struct arena *arena,
@@ -144,7 +144,7 @@ static void print_json(const ProtobufCMessage *m, struct buf *out)
 static const struct form text_form = {parse_text, print_text};
 static const struct form json_form = {parse_json, print_json};
 
-/* The message read from what this form prints of m; NULL when that is more than memory has. */
+/* Returns the message read from this form's print of m; NULL when the print exceeds the memory. */
 static ProtobufCMessage *through(const struct form *form, const ProtobufCMessage *m,
                                  struct arena *arena)
 {
@@ -178,7 +178,7 @@ static void there_and_back(const struct form *from, const struct form *to, const
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char *text = malloc(size + !size); /* exact, so that reading past the end is seen */
+    char *text = malloc(size + !size); /* an exact copy, so that a read beyond its end is seen */
     memcpy(text, data, size);
     there_and_back(&text_form, &json_form, text, size);
     there_and_back(&json_form, &text_form, text, size);

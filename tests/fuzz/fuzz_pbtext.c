@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A configuration's text: whatever is accepted prints to a text that reads back to the same
- * message, and to a JSON that does too; whatever the rules say of it, they say without harm.
+ * A configuration's text. An accepted text prints as a text that reads as the same message, and as
+ * JSON that does, too. The rules may refuse it, without harm.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ static void check_same(const ProtobufCMessage *m, struct arena *arena)
     pbtext_print(copy, NULL, &again);
     BUG_ON(strcmp(buf_text(&text), buf_text(&again)) != 0);
 
-    /* JSON writes a zero without its sign, so only that it reads back is asked. */
+    /* JSON writes a zero without its sign, so only the success of its reading is tested. */
     pbjson_print(m, NULL, &json);
     if (!json.failed)
         BUG_ON(pbjson_parse(type, buf_text(&json), json.size, arena, &copy) != NULL);
@@ -60,9 +60,9 @@ static void live(const char *text, size_t size)
 /* ---- the same for a listener ----------------------------------------------------------------- */
 
 struct faults {
-    size_t n;       /* but for what is not supported yet */
-    char first[64]; /* where the first one is: "line:column" */
-    bool is_text;   /* it is the text's */
+    size_t n;       /* without fields that are not supported yet */
+    char first[64]; /* the position of the first fault: "line:column" */
+    bool is_text;   /* a fault of the text */
 };
 
 static void on_fault(void *arg, const struct config_fault *fault)
@@ -83,7 +83,7 @@ static enum ensemble_answer find_itself(void *arg, const Inference__ModelEnsembl
     return step->model_version == 7 ? ENSEMBLE_NO_VERSION : ENSEMBLE_FOUND;
 }
 
-/* The steps of a life with auto-completion, as far as no backend is needed. */
+/* The steps with auto-completion, as far as no backend is needed. */
 static struct status *first_fault(const char *text, size_t size, const struct config_facts *facts,
                                   bool *ret_is_text)
 {
@@ -106,8 +106,7 @@ static struct status *first_fault(const char *text, size_t size, const struct co
     return st;
 }
 
-/* It hears of something if and only if there is something, and of the first mistake of a text
- * first. */
+/* A listener gets a fault if and only if there is one, and a text's first mistake first. */
 static void listen(const char *text, size_t size)
 {
     static const char *const files[] = {"model.onnx"};
@@ -145,7 +144,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct arena arena;
     struct pb_positions positions = {0};
     ProtobufCMessage *m = NULL;
-    char *text = malloc(size + !size); /* exact, so that reading past the end is seen */
+    char *text = malloc(size + !size); /* an exact copy, so that a read beyond its end is seen */
 
     memcpy(text, data, size);
     arena_init(&arena, NULL, 0, (size_t)64 << 20, NULL, NULL);

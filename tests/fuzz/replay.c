@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * replay - gives every file of the folders named on the command line to the fuzz target it is
- * linked with. This is how a corpus is a regression test in builds without libFuzzer.
+ * replay - gives every file of the folders on the command line to the fuzz target that it is linked
+ * with. In builds without libFuzzer this makes a corpus a regression test.
  */
 
 #include <dirent.h>
@@ -35,7 +35,7 @@ static int file_replay(const char *path)
     } while (n);
     fclose(f);
 
-    /* An exact copy, so that a sanitizer sees the first byte read past the end. */
+    /* An exact copy, so that a sanitizer sees the first byte read beyond the end. */
     uint8_t *exact = malloc(size ? size : 1);
 
     if (!exact)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Command lines as text, for the tests of options. The program's files are compiled in here, since
- * they belong to no library; a test includes this once, behind cmocka.h.
+ * Command lines as text, for the tests of options. This header includes the program's .c files,
+ * which belong to no library. A test includes it once, after cmocka.h.
  */
 #ifndef CONCH_TESTS_LIB_COMMAND_LINE_H
 #define CONCH_TESTS_LIB_COMMAND_LINE_H
@@ -17,7 +17,8 @@
 
 enum { MAX_ARGS = 16 };
 
-/* parse_line - the flags of a line, parted by blanks; a word in the line may not have any. */
+/* parse_line - parses the flags of a line, which blanks separate; a word of the line may not
+ * contain any. */
 static inline char *parse_line(struct options *o, const char *line)
 {
     static char copy[1024];
@@ -32,7 +33,7 @@ static inline char *parse_line(struct options *o, const char *line)
     return options_parse(o, argc, argv);
 }
 
-/* expect_ok, expect_wrong - the line is taken, is answered with that text. */
+/* expect_ok, expect_wrong - the line is accepted, or refused with that text. */
 static inline void expect_ok(const char *line)
 {
     struct options o;
@@ -54,7 +55,7 @@ static inline void expect_wrong(const char *line, const char *text)
     options_done(&o);
 }
 
-/* clear_environment - a setup: what else options are read from. */
+/* clear_environment - a setup: clears the environment variables that options are read from. */
 static inline int clear_environment(void **unused)
 {
     (void)unused;

@@ -24,7 +24,7 @@ void assert_aborts(void (*run)(void *arg), void *arg, const char *words)
     if (pid == 0) {
         struct rlimit none = {0, 0};
         setrlimit(RLIMIT_CORE, &none);
-        signal(SIGABRT, SIG_DFL); /* cmocka's handler would take it for a failed test */
+        signal(SIGABRT, SIG_DFL); /* cmocka's handler would report a failed test */
         dup2(fds[1], STDERR_FILENO);
         run(arg);
         _exit(0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What must end the process: run in a child of its own.
+ * Code that must end the process runs in a child process.
  */
 #ifndef CONCH_TESTS_LIB_DEATH_H
 #define CONCH_TESTS_LIB_DEATH_H

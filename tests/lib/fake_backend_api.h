@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fake_backend_api - the server's side of tritonbackend.h, as far as backends/common/ uses it for
- * batches: requests whose buffers lie where a test wants them, responses that can be looked at.
+ * batches: requests whose buffers lie where a test wants them, and responses that a test can
+ * examine.
  *
- * Test programs also hold the real functions, so these have other names: the test includes this
- * file first, and then the .c files that it tests.
+ * Test programs also contain the real functions, so the fake ones have other names. A test includes
+ * this file first, and then the .c files that it tests.
  */
 #ifndef TESTS_LIB_FAKE_BACKEND_API_H
 #define TESTS_LIB_FAKE_BACKEND_API_H
 
-/* What the others need must come before the names change. */
+/* The headers that those files need are included before the names change. */
 #include "common/doc.c"
 
 #include <setjmp.h>
@@ -40,7 +41,8 @@
 #define TRITONBACKEND_ModelInstanceReportStatistics      fake_ReportStatistics
 #define TRITONBACKEND_ModelInstanceReportBatchStatistics fake_ReportBatchStatistics
 
-/* Their own names, so that they do not meet those of the library that the program may also hold. */
+/* With names of their own, so that they do not clash with those of a library in the same
+ * program. */
 #include "common/backend.c"
 
 enum { FAKE_MOST = 4 };
@@ -78,7 +80,7 @@ struct TRITONBACKEND_Request {
     bool cancelled;
     size_t offset; /* of the memory for outputs, from an aligned address */
 
-    /* What became of it. */
+    /* The responses made, and the last one sent. */
     struct TRITONBACKEND_Response *made, sent;
     char error[200]; /* "": none */
     unsigned int n_sent, n_released, n_reported, n_succeeded, n_responses;
@@ -198,7 +200,7 @@ TRITONSERVER_Error *fake_ResponseNew(TRITONBACKEND_Response **response,
     return NULL;
 }
 
-/* Which request a response is of, is in nobody's hands but the backend's. */
+/* Only the backend knows which request a response belongs to. */
 static void fake_response_free(TRITONBACKEND_Response *response, bool outputs)
 {
     for (uint32_t i = 0; outputs && i < response->n_outputs; i++)
@@ -227,7 +229,7 @@ TRITONSERVER_Error *fake_ResponseOutput(TRITONBACKEND_Response *response,
     return NULL;
 }
 
-static size_t fake_offset; /* of the next outputs' memory */
+static size_t fake_offset; /* where the next output's memory begins */
 
 TRITONSERVER_Error *fake_OutputBuffer(TRITONBACKEND_Output *output, void **buffer,
                                       const uint64_t buffer_byte_size,
@@ -243,7 +245,7 @@ TRITONSERVER_Error *fake_OutputBuffer(TRITONBACKEND_Output *output, void **buffe
     return NULL;
 }
 
-/* The requests of the test, so that a response finds its own. */
+/* The requests of the test, by which a response finds its own. */
 static TRITONBACKEND_Request *fake_requests;
 static uint32_t fake_n_requests;
 
@@ -297,7 +299,7 @@ fake_ReportBatchStatistics(TRITONBACKEND_ModelInstance *instance, const uint64_t
 
 /* ---- For tests ------------------------------------------------------------------------------ */
 
-/* Give a request an input in one buffer. */
+/* fake_input - gives a request an input in one buffer. */
 static inline TRITONBACKEND_Input *fake_input(TRITONBACKEND_Request *r, const char *name,
                                               TRITONSERVER_DataType type, const void *data,
                                               uint64_t size, uint32_t rank, ...)
@@ -315,7 +317,7 @@ static inline TRITONBACKEND_Input *fake_input(TRITONBACKEND_Request *r, const ch
     return in;
 }
 
-/* Forget what was sent, and see that nothing is left over. */
+/* fake_forget - forgets what was sent, and asserts that nothing leaked. */
 static inline void fake_forget(TRITONBACKEND_Request *requests, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -324,7 +326,7 @@ static inline void fake_forget(TRITONBACKEND_Request *requests, uint32_t n)
     assert_int_equal(fake_n_live, 0);
 }
 
-/* End an error that is expected, by its text. */
+/* fake_expect - frees an error that has the expected text. */
 static inline void fake_expect(TRITONSERVER_Error *err, const char *text)
 {
     assert_non_null(err);

@@ -71,7 +71,7 @@ void fake_model_end(struct fake_model *f)
     mutex_unlock(&f->server.drain_mu);
 
     model_close_refs(m);
-    scheduler_free(m->scheduler); /* a worker that has only just started still reads the pointer */
+    scheduler_free(m->scheduler); /* a worker that has just started still reads the pointer */
     m->scheduler = NULL;
     for (uint32_t i = 0; i < m->n_instances; i++)
         instance_free(m->instances[i]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A model with a backend made of functions in the test, and requests for it, without a server
+ * A model with a backend made of functions of the test, and requests for it, without a server
  * around them.
  */
 #ifndef CONCH_TESTS_LIB_FAKE_MODEL_H
@@ -26,38 +26,40 @@ struct fake_model {
 };
 
 /*
- * fake_model_make - a READY model. The configuration needs inputs and outputs only; its name is
- * "m", its backend "fake". All instances are of the first group, which the configuration may have.
+ * fake_model_make - makes a READY model. The configuration needs only inputs and outputs; the
+ * model's name is "m", its backend "fake". All instances belong to the first group, which the
+ * configuration may contain.
  */
 void fake_model_make(struct fake_model *f, const char *config, uint32_t n_instances,
                      fake_execute_fn execute);
-/* fake_model_make_with - the same, of a server with these options, which are taken. */
+/* fake_model_make_with - the same, in a server with these options, which are taken. */
 void fake_model_make_with(struct fake_model *f, struct server_options *options, const char *config,
                           uint32_t n_instances, fake_execute_fn execute);
-/* fake_model_end - waits until it is empty, then takes it down. */
+/* fake_model_end - waits until the model has no request, then frees it. */
 void fake_model_end(struct fake_model *f);
 
-/* A request that notes what comes; its fields may be read after fake_request_wait(). */
+/* A request that notes its responses. Its fields may be read after fake_request_wait(). */
 struct fake_request {
     struct request request;
     struct pool *pool;
     pthread_mutex_t mu;
     pthread_cond_t cv;
     int n_responses, n_final, n_released, n_destroyed;
-    enum status_code last_code; /* of the last response, when it was an error */
+    enum status_code last_code; /* of the last response, if it is an error */
     bool failed;
     char last_error[512];
     char memory[2048];
 };
 
-/* fake_request_make - the caller ends it with fake_request_end(). */
+/* fake_request_make - makes a request; the caller ends it with fake_request_end(). */
 void fake_request_make(struct fake_request *fr, struct fake_model *f);
-/* fake_request_wait - until it has its final response and is released. */
+/* fake_request_wait - waits until the request has its final response and is released. */
 void fake_request_wait(struct fake_request *fr);
-/* fake_request_end - gives up the maker's reference and waits until nobody has one. */
+/* fake_request_end - drops the maker's reference and waits until no other is left. */
 void fake_request_end(struct fake_request *fr);
 
-/* fake_answer - what a good backend does: one final response without outputs, and the release. */
+/* fake_answer - answers as a good backend does: one final response without outputs, and the
+ * release. */
 void fake_answer(struct request *r);
 
 #endif

@@ -16,8 +16,8 @@
 enum { MOST_RUNS = 100000 };
 
 static atomic_uint n_seen;    /* allocations of this run */
-static atomic_uint fail_from; /* the first that fails */
-static bool fail_on;          /* and all after it */
+static atomic_uint fail_from; /* the first allocation that fails */
+static bool fail_on;          /* and all later ones */
 
 static bool hook(size_t size_bytes)
 {
@@ -27,7 +27,7 @@ static bool hook(size_t size_bytes)
     return fail_on ? n < from : n != from;
 }
 
-/* Whether an allocation was there to fail. */
+/* Runs the scenario; did an allocation fail? */
 static bool run(fault_scenario_fn scenario, void *arg, unsigned int n)
 {
     atomic_store(&n_seen, 0);

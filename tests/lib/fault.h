@@ -10,23 +10,23 @@
 struct status;
 
 /*
- * A piece of work from nothing to nothing: whatever it makes it ends, on every way out. Its own
- * allocations for the test's sake are made by malloc(), which is not failed.
+ * A job that frees all that it makes, on every path. Its own allocations for the test's sake use
+ * malloc(), which does not fail.
  *
- * Returns NULL when all was done, or the status that told of the lack of memory, in words that have
- * "out of memory" in them. Work that reports by other means returns status_no_memory() for it. Any
- * other status fails the test.
+ * Returns NULL when the job succeeded, or the status that reports the lack of memory, with "out of
+ * memory" in its text. A job that reports in another way returns status_no_memory(). Any other
+ * status fails the test.
  */
 typedef struct status *(*fault_scenario_fn)(void *arg);
 
 /*
- * fault_each_allocation - runs the scenario with its first allocation failing, its second, and so
- * on until it meets no failure; then all again with each allocation failing from the n-th on. In
- * the first run of each kind that meets no failure it must succeed. A run may succeed in spite of a
- * failure, where it can do without.
+ * fault_each_allocation - runs the scenario with its first allocation failing, then its second, and
+ * so on until a run meets no failure. Then it runs all again with each allocation failing from the
+ * n-th on. The first run of each kind that meets no failure must succeed. A run that meets a
+ * failure may succeed, too, where the code can do without the memory.
  *
- * Only mem_try_… fails, since the others may not. Leaks and worse are for the sanitizers to find.
- * Returns how many allocations failed in all; 0 would mean that nothing was tested, and fails.
+ * Only mem_try_… fails, since the other functions may not. Sanitizers find leaks and worse. Returns
+ * how many allocations failed in all; 0 would mean that nothing was tested, and fails the test.
  */
 unsigned int fault_each_allocation(fault_scenario_fn scenario, void *arg);
 

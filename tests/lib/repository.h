@@ -12,10 +12,11 @@ struct test_repository {
 };
 
 void repository_make(struct test_repository *repo);
-/* repository_add - the model's folder with a config.pbtxt and one empty version folder. */
+/* repository_add - makes the model's folder with a config.pbtxt and one empty version folder. */
 void repository_add(struct test_repository *repo, const char *model, const char *config,
                     int version);
-/* repository_add_file - a file at a path below the repository; makes the folder that it is in. */
+/* repository_add_file - writes a file at a path below the repository, and makes the folder of
+ * the file. */
 void repository_add_file(struct test_repository *repo, const char *path, const void *bytes,
                          size_t n_bytes);
 void repository_remove(struct test_repository *repo);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * embed - a program that embeds the server by its public ABI and does what its input says, line by
- * line; tests drive it. It links with any libtritonserver.so, the genuine one too.
+ * embed - a program that embeds the server by its public ABI and executes its input line by line;
+ * tests drive it. It links with any libtritonserver.so, also the genuine one.
  *
  *     embed REPOSITORY BACKEND_DIRECTORY [poll|explicit|namespaces [MODEL…]]
  *
@@ -9,17 +9,17 @@
  *     start ID MODEL VERSION OUTPUTS INPUT…   and go on
  *     wait ID, cancel ID
  *     answered ID                             wait for its last response, but not for its release
- *     join                                    wait for all, whose names are free from then on
+ *     join                                    wait for all requests, whose IDs may be used again
  *     load MODEL PARAMETER…
  *     unload MODEL, unload-all MODEL, ready MODEL, metadata MODEL, config MODEL, statistics MODEL
  *     register REPOSITORY PARAMETER…, unregister REPOSITORY
  *     index
  *
- * INPUT is NAME:TYPE:SHAPE:ELEMENTS, by commas, or one of @priority:N, @timeout:MICROSECONDS,
- * @id:NUMBER, @name:TEXT, @start, @end (of a sequence), @PARAMETER:TEXT. PARAMETER of a load is
- * TYPE:NAME=VALUE, its type being string, bytes, int, bool or double.
+ * INPUT is NAME:TYPE:SHAPE:ELEMENTS, separated by commas, or one of @priority:N,
+ * @timeout:MICROSECONDS, @id:NUMBER, @name:TEXT, @start, @end (of a sequence), @PARAMETER:TEXT.
+ * PARAMETER of a load is TYPE:NAME=VALUE, its type being string, bytes, int, bool or double.
  *
- * It prints one line for each thing that happens:
+ * It prints one line for each event:
  *
  *     ID response OUTPUT… [final] · ID error CODE: TEXT [final] · ID final · ID refused CODE: TEXT
  *     COMMAND MODEL ok|CODE: TEXT · joined · and documents as they are
@@ -51,7 +51,7 @@ static size_t n_requests;
 static TRITONSERVER_Server *server;
 static TRITONSERVER_ResponseAllocator *allocator;
 
-/* One line, whole, whatever other threads print. */
+/* Prints one line in one call, so that lines of several threads do not mix. */
 static void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 static void say(const char *fmt, ...)
 {
@@ -77,7 +77,7 @@ static void must(TRITONSERVER_Error *error)
     exit(1);
 }
 
-/* How a command ended. */
+/* Prints how a command ended. */
 static void ended(const char *command, const char *what, TRITONSERVER_Error *error)
 {
     if (error)
@@ -95,7 +95,7 @@ static TRITONSERVER_DataType type_of(const char *name)
     return TRITONSERVER_StringToDataType(name);
 }
 
-/* The elements of a text as bytes; NULL elements end it. */
+/* Returns the elements of a text as bytes, which NULL elements end. */
 static void *elements(TRITONSERVER_DataType type, char *text, size_t *ret_size)
 {
     size_t size = 0, capacity = 4 * strlen(text) + 64;
@@ -328,7 +328,7 @@ static TRITONSERVER_Error *set_flag(struct running *r, uint32_t flag)
     return TRITONSERVER_InferenceRequestSetFlags(r->request, flags | flag);
 }
 
-/* Not an input, but what else a request may say. */
+/* Sets a property of a request that is not an input. */
 static TRITONSERVER_Error *set_option(struct running *r, char *text)
 {
     char *rest = text, *name = strsep(&rest, ":");
@@ -419,7 +419,7 @@ static TRITONSERVER_Parameter *parameter_of(char *text)
     return TRITONSERVER_ParameterBytesNew(name, rest, strlen(rest));
 }
 
-/* What has to do with parameters: loads a model, or registers a repository. */
+/* Executes the commands that have parameters: loads a model, or registers a repository. */
 static TRITONSERVER_Error *with_parameters(const char *command, const char *what, char **words,
                                            int n)
 {

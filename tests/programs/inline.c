@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * inline - a program that embeds the server and asks for inline execution: where do its callbacks
- * run?
+ * inline - a program that embeds the server and asks for inline execution, and counts where its
+ * callbacks run.
  *
  *     inline REPOSITORY BACKEND_DIRECTORY MODEL REQUESTS yes|no [sequence]
  *
- * It asks the model, whose input INPUT0 is FP32 [1,1], so many times, one after the other; each
+ * It asks the model, whose input INPUT0 is FP32 [1,1], REQUESTS times, one after the other. Each
  * release callback starts one more request, of another object. `sequence`: each request is a
  * sequence of its own. It prints
  *
  *     inside=N nested=N answered=N
  *
- * how many response callbacks of the first ones came inside the call that brought the request; how
- * many requests of callbacks were answered inside the callback; and how many were answered in all.
+ * inside: response callbacks of the first requests that were called inside the call that sent the
+ * request. nested: requests sent in callbacks that were answered inside the callback. answered: all
+ * answers.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -66,7 +67,7 @@ static TRITONSERVER_Error *release(TRITONSERVER_ResponseAllocator *a, void *buff
 }
 
 struct asked {
-    bool is_first; /* it brings another one when it is released */
+    bool is_first; /* its release sends another request */
 };
 static struct asked first = {.is_first = true}, second;
 

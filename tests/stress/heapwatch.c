@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * heapwatch - an LD_PRELOAD library that tells what the allocator of a program has given out.
- * Whoever connects to the socket whose path is in HEAPWATCH gets one JSON object, of bytes:
+ * heapwatch - an LD_PRELOAD library that reports how much memory the allocator of a program has
+ * given out. A client that connects to the socket whose path is in HEAPWATCH gets one JSON object,
+ * in bytes:
  *
- *     allocated   not freed; jemalloc has given its unused pages back before
+ *     allocated   not freed; jemalloc's unused pages were purged before
  *
- * and nothing where neither jemalloc nor a sanitizer allocates. A thread of its own, which takes no
- * signals. tests/stress/test_soak.py asks.
+ * The client gets nothing if neither jemalloc nor a sanitizer allocates. The library has a thread
+ * of its own, which takes no signals. tests/stress/test_soak.py connects.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -38,11 +39,11 @@ static void tell(int fd)
         allocated = __sanitizer_get_current_allocated_bytes();
     } else if (mallctl) {
         uint64_t epoch = 1;
-        mallctl("arena.4096.purge", NULL, NULL, NULL, 0); /* all arenas */
+        mallctl("arena.4096.purge", NULL, NULL, NULL, 0); /* purges all arenas */
         mallctl("epoch", NULL, NULL, &epoch, sizeof(epoch));
         allocated = jemalloc_count("stats.allocated");
         allocated -=
-            jemalloc_count("stats.arenas.4096.tcache_bytes"); /* freed, for a thread's use */
+            jemalloc_count("stats.arenas.4096.tcache_bytes"); /* freed; kept for a thread */
     } else {
         return;
     }
@@ -74,6 +75,6 @@ __attribute__((constructor)) static void start(void)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     if (bind(listener, (struct sockaddr *)&at, sizeof(at)) < 0 || listen(listener, 8) < 0 ||
         pthread_create(&thread, NULL, serve, NULL) != 0)
-        perror("heapwatch"); /* who asks finds nobody */
+        perror("heapwatch"); /* clients find no socket */
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }

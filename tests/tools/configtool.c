@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * configtool NAME FILE [ENTRY…] - the life of a configuration without a server: reads FILE as the
- * configuration of model NAME whose first version folder holds the ENTRYs, completes and checks it,
- * and prints the JSON that GET /v2/models/NAME/config would answer. An error goes to stderr.
+ * configtool NAME FILE [ENTRY…] - prepares a configuration without a server. It reads FILE as the
+ * configuration of model NAME whose first version folder has the ENTRYs, completes and validates
+ * it, and prints the JSON that GET /v2/models/NAME/config would answer. An error goes to stderr.
  * CONFIGTOOL_TEXT=1 prints the text form, CONFIGTOOL_STRICT=1 is --disable-auto-complete-config,
  * CONFIGTOOL_ALL=1 passes over fields that the server does not honour yet.
  *
- * configtool --fields - each field that a configuration can have, and what the server does about
- * it: lines of "message field yes|tunes|no".
+ * configtool --fields - prints each field that a configuration can have, and what the server does
+ * with it: lines of "message field yes|tunes|no".
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 #include "base/status.h"
 #include "core/config/honoured.h"
 
-/* That a field is not honoured is the last thing that both steps look at. */
+/* Both steps examine last whether the fields are honoured. */
 static struct status *pass_unsupported(struct status *st)
 {
     if (st && status_code(st) == STATUS_UNSUPPORTED && getenv("CONFIGTOOL_ALL")) {
@@ -27,8 +27,8 @@ static struct status *pass_unsupported(struct status *st)
     return st;
 }
 
-/* The fields of a message, and of those in it; one inside a field that is not looked into has its
- * answer. */
+/* Prints the fields of a message and of the messages inside it. A field inside one that is not
+ * examined has that one's answer. */
 static void print_fields(const ProtobufCMessageDescriptor *type, enum config_answer outer)
 {
     static const char *const words[] = {

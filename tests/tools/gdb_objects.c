@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gdb_objects: has one of each kind of thing that tools/gdb/conch.py shows, and stops in
- * stop_here() for the debugger, which looks at them by their names.
+ * gdb_objects: has one object of each kind that tools/gdb/conch.py prints, and stops in stop_here()
+ * for the debugger, which finds the objects by their names.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -28,7 +28,7 @@ void stop_here(void);
 
 __attribute__((noinline)) void stop_here(void)
 {
-    __asm__ volatile("" ::: "memory"); /* nor may the call be left out */
+    __asm__ volatile("" ::: "memory"); /* so that the call is not optimised away */
 }
 
 static void destroy(struct request *r)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * json_copy: reads documents from stdin, each behind its length (32 bits, little endian), and
+ * json_copy: reads documents from stdin, each after its length (32 bits, little endian), and
  * answers each on stdout in the same way: '=' and the document as our writer prints it after our
- * reader has taken it apart, or '!' and the first syntax error.
+ * reader has parsed it, or '!' and the first syntax error.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -93,7 +93,7 @@ int main(void)
 {
     uint32_t length;
     while (fread(&length, 4, 1, stdin) == 1) {
-        char *text = malloc(length + !length); /* of its own, so that asan sees its end */
+        char *text = malloc(length + !length); /* an exact copy, so that asan sees its end */
         if (!text || fread(text, 1, length, stdin) != length)
             return 1;
         answer(text, length);

@@ -2,15 +2,16 @@
 /*
  * model_churn REPOSITORY MODEL BACKENDS CYCLES [HOW…]: loads and unloads a model again and again,
  * as the server does it: folder, configuration, library, model, instances, scheduler. Prints one
- * JSON object: what a load and an unload take, and what the process holds (memory, threads,
+ * JSON object: the times of a load and an unload, and what the process holds (memory, threads,
  * descriptors, mapped libraries) at eleven points: after a warm-up of a tenth of the cycles, and
  * after each tenth of them.
  *
  *     hold      a second copy of the model stays loaded, so that the backend's library stays, too
  *     infer     each cycle has one request with zeros, whose execution starts the instance's thread
  *     parallel  four threads share the cycles
- *     named     the model is loaded and unloaded by its name, as clients ask for it; with neither
- * hold nor parallel files     the same with a configuration and a file that come with the request
+ *     named     the model is loaded and unloaded by its name, as by a client; not with hold,
+ *               parallel
+ *     files     the same with a configuration and a file that come with the request
  *
  * bench/run and tests drive it.
  */
@@ -49,14 +50,14 @@ static void must(struct status *st, const char *what)
     exit(1);
 }
 
-/* ---------------------------------------------------------------------- what the process holds */
+/* ---- What the process holds ------------------------------------------------------------------ */
 
-/* Whichever allocator this program runs with. */
+/* Weak: the program runs with any allocator. */
 __attribute__((weak)) int mallctl(const char *name, void *old, size_t *old_size, void *new,
                                   size_t new_size);
 __attribute__((weak)) size_t __sanitizer_get_current_allocated_bytes(void);
 
-/* Bytes that are allocated and not freed, whatever the allocator keeps beyond. */
+/* Returns the bytes that are allocated and not freed, without what the allocator keeps. */
 static size_t heap_bytes(void)
 {
     if (__sanitizer_get_current_allocated_bytes)
@@ -84,12 +85,12 @@ static size_t n_descriptors(void)
 {
     struct file_list list;
     must(file_list("/proc/self/fd", &list), "descriptors");
-    size_t n = list.count - 1; /* but for the one that lists them */
+    size_t n = list.count - 1; /* without the descriptor of this listing */
     file_list_done(&list);
     return n;
 }
 
-/* Executable mappings of files, which are libraries. */
+/* Counts the executable mappings of files, which are libraries. */
 static size_t n_libraries(void)
 {
     AUTO(buf) maps = BUF_INIT(16 << 20);
@@ -106,8 +107,8 @@ struct point {
 };
 
 /*
- * A thread that has been joined is counted for a moment longer, until the kernel is done with it:
- * waits, for five seconds at most, until there are no more than max_threads.
+ * The kernel counts a joined thread for a moment longer. Waits, for five seconds at most, until
+ * there are no more than max_threads.
  */
 static struct point measure(size_t max_threads)
 {
@@ -115,7 +116,7 @@ static struct point measure(size_t max_threads)
     while (field_of_status("Threads:") > max_threads && monotonic_ns() < deadline_ns)
         usleep(1000);
     if (!mallctl)
-        malloc_trim(0); /* what glibc's arenas keep of freed memory is not a leak */
+        malloc_trim(0); /* freed memory that glibc's arenas keep is no leak */
     return (struct point){
         .rss_kb = field_of_status("VmRSS:"),
         .heap_bytes = heap_bytes(),
@@ -125,7 +126,7 @@ static struct point measure(size_t max_threads)
     };
 }
 
-/* ------------------------------------------------------------------------------- loads, unloads */
+/* ---- Loads and unloads ----------------------------------------------------------------------- */
 
 struct churn {
     struct server *server;
@@ -134,7 +135,7 @@ struct churn {
     struct pool *pool;
     bool infers;
     bool by_name;
-    const char *config; /* what it is loaded with, by name; NULL: its own */
+    const char *config; /* the configuration for a load by name; NULL: the model's own */
     size_t n_threads;
 };
 
@@ -210,12 +211,11 @@ static void unload(const struct churn *c, struct model *m)
     model_unref(m);
 }
 
-/* ------------------------------------------------------------------------------------- a request
- */
+/* ---- A request ------------------------------------------------------------------------------- */
 
 struct asked {
     struct request request;
-    struct mutex mu; /* level 100: nothing of ours is held in a callback */
+    struct mutex mu; /* level 100: no lock of ours is held in a callback */
     struct cond changed;
     bool destroyed;
     char memory[4096];
@@ -252,9 +252,9 @@ static const struct request_ops ops = {
 };
 
 /*
- * Zeros for one input; the caller frees them when the request has gone. Where the model leaves it
- * open there are so many that the outputs, too, are blocks of their own: small ones lie in the
- * response.
+ * Adds zeros for one input; the caller frees them after the request. Where the model leaves the
+ * size open, there are so many that the outputs are blocks of their own, too: small outputs lie in
+ * the response.
  */
 static void *add_zeros(struct request *r, const struct model *m, const struct tensor_spec *spec)
 {
@@ -299,7 +299,7 @@ static void infer(const struct churn *c, struct model *m)
     mutex_done(&a.mu);
 }
 
-/* -------------------------------------------------------------------------------- the whole */
+/* ---- The whole run --------------------------------------------------------------------------- */
 
 static int by_value(const void *a, const void *b)
 {
@@ -326,7 +326,7 @@ static void print_times(const char *name, uint64_t *ns, size_t n)
 struct work {
     const struct churn *c;
     size_t cycles;
-    uint64_t *load_ns, *unload_ns; /* that many of each */
+    uint64_t *load_ns, *unload_ns; /* of each cycle */
     struct model_memory memory;    /* of the last model */
 };
 
@@ -346,7 +346,7 @@ static void work(void *arg)
     }
 }
 
-/* So many cycles, by this thread or shared among several; returns what a model had in memory. */
+/* Runs this many cycles, on this thread or several; returns what a model had in memory. */
 static struct model_memory run_round(const struct churn *c, size_t cycles, uint64_t *load_ns,
                                      uint64_t *unload_ns)
 {
@@ -364,7 +364,7 @@ static struct model_memory run_round(const struct churn *c, size_t cycles, uint6
     work(&shares[0]);
     for (size_t i = 1; i < c->n_threads; i++)
         thread_join(&threads[i]);
-    pool_trim(c->pool, 0); /* it keeps as much as requests have ever overlapped */
+    pool_trim(c->pool, 0); /* it keeps the blocks of the requests that overlapped */
     return shares[0].memory;
 }
 
@@ -372,14 +372,14 @@ static void churn(const struct churn *c, size_t cycles, bool hold)
 {
     uint64_t *load_ns = mem_alloc(cycles * sizeof(*load_ns));
     uint64_t *unload_ns = mem_alloc(cycles * sizeof(*unload_ns));
-    memset(load_ns, 1, cycles * sizeof(*load_ns)); /* resident from now on: no growth to be seen */
+    memset(load_ns, 1, cycles * sizeof(*load_ns)); /* resident now, so no growth */
     memset(unload_ns, 1, cycles * sizeof(*unload_ns));
     struct point points[N_POINTS + 1];
     struct model_memory memory;
     size_t each = cycles / N_POINTS;
     struct model *held = hold ? load(c) : NULL;
 
-    run_round(c, each, load_ns, unload_ns); /* the warm-up: its times are overwritten */
+    run_round(c, each, load_ns, unload_ns); /* the warm-up, whose times are overwritten */
     points[0] = measure(SIZE_MAX);
     for (size_t i = 0; i < N_POINTS; i++) {
         memory = run_round(c, each, load_ns + i * each, unload_ns + i * each);
@@ -405,7 +405,7 @@ static void churn(const struct churn *c, size_t cycles, bool hold)
     mem_free(unload_ns);
 }
 
-/* A server without models, whose parts the models are made with. */
+/* Makes a server without models, whose parts the models use. */
 static struct server *new_server(const char *repository, const char *backends)
 {
     char empty[] = "/tmp/model_churn-XXXXXX";
@@ -460,7 +460,7 @@ int main(int argc, char **argv)
                       .infers = infers,
                       .n_threads = parallel ? MAX_THREADS : 1};
     must(storage_open(argv[1], true, &c.storage), "repository");
-    if (files) { /* its own, as a client gets it */
+    if (files) { /* a copy, as a client sends it */
         struct model *m = load_by_name(&c);
         model_config_print_json(m->config, &config);
         unload_by_name(&c, m);

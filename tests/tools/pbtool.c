@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pbtool - the mapper of protobuf messages as a program, so that tests in Python can hold it
- * against another implementation. Requests and answers on stdin and stdout, many per process:
+ * pbtool - the mapper of protobuf messages as a program, so that tests in Python can compare it
+ * with another implementation. Requests and answers on stdin and stdout, many per process:
  *
  *     <from> <to> <n bytes>\n<bytes>     from, to: text, json, wire (the binary form)
  *     ok <n bytes>\n<bytes>  or  error <n bytes>\n<message>

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * accept - a backend that takes every configuration and executes nothing: what a server itself
- * makes of a repository can be seen without the frameworks. It stands in for all of them under
- * their names.
+ * accept - a backend that accepts every configuration and executes nothing, so that a test sees a
+ * server's own treatment of a repository without the frameworks. It is installed under the names of
+ * all of them.
  *
  * Model parameters, for what a backend may do to a configuration:
- *   set       the JSON that goes to TRITONBACKEND_ModelSetConfig(); "" is sent as it is
- *   set_then  a second one, after the first
- *   version   the config_version that goes with them; 1
- *   when      "model" (while the model is initialised; the default) or "instance" (later than that)
- *   ignore    "yes": an error of these calls is not handed on
+ *   set       the JSON for TRITONBACKEND_ModelSetConfig(); "" is sent as it is
+ *   set_then  a second JSON, after the first
+ *   version   the config_version of these calls; 1
+ *   when      "model" (while the model is initialised; the default) or "instance" (later)
+ *   ignore    "yes": an error of these calls is dropped
  *   expects   what TRITONBACKEND_ModelAutoCompleteConfig() must answer: "yes" or "no"
  */
 #include <stdbool.h>
@@ -76,7 +76,7 @@ static TRITONSERVER_Error *tell_config(TRITONBACKEND_Model *model)
     return err;
 }
 
-/* What the model asks for at this moment. */
+/* Does what the model's parameters ask for at this moment. */
 static TRITONSERVER_Error *act(TRITONBACKEND_Model *model, bool late)
 {
     struct doc *config;

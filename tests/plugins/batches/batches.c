@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * batches - a backend that tells which requests it was given together, and ends an execution when
- * the test lets it.
+ * batches - a backend that logs which requests it got together, and ends an execution when the test
+ * lets it.
  *
  * Files in the model's folder:
  *
  *     log    gets a line when an execution begins, and one when it has answered:
- *                begin 3 m_0_1 a:1 b:4        the third one, of instance m_0_1: ids and batch sizes
+ *                begin 3 m_0_1 a:1 b:4        the third execution, of instance m_0_1: ids and batch
+ *                sizes
  *                end 3
- *     hold   as long as it is there, an execution answers only when its own gate is there, go.3
+ *     hold   while it exists, an execution answers only when its own gate exists, go.3
  *
- * The model has any inputs, and an output OUT (INT32, one element): which execution it was. An
- * execution reports what it did, so that who has an answer finds it counted, and answers its
- * requests in the opposite order. With the parameter `responses` a request gets that many of them,
- * and then the final flag alone.
+ * The model has any inputs, and an output OUT (INT32, one element), the number of the execution. An
+ * execution reports its statistics first, so that a client with an answer finds it counted, and
+ * answers its requests in the opposite order. The parameter `responses` is the number of responses
+ * to a request, after which the final flag is sent alone.
  */
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -50,7 +51,7 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* The number that stands behind a key in a document whose form is known; 0 when it is not there. */
+/* Returns the number after a key in a document whose form is known; 0 if the key is missing. */
 static unsigned int number_after(const char *json, size_t size, const char *key)
 {
     const char *at = memmem(json, size, key, strlen(key));
@@ -84,7 +85,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelFinalize(TRITONBACKEND_Model *model)
     return NULL;
 }
 
-/* One line, whole, whatever other instances write. */
+/* Writes one line in one call, so that lines of several instances do not mix. */
 static void write_log(const struct model *m, const char *line, size_t size)
 {
     char path[4096];

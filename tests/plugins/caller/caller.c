@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * caller - a backend that calls what the other plugins do not, and says what came back.
+ * caller - a backend that calls the functions that no other plugin calls, and answers with their
+ * results.
  *
  * The model has an input IN (INT32) and an output OUT (one string): one line for each call. The
  * response has a parameter of every kind. While the model and its instance initialise, they report
@@ -43,7 +44,7 @@ static void say(struct text *t, const char *fmt, ...)
     t->size += (size_t)n;
 }
 
-/* What should have failed: its error is taken. */
+/* Notes the error of a call that should fail, and frees it. */
 static void say_error(struct text *t, const char *what, TRITONSERVER_Error *err)
 {
     say(t, "%s: %s", what, err ? TRITONSERVER_ErrorMessage(err) : "no error");
@@ -240,8 +241,8 @@ static void say_response(struct text *t, TRITONBACKEND_Response *response)
         TRITONBACKEND_InferenceResponseOutputByName(response, "NOPE", &type, &shape, &n_dims));
 }
 
-/* The text with its length in front; then the attributes of its memory are known, too late to be
- * part of it, so they go into a parameter. */
+/* Writes the text after its length. The attributes of its memory are known only then, too late
+ * for the text, so they go into a parameter. */
 static void write_text(TRITONBACKEND_Response *response, TRITONBACKEND_Output *output,
                        const struct text *t)
 {
@@ -253,7 +254,7 @@ static void write_text(TRITONBACKEND_Response *response, TRITONBACKEND_Output *o
     void *to;
 
     must(TRITONBACKEND_OutputBuffer(output, &to, sizeof(size) + size, &type, &id));
-    if (to) { /* else the program that embeds the server does not want it */
+    if (to) { /* otherwise the embedding program does not want it */
         memcpy(to, &size, sizeof(size));
         memcpy((char *)to + sizeof(size), t->bytes, size);
     }

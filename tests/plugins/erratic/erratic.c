@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * erratic - a backend that is quick, and takes very long now and then; and that thinks long about
- * whether it is ready.
+ * erratic - a backend that executes fast, and takes very long now and then; and that takes long to
+ * say whether it is ready.
  *
  * Parameters of the model:
- *     every     one execution of so many takes long (0: none does)
+ *     every     one execution in this many takes long (0: none does)
  *     long_ms   how long; it computes meanwhile, it does not sleep
  *     ready_ms  how long ModelInstanceReady takes
  *

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gate - a backend that does nothing until a test lets it, so that a test need not sleep.
+ * gate - a backend that waits until a test opens its gates, so that the test need not sleep.
  *
  * The gates are files in the model's folder, which the test makes and removes:
  *
- *     hold.load      loading waits as long as it is there
+ *     hold.load      loading waits while the file exists
  *     fail.load      loading fails, with the file's first line
- *     hold.execute   an execution waits as long as it is there
- *     hold.ready     an instance takes its time to say whether it is ready
- *     fail.ready     … and says that it is not
- *     hold.unload    the end of the model waits as long as it is there
+ *     hold.execute   an execution waits while the file exists
+ *     hold.ready     an instance delays its answer whether it is ready
+ *     fail.ready     … and the answer is that it is not
+ *     hold.unload    the end of the model waits while the file exists
  *     bounded        the model says, while it loads, that its executions are bounded, which is a
- * lie (conch/backend.h); a response of it has the parameter `thread`, the name of the thread that
- * executes
+ *                    lie
+ *                    (conch/backend.h); its responses have the parameter `thread`, the name of
+ *                    the thread that executes
  *
- * Who waits has made a file of the gate's name with .reached behind it.
+ * A waiting function has made a file of the gate's name with the suffix .reached.
  *
- * The model has one input IN and one output OUT, INT32 [-1]; OUT is IN. Statistics count what was
- * executed; the times in them are none.
+ * The model has one input IN and one output OUT, INT32 [-1]; OUT is IN. Statistics count
+ * executions; all times in them are 0.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -63,7 +64,7 @@ static void wait_at(TRITONBACKEND_Model *model, const char *gate)
         nanosleep(&pause, NULL);
 }
 
-/* NULL, or the first line of the gate as an error. */
+/* Returns NULL, or the first line of the gate as an error. */
 static TRITONSERVER_Error *fail_at(TRITONBACKEND_Model *model, const char *gate)
 {
     char path[4096], line[256] = "";

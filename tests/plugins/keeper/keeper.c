@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * keeper - a backend that does not give back what the server made for it: the message with the
- * configuration, once per model and once per instance.
+ * keeper - a backend that leaks what the server made for it: the message with the configuration,
+ * once per model and once per instance.
  */
 #include "triton/core/tritonbackend.h"
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lodger - a backend that leaves something in each thread that it runs on, which its own code has
- * to end when the thread ends: a value of a key with a destructor, and what a C++ thread_local
- * variable does.
+ * lodger - a backend that leaves in each thread that runs it something that its own code must
+ * destroy when the thread ends: a value of a key with a destructor, and what a C++ thread_local
+ * variable leaves.
  *
- * The model has one input IN and one output OUT, INT32 [-1]. OUT is the version of the library, the
- * digit in `version` below, which tests change in the file; and how many requests the library has
- * executed since it was loaded. The model's parameter `cxx`, if there is one, adds the
+ * The model has one input IN and one output OUT, INT32 [-1]. OUT is the version of the library (the
+ * digit in `version` below, which tests change in the file) and the number of requests that the
+ * library has executed since it was loaded. The model's parameter `cxx`, if set, adds the
  * thread_local.
  *
- * As a batching library, too, it does so, and says on standard error which version it is.
+ * As a batching library it does the same, and prints its version on standard error.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -125,7 +125,7 @@ static void say(TRITONBACKEND_Request *request)
     must(TRITONBACKEND_RequestRelease(request, TRITONSERVER_REQUEST_RELEASE_ALL));
 }
 
-/* Whether it can serve is asked on whatever thread. */
+/* Any thread may ask whether the instance can serve. */
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReady(TRITONBACKEND_ModelInstance *instance)
 {
     (void)instance;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * meter - a backend with metrics of its own, which fails when it is told to.
+ * meter - a backend with metrics of its own, which fails on request.
  *
- * While a model of it is loaded there are, with the labels model and say (the model's parameter of
- * that name, any text):
+ * While one of its models is loaded it has these, with the labels model and say (the model's
+ * parameter of that name, any text):
  *
  *     meter_requests   a counter of the requests that it has executed
- *     meter_last       a gauge: the batch size of the last one
+ *     meter_last       a gauge: the batch size of the last request
  *     meter_sizes      a histogram of batch sizes, buckets 1 and 4
  *
  * The model has one input IN and one output OUT, INT32 [-1], and any batch size; OUT is IN. The
  * request parameter `do` is "error" (the execution fails), "fail" (an error is sent and reported),
- * or not there.
+ * or missing.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +42,8 @@ static uint64_t now_ns(void)
 
 /* ---- Metrics -------------------------------------------------------------------------------- */
 
-/* The model's parameter `say`, out of its configuration as JSON: without escapes but \" \\ \n. */
+/* Reads the model's parameter `say` from its configuration as JSON. Its only escapes are \" \\
+ * \n. */
 static void read_say(TRITONBACKEND_Model *model, char *ret_say, size_t room)
 {
     static const char before[] = "\"say\":{\"string_value\":\"";
@@ -110,7 +111,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelFinalize(TRITONBACKEND_Model *model)
 
 /* ---- Requests ------------------------------------------------------------------------------- */
 
-/* The value of the parameter `do`, or "". */
+/* Returns the value of the parameter `do`, or "". */
 static const char *what_to_do(TRITONBACKEND_Request *request)
 {
     uint32_t n;
@@ -167,7 +168,7 @@ static void answer(TRITONBACKEND_Request *request, bool fail)
         TRITONSERVER_ErrorDelete(error);
 }
 
-/* Counted before it is answered: whoever has the answer finds it in the page. */
+/* Counts before it answers: a client with an answer finds it on the page. */
 static void execute(TRITONBACKEND_ModelInstance *instance, struct meter *m,
                     TRITONBACKEND_Request *request)
 {

@@ -3,14 +3,15 @@
  * misbehave - a backend that breaks the rules of tritonbackend.h on purpose.
  *
  * The model has one input IN and one output OUT, INT32 [-1]. The request parameter `do` (a string)
- * chooses what happens to the request; without it OUT is IN, by the rules. The server has to turn
- * each of these into exactly one clear answer, and go on. Those that answer or release late do so
- * after `ms` (an integer) milliseconds, or once there is no file `hold` (its path).
+ * chooses what the backend does with the request; without it OUT is IN, by the rules. The server
+ * must answer each of these requests exactly once and clearly, and go on. The behaviours that
+ * answer or release late do so after `ms` (an integer) milliseconds, or once the file `hold` (its
+ * path) does not exist.
  *
- * The parameter `array` chooses what becomes of the array of requests besides: `zeroed`, `reversed`
- * or `shifted` before the call returns, `released` as the public backend repository's
- * RequestsRespondWithError() does it. With the parameter `fail` the call returns an error after it.
- * Where the model batches, the first request of a batch has the say.
+ * The parameter `array` chooses what happens to the array of requests: `zeroed`, `reversed` or
+ * `shifted` before the call returns, `released` as RequestsRespondWithError() of the public backend
+ * repository does it. With the parameter `fail` the call then returns an error. In a batch, the
+ * parameters of the first request hold.
  *
  * Every behaviour is a function, named in the table at the end.
  */
@@ -31,7 +32,7 @@
 
 typedef TRITONSERVER_Error *behaviour_fn(TRITONBACKEND_Request *request);
 
-/* An error that is expected, or that nobody can do anything about. */
+/* Frees an error that is expected, or that cannot be handled. */
 static void drop(TRITONSERVER_Error *err)
 {
     if (err)
@@ -54,7 +55,7 @@ static void pause_ms(int64_t ms)
         ;
 }
 
-/* The parameter's value: a string, or the address of an integer. */
+/* Returns the parameter's value: a string, or the address of an integer. */
 static const void *parameter(TRITONBACKEND_Request *request, const char *wanted,
                              TRITONSERVER_ParameterType wanted_type)
 {
@@ -96,7 +97,7 @@ static void wait_for(const struct delay *delay)
         pause_ms(1);
 }
 
-/* ---- Good manners, as building blocks -------------------------------------------------------- */
+/* ---- What a good backend does, in parts ------------------------------------------------------ */
 
 static void put_ints(TRITONBACKEND_Response *response, const int32_t *values, int64_t n)
 {
@@ -150,7 +151,7 @@ static TRITONSERVER_Error *be_good(TRITONBACKEND_Request *request)
     return NULL;
 }
 
-/* Answer with an error whose text is given. */
+/* Answers with an error that has this text. */
 static TRITONSERVER_Error *say(TRITONBACKEND_Request *request, TRITONBACKEND_Response *response,
                                const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 static TRITONSERVER_Error *say(TRITONBACKEND_Request *request, TRITONBACKEND_Response *response,
@@ -172,7 +173,7 @@ static TRITONSERVER_Error *say(TRITONBACKEND_Request *request, TRITONBACKEND_Res
     return NULL;
 }
 
-/* Answer with the text of an error that some call should have given; the error is taken. */
+/* Answers with the text of an error that a call should have returned, and frees the error. */
 static TRITONSERVER_Error *say_error(TRITONBACKEND_Request *request,
                                      TRITONBACKEND_Response *response, TRITONSERVER_Error *err)
 {
@@ -198,7 +199,7 @@ static TRITONSERVER_Error *error_with_outputs(TRITONBACKEND_Request *request)
     return say(request, echo_response(request), "too late");
 }
 
-/* Not allowed: after an answer the error has nothing left to answer. */
+/* Not allowed: after an answer the error has no request left. */
 static TRITONSERVER_Error *answer_then_error(TRITONBACKEND_Request *request)
 {
     must(TRITONBACKEND_ResponseSend(echo_response(request), FINAL, NULL));
@@ -253,7 +254,7 @@ static TRITONSERVER_Error *only_final(TRITONBACKEND_Request *request)
     return NULL;
 }
 
-/* A factory could answer after the release, but its end says that it will not. */
+/* A factory could answer after the release, but its deletion says that it does not. */
 static TRITONSERVER_Error *unused_factory(TRITONBACKEND_Request *request)
 {
     TRITONBACKEND_ResponseFactory *factory;
@@ -307,16 +308,16 @@ static TRITONSERVER_Error *reschedule(TRITONBACKEND_Request *request)
     TRITONSERVER_Error *err =
         TRITONBACKEND_RequestRelease(request, TRITONSERVER_REQUEST_RELEASE_RESCHEDULE);
 
-    /* Accepted, it would no longer be ours. */
+    /* If accepted, the response would no longer be ours. */
     return err ? say_error(request, NULL, err) : NULL;
 }
 
 /* ---- Late, which is allowed ------------------------------------------------------------------ */
 
 struct later {
-    TRITONBACKEND_Request *request;         /* to be released, or NULL */
-    TRITONBACKEND_ResponseFactory *factory; /* to be answered, or NULL */
-    TRITONBACKEND_Response *response;       /* to be sent, or NULL */
+    TRITONBACKEND_Request *request;         /* NULL: not released */
+    TRITONBACKEND_ResponseFactory *factory; /* NULL: no answer by it */
+    TRITONBACKEND_Response *response;       /* NULL: not sent */
     struct delay delay;
 };
 
@@ -331,7 +332,7 @@ static void *do_later(void *arg)
 
         must(TRITONBACKEND_ResponseNewFromFactory(&response, later->factory));
         put_ints(response, values, 2);
-        drop(TRITONBACKEND_ResponseSend(response, FINAL, NULL)); /* answered meanwhile? */
+        drop(TRITONBACKEND_ResponseSend(response, FINAL, NULL)); /* had an answer? */
         must(TRITONBACKEND_ResponseFactoryDelete(later->factory));
     }
     if (later->response)
@@ -342,10 +343,10 @@ static void *do_later(void *arg)
     return NULL;
 }
 
-static const char home = 'h'; /* somewhere in this library */
+static const char home = 'h'; /* an address in this library */
 
-/* Threads that nobody joins may still be in the library when its last model has gone, so it is
- * never unloaded. */
+/* Threads that are never joined may still run in the library after its last model has ended, so
+ * the library is never unloaded. */
 static void stay(void)
 {
     Dl_info own;
@@ -402,7 +403,7 @@ static TRITONSERVER_Error *late_both(TRITONBACKEND_Request *request)
     return NULL;
 }
 
-/* A response is a sender, too. */
+/* A response can send, too. */
 static TRITONSERVER_Error *late_response(TRITONBACKEND_Request *request)
 {
     struct delay delay = delay_of(request);
@@ -413,18 +414,18 @@ static TRITONSERVER_Error *late_response(TRITONBACKEND_Request *request)
     return NULL;
 }
 
-/* The call itself takes as long as it likes. */
+/* The call itself takes as long as the test wants. */
 static TRITONSERVER_Error *stuck(TRITONBACKEND_Request *request)
 {
     struct delay delay = delay_of(request);
 
     wait_for(&delay);
-    drop(TRITONBACKEND_ResponseSend(echo_response(request), FINAL, NULL)); /* answered meanwhile? */
+    drop(TRITONBACKEND_ResponseSend(echo_response(request), FINAL, NULL)); /* had an answer? */
     release(request);
     return NULL;
 }
 
-/* ---- Late, which is not ---------------------------------------------------------------------- */
+/* ---- Late, which is not allowed -------------------------------------------------------------- */
 
 static TRITONSERVER_Error *late_second_answer(TRITONBACKEND_Request *request)
 {
@@ -437,8 +438,8 @@ static TRITONSERVER_Error *late_second_answer(TRITONBACKEND_Request *request)
     return NULL;
 }
 
-/* The error is the answer, and the request the server's again, while a thread still wants to
- * answer. */
+/* The error answers the request, and gives it back to the server, while a thread still wants to
+ * answer it. */
 static TRITONSERVER_Error *error_then_late_answer(TRITONBACKEND_Request *request)
 {
     TRITONBACKEND_ResponseFactory *factory;
@@ -494,7 +495,7 @@ static TRITONSERVER_Error *no_buffer(TRITONBACKEND_Request *request)
     return NULL;
 }
 
-/* Ask for the given number of bytes for OUT, whose shape says n elements. */
+/* Asks for this number of bytes for OUT, whose shape has n elements. */
 static TRITONSERVER_Error *ask_for(TRITONBACKEND_Request *request, int64_t n, uint64_t size)
 {
     TRITONSERVER_MemoryType memory = TRITONSERVER_MEMORY_CPU;
@@ -531,13 +532,14 @@ static TRITONSERVER_Error *long_buffer(TRITONBACKEND_Request *request)
     return ask_for(request, 2, 4096);
 }
 
-/* The shape says as much as the bytes: more than any machine has, less than is absurd. */
+/* The shape has as many elements as the bytes: more than any machine has, but not an absurd
+ * number. */
 static TRITONSERVER_Error *beyond_memory(TRITONBACKEND_Request *request)
 {
     return ask_for(request, INT64_C(1) << 45, UINT64_C(1) << 47);
 }
 
-/* An output with any type and shape, for which size bytes are asked. */
+/* Asks for size bytes for an output with this type and shape. */
 static TRITONSERVER_Error *describe(TRITONBACKEND_Request *request, TRITONSERVER_DataType type,
                                     const int64_t *shape, uint32_t rank, uint64_t size)
 {
@@ -560,7 +562,7 @@ static TRITONSERVER_Error *describe(TRITONBACKEND_Request *request, TRITONSERVER
     return NULL;
 }
 
-/* Their product is 0 when it wraps. */
+/* The product of the dimensions wraps to 0. */
 static TRITONSERVER_Error *overflowing_shape(TRITONBACKEND_Request *request)
 {
     static const int64_t shape[] = {INT64_C(1) << 62, INT64_C(1) << 62, 4};
@@ -601,7 +603,7 @@ static TRITONSERVER_Error *other_type(TRITONBACKEND_Request *request)
     return describe(request, TRITONSERVER_TYPE_FP64, &n, 1, 16);
 }
 
-/* Zeroes are no strings: four lengths of 0 are, but not six bytes. */
+/* Zeros are no strings: four lengths of 0 are, but six bytes are not. */
 static TRITONSERVER_Error *broken_strings(TRITONBACKEND_Request *request)
 {
     int64_t n = 2;
@@ -704,7 +706,7 @@ static TRITONSERVER_Error *number_correlation_id(TRITONBACKEND_Request *request)
     return say_error(request, NULL, TRITONBACKEND_RequestCorrelationId(request, &id));
 }
 
-/* There is no GPU: the server gives other memory, and says so. */
+/* There is no GPU: the server gives other memory, and reports its type. */
 static TRITONSERVER_Error *gpu_output(TRITONBACKEND_Request *request)
 {
     TRITONSERVER_MemoryType memory = TRITONSERVER_MEMORY_GPU;
@@ -732,7 +734,7 @@ static TRITONSERVER_Error *null_response(TRITONBACKEND_Request *request)
     return say_error(request, NULL, TRITONBACKEND_ResponseSend(NULL, FINAL, NULL));
 }
 
-/* Every call with NULL for an object or a name must be refused; the answer says how many of how
+/* Every call with NULL for an object or a name must be refused. The answer says how many of how
  * many were. */
 static TRITONSERVER_Error *null_arguments(TRITONBACKEND_Request *request)
 {
@@ -842,7 +844,7 @@ static behaviour_fn *find_behaviour(const char *name)
     return NULL;
 }
 
-/* ---- What becomes of the array --------------------------------------------------------------- */
+/* ---- The array of requests ------------------------------------------------------------------- */
 
 static void zero(TRITONBACKEND_Request **requests, uint32_t n)
 {
@@ -858,7 +860,7 @@ static void reverse(TRITONBACKEND_Request **requests, uint32_t n)
     }
 }
 
-/* The first one is taken out, as if there were one less: it is in no place, the last one in two. */
+/* The first request is removed, and the others move up: it is at no index, the last one at two. */
 static void shift(TRITONBACKEND_Request **requests, uint32_t n)
 {
     memmove(requests, requests + 1, (n - 1) * sizeof(*requests));
@@ -869,7 +871,7 @@ static const struct {
     void (*damage)(TRITONBACKEND_Request **requests, uint32_t n);
 } arrays[] = {{"zeroed", zero}, {"reversed", reverse}, {"shifted", shift}};
 
-/* All are answered with an error, and gone. */
+/* All requests are answered with an error and released. */
 static void respond_with_error(TRITONBACKEND_Request **requests, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {

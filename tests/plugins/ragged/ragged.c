@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ragged - a backend that tells what a batch looks like to a model: it gathers all inputs of the
- * configuration, makes the batch inputs, and gives input IN back as output OUT, by rows or, if OUT
+ * ragged - a backend that shows what a batch looks like to a model. It gathers all inputs of the
+ * configuration and makes the batch inputs. It returns input IN as output OUT, by rows or, if OUT
  * is a batch output, like its source. The optional output SEEN (a string for each row) and a log
- * line of each execution tell all tensors: name, type, shape, values, and whether they were copied.
+ * line of each execution have all tensors: name, type, shape, values, and whether they were copied.
  *
  *     IN FP32 [3] copied: 1 2 3; COUNT INT32 [2] copied: 1 2
  */
@@ -69,7 +69,7 @@ static void say(struct instance *in, const char *fmt, ...)
     va_start(args, fmt);
     int n = vsnprintf(in->text + in->used, sizeof(in->text) - in->used, fmt, args);
     va_end(args);
-    if (n > 0 && (size_t)n < sizeof(in->text) - in->used) /* else the rest is left out */
+    if (n > 0 && (size_t)n < sizeof(in->text) - in->used) /* otherwise the rest is dropped */
         in->used += (size_t)n;
 }
 

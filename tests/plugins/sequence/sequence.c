@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sequence - a backend that adds up what the requests of a sequence bring, and tells what it was
- * given: every input of every request of the batch, control tensors, states and paddings included.
+ * sequence - a backend that adds up the values of a sequence's requests, and reports every input of
+ * every request of the batch, control tensors, states and paddings included.
  *
  * The model has an input IN (INT32, one element), and outputs OUT (the sum so far, INT32, one
  * element) and SEEN (one string): the requests of the execution in their order, separated by " | ",
  * of each its inputs by name as NAME=value, and the flags of the request.
  *
  * Parameters of the model:
- *     keep     where the sums are: "place" (the place in the batch, reset by START), "id" (the
- *              correlation id, the same), "state" (implicit state: input SI, output SO, INT32, one
- *              element, or with `grow` one more in each request)
- *     grow     "1": the state is a list of all that came
- *     again    so often is each request given back to the scheduler before it is answered; the sum
- *              counts its executions
- *     misuse   "1": uses the functions of states wrongly first, and tells the errors in SEEN
+ *     keep     where the sums are: "place" (by the position in the batch, reset by START), "id" (by
+ *              the correlation id, the same), "state" (implicit state: input SI, output SO, INT32,
+ *              one element, or with `grow` one more in each request)
+ *     grow     "1": the state is a list of all values
+ *     again    how often each request is rescheduled before it is answered; the sum counts its
+ *              executions
+ *     misuse   "1": uses the functions of states wrongly first, and reports the errors in SEEN
  *
- * As long as there is a file hold.execute in the model's folder, an execution waits; it has made a
- * file hold.execute.reached then.
+ * While the file hold.execute exists in the model's folder, an execution waits, and has made a file
+ * hold.execute.reached.
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -73,7 +73,7 @@ static void add(struct text *t, const char *fmt, ...)
     t->size += (size_t)n;
 }
 
-/* ---- What is configured --------------------------------------------------------------------- */
+/* ---- Configuration --------------------------------------------------------------------------- */
 
 static bool parameter(const char *json, const char *name, char *value, size_t size)
 {
@@ -155,7 +155,7 @@ static void wait_at_gate(TRITONBACKEND_ModelInstance *instance)
         nanosleep(&pause, NULL);
 }
 
-/* ---- What is there -------------------------------------------------------------------------- */
+/* ---- Inputs ---------------------------------------------------------------------------------- */
 
 struct tensor {
     const char *name;
@@ -166,7 +166,7 @@ struct tensor {
     const char *base;
 };
 
-/* An input whose buffers, if they are several, all are here; one buffer is enough for tests. */
+/* Reads an input whose buffers all lie in host memory; one buffer is enough for tests. */
 static void look(TRITONBACKEND_Request *request, uint32_t index, struct tensor *t)
 {
     TRITONBACKEND_Input *input, *same;
@@ -249,7 +249,7 @@ static void tell_tensor(struct text *out, const struct tensor *t, bool values)
     }
     if (t->type == TRITONSERVER_TYPE_BYTES) {
         memcpy(&length, t->base, sizeof(length));
-        if (length > t->size - sizeof(length)) /* older servers leave room behind it */
+        if (length > t->size - sizeof(length)) /* older servers leave room behind the string */
             abort();
         add(out, "'%.*s' ", (int)length, t->base + sizeof(length));
         return;
@@ -338,7 +338,7 @@ static int32_t execute_one(struct instance *in, uint32_t place, TRITONBACKEND_Re
     bool is_ready = !ready || number_at(ready, 0);
 
     must(TRITONBACKEND_RequestFlags(request, &flags));
-    /* What a padding holds in the inputs of clients, and in states, means nothing. */
+    /* The values of a padding, in clients' inputs and in states, have no meaning. */
     for (uint32_t i = 0; i < n; i++)
         tell_tensor(out, &tensors[i],
                     is_ready || (&tensors[i] != si && strcmp(tensors[i].name, "IN") != 0));
@@ -375,7 +375,7 @@ static void answer(TRITONBACKEND_Request *request, int32_t sum, const struct tex
     const int64_t ones[2] = {1, 1};
     uint32_t length = (uint32_t)seen->size;
     char *element = malloc(sizeof(length) + length);
-    uint32_t n_wanted; /* of a padding, nobody wants any */
+    uint32_t n_wanted; /* of a padding none is requested */
 
     must(TRITONBACKEND_RequestOutputCount(request, &n_wanted));
     memcpy(element, &length, sizeof(length));
@@ -419,7 +419,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstan
         add(seen, i ? " | " : "");
         sums[i] = execute_one(in, i, requests[i], seen);
     }
-    /* Counted before it is answered: whoever has the answer finds it in the statistics. */
+    /* Reports before it answers: a client with an answer finds it in the statistics. */
     must(TRITONBACKEND_ModelInstanceReportBatchStatistics(instance, request_count, from_ns, from_ns,
                                                           from_ns, from_ns));
     for (uint32_t i = 0; i < request_count; i++) {

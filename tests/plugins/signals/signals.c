@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * signals - a backend that says which signals are blocked where it is called, whether its children
- * can be ended by one, and that crashes when it is asked to.
+ * signals - a backend that reports which signals are blocked in its calls, and whether a signal can
+ * end its children, and that crashes on request.
  *
  * The model has an input IN (INT32, one element: what to do) and an output OUT (one string): a JSON
- * document with the masks (blocked signals, hexadecimal, as in /proc/self/status) of the thread
- * that initialised the model and the instance and of the one that executes, the mask of a child
- * made by posix_spawn(), and by which signals children made by posix_spawn(), fork() and vfork()
- * have ended that were sent SIGTERM. The masks at the end of instance and model are lines on
- * stdout.
+ * document. It has the masks (blocked signals, hexadecimal, as in /proc/self/status) of the threads
+ * that initialised the model and the instance and of the thread that executes, and the mask of a
+ * child made by posix_spawn(). It also has the signals that ended children made by posix_spawn(),
+ * fork() and vfork() after SIGTERM was sent to them. The masks at the end of instance and model are
+ * lines on stdout.
  *
- * IN: 0 tells; 1 reads from NULL; 2 fills the stack. Parameter `crash` of the model: it reads from
- * NULL when it is initialised.
+ * IN: 0 reports; 1 reads from NULL; 2 fills the stack. With the parameter `crash` of the model, its
+ * initialisation reads from NULL.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -86,14 +86,14 @@ static pid_t start_by_fork(void)
     return pid;
 }
 
-/* The signal that has ended it; 0: it has not ended by one. Polite first, since it may ignore it.
- */
+/* Returns the signal that ended the child; 0: none did. Sends SIGTERM first, since the child may
+ * ignore it. */
 static int ended_by(pid_t pid)
 {
     int status = 0;
     kill(pid, SIGTERM);
     for (int i = 0; i < 6000; i++) {
-#ifdef __SANITIZE_THREAD__ /* it puts off what comes before the child is another program: lost */
+#ifdef __SANITIZE_THREAD__ /* it delays an early signal, and the child loses it */
         if (i % 100 == 99)
             kill(pid, SIGTERM);
 #endif
@@ -124,7 +124,7 @@ static void read_mask_of_child(char to[32])
     waitpid(pid, NULL, 0);
 }
 
-/* ---- What it is asked for -------------------------------------------------------------------- */
+/* ---- What a request asks for ----------------------------------------------------------------- */
 
 static int fill_stack(volatile char *before)
 {
@@ -201,7 +201,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstan
     return NULL;
 }
 
-/* ---- Life ------------------------------------------------------------------------------------ */
+/* ---- The backend's functions ----------------------------------------------------------------- */
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model *model)
 {

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * strategist - a batching library that tells on stderr what it is asked, and does what the test
- * wants; and a backend that tells which requests it got together. The test names this file in the
- * model's parameter TRITON_BATCH_STRATEGY_PATH, or puts a copy where such libraries are looked for.
+ * strategist - a batching library that prints on stderr what it is asked, and answers as the test
+ * wants; and a backend that prints which requests it got together. The test names this file in the
+ * model's parameter TRITON_BATCH_STRATEGY_PATH, or copies it where such libraries are searched.
  *
  *     strategist: batcher begins · batcher ends
  *     strategist: batch N begins · batch N ends · ID? (of no batch) · N: ID?
  *     strategist: executes ID ID…
  *
  * Parameters of the model, which the batcher reads: `fails` (words: batcher-begin, batcher-end,
- * batch-begin, batch-end: these return an error), `silent` (words: batcher, batch-user: their
- * pointer is not written), `all` (what is said of each request that says nothing itself).
+ * batch-begin, batch-end: these functions return an error), `silent` (words: batcher, batch-user:
+ * their pointer is not written), `all` (the answer about each request that has no `join`).
  *
- * A request's parameter `join` tells what is said of it: yes (as without), no, first (yes, if it is
- * the first one of its batch), unsaid (nothing is written); with fail- before that an error, too.
- * `hold` names a file: as long as it is there the judgement waits, having made another one with
- * .reached behind it. A file hold.execute in the model's folder holds up executions in that way.
+ * A request's parameter `join` chooses the answer about the request: yes (the default), no, first
+ * (yes, if the request is the first of its batch), unsaid (no answer is written); with the prefix
+ * fail- also an error. `hold` names a file: while it exists the function waits, after making a file
+ * with the suffix .reached. A file hold.execute in the model's folder holds executions in the same
+ * way.
  *
  * The model has one input IN and one output OUT, INT32; OUT is IN.
  */
@@ -32,7 +33,7 @@ struct batcher {
     char fails[128], silent[64], all[16];
     pthread_mutex_t mu;
     unsigned int n_batches; /* under mu */
-    bool in_use;            /* under mu: a function is inside */
+    bool in_use;            /* under mu: a thread is inside a function */
 };
 
 struct batch {
@@ -77,7 +78,7 @@ static void hold(const char *path)
         backend_pause_ms(1);
 }
 
-/* ------------------------------------------------------------------------------------- batcher */
+/* ---- The batcher ----------------------------------------------------------------------------- */
 
 static void copy_parameter(const struct doc *config, const char *key, char *to, size_t size)
 {
@@ -104,7 +105,7 @@ static void batcher_free(struct batcher *b)
     free(b);
 }
 
-/* A batcher is asked one thing at a time. */
+/* A batcher has one thread inside at a time. */
 static void enter(struct batcher *b)
 {
     pthread_mutex_lock(&b->mu);
@@ -144,7 +145,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelBatcherFinalize(TRITONBACKEND_Batcher *ba
     return fails ? failure("batcher-end") : NULL;
 }
 
-/* --------------------------------------------------------------------------------------- batch */
+/* ---- A batch --------------------------------------------------------------------------------- */
 
 TRITONSERVER_Error *TRITONBACKEND_ModelBatchInitialize(const TRITONBACKEND_Batcher *batcher,
                                                        void **userp)
@@ -167,7 +168,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelBatchInitialize(const TRITONBACKEND_Batch
     return fails ? failure("batch-begin") : NULL;
 }
 
-/* The value of a request's string parameter; NULL when it has none. */
+/* Returns the value of a request's string parameter; NULL if it has none. */
 static const char *parameter(TRITONBACKEND_Request *request, const char *wanted)
 {
     uint32_t n;
@@ -233,7 +234,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelBatchFinalize(void *userp)
     return fails ? failure("batch-end") : NULL;
 }
 
-/* ------------------------------------------------------------------------------------- backend */
+/* ---- The backend ----------------------------------------------------------------------------- */
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model *model)
 {

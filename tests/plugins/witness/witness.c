@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * witness - a backend that says what it was told about its instances, and where they ran.
+ * witness - a backend that reports what it was told about its instances, and where they ran.
  *
- * The model has an input IN (INT32, one element, not looked at) and an output OUT (one string): a
- * JSON document with `executed` (instance and place), `model` (where that was initialised) and
- * `instances`, in the order in which their initialisation ended; a place is the thread's id, its
- * CPUs and its memory nodes ("" without a policy). Ends of instances and models are log lines.
+ * The model has an input IN (INT32, one element, which is not read) and an output OUT (one string):
+ * a JSON document with `executed` (instance and place), `model` (the place of its initialisation)
+ * and `instances`, in the order in which their initialisation ended. A place is the thread's id,
+ * its CPUs and its memory nodes ("" without a policy). Ends of instances and models are log lines.
  *
  * Settings of the backend: parallel (instances may initialise at the same time), own-threads (each
- * instance has a thread for life), device-blocking,
- * prefer-model (that many instances of KIND_MODEL where the configuration has no group).
- * Parameters of the model: meet (each initialisation waits, for at most a minute, until so many
- * are inside at once), fail (the name of the instance, or of the model, that fails to initialise).
+ * instance has a thread for life), device-blocking, prefer-model (that many instances of KIND_MODEL
+ * if the configuration has no group). Parameters of the model: meet (each initialisation waits, for
+ * at most a minute, until this many are inside at once), fail (the name of the instance, or of the
+ * model, whose initialisation fails).
  */
 #include <pthread.h>
 #include <sched.h>
@@ -26,7 +26,7 @@
 #include "conch/backend.h"
 #include "triton/core/tritonbackend.h"
 
-/* Not there in Triton. */
+/* Triton does not have this function. */
 extern __typeof__(conch_backend_attribute_set_instance_threads)
     conch_backend_attribute_set_instance_threads __attribute__((weak));
 
@@ -86,8 +86,7 @@ static void add(struct text *t, const char *fmt, ...)
     t->size += (size_t)n;
 }
 
-/* The string that stands behind a key in a document whose form is known; NULL when it is not there.
- */
+/* Returns the string after a key in a document whose form is known; NULL if the key is missing. */
 static char *string_after(const char *json, size_t size, const char *key)
 {
     char *copy = strndup(json, size), *found = NULL;
@@ -100,7 +99,7 @@ static char *string_after(const char *json, size_t size, const char *key)
     return found;
 }
 
-/* ------------------------------------------------------------------------------------- places */
+/* ---- Threads, CPUs and memory nodes ---------------------------------------------------------- */
 
 static void list_bits(const unsigned long *bits, unsigned int n, char *out, size_t size)
 {
@@ -132,7 +131,7 @@ static void add_place(struct text *t, const struct place *p)
     add(t, "{\"tid\":%ld,\"cpus\":\"%s\",\"nodes\":\"%s\"}", p->tid, p->cpus, p->nodes);
 }
 
-/* ------------------------------------------------------------------------------------ backend */
+/* ---- The backend ----------------------------------------------------------------------------- */
 
 static char *backend_setting(TRITONBACKEND_Backend *backend, const char *key)
 {
@@ -179,7 +178,7 @@ TRITONSERVER_Error *TRITONBACKEND_GetBackendAttribute(TRITONBACKEND_Backend *bac
     return NULL;
 }
 
-/* -------------------------------------------------------------------------------------- model */
+/* ---- The model ------------------------------------------------------------------------------- */
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model *model)
 {
@@ -233,9 +232,9 @@ static struct model *model_of(TRITONBACKEND_ModelInstance *instance)
     return state;
 }
 
-/* ----------------------------------------------------------------------------------- instance */
+/* ---- The instance ---------------------------------------------------------------------------- */
 
-/* What the server says of the instance. */
+/* What the server says of the instance, as JSON members. */
 static char *told(TRITONBACKEND_ModelInstance *instance)
 {
     struct text *t = calloc(1, sizeof(*t));
@@ -276,7 +275,7 @@ static char *told(TRITONBACKEND_ModelInstance *instance)
     return copy;
 }
 
-/* Waits for the others, if the model asks for that. */
+/* Waits for the other instances, if the model asks for that. */
 static void meet(struct model *m)
 {
     struct timespec until;
@@ -324,7 +323,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceFinalize(TRITONBACKEND_ModelInsta
     must(TRITONBACKEND_ModelInstanceName(instance, &name));
     say("finalized instance", name);
     if (!w)
-        return NULL; /* it did not come up */
+        return NULL; /* its initialisation failed */
     pthread_mutex_lock(&m->mu);
     for (unsigned int i = 0; i < m->n; i++) {
         if (m->instances[i] == w)
