@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading numbers, one at a time and whole tensors of them.
+ * Reading numbers, one at a time and whole tensors of them: quick for the usual numbers. For all
+ * others it calls json_decimal.c.
  *
  * Which of the next 32 characters are no digits is looked up at once, and tells where the point is
- * and where the digits end.
- * Digits become a value eight at a time, by three multiplications within a 64-bit word. A number of
- * up to 19 digits becomes w·10^q with an exact w. That is rounded to a double by
+ * and where the digits end. Digits become a value eight at a time, by three multiplications within
+ * a 64-bit word. A number of up to 19 digits becomes w·10^q with an exact w. That is rounded to a
+ * double by
  *   - one multiplication or division of doubles when both sides are exact (Clinger's fast path),
  *   - else one or two 64-bit multiplications with a 128-bit power of ten (D. Lemire, "Number
  *     parsing at a gigabyte per second", 2021),
  *   - else, for subnormal results and for longer numbers whose first 19 digits do not decide, by
- *     strtod in the C locale.
+ *     strtod.
  * tests/unit/base/test_json_number.c holds all of it against strtod, bit for bit.
  *
  * Tensors of short numbers are read by json_read_avx512.c or json_read_avx2.c where the processor
@@ -18,26 +19,12 @@
  */
 #include "base/json.h"
 
-#include <locale.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
 
 #include "base/json_priv.h"
-
-/* A decimal number as it stands in the text: digits · 10^exponent. */
-struct decimal {
-    uint64_t digits;
-    int64_t exponent;
-    bool negative;
-    bool integer; /* neither fraction nor exponent */
-    bool special; /* NaN or an infinity; digits are the bits of the double */
-    bool more;    /* non-zero digits follow those: the value is greater */
-    bool many;    /* so many digits that they are hardly exact as a double */
-};
 
 static const uint64_t pow10_u64[] = {
     1,
@@ -105,102 +92,6 @@ static inline uint32_t no_digits(const char *p)
 #endif
 }
 
-/* NaN, Inf, Infinity; the minus sign was passed. */
-static const char *scan_special(const char *p, const char *end, struct decimal *d)
-{
-    size_t left = (size_t)(end - p);
-    double value;
-    if (left >= 3 && memcmp(p, "NaN", 3) == 0) {
-        value = (double)NAN;
-        p += 3;
-    } else if (left >= 3 && memcmp(p, "Inf", 3) == 0) {
-        value = (double)INFINITY;
-        p += 3;
-        if (p < end && *p == 'i') {
-            if (left < 8 || memcmp(p, "inity", 5) != 0)
-                return NULL;
-            p += 5;
-        }
-    } else {
-        return NULL;
-    }
-    /* RapidJSON ignores the sign of NaN. */
-    if (d->negative && isinf(value))
-        value = -value;
-    memcpy(&d->digits, &value, 8);
-    d->special = true;
-    d->integer = false;
-    return p;
-}
-
-/* Adds the digits at p to those of d, as many as fit exactly; the others only count. */
-static const char *scan_digits(const char *p, const char *end, struct decimal *d, bool fraction)
-{
-    for (; p < end && json_is_digit(*p); p++) {
-        unsigned digit = (unsigned)(*p - '0');
-        if (d->digits < 1000000000000000000u) {
-            d->digits = d->digits * 10 + digit;
-            d->exponent -= fraction;
-        } else {
-            d->more |= digit != 0;
-            d->exponent += !fraction;
-        }
-    }
-    return p;
-}
-
-/* The exponent; p is behind the letter. */
-static const char *scan_exponent(const char *p, const char *end, struct decimal *d)
-{
-    bool minus = false;
-    if (p < end && (*p == '+' || *p == '-'))
-        minus = *p++ == '-';
-    if (p == end || !json_is_digit(*p))
-        return NULL;
-    int64_t value = 0;
-    for (; p < end && json_is_digit(*p); p++) {
-        if (value < INT32_MAX) /* beyond that only the sign matters, whatever the digits */
-            value = value * 10 + (*p - '0');
-    }
-    d->exponent += minus ? -value : value;
-    d->integer = false;
-    return p;
-}
-
-/* Any number, of any length. */
-static const char *scan_slow(const char *p, const char *end, struct decimal *d)
-{
-    *d = (struct decimal){.integer = true};
-    if (p < end && *p == '-') {
-        d->negative = true;
-        p++;
-    }
-    if (p == end)
-        return NULL;
-    if (!json_is_digit(*p))
-        return scan_special(p, end, d);
-    p = *p == '0' ? p + 1 : scan_digits(p, end, d, false);
-    if (p < end && *p == '.') {
-        const char *from = ++p;
-        p = scan_digits(p, end, d, true);
-        if (p == from)
-            return NULL;
-        d->integer = false;
-    }
-    if (p < end && (*p | 0x20) == 'e')
-        return scan_exponent(p + 1, end, d);
-    return p;
-}
-
-/* scan_slow() without its caller's decimal having to live in memory. */
-static __attribute__((noinline)) struct decimal scan_any(const char *from, const char *end,
-                                                         const char **ret_after)
-{
-    struct decimal d;
-    *ret_after = scan_slow(from, end, &d);
-    return d;
-}
-
 enum { SCAN_AHEAD = 40 }; /* bytes that scan_number() may look at without asking where the end is */
 
 /*
@@ -260,7 +151,7 @@ scan_short_exponent(const char *p, const char *end, int *exponent)
  * nothing here may take the address of *d.
  */
 static inline __attribute__((always_inline)) const char *
-scan_number(const char *from, const char *end, struct decimal *d)
+scan_number(const char *from, const char *end, struct json_decimal *d)
 {
     const char *p = from, *after;
     if (UNLIKELY(end - p < SCAN_AHEAD))
@@ -302,7 +193,7 @@ scan_number(const char *from, const char *end, struct decimal *d)
     d->exponent = exponent;
     return p;
 slow:
-    *d = scan_any(from, end, &after);
+    *d = json_scan_any(from, end, &after);
     return after;
 }
 
@@ -354,59 +245,8 @@ static inline __attribute__((always_inline)) bool round_by_table(uint64_t w, int
     return true;
 }
 
-/* strtod must not depend on the locale of the process that has loaded the library. */
-static locale_t c_locale;
-
-__attribute__((constructor)) static void open_locale(void)
-{
-    c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* static in the C library: cannot fail */
-}
-
-/*
- * The last resort: what stands in [p, end), which is a finite decimal without its sign, by strtod.
- * More than 767 digits are never needed to tell which double is nearest, when a digit behind them
- * says that the number goes on.
- */
-static double round_by_strtod(const char *p, const char *end)
-{
-    enum { MAX_DIGITS = 770 };
-    char text[MAX_DIGITS + 32];
-    size_t n = 0;
-    int64_t exponent = 0;
-    bool fraction = false, more = false;
-    for (; p < end && (json_is_digit(*p) || *p == '.'); p++) {
-        if (*p == '.') {
-            fraction = true;
-            continue;
-        }
-        if (n < MAX_DIGITS) {
-            if (n || *p != '0')
-                text[n++] = *p;
-            exponent -= fraction;
-        } else {
-            more |= *p != '0';
-            exponent += !fraction;
-        }
-    }
-    if (n == 0)
-        return 0;
-    if (more) {
-        text[n++] = '1';
-        exponent--;
-    }
-    if (p < end) {
-        struct decimal d = {.exponent = exponent};
-        scan_exponent(p + 1, end, &d);
-        exponent = d.exponent;
-    }
-    exponent = MAX(MIN(exponent, (int64_t)100000), (int64_t)-100000);
-    snprintf(text + n, sizeof(text) - n, "e%d", (int)exponent);
-
-    return strtod_l(text, NULL, c_locale);
-}
-
 /* The double nearest to the decimal d, which stands in [from, end): what is rare. */
-static __attribute__((noinline)) double round_slow(struct decimal d, const char *from,
+static __attribute__((noinline)) double round_slow(struct json_decimal d, const char *from,
                                                    const char *end)
 {
     double value, above;
@@ -418,7 +258,7 @@ static __attribute__((noinline)) double round_slow(struct decimal d, const char 
     if (decided && d.more)
         decided = round_by_table(d.digits + 1, d.exponent, &above) && above == value;
     if (!decided)
-        value = round_by_strtod(from + d.negative, end);
+        value = json_round_by_strtod(from + d.negative, end);
     return d.negative ? -value : value;
 }
 
@@ -433,7 +273,7 @@ static inline double with_sign(double value, bool negative)
 }
 
 /* The double nearest to d, unless that takes more than a few multiplications. */
-static inline __attribute__((always_inline)) bool round_quick(const struct decimal *d,
+static inline __attribute__((always_inline)) bool round_quick(const struct json_decimal *d,
                                                               double *ret_value)
 {
     double value;
@@ -459,7 +299,7 @@ static inline __attribute__((always_inline)) bool round_quick(const struct decim
 static inline __attribute__((always_inline)) const char *
 parse_double(const char *p, const char *end, double *ret_value)
 {
-    struct decimal d;
+    struct json_decimal d;
     const char *after = scan_number(p, end, &d);
     if (UNLIKELY(!after))
         return NULL;
@@ -490,7 +330,7 @@ static const double near_pow10[NEAR_TO - NEAR_FROM + 1] = {
 static inline __attribute__((always_inline)) const char *parse_float(const char *p, const char *end,
                                                                      float *ret_value)
 {
-    struct decimal d;
+    struct json_decimal d;
     const char *after = scan_number(p, end, &d);
     if (UNLIKELY(!after))
         return NULL;
@@ -514,13 +354,18 @@ static inline __attribute__((always_inline)) const char *parse_float(const char 
     return after;
 }
 
+const char *json_parse_double(const char *p, const char *end, double *ret_value)
+{
+    return parse_double(p, end, ret_value);
+}
+
 const char *json_parse_float(const char *p, const char *end, float *ret_value)
 {
     return parse_float(p, end, ret_value);
 }
 
 /* Is it an integer of 64 bits? Those of 20 digits are looked at once more. */
-static bool is_whole_number(const struct decimal *d, const char *end, uint64_t *ret_value)
+static bool is_whole_number(const struct json_decimal *d, const char *end, uint64_t *ret_value)
 {
     if (!d->integer)
         return false;
@@ -537,7 +382,7 @@ static bool is_whole_number(const struct decimal *d, const char *end, uint64_t *
 
 const char *json_parse_number(const char *p, const char *end, struct json_number *ret_value)
 {
-    struct decimal d;
+    struct json_decimal d;
     uint64_t magnitude;
     const char *after = scan_number(p, end, &d);
     if (!after)
@@ -550,68 +395,6 @@ const char *json_parse_number(const char *p, const char *end, struct json_number
     ret_value->kind = JSON_DOUBLE;
     ret_value->d = round_slow(d, p, after);
     return isinf(ret_value->d) && !d.special ? NULL : after;
-}
-
-static const char *set_number_error(const char *text, const char *at, const char **ret_text,
-                                    const char **ret_at)
-{
-    *ret_text = text;
-    *ret_at = at;
-    return NULL;
-}
-
-/* How far the text agrees with the word. */
-static const char *match_word(const char *p, const char *end, const char *word)
-{
-    while (*word && p < end && *p == *word) {
-        p++;
-        word++;
-    }
-    return p;
-}
-
-const char *json_check_number(const char *from, const char *end, const char **ret_text,
-                              const char **ret_at)
-{
-    struct decimal d = {0};
-    double value;
-    const char *p = from, *after;
-    if (json_byte(p, end) == '-')
-        p++;
-    char c = json_byte(p, end);
-    if (!json_is_digit(c)) {
-        after = scan_special(p, end, &d);
-        if (after)
-            return after;
-        const char *at = match_word(p, end, c == 'N' ? "NaN" : c == 'I' ? "Infinity" : "");
-        return set_number_error(JSON_TEXT_INVALID_VALUE, at, ret_text, ret_at);
-    }
-    if (c == '0') {
-        p++;
-    } else {
-        while (json_is_digit(json_byte(p, end)))
-            p++;
-    }
-    if (json_byte(p, end) == '.') {
-        p++;
-        if (!json_is_digit(json_byte(p, end)))
-            return set_number_error(JSON_TEXT_NO_FRACTION, p, ret_text, ret_at);
-        while (json_is_digit(json_byte(p, end)))
-            p++;
-    }
-    if ((json_byte(p, end) | 0x20) == 'e') {
-        after = scan_exponent(p + 1, end, &d);
-        if (!after) {
-            c = json_byte(p + 1, end);
-            return set_number_error(JSON_TEXT_NO_EXPONENT, p + (c == '+' || c == '-' ? 2 : 1),
-                                    ret_text, ret_at);
-        }
-        p = after;
-    }
-    /* Only these can be too big; the others need no conversion. */
-    if ((d.exponent > 0 || p - from > 300) && !parse_double(from, end, &value))
-        return set_number_error(JSON_TEXT_TOO_BIG, from, ret_text, ret_at);
-    return p;
 }
 
 bool json_read_number(struct json *j, struct json_number *ret_value)
@@ -644,7 +427,7 @@ static inline const char *parse_int(const char *p, const char *end, bool is_sign
                                     uint64_t *ret_value, bool *ret_fits)
 {
     struct json_number number;
-    struct decimal d;
+    struct json_decimal d;
     *ret_fits = true;
     const char *after = scan_number(p, end, &d);
     if (LIKELY(after && d.integer && d.exponent == 0 && d.digits <= INT64_MAX &&

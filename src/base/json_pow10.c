@@ -75,5 +75,5 @@ __attribute__((constructor)) static void compute_table(void)
         big_over_5(&b);
         json_pow10_table[k - JSON_POW10_MIN] = big_top(&b);
     }
-    json_write_prepare();
+    json_print_prepare();
 }

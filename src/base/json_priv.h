@@ -25,9 +25,9 @@ enum { JSON_POW10_MIN = -342, JSON_POW10_MAX = 325 };
 extern struct json_pow10 json_pow10_table[JSON_POW10_MAX - JSON_POW10_MIN + 1];
 
 /*
- * json_write_prepare - fills json_write.c's table from that one; called once, when that is filled.
+ * json_print_prepare - fills json_print.c's tables from that one; called once, when that is filled.
  */
-void json_write_prepare(void);
+void json_print_prepare(void);
 
 enum { JSON_NUMBER_ROOM = 56 }; /* a number, its comma, and what whole-word stores write beyond */
 
@@ -36,6 +36,21 @@ char *json_print_double(char *out, double value);
 
 /* json_print_shortest - writes a comma and the float's own shortest digits; returns the end. */
 char *json_print_shortest(char *out, float value);
+
+/* json_print_f32s, … - write n values, each behind a comma; return the end. The output has room for
+ * n times JSON_NUMBER_ROOM bytes. Shortest floats: see json_write_shortest_f32s(). */
+char *json_print_f32s(char *out, const void *floats, size_t n);
+char *json_print_shortest_f32s(char *out, const void *floats, size_t n);
+char *json_print_f64s(char *out, const void *values, size_t n);
+char *json_print_i8s(char *out, const void *values, size_t n);
+char *json_print_i16s(char *out, const void *values, size_t n);
+char *json_print_i32s(char *out, const void *values, size_t n);
+char *json_print_i64s(char *out, const void *values, size_t n);
+char *json_print_u8s(char *out, const void *values, size_t n);
+char *json_print_u16s(char *out, const void *values, size_t n);
+char *json_print_u32s(char *out, const void *values, size_t n);
+char *json_print_u64s(char *out, const void *values, size_t n);
+char *json_print_bools(char *out, const void *values, size_t n);
 
 /* How tensors of numbers are read and printed: many values at once if the CPU supports it. */
 enum json_way { JSON_ONE_BY_ONE, JSON_AVX2, JSON_AVX512 };
@@ -63,7 +78,7 @@ const char *json_read_f64s_avx2(const char *p, const char *end, double *out, siz
 
 /*
  * Constants for printing floats m·2^(e-23), one per exponent e = JSON_FLOAT_FIRST + index; see
- * json_write_avx2.c.
+ * json_print_avx2.c.
  */
 enum {
     JSON_FLOAT_FIRST = -16,
@@ -166,11 +181,38 @@ bool json_fail(struct json *j, enum json_failure failure, const char *at);
  */
 bool json_fail_type(struct json *j, enum json_failure failure);
 
+/* A decimal number as it stands in the text: digits · 10^exponent. */
+struct json_decimal {
+    uint64_t digits;
+    int64_t exponent;
+    bool negative;
+    bool integer; /* neither fraction nor exponent */
+    bool special; /* NaN or an infinity; digits are the bits of the double */
+    bool more;    /* non-zero digits follow those: the value is greater */
+    bool many;    /* so many digits that they are hardly exact as a double */
+};
+
+/*
+ * json_scan_any - the number at `from`, of any form and length. *ret_after is the byte behind it,
+ * or NULL when no number that JSON allows is there; the result then means nothing.
+ */
+struct json_decimal json_scan_any(const char *from, const char *end, const char **ret_after);
+
+/*
+ * json_round_by_strtod - the double nearest to what stands in [p, end), which is a finite decimal
+ * without its sign: the last resort. More than 767 digits are never needed to tell which double is
+ * nearest, when a digit behind them says that the number goes on.
+ */
+double json_round_by_strtod(const char *p, const char *end);
+
 /*
  * json_parse_number - reads the number at p. Returns the byte behind it, or NULL when no number
  * that JSON allows is there.
  */
 const char *json_parse_number(const char *p, const char *end, struct json_number *ret_value);
+
+/* json_parse_double - the same; a number larger than any double is none. */
+const char *json_parse_double(const char *p, const char *end, double *ret_value);
 
 /* json_parse_float - the same; the value is rounded to double and then to float. */
 const char *json_parse_float(const char *p, const char *end, float *ret_value);

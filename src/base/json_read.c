@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The cursor: structure, strings, skipping and checking. Numbers are in json_number.c.
+ * The cursor: structure, strings, skipping and checking. Numbers are in json_number.c and
+ * json_decimal.c.
  *
  * One bit of state, `first`, is all that iterating needs: whoever has just left a nested container
  * is behind a value of the outer one, so the levels above are the caller's own stack. Only

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * JSON's structure: walking, strings, tensors. Each error has the words and the offset that the
- * genuine Triton 2.51 gives for the same text. test_json_number.c tests numbers.
+ * genuine Triton 2.51 gives for the same text. test_json_number.c and
+ * test_json_print.c test numbers.
  */
 #include <math.h>
 #include <setjmp.h>

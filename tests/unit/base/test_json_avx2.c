@@ -2,8 +2,8 @@
 /*
  * Tensors of numbers by AVX2 and by AVX-512, compared with the same code one by one, on processors
  * that have them: the same text, the same values, and the same failure at the same position.
- * test_json_number.c compares the code one by one with the C library. The environment variable
- * CONCH_JSON_ROUNDS multiplies the rounds.
+ * test_json_number.c and test_json_print.c compare the code one by one with the C library. The
+ * environment variable CONCH_JSON_ROUNDS multiplies the rounds.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -62,7 +62,7 @@ static void write_one_by_one(struct buf *b, const float *values, size_t n)
     buf_addc(b, ']');
 }
 
-/* Writes floats with the function that handles the difficult ones; test_json_number.c compares
+/* Writes floats with the function that handles the difficult ones; test_json_print.c compares
  * it with the C library. */
 static void write_shortest_one_by_one(struct buf *b, const float *values, size_t n)
 {

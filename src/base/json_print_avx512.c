@@ -2,12 +2,12 @@
 /*
  * Printing floats sixteen at a time, for processors with AVX-512 (VBMI2 and what came before it).
  *
- * The digits are json_write_avx2.c's, whose comments hold here. Then each number's text is made in
+ * The digits are json_print_avx2.c's, whose comments hold here. Then each number's text is made in
  * a register: rows[] say of each of its characters which digit it is, or what else, by exponent,
  * sign and whether the first digit is zero. One permutation of bytes and one store are a number.
  * How long the texts are is computed for all together, before.
  *
- * On an AMD EPYC a picture of 150 528 floats takes 0.43 ms where json_write_avx2.c takes 0.83; by
+ * On an AMD EPYC a picture of 150 528 floats takes 0.43 ms where json_print_avx2.c takes 0.83; by
  * shortest digits 0.35 and 0.69.
  */
 #include "base/json_priv.h"
@@ -164,7 +164,7 @@ AVX512 INLINE struct eight split(__m512i significand, __m512i factor)
 }
 
 /*
- * A multiple of ten, or the nearest integer, ties to even: as round_last() of json_write_avx2.c.
+ * A multiple of ten, or the nearest integer, ties to even: as round_last() of json_print_avx2.c.
  *
  * @tens  a multiple of ten
  * @from_below  the distance from it, with `bits` bits behind the point
@@ -382,7 +382,7 @@ static __attribute__((noinline)) char *put_unusual(char *out, float value, bool 
     return shortest ? json_print_shortest(out, value) : json_print_double(out, (double)value);
 }
 
-/* As print_floats() of json_write_avx2.c. */
+/* As print_floats() of json_print_avx2.c. */
 AVX512 INLINE char *print_floats(char *out, const float *values, size_t n, bool shortest)
 {
     struct digits d;

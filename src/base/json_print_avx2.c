@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Printing floats eight at a time, for processors with AVX2. The text is json_write.c's to the
+ * Printing floats eight at a time, for processors with AVX2. The text is json_print.c's to the
  * byte: the 17 digits of the float as a double, or 16 where those read back as the same double.
  *
  * A float m·2^(e-23) below 2^16 and not below 2^-16 needs no rounded power of ten. With n decimals,
@@ -12,9 +12,9 @@
  *
  * One loop makes the digits of 32 floats, another puts them together, because there each number
  * waits for the place where the last one ends. What can be told from exponent, sign and a first
- * digit of zero is in layouts[]. Floats outside the range are left to json_write.c one by one.
+ * digit of zero is in layouts[]. Floats outside the range are left to json_print.c one by one.
  *
- * A picture of 150 528 floats takes 0.75 ms where json_write.c takes 1.75. The shortest digits of
+ * A picture of 150 528 floats takes 0.75 ms where json_print.c takes 1.75. The shortest digits of
  * the floats (put_eight_shortest()), which are nine at most, take 0.68 where the 17 take 0.83 in
  * the same run.
  */
