@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/compiler.h"
 #include "base/mem_owner.h"
@@ -66,5 +67,25 @@ static inline void *arena_alloc(struct arena *a, size_t size_bytes)
 /* arena_dup, arena_strndup - a copy in the arena; NULL as above. */
 void *arena_dup(struct arena *a, const void *bytes, size_t n_bytes);
 char *arena_strndup(struct arena *a, const char *s, size_t length);
+
+enum { ARENA_FIRST_ITEMS = 4 };
+
+/*
+ * arena_grow - room for one more item behind the n items of an array in the arena. Returns the
+ * array, which may have moved; NULL as above, and then nothing has changed.
+ *
+ * The capacity grows from ARENA_FIRST_ITEMS by doubling. What the array had before stays in the
+ * arena as waste, at most as much as the array now has.
+ */
+void *arena_grow_slow(struct arena *a, const void *items, uint32_t n, uint32_t *capacity,
+                      size_t item_bytes);
+
+static inline void *arena_grow(struct arena *a, void *items, uint32_t n, uint32_t *capacity,
+                               size_t item_bytes)
+{
+    if (n < *capacity)
+        return items;
+    return arena_grow_slow(a, items, n, capacity, item_bytes);
+}
 
 #endif

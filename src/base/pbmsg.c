@@ -19,7 +19,6 @@
 #include "base/str.h"
 
 enum {
-    FIRST_CAPACITY = 4,
     MAX_POSITIONS = 1 << 16, /* 1.5 MB; a hand-written configuration has hundreds of fields */
     FEW_KEYS = 16,           /* below, comparing all with all beats hashing */
     MAX_SUGGESTED = 64,      /* longer names are no typing errors */
@@ -290,17 +289,14 @@ void *pb_append(struct arena *a, ProtobufCMessage *m, const ProtobufCFieldDescri
     size_t *count = counter_of(m, f), n = *count, size = pb_element_size(f);
     char **array = member_at(m, f->offset);
 
-    bool full = n == 0 || (n >= FIRST_CAPACITY && (n & (n - 1)) == 0);
-    if (full) {
-        size_t capacity = n ? 2 * n : FIRST_CAPACITY;
-        char *bigger = capacity < SIZE_MAX / 32 ? arena_alloc(a, capacity * size) : NULL;
-        if (!bigger)
-            return NULL;
-        if (n)
-            memcpy(bigger, *array, n * size);
-        *array = bigger;
-    }
-    void *slot = *array + n * size;
+    /* A message has the number of elements, but not the capacity: that follows from the number. */
+    bool full = n == 0 || (n >= ARENA_FIRST_ITEMS && (n & (n - 1)) == 0);
+    uint32_t capacity = (uint32_t)n + !full;
+    char *elements = n < UINT32_MAX ? arena_grow(a, *array, (uint32_t)n, &capacity, size) : NULL;
+    if (!elements)
+        return NULL;
+    *array = elements;
+    void *slot = elements + n * size;
     memset(slot, 0, size);
     *count = n + 1;
     return slot;

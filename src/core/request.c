@@ -84,29 +84,10 @@ void request_unref(struct request *r)
     r->ops->destroy(r);
 }
 
-/*
- * Room for one more item in an array of the arena; what the array had before stays in the arena
- * as waste, at most as much as it now has.
- */
-static void *grow_array(struct arena *a, void *items, uint32_t n, uint32_t *capacity,
-                        size_t item_bytes)
-{
-    if (n < *capacity)
-        return items;
-    uint32_t wanted = *capacity ? *capacity * 2 : 4;
-    void *grown = arena_alloc(a, (size_t)wanted * item_bytes);
-    if (!grown)
-        return NULL;
-    if (n)
-        memcpy(grown, items, (size_t)n * item_bytes);
-    *capacity = wanted;
-    return grown;
-}
-
 struct parameter *parameter_append(struct arena *a, struct parameter **items, uint32_t *n,
                                    uint32_t *capacity, const struct parameter *p)
 {
-    struct parameter *grown = grow_array(a, *items, *n, capacity, sizeof(**items));
+    struct parameter *grown = arena_grow(a, *items, *n, capacity, sizeof(**items));
     if (!grown)
         return NULL;
     *items = grown;
@@ -132,7 +113,7 @@ static struct status *input_append(struct request *r, const char *name, size_t n
     }
 
     struct input **inputs =
-        grow_array(&r->arena, r->inputs, r->n_inputs, &r->input_capacity, sizeof(*inputs));
+        arena_grow(&r->arena, r->inputs, r->n_inputs, &r->input_capacity, sizeof(*inputs));
     if (!inputs)
         return status_no_memory();
     r->inputs = inputs;
@@ -225,7 +206,7 @@ struct status *request_add_data(struct request *r, struct input *in,
         return status_new(STATUS_INVALID_ARG, "byte size overflow for input '%s'", in->name);
 
     struct tensor_buffer *buffers =
-        grow_array(&r->arena, in->buffers, in->n_buffers, &in->buffer_capacity, sizeof(*buffers));
+        arena_grow(&r->arena, in->buffers, in->n_buffers, &in->buffer_capacity, sizeof(*buffers));
     if (!buffers)
         return status_no_memory();
     in->buffers = buffers;
@@ -250,7 +231,7 @@ struct status *request_add_output(struct request *r, const char *name, size_t na
                               request_log_name(r), (int)name_length, name);
     }
     const char **outputs =
-        grow_array(&r->arena, r->outputs, r->n_outputs, &r->output_capacity, sizeof(*outputs));
+        arena_grow(&r->arena, r->outputs, r->n_outputs, &r->output_capacity, sizeof(*outputs));
     const char *own = model_output_name(r->model, r->n_outputs, name, name_length);
     if (!own)
         own = arena_strndup(&r->arena, name, name_length);

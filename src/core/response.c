@@ -112,16 +112,11 @@ static const char *own_name(const struct response *resp, const char *name)
 struct status *response_add_output(struct response *resp, const char *name, enum dtype dtype,
                                    const int64_t *shape, size_t n_dims, struct output **ret_output)
 {
-    if (resp->n_outputs == resp->output_capacity) {
-        uint32_t capacity = resp->output_capacity ? resp->output_capacity * 2 : 4;
-        struct output **grown = arena_alloc(&resp->arena, capacity * sizeof(struct output *));
-        if (!grown)
-            return status_no_memory();
-        if (resp->n_outputs)
-            memcpy(grown, resp->outputs, resp->n_outputs * sizeof(struct output *));
-        resp->outputs = grown;
-        resp->output_capacity = capacity;
-    }
+    struct output **outputs = arena_grow(&resp->arena, resp->outputs, resp->n_outputs,
+                                         &resp->output_capacity, sizeof(*outputs));
+    if (!outputs)
+        return status_no_memory();
+    resp->outputs = outputs;
     const char *own = own_name(resp, name);
     size_t name_bytes = own ? 0 : strlen(name) + 1;
     struct output *out =

@@ -30,7 +30,7 @@ struct input_made {
 
 static struct status *read_shape(struct parse *p, struct json *j, int64_t **ret_dims, size_t *ret_n)
 {
-    size_t n = 0, capacity = USUAL_DIMS;
+    uint32_t n = 0, capacity = USUAL_DIMS;
     int64_t *dims = arena_alloc(&p->x->arena, capacity * sizeof(*dims));
     if (!dims)
         return status_no_memory();
@@ -40,14 +40,9 @@ static struct status *read_shape(struct parse *p, struct json *j, int64_t **ret_
         uint64_t dim;
         if (!json_read_uint64(j, &dim))
             return field_status(j->failure, "shape");
-        if (n == capacity) {
-            int64_t *grown = arena_alloc(&p->x->arena, 2 * capacity * sizeof(*dims));
-            if (!grown)
-                return status_no_memory();
-            memcpy(grown, dims, n * sizeof(*dims));
-            dims = grown;
-            capacity *= 2;
-        }
+        dims = arena_grow(&p->x->arena, dims, n, &capacity, sizeof(*dims));
+        if (!dims)
+            return status_no_memory();
         dims[n++] = dim > INT64_MAX ? -1 : (int64_t)dim;
     }
     if (j->failure)

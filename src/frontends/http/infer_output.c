@@ -10,17 +10,13 @@
 struct status *add_requested_output(struct parse *p, bool binary)
 {
     struct http_call *call = p->call;
-    if (call->n_requested_outputs == call->requested_capacity) {
-        uint32_t capacity = call->requested_capacity ? 2 * call->requested_capacity : 4;
-        struct requested_output *grown = arena_alloc(&p->x->arena, capacity * sizeof(*grown));
-        if (!grown)
-            return status_no_memory();
-        if (call->n_requested_outputs)
-            memcpy(grown, call->requested_outputs, call->n_requested_outputs * sizeof(*grown));
-        call->requested_outputs = grown;
-        call->requested_capacity = capacity;
-    }
-    call->requested_outputs[call->n_requested_outputs++] =
+    struct requested_output *outputs =
+        arena_grow(&p->x->arena, call->requested_outputs, call->n_requested_outputs,
+                   &call->requested_capacity, sizeof(*outputs));
+    if (!outputs)
+        return status_no_memory();
+    call->requested_outputs = outputs;
+    outputs[call->n_requested_outputs++] =
         (struct requested_output){p->r->outputs[p->r->n_outputs - 1], binary};
     return NULL;
 }

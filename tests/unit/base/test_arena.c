@@ -145,6 +145,35 @@ static void an_arena_copies_strings_and_bytes(void **state)
     arena_reset(&a);
 }
 
+static void an_array_grows_in_an_arena(void **state)
+{
+    (void)state;
+    struct arena a;
+    uint32_t capacity = 0;
+    int *items = NULL;
+    arena_init(&a, NULL, 0, 10000, NULL, NULL);
+    for (uint32_t n = 0; n < 100; n++) {
+        int *grown = arena_grow(&a, items, n, &capacity, sizeof(*items));
+        assert_non_null(grown);
+        assert_true(capacity > n &&
+                    (n == 0 || capacity <= 2 * MAX(n, (uint32_t)ARENA_FIRST_ITEMS)));
+        items = grown;
+        items[n] = (int)n;
+    }
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(items[i], i);
+
+    /* What does not fit leaves the array as it is. */
+    uint32_t before = capacity;
+    assert_null(arena_grow(&a, items, capacity, &capacity, 1000));
+    assert_int_equal(capacity, before);
+    assert_int_equal(items[99], 99);
+    capacity = UINT32_MAX / 2 + 1;
+    assert_null(arena_grow(&a, items, capacity, &capacity, sizeof(*items)));
+    assert_int_equal(capacity, UINT32_MAX / 2 + 1);
+    arena_reset(&a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -153,6 +182,7 @@ int main(void)
         cmocka_unit_test(an_arena_allocates_up_to_its_maximum),
         cmocka_unit_test(lack_of_memory_returns_null),
         cmocka_unit_test(an_arena_copies_strings_and_bytes),
+        cmocka_unit_test(an_array_grows_in_an_arena),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
