@@ -16,6 +16,7 @@
 #include "base/arena.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/search.h"
 #include "base/str.h"
 
 enum {
@@ -159,46 +160,50 @@ ProtobufCMessage *pb_copy(struct arena *a, const ProtobufCMessage *m)
     return copy;
 }
 
-static int compare_name(const char *a, const char *b, size_t b_length)
+/* What a field or a value of an enum is looked up by. */
+struct name_key {
+    const ProtobufCMessageDescriptor *d; /* for fields */
+    const char *name;
+    size_t length;
+};
+
+static int compare_name(const char *a, const struct name_key *key)
 {
-    int order = strncmp(a, b, b_length);
-    return order ? order : a[b_length] != '\0';
+    int order = strncmp(a, key->name, key->length);
+    return order ? order : a[key->length] != '\0';
+}
+
+static bool is_field_before(const void *index, const void *key)
+{
+    const struct name_key *k = key;
+    return compare_name(k->d->fields[*(const unsigned *)index].name, k) < 0;
+}
+
+static bool is_value_before(const void *value, const void *key)
+{
+    return compare_name(((const ProtobufCEnumValueIndex *)value)->name, key) < 0;
 }
 
 const ProtobufCFieldDescriptor *pb_field_named(const ProtobufCMessageDescriptor *d,
                                                const char *name, size_t length)
 {
-    size_t low = 0, high = d->n_fields;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        const ProtobufCFieldDescriptor *f = &d->fields[d->fields_sorted_by_name[middle]];
-        int order = compare_name(f->name, name, length);
-        if (order == 0)
-            return f;
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return NULL;
+    struct name_key key = {d, name, length};
+    const unsigned *sorted = d->fields_sorted_by_name;
+    size_t i = lower_bound(sorted, d->n_fields, sizeof(*sorted), is_field_before, &key);
+    if (i == d->n_fields || compare_name(d->fields[sorted[i]].name, &key) != 0)
+        return NULL;
+    return &d->fields[sorted[i]];
 }
 
 const ProtobufCEnumValue *pb_enum_named(const ProtobufCEnumDescriptor *d, const char *name,
                                         size_t length)
 {
-    size_t low = 0, high = d->n_value_names;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        const ProtobufCEnumValueIndex *v = &d->values_by_name[middle];
-        int order = compare_name(v->name, name, length);
-        if (order == 0)
-            return &d->values[v->index];
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return NULL;
+    struct name_key key = {NULL, name, length};
+    const ProtobufCEnumValueIndex *sorted = d->values_by_name;
+    size_t i = lower_bound(sorted, d->n_value_names, sizeof(*sorted), is_value_before, &key);
+    if (i == d->n_value_names || compare_name(sorted[i].name, &key) != 0)
+        return NULL;
+    return &d->values[sorted[i].index];
 }
 
 bool pb_is_map(const ProtobufCMessageDescriptor *d, const ProtobufCFieldDescriptor *f)

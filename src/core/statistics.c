@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/search.h"
 #include "base/status.h"
 
 enum { STATS_LEVEL = 800, FIRST_BATCHES = 4 };
@@ -29,18 +30,16 @@ void statistics_done(struct statistics *s)
 
 /* ---- Lines ---------------------------------------------------------------------------------- */
 
+static bool is_smaller_batch(const void *line, const void *batch_size)
+{
+    return ((const struct batch_stats *)line)->batch_size < *(const uint64_t *)batch_size;
+}
+
 /* Where the size is, or belongs. */
 static uint32_t find_batch_position(const struct statistics *s, uint64_t batch_size)
 {
-    uint32_t from = 0, to = s->n_batches;
-    while (from < to) {
-        uint32_t middle = from + (to - from) / 2;
-        if (s->batches[middle].batch_size < batch_size)
-            from = middle + 1;
-        else
-            to = middle;
-    }
-    return from;
+    return (uint32_t)lower_bound(s->batches, s->n_batches, sizeof(s->batches[0]), is_smaller_batch,
+                                 &batch_size);
 }
 
 static bool grow_batches(struct statistics *s)

@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/search.h"
 #include "base/status.h"
 #include "core/load_slot.h"
 #include "core/repo/repository.h"
@@ -30,20 +31,19 @@ struct round {
 
 /* ---- What has gone -------------------------------------------------------------------------- */
 
+static bool is_listed_before(const void *model, const void *name)
+{
+    return strcmp(((const struct listed_model *)model)->name, name) < 0;
+}
+
 static bool is_listed(const struct round *r, const struct repo_model *rm)
 {
     bool any_root = !r->repo->options->model_namespacing;
-    size_t from = 0, to = r->listing.n_models;
-    while (from < to) { /* to the first of that name */
-        size_t middle = from + (to - from) / 2;
-        if (strcmp(r->listing.models[middle].name, rm->name) < 0)
-            from = middle + 1;
-        else
-            to = middle;
-    }
-    for (; from < r->listing.n_models && strcmp(r->listing.models[from].name, rm->name) == 0;
-         from++) {
-        if (any_root || storage_compare(r->listing.models[from].storage, rm->storage) == 0)
+    const struct listed_model *models = r->listing.models;
+    size_t n = r->listing.n_models;
+    size_t i = lower_bound(models, n, sizeof(*models), is_listed_before, rm->name);
+    for (; i < n && strcmp(models[i].name, rm->name) == 0; i++) {
+        if (any_root || storage_compare(models[i].storage, rm->storage) == 0)
             return true;
     }
     return false;

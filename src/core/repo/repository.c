@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/search.h"
 #include "base/status.h"
 #include "core/model_priv.h"
 #include "core/readiness.h"
@@ -101,18 +102,16 @@ void repository_model_free(struct repo_model *rm)
     mem_free(rm);
 }
 
+static bool is_model_before(const void *model, const void *name)
+{
+    return strcmp((*(struct repo_model *const *)model)->name, name) < 0;
+}
+
 /* Where the first model of that name is, or would be. */
 static size_t find_position_locked(const struct repository *repo, const char *name)
 {
-    size_t from = 0, to = repo->n_models;
-    while (from < to) {
-        size_t middle = from + (to - from) / 2;
-        if (strcmp(repo->models[middle]->name, name) < 0)
-            from = middle + 1;
-        else
-            to = middle;
-    }
-    return from;
+    return lower_bound(repo->models, repo->n_models, sizeof(struct repo_model *), is_model_before,
+                       name);
 }
 
 static bool is_model_named(const struct repository *repo, size_t i, const char *name)
