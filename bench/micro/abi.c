@@ -17,6 +17,7 @@
 #include "base/pool.h"
 #include "base/status.h"
 #include "core/backend/backend.h"
+#include "core/life.h"
 #include "core/model_priv.h"
 #include "core/request.h"
 #include "core/response.h"

@@ -24,6 +24,7 @@
 #include "base/pool.h"
 #include "base/status.h"
 #include "core/backend/instance.h"
+#include "core/life.h"
 #include "core/model_priv.h"
 #include "core/request.h"
 #include "core/response.h"

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/backend/backend.h"
+#include "core/model_load.h"
 #include "core/model_priv.h"
 #include "core/repo/scan.h"
 #include "core/server_options.h"

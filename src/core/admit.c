@@ -4,7 +4,7 @@
  * clients and their tests rely on the first error. Everything here is a pass over a few inputs;
  * nothing is allocated unless an input is reshaped or raw.
  */
-#include "core/request_priv.h"
+#include "core/admit.h"
 
 #include <endian.h>
 #include <string.h>
@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "base/status.h"
 #include "core/model.h"
+#include "core/request.h"
 
 enum { MAX_TEXT = 16 << 10 };
 
@@ -397,31 +398,4 @@ struct status *request_admit(struct request *r)
     if (raw && !st)
         r->inputs[0]->name = r->inputs[0]->spec->name; /* as the backend knows it */
     return st;
-}
-
-struct status *output_undo_reshape(struct response *resp, struct output *out,
-                                   const struct tensor_spec *spec)
-{
-    size_t batch_dims = resp->request->model->batching ? 1 : 0;
-    if (out->n_dims != spec->n_reshape_dims + batch_dims)
-        return NULL; /* a backend may answer any shape; this one is not the reshaped one */
-
-    int64_t *shape = arena_alloc(&resp->arena, (spec->n_dims + batch_dims) * sizeof(*shape));
-    if (!shape)
-        return status_no_memory();
-    if (batch_dims)
-        shape[0] = out->shape[0];
-    uint32_t from = 0;
-    for (uint32_t i = 0; i < spec->n_dims; i++) {
-        shape[batch_dims + i] = spec->dims[i];
-        if (spec->dims[i] != -1)
-            continue;
-        while (from < spec->n_reshape_dims && spec->reshape_dims[from] != -1)
-            from++;
-        BUG_ON(from == spec->n_reshape_dims);
-        shape[batch_dims + i] = out->shape[batch_dims + from++];
-    }
-    out->shape = shape;
-    out->n_dims = spec->n_dims + (uint32_t)batch_dims;
-    return NULL;
 }

@@ -18,7 +18,6 @@
 #include "base/stripe.h"
 #include "core/labels.h"
 #include "core/model_priv.h"
-#include "core/request_priv.h"
 #include "core/model_services.h"
 #include "core/statistics.h"
 

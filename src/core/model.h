@@ -25,6 +25,7 @@ struct instance;
 struct labels;
 struct model_services;
 struct scheduler;
+struct scheduler_request_ops;
 struct status;
 struct storage;
 
@@ -83,6 +84,7 @@ struct model {
     struct instance **instances;
     struct batch_strategy *strategy; /* a batching library's; NULL: none */
     struct scheduler *scheduler;
+    const struct scheduler_request_ops *scheduler_ops; /* … for requests; set with it */
     struct model_metrics metrics;
     bool auto_complete;      /* the backend may complete the configuration */
     struct mem_owner *owner; /* the account of the model's memory */

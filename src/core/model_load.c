@@ -3,6 +3,8 @@
  * A model comes up step by step and goes down in the opposite order; model_unload() takes a model
  * that stopped half-way up as well.
  */
+#include "core/model_load.h"
+
 #include <string.h>
 
 #include "base/clock.h"
@@ -19,7 +21,6 @@
 #include "core/model_priv.h"
 #include "core/model_services.h"
 #include "core/readiness.h"
-#include "core/request_priv.h"
 #include "core/sched/batch_strategy.h"
 #include "core/sched/scheduler.h"
 #include "core/sched/watch.h"
@@ -188,12 +189,6 @@ struct status *model_load(const struct model_services *services, struct backend_
     return NULL;
 }
 
-void model_code_stays(struct model *m)
-{
-    backend_stays(m->backend);
-    batch_strategy_stays(m);
-}
-
 static void take_model_down(void *arg)
 {
     struct model *m = arg;
@@ -237,13 +232,6 @@ void model_flush(struct model *m)
     if (!atomic_load(&m->stopping))
         scheduler_flush(m->scheduler);
     model_request_ended(m);
-}
-
-bool model_wants_homes(const struct model *m)
-{
-    const char *execution = model_config_parameter(m->config, "CONCH_EXECUTION");
-    return m->backend->attribute.instance_threads ||
-           (execution && strcmp(execution, "thread") == 0);
 }
 
 size_t model_close(struct model *m)

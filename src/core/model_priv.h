@@ -1,20 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Loading and unloading models, for the repository. The life of a model:
- *
- *     model_load:   config → backend → model → batching library → instances → scheduler   READY
- *     model_retire: no request can find the model any more; wait until no request has it
- *     model_stop:   no new requests; wait until those inside have ended
- *     model_unload: ends scheduler, batching library, instances, model in its backend, backend; the
- *                   last reference ends the rest
+ * Making a model's struct, and counting its references and its requests: for the repository, which
+ * loads and retires models, and for whoever has a request. load.h has the loads.
  */
 #ifndef CONCH_CORE_MODEL_PRIV_H
 #define CONCH_CORE_MODEL_PRIV_H
 
 #include "core/model.h"
 
-struct backend_registry;
-struct source;
+struct model_services;
 
 /* model_new - a model that has only its configuration, which is taken. The caller has the first
  * reference. */
@@ -27,12 +21,6 @@ struct model *model_new(const struct model_services *services, const char *name,
  */
 void model_open(struct model *m);
 
-/*
- * model_code_stays - keeps the model's backend and batching library in memory for good. To be
- * called before a thread runs their code that is not joined before the model is gone. Thread: any.
- */
-void model_code_stays(struct model *m);
-
 /* model_refs - how many references there are; approximate while the model is open. For tests. */
 long model_refs(const struct model *m);
 
@@ -42,20 +30,6 @@ long model_refs(const struct model *m);
  * Errors: a label file that cannot be read
  */
 NODISCARD struct status *model_make_specs(struct model *m);
-
-/*
- * model_load - loads a model up to READY. Thread: control.
- *
- * @source     where its files are; the caller keeps it until the model is unloaded
- * @facts      for completing the configuration; `preferred_groups` is filled in here
- * @config     taken in every case
- * @ret_model  a reference, the caller's; model_unload() comes before its end
- * Errors:     those of configuration, library and backend; nothing is left behind then
- */
-NODISCARD struct status *model_load(const struct model_services *services,
-                                    struct backend_registry *reg, const char *name, int64_t version,
-                                    const struct source *source, struct model_config *config,
-                                    struct config_facts *facts, struct model **ret_model);
 
 /*
  * model_retire - begins to wait for the model's last user. The model is not in the table any more;
@@ -77,29 +51,6 @@ bool model_cancel_retirement(struct model *m);
 /* model_note_stopping - new requests are refused from now on. Takes no lock. Thread: control. */
 void model_note_stopping(struct model *m);
 
-/* model_stop - refuses new requests, and executes at once those that wait. Thread: control. */
-void model_stop(struct model *m);
-
-/*
- * model_close - the server stops: no new sequence begins, and those that have begun go on. When
- * there are none, the function does what model_stop() does. Thread: control, without locks.
- *
- * Returns how many sequences have not ended.
- */
-size_t model_close(struct model *m);
-
-/* model_n_open - how many sequences have begun and not ended. Thread: control, without locks. */
-size_t model_n_open(struct model *m);
-
-/*
- * model_flush - the model is about to stop: requests that wait for others to make a batch are
- * executed now, and later requests do not wait. Thread: control, without locks.
- */
-void model_flush(struct model *m);
-
-/* model_unload - the model is stopped and has no request inside. Thread: control. */
-void model_unload(struct model *m, struct backend_registry *reg);
-
 /*
  * model_expect_returned - all memory of that kind must have been freed by now. If not, the function
  * logs an error that names the model, and a debug build aborts. For a backend's objects it only
@@ -107,22 +58,18 @@ void model_unload(struct model *m, struct backend_registry *reg);
  */
 void model_expect_returned(const struct mem_owner *owner, enum mem_kind kind);
 
-struct watch_use;
-
-/* model_executing - what the model's backend executes now; zeros for a model that is being stopped.
- * Thread: any, without locks. */
-void model_executing(struct model *m, uint64_t now_ns, struct watch_use *ret);
+/* model_request_begun - counts one more request of the model in flight, or work that keeps the
+ * model like a request. The caller reads m->stopping afterwards. */
+void model_request_begun(struct model *m);
 
 /*
- * model_stuck_instance - the name of an instance with requests beyond the execution limit, which
- * the caller frees; NULL: there is none. Thread: any, without locks.
+ * model_request_ended - counts one request less. Model and server may be freed when this returns,
+ * unless the caller has another reference. Thread: any; calls services->on_drained()
+ * for the last request of a model that stops.
  */
-char *model_stuck_instance(struct model *m);
+void model_request_ended(struct model *m);
 
-/*
- * model_wants_homes - has each instance a thread for life? If the model's parameter CONCH_EXECUTION
- * is `thread`, or its backend asks for that.
- */
-bool model_wants_homes(const struct model *m);
+/* model_count_last_end - counts one request less; called by services->on_drained() alone. */
+void model_count_last_end(struct model *m);
 
 #endif

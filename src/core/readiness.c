@@ -12,8 +12,8 @@
 #include "core/backend/backend.h"
 #include "core/helpers.h"
 #include "core/model.h"
+#include "core/model_priv.h"
 #include "core/model_services.h"
-#include "core/request_priv.h"
 
 enum { READINESS_WATCH_LEVEL = 310 };
 enum { READINESS_UNKNOWN, READINESS_NO, READINESS_YES };

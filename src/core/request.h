@@ -143,8 +143,31 @@ struct inline_budget {
     void (*on_wait)(struct inline_budget *budget);
 };
 
-/* Which part of the core holds a request; drawn in request.c. */
+/*
+ * What the scheduler of a model implements for the model's requests; constant. Thread: any, without
+ * locks unless it says otherwise. Requests in a warm-up have no scheduler, and none of these calls.
+ */
+struct scheduler_request_ops {
+    /* The request has been cancelled and waits in the scheduler: another thread soon answers it.
+     * Thread: any that has a reference to it, also with a lock of a level below scheduler.mu. */
+    void (*on_cancelled)(struct request *r);
+    /* Sends a response of a request that has a position in a response order. Takes resp. */
+    void (*respond)(struct request *r, struct response *resp, uint32_t flags);
+    /* A request that is marked as late has ended. */
+    void (*on_late_end)(struct request *r);
+    /* Only for schedulers of sequences: a request with states is about to be executed; the backend
+     * has released a request of a sequence, or a padding; it has given the request back. */
+    void (*fill_states)(struct request *r);
+    void (*on_released)(struct request *r);
+    void (*on_rescheduled)(struct request *r);
+};
+
+/* Which part of the core holds a request; drawn in life.c. */
 enum request_stage { REQUEST_IDLE, REQUEST_QUEUED, REQUEST_EXECUTING, REQUEST_RELEASED };
+
+/* In request.late: the backend still has it after its call; the watch has answered it, since it was
+ * beyond the execution limit. */
+enum { REQUEST_KEPT = 1, REQUEST_OVERDUE = 2 };
 
 struct request {
     /* Set by request_init(), constant afterwards. */
@@ -212,7 +235,7 @@ struct request {
      * half: the number of this run, which tells it from other runs of the same object. */
     atomic_uint_least64_t senders;
     _Atomic(struct instance *) taken_by; /* executes it; NULL: the request has ended, or waits */
-    atomic_uint late;                    /* enum in core/sched/watch.c; 0: it is not late */
+    atomic_uint late;                    /* REQUEST_KEPT …; 0: it is not late */
     atomic_bool progressed;  /* a response other than the final one was sent since the last look */
     atomic_int stage;        /* enum request_stage */
     atomic_uint n_reported;  /* responses whose statistics the backend has reported */
@@ -290,6 +313,15 @@ static inline bool request_is_cancelled(const struct request *r)
 {
     return atomic_load_explicit(&r->cancelled, memory_order_relaxed);
 }
+
+static inline bool request_is_overdue(const struct request *r)
+{
+    return atomic_load_explicit(&r->late, memory_order_relaxed) & REQUEST_OVERDUE;
+}
+
+/* parameter_append - adds a copy to an array in the arena. NULL: no memory. */
+struct parameter *parameter_append(struct arena *a, struct parameter **items, uint32_t *n,
+                                   uint32_t *capacity, const struct parameter *p);
 
 /* request_log_name - "<id>" or "<id_unknown>", as error texts show it. */
 const char *request_log_name(const struct request *r);

@@ -5,7 +5,7 @@
  * request's own arena, where there is room (r->spare); whoever takes `spare_taken` from false to
  * true has it, until the response is freed, which may be in a later run of the request. The others
  * are blocks of the request's pool. A response keeps its request alive, and while it is unsent it
- * counts as one who may still answer it (request.c).
+ * counts as one who may still answer it (life.c).
  */
 #include "core/response.h"
 
@@ -17,8 +17,6 @@
 #include "base/pool.h"
 #include "base/status.h"
 #include "core/model.h"
-#include "core/request_priv.h"
-#include "core/trace/trace.h"
 
 enum {
     RESPONSE_BYTES = 1024,
@@ -73,30 +71,16 @@ struct status *response_make(struct request *r, struct response **ret_response)
     return NULL;
 }
 
-struct status *response_new(struct request *r, struct response **ret_response)
+void response_discard(struct response *resp)
 {
-    struct status *st = response_make(r, ret_response);
-    if (!st)
-        request_sender_add(r);
-    return st;
-}
-
-void response_free(struct response *resp)
-{
-    if (!resp)
-        return;
     struct request *r = resp->request;
     for (uint32_t i = 0; i < resp->n_outputs; i++) {
         if (resp->outputs[i]->allocated)
             r->ops->free_output(r, resp->outputs[i]);
     }
     status_free(resp->error);
-    bool unsent = !resp->sent;
     arena_reset(&resp->arena);
     give_room(r, resp);
-    if (unsent)
-        request_sender_done(r);
-    request_unref(r);
 }
 
 /* The model's own string of that name, which need not be copied; NULL when its output at that index
@@ -160,11 +144,38 @@ struct status *response_add_parameter(struct response *resp, const struct parame
     return NULL;
 }
 
+struct status *output_undo_reshape(struct response *resp, struct output *out,
+                                   const struct tensor_spec *spec)
+{
+    size_t batch_dims = resp->request->model->batching ? 1 : 0;
+    if (out->n_dims != spec->n_reshape_dims + batch_dims)
+        return NULL; /* a backend may answer any shape; this one is not the reshaped one */
+
+    int64_t *shape = arena_alloc(&resp->arena, (spec->n_dims + batch_dims) * sizeof(*shape));
+    if (!shape)
+        return status_no_memory();
+    if (batch_dims)
+        shape[0] = out->shape[0];
+    uint32_t from = 0;
+    for (uint32_t i = 0; i < spec->n_dims; i++) {
+        shape[batch_dims + i] = spec->dims[i];
+        if (spec->dims[i] != -1)
+            continue;
+        while (from < spec->n_reshape_dims && spec->reshape_dims[from] != -1)
+            from++;
+        BUG_ON(from == spec->n_reshape_dims);
+        shape[batch_dims + i] = out->shape[batch_dims + from++];
+    }
+    out->shape = shape;
+    out->n_dims = spec->n_dims + (uint32_t)batch_dims;
+    return NULL;
+}
+
 /*
  * The outputs as the client shall see them: those it asked for, with the model's reshape undone.
  * A backend may answer any type and shape; only a name that the model has not is an error.
  */
-static struct status *response_check(struct response *resp)
+struct status *response_check(struct response *resp)
 {
     struct model *m = resp->request->model;
     for (uint32_t i = 0; i < resp->n_outputs; i++) {
@@ -180,20 +191,6 @@ static struct status *response_check(struct response *resp)
         }
     }
     return NULL;
-}
-
-struct status *response_send(struct response *resp, uint32_t flags, struct status *error)
-{
-    struct request *r = resp->request;
-    if (!error)
-        error = response_check(resp);
-    for (uint32_t i = 0; UNLIKELY(r->trace != NULL) && !error && i < resp->n_outputs; i++)
-        trace_output(r, resp->outputs[i]);
-    resp->error = error;
-    resp->sent = true;
-    struct status *st = request_send(r, resp, flags);
-    request_sender_done(r);
-    return st;
 }
 
 /* Room for a small output in the response's own block: a lock less, now and at the end. NULL when

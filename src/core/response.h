@@ -25,7 +25,7 @@ struct output {
 };
 
 struct response {
-    /* Constant from response_new() on. */
+    /* Constant from response_make() on. */
     struct request *request; /* a reference */
     struct arena arena;
     const char *id; /* the request's; the maker may replace it by a copy */
@@ -52,15 +52,27 @@ struct response {
 void response_spare(struct request *r);
 
 /*
- * response_new - an empty response to a request that may still be answered. The caller ends it with
- * response_send() or response_free().
+ * response_make - an empty response that counts nowhere, in whatever room there is.
+ * response_discard - frees it with its outputs, but not its reference to the request.
  *
- * Thread: any. Errors: STATUS_UNAVAILABLE  no memory
+ * Thread: any. Only for life.c, which counts responses. Errors: STATUS_UNAVAILABLE  no memory
  */
-NODISCARD struct status *response_new(struct request *r, struct response **ret_response);
+NODISCARD struct status *response_make(struct request *r, struct response **ret_response);
+void response_discard(struct response *resp);
 
-/* response_free - frees the response and its outputs. NULL is fine. */
-void response_free(struct response *resp);
+/*
+ * output_undo_reshape - turns the output's shape from the backend's into the client's: the model's
+ * dims, whose n-th -1 gets the value at the n-th -1 of the reshape.
+ */
+NODISCARD struct status *output_undo_reshape(struct response *resp, struct output *out,
+                                             const struct tensor_spec *spec);
+
+/*
+ * response_check - are the outputs those of the model? Undoes the model's reshape.
+ *
+ * Errors: STATUS_INVALID_ARG  the model has no output of that name
+ */
+NODISCARD struct status *response_check(struct response *resp);
 
 /* response_add_output - name and shape are copied. */
 NODISCARD struct status *response_add_output(struct response *resp, const char *name,
@@ -69,26 +81,6 @@ NODISCARD struct status *response_add_output(struct response *resp, const char *
 /* output_alloc - has the maker of the request allocate the output's memory. Once per output. */
 NODISCARD struct status *output_alloc(struct output *out, size_t size_bytes);
 NODISCARD struct status *response_add_parameter(struct response *resp, const struct parameter *p);
-
-/*
- * response_send - hands the response to the maker of the request.
- *
- * Thread: any. With RESPONSE_FINAL this is the request's single terminal transition.
- * @resp   taken in every case, also on error
- * @error  taken; makes it an error response
- * Errors: STATUS_INVALID_ARG  the request has had its final response already
- */
-NODISCARD struct status *response_send(struct response *resp, uint32_t flags, struct status *error);
-
-/* request_send_flags - ends a request without another response. Errors: as response_send(). */
-NODISCARD struct status *request_send_flags(struct request *r, uint32_t flags);
-
-/*
- * request_fail - sends the error as the final response, unless the final response has been sent
- * already. Takes the error.
- * Returns whether the error was sent.
- */
-bool request_fail(struct request *r, struct status *error);
 
 /* The alloc_output and free_output of makers that have no memory of their own: outputs come from
  * the request's pool, or if they are small from the response's arena. */

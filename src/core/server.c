@@ -21,16 +21,18 @@
 #include "base/memory_limit.h"
 #include "base/status.h"
 #include "base/thread_pool.h"
+#include "core/admit.h"
+#include "core/life.h"
 #include "core/metrics/machine.h"
 #include "core/metrics/page.h"
+#include "core/model_load.h"
 #include "core/model_priv.h"
 #include "core/model_statistics.h"
-#include "core/request_priv.h"
 #include "core/sched/embedder.h"
 #include "core/sched/scheduler.h"
 #include "core/server_options.h"
 #include "core/server_priv.h"
-#include "core/trace/trace.h"
+#include "core/trace/request_trace.h"
 
 enum {
     DRAIN_LEVEL = 300,
@@ -166,7 +168,7 @@ struct status *server_create(const struct server_options *options, struct server
     deadline_timers_init(&s->deadline_timers);
     helpers_init(&s->helpers);
     readiness_watch_init(&s->readiness_watch, &s->deadline_timers, &s->helpers, ask_wanted_models);
-    watchdog_init(&s->watchdog);
+    watchdog_init(&s->watchdog, scheduler_on_long_execution);
     server_services_init(s);
     if (options->inline_execution)
         s->embedder_budgets = embedder_budgets_new(&s->watchdog);

@@ -44,7 +44,7 @@ void fake_model_make_with(struct fake_model *f, struct server_options *options, 
     cond_init(&f->server.drained);
     deadline_timers_init(&f->server.deadline_timers);
     helpers_init(&f->server.helpers);
-    watchdog_init(&f->server.watchdog);
+    watchdog_init(&f->server.watchdog, scheduler_on_long_execution);
     f->backend.name = mem_strdup("fake");
     f->backend.fns.instance_execute = execute;
     server_services_init(&f->server);

@@ -20,17 +20,14 @@
 #include "core/backend/backend.h"
 #include "core/backend/home.h"
 #include "core/backend/host_policy.h"
+#include "core/life.h"
 #include "core/model.h"
 #include "core/model_priv.h"
 #include "core/model_services.h"
 #include "core/model_statistics.h"
-#include "core/request_priv.h"
-#include "core/sched/execution.h"
-#include "core/sched/state.h"
-#include "core/sched/watch.h"
 #include "core/server_options.h"
 #include "core/statistics.h"
-#include "core/trace/trace.h"
+#include "core/trace/request_trace.h"
 
 void instance_report_memory(struct instance *in, size_t bytes)
 {
@@ -95,6 +92,13 @@ static void run_initialization(void *arg)
 {
     struct initialization *i = arg;
     i->result = initialize_where_bound(i->in);
+}
+
+bool model_wants_homes(const struct model *m)
+{
+    const char *execution = model_config_parameter(m->config, "CONCH_EXECUTION");
+    return m->backend->attribute.instance_threads ||
+           (execution && strcmp(execution, "thread") == 0);
 }
 
 NODISCARD static struct status *initialize_instance(struct instance *in)
@@ -194,19 +198,19 @@ static uint32_t drop_cancelled(struct request **batch, uint32_t n)
 
 static void begin_call(struct instance *in, uint32_t n, uint64_t start_ns)
 {
-    struct watch *w = in->watch;
+    struct call_watcher *w = in->watcher;
     atomic_store_explicit(&in->n_executing, n, memory_order_relaxed);
     /* release: who reads the time finds the batch. */
     atomic_store_explicit(&in->since_ns, start_ns, memory_order_release);
     if (UNLIKELY(w && !atomic_load_explicit(&w->armed, memory_order_relaxed)))
-        watch_arm(w, start_ns);
+        w->ops->arm(w, start_ns);
 }
 
 /* When the backend has the request still, that is noted. */
 static void watch_if_kept(struct instance *in, struct request *r, uint64_t start_ns)
 {
-    if (UNLIKELY(atomic_load_explicit(&r->taken_by, memory_order_relaxed) == in) && in->watch)
-        watch_keep_late(in, r, start_ns);
+    if (UNLIKELY(atomic_load_explicit(&r->taken_by, memory_order_relaxed) == in) && in->watcher)
+        in->watcher->ops->on_kept(in, r, start_ns);
 }
 
 /* Afterwards the runner may let go of the batch. */
@@ -218,7 +222,7 @@ static void end_call(struct instance *in)
      * business (WATCH_SETTLE_NS), so that this costs no barrier. */
     atomic_signal_fence(memory_order_seq_cst);
     if (UNLIKELY(atomic_load_explicit(&in->watched, memory_order_relaxed)))
-        watch_returned(in);
+        in->watcher->ops->on_returned(in);
 }
 
 /* ---- Execution ------------------------------------------------------------------------------ */
@@ -256,7 +260,7 @@ enum { CLOCK_EVERY = 8 };
 static uint64_t measure_call_ns(struct instance *in, uint64_t start_ns)
 {
     uint64_t said_ns = reported_end_ns - start_ns;
-    if (LIKELY(said_ns < EXECUTION_SHORT_NS) && in->n_runs++ % CLOCK_EVERY != 0)
+    if (LIKELY(said_ns < SHORT_CALL_NS) && in->n_runs++ % CLOCK_EVERY != 0)
         return said_ns;
     return monotonic_ns() - start_ns;
 }
@@ -281,7 +285,7 @@ uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t 
         request_ref(batch[i]);
         given[i] = batch[i];
         if (batch[i]->states)
-            states_fill(batch[i]->states);
+            in->model->scheduler_ops->fill_states(batch[i]);
         for (uint32_t j = 0; j < batch[i]->n_inputs; j++)
             *ret_bytes += batch[i]->inputs[j]->size_bytes;
         atomic_store_explicit(&batch[i]->taken_by, in, memory_order_relaxed);
@@ -375,7 +379,7 @@ void instance_report_statistics(struct instance *in, const struct request *r, bo
 {
     if (UNLIKELY(r->padding))
         return;
-    if (UNLIKELY(atomic_load_explicit(&r->late, memory_order_relaxed)) && watch_has_answered(r))
+    if (UNLIKELY(request_is_overdue(r)))
         return; /* counted as a failure, whatever has become of it */
     trace_compute(r, t->exec_start_ns, t->compute_start_ns, t->compute_end_ns, t->exec_end_ns);
     if (!success) {

@@ -11,12 +11,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/compiler.h"
 #include "base/list.h"
 #include "core/json_message.h"
-#include "core/sched/loan.h"
 #include "proto/model_config.pb-c.h"
 
 struct home;
+struct instance;
 struct instance_slots;
 struct model;
 struct cpu_binding;
@@ -24,15 +25,34 @@ struct request;
 struct status;
 struct instance_stats;
 struct instance_thread;
-struct watch;
 
 enum { INSTANCE_MAX_REQUESTS = 4096 }; /* in one execution */
+
+/* A call of the backend that takes less is short: about what a hand-off between cores costs. */
+#define SHORT_CALL_NS 40000ULL
 
 /* The values are those of TRITONSERVER_InstanceGroupKind. */
 enum instance_kind { INSTANCE_AUTO, INSTANCE_CPU, INSTANCE_GPU, INSTANCE_MODEL };
 
 /* Which thread executes on the instance now; drawn in core/sched/scheduler.c. */
 enum runner { RUNNER_NONE, RUNNER_CALLER, RUNNER_WORKER };
+
+/* Who watches the calls of backends; core/sched/watch.h. */
+struct call_watcher {
+    const struct call_watcher_ops *ops; /* constant */
+    atomic_bool armed;                  /* false: the next call tells the watcher of its begin */
+};
+
+/* Thread: the instance's runner, without locks. */
+struct call_watcher_ops {
+    /* A call begins, and the watcher is not armed. */
+    void (*arm)(struct call_watcher *w, uint64_t now_ns);
+    /* The instance is `watched`, and its call has returned. */
+    void (*on_returned)(struct instance *in);
+    /* The call that began at start_ns has returned, and the request, to which the caller has a
+     * reference, seems to be with the backend still. */
+    void (*on_kept)(struct instance *in, struct request *r, uint64_t start_ns);
+};
 
 /* What the watch has seen of a call of the backend; under watch.mu. */
 struct watched_call {
@@ -41,6 +61,17 @@ struct watched_call {
     uint64_t warn_after_ns; /* how long after its beginning the next warning is due */
     bool limit_seen;
     bool overdue; /* the watch has answered some of its requests in the backend's place */
+};
+
+enum loan_state { LOAN_NONE, LOAN_FREE, LOAN_USED, LOAN_WANTED };
+
+/* To which thread it is lent; core/sched/loan.h has the functions. */
+struct loan {
+    atomic_int state; /* enum loan_state */
+    /* Under the scheduler's lock. */
+    unsigned int slot;    /* its index in loans.slots, unless NONE */
+    unsigned int thread;  /* the number of the thread that had it last … */
+    unsigned int n_quiet; /* … and how often in a row, with no other work in between */
 };
 
 struct instance {
@@ -56,7 +87,7 @@ struct instance {
     struct home *home;     /* its thread for life; NULL: none */
     bool known_to_backend; /* initialised in the backend, even in vain: to be finalised there */
     uint32_t number;       /* among the model's instances; constant from its first use */
-    struct watch *watch;   /* constant from the first request on; NULL in warm-up */
+    struct call_watcher *watcher;          /* constant from the first request on; NULL in warm-up */
     struct instance_slots *instance_slots; /* a sequence batcher's: its slots of the instance */
     struct instance_stats *stats;
 
@@ -98,6 +129,12 @@ struct instance {
  */
 NODISCARD struct status *instance_new(struct model *m, const Inference__ModelInstanceGroup *group,
                                       int index, struct instance **ret_instance);
+
+/*
+ * model_wants_homes - has each instance a thread for life? If the model's parameter CONCH_EXECUTION
+ * is `thread`, or its backend asks for that.
+ */
+bool model_wants_homes(const struct model *m);
 
 /*
  * instance_enter_cpu_binding - binds the calling thread to the CPUs and memory of the instance. The

@@ -21,6 +21,7 @@
 #include "core/metrics/family.h"
 #include "core/metrics/machine.h"
 #include "core/model.h"
+#include "core/model_load.h"
 #include "core/model_priv.h"
 #include "core/model_statistics.h"
 #include "core/sched/watch.h"

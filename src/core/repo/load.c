@@ -18,6 +18,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/backend/backend.h"
+#include "core/model_load.h"
 #include "core/model_priv.h"
 #include "core/repo/repository.h"
 #include "core/repo/scan.h"

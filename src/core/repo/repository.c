@@ -19,6 +19,7 @@
 #include "base/mem.h"
 #include "base/search.h"
 #include "base/status.h"
+#include "core/model_load.h"
 #include "core/model_priv.h"
 #include "core/readiness.h"
 #include "core/server_options.h"

@@ -239,3 +239,9 @@ void batch_strategy_stays(struct model *m)
     if (m->strategy)
         atomic_store_explicit(&m->strategy->stays, true, memory_order_relaxed);
 }
+
+void model_code_stays(struct model *m)
+{
+    backend_stays(m->backend);
+    batch_strategy_stays(m);
+}

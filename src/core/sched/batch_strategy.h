@@ -99,4 +99,10 @@ void batch_strategy_end(struct model *m);
 void batch_strategy_close(struct model *m);
 void batch_strategy_stays(struct model *m);
 
+/*
+ * model_code_stays - keeps the model's backend and batching library in memory for good. To be
+ * called before a thread runs their code that is not joined before the model is gone. Thread: any.
+ */
+void model_code_stays(struct model *m);
+
 #endif

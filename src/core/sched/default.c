@@ -46,6 +46,7 @@ static void free_default_scheduler(struct scheduler *s)
 }
 
 static const struct scheduler_ops ops = {
+    .for_requests = &scheduler_request_ops,
     .lends = true,
     .push_locked = push_to_waiting,
     .take_locked = take_first_waiting,

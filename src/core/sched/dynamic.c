@@ -27,8 +27,8 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/backend/instance.h"
+#include "core/life.h"
 #include "core/model.h"
-#include "core/request_priv.h"
 #include "core/sched/batch.h"
 #include "core/sched/batch_strategy.h"
 #include "core/sched/response_order.h"
@@ -365,6 +365,7 @@ static void set_rule(struct batch_rule *rule, const struct model *m)
 }
 
 static const struct scheduler_ops ops = {
+    .for_requests = &scheduler_request_ops,
     .batches = true,
     .push_locked = push_to_queue,
     .take_locked = take_due_batch,
@@ -375,6 +376,7 @@ static const struct scheduler_ops ops = {
 };
 
 static const struct scheduler_ops ops_with_strategy = {
+    .for_requests = &scheduler_request_ops,
     .batches = true,
     .take_unlocks = true,
     .push_locked = push_to_queue,

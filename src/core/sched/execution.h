@@ -31,6 +31,7 @@
 #include <stdint.h>
 
 #include "base/compiler.h"
+#include "core/backend/instance.h"
 
 struct clock;
 struct inline_budget;
@@ -55,7 +56,7 @@ struct execution {
  * which executions are short and long; from how many bytes of inputs on a request is large.
  */
 #define EXECUTION_BUDGET_NS   500000ULL
-#define EXECUTION_SHORT_NS    40000ULL
+#define EXECUTION_SHORT_NS    SHORT_CALL_NS
 #define EXECUTION_LONG_NS     1000000ULL
 #define EXECUTION_LARGE_BYTES (1ULL << 20)
 

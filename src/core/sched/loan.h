@@ -37,23 +37,12 @@
 
 struct instance;
 
-enum loan_state { LOAN_NONE, LOAN_FREE, LOAN_USED, LOAN_WANTED };
-
 /*
  * Lending pays when the same thread uses the instance again; a call-back costs more than a loan
  * saves. So an instance is lent after one thread had it LOAN_AFTER times in a row, with no other
  * work for it in between.
  */
 enum { LOAN_AFTER = 8 };
-
-/* An instance's part. */
-struct loan {
-    atomic_int state; /* enum loan_state */
-    /* Under the scheduler's lock. */
-    unsigned int slot;    /* its index in loans.slots, unless NONE */
-    unsigned int thread;  /* the number of the thread that had it last … */
-    unsigned int n_quiet; /* … and how often in a row, with no other work in between */
-};
 
 /* A scheduler's. */
 struct loans {

@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/model.h"
-#include "core/request_priv.h"
+#include "core/request.h"
 #include "core/sched/scheduler.h"
 
 /*

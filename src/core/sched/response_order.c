@@ -5,8 +5,7 @@
  * into the line, and that thread takes it from there.
  */
 #include "core/sched/response_order.h"
-
-#include "core/request_priv.h"
+#include "core/life.h"
 
 enum { RESPONSE_ORDER_LEVEL = 650 };
 

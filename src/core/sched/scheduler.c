@@ -35,11 +35,13 @@
 #include "base/thread.h"
 #include "core/backend/backend.h"
 #include "core/backend/instance.h"
+#include "core/life.h"
 #include "core/model.h"
 #include "core/model_priv.h"
 #include "core/model_services.h"
-#include "core/request_priv.h"
+#include "core/sched/batch_strategy.h"
 #include "core/sched/instance_thread.h"
+#include "core/sched/response_order.h"
 #include "core/sched/watchdog.h"
 
 enum { SCHEDULER_LEVEL = 500 };
@@ -60,6 +62,7 @@ struct status *scheduler_init(struct scheduler *s, const struct scheduler_ops *o
 {
     s->ops = ops;
     s->model = m;
+    m->scheduler_ops = ops->for_requests;
     s->exclusive = m->backend->policy == EXECUTION_DEVICE_BLOCKING;
     list_init(&s->waiting);
     s->n_instances = s->n_running = s->n_large = 0;
@@ -123,7 +126,7 @@ void scheduler_use_instances(struct scheduler *s)
         if (in->group->passive)
             continue;
         in->runner = RUNNER_NONE;
-        in->watch = &s->watch;
+        in->watcher = &s->watch.watcher;
         idle_add(&s->idle, i);
         s->n_instances++;
     }
@@ -251,11 +254,9 @@ static void refuse_cancelled(struct scheduler *s, struct request *r)
     mutex_unlock(&s->mu);
 }
 
-void scheduler_cancelled(struct request *r)
+void scheduler_on_cancelled(struct request *r)
 {
     struct model *m = r->model;
-    if (!atomic_load_explicit(&r->waiting, memory_order_relaxed))
-        return;
     /*
      * A request that waits is in flight, so the scheduler is there; and it stays: either the end of
      * the model sees this increment, or it has not begun when the request is seen waiting.
@@ -265,6 +266,17 @@ void scheduler_cancelled(struct request *r)
         refuse_cancelled(m->scheduler, r);
     model_request_ended(m);
 }
+
+void scheduler_on_late_end(struct request *r)
+{
+    watch_request_ended(&r->model->scheduler->watch, r);
+}
+
+const struct scheduler_request_ops scheduler_request_ops = {
+    .on_cancelled = scheduler_on_cancelled,
+    .respond = response_order_respond,
+    .on_late_end = scheduler_on_late_end,
+};
 
 /* On a helper: whom nobody has answered yet, in the order in which they were refused. */
 static void answer_refused_late(struct control_job *job)
@@ -607,6 +619,18 @@ static bool run_lent(struct scheduler *s, struct request *r, struct inline_budge
     loan_end_locked(&s->loans, in);
     go_on_inline_and_unlock(s, in, budget);
     return true;
+}
+
+void scheduler_on_long_execution(struct instance *in, uint64_t stood_ns)
+{
+    bool off = execution_overdue(&in->model->scheduler->execution, stood_ns);
+    log_warn("model '%s' version %s, instance '%s': an inline execution has held up its thread for "
+             "%llu ms, and goes on; %s",
+             in->model->name, in->model->version_text, in->name,
+             (unsigned long long)(stood_ns / NS_PER_MS),
+             off ? "the model executes on threads of its own from now on, until many executions "
+                   "have been short"
+                 : "its CONCH_EXECUTION says 'inline'");
 }
 
 /* The model is executed at the end of the iteration, with what else comes for it until then. */

@@ -25,10 +25,12 @@ struct instance;
 struct model;
 struct request;
 struct scheduler;
+struct scheduler_request_ops;
 struct status;
 struct inline_budget;
 
 struct scheduler_ops {
+    const struct scheduler_request_ops *for_requests; /* set in the model with the scheduler */
     bool batches;      /* requests of one iteration of a loop are better executed together */
     bool per_instance; /* has_work_locked() may say yes to one idle instance and no to another */
     bool take_unlocks; /* take_locked() may unlock mu and lock it again; never on a loop */
@@ -100,6 +102,12 @@ NODISCARD struct status *scheduler_init(struct scheduler *s, const struct schedu
                                         struct model *m);
 void scheduler_done(struct scheduler *s);
 
+/* scheduler_request_ops - those of schedulers that have no sequences. The functions below are in
+ * them, and in those of other schedulers. */
+extern const struct scheduler_request_ops scheduler_request_ops;
+void scheduler_on_cancelled(struct request *r);
+void scheduler_on_late_end(struct request *r);
+
 /*
  * scheduler_unlock - unlocks mu, then answers the requests in s->refused. A caller that may have
  * refused requests under mu unlocks it with this function.
@@ -164,20 +172,16 @@ void scheduler_use_instances(struct scheduler *s);
 NODISCARD struct status *scheduler_submit(struct scheduler *s, struct request *r);
 
 /*
- * scheduler_cancelled - the request has been cancelled. If it waits in a scheduler, another thread
- * soon answers it.
- *
- * Thread: any that has a reference to the request, also with a lock of a level below mu.
- */
-void scheduler_cancelled(struct request *r);
-
-/*
  * scheduler_run_deferred - executes the models in budget->waiting, as far as the budget has time
  * left. To be called when the thread has submitted all requests of this iteration.
  *
  * Thread: the budget's. No lock is held.
  */
 void scheduler_run_deferred(struct inline_budget *budget);
+
+/* scheduler_on_long_execution - for the watchdog: the model executes on its workers from now on,
+ * unless the operator said `inline`; logs that. */
+void scheduler_on_long_execution(struct instance *in, uint64_t stood_ns);
 
 /* scheduler_flush - executes at once, now and from now on, what would wait for further requests. */
 void scheduler_flush(struct scheduler *s);

@@ -19,8 +19,8 @@
 #include "base/status.h"
 #include "core/backend/backend.h"
 #include "core/backend/instance.h"
+#include "core/life.h"
 #include "core/model.h"
-#include "core/request_priv.h"
 
 enum { TEXT_OF_NUMBER = 24 };
 
@@ -391,7 +391,9 @@ static void finish_released_locked(struct instance_slots *l)
     }
 }
 
-void sequence_released(struct request *r)
+/* The backend has released a request of a sequence, or a padding. Dispatches, unless the thread is
+ * the one that executes the instance. */
+static void on_request_released(struct request *r)
 {
     if (r->padding) {
         padding_released(r);
@@ -415,7 +417,8 @@ void sequence_released(struct request *r)
         scheduler_unlock(s);
 }
 
-void sequence_rescheduled(struct request *r)
+/* The backend has given the request back: it is the next of its sequence. */
+static void on_request_rescheduled(struct request *r)
 {
     struct scheduler *s = &r->sequence->scheduler->scheduler;
     mutex_lock(&s->mu);
@@ -727,7 +730,22 @@ static void free_sequence_scheduler(struct scheduler *s)
     mem_free(ss);
 }
 
+static void fill_request_states(struct request *r)
+{
+    states_fill(r->states);
+}
+
+static const struct scheduler_request_ops request_ops = {
+    .on_cancelled = scheduler_on_cancelled,
+    .respond = response_order_respond,
+    .on_late_end = scheduler_on_late_end,
+    .fill_states = fill_request_states,
+    .on_released = on_request_released,
+    .on_rescheduled = on_request_rescheduled,
+};
+
 static const struct scheduler_ops ops = {
+    .for_requests = &request_ops,
     .batches = true,
     .per_instance = true,
     .push_locked = push_to_sequence,

@@ -175,18 +175,4 @@ void sequence_drop_cancelled(struct sequence *seq);
 /* sequence_drop - the same for another reason; error is taken. */
 void sequence_drop(struct sequence *seq, enum failure_reason reason, struct status *error);
 
-/* ---- For requests ---------------------------------------------------------------------------- */
-
-/*
- * sequence_released - the backend has released a request of a sequence, or a padding.
- *
- * Thread: any, without locks. Takes scheduler.mu, and may dispatch, unless the thread is the one
- * that executes the instance.
- */
-void sequence_released(struct request *r);
-
-/* sequence_rescheduled - the backend has given the request back: it is the next of its sequence.
- * Thread: as above. */
-void sequence_rescheduled(struct request *r);
-
 #endif

@@ -14,7 +14,7 @@
  * A request on the list is taken off, under mu, before its maker may use it again. Whoever puts it
  * there may come too late for that; both sides write first and look at the other's word then:
  *
- *     runner:  late := KEPT; senders == 0, or taken_by another?  → it has ended, off again
+ *     runner:  late := REQUEST_KEPT; senders == 0, or taken_by another?  → it has ended, off again
  *     end:     senders := 0; late != 0?                          → takes it off
  *     given back to its scheduler: taken_by := NULL; late != 0?  → takes it off
  *
@@ -34,11 +34,11 @@
 #include "base/str.h"
 #include "core/backend/instance.h"
 #include "core/helpers.h"
+#include "core/life.h"
 #include "core/model.h"
+#include "core/model_priv.h"
 #include "core/model_services.h"
 #include "core/model_statistics.h"
-#include "core/request_priv.h"
-#include "core/sched/scheduler.h"
 #include "core/server_options.h"
 
 enum {
@@ -49,9 +49,6 @@ enum {
 };
 
 #define LEAST_PAUSE_NS (10 * NS_PER_MS)
-
-/* In request.late. */
-enum { KEPT = 1, OVERDUE = 2 };
 
 /* What a look has found, for the helper. */
 struct watch_finding {
@@ -94,9 +91,19 @@ static void on_watch_timer(struct deadline_timer *a)
     watch_look(CONTAINER_OF(a, struct watch, deadline_timer), monotonic_ns());
 }
 
+static void arm_watch(struct call_watcher *watcher, uint64_t now_ns);
+static void note_return(struct instance *in);
+static void keep_late(struct instance *in, struct request *r, uint64_t start_ns);
+
+static const struct call_watcher_ops watcher_ops = {
+    .arm = arm_watch,
+    .on_returned = note_return,
+    .on_kept = keep_late,
+};
+
 struct status *watch_init(struct watch *w, struct model *m)
 {
-    *w = (struct watch){.model = m};
+    *w = (struct watch){.watcher.ops = &watcher_ops, .model = m};
     struct status *st =
         watch_limit(model_config_parameter(m->config, WATCH_LIMIT_PARAMETER), &w->limit_ns);
     if (!st)
@@ -126,10 +133,11 @@ void watch_done(struct watch *w)
     mutex_done(&w->mu);
 }
 
-void watch_arm(struct watch *w, uint64_t now_ns)
+static void arm_watch(struct call_watcher *watcher, uint64_t now_ns)
 {
+    struct watch *w = CONTAINER_OF(watcher, struct watch, watcher);
     mutex_lock(&w->mu);
-    atomic_store_explicit(&w->armed, true, memory_order_relaxed);
+    atomic_store_explicit(&w->watcher.armed, true, memory_order_relaxed);
     deadline_timer_fire_by(&w->deadline_timer, now_ns + w->pause_ns);
     mutex_unlock(&w->mu);
 }
@@ -166,9 +174,14 @@ static void log_usable_again(const struct instance *in)
 
 /* ---- What returns, and what stays ------------------------------------------------------------ */
 
-void watch_returned(struct instance *in)
+static struct watch *watch_of(const struct instance *in)
 {
-    struct watch *w = in->watch;
+    return CONTAINER_OF(in->watcher, struct watch, watcher);
+}
+
+static void note_return(struct instance *in)
+{
+    struct watch *w = watch_of(in);
     bool usable = false;
     mutex_lock(&w->mu);
     atomic_store_explicit(&in->watched, false, memory_order_relaxed);
@@ -186,21 +199,21 @@ static bool remove_late_locked(struct watch *w, struct request *r)
 {
     mutex_assert_held(&w->mu);
     unsigned int late = atomic_exchange_explicit(&r->late, 0, memory_order_relaxed);
-    if (!(late & KEPT))
+    if (!(late & REQUEST_KEPT))
         return false;
     list_remove(&r->late_link);
     w->n_late--;
-    return (late & OVERDUE) && remove_overdue_locked(w, r->kept_by);
+    return (late & REQUEST_OVERDUE) && remove_overdue_locked(w, r->kept_by);
 }
 
-void watch_keep_late(struct instance *in, struct request *r, uint64_t start_ns)
+static void keep_late(struct instance *in, struct request *r, uint64_t start_ns)
 {
-    struct watch *w = in->watch;
+    struct watch *w = watch_of(in);
     mutex_lock(&w->mu);
-    unsigned int late = atomic_fetch_or(&r->late, KEPT);
+    unsigned int late = atomic_fetch_or(&r->late, REQUEST_KEPT);
     if (!request_is_held(r, in)) { /* it ended, and may be in use again */
-        if (!(late & KEPT))
-            atomic_fetch_and(&r->late, ~(unsigned int)KEPT);
+        if (!(late & REQUEST_KEPT))
+            atomic_fetch_and(&r->late, ~(unsigned int)REQUEST_KEPT);
         mutex_unlock(&w->mu);
         return;
     }
@@ -210,19 +223,13 @@ void watch_keep_late(struct instance *in, struct request *r, uint64_t start_ns)
     r->warn_from_ns = start_ns;
     list_push(&w->late, &r->late_link);
     w->n_late++;
-    if (late & OVERDUE)
+    if (late & REQUEST_OVERDUE)
         add_overdue_locked(w, in);
     mutex_unlock(&w->mu);
 }
 
-bool watch_has_answered(const struct request *r)
+void watch_request_ended(struct watch *w, struct request *r)
 {
-    return atomic_load_explicit(&r->late, memory_order_relaxed) & OVERDUE;
-}
-
-void watch_request_ended(struct request *r)
-{
-    struct watch *w = &r->model->scheduler->watch;
     mutex_lock(&w->mu);
     const struct instance *in = r->kept_by;
     bool usable = remove_late_locked(w, r);
@@ -295,7 +302,7 @@ static void find_in_batch_locked(struct watch_finding *f, const struct instance 
             continue;
         f->n_unanswered++;
         if ((f->overdue || f->n_joined == 0) && join_request(f, r, in) && f->overdue)
-            atomic_fetch_or_explicit(&r->late, OVERDUE, memory_order_relaxed);
+            atomic_fetch_or_explicit(&r->late, REQUEST_OVERDUE, memory_order_relaxed);
     }
 }
 
@@ -361,7 +368,7 @@ static void look_at_late_locked(struct look *l)
             r->warn_from_ns = l->now_ns;
             r->warn_after_ns = w->warn_ns;
         }
-        bool is_overdue = atomic_load_explicit(&r->late, memory_order_relaxed) & OVERDUE;
+        bool is_overdue = atomic_load_explicit(&r->late, memory_order_relaxed) & REQUEST_OVERDUE;
         uint64_t limit_ns = is_overdue ? UINT64_MAX : add_time_ns(r->taken_ns, w->limit_ns);
         if (l->now_ns >= limit_ns) {
             if (!overdue)
@@ -370,7 +377,7 @@ static void look_at_late_locked(struct look *l)
                 look_again_by(l, l->now_ns);
             } else if (join_request(overdue, r, in)) {
                 overdue->n_unanswered++;
-                atomic_fetch_or_explicit(&r->late, OVERDUE, memory_order_relaxed);
+                atomic_fetch_or_explicit(&r->late, REQUEST_OVERDUE, memory_order_relaxed);
                 add_overdue_locked(w, in);
             }
             continue;
@@ -495,7 +502,7 @@ uint64_t watch_look(struct watch *w, uint64_t now_ns)
      * What begins after this is due no sooner than a pause from now. When nothing is left the timer
      * fires once more: somebody may just now have begun, and found it set.
      */
-    bool was_armed = atomic_exchange_explicit(&w->armed, l.busy, memory_order_relaxed);
+    bool was_armed = atomic_exchange_explicit(&w->watcher.armed, l.busy, memory_order_relaxed);
     if (l.busy || was_armed)
         look_again_by(&l, now_ns + w->pause_ns);
     l.next_ns = MAX(l.next_ns, add_time_ns(now_ns, NS_PER_MS));

@@ -10,9 +10,9 @@
  * executes.
  *
  *     instance_execute()     notes when the call of the backend began, and that it has returned
- *       watch_arm()          when the timer is not set
- *       watch_keep_late()    when the call has returned, and the backend still has a request
- *       watch_returned()     when the timer is about to read the batch
+ *       watcher->ops->arm()  when the timer is not set
+ *       … on_kept()          when the call has returned, and the backend still has a request
+ *       … on_returned()      when the timer is about to read the batch
  *     request_sender_done()
  *       watch_request_ended()  when the request was late
  *     the deadline timer
@@ -29,6 +29,7 @@
 #include "base/compiler.h"
 #include "base/list.h"
 #include "base/mutex.h"
+#include "core/backend/instance.h"
 #include "core/control.h"
 #include "core/sched/deadline_timer.h"
 
@@ -46,6 +47,8 @@ struct watch_finding;
 #define WATCH_SETTLE_NS 10000000ULL
 
 struct watch {
+    struct call_watcher watcher; /* of the model's instances */
+
     /* Constant once made. */
     struct model *model;
     uint64_t limit_ns; /* UINT64_MAX: none */
@@ -53,7 +56,6 @@ struct watch {
     uint64_t pause_ns; /* between two looks: the earliest that anything is due after a start */
 
     struct deadline_timer deadline_timer;
-    atomic_bool armed;   /* the timer is set; a thread that finds this false sets it */
     atomic_uint n_stuck; /* stuck instances; the model is not ready while there are any */
 
     struct mutex mu; /* level 550 in core/README.md */
@@ -93,22 +95,8 @@ NODISCARD struct status *watch_init(struct watch *w, struct model *m);
  * that was never initialised is fine. */
 void watch_done(struct watch *w);
 
-/* watch_arm - an execution begins, and `armed` is false. */
-void watch_arm(struct watch *w, uint64_t now_ns);
-/* watch_returned - the instance is `watched`, and its call has returned. */
-void watch_returned(struct instance *in);
-/*
- * watch_keep_late - the call that began at start_ns has returned, and the request seems to be with
- * the backend still. The caller, the instance's runner, has a reference to it.
- */
-void watch_keep_late(struct instance *in, struct request *r, uint64_t start_ns);
-
-/* watch_has_answered - has the watch answered this late request with an error, since it was beyond
- * the limit? */
-bool watch_has_answered(const struct request *r);
-
 /* watch_request_ended - a request that is marked as late has ended. Takes mu. */
-void watch_request_ended(struct request *r);
+void watch_request_ended(struct watch *w, struct request *r);
 
 /*
  * watch_look - finds what is due, and has a helper log and answer it; one helper for each model. An

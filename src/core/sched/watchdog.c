@@ -19,11 +19,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/status.h"
-#include "core/backend/instance.h"
-#include "core/model.h"
-#include "core/sched/scheduler.h"
 
 enum { WATCHDOG_LEVEL = 720 };
 enum { HELD = 1 };
@@ -34,8 +30,9 @@ enum { QUIET_LOOKS = 5 }; /* so many without an inline execution make it park */
 #define AGAIN_NS   (WATCHDOG_LIMIT_NS / 2)
 #define AT_WORK_NS (AGAIN_NS - NS_PER_MS / 2)
 
-void watchdog_init(struct watchdog *d)
+void watchdog_init(struct watchdog *d, long_execution_fn *on_long_execution)
 {
+    d->on_long_execution = on_long_execution;
     mutex_init(&d->mu, WATCHDOG_LEVEL, "watchdog.mu");
     sleeper_init(&d->sleeper);
     list_init(&d->watches);
@@ -87,17 +84,6 @@ static bool is_asleep(pid_t tid)
     return state != 'R';
 }
 
-static void warn_of_long_execution(const struct instance *in, uint64_t stood_ns, bool off)
-{
-    log_warn("model '%s' version %s, instance '%s': an inline execution has held up its thread for "
-             "%llu ms, and goes on; %s",
-             in->model->name, in->model->version_text, in->name,
-             (unsigned long long)(stood_ns / NS_PER_MS),
-             off ? "the model executes on threads of its own from now on, until many executions "
-                   "have been short"
-                 : "its CONCH_EXECUTION says 'inline'");
-}
-
 /* The execution lasts too long by the clock. Has it, by what its thread did? */
 static bool is_to_blame(const struct inline_watch *w, pid_t tid)
 {
@@ -105,7 +91,8 @@ static bool is_to_blame(const struct inline_watch *w, pid_t tid)
 }
 
 /* When it is to be looked at again. */
-static uint64_t look_at_execution(struct inline_watch *w, struct instance *in, uint64_t now_ns)
+static uint64_t look_at_execution(const struct watchdog *d, struct inline_watch *w,
+                                  struct instance *in, uint64_t now_ns)
 {
     uint64_t since_ns = atomic_load_explicit(&w->since_ns, memory_order_relaxed);
     pid_t tid = atomic_load_explicit(&w->tid, memory_order_relaxed);
@@ -121,8 +108,7 @@ static uint64_t look_at_execution(struct inline_watch *w, struct instance *in, u
     if (stood_ns < WATCHDOG_LIMIT_NS || !is_to_blame(w, tid))
         return now_ns + AGAIN_NS;
     w->told = true;
-    warn_of_long_execution(in, stood_ns,
-                           execution_overdue(&in->model->scheduler->execution, stood_ns));
+    d->on_long_execution(in, stood_ns);
     return now_ns + WATCHDOG_LIMIT_NS;
 }
 
@@ -141,7 +127,7 @@ static bool look_at_watches_locked(struct watchdog *d, uint64_t last_ns, uint64_
             !atomic_compare_exchange_strong_explicit(&w->instance, &seen, seen | HELD,
                                                      memory_order_acquire, memory_order_relaxed))
             continue;
-        *ret_next_ns = MIN(*ret_next_ns, look_at_execution(w, (struct instance *)seen, now_ns));
+        *ret_next_ns = MIN(*ret_next_ns, look_at_execution(d, w, (struct instance *)seen, now_ns));
         uintptr_t held = seen | HELD;
         atomic_compare_exchange_strong_explicit(&w->instance, &held, seen, memory_order_release,
                                                 memory_order_relaxed);

@@ -49,9 +49,16 @@ struct inline_watch {
     bool told;
 };
 
+/*
+ * An execution on the instance has held up its thread for stood_ns, and still lasts. Thread: the
+ * watchdog's; takes no lock of a level below watchdog.mu.
+ */
+typedef void long_execution_fn(struct instance *in, uint64_t stood_ns);
+
 /* A server's. */
 struct watchdog {
-    struct mutex mu; /* level 720 in core/README.md */
+    long_execution_fn *on_long_execution; /* constant */
+    struct mutex mu;                      /* level 720 in core/README.md */
     /* Under mu. */
     struct list watches;
     struct sleeper sleeper; /* roused by the first execution after a pause, and the end */
@@ -61,7 +68,7 @@ struct watchdog {
     atomic_bool parked; /* the thread sleeps: a thread that begins an execution wakes it */
 };
 
-void watchdog_init(struct watchdog *d);
+void watchdog_init(struct watchdog *d, long_execution_fn *on_long_execution);
 /* watchdog_done - joins the thread. No inline_watch is open. */
 void watchdog_done(struct watchdog *d);
 

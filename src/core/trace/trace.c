@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * First a trace as its maker sees it; then the points at which the core reports. The maker's
- * functions are called directly, on the thread that has the request, with none of our locks held.
+ * The maker's functions are called directly, on the thread that has the request, with none of our
+ * locks held.
  */
 #include "core/trace/trace.h"
 
@@ -9,13 +9,9 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/mutex.h"
-#include "core/model.h"
-#include "core/request.h"
-#include "core/response.h"
 
 enum { MAX_CONTEXT_BYTES = 1 << 20 };
 
@@ -81,7 +77,15 @@ void trace_set_context(struct trace *t, const char *context)
     replace_text(&t->context, context);
 }
 
-static void report_activity(struct trace *t, enum trace_activity activity, uint64_t ns)
+void trace_set_request(struct trace *t, const char *model_name, int64_t model_version,
+                       const char *request_id)
+{
+    replace_text(&t->model_name, model_name);
+    t->model_version = model_version;
+    replace_text(&t->request_id, request_id);
+}
+
+void trace_report(struct trace *t, enum trace_activity activity, uint64_t ns)
 {
     if (t->level & TRACE_TIMESTAMPS) {
         mutex_assert_none_held();
@@ -107,87 +111,6 @@ void trace_custom(struct trace *t, const char *name, uint64_t ns)
 
     char *given = t->context;
     t->context = text.failed ? given : text.data;
-    report_activity(t, TRACE_CUSTOM_ACTIVITY, ns);
+    trace_report(t, TRACE_CUSTOM_ACTIVITY, ns);
     t->context = given;
-}
-
-/* ------------------------------------------------------------------------ what the core reports */
-
-void trace_begin(struct request *r)
-{
-    struct trace *t = r->trace;
-    if (LIKELY(!t))
-        return;
-    replace_text(&t->model_name, r->model->name);
-    t->model_version = r->model->version;
-    replace_text(&t->request_id, r->id);
-    report_activity(t, TRACE_REQUEST_START, r->start_ns);
-    trace_inputs(r, TRACE_TENSOR_QUEUE_INPUT);
-    report_activity(t, TRACE_QUEUE_START, r->queue_ns);
-}
-
-void trace_end(struct request *r)
-{
-    struct trace *t = r->trace;
-    if (LIKELY(!t))
-        return;
-    r->trace = NULL;
-    report_activity(t, TRACE_REQUEST_END, monotonic_ns());
-    t->ops->release(t);
-}
-
-void trace_inputs(struct request *r, enum trace_activity activity)
-{
-    struct trace *t = r->trace;
-    if (LIKELY(!t) || !(t->level & TRACE_TENSORS) || !t->ops->tensor)
-        return;
-    mutex_assert_none_held();
-    for (uint32_t i = 0; i < r->n_inputs; i++) {
-        const struct input *in = r->inputs[i];
-        for (uint32_t j = 0; j < in->n_buffers; j++) {
-            const struct tensor_buffer *b = &in->buffers[j];
-            const struct trace_tensor what = {
-                .name = in->name,
-                .dtype = (int)in->dtype,
-                .base = b->base,
-                .size_bytes = b->size_bytes,
-                .shape = in->shape,
-                .n_dims = in->n_dims,
-                .memory_type = (int)b->type,
-                .memory_type_id = b->type_id,
-            };
-            t->ops->tensor(t, activity, &what);
-        }
-    }
-}
-
-void trace_output(struct request *r, const struct output *out)
-{
-    struct trace *t = r->trace;
-    if (LIKELY(!t) || !(t->level & TRACE_TENSORS) || !t->ops->tensor)
-        return;
-    mutex_assert_none_held();
-    const struct trace_tensor what = {
-        .name = out->name,
-        .dtype = (int)out->dtype,
-        .base = out->base,
-        .size_bytes = out->size_bytes,
-        .shape = out->shape,
-        .n_dims = out->n_dims,
-        .memory_type = (int)out->memory_type,
-        .memory_type_id = out->memory_type_id,
-    };
-    t->ops->tensor(t, TRACE_TENSOR_BACKEND_OUTPUT, &what);
-}
-
-void trace_compute(const struct request *r, uint64_t exec_start_ns, uint64_t compute_start_ns,
-                   uint64_t compute_end_ns, uint64_t exec_end_ns)
-{
-    struct trace *t = r->trace;
-    if (LIKELY(!t))
-        return;
-    report_activity(t, TRACE_COMPUTE_START, exec_start_ns);
-    report_activity(t, TRACE_COMPUTE_INPUT_END, compute_start_ns);
-    report_activity(t, TRACE_COMPUTE_OUTPUT_START, compute_end_ns);
-    report_activity(t, TRACE_COMPUTE_END, exec_end_ns);
 }

@@ -17,9 +17,6 @@
 
 #include "base/compiler.h"
 
-struct input;
-struct output;
-struct request;
 struct trace;
 
 /* The values are those of TRITONSERVER_InferenceTraceLevel (bits) … */
@@ -97,12 +94,11 @@ void trace_set_context(struct trace *t, const char *context);
  */
 void trace_custom(struct trace *t, const char *name, uint64_t ns);
 
-/* The core calls these for a request; they do nothing if it has no trace. */
-void trace_begin(struct request *r); /* accepted: REQUEST_START, QUEUE_START */
-void trace_end(struct request *r);   /* ended: REQUEST_END, and the release */
-void trace_inputs(struct request *r, enum trace_activity activity);
-void trace_output(struct request *r, const struct output *out);
-void trace_compute(const struct request *r, uint64_t exec_start_ns, uint64_t compute_start_ns,
-                   uint64_t compute_end_ns, uint64_t exec_end_ns);
+/* trace_set_request - model and id of the request; copied. */
+void trace_set_request(struct trace *t, const char *model_name, int64_t model_version,
+                       const char *request_id);
+
+/* trace_report - reports the activity, if the level has TRACE_TIMESTAMPS. */
+void trace_report(struct trace *t, enum trace_activity activity, uint64_t ns);
 
 #endif

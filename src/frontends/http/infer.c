@@ -24,6 +24,7 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/status.h"
+#include "core/life.h"
 #include "core/model.h"
 #include "core/response.h"
 #include "core/sched/execution.h"

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "core/life.h"
 #include "core/model.h"
 #include "core/response.h"
 #include "frontends/http/infer.h"

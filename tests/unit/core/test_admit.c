@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "base/status.h"
+#include "core/admit.h"
 #include "lib/fake_model.h"
 
 #define NOTE                                                                                       \

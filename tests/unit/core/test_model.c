@@ -21,7 +21,6 @@
 #include "base/status.h"
 #include "base/thread.h"
 #include "core/model_priv.h"
-#include "core/request_priv.h"
 #include "core/statistics.h"
 #include "lib/death.h"
 #include "lib/fake_model.h"

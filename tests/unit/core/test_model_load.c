@@ -22,6 +22,7 @@
 #include "base/status.h"
 #include "core/backend/backend.h"
 #include "core/backend/instance.h"
+#include "core/model_load.h"
 #include "core/model_priv.h"
 #include "core/repo/scan.h"
 #include "core/sched/scheduler.h"

@@ -18,6 +18,7 @@
 #include "base/pool.h"
 #include "base/status.h"
 #include "base/thread.h"
+#include "core/life.h"
 #include "core/load_parameter.h"
 #include "core/model.h"
 #include "core/request.h"

@@ -1,20 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Functions on requests that the core's own files (server, schedulers, instances, responses) and
- * the backend API share. request.c has a drawing of the states.
+ * The life of a request, from its acceptance to its single final response and its release; life.c
+ * has a drawing of the states. Responses count here as parties that may still answer.
  */
-#ifndef CONCH_CORE_REQUEST_PRIV_H
-#define CONCH_CORE_REQUEST_PRIV_H
+#ifndef CONCH_CORE_LIFE_H
+#define CONCH_CORE_LIFE_H
 
-#include "core/request.h"
 #include "core/response.h"
 #include "core/statistics.h"
 
+/* ---- Responses ------------------------------------------------------------------------------- */
+
 /*
- * request_admit - checks the request against its model, in the order of reference/behaviours §7;
- * resolves raw inputs, specs, reshapes and the batch size.
+ * response_new - an empty response to a request that may still be answered. The caller ends it with
+ * response_send() or response_free().
+ *
+ * Thread: any. Errors: STATUS_UNAVAILABLE  no memory
  */
-NODISCARD struct status *request_admit(struct request *r);
+NODISCARD struct status *response_new(struct request *r, struct response **ret_response);
+
+/* response_free - frees the response and its outputs. NULL is fine. */
+void response_free(struct response *resp);
+
+/*
+ * response_send - hands the response to the maker of the request.
+ *
+ * Thread: any. With RESPONSE_FINAL this is the request's single terminal transition.
+ * @resp   taken in every case, also on error
+ * @error  taken; makes it an error response
+ * Errors: STATUS_INVALID_ARG  the request has had its final response already
+ */
+NODISCARD struct status *response_send(struct response *resp, uint32_t flags, struct status *error);
+
+/* request_send_flags - ends a request without another response. Errors: as response_send(). */
+NODISCARD struct status *request_send_flags(struct request *r, uint32_t flags);
+
+/*
+ * request_fail - sends the error as the final response, unless the final response has been sent
+ * already. Takes the error.
+ * Returns whether the error was sent.
+ */
+bool request_fail(struct request *r, struct status *error);
+
+/* ---- Requests -------------------------------------------------------------------------------- */
 
 /* request_begin - the core accepts the request: IDLE → QUEUED. */
 void request_begin(struct request *r);
@@ -79,32 +107,5 @@ void request_respond(struct request *r, struct response *resp, uint32_t flags);
 
 /* request_send - calls ops->respond() unless the final response is out. Takes resp. */
 NODISCARD struct status *request_send(struct request *r, struct response *resp, uint32_t flags);
-
-/* response_make - makes a response that does not count as a sender; response_free() ends it. */
-NODISCARD struct status *response_make(struct request *r, struct response **ret_response);
-
-/*
- * output_undo_reshape - turns the output's shape from the backend's into the client's: the model's
- * dims, whose n-th -1 gets the value at the n-th -1 of the reshape.
- */
-NODISCARD struct status *output_undo_reshape(struct response *resp, struct output *out,
-                                             const struct tensor_spec *spec);
-
-struct parameter *parameter_append(struct arena *a, struct parameter **items, uint32_t *n,
-                                   uint32_t *capacity, const struct parameter *p);
-
-/* model_request_begun - counts one more request of the model in flight, or work that keeps the
- * model like a request. The caller reads m->stopping afterwards. */
-void model_request_begun(struct model *m);
-
-/*
- * model_request_ended - counts one request less. Model and server may be freed when this returns,
- * unless the caller has another reference. Thread: any; calls services->on_drained()
- * for the last request of a model that stops.
- */
-void model_request_ended(struct model *m);
-
-/* model_count_last_end - counts one request less; called by services->on_drained() alone. */
-void model_count_last_end(struct model *m);
 
 #endif
