@@ -58,6 +58,7 @@ struct model *model_new(const struct model_services *services, const char *name,
     m->owner = owner;
     m->stripes = mem_owner_stripes(owner);
     m->services = services;
+    m->clock = services->clock;
     m->name = mem_strdup(name);
     m->folder = m->name;
     m->version = version;

@@ -21,6 +21,7 @@
 
 struct backend;
 struct batch_strategy;
+struct clock;
 struct instance;
 struct labels;
 struct model_services;
@@ -59,6 +60,7 @@ struct readiness {
 struct model {
     /* Set while loading, constant afterwards. */
     const struct model_services *services;
+    struct clock *clock; /* the services' */
     char *name;
     int64_t version;
     char *version_text;

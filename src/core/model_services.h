@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 
+struct clock;
 struct deadline_timers;
 struct helpers;
 struct model;
@@ -20,6 +21,7 @@ struct watchdog;
 struct model_services {
     struct server *server; /* whom backends are told to belong to; nothing below looks into it */
     const struct server_options *options;
+    struct clock *clock; /* whose time models read, and wait for */
     struct deadline_timers *deadline_timers;
     struct helpers *helpers;
     struct readiness_watch *readiness_watch;

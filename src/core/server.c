@@ -125,6 +125,7 @@ void server_services_init(struct server *s)
     s->services = (struct model_services){
         .server = s,
         .options = s->options,
+        .clock = s->clock,
         .deadline_timers = &s->deadline_timers,
         .helpers = &s->helpers,
         .readiness_watch = &s->readiness_watch,
@@ -157,6 +158,7 @@ struct status *server_create(const struct server_options *options, struct server
     thread_keep_mask(); /* backends and their children see that of whoever makes the server */
     log_start();
     s->options = server_options_copy(options);
+    s->clock = options->clock ? options->clock : clock_real();
     atomic_init(&s->state, SERVER_INITIALIZING);
     atomic_init(&s->exit_timeout_s, options->exit_timeout_s);
     mutex_init(&s->drain_mu, DRAIN_LEVEL, "server.drain_mu");
@@ -165,10 +167,10 @@ struct status *server_create(const struct server_options *options, struct server
                                                             : memory_limit_bytes() / 4);
     if (options->metrics && options->cpu_metrics)
         s->machine = machine_new(options->metrics_interval_ms, monotonic_ns());
-    deadline_timers_init(&s->deadline_timers);
+    deadline_timers_init(&s->deadline_timers, s->clock);
     helpers_init(&s->helpers);
     readiness_watch_init(&s->readiness_watch, &s->deadline_timers, &s->helpers, ask_wanted_models);
-    watchdog_init(&s->watchdog, scheduler_on_long_execution);
+    watchdog_init(&s->watchdog, s->clock, scheduler_on_long_execution);
     server_services_init(s);
     if (options->inline_execution)
         s->embedder_budgets = embedder_budgets_new(&s->watchdog);

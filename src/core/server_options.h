@@ -12,6 +12,7 @@
 
 #include "base/compiler.h"
 
+struct clock;
 struct host_policy_setting;
 struct status;
 
@@ -53,6 +54,7 @@ struct server_options {
     struct backend_setting *backend_settings;
     size_t n_host_policies;
     struct host_policy_setting *host_policies;
+    struct clock *clock; /* borrowed; NULL: the machine's. Tests have clocks of their own */
     bool counter_latencies, histogram_latencies; /* the metrics show latencies in these forms */
 };
 

@@ -17,6 +17,7 @@
 #include "core/server.h"
 
 struct budget;
+struct clock;
 struct embedder_budgets;
 struct machine;
 struct server_options;
@@ -34,6 +35,7 @@ enum server_state { SERVER_INITIALIZING, SERVER_READY, SERVER_EXITING, SERVER_FA
 struct server {
     /* Constant once made. */
     struct server_options *options;
+    struct clock *clock; /* all of core reads the time of this one */
     struct backend_registry backends;
     struct repository repository;
     struct budget *budget;   /* for what the frontends' connections keep */

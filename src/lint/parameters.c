@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/str.h"
@@ -53,7 +54,7 @@ static void check_parameter_value(struct model_check *l, const struct parameter_
                  p->key, t->min, t->max, value);
     if (t == &server_parameters[0]) { /* CONCH_EXECUTION */
         struct execution e;
-        struct status *st = execution_init(&e, value, false);
+        struct status *st = execution_init(&e, clock_real(), value, false);
         if (st)
             lint_add(l->found, LINT_BAD_PARAMETER, position, NULL, "%s", status_message(st));
         status_free(st);

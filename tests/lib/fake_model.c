@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/status.h"
@@ -40,11 +41,12 @@ void fake_model_make_with(struct fake_model *f, struct server_options *options, 
     must(model_config_finish(config, &facts), "finish");
 
     f->server.options = options;
+    f->server.clock = options->clock ? options->clock : clock_real();
     mutex_init(&f->server.drain_mu, 300, "drain");
     cond_init(&f->server.drained);
-    deadline_timers_init(&f->server.deadline_timers);
+    deadline_timers_init(&f->server.deadline_timers, f->server.clock);
     helpers_init(&f->server.helpers);
-    watchdog_init(&f->server.watchdog, scheduler_on_long_execution);
+    watchdog_init(&f->server.watchdog, f->server.clock, scheduler_on_long_execution);
     f->backend.name = mem_strdup("fake");
     f->backend.fns.instance_execute = execute;
     server_services_init(&f->server);

@@ -11,9 +11,9 @@
 
 enum { DEADLINE_TIMERS_LEVEL = 700 };
 
-void deadline_timers_init(struct deadline_timers *set)
+void deadline_timers_init(struct deadline_timers *set, struct clock *clock)
 {
-    *set = (struct deadline_timers){0};
+    *set = (struct deadline_timers){.clock = clock};
     mutex_init(&set->mu, DEADLINE_TIMERS_LEVEL, "deadline_timers.mu");
     cond_init(&set->changed);
     timers_init(&set->timers);
@@ -51,8 +51,8 @@ static void run_timer_thread(void *arg)
     struct deadline_timers *set = arg;
     mutex_lock(&set->mu);
     while (!set->ending) {
-        if (timers_run(&set->timers, monotonic_ns()) == 0)
-            cond_wait_until(&set->changed, &set->mu, timers_next_ns(&set->timers));
+        if (timers_run(&set->timers, clock_now_ns(set->clock)) == 0)
+            cond_wait_by_clock(&set->changed, &set->mu, set->clock, timers_next_ns(&set->timers));
     }
     mutex_unlock(&set->mu);
 }

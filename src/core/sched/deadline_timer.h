@@ -19,6 +19,7 @@
 #include "base/thread.h"
 #include "base/timer.h"
 
+struct clock;
 struct deadline_timer;
 struct status;
 /* Called on the timers' thread, without locks. Must return soon, since other timers wait. */
@@ -26,7 +27,8 @@ typedef void (*deadline_timer_fn)(struct deadline_timer *a);
 
 /* A server's. */
 struct deadline_timers {
-    struct mutex mu; /* level 700 in core/README.md */
+    struct clock *clock; /* constant */
+    struct mutex mu;     /* level 700 in core/README.md */
     /* Under mu. */
     struct timers timers;
     struct deadline_timer *running; /* whose callback runs now */
@@ -44,7 +46,8 @@ struct deadline_timer {
     atomic_uint_least64_t at_ns;
 };
 
-void deadline_timers_init(struct deadline_timers *set);
+/* deadline_timers_init - @clock  whose times the timers fire at; borrowed until the end. */
+void deadline_timers_init(struct deadline_timers *set, struct clock *clock);
 /* deadline_timers_done - joins the thread. No timer is left. */
 void deadline_timers_done(struct deadline_timers *set);
 
@@ -58,8 +61,8 @@ NODISCARD struct status *deadline_timer_init(struct deadline_timer *a, struct de
                                              deadline_timer_fn on_timer);
 
 /*
- * deadline_timer_fire_by - sets the timer: it fires at that time (monotonic) at the latest. Thread:
- * any, also inside on_timer().
+ * deadline_timer_fire_by - sets the timer: it fires at that time of the set's clock at the latest.
+ * Thread: any, also inside on_timer().
  */
 void deadline_timer_fire_by(struct deadline_timer *a, uint64_t at_ns);
 

@@ -156,7 +156,7 @@ static uint32_t count_due_locked(struct dynamic_scheduler *d, uint64_t now_ns)
 /* Time matters to some configurations only. */
 static uint64_t read_clock_if_timed(const struct dynamic_scheduler *d)
 {
-    return d->uses_deadlines ? monotonic_ns() : 0;
+    return d->uses_deadlines ? clock_now_ns(d->scheduler.clock) : 0;
 }
 
 static struct status *push_to_queue(struct scheduler *s, struct request *r)

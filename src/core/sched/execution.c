@@ -31,13 +31,14 @@ enum {
 #define WAKE_UP_NS EXECUTION_SHORT_NS /* of the loop, inside an execution on a worker, at most */
 #define FORGET_NS  (10 * NS_PER_S)    /* a lapse is forgotten after that long without another one */
 
-struct status *execution_init(struct execution *e, const char *parameter, bool bounded)
+struct status *execution_init(struct execution *e, struct clock *clock, const char *parameter,
+                              bool bounded)
 {
     static const char *const words[] = {"auto", "inline", "thread"};
 
     memset(e, 0, sizeof(*e));
     e->bounded = bounded;
-    e->clock = clock_real();
+    e->clock = clock;
     atomic_init(&e->to_prove, FIRST_PROOF);
     if (!parameter)
         return NULL;

@@ -63,10 +63,12 @@ struct execution {
 /*
  * execution_init - sets the mode from the model's parameter; NULL means auto.
  *
+ * @clock    which lapses are forgotten by; borrowed for the life of e
  * @bounded  the backend's declaration
  * Errors: STATUS_INVALID_ARG  the parameter has another value
  */
-NODISCARD struct status *execution_init(struct execution *e, const char *parameter, bool bounded);
+NODISCARD struct status *execution_init(struct execution *e, struct clock *clock,
+                                        const char *parameter, bool bounded);
 
 /*
  * execution_never_inline - executions need a thread of their own; `auto` means `thread` then.

@@ -49,6 +49,7 @@ struct instance_thread {
     /* Constant once started. */
     struct thread thread;
     struct instance *instance;
+    struct clock *clock; /* the model's */
     const struct instance_thread_ops *ops;
     struct mutex *mu;
     uint64_t idle_ns; /* UINT64_MAX, of a home's: it ends when it is told to */
@@ -174,14 +175,14 @@ static void wait_locked(struct instance_thread *w)
 {
     struct patience *p = &w->patience;
     bool polls = !p->never && p->n_short >= p->n_required;
-    uint64_t from_ns = w->waits_since_ns = monotonic_ns();
+    uint64_t from_ns = w->waits_since_ns = clock_now_ns(w->clock);
     if (w->idle_ns != UINT64_MAX)
         w->ops->waits_locked(w->instance, from_ns + w->idle_ns);
     sleeper_prepare(&w->sleeper);
     mutex_unlock(w->mu);
     sleeper_wait(&w->sleeper, polls ? POLL_NS : 0);
     if (!p->never)
-        note_gap(p, polls, monotonic_ns() - from_ns);
+        note_gap(p, polls, clock_now_ns(w->clock) - from_ns);
     mutex_lock(w->mu);
     w->waits_since_ns = 0;
 }
@@ -221,6 +222,7 @@ struct status *instance_thread_start_locked(struct instance *in, struct instance
     MEM_CHARGE(in->model->owner, MEM_INSTANCES);
     struct instance_thread *w = mem_zalloc(sizeof(*w));
     w->instance = in;
+    w->clock = in->model->clock;
     w->ops = ops;
     w->mu = mu;
     w->idle_ns = in->home ? UINT64_MAX : idle_ns;

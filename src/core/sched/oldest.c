@@ -96,10 +96,8 @@ static bool is_candidate_batch_due(struct instance_slots *l, uint64_t now_ns,
 
 static uint32_t take_ready_requests(struct instance_slots *l, struct request **batch, uint32_t max)
 {
-    uint64_t until_ns;
-    uint32_t n = MIN(count_due_candidates(l, l->rule.delay_ns ? monotonic_ns() : 0, &until_ns),
-                     max),
-             taken = 0;
+    uint64_t now_ns = l->rule.delay_ns ? clock_now_ns(l->scheduler->scheduler.clock) : 0, until_ns;
+    uint32_t n = MIN(count_due_candidates(l, now_ns, &until_ns), max), taken = 0;
     discard_batch(l); /* as a whole: what is left of it is offered anew */
     for (; n > 0; n--) {
         struct sequence *seq = LIST_ENTRY(l->ready.next, struct sequence, link);

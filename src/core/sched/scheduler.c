@@ -62,6 +62,7 @@ struct status *scheduler_init(struct scheduler *s, const struct scheduler_ops *o
 {
     s->ops = ops;
     s->model = m;
+    s->clock = m->clock;
     m->scheduler_ops = ops->for_requests;
     s->exclusive = m->backend->policy == EXECUTION_DEVICE_BLOCKING;
     list_init(&s->waiting);
@@ -75,9 +76,9 @@ struct status *scheduler_init(struct scheduler *s, const struct scheduler_ops *o
     s->idle_look_ns = UINT64_MAX;
     memset(&s->loans, 0, sizeof(s->loans));
     s->thread_idle_ns = INSTANCE_THREAD_IDLE_NS;
-    struct status *st =
-        execution_init(&s->execution, model_config_parameter(m->config, "CONCH_EXECUTION"),
-                       model_settle_bounds(m));
+    struct status *st = execution_init(&s->execution, s->clock,
+                                       model_config_parameter(m->config, "CONCH_EXECUTION"),
+                                       model_settle_bounds(m));
     const struct instance *bound = bound_instance(m);
     if (!st && bound)
         st = execution_never_inline(&s->execution, "a host policy binds instance", bound->name);
@@ -379,7 +380,8 @@ static void run_instance_locked(struct scheduler *s, struct instance *in)
             dispatch_to_workers_locked(s);
         scheduler_unlock(s);
         if (n > 0) {
-            uint64_t bytes, took_ns = instance_execute(in, in->batch, n, monotonic_ns(), &bytes);
+            uint64_t bytes,
+                took_ns = instance_execute(in, in->batch, n, clock_now_ns(s->clock), &bytes);
             if (took_ns && execution_is_in_doubt(&s->execution))
                 learn_on_worker(s, in, took_ns, bytes);
         }
@@ -510,7 +512,7 @@ static void on_scheduler_timer(struct deadline_timer *a)
         give_to_worker_and_unlock(s, in);
         mutex_lock(&s->mu);
     }
-    end_idle_workers_locked(s, monotonic_ns());
+    end_idle_workers_locked(s, clock_now_ns(s->clock));
     must_post |= leave_refused_to_helper_locked(s);
     show_pending_locked(s);
     mutex_unlock(&s->mu);
@@ -571,7 +573,7 @@ static void go_on_inline_and_unlock(struct scheduler *s, struct instance *in,
         if (n == 0)
             break;
         scheduler_unlock(s);
-        execute_inline(s, in, budget, n, monotonic_ns());
+        execute_inline(s, in, budget, n, clock_now_ns(s->clock));
         mutex_lock(&s->mu);
     }
     lend_or_become_idle_locked(s, in);
@@ -657,7 +659,7 @@ static void run_deferred_model(struct scheduler *s, struct inline_budget *budget
     mutex_lock(&s->mu);
     while ((in = take_idle_instance_locked(s))) {
         if (may_inline_locked(s, budget))
-            run_inline_and_unlock(s, in, budget, monotonic_ns());
+            run_inline_and_unlock(s, in, budget, clock_now_ns(s->clock));
         else
             give_to_worker_and_unlock(s, in);
         mutex_lock(&s->mu);

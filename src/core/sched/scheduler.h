@@ -21,6 +21,7 @@
 #include "core/sched/watch.h"
 #include "core/statistics.h"
 
+struct clock;
 struct instance;
 struct model;
 struct request;
@@ -61,6 +62,7 @@ struct scheduler {
     /* Constant once made. */
     const struct scheduler_ops *ops;
     struct model *model;
+    struct clock *clock; /* the model's */
     struct execution execution;
     bool pads;      /* batches may have paddings: the model never runs on an embedder's thread */
     bool exclusive; /* one instance at a time executes: the backend's policy is DEVICE_BLOCKING */

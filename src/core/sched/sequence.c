@@ -261,7 +261,7 @@ static void refill_slot_locked(struct slot *slot)
             free_sequence_locked(seq);
             continue;
         }
-        uint64_t now_ns = monotonic_ns();
+        uint64_t now_ns = clock_now_ns(ss->scheduler.clock);
         ss->n_in_backlog -= seq->n_waiting;
         ss->n_in_slots += seq->n_waiting;
         enter_slot_locked(seq, slot, now_ns);
@@ -361,7 +361,7 @@ void sequence_give_up(struct request *r, struct status *error)
     struct sequence *seq = detach_sequence(r);
     scheduler_refuse_locked(&seq->scheduler->scheduler, r, FAILURE_OTHER, error);
     restore_request_locked(seq, r);
-    finish_request_locked(seq, monotonic_ns());
+    finish_request_locked(seq, clock_now_ns(seq->scheduler->scheduler.clock));
 }
 
 static void note_released(struct instance_slots *l, struct sequence *seq)
@@ -384,7 +384,7 @@ static void finish_released_locked(struct instance_slots *l)
         seq->next_released = first;
         first = seq;
     }
-    uint64_t now_ns = monotonic_ns();
+    uint64_t now_ns = clock_now_ns(l->scheduler->scheduler.clock);
     for (seq = first; seq; seq = next) {
         next = seq->next_released;
         finish_request_locked(seq, now_ns);
@@ -411,7 +411,7 @@ static void on_request_released(struct request *r)
     mutex_lock(&s->mu);
     struct sequence *seq = detach_sequence(r);
     restore_request_locked(seq, r);
-    if (finish_request_locked(seq, monotonic_ns()))
+    if (finish_request_locked(seq, clock_now_ns(s->clock)))
         scheduler_dispatch_and_unlock(s);
     else
         scheduler_unlock(s);
@@ -595,7 +595,7 @@ static bool are_slots_held_locked(struct instance_slots *l)
     if (!enough && !ss->scheduler.flushing)
         return true;
     ss->hold_below = l->hold_below = 0;
-    deadline_timer_fire_by(&ss->scheduler.deadline_timer, monotonic_ns());
+    deadline_timer_fire_by(&ss->scheduler.deadline_timer, clock_now_ns(ss->scheduler.clock));
     return false;
 }
 
@@ -621,7 +621,7 @@ static bool is_batch_due_locked(struct instance_slots *l)
         end_silent_sequences_locked(l);
     if (l->n_ready == 0 || are_slots_held_locked(l))
         return false;
-    uint64_t now_ns = ss->delay_ns || l->rule.delay_ns ? monotonic_ns() : 0;
+    uint64_t now_ns = ss->delay_ns || l->rule.delay_ns ? clock_now_ns(ss->scheduler.clock) : 0;
     bool due = ss->strategy->due(l, now_ns, &until_ns);
     if (until_ns != UINT64_MAX)
         deadline_timer_fire_by(&ss->scheduler.deadline_timer, until_ns);
@@ -642,7 +642,7 @@ static uint32_t take_ready_batch(struct scheduler *s, struct instance *in, struc
         n = to_sequences(s)->strategy->take(in->instance_slots, batch, max);
         if (UNLIKELY(n == 0 && !list_empty(&s->refused))) {
             /* They are answered first; then somebody has to look again. */
-            deadline_timer_fire_by(&s->deadline_timer, monotonic_ns());
+            deadline_timer_fire_by(&s->deadline_timer, clock_now_ns(s->clock));
             break;
         }
     }
@@ -697,7 +697,7 @@ static void on_sequence_timer_locked(struct scheduler *s)
     struct sequence_scheduler *ss = to_sequences(s);
     for (uint32_t i = 0; i < ss->n_instances; i++)
         finish_released_locked(&ss->instance_slots[i]);
-    run_timers_locked(ss, monotonic_ns());
+    run_timers_locked(ss, clock_now_ns(s->clock));
 }
 
 /* ---- The scheduler --------------------------------------------------------------------------- */

@@ -88,7 +88,8 @@ struct status *watch_limit(const char *parameter, uint64_t *ret_limit_ns)
 
 static void on_watch_timer(struct deadline_timer *a)
 {
-    watch_look(CONTAINER_OF(a, struct watch, deadline_timer), monotonic_ns());
+    struct watch *w = CONTAINER_OF(a, struct watch, deadline_timer);
+    watch_look(w, clock_now_ns(w->model->clock));
 }
 
 static void arm_watch(struct call_watcher *watcher, uint64_t now_ns);

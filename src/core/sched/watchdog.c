@@ -30,8 +30,9 @@ enum { QUIET_LOOKS = 5 }; /* so many without an inline execution make it park */
 #define AGAIN_NS   (WATCHDOG_LIMIT_NS / 2)
 #define AT_WORK_NS (AGAIN_NS - NS_PER_MS / 2)
 
-void watchdog_init(struct watchdog *d, long_execution_fn *on_long_execution)
+void watchdog_init(struct watchdog *d, struct clock *clock, long_execution_fn *on_long_execution)
 {
+    d->clock = clock;
     d->on_long_execution = on_long_execution;
     mutex_init(&d->mu, WATCHDOG_LEVEL, "watchdog.mu");
     sleeper_init(&d->sleeper);
@@ -144,7 +145,7 @@ static void sleep_locked(struct watchdog *d, uint64_t until_ns)
     if (until_ns == UINT64_MAX)
         sleeper_wait(&d->sleeper, 0);
     else
-        sleeper_wait_until(&d->sleeper, until_ns);
+        sleeper_wait_by_clock(&d->sleeper, d->clock, until_ns);
     mutex_lock(&d->mu);
 }
 
@@ -152,8 +153,8 @@ static void park_locked(struct watchdog *d, uint64_t last_ns)
 {
     uint64_t unused_ns;
     atomic_store(&d->parked, true);
-    sleep_locked(d, monotonic_ns() + SETTLE_NS);
-    if (!look_at_watches_locked(d, last_ns, monotonic_ns(), &unused_ns)) {
+    sleep_locked(d, clock_now_ns(d->clock) + SETTLE_NS);
+    if (!look_at_watches_locked(d, last_ns, clock_now_ns(d->clock), &unused_ns)) {
         while (atomic_load(&d->parked) && !d->ending)
             sleep_locked(d, UINT64_MAX);
     }
@@ -166,7 +167,7 @@ static void run_watchdog_thread(void *arg)
     uint64_t last_ns = 0;
     mutex_lock(&d->mu);
     for (int n_quiet = 0; !d->ending;) {
-        uint64_t now_ns = monotonic_ns(), next_ns;
+        uint64_t now_ns = clock_now_ns(d->clock), next_ns;
         n_quiet = look_at_watches_locked(d, last_ns, now_ns, &next_ns) ? 0 : n_quiet + 1;
         last_ns = now_ns;
         if (n_quiet < QUIET_LOOKS) {

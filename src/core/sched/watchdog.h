@@ -24,6 +24,7 @@
 #include "base/sleeper.h"
 #include "base/thread.h"
 
+struct clock;
 struct instance;
 struct status;
 struct watchdog;
@@ -57,8 +58,11 @@ typedef void long_execution_fn(struct instance *in, uint64_t stood_ns);
 
 /* A server's. */
 struct watchdog {
-    long_execution_fn *on_long_execution; /* constant */
-    struct mutex mu;                      /* level 720 in core/README.md */
+    /* Constant. */
+    struct clock *clock;
+    long_execution_fn *on_long_execution;
+
+    struct mutex mu; /* level 720 in core/README.md */
     /* Under mu. */
     struct list watches;
     struct sleeper sleeper; /* roused by the first execution after a pause, and the end */
@@ -68,7 +72,7 @@ struct watchdog {
     atomic_bool parked; /* the thread sleeps: a thread that begins an execution wakes it */
 };
 
-void watchdog_init(struct watchdog *d, long_execution_fn *on_long_execution);
+void watchdog_init(struct watchdog *d, struct clock *clock, long_execution_fn *on_long_execution);
 /* watchdog_done - joins the thread. No inline_watch is open. */
 void watchdog_done(struct watchdog *d);
 

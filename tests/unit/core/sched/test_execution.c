@@ -18,27 +18,26 @@ static struct inline_budget full = {.left_ns = EXECUTION_BUDGET_NS};
 static void make(struct execution *e, struct clock_fake *clock)
 {
     clock_fake_init(clock, NS_PER_S);
-    assert_null(execution_init(e, NULL, true));
-    e->clock = &clock->clock;
+    assert_null(execution_init(e, &clock->clock, NULL, true));
 }
 
 static void execution_modes_have_these_names(void **state)
 {
     (void)state;
     struct execution e;
-    assert_null(execution_init(&e, NULL, true));
+    assert_null(execution_init(&e, clock_real(), NULL, true));
     assert_int_equal(e.mode, EXECUTION_AUTO);
-    assert_null(execution_init(&e, "auto", true));
+    assert_null(execution_init(&e, clock_real(), "auto", true));
     assert_int_equal(e.mode, EXECUTION_AUTO);
     assert_true(execution_is_ever_inline(&e));
-    assert_null(execution_init(&e, "thread", true));
+    assert_null(execution_init(&e, clock_real(), "thread", true));
     assert_false(execution_may_inline(&e, &full));
     assert_false(execution_is_ever_inline(&e));
-    assert_null(execution_init(&e, "inline", false));
+    assert_null(execution_init(&e, clock_real(), "inline", false));
     assert_true(execution_may_inline(&e, &full));
     assert_true(execution_is_ever_inline(&e));
     assert_false(execution_may_inline(&e, NULL));
-    struct status *st = execution_init(&e, "Inline", true);
+    struct status *st = execution_init(&e, clock_real(), "Inline", true);
     assert_int_equal(status_code(st), STATUS_INVALID_ARG);
     assert_string_equal(
         status_message(st),
@@ -50,15 +49,15 @@ static void a_model_that_needs_its_own_thread_never_runs_inline(void **state)
 {
     (void)state;
     struct execution e;
-    assert_null(execution_init(&e, NULL, true));
+    assert_null(execution_init(&e, clock_real(), NULL, true));
     assert_null(execution_never_inline(&e, "somebody needs", "m_0"));
     for (int i = 0; i < 100; i++)
         execution_measured(&e, 100, 0, false);
     assert_false(execution_may_inline(&e, &full));
 
-    assert_null(execution_init(&e, "thread", true));
+    assert_null(execution_init(&e, clock_real(), "thread", true));
     assert_null(execution_never_inline(&e, "somebody needs", "m_0"));
-    assert_null(execution_init(&e, "inline", true));
+    assert_null(execution_init(&e, clock_real(), "inline", true));
     struct status *st = execution_never_inline(&e, "somebody needs", "m_0");
     assert_int_equal(status_code(st), STATUS_INVALID_ARG);
     assert_string_equal(status_message(st),
@@ -82,7 +81,7 @@ static void an_undeclared_backend_never_runs_inline_by_its_past(void **state)
 {
     (void)state;
     struct execution e;
-    assert_null(execution_init(&e, NULL, false));
+    assert_null(execution_init(&e, clock_real(), NULL, false));
     assert_int_equal(proof(&e, 1000, 100000), 100000);
     assert_false(execution_is_ever_inline(&e));
 }
@@ -258,7 +257,7 @@ static void an_overdue_execution_is_taken_off_before_it_ends(void **state)
     assert_false(execution_may_inline(&e, &full));
     assert_true(proof(&e, 1000, 100000) >= 5 * 64);
 
-    assert_null(execution_init(&e, "inline", true));
+    assert_null(execution_init(&e, clock_real(), "inline", true));
     assert_false(execution_overdue(&e, 5 * NS_PER_MS)); /* the operator's option decides */
     assert_true(execution_may_inline(&e, &full));
 }
