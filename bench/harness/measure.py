@@ -8,6 +8,7 @@ turn, round after round, so that whatever drifts on the machine falls on all of 
 
 import json
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -17,6 +18,12 @@ from pathlib import Path
 
 # More foreign CPU time than this share of one core spoils a cell (study, 2.0).
 FOREIGN_LIMIT = 0.06
+
+# A turn is so long, and has so much warm-up before.
+TURN_S, TURN_WARMUP_S = 0.25, 0.05
+
+# The like of FOREIGN_LIMIT for a turn, whose figure has ticks of 10 ms in it.
+TURN_FOREIGN_LIMIT = 0.15
 
 # So many come before calls are counted, or as many as come in ten cells.
 STEADY_REQUESTS = 1000
@@ -40,6 +47,7 @@ class Cell:
     connections: int
     pipeline: int = 1
     seconds: float = 0.0        # 0 = the settings' own
+    warmup: float = 0.0         # likewise
     samples: list = field(default_factory=list)
     disturbed: bool = False     # a round was kept although others used the cores
 
@@ -61,6 +69,25 @@ class Cell:
     @property
     def per_second(self):
         return self.median("per_second")
+
+
+@dataclass
+class Ratio:
+    """What one cell costs by another, turn by turn; each lies beside its neighbour in time."""
+    turns: list
+
+    @property
+    def median(self):
+        return statistics.median(self.turns)
+
+    @property
+    def spread(self):
+        """Half of the range that holds the middle half of the turns."""
+        low, _middle, high = statistics.quantiles(self.turns, n=4)
+        return (high - low) / 2
+
+    def __str__(self):
+        return f"{self.median:.2f} ± {self.spread:.2f}"
 
 
 class Failed(Exception):
@@ -132,7 +159,7 @@ class Bench:
         argv = [str(self.load), "--port", str(cell.server.port),
                 "--request", str(self.request_file(cell.request)),
                 "--connections", str(cell.connections), "--pipeline", str(cell.pipeline),
-                "--warmup", str(s.warmup), "--seconds", str(cell.seconds or s.seconds),
+                "--warmup", str(cell.warmup or s.warmup), "--seconds", str(cell.seconds or s.seconds),
                 "--pid", str(cell.server.pid), "--first", str(first),
                 "--cpus", str(1 << s.server_cpu | 1 << s.client_cpu)]
         if counters:
@@ -194,3 +221,34 @@ class Bench:
                     f"c={cell.connections:<3} {last['cpu_us']:10.2f} us CPU  "
                     f"p50 {last['p50_us']:9.1f}  p99 {last['p99_us']:9.1f}  "
                     f"{last['requests']:7} requests  foreign {100 * last['foreign']:.0f} %")
+
+    def turns(self, cells):
+        """
+        The cells in many short turns, in random order within each, as long in all as the rounds of measure(). No turn
+        is repeated; the disturbed ones are left out when enough others remain, and fall out of the medians when not.
+
+        cells: whose costs are to be compared, by ratio()
+        """
+        s = self.settings
+        n_turns = max(4, round(s.rounds * (s.warmup + s.seconds) / (TURN_WARMUP_S + TURN_S + 0.1)))
+        for cell in cells:
+            cell.seconds, cell.warmup = TURN_S, TURN_WARMUP_S
+        order = random.Random(1)
+        for turn in range(n_turns):
+            if s.spare_s > 0:
+                self.wait_quiet()
+            for cell in order.sample(cells, len(cells)):
+                cell.samples.append(self.once(cell))
+            say(f"  turn {turn + 1:2}  " + "  ".join(
+                f"{cell.server.name} c={cell.connections} {cell.samples[-1]['cpu_us']:.2f} us, "
+                f"foreign {100 * cell.samples[-1]['foreign']:.0f} %" for cell in cells))
+        quiet = [i for i in range(n_turns) if all(cell.samples[i]["foreign"] <= TURN_FOREIGN_LIMIT for cell in cells)]
+        for cell in cells:
+            cell.disturbed = len(quiet) < max(2, n_turns / 3)
+            if not cell.disturbed:
+                cell.samples = [cell.samples[i] for i in quiet]
+
+
+def ratio(cell, other):
+    """Of cells that Bench.turns() has measured together."""
+    return Ratio([a["cpu_us"] / b["cpu_us"] for a, b in zip(cell.samples, other.samples)])

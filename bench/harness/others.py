@@ -2,7 +2,9 @@
 """
 The row about what a client sees beside another one that takes more than its share (offend.py), on a server with one event loop.
 
-Each scenario has a server of its own, on both cores, as a user's would be. probe.py asks for health in the meantime.
+Each scenario has a server of its own, on both cores, as a user's would be. probe.py asks it for health in the meantime; a second
+probe asks an idle nginx at the same instants. What nginx sees, too, is the cores' share and the machine's: clients that fill the
+cores, other work, a hypervisor that takes the cores away. What it does not see is the server's.
 """
 
 import contextlib
@@ -11,6 +13,8 @@ import os
 import resource
 import subprocess
 import sys
+import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from . import loading, micro, repository, servers
@@ -18,6 +22,11 @@ from .measure import Failed, say
 from .report import figure, met, table
 
 GOAL_MS = 20
+# A try in which nginx's own p99 is beyond this says nothing of the server: it is repeated, so many tries in all.
+CONTROL_MS = 10
+TRIES = 3
+# A question is the server's own matter when nginx answered the one of that instant, and the two around it, in so little time.
+QUICK_MS = 5
 HERE = Path(__file__).resolve().parent
 ERRATIC = """backend: "erratic"
 input [ {{ name: "IN" data_type: TYPE_INT32 dims: [ -1 ] }} ]
@@ -129,33 +138,117 @@ def _unread_log(lab, folder, flags, cpus):
         fifo.unlink()
 
 
-def _scenario(lab, letter, make, flags, words):
+def _quantile(values, share):
+    return sorted(values)[int(len(values) * share)]
+
+
+@dataclass
+class Try:
+    """What both probes saw, question by question."""
+    ours: list
+    control: list
+    errors: list
+    stolen_ms: float    # of both cores, by the hypervisor
+    done: int           # by the offender
+
+    @property
+    def p50(self):
+        return _quantile(self.ours, 0.5)
+
+    @property
+    def p99(self):
+        return _quantile(self.ours, 0.99)
+
+    @property
+    def control_p99(self):
+        return _quantile(self.control, 0.99)
+
+    @property
+    def longest_alone(self):
+        """The longest while nginx was quick."""
+        n = len(self.ours)
+        return max((ms for i, ms in enumerate(self.ours) if max(self.control[max(0, i - 1):min(n, i + 2)]) < QUICK_MS), default=0.0)
+
+    @property
+    def disturbed(self):
+        return self.p99 > GOAL_MS and self.control_p99 > CONTROL_MS
+
+
+def _stolen_ms():
+    return int(Path("/proc/stat").read_text().split("\n", 1)[0].split()[8]) * 1e3 / os.sysconf("SC_CLK_TCK")
+
+
+def _probe(ports, seconds):
+    """What the probes of these ports print, who ask at the same instants."""
+    probes = [subprocess.Popen([sys.executable, str(HERE / "probe.py"), str(port), str(seconds)], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, text=True) for port in ports]
+    try:
+        for probe in probes:
+            if probe.stdout.readline() != "ready\n":
+                raise Failed("probe.py did not get its connections")
+        start = time.monotonic() + 0.1
+        for probe in probes:
+            probe.stdin.write(f"{start}\n")
+            probe.stdin.flush()
+        return [json.loads(probe.communicate(timeout=seconds + 120)[0]) for probe in probes]
+    finally:
+        for probe in probes:
+            probe.kill()
+            probe.wait()
+
+
+def _once(lab, nginx, letter, make, flags, words):
     seconds = max(4.0, 3 * lab.settings.seconds)
     with _server(lab, letter, make, flags) as server:
+        lab.bench.wait_quiet()
         offender = Offender(server, words)
+        stolen = _stolen_ms()
         try:
-            done = subprocess.run([sys.executable, str(HERE / "probe.py"), str(server.port), str(seconds)], capture_output=True,
-                                  text=True, check=False, timeout=seconds + 120)
+            ours, control = _probe((server.port, nginx.port), seconds)
         finally:
+            stolen = _stolen_ms() - stolen
             n = offender.end()
-        if done.returncode != 0:
-            raise Failed(f"probe.py beside {words[0]}: {done.stderr.strip()[-300:]}")
         if server.process.poll() is not None:
             raise Failed(f"the server ended beside {words[0]}")
-        return json.loads(done.stdout), n
+        if control["errors"]:
+            raise Failed(f"nginx beside {words[0]}: {control['errors'][0]}")
+        # A question that was never asked, since those before it took a minute, is as late as that.
+        late = (seconds + 60) * 1e3
+        times = [[late if ms is None else ms for ms in seen["ms"]] for seen in (ours, control)]
+        return Try(*times, ours["errors"], stolen, n)
+
+
+def _tries(lab, nginx, scenario):
+    """All tries: another follows while the last one was beyond the goal and nginx slow in it."""
+    letter, what, *how = scenario
+    tries = []
+    while len(tries) < TRIES and (not tries or tries[-1].disturbed):
+        t = _once(lab, nginx, letter, *how)
+        say(f"  ({letter}) {what}: p50 {t.p50:.2f}  p99 {t.p99:.2f}  max {max(t.ours):.1f} ms, alone {t.longest_alone:.1f}; nginx p99 "
+            f"{t.control_p99:.2f}  max {max(t.control):.1f} ms; stolen {t.stolen_ms:.0f} ms, {len(t.errors)} errors {t.errors[:1]}, "
+            f"offender {t.done}")
+        tries.append(t)
+    return tries
 
 
 def others(lab):
     """health beside an offender, on one loop: p99 while a model, a body, a client or a log takes its time"""
+    nginx = lab.once("nginx-idle", lambda log, _cpu: servers.nginx(
+        lab.folder / "nginx-idle", log, {lab.settings.server_cpu, lab.settings.client_cpu}))
     rows = []
-    for letter, what, make, flags, words in SCENARIOS:
+    for scenario in SCENARIOS:
         try:
-            seen, n = _scenario(lab, letter, make, flags, words)
+            tries = _tries(lab, nginx, scenario)
         except servers.Missing as missing:
             say(f"  left out: {missing}")
             continue
-        say(f"  ({letter}) {what}: p50 {seen['p50_ms']:.2f}  p99 {seen['p99_ms']:.2f}  max {seen['max_ms']:.1f} ms, "
-            f"{seen['errors']} errors {seen['first_error']}, offender {n}")
-        rows.append([f"({letter}) {what}", n, f"{seen['p50_ms']:.2f}", f"{seen['p99_ms']:.2f}", figure(seen["max_ms"]), seen["errors"],
-                     f"≤ {GOAL_MS} ms, no error", met(seen["p99_ms"] <= GOAL_MS and not seen["errors"])])
-    return table(["beside", "done by it", "p50 ms", "p99 ms", "longest ms", "errors", "goal", "met"], rows)
+        # The least disturbed one, which is the last, unless there was no other.
+        t = min(tries, key=lambda t: t.control_p99) if tries[-1].disturbed else tries[-1]
+        errors = sum(len(t.errors) for t in tries)
+        alone = max(t.longest_alone for t in tries)
+        rows.append([f"({scenario[0]}) {scenario[1]}", t.done, f"{t.p50:.2f}", ("~" if t.disturbed else "") + f"{t.p99:.2f}",
+                     f"{t.control_p99:.2f}", figure(max(t.ours)), figure(max(t.control)), figure(alone), figure(t.stolen_ms),
+                     ", ".join(f"{one.p99:.1f} ({one.control_p99:.1f})" for one in tries if one is not t) or "–", errors,
+                     f"≤ {GOAL_MS} ms, no error", met(t.p99 <= GOAL_MS and not errors)])
+    return table(["beside", "done by it", "p50 ms", "p99 ms", "nginx p99 ms", "longest ms", "nginx longest ms",
+                  "longest while nginx was quick ms", "stolen ms", "p99 of other tries (nginx)", "errors", "goal", "met"], rows)

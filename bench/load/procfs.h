@@ -11,7 +11,7 @@
  * two samples tells how much of the machine was somebody else's.
  */
 struct cpu_sample {
-    uint64_t server_us; /* utime + stime of the server's process, all its threads; 10 ms ticks */
+    uint64_t server_us; /* of the server's process, all its threads, ended ones too */
     uint64_t client_us; /* the same of this process */
     uint64_t busy_us;   /* everything but idle and iowait on the watched cores, steal included */
 };
