@@ -230,7 +230,7 @@ class Bench:
         cells: whose costs are to be compared, by ratio()
         """
         s = self.settings
-        n_turns = max(4, round(s.rounds * (s.warmup + s.seconds) / (TURN_WARMUP_S + TURN_S + 0.1)))
+        n_turns = max(4, round(s.rounds * (s.warmup + s.seconds) / (TURN_WARMUP_S + TURN_S + 0.2)))
         for cell in cells:
             cell.seconds, cell.warmup = TURN_S, TURN_WARMUP_S
         order = random.Random(1)
