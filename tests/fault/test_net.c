@@ -66,7 +66,7 @@ static void on_detour(struct message *m)
 {
     struct exchange *x = exchange_of_part(CONTAINER_OF(m, struct part, message));
     m->deliver = on_return;
-    loop_post(x->env->loop, m);
+    loop_post(x->env->net.loop, m);
 }
 
 static void on_head(struct exchange *x, const struct http_head *head)

@@ -122,7 +122,7 @@ static void parse(const uint8_t *data, size_t size, struct buf *description)
     status_free(st);
     exchange_end(x);
     free(body);
-    if (env.n_used > 0 || atomic_load(&model.refs) != 1)
+    if (env.net.n_used > 0 || atomic_load(&model.refs) != 1)
         abort();
 }
 

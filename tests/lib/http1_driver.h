@@ -41,7 +41,7 @@ struct driver_part {
 
 static void driver_on_head(struct exchange *x, const struct http_head *head)
 {
-    struct driver *d = x->env->handler_ctx;
+    struct driver *d = x->env->net.handler_ctx;
     struct driver_part *part = exchange_part(x);
     struct span path = head_path(head);
     snprintf(part->path, sizeof(part->path), "%.*s", (int)path.length, path.at);
@@ -68,7 +68,7 @@ static void driver_answer(struct exchange *x)
 
 static void driver_on_request(struct exchange *x)
 {
-    struct driver *d = x->env->handler_ctx;
+    struct driver *d = x->env->net.handler_ctx;
     d->n_requests++;
     d->body_capacity = x->body_capacity;
     if (x->body && x->aligned_at < x->body_size && (uintptr_t)(x->body + x->aligned_at) % 64 != 0)
@@ -81,13 +81,13 @@ static void driver_on_request(struct exchange *x)
 
 static void driver_on_cancel(struct exchange *x)
 {
-    struct driver *d = x->env->handler_ctx;
+    struct driver *d = x->env->net.handler_ctx;
     d->n_cancelled++;
 }
 
 static void driver_on_end(struct exchange *x)
 {
-    struct driver *d = x->env->handler_ctx;
+    struct driver *d = x->env->net.handler_ctx;
     d->n_ends++;
 }
 
@@ -99,9 +99,9 @@ static const struct http_handler driver_handler = {
     .on_end = driver_on_end,
 };
 
-static void driver_on_output(struct http1 *h)
+static void driver_on_output(struct session *s)
 {
-    (void)h; /* driver_flush() looks by itself */
+    (void)s; /* driver_flush() looks by itself */
 }
 
 static inline void driver_init(struct driver *d)
@@ -119,8 +119,11 @@ static inline void driver_init(struct driver *d)
 static inline void driver_flush(struct driver *d)
 {
     struct iovec pieces[8];
+    struct out_queue *out = &d->http1.session.out;
+    size_t n_bytes;
     int n;
-    while ((n = http1_gather(&d->http1, pieces, 8)) > 0) {
+    http1_queue_output(&d->http1);
+    while ((n = out_queue_gather(out, pieces, 8, &n_bytes)) > 0) {
         size_t room = d->max_send ? d->max_send : SIZE_MAX, sent = 0;
         for (int i = 0; i < n && room > 0; i++) {
             size_t k = pieces[i].iov_len < room ? pieces[i].iov_len : room;
@@ -133,7 +136,8 @@ static inline void driver_flush(struct driver *d)
             sent += k;
             room -= k;
         }
-        http1_sent(&d->http1, sent);
+        out_queue_sent(out, sent);
+        http1_queue_output(&d->http1);
     }
 }
 
@@ -172,7 +176,7 @@ static inline bool driver_done(struct driver *d)
     http1_abort(&d->http1);
     while (d->n_waiting > 0)
         driver_reply(d, d->n_waiting - 1);
-    bool fine = d->env.n_used == 0 && d->n_heads == d->n_ends;
+    bool fine = d->env.net.n_used == 0 && d->n_heads == d->n_ends;
     http_env_done(&d->env);
     struct pool_stats stats;
     pool_stats(d->pool, &stats);

@@ -94,7 +94,7 @@ static void run_admin_job(struct control_job *job)
 {
     struct admin_call *a = CONTAINER_OF(job, struct admin_call, job);
     a->st = a->work(a);
-    loop_post(a->x->env->loop, &a->done);
+    loop_post(a->x->env->net.loop, &a->done);
 }
 
 static void begin_admin_call(struct exchange *x, struct status *(*work)(struct admin_call *a),
@@ -105,7 +105,7 @@ static void begin_admin_call(struct exchange *x, struct status *(*work)(struct a
     a->x = x;
     a->work = work;
     a->done.deliver = on_done;
-    buf_init_pooled(&a->text, MAX_DOCUMENT, x->env->pool);
+    buf_init_pooled(&a->text, MAX_DOCUMENT, x->env->net.pool);
     arena_init(&a->arena, NULL, 0, load_body_arena_bytes(x->body_size), NULL, NULL);
     if (call->model.name)
         a->name = mem_strndup(call->model.name, call->model.name_length);

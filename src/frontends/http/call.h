@@ -87,7 +87,7 @@ struct http_call {
 
 static inline struct http_ctx *call_ctx(struct exchange *x)
 {
-    return x->env->handler_ctx;
+    return x->env->net.handler_ctx;
 }
 
 #endif

@@ -250,7 +250,7 @@ struct conch_http {
 static void on_wait(struct inline_budget *budget)
 {
     struct http_ctx *ctx = CONTAINER_OF(budget, struct http_ctx, inline_budget);
-    loop_defer(ctx->env->loop, &ctx->iteration_work);
+    loop_defer(ctx->env->net.loop, &ctx->iteration_work);
 }
 
 static void on_iteration_end(struct loop_work *work)
@@ -265,10 +265,10 @@ static void *http_ctx_new(void *arg, struct http_env *env)
     ctx->settings = &http->settings;
     ctx->env = env;
     loop_work_init(&ctx->iteration_work, on_iteration_end);
-    ctx->inline_budget.on_wait = env->loop ? on_wait : NULL;
+    ctx->inline_budget.on_wait = env->net.loop ? on_wait : NULL;
     if (http->settings.server)
         server_watch(http->settings.server, &ctx->inline_budget);
-    buf_init_pooled(&ctx->json, MAX_JSON_REPLY, env->pool);
+    buf_init_pooled(&ctx->json, MAX_JSON_REPLY, env->net.pool);
     return ctx;
 }
 
@@ -277,8 +277,8 @@ static void ctx_free(void *arg)
     struct http_ctx *ctx = arg;
     if (!ctx)
         return;
-    if (ctx->env->loop)
-        loop_cancel_work(ctx->env->loop, &ctx->iteration_work);
+    if (ctx->env->net.loop)
+        loop_cancel_work(ctx->env->net.loop, &ctx->iteration_work);
     scheduler_run_deferred(&ctx->inline_budget);
     inline_watch_close(&ctx->inline_budget.watch);
     buf_done(&ctx->json);

@@ -37,7 +37,7 @@ static struct exchange *exchange_of(struct request *r)
 static bool on_own_thread(const struct exchange *x)
 {
     /* The owner is set before the first connection exists. */
-    return pthread_equal(x->env->loop->owner, pthread_self());
+    return pthread_equal(x->env->net.loop->owner, pthread_self());
 }
 
 /* ---- What the core calls -------------------------------------------------------------------- */
@@ -96,7 +96,7 @@ static void on_respond(struct request *r, struct response *resp, uint32_t flags)
     if (on_own_thread(x))
         reply_with_response(x);
     else
-        loop_post(x->env->loop, &call->answered);
+        loop_post(x->env->net.loop, &call->answered);
 }
 
 static void release_request_blocks(struct exchange *x)
@@ -118,7 +118,7 @@ static void on_destroy(struct request *r)
     if (on_own_thread(x))
         release_request_blocks(x);
     else
-        loop_post(x->env->loop, &call->destroyed);
+        loop_post(x->env->net.loop, &call->destroyed);
 }
 
 static const struct request_ops ops = {
@@ -162,11 +162,11 @@ void infer_begin(struct exchange *x, struct model *model)
     call->answered.deliver = on_answered;
     call->destroyed.deliver = on_destroyed;
     request_init(&call->request, &ops, model, call->request_memory, sizeof(call->request_memory),
-                 x->env->pool);
+                 x->env->net.pool);
     exchange_ref(x); /* on_destroy's */
 
-    if (ctx->iteration != x->env->loop->iteration) {
-        ctx->iteration = x->env->loop->iteration;
+    if (ctx->iteration != x->env->net.loop->iteration) {
+        ctx->iteration = x->env->net.loop->iteration;
         ctx->inline_budget.left_ns = EXECUTION_BUDGET_NS;
     }
     call->request.inline_budget = &ctx->inline_budget;
@@ -246,5 +246,6 @@ void *infer_block(struct exchange *x, size_t size_bytes)
         char *p = arena_alloc(&x->arena, size_bytes + MEM_ALIGNMENT);
         return p ? p + (MEM_ALIGNMENT - (uintptr_t)p % MEM_ALIGNMENT) % MEM_ALIGNMENT : NULL;
     }
-    return tensor_blocks_add(&call->blocks, x->env->pool, size_bytes, call->request.model->owner);
+    return tensor_blocks_add(&call->blocks, x->env->net.pool, size_bytes,
+                             call->request.model->owner);
 }

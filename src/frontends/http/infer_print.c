@@ -306,14 +306,14 @@ static struct status *make_reply_text(struct print *p, struct response *resp, ch
 
 void infer_print(struct exchange *x, struct response *resp)
 {
-    struct iovec few[EXCHANGE_IOV];
+    struct iovec few[EXCHANGE_PIECES];
     struct print p = {
         .x = x, .call = exchange_part(x), .out = &call_ctx(x)->json, .pieces = few, .n_pieces = 1};
     struct status *st = NULL;
     char *text = NULL;
     size_t size = 0;
 
-    if (resp->n_outputs + 1 > EXCHANGE_IOV)
+    if (resp->n_outputs + 1 > EXCHANGE_PIECES)
         p.pieces = arena_alloc(&x->arena, (resp->n_outputs + 1) * sizeof(*p.pieces));
     if (p.pieces)
         st = make_reply_text(&p, resp, &text, &size);

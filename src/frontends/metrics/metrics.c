@@ -51,7 +51,7 @@ static void reply_page(struct exchange *x, const struct buf *page)
 static void give_page(struct exchange *x)
 {
     struct metrics_call *call = exchange_part(x);
-    const struct conch_metrics *metrics = x->env->handler_ctx;
+    const struct conch_metrics *metrics = x->env->net.handler_ctx;
     struct status *st = server_metrics(metrics->server, &call->page);
     if (!st) {
         reply_page(x, &call->page);
@@ -71,7 +71,7 @@ static void on_metrics_head(struct exchange *x, const struct http_head *head)
 {
     struct metrics_call *call = exchange_part(x);
     call->route = route_find(routes, ARRAY_SIZE(routes), head_path(head)).route;
-    buf_init_pooled(&call->page, MAX_PAGE_BYTES, x->env->pool);
+    buf_init_pooled(&call->page, MAX_PAGE_BYTES, x->env->net.pool);
     x->discard = true;
 }
 

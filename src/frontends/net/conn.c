@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The socket side of a connection: this file reads, sends, closes and keeps the deadlines. http1.c
- * understands the bytes.
+ * The socket side of a connection: this file reads, sends, closes and keeps the deadlines. The
+ * session understands the bytes.
  *
  * Read conn_give() and begin_conn() first, then on_ready(), which distributes the events:
  * on_readable() and read_once() read, on_flush() sends, conn_go_on() continues with what exceeds a
@@ -45,9 +45,9 @@ enum {
 static void on_ready(struct loop_fd *watch, uint32_t events);
 static void on_flush(struct loop_work *work);
 
-static void on_output(struct http1 *h)
+static void on_output(struct session *s)
 {
-    struct conn *c = CONTAINER_OF(h, struct conn, http1);
+    struct conn *c = CONTAINER_OF(s, struct conn, session);
     loop_defer(&c->worker->loop, &c->flush);
 }
 
@@ -62,7 +62,9 @@ static void begin_conn(struct conn *c)
     struct worker *w = c->worker;
     uint64_t now_ns = loop_now_ns(&w->loop);
 
-    http1_init(&c->http1, &w->env, on_output);
+    c->session.protocol = w->env.net.protocol;
+    c->session.on_output = on_output;
+    c->session.protocol->begin(&c->session, &w->env.net);
     loop_work_init(&c->flush, on_flush);
     c->read_ns = c->written_ns = now_ns;
     struct status *st =
@@ -76,7 +78,7 @@ static void begin_conn(struct conn *c)
     }
     c->ranked_ns = now_ns;
     worker_add_conn(w, &c->link, &c->use);
-    if (w->env.draining)
+    if (w->env.net.draining)
         conn_drain(c);
 }
 
@@ -87,7 +89,8 @@ static void on_arrival(struct message *m)
 
 void conn_give(struct worker *here, struct worker *to, int fd)
 {
-    struct conn *c = mem_try_zalloc(1, sizeof(*c));
+    size_t session_bytes = to->env.net.protocol->session_bytes;
+    struct conn *c = mem_try_zalloc(1, offsetof(struct conn, session) + session_bytes);
     if (!c) {
         close(fd);
         listener_give_slot_back(to->listener);
@@ -110,14 +113,14 @@ void conn_give(struct worker *here, struct worker *to, int fd)
 void conn_close(struct conn *c)
 {
     struct worker *w = c->worker;
-    http1_abort(&c->http1);
+    c->session.protocol->abort(&c->session);
     loop_cancel_work(&w->loop, &c->flush);
     loop_remove_fd(&w->loop, &c->watch);
     close(c->fd);
     worker_remove_conn(w, &c->link, &c->ready, &c->use);
     count_out(w);
     mem_free(c);
-    http_env_left(&w->env);
+    net_env_left(&w->env.net);
 }
 
 /*
@@ -131,11 +134,10 @@ void conn_close(struct conn *c)
  */
 static void update_interest(struct conn *c)
 {
-    struct iovec space[2];
     uint32_t events = EPOLLET | (c->waiting ? EPOLLOUT : 0);
     if (!c->eof) {
         events |= EPOLLRDHUP;
-        if (c->lingering || c->http1.paused || http1_read_space(&c->http1, space) > 0)
+        if (c->lingering || c->session.paused || c->session.protocol->wants_input(&c->session))
             events |= EPOLLIN;
     }
     loop_change_fd(&c->worker->loop, &c->watch, events);
@@ -145,7 +147,7 @@ static void update_interest(struct conn *c)
 static bool has_unread(const struct conn *c)
 {
     int n_bytes = 0;
-    return c->http1.discards || (ioctl(c->fd, FIONREAD, &n_bytes) == 0 && n_bytes > 0);
+    return c->session.discards || (ioctl(c->fd, FIONREAD, &n_bytes) == 0 && n_bytes > 0);
 }
 
 /* What the kernel still has for the client. */
@@ -191,15 +193,15 @@ static ssize_t send_pieces(int fd, const struct iovec *pieces, int n, size_t siz
 static void on_flush(struct loop_work *work)
 {
     struct conn *c = CONTAINER_OF(work, struct conn, flush);
+    struct session *s = &c->session;
     struct iovec pieces[MAX_PIECES];
-    int n;
+    size_t asked;
 
     worker_begin_iteration(c->worker);
-    c->http1.large_reply = false;
-    while (!c->waiting && (n = http1_gather(&c->http1, pieces, MAX_PIECES)) > 0) {
-        size_t asked = 0;
-        for (int i = 0; i < n; i++)
-            asked += pieces[i].iov_len;
+    s->large_output = false;
+    s->protocol->queue_output(s);
+    while (!c->waiting && s->out.n_bytes > 0) {
+        int n = out_queue_gather(&s->out, pieces, MAX_PIECES, &asked);
         ssize_t sent = send_pieces(c->fd, pieces, n, asked);
         if (sent < 0) {
             if (errno == EINTR)
@@ -217,17 +219,23 @@ static void on_flush(struct loop_work *work)
         c->written_ns = loop_now_ns(&c->worker->loop);
         c->n_sent += (size_t)sent;
         c->moved_bytes += (size_t)sent;
-        http1_sent(&c->http1, (size_t)sent);
+        out_queue_sent(&s->out, (size_t)sent);
+        s->protocol->queue_output(s); /* its pieces were released: there may be more */
     }
-    if (http1_is_over(&c->http1) ||
-        (c->worker->env.draining && http1_is_idle(&c->http1) && !http1_is_kept(&c->http1))) {
+    if (s->protocol->is_over(s)) {
         if (!c->lingering)
             linger_or_close(c);
         return;
     }
     update_interest(c);
-    if (UNLIKELY(c->http1.paused))
+    if (UNLIKELY(c->session.paused))
         worker_go_on_later(c->worker, &c->ready);
+}
+
+static void probe_client(struct conn *c)
+{
+    if (c->session.protocol->probe)
+        c->session.protocol->probe(&c->session);
 }
 
 static void on_eof(struct conn *c)
@@ -237,12 +245,12 @@ static void on_eof(struct conn *c)
         conn_close(c);
         return;
     }
-    http1_end_input(&c->http1);
-    if (http1_is_over(&c->http1)) {
+    c->session.protocol->end_input(&c->session);
+    if (c->session.protocol->is_over(&c->session)) {
         conn_close(c);
         return;
     }
-    http1_probe(&c->http1);
+    probe_client(c);
     update_interest(c);
 }
 
@@ -255,14 +263,15 @@ enum read_result {
 /* One system call for at most max_bytes, and what follows from it; they are counted. */
 static enum read_result read_once(struct conn *c, size_t max_bytes, size_t *ret_bytes)
 {
-    struct http_env *env = &c->worker->env;
+    const struct net_env *env = &c->worker->env.net;
+    struct session *s = &c->session;
     struct iovec space[2];
     int n_space = 1;
 
     if (c->lingering)
         space[0] = (struct iovec){env->scratch, env->scratch_bytes};
     else
-        n_space = http1_read_space(&c->http1, space);
+        n_space = s->protocol->read_space(s, space);
     if (n_space == 0) {
         update_interest(c);
         return READ_ENDED;
@@ -286,17 +295,18 @@ static enum read_result read_once(struct conn *c, size_t max_bytes, size_t *ret_
     if (n > 0) {
         *ret_bytes = (size_t)n;
         if (c->lingering) {
-            c->http1.discards = true;
+            c->session.discards = true;
         } else {
             c->moved_bytes += (size_t)n;
-            http1_received(&c->http1, (size_t)n);
+            s->protocol->received(s, (size_t)n);
             c->n_received += (size_t)n;
             c->read_ns = loop_now_ns(&c->worker->loop);
             update_interest(c);
         }
     }
     /* The end of the stream comes with a read of its own. */
-    return more || UNLIKELY(c->client_left) || UNLIKELY(c->http1.paused) ? READ_MORE : READ_EMPTIED;
+    return more || UNLIKELY(c->client_left) || UNLIKELY(c->session.paused) ? READ_MORE
+                                                                           : READ_EMPTIED;
 }
 
 /*
@@ -313,7 +323,7 @@ static void send_large_reply(struct conn *c)
 /* A body of which more is missing than a small request has. */
 static bool is_bulk(const struct conn *c)
 {
-    return http1_body_left(&c->http1) > SMALL_BYTES;
+    return c->session.protocol->body_left(&c->session) > SMALL_BYTES;
 }
 
 /*
@@ -327,11 +337,12 @@ static void on_readable(struct conn *c)
         return;
     size_t n = 0;
     enum read_result result = READ_MORE;
-    if (!is_bulk(c) && w->left_bytes > 0 && w->env.requests_left > 0) {
+    if (!is_bulk(c) && w->left_bytes > 0 && w->env.net.requests_left > 0) {
         result = read_once(c, SMALL_BYTES, &n);
         w->left_bytes -= MIN(n, w->left_bytes);
         /* A head with a body behind it: the rest goes straight to its place. */
-        if (result == READ_MORE && c->http1.input == HTTP1_BODY && worker_may_read_body(w)) {
+        if (result == READ_MORE && c->session.protocol->body_left(&c->session) > 0 &&
+            worker_may_read_body(w)) {
             n = 0;
             result = read_once(c, MIN(w->budget.portion_bytes, w->left_bytes), &n);
             w->left_bytes -= MIN(n, w->left_bytes);
@@ -341,13 +352,13 @@ static void on_readable(struct conn *c)
         return;
     if (UNLIKELY(result == READ_MORE))
         worker_go_on_later(w, &c->ready);
-    if (UNLIKELY(c->http1.large_reply))
+    if (UNLIKELY(c->session.large_output))
         send_large_reply(c);
 }
 
-void conn_on_space(struct http1 *h)
+void conn_on_space(struct session *s)
 {
-    struct conn *c = CONTAINER_OF(h, struct conn, http1);
+    struct conn *c = CONTAINER_OF(s, struct conn, session);
     update_interest(c); /* while there was no space, it had none in what comes */
     worker_go_on_later(c->worker, &c->ready);
 }
@@ -357,18 +368,18 @@ void conn_go_on(struct conn *c)
     struct worker *w = c->worker;
     size_t left = MIN(w->budget.portion_bytes, w->left_bytes);
     enum read_result result;
-    http1_resume(&c->http1);
+    c->session.protocol->resume(&c->session);
     do {
         size_t n = 0;
         result = read_once(c, left, &n);
         left -= MIN(n, left);
         w->left_bytes -= MIN(n, w->left_bytes);
-    } while (result == READ_MORE && left > 0 && !c->http1.paused && !c->http1.large_reply);
+    } while (result == READ_MORE && left > 0 && !c->session.paused && !c->session.large_output);
     if (result == READ_ENDED)
         return;
     if (result == READ_MORE)
         worker_go_on_later(w, &c->ready);
-    if (c->http1.large_reply)
+    if (c->session.large_output)
         send_large_reply(c);
 }
 
@@ -390,12 +401,24 @@ static void on_ready(struct loop_fd *watch, uint32_t events)
     if (events & EPOLLIN)
         on_readable(c);
     else if (events & EPOLLRDHUP)
-        http1_probe(&c->http1); /* its end is read behind what it has sent, once that is wanted */
+        probe_client(c); /* its end is read behind what it has sent, once that is wanted */
 }
 
 static bool has_passed(uint64_t since_ns, uint64_t limit_ns, uint64_t now_ns)
 {
     return limit_ns > 0 && now_ns > since_ns && now_ns - since_ns > limit_ns;
+}
+
+static struct session_input get_input(const struct conn *c)
+{
+    struct session_input input;
+    c->session.protocol->get_input(&c->session, &input);
+    return input;
+}
+
+static void refuse_input(struct conn *c, enum session_refusal why)
+{
+    c->session.protocol->refuse(&c->session, why);
 }
 
 /* ---- Slow clients --------------------------------------------------------------------------- */
@@ -420,17 +443,16 @@ static bool is_too_slow(const struct conn *c, struct pace *pace, uint64_t n_byte
 }
 
 /* A body, with all that is around it, that the client does not send on. */
-static bool sends_too_slowly(struct conn *c, uint64_t now_ns)
+static bool sends_too_slowly(struct conn *c, const struct session_input *input, uint64_t now_ns)
 {
-    const struct http1 *h = &c->http1;
-    if (!list_empty(&c->ready) || http1_awaits_space(h)) { /* it waits for us */
+    if (!list_empty(&c->ready) || input->awaits_us) { /* it waits for us */
         c->received.since_ns = 0;
         c->read_ns = now_ns;
         return false;
     }
-    if (c->received.mark != h->n_begun) { /* it may have been here for long, unlooked at */
+    if (c->received.mark != input->number) { /* it may have been here for long, unlooked at */
         c->received.since_ns = 0;
-        c->received.mark = h->n_begun;
+        c->received.mark = input->number;
         c->read_ns = now_ns;
     }
     return is_too_slow(c, &c->received, c->n_received, now_ns) ||
@@ -469,16 +491,11 @@ static bool takes_too_slowly(struct conn *c, uint64_t now_ns)
 
 /* Seen here and not when its bytes come, since it may come in with the end of another request, and
  * may be parsed when a reply makes room for it. */
-static bool head_takes_too_long(struct conn *c, uint64_t now_ns)
+static bool head_takes_too_long(struct conn *c, uint64_t number, uint64_t now_ns)
 {
-    const struct http1 *h = &c->http1;
-    if (LIKELY(!http1_is_in_head(h))) {
-        c->head_ns = 0;
-        return false;
-    }
-    if (c->head_ns == 0 || c->head_number != h->n_begun) {
+    if (c->head_ns == 0 || c->head_number != number) {
         c->head_ns = now_ns;
-        c->head_number = h->n_begun;
+        c->head_number = number;
     }
     return has_passed(c->head_ns, c->worker->timeouts->head_ns, now_ns);
 }
@@ -488,8 +505,9 @@ static bool head_takes_too_long(struct conn *c, uint64_t now_ns)
 
 static bool has_slow_head(const struct conn *c)
 {
-    return c->http1.n_exchanges == 0 && http1_is_in_head(&c->http1) && c->head_ns > 0 &&
-           c->head_number == c->http1.n_begun &&
+    struct session_input input = get_input(c);
+    return input.kind == INPUT_HEAD && input.is_only_one && c->head_ns > 0 &&
+           c->head_number == input.number &&
            has_passed(c->head_ns, HEAD_PATIENCE_NS, loop_now_ns(&c->worker->loop));
 }
 
@@ -498,16 +516,17 @@ bool conn_is_idle(const struct conn *c)
 {
     if (c->lingering)
         return !has_unread(c) && !has_unacknowledged(c);
-    return (http1_is_idle(&c->http1) || has_slow_head(c)) && !has_unread(c);
+    return (c->session.protocol->is_idle(&c->session) || has_slow_head(c)) && !has_unread(c);
 }
 
-static const char *what_takes_too_long(struct conn *c, uint64_t now_ns)
+/* Whether the client sends its request too slowly, so that it is refused. */
+static bool takes_too_long(struct conn *c, const struct session_input *input, uint64_t now_ns)
 {
-    if (head_takes_too_long(c, now_ns))
-        return "the request head took too long";
-    if (c->http1.current && sends_too_slowly(c, now_ns))
-        return "the request body took too long";
-    return NULL;
+    if (LIKELY(input->kind != INPUT_HEAD))
+        c->head_ns = 0;
+    else
+        return head_takes_too_long(c, input->number, now_ns);
+    return input->kind == INPUT_BODY && sends_too_slowly(c, input, now_ns);
 }
 
 /* ---- Clients that do not keep up ------------------------------------------------------------ */
@@ -519,8 +538,10 @@ static const uint64_t STALL_NS = 5 * NS_PER_S;
 /* Whether the client has to do something: it sends a body, or reads a reply. */
 static bool awaits_client(const struct conn *c)
 {
-    return c->waiting ||
-           (c->http1.current && list_empty(&c->ready) && !http1_awaits_space(&c->http1));
+    if (c->waiting)
+        return true;
+    struct session_input input = get_input(c);
+    return input.kind == INPUT_BODY && list_empty(&c->ready) && !input.awaits_us;
 }
 
 /* One look, each sweep. */
@@ -537,7 +558,7 @@ static void note_pace(struct conn *c, uint64_t now_ns)
 
 uint64_t conn_burden(const struct conn *c, uint64_t now_ns, bool *ret_stalled)
 {
-    size_t weight_bytes = http1_weight(&c->http1);
+    size_t weight_bytes = c->session.protocol->weigh(&c->session);
     *ret_stalled = false;
     if (c->lingering || !awaits_client(c) || weight_bytes < LIGHT_BYTES)
         return 0;
@@ -549,17 +570,16 @@ uint64_t conn_burden(const struct conn *c, uint64_t now_ns, bool *ret_stalled)
 
 void conn_evict(struct conn *c)
 {
-    budget_evicted(c->worker->env.budget);
-    if (c->waiting || !c->http1.current)
+    budget_evicted(c->worker->env.net.budget);
+    if (c->waiting || get_input(c).kind != INPUT_BODY)
         conn_close(c); /* a reply is half out: there is no way to say more */
     else
-        http1_refuse(&c->http1);
+        refuse_input(c, REFUSAL_MEMORY);
 }
 
 void conn_check_time(struct conn *c, uint64_t now_ns)
 {
     const struct net_timeouts *t = c->worker->timeouts;
-    struct http1 *h = &c->http1;
 
     note_pace(c, now_ns);
     if (takes_too_slowly(c, now_ns)) {
@@ -571,18 +591,26 @@ void conn_check_time(struct conn *c, uint64_t now_ns)
             conn_close(c);
         return;
     }
-    const char *what = what_takes_too_long(c, now_ns);
-    if (what)
-        http1_fault(h, 408, what);
-    else if (http1_is_idle(h) && has_passed(conn_active_ns(c), t->idle_ns, now_ns))
+    const struct protocol *p = c->session.protocol;
+    struct session_input input = get_input(c);
+    if (takes_too_long(c, &input, now_ns))
+        refuse_input(c, input.kind == INPUT_HEAD ? REFUSAL_HEAD_TIME : REFUSAL_BODY_TIME);
+    else if (p->is_idle(&c->session) && has_passed(conn_active_ns(c), t->idle_ns, now_ns))
         conn_close(c);
-    else if (c->worker->env.draining && (h->current || c->head_ns > 0) &&
+    else if (c->worker->env.net.draining && input.kind != INPUT_NONE &&
              has_passed(c->read_ns, DRAIN_PATIENCE_NS, now_ns))
-        http1_fault(h, 503, "the server is stopping");
+        refuse_input(c, REFUSAL_STOPPING);
+    else if (p->check_time)
+        p->check_time(&c->session, now_ns);
 }
 
 void conn_drain(struct conn *c)
 {
-    if (!c->lingering && http1_is_idle(&c->http1) && !http1_is_kept(&c->http1))
+    const struct protocol *p = c->session.protocol;
+    if (c->lingering)
+        return;
+    if (p->drain)
+        p->drain(&c->session);
+    if (p->is_over(&c->session))
         linger_or_close(c);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A TCP connection: descriptor, readiness and deadlines around an HTTP/1.1 state (http1.h). One
- * worker owns it until it is closed. Everything that arrives in an iteration of the loop is read
- * and handled first. Replies are sent at the end of the iteration, by one writev() per connection.
- * A connection that has more to read than a small request continues after that, in portions
- * (worker.h).
+ * A TCP connection: descriptor, readiness and deadlines around the session of a protocol
+ * (session.h). One worker owns it until it is closed. Everything that arrives in an iteration of
+ * the loop is read and handled first. Replies are sent at the end of the iteration, by one writev()
+ * per connection. A connection that has more to read than a small request continues after that, in
+ * portions (worker.h).
  *
  * Thread: the worker's, except for conn_give().
  */
@@ -14,7 +14,8 @@
 #include "base/heap.h"
 #include "base/list.h"
 #include "base/loop.h"
-#include "frontends/net/http1.h"
+#include "base/mailbox.h"
+#include "frontends/net/session.h"
 
 struct worker;
 
@@ -22,7 +23,7 @@ struct worker;
 struct pace {
     uint64_t since_ns; /* start of the measurement; 0: none is running */
     uint64_t n_bytes;
-    uint64_t mark; /* at the start: http1.n_begun for a body, conn.n_sent for replies */
+    uint64_t mark; /* at the start: the number of the request for a body, conn.n_sent for replies */
 };
 
 struct conn {
@@ -33,7 +34,6 @@ struct conn {
     int fd;
     struct loop_fd watch;
     struct loop_work flush;
-    struct http1 http1;
     bool client_left;            /* the client closed its sending side; unread bytes may precede */
     bool eof;                    /* everything that the client sent was read */
     bool waiting;                /* the socket's buffer is full */
@@ -45,10 +45,11 @@ struct conn {
     struct heap_node use;         /* in worker->by_use, ordered by ranked_ns */
     uint64_t ranked_ns;           /* the last use, or an earlier time */
     uint64_t head_ns;             /* when an incomplete head was first seen; 0: there is none */
-    uint64_t head_number;         /* http1.n_begun at that time */
+    uint64_t head_number;         /* the number of the request at that time */
     /* The progress of the client; see conn_burden(). */
     uint64_t moved_bytes, moved_before_bytes; /* since the last check, and between the two before */
-    uint64_t slow_ns; /* since when the client has been slow; 0: it is not */
+    uint64_t slow_ns;       /* since when the client has been slow; 0: it is not */
+    struct session session; /* the first member of the protocol's struct, which ends the block */
 };
 
 /*
@@ -63,8 +64,8 @@ void conn_give(struct worker *here, struct worker *to, int fd);
 /* conn_go_on - reads a portion, and queues the connection again if there is more. */
 void conn_go_on(struct conn *c);
 
-/* conn_on_space - reads on: http1_read_space() gives space again. */
-void conn_on_space(struct http1 *h);
+/* conn_on_space - reads on: the session wants input again. */
+void conn_on_space(struct session *s);
 
 /* conn_check_time - closes the connection, or refuses its request, when it takes too long. */
 void conn_check_time(struct conn *c, uint64_t now_ns);

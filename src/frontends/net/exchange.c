@@ -36,14 +36,14 @@ void http_env_init(struct http_env *env, const struct http_handler *handler, voi
                    char *scratch, size_t scratch_bytes)
 {
     *env = (struct http_env){
+        .net = {.handler_ctx = handler_ctx,
+                .pool = pool,
+                .loop = loop,
+                .scratch = scratch,
+                .scratch_bytes = scratch_bytes,
+                .requests_left = UINT_MAX},
         .handler = handler,
-        .handler_ctx = handler_ctx,
         .limits = limits,
-        .pool = pool,
-        .loop = loop,
-        .scratch = scratch,
-        .scratch_bytes = scratch_bytes,
-        .requests_left = UINT_MAX,
     };
     list_init(&env->unused);
     /* What is left of a block for the arena must hold a small body and the reply's text. */
@@ -84,7 +84,7 @@ void http_env_trim(struct http_env *env)
 
 void http_env_done(struct http_env *env)
 {
-    BUG_ON(env->n_used > 0);
+    BUG_ON(env->net.n_used > 0);
     http_env_trim(env);
 }
 
@@ -92,17 +92,17 @@ struct exchange *exchange_new(struct http_env *env, struct http1 *connection)
 {
     struct exchange *x = take_unused(env);
     if (!x) {
-        x = pool_alloc(env->pool, EXCHANGE_BLOCK_BYTES, NULL);
+        x = pool_alloc(env->net.pool, EXCHANGE_BLOCK_BYTES, NULL);
         if (!x)
             return NULL;
         x->env = env;
         list_init(&x->link);
     }
-    env->n_used++;
+    env->net.n_used++;
     x->connection = connection;
     x->stage = EXCHANGE_RECEIVING;
     x->refs = 1;
-    x->continue_left = 0;
+    x->wants_continue = x->interim_queued = false;
     x->ahead = 0;
     x->headed = false;
     x->discard = false;
@@ -114,10 +114,10 @@ struct exchange *exchange_new(struct http_env *env, struct http1 *connection)
     x->aligned_at = 0;
     x->body_block = NULL;
     x->weight_bytes = 0;
-    x->n_iov = x->next_iov = 0;
+    x->n_pieces = 0;
     char *rest = (char *)exchange_part(x) + ((env->handler->part_bytes + 63) & ~(size_t)63);
     arena_init(&x->arena, rest, (size_t)((char *)x + EXCHANGE_BLOCK_BYTES - rest), MAX_ARENA_BYTES,
-               env->pool, NULL);
+               env->net.pool, NULL);
     return x;
 }
 
@@ -131,7 +131,7 @@ static void release_body(struct exchange *x)
     void *block = TAKE(x->body_block);
     struct page_order *order = TAKE(x->order);
     /* The thread may still be at the pages: then the pool must not give them to another body. */
-    if (UNLIKELY(order != NULL) && memory_thread_forget(budget_pages(x->env->budget), order))
+    if (UNLIKELY(order != NULL) && memory_thread_forget(budget_pages(x->env->net.budget), order))
         pool_discard(block);
     else
         pool_release(block);
@@ -144,14 +144,14 @@ void exchange_unref(struct exchange *x)
     struct http_env *env = x->env;
     release_body(x);
     arena_reset(&x->arena);
-    env->n_used--;
+    env->net.n_used--;
     if (env->n_unused >= EXCHANGE_MAX_UNUSED) {
         pool_release(x);
     } else {
         list_push_front(&env->unused, &x->link);
         env->n_unused++;
     }
-    http_env_left(env);
+    net_env_left(&env->net);
 }
 
 void exchange_end(struct exchange *x)
@@ -213,8 +213,8 @@ static void on_made(void *arg)
     x->awaits_pages = false;
     set_made(x, MAX(x->order_end, x->body_made));
     order_pages(x);
-    if (is_awaited && x->connection && x->env->on_space)
-        x->env->on_space(x->connection);
+    if (is_awaited && x->connection)
+        x->env->events->on_pages(x->connection);
 }
 
 static void order_pages(struct exchange *x)
@@ -225,7 +225,7 @@ static void order_pages(struct exchange *x)
         return;
     size_t bytes = MIN(missing, (size_t)EXCHANGE_ORDERED_BYTES);
     x->order_end = x->body_made + bytes;
-    x->order = memory_thread_order(budget_pages(x->env->budget), x->env->loop,
+    x->order = memory_thread_order(budget_pages(x->env->net.budget), x->env->net.loop,
                                    x->body + x->body_made, bytes, on_made, x);
     if (!x->order)
         set_made(x, x->body_capacity);
@@ -246,7 +246,8 @@ static void begin_pages(struct exchange *x, size_t at_once_bytes, bool grows)
     size_t made = pool_made_bytes(x->body_block), pad = (size_t)(x->body - (char *)x->body_block);
     bool is_large = grows ? x->body_capacity > EXCHANGE_ORDERED_BYTES
                           : x->body_capacity >= EXCHANGE_ORDERED_BYTES;
-    bool ordered = is_large && x->env->budget && x->env->loop && made < pad + x->body_capacity;
+    bool ordered =
+        is_large && x->env->net.budget && x->env->net.loop && made < pad + x->body_capacity;
     if (LIKELY(!ordered)) {
         set_made(x, x->body_capacity);
         return;
@@ -264,9 +265,9 @@ static bool in_pool(struct exchange *x, size_t capacity, size_t pad, size_t at_o
     BUG_ON(x->order); /* somebody is at its pages */
     char *block = x->body_block ? pool_grow(x->body_block, capacity + pad) : NULL;
     if (!block) {
-        if (x->body_capacity > EXCHANGE_TRUSTED_BYTES && x->env->budget)
+        if (x->body_capacity > EXCHANGE_TRUSTED_BYTES && x->env->net.budget)
             return false; /* it could grow without a copy, and may not */
-        block = pool_alloc(x->env->pool, capacity + pad, NULL);
+        block = pool_alloc(x->env->net.pool, capacity + pad, NULL);
         if (!block)
             return false;
         /* A copy: of the first 64 KiB of a length that was not believed yet, or of up to 1 MiB. */
@@ -290,12 +291,12 @@ static bool reserve_body(struct exchange *x, size_t wanted_bytes, size_t length_
     if (capacity <= EXCHANGE_SMALL_BODY)
         return in_arena(x, capacity, pad);
     /* It becomes large: from here on it may take what is left for those that have begun. */
-    if (env->budget && capacity > EXCHANGE_TRIAL_BYTES &&
-        x->body_capacity <= EXCHANGE_TRIAL_BYTES && !budget_has_room(env->budget, capacity))
+    if (env->net.budget && capacity > EXCHANGE_TRIAL_BYTES &&
+        x->body_capacity <= EXCHANGE_TRIAL_BYTES && !budget_has_room(env->net.budget, capacity))
         return false;
     bool grows = length_bytes == 0;
     return in_pool(x, capacity, pad, at_once_bytes, grows) ||
-           (env->make_room && env->make_room(env->make_room_arg, x->connection, capacity) &&
+           (env->events->make_room(x->connection, capacity) &&
             in_pool(x, capacity, pad, at_once_bytes, grows));
 }
 
@@ -361,18 +362,18 @@ const char exchange_continue_text[] = "HTTP/1.1 100 Continue\r\n\r\n";
 
 static void add_piece(struct exchange *x, const void *bytes, size_t n_bytes)
 {
-    if (n_bytes > 0)
-        x->iov[x->n_iov++] = (struct iovec){(void *)(uintptr_t)bytes, n_bytes};
+    if (n_bytes == 0)
+        return;
+    struct out_piece *p = &x->pieces[x->n_pieces++];
+    p->bytes = bytes;
+    p->n_bytes = n_bytes;
+    p->release = NULL;
 }
 
-static void begin_pieces(struct exchange *x, struct iovec *iov)
+static void begin_pieces(struct exchange *x, struct out_piece *pieces)
 {
-    x->iov = iov;
-    x->n_iov = x->next_iov = 0;
-    /* Half an interim reply has left, and its other half must follow. */
-    add_piece(x, exchange_continue_text + EXCHANGE_CONTINUE_BYTES - x->continue_left,
-              x->continue_left);
-    x->continue_left = 0;
+    x->pieces = pieces;
+    x->n_pieces = 0;
 }
 
 static char *put_bytes(char *at, const void *bytes, size_t n_bytes)
@@ -405,7 +406,7 @@ void exchange_goes_on(struct exchange *x)
 /* What the reply must say about the connection; "" when that goes without saying. */
 static const char *connection_header(struct exchange *x)
 {
-    if (x->env->draining && x->connection && x->env->events->is_last(x->connection, x))
+    if (x->env->net.draining && x->connection && x->env->events->is_last(x->connection, x))
         x->keep_alive = false;
     if (!x->keep_alive)
         return "Connection: close\r\n";
@@ -508,16 +509,16 @@ void exchange_reply(struct exchange *x, const struct http_reply *reply)
     for (int i = 0; i < reply->n_body; i++)
         body_bytes += reply->body[i].iov_len;
 
-    struct iovec *iov = x->iov_first;
-    if (reply->n_body + 2 > EXCHANGE_IOV)
-        iov = arena_alloc(&x->arena, sizeof(*iov) * (size_t)(reply->n_body + 2));
+    struct out_piece *pieces = x->first_pieces;
+    if (reply->n_body + 1 > EXCHANGE_PIECES)
+        pieces = arena_alloc(&x->arena, sizeof(*pieces) * (size_t)(reply->n_body + 1));
     size_t length = 0;
-    const char *text = iov ? make_head(x, reply, body_bytes, &length) : NULL;
+    const char *text = pieces ? make_head(x, reply, body_bytes, &length) : NULL;
     if (!text) {
         reply_no_memory(x);
         return;
     }
-    begin_pieces(x, iov);
+    begin_pieces(x, pieces);
     add_piece(x, text, length);
     if (x->method != METHOD_HEAD) {
         for (int i = 0; i < reply->n_body; i++)
@@ -531,7 +532,7 @@ void exchange_reply_fixed(struct exchange *x, const struct http_reply_fixed *rep
     const char *connection = connection_header(x);
     bool whole = x->method != METHOD_HEAD;
 
-    begin_pieces(x, x->iov_first);
+    begin_pieces(x, x->first_pieces);
     if (!*connection) {
         add_piece(x, reply->text, whole ? reply->length : reply->head_length);
     } else { /* one header more, before the empty line */

@@ -25,13 +25,12 @@
 #include "base/arena.h"
 #include "base/list.h"
 #include "frontends/net/head.h"
+#include "frontends/net/out_queue.h"
+#include "frontends/net/session.h"
 
-struct budget;
 struct exchange;
 struct http1;
-struct loop;
 struct page_order;
-struct pool;
 
 /* The callbacks of a frontend. */
 struct http_handler {
@@ -79,39 +78,23 @@ struct exchange_events {
     void (*on_replied)(struct http1 *h, struct exchange *x);
     bool (*is_last)(const struct http1 *h, const struct exchange *x); /* the server drains */
     void (*on_goes_on)(struct http1 *h);                              /* see exchange_goes_on() */
+    void (*on_pages)(struct http1 *h); /* a body that has waited for pages can go on */
+    bool (*make_room)(struct http1 *h, size_t bytes); /* see net_env.make_room */
 };
 
-/* What the connections of one loop share. */
+/* What the HTTP/1.1 connections of one service on one loop share. */
 struct http_env {
+    struct net_env net;
+
     /* Constant once connections exist. */
     const struct http_handler *handler;
-    void *handler_ctx; /* the handler's own data of this loop */
     const struct http_limits *limits;
-    struct pool *pool;     /* bodies, outputs */
-    struct budget *budget; /* the pool's; NULL: none */
-    struct loop *loop;     /* NULL in tests without one */
-    char *scratch;         /* sockets are read into it; hot in the cache */
-    size_t scratch_bytes;
 
     const struct exchange_events *events; /* set by http1_init() */
     struct reply_memo reply_memo;
-    unsigned int requests_left; /* that may begin in this iteration; set by the worker */
-    struct list unused;         /* exchanges, last used first */
+    struct list unused; /* exchanges, last used first */
     unsigned int n_unused;
     unsigned int n_least_unused; /* the least n_unused since the last http_env_settle() */
-    unsigned int n_used;
-    /*
-     * Called when the budget has no room for a body that has begun. Frees memory of other
-     * connections; true: there is room now. Optional.
-     */
-    bool (*make_room)(void *arg, struct http1 *for_whom, size_t bytes);
-    void *make_room_arg;
-    void (*on_space)(struct http1 *h); /* http1_read_space() gives space again. Optional. */
-    bool draining;                     /* replies have "Connection: close" from now on, … */
-    bool goes_on; /* … unless the client may have begun something to end (http1.goes_on) */
-    /* Called when a connection or an exchange is gone, while draining. Optional. */
-    void (*on_left)(void *arg);
-    void *on_left_arg;
 };
 
 enum {
@@ -124,13 +107,14 @@ enum {
      */
     EXCHANGE_ORDERED_BYTES = 4 << 20,
     EXCHANGE_MAX_UNUSED = 1024,
-    EXCHANGE_IOV = 6,
+    EXCHANGE_PIECES = 6,
 };
 
 enum exchange_stage {
     EXCHANGE_RECEIVING, /* head seen, body incomplete */
     EXCHANGE_HANDLING,  /* in the handler's hands */
-    EXCHANGE_REPLIED,   /* the reply waits to be sent */
+    EXCHANGE_REPLIED,   /* the reply waits for those before it */
+    EXCHANGE_SENDING,   /* the reply is in the out-queue */
     EXCHANGE_ENDED,     /* on_end was called; there may still be references */
 };
 
@@ -143,11 +127,12 @@ struct exchange {
     enum http_method method;
     bool keep_alive; /* the connection may stay open after this exchange */
     bool http_1_1;
-    bool headed;           /* on_head was called: on_end follows */
-    bool discard;          /* the body is read and counted, not kept */
-    uint8_t continue_left; /* bytes of "100 Continue" that are still to be sent */
-    uint8_t ahead;         /* bytes of the reply sent before it was made: http1_probe() */
-    bool awaits_pages;     /* a chunked body waits for pages; its bytes are held meanwhile */
+    bool headed;         /* on_head was called: on_end follows */
+    bool discard;        /* the body is read and counted, not kept */
+    bool wants_continue; /* the client is to be told to go on with its body */
+    bool interim_queued; /* `interim` is in the out-queue */
+    uint8_t ahead;       /* bytes of the reply queued before it was made: http1_probe() */
+    bool awaits_pages;   /* a chunked body waits for pages; its bytes are held meanwhile */
 
     /* The body; the handler may read it from on_request to on_end. */
     char *body;
@@ -163,9 +148,11 @@ struct exchange {
     struct arena arena; /* the handler may use it, too; lives as long as the exchange */
 
     /* The reply. */
-    struct iovec *iov;
-    int n_iov, next_iov;
-    struct iovec iov_first[EXCHANGE_IOV];
+    struct out_piece *pieces; /* an array */
+    int n_pieces;
+    size_t reply_bytes;
+    struct out_piece interim; /* what leaves before the reply: "100 Continue", `ahead` */
+    struct out_piece first_pieces[EXCHANGE_PIECES];
     char head_text[320];
 };
 
@@ -277,13 +264,6 @@ void exchange_body_came(struct exchange *x, size_t n_bytes);
 
 /* exchange_body_drop - frees the body: it will not be complete, or is not needed. */
 void exchange_body_drop(struct exchange *x);
-
-/* http_env_left - calls on_left: a connection or an exchange is gone, while draining. */
-static inline void http_env_left(const struct http_env *env)
-{
-    if (UNLIKELY(env->draining) && env->on_left)
-        env->on_left(env->on_left_arg);
-}
 
 /* exchange_end - calls on_end and ends the connection's reference. */
 void exchange_end(struct exchange *x);

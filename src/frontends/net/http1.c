@@ -36,14 +36,21 @@ static bool on_chunk_data(void *ctx, const char *bytes, size_t n_bytes);
 
 static const struct exchange_events events;
 
-void http1_init(struct http1 *h, struct http_env *env, void (*on_output)(struct http1 *h))
+static void begin_state(struct http1 *h, struct http_env *env)
 {
-    *h = (struct http1){.env = env, .on_output = on_output, .input = HTTP1_HEAD};
+    h->env = env;
+    h->session.protocol = &http1_protocol;
     env->events = &events;
     list_init(&h->exchanges);
     head_parser_init(&h->parser, env->limits->max_chunks);
     h->parser.on_data = on_chunk_data;
     h->parser.ctx = h;
+}
+
+void http1_init(struct http1 *h, struct http_env *env, void (*on_output)(struct session *s))
+{
+    *h = (struct http1){.session.on_output = on_output, .input = HTTP1_HEAD};
+    begin_state(h, env);
 }
 
 static void drop_held(struct http1 *h)
@@ -69,6 +76,7 @@ static void add_weight(struct http1 *h, struct exchange *x, size_t bytes)
 void http1_abort(struct http1 *h)
 {
     struct list *link;
+    out_queue_drop(&h->session.out);
     while ((link = list_pop(&h->exchanges))) {
         struct exchange *x = LIST_ENTRY(link, struct exchange, link);
         let_go(h, x);
@@ -99,31 +107,39 @@ static bool is_blocked(const struct http1 *h)
 /* The next request does not begin in this iteration. */
 static bool must_pause(const struct http1 *h)
 {
-    return UNLIKELY(h->env->requests_left == 0) && h->input == HTTP1_HEAD && h->parser.parsed == 0;
+    return UNLIKELY(h->env->net.requests_left == 0) && h->input == HTTP1_HEAD &&
+           h->parser.parsed == 0;
+}
+
+bool http1_wants_input(const struct http1 *h)
+{
+    const struct exchange *x = h->current;
+    if (h->input == HTTP1_DONE || h->session.paused || is_blocked(h))
+        return false;
+    if (h->input == HTTP1_CHUNKS && UNLIKELY(x->awaits_pages))
+        return false;
+    if (h->held)
+        return h->held_end < h->held_capacity;
+    return h->input != HTTP1_BODY || x->body_made == x->body_capacity ||
+           x->body_made > x->body_size;
 }
 
 int http1_read_space(struct http1 *h, struct iovec space[2])
 {
-    struct iovec scratch = {h->env->scratch, h->env->scratch_bytes};
+    struct iovec scratch = {h->env->net.scratch, h->env->net.scratch_bytes};
 
-    if (h->input == HTTP1_DONE || h->paused)
-        return 0;
-    if (h->input == HTTP1_CHUNKS && UNLIKELY(h->current->awaits_pages))
+    if (!http1_wants_input(h))
         return 0;
     if (h->held) {
-        if (is_blocked(h) || h->held_end == h->held_capacity)
-            return 0;
         space[0] = (struct iovec){h->held + h->held_end, h->held_capacity - h->held_end};
         return 1;
     }
-    if (is_blocked(h))
-        return 0;
     struct exchange *x = h->current;
     /* A body that is only announced has no place of its own yet. */
     if (h->input == HTTP1_BODY && x->body_capacity > x->body_size) {
         space[0] = (struct iovec){x->body + x->body_size, x->body_made - x->body_size};
         if (UNLIKELY(x->body_made < x->body_capacity))
-            return space[0].iov_len > 0;
+            return 1;
         /* The last part of a body: whatever follows it comes along with the same call. */
         space[1] = scratch;
         return 2;
@@ -148,8 +164,8 @@ static void hold_bytes(struct http1 *h, const char *bytes, size_t n_bytes)
         h->held_end = n_bytes;
         return;
     }
-    size_t capacity = MAX(h->env->limits->max_head_bytes, h->env->scratch_bytes);
-    h->held = pool_alloc(h->env->pool, capacity, NULL);
+    size_t capacity = MAX(h->env->limits->max_head_bytes, h->env->net.scratch_bytes);
+    h->held = pool_alloc(h->env->net.pool, capacity, NULL);
     if (!h->held) {
         http1_fault(h, 503, "out of memory");
         return;
@@ -176,10 +192,14 @@ static struct exchange *exchange_begin(struct http1 *h)
 }
 
 /* Nobody waits for the interim reply any more; but what has begun to leave must end. */
-static void forget_continue(struct exchange *x)
+static void forget_continue(struct http1 *h, struct exchange *x)
 {
-    if (x->continue_left == EXCHANGE_CONTINUE_BYTES)
-        x->continue_left = 0;
+    x->wants_continue = false;
+    if (UNLIKELY(x->interim_queued) && x->ahead == 0 &&
+        x->interim.n_bytes == EXCHANGE_CONTINUE_BYTES) {
+        out_queue_take_back(&h->session.out, &x->interim);
+        x->interim_queued = false;
+    }
 }
 
 static void refuse_input(struct http1 *h, int status, const char *text, const char *headers)
@@ -190,13 +210,13 @@ static void refuse_input(struct http1 *h, int status, const char *text, const ch
     if (!x)
         x = exchange_begin(h);
     h->input = HTTP1_DONE;
-    h->discards = true;
+    h->session.discards = true;
     if (!x) { /* no memory to say so: the connection just ends */
-        h->on_output(h);
+        h->session.on_output(&h->session);
         return;
     }
     x->keep_alive = false;
-    forget_continue(x);
+    forget_continue(h, x);
     exchange_body_drop(x); /* nobody has seen it */
     x->stage = EXCHANGE_HANDLING;
     exchange_reply_error(x, status, text, headers);
@@ -227,7 +247,7 @@ void http1_probe(struct http1 *h)
     if (h->probing)
         return;
     h->probing = true;
-    h->on_output(h);
+    h->session.on_output(&h->session);
 }
 
 /* The body of the current exchange is complete. */
@@ -242,14 +262,14 @@ static void dispatch_exchange(struct http1 *h)
     }
     x->stage = EXCHANGE_HANDLING;
     add_weight(h, x, x->body_capacity);
-    forget_continue(x);
+    forget_continue(h, x);
     h->env->handler->on_request(x);
 }
 
 /* A large body is refused before it is read; when it comes there may be no room after all. */
 static void check_budget(struct http1 *h, size_t length)
 {
-    struct budget *b = h->env->budget;
+    struct budget *b = h->env->net.budget;
     if (!b)
         return;
     if (!budget_could_hold(b, length))
@@ -288,7 +308,7 @@ static void begin_exchange(struct http1 *h, bool body_follows)
         http1_fault(h, 503, "out of memory");
         return;
     }
-    h->env->requests_left -= h->env->requests_left > 0; /* its head may have begun before */
+    h->env->net.requests_left -= h->env->net.requests_left > 0; /* its head may have begun before */
     h->current = x;
     x->method = head->method;
     x->http_1_1 = head->http_1_1;
@@ -299,15 +319,15 @@ static void begin_exchange(struct http1 *h, bool body_follows)
 
     bool has_body = head->content_length > 0 || head->chunked;
     if (UNLIKELY(head->expects_continue) && head->http_1_1 && has_body && !body_follows)
-        x->continue_left = EXCHANGE_CONTINUE_BYTES;
+        x->wants_continue = true;
 
     if (!has_body) {
         dispatch_exchange(h);
         return;
     }
     begin_body(h, head);
-    if (x->continue_left > 0)
-        h->on_output(h);
+    if (x->wants_continue)
+        h->session.on_output(&h->session);
 }
 
 /* Goes on with a head at bytes; how much was used, SIZE_MAX to wait for more. */
@@ -430,9 +450,9 @@ static void process_bytes(struct http1 *h, const char *bytes, size_t n_bytes)
         n_bytes -= used;
     }
     h->processing = false;
-    h->paused = n_bytes > 0 && h->input != HTTP1_DONE && !is_blocked(h) && must_pause(h);
+    h->session.paused = n_bytes > 0 && h->input != HTTP1_DONE && !is_blocked(h) && must_pause(h);
     if (h->input == HTTP1_DONE) {
-        h->discards |= n_bytes > 0;
+        h->session.discards |= n_bytes > 0;
         drop_held(h);
     } else if (n_bytes > 0 || h->held) {
         hold_bytes(h, bytes, n_bytes);
@@ -449,7 +469,7 @@ void http1_received(struct http1 *h, size_t n_bytes)
         return;
     }
     if (h->input != HTTP1_BODY || h->current->body_capacity <= h->current->body_size) {
-        process_bytes(h, h->env->scratch, n_bytes);
+        process_bytes(h, h->env->net.scratch, n_bytes);
         return;
     }
 
@@ -467,47 +487,62 @@ void http1_received(struct http1 *h, size_t n_bytes)
         http1_refuse(h);
     }
     if (n_bytes > 0 && h->input != HTTP1_DONE)
-        process_bytes(h, h->env->scratch, n_bytes);
+        process_bytes(h, h->env->net.scratch, n_bytes);
 }
 
 bool http1_is_in_head(const struct http1 *h)
 {
     enum { MAX_BLANK = 4 }; /* what clients are known to send behind a body */
-    if (h->input != HTTP1_HEAD || h->paused || is_blocked(h))
+    if (h->input != HTTP1_HEAD || h->session.paused || is_blocked(h))
         return false;
     return h->parser.parsed > 0 || h->n_blank > MAX_BLANK;
 }
 
 void http1_resume(struct http1 *h)
 {
-    h->paused = false;
+    h->session.paused = false;
     if (h->held && !h->processing && !is_blocked(h))
         process_bytes(h, h->held + h->held_start, h->held_end - h->held_start);
 }
 
 /* ---- Writing ------------------------------------------------------------------------------- */
 
+/* The reply has left, or never will. */
+static void on_reply_sent(void *arg)
+{
+    struct exchange *x = arg;
+    struct http1 *h = x->connection;
+    let_go(h, x);
+    h->has_room = true;
+    exchange_end(x);
+}
+
 static void on_replied(struct http1 *h, struct exchange *x)
 {
     if (!x->keep_alive && h->input != HTTP1_DONE) {
         /* Decided while replying, since the server drains: the client has been told. */
         h->input = HTTP1_DONE;
-        h->discards |= h->held != NULL;
+        h->session.discards |= h->held != NULL;
         if (!h->processing)
             drop_held(h);
     }
-    if (UNLIKELY(x->ahead > 0)) { /* and all of "100 Continue" has left: the head is first */
-        BUG_ON(memcmp(x->iov[0].iov_base, version_text, VERSION_BYTES) != 0);
-        x->iov[0].iov_base = (char *)x->iov[0].iov_base + x->ahead;
-        x->iov[0].iov_len -= x->ahead;
+    if (UNLIKELY(x->ahead > 0)) {
+        BUG_ON(memcmp(x->pieces[0].bytes, version_text, VERSION_BYTES) != 0);
+        x->pieces[0].bytes += x->ahead;
+        x->pieces[0].n_bytes -= x->ahead;
     }
     size_t size_bytes = 0;
-    for (int i = 0; i < x->n_iov; i++)
-        size_bytes += x->iov[i].iov_len;
+    for (struct out_piece *p = x->pieces, *end = p + x->n_pieces; p < end; p++) {
+        p->next = p + 1;
+        size_bytes += p->n_bytes;
+    }
+    x->pieces[x->n_pieces - 1].release = on_reply_sent;
+    x->pieces[x->n_pieces - 1].owner = x;
+    x->reply_bytes = size_bytes;
     if (size_bytes >= HTTP1_LARGE_BYTES)
-        h->large_reply = true;
+        h->session.large_output = true;
     add_weight(h, x, size_bytes);
-    h->on_output(h);
+    h->session.on_output(&h->session);
 }
 
 /* The server drains, no request came after this one, and the client has nothing to end. */
@@ -521,58 +556,216 @@ static void on_goes_on(struct http1 *h)
     h->goes_on = true;
 }
 
-static const struct exchange_events events = {on_replied, is_last, on_goes_on};
-
-int http1_gather(struct http1 *h, struct iovec *pieces, int max_pieces)
+static void on_pages(struct http1 *h)
 {
-    int n = 0;
+    if (h->env->net.on_space)
+        h->env->net.on_space(&h->session);
+}
+
+static bool make_room(struct http1 *h, size_t bytes)
+{
+    struct net_env *env = &h->env->net;
+    return env->make_room && env->make_room(env->make_room_arg, &h->session, bytes);
+}
+
+static const struct exchange_events events = {
+    .on_replied = on_replied,
+    .is_last = is_last,
+    .on_goes_on = on_goes_on,
+    .on_pages = on_pages,
+    .make_room = make_room,
+};
+
+static void on_interim_sent(void *arg)
+{
+    struct exchange *x = arg;
+    x->interim_queued = false;
+}
+
+/* Once all replies before it are queued. */
+static void queue_interim(struct http1 *h, struct exchange *x, const char *text, size_t n_bytes)
+{
+    x->interim = (struct out_piece){
+        .bytes = text, .n_bytes = n_bytes, .release = on_interim_sent, .owner = x};
+    x->interim_queued = true;
+    out_queue_add(&h->session.out, &x->interim);
+}
+
+/*
+ * What may leave of the first exchange that is not replied to. The queue is empty, so that "100
+ * Continue" can be taken back, and a piece that has not left yet is in nobody's way.
+ */
+static void queue_ahead(struct http1 *h, struct exchange *x)
+{
+    if (x->wants_continue) {
+        x->wants_continue = false;
+        queue_interim(h, x, exchange_continue_text, EXCHANGE_CONTINUE_BYTES);
+    } else if (UNLIKELY(h->probing) && x->stage == EXCHANGE_HANDLING && x->ahead == 0) {
+        x->ahead = VERSION_BYTES;
+        queue_interim(h, x, version_text, VERSION_BYTES);
+    }
+}
+
+static void queue_reply(struct http1 *h, struct exchange *x)
+{
+    x->stage = EXCHANGE_SENDING;
+    out_queue_add_chain(&h->session.out, x->pieces, &x->pieces[x->n_pieces - 1], x->reply_bytes);
+}
+
+void http1_queue_output(struct http1 *h)
+{
+    if (h->has_room) { /* in the pipeline, again */
+        h->has_room = false;
+        http1_resume(h);
+    }
     LIST_FOR_EACH (link, &h->exchanges) {
         struct exchange *x = LIST_ENTRY(link, struct exchange, link);
-        if (x->stage != EXCHANGE_REPLIED) {
-            /* Only the first request that is not replied to may be told to go on with its body. */
-            if (x->continue_left > 0 && n < max_pieces) {
-                const char *rest =
-                    exchange_continue_text + EXCHANGE_CONTINUE_BYTES - x->continue_left;
-                pieces[n++] = (struct iovec){(void *)(uintptr_t)rest, x->continue_left};
-            } else if (UNLIKELY(h->probing) && x->stage == EXCHANGE_HANDLING &&
-                       x->ahead < VERSION_BYTES && n < max_pieces) {
-                pieces[n++] = (struct iovec){(void *)(uintptr_t)(version_text + x->ahead),
-                                             VERSION_BYTES - x->ahead};
-            }
+        if (x->stage == EXCHANGE_REPLIED) {
+            queue_reply(h, x);
+        } else if (x->stage != EXCHANGE_SENDING) {
+            if (h->session.out.n_bytes == 0)
+                queue_ahead(h, x);
             break;
         }
-        for (int i = x->next_iov; i < x->n_iov && n < max_pieces; i++)
-            pieces[n++] = x->iov[i];
-        if (n == max_pieces)
-            break;
     }
-    return n;
 }
 
-void http1_sent(struct http1 *h, size_t n_bytes)
+/* ---- The protocol's table -------------------------------------------------------------------- */
+
+static struct http1 *http1_of(struct session *s)
 {
-    struct list *link;
-    while ((link = h->exchanges.next) != &h->exchanges) {
-        struct exchange *x = LIST_ENTRY(link, struct exchange, link);
-        if (x->stage != EXCHANGE_REPLIED) {
-            /* http1_gather() gave one piece: the interim reply, else what comes ahead. */
-            if (x->continue_left > 0)
-                x->continue_left -= (uint8_t)n_bytes;
-            else
-                x->ahead = (uint8_t)(x->ahead + n_bytes);
-            break;
-        }
-        while (x->next_iov < x->n_iov && n_bytes >= x->iov[x->next_iov].iov_len)
-            n_bytes -= x->iov[x->next_iov++].iov_len;
-        if (x->next_iov < x->n_iov) {
-            struct iovec *v = &x->iov[x->next_iov];
-            v->iov_base = (char *)v->iov_base + n_bytes;
-            v->iov_len -= n_bytes;
-            break;
-        }
-        let_go(h, x);
-        exchange_end(x);
-    }
-    /* There is room in the pipeline again. */
-    http1_resume(h);
+    return CONTAINER_OF(s, struct http1, session);
 }
+
+static const struct http1 *const_http1_of(const struct session *s)
+{
+    return (const struct http1 *)(const void *)s;
+}
+
+static void begin_session(struct session *s, struct net_env *env)
+{
+    begin_state(http1_of(s), CONTAINER_OF(env, struct http_env, net));
+}
+
+static void abort_session(struct session *s)
+{
+    http1_abort(http1_of(s));
+}
+
+static int find_read_space(struct session *s, struct iovec space[2])
+{
+    return http1_read_space(http1_of(s), space);
+}
+
+static bool wants_input(const struct session *s)
+{
+    return http1_wants_input(const_http1_of(s));
+}
+
+static void take_received(struct session *s, size_t n_bytes)
+{
+    http1_received(http1_of(s), n_bytes);
+}
+
+static void resume_session(struct session *s)
+{
+    http1_resume(http1_of(s));
+}
+
+static void end_session_input(struct session *s)
+{
+    http1_end_input(http1_of(s));
+}
+
+static uint64_t count_body_left(const struct session *s)
+{
+    return http1_body_left(const_http1_of(s));
+}
+
+static void queue_session_output(struct session *s)
+{
+    http1_queue_output(http1_of(s));
+}
+
+static void probe_client(struct session *s)
+{
+    http1_probe(http1_of(s));
+}
+
+static bool is_session_over(const struct session *s)
+{
+    return http1_is_over(const_http1_of(s));
+}
+
+static bool is_session_idle(const struct session *s)
+{
+    return http1_is_idle(const_http1_of(s));
+}
+
+static void get_session_input(const struct session *s, struct session_input *ret_input)
+{
+    const struct http1 *h = const_http1_of(s);
+    *ret_input = (struct session_input){
+        .kind = h->current            ? INPUT_BODY
+                : http1_is_in_head(h) ? INPUT_HEAD
+                                      : INPUT_NONE,
+        .number = h->n_begun,
+        .awaits_us = http1_awaits_space(h),
+        .is_only_one = h->n_exchanges == (h->current ? 1 : 0),
+    };
+}
+
+static size_t weigh_session(const struct session *s)
+{
+    return http1_weight(const_http1_of(s));
+}
+
+static void refuse_session(struct session *s, enum session_refusal why)
+{
+    struct http1 *h = http1_of(s);
+    switch (why) {
+    case REFUSAL_HEAD_TIME:
+        http1_fault(h, 408, "the request head took too long");
+        break;
+    case REFUSAL_BODY_TIME:
+        http1_fault(h, 408, "the request body took too long");
+        break;
+    case REFUSAL_STOPPING:
+        http1_fault(h, 503, "the server is stopping");
+        break;
+    case REFUSAL_MEMORY:
+        http1_refuse(h);
+        break;
+    }
+}
+
+static bool settle_sessions(struct net_env *env)
+{
+    return http_env_settle(CONTAINER_OF(env, struct http_env, net));
+}
+
+static void trim_sessions(struct net_env *env)
+{
+    http_env_trim(CONTAINER_OF(env, struct http_env, net));
+}
+
+const struct protocol http1_protocol = {
+    .session_bytes = sizeof(struct http1),
+    .begin = begin_session,
+    .abort = abort_session,
+    .wants_input = wants_input,
+    .read_space = find_read_space,
+    .received = take_received,
+    .resume = resume_session,
+    .end_input = end_session_input,
+    .body_left = count_body_left,
+    .queue_output = queue_session_output,
+    .probe = probe_client,
+    .is_over = is_session_over,
+    .is_idle = is_session_idle,
+    .get_input = get_session_input,
+    .weigh = weigh_session,
+    .refuse = refuse_session,
+    .settle = settle_sessions,
+    .trim = trim_sessions,
+};

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The HTTP/1.1 state of one connection, without its socket: bytes in, exchanges out, bytes out. No
- * system call happens here, so that tests and fuzzers run exactly the code that sockets run.
+ * The session of one HTTP/1.1 connection (session.h): bytes in, exchanges out, bytes out.
  *
  * Reading: http1_read_space() says where to put the next bytes; http1_received() takes note of
  * them. A body of known length is read directly into its final memory.
- * Writing: http1_gather() gives the bytes to send next; http1_sent() takes note of those that were
- * sent.
+ * Writing: http1_queue_output() adds the replies whose turn it is to session.out.
  *
  *      HEAD ──► BODY ──┐        the next request, until one says that it is the last
  *       ▲  └──► CHUNKS ┤
@@ -30,8 +28,8 @@ enum http1_input { HTTP1_HEAD, HTTP1_BODY, HTTP1_CHUNKS, HTTP1_DONE };
 enum { HTTP1_LARGE_BYTES = 128 << 10 }; /* replies from this size on are large */
 
 struct http1 {
+    struct session session;
     struct http_env *env;
-    void (*on_output)(struct http1 *h); /* there are bytes to send; may be called often */
 
     enum http1_input input;
     struct head_parser parser;
@@ -44,7 +42,6 @@ struct http1 {
     char *held;
     size_t held_start, held_end, held_capacity;
     bool processing; /* guards against re-entry from a handler */
-    bool paused;     /* held requests may not begin in this iteration: http1_resume() */
 
     unsigned int n_blank; /* bytes of empty lines before the next head */
     uint64_t n_begun;     /* exchanges so far; the number of the one being received */
@@ -52,13 +49,16 @@ struct http1 {
     struct list exchanges; /* oldest first */
     unsigned int n_exchanges;
     size_t weight_bytes; /* of complete bodies and of replies */
-    bool large_reply;    /* a large reply waits to be sent: see conn.c */
     bool probing;        /* see http1_probe() */
     bool goes_on;        /* exchange_goes_on() was called */
-    bool discards;       /* bytes came, or may come, that are not read: see the end in conn.c */
+    bool has_room;       /* a reply has left: held requests may begin */
 };
 
-void http1_init(struct http1 *h, struct http_env *env, void (*on_output)(struct http1 *h));
+/* The functions below, as the connection calls them. */
+extern const struct protocol http1_protocol;
+
+/* http1_init - makes the state; on_output as in struct session. */
+void http1_init(struct http1 *h, struct http_env *env, void (*on_output)(struct session *s));
 
 /*
  * http1_abort - ends the state when the connection is gone. Exchanges in the handler's hands are
@@ -81,9 +81,12 @@ void http1_end_input(struct http1 *h);
  */
 void http1_probe(struct http1 *h);
 
+/* http1_wants_input - whether bytes may be read now. */
+bool http1_wants_input(const struct http1 *h);
+
 /*
- * http1_read_space - where to put the next bytes: returns the number of pieces (1 or 2), or 0 when
- * nothing may be read now.
+ * http1_read_space - where to put the next bytes: returns the number of pieces (1 or 2), or 0
+ * unless http1_wants_input().
  */
 int http1_read_space(struct http1 *h, struct iovec space[2]);
 
@@ -99,7 +102,7 @@ static inline uint64_t http1_body_left(const struct http1 *h)
     return h->input == HTTP1_BODY ? h->parser.head.content_length - h->current->body_size : 0;
 }
 
-/* http1_awaits_space - whether a body waits for pages, until http_env.on_space() is called. */
+/* http1_awaits_space - whether a body waits for pages, until net_env.on_space() is called. */
 static inline bool http1_awaits_space(const struct http1 *h)
 {
     const struct exchange *x = h->current;
@@ -114,20 +117,33 @@ void http1_fault(struct http1 *h, int status, const char *text);
 /* http1_refuse - the same with 503 and Retry-After, when the memory budget is short. */
 void http1_refuse(struct http1 *h);
 
+/* http1_queue_output - adds what may be sent now to session.out, in the order of the requests. */
+void http1_queue_output(struct http1 *h);
+
+/* http1_is_idle - whether the connection is between two requests. */
+static inline bool http1_is_idle(const struct http1 *h)
+{
+    return h->n_exchanges == 0 && !h->held && h->input == HTTP1_HEAD && h->parser.parsed == 0;
+}
+
 /*
- * http1_gather - the bytes to send next, in order.
- *
- * Returns the number of pieces; 0 when nothing is ready.
+ * http1_is_kept - whether the connection stays open although the server stops, because its client
+ * may have begun something to end (exchange_goes_on()).
  */
-int http1_gather(struct http1 *h, struct iovec *pieces, int max_pieces);
+static inline bool http1_is_kept(const struct http1 *h)
+{
+    return h->goes_on && h->env->net.goes_on;
+}
 
-/* http1_sent - takes note that n_bytes of these were sent; ends the complete replies. */
-void http1_sent(struct http1 *h, size_t n_bytes);
-
-/* http1_is_over - true when no reply is due and none will come: the connection can be closed. */
+/*
+ * http1_is_over - true when no reply is due and none will come: the connection can be closed. While
+ * the service stops, that is so between two requests, too.
+ */
 static inline bool http1_is_over(const struct http1 *h)
 {
-    return h->input == HTTP1_DONE && h->n_exchanges == 0;
+    return h->n_exchanges == 0 &&
+           (h->input == HTTP1_DONE ||
+            (UNLIKELY(h->env->net.draining) && http1_is_idle(h) && !http1_is_kept(h)));
 }
 
 /* http1_weight - the bytes of bodies and replies that the connection keeps, complete or not. */
@@ -136,22 +152,7 @@ static inline size_t http1_weight(const struct http1 *h)
     return h->weight_bytes + h->held_capacity + (h->current ? h->current->body_capacity : 0);
 }
 
-/* http1_is_idle - whether the connection is between two requests. */
-static inline bool http1_is_idle(const struct http1 *h)
-{
-    return h->n_exchanges == 0 && !h->held && h->input == HTTP1_HEAD && h->parser.parsed == 0;
-}
-
 /* http1_is_in_head - whether a head has begun and its rest must still come from the client. */
 bool http1_is_in_head(const struct http1 *h);
-
-/*
- * http1_is_kept - whether the connection stays open although the server stops, because its client
- * may have begun something to end (exchange_goes_on()).
- */
-static inline bool http1_is_kept(const struct http1 *h)
-{
-    return h->goes_on && h->env->goes_on;
-}
 
 #endif

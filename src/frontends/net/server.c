@@ -89,7 +89,7 @@ static void server_free(struct net_server *s)
     acceptors_end(&s->listener);
     for (unsigned int i = 0; i < s->n_workers; i++) {
         struct worker *w = &s->workers[i];
-        void *ctx = w->env.handler_ctx;
+        void *ctx = w->env.net.handler_ctx;
         worker_done(w);
         if (s->ctx_free)
             s->ctx_free(ctx);
@@ -137,9 +137,9 @@ struct status *net_server_start(const struct net_options *o, struct net_server *
         upkeep_begin(w);
         s->n_workers++;
         if (o->ctx_new)
-            w->env.handler_ctx = o->ctx_new(o->handler_arg, &w->env);
-        w->env.on_left = on_left;
-        w->env.on_left_arg = s;
+            w->env.net.handler_ctx = o->ctx_new(o->handler_arg, &w->env);
+        w->env.net.on_left = on_left;
+        w->env.net.on_left_arg = s;
     }
     st = acceptors_start(&s->listener, s->workers, s->n_workers, o->max_conns, o->n_reserved_fds);
     if (st)
@@ -188,12 +188,12 @@ static void ask_all(struct net_server *s, worker_fn *fn, uint64_t deadline_ns)
 /* With each call that a loop comes to: first all that is idle, later what has become so. */
 static void drain_worker(struct worker *w, struct net_server *s)
 {
-    if (w->env.draining && !w->env.goes_on)
+    if (w->env.net.draining && !w->env.net.goes_on)
         return;
-    if (!w->env.draining)
+    if (!w->env.net.draining)
         acceptors_stop(&s->listener, w);
-    w->env.draining = true;
-    w->env.goes_on = s->goes_on_now;
+    w->env.net.draining = true;
+    w->env.net.goes_on = s->goes_on_now;
     LIST_FOR_EACH_SAFE (link, &w->conns) {
         conn_drain(LIST_ENTRY(link, struct conn, link));
     }
@@ -216,7 +216,7 @@ static void count_left(struct worker *w, void *arg)
     LIST_FOR_EACH (link, &w->conns) {
         t->n_conns++;
     }
-    t->n_exchanges = w->env.n_used;
+    t->n_exchanges = w->env.net.n_used;
 }
 
 /* Of all workers. */

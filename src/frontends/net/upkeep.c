@@ -20,14 +20,14 @@
 
 /* The connection that is the greatest burden; NULL when there is none beyond least. */
 static struct conn *find_worst_conn(struct worker *w, bool only_stalled, uint64_t least,
-                                    const struct http1 *except)
+                                    const struct session *except)
 {
     struct conn *found = NULL;
     LIST_FOR_EACH (link, &w->conns) {
         struct conn *c = LIST_ENTRY(link, struct conn, link);
         bool stalled;
         uint64_t burden = conn_burden(c, loop_now_ns(&w->loop), &stalled);
-        if (burden > least && (stalled || !only_stalled) && &c->http1 != except) {
+        if (burden > least && (stalled || !only_stalled) && &c->session != except) {
             least = burden;
             found = c;
         }
@@ -54,12 +54,13 @@ static void evict_worst(struct worker *w, bool only_stalled, const struct conn *
 
 static bool lacks_memory(struct worker *w)
 {
-    return budget_lacks(w->env.budget, loop_now_ns(&w->loop));
+    return budget_lacks(w->env.net.budget, loop_now_ns(&w->loop));
 }
 
 static bool is_exceeded(struct worker *w)
 {
-    return budget_is_exceeded(w->env.budget) && budget_is_heaviest(w->env.budget, &w->member);
+    return budget_is_exceeded(w->env.net.budget) &&
+           budget_is_heaviest(w->env.net.budget, &w->member);
 }
 
 /* What the member tells the others: the greatest burden here. */
@@ -91,7 +92,7 @@ static void on_shortage(struct message *m)
 {
     struct worker *w = CONTAINER_OF(m, struct worker, shortage);
     atomic_store(&w->shortage_posted, false); /* before the work: what lacks later needs one more */
-    http_env_trim(&w->env);
+    w->env.net.protocol->trim(&w->env.net);
     pool_trim(w->pool, 0);
     relieve_memory(w);
 }
@@ -104,13 +105,13 @@ static void on_short(struct budget_member *m)
 }
 
 /* A body under way cannot grow: those go that are a greater burden than its connection. */
-static bool make_room_for_body(void *arg, struct http1 *for_whom, size_t bytes)
+static bool make_room_for_body(void *arg, struct session *for_whom, size_t bytes)
 {
     struct worker *w = arg;
     bool stalled;
     uint64_t own =
-        conn_burden(CONTAINER_OF(for_whom, struct conn, http1), loop_now_ns(&w->loop), &stalled);
-    while (!budget_could_take(w->env.budget, bytes)) {
+        conn_burden(CONTAINER_OF(for_whom, struct conn, session), loop_now_ns(&w->loop), &stalled);
+    while (!budget_could_take(w->env.net.budget, bytes)) {
         struct conn *c = find_worst_conn(w, false, own, for_whom);
         if (!c)
             return false;
@@ -137,7 +138,7 @@ static void on_sweep(struct timer *t)
     w->swept_ns = now_ns;
     check_conn_times(w, now_ns);
     relieve_memory(w);
-    bool at_rest = http_env_settle(&w->env);
+    bool at_rest = w->env.net.protocol->settle(&w->env.net);
     at_rest &= pool_settle(w->pool);
     if (list_empty(&w->conns) && at_rest)
         w->swept_ns = 0;
@@ -157,8 +158,8 @@ static void on_go_on(struct loop_work *work)
     worker_begin_iteration(w);
     w->left_bytes = w->budget.iteration_bytes;
     w->iteration_ns = 0;
-    w->env.requests_left = w->budget.requests;
-    while (worker_may_read_body(w) && w->env.requests_left > 0 && (link = list_pop(&waiting)))
+    w->env.net.requests_left = w->budget.requests;
+    while (worker_may_read_body(w) && w->env.net.requests_left > 0 && (link = list_pop(&waiting)))
         conn_go_on(LIST_ENTRY(link, struct conn, ready));
     list_move_all(&waiting, &w->ready);
     list_move_all(&w->ready, &waiting);
@@ -243,10 +244,10 @@ void upkeep_begin(struct worker *w)
     heap_init(&w->by_use, used_before);
     timer_init(&w->sweep, on_sweep);
     w->close_idle.deliver = on_close_idle;
-    w->env.make_room = make_room_for_body;
-    w->env.make_room_arg = w;
-    w->env.on_space = conn_on_space;
+    w->env.net.make_room = make_room_for_body;
+    w->env.net.make_room_arg = w;
+    w->env.net.on_space = conn_on_space;
     w->shortage.deliver = on_shortage;
     w->member.on_short = on_short;
-    budget_attach(w->env.budget, &w->member);
+    budget_attach(w->env.net.budget, &w->member);
 }

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/status.h"
+#include "frontends/net/http1.h"
 
 enum {
     SCRATCH_BYTES = 16 << 10,
@@ -109,7 +110,8 @@ struct status *worker_init(struct worker *w, const struct http_handler *handler,
     atomic_init(&w->close_before_ns, 0);
     http_env_init(&w->env, handler, handler_ctx, limits, w->pool, &w->loop,
                   mem_alloc(SCRATCH_BYTES), SCRATCH_BYTES);
-    w->env.budget = budget;
+    w->env.net.protocol = &http1_protocol;
+    w->env.net.budget = budget;
     atomic_init(&w->shortage_posted, false);
     return NULL;
 }
@@ -133,10 +135,10 @@ void worker_stop(struct worker *w)
 
 void worker_done(struct worker *w)
 {
-    budget_detach(w->env.budget, &w->member); /* before the last messages are delivered */
+    budget_detach(w->env.net.budget, &w->member); /* before the last messages are delivered */
     loop_done(&w->loop);
     http_env_done(&w->env);
-    mem_free(w->env.scratch);
+    mem_free(w->env.net.scratch);
     pool_free(w->pool);
 }
 

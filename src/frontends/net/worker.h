@@ -114,7 +114,7 @@ static inline void worker_begin_iteration(struct worker *w)
     w->iteration = w->loop.iteration;
     w->left_bytes = w->budget.iteration_bytes;
     w->iteration_ns = 0;
-    w->env.requests_left = w->budget.requests;
+    w->env.net.requests_left = w->budget.requests;
 }
 
 /*

@@ -74,7 +74,7 @@ static void end_exchange(void)
     free(body);
     x = NULL;
     assert_int_equal(atomic_load(&model.refs), 1);
-    assert_int_equal(env.n_used, 0);
+    assert_int_equal(env.net.n_used, 0);
 }
 
 static int stop(void **state)

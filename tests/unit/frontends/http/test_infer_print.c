@@ -39,9 +39,9 @@ static void on_request(struct exchange *x)
     infer_print(x, to_print);
 }
 
-static void on_output(struct http1 *h)
+static void on_output(struct session *s)
 {
-    (void)h;
+    (void)s;
 }
 
 /* Returns the reply's bytes, ended by a zero byte. */
@@ -69,14 +69,16 @@ static const char *print(struct response *resp, size_t *ret_length)
     memcpy(space[0].iov_base, ask, sizeof(ask) - 1);
     http1_received(&h, sizeof(ask) - 1);
 
-    size_t n = 0;
-    int n_pieces = http1_gather(&h, pieces, 64);
+    size_t n = 0, n_bytes;
+    http1_queue_output(&h);
+    int n_pieces = out_queue_gather(&h.session.out, pieces, 64, &n_bytes);
     for (int i = 0; i < n_pieces; i++) {
         memcpy(reply + n, pieces[i].iov_base, pieces[i].iov_len);
         n += pieces[i].iov_len;
     }
     reply[n] = '\0';
-    http1_sent(&h, n);
+    assert_int_equal(n, n_bytes);
+    out_queue_sent(&h.session.out, n);
     http1_abort(&h);
     assert_int_equal(atomic_load(&model.refs), 1);
     buf_done(&ctx.json);

@@ -300,14 +300,16 @@ static void who_is_evicted_is_told_if_that_is_possible(void **state)
 static void a_server_that_stops_waits_for_what_goes_on(void **state)
 {
     (void)state;
+    worker.env.net.draining = true;
     conn_drain(of_asker());
     assert_int_equal(listener.n_open, 0); /* nothing was under way */
     leave(&asker);
+    worker.env.net.draining = false;
 
     come(&asker);
     say(&asker, "HEAD / HTTP/1.1\r\nHost: x\r\n\r\n");
     iteration();
-    worker.env.draining = true;
+    worker.env.net.draining = true;
     conn_drain(of_asker());
     for (int i = 0; i < 100; i++)
         pass_a_second();
@@ -321,11 +323,11 @@ static void a_server_that_stops_waits_for_what_goes_on(void **state)
     leave(&asker);
 
     /* … but not for who stands still. */
-    worker.env.draining = false;
+    worker.env.net.draining = false;
     come(&asker);
     say(&asker, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10000\r\n\r\nabc");
     iteration();
-    worker.env.draining = true;
+    worker.env.net.draining = true;
     for (int i = 0; i < 3; i++)
         pass_a_second();
     assert_int_equal(heard(&asker, "HTTP/1.1 503 "), 1);

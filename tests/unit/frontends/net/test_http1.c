@@ -383,7 +383,7 @@ static void chunks_are_not_copied_from_1_mib_on(void **state)
     char chunk[SIZE + 16];
     driver_init(&d);
     pool_set_budget(d.pool, b);
-    d.env.budget = b;
+    d.env.net.budget = b;
     d.limits.max_body_bytes = (uint64_t)1 << 30;
     d.limits.max_chunks = d.http1.parser.max_chunks = N_CHUNKS;
     static const char head[] = "POST /c HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -447,7 +447,7 @@ static void drive_with_budget(struct driver *d, struct budget *b)
 {
     driver_init(d);
     pool_set_budget(d->pool, b);
-    d->env.budget = b;
+    d->env.net.budget = b;
     d->limits.max_body_bytes = 1 << 30;
 }
 
@@ -757,7 +757,7 @@ static void draining_says_so_in_the_newest_reply(void **state)
     driver_init(&d);
     d.defer = true;
     driver_feed(&d, "GET /a HTTP/1.1\r\nHost: x\r\n\r\nGET /b HTTP/1.1\r\nHost: x\r\n\r\n", 56);
-    d.env.draining = true;
+    d.env.net.draining = true;
     driver_reply(&d, 1);
     driver_reply(&d, 0);
     driver_flush(&d);

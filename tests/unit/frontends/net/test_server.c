@@ -126,7 +126,7 @@ static void release(struct exchange *x)
 {
     struct part *part = exchange_part(x);
     part->release.deliver = on_release;
-    loop_post(x->env->loop, &part->release);
+    loop_post(x->env->net.loop, &part->release);
 }
 
 static int n_ticks; /* of a stop: under mu, as the two below */

@@ -3,6 +3,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
+#include "frontends/net/http1.h"
 #include "lib/worker_driver.h"
 
 enum {
@@ -63,7 +64,7 @@ static void a_body_goes_on_when_there_are_pages(void **state)
     struct client *client = &uploads[0];
     while (client->far_fd != c->fd)
         client++;
-    struct exchange *x = c->http1.current;
+    struct exchange *x = CONTAINER_OF(&c->session, struct http1, session)->current;
     x->body_made = x->body_size + MADE_BYTES;
     x->order = (struct page_order *)x; /* one that is under way */
     say_bytes(client, MADE_BYTES);
@@ -73,7 +74,7 @@ static void a_body_goes_on_when_there_are_pages(void **state)
 
     x->order = NULL;
     x->body_made = x->body_capacity;
-    conn_on_space(&c->http1);
+    conn_on_space(&c->session);
     for (int i = 0; i < 3; i++)
         iteration(); /* finds nothing to read */
     say_bytes(client, BODY_BYTES - SENT_BYTES - MADE_BYTES);

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A session is what a protocol makes of the bytes of one connection. conn.h has the socket,
+ * readiness and times; it drives the session by the protocol's table of functions. The session
+ * makes no system call, so that tests and fuzzers run exactly the code that sockets run: bytes in,
+ * events out to the frontend, bytes out by way of the out-queue. http1.h is one, HTTP/2 another.
+ *
+ *      socket ──read_space, received, end_input──► session ──► the frontend's handler
+ *      socket ◄──────── out-queue ◄──queue_output── session ◄── answers
+ *
+ * One write per connection and iteration of the loop: a session that has something to send calls
+ * on_output, and the connection calls queue_output when all else of the iteration is done. No slot
+ * may free the session; the connection ends it when is_over() says so, or with abort().
+ *
+ * Thread: the loop's, for everything here.
+ */
+#ifndef CONCH_FRONTENDS_NET_SESSION_H
+#define CONCH_FRONTENDS_NET_SESSION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "base/compiler.h"
+#include "frontends/net/out_queue.h"
+
+struct budget;
+struct loop;
+struct pool;
+struct protocol;
+struct session;
+
+/* What the sessions of one service on one loop share, whatever the protocol. */
+struct net_env {
+    /* Constant once there are sessions. */
+    const struct protocol *protocol;
+    void *handler_ctx;     /* the handler's own data of this loop */
+    struct pool *pool;     /* bodies, outputs */
+    struct budget *budget; /* the pool's; NULL: none */
+    struct loop *loop;     /* NULL in tests without one */
+    char *scratch;         /* sockets are read into it; hot in the cache */
+    size_t scratch_bytes;
+
+    unsigned int requests_left; /* that may begin in this iteration; set by the worker */
+    unsigned int n_used;        /* exchanges, or calls, that are not over */
+    /*
+     * Called when the budget has no room for a body that has begun. Frees memory of other
+     * connections; true: there is room now. Optional.
+     */
+    bool (*make_room)(void *arg, struct session *for_whom, size_t bytes);
+    void *make_room_arg;
+    void (*on_space)(struct session *s); /* it wants input again. Optional. */
+    bool draining; /* the service stops: what is under way is answered, and nothing begins … */
+    bool goes_on;  /* … unless the client may have begun something to end */
+    /* Called when a connection, an exchange or a call is gone, while draining. Optional. */
+    void (*on_left)(void *arg);
+    void *on_left_arg;
+};
+
+/* net_env_left - calls on_left: a connection, an exchange or a call is gone, while draining. */
+static inline void net_env_left(const struct net_env *env)
+{
+    if (UNLIKELY(env->draining) && env->on_left)
+        env->on_left(env->on_left_arg);
+}
+
+/* The part of a session that its connection knows; the first member of the protocol's struct. */
+struct session {
+    const struct protocol *protocol;
+    void (*on_output)(struct session *s); /* there is something to send; may be called often */
+    struct out_queue out;
+    bool paused;       /* what was received waits for a later iteration: resume() */
+    bool large_output; /* what is to be sent is so large that it leaves at once */
+    bool discards;     /* bytes came, or may come, that are not read: see the end in conn.c */
+};
+
+/* Why a connection refuses what its client sends. */
+enum session_refusal {
+    REFUSAL_HEAD_TIME, /* a head has taken too long, … */
+    REFUSAL_BODY_TIME, /* … a body */
+    REFUSAL_STOPPING,  /* the server stops, and the client does not finish what it has begun */
+    REFUSAL_MEMORY,    /* the budget is short */
+};
+
+/* What a client has begun to send and must go on with. */
+struct session_input {
+    enum { INPUT_NONE, INPUT_HEAD, INPUT_BODY } kind;
+    uint64_t number;  /* tells one request from the next */
+    bool awaits_us;   /* it is not the client who is slow: it wants no input for now */
+    bool is_only_one; /* no other request is in progress */
+};
+
+struct protocol {
+    size_t session_bytes; /* of the protocol's struct around a struct session */
+
+    /* begin - makes a session; everything was zero, but for on_output. */
+    void (*begin)(struct session *s, struct net_env *env);
+    /* abort - the connection is gone: what is under way is cancelled, the out-queue dropped. */
+    void (*abort)(struct session *s);
+
+    /* ---- Reading ---- */
+
+    /* Whether bytes may be read now. A change to true while nothing comes: net_env.on_space(). */
+    bool (*wants_input)(const struct session *s);
+    /* Where to put the next bytes: 1 or 2 pieces; 0 unless it wants input. */
+    int (*read_space)(struct session *s, struct iovec space[2]);
+    /* n_bytes were put there. */
+    void (*received)(struct session *s, size_t n_bytes);
+    /* In a later iteration: goes on with what it had to put off; harmless without any. */
+    void (*resume)(struct session *s);
+    /* The client sends no more, and all that it has sent was received. */
+    void (*end_input)(struct session *s);
+    /*
+     * The bytes that the body being received still lacks, as far as they can be read straight to
+     * their place; 0 outside of one.
+     */
+    uint64_t (*body_left)(const struct session *s);
+
+    /* ---- Writing ---- */
+
+    /* Queues what may leave now. Called before each write, so also after each release. */
+    void (*queue_output)(struct session *s);
+    /*
+     * Finds out whether a client that has closed its sending side still reads: sends ahead what it
+     * may. Optional.
+     */
+    void (*probe)(struct session *s);
+
+    /* ---- States, asked for by times and shortages ---- */
+
+    /* Nothing is due to the client, and nothing will be: the connection can be closed. */
+    bool (*is_over)(const struct session *s);
+    /* Nothing is in progress: the connection may be closed for want of use. */
+    bool (*is_idle)(const struct session *s);
+    void (*get_input)(const struct session *s, struct session_input *ret_input);
+    /* The bytes that it keeps of requests and replies, complete or not. */
+    size_t (*weigh)(const struct session *s);
+
+    /* ---- Ends ---- */
+
+    /* Takes no more input: answers with an error if it can, and is over soon. */
+    void (*refuse)(struct session *s, enum session_refusal why);
+    /* The service begins to stop (net_env.draining), or goes_on has changed. Optional. */
+    void (*drain)(struct session *s);
+    /*
+     * About once a second: times of the protocol's own. May send, or refuse; is_over() is asked
+     * afterwards. Optional.
+     */
+    void (*check_time)(struct session *s, uint64_t now_ns);
+
+    /* ---- What sessions share ---- */
+
+    /* Frees some of what was not used since the last call; true when few is left. */
+    bool (*settle)(struct net_env *env);
+    /* Frees all that is not in use. */
+    void (*trim)(struct net_env *env);
+};
+
+#endif
