@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models of the backend tests/plugins/batches, which tells what it is given together and ends executions when the test says so."""
+"""Models of the backend tests/plugins/batches, which logs the requests that it gets together and ends executions when the
+test lets it."""
 
 import pathlib
 
@@ -21,7 +22,7 @@ def tensor(name="IN", rows=1, columns=1, batching=True):
 
 
 class Model:
-    """A model of the backend in a repository, and what it has been given."""
+    """A model of the backend in a repository, and the executions that it has had."""
 
     def __init__(self, root, name, text):
         self.name = name
@@ -32,7 +33,7 @@ class Model:
         return path.read_text().splitlines() if path.exists() else []
 
     def _begun(self):
-        """By their numbers: instances may write their lines in another order."""
+        """In the order of their numbers: instances may write their lines in another order."""
         begun = [line.split(" ", 3) for line in self.log() if line.startswith("begin ")]
         return sorted(begun, key=lambda words: int(words[1]))
 
@@ -41,18 +42,18 @@ class Model:
         return [words[3] for words in self._begun()]
 
     def batches(self):
-        """… with nothing but the ids."""
+        """… with only the ids."""
         return ["".join(word.split(":")[0] for word in batch.split()) for batch in self.executions()]
 
     def instances(self):
-        """Which ones executed them."""
+        """The instances that executed them."""
         return [words[2].rsplit("_", 1)[1] for words in self._begun()]
 
     def hold(self):
         (self.folder / "hold").touch()
 
     def let_go(self, *which):
-        """These executions (from 1), or without any all of them."""
+        """Lets these executions (counted from 1) end, or without arguments all of them."""
         for n in which:
             (self.folder / f"go.{n}").touch()
         if not which:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `conch check` says of which repository: for each code one that provokes it, with all that is then
-printed, and one that is nearly the same and does not.
+"""The findings of `conch check` by repository: for each code a repository that provokes it, with all that is printed, and
+one that is nearly the same and does not.
 
 A repository is {path: content}; content None makes a folder, a Link a symbolic link. Where a test needs only the
 configuration of a model "m", Case.of() writes the rest.

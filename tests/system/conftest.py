@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures: a server with the standard models for all tests, and one of its own for a test that needs that."""
+"""Fixtures: a server with the standard models for all tests, and a server of its own for a test that needs one."""
 
 import os
 import pathlib
@@ -32,7 +32,7 @@ def _shared(tmp_path_factory):
 
 @pytest.fixture
 def server(_shared):
-    """The shared server. A test that hurts it fails itself, not the next one."""
+    """The shared server. A test that breaks it fails itself, not the next test."""
     _shared.assert_alive()
     yield _shared
     _shared.assert_alive()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wrong inference requests, and what each is told."""
+"""Wrong inference requests, and the error of each."""
 
 from wire import given
 
@@ -71,5 +71,5 @@ REFUSED = {
     "unknown model": ("nobody", inputs(ONE), 404, "Request for unknown model: 'nobody' is not found"),
 }
 
-# The release that we follow checks these; 2.51, which can be run beside us, does not or says it in other words.
+# The release that we follow validates these. 2.51, which can run beside us, does not, or has another text.
 SINCE = {"too few values", "overflowing shape", "output twice"}

@@ -35,7 +35,7 @@ def tensor(side, name, datatype, dims):
 
 
 def write_model(root, name, config, versions=(1,)):
-    """A model directory with this config.pbtxt (None: without one) and these versions."""
+    """Writes a model directory with this config.pbtxt (None: without one) and these versions."""
     folder = pathlib.Path(root) / name
     folder.mkdir(parents=True)
     for version in versions:
@@ -46,7 +46,7 @@ def write_model(root, name, config, versions=(1,)):
 
 
 def write_identity(root, name, tensors, max_batch_size=0, versions=(1,), **parameters):
-    """A model of the backend identity; tensors is a list of (datatype, dims), INPUTi goes to OUTPUTi."""
+    """Writes a model of the backend identity; tensors is a list of (datatype, dims), INPUTi is copied to OUTPUTi."""
     config = f'name: "{name}"\nbackend: "identity"\nmax_batch_size: {max_batch_size}\n'
     for i, (datatype, dims) in enumerate(tensors):
         config += tensor("input", f"INPUT{i}", datatype, dims) + tensor("output", f"OUTPUT{i}", datatype, dims)
@@ -61,7 +61,7 @@ def copy_example(root, name):
 
 
 def write_standard(root):
-    """What most tests ask: one model per data type, and a few with shapes of their own."""
+    """Writes the models that most tests ask: one per data type, and a few with special shapes."""
     for datatype in DATATYPES:
         write_identity(root, f"any_{datatype.lower()}", [(datatype, [-1])])
     write_identity(root, "fixed", [("INT32", [4])])
@@ -74,7 +74,7 @@ def write_standard(root):
 
 
 class Gated:
-    """A model of the backend tests/plugins/gate, which loads and executes when the test lets it."""
+    """A model of the backend tests/plugins/gate, which loads and executes when the test opens its gates."""
 
     def __init__(self, root, name, versions=(1,), more=""):
         config = f'name: "{name}"\nbackend: "gate"\n'
@@ -85,7 +85,7 @@ class Gated:
         shutil.copy(BUILD / "tests/backends/gate/libtriton_gate.so", self.folder)
 
     def shut(self, gate, text=""):
-        """hold.load, fail.load, hold.execute, hold.ready, fail.ready: from now on."""
+        """Shuts a gate from now on: hold.load, fail.load, hold.execute, hold.ready or fail.ready."""
         (self.folder / gate).write_text(text)
         return self
 
@@ -93,5 +93,5 @@ class Gated:
         (self.folder / gate).unlink()
 
     def await_reached(self, gate):
-        """Until the backend stands at that gate."""
+        """Waits until the backend waits at that gate."""
         servers.wait_for((self.folder / f"{gate}.reached").exists, 60, f"{self.name} waits at {gate}")

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A server process under test: started on a free port, waited for, watched, and always ended.
 
-CONCH_BUILD_DIR the build under test (build/release)
-CONCH_BIN       another executable than its bin/conch
-CONCH_BACKENDS  another backend directory than its backends/
-CONCH_REFERENCE=1 says that CONCH_BIN is the genuine Triton: tests marked conch_only are skipped, and
-                the port is chosen here, because that server does not print the one it got.
+CONCH_BUILD_DIR    the build under test (build/release)
+CONCH_BIN          another executable than its bin/conch
+CONCH_BACKENDS     another backend directory than its backends/
+CONCH_REFERENCE=1  CONCH_BIN is the genuine Triton: tests marked conch_only are skipped, and the port is
+                   chosen here, because that server does not print the one that it got.
 """
 
 import os
@@ -29,7 +29,7 @@ REFERENCE = os.environ.get("CONCH_REFERENCE", "") not in ("", "0")
 
 
 def sanitized(path):
-    """Whether a binary was built with a sanitizer, which keeps freed memory and does not load into other programs."""
+    """Was a binary built with a sanitizer? A sanitizer keeps freed memory and does not load into other programs."""
     content = pathlib.Path(path).read_bytes() if os.path.exists(path) else b""
     return b"__asan_init" in content or b"__tsan_init" in content
 
@@ -41,12 +41,12 @@ STOP_WITHIN_S = 60
 SANITIZER = re.compile(r"ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|: runtime error: |BUG:")
 
 
-_ports = []    # sockets that stand for the ports that have been given out; they end with the process
+_ports = []    # sockets that reserve the ports that were given out; they end with the process
 
 
 def free_port():
-    """A port that nobody uses, and that stays ours: it is none of those that the kernel deals out (from 32768), and
-    other test runs on this machine see that it is taken."""
+    """Returns a port that no process uses, and reserves it. The kernel does not give it to others (it gives those from
+    32768 on), and other test runs on this machine see that it is taken."""
     chance = random.SystemRandom()
     while True:
         port = chance.randrange(10000, 32768)
@@ -63,7 +63,7 @@ def free_port():
 
 
 def wait_for(condition, within_s, what):
-    """Poll until condition() is true and return what it gave; a failed assertion when time is up."""
+    """Polls until condition() is true and returns its value; the assertion fails when time is up."""
     until = time.monotonic() + within_s
     while True:
         got = condition()
@@ -74,8 +74,8 @@ def wait_for(condition, within_s, what):
 
 
 class Output:
-    """What a process prints, collected by a thread so that a full pipe never stops it. Whoever asks is told all that has
-    been printed until then, whether the thread has come to it or not."""
+    """The output of a process, collected by a thread so that a full pipe never blocks the process. A reader gets all that
+    has been printed before, whether or not the thread has read it."""
 
     def __init__(self, pipe):
         self._pipe = pipe
@@ -112,18 +112,18 @@ class Output:
         return self.bytes().decode("utf-8", "replace")
 
     def join(self):
-        """Until the other side has closed it; what a process leaves behind may hold it open."""
+        """Waits until the other side has closed the pipe; a process that the server leaves behind may hold it open."""
         self._thread.join(10)
 
 
 class Server:
-    """with Server(repository) as server: … – running and ready inside the block, gone after it.
+    """with Server(repository) as server: … – running and ready inside the block, ended after it.
 
-    ready=False: all models have been tried, ready or not. ready=None: its port is open, whatever becomes of the models.
+    ready=False: all models have been tried, ready or not. ready=None: its port is open, whatever happens to the models.
     wrap is a command that executes another one, such as prlimit; it must keep the process id.
     """
 
-    listens_first = not REFERENCE  # the genuine one opens its ports when all models have been tried
+    listens_first = not REFERENCE  # the genuine server opens its ports when all models have been tried
 
     def __init__(self, *repositories, flags=(), env=None, wrap=(), port=None, ready=True, address="127.0.0.1"):
         self.name = "the genuine Triton" if REFERENCE else "conch"
@@ -139,7 +139,7 @@ class Server:
         self.port = None
 
     def start(self):
-        """The process runs; what `with` does first, for a test that wants to look before the port is open."""
+        """Starts the process, as `with` does first, for a test that looks before the port is open."""
         self.process = subprocess.Popen(
             self.args, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
@@ -201,15 +201,15 @@ class Server:
         return self.process.pid
 
     def await_rest(self):
-        """Until all is loaded that can be, where something cannot (--exit-on-error=false)."""
+        """Waits until all models are loaded that can be, where one cannot (--exit-on-error=false)."""
         text = b"the server starts without some of its models"
         wait_for(lambda: text in self.err.bytes(), START_WITHIN_S, "the models are loaded or have failed")
 
     def wait_log(self, text):
-        """Until the log has the text: lines come a moment after what they tell of."""
+        """Waits until the log has the text: lines appear a moment after their event."""
 
         def has():
-            code = self.process.poll()    # when it has ended it has said all
+            code = self.process.poll()    # after its end no line follows
             self.assert_no_report()
             said = text in self.log()
             assert said or code is None, self.story(f"ended with {code}")
@@ -221,8 +221,8 @@ class Server:
         return self.out.text() + self.err.text()
 
     def story(self, what):
-        """Who it is and what became of it, with all that it said; a negative end is the number of a signal."""
-        if self.process.poll() is not None:    # what it said last may still be on its way
+        """Describes the process: its command, its end and all its output. A negative exit code is the number of a signal."""
+        if self.process.poll() is not None:    # its last output may not be read yet
             self.out.join()
             self.err.join()
         return f"{self.name} (pid {self.pid}) {what}\n{self.log()}"
@@ -237,7 +237,7 @@ class Server:
         self.process.send_signal(number)
 
     def wait(self, within_s=STOP_WITHIN_S):
-        """The exit code, once the process has ended by itself."""
+        """Returns the exit code, once the process has ended by itself."""
         return self.process.wait(within_s)
 
     def assert_alive(self):
@@ -251,7 +251,7 @@ class Server:
 
 
 def run_to_end(*args, program=None, env=None, within_s=60):
-    """Run the server with these arguments where it is expected to end by itself: (code, stdout, stderr)."""
+    """Runs the server with these arguments where it is expected to end by itself: (code, stdout, stderr)."""
     done = subprocess.run(
         [program or BIN, *map(str, args)],
         env={**os.environ, **(env or {})},

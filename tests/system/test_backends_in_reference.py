@@ -32,7 +32,7 @@ def start(which, root, flags=(), ready=True):
 
 
 def config(root, name, *tensors, backend="onnxruntime", more=""):
-    """tensors: ("input"|"output", name, datatype, dims); instances: one, unless more says so."""
+    """tensors: ("input"|"output", name, datatype, dims). There is one instance, unless `more` has a group."""
     text = f'name: "{name}"\nbackend: "{backend}"\n'
     text += "".join(repository.tensor(*tensor) for tensor in tensors)
     if "instance_group" not in more:
@@ -93,7 +93,7 @@ def write_models(root, which):
     text = (folder / "config.pbtxt").read_text()
     (folder / "config.pbtxt").write_text(text.replace("dims: [ -1 ] } ]", "dims: [ -1 ] allow_ragged_batch: true } ]", 1))
     onnx_models.ragged(folder)
-    # Completed from the model.
+    # The configuration is completed from the model.
     onnx_models.identity(repository.write_model(root, "auto_bare", None), "FP32", ("b", 3))
     onnx_models.identity(config(root, "auto_batch"), "FP32", ("b", 3, None))
     onnx_models.identity(config(root, "auto_fixed"), "INT8", (5, None))
@@ -125,11 +125,11 @@ def client(served):
     served.assert_alive()
 
 
-# ---- Asking
+# ---- Requests
 
 
 def infer(client, model, inputs, outputs=None, binary=True):
-    """inputs: {name: (datatype, array)}; the outputs as {name: array}."""
+    """inputs: {name: (datatype, array)}; returns the outputs as {name: array}."""
     sent = []
     for name, (datatype, array) in inputs.items():
         tensor = tritonclient.http.InferInput(name, array.shape, datatype)
@@ -143,7 +143,7 @@ def infer(client, model, inputs, outputs=None, binary=True):
 
 
 def sample(datatype, shape):
-    """Values all over the range, with those that a careless copy would lose."""
+    """Values from the whole range, with those that a careless copy would lose."""
     n = int(np.prod(shape))
     if datatype == "BYTES":
         few = [b"", b"a", b"\x00\xff\x00", "ü€".encode(), b"x" * 300]
@@ -181,7 +181,7 @@ def test_every_type_and_shape(client, backend, datatype, shape):
 
 @pytest.mark.parametrize("backend", ["id", "ort"])
 @pytest.mark.parametrize("datatype", ["INT64", "FP32", "BOOL"])
-def test_json_both_ways(client, backend, datatype):
+def test_tensors_survive_json(client, backend, datatype):
     array = sample(datatype, (2, 5))
     name, out = {"id": ("INPUT0", "OUTPUT0"), "ort": ("IN", "OUT0")}[backend]
     got = infer(client, f"{backend}_{datatype.lower()}", {name: (datatype, array)}, [out], binary=False)
@@ -208,14 +208,14 @@ def test_identity_of_a_batch(client):
     assert_same(infer(client, "id_batch", {"INPUT0": ("INT32", array)})["OUTPUT0"], array)
 
 
-def test_identity_takes_its_time(client):
+def test_identity_delays_its_execution(client):
     began = time.monotonic()
     infer(client, "id_slow", {"INPUT0": ("INT32", sample("INT32", (1,)))})
     assert time.monotonic() - began >= 0.2
 
 
 def test_later_instances_of_identity_take_longer(served):
-    """50, 150 and 300 ms, when three requests come before the first instance is free again."""
+    """50, 150 and 300 ms, if three requests arrive before the first instance is free again."""
     def took(_):
         with tritonclient.http.InferenceServerClient(served.url) as own:
             began = time.monotonic()
@@ -230,27 +230,27 @@ def test_later_instances_of_identity_take_longer(served):
 # ---- onnxruntime
 
 
-def test_add_sub(client):
+def test_add_sub_adds_and_subtracts(client):
     a, b = sample("INT32", (8, 16)) // 4, sample("INT32", (8, 16)) // 8
     got = infer(client, "add_sub", {"INPUT0": ("INT32", a), "INPUT1": ("INT32", b)})
     assert_same(got["OUTPUT0"], a + b)
     assert_same(got["OUTPUT1"], a - b)
 
 
-def test_scalars(client):
+def test_scalars_are_executed(client):
     for model in ("scalar", "auto_scalar"):
         got = infer(client, model, {"IN": ("FP32", np.array([2.5], np.float32))})
         assert_same(got["OUT"], np.array([5.0], np.float32))
 
 
-def test_a_shape_that_is_known_only_afterwards(client):
+def test_an_output_shape_may_depend_on_the_values(client):
     for values in ([0, 3, 0, 4], [0, 0], [1] * 100):
         array = np.array(values, np.int32)
         got = infer(client, "nonzero", {"IN": ("INT32", array)})
         assert_same(got["OUT"], np.array(np.nonzero(array)))
 
 
-def test_a_model_that_makes_another_shape_than_it_declares(client):
+def test_an_undeclared_output_shape_is_an_error(client):
     for n in (3, 1, 50):
         array = sample("FP32", (n,))
         got = infer(client, "doubled", {"IN": ("FP32", array)})
@@ -258,7 +258,7 @@ def test_a_model_that_makes_another_shape_than_it_declares(client):
 
 
 @pytest.mark.parametrize("wanted", [["OUT1"], ["OUT2", "OUT0"], ["OUT0", "OUT1", "OUT2"]], ids="+".join)
-def test_only_requested_outputs(client, wanted):
+def test_only_requested_outputs_are_computed(client, wanted):
     array = sample("FP32", (6,))
     got = infer(client, "three", {"IN": ("FP32", array)}, wanted)
     assert sorted(got) == sorted(wanted)
@@ -267,7 +267,7 @@ def test_only_requested_outputs(client, wanted):
 
 
 def in_parallel(served, model, inputs_of, n):
-    """n requests at once, each on its own connection; results or exceptions, in order."""
+    """Sends n requests at once, each on its own connection; returns results or exceptions, in order."""
 
     def one(i):
         with tritonclient.http.InferenceServerClient(served.url) as own:
@@ -280,7 +280,7 @@ def in_parallel(served, model, inputs_of, n):
         return list(pool.map(one, range(n)))
 
 
-def test_batches_of_strings_come_apart_again(served):
+def test_batches_of_strings_are_split_by_requests(served):
     def texts(i, side):
         return np.array([[f"{side}{i}.{row}".encode() * (i + row)] for row in range(1 + i % 3)], dtype=object)
 
@@ -290,8 +290,9 @@ def test_batches_of_strings_come_apart_again(served):
             assert_same(got["OUT"], np.concatenate([texts(i, "A"), texts(i, "B")], axis=1))
 
 
-def test_batches_of_requests_of_any_length(served):
-    """A list of all elements for the model, and how many are whose; each gets an output of its input's shape."""
+def test_requests_of_any_length_form_a_batch(served):
+    """The model gets one list of all elements, and how many belong to each request. Each request gets an output of its
+    input's shape."""
     def items(i):
         return np.arange(1 + i % 5, dtype=np.float32).reshape(1, -1) + i
 
@@ -301,7 +302,7 @@ def test_batches_of_requests_of_any_length(served):
             assert_same(got["PARTS"], np.array([[items(i).size]], np.float32))
 
 
-def test_a_request_that_the_model_refuses_spoils_no_other(served):
+def test_a_request_that_the_model_refuses_fails_no_other(served):
     def index(i):
         return np.array([[7]] if i == 5 else [[i % 3]] * (1 + i % 2), np.int64)
 
@@ -314,7 +315,7 @@ def test_a_request_that_the_model_refuses_spoils_no_other(served):
                 assert_same(got["OUT"], (index(i) * 10 + 10).astype(np.float32))
 
 
-def test_instances_of_one_model_at_the_same_time(served):
+def test_instances_of_one_model_execute_at_the_same_time(served):
     def rows(i):
         return np.arange(3 * (1 + i % 8), dtype=np.float32).reshape(-1, 3) + i
 
@@ -336,7 +337,7 @@ def test_one_error_names_model_and_cause(client):
 
 
 def completed(client, model):
-    """What the model's configuration says of its tensors and its batching."""
+    """The model's configuration of its tensors and its batching."""
     got = client.get_model_config(model)
 
     def tensors(side):
@@ -346,7 +347,7 @@ def completed(client, model):
 
 
 def batches_of(size, delay_us=0):
-    """What dynamic_batching then is."""
+    """The expected dynamic_batching."""
     return {"preferred_batch_size": [size], "max_queue_delay_microseconds": delay_us, "preserve_ordering": False, "priority_levels": 0,
             "default_priority_level": 0, "priority_queue_policy": {}}
 
@@ -368,13 +369,13 @@ COMPLETED = {
 
 
 @pytest.mark.parametrize("model", COMPLETED)
-def test_completed_configuration(served, client, model):
+def test_a_configuration_is_completed_from_the_model(served, client, model):
     assert completed(client, model) == COMPLETED[model]
 
 
 @pytest.mark.parametrize("which", EITHER)
 @pytest.mark.parametrize("size, batching", [(0, None), (1, None), (2, batches_of(2)), (16, batches_of(16))])
-def test_completed_with_another_size(tmp_path, which, size, batching):
+def test_a_configuration_is_completed_with_the_default_batch_size(tmp_path, which, size, batching):
     onnx_models.identity(config(tmp_path, "m"), "FP32", ("b", 3))
     with start(which, tmp_path, [f"--backend-config=onnxruntime,default-max-batch-size={size}"]) as running:
         with tritonclient.http.InferenceServerClient(running.url) as client:
@@ -388,14 +389,14 @@ def test_completed_with_another_size(tmp_path, which, size, batching):
     ("onnxruntime,auto-complete-config=false", True),
 ])
 def test_completion_may_be_forbidden_by_a_setting_for_all(tmp_path, which, setting, completes):
-    """Also to a model without a config.pbtxt, which --disable-auto-complete-config refuses altogether."""
+    """The same holds for a model without a config.pbtxt, which --disable-auto-complete-config refuses altogether."""
     onnx_models.identity(repository.write_model(tmp_path, "m", None), "FP32", (3,))
     with start(which, tmp_path, [f"--backend-config={setting}", "--exit-on-error=false"], ready=None) as running:
         running.wait_log("| Model")
         assert ("configuration expects 0 inputs, model provides 1" in running.log()) == (not completes)
 
 
-def test_items_without_dimensions_in_a_batch(client):
+def test_a_batch_may_have_items_without_dimensions(client):
     array = np.arange(12, dtype=np.float32).reshape(4, 3)
     got = infer(client, "auto_sums", {"IN": ("FP32", array)})
     assert_same(got["OUT"].reshape(-1), array.sum(axis=1))
@@ -407,7 +408,7 @@ IN, OUT = ("input", "IN", "FP32", [-1]), ("output", "OUT0", "FP32", [-1])
 
 
 def broken(root, which):
-    """Write models that fail to load: {name: what the log says of it}."""
+    """Writes models that fail to load: {name: their log line}."""
     shutil.rmtree(config(root, "no_file", IN, OUT) / "1")
     (root / "no_file" / "1").mkdir()
     corrupt = config(root, "corrupt", IN, OUT)
@@ -464,7 +465,7 @@ def broken(root, which):
 
 
 @pytest.mark.parametrize("which", EITHER)
-def test_what_cannot_be_loaded_says_why(which, tmp_path):
+def test_a_model_that_cannot_be_loaded_gives_its_reason(which, tmp_path):
     expected = broken(tmp_path, which)
     repository.write_identity(tmp_path, "fine", [("FP32", [-1])])
     flags = ("--exit-on-error=false", "--strict-readiness=false")
@@ -476,7 +477,7 @@ def test_what_cannot_be_loaded_says_why(which, tmp_path):
                 assert text in server.log(), (name, server.log())
 
 
-def test_a_missing_library_says_where_it_was_looked_for(tmp_path):
+def test_the_error_of_a_missing_library_names_the_folders(tmp_path):
     repository.copy_example(tmp_path, "add_sub")
     args = [f"--model-repository={tmp_path}", f"--backend-directory={servers.BACKENDS}", "--http-port=0",
             "--allow-grpc=false", "--allow-metrics=false"]

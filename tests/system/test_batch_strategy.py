@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batching libraries (tests/plugins/strategist): what they are asked, which batches come of it, how they are found, and what
-becomes of those that fail. The same file in our server and in the genuine Triton.
+"""Batching libraries (tests/plugins/strategist): what they are asked, which batches result, how they are found, and what
+happens when they fail. The same file in our server and in the genuine Triton.
 
-The two differ in what a library cannot tell: Triton also begins batches in which nothing is offered, and offers the requests
-that wait for others again each time it looks.
+The two servers differ where a library cannot see it: Triton also begins batches to which it offers no request, and
+offers requests that wait for others again each time it looks.
 """
 
 import concurrent.futures
@@ -42,7 +42,7 @@ def conch():
 
 
 def write(root, name="m", scheduler="dynamic_batching { }", size=8, library=LIBRARY, **parameters):
-    """A model of the backend strategist, with that library in its folder."""
+    """Writes a model of the backend strategist, with that library in its folder."""
     dims = "[-1]"
     config = f'backend: "strategist"\nmax_batch_size: {size}\n{scheduler}\ninstance_group [ {{ count: 1 kind: KIND_CPU }} ]\n'
     config += f'input [ {{ name: "IN" data_type: TYPE_INT32 dims: {dims} }} ]\n'
@@ -56,13 +56,13 @@ def write(root, name="m", scheduler="dynamic_batching { }", size=8, library=LIBR
 
 
 def request(name, *settings, size=1, width=1, model="m"):
-    """What embed is told."""
+    """A command for embed."""
     data = ",".join("7" * (size * width))
     return f"start {name} {model} -1 - IN:INT32:{size},{width}:{data} {' '.join(settings)}"
 
 
 def record(text):
-    """What the strategist tells."""
+    """The lines of the strategist in a text."""
     return re.findall(r"^strategist: (.*)$", text, re.MULTILINE)
 
 
@@ -85,8 +85,8 @@ def session(which, root, tmp_path, hold=0, options=()):
 
 
 def serve(which, root, tmp_path, *commands, hold=0, ends=()):
-    """(lines of embed, what the strategist tells, all log lines) of a server of its own; with the ends of these models, which
-    Triton must be asked for: it is killed."""
+    """Runs the commands in a server of its own. Returns (lines of embed, lines of the strategist, all log lines). The
+    lines have the ends of these models, which must be unloaded explicitly in Triton, because it is killed."""
     unloads = ends if which == "triton" else ()
     with session(which, root, tmp_path, hold, ("explicit", *unloads) if unloads else ()) as running:
         lines = running.do(*commands)
@@ -114,14 +114,15 @@ def assert_answered(lines, commands):
 
 # ---- Which batches are made
 
-HOLD = 5    # all of these are begun when that many requests wait
+HOLD = 5    # batches are begun when this many requests wait
 BATCHING = "dynamic_batching { }"
 FOREVER = "max_queue_delay_microseconds: 600000000"
 DELAYED = f"dynamic_batching {{ preferred_batch_size: [2, 4] {FOREVER} }}"
 FULL = f"dynamic_batching {{ preferred_batch_size: [8] {FOREVER} }}"
 LEVELS = "dynamic_batching { priority_levels: 3 default_priority_level: 2 }"
 FIVE_REQUESTS = [request(c) for c in "abcde"]
-# scheduler, max_batch_size, requests, of which the library is asked in each batch (None: not compared), what is executed
+# scheduler, max_batch_size, requests, the requests of which the library is asked in each batch (None: not compared),
+# the batches executed
 BATCHES = {
     "all_join": (BATCHING, 8, FIVE_REQUESTS, ["abcde"], ["abcde"]),
     "one_begins_the_next": (BATCHING, 8, [request("a"), request("b"), request("c", "@join:first"), request("d"), request("e")],
@@ -151,7 +152,7 @@ PARAMETERS = {"cannot_begin": {"fails": "batch-begin"}, "cannot_end": {"fails": 
 
 
 class Served:
-    """One server with a model for each of these cases, and what becomes of its requests."""
+    """One server with a model for each of these cases, and the ends of its requests."""
 
     def __init__(self, which, session):
         self.which, self.session = which, session
@@ -159,12 +160,12 @@ class Served:
         self.seen = len(session.err.text())
 
     def ask(self, case, commands):
-        """What the strategist tells meanwhile, and all log lines."""
+        """Returns the strategist's lines meanwhile, and all log lines."""
         ours = [command.replace(" m -1 ", f" {case} -1 ") for command in commands]
         assert_answered(self.session.do(*ours), ours)
         names = started(ours)
 
-        def lines():    # they come by another way than the answers
+        def lines():    # they arrive by another way than the answers
             text = self.session.err.text()[self.seen:]
             return text if sorted("".join(executed(record(text)))) == names else None
 
@@ -186,7 +187,7 @@ def served(request, tmp_path_factory):
 
 
 @pytest.mark.parametrize("case", BATCHES)
-def test_batches(served, case):
+def test_the_library_decides_the_batches(served, case):
     _, _, commands, expected_asked, expected_executed = BATCHES[case]
     if served.which == "triton" and case == "refused_behind_a_preferred_size":
         pytest.skip("it sends ab or abc, as it comes")
@@ -197,7 +198,7 @@ def test_batches(served, case):
     failed = "Custom batching {} function failed for model {}: {} does not want to"
     if case == "an_error_after_its_word":
         assert log.count(failed.format("include", case, "include")) >= 1
-    elif case == "cannot_begin":    # batched as without a library; in Triton that is asked all the same
+    elif case == "cannot_begin":    # batched as without a library; Triton asks the library all the same
         assert failed.format("initialization", case, "batch-begin") in log
     elif case == "cannot_end":
         assert failed.format("finalization", case, "batch-end") in log
@@ -208,13 +209,13 @@ def test_batches(served, case):
         assert "Custom batching" not in log
 
 
-def test_the_order_of_all_calls(which, models, tmp_path):
-    """The library's batch has ended before it is executed, its batcher before the instances."""
+def test_the_library_is_called_in_this_order(which, models, tmp_path):
+    """The library's batch ends before the batch is executed, its batcher before the instances."""
     write(models)
     _, told, _ = serve(which, models, tmp_path, request("a"), request("b"), hold=2, ends="m")
     of_batch = told[told.index(next(line for line in told if line.endswith(": a?"))) - 1:told.index("executes a b") + 1]
     number = of_batch[0].split()[1]
-    if which == "triton":    # it may begin its next batch, of nothing yet, before this one is executed
+    if which == "triton":    # it may begin its next, empty batch before this one is executed
         of_batch = [line for line in of_batch if not re.fullmatch(r"batch \d+ begins", line) or line == of_batch[0]]
     assert of_batch == [f"batch {number} begins", f"{number}: a?", f"{number}: b?", f"batch {number} ends", "executes a b"]
     rare = [line for line in told if re.match("model|batcher|instance", line)]
@@ -222,8 +223,8 @@ def test_the_order_of_all_calls(which, models, tmp_path):
                     "model m ends"]
 
 
-def test_each_batch_ends(conch, models, tmp_path):
-    """Triton forgets the last one, and begins batches of nothing."""
+def test_each_batch_that_begins_ends(conch, models, tmp_path):
+    """Triton never ends the last one, and begins empty batches."""
     write(models)
     _, told, _ = serve(conch, models, tmp_path, *(request(c, "@join:first") for c in "abc"), hold=3)
     numbers = {kind: re.findall(rf"batch (\d+) {kind}", "\n".join(told)) for kind in ("begins", "ends")}
@@ -234,8 +235,8 @@ REFUSALS = {"no": "@join:no", "nothing": "@join:unsaid", "an_error": "@join:fail
 
 
 @pytest.mark.parametrize("word", REFUSALS)
-def test_a_library_that_refuses_the_first_request(conch, models, tmp_path, word):
-    """Triton makes empty batches for ever then."""
+def test_a_refused_first_request_is_executed_alone(conch, models, tmp_path, word):
+    """Triton then makes empty batches for ever."""
     write(models)
     commands = [request("a"), *(request(c, REFUSALS[word]) for c in "bc"), request("d")]
     _, told, log = serve(conch, models, tmp_path, *commands, hold=4)
@@ -244,17 +245,17 @@ def test_a_library_that_refuses_the_first_request(conch, models, tmp_path, word)
     assert "the batching library of model 'm' refuses the first request of a batch, which is executed alone" in log
 
 
-# ---- Libraries that fail, or say nothing
+# ---- Libraries that fail, or give no answer
 
-def test_a_batcher_that_cannot_begin(which, models, tmp_path):
+def test_a_batcher_that_cannot_begin_fails_the_load(which, models, tmp_path):
     write(models, fails="batcher-begin")
     lines, told, _ = serve(which, models, tmp_path, "index")
     assert '"reason":"Unavailable: batcher-begin does not want to"' in lines[0]
     assert told[:4] == ["model m begins", "batcher begins", "no batcher ends", "model m ends"]
 
 
-def test_a_batcher_that_cannot_end(which, models, tmp_path):
-    """… and one that is null."""
+def test_a_batcher_that_cannot_end_is_logged(which, models, tmp_path):
+    """… and a batcher that is null."""
     write(models, fails="batcher-end")
     write(models, "null", silent="batcher")
     _, told, log = serve(which, models, tmp_path, request("a"), ends=["m", "null"])
@@ -270,12 +271,12 @@ def reason(lines):
 
 
 def load(which, models, tmp_path):
-    """Why the model is not there, or None; and what the strategist tells."""
+    """Returns why the model is not loaded, or None; and the strategist's lines."""
     lines, told, log = serve(which, models, tmp_path, "index")
     return reason(lines), told, log
 
 
-def test_named_in_the_configuration(which, models, tmp_path):
+def test_the_configuration_names_a_library(which, models, tmp_path):
     own = models / "m/my.so"
     folder = write(models, library=None, **{PATH: own})
     shutil.copy(LIBRARY, own)
@@ -286,9 +287,9 @@ def test_named_in_the_configuration(which, models, tmp_path):
 
 
 @pytest.mark.parametrize("path", ["{models}/m/nothing.so", "/nowhere/lib.so", "lib.so", ""])
-def test_named_and_missing(which, models, tmp_path, path):
-    """Without a slash at its beginning the path is relative to where the server was started. Of what is outside of the
-    repository ours does not tell whether it is there."""
+def test_a_named_library_that_is_missing_fails_the_load(which, models, tmp_path, path):
+    """A path that does not begin with a slash is relative to the server's working directory. If the path leads out of the
+    repository, our server does not reveal whether the file exists."""
     outside = not path.startswith("{models}")
     path = path.format(models=models)
     folder = write(models, **{PATH: path})
@@ -298,14 +299,14 @@ def test_named_and_missing(which, models, tmp_path, path):
     assert load(which, models, tmp_path)[0] == text
 
 
-def test_named_and_no_library(which, models, tmp_path):
+def test_a_named_file_that_is_no_library_fails_the_load(which, models, tmp_path):
     write(models, **{PATH: models / "m"})
     assert load(which, models, tmp_path)[0] == (
         f"Not found: unable to load shared library: {models}/m: cannot read file data: Is a directory")
 
 
-def test_the_folders_in_order(which, models, tmp_path, monkeypatch):
-    """The version's, the model's, the backend's."""
+def test_the_folders_are_searched_in_order(which, models, tmp_path, monkeypatch):
+    """The folders of the version, of the model, of the backend."""
     backends = tmp_path / "backends"
     shutil.copytree(BACKENDS / "strategist", backends / "strategist")
     monkeypatch.setattr(__import__("sys").modules[__name__], "BACKENDS", backends)
@@ -318,7 +319,7 @@ def test_the_folders_in_order(which, models, tmp_path, monkeypatch):
         assert load(which, models, tmp_path)[0] == f"Not found: unable to load shared library: {path}: file too short"
 
 
-def test_none_of_the_functions(which, models, tmp_path):
+def test_a_library_without_the_functions_is_ignored(which, models, tmp_path):
     write(models, library=servers.BUILD / "backends/identity/libtriton_identity.so")
     _, told, log = serve(which, models, tmp_path, request("a"), request("b"), hold=2)
     assert executed(told) == ["ab"]
@@ -327,8 +328,8 @@ def test_none_of_the_functions(which, models, tmp_path):
 
 
 @pytest.mark.parametrize("missing", [[name] for name in FIVE] + [FIVE[1:]])
-def test_some_of_the_functions(conch, models, tmp_path, missing):
-    """Triton 2.51 never ends with such a load."""
+def test_a_library_with_some_of_the_functions_is_refused(conch, models, tmp_path, missing):
+    """Triton 2.51 hangs in such a load."""
     code = LIBRARY.read_bytes()
     for name in missing:
         assert f"TRITONBACKEND_{name}\0".encode() in code
@@ -340,8 +341,8 @@ def test_some_of_the_functions(conch, models, tmp_path, missing):
 
 
 @pytest.mark.parametrize("scheduler, size", [("", 8), ("", 0)])
-def test_models_without_a_dynamic_batcher(which, models, tmp_path, scheduler, size):
-    """The library is loaded, has its batcher, and is not asked."""
+def test_without_a_dynamic_batcher_the_library_is_not_asked(which, models, tmp_path, scheduler, size):
+    """The library is loaded, its batcher begins, and it is not asked."""
     write(models, scheduler=scheduler, size=size)
     one = "start {0} m -1 - IN:INT32:" + ("1,1:7" if size else "1:7")
     _, told, _ = serve(which, models, tmp_path, one.format("a"), one.format("b"), ends="m")
@@ -350,8 +351,8 @@ def test_models_without_a_dynamic_batcher(which, models, tmp_path, scheduler, si
 
 
 @pytest.mark.parametrize("path", ["{outside}/my.so", "{models}/../outside/my.so", "{models}/m/link.so"])
-def test_named_and_outside_of_the_repository(conch, models, tmp_path, path):
-    """Triton 2.51 takes it; later ones do not."""
+def test_a_library_outside_of_the_repository_is_refused(conch, models, tmp_path, path):
+    """Triton 2.51 accepts it; later releases do not."""
     outside = tmp_path / "outside"
     outside.mkdir()
     shutil.copy(LIBRARY, outside / "my.so")
@@ -366,7 +367,7 @@ def test_named_and_outside_of_the_repository(conch, models, tmp_path, path):
         assert got == "Invalid argument: Batching library path escapes model repository."
 
 
-def test_a_roundabout_path_into_the_repository(conch, models, tmp_path):
+def test_a_roundabout_path_into_the_repository_is_accepted(conch, models, tmp_path):
     shutil.copy(LIBRARY, models / "shared.so")
     write(models, library=None, **{PATH: f"{models}/../{models.name}/m/../shared.so"})
     got, told, _ = load(conch, models, tmp_path)
@@ -374,14 +375,14 @@ def test_a_roundabout_path_into_the_repository(conch, models, tmp_path):
     assert "batcher begins" in told
 
 
-def test_found_and_a_link_out_of_the_repository(conch, models, tmp_path):
+def test_a_link_out_of_the_repository_is_refused(conch, models, tmp_path):
     folder = write(models, library=None)
     (folder / "batchstrategy.so").symlink_to(LIBRARY)
     assert load(conch, models, tmp_path)[0].startswith(
         f"Invalid argument: link '{folder}/batchstrategy.so' leads to '{LIBRARY.resolve()}', out of the model repository")
 
 
-def test_links_that_may_lead_out(models, tmp_path, monkeypatch):
+def test_links_may_lead_out_when_permitted(models, tmp_path, monkeypatch):
     monkeypatch.setattr(servers, "BACKENDS", str(BACKENDS))
     named, found = models / "named/link.so", models / "found/batchstrategy.so"
     write(models, "named", library=None, **{PATH: named})
@@ -403,7 +404,7 @@ def test_two_models_share_a_library(which, models, tmp_path):
     assert (told.count("batcher begins"), told.count("batcher ends")) == (2, 2)
 
 
-# ---- A library that takes its time
+# ---- A library that takes long
 
 def infer(running, model, **parameters):
     body = {"parameters": parameters, "inputs": [{"name": "IN", "datatype": "INT32", "shape": [1, 1], "data": [7]}]}
@@ -414,7 +415,7 @@ def infer(running, model, **parameters):
 
 @pytest.fixture
 def held(which, models, tmp_path, monkeypatch):
-    """A server with one thread for all connections, whose model m is being asked about a request."""
+    """Yields a server with one loop, whose model m is being asked about a request."""
     write(models, "m")
     write(models, "n")
     gate = tmp_path / "hold"
@@ -431,7 +432,7 @@ def held(which, models, tmp_path, monkeypatch):
             gate.unlink(missing_ok=True)
 
 
-def test_others_go_on_while_it_does(held):
+def test_other_models_go_on_while_a_library_is_slow(held):
     assert infer(held, "n") == [7]
     with urllib.request.urlopen(f"http://{held.url}/v2/models/m/ready", timeout=60) as answer:
         assert answer.status == 200
@@ -440,7 +441,7 @@ def test_others_go_on_while_it_does(held):
     assert held.pending.result(60) == [7]
 
 
-def test_the_server_stops_while_it_does(held):
+def test_the_server_stops_while_a_library_is_slow(held):
     if isinstance(held, triton.Triton):
         pytest.skip("is about our way to stop")
     held.signal(15)
@@ -453,8 +454,8 @@ def test_the_server_stops_while_it_does(held):
         "batch 1 begins", "batch 1 ends", "executes "] + ["batcher ends"] * 2
 
 
-def test_a_model_is_unloaded_while_it_does(models, tmp_path):
-    """What it has accepted is executed first; the library goes with the last model."""
+def test_a_model_is_unloaded_while_a_library_is_slow(models, tmp_path):
+    """Requests that the model accepted are executed first; the library is unloaded with its last model."""
     folder = write(models, "m")
     gate = tmp_path / "hold"
     gate.touch()
@@ -487,7 +488,7 @@ EXAMPLES = {
 
 
 def build_example(name, library):
-    """By the page's command."""
+    """Builds the library by the page's command."""
     text = PAGE.read_text()
     assert '--8<-- "examples/strategies/volume_batching.c"' in text
     command = re.search(r"^gcc .*$", text, re.MULTILINE)[0].replace("volume_batching", name)
@@ -497,7 +498,7 @@ def build_example(name, library):
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_examples(which, name, models, tmp_path):
+def test_the_examples_of_the_page_make_their_batches(which, name, models, tmp_path):
     requests, parameters, expected = EXAMPLES[name]
     folder = write(models, library=None, **parameters)
     build_example(name.split()[0], folder / "batchstrategy.so")
@@ -506,7 +507,7 @@ def test_examples(which, name, models, tmp_path):
 
 
 @pytest.mark.parametrize("limit", [None, "", "many", "-1", "12 bytes", "99999999999999999999999"])
-def test_an_example_without_its_parameter(conch, models, tmp_path, limit):
+def test_an_example_without_its_parameter_fails_the_load(conch, models, tmp_path, limit):
     folder = write(models, library=None, **({} if limit is None else {"MAX_BATCH_VOLUME_BYTES": limit}))
     build_example("volume_batching", folder / "batchstrategy.so")
     got, _, _ = load(conch, models, tmp_path)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The dynamic batcher asked over HTTP, by the real client and by many at once, in our server and in the genuine Triton; which
-batches are made of what is tests/system/test_dynamic_batching.py.
+"""The dynamic batcher over HTTP, asked by the real client and by many clients at once, in our server and in the genuine
+Triton. tests/system/test_dynamic_batching.py tests which batches are made.
 """
 
 import concurrent.futures
@@ -54,7 +54,7 @@ def served(request, tmp_path_factory):
 
 
 def infer(server, model, rows=1, **more):
-    """Which execution it was in, or the error."""
+    """Returns the number of the execution, or the error."""
     with tritonclient.http.InferenceServerClient(server.url, network_timeout=100, connection_timeout=100) as client:
         tensor = tritonclient.http.InferInput("IN", [rows, 1], "INT32")
         tensor.set_data_from_numpy(np.zeros([rows, 1], np.int32))
@@ -68,7 +68,7 @@ def infer(server, model, rows=1, **more):
 
 
 def at_once(n, *what, **more):
-    """n times infer() of that, each on a connection of its own: (who runs them, their results to come)."""
+    """Calls infer() n times at once, each on its own connection: (the threads' pool, the futures of the results)."""
     pool = concurrent.futures.ThreadPoolExecutor(n)
     return pool, [pool.submit(infer, *what, **more) for _ in range(n)]
 
@@ -89,8 +89,8 @@ def failures(server, model):
     return int(statistics(server, model)["inference_stats"]["fail"].get("count", 0))
 
 
-def test_too_many_are_told_so(served):
-    """One is executed, two wait, four are refused; and none of that is a failure of the model."""
+def test_too_many_requests_are_refused(served):
+    """One request is executed, two wait, four are refused. None of them counts as a failure of the model."""
     model = served.models["full"]
     first = at_once(1, served, "full")
     model.await_executions(1)
@@ -103,12 +103,13 @@ def test_too_many_are_told_so(served):
     assert failures(served, "full") == 0
 
 
-def test_too_late_is_told_so(served):
+def test_requests_that_wait_too_long_are_refused(served):
     model = served.models["late"]
     first = at_once(1, served, "late")
     model.await_executions(1)
     asked = at_once(6, served, "late", timeout=1)
-    # In ours all, though the instance is busy (reference/behaviours §27.10); in the genuine one those for whom the queue has no room.
+    # Ours answers all of them, although the instance is busy (reference/behaviours §27.10); the genuine one answers
+    # those for which the queue has no room.
     n = 6 if served.which == "conch" else 2
     servers.wait_for(lambda: sum(future.done() for future in asked[1]) == n, 60, f"{n} of six have been refused")
     model.let_go()
@@ -122,7 +123,7 @@ def test_too_late_is_told_so(served):
     assert len(model.executions()) == 1
 
 
-def test_who_has_left_is_not_executed(served):
+def test_a_request_whose_client_has_left_is_not_executed(served):
     if served.which == "triton":
         pytest.skip("the genuine one notices nothing, and executes for clients that have left (reference/behaviours §19.11)")
     model = served.models["left"]
@@ -138,8 +139,8 @@ def test_who_has_left_is_not_executed(served):
 
 
 @pytest.mark.parametrize("name", ["busy", "ordered"])
-def test_many_clients(served, name):
-    """Each is told of one execution; together they are what the backend and the statistics tell."""
+def test_many_clients_get_one_answer_each(served, name):
+    """Each answer names one execution. Together the answers agree with the backend and the statistics."""
     model, chance = served.models[name], np.random.default_rng(1)
     sizes = [[int(n) for n in chance.integers(1, 4, 40)] for _ in range(8)]
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
@@ -171,8 +172,8 @@ def test_a_policy_costs_no_time(served):
     assert took["quick_policy"] < 4 * took["quick"] + 4
 
 
-def test_a_stop_answers_those_who_wait(tmp_path):
-    """They wait for others to come, for an hour; three have room in the queue."""
+def test_a_stop_answers_waiting_requests(tmp_path):
+    """The requests wait an hour for others to fill their batch; the queue has room for three."""
     model = Model(tmp_path, "patient", PATIENT)
     with pytest.MonkeyPatch.context() as patch, serve("conch", tmp_path, patch) as server:
         asked = at_once(5, server, "patient")

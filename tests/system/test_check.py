@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""conch check: what it finds (check_cases.py), in three formats, with exit codes for CI."""
+"""conch check: its findings (check_cases.py), in three formats, with exit codes for CI."""
 
 import json
 import os
@@ -44,7 +44,7 @@ def check(cwd, *args, env=None, **more):
 
 
 def lines_of(tmp_path, files, *flags):
-    """What is said of a repository, without the summary; other than what Conch cannot do yet."""
+    """The findings in a repository, without the summary and without features that Conch does not have yet."""
     (tmp_path / "models").mkdir()
     write(tmp_path / "models", files)
     _, out, err = check(tmp_path, "models", *flags)
@@ -55,7 +55,7 @@ def lines_of(tmp_path, files, *flags):
 
 
 def without_unsupported(lines, code):
-    """Fields that are to come are refused so far: that is one test's matter, and of no interest to the others."""
+    """Fields of features to come are refused so far: one test is about them, the others ignore them."""
     return [line for line in lines if code == "E-unsupported" or not line.endswith("[E-unsupported]")]
 
 
@@ -64,14 +64,14 @@ def ids(case):
 
 
 @pytest.mark.parametrize("case", check_cases.CASES, ids=ids)
-def test_says_what_is_wrong_and_where(tmp_path, case):
+def test_each_finding_names_its_fault_and_position(tmp_path, case):
     expected = [line.replace("BACKENDS", BACKENDS) for line in case.said]
     lines = without_unsupported(lines_of(tmp_path, case.bad, *case.flags), case.code)
     assert [re.sub(r"(this machine has) [1-9]\d*", r"\1 CPUS", line) for line in lines] == expected
 
 
 @pytest.mark.parametrize("case", check_cases.CASES, ids=ids)
-def test_says_nothing_of_what_is_nearly_the_same(tmp_path, case):
+def test_nearly_the_same_files_have_no_finding(tmp_path, case):
     lines = without_unsupported(lines_of(tmp_path, case.fine, *case.flags), case.code)
     assert [line for line in lines if line.endswith(f"[{case.code}]")] == []
     assert [line for line in lines if ": error: " in line] == []
@@ -85,7 +85,7 @@ def codes_of_help():
 
 def test_every_code_is_provoked():
     provoked = {case.code for case in check_cases.CASES}
-    assert set(codes_of_help()) == provoked | {"E-repository"}  # which has a test of its own
+    assert set(codes_of_help()) == provoked | {"E-repository"}  # which has its own test
 
 
 def test_page_lists_the_codes():
@@ -100,7 +100,7 @@ def test_examples_are_clean():
     assert len(out.splitlines()) == 1
 
 
-# ---- beside the server
+# ---- Compared with the server
 
 
 def asked(tmp_path, files):
@@ -115,14 +115,15 @@ def asked(tmp_path, files):
 
 
 def is_for_server(case):
-    """ONNX files here are no ONNX files, and other backends are not installed, nor is a batching library."""
+    """Can the server be compared in this case? Not with ONNX files, which are fake here, with other backends, which are
+    not installed, or with a batching library."""
     return not any("onnxruntime" in f"{path}{text}" or "mine" in f"{text}" or "idenity" in f"{text}" or "library.so" in f"{text}"
                    for path, text in [*case.bad.items(), *case.fine.items()]) and not case.flags
 
 
 @pytest.mark.parametrize("case", [case for case in check_cases.CASES if is_for_server(case)], ids=ids)
 @pytest.mark.parametrize("side", ["bad", "fine"])
-def test_errors_are_what_the_server_refuses(tmp_path, case, side):
+def test_errors_are_findings_that_the_server_refuses(tmp_path, case, side):
     code, report, states = asked(tmp_path, getattr(case, side))
     refused = {finding["model"] for finding in report["findings"] if finding["severity"] == "error"}
     assert {name for name, state in states.items() if state != "READY"} == refused
@@ -159,7 +160,7 @@ def test_errors_give_1(root):
 
 
 @pytest.mark.parametrize("form", ["human", "json", "github"])
-def test_a_repository_that_cannot_be_read_gives_2_and_the_others_are_checked(root, form):
+def test_an_unreadable_repository_gives_2_after_the_others(root, form):
     write(root / "models", model("nope: 1", "wrong"))
     code, out, err = check(root, f"--format={form}", "nowhere", "models", "models/m/config.pbtxt")
     assert (code, err) == (2, "")
@@ -207,7 +208,7 @@ def test_help_says_what_it_is_and_the_servers_help_names_it():
     assert "conch check <path>" in subprocess.run([BIN, "--help"], capture_output=True, text=True, check=True).stdout
 
 
-def test_reads_as_a_server_with_the_same_options_would(tmp_path):
+def test_options_are_read_as_by_the_server(tmp_path):
     write(tmp_path / "models", {**model("nope: 1"), "m/configs/cpu.pbtxt": IDENTITY + TENSORS, "m.identity/1": None})
     assert "m/config.pbtxt:1:1: error" in check(tmp_path, "models")[1]
     code, out, _ = check(tmp_path, "--model-config-name=cpu", "--disable-auto-complete-config", "models")
@@ -231,14 +232,14 @@ def test_links_out_of_the_repository_may_be_followed(tmp_path):
     assert check(tmp_path, "--repository-follow-symlinks=true", "models")[0] == 0
 
 
-def test_backends_are_not_looked_for_where_there_are_none(tmp_path):
+def test_backends_are_not_searched_in_a_missing_folder(tmp_path):
     write(tmp_path / "models", {**model('backend: "mine"\n' + TENSORS), "m/1/weights": "x"})
     assert "[W-backend]" in check(tmp_path, "models")[1]
     assert "[W-backend]" not in check(tmp_path, "--backend-directory=nowhere", "models")[1]
 
 
 def as_nobody():
-    """Permissions mean nothing to root."""
+    """Permissions do not apply to root."""
     if os.geteuid() == 0:
         os.setgroups([])
         os.setgid(65534)
@@ -268,7 +269,7 @@ def test_files_that_may_not_be_read_are_errors(tmp_path):
 
 
 def odd_repository(tmp_path):
-    """A path and a text with everything that a format could trip over."""
+    """A path and a text with everything that could break a format."""
     name = b"odd\n%,:\x1b" + "é".encode()
     folder = os.fsencode(tmp_path) + b"/models/" + name
     os.makedirs(folder + b"/1")
@@ -277,7 +278,7 @@ def odd_repository(tmp_path):
         f.write('backend: "identity"\nname: "other\\n::error::%\\r, é"\n'.encode() + TENSORS.encode())
 
 
-def test_odd_names_stay_on_their_line_for_people(tmp_path):
+def test_odd_names_stay_on_their_line_in_text(tmp_path):
     odd_repository(tmp_path)
     _, out, _ = check(tmp_path, "models")
     lines = out.splitlines()
@@ -315,7 +316,7 @@ def test_a_folder_whose_name_is_no_utf8_is_no_model(tmp_path):
 
 
 @pytest.mark.parametrize("case", check_cases.CASES, ids=ids)
-def test_the_formats_say_the_same(tmp_path, case):
+def test_the_formats_have_the_same_findings(tmp_path, case):
     (tmp_path / "models").mkdir()
     write(tmp_path / "models", case.bad)
     human, as_json, github = (check(tmp_path, f"--format={f}", "models", *case.flags) for f in ("human", "json", "github"))
@@ -336,7 +337,7 @@ def test_the_formats_say_the_same(tmp_path, case):
 
 
 def on_terminal(cwd, *args, env=None, stderr=None):
-    """What it prints when stdout and stderr are a terminal."""
+    """Returns what it prints when stdout and stderr are a terminal."""
     main, other = os.openpty()
     try:
         done = subprocess.Popen([BIN, "check", *args], cwd=cwd, stdin=subprocess.DEVNULL, stdout=other, stderr=stderr or other,
@@ -364,10 +365,10 @@ def test_colours_are_for_terminals(root):
     assert "\x1b" not in on_terminal(root, "--format=json", "models")
 
 
-# ---- large and strange ones
+# ---- Large and odd repositories
 
 
-def test_files_that_never_end_do_not_hold_it(tmp_path):
+def test_endless_files_do_not_hold_the_check(tmp_path):
     labelled = IDENTITY + TENSORS.replace('name: "O"', 'name: "O" label_filename: "labels"')
     write(tmp_path / "models", {**model(labelled, "labels"), "config/1": None, **model(IDENTITY + TENSORS, "version"),
                                 **model(IDENTITY + TENSORS, "huge"), **model(IDENTITY + TENSORS, "weights")})
@@ -385,7 +386,7 @@ def test_files_that_never_end_do_not_hold_it(tmp_path):
     assert "something special, not a regular file" in said["models/labels/config.pbtxt"]
 
 
-def test_of_a_file_of_mistakes_a_thousand_are_counted_and_some_are_told(tmp_path):
+def test_a_thousand_faults_are_counted_and_some_are_printed(tmp_path):
     write(tmp_path / "models", model("nope: 1\n" * 1500))
     code, out, _ = check(tmp_path, "models")
     lines = out.splitlines()
@@ -396,7 +397,7 @@ def test_of_a_file_of_mistakes_a_thousand_are_counted_and_some_are_told(tmp_path
     assert (len(report["findings"]), report["errors"], report["hidden"]) == (200, 1000, 800)
 
 
-def test_many_ensembles_that_contain_each_other(tmp_path):
+def test_many_nested_ensembles_are_checked_in_time(tmp_path):
     n = 2000
     step = check_cases.STEP
     for i in range(n):
@@ -419,8 +420,8 @@ def test_broken_models_do_not_hide_their_neighbours(tmp_path):
     assert {f"models/m{i}/config.pbtxt" for i in range(600) if i % 3} == set(files)
 
 
-def test_terminals_are_told_how_far_it_is(tmp_path):
-    """So few models are looked at by one thread, and under fastclock each takes longer than people wait in silence."""
+def test_a_terminal_gets_progress(tmp_path):
+    """One thread examines so few models, and under fastclock each takes longer than people wait without progress."""
     n = 6
     for i in range(n):
         write(tmp_path / "models", model(IDENTITY + TENSORS, f"m{i}"))
@@ -428,7 +429,7 @@ def test_terminals_are_told_how_far_it_is(tmp_path):
     told, rest = out.split("\r\x1b[K")
     assert told == "".join(f"\r{i} of {n} models" for i in range(n))
     assert "\r" not in rest.replace("\r\n", "\n")
-    # A file, a pipe and such are told nothing.
+    # A file or a pipe gets no progress lines.
     quiet = on_terminal(tmp_path, "models", env=preload.environment("fastclock"), stderr=subprocess.DEVNULL)
     assert "\r" not in quiet.replace("\r\n", "\n")
     _, out, err = check(tmp_path, "models", env=preload.environment("fastclock"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configurations without measure, from a file and with a load request: refused soon, with texts that stay short."""
+"""Huge configurations, from a file and with a load request: refused soon, with short texts."""
 
 import json
 import pathlib
@@ -29,15 +29,15 @@ def peak_bytes(server):
     ("model_warmup{}" * 300_000, "its lists have more than 262144 elements together"),
     (f'name:"{"x" * 15 * MB}"', "…("),
 ])
-def test_in_a_file(models, text, said):
+def test_a_huge_configuration_file_is_refused(models, text, said):
     repository.write_model(models, "m", IO + text)
     code, out, err = run_to_end(f"--model-repository={models}", *QUIET)
     assert code == 1 and said in err
     assert max(map(len, (out + err).splitlines())) < 50_000
 
 
-def test_with_a_load_request(models):
-    """Each of these is small work for who sends it."""
+def test_a_huge_configuration_of_a_load_request_is_refused(models):
+    """Each of these is cheap for the client that sends it."""
     repository.write_identity(models, "m", [("FP32", [1])])
     with Server(models, flags=["--model-control-mode=explicit"]) as server:
         before = peak_bytes(server)

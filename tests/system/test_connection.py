@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTTP/1.1 as a connection: what follows what, what arrives in pieces, and what ends it."""
+"""HTTP/1.1 as a connection: the order of replies, requests in pieces, and what ends the connection."""
 
 import concurrent.futures
 import json
@@ -13,8 +13,8 @@ import repository
 from server import Server, wait_for
 from wire import Connection, ask, given, request_bytes
 
-# The genuine 2.51 loses pipelined requests, answers a request line in two packets with 404, refuses
-# chunk extensions and drops some connections without a word. Those faults are not copied.
+# The genuine 2.51 loses pipelined requests, answers a request line in two packets with 404, refuses chunk extensions
+# and drops some connections without a reply. Those faults are not copied.
 OURS = pytest.mark.conch_only("a fault of 2.51 that is not copied")
 
 PATH = "/v2/models/any_fp32/infer"
@@ -45,7 +45,7 @@ def chunked(body, size, path=PATH, extension=b"", trailer=b""):
     return request + b"0\r\n" + trailer + b"\r\n"
 
 
-def test_keep_alive(connection):
+def test_a_connection_is_kept_alive(connection):
     for number in range(200):
         answer = connection.request("POST", PATH, body_of(number))
         assert values(answer) == [float(number)]
@@ -59,8 +59,9 @@ def test_a_request_byte_by_byte_line_by_line(connection):
     assert values(connection.response()) == [1.0, 2.0]
 
 
-def test_large_chunked_upload(connection):
-    """Beyond what the loop makes pages for itself: each byte comes to its place, however the chunks are cut."""
+def test_a_large_chunked_upload_is_whole(connection):
+    """The body is larger than what the loop makes pages for itself: each byte reaches its position, however the chunks are
+    cut."""
     tail = os.urandom(37 << 20)
     head = json.dumps(
         {
@@ -85,7 +86,7 @@ def test_a_request_byte_by_byte(connection):
 
 
 @OURS
-def test_pipelined_gets(connection):
+def test_pipelined_gets_are_answered_in_order(connection):
     connection.send(HEALTH * 50)
     assert [connection.response().status for _ in range(50)] == [200] * 50
 
@@ -101,7 +102,7 @@ def test_pipelined_inference_answers_in_order(connection):
 
 
 @OURS
-def test_pipelining_mixes_all_sorts(connection):
+def test_a_pipeline_may_mix_all_kinds_of_requests(connection):
     parts = [
         (HEALTH, 200),
         (request_bytes("POST", PATH, BODY), 200),
@@ -122,7 +123,7 @@ def test_chunked_upload(connection):
 
 
 @pytest.mark.parametrize("n", [65536, 65537])
-def test_so_many_chunks_and_no_more(connection, n):
+def test_the_number_of_chunks_is_limited(connection, n):
     body = BODY + b" " * (n - len(BODY))
     connection.send(chunked(body, 1))
     answer = connection.response()
@@ -184,7 +185,7 @@ def test_connection_close(connection):
 
 
 def far_side(names):
-    """(state, bytes for us, bytes of ours that are not read) of the server's socket, as its kernel has it."""
+    """Returns (state, bytes for us, our bytes that it has not read) of the server's socket, as its kernel has it."""
     ours, theirs = (f":{port:04X}" for _, port in names)
     with open("/proc/net/tcp", encoding="ascii") as table:
         for line in table:
@@ -195,9 +196,9 @@ def far_side(names):
 
 
 @OURS
-def test_a_last_reply_arrives_whole_though_more_is_sent(server):
-    """The server has written it when the client, which reads slowly, sends what nobody wants: that must not become a reset,
-    which takes what the server's kernel still has."""
+def test_a_last_reply_is_whole_though_the_client_sends_more(server):
+    """When the server has written its reply, the client, which reads slowly, sends more. That must not cause a reset,
+    which would discard the rest of the reply in the server's kernel."""
     n = 500_000
     content = bytes(range(200)) * (4 * n // 200)
     head = json.dumps({"inputs": [given("INPUT0", "FP32", [n], None, parameters={"binary_data_size": 4 * n})],
@@ -235,8 +236,8 @@ def test_half_closed_client_gets_its_answer(connection):
 
 
 @OURS
-def test_half_closed_in_the_middle_of_a_request(connection):
-    """2.51 ends the connection without a word."""
+def test_a_request_cut_by_a_half_close_is_refused(connection):
+    """2.51 ends the connection without a reply."""
     connection.send(request_bytes("POST", PATH, BODY)[:-1])
     connection.socket.shutdown(socket.SHUT_WR)
     answer = connection.response()
@@ -246,9 +247,10 @@ def test_half_closed_in_the_middle_of_a_request(connection):
 
 @pytest.mark.sanitize
 @OURS
-def test_half_closed_while_the_model_executes(models):
-    """On a thread of its own, where the answer comes long after the end of what the client sends. All are answered: one that
-    executes, one that waits, and those behind them; one that has closed its connection for good is cancelled all the same."""
+def test_half_closed_clients_get_late_answers(models):
+    """The model executes on a thread of its own, so that the answer is sent long after the end of the client's input. All
+    requests are answered: the one that executes, one that waits, and those behind them. A request whose client has
+    closed its connection for good is cancelled all the same."""
     gated = repository.Gated(models, "gated").shut("hold.execute")
     body = json.dumps({"inputs": [given("IN", "INT32", [1], [7])]}).encode()
     request = request_bytes("POST", "/v2/models/gated/infer", body)
@@ -264,7 +266,7 @@ def test_half_closed_while_the_model_executes(models):
         gone.socket.close()
         for connection in halves:
             connection.socket.shutdown(socket.SHUT_WR)
-        for connection in halves:    # the server knows it by now, and looks whether they are there
+        for connection in halves:    # the server has seen it, and tests whether the clients are there
             assert connection.socket.recv(64, socket.MSG_PEEK) == b"HTTP/1.1 "
 
         def failed():
@@ -281,7 +283,7 @@ def test_half_closed_while_the_model_executes(models):
 
 
 def test_a_large_body_to_an_unknown_model(connection):
-    """The answer comes although the body was not wanted, and the connection goes on."""
+    """The reply is sent although the body is not wanted, and the connection goes on."""
     answer = connection.request("POST", "/v2/models/nobody/infer", b"x" * 5_000_000)
     assert answer.status == 404
     assert connection.request("GET", "/v2/health/live").status == 200
@@ -311,7 +313,7 @@ MALFORMED = {
 @OURS
 @pytest.mark.parametrize("case", MALFORMED)
 def test_malformed_http_gets_400_and_the_end_of_the_connection(server, connection, case):
-    """After such bytes nobody knows where the next request would begin."""
+    """After such bytes the beginning of the next request is unknown."""
     connection.send(MALFORMED[case])
     answer = connection.response()
     assert answer.status == 400, answer
@@ -328,7 +330,7 @@ def test_unknown_http_version(connection):
 
 
 @OURS
-def test_what_came_before_the_malformed_request_is_answered(connection):
+def test_requests_before_a_malformed_one_are_answered(connection):
     connection.send(request_bytes("POST", PATH, BODY) + MALFORMED["no HTTP"])
     assert values(connection.response()) == [1.0, 2.0]
     assert connection.response().status == 400
@@ -337,7 +339,7 @@ def test_what_came_before_the_malformed_request_is_answered(connection):
 
 @OURS
 def test_endless_header_is_refused(server, connection):
-    """The head of a request has a bound; what lies beyond it is never stored."""
+    """The head of a request has a limit; bytes beyond it are never stored."""
     refused = False
     try:
         connection.send(b"GET /v2 HTTP/1.1\r\n")
@@ -352,7 +354,7 @@ def test_endless_header_is_refused(server, connection):
 
 @OURS
 def test_a_body_beyond_the_limit_is_refused_by_its_length(server, connection):
-    """Before a byte of it is read or room is made for it."""
+    """Before a byte of it is read or memory is allocated for it."""
     connection.send(request_bytes("POST", PATH, headers={"Content-Length": 1 << 50}))
     answer = connection.response()
     assert answer.status in (400, 413), answer
@@ -360,8 +362,8 @@ def test_a_body_beyond_the_limit_is_refused_by_its_length(server, connection):
     assert ask(server, "GET", "/v2/health/live").status == 200
 
 
-def test_clients_that_vanish(server):
-    """In the head, in the body, and before the answer: the server goes on, and nothing stays behind."""
+def test_clients_that_vanish_leave_nothing_behind(server):
+    """In the head, in the body, and before the answer: the server goes on, and no memory or descriptor stays in use."""
     whole = request_bytes("POST", PATH, BODY)
     for cut in (1, 20, len(whole) - 3, len(whole)):
         for _ in range(20):
@@ -372,7 +374,7 @@ def test_clients_that_vanish(server):
     assert values(ask(server, "POST", PATH, BODY)) == [1.0, 2.0]
 
 
-def test_many_idle_connections(server):
+def test_many_idle_connections_leave_others_served(server):
     idle = [Connection(server) for _ in range(300)]
     try:
         assert values(ask(server, "POST", PATH, BODY)) == [1.0, 2.0]
@@ -384,7 +386,7 @@ def test_many_idle_connections(server):
 
 
 def test_a_slow_reader_does_not_hold_up_the_others(server):
-    """A client asks for 20 MB and does not read them; meanwhile others are served, and then it gets all."""
+    """A client asks for 20 MB and does not read them. Meanwhile others are served, and then the client gets all of it."""
     size = 20_000_000
     head = json.dumps(
         {
@@ -406,8 +408,8 @@ def test_a_slow_reader_does_not_hold_up_the_others(server):
     assert answer.body.endswith(tail)
 
 
-def test_large_bodies_at_once(models):
-    """On one loop, which reads of each only so much at a time, and answers small requests in between."""
+def test_large_bodies_are_read_side_by_side(models):
+    """On one loop, which reads only a portion of each at a time, and answers small requests in between."""
     size = 8_000_000
     repository.write_identity(models, "bytes", [("UINT8", [-1])])
     request = {"name": "INPUT0", "datatype": "UINT8", "shape": [size], "parameters": {"binary_data_size": size}}
@@ -427,7 +429,7 @@ def test_large_bodies_at_once(models):
             assert sum(each.result() for each in uploads) == 12
 
 
-def test_many_connections_at_once(server):
+def test_many_connections_are_served_at_once(server):
     def work(number):
         with Connection(server) as connection:
             for turn in range(20):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loading and unloading while the server runs, asked by the C API; the genuine library is asked the same."""
+"""Loads and unloads while the server runs, asked by the C API; the genuine library is asked the same."""
 
 import json
 
@@ -22,7 +22,7 @@ def config(**more):
 
 @pytest.fixture(params=EITHER)
 def run(request, models, tmp_path):
-    """Does commands in a server that loads what it is asked for; the lines that it prints."""
+    """Runs commands in a server of mode explicit; returns the lines that it prints."""
     repository.write_identity(models, "m", [("FP32", [-1])], versions=(1, 2))
 
     def do(*commands, options=("explicit",)):
@@ -32,12 +32,12 @@ def run(request, models, tmp_path):
     return do
 
 
-def test_refused_where_models_are_loaded_once(run):
+def test_loads_are_refused_outside_of_explicit_mode(run):
     assert run("load m", "load nobody", "unload m", "unload-all m", "ready m", options=()) == [
         f"load m {REFUSED}", f"load nobody {REFUSED}", f"unload m {REFUSED}", f"unload-all m {REFUSED}", "ready m yes"]
 
 
-def test_a_model_comes_and_goes(run):
+def test_a_model_is_loaded_and_unloaded(run):
     infer = "infer a m -1 - INPUT0:FP32:2:1,2"
     response = "a response OUTPUT0:FP32:2:1,2 final"
     assert run("load m", infer, "load m", "unload m", "load m", infer, "unload-all m", "unload m", "unload nobody", infer) == [
@@ -45,14 +45,14 @@ def test_a_model_comes_and_goes(run):
         "unload nobody ok", "a refused Not found: Request for unknown model: 'm' has no available versions"]
 
 
-def test_what_cannot_be_loaded(run):
+def test_a_model_that_cannot_be_loaded_gives_its_reason(run):
     assert run("load nobody", "load m string:config={bad", "load m string:config={\"name\":\"other\"}",
                "load m string:other=x", "load m int:config=1", "load m bool:unload=1", "load m double:d=2",
                "load m bytes:file:1/x=abc", f"load m string:config={config()} bytes:file:../x=abc") == [
         f"load nobody {POLL_FAILURE.format('nobody')}", *[f"load m {POLL_FAILURE.format('m')}"] * 8]
 
 
-def test_other_configuration_and_other_files(run):
+def test_a_load_may_bring_configuration_and_files(run):
     lines = run(f"load m string:config={config(version_policy={'all': {}})}", "metadata m",
                 f"load m string:config={config()} bytes:file:7/some/file=abc", "metadata m",
                 f"load new string:config={config(name='new')} bytes:file:3/file=abc", "metadata new", "load new", "unload new",
@@ -64,8 +64,8 @@ def test_other_configuration_and_other_files(run):
         "load m ok", "load m ok", "load new ok", no_new, "unload new ok", no_new]
 
 
-def test_names_that_are_none(run):
-    """The genuine 2.51 loads "..": 2.73 has these texts."""
+def test_invalid_names_are_refused(run):
+    """The genuine 2.51 loads ".."; 2.73 has these texts."""
     if not run.conch:
         pytest.skip("later than 2.51")
     path = "Invalid argument: invalid model name '{0}', model name must not contain path traversal characters"

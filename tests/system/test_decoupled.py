@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models that answer a request any number of times: our repeat and square backends, in both servers, by the C API."""
+"""Models that send any number of responses: our repeat and square backends, in both servers, by the C API."""
 
 import json
 import urllib.error
@@ -26,7 +26,7 @@ def write_models(root):
     square += repository.tensor("input", "IN", "INT32", [1]) + repository.tensor("output", "OUT", "INT32", [1])
     square += "instance_group [ { count: 2 kind: KIND_CPU } ]\n"
     repository.write_model(root, "square", square)
-    repository.write_model(root, "counted", square)    # asked by one test, which looks at its statistics
+    repository.write_model(root, "counted", square)    # for the one test that reads its statistics
     repository.write_model(root, "square_batch", square + "max_batch_size: 1\n")
     repository.write_model(root, "coupled", square.replace("decoupled: true", ""))
     return root
@@ -34,7 +34,7 @@ def write_models(root):
 
 @pytest.fixture(scope="module", params=["conch", "triton"])
 def ask(request, tmp_path_factory):
-    """Does commands of embed with one of the servers, the same for all tests."""
+    """Runs commands of embed with one of the servers, which all tests share."""
     if request.param == "triton" and triton.missing():
         pytest.skip(triton.missing())
     root = write_models(tmp_path_factory.mktemp("models"))
@@ -48,7 +48,7 @@ def repeat(name, values, delays, wait=0, outputs="-", command="infer"):
             f"DELAY:UINT32:{len(delays)}:{','.join(map(str, delays))} WAIT:UINT32:1:{wait}")
 
 
-def test_a_response_for_each_element(ask):
+def test_a_request_has_a_response_for_each_element(ask):
     lines = ask(repeat("r", [4, 5, -6], [0, 1, 2]))
     assert embed.of(lines, "r") == [
         "response OUT:INT32:1:4 IDX:UINT32:1:0",
@@ -58,15 +58,16 @@ def test_a_response_for_each_element(ask):
     ]
 
 
-def test_no_elements_no_responses(ask):
+def test_a_request_without_elements_has_no_response(ask):
     assert embed.of(ask(repeat("r", [], [])), "r") == ["final"]
 
 
 A_DAY_MS = 86400000
 
 
-def test_the_next_request_need_not_wait_for_responses_to_come(ask):
-    """One instance: the second request begins when the first is released, and ends while that one has responses to come."""
+def test_the_next_request_does_not_wait_for_pending_responses(ask):
+    """One instance: the second request begins when the first is released, and ends while responses of the first are still
+    to come."""
     lines = ask(repeat("a", [1, 2], [0, A_DAY_MS], command="start"), repeat("b", [3], [0]), "cancel a", "wait a")
     assert embed.of(lines, "b") == ["response OUT:INT32:1:3 IDX:UINT32:1:0", "final"]
     *came, last = embed.of(lines, "a")
@@ -75,7 +76,7 @@ def test_the_next_request_need_not_wait_for_responses_to_come(ask):
 
 
 def test_a_held_request_keeps_the_next_one_waiting(ask):
-    """… and the first one's responses need not wait for that: it is held longer until they had time to come."""
+    """… and the first request's responses do not wait for it: it is held until they have had time to arrive."""
     for wait_ms in (100, 1000, 10000):
         lines = ask(repeat("a", [1, 2], [0, 0], wait=wait_ms, command="start"), repeat("b", [3], [0]), "wait a")
         assert embed.of(lines, "a") == [f"response OUT:INT32:1:{i + 1} IDX:UINT32:1:{i}" for i in range(2)] + ["final"]
@@ -84,11 +85,11 @@ def test_a_held_request_keeps_the_next_one_waiting(ask):
     raise AssertionError("the second request was executed before the first had been answered, however long that was held")
 
 
-def test_only_outputs_that_are_asked_for(ask):
+def test_responses_have_only_requested_outputs(ask):
     assert embed.of(ask(repeat("r", [7], [0], outputs="IDX")), "r") == ["response IDX:UINT32:1:0", "final"]
 
 
-def test_as_many_responses_as_the_request_says(ask):
+def test_square_sends_as_many_responses_as_requested(ask):
     lines = ask(
         "infer s square -1 - IN:INT32:1:3", "infer none square -1 - IN:INT32:1:0",
         "infer b square_batch -1 - IN:INT32:1,1:2", "infer many square -1 - IN:INT32:1:1000",
@@ -99,14 +100,14 @@ def test_as_many_responses_as_the_request_says(ask):
     assert embed.of(lines, "many") == ["response OUT:INT32:1:1000"] * 1000 + ["final"]
 
 
-def test_many_at_once_mix_nothing_up(ask):
+def test_many_requests_get_their_own_responses(ask):
     count = 60
     lines = ask(*(f"start s{i} square -1 - IN:INT32:1:{i}" for i in range(count)), *(f"wait s{i}" for i in range(count)))
     for i in range(count):
         assert embed.of(lines, f"s{i}") == [f"response OUT:INT32:1:{i}"] * i + ["final"]
 
 
-def test_errors(ask):
+def test_wrong_requests_get_errors(ask):
     lines = ask("infer s square -1 - IN:INT32:1:-1", repeat("r", [1, 2, 3], [0]))
     assert embed.of(lines, "s") == ["error Invalid argument: IN must not be negative, it is -1 final"]
     assert embed.of(lines, "r") == [
@@ -114,28 +115,29 @@ def test_errors(ask):
     ]
 
 
-def test_cancelled(ask):
-    """A day of waiting ends at once, and the last response says why."""
+def test_a_cancelled_request_ends_at_once(ask):
+    """A delay of a day ends at once, and the last response has the reason."""
     lines = ask(repeat("r", [1, 2], [0, A_DAY_MS], command="start"), "cancel r", "wait r")
     assert embed.of(lines, "r")[-1].startswith("error ")
     assert embed.of(lines, "r")[-1].endswith(" final")
     assert len(embed.of(lines, "r")) <= 2
 
 
-def test_cancelled_while_it_is_held(ask):
-    """It has been answered, and the client wanted the instance held for a day: that is free again for the next one."""
+def test_a_held_request_may_be_cancelled(ask):
+    """The request has been answered, and its client asked to hold the instance for a day. The instance is free for the
+    next request at once."""
     lines = ask(repeat("r", [1], [0], wait=A_DAY_MS, command="start"), "answered r", "cancel r", "wait r", repeat("next", [2], [0]))
     assert embed.of(lines, "r") == ["response OUT:INT32:1:1 IDX:UINT32:1:0", "final"]
     assert embed.of(lines, "next") == ["response OUT:INT32:1:2 IDX:UINT32:1:0", "final"]
 
 
-def test_must_be_decoupled(ask):
+def test_the_backends_refuse_models_that_are_not_decoupled(ask):
     index = json.loads(ask("index")[-1])
     reason = next(model["reason"] for model in index if model["name"] == "coupled")
     assert "model 'coupled': it answers a request any number of times, so its configuration needs " in reason
 
 
-def test_not_over_http(tmp_path):
+def test_decoupled_models_are_refused_over_http(tmp_path):
     write_models(tmp_path)
     with servers.Server(tmp_path, flags=["--exit-on-error=false", "--strict-readiness=false"]) as server:
         body = {"inputs": [{"name": "IN", "datatype": "INT32", "shape": [1], "data": [1]}]}

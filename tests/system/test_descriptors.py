@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When descriptors run out: what is idle makes room for what is new, and the server goes on."""
+"""When descriptors run out, idle connections are closed for new ones, and the server goes on."""
 
 import concurrent.futures
 import json
@@ -25,12 +25,12 @@ ONE = json.dumps({"inputs": [given("IN", "INT32", [1], [7])]}).encode()
 
 
 def limited(models, *flags):
-    """At most LIMIT descriptors, and no way to more."""
+    """A server with at most LIMIT descriptors, which it cannot raise."""
     return Server(models, wrap=("prlimit", f"--nofile={LIMIT}:{LIMIT}"), flags=flags)
 
 
 def reserved_in_use(server):
-    """How many of the descriptors that are not for connections."""
+    """Returns how many of the descriptors reserved for other uses are in use."""
     return sum(int(fd) >= LIMIT - LIMIT // 4 for fd in os.listdir(f"/proc/{server.pid}/fd"))
 
 
@@ -39,7 +39,7 @@ def health(connection):
 
 
 def is_open(connection):
-    """As far as the server has said anything else."""
+    """Is the connection open, as far as the client can see?"""
     poll = select.poll()
     poll.register(connection.socket, select.POLLIN)
     return not poll.poll(0)
@@ -54,7 +54,8 @@ def close_all():
 
 
 def test_idle_connections_make_room(models, close_all):
-    """More than there are descriptors, each of which is answered; one that is used every now and then stays."""
+    """More connections than there are descriptors, each of which is answered. A connection that is used now and then stays
+    open."""
     repository.write_identity(models, "first", [("FP32", [-1])])
     repository.write_identity(models, "second", [("FP32", [-1])])
     gated = repository.Gated(models, "gated").shut("hold.execute")
@@ -75,7 +76,8 @@ def test_idle_connections_make_room(models, close_all):
         assert sum(map(is_open, idle)) > LIMIT // 4
         assert "descriptors are running short" in server.log()
 
-        # The reserve, a quarter: each loop may have taken one before it saw the shortage. Metrics, and what a load opens.
+        # A quarter is reserved for metrics and for files that a load opens. Each loop may have used one before it saw
+        # the shortage.
         wait_for(lambda: reserved_in_use(server) <= LOOPS, 60, "the reserve is left alone")
         class Metrics:
             address = server.address
@@ -88,8 +90,8 @@ def test_idle_connections_make_room(models, close_all):
         assert waiting.response().status == 200
 
 
-def test_what_is_under_way_is_not_closed(models, close_all):
-    """All connections have a request that executes or waits: further ones stay in the kernel's queue until there is room."""
+def test_connections_with_a_request_are_not_closed(models, close_all):
+    """All connections have a request that executes or waits. Further clients stay in the kernel's queue until there is room."""
     gated = repository.Gated(models, "gated").shut("hold.execute")
     with limited(models) as server:
         for _ in range(LIMIT + 20):
@@ -104,8 +106,8 @@ def test_what_is_under_way_is_not_closed(models, close_all):
             assert answer.status == 200 and answer.json()["outputs"][0]["data"] == [7]
 
 
-def test_heads_that_do_not_end_make_room(models, close_all):
-    """Half a head is in each connection that there can be: a client with a whole request is answered before they are refused."""
+def test_connections_with_half_a_head_make_room(models, close_all):
+    """Each possible connection has half a head. A client with a whole request is answered before they are refused."""
     repository.write_identity(models, "first", [("FP32", [-1])])
     with limited(models) as server:
         for _ in range(LIMIT + 20):
@@ -127,9 +129,9 @@ def test_the_limit_is_raised_as_far_as_it_may(models):
 
 
 @pytest.mark.skipif(os.cpu_count() < 2 or len(os.sched_getaffinity(0)) < 2, reason="one processor: one loop")
-def test_a_loop_that_executes_for_long_keeps_nobody_out(models):
-    """One of two loops stands inside an execution, which the model's parameter wants there: whoever comes then is accepted and
-    answered by the other."""
+def test_a_loop_in_a_long_execution_keeps_no_client_out(models):
+    """One of two loops is inside an execution, which the model's parameter puts there. New clients are accepted and
+    answered by the other loop."""
     gated = repository.Gated(models, "gated", more='parameters { key: "CONCH_EXECUTION" value { string_value: "inline" } }\n')
     gated.shut("hold.execute")
     with Server(models, flags=("--http-thread-count=2",)) as server, concurrent.futures.ThreadPoolExecutor() as pool:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the documentation prints is what the server answers.
+"""The documentation prints what the server answers.
 
-A block of bash that asks localhost:8000 is run against the examples; a block of json or text right behind
-it is the output that it must have, where … stands for anything within a line.
+A block of bash that asks localhost:8000 is run against the examples. A block of json or text right behind it is its
+expected output, where … stands for anything within a line.
 """
 
 import json
@@ -20,7 +20,7 @@ BLOCK = re.compile(r"```bash\n(?P<command>.*?)```(?:\n\n```(?:json|text)\n(?P<ou
 
 
 without_sanitizer = pytest.mark.skipif(SANITIZED, reason="a build with a sanitizer is not installed and makes no manual page")
-OTHERS = {"writing-a-backend.md", "writing-a-batch-strategy.md"}  # they have models and tests of their own
+OTHERS = {"writing-a-backend.md", "writing-a-batch-strategy.md"}  # these pages have models and tests of their own
 
 
 def commands():
@@ -41,7 +41,7 @@ def examples():
 
 
 @pytest.mark.parametrize("command, output", list(commands()))
-def test_command(examples, command, output):
+def test_each_command_prints_what_the_page_shows(examples, command, output):
     done = subprocess.run(
         ["bash", "-c", command.replace("localhost:8000", examples.url)],
         cwd=ROOT,
@@ -58,14 +58,14 @@ def test_command(examples, command, output):
         assert re.fullmatch(expected, done.stdout.rstrip("\n")), f"{done.stdout}\nis not\n{output}"
 
 
-def test_python_in_getting_started(examples):
+def test_the_python_of_getting_started_runs(examples):
     page = (ROOT / "docs/getting-started.md").read_text()
     program = re.search(r"```python\n(.*?)```", page, re.DOTALL)[1].replace("localhost:8000", examples.url)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout == "[ 1.   2.5 -3. ]\n", done.stderr
 
 
-def test_curl_in_the_readme(examples):
+def test_the_curl_of_the_readme_classifies(examples):
     page = (ROOT / "README.md").read_text()
     command = re.search(r"^    (curl .*\n(?:        .*\n)*)", page, re.MULTILINE)[1].replace("localhost:8000", examples.url)
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=True)
@@ -75,15 +75,15 @@ def test_curl_in_the_readme(examples):
 
 
 @pytest.mark.conch_only("it is Conch's help")
-def test_options_page():
+def test_the_options_page_is_up_to_date():
     done = subprocess.run([ROOT / "tools/options-page", BIN], capture_output=True, text=True, timeout=60, check=True)
     assert (ROOT / "docs/options.md").read_text() == done.stdout, "run tools/options-page > docs/options.md"
 
 
 @without_sanitizer
 @pytest.mark.conch_only("it is Conch's manual page")
-def test_manual_page(tmp_path):
-    """The build's is that of its program, has each flag and each code, and troff finds nothing wrong with it."""
+def test_the_manual_page_has_all_flags_and_codes(tmp_path):
+    """The manual page of the build is that of its program, has each flag and each code, and troff finds no error in it."""
     made = tmp_path / "conch.1"
     subprocess.run([ROOT / "tools/options-page", "--man", made, BIN], timeout=60, check=True)
     assert (BUILD / "share/man/man1/conch.1").read_text() == made.read_text()
@@ -99,7 +99,7 @@ def test_manual_page(tmp_path):
 
 @without_sanitizer
 @pytest.mark.conch_only("it is how Conch is installed")
-def test_manual_page_is_installed(tmp_path):
+def test_the_manual_page_is_installed(tmp_path):
     subprocess.run(["cmake", "--install", BUILD, "--prefix", tmp_path, "--component", "Unspecified"], check=True,
                    capture_output=True, timeout=120)
     assert (tmp_path / "share/man/man1/conch.1").read_text().startswith('.\\" Made by tools/options-page')

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The dynamic batcher: which requests are executed together, in which order, and what becomes of those that are not. The same
-in our server and in the genuine Triton, with the backend tests/plugins/batches, which tells what it is given.
+"""The dynamic batcher: which requests are executed together, in which order, and what happens to the others. The same in
+our server and in the genuine Triton, with the backend tests/plugins/batches, which logs what it gets.
 
-Two ways to have requests wait: TRITONSERVER_DELAY_SCHEDULER=8, with which both servers make no batch before eight requests are
-there; and an instance that is held in its first execution.
+There are two ways to make requests wait: with TRITONSERVER_DELAY_SCHEDULER=8 both servers form no batch before eight
+requests wait, and an instance can be held in its first execution.
 """
 
 import collections
@@ -38,7 +38,7 @@ def session(which, root, folder, env=None, options=()):
 
 
 def statistics(server, model):
-    """What the model's statistics say that does not depend on the clock."""
+    """The parts of the model's statistics that do not depend on the clock."""
     one = json.loads(server.do(f"statistics {model}")[-1])["model_stats"][0]
     counts = {name: moment["count"] for name, moment in one["inference_stats"].items()}
     batches = {batch["batch_size"]: batch["compute_infer"]["count"] for batch in one["batch_stats"]}
@@ -47,7 +47,7 @@ def statistics(server, model):
 
 # ---- Eight requests at once: which batches they make
 
-# Long enough for all eight to come while it lasts, and over soon enough for those who wait for its end.
+# Long enough for all eight requests to arrive meanwhile, and short enough for tests that wait for its end.
 WAIT = "max_queue_delay_microseconds: 2000000"
 COLUMNS = [1, 1, 2, 2, 1, 1, 1, 2]
 VARIABLE = (("IN", [-1], ""),)
@@ -64,7 +64,7 @@ WIDE = [[tensor(columns=n)] for n in COLUMNS]
 SOME = [[tensor()] + [tensor("MORE")] * (i in (1, 2, 3, 6)) for i in range(8)]
 REORDERED = [[tensor(), tensor("MORE")], [tensor("MORE"), tensor()]] * 4
 PRIORITIES = [3, None, 1, 9, 0, 1, 3, 2]    # 9 is out of range
-# name: (configuration, inputs of each request, the batches that are made of them)
+# name: (configuration, inputs of each request, the batches that result)
 CASES = {
     "all": (config(""), SINGLE, ["abcdefgh"]),
     "one_by_one": (config("", size=1), SINGLE, list(IDS)),
@@ -117,12 +117,12 @@ def held(request, tmp_path_factory):
     return request.param, seen
 
 
-# The genuine one goes on adding to a batch that waits for an instance (reference/behaviours §10.10).
+# The genuine one adds requests to a batch that waits for an instance (reference/behaviours §10.10).
 GROWING = {"delay_for_preferred", "delay_for_preferred_by_rows"}
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_which_batches_are_made(held, name):
+def test_eight_requests_form_these_batches(held, name):
     which, seen = held
     if which == "triton" and name in GROWING:
         pytest.skip("the genuine one adds requests to a batch that is ready and waits for the instance")
@@ -138,7 +138,7 @@ def test_which_batches_are_made(held, name):
 # ---- An instance that is held, and what waits behind it
 
 REJECT = "default_queue_policy { timeout_action: REJECT default_timeout_microseconds: "
-# No batch of the genuine one is made ahead of time where the queue has a policy; so it is as in ours.
+# The genuine one forms no batch ahead of time if the queue has a policy, so with one it behaves as ours.
 BOUNDED = "default_queue_policy { max_queue_size: 100 }"
 ORDERED = "preserve_ordering: true "
 FULL = "Unavailable: [request id: {}] Exceeds maximum queue size"
@@ -172,7 +172,7 @@ MODELS = {
 
 
 class Gated:
-    """A server in which each model has its first execution held."""
+    """A server in which the first execution of each model is held."""
 
     def __init__(self, which, server, root):
         self.which = which
@@ -180,7 +180,7 @@ class Gated:
         self.root = root
 
     def begin(self, name, *more, n=1):
-        """A model that is in so many executions, with one request each, a, b, …; the next ones then wait in the queue."""
+        """Starts n executions of a model, with one request each, a, b, …; later requests then wait in the queue."""
         model = self.models[name]
         for i in range(n):
             self.server.tell(start(IDS[i], name))
@@ -190,7 +190,7 @@ class Gated:
         return model
 
     def end(self, model=None):
-        """All that was printed of requests."""
+        """All lines about requests."""
         if model:
             model.let_go()
         return [line for line in self.server.do() if not line.startswith("ready ")]
@@ -214,8 +214,8 @@ def answer(name, execution):
     return f"{name} response OUT:INT32:1,1:{execution} final"
 
 
-def test_a_full_queue(gated):
-    """Whoever comes too many is refused at once, which counts as no failure."""
+def test_a_full_queue_refuses_requests(gated):
+    """A request beyond the limit is refused at once, which does not count as a failure."""
     more = [start(one, "full") for one in "bcde"]
     lines = gated.end(gated.begin("full", *more))
     assert sorted(lines) == sorted([answer(one, i + 1) for i, one in enumerate("abc")]
@@ -224,7 +224,7 @@ def test_a_full_queue(gated):
     assert statistics(gated.server, "full")["success"] == 3
 
 
-def test_a_full_level(gated):
+def test_a_full_level_refuses_requests(gated):
     more = [start(one, "full_level", priority=level) for one, level in zip("bcdefg", (1, 1, 2, None, 2, 1), strict=True)]
     lines = gated.end(gated.begin("full_level", *more))
     assert sorted(line for line in lines if "refused" in line) == [f"{one} refused {FULL.format(one)}" for one in "cfg"]
@@ -232,10 +232,10 @@ def test_a_full_level(gated):
 
 
 def test_a_request_that_waits_too_long_is_rejected(gated):
-    """A time limit of a request counts when it is shorter than the model's."""
+    """A time limit of a request counts if it is shorter than the model's."""
     more = [start(one, "rejecting", timeout=us) for one, us in zip("bcde", (None, 1, 2000000000, 0), strict=True)]
     model = gated.begin("rejecting", *more)
-    if gated.which == "conch":    # the genuine one says so when the instance is free (reference/behaviours §27.10)
+    if gated.which == "conch":    # the genuine one answers when the instance is free (reference/behaviours §27.10)
         gated.server.await_line(f"c {LATE}")
     lines = gated.end(model)
     assert embed.of(lines, "c") == [LATE]
@@ -249,7 +249,7 @@ def test_a_request_cannot_ask_for_more_time_than_the_model_gives(gated):
     if gated.which == "conch":
         for one in "bcd":
             gated.server.await_line(f"{one} {LATE}")
-    else:    # nothing tells that their time is over but the clock
+    else:    # only the clock shows that their time is over
         over = time.monotonic() + 1
         servers.wait_for(lambda: time.monotonic() > over, 60, "a second")
     lines = gated.end(model)
@@ -258,14 +258,14 @@ def test_a_request_cannot_ask_for_more_time_than_the_model_gives(gated):
 
 
 @pytest.mark.parametrize("name", ["without_override", "without_limit"])
-def test_a_time_limit_of_a_request_may_not_count(gated, name):
-    """Unless the model allows it, and has a limit of its own (reference/behaviours §10.6)."""
+def test_a_requests_time_limit_counts_only_if_allowed(gated, name):
+    """A request's limit counts only if the model allows it and has a limit of its own (reference/behaviours §10.6)."""
     lines = gated.end(gated.begin(name, start("b", name, timeout=1), start("c", name, timeout=1)))
     assert lines == [answer(one, i + 1) for i, one in enumerate("abc")]
 
 
 def test_a_request_that_waits_too_long_is_delayed(gated):
-    """… behind all others of its level that are not; it still counts for the length of the queue."""
+    """… behind all requests of its level that are not delayed. It still counts for the length of the queue."""
     limits = zip("bcdef", (1, None, 1, None, None), strict=True)
     model = gated.begin("delaying", *(start(one, "delaying", timeout=us) for one, us in limits))
     lines = gated.end(model)
@@ -274,7 +274,7 @@ def test_a_request_that_waits_too_long_is_delayed(gated):
 
 
 def test_each_level_has_its_policy(gated):
-    """Level 1 rejects, the others delay; a delayed request stays before those of later levels."""
+    """Level 1 rejects, the others delay. A delayed request stays before those of later levels."""
     more = [start("b", "delaying_level", priority=2, timeout=1), start("c", "delaying_level", priority=2),
             start("d", "delaying_level", priority=3), start("e", "delaying_level", priority=1, timeout=1),
             start("f", "delaying_level", priority=1), start("g", "delaying_level", priority=3, timeout=1)]
@@ -284,7 +284,7 @@ def test_each_level_has_its_policy(gated):
     assert model.batches() == list("afcbdg")
 
 
-def test_delayed_requests_are_batched_with_those_in_time(gated):
+def test_delayed_requests_are_batched_with_unexpired_ones(gated):
     limits = zip("bcdef", (1, None, None, None, 1), strict=True)
     model = gated.begin("delaying_batches", *(start(one, "delaying_batches", timeout=us) for one, us in limits))
     gated.end(model)
@@ -298,7 +298,7 @@ def test_a_cancelled_request_is_not_executed(gated):
     assert [re.sub("error .*: ", "error : ", line) for line in lines if line[0] in "bd"] == ["b error :  final", "d error :  final"]
 
 
-def test_instances_take_what_waits_when_they_are_free(gated):
+def test_free_instances_take_waiting_requests(gated):
     model = gated.begin("two", *(start(one, "two") for one in "cdef"), n=2)
     assert sorted(model.instances()) == ["0", "1"]
     model.let_go(2)
@@ -319,7 +319,7 @@ def names(lines):
 
 
 def test_responses_leave_in_the_order_of_their_requests(gated):
-    """The second instance has ended before the first; then both go on."""
+    """The second instance ends before the first; then both go on."""
     model = gated.begin("ordered", n=2)
     model.let_go(2)
     model.await_end(2)
@@ -328,7 +328,7 @@ def test_responses_leave_in_the_order_of_their_requests(gated):
 
 
 def test_a_batch_is_answered_in_order(gated):
-    """The backend answers in the opposite one."""
+    """The backend answers in the opposite order."""
     model = gated.begin("ordered_batch", *(start(one, "ordered_batch") for one in "bcdef"))
     lines = gated.end(model)
     assert model.batches() == ["a", "bcdef"]
@@ -343,7 +343,7 @@ def not_of_triton(gated, why):
 OUT_OF_ORDER = "tells those that are not executed when it comes upon them"
 
 
-def test_who_is_late_is_told_in_order(gated):
+def test_expired_requests_are_answered_in_order(gated):
     not_of_triton(gated, OUT_OF_ORDER)
     limits = zip("bcd", (1, None, 1), strict=True)
     model = gated.begin("ordered_late", *(start(one, "ordered_late", timeout=us) for one, us in limits))
@@ -351,7 +351,7 @@ def test_who_is_late_is_told_in_order(gated):
     assert lines == [answer("a", 1), f"b {LATE}", answer("c", 2), f"d {LATE}"]
 
 
-def test_who_is_cancelled_is_told_in_order(gated):
+def test_cancelled_requests_are_answered_in_order(gated):
     not_of_triton(gated, OUT_OF_ORDER)
     model = gated.begin("ordered_cancelled", *(start(one, "ordered_cancelled") for one in "bcd"), "cancel b", "cancel c")
     lines = gated.end(model)
@@ -361,7 +361,7 @@ def test_who_is_cancelled_is_told_in_order(gated):
 
 @pytest.mark.parametrize("name", ["ordered_several", "ordered_decoupled"])
 def test_several_responses_leave_in_order(gated, name):
-    """Each request's stay together, whether the model says that there may be several or not."""
+    """The responses of a request stay together, whether or not the model is decoupled."""
     model = gated.begin(name, n=2)
     model.let_go(2)
     model.await_end(2)
@@ -369,7 +369,7 @@ def test_several_responses_leave_in_order(gated, name):
     assert lines == [f"{one} {what}" for i, one in enumerate("ab") for what in [f"response OUT:INT32:1,1:{i + 1}"] * 2 + ["final"]]
 
 
-def test_who_is_refused_has_no_place_in_the_order(gated):
+def test_refused_requests_have_no_position_in_the_order(gated):
     model = gated.begin("ordered_full", start("b", "ordered_full"), start("c", "ordered_full"))
     model.let_go(1)
     model.await_executions(2)
@@ -382,8 +382,8 @@ def test_who_is_refused_has_no_place_in_the_order(gated):
 
 
 @pytest.mark.parametrize("which", EITHER)
-def test_who_waits_when_a_model_is_unloaded_is_answered(which, tmp_path):
-    """An instance is held; three requests wait for it, and nobody else is accepted."""
+def test_an_unload_answers_waiting_requests(which, tmp_path):
+    """An instance is held and three requests wait for it; no other request is accepted."""
     model = Model(tmp_path / "models", "m", config(ORDERED + BOUNDED, size=2))
     model.hold()
     with session(which, tmp_path / "models", tmp_path, options=["explicit", "m"]) as server:
@@ -397,7 +397,7 @@ def test_who_waits_when_a_model_is_unloaded_is_answered(which, tmp_path):
         servers.wait_for(lambda: server.do("ready m") != ["ready m yes"], 60, "it is gone")
 
 
-def test_who_waits_for_others_does_not_when_the_model_is_unloaded(tmp_path):
+def test_an_unload_flushes_a_waiting_batch(tmp_path):
     model = Model(tmp_path / "models", "m", config("preferred_batch_size: 4 max_queue_delay_microseconds: 3600000000"))
     with session("conch", tmp_path / "models", tmp_path, options=["explicit", "m"]) as server:
         lines = server.do(start("a", "m"), start("b", "m"), "unload m")

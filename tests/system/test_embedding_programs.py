@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of others that embed the server run with our libtritonserver.so unchanged: perf_analyzer (it also measures over
-HTTP), and Maven's Java binding.
+"""Other people's programs that embed the server run with our libtritonserver.so unchanged: perf_analyzer (it also measures
+over HTTP), and Maven's Java binding.
 
-embed.c beside them, linked with the library at build time, is the common case; these load it at run time, for themselves
-alone, and bring their own ideas of what the library has.
+embed.c, linked with the library at build time, is the common case. These programs load the library at run time, in a
+scope of their own, and expect it to be laid out as Triton's.
 """
 
 import csv
@@ -44,7 +44,7 @@ def run(command, *, env=None, within_s=300):
     return done.stdout + done.stderr
 
 
-# ---- A program that has the library for itself alone
+# ---- A program that loads the library in its own scope
 
 ALONE = """
 import ctypes, sys
@@ -69,8 +69,8 @@ print("ready" if ready.value else "not ready")
 """
 
 
-def test_backends_find_a_library_that_is_loaded_for_its_program_alone(models):
-    """Our backends say nowhere which library has the server's functions, so that they load in any server."""
+def test_backends_find_a_library_loaded_in_a_scope_of_its_own(models):
+    """Our backends do not name the library that has the server's functions, so that they load in any server."""
     repository.write_identity(models, "id", [("FP32", [-1])])
     said = run([sys.executable, "-c", ALONE, servers.BUILD / "lib/libtritonserver.so", models, servers.BACKENDS])
     assert said.splitlines()[-1] == "ready"
@@ -80,7 +80,7 @@ def test_backends_find_a_library_that_is_loaded_for_its_program_alone(models):
 
 
 def installation(folder):
-    """A folder as perf_analyzer wants a server to be: lib/ and backends/."""
+    """Makes a folder laid out as perf_analyzer expects a server: lib/ and backends/."""
     folder.mkdir()
     (folder / "lib").symlink_to(servers.BUILD / "lib")
     (folder / "backends").symlink_to(servers.BACKENDS)
@@ -88,9 +88,10 @@ def installation(folder):
 
 
 def analyze(tmp_path, *options):
-    """Its output. One request at a time: at more the 2.51 hangs now and then, whatever the server.
+    """Returns its output. It sends one request at a time, because with more the 2.51 hangs now and then, whatever the
+    server.
 
-    It waits for ever, too, when all requests that it may send are answered before it looks: so models take their time.
+    It also hangs when all requests that it may send are answered before it looks, so models are slow.
     """
     libraries = tmp_path / "libraries"
     libraries.mkdir()
@@ -105,7 +106,7 @@ def analyze_in_process(tmp_path, models, model, *options):
 
 
 def assert_counts(said, requests):
-    """It has sent so many, and the server tells of some: it first asks the server when the first ones may be over."""
+    """It has sent this many, and the server reports some of them: it first asks the server when the first ones may be over."""
     client, server = said.split("  Server:")
     assert f"Request count: {requests}\n" in client, said
     for what in ("Inference", "Execution", "Successful request"):
@@ -115,7 +116,8 @@ def assert_counts(said, requests):
 @needs_perf_analyzer
 @pytest.mark.parametrize("rows", [1, 4])
 def test_perf_analyzer_measures_in_process(tmp_path, models, rows):
-    # Integers: of the outputs it notes what it reads when it has freed them, and a float that is no number empties its file.
+    # Integers: perf_analyzer notes the outputs after it has freed them, and a float that is not a number empties its
+    # file.
     repository.write_identity(models, "id", [("INT32", [16])], max_batch_size=8, execute_delay_ms=5)
     table, profile = tmp_path / "figures.csv", tmp_path / "profile.json"
     said = analyze_in_process(tmp_path, models, "id", "-b", rows, "--request-count", 200, "-f", table,
@@ -150,7 +152,7 @@ def test_perf_analyzer_measures_over_http(tmp_path, models, encoding):
 
 
 @needs_perf_analyzer
-def test_perf_analyzer_passes_on_what_the_server_says(tmp_path, models):
+def test_perf_analyzer_prints_the_servers_error(tmp_path, models):
     repository.write_identity(models, "id", [("FP32", [16])])
     with pytest.raises(AssertionError, match="Not found - Request for unknown model: 'nobody' is not found"):
         analyze_in_process(tmp_path, models, "nobody", "--request-count", 10)
@@ -160,8 +162,8 @@ def test_perf_analyzer_passes_on_what_the_server_says(tmp_path, models):
 
 
 @needs_java
-def test_java_starts_asks_and_stops(tmp_path, models):
-    """The binding imports 293 functions, and is bound lazily: those that we lack are missed only by who calls them."""
+def test_java_starts_asks_and_stops_a_server(tmp_path, models):
+    """The binding imports 293 functions and is bound lazily: a function that we lack is missed only when it is called."""
     assert shutil.which("java"), "there are Maven's packages, and no Java: make test-java"
     repository.copy_example(models, "add_sub")
     said = run(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Server and model metadata, configuration, health, and what the router refuses."""
+"""Server and model metadata, configuration, health, and paths that the router refuses."""
 
 import subprocess
 
@@ -11,7 +11,7 @@ from server import Server
 from wire import ask
 
 
-def test_server_metadata(server):
+def test_server_metadata_names_server_and_extensions(server):
     answer = ask(server, "GET", "/v2")
     assert answer.status == 200
     assert answer.headers["content-type"] == "application/json"
@@ -33,7 +33,7 @@ def test_health_is_200_without_a_body(server, path):
     assert (answer.status, answer.body) == (200, b"")
 
 
-def test_model_metadata(server):
+def test_model_metadata_describes_the_tensors(server):
     assert ask(server, "GET", "/v2/models/fixed").json() == {
         "name": "fixed",
         "versions": ["1"],
@@ -56,7 +56,7 @@ def test_the_highest_version_is_served(server):
     assert (answer.status, answer.error) == (404, "Request for unknown model: 'versions' version 3 is not found")
 
 
-def test_model_config(server):
+def test_a_models_configuration_is_completed(server):
     for path in ("/v2/models/batch/config", "/v2/models/batch/versions/1/config"):
         document = ask(server, "GET", path).json()
         assert document["name"] == "batch"
@@ -74,7 +74,7 @@ REST = ["", "/config", pytest.param("/ready", marks=pytest.mark.conch_only("2.51
 
 
 @pytest.mark.parametrize("rest", REST)
-def test_unknown_model(server, rest):
+def test_an_unknown_model_is_refused(server, rest):
     answer = ask(server, "GET", f"/v2/models/nobody{rest}")
     assert (answer.status, answer.error) == (404, "Request for unknown model: 'nobody' is not found")
 
@@ -86,7 +86,7 @@ def test_unknown_version(server, rest):
 
 
 @pytest.mark.parametrize("path", ["/", "/v1", "/v2/", "/v2/nothing", "/v2/health", "/v2/health/live/", "/v2/models/fixed/nothing", "/v2/models/fixed/versions/x"])
-def test_unknown_path(server, path):
+def test_an_unknown_path_is_404(server, path):
     answer = ask(server, "GET", path)
     assert (answer.status, answer.error) == (404, "Not Found")
 
@@ -103,7 +103,7 @@ def test_unknown_path(server, path):
         ("GET", "/v2/models/fixed/infer"),
     ],
 )
-def test_wrong_method(server, method, path):
+def test_a_wrong_method_is_405(server, method, path):
     answer = ask(server, method, path, b"" if method != "GET" else None)
     assert answer.status == 405
     assert answer.error == "Method Not Allowed"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a wrong request is told: code and text, which clients and their tests match on."""
+"""The errors of wrong requests: codes and texts, which clients and their tests match on."""
 
 import json
 import struct
@@ -15,7 +15,7 @@ ID = "[request id: <id_unknown>] "
 
 
 def check(answer, status, text):
-    """The message begins with this text, perhaps after the prefix that says the request's id."""
+    """The message begins with this text, perhaps after the prefix with the request's id."""
     assert answer.status == status, answer
     message = answer.error
     assert message.removeprefix(ID).startswith(text), f"{message!r}\nis not\n{text!r}"
@@ -25,7 +25,7 @@ NEWER = pytest.mark.conch_only("2.51 does not know this check")
 
 
 @pytest.mark.parametrize("case", [pytest.param(name, marks=[NEWER] * (name in SINCE)) for name in REFUSED])
-def test_refused(server, case):
+def test_each_wrong_request_has_its_error(server, case):
     model, document, status, message = REFUSED[case]
     check(infer(server, model, document), status, message)
 
@@ -35,7 +35,7 @@ def test_the_id_is_in_the_message(server):
     assert answer.error.startswith("[request id: mine] unexpected shape for input 'INPUT0' for model 'fixed'.")
 
 
-def test_unknown_version(server):
+def test_an_unknown_version_is_refused(server):
     answer = ask(server, "POST", "/v2/models/fixed/versions/9/infer", b"{}")
     check(answer, 404, "Request for unknown model: 'fixed' version 9 is not found")
 
@@ -53,7 +53,7 @@ def binary(size, shape=(1,), datatype="FP32"):
         ("any_fp32", binary(6, [1]), 6, "input byte size mismatch for input 'INPUT0' for model 'any_fp32'. Expected 4, got 6"),
     ],
 )
-def test_wrong_binary_sizes(server, model, document, tail, message):
+def test_wrong_binary_sizes_are_refused(server, model, document, tail, message):
     check(infer(server, model, document, b"\0" * tail), 400, message)
 
 
@@ -67,11 +67,11 @@ def test_wrong_binary_sizes(server, model, document, tail, message):
         pytest.param(1, b"\xff\xff\xff\xffabc", "incomplete string data for inference input 'INPUT0' for model 'any_bytes', expecting string of length 4294967295 but only 3 bytes available", marks=NEWER),
     ],
 )
-def test_wrong_strings(server, count, data, message):
+def test_malformed_strings_are_refused(server, count, data, message):
     check(infer(server, "any_bytes", binary(len(data), [count], "BYTES"), data), 400, message)
 
 
-def test_half_precision_output_as_json(server):
+def test_half_precision_output_is_refused_as_json(server):
     document = binary(2, [1], "FP16")
     answer = infer(server, "any_fp16", document, b"\x00\x3c")
     check(answer, 400, "sending FP16 data via JSON is not supported. Please use the binary data format for output")
@@ -86,7 +86,7 @@ def test_half_precision_output_as_json(server):
         ("3", "inference header size should be in range (0, 2), got: 3"),
     ],
 )
-def test_wrong_header_length(server, value, message):
+def test_a_wrong_header_length_is_refused(server, value, message):
     answer = ask(server, "POST", "/v2/models/any_fp32/infer", b"{}", {"Inference-Header-Content-Length": value})
     check(answer, 400, message)
 
@@ -96,12 +96,12 @@ def test_an_empty_body_is_a_raw_request(server):
     check(answer, 400, "input byte size mismatch for input 'raw_input' for model 'fixed'. Expected 16, got 0")
 
 
-def test_raw_request_needs_one_input(server):
+def test_a_raw_request_needs_one_input(server):
     answer = ask(server, "POST", "/v2/models/pair/infer", b"1234", {"Inference-Header-Content-Length": 0})
     check(answer, 400, "Raw request must only have 1 input (found 1) to be deduced but got 2 inputs in 'pair' model configuration")
 
 
-def test_unknown_compression(server):
+def test_an_unknown_compression_is_refused(server):
     answer = ask(server, "POST", "/v2/models/any_fp32/infer", b"{}", {"Content-Encoding": "lzma"})
     check(answer, 501, "Unsupported compression type")
 
@@ -117,8 +117,8 @@ def test_a_shape_without_its_data_allocates_nothing(server, shape):
 
 
 @NEWER
-def test_deep_nesting(server):
-    """100 levels of tensor data are read, more are refused, and a megabyte of brackets is refused, too."""
+def test_deep_nesting_is_refused(server):
+    """100 levels of tensor data are read. More are refused, and so is a megabyte of brackets."""
 
     def nested(levels):
         text = b"[" * levels + b"1" + b"]" * levels
@@ -141,7 +141,7 @@ def test_a_refused_request_does_not_end_the_connection(server):
         assert answer.json()["outputs"][0]["data"] == [1.0]
 
 
-def test_many_bytes_for_nothing_are_refused_by_their_count(server):
+def test_a_string_tensor_without_its_bytes_is_refused(server):
     """A string tensor may not claim more elements than it has bytes."""
     data = struct.pack("<I", 0) * 1000
     check(
@@ -153,7 +153,7 @@ def test_many_bytes_for_nothing_are_refused_by_their_count(server):
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
-    """A server that takes up to 2000 bytes of JSON."""
+    """A server that accepts up to 2000 bytes of JSON."""
     root = tmp_path_factory.mktemp("small")
     repository.write_identity(root, "any_fp32", [("FP32", [-1])])
     repository.write_identity(root, "any_uint8", [("UINT8", [-1])])
@@ -162,7 +162,7 @@ def small(tmp_path_factory):
 
 
 @NEWER
-def test_json_beyond_the_limit(small):
+def test_json_beyond_the_limit_is_refused(small):
     assert infer(small, "any_fp32", inputs(ONE, id="x" * 1500)).status == 200
     body = json.dumps(inputs(ONE, id="x" * 3000)).encode()
     check(
@@ -174,7 +174,7 @@ def test_json_beyond_the_limit(small):
 
 
 @NEWER
-def test_a_tensor_in_json_beyond_the_limit(small):
+def test_a_tensor_in_json_beyond_the_limit_is_refused(small):
     document = inputs(given("INPUT0", "FP32", [600], [1] * 600))
     body = json.dumps(document, separators=(",", ":")).encode()
     assert len(body) < 2000
@@ -187,13 +187,13 @@ def test_a_tensor_in_json_beyond_the_limit(small):
 
 
 @NEWER
-def test_a_raw_request_beyond_the_limit(small):
+def test_a_raw_request_beyond_the_limit_is_refused(small):
     answer = ask(small, "POST", "/v2/models/any_uint8/infer", b"x" * 3000, {"Inference-Header-Content-Length": 0})
     check(answer, 400, "Raw input has a byte_size (3000 bytes) that exceeds the maximum allowed value of 2000 bytes.")
 
 
 @NEWER
-def test_binary_tensors_are_not_meant_by_the_limit(small):
+def test_binary_tensors_do_not_count_for_the_limit(small):
     document = {
         "inputs": [{"name": "INPUT0", "datatype": "UINT8", "shape": [5000], "parameters": {"binary_data_size": 5000}}],
         "outputs": [{"name": "OUTPUT0", "parameters": {"binary_data": True}}],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a newcomer meets first: the examples answer as their pages say, and the demonstration leaves nothing behind."""
+"""What a newcomer sees first: the examples answer as their pages show, and the demonstration cleans up."""
 
 import json
 import os
@@ -20,7 +20,7 @@ FOLDER = EXAMPLES.parent
 
 
 def run(*command, env=None, within_s=300):
-    """(exit code, stdout, stderr) of a program of examples/ or tools/."""
+    """Runs a program of examples/ or tools/: (exit code, stdout, stderr)."""
     done = subprocess.run(
         [*map(str, command)],
         cwd=ROOT,
@@ -44,10 +44,10 @@ def examples():
         yield server
 
 
-def test_the_kept_model_is_what_train_makes():
+def test_the_models_file_is_what_train_makes():
     pytest.importorskip("sklearn")
     pytest.importorskip("onnx")
-    # More threads of OpenMP than processors that are free wait for each other, busily.
+    # With more OpenMP threads than free processors the threads wait for each other, busily.
     code, out, err = run(sys.executable, FOLDER / "digits/train.py", "--check", env={"OMP_NUM_THREADS": "1"})
     assert code == 0, out + err
 
@@ -65,7 +65,7 @@ def test_classify_is_as_good_as_onnx_runtime_alone(examples):
     assert any(block in out for block in "▀▄█")
 
 
-def test_the_curl_that_classify_prints(examples):
+def test_classify_prints_a_curl_that_works(examples):
     code, command, err = run(sys.executable, FOLDER / "classify.py", "--url", examples.url, "--curl")
     assert code == 0, err
     code, out, err = run("bash", "-c", command)
@@ -77,14 +77,14 @@ def test_the_curl_that_classify_prints(examples):
     assert abs(sum(output["data"]) - 1) < 1e-5
 
 
-def test_classify_without_a_server():
+def test_classify_reports_a_missing_server():
     code, out, err = run(sys.executable, FOLDER / "classify.py", "--url", f"localhost:{free_port()}")
     assert (code, out) == (1, "")
     assert len(err.splitlines()) == 1
     assert "no inference server answers at localhost:" in err
 
 
-def test_classify_on_a_server_without_the_model(server):
+def test_classify_reports_a_missing_model(server):
     code, _, err = run(sys.executable, FOLDER / "classify.py", "--url", server.url)
     assert code == 1
     assert err.splitlines() == [
@@ -92,7 +92,7 @@ def test_classify_on_a_server_without_the_model(server):
     ]
 
 
-def test_add_sub(examples):
+def test_the_add_sub_example_prints_its_sums(examples):
     code, out, err = run(sys.executable, FOLDER / "add_sub/client.py", "--url", examples.url)
     assert code == 0, err
     rows = {line.split()[0]: [int(n) for n in line.split()[1:]] for line in out.splitlines()}
@@ -101,7 +101,7 @@ def test_add_sub(examples):
     assert rows["OUTPUT1"] == [a - b for a, b in zip(rows["INPUT0"], rows["INPUT1"])]
 
 
-def test_identity_as_the_readme_asks_it(examples):
+def test_identity_answers_as_the_readme_shows(examples):
     readme = (FOLDER / "README.md").read_text()
     command = re.search(r"^    (curl localhost:8000.*\n.*)$", readme, re.MULTILINE)[1]
     code, out, err = run("bash", "-c", command.replace("curl", "curl -s").replace("localhost:8000", examples.url))
@@ -109,7 +109,7 @@ def test_identity_as_the_readme_asks_it(examples):
     assert json.loads(out)["outputs"][0]["data"] == [1.0, 2.5, -3.0]
 
 
-def test_digits_has_labels_and_a_batch_dimension(examples):
+def test_the_digits_model_has_labels_and_a_batch_dimension(examples):
     assert ask(examples, "GET", "/v2/models/digits").json()["inputs"] == [
         {"name": "image", "datatype": "FP32", "shape": [-1, 64]}
     ]
@@ -117,14 +117,14 @@ def test_digits_has_labels_and_a_batch_dimension(examples):
     assert output["label_filename"] == "labels.txt"
 
 
-def test_demo_once(tmp_path):
+def test_the_demo_runs_once_and_cleans_up(tmp_path):
     code, out, err = run("tools/run-demo", env={**demo_env(tmp_path, free_port()), "ONCE": "1"})
     assert code == 0, out + err
     assert "Held-out images: 443 of 450 right" in out
     assert '{"model_name":"digits","model_version":"1","outputs":[{"name":"scores"' in out
 
 
-def test_demo_tells_that_the_port_is_taken(tmp_path):
+def test_the_demo_reports_a_port_in_use(tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -135,7 +135,7 @@ def test_demo_tells_that_the_port_is_taken(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_demo_serves_until_it_is_told_to_stop(tmp_path, number):
+def test_the_demo_serves_until_it_is_stopped(tmp_path, number):
     port = free_port()
     demo = subprocess.Popen(
         ["tools/run-demo"],
@@ -154,7 +154,7 @@ def test_demo_serves_until_it_is_told_to_stop(tmp_path, number):
             if line.startswith("Serving"):
                 break
         assert lines and lines[-1].startswith("Serving examples/models at http://127.0.0.1:"), "".join(lines)
-        # A terminal sends Ctrl-C to the whole group, a supervisor a signal to the one process.
+        # A terminal sends Ctrl-C to the whole group, a supervisor sends a signal to the one process.
         (os.killpg if number == signal.SIGINT else os.kill)(demo.pid, number)
         assert demo.wait(60) == 0
     finally:
