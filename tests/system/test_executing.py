@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A backend that takes a request and does not answer it: the log says so, and beyond the model's execution limit its
-clients are answered. tests/plugins/misbehave keeps what a request asks it to keep, as long as a file is there."""
+"""A backend that takes a request and does not answer it. The log reports it, and beyond the model's execution limit its
+clients get an error. tests/plugins/misbehave keeps a request while a file exists."""
 
 import concurrent.futures
 import pathlib
@@ -63,7 +63,7 @@ WAYS = ["stuck", "late-both"]
 
 @pytest.mark.sanitize
 @pytest.mark.parametrize("do", WAYS)
-def test_beyond_the_limit_the_client_is_answered_and_others_are_served(do, root, hold):
+def test_beyond_the_limit_the_server_answers_the_client(do, root, hold):
     write_model(root, limit_ms=300)
     write_model(root, "other")
     with serve(root) as server, concurrent.futures.ThreadPoolExecutor(2) as pool:
@@ -74,7 +74,7 @@ def test_beyond_the_limit_the_client_is_answered_and_others_are_served(do, root,
         assert found, answer.body
         server.wait_log(f"model 'mis' version 1, instance '{found[1]}': request 'r1' is beyond the execution limit of 300 ms")
 
-        # Only that model says no, and why; and its other instance works.
+        # Only that model is not ready, with the reason; and its other instance works.
         answer = ready(server)
         assert answer.status == 400
         assert f"Model version not ready: instance '{found[1]}' is stuck" in answer.json()["error"]
@@ -97,7 +97,7 @@ def test_beyond_the_limit_the_client_is_answered_and_others_are_served(do, root,
         server.assert_alive()
 
 
-def test_what_is_within_the_limit_is_not_touched(root, tmp_path):
+def test_requests_within_the_limit_are_answered(root, tmp_path):
     write_model(root, limit_ms=60000)
     with serve(root) as server, concurrent.futures.ThreadPoolExecutor(8) as pool:
         asked = [pool.submit(infer, server) for _ in range(200)]
@@ -106,20 +106,20 @@ def test_what_is_within_the_limit_is_not_touched(root, tmp_path):
 
 
 @pytest.mark.parametrize("do", WAYS)
-def test_the_log_says_who_does_not_answer(do, root, hold):
+def test_the_log_names_the_request_without_an_answer(do, root, hold):
     """After the time of the option, 10 s by default."""
     write_model(root)
     with serve(root, "--execution-warning-secs=1") as server, concurrent.futures.ThreadPoolExecutor(1) as pool:
         asked = pool.submit(infer, server, do, hold, request_id="the one that hangs")
         line = r"model 'mis' version 1, instance 'mis_[01]': request 'the one that hangs' has been with the backend for [1-5] s without an answer"
         servers.wait_for(lambda: re.search(line, server.log()), 60, "it is told")
-        assert ready(server).status == 200  # without a limit it may take as long as it likes
+        assert ready(server).status == 200  # without a limit it may take any time
         hold.unlink()
         assert asked.result(60).status == 200
 
 
 @pytest.mark.parametrize("limit", ["0", "-5", "soon", "1.5", ""])
-def test_a_limit_that_is_none_fails_the_load(limit, root):
+def test_an_invalid_limit_fails_the_load(limit, root):
     write_model(root, limit_ms=limit)
     write_model(root, "other")
     with serve(root, "--exit-on-error=false", "--strict-readiness=false") as server:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests with a few bytes changed at random: each gets an answer or the end of its connection, and the server goes on.
 
-The seeds are fixed, so what fails once fails again. Millions of such inputs are the fuzz targets' work; here they go
+The seeds are fixed, so that a failure can be repeated. The fuzz targets try millions of such inputs; these here go
 through sockets, threads and a model.
 """
 
@@ -38,7 +38,7 @@ INTERESTING = [b"", b'"', b"{", b"}", b"[", b"]", b",", b":", b"\\", b"0", b"-",
 
 
 def changed(source, data):
-    """The data with one to four places replaced, removed, repeated or cut."""
+    """The data with one to four positions replaced, removed, repeated or cut."""
     data = bytearray(data)
     for _ in range(source.randint(1, 4)):
         at = source.randrange(len(data) + 1)
@@ -57,8 +57,8 @@ def changed(source, data):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_changed_bodies(server, seed):
-    """The HTTP around the body is right, so every one is answered, on the same connection."""
+def test_requests_with_changed_bodies_are_answered(server, seed):
+    """The HTTP around the body is right, so every request is answered, on the same connection."""
     source = random.Random(seed)
     seen = set()
     with Connection(server) as connection:
@@ -77,8 +77,8 @@ def test_changed_bodies(server, seed):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_changed_requests(server, seed):
-    """Anything may be wrong; when the client has said all, the connection comes to its end."""
+def test_changed_requests_end_their_connection_or_get_an_answer(server, seed):
+    """Any byte may be wrong. When the client has sent everything, the connection ends."""
     source = random.Random(100 + seed)
     chunks = b"".join(b"%x\r\n%s\r\n" % (len(TEXT[i : i + 50]), TEXT[i : i + 50]) for i in range(0, len(TEXT), 50)) + b"0\r\n\r\n"
     requests = [

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What gdb shows by tools/gdb/conch.py of a program that has one thing of each kind, and of a request that is being executed."""
+"""What tools/gdb/conch.py makes gdb print of a program that has one object of each kind, and of a request that is being
+executed."""
 
 import os
 import re
@@ -11,12 +12,12 @@ from server import BUILD, ROOT
 
 pytestmark = pytest.mark.conch_only("it is about our own structs")
 OBJECTS = BUILD / "tests/gdb_objects"
-# A sanitizer's search for leaks wants to be the debugger itself.
+# A leak sanitizer cannot work under a debugger.
 ENVIRONMENT = os.environ | {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"}
 
 
 def gdb(program, *commands):
-    """What each command printed, as gdb's user would type them; the program has been run to where they stop it."""
+    """Runs the program to where the commands stop it; returns what each command printed."""
     arguments = ["gdb", "-nx", "-batch", "-iex", "set debuginfod enabled off", "-iex", "set auto-load no", "-x", ROOT / "tools/gdb/conch.py"]
     for command in commands:
         arguments += ["-ex", "echo \\n==== \\n", "-ex", command]
@@ -50,23 +51,23 @@ def shown():
     ("request", 'request "seven" of model "digits" version 3, REQUEST_IDLE = {sequence = "talk", input 0 = "INPUT0" FP32 [2,-1], '
                 '24 bytes in 1, requested output 0 = "OUTPUT0", references = 1}'),
 ])
-def test_shown(shown, what, text):
+def test_each_kind_of_object_is_printed(shown, what, text):
     assert shown[what] == text
 
 
-def test_broken_list(shown):
+def test_a_broken_list_is_reported(shown):
     assert re.fullmatch(r"list of 0, broken: link 0x[0-9a-f]+ has prev 0x0, not 0x[0-9a-f]+", shown["broken"])
     assert re.fullmatch(r"broken: link .*", shown["conch-list &broken 'struct thing' link"])
 
 
-def test_objects_of_a_list(shown):
+def test_the_objects_of_a_list_are_printed(shown):
     lines = shown["conch-list things 'struct thing' link"].splitlines()
     assert [re.sub(r"0x[0-9a-f]+", "AT", line) for line in lines] == [
         f"{i}: AT {{number = {10 * i}, link = list of 3}}" for i in range(3)]
     assert shown["conch-list nothing 'struct thing' link"] == ""
 
 
-def test_a_request_that_a_backend_has():
+def test_a_request_in_execution_is_printed():
     """In a unit test, as docs/internals/debugging.md does it: with all that the scheduler has set."""
     said, errors = gdb(BUILD / "tests/test-core-request", "break response_new if r->stage == REQUEST_EXECUTING", "run", "print *r")
     text = said["print *r"]
@@ -74,8 +75,8 @@ def test_a_request_that_a_backend_has():
     assert 'input 0 = "A" FP32 [1], 4 bytes in 1' in text
 
 
-def test_the_page_on_debugging():
-    """Its command, word by word but for the build folder, prints what the page says."""
+def test_the_command_of_the_debugging_page_works():
+    """The page's command, unchanged except for the build folder, prints what the page shows."""
     page = (ROOT / "docs/internals/debugging.md").read_text()
     command, output = re.search(r"```bash\n(.*?)```\n\n```text\n(.*?)```", page, re.DOTALL).groups()
     assert "gdb -x" in command

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The backend identity with what Triton's own has besides, as qa/L0_backend_identity of Triton looks for it; only on request."""
+"""The backend identity with the extras of Triton's own, as Triton's qa/L0_backend_identity expects them; only on request."""
 
 import urllib.request
 
@@ -36,7 +36,7 @@ def page(server):
         return answer.read().decode()
 
 
-def test_a_demonstration(batching):
+def test_identity_demonstrates_parameters_and_metrics_on_request(batching):
     with Server(batching, flags=[*FLAGS, "--backend-config=identity,demonstrate=true"]) as server:
         for n in (1, 8):
             answer = ask(server, [n, 5], f"r{n}")
@@ -54,7 +54,7 @@ def test_a_demonstration(batching):
         assert text in stopped.log()
 
 
-def test_nothing_of_it_unless_asked_for(batching):
+def test_identity_demonstrates_nothing_by_default(batching):
     with Server(batching, flags=FLAGS) as server:
         assert "parameters" not in ask(server, [1, 5], "r")
         assert COUNTER not in page(server)

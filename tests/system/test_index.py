@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The index of the model repository, and what is loaded at the start in mode explicit."""
+"""The index of the model repository, and the models loaded at the start in mode explicit."""
 
 import asyncio
 
@@ -46,7 +46,7 @@ def states(server):
 TWICE = {"name": "twice", "state": "UNAVAILABLE", "reason": "model appears in two or more repositories"}
 
 
-def test_every_kind_of_row(models, tmp_path):
+def test_the_index_has_every_kind_of_row(models, tmp_path):
     with Server(*write_mixed(models, tmp_path / "other"), flags=["--exit-on-error=false"], ready=False) as server:
         rows = index(server)
         reason = rows[2].pop("reason")
@@ -64,7 +64,7 @@ def test_every_kind_of_row(models, tmp_path):
 
 @genuine.needed
 @pytest.mark.skipif(REFERENCE, reason="is about our server")
-def test_the_same_as_in_the_genuine_triton(models, tmp_path):
+def test_the_index_is_that_of_the_genuine_triton(models, tmp_path):
     other = tmp_path / "other"
     write_mixed(models, other)
     flags = ["--exit-on-error=false"]
@@ -75,7 +75,7 @@ def test_the_same_as_in_the_genuine_triton(models, tmp_path):
                 assert (answers[0].status, answers[0].body) == (answers[1].status, answers[1].body)
 
 
-def test_unmodified_clients(models):
+def test_unmodified_clients_read_the_index(models):
     repository.write_identity(models, "good", ANY)
     repository.write_identity(models, "other", ANY)
     expected = [{"name": name, "version": "1", "state": "READY"} for name in ("good", "other")]
@@ -138,7 +138,7 @@ def test_load_model_needs_explicit(three):
 NOWHERE = "failed to poll model 'nobody': model not found in any model repository."
 
 
-def test_a_model_that_is_nowhere(three):
+def test_a_named_model_that_is_missing_ends_the_start(three):
     code, log = start(three, EXPLICIT, "--load-model=a", "--load-model=nobody")
     assert code == 1
     assert names(log, NOWHERE)
@@ -147,7 +147,7 @@ def test_a_model_that_is_nowhere(three):
 
 @OURS
 @pytest.mark.parametrize("name", ["nobody", "../a", "a/1", ""])
-def test_the_others_serve_without_the_one_that_is_nowhere(three, name):
+def test_the_other_models_serve_without_a_missing_one(three, name):
     flags = [EXPLICIT, f"--load-model={name}", "--load-model=a", "--exit-on-error=false"]
     with Server(three, flags=flags, ready=False) as server:
         assert states(server) == {"a:1": "READY", "b": "", "c": ""}
@@ -157,7 +157,7 @@ def test_the_others_serve_without_the_one_that_is_nowhere(three, name):
         assert names(server.log(), "|", "Not found: model not found in any model repository.")
 
 
-def test_named_models_that_fail_are_told_in_one_go(three):
+def test_all_named_models_that_fail_are_reported_together(three):
     for name in ("bad", "worse"):
         repository.write_model(three, name, GOOD.replace('"m"', f'"{name}"').replace("identity", "nonesuch"))
     code, log = start(three, EXPLICIT, "--load-model=worse", "--load-model=bad", "--load-model=a")
@@ -167,7 +167,7 @@ def test_named_models_that_fail_are_told_in_one_go(three):
         assert names(log, f"load failed for model '{name}': version 1 is at UNAVAILABLE state: Invalid argument: ", "nonesuch")
 
 
-def test_what_is_not_named_may_be_broken(three):
+def test_a_model_that_is_not_named_may_be_broken(three):
     repository.write_model(three, "broken", "nonsense")
     with Server(three, flags=[EXPLICIT, "--load-model=b"]) as server:
         assert states(server) == {"a": "", "b:1": "READY", "broken": "", "c": ""}

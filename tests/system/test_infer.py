@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inference with the unmodified tritonclient: data types, shapes, requested outputs, sizes, many at once."""
+"""Inference with the unmodified tritonclient: data types, shapes, requested outputs, sizes, many requests at once."""
 
 import asyncio
 import concurrent.futures
@@ -24,7 +24,7 @@ def client(server):
 
 
 def extremes(datatype):
-    """A few values of a type, with its ends."""
+    """A few values of a type, its smallest and its largest among them."""
     dtype = triton_to_np_dtype(datatype)
     if datatype == "BOOL":
         return numpy.array([True, False, True, True])
@@ -45,7 +45,7 @@ def output(name, binary=True):
 
 
 @pytest.mark.parametrize("datatype", FIXED_SIZE + ["BYTES"])
-def test_binary_both_ways(client, datatype):
+def test_tensors_survive_binary(client, datatype):
     sent = extremes(datatype)
     answer = client.infer(f"any_{datatype.lower()}", [tensor("INPUT0", sent, datatype)], outputs=[output("OUTPUT0")])
     got = answer.as_numpy("OUTPUT0")
@@ -57,7 +57,7 @@ def test_binary_both_ways(client, datatype):
 
 @pytest.mark.parametrize("binary_in, binary_out", [(False, False), (False, True), (True, False)])
 @pytest.mark.parametrize("datatype", IN_JSON)
-def test_json(client, datatype, binary_in, binary_out):
+def test_tensors_survive_json(client, datatype, binary_in, binary_out):
     sent = extremes(datatype)
     answer = client.infer(
         f"any_{datatype.lower()}",
@@ -103,7 +103,7 @@ def test_floats_survive_json_exactly(client):
 
 
 @pytest.mark.parametrize("binary", [True, False])
-def test_no_elements(client, binary):
+def test_a_tensor_may_have_no_elements(client, binary):
     sent = numpy.zeros((0,), dtype=numpy.float32)
     answer = client.infer("any_fp32", [tensor("INPUT0", sent, "FP32", binary)], outputs=[output("OUTPUT0", binary)])
     assert answer.get_output("OUTPUT0")["shape"] == [0]
@@ -112,7 +112,7 @@ def test_no_elements(client, binary):
 
 
 @pytest.mark.parametrize("rows", [1, 2, 7])
-def test_a_variable_dimension(client, rows):
+def test_a_dimension_may_be_variable(client, rows):
     sent = numpy.arange(rows * 3, dtype=numpy.float32).reshape(rows, 3)
     got = client.infer("matrix", [tensor("INPUT0", sent, "FP32")]).as_numpy("OUTPUT0")
     assert got.shape == (rows, 3)
@@ -120,7 +120,7 @@ def test_a_variable_dimension(client, rows):
 
 
 @pytest.mark.parametrize("batch", [1, 2, 4])
-def test_batches(client, batch):
+def test_requests_may_have_any_batch_size(client, batch):
     sent = numpy.arange(batch * 2, dtype=numpy.float32).reshape(batch, 2)
     got = client.infer("batch", [tensor("INPUT0", sent, "FP32")]).as_numpy("OUTPUT0")
     assert (got == sent).all()
@@ -131,7 +131,7 @@ def pair(n=3):
 
 
 @pytest.mark.parametrize("binary", [True, False])
-def test_two_inputs_two_outputs(client, binary):
+def test_two_inputs_become_two_outputs(client, binary):
     left, right = pair()
     inputs = [tensor("INPUT0", left, "FP32", binary), tensor("INPUT1", right, "INT32", binary)]
     answer = client.infer("pair", inputs, outputs=[output("OUTPUT0", binary), output("OUTPUT1", binary)])
@@ -139,7 +139,7 @@ def test_two_inputs_two_outputs(client, binary):
     assert (answer.as_numpy("OUTPUT1") == right).all()
 
 
-def test_inputs_mixed_binary_and_json(client):
+def test_inputs_may_mix_binary_and_json(client):
     left, right = pair(5)
     inputs = [tensor("INPUT0", left, "FP32", False), tensor("INPUT1", right, "INT32", True)]
     answer = client.infer("pair", inputs, outputs=[output("OUTPUT0", True), output("OUTPUT1", False)])
@@ -154,7 +154,7 @@ def test_inputs_in_any_order(client):
     assert (answer.as_numpy("OUTPUT1") == right).all()
 
 
-def test_only_the_outputs_asked_for(client):
+def test_a_reply_has_only_requested_outputs(client):
     left, right = pair()
     inputs = [tensor("INPUT0", left, "FP32"), tensor("INPUT1", right, "INT32")]
     answer = client.infer("pair", inputs, outputs=[output("OUTPUT1")])
@@ -162,13 +162,13 @@ def test_only_the_outputs_asked_for(client):
     assert (answer.as_numpy("OUTPUT1") == right).all()
 
 
-def test_all_outputs_when_none_is_named(client):
+def test_a_reply_has_all_outputs_by_default(client):
     left, right = pair()
     answer = client.infer("pair", [tensor("INPUT0", left, "FP32"), tensor("INPUT1", right, "INT32")])
     assert sorted(o["name"] for o in answer.get_response()["outputs"]) == ["OUTPUT0", "OUTPUT1"]
 
 
-def test_id_and_version_come_back(client):
+def test_a_reply_has_the_id_and_the_version(client):
     sent = numpy.ones(1, dtype=numpy.float32)
     answer = client.infer("versions", [tensor("INPUT0", sent, "FP32")], request_id="a request / 17").get_response()
     assert (answer["id"], answer["model_name"], answer["model_version"]) == ("a request / 17", "versions", "10")
@@ -177,14 +177,14 @@ def test_id_and_version_come_back(client):
 
 
 @pytest.mark.parametrize("size", [602_112, 20_000_000])
-def test_large_tensors(client, size):
+def test_large_tensors_survive_binary(client, size):
     sent = numpy.random.default_rng(size).integers(0, 256, size, dtype=numpy.uint8)
     got = client.infer("any_uint8", [tensor("INPUT0", sent, "UINT8")]).as_numpy("OUTPUT0")
     assert got.shape == sent.shape
     assert (got == sent).all()
 
 
-def test_large_json_tensor(client):
+def test_a_large_tensor_survives_json(client):
     sent = numpy.random.default_rng(3).standard_normal(150_000).astype(numpy.float32)
     answer = client.infer("any_fp32", [tensor("INPUT0", sent, "FP32", False)], outputs=[output("OUTPUT0", False)])
     assert (answer.as_numpy("OUTPUT0") == sent).all()
@@ -218,11 +218,11 @@ def data_of(client, datatype, sent, accept):
 
 
 @pytest.mark.conch_only("the reference knows no parameters of Accept")
-def test_shortest_floats_for_who_asks(client):
+def test_shortest_floats_are_printed_on_request(client):
     values = [0.1, -0.3, 1e-7, 1, 0, -0.0, 3.4028235e38, 1e-45, 16777216, 123456.79, 0.015625, 2 / 3]
     sent = numpy.array(values, dtype=numpy.float32)
     wide = [float(each) for each in sent]
-    short = [float(str(each)) for each in sent]  # numpy prints the shortest, too
+    short = [float(str(each)) for each in sent]  # numpy prints the shortest form, too
     assert wide != short
     for asks, nothing in zip(ASKS_FOR_SHORTEST * 3, ASKS_FOR_NOTHING):
         for _ in range(2):  # the same head again on the same connection
@@ -233,14 +233,14 @@ def test_shortest_floats_for_who_asks(client):
 
 
 @pytest.mark.conch_only("the reference knows no parameters of Accept")
-def test_many_shortest_floats(client):
+def test_many_shortest_floats_survive_json(client):
     bits = numpy.random.default_rng(5).integers(0, 1 << 32, 150_000, dtype=numpy.uint32)
     sent = bits.view(numpy.float32)[numpy.isfinite(bits.view(numpy.float32))]
     got = data_of(client, "FP32", sent, ASKS_FOR_SHORTEST[0])
     assert got == [float(str(each)) for each in sent]
 
 
-def test_a_hundred_connections(server):
+def test_a_hundred_clients_get_their_own_bytes(server):
     """A hundred clients with ten requests each; each gets its own bytes back."""
 
     def work(number):

@@ -24,7 +24,7 @@ def split(answer):
     return answer.body[:head], answer.body[head:]
 
 
-def test_the_text_of_a_json_answer(server):
+def test_a_json_answer_has_exactly_this_text(server):
     answer = infer(server, "any_fp32", {"id": "7", "inputs": [given("INPUT0", "FP32", [4], [1, 0.1, -1e10, 3e-9])]})
     assert answer.status == 200
     assert answer.headers["content-type"] == "application/json"
@@ -47,13 +47,13 @@ def test_the_text_of_a_json_answer(server):
         ("BYTES", ["a\"b\\c", "\n\t", "é"], '["a\\"b\\\\c","\\n\\t","é"]'),
     ],
 )
-def test_values_as_json(server, datatype, data, text):
+def test_values_of_each_type_print_as_json(server, datatype, data, text):
     answer = infer(server, f"any_{datatype.lower()}", {"inputs": [given("INPUT0", datatype, [len(data)], data)]})
     assert answer.status == 200, answer
     assert f'"data":{text}}}]}}' in answer.body.decode()
 
 
-def test_not_a_number_and_infinity(server):
+def test_nan_and_infinity_print_as_in_the_reference(server):
     document = b'{"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[3],"data":[NaN,Infinity,-Infinity]}]}'
     answer = infer(server, "any_fp32", document)
     assert answer.status == 200, answer
@@ -71,7 +71,7 @@ def test_values_wrap_into_the_type(server):
     assert answer.json()["outputs"][0]["data"] == [-128, 127]
 
 
-def test_unicode_escapes(server):
+def test_unicode_escapes_are_decoded(server):
     document = b'{"inputs":[{"name":"INPUT0","datatype":"BYTES","shape":[2],"data":["\\u00e9\\ud83d\\udc1a","\\/\\b"]}]}'
     assert infer(server, "any_bytes", document).json()["outputs"][0]["data"] == ["é🐚", "/\b"]
 
@@ -81,7 +81,7 @@ def test_space_and_unknown_members_are_ignored(server):
     assert infer(server, "any_fp32", document).json()["outputs"][0]["data"] == [1.0]
 
 
-def test_a_binary_answer(server):
+def test_a_binary_answer_has_exactly_these_bytes(server):
     tail = fp32(1, 2.5)
     document = {
         "inputs": [binary("INPUT0", "FP32", [2], 8)],
@@ -97,7 +97,7 @@ def test_a_binary_answer(server):
     assert body == tail
 
 
-def test_binary_for_all_outputs(server):
+def test_all_outputs_may_be_binary(server):
     document = {
         "parameters": {"binary_data_output": True},
         "inputs": [given("INPUT0", "FP32", [1], [4]), given("INPUT1", "INT32", [2], [5, 6])],
@@ -110,7 +110,7 @@ def test_binary_for_all_outputs(server):
     assert [o["parameters"] for o in outputs] == [{"binary_data_size": len(data[o["name"]])} for o in outputs]
 
 
-def test_an_output_that_is_named_says_itself_how_it_comes(server):
+def test_a_named_output_chooses_its_own_form(server):
     document = {
         "parameters": {"binary_data_output": True},
         "inputs": [given("INPUT0", "FP32", [1], [4]), given("INPUT1", "INT32", [2], [5, 6])],
@@ -136,7 +136,7 @@ def test_an_empty_binary_output_makes_no_binary_answer(server):
     ]
 
 
-def test_raw_request(server):
+def test_a_raw_request_gets_its_bytes_back(server):
     """Header length 0: the body is the one input, and its shape follows from its size."""
     tail = fp32(1, 2, 3)
     answer = ask(server, "POST", "/v2/models/any_fp32/infer", tail, {"Inference-Header-Content-Length": 0})
@@ -174,7 +174,7 @@ def test_curl_asks_in_json(server):
 
 
 def test_curl_sends_a_large_file(server, tmp_path):
-    """curl asks with Expect: 100-continue before it sends a megabyte."""
+    """Before curl sends a megabyte it asks with Expect: 100-continue."""
     tail = bytes(range(256)) * 8192
     document = json.dumps(
         {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which models execute on an event loop, and that none of them can stop it: each server here has one loop."""
+"""Which models execute on an event loop, and that no model can block it: each server here has one loop."""
 
 import os
 import select
@@ -25,7 +25,7 @@ GATE_BODY = b'{"inputs":[{"name":"IN","datatype":"INT32","shape":[1],"data":[7]}
 
 
 def healthy(server):
-    """On a connection of its own, which the loop has to accept."""
+    """On a connection of its own, which the loop must accept."""
     return ask(server, "GET", "/v2/health/live").status == 200
 
 
@@ -66,7 +66,7 @@ def rounds(server, n):
 
 
 def begin_for_ever(server):
-    """2^62 rounds, after four short ones, on a connection that stays open."""
+    """Asks for 2^62 rounds, after four short requests, on a connection that stays open."""
     for n in (1, 2, 3, 4):
         rounds(server, n)
     before = executions(server, "loop")
@@ -91,7 +91,7 @@ def endless(models):
 
 
 @pytest.mark.sanitize
-def test_a_loop_without_an_end_holds_up_nobody_and_ends_with_its_client(endless):
+def test_an_endless_model_holds_up_no_client_and_ends_with_its_own(endless):
     with Server(endless, flags=ONE_LOOP) as server:
         connection = begin_for_ever(server)
         for _ in range(20):
@@ -101,22 +101,22 @@ def test_a_loop_without_an_end_holds_up_nobody_and_ends_with_its_client(endless)
         rounds(server, 5)    # its one instance is free again
 
 
-def test_a_loop_without_an_end_does_not_hold_up_the_stop(endless):
+def test_an_endless_model_does_not_hold_up_the_stop(endless):
     with Server(endless, flags=[*ONE_LOOP, "--exit-timeout-secs=2"]) as server:
         connection = begin_for_ever(server)
         server.signal(signal.SIGTERM)
         server.wait_log("Signal (15) received.")
-        assert server.wait() in (0, 1)    # 1: it did not end in time
+        assert server.wait() in (0, 1)    # 1: the execution did not end in time
         connection.socket.close()
         server.assert_no_report()
         server.process.returncode = 0
 
 
-# ---- A model that is short, nearly always ----------------------------------------------------------------------------
+# ---- A model that is nearly always short -----------------------------------------------------------------------------
 
 
 def hold(server, gated):
-    """A request that the backend holds, on a connection of its own."""
+    """Sends a request that the backend holds, on a connection of its own."""
     gated.shut("hold.execute")
     connection = Connection(server)
     connection.send(request_bytes("POST", f"/v2/models/{gated.name}/infer", GATE_BODY))
@@ -132,7 +132,7 @@ def let_go(gated, connection):
     (gated.folder / "hold.execute.reached").unlink()
 
 
-def test_one_long_execution_in_three_hundred_holds_up_nobody(models):
+def test_one_long_execution_in_three_hundred_holds_up_no_client(models):
     gated = repository.Gated(models, "gated")
     with Server(models, flags=ONE_LOOP) as server:
         for _ in range(2):
@@ -155,7 +155,7 @@ def thread_of(server, model="gated"):
 
 
 def hold_loop(server, gated):
-    """The same, executed on the loop: until the log says that it stands still, with all its connections."""
+    """The same, executed on the loop: repeats until the log says that the loop stands still, with all its connections."""
     told = "model 'gated' version 1, instance 'gated_0_0': an inline execution has held up its thread for "
     while True:
         wait_for(lambda: thread_of(server).startswith("http"), 60, "the model has proved itself")
@@ -168,11 +168,11 @@ def hold_loop(server, gated):
             raise
         if told in server.log():
             return connection
-        let_go(gated, connection)    # it was on the worker after all
+        let_go(gated, connection)    # executed on the worker after all
 
 
 @pytest.mark.skipif(servers.SANITIZED, reason="with a sanitizer no backend is quick enough to execute inline; see unit/core/sched/test_watchdog.c")
-def test_a_lie_is_noticed_before_it_ends_and_remembered(models):
+def test_a_false_promise_is_noticed_during_the_execution(models):
     gated = repository.Gated(models, "gated").shut("bounded")
     with Server(models, flags=ONE_LOOP) as server:
         connection = hold_loop(server, gated)
@@ -180,7 +180,7 @@ def test_a_lie_is_noticed_before_it_ends_and_remembered(models):
         let_go(gated, connection)
         assert healthy(server)
 
-        for _ in range(64):    # small inputs do not bring it back so soon
+        for _ in range(64):    # small inputs do not restore inline execution so soon
             assert thread_of(server) == "gated_0_0"
         connection = hold(server, gated)
         for _ in range(20):
@@ -189,7 +189,7 @@ def test_a_lie_is_noticed_before_it_ends_and_remembered(models):
         assert server.log().count("has held up") == 1
 
 
-def test_who_says_inline_is_told_and_obeyed(models):
+def test_the_option_inline_is_obeyed_with_a_warning(models):
     gated = repository.Gated(models, "gated", more='parameters { key: "CONCH_EXECUTION" value { string_value: "inline" } }\n')
     gated.shut("bounded")
     with Server(models, flags=ONE_LOOP) as server:
@@ -199,7 +199,7 @@ def test_who_says_inline_is_told_and_obeyed(models):
         assert thread_of(server).startswith("http")
 
 
-# ---- Who promises what -----------------------------------------------------------------------------------------------
+# ---- Which models are bounded ----------------------------------------------------------------------------------------
 
 
 def weights(name, *dims):
@@ -249,7 +249,7 @@ N_ASKED = 2000
 
 
 def embedded(models, model, inline, *more):
-    """What tests/programs/inline.c prints, as numbers."""
+    """Runs tests/programs/inline.c; returns what it prints, as numbers."""
     program = [servers.BUILD / "tests/inline", models, servers.BACKENDS, model, str(N_ASKED), "yes" if inline else "no", *more]
     done = subprocess.run(program, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0 and not servers.SANITIZER.search(done.stderr), done
@@ -267,14 +267,15 @@ def for_embedders(models):
     return models
 
 
-def test_embedders_who_ask_for_it_are_answered_inside_the_call(for_embedders):
-    # All but those that prove it, when the machine is not busy with other things; a sanitizer or pauses make slow what is quick.
+def test_embedders_that_ask_for_inline_are_answered_inside_the_call(for_embedders):
+    # All requests except those that prove the model, if the machine is not busy; a sanitizer or pauses make fast models
+    # slow.
     at_least = 0 if servers.SANITIZED or "PAUSES" in os.environ else N_ASKED / 4
 
     def are_inside(model, *more):
         got = embedded(for_embedders, model, True, *more)
         assert got["answered"] == 2 * N_ASKED
-        assert got["nested"] == 0    # what a callback brings waits until the callback is over
+        assert got["nested"] == 0    # a callback's request waits until the callback is over
         return got["inside"] > at_least
 
     for model, more in (("plain", []), ("oldest", ["sequence"])):
@@ -282,12 +283,12 @@ def test_embedders_who_ask_for_it_are_answered_inside_the_call(for_embedders):
 
 
 @pytest.mark.sanitize
-def test_others_never_are(for_embedders):
+def test_embedders_are_not_answered_inside_the_call_by_default(for_embedders):
     assert embedded(for_embedders, "plain", False) == {"inside": 0, "nested": 0, "answered": 2 * N_ASKED}
     # Paddings may stand between the requests of a batch.
     assert embedded(for_embedders, "direct", True, "sequence") == {"inside": 0, "nested": 0, "answered": 2 * N_ASKED}
 
 
-def test_nor_are_models_that_are_not_bounded(for_embedders, monkeypatch):
+def test_unbounded_models_do_not_answer_inside_the_call(for_embedders, monkeypatch):
     monkeypatch.setitem(globals(), "N_ASKED", 50)
     assert embedded(for_embedders, "waits", True) == {"inside": 0, "nested": 0, "answered": 100}

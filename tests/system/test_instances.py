@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instance groups, as the backend `witness` (tests/plugins/witness) sees them: names, kinds, passive ones, where
-they run, how many come up at once, when their threads end."""
+"""Instance groups, as the backend `witness` (tests/plugins/witness) sees them: names, kinds, passive instances, where they
+run, how many are initialised at once, when their threads end."""
 
 import json
 import os
@@ -45,12 +45,12 @@ def hear(server, name):
 
 
 def told(document):
-    """What the server says of the instances, without thread ids."""
+    """The server's description of the instances, without thread ids."""
     return [{key: value for key, value in instance.items() if key != "initialized"} for instance in document["instances"]]
 
 
 def why_not(server, name):
-    """The one line that says why a model was not loaded."""
+    """The log line with the reason why a model was not loaded."""
     line = re.compile(rf"failed to load '{name}' version 1: (.*)\"\n")
     return wait_for(lambda: line.search(server.log()), 60, f"{name} is not loaded")[1]
 
@@ -93,7 +93,7 @@ def names(document):
     return [(instance["name"], instance["kind"]) for instance in document["instances"]]
 
 
-def test_names_and_kinds(groups):
+def test_instances_have_their_names_and_kinds(groups):
     assert names(hear(groups, "none")) == [("none_0", "CPU")]
     assert names(hear(groups, "auto")) == [("auto_0_0", "CPU")]
     assert names(hear(groups, "several")) == [
@@ -113,7 +113,7 @@ def test_passive_instances_are_made_and_never_execute(groups):
     assert [instance["passive"] for instance in document["instances"]] == [True, False]
 
 
-def test_a_model_with_passive_instances_only(groups):
+def test_a_model_with_passive_instances_only_executes_nothing(groups):
     assert ask(groups, "GET", "/v2/models/all_passive/ready").status == 200
     answer = infer(groups, "all_passive", {"inputs": [given("IN", "INT32", [1], [0])]})
     assert answer.status == 501
@@ -121,7 +121,7 @@ def test_a_model_with_passive_instances_only(groups):
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refused(groups, name):
+def test_wrong_instance_groups_are_refused(groups, name):
     code = "Invalid argument: "
     assert re.fullmatch(re.escape(code + REFUSED[name][1]) + r"( \(.*config\.pbtxt:\d+:\d+\))?", why_not(groups, name))
 
@@ -142,7 +142,7 @@ def threads_named(server, name):
     return found
 
 
-def test_host_policies_bind(models):
+def test_host_policies_bind_instances_to_cpus(models):
     last = str(CPUS[-1])
     everywhere = ",".join(map(str, CPUS))
     write_witness(models, "bound", "{ count: 2 kind: KIND_CPU }")
@@ -153,7 +153,7 @@ def test_host_policies_bind(models):
     flags = [f"--host-policy=cpu,cpu-cores={last}", f"--host-policy=mine,cpu-cores={last}-{last}",
              "--host-policy=mine,numa-node=0", "--host-policy=model,numa-node=0"]
     with serve(models, *flags) as server:
-        for _ in range(10):  # short executions, yet none of them on the thread of the connection
+        for _ in range(10):  # short executions, none of them on the thread of the connection
             document = hear(server, "bound")
             assert document["executed"]["at"]["cpus"] == last
         assert [instance["initialized"]["cpus"] for instance in document["instances"]] == [last, last]
@@ -176,7 +176,7 @@ def test_host_policies_bind(models):
 
         document = hear(server, "mixed")
         assert [instance["initialized"]["cpus"] for instance in document["instances"]] == [last, everywhere]
-        assert document["model"]["cpus"] == everywhere  # several policies: the model itself has none
+        assert document["model"]["cpus"] == everywhere  # with several policies the model itself has none
 
 
 NOT_THERE = {
@@ -189,7 +189,7 @@ NOT_THERE = {
 
 
 @pytest.mark.parametrize("setting", NOT_THERE)
-def test_places_that_are_not_there(models, setting):
+def test_missing_cpus_and_nodes_fail_the_load(models, setting):
     write_witness(models, "m")
     write_witness(models, "other", "{ kind: KIND_MODEL }")
     with serve(models, f"--host-policy=cpu,{setting}", "--exit-on-error=false", "--strict-readiness=false") as server:
@@ -199,14 +199,14 @@ def test_places_that_are_not_there(models, setting):
         hear(server, "other")
 
 
-def test_inline_and_bound_is_a_contradiction(models):
+def test_a_bound_instance_cannot_run_inline(models):
     write_witness(models, "m", CONCH_EXECUTION="inline")
     with serve(models, f"--host-policy=cpu,cpu-cores={CPUS[0]}", "--exit-on-error=false", "--strict-readiness=false") as server:
         assert why_not(server, "m") == ("Invalid argument: parameter 'CONCH_EXECUTION' is 'inline', but a host policy binds "
                                         "instance 'm_0': it executes on a thread of its own")
 
 
-def test_the_settings_of_a_policy(models):
+def test_a_backend_reads_the_settings_of_a_policy(models):
     write_witness(models, "m")
     code, _, err = run_to_end(f"--model-repository={models}", "--host-policy=cpu,cores=1")
     assert code == 1
@@ -227,28 +227,28 @@ VARIABLE = "TRITON_PARALLEL_INSTANCE_LOADING"
     ([], {VARIABLE: "1"}, 3),
     (["--backend-config=witness,parallel=true", "--model-load-thread-count=1"], {}, 1),
 ], ids=["by default", "the backend allows it", "the environment forbids it", "the environment wants it", "one thread"])
-def test_instances_at_a_time(models, flags, env, at_once):
+def test_instances_are_initialised_in_parallel_if_allowed(models, flags, env, at_once):
     write_witness(models, "m", THREE, **({"meet": 3} if at_once == 3 else {}))
     with serve(models, *flags, env=env) as server:
         document = hear(server, "m")
         assert document["most_inside"] == at_once
         assert {instance["name"] for instance in document["instances"]} == {"m_0_0", "m_0_1", "m_0_2"}
         assert len({instance["initialized"]["tid"] for instance in document["instances"]}) == at_once
-        assert document["executed"]["by"] == "m_0_0"  # the order is that of the configuration
+        assert document["executed"]["by"] == "m_0_0"  # in the order of the configuration
 
 
 @pytest.mark.parametrize("flags", [[], ["--backend-config=witness,parallel=true"]], ids=["serial", "parallel"])
-def test_an_instance_that_fails(models, flags):
+def test_an_instance_that_fails_fails_its_model(models, flags):
     write_witness(models, "m", THREE, fail="m_0_1", **({"meet": 3} if flags else {}))
     with serve(models, "--exit-on-error=false", "--strict-readiness=false", *flags) as server:
         assert why_not(server, "m") == "Internal: this instance does not want to"
         begun = ["m_0_0", "m_0_1", "m_0_2"] if flags else ["m_0_0", "m_0_1"]
         ends = re.findall(r"witness: finalized (.*)\"", server.log())
-        assert sorted(ends[:-1]) == [f"instance {name}" for name in begun]  # also of the one that failed: it may have to tidy up
+        assert sorted(ends[:-1]) == [f"instance {name}" for name in begun]  # also the one that failed
         assert ends[-1] == "model m"
 
 
-def test_a_model_that_fails(models):
+def test_a_model_that_fails_to_initialise_is_finalised(models):
     write_witness(models, "m", fail="m")
     with serve(models, "--exit-on-error=false", "--strict-readiness=false") as server:
         assert why_not(server, "m") == "Internal: this model does not want to"
@@ -270,21 +270,21 @@ def test_threads_come_with_work_and_end_when_idle(models):
     for i in range(30):
         write_witness(models, f"m{i}")
     with serve(models) as server:
-        # The thread of the start may still be ending: it is named model-load, as those that it has started.
+        # The thread of the start may still be ending: like the threads that it started, it is named model-load.
         wait_for(lambda: not threads_named(server, "model-load"), 60, "the threads of the start have ended")
         before, maps_before = count_threads(server), count_maps(server)
         tids = {hear(server, f"m{i}")["executed"]["at"]["tid"] for i in range(30)}
         assert len(tids) == 30
         assert count_threads(server) >= before + 30
         wait_for(lambda: count_threads(server) <= before, 60, "the threads of idle instances have ended")
-        if not SANITIZED:  # a stack is two lines there; the C library keeps a few for later
+        if not SANITIZED:  # a stack has two lines in this list; the C library keeps a few stacks
             assert count_maps(server) < maps_before + 30
         assert hear(server, "m7")["executed"]["at"]["tid"] not in tids
         assert count_threads(server) == before + 1
 
 
 @pytest.mark.parametrize("how", ["parameter", "attribute"])
-def test_an_instance_has_one_thread_for_life_when_that_is_asked_for(how, models):
+def test_an_instance_may_have_one_thread_for_life(how, models):
     parameters = {"CONCH_EXECUTION": "thread"} if how == "parameter" else {}
     flags = [] if how == "parameter" else ["--backend-config=witness,own-threads=1"]
     write_witness(models, "m", "{ count: 2 kind: KIND_CPU }", **parameters)
@@ -303,11 +303,11 @@ def test_an_instance_has_one_thread_for_life_when_that_is_asked_for(how, models)
 
 @triton.needed
 @pytest.mark.skipif(SANITIZED, reason="the plugin is built with a sanitizer")
-def test_the_genuine_triton_tells_the_same(tmp_path):
+def test_the_genuine_triton_reports_the_same(tmp_path):
     for name, text in GROUPS.items():
         write_witness(tmp_path, name, text)
     write_witness(tmp_path, "own", '{ kind: KIND_CPU host_policy: "mine" }')
-    # Alone: the genuine one sometimes ends when another instance of the model has come up.
+    # Alone: the genuine one sometimes crashes when another instance of the model is initialised.
     write_witness(tmp_path, "failing", "{ count: 1 kind: KIND_CPU }", fail="failing_0_0")
     relaxed = ["--exit-on-error=false", "--strict-readiness=false"]
     with serve(tmp_path, *POLICIES, *relaxed) as ours, with_plugins(triton.Triton(tmp_path, flags=[*POLICIES, *relaxed])) as theirs:

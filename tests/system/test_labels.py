@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Label files that cannot be read, and some that can."""
+"""Label files that are refused, and some that are accepted."""
 
 import os
 

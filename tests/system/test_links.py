@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Symbolic links in a repository: within it they are followed, out of it only when that is permitted."""
+"""Symbolic links in a repository: links inside it are followed, links out of it only if that is permitted."""
 
 import os
 import pathlib
@@ -52,14 +52,14 @@ PLACES = [whole_folder, version_folder, configuration, file_of_a_version, folder
 
 @pytest.fixture
 def outside(tmp_path):
-    """A folder beside the repository whose name begins as the repository's does."""
+    """A folder beside the repository whose name begins like the repository's."""
     root = tmp_path / "models and more"
     repository.write_identity(root, "m", [("FP32", [-1])])
     return root
 
 
 def put_link(models, outside, place):
-    """The model with one link in it that leads out: (link, target)."""
+    """Writes the model with one link in it that leads out: (link, target)."""
     name, target = place(models, outside)
     shutil.copytree(outside / "m", models / "m")
     link = models / name
@@ -128,7 +128,7 @@ def test_the_repository_itself_may_be_a_link(models, tmp_path):
 
 
 def mount_config_map(folder, files):
-    """A folder as Kubernetes makes it of a ConfigMap: each name a link through ..data, which is one itself."""
+    """Makes a folder as Kubernetes makes it of a ConfigMap: each name is a link through ..data, which is a link itself."""
     folder.mkdir(exist_ok=True)
     real = folder / "..2026_11_20_18_00_00.123456789"
     for name, content in files.items():
@@ -139,7 +139,7 @@ def mount_config_map(folder, files):
         (folder / top).symlink_to(f"..data/{top}")
 
 
-def test_a_config_map_as_a_model(models, tmp_path):
+def test_a_config_map_may_be_a_model(models, tmp_path):
     config = repository.write_identity(tmp_path / "other", "m", [("FP32", [-1])]) / "config.pbtxt"
     mount_config_map(models / "m", {"config.pbtxt": config.read_text()})
     (models / "m" / "1").mkdir()
@@ -148,7 +148,7 @@ def test_a_config_map_as_a_model(models, tmp_path):
         assert "ignore version directory" not in server.log()
 
 
-def test_a_config_map_as_a_repository(models, tmp_path):
+def test_a_config_map_may_be_a_repository(models, tmp_path):
     config = repository.write_identity(tmp_path / "other", "m", [("FP32", [-1])]) / "config.pbtxt"
     mount_config_map(models, {"m/config.pbtxt": config.read_text(), "m/1/model.bin": "x"})
     with Server(models) as server:
@@ -156,8 +156,8 @@ def test_a_config_map_as_a_repository(models, tmp_path):
         assert "..data" not in server.log()
 
 
-def test_links_to_nothing(models):
-    """One that would be a model is left out with a warning; one in a model was meant to be something."""
+def test_broken_links_are_left_out_or_fail_the_load(models):
+    """A broken link beside the models is left out with a warning. A broken link in a model fails its load."""
     for name in ("good", "config", "version"):
         repository.write_identity(models, name, [("FP32", [-1])])
     (models / "nowhere").symlink_to("not there")
@@ -175,7 +175,7 @@ def test_links_to_nothing(models):
         assert f"Poll failed for model directory 'version': link '{models}/version/2' leads to '/gone/too', which does not exist" in log
 
 
-def test_links_that_nobody_follows_do_no_harm(models, tmp_path):
+def test_unused_links_do_no_harm(models, tmp_path):
     repository.write_identity(models, "m", [("FP32", [-1])])
     (tmp_path / "notes").write_text("x")
     (models / "README").symlink_to(tmp_path / "notes")
@@ -195,7 +195,7 @@ def test_a_device_is_not_read_even_if_links_may_lead_to_it(models):
     assert f"'{folder}/config.pbtxt' is something special, not a regular file" in err
 
 
-def test_every_version_that_is_served_is_looked_at(models, tmp_path):
+def test_the_links_of_every_served_version_are_examined(models, tmp_path):
     folder = repository.write_identity(models, "m", [("FP32", [-1])], versions=("1", "2", "10"))
     (tmp_path / "model.bin").write_text("x")
     (folder / "2" / "model.bin").symlink_to(tmp_path / "model.bin")

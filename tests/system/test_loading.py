@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""While models load: the ports are open, the answers are true, and what is there serves.
+"""While models load: the ports are open, the answers are true, and loaded models serve.
 
-Nothing here waits for time to pass: the models of repository.Gated load when the test lets them.
+No test here waits for time to pass: the models of repository.Gated load when the test opens their gates.
 """
 
 import signal
@@ -37,7 +37,7 @@ def counts(server):
 
 
 def states(server):
-    """As the index has them: None for a model whose turn has not come."""
+    """The states in the index; None for a model that waits for a thread."""
     answer = ask(server, "POST", "/v2/repository/index")
     return [row.get("state") for row in answer.json()] if answer.status == 200 else None
 
@@ -58,7 +58,7 @@ def loading(models, gated):
             gated.open("hold.load")
 
 
-def test_live_and_not_ready(loading):
+def test_a_loading_server_is_live_and_not_ready(loading):
     live, ready = (ask(loading, "GET", f"/v2/health/{question}") for question in ("live", "ready"))
     assert (live.status, live.body) == (200, b"")
     assert (ready.status, ready.body) == (400, b"")
@@ -68,7 +68,7 @@ def test_live_and_not_ready(loading):
         assert client.is_model_ready("quick")
 
 
-def test_why_it_is_not_ready(loading, gated):
+def test_readiness_gives_its_reason_as_json(loading, gated):
     assert progress(loading) == {
         "ready": False,
         "state": "starting",
@@ -100,13 +100,13 @@ def test_why_it_is_not_ready(loading, gated):
         (",;,", False),
     ],
 )
-def test_who_is_told_why(loading, accept, told):
+def test_the_reason_is_sent_for_accept_json(loading, accept, told):
     answer = ask(loading, "GET", "/v2/health/ready", headers={"Accept": accept})
     assert answer.status == 400
     assert bool(answer.body) == told
 
 
-def test_what_is_there_serves(loading):
+def test_loaded_models_serve_while_others_load(loading):
     assert infer(loading, "quick", ONE).status == 200
     assert ask(loading, "GET", "/v2/models/quick").json()["versions"] == ["1"]
     assert ask(loading, "GET", "/v2/models/quick/config").status == 200
@@ -116,7 +116,7 @@ def test_what_is_there_serves(loading):
     assert rows == [{"name": "gated", "version": "1", "state": "LOADING"}, {"name": "quick", "version": "1", "state": "READY"}]
 
 
-def test_what_is_not_there_yet_asks_to_come_again(loading, gated):
+def test_loading_models_answer_with_retry_after(loading, gated):
     text = "Request for unknown model: 'gated' version 1 is not at ready state"
     for answer in (
         infer(loading, "gated", IN),
@@ -134,8 +134,8 @@ def test_what_is_not_there_yet_asks_to_come_again(loading, gated):
     wait_for(lambda: infer(loading, "gated", IN).status == 200, 60, "it serves")
 
 
-def test_versions_serve_one_by_one(models):
-    """The second version waits; the first one is the latest that is ready."""
+def test_versions_serve_as_they_are_loaded(models):
+    """The second version waits; the first version is the latest one that is ready."""
     gated = repository.Gated(models, "gated", versions=(1, 2), more="version_policy { all { } }\n")
     gated.shut("hold.load")
     with Server(models, ready=None) as server:
@@ -145,8 +145,8 @@ def test_versions_serve_one_by_one(models):
         assert infer(server, "gated", IN).json()["model_version"] == "2"
 
 
-def test_more_models_than_threads(models):
-    """Two load, the others wait for their turn: the index has their names, and they say to come again."""
+def test_models_wait_for_a_load_thread(models):
+    """Two load, the others wait for a thread: the index has their names, and requests to them get Retry-After."""
     gates = [repository.Gated(models, f"m{i}").shut("hold.load") for i in range(4)]
     with Server(models, flags=["--model-load-thread-count=2"], ready=None) as server:
         wait_for(lambda: states(server) == ["LOADING", "LOADING", None, None], 60, "two are being loaded")
@@ -160,7 +160,7 @@ def test_more_models_than_threads(models):
         wait_for(lambda: ask(server, "GET", "/v2/health/ready").status == 200, 60, "ready")
 
 
-def test_what_failed_is_told_with_its_reason(models, gated):
+def test_a_failed_model_gives_its_reason(models, gated):
     repository.Gated(models, "bad").shut("fail.load", "no weights in /data/x")
     repository.write_model(models, "unreadable", "name: 5")
     with Server(models, flags=["--exit-on-error=false"], ready=None) as server:
@@ -189,7 +189,7 @@ def test_the_list_of_failures_is_short(models):
         assert [row["name"] for row in told["failed"]] == [f"wrong{i:02}" for i in range(16)]
 
 
-def test_a_backend_that_cannot_serve_now(models):
+def test_a_backend_that_cannot_serve_is_not_ready(models):
     gated = repository.Gated(models, "gated")
     with Server(models) as server:
         gated.shut("fail.ready", "the device is gone")
@@ -203,8 +203,8 @@ def test_a_backend_that_cannot_serve_now(models):
 
 
 @pytest.mark.sanitize
-def test_a_backend_that_takes_its_time_to_say_whether_it_can_serve(models):
-    """Nobody waits for it: there is one loop, and it answers what it knows."""
+def test_a_slow_readiness_check_blocks_no_client(models):
+    """No client waits for it: there is one loop, and it answers what it knows."""
     gated = repository.Gated(models, "gated")
     repository.write_identity(models, "m", ANY)
     with Server(models, flags=["--http-thread-count=1"]) as server:
@@ -216,14 +216,14 @@ def test_a_backend_that_takes_its_time_to_say_whether_it_can_serve(models):
             assert ask(server, "GET", "/v2/health/ready").status == 200
             assert ask(server, "GET", "/v2/health/live").status == 200
             assert infer(server, "m", ONE).status == 200
-        gated.shut("fail.ready", "no device")    # seen when it has come to an end
+        gated.shut("fail.ready", "no device")    # seen when the backend has answered
         gated.open("hold.ready")
         wait_for(lambda: ask(server, "GET", "/v2/models/gated/ready").status == 400, 60, "it says no")
         gated.open("fail.ready")
         wait_for(lambda: ask(server, "GET", "/v2/models/gated/ready").status == 200, 60, "it says yes")
 
 
-def test_a_backend_that_has_never_said_whether_it_can_serve(models):
+def test_a_model_without_a_readiness_answer_is_not_ready(models):
     gated = repository.Gated(models, "gated").shut("hold.ready")
     with Server(models, ready=None) as server:
         gated.await_reached("hold.ready")
@@ -235,8 +235,8 @@ def test_a_backend_that_has_never_said_whether_it_can_serve(models):
         wait_for(lambda: ask(server, "GET", "/v2/health/ready").status == 200, 60, "it has said so")
 
 
-def test_the_statistics_of_all_models(models):
-    """Made beside the loops; those of one model say the same."""
+def test_the_statistics_of_all_models_agree_with_each(models):
+    """The answer is made on another thread than the loops. The statistics of one model are the same."""
     repository.write_standard(models)
     with Server(models) as server:
         all_of_them = ask(server, "GET", "/v2/models/stats").json()["model_stats"]
@@ -254,8 +254,8 @@ def test_readiness_that_is_not_strict_waits_for_the_end_of_the_start(models, gat
         wait_for(lambda: ask(server, "GET", "/v2/health/ready").status == 200, 60, "ready")
 
 
-def test_requests_while_models_come_up(models):
-    """Clients ask one model all the time, and about all of them, while the others become ready one by one."""
+def test_requests_succeed_while_models_load(models):
+    """Clients ask one model all the time, and ask about all models, while the others become ready one by one."""
     repository.write_identity(models, "quick", ANY)
     gates = [repository.Gated(models, f"m{i}").shut("hold.load") for i in range(8)]
     with Server(models, flags=["--model-load-thread-count=9"], ready=None) as server:
@@ -287,15 +287,16 @@ def test_requests_while_models_come_up(models):
         wait_for(lambda: ask(server, "GET", "/v2/health/ready").status == 200, 60, "ready")
 
 
-# ---- The end of it ------------------------------------------------------------------------------
+# ---- The end ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_while_models_load(models, number):
-    """What is being loaded may finish, and is unloaded; the rest is left out; new connections are refused meanwhile."""
+def test_a_signal_ends_loads_in_progress(models, number):
+    """Loads in progress may finish, and are unloaded. The other models are left out, and new connections are refused
+    meanwhile."""
     gates = [repository.Gated(models, f"m{i}").shut("hold.load") for i in range(3)]
     with Server(models, flags=["--model-load-thread-count=1"], ready=None) as server:
-        gates[0].await_reached("hold.load")    # until a moment before it would be left out
+        gates[0].await_reached("hold.load")    # just before it would be left out
         server.signal(number)
         server.wait_log("Waiting for models that are being loaded: 'm0'")
         with pytest.raises(ConnectionRefusedError):
@@ -308,8 +309,8 @@ def test_a_signal_while_models_load(models, number):
     assert "loading: m1:1" not in log
 
 
-def test_no_model_begins_to_load_while_requests_are_waited_for(models):
-    """Or the stop would last as long as that model takes, when the last request has long been answered."""
+def test_a_stop_begins_no_load_while_it_waits_for_requests(models):
+    """Otherwise the stop would last as long as that load, long after the last request was answered."""
     busy = repository.Gated(models, "busy").shut("hold.execute")
     gate = repository.Gated(models, "m0").shut("hold.load")
     repository.Gated(models, "m1")
@@ -329,7 +330,7 @@ def test_no_model_begins_to_load_while_requests_are_waited_for(models):
     assert "loading: m1:1" not in server.log()
 
 
-def test_a_load_that_hangs_holds_the_end_no_longer_than_the_exit_timeout(models, gated):
+def test_a_hanging_load_delays_the_stop_until_the_exit_timeout(models, gated):
     server = Server(models, flags=["--exit-timeout-secs=1"], ready=None)
     with pytest.raises(AssertionError, match="ended with 1"):
         with server:
@@ -357,8 +358,8 @@ def test_a_failure_ends_the_server_after_the_others_have_been_tried(models, gate
     assert names(server.log(), "successfully unloaded 'gated' version 1")
 
 
-def test_listening_after_the_load(models, gated):
-    """As the genuine Triton does: nobody hears anything until all models have been tried."""
+def test_the_port_may_open_after_the_load(models, gated):
+    """As in the genuine Triton, the port opens when all models have been tried."""
     server = Server(models, flags=["--listen-after-load=true"]).start()
     server.wait_log("loading: gated:1")
     assert "Started HTTPService" not in server.log()
@@ -369,7 +370,7 @@ def test_listening_after_the_load(models, gated):
     assert log.index("successfully loaded 'gated'") < log.index("Started HTTPService")
 
 
-def test_a_signal_before_anything_listens(models, gated):
+def test_a_signal_ends_a_server_that_does_not_listen_yet(models, gated):
     server = Server(models, flags=["--listen-after-load=true"]).start()
     server.wait_log("loading: gated:1")
     server.signal(signal.SIGTERM)

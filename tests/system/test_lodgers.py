@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Backends that leave something in the threads that they run on (tests/plugins/lodger): their code is there as long as it
-may be called; and the next load of a file that has changed takes the new one."""
+"""Backends that leave a destructor in the threads that run them (tests/plugins/lodger): their code stays mapped while it
+may be called. The next load of a changed file takes the new file."""
 
 import concurrent.futures
 import os
@@ -65,7 +65,7 @@ def unload(server, name="lodger"):
 
 
 def hear(server, name="lodger"):
-    """The version of the library, and how many requests it has executed."""
+    """Returns the version of the library, and how many requests it has executed."""
     inputs = [{"name": "IN", "datatype": "INT32", "shape": [1], "data": [1]}]
     return post(server, f"/v2/models/{name}/infer", {"inputs": inputs}).json()["outputs"][0]["data"]
 
@@ -80,7 +80,7 @@ def is_mapped(server):
 
 
 def change(path, version, way):
-    """A new file takes the place of the old one, or its bytes do."""
+    """Replaces the file by a new one, or its bytes."""
     new = path.with_suffix(".new")
     text = LIBRARY.read_bytes()
     assert text.count(b"lodger version 1") == 1
@@ -128,8 +128,8 @@ def is_ready(server, name="lodger"):
     return ask(server, "GET", f"/v2/models/{name}/ready").status == 200
 
 
-def test_a_library_that_says_whether_it_can_serve_is_unloaded(place):
-    """It is asked while it is loaded, and for as long as somebody wants to know."""
+def test_a_library_with_a_readiness_function_is_unloaded(place):
+    """It is asked while it is loaded, and as long as a client asks for readiness."""
     write_model(place / "models", "thread")
     with serve(place) as server:
         for version in (1, 2, 3):
@@ -165,7 +165,7 @@ def test_a_batching_library_is_unloaded_and_a_changed_one_taken(place, way):
 
 
 @pytest.mark.sanitize
-def test_a_load_that_fails_leaves_nothing(place):
+def test_a_failed_load_leaves_no_library(place):
     write_model(place / "models", "thread", fail="1")
     with serve(place) as server:
         for _ in range(3):
@@ -188,12 +188,12 @@ def test_a_changed_file_is_loaded_anew(execution, more, way, place):
             load(server)
             heard = hear_often(server)
             assert {one[0] for one in heard} == {version}
-            assert {one[1] for one in heard} == set(range(1, 201))  # nothing of the one before is left
+            assert {one[1] for one in heard} == set(range(1, 201))  # no state of the earlier library is left
             unload(server)
         stop(server)
 
 
-def test_the_same_file_is_the_same_library(place):
+def test_an_unchanged_file_is_the_same_library(place):
     write_model(place / "models", "inline")
     with serve(place) as server:
         load(server)
@@ -205,11 +205,11 @@ def test_the_same_file_is_the_same_library(place):
 
 
 @pytest.mark.sanitize
-def test_what_stays_does_not_need_its_file(place):
+def test_a_mapped_library_does_not_need_its_file(place):
     write_model(place / "models", "inline")
     with serve(place) as server:
         load(server)
         hear_often(server)
         unload(server)
-        library(place).write_bytes(b"")  # cut off, as by a copy that has just begun
+        library(place).write_bytes(b"")  # truncated, as by a copy that has just begun
         stop(server)

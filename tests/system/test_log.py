@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the server writes: one record per line, in the format that was asked for, to where it should go."""
+"""What the server logs: one record per line, in the chosen format, to the chosen place."""
 
 import ast
 import fcntl
@@ -15,14 +15,14 @@ import repository
 from server import REFERENCE, Server, free_port, wait_for
 from wire import Connection, ask, given, infer
 
-# A record whose text is a table has that on the lines behind it.
+# If a record's text is a table, the table follows on the lines behind it.
 DEFAULT = re.compile(r'[IWEV]\d{4} \d\d:\d\d:\d\d\.\d{6} \d+ [\w.-]+:\d+\] (".*")?')
 ISO8601 = re.compile(r'\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ [IWEV] \d+ [\w.-]+:\d+\] (".*")?')
 ONE = {"inputs": [given("INPUT0", "FP32", [1], [1])]}
 
 
 def records(log):
-    """The lines of a log without its tables, which follow a record as they are."""
+    """The lines of a log without its tables, which follow a record unformatted."""
     return [line for line in log.splitlines() if line and not line.startswith(("+--", "| "))]
 
 
@@ -33,7 +33,7 @@ def quiet(models):
 
 
 @pytest.mark.parametrize("name, form", [("default", DEFAULT), ("ISO8601", ISO8601)])
-def test_formats(quiet, name, form):
+def test_each_format_has_its_records(quiet, name, form):
     with Server(quiet, flags=[f"--log-format={name}"]) as server:
         assert infer(server, "m", ONE).status == 200
     lines = records(server.out.text())
@@ -45,7 +45,7 @@ def test_formats(quiet, name, form):
     assert all(form.fullmatch(line) for line in records(server.err.text()) if not REFERENCE), server.err.text()
 
 
-def test_log_file(quiet, tmp_path):
+def test_the_log_goes_to_a_file(quiet, tmp_path):
     path = tmp_path / "server.log"
     server = Server(quiet, flags=[f"--log-file={path}"], ready=False)
     server.log = lambda: path.read_text() if path.exists() else ""
@@ -56,7 +56,7 @@ def test_log_file(quiet, tmp_path):
 
 
 def qa_settings(log):
-    """As qa/L0_backend_config of Triton takes them out of the log: the line in a literal of Python's."""
+    """As Triton's qa/L0_backend_config takes them from the log: the line as a literal of Python."""
     (line,) = [line for line in log.splitlines() if "backend configuration:" in line]
     document = ast.literal_eval(f"'{line}'").split('] "backend configuration:\n')[1].rstrip('"')
     return json.loads(document)["cmdline"]
@@ -69,7 +69,7 @@ def qa_settings(log):
     (["default-max-batch-size=7", "default-max-batch-size=8"], "Found overwritten default setting: default-max-batch-size,", "8"),
     (["identity,default-max-batch-size=5", "identity,a=0"], "Found overwritten default setting: default-max-batch-size,", "5"),
 ], ids=str)
-def test_what_a_backend_is_told_is_in_a_verbose_log(quiet, flags, line, size):
+def test_a_verbose_log_has_the_settings_of_backends(quiet, flags, line, size):
     config = quiet / "m/config.pbtxt"
     config.write_text(config.read_text().replace("max_batch_size: 0", "max_batch_size: 4 dynamic_batching { }"))
     with Server(quiet, flags=["--log-verbose=1", *(f"--backend-config={flag}" for flag in flags)]) as server:
@@ -111,13 +111,13 @@ def test_clients_write_no_lines_of_their_own(quiet):
         assert "evil.c:1]" not in line.split('"')[0]
 
 
-# ---- A log that nobody reads ---------------------------------------------------------------------
+# ---- A log that is not read ----------------------------------------------------------------------
 
 
 @pytest.mark.conch_only("the genuine server stops with its log")
 @pytest.mark.parametrize("shared", [True, False], ids=["one pipe", "two pipes"])
-def test_a_log_that_nobody_reads_stops_nothing(models, shared):
-    """The pipe is full: requests are answered, models load, the stop works; what was lost is counted when it is read."""
+def test_an_unread_log_stops_nothing(models, shared):
+    """The pipe is full: requests are answered, models load, the stop works. Lost lines are counted when the pipe is read."""
     name = "m" * 200    # for long lines
     repository.write_identity(models, name, [("FP32", [-1])])
     server = Server(models, flags=["--model-control-mode=explicit", f"--load-model={name}", "--http-thread-count=1"])
@@ -131,13 +131,13 @@ def test_a_log_that_nobody_reads_stops_nothing(models, shared):
     server.process, server.port = process, port
     try:
         wait_for(lambda: answers(server), 120, "it serves")
-        for _ in range(1500):    # each is some lines; together they are more than the queue has room for
+        for _ in range(1500):    # each request logs some lines; together they exceed the queue
             for verb in ("unload", "load"):
                 assert ask(server, "POST", f"/v2/repository/models/{name}/{verb}", b"").status == 200
         assert infer(server, name, ONE).status == 200
         process.send_signal(signal.SIGTERM)
         with open(ours, "rb") as log:
-            text = log.read().decode()    # to the end, which comes
+            text = log.read().decode()    # to the end of the file
         assert process.wait(60) == 0
     finally:
         process.kill()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ten thousand models, half of them broken in different ways: the good ones serve, each other one says why not."""
+"""Ten thousand models, half of them broken in different ways: the good ones serve, each broken one has its reason."""
 
 import http.client
 import os
@@ -119,7 +119,7 @@ BROKEN = {
 
 @pytest.fixture
 def broken(models):
-    """10 000 models, every other one good; of the rest: name -> the text that tells what is wrong with it."""
+    """Writes 10 000 models, every other one good; of the broken ones: name -> the text of the fault."""
     texts = {}
     kinds = list(BROKEN)
     for i in range(N_MODELS):
@@ -136,7 +136,7 @@ def broken(models):
 
 
 def status_of(server, names):
-    """GET …/ready for each, over one connection."""
+    """The status of GET …/ready for each, over one connection."""
     connection = http.client.HTTPConnection(server.address, server.port, timeout=60)
     for name in names:
         connection.request("GET", f"/v2/models/{name}/ready")
@@ -152,7 +152,7 @@ def peak_kb(server):
 
 
 @pytest.mark.skipif(REFERENCE, reason="the genuine Triton waits for ever at the first FIFO")
-def test_the_good_ones_serve_and_the_others_say_why(models, broken):
+def test_good_models_serve_and_broken_ones_give_their_reason(models, broken):
     began = time.monotonic()
     with Server(models, flags=["--exit-on-error=false"], ready=False) as server:
         server.await_rest()

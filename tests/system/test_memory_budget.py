@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What connections keep is bounded, whatever their clients do, and comes back: --connection-memory-budget."""
+"""The memory of connections is bounded, whatever their clients do, and is freed: --connection-memory-budget."""
 
 import contextlib
 import os
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.conch_only("the genuine Triton has no such budget")
 
 MIB = 1 << 20
 BUDGET = 128 * MIB
-SLACK_KB = 60_000    # of what is in use beside the budget: the program, its stacks, the allocator's own
+SLACK_KB = 60_000    # memory in use beside the budget: the program, its stacks, the allocator's own
 PATH = "/v2/models/bytes/infer"
 WITHIN_S = 60
 
@@ -40,7 +40,7 @@ def models(tmp_path_factory):
 
 @pytest.fixture
 def server(models):
-    """One loop, so that whoever holds it up is seen."""
+    """One loop, so that a client that blocks it is seen."""
     flags = [f"--connection-memory-budget={BUDGET}", "--http-thread-count=1", "--allow-metrics=true", "--metrics-port=0"]
     with Server(models, flags=flags) as server:
         yield server
@@ -56,7 +56,7 @@ def head_of(n, path=PATH, output=True):
 
 
 def memory(server, field="VmRSS"):
-    """In kB, as the kernel has it."""
+    """In kB, as the kernel counts it."""
     text = pathlib.Path(f"/proc/{server.pid}/status").read_text(encoding="ascii")
     return int(re.search(rf"^{field}:\s+(\d+) kB", text, re.M)[1])
 
@@ -79,7 +79,7 @@ def serves_small(server):
 
 
 def ask_large(server, n=40 * MIB):
-    """The answer to a large request, which may come before all of it has been sent."""
+    """Returns the answer to a large request, which may arrive before all of it has been sent."""
     with Connection(server, timeout_s=WITHIN_S) as connection:
         with contextlib.suppress(ConnectionError):
             connection.send(head_of(n) + bytes(n))
@@ -87,7 +87,7 @@ def ask_large(server, n=40 * MIB):
 
 
 class Watch:
-    """Health, asked again and again, while the block runs; and the most memory that was seen."""
+    """Asks for health again and again while the block runs, and notes the highest memory."""
 
     def __init__(self, server):
         self._server, self._over = server, threading.Event()
@@ -103,7 +103,7 @@ class Watch:
                     self.worst_s = max(self.worst_s, time.monotonic() - begun)
                     self.n += 1
                     self.most_kb = max(self.most_kb, memory(self._server))
-        except BaseException as failure:    # noqa: BLE001 - told by who waits for the end
+        except BaseException as failure:    # noqa: BLE001 - reported by the thread that waits for the end
             self.failure = failure
 
     def __enter__(self):
@@ -127,7 +127,7 @@ def assert_bounded(watch, before_kb):
 
 
 def page_faults(server, thread):
-    """How often the thread has written where there was no page yet."""
+    """How often the thread has written to a page that did not exist yet."""
     for task in pathlib.Path(f"/proc/{server.pid}/task").iterdir():
         if (task / "comm").read_text(encoding="ascii").strip() == thread:
             return int((task / "stat").read_text(encoding="ascii").rpartition(")")[2].split()[7])
@@ -135,7 +135,7 @@ def page_faults(server, thread):
 
 
 def test_pages_of_large_bodies_are_made_beside_the_loop(server):
-    """The loop only copies; it used to wait for the kernel at each of the 16 pages of 2 MiB, or 8 192 of 4 KiB."""
+    """The loop only copies. Before, it waited for the kernel at each of the 16 pages of 2 MiB, or 8 192 of 4 KiB."""
     before = page_faults(server, "memory"), page_faults(server, "http-0")
     n = 32 * MIB
     body = os.urandom(MIB) * 32
@@ -148,7 +148,7 @@ def test_pages_of_large_bodies_are_made_beside_the_loop(server):
 
 
 def test_clients_that_leave_while_pages_are_made(server):
-    """Whatever is under way for them ends, and what comes after them is whole."""
+    """Orders for such clients end, and later requests are whole."""
     for n_sent in [0, 1, 70_000, MIB, 3 * MIB, 5 * MIB, 9 * MIB] * 3:
         with Connection(server, timeout_s=WITHIN_S) as connection:
             connection.send(head_of(32 * MIB) + bytes(n_sent))
@@ -159,8 +159,8 @@ def test_clients_that_leave_while_pages_are_made(server):
         assert connection.response().body.endswith(body)
 
 
-def test_stalled_uploads_are_bounded_and_go(server):
-    """20 clients send 100 MiB but for the last byte, as far as they are let."""
+def test_stalled_uploads_are_bounded_and_closed(server):
+    """20 clients send 100 MiB except for the last byte, as far as the server reads."""
     serves_small(server)
     before = memory(server)
     n = 100 * MIB
@@ -172,13 +172,13 @@ def test_stalled_uploads_are_bounded_and_go(server):
             with contextlib.suppress(BlockingIOError, ConnectionError):
                 while data:
                     data = data[connection.socket.send(data) :]
-        # What fits was taken: one of them. To the others it was said at once.
+        # What fitted was accepted: one upload. The others were refused at once.
         answer = ask_large(server)
         assert (answer.status, answer.headers["retry-after"]) == (503, "1")
         assert answer.error == "out of memory for requests: try again later"
         wait_for(lambda: metric(server, "conch_connection_memory_refusals") >= 19, WITHIN_S, "all have been refused but one")
         serves_small(server)
-        # Somebody else wants the memory: who stands still for five seconds goes.
+        # Another client needs the memory: uploads that stand still for five seconds are closed.
         wait_for(lambda: ask_large(server).status == 200, WITHIN_S, "large requests are served again")
         assert metric(server, "conch_connection_memory_evictions") >= 1
         serves_small(server)
@@ -192,7 +192,7 @@ def test_stalled_uploads_are_bounded_and_go(server):
 
 @pytest.mark.sanitize
 def test_a_pipeline_is_counted_in_bytes(server):
-    """69 requests of 1 MiB on one connection, whose model takes its time: no more of them are looked at than weigh 4 MiB."""
+    """69 requests of 1 MiB on one connection, whose model is slow: the server parses no more of them than weigh 4 MiB."""
     serves_small(server)
     before = memory(server)
     request = head_of(MIB, "/v2/models/slow/infer") + bytes(MIB)
@@ -208,7 +208,7 @@ def test_a_pipeline_is_counted_in_bytes(server):
     assert_comes_back(server, before)
 
 
-def test_unread_replies_are_bounded_and_go(server):
+def test_unread_replies_are_bounded_and_closed(server):
     """40 clients ask for 16 MiB each and read nothing."""
     serves_small(server)
     before = memory(server)
@@ -231,8 +231,8 @@ def test_unread_replies_are_bounded_and_go(server):
     assert_comes_back(server, before)
 
 
-def test_tensors_of_a_printed_reply_do_not_wait_for_its_client(server):
-    """A client that takes nothing of a reply in JSON: its text is kept, the tensors that were read and printed are not."""
+def test_the_tensors_of_a_printed_reply_are_freed(server):
+    """A client reads nothing of a reply in JSON: the reply's text is kept, the tensors that were printed are freed."""
     serves_small(server)
     before = used(server)
     n = 3 * MIB // 2
@@ -243,7 +243,7 @@ def test_tensors_of_a_printed_reply_do_not_wait_for_its_client(server):
         connection.send(request_bytes("POST", "/v2/models/longs/infer", text))
 
         def few_are_kept():
-            assert connection.socket.recv(1024)    # it takes just enough not to be given up
+            assert connection.socket.recv(1024)    # reads just enough not to be closed
             return used(server) - before < len(text) + printed + kept_unused + tensor // 4
 
         wait_for(few_are_kept, WITHIN_S, "the tensors are gone")
@@ -253,7 +253,7 @@ def test_tensors_of_a_printed_reply_do_not_wait_for_its_client(server):
 
 @pytest.fixture
 def descriptors():
-    """As many as this process may have: machines differ in what it begins with."""
+    """As many as this process may have: machines start with different limits."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     if before[1] != resource.RLIM_INFINITY and before[1] < 4000:
         pytest.skip(f"no more than {before[1]} descriptors are allowed here")
@@ -263,8 +263,8 @@ def descriptors():
 
 
 @pytest.mark.usefixtures("descriptors")
-def test_many_small_requests_that_stall_go(server):
-    """Small requests are never refused; when they alone are more than the budget, the slowest go."""
+def test_many_stalled_small_requests_are_closed(server):
+    """Small requests are never refused. When they alone exceed the budget, the slowest connections are closed."""
     serves_small(server)
     before = memory(server)
     n = 60_000
@@ -283,8 +283,8 @@ def test_many_small_requests_that_stall_go(server):
     assert_comes_back(server, before)
 
 
-def test_chunked_bodies_that_do_not_fit_leave_room(server):
-    """Bodies of unknown length grow until the budget ends: some are refused, and one after the other is served."""
+def test_chunked_bodies_beyond_the_budget_are_refused(server):
+    """Bodies of unknown length grow until the budget ends: some are refused, and the others are served one after the other."""
     serves_small(server)
     before = memory(server)
     chunk = b"%x\r\n%s\r\n" % (MIB, bytes(MIB))
@@ -309,7 +309,7 @@ def test_chunked_bodies_that_do_not_fit_leave_room(server):
                 statuses.append(connection.response().status)
         serves_small(server)
     assert 503 in statuses
-    assert statuses.count(500) >= 1    # whole, and no JSON
+    assert statuses.count(500) >= 1    # whole, but no JSON
     assert_bounded(watch, before)
     for connection in crowd:
         connection.socket.close()
@@ -324,7 +324,7 @@ def test_a_body_larger_than_the_budget_is_refused_for_good(server):
 
 
 @pytest.mark.sanitize
-def test_who_expects_to_be_told_is_told(server):
+def test_a_body_beyond_the_budget_is_refused_before_100_continue(server):
     n = 70 * MIB
     with Connection(server, timeout_s=WITHIN_S) as first, Connection(server, timeout_s=WITHIN_S) as second:
         first.send(head_of(n) + bytes(MIB))
@@ -335,8 +335,8 @@ def test_who_expects_to_be_told_is_told(server):
 
 
 @pytest.mark.skipif(SANITIZED, reason="a sanitizer takes memory of its own")
-def test_what_is_only_announced_takes_nothing(models):
-    """Bodies of 64 MiB are announced on thousands of connections, and nothing of them comes."""
+def test_announced_bodies_take_no_memory(models):
+    """Bodies of 64 MiB are announced on thousands of connections, and no byte of them arrives."""
     n = min(5000, (os.sysconf("SC_OPEN_MAX") - 200))
     with Server(models, flags=["--http-thread-count=1"]) as server:
         serves_small(server)
@@ -356,8 +356,8 @@ def test_what_is_only_announced_takes_nothing(models):
 
 
 @pytest.mark.skipif(SANITIZED, reason="a sanitizer makes everything slow")
-def test_a_huge_body_holds_nobody_up(models):
-    """512 MiB, announced and chunked: health is answered in between, and no byte of them is copied while they come."""
+def test_a_huge_body_holds_up_no_client(models):
+    """512 MiB, announced and chunked: health is answered in between, and no byte of them is copied while they arrive."""
     n = 512 * MIB
     with Server(models, flags=["--http-thread-count=1", f"--connection-memory-budget={2 << 30}"]) as server:
         piece = bytes(MIB)
@@ -374,7 +374,7 @@ def test_a_huge_body_holds_nobody_up(models):
                     if chunked:
                         connection.send(b"0\r\n\r\n")
                     assert connection.response().status == 400    # it is no JSON
-                # A copy of 256 MiB alone is 0.1 s, and needs both blocks at once.
+                # A copy of 256 MiB alone takes 0.1 s, and needs both blocks at once.
                 assert watch.n > 20
                 assert watch.most_kb < before + 800 * 1024
         wait_for(lambda: memory(server) < before + 20_000, WITHIN_S, "memory is the system's again")
@@ -417,7 +417,7 @@ def group():
 
 @pytest.mark.skipif(SANITIZED, reason="a sanitizer takes memory of its own")
 def test_a_control_group_of_512_mib_never_kills_it(models, group):
-    """The default is a quarter of what the group allows: 128 MiB. Uploads that stall, replies that nobody reads."""
+    """The default is a quarter of the group's limit: 128 MiB. Uploads stall, and replies are not read."""
     wrap = ["sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh"]
     with Server(models, flags=["--allow-metrics=true", "--metrics-port=0"], wrap=wrap) as server:
         assert metric(server, "conch_connection_memory_budget_bytes") == 128 * MIB

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Want of address space, from what a program needs to begin up to plenty: the server serves, or says why it does not. It
-never dies of a signal, whichever thread is the one that gets nothing."""
+"""Lack of address space, from what a program needs to start up to plenty: the server serves, or reports why it does not.
+It never dies of a signal, whichever thread finds no memory."""
 
 import concurrent.futures
 import os
@@ -29,18 +29,18 @@ MIB = 1 << 20
 
 
 def ask(port, path, body=None):
-    """Whether there was an answer, of whatever kind, and no more than that."""
+    """Was there an answer, of whatever kind?"""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/v2/{path}", data=body, timeout=30) as answer:
             answer.read()
     except urllib.error.HTTPError as error:
         error.read()
-    except OSError:    # the connection was not accepted, or cut off: that is allowed, too
+    except OSError:    # the connection was not accepted, or cut off, which is allowed, too
         return
 
 
 def limited(models, limit_mib, ask_it, *flags, wrap=()):
-    """One start, ask_it(port) if it serves, and the stop: (exit code, what ask_it returned or None, what the server said)."""
+    """Starts the server, calls ask_it(port) if it serves, and stops it: (exit code, what ask_it returned or None, the log)."""
     server = Server(models, flags=["--http-thread-count=2", "--exit-timeout-secs=20", *flags],
                     wrap=[*wrap, "prlimit", f"--as={limit_mib * MIB}", "--"]).start()
     try:
@@ -59,7 +59,7 @@ def limited(models, limit_mib, ask_it, *flags, wrap=()):
 
 def load_and_ask(port):
     image = b'{"inputs":[{"name":"image","datatype":"FP32","shape":[1,64],"data":[%s]}]}' % b",".join([b"1"] * 64)
-    for _ in range(3):    # the first load may fail, and what it leaves must not harm the next one
+    for _ in range(3):    # the first load may fail, and must not harm the next one
         ask(port, "repository/models/digits/load", b"")
         ask(port, "models/digits/infer", image)
         ask(port, "repository/index", b"")
@@ -74,7 +74,7 @@ def both(models):
 
 # 33 starts: some end before a thread of theirs runs, some when a model is loaded, some after that.
 @pytest.mark.parametrize("mode", ["none", "explicit"])
-def test_a_start_ends_well_or_with_a_word(both, mode):
+def test_a_start_succeeds_or_gives_its_reason(both, mode):
     flags = [f"--model-control-mode={mode}"] + (["--load-model=m"] if mode == "explicit" else [])
     # On two processors at most: ONNX Runtime has a thread for each, with a stack of 8 MiB.
     processors = ",".join(map(str, sorted(os.sched_getaffinity(0))[:2]))
@@ -85,7 +85,7 @@ def test_a_start_ends_well_or_with_a_word(both, mode):
         if code == 1:
             assert re.search(r"^error: |^conch: |\bE\d{4} .*\"(failed|error)", log, re.MULTILINE), f"{limit_mib} MiB:\n{log}"
         codes.append(code)
-    assert codes[0] == 1 and codes[-1] == 0, codes    # the range has both ends in it
+    assert codes[0] == 1 and codes[-1] == 0, codes    # the range covers both ends
     assert len(codes) == 33
 
 
@@ -93,15 +93,15 @@ def test_a_start_ends_well_or_with_a_word(both, mode):
 
 
 def idle_kb(models, n_processors):
-    """What a server without models takes for itself."""
+    """The memory of a server without models."""
     env = preload.environment("processors", PROCESSORS=str(n_processors))
     with Server(models, flags=["--http-thread-count=2"], env=env) as server:
         status = pathlib.Path(f"/proc/{server.pid}/status").read_text(encoding="ascii")
     return int(re.search(r"^RssAnon:\s+(\d+) kB", status, re.M)[1])
 
 
-def test_a_large_machine_makes_it_no_larger(models):
-    """But for its own threads, of which there are as many as the options say."""
+def test_a_large_machine_makes_the_server_no_larger(models):
+    """Except for its own threads, whose number the options give."""
     assert idle_kb(models, 128) < idle_kb(models, 1) + 2000
 
 
@@ -140,7 +140,7 @@ def execute(port):
 
 
 def load_and_execute(port):
-    """Loads and executes, again and again: how many runs succeeded."""
+    """Loads and executes, again and again; returns how many runs succeeded."""
     n_done = 0
     for _ in range(2):
         ask(port, "repository/models/heavy/load", b"")
@@ -150,17 +150,17 @@ def load_and_execute(port):
     return n_done
 
 
-def test_models_execute_or_their_clients_are_told(heavy):
-    """A pool of the library's own that got only some of its threads waited for ever for the others."""
+def test_models_execute_or_their_clients_get_the_reason(heavy):
+    """Before, a pool of the library's own that got only some of its threads waited for ever for the others."""
     runs = []
     for limit_mib in [*range(150, 250, 4), 400]:
         code, n_done, log = limited(heavy, limit_mib, load_and_execute, *HELD_FLAGS)
         assert code in (0, 1), f"{limit_mib} MiB: ended with {code}\n{log}"
         runs.append(n_done or 0)
-    assert runs[0] == 0 and runs[-1] == 36, runs    # the range has both ends in it
+    assert runs[0] == 0 and runs[-1] == 36, runs    # the range covers both ends
 
 
-# ---- C++ exceptions on those threads: nothing catches them, and a run waits for ever --------------
+# ---- C++ exceptions on those threads: they are not caught, and a run waits for ever ---------------
 
 SORTED = 4_000_000
 ASK_SORTED = b'{"inputs":[{"name":"IN","datatype":"FP32","shape":[1],"data":[3]}]}'
@@ -168,7 +168,7 @@ ASK_SORTED = b'{"inputs":[{"name":"IN","datatype":"FP32","shape":[1],"data":[3]}
 
 @pytest.fixture
 def sorting(models):
-    """A model that sorts four rows side by side, each with 64 MB that are asked for where it is sorted."""
+    """A model that sorts four rows in parallel, each with 64 MB that are allocated by the sorting thread."""
     onnx = pytest.importorskip("onnx")
     node = onnx.helper.make_node
 
@@ -185,7 +185,7 @@ def sorting(models):
 
 
 def post(port, path, body):
-    """(status, text); without an answer it fails."""
+    """Returns (status, text); fails without an answer."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/v2/{path}", data=body, timeout=30) as answer:
             return answer.status, answer.read()
@@ -194,7 +194,7 @@ def post(port, path, body):
 
 
 def sort(port):
-    """How many of two clients the model has served; the others have been told why not."""
+    """Returns how many of two clients the model has served; the others got the reason."""
     if post(port, "repository/models/sorting/load", b"")[0] != 200:
         return 0
     n_done = 0
@@ -205,20 +205,20 @@ def sort(port):
     return n_done
 
 
-def test_what_a_model_wants_while_it_computes_is_refused(sorting):
-    """On its default threads. With others the same limits ended in runs without end, and in crashes."""
+def test_memory_that_a_running_model_wants_is_refused(sorting):
+    """On its default threads. With other settings the same limits ended in endless runs, and in crashes."""
     runs = []
     for limit_mib in range(120, 480, 20):
         code, n_done, log = limited(sorting, limit_mib, sort, "--model-control-mode=explicit")
         assert code in (0, 1), f"{limit_mib} MiB: ended with {code}\n{log}"
         assert "has lost a thread" not in log
         runs.append(n_done or 0)
-    assert runs[0] == 0 and runs[-1] == 2, runs    # the range has both ends in it
+    assert runs[0] == 0 and runs[-1] == 2, runs    # the range covers both ends
 
 
-def test_a_thread_that_is_lost_is_told_of(sorting):
-    """Who asks for threads all the same has them. What then becomes of the run is ONNX Runtime's: an error, a wait for ever
-    or a crash; but it is never a wait without a word."""
+def test_a_lost_thread_is_logged(sorting):
+    """With the option, the library has threads all the same. What then happens to the run is up to ONNX Runtime: an error,
+    a wait for ever or a crash. The log always reports it."""
     n_lost = 0
     flags = ["--http-thread-count=2", "--model-control-mode=explicit", "--load-model=sorting",
              "--backend-config=onnxruntime,intra_op_thread_count=4"]
