@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -56,6 +57,7 @@ static struct {
     /* Under mu. */
     struct clock *clock;       /* NULL = the real one */
     bool has_file;             /* or it goes to the console */
+    char path[PATH_MAX];       /* of the file; "" */
     enum log_level last_level; /* of the last message, if it is short enough to be remembered */
     char last_file[FILE_BYTES];
     int last_line;
@@ -109,10 +111,18 @@ struct status *log_open_file(const char *path)
     log_flush(); /* repeats belong to where the message is */
     mutex_lock(&log_state.mu);
     log_state.has_file = fd >= 0;
+    snprintf(log_state.path, sizeof(log_state.path), "%s", path ? path : "");
     log_state.has_last = false;
     log_sink_set_file(fd);
     mutex_unlock(&log_state.mu);
     return NULL;
+}
+
+void log_get_file(char *ret_path, size_t room_bytes)
+{
+    mutex_lock(&log_state.mu);
+    snprintf(ret_path, room_bytes, "%s", log_state.path);
+    mutex_unlock(&log_state.mu);
 }
 
 void log_set_clock(struct clock *clock)

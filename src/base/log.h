@@ -19,6 +19,7 @@
 #define CONCH_BASE_LOG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "base/compiler.h"
 
@@ -55,6 +56,9 @@ void log_set_settings(const struct log_settings *settings);
  * Errors: as open() has them, with the path
  */
 NODISCARD struct status *log_open_file(const char *path);
+
+/* log_get_file - the path of the log file, cut to the room; "" when there is none. Thread: any. */
+void log_get_file(char *ret_path, size_t room_bytes);
 
 /*
  * log_flush - writes the pending number of repeats. The loops' timers call it each second while

@@ -58,6 +58,12 @@ struct response_stats {
     struct duration compute_infer, compute_output, success, fail, empty_response, cancel;
 };
 
+/* response_stats_reported - has the backend reported anything for that index? */
+static inline bool response_stats_reported(const struct response_stats *r)
+{
+    return r->success.count || r->fail.count || r->empty_response.count || r->cancel.count;
+}
+
 struct statistics {
     struct duration success, fail;
     uint64_t failures[N_FAILURE_REASONS]; /* fail.count by reason */

@@ -168,11 +168,6 @@ static void put_inference_stats(struct json_writer *w, const struct statistics *
     json_put_close(w, '}');
 }
 
-static bool is_reported(const struct response_stats *r)
-{
-    return r->success.count || r->fail.count || r->empty_response.count || r->cancel.count;
-}
-
 static void put_response_stats(struct json_writer *w, const struct statistics *s)
 {
     json_put_name(w, "response_stats");
@@ -180,7 +175,7 @@ static void put_response_stats(struct json_writer *w, const struct statistics *s
     for (uint32_t i = 0; i < s->n_responses; i++) {
         const struct response_stats *r = &s->responses[i];
         char index[16];
-        if (!is_reported(r))
+        if (!response_stats_reported(r))
             continue;
         snprintf(index, sizeof(index), "%" PRIu32, i);
         json_put_name(w, index);

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The table of methods, and how each message is read and written: by protobuf-c, with an arena for
+ * its memory. A method is one row here and one function (unary_priv.h). Threads: constant data.
+ */
+#include "frontends/grpc/unary_priv.h"
+
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/pbmsg.h"
+#include "base/status.h"
+#include "proto/health.pb-c.h"
+#include "proto/inference.pb-c.h"
+
+/* ---- Where methods run ---------------------------------------------------------------------- */
+
+static enum unary_thread run_on_control(const ProtobufCMessage *request)
+{
+    (void)request;
+    return UNARY_CONTROL;
+}
+
+static enum unary_thread run_as_load(const ProtobufCMessage *request)
+{
+    (void)request;
+    return UNARY_LOAD;
+}
+
+/* Those of all models may be many. */
+static enum unary_thread find_statistics_thread(const ProtobufCMessage *request)
+{
+    const Inference__ModelStatisticsRequest *r = (const Inference__ModelStatisticsRequest *)request;
+    return r->name[0] ? UNARY_LOOP : UNARY_HELPER;
+}
+
+static const char *find_load_model(const ProtobufCMessage *request)
+{
+    return ((const Inference__RepositoryModelLoadRequest *)request)->model_name;
+}
+
+static const char *find_unload_model(const ProtobufCMessage *request)
+{
+    return ((const Inference__RepositoryModelUnloadRequest *)request)->model_name;
+}
+
+/* ---- The table ------------------------------------------------------------------------------ */
+
+#define INFERENCE(name, type, ...)                                                                 \
+    {                                                                                              \
+        .path = "/inference.GRPCInferenceService/" name,                                           \
+        .request = &inference__##type##_request__descriptor,                                       \
+        .answer = &inference__##type##_response__descriptor, __VA_ARGS__                           \
+    }
+
+/* clang-format off */
+static const struct unary_method methods[] = {
+    INFERENCE("ServerLive", server_live, .run = unary_server_live),
+    INFERENCE("ServerReady", server_ready, .run = unary_server_ready),
+    INFERENCE("ModelReady", model_ready, .run = unary_model_ready),
+    INFERENCE("ServerMetadata", server_metadata, .run = unary_server_metadata),
+    INFERENCE("ModelMetadata", model_metadata, .run = unary_model_metadata),
+    INFERENCE("ModelConfig", model_config, .run = unary_model_config),
+    INFERENCE("ModelStatistics", model_statistics, .run = unary_statistics, .thread = find_statistics_thread),
+    INFERENCE("RepositoryIndex", repository_index, .run = unary_repository_index, .thread = run_on_control),
+    INFERENCE("RepositoryModelLoad", repository_model_load, .run = unary_model_load, .thread = run_as_load,
+              .model = find_load_model),
+    INFERENCE("RepositoryModelUnload", repository_model_unload, .run = unary_model_unload, .thread = run_on_control,
+              .model = find_unload_model),
+    INFERENCE("SystemSharedMemoryStatus", system_shared_memory_status, .run = unary_refuse_shared_memory),
+    INFERENCE("SystemSharedMemoryRegister", system_shared_memory_register, .run = unary_refuse_shared_memory),
+    INFERENCE("SystemSharedMemoryUnregister", system_shared_memory_unregister, .run = unary_refuse_shared_memory),
+    INFERENCE("CudaSharedMemoryStatus", cuda_shared_memory_status, .run = unary_refuse_shared_memory),
+    INFERENCE("CudaSharedMemoryRegister", cuda_shared_memory_register, .run = unary_refuse_shared_memory),
+    INFERENCE("CudaSharedMemoryUnregister", cuda_shared_memory_unregister, .run = unary_refuse_shared_memory),
+    INFERENCE("TraceSetting", trace_setting, .run = unary_trace_setting),
+    INFERENCE("LogSettings", log_settings, .run = unary_log_settings),
+    {
+        .path = "/grpc.health.v1.Health/Check",
+        .request = &grpc__health__v1__health_check_request__descriptor,
+        .answer = &grpc__health__v1__health_check_response__descriptor,
+        .run = unary_health_check,
+    },
+};
+/* clang-format on */
+
+const struct unary_method *unary_find(const char *path, size_t length)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
+        if (strlen(methods[i].path) == length && memcmp(methods[i].path, path, length) == 0)
+            return &methods[i];
+    }
+    return NULL;
+}
+
+enum unary_thread unary_thread(const struct unary_method *m, const ProtobufCMessage *request)
+{
+    return m->thread ? m->thread(request) : UNARY_LOOP;
+}
+
+/* ---- Reading and writing -------------------------------------------------------------------- */
+
+static void *alloc_in_arena(void *arena, size_t n_bytes)
+{
+    return arena_alloc(arena, n_bytes);
+}
+
+static void free_in_arena(void *arena, void *p)
+{
+    (void)arena;
+    (void)p;
+}
+
+struct status *unary_read(const struct unary_method *m, const void *bytes, size_t n_bytes,
+                          struct arena *arena, const ProtobufCMessage **ret_request)
+{
+    ProtobufCAllocator allocator = {alloc_in_arena, free_in_arena, arena};
+    const ProtobufCMessage *request =
+        protobuf_c_message_unpack(m->request, &allocator, n_bytes, bytes);
+    if (!request)
+        return arena->starved ? status_no_memory()
+                              : status_new(STATUS_INTERNAL, "Unable to parse request");
+    *ret_request = request;
+    return NULL;
+}
+
+/* A buffer of ours behind protobuf-c's interface. */
+struct packed {
+    ProtobufCBuffer base;
+    struct buf *out;
+};
+
+static void append_packed(ProtobufCBuffer *buffer, size_t n_bytes, const uint8_t *bytes)
+{
+    buf_add(((struct packed *)buffer)->out, bytes, n_bytes);
+}
+
+struct status *unary_run(const struct unary_method *m, struct server *server,
+                         const ProtobufCMessage *request, struct arena *arena, struct buf *out)
+{
+    struct unary_call c = {
+        .server = server, .arena = arena, .request = request, .answer = pb_new(arena, m->answer)};
+    struct packed packed = {.base.append = append_packed, .out = out};
+    if (!c.answer)
+        return status_no_memory();
+    struct status *st = m->run(&c);
+    if (st)
+        return st;
+    protobuf_c_message_pack_to_buffer(c.answer, &packed.base);
+    return buf_status(out);
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Calls with one request and one answer, but for inferences: the bytes of a message in, the bytes
+ * of a message out. They know neither HTTP/2 nor a connection.
+ *
+ *     const struct unary_method *m = unary_find(path, length);
+ *     st = unary_read(m, bytes, n_bytes, &arena, &request);      on the loop
+ *     st = unary_run(m, server, request, &arena, &out);          on the thread that m->thread names
+ */
+#ifndef CONCH_FRONTENDS_GRPC_UNARY_H
+#define CONCH_FRONTENDS_GRPC_UNARY_H
+
+#include <protobuf-c/protobuf-c.h>
+#include <stddef.h>
+
+#include "base/compiler.h"
+
+struct arena;
+struct buf;
+struct server;
+struct status;
+
+/* Where a method may run. */
+enum unary_thread {
+    UNARY_LOOP,    /* it does not block */
+    UNARY_HELPER,  /* ops_helpers(): it may take long */
+    UNARY_CONTROL, /* ops_control(): it may block */
+    UNARY_LOAD,    /* … and is a load */
+};
+
+/* What a method works with. */
+struct unary_call {
+    struct server *server;
+    struct arena *arena;             /* where the answer's parts are allocated */
+    const ProtobufCMessage *request; /* of the method's type */
+    ProtobufCMessage *answer;        /* likewise; empty on entry */
+};
+
+struct unary_method {
+    const char *path; /* "/inference.GRPCInferenceService/ServerLive" */
+    const ProtobufCMessageDescriptor *request, *answer;
+    enum unary_thread (*thread)(const ProtobufCMessage *request); /* NULL: UNARY_LOOP */
+    /* The model that a load or an unload names: jobs of one model run one after the other. NULL:
+     * none. */
+    const char *(*model)(const ProtobufCMessage *request);
+    struct status *(*run)(struct unary_call *c);
+};
+
+/* unary_find - the method of that path, or NULL. Thread: any. */
+const struct unary_method *unary_find(const char *path, size_t length);
+
+/* unary_thread - where that request is to run. */
+enum unary_thread unary_thread(const struct unary_method *m, const ProtobufCMessage *request);
+
+/*
+ * unary_read - reads the message. It lives in the arena.
+ *
+ * Thread: any. Errors: STATUS_INTERNAL  Unable to parse request; or the arena is full
+ */
+NODISCARD struct status *unary_read(const struct unary_method *m, const void *bytes, size_t n_bytes,
+                                    struct arena *arena, const ProtobufCMessage **ret_request);
+
+/*
+ * unary_run - runs the method and appends the bytes of its answer to out.
+ *
+ * Thread: as unary_thread() says. Errors: those of the operation (ops.h); STATUS_UNAVAILABLE  no
+ * memory
+ */
+NODISCARD struct status *unary_run(const struct unary_method *m, struct server *server,
+                                   const ProtobufCMessage *request, struct arena *arena,
+                                   struct buf *out);
+
+#endif

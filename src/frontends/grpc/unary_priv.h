@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of the methods share: the parts of an answer are allocated in the call's arena.
+ * unary.c has the table of all methods; a method is a function below.
+ */
+#ifndef CONCH_FRONTENDS_GRPC_UNARY_PRIV_H
+#define CONCH_FRONTENDS_GRPC_UNARY_PRIV_H
+
+#include "base/arena.h"
+#include "frontends/grpc/unary.h"
+#include "frontends/ops/ops.h"
+
+/* unary_health.c: is it live, is it ready? */
+struct status *unary_server_live(struct unary_call *c);
+struct status *unary_server_ready(struct unary_call *c);
+struct status *unary_model_ready(struct unary_call *c);
+struct status *unary_health_check(struct unary_call *c);
+
+/* unary_models.c: what the server and its models are. */
+struct status *unary_server_metadata(struct unary_call *c);
+struct status *unary_model_metadata(struct unary_call *c);
+struct status *unary_model_config(struct unary_call *c);
+
+/* unary_statistics.c */
+struct status *unary_statistics(struct unary_call *c);
+
+/* unary_repository.c: which models there are; loading and unloading. */
+struct status *unary_repository_index(struct unary_call *c);
+struct status *unary_model_load(struct unary_call *c);
+struct status *unary_model_unload(struct unary_call *c);
+
+/* unary_settings.c: the log; traces and shared memory, which are refused by name. */
+struct status *unary_log_settings(struct unary_call *c);
+struct status *unary_trace_setting(struct unary_call *c);
+struct status *unary_refuse_shared_memory(struct unary_call *c);
+
+/*
+ * unary_alloc - zeroed memory for n items; NULL: no memory.
+ */
+static inline void *unary_alloc(struct unary_call *c, size_t n, size_t item_bytes)
+{
+    size_t bytes;
+    if (__builtin_mul_overflow(n, item_bytes, &bytes))
+        return NULL;
+    void *p = arena_alloc(c->arena, bytes);
+    return p ? __builtin_memset(p, 0, bytes) : NULL;
+}
+
+/* unary_new - an initialised message in the arena; NULL: no memory. */
+#define UNARY_NEW(c, type, init)                                                                   \
+    ({                                                                                             \
+        type *made_ = arena_alloc((c)->arena, sizeof(type));                                       \
+        if (made_)                                                                                 \
+            init(made_);                                                                           \
+        made_;                                                                                     \
+    })
+
+/* unary_borrow - a string for a field of protobuf-c, which only reads it: it must outlive the
+ * answer. */
+static inline char *unary_borrow(const char *s)
+{
+    return (char *)(uintptr_t)s;
+}
+
+/* unary_model_ref - the model that a request names. */
+static inline struct ops_model_ref unary_model_ref(const char *name, const char *version)
+{
+    return (struct ops_model_ref){name, __builtin_strlen(name), version, __builtin_strlen(version)};
+}
+
+#endif

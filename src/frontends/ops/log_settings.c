@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The settings of the log by their names. The log has them (base/log.c). Threads: no state. */
+#include "frontends/ops/log_settings.h"
+
+#include <string.h>
+
+#include "base/status.h"
+
+static const char *const format_names[] = {
+    [LOG_FORMAT_DEFAULT] = "default",
+    [LOG_FORMAT_ISO8601] = "ISO8601",
+};
+
+void ops_log_settings(struct ops_log_settings *ret)
+{
+    log_get_file(ret->file, sizeof(ret->file));
+    log_get_settings(&ret->levels);
+}
+
+const char *ops_log_format_name(enum log_format format)
+{
+    return format_names[format];
+}
+
+bool ops_log_format_of(const char *name, enum log_format *ret)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(format_names); i++) {
+        if (strcmp(format_names[i], name) == 0) {
+            *ret = (enum log_format)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+struct status *ops_refuse_log_file(void)
+{
+    return status_new(STATUS_UNSUPPORTED,
+                      "log file location can not be updated through network protocol");
+}
