@@ -22,25 +22,15 @@ enum read { READ_FINE, READ_BAD, READ_NO_MEMORY };
  * message. Beyond it the arena counts as full. */
 enum { MAX_ITEMS = 1 << 16 };
 
-/* Room for one more item of an array in the arena, which is zeroed; NULL: no memory. */
+/* One more item of an array in the arena, zeroed; NULL: no room. */
 #define APPEND(arena, items, count, capacity)                                                      \
-    ((items) = grow_items(arena, items, count, &(capacity), sizeof(*(items))),                     \
+    (((items) = grow_list(arena, items, count, &(capacity), sizeof(*(items)))),                    \
      (items) ? memset(&(items)[(count)++], 0, sizeof(*(items))) : NULL)
 
-static void *grow_items(struct arena *a, void *items, uint32_t count, uint32_t *capacity,
-                        size_t item_bytes)
+static void *grow_list(struct arena *a, void *items, uint32_t count, uint32_t *capacity,
+                       size_t item_bytes)
 {
-    enum { FIRST = 4 };
-    if (count < *capacity)
-        return items;
-    uint32_t wanted = *capacity ? 2 * *capacity : FIRST;
-    void *grown = wanted <= MAX_ITEMS ? arena_alloc(a, (size_t)wanted * item_bytes) : NULL;
-    if (!grown)
-        return NULL;
-    if (count)
-        memcpy(grown, items, (size_t)count * item_bytes);
-    *capacity = wanted;
-    return grown;
+    return count < MAX_ITEMS ? arena_grow(a, items, count, capacity, item_bytes) : NULL;
 }
 
 /* A field of the type string. */
