@@ -23,12 +23,6 @@ struct status {
 
 static struct status no_memory = {.code = STATUS_UNAVAILABLE, .message = "out of memory"};
 
-NORETURN void bug(const char *file, int line, const char *condition)
-{
-    fprintf(stderr, "conch: bug at %s:%d: %s\n", file, line, condition);
-    abort();
-}
-
 /* What may be put around a message that has been cut, before the whole is cut again. */
 enum { MAX_AROUND_BYTES = 4 << 10 };
 

@@ -430,9 +430,3 @@ struct span head_find(const struct http_head *head, const char *name, size_t nam
     }
     return (struct span){NULL, 0};
 }
-
-bool span_is(struct span s, const char *text)
-{
-    size_t length = strlen(text);
-    return s.at && s.length == length && strncasecmp(s.at, text, length) == 0;
-}
