@@ -19,7 +19,6 @@ enum { MAX_DOCUMENT_BYTES = 1 << 30 };
 
 /* The enums of core and ABI are the same numbers. */
 _Static_assert((int)DTYPE_BF16 == (int)TRITONSERVER_TYPE_BF16, "data types");
-_Static_assert((int)STATUS_CANCELLED == (int)TRITONSERVER_ERROR_CANCELLED, "error codes");
 _Static_assert((int)MEMORY_GPU == (int)TRITONSERVER_MEMORY_GPU, "memory types");
 _Static_assert((int)PARAMETER_BYTES == (int)TRITONSERVER_PARAMETER_BYTES, "parameter types");
 _Static_assert((int)LOG_VERBOSE == (int)TRITONSERVER_LOG_VERBOSE, "log levels");
@@ -86,11 +85,20 @@ void TRITONSERVER_ErrorDelete(TRITONSERVER_Error *error)
     status_free(to_status(error));
 }
 
+/* Each code and the one that stands for it here are the same number as in the ABI. */
+#define STATUS_CODE(code, name, public, http, grpc, grpc_name)                                     \
+    _Static_assert((int)STATUS_##public == (int)TRITONSERVER_ERROR_##public, "error codes");
+#include "base/status.def"
+
 /* As far as the interface has a word for it. */
 static enum status_code public_code(TRITONSERVER_Error *error)
 {
+    static const enum status_code codes[] = {
+#define STATUS_CODE(code, name, public, http, grpc, grpc_name) STATUS_##public,
+#include "base/status.def"
+    };
     enum status_code code = status_code(to_status(error));
-    return code == STATUS_TIMED_OUT ? STATUS_UNAVAILABLE : code;
+    return (size_t)code < ARRAY_SIZE(codes) ? codes[code] : code;
 }
 
 TRITONSERVER_Error_Code TRITONSERVER_ErrorCode(TRITONSERVER_Error *error)

@@ -148,27 +148,11 @@ const char *status_message(const struct status *st)
 
 const char *status_code_name(enum status_code code)
 {
-    switch (code) {
-    case STATUS_UNKNOWN:
-        return "Unknown";
-    case STATUS_INTERNAL:
-        return "Internal";
-    case STATUS_NOT_FOUND:
-        return "Not found";
-    case STATUS_INVALID_ARG:
-        return "Invalid argument";
-    case STATUS_UNAVAILABLE:
-        return "Unavailable";
-    case STATUS_UNSUPPORTED:
-        return "Unsupported";
-    case STATUS_ALREADY_EXISTS:
-        return "Already exists";
-    case STATUS_CANCELLED:
-        return "Cancelled";
-    case STATUS_TIMED_OUT:
-        return "Timed out";
-    }
-    return "<invalid code>";
+    static const char *const names[] = {
+#define STATUS_CODE(code, name, public, http, grpc, grpc_name) name,
+#include "base/status.def"
+    };
+    return (size_t)code < ARRAY_SIZE(names) ? names[code] : "<invalid code>";
 }
 
 char *status_reason(const struct status *st)

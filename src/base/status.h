@@ -15,19 +15,12 @@
 #include "base/compiler.h"
 
 /*
- * The values are those of TRITONSERVER_Error_Code. That enum lacks STATUS_TIMED_OUT, which the C
- * API gives out as STATUS_UNAVAILABLE.
+ * STATUS_UNKNOWN, STATUS_INTERNAL, STATUS_NOT_FOUND, STATUS_INVALID_ARG, STATUS_UNAVAILABLE, …: the
+ * table has all of them, and what depends on each.
  */
 enum status_code {
-    STATUS_UNKNOWN,
-    STATUS_INTERNAL,
-    STATUS_NOT_FOUND,
-    STATUS_INVALID_ARG,
-    STATUS_UNAVAILABLE,
-    STATUS_UNSUPPORTED,
-    STATUS_ALREADY_EXISTS,
-    STATUS_CANCELLED,
-    STATUS_TIMED_OUT,
+#define STATUS_CODE(code, name, public, http, grpc, grpc_name) STATUS_##code,
+#include "base/status.def"
 };
 
 struct status;

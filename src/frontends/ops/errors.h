@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The code of each protocol for a status code, in one table (reference/behaviours §1.3, §1.4).
+ * The code of each protocol for a status code (reference/behaviours §1.3, §1.4). The
+ * table is base/status.def.
  */
 #ifndef CONCH_FRONTENDS_OPS_ERRORS_H
 #define CONCH_FRONTENDS_OPS_ERRORS_H
@@ -8,7 +9,6 @@
 #include "base/status.h"
 
 struct ops_error {
-    enum status_code code;
     int http_status;
     int grpc_status;
     const char *grpc_name;
