@@ -61,12 +61,13 @@ void helpers_tell(struct helpers *h)
     mutex_unlock(&h->mu);
 }
 
-bool helpers_wait(struct helpers *h, bool (*done)(void *arg), void *arg, uint64_t until_ns)
+bool helpers_wait(struct helpers *h, bool (*done)(void *arg), void *arg, struct clock *clock,
+                  uint64_t until_ns)
 {
     mutex_lock(&h->mu);
     bool in_time = true;
     while (in_time && !done(arg))
-        in_time = cond_wait_until(&h->told, &h->mu, until_ns);
+        in_time = cond_wait_by_clock(&h->told, &h->mu, clock, until_ns);
     bool is_done = done(arg);
     mutex_unlock(&h->mu);
     return is_done;

@@ -20,6 +20,8 @@
 #include "base/mutex.h"
 #include "core/control.h"
 
+struct clock;
+
 struct helpers {
     struct mutex mu; /* level 865 in core/README.md */
     struct cond told;
@@ -46,7 +48,8 @@ struct control *helpers_control(struct helpers *h);
 /* helpers_tell - wakes the threads in helpers_wait(): a job has changed what they wait for. */
 void helpers_tell(struct helpers *h);
 /* helpers_wait - waits until done(arg), which is called under mu, returns true. False: until_ns
- * (monotonic) has passed. */
-bool helpers_wait(struct helpers *h, bool (*done)(void *arg), void *arg, uint64_t until_ns);
+ * of the clock has passed. */
+bool helpers_wait(struct helpers *h, bool (*done)(void *arg), void *arg, struct clock *clock,
+                  uint64_t until_ns);
 
 #endif

@@ -92,7 +92,7 @@ static void observe_first_response(struct request *r)
 {
     if (atomic_exchange_explicit(&r->responded, true, memory_order_relaxed))
         return;
-    uint64_t now_ns = monotonic_ns();
+    uint64_t now_ns = clock_now_ns(r->model->clock);
     double ms = (double)(now_ns - MIN(r->start_ns, now_ns)) / NS_PER_MS;
     histogram_observe(r->model->metrics.first_response, ms);
 }
@@ -226,7 +226,7 @@ struct status *request_reschedule(struct request *r)
                           "[request id: %s] request is to be rescheduled, but has its final "
                           "response",
                           request_log_name(r));
-    r->queue_ns = monotonic_ns();
+    r->queue_ns = clock_now_ns(r->model->clock);
     if (!atomic_compare_exchange_strong_explicit(&r->stage, &expected, REQUEST_QUEUED,
                                                  memory_order_acq_rel, memory_order_acquire))
         return refuse_release(r);
@@ -252,7 +252,7 @@ struct status *request_too_late(const struct request *r)
 
 void request_fail_queued(struct request *r, enum failure_reason reason, struct status *error)
 {
-    uint64_t now_ns = monotonic_ns();
+    uint64_t now_ns = clock_now_ns(r->model->clock);
     model_count_failure(r->model, reason, now_ns - MIN(r->start_ns, now_ns));
     request_fail(r, error);
     atomic_store_explicit(&r->stage, REQUEST_EXECUTING, memory_order_relaxed);

@@ -167,7 +167,7 @@ struct status *model_load(const struct model_services *services, struct backend_
                           struct model_config *config, struct config_facts *facts,
                           struct model **ret_model)
 {
-    uint64_t from_ns = monotonic_ns();
+    uint64_t from_ns = clock_now_ns(services->clock);
     struct model *m = model_new(services, name, version, source->directory, config);
     m->storage = source->storage;
     m->folder = source->folder;
@@ -182,7 +182,7 @@ struct status *model_load(const struct model_services *services, struct backend_
         return a.result;
     }
     m->load_slot = NULL;
-    m->metrics.load_ns = monotonic_ns() - from_ns;
+    m->metrics.load_ns = clock_now_ns(m->clock) - from_ns;
     model_open(m);
     readiness_begin(m);
     *ret_model = m;

@@ -59,7 +59,7 @@ static void start_question(struct model *m)
         return;
     }
     model_ref(m);
-    atomic_store(&rd->asked_ns, monotonic_ns());
+    atomic_store(&rd->asked_ns, clock_now_ns(m->clock));
     rd->job.run = run_question_job;
     struct control *askers = helpers_control(&m->backend->askers);
     if (LIKELY(askers != NULL)) {
@@ -80,6 +80,11 @@ bool readiness_ask_if_wanted(struct model *m, uint64_t now_ns)
     return true;
 }
 
+static void fire_again_locked(struct readiness_watch *w)
+{
+    deadline_timer_fire_by(&w->deadline_timer, clock_now_ns(w->deadline_timers->clock) + AGAIN_NS);
+}
+
 static void ask_wanted_again(struct control_job *job)
 {
     struct readiness_watch *w = CONTAINER_OF(job, struct readiness_watch, job);
@@ -87,7 +92,7 @@ static void ask_wanted_again(struct control_job *job)
     mutex_lock(&w->mu);
     w->is_at_it = false;
     if (any && !w->ending)
-        deadline_timer_fire_by(&w->deadline_timer, monotonic_ns() + AGAIN_NS);
+        fire_again_locked(w);
     cond_broadcast(&w->changed);
     mutex_unlock(&w->mu);
 }
@@ -119,7 +124,7 @@ static void keep_watching(struct readiness_watch *w)
 {
     mutex_lock(&w->mu);
     if (w->deadline_timer.set && !w->ending && !w->is_at_it)
-        deadline_timer_fire_by(&w->deadline_timer, monotonic_ns() + AGAIN_NS);
+        fire_again_locked(w);
     mutex_unlock(&w->mu);
 }
 
@@ -165,7 +170,8 @@ void readiness_begin(struct model *m)
         return;
     begin_watch(m->services->readiness_watch);
     start_question(m);
-    helpers_wait(&m->backend->askers, has_answer, m, monotonic_ns() + FIRST_WAIT_NS);
+    helpers_wait(&m->backend->askers, has_answer, m, m->clock,
+                 clock_now_ns(m->clock) + FIRST_WAIT_NS);
 }
 
 /* Counted in, so that the backend stays; false: it is being stopped. */
@@ -185,7 +191,7 @@ bool readiness_known(struct model *m)
         return false;
     bool ready = true;
     if (m->backend->fns.instance_ready) {
-        uint64_t now_ns = monotonic_ns();
+        uint64_t now_ns = clock_now_ns(m->clock);
         atomic_store(&rd->wanted_until_ns, now_ns + WANTED_NS);
         ready = atomic_load(&rd->answer) == READINESS_YES;
         if (now_ns - atomic_load(&rd->asked_ns) > AT_MOST_NS) {

@@ -140,7 +140,7 @@ static bool ask_wanted_models(struct readiness_watch *w)
 {
     struct server *s = CONTAINER_OF(w, struct server, readiness_watch);
     struct model **models = repository_ready_models(&s->repository);
-    uint64_t now_ns = monotonic_ns();
+    uint64_t now_ns = clock_now_ns(s->clock);
     bool any = false;
     for (size_t i = 0; models[i]; i++)
         any |= readiness_ask_if_wanted(models[i], now_ns);
@@ -166,7 +166,7 @@ struct status *server_create(const struct server_options *options, struct server
     s->budget = budget_new(options->connection_memory_bytes ? options->connection_memory_bytes
                                                             : memory_limit_bytes() / 4);
     if (options->metrics && options->cpu_metrics)
-        s->machine = machine_new(options->metrics_interval_ms, monotonic_ns());
+        s->machine = machine_new(options->metrics_interval_ms, clock_now_ns(s->clock));
     deadline_timers_init(&s->deadline_timers, s->clock);
     helpers_init(&s->helpers);
     readiness_watch_init(&s->readiness_watch, &s->deadline_timers, &s->helpers, ask_wanted_models);
@@ -217,14 +217,14 @@ struct status *server_load(struct server *s)
     if (!may_load)
         return status_new(STATUS_UNAVAILABLE, "the server has loaded its models, or is stopping");
 
-    uint64_t from_ns = monotonic_ns();
+    uint64_t from_ns = clock_now_ns(s->clock);
     struct status *st = repository_load_all(&s->repository);
     if (atomic_load(&s->repository.stopping)) {
         status_free(st);
         st = status_new(STATUS_UNAVAILABLE, "Server exiting");
     } else {
         server_log_tables(s);
-        server_log_loaded(s, monotonic_ns() - from_ns);
+        server_log_loaded(s, clock_now_ns(s->clock) - from_ns);
         st = enter_next_state(s, st);
     }
 
@@ -286,9 +286,9 @@ void server_set_exit_timeout(struct server *s, unsigned int seconds)
     atomic_store(&s->exit_timeout_s, seconds);
 }
 
-static unsigned int seconds_left(uint64_t deadline_ns)
+static unsigned int seconds_left(const struct server *s, uint64_t deadline_ns)
 {
-    uint64_t now_ns = monotonic_ns();
+    uint64_t now_ns = clock_now_ns(s->clock);
     return now_ns >= deadline_ns ? 0
                                  : (unsigned int)((deadline_ns - now_ns + NS_PER_S - 1) / NS_PER_S);
 }
@@ -296,20 +296,20 @@ static unsigned int seconds_left(uint64_t deadline_ns)
 /* Waits until no model has a request inside; a line per second says what is still there. */
 static bool drain_requests(struct server *s, uint64_t deadline_ns)
 {
-    uint64_t tick_ns = monotonic_ns(), last_ns = MAX(deadline_ns, tick_ns + MOMENT_NS);
+    uint64_t tick_ns = clock_now_ns(s->clock), last_ns = MAX(deadline_ns, tick_ns + MOMENT_NS);
     for (;;) {
-        bool at_tick = monotonic_ns() >= tick_ns;
+        bool at_tick = clock_now_ns(s->clock) >= tick_ns;
         /* A model that becomes empty after this line is an event that ends the wait below. */
         mutex_lock(&s->drain_mu);
         unsigned int seen = s->n_drained;
         mutex_unlock(&s->drain_mu);
 
         /* Sequences have until the end of the time, if somebody is left who can go on with them. */
-        bool waits = monotonic_ns() < deadline_ns && !atomic_load(&s->no_sequences);
+        bool waits = clock_now_ns(s->clock) < deadline_ns && !atomic_load(&s->no_sequences);
         size_t n_open, n = repository_inflight(&s->repository, at_tick, waits, &n_open);
         if (at_tick) {
             log_info("Timeout %u: Found %zu model versions that have in-flight inferences",
-                     seconds_left(deadline_ns), n);
+                     seconds_left(s, deadline_ns), n);
             tick_ns += NS_PER_S;
         }
         /* Under the lock, which whoever ended the last one has: it has let go of the server then.
@@ -318,7 +318,7 @@ static bool drain_requests(struct server *s, uint64_t deadline_ns)
         mutex_unlock(&s->drain_mu);
         if (n == 0 && n_open == 0)
             return true;
-        uint64_t now_ns = monotonic_ns();
+        uint64_t now_ns = clock_now_ns(s->clock);
         if (!waits && now_ns >= last_ns)
             return false;
         uint64_t until_ns = MIN(tick_ns, now_ns < deadline_ns ? deadline_ns : last_ns);
@@ -326,7 +326,7 @@ static bool drain_requests(struct server *s, uint64_t deadline_ns)
             until_ns = MIN(until_ns, now_ns + SEQUENCES_LOOK_NS);
         mutex_lock(&s->drain_mu);
         if (s->n_drained == seen)
-            cond_wait_until(&s->drained, &s->drain_mu, until_ns);
+            cond_wait_by_clock(&s->drained, &s->drain_mu, s->clock, until_ns);
         mutex_unlock(&s->drain_mu);
     }
 }
@@ -359,16 +359,16 @@ static bool is_loading(struct server *s)
  * per second says which models those are. */
 static bool await_loading(struct server *s, uint64_t deadline_ns)
 {
-    for (uint64_t tick_ns = monotonic_ns(); is_loading(s);) {
-        if (monotonic_ns() >= tick_ns) {
-            server_log_loading(s, seconds_left(deadline_ns));
+    for (uint64_t tick_ns = clock_now_ns(s->clock); is_loading(s);) {
+        if (clock_now_ns(s->clock) >= tick_ns) {
+            server_log_loading(s, seconds_left(s, deadline_ns));
             tick_ns += NS_PER_S;
         }
-        if (monotonic_ns() >= deadline_ns)
+        if (clock_now_ns(s->clock) >= deadline_ns)
             return false;
         mutex_lock(&s->drain_mu);
         if (is_loading_locked(s))
-            cond_wait_until(&s->drained, &s->drain_mu, MIN(tick_ns, deadline_ns));
+            cond_wait_by_clock(&s->drained, &s->drain_mu, s->clock, MIN(tick_ns, deadline_ns));
         mutex_unlock(&s->drain_mu);
     }
     join_load_thread(s);
@@ -387,7 +387,7 @@ static struct status *exit_timeout_error(void)
 
 static struct status *stop_models(struct server *s)
 {
-    uint64_t deadline_ns = monotonic_ns() + atomic_load(&s->exit_timeout_s) * NS_PER_S;
+    uint64_t deadline_ns = clock_now_ns(s->clock) + atomic_load(&s->exit_timeout_s) * NS_PER_S;
     repository_stop(&s->repository);
     if (!await_loading(s, deadline_ns))
         return exit_timeout_error();
@@ -400,7 +400,7 @@ static struct status *stop_models(struct server *s)
     log_info("All models are stopped, unloading models");
     repository_unload_all(&s->repository);
     log_info("Timeout %u: Found 0 live models and 0 in-flight non-inference requests",
-             seconds_left(deadline_ns));
+             seconds_left(s, deadline_ns));
     return NULL;
 }
 
@@ -766,7 +766,7 @@ void server_statistics_done(struct server_statistics *statistics)
 struct status *server_metrics(struct server *s, struct buf *out)
 {
     struct page_source source = {
-        .options = s->options, .machine = s->machine, .connections = s->budget};
+        .options = s->options, .clock = s->clock, .machine = s->machine, .connections = s->budget};
     struct model **models;
     struct status *st = s->options->metrics ? repository_serving(&s->repository, "", 0,
                                                                  CONCH_VERSION_LATEST, &models)
@@ -801,7 +801,7 @@ struct status *server_infer(struct server *s, struct request *r)
     if (st)
         return st;
 
-    r->start_ns = r->queue_ns = monotonic_ns();
+    r->start_ns = r->queue_ns = clock_now_ns(m->clock);
     request_begin(r);
     trace_begin(r);
     /* Counted in first, then asked: so an unload either waits for this request, or it is refused

@@ -231,7 +231,8 @@ static void end_call(struct instance *in)
 static void fail_request(struct instance *in, struct request *r, struct status *error,
                          uint64_t start_ns)
 {
-    struct execution_times times = {.exec_start_ns = start_ns, .exec_end_ns = monotonic_ns()};
+    struct execution_times times = {.exec_start_ns = start_ns,
+                                    .exec_end_ns = clock_now_ns(in->model->clock)};
     instance_report_statistics(in, r, false, &times); /* counted, then told */
     request_fail(r, status_ref(error));
     status_free(request_release(r));
@@ -262,7 +263,7 @@ static uint64_t measure_call_ns(struct instance *in, uint64_t start_ns)
     uint64_t said_ns = reported_end_ns - start_ns;
     if (LIKELY(said_ns < SHORT_CALL_NS) && in->n_runs++ % CLOCK_EVERY != 0)
         return said_ns;
-    return monotonic_ns() - start_ns;
+    return clock_now_ns(in->model->clock) - start_ns;
 }
 
 uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t n,

@@ -294,7 +294,7 @@ static struct status *execute_sample(struct drill *d, const struct warmup_sample
     if (stopping)
         return get_execution_error(d, s);
 
-    uint64_t now_ns = monotonic_ns(), bytes;
+    uint64_t now_ns = clock_now_ns(d->in->model->clock), bytes;
     for (uint32_t i = 0; i < s->batch_size; i++) {
         atomic_store_explicit(&all[i].has_response, false, memory_order_relaxed);
         batch[i] = &all[i].request;
@@ -363,12 +363,12 @@ static void stop_drill_locked(struct drill *d)
 static void watch_drill(struct drill *d)
 {
     struct model *m = d->in->model;
-    uint64_t began_ns = monotonic_ns(), step_ns = WARN_NS, warn_ns = began_ns + step_ns;
+    uint64_t began_ns = clock_now_ns(m->clock), step_ns = WARN_NS, warn_ns = began_ns + step_ns;
     bool has_lent = false;
     mutex_lock(&d->mu);
     while (!d->done) {
-        cond_wait_until(&d->changed, &d->mu, monotonic_ns() + LOOK_NS);
-        uint64_t waited_ns = monotonic_ns() - began_ns;
+        (void)cond_wait_by_clock(&d->changed, &d->mu, m->clock, clock_now_ns(m->clock) + LOOK_NS);
+        uint64_t waited_ns = clock_now_ns(m->clock) - began_ns;
         /* Before the server itself is told: a client may wait for this load, and its answer holds
          * the stop of a frontend, which comes first. */
         if (!d->stopping && m->services->is_stopping(m->services))
@@ -383,7 +383,7 @@ static void watch_drill(struct drill *d)
             has_lent = true;
             mutex_lock(&d->mu);
         }
-        if (d->done || monotonic_ns() < warn_ns)
+        if (d->done || clock_now_ns(m->clock) < warn_ns)
             continue;
         step_ns = MIN(2 * step_ns, (uint64_t)MAX_WARN_NS);
         warn_ns += step_ns;
@@ -392,8 +392,9 @@ static void watch_drill(struct drill *d)
         mutex_unlock(&d->mu);
         log_warn("model '%s' instance %s: warm-up has taken %u s so far; sample '%s', iteration "
                  "%" PRIu32 ", %" PRIu32 " requests without their final response",
-                 m->name, d->in->name, (unsigned int)((monotonic_ns() - began_ns) / NS_PER_S), name,
-                 iteration, n_unanswered);
+                 m->name, d->in->name,
+                 (unsigned int)((clock_now_ns(m->clock) - began_ns) / NS_PER_S), name, iteration,
+                 n_unanswered);
         mutex_lock(&d->mu);
     }
     mutex_unlock(&d->mu);
@@ -407,7 +408,8 @@ struct status *warmup_run(struct warmup *w, struct instance *in)
         return NULL;
     struct drill d = {.in = in, .warmup = w};
     struct thread thread;
-    uint64_t began_ns = monotonic_ns();
+    struct clock *clock = in->model->clock;
+    uint64_t began_ns = clock_now_ns(clock);
     buf_init(&d.errors, MAX_ERRORS_BYTES);
     mutex_init(&d.mu, WARMUP_LEVEL, "warm-up");
     cond_init(&d.changed);
@@ -430,7 +432,7 @@ struct status *warmup_run(struct warmup *w, struct instance *in)
     buf_done(&d.errors);
     cond_done(&d.changed);
     mutex_done(&d.mu);
-    atomic_fetch_add(&w->took_ns, monotonic_ns() - began_ns);
+    atomic_fetch_add(&w->took_ns, clock_now_ns(clock) - began_ns);
     atomic_fetch_add(&w->n_instances, d.result == NULL);
     return d.result;
 }

@@ -305,11 +305,10 @@ __attribute__((constructor)) static void reserve_own_families(void)
 
 /* ---- The page ------------------------------------------------------------------------------- */
 
-static void read_models(struct page *p, struct model *const *models)
+static void read_models(struct page *p, struct model *const *models, uint64_t now_ns)
 {
     while (models && models[p->n_rows])
         p->n_rows++;
-    uint64_t now_ns = monotonic_ns();
     p->rows = mem_alloc((p->n_rows + 1) * sizeof(*p->rows));
     for (size_t i = 0; i < p->n_rows; i++) {
         p->rows[i].model = models[i];
@@ -320,11 +319,12 @@ static void read_models(struct page *p, struct model *const *models)
 
 static void print_families(const struct page_source *source, struct buf *out)
 {
+    uint64_t now_ns = clock_now_ns(source->clock);
     struct page p = {
         .out = out, .options = source->options, .has_machine = source->machine != NULL};
-    read_models(&p, source->models);
+    read_models(&p, source->models, now_ns);
     if (source->machine)
-        p.machine = machine_look(source->machine, monotonic_ns());
+        p.machine = machine_look(source->machine, now_ns);
     budget_stats(source->connections, &p.connections);
     for (size_t i = 0; i < ARRAY_SIZE(families); i++) {
         const struct family *f = &families[i];

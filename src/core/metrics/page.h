@@ -21,6 +21,7 @@ struct status;
 /* What the page is about. */
 struct page_source {
     const struct server_options *options;
+    struct clock *clock;
     struct model *const *models; /* NULL ends; NULL: there are none */
     struct machine *machine;     /* NULL: its metrics are switched off */
     struct budget *connections;  /* of what the frontends' connections keep */

@@ -21,6 +21,7 @@
 #include "base/status.h"
 #include "core/model_load.h"
 #include "core/model_priv.h"
+#include "core/model_services.h"
 #include "core/readiness.h"
 #include "core/server_options.h"
 #include "core/storage/source.h"
@@ -391,7 +392,7 @@ static bool are_all_able(struct repository *repo, bool may_wait)
 /* Probes come often and from loops, and there may be many models: an answer holds for a while. */
 static bool are_all_known_able(struct repository *repo)
 {
-    uint64_t now_ns = monotonic_ns();
+    uint64_t now_ns = clock_now_ns(repo->services->clock);
     uint64_t last = atomic_load_explicit(&repo->last_answer, memory_order_relaxed);
     if (last && now_ns - (last & ~(uint64_t)1) < ANSWER_HOLDS_NS)
         return last & 1;

@@ -122,8 +122,8 @@ struct repository {
     /* Models that could be read, and of which a version that should serve does not. */
     atomic_size_t n_unserved;
     atomic_bool must_ask; /* some backend has TRITONBACKEND_ModelInstanceReady: it is asked */
-    /* The last answer of repository_all_ready() with may_wait false: its time (CLOCK_MONOTONIC),
-     * with the answer in the lowest bit. */
+    /* The last answer of repository_all_ready() with may_wait false: its time by the services'
+     * clock, with the answer in the lowest bit. */
     atomic_uint_least64_t last_answer;
 
     atomic_bool stopping; /* no further model is loaded */

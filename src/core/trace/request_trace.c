@@ -27,7 +27,7 @@ void trace_end(struct request *r)
     if (LIKELY(!t))
         return;
     r->trace = NULL;
-    trace_report(t, TRACE_REQUEST_END, monotonic_ns());
+    trace_report(t, TRACE_REQUEST_END, clock_now_ns(r->model->clock));
     t->ops->release(t);
 }
 
