@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of metrics, read by Prometheus' own parser; after the same requests it is that of the genuine Triton."""
+"""The page of metrics, read by Prometheus' own parser. After the same requests it is that of the genuine Triton."""
 
 import concurrent.futures
 import json
@@ -35,7 +35,7 @@ HISTOGRAM = "nv_inference_first_response_histogram_ms"
 
 
 class Page:
-    """What a server says of itself at this moment."""
+    """The metrics of a server at this moment."""
 
     def __init__(self, text):
         self.text = text
@@ -86,11 +86,11 @@ def scrape(server):
 
 
 def quoted(text):
-    return json.dumps(text, ensure_ascii=False)  # escapes as config.pbtxt has them
+    return json.dumps(text, ensure_ascii=False)  # escapes as in config.pbtxt
 
 
 def write_meter(root, name, say="", more=""):
-    """A model of tests/plugins/meter: with metrics of its own, and failing on demand."""
+    """Writes a model of tests/plugins/meter: with metrics of its own, and failing on request."""
     config = f'name: "{name}"\nbackend: "meter"\nmax_batch_size: 8\n'
     config += repository.tensor("input", "IN", "INT32", [-1]) + repository.tensor("output", "OUT", "INT32", [-1])
     config += "instance_group [ { count: 1 kind: KIND_CPU } ]\n" + more
@@ -121,7 +121,7 @@ def write_models(root):
 def ask_around(server):
     for rows in (1, 4, 8):
         assert infer(server, "plain", rows) == 200
-    assert infer(server, "plain", 9) == 400  # refused before it is a request: counts nowhere
+    assert infer(server, "plain", 9) == 400  # refused before it is a request: not counted
     assert infer(server, "tagged", 2) == 200
     for _ in range(2):
         assert infer(server, "tagged", 1, "fail") == 500
@@ -136,16 +136,16 @@ def start(which, root):
     return triton.Triton(root)
 
 
-# What depends on the clock, the machine or the release of Triton.
+# Lines that depend on the clock, the machine or the release of Triton.
 MOVING = ("conch_", "_duration_us", "nv_cpu_", "nv_pinned_memory_pool_total_bytes", "nv_model_load_duration_secs")
 
 
-def test_page_is_that_of_triton(tmp_path):
+def test_the_page_is_that_of_triton(tmp_path):
     pages = {}
     write_models(tmp_path)
     for which in ("conch", "triton"):
         with start(which, tmp_path) as server:
-            # Triton says that its port is open a moment before it is.
+            # Triton logs that its port is open a moment before it is.
             servers.wait_for(lambda port=metrics_port(server): connects(port), 60, "somebody listens")
             ask_around(server)
             pages[which] = scrape(server)
@@ -153,7 +153,7 @@ def test_page_is_that_of_triton(tmp_path):
     newer = {line for line in ours.heads if " nv_model_load_duration_secs " in line or " conch_" in line}
     assert len(newer) == 2 + 2 * 2 + 2 * len(CONNECTIONS)
     assert sorted(set(ours.heads) - newer) == sorted(theirs.heads)
-    # Of our own families the order is the same; Triton's own are among those of backends.
+    # Our own families are in the same order; Triton's own are among those of backends.
     assert [name for name in ours.families if name in set(theirs.families) and name.startswith("nv_")] == \
            [name for name in theirs.families if name.startswith("nv_")]
     fixed = {which: {key: value for key, value in page.values.items() if not any(word in key[0] for word in MOVING)}
@@ -161,7 +161,7 @@ def test_page_is_that_of_triton(tmp_path):
     assert fixed["conch"] == fixed["triton"]
     only_ours = ("load_duration", "conch_")
     assert {key for key in ours.values if not any(word in key[0] for word in only_ours)} == set(theirs.values)
-    # Each line as it stands, up to the value: order of labels and escapes.
+    # Each line up to its value, with the order of labels and the escapes.
     def heads_of_lines(page):
         return sorted(line.rsplit(" ", 1)[0] for line in page.text.split("\n")
                       if line and line[0] != "#" and not any(word in line for word in only_ours))
@@ -178,13 +178,13 @@ def asked(tmp_path_factory):
         yield server
 
 
-def test_all_families_are_there_and_no_others(asked):
+def test_the_page_has_these_families_and_no_others(asked):
     page = scrape(asked)
     assert page.families == [*PER_MODEL, *MACHINE, HISTOGRAM, *CONNECTIONS, "meter_last", "meter_requests", "meter_sizes"]
     assert len(page.heads) == 2 * len(page.families)
 
 
-def test_counters_are_what_was_asked(asked):
+def test_counters_count_the_requests(asked):
     page = scrape(asked)
     tags = {"_team": HOSTILE, "_Zone": "", "_1st": "x"}
     assert page.of("nv_inference_request_success", "plain") == 3
@@ -197,7 +197,7 @@ def test_counters_are_what_was_asked(asked):
 
 
 def test_failures_and_statistics_agree(asked):
-    """Failed and successful requests are all that were accepted, here as there; times are those of the statistics."""
+    """Failed and successful requests are all that were accepted, in both servers. Times are those of the statistics."""
     page = scrape(asked)
     for one in ask(asked, "GET", "/v2/models/stats").json()["model_stats"]:
         labels = {"model": one["name"], "version": one["version"]}
@@ -213,16 +213,16 @@ def test_failures_and_statistics_agree(asked):
         assert mine[f"{HISTOGRAM}_count"] == failed + moments["success"]["count"]
 
 
-def test_hostile_labels_come_back_as_they_were(asked):
+def test_hostile_labels_are_escaped(asked):
     page = scrape(asked)
-    assert page.value("meter_requests", model="tagged", say=HOSTILE) == 3  # the one that failed as a whole is not among them
+    assert page.value("meter_requests", model="tagged", say=HOSTILE) == 3  # the execution that failed as a whole is not counted
     assert page.value("meter_requests", model="plain", say="") == 3
     assert page.value("meter_last", model="plain", say="") == 8
     assert [page.value("meter_sizes_bucket", model="plain", say="", le=le) for le in ("1", "4", "+Inf")] == [1, 2, 3]
     assert (page.value("meter_sizes_count", model="plain", say=""), page.value("meter_sizes_sum", model="plain", say="")) == (3, 13)
 
 
-def test_the_machine_is_looked_at(asked):
+def test_the_page_has_cpu_and_memory_of_the_machine(asked):
     page = scrape(asked)
     memory = dict(re.findall(r"^(\w+): +(\d+) kB", open("/proc/meminfo", encoding="ascii").read(), re.M))
     assert page.value("nv_cpu_memory_total_bytes") == int(memory["MemTotal"]) * 1024
@@ -232,7 +232,7 @@ def test_the_machine_is_looked_at(asked):
     assert 0 < page.of("nv_model_load_duration_secs", "plain") < 60
 
 
-def test_paths_and_methods(asked):
+def test_only_get_metrics_is_served(asked):
     page = read(asked)[2]
     assert read(asked, "/metrics/")[2].split(b"\n")[0] == page.split(b"\n")[0]
     assert read(asked, "/metrics?x=1")[0] == 200
@@ -245,7 +245,7 @@ def test_paths_and_methods(asked):
         assert text == (b"" if method == "HEAD" else b'{"error":"Method Not Allowed"}')
 
 
-def test_a_connection_may_scrape_again_and_again(asked):
+def test_a_connection_may_scrape_several_times(asked):
     class Here:
         address, port = "127.0.0.1", metrics_port(asked)
 
@@ -256,7 +256,7 @@ def test_a_connection_may_scrape_again_and_again(asked):
                 assert Page(connection.response().body.decode()).of("nv_inference_count", "plain") == 13
 
 
-def test_waiting_and_cancelled_requests(models):
+def test_waiting_and_cancelled_requests_are_counted(models):
     gated = repository.Gated(models, "gated").shut("hold.execute")
     data = json.dumps({"inputs": [{"name": "IN", "datatype": "INT32", "shape": [1], "data": [7]}]}).encode()
     head = f"POST /v2/models/gated/infer HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data)}\r\n\r\n".encode()
@@ -287,7 +287,7 @@ def test_waiting_and_cancelled_requests(models):
             assert scrape(server).of("conch_executing_request_oldest_secs", "gated") == 0
 
 
-def test_who_waits_too_long_is_rejected(models):
+def test_expired_requests_count_as_rejected(models):
     policy = ("dynamic_batching { default_queue_policy { timeout_action: REJECT default_timeout_microseconds: 60000000 "
               "allow_timeout_override: true } }\n")
     gated = repository.Gated(models, "gated", more="max_batch_size: 1\n" + policy).shut("hold.execute")
@@ -303,7 +303,7 @@ def test_who_waits_too_long_is_rejected(models):
         assert first.result(60).status == 200
 
 
-def test_first_responses_and_their_buckets(models):
+def test_first_responses_are_counted_in_buckets(models):
     control = f'model_metrics {{ metric_control {{ metric_identifier {{ family: "%s" }} histogram_options {{ buckets: [ %s ] }} }} }}\n'
     write_meter(models, "usual")
     write_meter(models, "own", more=control % (HISTOGRAM, "0.000001, 1e9"))
@@ -325,7 +325,7 @@ def test_first_responses_and_their_buckets(models):
     assert page.of(f"{HISTOGRAM}_bucket", "own", le="1000000000") == 2
 
 
-def test_buckets_that_do_not_ascend(models):
+def test_buckets_that_do_not_ascend_are_refused(models):
     write_meter(models, "m", more=f'model_metrics {{ metric_control {{ metric_identifier {{ family: "{HISTOGRAM}" }} '
                                   "histogram_options { buckets: [ 2, 1 ] } } }\n")
     code, _, err = servers.run_to_end(*servers.Server(models, flags=[*FLAGS, "--metrics-config=histogram_latencies=true"]).args[1:])
@@ -339,13 +339,13 @@ def test_buckets_that_do_not_ascend(models):
     ("quantiles=1", "there is no metrics setting 'quantiles'"),
     ("counter_latencies", "--metrics-config option format is <setting>=<value>. Got counter_latencies"),
 ])
-def test_settings_that_are_none(models, setting, words):
+def test_wrong_settings_end_the_start(models, setting, words):
     code, _, err = servers.run_to_end(f"--model-repository={models}", "--allow-grpc=false", f"--metrics-config={setting}")
     assert code == 1
     assert words in err
 
 
-def test_without_latencies_the_rest_is_counted(models):
+def test_without_latencies_the_other_metrics_count(models):
     write_meter(models, "m")
     with servers.Server(models, flags=[*FLAGS, "--metrics-config=counter_latencies=false"]) as server:
         infer(server, "m")
@@ -354,7 +354,7 @@ def test_without_latencies_the_rest_is_counted(models):
     assert (page.of("nv_inference_request_success", "m"), page.of("nv_inference_count", "m")) == (1, 1)
 
 
-def test_what_is_switched_off(models):
+def test_metrics_can_be_switched_off(models):
     write_meter(models, "m")
     with servers.Server(models, flags=[*FLAGS, "--allow-cpu-metrics=false"]) as server:
         assert not any("nv_cpu" in name for name in scrape(server).families)
@@ -373,8 +373,8 @@ def test_namespaces_are_labels(tmp_path):
         assert page.of("nv_inference_count", "m", namespace=str(root)) == 0
 
 
-def test_before_the_first_model_and_until_the_last_answer(models):
-    """The port is open as long as there is something to see: models that load, requests that a stop waits for."""
+def test_the_port_is_open_from_the_first_load_to_the_last_answer(models):
+    """The port is open while models load, and while a stop waits for requests."""
     gated = repository.Gated(models, "gated").shut("hold.load").shut("hold.execute")
     server = servers.Server(models, flags=FLAGS, ready=None)
     with server:
@@ -394,8 +394,8 @@ def test_before_the_first_model_and_until_the_last_answer(models):
         assert server.wait() == 0
 
 
-def test_a_model_that_goes_takes_its_metrics_along(models):
-    """Those of its backend, too; when it comes back, they begin anew."""
+def test_an_unloaded_model_has_no_metrics(models):
+    """The metrics of its backend, too; after another load they begin at zero."""
     write_meter(models, "goes")
     write_meter(models, "stays")
     flags = [*FLAGS, "--model-control-mode=explicit", "--load-model=*", "--metrics-config=histogram_latencies=true"]
@@ -423,7 +423,7 @@ def test_a_model_that_goes_takes_its_metrics_along(models):
         assert scrape(server).of("nv_inference_count", "goes") == 4
 
 
-def test_a_port_that_is_taken(models):
+def test_a_port_in_use_ends_the_start(models):
     with servers.socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -434,15 +434,15 @@ def test_a_port_that_is_taken(models):
     assert f"failed to start Metrics service: Unavailable - Socket '127.0.0.1:{port}' already in use " in err
 
 
-def test_an_address_of_its_own(models):
+def test_metrics_may_have_an_address_of_their_own(models):
     with servers.Server(models, flags=[*FLAGS, "--metrics-address=127.0.0.2"]) as server:
         assert read(server, address="127.0.0.2")[0] == 200
         with pytest.raises(OSError):
             read(server, address="127.0.0.1")
 
 
-def test_scrapes_under_load(models):
-    """Counters only ever grow, and in the end nothing is missing."""
+def test_counters_only_grow_under_load(models):
+    """Counters only grow, and in the end every request is counted."""
     for i in range(4):
         write_meter(models, f"m{i}", HOSTILE)
     rounds, each = 4, 50
@@ -477,7 +477,7 @@ def test_scrapes_under_load(models):
         assert page.of(f"{HISTOGRAM}_count", f"m{i}") == rounds * each == page.value("meter_requests", model=f"m{i}", say=HOSTILE)
 
 
-def test_scrapes_while_models_come_and_go(models):
+def test_pages_are_whole_while_models_are_loaded_and_unloaded(models):
     """Each page is whole, and has a model once or not at all."""
     for i in range(3):
         write_meter(models, f"m{i}", HOSTILE)

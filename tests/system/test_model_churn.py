@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model that is loaded and unloaded again and again leaves nothing behind: tests/tools/model_churn.c."""
+"""A model that is loaded and unloaded again and again leaves no memory, threads or descriptors behind:
+tests/tools/model_churn.c."""
 
 import json
 import pathlib
@@ -13,10 +14,10 @@ from server import BACKENDS, BUILD, SANITIZED, SANITIZER, Server
 
 pytestmark = pytest.mark.conch_only("drives our core library")
 
-# By how much the heap may grow in the second half, in bytes: at all, and per cycle. Sanitizers count exactly. glibc
-# takes what its threads' caches hold for used, so that it varies by how many of them there are at once: each load has threads
-# that call the backend, and on a busy machine one is there still when the next one comes. ONNX Runtime keeps some
-# 50 bytes of every model it has ever loaded; one session that were forgotten in each cycle would be 16 MB.
+# By how much the heap may grow in the second half, in bytes: in all, and per cycle. Sanitizers count exactly. glibc
+# counts the caches of its threads as used, so the number varies with how many threads there are at once: each load has
+# threads that call the backend, and on a busy machine one of them is still there at the next load. ONNX Runtime keeps
+# some 50 bytes of every model that it has ever loaded; a session leaked in each cycle would be 16 MB.
 OURS = (0, 0) if SANITIZED else (65536, 16)
 ONNX_RUNTIMES = (1 << 20, 150)
 
@@ -29,40 +30,40 @@ def churn(model, cycles, *how):
     return json.loads(done.stdout)
 
 
-# Alone: its backend's library comes and goes with the model.
-# By name, as clients ask for it, with the files of the repository or with those that came along.
+# Alone: the backend's library is loaded and unloaded with the model. By name, as clients ask for it, with the files of
+# the repository or with files of the request.
 HOWS = [(), ("hold",), ("infer",), ("hold", "infer"), ("infer", "parallel"), ("hold", "infer", "parallel"), ("infer", "named")]
 
 
 @pytest.mark.parametrize("how", HOWS, ids=lambda how: "-".join(how) or "alone")
 @pytest.mark.parametrize("model, cycles, growth", [("identity", 1000, OURS), ("digits", 160, ONNX_RUNTIMES)])
-def test_nothing_stays(model, cycles, growth, how):
+def test_an_unloaded_model_leaves_nothing(model, cycles, growth, how):
     seen = churn(model, cycles, *how)
     assert seen["cycles"] == cycles
     for what in ("threads", "descriptors", "libraries"):
         assert max(seen[what]) == seen[what][0], f"{what}: {seen[what]}"
-    # The first half still warms caches up: the allocator's, ONNX Runtime's.
+    # The first half still fills caches: the allocator's, ONNX Runtime's.
     middle, end = seen["heap_bytes"][5], seen["heap_bytes"][-1]
     vary = growth[0] * (8 if "parallel" in how and growth is ONNX_RUNTIMES and not SANITIZED else 1)
     assert end - middle <= vary + growth[1] * cycles // 2, seen["heap_bytes"]
     if not SANITIZED:  # a sanitizer keeps freed memory
         # glibc gives threads arenas of their own, and keeps what they held at the most.
         assert seen["rss_kb"][-1] - seen["rss_kb"][5] < (4096 if "parallel" in how else 1024), seen["rss_kb"]
-    # Of tensors the peak is told to 64 KiB for each processor, which a single request does not reach.
+    # The peak of tensors is exact to 64 KiB for each processor, which a single request does not reach.
     assert "infer" in how or seen["peak_bytes"]["tensors"] == 0
     assert 1000 < seen["peak_bytes"]["configuration"] < 20_000
     assert 300 < seen["peak_bytes"]["instances"] < 20_000
 
 
 @pytest.mark.parametrize("how", [("files",), ("infer", "files")], ids="-".join)
-def test_nothing_stays_of_files_that_came_along(tmp_path, monkeypatch, how):
+def test_files_of_a_request_leave_nothing(tmp_path, monkeypatch, how):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    test_nothing_stays("identity", 1000, OURS, how)
+    test_an_unloaded_model_leaves_nothing("identity", 1000, OURS, how)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(SANITIZED, reason="the sanitizer reports the leak that is made here on purpose")
-def test_a_backend_that_keeps_what_it_was_given_is_named(models):
+def test_a_backend_that_leaks_is_named(models):
     config = repository.tensor("input", "A", "FP32", [1]) + repository.tensor("output", "B", "FP32", [1])
     group = "instance_group [ { count: 2 kind: KIND_CPU } ]\n"
     repository.write_model(models, "forgetful", 'backend: "keeper"\n' + config + group, versions=[7])

@@ -42,7 +42,7 @@ def loaded(server, model, **parameters):
 
 
 def states(server):
-    """name:version -> state, or why it is not READY; without those that were never loaded."""
+    """name:version -> state, or why it is not READY; without versions that were never loaded."""
     rows = ask(server, "POST", "/v2/repository/index").json()
     return {f"{row['name']}:{row['version']}": row.get("reason") or row["state"] for row in rows if "version" in row}
 
@@ -86,7 +86,7 @@ def server(models):
 # ---- The real client
 
 
-def test_unmodified_clients(models, server):
+def test_unmodified_clients_load_and_unload(models, server):
     with client.InferenceServerClient(server.url) as c:
         c.load_model("m")
         assert c.is_model_ready("m", "2")
@@ -108,7 +108,7 @@ def test_unmodified_clients(models, server):
             c.load_model("nobody")
 
 
-# ---- What is asked of us and of the genuine Triton alike
+# ---- Compared with the genuine Triton
 
 
 class Script:
@@ -118,9 +118,9 @@ class Script:
         self.server, self.root, self.answers = server, root, []
 
     def note(self, what, answer):
-        # Our errors say more.
+        # Our errors have more text.
         text = re.sub(r" Searched for [^;]*|: 'x' is neither [^\"]*", "", answer.body.decode())
-        # The genuine one tells of failed versions as they come.
+        # The genuine one reports failed versions in any order.
         text = re.sub(r"(version \d+ is at [^;]*;)+", lambda failed: "".join(sorted(re.findall(r"[^;]*;", failed[0]))), text)
         self.answers.append((what, answer.status, answer.headers.get("content-type"), text))
 
@@ -133,7 +133,7 @@ class Script:
         self.note(f"unload {model} {body}", ask(self.server, "POST", path, body))
 
     def look(self, model, *versions):
-        """What is said of it; the moment at which an unloaded version has gone is not the same."""
+        """Notes the answers about a model, without the moment at which an unloaded version is gone, which varies."""
         wait_for(lambda: "UNLOADING" not in states(self.server).values(), 60, "what is unloaded has gone")
         rows = {name: state.split(" Searched for ")[0] for name, state in states(self.server).items()}
         self.answers.append(("index", {name: state for name, state in rows.items() if name.startswith(f"{model}:")}))
@@ -194,10 +194,10 @@ def override(s):
     s.load("m")    # the override stays …
     s.look("m")
     later(s.root / "m/config.pbtxt")
-    s.load("m")    # … until there is something newer
+    s.load("m")    # … until the repository has a newer file
     s.look("m")
     s.load("m", {"parameters": {"config": config}})
-    # As protobuf's reader takes it: one value for a list, names without quotes, other quotes, a comma too many.
+    # As protobuf's reader accepts it: one value for a list, names without quotes, other quotes, a comma too many.
     tensor = "data_type: 'TYPE_FP32', dims: -1, }"
     s.load("m", {"parameters": {"config": f"{{backend: 'identity', input: {{name: 'INPUT0', {tensor}, "
                                           f"output: {{name: 'OUTPUT0', {tensor}, 'version_policy': {{specific: {{versions: [2,]}}}}}}"}})
@@ -237,7 +237,7 @@ def bodies(s):
 
 
 def later(path):
-    """Changed at a later time than before, whatever the clock of the file system."""
+    """Gives the file a later time than before, whatever the clock of the file system."""
     now = time.time() + later.n
     later.n += 10
     os.utime(path, (now, now))
@@ -257,7 +257,7 @@ def write_scripted(root):
 
 @contextlib.contextmanager
 def running(server):
-    """The genuine server is killed: its stop waits for half a minute once a load has failed."""
+    """The genuine server is killed: its stop takes half a minute once a load has failed."""
     if type(server) is Server:
         with server:
             yield server
@@ -272,7 +272,7 @@ def running(server):
 @triton.needed
 @pytest.mark.skipif(REFERENCE, reason="is about our server")
 @pytest.mark.parametrize("script", [come_and_go, fail, change, override, bodies])
-def test_the_same_as_in_the_genuine_triton(tmp_path, script):
+def test_answers_are_those_of_the_genuine_triton(tmp_path, script):
     answers = []
     for which, kind in (("ours", Server), ("theirs", triton.Triton)):
         root = tmp_path / which
@@ -289,7 +289,7 @@ def test_the_same_as_in_the_genuine_triton(tmp_path, script):
 # ---- Texts and the log
 
 
-def test_the_log(models, server):
+def test_loads_and_unloads_are_logged(models, server):
     folder = models / "m"
     loaded(server, "m")
     assert unload(server, "m").status == 200
@@ -305,7 +305,7 @@ def test_the_log(models, server):
 
 
 @OURS
-def test_bodies_that_are_refused(server):
+def test_wrong_bodies_are_refused(server):
     loaded(server, "m")
     for parameters, text in (
         ({"config": "{}", "file:1/x": "%%%"}, "the value of parameter 'file:1/x' is not base64"),
@@ -321,7 +321,7 @@ def test_bodies_that_are_refused(server):
 
 
 @OURS
-def test_large_files_travel_whole(models, tmp_path):
+def test_large_files_arrive_whole(models, tmp_path):
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     content = bytes(range(256)) * (8 << 10)  # 2 MiB
@@ -335,7 +335,7 @@ def test_large_files_travel_whole(models, tmp_path):
             wait_for(lambda: not list(temporary.iterdir()), 60, "the files are removed")
 
 
-# ---- Requests meanwhile
+# ---- Requests during changes
 
 
 @pytest.fixture
@@ -382,8 +382,8 @@ def test_a_request_in_flight_is_answered(gated, server):
 
 @pytest.mark.sanitize
 @OURS
-def test_a_slow_load_holds_up_nobody(models, gated, server):
-    """Not the loop, of which there is one: other requests, loads and the index are answered meanwhile."""
+def test_a_slow_load_holds_up_no_client(models, gated, server):
+    """Nor the loop, of which there is one: other requests, loads and the index are answered meanwhile."""
     with Server(models, flags=[EXPLICIT, "--http-thread-count=1", "--model-load-thread-count=2"]) as server:
         gated.shut("hold.load")
         answers = []
@@ -406,7 +406,7 @@ def test_a_slow_load_holds_up_nobody(models, gated, server):
 
 
 @OURS
-def test_a_client_that_goes_away_while_its_model_loads(gated, server):
+def test_a_load_goes_on_without_its_client(gated, server):
     gated.shut("hold.load")
     with Connection(server) as connection:
         connection.send(request_bytes("POST", "/v2/repository/models/g/load", b""))
@@ -417,7 +417,7 @@ def test_a_client_that_goes_away_while_its_model_loads(gated, server):
 
 
 @OURS
-def test_a_stop_while_a_model_loads(models, gated):
+def test_a_stop_ends_a_load_in_progress(models, gated):
     with Server(models, flags=[EXPLICIT]) as server:
         gated.shut("hold.load")
         with Connection(server) as connection:
@@ -430,7 +430,7 @@ def test_a_stop_while_a_model_loads(models, gated):
 
 
 @OURS
-def test_statistics_begin_anew_with_a_reload_and_stay_without_one(models, server):
+def test_only_a_reload_resets_the_statistics(models, server):
     set_policy(models / "m", "all { }")
     loaded(server, "m")
     for version in (1, 2, 2):
@@ -462,10 +462,10 @@ def test_the_index_follows_the_folders(models, server):
 
 
 @OURS
-def test_a_model_that_failed_at_the_start_is_mended(models):
+def test_a_model_that_failed_at_the_start_may_be_loaded(models):
     folder = repository.write_model(models, "m", "nonsense")
     with Server(models, flags=[EXPLICIT, "--load-model=m", "--exit-on-error=false"], ready=False) as server:
-        assert ready(server)  # as in the reference; why this model is not is told beside
+        assert ready(server)  # as in the reference; the index has the reason
         (told,) = ask(server, "GET", "/v2/health/ready", headers={"Accept": "application/json"}).json()["failed"]
         assert told["name"] == "m" and "config.pbtxt" in told["reason"]
         repository.write_identity(models, "good", ANY)
@@ -475,11 +475,11 @@ def test_a_model_that_failed_at_the_start_is_mended(models):
         assert ready(server)
         (folder / "config.pbtxt").write_text("nonsense")
         assert load(server, "m").status == 500
-        assert ready(server)  # what serves, serves
+        assert ready(server)  # a model that serves goes on
 
 
 @OURS
-def test_a_model_of_two_repositories(models, tmp_path):
+def test_a_model_of_two_repositories_is_not_loaded(models, tmp_path):
     other = tmp_path / "other"
     for root in (models, other):
         repository.write_identity(root, "twice", ANY)
@@ -503,8 +503,8 @@ def states_of_twice(server):
 
 
 @OURS
-def test_reloads_under_load(models, server):
-    """Nobody notices that the model is another one each time."""
+def test_reloads_interrupt_no_request(models, server):
+    """No request fails although the model is replaced each time."""
     loaded(server, "m")
     over, wrong, served = threading.Event(), [], []
 
@@ -527,14 +527,14 @@ def test_reloads_under_load(models, server):
     assert not wrong
     assert len(served) > 20
     unload(server, "m")
-    await_states(server, m_2="unloaded")    # not before the old ones have gone, too
+    await_states(server, m_2="unloaded")    # not before the old versions are gone, too
 
 
-# ---- Following the repository
+# ---- Mode poll
 
 
 @pytest.mark.parametrize("kind", [Server, pytest.param(triton.Triton, marks=triton.needed)], ids=["ours", "theirs"])
-def test_the_repository_is_followed(models, kind):
+def test_poll_mode_serves_what_the_repository_has(models, kind):
     repository.write_identity(models, "m", ANY)
     flags = ["--model-control-mode=poll", "--repository-poll-secs=1"]
     with running(kind(models, flags=flags)) as server:
@@ -556,7 +556,7 @@ def test_the_repository_is_followed(models, kind):
 
 
 @OURS
-def test_a_stop_while_the_repository_is_followed(models, gated):
+def test_a_stop_ends_the_polling(models, gated):
     with Server(models, flags=["--model-control-mode=poll", "--repository-poll-secs=1"]) as server:
         gated.shut("hold.load")
         (gated.folder / "2").mkdir()

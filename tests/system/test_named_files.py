@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that a configuration names stay in their folder: the model's file, labels, states, samples, libraries. An error does not
-tell whether something lies where nobody may look."""
+"""Files that a configuration names stay in their folder: the model's file, labels, states, samples, libraries. An error
+does not reveal whether a file outside exists."""
 
 import json
 import os
@@ -49,8 +49,8 @@ def override(**more):
 
 
 @pytest.mark.parametrize("from_root", [False, True])
-def test_a_model_file_outside_by_a_load_request(models, outside, from_root):
-    """The same answer for a file that is there and for one that is not; and what served goes on."""
+def test_a_load_request_cannot_name_a_file_outside(models, outside, from_root):
+    """The answer is the same whether or not the file exists; and the model that served goes on."""
     folder = repository.write_model(models, "m", ONNX)
     onnx_models.identity(folder, "FP32", (2,))
     up = str(outside.parent) if from_root else "../../.."
@@ -70,14 +70,14 @@ def test_a_model_file_outside_by_a_load_request(models, outside, from_root):
     ('cc_model_filenames { key: "7.5" value: "/x" }',
      "cc_model_filenames '/x' of model 'm' for compute capability '7.5' is outside the version folder"),
 ])
-def test_a_model_file_outside_by_the_configuration(models, outside, field, text):
+def test_a_configuration_cannot_name_a_file_outside(models, outside, field, text):
     repository.write_model(models, "m", ONNX + field)
     err = refusal(models)
     assert re.search(re.escape(text) + rf" \({models}/m/config.pbtxt:4:\d+\)", err), err
 
 
 @pytest.mark.parametrize("runtime", ["../libtriton_identity.so", "/nowhere/libtriton_identity.so"])
-def test_a_runtime_outside(models, runtime):
+def test_a_configuration_cannot_name_a_runtime_outside(models, runtime):
     repository.write_model(models, "m", IDENTITY + f'runtime: "{runtime}"')
     err = refusal(models)
     assert re.search(f"backend library name '{runtime}' escapes backend directory '.*', for model 'm', check model config runtime "
@@ -91,7 +91,7 @@ sequence_batching { state { input_name: "SI" output_name: "SO" data_type: TYPE_I
 
 
 @pytest.mark.parametrize("name", ["../1/two", "/etc/hostname", "a/../../1/two"])
-def test_an_initial_state_outside_its_folder(models, name):
+def test_an_initial_state_outside_its_folder_is_refused(models, name):
     folder = repository.write_model(models, "m", STATE % name)
     (folder / "initial_state" / "a").mkdir(parents=True)
     (folder / "1" / "two").write_bytes(bytes(8))
@@ -100,13 +100,13 @@ def test_an_initial_state_outside_its_folder(models, name):
             f"({models}/m/config.pbtxt:3:") in err
 
 
-def test_an_initial_state_without_a_name(models):
+def test_an_initial_state_needs_a_name(models):
     repository.write_model(models, "m", STATE % "")
     assert f"initial_state setting expects state 'SI' to name a file ({models}/m/config.pbtxt:3:" in refusal(models)
 
 
 @pytest.mark.parametrize("name", ["../l", "/l"])
-def test_labels_outside_say_where(models, name):
+def test_labels_outside_are_refused_by_position(models, name):
     repository.write_model(models, "m", IDENTITY.replace('name: "OUT0"', f'name: "OUT0" label_filename: "{name}"'))
     text = f"label file path '{name}' for output 'OUT0' in model 'm' is outside model directory ({models}/m/config.pbtxt:3:"
     assert text in refusal(models)
@@ -120,14 +120,14 @@ def link_in_a_folder(folder, outside):
 
 
 def link_in_a_model_folder(folder, outside):
-    """The file is a folder with the file in it."""
+    """The model's file is a folder that has the file."""
     (folder / "1" / "model.onnx").mkdir()
     (folder / "1" / "model.onnx" / "model.onnx").symlink_to(outside)
     return "", folder / "1" / "model.onnx" / "model.onnx"
 
 
 @pytest.mark.parametrize("place", [link_in_a_folder, link_in_a_model_folder])
-def test_links_below_the_version_folder(models, outside, place):
+def test_links_below_the_version_folder_are_examined(models, outside, place):
     folder = repository.write_model(models, "m", "")
     more, link = place(folder, outside)
     (folder / "config.pbtxt").write_text(ONNX + more)
@@ -141,8 +141,8 @@ def test_links_below_the_version_folder(models, outside, place):
         assert infer(server, "m", ASK).status == 200
 
 
-def test_errors_of_libraries_and_weights_do_not_tell_what_is_there(models, outside):
-    """For a file outside the text is the same, whether there is one or not."""
+def test_errors_do_not_reveal_which_files_exist(models, outside):
+    """For a file outside the text is the same, whether or not it exists."""
     def external(location):
         weights = TensorProto(name="W", data_type=TensorProto.FLOAT, dims=[2], data_location=TensorProto.EXTERNAL)
         weights.external_data.add(key="location", value=location)

@@ -26,8 +26,8 @@ NAMES = [
 ]  # fmt: skip
 
 
-def test_odd_names_serve_under_themselves(models):
-    """HTTP takes a path as it is, as the reference does: what would have to be encoded cannot be asked there."""
+def test_models_serve_under_odd_names(models):
+    """HTTP takes a path as it is, as the reference does: a name that would have to be encoded cannot be asked for."""
     for name in NAMES:
         repository.write_model(models, name, CONFIG)
     with Server(models) as server:
@@ -84,7 +84,7 @@ VERSIONS = {
 
 
 @pytest.mark.skipif(REFERENCE, reason="the genuine Triton takes 2x for 2, and huge numbers end its process")
-def test_names_of_version_folders(models):
+def test_only_numbers_are_version_folders(models):
     good = ("0", "1", "10", "9223372036854775807")
     folder = repository.write_model(models, "m", CONFIG + "version_policy { all { } }", versions=good)
     for name in [*VERSIONS, "warmup", "initial_state", "configs", "..data"]:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests that come together are one run of an ONNX model: the dynamic batcher above, the backend onnxruntime below, in
-Conch and in the genuine Triton."""
+"""Concurrent requests are one run of an ONNX model, with the dynamic batcher and the backend onnxruntime, in Conch and in
+the genuine Triton."""
 
 import concurrent.futures
 
@@ -16,7 +16,7 @@ import triton
 pytest.importorskip("onnx")
 pytestmark = pytest.mark.skipif(servers.REFERENCE, reason="asks the genuine Triton by itself")
 
-# A batch begins when eight rows have come, and nobody's patience ends before.
+# A batch begins when eight rows have arrived, and no delay ends before.
 EIGHT = "dynamic_batching { preferred_batch_size: [8] max_queue_delay_microseconds: 60000000 }\n"
 
 
@@ -84,7 +84,7 @@ def assert_same(got, expected):
     assert got.keys() == expected.keys()
     for name, array in expected.items():
         assert got[name].shape == array.shape
-        # The order in which a kernel adds up may depend on the number of rows.
+        # A kernel may add numbers in an order that depends on the number of rows.
         assert numpy.allclose(got[name], array, rtol=1e-4, atol=1e-6), (name, got[name], array)
 
 
@@ -102,7 +102,7 @@ def test_concurrent_requests_are_one_run(served, example, inputs_of):
     assert counts(served.url, f"{example}_alone")[:2] == (alone[0] + 8 * len(rounds), alone[1] + n_requests)
 
 
-def test_each_gets_the_outputs_that_it_asks_for(served):
+def test_each_request_gets_its_requested_outputs(served):
     before = counts(served.url, "add_sub_together")
     wanted = [["OUTPUT1"], ["OUTPUT0"], None, ["OUTPUT1", "OUTPUT0"]]
     requests = [(add_sub_of(2, i), outputs) for i, outputs in enumerate(wanted)]
@@ -113,8 +113,8 @@ def test_each_gets_the_outputs_that_it_asks_for(served):
 
 
 @pytest.mark.parametrize("which", ["conch", "triton"])
-def test_a_completed_configuration_batches(which, tmp_path, monkeypatch):
-    """No configuration at all: four rows at most, as they come; here nothing runs before eight requests wait."""
+def test_a_completed_configuration_forms_batches(which, tmp_path, monkeypatch):
+    """Without a configuration: at most four rows, without a delay; in this test no batch is formed before eight requests wait."""
     onnx_models.identity(tmp_path / "bare", "FP32", ("b", 3))
     monkeypatch.setenv("TRITONSERVER_DELAY_SCHEDULER", "8")
     requests = [([tensor("IN", "FP32", numpy.full((1, 3), i, numpy.float32))],) for i in range(8)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX files that are wrong, and data outside the file: each gives one clear error, and the server stays."""
+"""Wrong ONNX files, and data outside the file: each gives one clear error, and the server goes on."""
 
 import os
 import re
@@ -105,7 +105,7 @@ def server(tmp_path_factory):
         os.symlink("..", where / "up")
         os.mkfifo(where / "pipe")
         (where / "data").mkdir()
-        # A file of that name is none of ONNX Runtime's marks either.
+        # A file of that name is not one of ONNX Runtime's markers either.
         (where / "*/_ORT_MEM_ADDR_").mkdir(parents=True)
         WEIGHTS.tofile(where / "*/_ORT_MEM_ADDR_/*")
     os.mkfifo(write(root, "is_a_pipe", b"") / "pipe.onnx")
@@ -120,24 +120,24 @@ def reasons(server, name):
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_data_in_the_folder(server, name):
+def test_external_data_in_the_folder_is_read(server, name):
     answer = infer(server, name, {"inputs": [given("IN", "FP32", [4], [1, 1, 1, 1])]})
     assert answer.json()["outputs"][0]["data"] == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_files(server, name):
+def test_wrong_files_are_refused(server, name):
     said = reasons(server, name)
     assert len(said) == 1 and re.fullmatch(WRONG[name][1], said[0]), said
 
 
-def test_a_file_that_is_a_pipe(server):
-    """Nobody writes into it: opening it would wait for ever."""
+def test_a_pipe_is_refused(server):
+    """No process writes to the pipe, so opening it would wait for ever."""
     assert re.fullmatch(r".*unable to read '\S+/pipe\.onnx' of model 'is_a_pipe': it is no regular file", *reasons(server, "is_a_pipe"))
 
 
 @pytest.mark.parametrize("element, name", [("FLOAT8E4M3FN", "float8e4m3fn"), ("FLOAT8E5M2FNUZ", "float8e5m2fnuz")])
-def test_elements_without_a_word_in_the_protocols(tmp_path, element, name):
+def test_element_types_unknown_to_the_protocols_are_refused(tmp_path, element, name):
     kind = getattr(TensorProto, element)
     graph = helper.make_graph([helper.make_node("Identity", ["IN"], ["OUT"])], "g", [helper.make_tensor_value_info("IN", kind, [4])],
                               [helper.make_tensor_value_info("OUT", kind, [4])])
@@ -149,8 +149,8 @@ def test_elements_without_a_word_in_the_protocols(tmp_path, element, name):
         assert reasons(running, "m") == [f"Unsupported: model 'm', tensor 'IN': ONNX element type {kind} ({name}) is not supported"]
 
 
-def test_truncated_at_every_kilobyte(tmp_path):
-    """A model of weights, nodes and graphs in nodes, cut off at each kB: none of the pieces is served, the whole is."""
+def test_a_file_truncated_at_any_kilobyte_is_refused(tmp_path):
+    """A model of weights, nodes and graphs in nodes, cut off at each kB: no piece is served, the whole file is."""
     values = numpy.random.default_rng(1).standard_normal(6000).astype(numpy.float32)
     branch = helper.make_graph([helper.make_node("Add", ["IN", "B"], ["sum"])], "b", [], [onnx_models.tensor("sum", "FP32", [4])],
                                [numpy_helper.from_array(values, "unused"), numpy_helper.from_array(WEIGHTS, "B")])
@@ -175,7 +175,7 @@ def test_truncated_at_every_kilobyte(tmp_path):
 
 
 def test_only_the_version_that_fails_is_tried_again(tmp_path):
-    """In mode poll a model one of whose versions failed at the start does not load the other ones in each round."""
+    """In mode poll, when one version of a model failed at the start, the other versions are not loaded again in each round."""
     good = model_of(numpy_helper.from_array(WEIGHTS, "W"))
     folder = write(tmp_path, "m", good).parent
     with (folder / "config.pbtxt").open("a") as config:

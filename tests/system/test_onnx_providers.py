@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Execution accelerators of a configuration, with an ONNX Runtime that claims to have them (ort_stub.c): which options
-reach which provider, in which order; and what is said when one refuses. No GPU takes part. And what reaches ONNX Runtime
-of all other parameters and settings."""
+reach which provider, in which order, and the error when a provider refuses. No GPU is used. Also all other parameters
+and settings that reach ONNX Runtime."""
 
 import os
 import pathlib
@@ -37,7 +37,7 @@ def parameter(key, value):
 
 
 def real_library():
-    """The one that a server of ours finds by itself."""
+    """The library that our server finds by itself."""
     named = os.environ.get("CONCH_ONNXRUNTIME")
     found = [named] if named else sorted((TOP / ".deps/onnxruntime").glob("libonnxruntime.so*"))
     if not found:
@@ -55,7 +55,7 @@ def stub(tmp_path_factory):
 
 @pytest.fixture
 def start(stub, models, tmp_path):
-    """Starts a server with one model of that configuration; gives it and what the stub was asked meanwhile."""
+    """Starts a server with one model of that configuration; returns it and the calls that the stub got."""
 
     def begin(config, offers=ALL, fails=None, group="KIND_CPU", flags=(), tells=False):
         log = tmp_path / "asked"
@@ -82,7 +82,7 @@ def read(log):
 
 
 def through(word, options):
-    """What a provider sees that has an object for its options."""
+    """The calls of a provider that has an object for its options."""
     return [(f"{word} create", {}), (f"{word} update", options), (f"append {word}", options), (f"{word} release", {})]
 
 
@@ -142,7 +142,7 @@ def test_settings_of_files_reach_their_provider_when_that_is_permitted(start):
     assert read(log) == through("tensorrt", options) + SESSION
 
 
-def test_an_instance_that_chooses_its_device(start):
+def test_an_instance_chooses_its_device(start):
     log, server = start(accelerators(gpu=[("cuda", {})]), group="KIND_MODEL")
     with server as running:
         running.wait_log("Loaded ")
@@ -173,7 +173,7 @@ REFUSED = {
 
 
 def refused(start, config, **more):
-    """The error of the load, and what the stub was asked."""
+    """The error of the load, and the calls that the stub got."""
     log, server = start(config, **more)
     with server as running:
         running.await_rest()
@@ -183,7 +183,7 @@ def refused(start, config, **more):
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_provider_that_refuses(start, name):
+def test_a_provider_that_refuses_fails_the_load(start, name):
     config, error, asked = REFUSED[name]
     said, was_asked = refused(start, config)
     assert re.fullmatch(error, said), said
@@ -203,14 +203,14 @@ def test_an_address_reaches_no_provider(start, side, provider, setting, flags):
 
 
 @pytest.mark.parametrize("name", ["cuda", "tensorrt"])
-def test_a_provider_without_room_for_options(start, name):
+def test_a_provider_whose_options_cannot_be_made_fails_the_load(start, name):
     said, asked = refused(start, accelerators(gpu=[(name, {})]), fails=name)
     assert said == f"Internal: onnx runtime error 1: no {name} here"
     assert asked == ""
 
 
 @pytest.mark.parametrize("name, needs", [("cuda", "CUDAExecutionProvider"), ("tensorrt", "TensorrtExecutionProvider")])
-def test_a_provider_of_a_similar_name_is_another(start, stub, name, needs):
+def test_a_provider_of_a_similar_name_is_not_mistaken(start, stub, name, needs):
     offers = f"My{needs},{needs}2,CPUExecutionProvider"
     said, asked = refused(start, accelerators(gpu=[(name, {})]), offers=offers)
     assert re.fullmatch(rf"Unsupported: execution accelerator '{name}' needs {needs}, which ONNX Runtime 1\.\S+ in '{re.escape(str(stub))}' "
@@ -242,7 +242,7 @@ def setting(text):
     return [f"--backend-config=onnxruntime,{text}"]
 
 
-# The configuration, flags, and what is told otherwise than without them; "-": not at all.
+# The configuration, flags, and the calls that differ from those without them; "-": not called.
 OWN = {"DisablePerSessionThreads": "-"}
 TOLD_OF = {
     "nothing": ("", [], {}),
@@ -275,7 +275,7 @@ TOLD_OF = {
 
 
 def gathered(lines):
-    """{function: what it was given}; the functions that hand on names get all of them together."""
+    """{function: its arguments}; the arguments of functions that pass names are joined."""
     told = {}
     for what, options in lines:
         if what.startswith("Add"):
@@ -287,8 +287,8 @@ def gathered(lines):
 
 
 @pytest.mark.parametrize("name", TOLD_OF)
-def test_what_the_library_is_told(start, name):
-    """A session's own number of threads also where the shared ones serve, and it has no effect."""
+def test_each_setting_reaches_the_library(start, name):
+    """A session's own number of threads is set even where it uses the shared ones, without effect."""
     config, flags, otherwise = TOLD_OF[name]
     log, server = start(config, flags=flags, tells=True)
     with server as running:

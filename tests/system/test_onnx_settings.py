@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a configuration and the command line say to ONNX Runtime: parameters of models, graph levels, execution
+"""What a configuration and the command line set in ONNX Runtime: parameters of models, graph levels, execution
 accelerators, custom operators, threads; the errors of wrong values; its log lines; the end of cancelled runs."""
 
 import concurrent.futures
@@ -147,8 +147,8 @@ def server(tmp_path_factory):
 
 
 @pytest.mark.parametrize("allowed", [False, True])
-def test_a_setting_that_writes_a_file(models, tmp_path, allowed):
-    """The library does write it, if it may."""
+def test_a_setting_that_writes_a_file_needs_permission(models, tmp_path, allowed):
+    """If permitted, the library writes the file."""
     write(models, "m", parameter("session.node_partition_config_file", tmp_path / "written"))
     flags = ["--backend-config=onnxruntime,allow-file-settings=1"] if allowed else []
     with Server(models, flags=["--exit-on-error=false", "--strict-readiness=false", *flags], ready=None) as running:
@@ -162,17 +162,17 @@ def test_a_setting_that_writes_a_file(models, tmp_path, allowed):
 
 
 @pytest.mark.parametrize("name", ACCEPTED)
-def test_accepted(server, name):
+def test_right_values_are_accepted(server, name):
     assert double(server, name) == [1, 2]
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refused_by_name_and_value(server, name):
+def test_wrong_values_are_refused_by_name_and_value(server, name):
     line = re.search(rf"failed to load 'not_{name}' version 1: (.*)\"\n", server.log())
     assert re.fullmatch(REFUSED[name][1] + r"( \(.*config\.pbtxt:\d+:\d+\))?", line[1]), line[1]
 
 
-def test_custom_operators(server):
+def test_custom_operators_are_loaded(server):
     assert double(server, "custom", "OUT") == [2, 4]
 
 
@@ -184,7 +184,7 @@ def n_threads(server):
 
 
 def threads_of(models, *flags):
-    """Of a server with the models there, once each has been asked."""
+    """The threads of a server with the models, after each has had a request."""
     with Server(models, flags=flags) as running:
         for folder in sorted(models.iterdir()):
             assert double(running, folder.name) == [1, 2]
@@ -199,7 +199,8 @@ def write_many(root, n, more=""):
 
 
 def test_models_share_threads(tmp_path):
-    """Five models more need five threads more, their instances' at most; with pools of three each they need ten besides."""
+    """Five models more need at most five threads more, those of their instances. With pools of three each they need ten
+    besides."""
     one, six = write_many(tmp_path / "one", 1), write_many(tmp_path / "six", 6)
     own = write_many(tmp_path / "own", 6, parameter("intra_op_thread_count", 3))
     shared = threads_of(six)
@@ -207,11 +208,11 @@ def test_models_share_threads(tmp_path):
     assert threads_of(own) >= shared + 10
 
 
-def test_the_size_of_the_shared_pool(tmp_path):
+def test_a_setting_sizes_the_shared_pool(tmp_path):
     one = write_many(tmp_path / "one", 1)
     size = "--backend-config=onnxruntime,intra_op_thread_count="
     with Server(one, flags=[size + "1"]) as few, Server(one, flags=[size + "9"]) as many:
-        # The threads of their starts may still be ending.
+        # The threads of the start may still be ending.
         wait_for(lambda: n_threads(many) == n_threads(few) + 8, 60, "8 threads more")
         assert threads_of(one, "--backend-config=onnxruntime,enable-global-threadpool=0", size + "9") < n_threads(many)
 
@@ -223,7 +224,7 @@ def test_the_size_of_the_shared_pool(tmp_path):
     ("allow-spinning=2", "allow-spinning must be 0, 1, true or false, got '2'"),
     ("default-max-batch-size=-1", "default-max-batch-size must be a whole number from 0 to 2147483647, got '-1'"),
 ])
-def test_wrong_settings(models, setting, said):
+def test_wrong_settings_end_the_start(models, setting, said):
     write(models, "m")
     code, _, err = servers.run_to_end(f"--model-repository={models}", f"--backend-directory={servers.BACKENDS}", "--http-port=0",
                                       "--allow-grpc=false", "--allow-metrics=false", f"--backend-config=onnxruntime,{setting}")
@@ -231,8 +232,8 @@ def test_wrong_settings(models, setting, said):
     assert f"--backend-config=onnxruntime,{said}" in err
 
 
-def test_a_setting_that_it_does_not_know(models):
-    """The server goes on without it, and says so; of the others, those for all backends included, it says nothing."""
+def test_an_unknown_setting_is_ignored_with_a_warning(models):
+    """The server ignores it with a warning. Known settings, those for all backends included, cause no warning."""
     write(models, "m")
     flags = ["onnxruntime,intra-op-thread-count=3", "onnxruntime,inter_op_thread_count=1", "default-max-batch-size=2", "identity,mine=1"]
     with Server(models, flags=[f"--backend-config={flag}" for flag in flags]) as running:
@@ -267,12 +268,12 @@ def test_instances_share_weights(tmp_path):
 # ---- log -----------------------------------------------------------------------------------------
 
 
-def test_the_library_is_in_the_log(server):
+def test_the_log_names_the_library(server):
     assert re.search(r"ONNX Runtime 1\.\d+\.\d+ from /\S+/libonnxruntime\.so\S*, providers: .*CPUExecutionProvider", server.log())
 
 
-def test_log_lines_of_the_library(models):
-    """What it tells of a session, under the model's name, if the log is talkative; nothing of that otherwise."""
+def test_lines_of_the_library_are_in_a_verbose_log(models):
+    """With a verbose log, the library's lines about a session are logged under the model's name; otherwise they are not."""
     write(models, "quiet_model")
     line = re.compile(r"^I\d{4} \S+ +\d+ \w+\.cc:\d+\] \"?ONNX Runtime, quiet_model: ", re.MULTILINE)
     for flags in ([], ["--log-verbose=1"]):
@@ -303,7 +304,7 @@ def write_loop(root, name, more=ONE_INSTANCE):
     )
 
 
-def test_a_client_that_goes_ends_the_run(models):
+def test_a_client_that_leaves_ends_its_run(models):
     write_loop(models, "loop")
     with Server(models) as running:
         def count(n):
@@ -318,8 +319,8 @@ def test_a_client_that_goes_ends_the_run(models):
             assert count(turn) == [turn]  # by the same and only instance, whose run has ended
 
 
-def test_the_answer_of_a_cancelled_run(models):
-    """By the C API, whose caller hears it; twice, since the same options serve the next run."""
+def test_a_cancelled_run_is_answered_as_cancelled(models):
+    """By the C API, whose caller gets the answer; twice, since the same run options serve the next run."""
     write_loop(models, "loop")
     forever = "loop -1 - N:INT64:1:1000000000000"
     said = embed.run(models, [f"start a {forever}", "cancel a", "wait a", f"start b {forever}", "cancel b", "wait b", "infer c loop -1 - N:INT64:1:3"])
@@ -329,15 +330,15 @@ def test_the_answer_of_a_cancelled_run(models):
 
 
 def in_flight(server):
-    """Whether a thread of the server is computing: two looks at its CPU time."""
+    """Is a thread of the server computing? Compares its CPU time twice."""
     ticks = sum(map(int, pathlib.Path(f"/proc/{server.pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]))
     before = getattr(server, "ticks_seen", None)
     server.ticks_seen = ticks
     return before is not None and ticks - before >= 1
 
 
-def test_other_runs_go_on(models):
-    """Two instances: the run of a client that stays is not touched by the end of another's."""
+def test_a_cancelled_run_leaves_other_runs_alone(models):
+    """Two instances: the end of one client's run does not touch the run of another client."""
     write_loop(models, "loop", "instance_group [ { count: 2 kind: KIND_CPU } ]\n")
     with Server(models) as running, concurrent.futures.ThreadPoolExecutor(1) as pool:
         stays = pool.submit(infer, running, "loop", {"inputs": [given("N", "INT64", [1], [50000])]})

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Implicit states of sequences in ONNX models: outputs that the server keeps and hands to the model with the next request of the
-same sequence. In Conch and, with the same backend, in the genuine Triton."""
+"""Implicit states of sequences in ONNX models: outputs that the server keeps and gives to the model with the next request
+of the same sequence. In Conch and, with the same backend, in the genuine Triton."""
 
 import concurrent.futures
 
@@ -61,7 +61,7 @@ def make_client(served):
 
 
 def connect(served):
-    """A client serves the thread only that has made it."""
+    """A client object serves only the thread that made it."""
     return tritonclient.http.InferenceServerClient(served.url, network_timeout=60)
 
 
@@ -95,7 +95,7 @@ def sums(values):
 
 @pytest.mark.parametrize("model", ["direct", "oldest"])
 def test_each_sequence_has_its_own_sum(served, model):
-    """Several at once, so that batches have requests of several sequences, and empty places."""
+    """Several at once, so that batches have requests of several sequences, and empty slots."""
     sequences = {n: [float(10 * n + i) for i in range(5)] for n in range(1, 7)}
 
     def one(n):
@@ -113,11 +113,11 @@ def test_a_sequence_begins_anew(client):
         assert run_through(client, "direct", 77, [1.0, 2.0, 4.0]) == sums([1.0, 2.0, 4.0])
 
 
-def test_sequences_with_names_of_their_own(client):
+def test_sequences_may_have_names(client):
     assert run_through(client, "oldest", "a name", [5.0, 6.0]) == sums([5.0, 6.0])
 
 
-def test_a_state_that_is_an_output_too(client):
+def test_a_state_may_be_an_output_too(client):
     assert ask(client, "shown", 5, 1.0, "first") == {"OUTPUT": [1101.0], "OUTPUT_STATE": [1.0]}
     assert ask(client, "shown", 5, 2.0, "", ["OUTPUT"]) == {"OUTPUT": [1003.0]}
     assert ask(client, "shown", 5, 4.0, "", ["OUTPUT_STATE"]) == {"OUTPUT_STATE": [7.0]}
@@ -130,7 +130,7 @@ def test_a_state_is_no_output_unless_it_is_declared(client):
 
 
 @pytest.mark.parametrize("model", ["texts", "alone"])
-def test_texts_of_any_length(client, model):
+def test_a_state_may_have_strings_of_any_length(client, model):
     texts = ["one", "", "a longer one than those before", "end"]
     assert run_through(client, model, 9, texts) == [{"OUT": [text]} for text in ["", *texts[:-1]]]
 
@@ -142,12 +142,12 @@ def batch_sizes(client, model):
 
 
 def test_a_padding_has_a_valid_state_of_strings(served, client):
-    """The second sequence is asked alone, so that the slot in front of it is empty: what stands there is executed with it."""
+    """The second sequence is asked alone, so that the slot in front of it is empty, and is executed as a padding."""
     assert ask(client, "padded", 21, "of the first slot", "first") == {"OUT": [""]}
     before = batch_sizes(client, "padded")
     texts = ["a text that is longer than an empty one", "b", "", "the end"]
     assert run_through(client, "padded", 22, texts) == [{"OUT": [text]} for text in ["", *texts[:-1]]]
-    if served.name == "conch":  # what memory holds there is not zeros in 2.51
+    if served.name == "conch":  # 2.51 leaves memory contents there, not zeros
         assert before == {1: 1}
         assert batch_sizes(client, "padded") == {1: 1, 2: len(texts)}
     assert ask(client, "padded", 21, "", "last") == {"OUT": ["of the first slot"]}

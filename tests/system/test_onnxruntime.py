@@ -97,7 +97,7 @@ def copied(client, model, array, datatype):
 
 
 @pytest.mark.parametrize("datatype", [name for name in onnx_models.ELEMENTS if name not in ("BYTES", "BF16")])
-def test_types(client, datatype):
+def test_tensors_of_each_type_are_executed(client, datatype):
     dtype = helper.tensor_dtype_to_np_dtype(onnx_models.ELEMENTS[datatype])
     sent = (numpy.arange(7) % 2).astype(dtype) if datatype == "BOOL" else numpy.arange(7).astype(dtype)
     got = copied(client, f"copy_{datatype.lower()}", sent, datatype)
@@ -117,12 +117,12 @@ def test_half_precision_bytes(server, datatype):
     assert answer.body.endswith(sent)
 
 
-def test_strings(client):
+def test_strings_are_executed(client):
     sent = numpy.array([b"", b"one", "ünï 🐚".encode(), b"x" * 100_000], dtype=object)
     assert list(copied(client, "copy_bytes", sent, "BYTES")) == list(sent)
 
 
-def test_no_elements(client):
+def test_a_tensor_without_elements_is_executed(client):
     answer = client.infer("matrix", [input_of(numpy.zeros((0, 3), numpy.float32))])
     assert answer.get_output("OUT")["shape"] == [0, 3]
 
@@ -133,7 +133,7 @@ def input_of(array, name="IN", datatype="FP32"):
     return sent
 
 
-def test_large_tensor(client):
+def test_a_large_tensor_is_executed(client):
     sent = numpy.random.default_rng(1).standard_normal((100_000, 3)).astype(numpy.float32)
     assert (copied(client, "matrix", sent, "FP32") == sent).all()
 
@@ -148,7 +148,7 @@ def test_the_model_decides_the_output_shape(client, values):
         assert (answer.as_numpy("OUT")[0] == expected).all()
 
 
-def test_completion_from_the_file(server):
+def test_a_configuration_is_completed_from_the_file(server):
     document = ask(server, "GET", "/v2/models/fixed").json()
     assert document["platform"] == "onnxruntime_onnx"
     assert document["inputs"] == [{"name": "IN", "datatype": "FP32", "shape": [2, 3]}]
@@ -164,7 +164,7 @@ def test_completion_finds_a_batch_dimension(server):
     assert ask(server, "GET", "/v2/models/batching").json()["inputs"][0]["shape"] == [-1, 3]
 
 
-def test_completed_batches(client):
+def test_a_completed_model_executes_batches(client):
     for batch in (1, 4):
         sent = numpy.arange(batch * 3, dtype=numpy.float32).reshape(batch, 3)
         assert (copied(client, "batching", sent, "FP32") == sent).all()
@@ -172,7 +172,7 @@ def test_completed_batches(client):
         copied(client, "batching", numpy.zeros((5, 3), numpy.float32), "FP32")
 
 
-def test_the_highest_version(server):
+def test_the_highest_version_serves(server):
     assert ask(server, "GET", "/v2/models/versions").json()["versions"] == ["2"]
 
 
@@ -192,8 +192,8 @@ def test_an_error_of_the_model_is_the_answer(server):
     assert reshape([2, 2]).json()["outputs"][0]["shape"] == [2, 2]
 
 
-def test_one_memory_and_many_shapes(client):
-    """Tensors of other shapes and contents follow each other in the same memory, as those of one client do."""
+def test_one_memory_serves_many_shapes(client):
+    """Tensors of different shapes and contents follow each other in the same memory, as those of one client do."""
     shapes = [(2, 8), (2, 8), (8, 2), (4, 4), (16, 1), (1, 16), (2, 8), (3, 5), (40, 50), (2, 8)]
     for turn, (rows, columns) in enumerate(shapes * 3):
         sent = numpy.arange(rows * columns, dtype=numpy.float32).reshape(rows, columns) + turn
@@ -202,7 +202,7 @@ def test_one_memory_and_many_shapes(client):
         assert (got == sent.T).all()
 
 
-def test_instances_at_the_same_time(server):
+def test_instances_execute_at_the_same_time(server):
     def work(number):
         with triton.InferenceServerClient(server.url, connection_timeout=60, network_timeout=60) as client:
             for turn in range(30):
@@ -214,8 +214,8 @@ def test_instances_at_the_same_time(server):
         assert sum(pool.map(work, range(16), timeout=120)) == 16
 
 
-def test_the_library_reports_to_nobody(models, tmp_path):
-    """Libraries from 1.29 on would keep a database at home and send it."""
+def test_the_library_sends_no_telemetry(models, tmp_path):
+    """Libraries from 1.29 on would store telemetry in the home folder and send it."""
     write_copy(models, "copy", "FP32", ["n"])
     home = tmp_path / "home"
     home.mkdir()
@@ -226,7 +226,7 @@ def test_the_library_reports_to_nobody(models, tmp_path):
     assert list(home.rglob("*")) == []
 
 
-# ---- Inputs that may be left out ------------------------------------------------------------------
+# ---- Optional inputs -------------------------------------------------------------------------------
 
 
 def vector(side, name, optional=False):
@@ -262,28 +262,28 @@ def added(server, model, **inputs):
     return infer(server, model, {"inputs": [given(name, "FP32", [2], values) for name, values in inputs.items()]})
 
 
-def test_an_input_with_a_value_in_the_file(optional):
+def test_an_input_with_a_value_in_the_file_is_optional(optional):
     assert added(optional, "named", IN=[1, 2]).json()["outputs"][0]["data"] == [11, 22]
     assert added(optional, "named", IN=[1, 2], W=[3, 4]).json()["outputs"][0]["data"] == [4, 6]
     assert added(optional, "named", IN=[1, 2]).json()["outputs"][0]["data"] == [11, 22]
 
 
 @pytest.mark.parametrize("model", ["unnamed", "completed"])
-def test_the_value_of_the_file_holds(optional, model):
+def test_a_missing_input_has_the_value_of_the_file(optional, model):
     assert added(optional, model, IN=[1, 2]).json()["outputs"][0]["data"] == [11, 22]
     assert "expected 1 inputs but got 2 inputs" in added(optional, model, IN=[1, 2], W=[3, 4]).error
 
 
-def test_an_input_that_the_model_cannot_do_without(optional):
-    """The configuration lets it be left out; then ONNX Runtime says that it is missing."""
+def test_a_missing_input_without_a_value_is_an_error(optional):
+    """The configuration makes it optional; then ONNX Runtime reports that it is missing."""
     assert added(optional, "both", A=[1, 2], B=[3, 4]).json()["outputs"][0]["data"] == [4, 6]
     answer = added(optional, "both", A=[1, 2])
     assert answer.status == 500 and "Missing Input: B" in answer.error, answer
     assert added(optional, "both", A=[1, 2], B=[3, 4]).status == 200
 
 
-def test_a_model_that_does_not_tell_its_rank(server):
-    """It is no scalar: the configuration says what its shape is."""
+def test_a_model_of_unknown_rank_has_the_configured_shape(server):
+    """It is not a scalar: the configuration gives its shape."""
     answer = infer(server, "any_rank", {"inputs": [given("IN", "FP32", [2], [1, 2])]})
     assert answer.status == 200, answer
     assert answer.json()["outputs"][0]["data"] == [1, 2]

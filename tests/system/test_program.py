@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program around the server: flags that warn or are refused, what it says it serves, signals, exit codes."""
+"""The program around the server: flags that warn or are refused, the line that says what is served, signals, exit codes."""
 
 import re
 import os
@@ -22,8 +22,8 @@ def root(models):
     return models
 
 
-def test_version(root):
-    """The one of CMakeLists.txt, wherever it is asked for."""
+def test_each_place_has_the_version(root):
+    """The version of CMakeLists.txt, in every place."""
     version = subprocess.run([ROOT / "tools/version"], capture_output=True, text=True, check=True).stdout.strip()
     code, out, err = run_to_end("--version")
     assert (code, err) == (0, "")
@@ -32,7 +32,7 @@ def test_version(root):
         assert ask(server, "GET", "/v2").json()["version"].endswith(f"+conch.{version}")
 
 
-def test_version_of_what_backends_find():
+def test_version_prints_the_libraries_that_backends_find():
     code, out, err = run_to_end("--version", env={"CONCH_ONNXRUNTIME": ""})
     assert (code, err) == (0, "")
     assert re.fullmatch(r"onnxruntime: ONNX Runtime 1\.\d+\.\d+ from /\S+, providers: .*CPUExecutionProvider", out.splitlines()[1]), out
@@ -42,8 +42,9 @@ def test_version_of_what_backends_find():
 
 
 @pytest.mark.parametrize("before", [True, False])
-def test_version_of_what_backends_would_find_with_these_flags(tmp_path, before):
-    """As a start with the same flags: the folder of backends, the library's path; the backend's own wins."""
+def test_version_finds_libraries_by_the_flags(tmp_path, before):
+    """Found as by a start with the same flags: the folder of backends, then the library's path; the backend's own setting
+    wins."""
     def told(*flags):
         code, out, err = run_to_end(*(flags if before else ()), "--version", *(() if before else flags), env={"CONCH_ONNXRUNTIME": ""})
         assert (code, err) == (0, "")
@@ -73,14 +74,14 @@ def test_version_of_what_backends_would_find_with_these_flags(tmp_path, before):
         ("--grpc-use-ssl=true", "TLS"),
     ],
 )
-def test_what_does_not_exist_is_refused_by_name(root, flag, missing):
+def test_missing_features_are_refused_by_name(root, flag, missing):
     code, out, err = run_to_end(f"--model-repository={root}", flag)
     assert (code, out) == (1, "")
     assert flag in err
     assert missing in err
 
 
-def test_flags_that_only_size_or_place_it_warn_once(root):
+def test_flags_that_size_or_place_a_missing_feature_warn_once(root):
     with Server(root, flags=["--grpc-port=1", "--grpc-port=2", "--cuda-memory-pool-byte-size=0:1"]) as server:
         pass
     log = server.log()
@@ -88,7 +89,7 @@ def test_flags_that_only_size_or_place_it_warn_once(root):
     assert log.count("--cuda-memory-pool-byte-size has no effect yet") == 1
 
 
-def test_deprecated_flags_still_work_and_say_so(root):
+def test_deprecated_flags_work_with_a_warning(root):
     with Server(root, flags=["--strict-model-config=false"]) as server:
         pass
     assert "Warning: '--strict-model-config' has been deprecated" in server.err.text()
@@ -100,11 +101,11 @@ def test_one_line_says_what_is_served_where(root):
         wait_for(lambda: line in server.log(), 60, "the line is there")
         lines = [entry for entry in server.log().splitlines() if "Serving HTTP" in entry]
     assert len(lines) == 1
-    assert "not available yet" not in lines[0]  # it was switched off by the caller
+    assert "not available yet" not in lines[0]  # the user has switched it off
 
 
 def start(*flags, env=None):
-    """A process without the care of Server, up to the line that tells that its models are loaded: (process, log)."""
+    """Starts a process without class Server, and waits for the line that says that its models are loaded: (process, log)."""
     args = [BIN, f"--backend-directory={BACKENDS}", "--http-address=127.0.0.1", "--http-port=0", "--metrics-port=0", *flags]
     process = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, **(env or {})})
     log = ""
@@ -122,14 +123,14 @@ def finish(process, number):
     return process.wait(60), rest
 
 
-def test_defaults_that_are_missing_are_told_in_that_line(root):
+def test_that_line_names_missing_default_features(root):
     process, log = start(f"--model-repository={root}")
     code, _ = finish(process, signal.SIGTERM)
     assert code == 0
     assert "(gRPC is not available yet)" in log
 
 
-def test_without_http_nothing_is_served_and_it_says_so(root):
+def test_without_http_the_log_says_that_nothing_is_served(root):
     process, log = start(f"--model-repository={root}", "--allow-http=false")
     code, rest = finish(process, signal.SIGINT)
     assert code == 0
@@ -137,8 +138,8 @@ def test_without_http_nothing_is_served_and_it_says_so(root):
     assert "Signal (2) received." in rest
 
 
-def test_repository_from_the_environment(root):
-    """As on Vertex AI: the repository is in AIP_STORAGE_URI, and HTTP is off unless it is asked for."""
+def test_the_environment_names_the_repository(root):
+    """As on Vertex AI: the repository is in AIP_STORAGE_URI, and HTTP is off by default."""
     env = {"AIP_STORAGE_URI": str(root)}
     process, log = start(env=env)
     assert finish(process, signal.SIGTERM)[0] == 0
@@ -149,7 +150,7 @@ def test_repository_from_the_environment(root):
 
 
 @pytest.mark.skipif("asan" in BIN or "tsan" in BIN, reason="the sanitizer says it in its own way")
-def test_a_crash_tells_where_it_happened(root):
+def test_a_crash_prints_its_stack(root):
     process, _ = start(f"--model-repository={root}")
     code, rest = finish(process, signal.SIGSEGV)
     assert code == -signal.SIGSEGV
@@ -157,7 +158,7 @@ def test_a_crash_tells_where_it_happened(root):
     assert "conch" in rest  # a frame of the program
 
 
-def test_a_reader_that_goes_away_is_no_reason_to_die(root):
+def test_a_closed_pipe_does_not_kill_the_program(root):
     with Server(root) as server:
         server.signal(signal.SIGPIPE)
         assert ask(server, "GET", "/v2/health/ready").status == 200

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Behind a proxy, as many a server stands: connections that are kept and shared, bodies both ways, clients that leave, a restart."""
+"""Behind a proxy, as many servers run: kept and shared connections, bodies both ways, clients that leave, a restart."""
 
 import contextlib
 import json
@@ -23,12 +23,13 @@ PATH = "/v2/models/bytes/infer"
 
 
 class Proxy:
-    """What comes for /streamed/ is passed on as it comes; a body that comes elsewhere when the proxy has all of it, or a buffer full."""
+    """Requests to /streamed/ are passed on in pieces; other bodies are passed on when the proxy has all of it, or a buffer
+    full."""
 
     address = "127.0.0.1"
     program: str
     config: str
-    without_server: int    # the status of its answer then
+    without_server: int    # the status of its answer without a server
 
     def __init__(self, folder, upstream):
         self.port = free_port()
@@ -170,7 +171,7 @@ def sockets_of(server):
 
 
 def test_connections_are_kept_and_shared(server, proxy):
-    """200 clients, each with a connection of its own to the proxy, come by a few connections to us."""
+    """200 clients, each with its own connection to the proxy, use a few connections to us."""
     before = sockets_of(server)
     for number in range(200):
         assert_answers(proxy, number)
@@ -182,7 +183,7 @@ def test_connections_are_kept_and_shared(server, proxy):
 
 
 @pytest.mark.parametrize("prefix", ["", "/streamed"], ids=["buffered", "streamed"])
-def test_large_bodies_both_ways(proxy, prefix):
+def test_large_bodies_pass_both_ways(proxy, prefix):
     data = os.urandom(MIB) * 40
     head, text = head_of(len(data), prefix + PATH)
     with Connection(proxy) as connection:
@@ -193,7 +194,7 @@ def test_large_bodies_both_ways(proxy, prefix):
 
 
 @pytest.mark.parametrize("prefix", ["", "/streamed"], ids=["buffered", "streamed"])
-def test_chunked_bodies(proxy, prefix):
+def test_chunked_bodies_pass(proxy, prefix):
     data = os.urandom(MIB) * 3
     head, text = head_of(len(data), prefix + PATH, **{"Transfer-Encoding": "chunked"})
     with Connection(proxy) as connection:
@@ -213,7 +214,7 @@ def read_body(connection, headers):
 
 
 @pytest.mark.parametrize("prefix", ["", "/streamed"], ids=["buffered", "streamed"])
-def test_expect_100_continue(proxy, prefix):
+def test_expect_100_continue_passes(proxy, prefix):
     head, text = head_of(2 * MIB, prefix + PATH, Expect="100-continue")
     with Connection(proxy) as connection:
         connection.send(head)
@@ -223,7 +224,7 @@ def test_expect_100_continue(proxy, prefix):
         assert answer.status == 200 and answer.body.endswith(bytes(2 * MIB))
 
 
-def test_clients_that_leave(server, proxy):
+def test_clients_that_leave_disturb_no_other(server, proxy):
     """In the middle of a body, and of the reply."""
     head, text = head_of(40 * MIB, "/streamed" + PATH)
     for n_sent in (0, 1, 5 * MIB, 40 * MIB):
@@ -236,8 +237,8 @@ def test_clients_that_leave(server, proxy):
     wait_for(lambda: sockets_of(server) < 20, WITHIN_S, "nobody's connection is left")
 
 
-def test_a_restart(kind, models, tmp_path):
-    """Kept connections of the proxy's end with the server; who comes meanwhile is told so, who comes later is served."""
+def test_clients_are_served_again_after_a_restart(kind, models, tmp_path):
+    """The proxy's kept connections end with the server. Clients meanwhile get an error; later clients are served."""
     with contextlib.ExitStack() as stack:
         with Server(models) as first:
             proxy = stack.enter_context(kind(tmp_path, first.port))
@@ -250,14 +251,14 @@ def test_a_restart(kind, models, tmp_path):
 
 
 class CheckingHaproxy(Haproxy):
-    """Asks for readiness, by HTTP/1.0 and without a host, and passes nothing on to who is not ready."""
+    """Asks for readiness, by HTTP/1.0 and without a host, and passes no request to a server that is not ready."""
 
     config = Haproxy.config.replace("mode http\n", "mode http\n    option httpchk GET /v2/health/ready\n").replace(
         "{upstream}\n", "{upstream} check inter 100ms\n")
 
 
 @pytest.mark.skipif(Haproxy.find() is None, reason="haproxy is not installed (make deps)")
-def test_health_checks(models, tmp_path):
+def test_the_proxy_follows_readiness(models, tmp_path):
     port = free_port()
     with CheckingHaproxy(tmp_path, port) as proxy:
         def answers(status):

@@ -2,8 +2,8 @@
 """A backend that others have compiled: the genuine Python backend of Triton, unchanged, in our server.
 
 It asks for its server library by a name of its own; one entry of its dynamic section is changed to the usual name.
-Metrics from a Python model kill the genuine 2.51 as well, with a lock_exception in the backend, and are left out (test_metrics.c
-asks for them by the C API); loading models from one does so now and then, and is tried again.
+Metrics from a Python model kill the genuine 2.51 as well, with a lock_exception in the backend, and are left out
+(test_metrics.c tests them by the C API). Loading models from one does so now and then, and is tried again.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ class TritonPythonModel:
 
 
 def write_python(root, name, body, *tensors, more=""):
-    """A model whose class has this body; tensors as of repository.tensor()."""
+    """Writes a model whose class has this body; tensors as of repository.tensor()."""
     config = 'backend: "python"\n' + "".join(repository.tensor(*tensor) for tensor in tensors) + more
     folder = repository.write_model(root, name, config + 'instance_group [ { count: 1 kind: KIND_CPU } ]\n')
     (folder / "1/model.py").write_text(HEAD + textwrap.indent(textwrap.dedent(body), "    "))
@@ -190,7 +190,7 @@ def write_models(root):
 
 @pytest.fixture(scope="module")
 def surroundings(tmp_path_factory):
-    """A backend directory with the genuine backend beside ours, and what its programs need to be found."""
+    """A backend directory with the genuine backend beside ours, and the environment that its programs need."""
     folder = tmp_path_factory.mktemp("backends")
     shutil.copytree(GENUINE, folder / "python", ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "identity").symlink_to(pathlib.Path(servers.BACKENDS).resolve() / "identity")
@@ -201,15 +201,16 @@ def surroundings(tmp_path_factory):
     environment = {
         "PATH": f"{REFERENCE}/venv/bin:{os.environ['PATH']}",
         "LD_LIBRARY_PATH": f"{servers.BUILD / 'lib'}:{libraries}",
-        # The backend's own leaks are not ours to count.
+        # The backend's own leaks do not count.
         "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0",
     }
     return folder, environment
 
 
-# The backend gives it to its shared memory, and to its processes as an argument: others run on this machine, too.
+# The backend uses it for its shared memory, and passes it to its processes as an argument: other tests run on this
+# machine, too.
 MARK = f"conch_test_{os.getpid()}_"
-NUMBERS = itertools.count()    # of those that have a mark of their own
+NUMBERS = itertools.count()    # for servers with a mark of their own
 
 
 def left_behind(mark=MARK):
@@ -220,8 +221,8 @@ def left_behind(mark=MARK):
 
 
 def sweep(mark):
-    """After a backend that died, or was killed with the genuine server. Its processes end when they notice that, or wait
-    for ever for a lock in the memory that they have shared with it."""
+    """Cleans up after a backend that died, or was killed with the genuine server. Its processes end when they notice that,
+    or wait for ever for a lock in the shared memory."""
     subprocess.run(["pkill", "-KILL", "-f", f"triton_python_backend_stub .*{mark}"], check=False)
     servers.wait_for(lambda: not left_behind(mark)[1], 60, "processes of the backend have gone")
     for name in left_behind(mark)[0]:
@@ -268,7 +269,7 @@ def number(value):
     return {"IN": ("INT32", np.array([value], np.int32))}
 
 
-def test_every_model_that_can_be_loaded_is(served):
+def test_the_models_are_loaded(served):
     models = index(served)
     bad = {name: model["reason"] for name, model in models.items() if model["state"] != "READY"}
     assert set(bad) == {"fails", "syntax"}
@@ -276,7 +277,7 @@ def test_every_model_that_can_be_loaded_is(served):
     assert "SyntaxError" in bad["syntax"]
 
 
-def test_add_sub(client):
+def test_a_python_model_adds_and_subtracts(client):
     a, b = np.arange(8, dtype=np.float32).reshape(2, 4), np.full((2, 4), 0.5, np.float32)
     got = infer(client, "add_sub", {"A": ("FP32", a), "B": ("FP32", b)})
     assert np.array_equal(got.as_numpy("SUM"), a + b)
@@ -285,19 +286,19 @@ def test_add_sub(client):
 
 @pytest.mark.parametrize("shape", [(1, 1), (2, 3), (1, 70000)], ids=str)
 @pytest.mark.parametrize("datatype", ["FP32", "INT64", "BOOL", "UINT8", "FP16"])
-def test_types(client, datatype, shape):
+def test_tensors_of_each_type_pass_through_a_python_model(client, datatype, shape):
     array = np.random.default_rng(3).integers(0, 2, shape).astype(triton_to_np_dtype(datatype))
     got = infer(client, f"echo_{datatype.lower()}", {"IN": (datatype, array)}).as_numpy("OUT")
     assert got.dtype == array.dtype
     assert np.array_equal(got, array)
 
 
-def test_strings(client):
+def test_strings_pass_through_a_python_model(client):
     array = np.array([[b"", b"a"], [b"\x00\xff", "ü€".encode() * 1000]], dtype=object)
     assert np.array_equal(infer(client, "echo_bytes", {"IN": ("BYTES", array)}).as_numpy("OUT"), array)
 
 
-def test_what_a_model_is_told(client):
+def test_a_python_model_gets_its_arguments(client):
     got = infer(client, "who", number(1), request_id="r7", sequence_id=42, sequence_start=True, timeout=5000000,
                 parameters={"text": "x", "number": 3, "flag": True})
     told = json.loads(got.as_numpy("OUT")[0])
@@ -309,7 +310,7 @@ def test_what_a_model_is_told(client):
     }
 
 
-def test_errors(client):
+def test_errors_of_a_python_model_are_answers(client):
     with pytest.raises(InferenceServerException) as raised:
         infer(client, "moody", number(1))
     assert "ValueError: all went wrong" in raised.value.message()
@@ -334,7 +335,7 @@ def test_scripts_ask_other_models(client):
         ask(b"echo_fp32")
 
 
-def test_completes_its_configuration(client, served):
+def test_a_python_model_completes_its_configuration(client, served):
     with urllib.request.urlopen(f"http://{served.url}/v2/models/completes/config") as reply:
         config = json.load(reply)
     assert [(t["name"], t["data_type"], t["dims"]) for t in config["input"]] == [("IN", "TYPE_INT32", [-1])]
@@ -369,7 +370,7 @@ def write_of(root, name, backend, more=""):
 
 @pytest.fixture(params=["conch", "triton"])
 def in_either(request, surroundings, tmp_path):
-    """A folder of backends with the Python backend, and how to serve models by them."""
+    """A folder of backends with the Python backend, and a function that serves models by them."""
     backends, environment = tmp_path / "backends", surroundings[1]
     backends.mkdir()
     mark = f"either_{next(NUMBERS)}_of_{os.getpid()}_"
@@ -389,8 +390,8 @@ def in_either(request, surroundings, tmp_path):
     assert left_behind(mark) == ([], []), "processes or shared memory of the backend are left"
 
 
-def test_backends_written_in_python(in_either, tmp_path):
-    """A folder with a model.py among the backends is one; each has its own, and one Python backend runs them."""
+def test_backends_written_in_python_serve(in_either, tmp_path):
+    """A folder of the backend directory with a model.py is a backend. Each has its own code, and one Python backend runs them."""
     backends, serve = in_either
     write_backend(backends, "twice", 2)
     write_backend(backends, "thrice", 3)
@@ -399,7 +400,7 @@ def test_backends_written_in_python(in_either, tmp_path):
     write_of(models, "b", "thrice", 'runtime: "model.py"\n')
     write_of(models, "c", "twice")
     write_of(models, "d", "twice", 'parameters { key: "EXECUTION_ENV_PATH" value { string_value: "" } }\n')
-    # Where a library of the name is, too, that is it.
+    # A library of that name wins.
     (models / "c/1/libtriton_twice.so").write_bytes((pathlib.Path(servers.BACKENDS) / "identity/libtriton_identity.so").read_bytes())
     with serve(models) as running:
         with tritonclient.http.InferenceServerClient(running.url) as asked:
@@ -410,8 +411,8 @@ def test_backends_written_in_python(in_either, tmp_path):
             assert asked.get_model_config("c")["runtime"] == ""
 
 
-def test_an_environment_beside_a_backend_written_in_python(in_either, tmp_path):
-    """It is the model's unless that names another."""
+def test_a_python_backend_has_its_environment_beside_it(in_either, tmp_path):
+    """The environment is the model's, unless the model names another one."""
     backends, serve = in_either
     write_backend(backends, "twice", 2)
     activate = tmp_path / "environment/bin/activate"
@@ -429,8 +430,8 @@ def test_an_environment_beside_a_backend_written_in_python(in_either, tmp_path):
             assert infer(asked, "a", number(7)).as_numpy("OUT").tolist() == [14]
 
 
-def test_what_a_backend_written_in_python_lacks(in_either, tmp_path):
-    """The Python backend, which both servers look for in the same folders, or what it is to run."""
+def test_the_error_names_what_a_python_backend_lacks(in_either, tmp_path):
+    """The Python backend, which both servers search in the same folders, or the model.py that it is to run."""
     backends, serve = in_either
     write_backend(backends, "twice", 2)
     (backends / "empty").mkdir()
@@ -447,14 +448,14 @@ def test_what_a_backend_written_in_python_lacks(in_either, tmp_path):
         assert "unable to find backend library 'libtriton_python.so' for model 'b', searched: " in running.log()
 
 
-def test_not_decoupled_over_http(served):
+def test_decoupled_python_models_are_refused_over_http(served):
     body = json.dumps({"inputs": [{"name": "IN", "datatype": "INT32", "shape": [1], "data": [1]}]}).encode()
     with pytest.raises(urllib.error.HTTPError) as refused:
         urllib.request.urlopen(f"http://{served.url}/v2/models/decoupled/infer", body)
     assert "doesn't support models with decoupled transaction policy" in json.load(refused.value)["error"]
 
 
-def test_decoupled(surroundings, tmp_path):
+def test_a_decoupled_python_model_sends_several_responses(surroundings, tmp_path):
     backends, environment = surroundings
     write_python(tmp_path, "decoupled", DECOUPLED, *NUMBER, more="model_transaction_policy { decoupled: true }\n")
     lines = embed.run(tmp_path, [f"infer r{n} decoupled -1 - IN:INT32:1:{n}" for n in (0, 1, 5)], backends=backends,
@@ -491,7 +492,8 @@ def initialize(self, args):
 
 @contextlib.contextmanager
 def explicit_server(surroundings, models):
-    """A server in mode explicit with the model that loads and unloads others: (server, client, how that model is asked)."""
+    """A server in mode explicit with the model that loads and unloads others: (server, client, a function that asks that
+    model)."""
     backends, environment = surroundings
     mark = f"explicit_{next(NUMBERS)}_of_{os.getpid()}_"
     flags = [f"--backend-directory={backends}", f"--backend-config=python,shm-region-prefix-name={mark}",
@@ -520,8 +522,8 @@ def write_controlled(models):
 
 
 class BackendDied(Exception):
-    """Of a lock of its own, when a Python model calls it: in the genuine server as well. Or it hands the model, in place of
-    what the server has said, whatever lies in memory that it has given back."""
+    """A Python model that loads another one kills the backend by a lock of the backend's own, in the genuine server as
+    well. Or the backend gives the model, in place of the server's answer, the contents of freed memory."""
 
 
 def load_and_unload(client, ask):
@@ -554,8 +556,8 @@ def try_to_load_and_unload(surroundings, models):
             raise
 
 
-def test_a_model_loads_and_unloads_others_in_the_first_try_of_which_its_backend_does_not_die(surroundings, controlled):
-    """It dies of two in five tries here, and of one in seven in the genuine server."""
+def test_a_python_model_loads_and_unloads_others(surroundings, controlled):
+    """It dies in two of five tries here, and in one of seven in the genuine server."""
     for tries_left in range(19, -1, -1):
         try:
             try_to_load_and_unload(surroundings, controlled)
@@ -564,8 +566,8 @@ def test_a_model_loads_and_unloads_others_in_the_first_try_of_which_its_backend_
             assert tries_left > 0
 
 
-def test_a_model_that_comes_with_the_request(surroundings, controlled):
-    """Its processes come and go with it, and a reload takes the place of the one before."""
+def test_a_python_model_may_come_with_a_load_request(surroundings, controlled):
+    """Its processes start and end with it, and a reload replaces them."""
     with explicit_server(surroundings, controlled) as (_, client, _):
         come_and_go(client)
 
@@ -583,6 +585,6 @@ def come_and_go(client):
 
 
 def test_children_of_a_model_can_be_ended(client):
-    """By subprocess.Popen(...).terminate(): they have the mask that the server was started with."""
+    """By subprocess.Popen(...).terminate(): the children have the mask that the server was started with."""
     (text,) = infer(client, "children", number(1)).as_numpy("OUT")
     assert json.loads(text) == [-signal.SIGTERM, 0]

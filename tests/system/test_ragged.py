@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of several requests as a backend sees them that is built on backends/common (tests/plugins/ragged): gathered
-inputs, batch inputs and outputs, reshaped and ragged tensors. The same in our server and in the genuine Triton.
+"""Batches of several requests as a backend on backends/common sees them (tests/plugins/ragged): gathered inputs, batch
+inputs and outputs, reshaped and ragged tensors. The same in our server and in the genuine Triton.
 """
 
 import concurrent.futures
@@ -51,7 +51,7 @@ MODELS = {
     "real": config("allow_ragged_batch: true",
                    more=batch_input("SUM0", KINDS["SUM0"], "TYPE_FP32") + OUTPUT + warm(2, "[2]")),
 }
-# What a warm-up with copies of one sample shows: a batch of several requests, in one execution.
+# A warm-up with copies of one sample is a batch of several requests, in one execution.
 WARMED = {
     "rows": "IN FP32 [3,2] copied: 0 0 0 0 0 0",
     "texts": "IN BYTES [2,1] copied:  ",
@@ -88,7 +88,7 @@ def ask(server, model, shape, data, datatype="FP32"):
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_a_batch_of_a_warm_up(served, model):
+def test_a_warm_up_is_one_batch(served, model):
     assert f"{model} saw {WARMED[model]}" in served.log()
 
 
@@ -97,19 +97,19 @@ def test_one_request_is_not_copied(served):
     assert got == {"OUT": ([2, 2], [1, 2, 3, 4]), "SEEN": ([2, 1], ["IN FP32 [2,2]: 1 2 3 4"] * 2)}
 
 
-def test_texts(served):
+def test_strings_of_a_batch_are_gathered(served):
     got = ask(served, "texts", [3, 1], ["a", "", "bcd"], "BYTES")
     assert got["OUT"] == ([3, 1], ["a", "", "bcd"])
     assert got["SEEN"][1][0].endswith("BYTES [3,1]: a  bcd")
 
 
-def test_a_reshaped_tensor(served):
+def test_a_reshaped_tensor_is_gathered(served):
     got = ask(served, "reshaped", [2, 4], [1, 2, 3, 4, 5, 6, 7, 8])
     assert got["OUT"] == ([2, 4], [1, 2, 3, 4, 5, 6, 7, 8])
     assert got["SEEN"][1][0] == "IN FP32 [2,2,2]: 1 2 3 4 5 6 7 8"
 
 
-def test_every_kind_of_batch_input(served):
+def test_every_kind_of_batch_input_is_computed(served):
     got = ask(served, "kinds", [2, 3], [1, 2, 3, 4, 5, 6])
     assert got["OUT"] == ([2, 3], [1, 2, 3, 4, 5, 6])
     assert got["SEEN"][1][0] == (
@@ -118,8 +118,8 @@ def test_every_kind_of_batch_input(served):
 
 
 @pytest.mark.parametrize("which", ["conch", "triton"])
-def test_requests_of_different_shapes_in_one_batch(which, tmp_path):
-    """A batch begins when four rows have come: three requests of 1, 2 and 1."""
+def test_requests_of_different_shapes_form_one_batch(which, tmp_path):
+    """A batch begins when four rows have arrived: three requests of 1, 2 and 1."""
     more = ALL + OUTPUT + "dynamic_batching { preferred_batch_size: [4] max_queue_delay_microseconds: 30000000 }\n"
     repository.write_model(tmp_path, "ragged", config("allow_ragged_batch: true", more=more))
     asked = [([1, 3], [1, 2, 3]), ([2, 2], [4, 5, 6, 7]), ([1, 1], [8])]
@@ -131,7 +131,7 @@ def test_requests_of_different_shapes_in_one_batch(which, tmp_path):
     seen = {text for got in answers for text in got["SEEN"][1]}
     assert len(seen) == 1
     tensors = dict(part.split(" ", 1) for part in seen.pop().split("; "))
-    # Their order in the batch is not ours to say, so what each tensor holds is held against COUNT.
+    # Their order in the batch is not defined, so the contents of each tensor are compared by COUNT.
     counts = [int(n) for n in tensors["COUNT"].split(": ")[1].split()]
     assert sorted(counts) == [1, 3, 4]
     order = [asked[[3, 4, 1].index(n)] for n in counts]

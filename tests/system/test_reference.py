@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The genuine Triton and Conch side by side, with the same models and the same backends, ours: the same answers.
 
-Skipped where the genuine server is not installed.
+Skipped if the genuine server is not installed.
 """
 
 import itertools
@@ -40,7 +40,7 @@ def same(ours, theirs):
 
 
 def same_numbers(ours, theirs):
-    """Equal but for the digits of floats: theirs reads back to the same bits but is not always the shortest such text."""
+    """Equal except for the digits of floats: Triton's text reads as the same bits but is not always the shortest."""
     assert (ours.status, ours.json()) == (theirs.status, theirs.json())
     text = re.compile(rb"-?\d+\.\d+(e-?\d+)?")
     assert text.sub(b"0.0", ours.body) == text.sub(b"0.0", theirs.body)
@@ -48,7 +48,7 @@ def same_numbers(ours, theirs):
 
 
 @pytest.mark.parametrize("case", [name for name in REFUSED if name not in SINCE])
-def test_refused(both, case):
+def test_wrong_requests_have_the_same_errors(both, case):
     model, document, _, _ = REFUSED[case]
     ours, theirs = (infer(server, model, document) for server in both)
     assert ours.status == theirs.status
@@ -57,16 +57,16 @@ def test_refused(both, case):
 
 
 @pytest.mark.parametrize("path", ["/v2/health/live", "/v2/models/any_fp32", "/v2/models/batch", "/v2/models/digits", "/v2/models/add_sub", "/v2/models/versions", "/v2/models/nobody", "/v2/none",
-                                  # Escapes stay as they are: none of these is any_fp32.
+                                  # Escapes are not decoded: none of these paths is any_fp32.
                                   "/v2/models/any%5Ffp32", "/v2/models/any%5ffp32/config", "/v2/models/%61ny_fp32", "/v2/models/any_fp32%00",
                                   "/v2%2Fmodels/any_fp32", "/v2/models/x%2F..%2Fany_fp32", "/v2/models/any_fp32/versions/%31"])
-def test_paths(both, path):
+def test_paths_have_the_same_answers(both, path):
     same(*(ask(server, "GET", path) for server in both))
 
 
 @pytest.mark.parametrize("model", ["any_fp32", "batch", "versions", "digits", "add_sub"])
-def test_configuration(both, model):
-    """Fields that are newer than 2.51 may be there with us; all that it has is the same."""
+def test_configurations_are_the_same(both, model):
+    """Ours may have fields that are newer than 2.51; all fields of 2.51 are the same."""
 
     def within(theirs, ours, path):
         if isinstance(theirs, dict):
@@ -101,20 +101,20 @@ VALUES = {
 
 
 @pytest.mark.parametrize("datatype", VALUES)
-def test_json_values(both, datatype):
+def test_json_values_are_the_same(both, datatype):
     data = VALUES[datatype]
     document = {"id": "x", "inputs": [given("INPUT0", datatype, [len(data)], data)]}
     compare = same_numbers if datatype.startswith("FP") else same
     compare(*(infer(server, f"any_{datatype.lower()}", document) for server in both))
 
 
-def test_json_of_special_floats(both):
+def test_special_floats_print_the_same(both):
     for datatype in ("FP32", "FP64"):
         document = b'{"inputs":[{"name":"INPUT0","datatype":"%s","shape":[4],"data":[NaN,-Infinity,Inf,1E5]}]}' % datatype.encode()
         same(*(infer(server, f"any_{datatype.lower()}", document) for server in both))
 
 
-def test_json_of_random_floats(both):
+def test_random_floats_read_as_the_same(both):
     source = random.Random(5)
     bits = [source.getrandbits(32) for _ in range(3000)]
     data = b"".join(struct.pack("<I", value) for value in bits if (value >> 23) & 0xFF != 0xFF)
@@ -124,7 +124,7 @@ def test_json_of_random_floats(both):
 
 
 @pytest.mark.parametrize("binary_in, binary_out, shape", list(itertools.product([False, True], [None, False, True], [[0], [1], [5]])))
-def test_binary_and_json(both, binary_in, binary_out, shape):
+def test_binary_and_json_are_the_same(both, binary_in, binary_out, shape):
     count = shape[0]
     tail = struct.pack(f"<{count}f", *range(count))
     one = {"name": "INPUT0", "datatype": "FP32", "shape": shape}
@@ -141,7 +141,7 @@ def test_binary_and_json(both, binary_in, binary_out, shape):
     assert answers[0].headers.get(name) == answers[1].headers.get(name)
 
 
-def test_models_of_onnx_runtime(both):
+def test_onnx_models_answer_the_same(both):
     image = [(i * 7) % 17 for i in range(128)]
     same_numbers(*(infer(server, "digits", {"inputs": [given("image", "FP32", [2, 64], image)]}) for server in both))
     numbers = [given(name, "INT32", [1, 16], list(range(start, start + 16))) for name, start in (("INPUT0", 5), ("INPUT1", -3))]
@@ -183,14 +183,14 @@ ODD = {
 
 
 @pytest.mark.parametrize("case", ODD)
-def test_odd_documents(both, case):
+def test_odd_documents_have_the_same_answers(both, case):
     compare = same_numbers if case == "integers as floats" else same
     compare(*(infer(server, "any_fp32", ODD[case]) for server in both))
 
 
 @pytest.mark.parametrize("shape", [[], [0], [1], [2**20, 2**20]])
 @pytest.mark.parametrize("tail", [b"", b"abcd"])
-def test_unknown_datatypes(both, shape, tail):
+def test_unknown_datatypes_have_the_same_errors(both, shape, tail):
     for source in ({"data": [1]}, {"data": []}, {"data": 1}, {}, {"parameters": {"binary_data_size": 4}}):
         document = {"inputs": [{"name": "INPUT0", "datatype": "FP8", "shape": shape, **source}]}
         same(*(infer(server, "any_fp32", document, tail) for server in both))
@@ -198,12 +198,12 @@ def test_unknown_datatypes(both, shape, tail):
 
 @pytest.mark.parametrize("model", ["any_bytes", "any_fp32", "any_bool", "matrix", "fixed", "batch", "pair"])
 @pytest.mark.parametrize("body", [b"", b"12345678", b"x" * 12])
-def test_bodies_that_are_a_tensor(both, model, body):
+def test_raw_requests_have_the_same_answers(both, model, body):
     headers = {"Inference-Header-Content-Length": "0"}
     same(*(ask(server, "POST", f"/v2/models/{model}/infer", body, headers) for server in both))
 
 
-def test_many_header_lengths(both):
+def test_header_lengths_have_the_same_answers(both):
     document = json.dumps({"inputs": [given("INPUT0", "FP32", [1], [1])]}).encode()
     for value in (len(document), f" {len(document)}", f"+{len(document)}", len(document) + 1, -1, 1):
         headers = {"Inference-Header-Content-Length": value}
@@ -211,7 +211,7 @@ def test_many_header_lengths(both):
 
 
 def test_all_flags_are_known():
-    """Each that the genuine server lists is in our help, too."""
+    """Each flag that the genuine server lists is in our help, too."""
     flag = re.compile(r"^\s*--([a-z][a-z0-9-]+)", re.MULTILINE)
     _, out, err = run_to_end("none", 1, 2, 3, "--help", program=triton.program())
     theirs = set(flag.findall(out + err))

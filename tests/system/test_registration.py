@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Repositories that are registered and unregistered while the server runs, by the C API; the genuine library is asked the same,
-and gives the same answers word for word unless it says so here."""
+"""Repositories that are registered and unregistered while the server runs, by the C API. The genuine library is asked the
+same, and gives the same answers word for word unless a comment says otherwise."""
 
 import json
 
@@ -18,7 +18,7 @@ READY = {"version": "1", "state": "READY"}
 
 
 def write(root, *names, config_name=None):
-    """Models that tell by the parameter "lies" in which folder they are."""
+    """Writes models whose parameter "lies" names their folder."""
     for name in names:
         folder = repository.write_identity(root, name, [("INT32", [1])], lies=f"{root.name}/{name}")
         config = folder / "config.pbtxt"
@@ -28,7 +28,8 @@ def write(root, *names, config_name=None):
 
 @pytest.fixture(params=EITHER)
 def run(request, tmp_path):
-    """Does commands in a server that has the repository R/first alone, R being the folder of all; the lines that it prints."""
+    """Runs commands in a server that has only the repository R/first, R being the folder of all; returns the lines that it
+    prints."""
     write(tmp_path / "first", "a", "both")
     write(tmp_path / "second", "b", "both")
     write(tmp_path / "second", "named", config_name="other")
@@ -56,14 +57,14 @@ def lies(line):
 
 
 @pytest.mark.parametrize("options", [(), ("poll",)])
-def test_only_where_models_are_loaded_by_request(run, options):
+def test_registration_needs_explicit_mode(run, options):
     assert run("register R/second", "register R/nowhere", "unregister R/first", "unregister R/nowhere", options=options) == [
         f"register R/second {NOT_EXPLICIT.format('registration')}", f"register R/nowhere {NOT_EXPLICIT.format('registration')}",
         f"unregister R/first {NOT_EXPLICIT.format('unregistration')}",
         f"unregister R/nowhere {NOT_EXPLICIT.format('unregistration')}"]
 
 
-def test_what_cannot_be_registered(run):
+def test_unknown_and_repeated_paths_are_refused(run):
     there = "Already exists: model repository '{0}' has already been registered"
     nothing = "Invalid argument: failed to register '{0}', repository not found"
     unknown = "Invalid argument: failed to unregister '{0}', repository not found"
@@ -75,8 +76,8 @@ def test_what_cannot_be_registered(run):
         f"unregister R/second {unknown.format('R/second')}", "register R/second ok"]
 
 
-def test_a_path_with_a_slash_at_its_end_is_the_same_one(run):
-    """For the genuine one it is another, all of whose models are there twice."""
+def test_a_path_with_a_slash_at_its_end_is_the_same_repository(run):
+    """For the genuine one it is another repository, so that all its models are there twice."""
     said = run("register R/second/", "register R/second", "index", "unregister R/second//", "index")
     if not run.conch:
         assert said[1] == "register R/second ok"
@@ -87,8 +88,8 @@ def test_a_path_with_a_slash_at_its_end_is_the_same_one(run):
     assert rows(said[4]) == {"a": {}, "both": {}}
 
 
-def test_nothing_is_loaded_and_nothing_unloaded(run):
-    """The genuine one tells nothing of a model in the index when its repository has gone, though it serves."""
+def test_registration_loads_and_unloads_nothing(run):
+    """The genuine one leaves a model out of the index when its repository was unregistered, although the model serves."""
     infer = "infer x b -1 - INPUT0:INT32:1:7"
     answer = "x response OUTPUT0:INT32:1:7 final"
     said = run("load b", "index", "register R/second", "index", "load b", infer, "index", "unregister R/second", "index", "load b",
@@ -103,11 +104,11 @@ def test_nothing_is_loaded_and_nothing_unloaded(run):
     assert said[13].startswith("x refused Not found: Request for unknown model: 'b' "), said
     assert said[14] == f"load b {POLL_FAILURE.format('b')}"
     left = rows(said[15])
-    assert left.pop("b", {}) in ({}, {**READY, "state": "UNLOADING"})    # told of until it has been taken down
+    assert left.pop("b", {}) in ({}, {**READY, "state": "UNLOADING"})    # in the index until it has been unloaded
     assert left == {"a": {}, "both": {}}
 
 
-def test_a_model_that_two_have_can_be_loaded_when_one_has_gone(run):
+def test_a_duplicate_loads_after_one_repository_is_unregistered(run):
     said = run("register R/second", "load both", "unregister R/first", "load both", "config both", "register R/first", "load both",
                "load a", "index", "ready both")
     assert said[1] == f"load both {POLL_FAILURE.format('both')}"
@@ -119,14 +120,15 @@ def test_a_model_that_two_have_can_be_loaded_when_one_has_gone(run):
 
 
 def test_a_model_moves_to_the_repository_that_is_left(run):
-    """It is loaded again even if its folder there looks the same; the genuine one goes by its time alone, and stays."""
+    """It is loaded again even if its folder there looks the same; the genuine one compares only the folder's time, and
+    keeps the old model."""
     said = run("load both", "unregister R/first", "register R/second", "load both", "config both")
     assert said[3] == "load both ok"
     assert lies(said[4]) == "second/both" or not run.conch
 
 
-def test_models_by_other_names(run):
-    """Their configurations may say any name: theirs is the one that is given."""
+def test_mappings_give_models_other_names(run):
+    """Their configurations may have any name: the models' name is the mapped one."""
     said = run("register R/second string:b=x string:named=y", "index", "load b", "load named", "load x", "load y", "config x",
                "config y", "infer x y -1 - INPUT0:INT32:1:7", "load x", "index", "unload x", "unregister R/second", "load x",
                "register R/second string:b=z", "load z", "config z", "load named")
@@ -138,17 +140,17 @@ def test_models_by_other_names(run):
     assert said[11:16] == ["unload x ok", "unregister R/second ok", f"load x {POLL_FAILURE.format('x')}", "register R/second ok",
                            "load z ok"]
     assert lies(said[16]) == "second/b"
-    assert said[17] == f"load named {POLL_FAILURE.format('named')}"    # its configuration says another name
+    assert said[17] == f"load named {POLL_FAILURE.format('named')}"    # its configuration has another name
 
 
-def test_other_names_swap_hide_and_reach_into_folders(run):
+def test_mappings_may_swap_hide_and_reach_into_folders(run):
     said = run("register R/second string:b=both string:both=b", "load b", "config b", "load both", "config both", "index",
                "unload b", "unload both", "unregister R/second",
                "register R/second string:b=a string:both=two string:b=three", "load a", "config a", "load three", "config three",
                "load two", "load both", "config both",
                "register R/third string:group/deep=d string:nothing=n", "load d", "config d", "load deep", "load n", "load group")
-    assert (lies(said[2]), lies(said[4])) == ("second/both", "second/b")    # a mapping goes before the folder in R/first
-    if run.conch:    # the genuine one says of what serves that it is there twice
+    assert (lies(said[2]), lies(said[4])) == ("second/both", "second/b")    # a mapping wins over the folder in R/first
+    if run.conch:    # the genuine one refuses the model that serves as a duplicate
         assert rows(said[5])["both"] == READY
     assert said[10] == "load a ok"
     assert (lies(said[11]), lies(said[13]), lies(said[16])) == ("second/b", "second/b", "first/both")
@@ -157,8 +159,8 @@ def test_other_names_swap_hide_and_reach_into_folders(run):
     assert said[20:] == [f"load {name} {POLL_FAILURE.format(name)}" for name in ("deep", "n", "group")]
 
 
-def test_mappings_that_are_refused(run):
-    """Two with the same name, in one repository or in all of them; values that are no text."""
+def test_invalid_mappings_are_refused(run):
+    """Two with the same name, in one repository or in all of them; values that are not strings."""
     string = "Invalid argument: Mapped model name must be a string, found another type for b"
     twice = "Invalid argument: failed to register 'R/second', there is a conflicting mapping for 'x'"
     said = run("register R/second int:b=1", "register R/second bool:b=1", "register R/second string:b=x bytes:both=x",
@@ -174,8 +176,8 @@ def test_mappings_that_are_refused(run):
     assert rows(said[9]) == {"a": {}, "both": {}, "group": {}, "x": {}}
 
 
-def test_mappings_that_lead_nowhere(run):
-    """The genuine one takes them, and loads even what lies beside the repository."""
+def test_mappings_to_missing_folders_are_refused(run):
+    """The genuine one accepts them, and even loads a folder beside the repository."""
     if not run.conch:
         pytest.skip("it takes all of them")
     folder = "Invalid argument: failed to register 'R/second', '{}' is not a folder in the repository, for model 'x'"
@@ -189,8 +191,8 @@ def test_mappings_that_lead_nowhere(run):
         "register R/second Invalid argument: Model name cannot be empty. Please enter a valid name to deploy."]
 
 
-def test_each_repository_for_itself_under_namespacing(run):
-    """A mapping gives a name for one repository, and the name belongs to that one as long."""
+def test_namespacing_separates_repositories(run):
+    """A mapping gives a name in one repository, and while it is registered the name belongs to that repository."""
     said = run("register R/second", "load both", "index", "unregister R/second", "index", "register R/second string:b=a",
                "register R/third string:c=a", "load a", "index", "config a", options=("namespaces",))
     both = [row for row in json.loads(said[2]) if row["name"] == "both"]

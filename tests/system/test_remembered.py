@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A connection that asks with the same bytes again: heads and JSON are compared instead of parsed then, the answer is today's."""
+"""A connection that sends the same bytes again: heads and JSON are compared instead of parsed, and the answer is current."""
 
 import json
 import struct
@@ -26,7 +26,7 @@ def server(models):
 
 
 def binary(model="a", shape=(2,), data=DATA, accept=None, more_headers=(), **members):
-    """Every byte of a request with one binary tensor both ways."""
+    """Every byte of a request with one binary input and output."""
     head = json.dumps({**members, "inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": list(shape),
                                               "parameters": {"binary_data_size": len(data)}}],
                        "outputs": [{"name": "OUTPUT0", "parameters": {"binary_data": True}}]}).encode()
@@ -38,7 +38,7 @@ def binary(model="a", shape=(2,), data=DATA, accept=None, more_headers=(), **mem
 
 
 def asked(connection, request):
-    """The JSON of the answer and what is behind it; or its status and error."""
+    """The JSON of the answer and the bytes behind it; or its status and error."""
     connection.send(request)
     answer = connection.response()
     if answer.status != 200:
@@ -47,7 +47,7 @@ def asked(connection, request):
     return json.loads(answer.body[:length]), answer.body[length:]
 
 
-def test_a_model_that_was_changed_in_between(server):
+def test_a_changed_model_answers_as_it_is(server):
     with Connection(server) as c:
         for _ in range(3):
             document, data = asked(c, binary())
@@ -66,7 +66,7 @@ def test_a_model_that_was_changed_in_between(server):
         assert asked(c, binary())[1] == DATA
 
 
-def test_a_model_that_was_unloaded_in_between(server):
+def test_an_unloaded_model_is_refused(server):
     with Connection(server) as c:
         for _ in range(2):
             assert asked(c, binary())[1] == DATA
@@ -78,7 +78,7 @@ def test_a_model_that_was_unloaded_in_between(server):
         assert asked(c, binary())[1] == DATA
 
 
-def test_other_models_ids_data_and_shapes_of_the_same_length(server):
+def test_requests_of_the_same_length_are_told_apart(server):
     other = struct.pack("<2f", 7, 8)
     with Connection(server) as c:
         for _ in range(3):
@@ -91,7 +91,7 @@ def test_other_models_ids_data_and_shapes_of_the_same_length(server):
             assert status == 400 and "INPUT0" in error
 
 
-def test_floats_as_they_are_asked_for(server):
+def test_floats_print_in_the_requested_form(server):
     text = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [2], "data": [0.1, 2]}]}).encode()
     wanted = {"application/json; floats=shortest": b"[0.1,2.0]", "application/json; floats=exactness": b"[0.10000000149011612,2.0]"}
     with Connection(server) as c:
@@ -102,14 +102,15 @@ def test_floats_as_they_are_asked_for(server):
 
 
 def reply_to(connection, request):
-    """Status, headers and body, as they came."""
+    """Status, headers and body, as they were sent."""
     connection.send(request)
     answer = connection.response()
     return answer.status, answer.headers, answer.body
 
 
 def test_replies_that_differ_in_one_thing(server):
-    """Versions, shapes, lengths and ids in turn, on one connection and so on one loop: each reply is that of a fresh connection."""
+    """Versions, shapes, lengths and ids alternate on one connection, and so on one loop: each reply is that of a fresh
+    connection."""
     for name in ("a", "b"):
         loaded(server, name, config=identity_config(version_policy={"all": {}}))
     twelve = struct.pack("<3f", 1, 2, 3)
@@ -130,7 +131,7 @@ def test_replies_that_differ_in_one_thing(server):
             assert reply_to(c, ask) == reply
 
 
-def test_names_and_outputs_that_are_too_long_to_be_kept(server, models):
+def test_names_too_long_to_be_remembered_are_parsed(server, models):
     long = "m" * 60
     repository.write_identity(models, long, ANY)
     repository.write_identity(models, "six", ANY * 6)
@@ -148,7 +149,7 @@ def test_names_and_outputs_that_are_too_long_to_be_kept(server, models):
 
 
 def test_heads_that_differ_in_one_header(server):
-    """What a head says is read once, and is what it says: each form twice, between two of the plain one."""
+    """A head is parsed once, and its meaning holds: each form twice, between two of the plain form."""
     text = b'{"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[2],"data":[1.5,-2]}]}'
     path = "/v2/models/a/infer"
     forms = {
@@ -176,7 +177,7 @@ def test_heads_that_differ_in_one_header(server):
             assert len(errors) == 1, name
 
 
-def test_the_last_request_of_a_connection(server):
+def test_a_remembered_head_may_close_its_connection(server):
     with Connection(server) as c:
         for _ in range(3):
             assert "connection" not in reply_to(c, binary())[1]

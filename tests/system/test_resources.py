@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a server holds: descriptors, threads and memory come back, and their limits are survived."""
+"""The resources of a server: descriptors, threads and memory are freed, and their limits are survived."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def large_request(server):
     assert len(answer.body) > LARGE
 
 
-def test_descriptors_come_back(server):
+def test_descriptors_are_closed(server):
     assert ask(server, "POST", PATH, BODY).status == 200
     before = descriptors(server)
     connections = [Connection(server) for _ in range(200)]
@@ -71,7 +71,7 @@ def test_an_idle_server_without_models_is_small(models):
 
 @OURS
 @pytest.mark.skipif(SANITIZED, reason="a sanitizer keeps freed memory")
-def test_memory_of_large_requests_comes_back(server):
+def test_memory_of_large_requests_is_freed(server):
     for _ in range(5):
         large_request(server)
     before = status(server, "VmRSS")
@@ -83,7 +83,7 @@ def test_memory_of_large_requests_comes_back(server):
 
 @OURS
 @pytest.mark.skipif(SANITIZED, reason="a sanitizer keeps freed memory")
-def test_memory_of_refused_requests_comes_back(server):
+def test_memory_of_refused_requests_is_freed(server):
     def round_of(n):
         with Connection(server) as connection:
             for _ in range(n):
@@ -98,7 +98,7 @@ def test_memory_of_refused_requests_comes_back(server):
 
 @OURS
 def test_a_limit_of_descriptors_is_survived(models):
-    """More clients come than there are descriptors for; when some have gone, others are served."""
+    """More clients connect than there are descriptors; when some have closed, others are served."""
     repository.write_identity(models, "any_fp32", [("FP32", [-1])])
     with Server(models, wrap=["prlimit", "--nofile=80"]) as server:
         crowd = [Connection(server) for _ in range(150)]
@@ -114,7 +114,7 @@ def test_a_limit_of_descriptors_is_survived(models):
 
 @OURS
 def test_a_body_that_is_announced_takes_no_memory(server):
-    """2 GB are announced on many connections, of which a few bytes come."""
+    """2 GB are announced on many connections, of which a few bytes arrive."""
     before = status(server, "VmRSS")
     head = request_bytes("POST", PATH, headers={"Content-Length": 2_000_000_000})
     connections = [Connection(server) for _ in range(40)]
@@ -134,6 +134,6 @@ def test_two_servers_share_a_port(models):
     with Server(models, flags=["--reuse-http-port=true"]) as first:
         with Server(models, flags=["--reuse-http-port=true"], port=first.port) as second:
             assert second.port == first.port
-            second.wait_log("Loaded 1 of 1 models")    # it was perhaps the first one who said that it is ready
+            second.wait_log("Loaded 1 of 1 models")    # it may have been the first server that answered the readiness request
             assert ask(first, "POST", PATH, BODY).status == 200
         assert ask(first, "POST", PATH, BODY).status == 200

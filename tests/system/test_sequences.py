@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sequences as clients and backends see them (tests/plugins/sequence tells all that it was given): the same answers, error
-texts and batches in our server and in the genuine Triton, by the C API, where requests come in a known order, and by HTTP.
+"""Sequences as clients and backends see them (tests/plugins/sequence reports all that it gets): the same answers, error
+texts and batches in our server and in the genuine Triton, by the C API, where requests arrive in a known order, and by
+HTTP.
 
-The genuine one does not stop while a sequence goes on, so each test ends those that it has begun.
+The genuine one does not stop while a sequence goes on, so each test ends the sequences that it has begun.
 """
 
 import contextlib
@@ -51,13 +52,13 @@ def request(name, model, value, *settings, how="infer", shape="1,1", outputs="-"
 
 
 def start(*words, **more):
-    """A request that is not waited for: it is queued when the next one comes."""
+    """A request that is not waited for: it is queued when the next one is sent."""
     return request(*words, how="start", **more)
 
 
 def seen(lines, name):
-    """(sum, [what the backend had in each place of the batch]), or what else became of the request. Types and shapes are
-    left out: test_control_tensors looks at them."""
+    """(sum, [what the backend had in each position of the batch]), or how else the request ended. Types and shapes are
+    left out: test_control_tensors_reach_the_backend tests them."""
     said = " ".join(embed.of(lines, name))
     found = re.fullmatch(r"response OUT:INT32:[0-9,]+:(-?\d+) SEEN:BYTES:[0-9,]+:(.*) final", said)
     if not found:
@@ -91,7 +92,7 @@ MODELS = {
     "direct": config(4, LONG + NUMBERS),
     "flat": config(0, LONG + CONTROLS % "INT32"),
     "text": config(2, LONG + CONTROLS % "STRING"),
-    "plain": config(1, LONG, instances=2),    # without READY there is no telling what a padding is
+    "plain": config(1, LONG, instances=2),    # without READY a padding cannot be recognised
     "oldest": config(4, LONG + NUMBERS + "oldest { max_candidate_sequences: 4 }", keep="id"),
     "quick": config(0, "max_sequence_idle_microseconds: 100000 " + NUMBERS),
     "state": config(2, LONG + NUMBERS + STATE % (1, ZEROS), keep="state"),
@@ -105,7 +106,7 @@ MODELS = {
 
 @pytest.fixture(scope="module", params=["conch", "triton"])
 def ask(request, tmp_path_factory):
-    """Does commands of embed with one of the servers, the same for all tests."""
+    """Runs commands of embed with one of the servers, which all tests share."""
     folder = tmp_path_factory.mktemp("sequences")
     begun = folder / "models/begun"
     repository.write_model(folder / "models", "begun", MODELS["begun"])
@@ -117,7 +118,7 @@ def ask(request, tmp_path_factory):
         yield lambda *commands: ask(*commands)
 
 
-def test_control_tensors(ask):
+def test_control_tensors_reach_the_backend(ask):
     lines = ask(request("a", "direct", 1, "id:5", "start"), request("b", "direct", 2, "id:5"),
                 request("c", "direct", 3, "id:5", "end"), request("d", "direct", 4, "id:6", "start", "end"))
     assert [seen(lines, name) for name in "abcd"] == [
@@ -132,7 +133,7 @@ def test_ids_are_numbers_cut_to_their_type_or_strings(ask):
     assert "CORRID:BYTES[1,1]='hello'" in lines[1]
 
 
-def test_what_is_refused(ask):
+def test_wrong_requests_are_refused(ask):
     start = "must specify the START flag on the first request of the sequence"
     unnamed = "must specify a non-zero or non-empty correlation ID"
     lines = ask(request("a", "direct", 1, "id:5"), request("b", "plain", 1, "name:x", "end"),
@@ -154,8 +155,8 @@ def test_numbers_and_strings_are_different_ids(ask):
     assert [seen(lines, name)[0] for name in "acd"] == [1, 5, 3]
 
 
-def test_a_sequence_keeps_its_place(ask):
-    """Who has no request in a batch is padded, as far as the last place that has one."""
+def test_a_sequence_keeps_its_slot(ask):
+    """A slot without a request in a batch is padded, up to the last slot that has one."""
     lines = ask(request("a", "direct", 1, "id:1", "start"), request("b", "direct", 2, "id:2", "start"),
                 request("c", "direct", 3, "id:3", "start"), request("d", "direct", 4, "id:2", "end"),
                 request("e", "direct", 5, "id:4", "start", "end"), request("f", "direct", 6, "id:1", "end"),
@@ -166,22 +167,22 @@ def test_a_sequence_keeps_its_place(ask):
         (10, [EMPTY, EMPTY, place(3, 7, 2)])]
 
 
-def test_a_second_start_goes_on_in_the_same_place(ask):
+def test_a_second_start_keeps_the_slot(ask):
     lines = ask(request("a", "direct", 1, "id:1", "start"), request("b", "direct", 2, "id:1", "start"),
                 request("c", "direct", 3, "id:1", "end"))
     assert [seen(lines, name) for name in "abc"] == [
         (1, [place(1, 1, 1)]), (2, [place(1, 2, 1)]), (5, [place(1, 3, 2)])]
 
 
-def test_the_oldest_strategy(ask):
+def test_the_oldest_strategy_batches_one_request_per_sequence(ask):
     lines = ask(request("a", "oldest", 1, "id:1", "start"), request("b", "oldest", 2, "id:2", "start"),
                 request("c", "oldest", 3, "id:1", "end"), request("d", "oldest", 4, "id:2", "end"))
     assert [seen(lines, name) for name in "abcd"] == [
         (1, [place(1, 1, 1)]), (2, [place(2, 2, 1)]), (4, [place(1, 3, 2)]), (6, [place(2, 4, 2)])]
 
 
-def test_who_is_silent_makes_room(ask):
-    """There is one slot; the second sequence begins when nothing has come for the first one for long enough."""
+def test_a_silent_sequence_loses_its_slot(ask):
+    """There is one slot; the second sequence begins when the first one has been silent for long enough."""
     lines = ask(request("a", "quick", 1, "id:1", "start", shape=1),
                 request("b", "quick", 2, "id:2", "start", "end", shape=1),
                 request("c", "quick", 3, "id:1", "end", shape=1))
@@ -189,7 +190,7 @@ def test_who_is_silent_makes_room(ask):
     assert seen(lines, "c").endswith("must specify the START flag on the first request of the sequence")
 
 
-def test_a_sequence_waits_for_a_slot_as_long_as_it_wants(ask):
+def test_requests_wait_for_a_slot_until_their_limit(ask):
     lines = ask(request("a", "flat", 1, "id:1", "start", shape=1),
                 start("b", "flat", 2, "id:2", "start", "timeout:60000000", shape=1),
                 request("c", "flat", 3, "id:2", "timeout:20000", shape=1),
@@ -210,8 +211,8 @@ def test_a_cancelled_sequence_does_not_begin(ask):
     assert seen(lines, "f").endswith("must specify the START flag on the first request of the sequence")
 
 
-def test_implicit_state(ask):
-    """It begins with START, and is the sequence's alone; of a padding it is in the shape of the others'."""
+def test_an_implicit_state_belongs_to_its_sequence(ask):
+    """A state begins with START, and belongs to the sequence alone. The state of a padding has the shape of the others."""
     lines = ask(request("a", "state", 1, "id:1", "start"), request("b", "state", 20, "id:2", "start"),
                 request("c", "state", 2, "id:1"), request("d", "state", 30, "id:2", "end"),
                 request("e", "state", 3, "id:1", "start"), request("f", "state", 4, "id:1", "end"),
@@ -223,13 +224,13 @@ def test_implicit_state(ask):
         (5, [place(1, 5, 3, 0)])]
 
 
-def test_one_buffer_for_both_states(ask):
+def test_one_buffer_may_be_input_and_output_state(ask):
     lines = ask(request("a", "in_place", 1, "id:1", "start"), request("b", "in_place", 2, "id:1"),
                 request("c", "in_place", 3, "id:1", "end"))
     assert [seen(lines, name)[0] for name in "abc"] == [1, 3, 6]
 
 
-def test_a_state_that_begins_with_a_file_and_grows(ask):
+def test_a_state_may_begin_with_a_file_and_grow(ask):
     lines = ask(request("a", "begun", 1, "id:1", "start", shape=1), request("b", "begun", 2, "id:1", shape=1),
                 request("c", "begun", 3, "id:1", "end", shape=1), request("d", "begun", 9, "id:1", "start", "end", shape=1))
     assert [seen(lines, name) for name in "abcd"] == [
@@ -243,7 +244,7 @@ def test_outputs_of_states_are_hidden(ask):
     assert seen(lines, "a").endswith("unexpected inference output 'SO' for model 'state'")
 
 
-def test_wrong_names_of_states(ask):
+def test_wrong_names_of_states_are_refused(ask):
     lines = ask(request("a", "misuse", 1, "id:1", "start", "end", shape=1),
                 request("b", "stateless", 1, "id:1", "start", "end", shape=1))
     assert ("undefined: state 'undefined_state' is not a valid state name.; "
@@ -252,8 +253,8 @@ def test_wrong_names_of_states(ask):
             "input's name: unable to add state 'SI'. State configuration is missing for model 'stateless'.; ") in lines[1]
 
 
-def test_iterative_sequences(ask):
-    """The backend wants each request three times; who names no sequence gets one."""
+def test_an_iterative_backend_reschedules_requests(ask):
+    """The backend executes each request three times; a request without a sequence gets one."""
     lines = ask(request("a", "again", 1), request("b", "again", 2, "end"), request("c", "again", 3, "id:77", "start"),
                 request("d", "again", 4, "id:77"))
     sums = [seen(lines, name) for name in "abc"]
@@ -262,13 +263,13 @@ def test_iterative_sequences(ask):
     assert seen(lines, "d").endswith("must specify the START flag on the first request of the sequence")
 
 
-# ---- Batches of several: the reference's hooks hold them back until all requests are there
+# ---- Batches of several: the reference's hooks delay them until all requests wait
 
 SLOTS = {"slots": config(2, LONG + NUMBERS, instances=2)}
 
 
 @pytest.mark.parametrize("which", ["conch", "triton"])
-def test_slots_of_two_instances_and_a_backlog(which, tmp_path):
+def test_the_backlog_fills_the_slots_of_two_instances(which, tmp_path):
     commands = [start(f"a{k}", "slots", k, f"id:{k}", "start") for k in (1, 2, 3, 4)]
     commands += [start(f"b{k}", "slots", k, f"id:{k}", "start", "end") for k in (5, 6)]
     commands += [start(f"c{k}", "slots", 10 * k, f"id:{k}", "end") for k in (1, 2, 3, 4)]
@@ -278,7 +279,8 @@ def test_slots_of_two_instances_and_a_backlog(which, tmp_path):
     assert {name: got[name][0] for name in got} == {
         "a1": 1, "a2": 2, "a3": 3, "a4": 4, "b5": 5, "b6": 6, "c1": 11, "c2": 22, "c3": 33, "c4": 44}
     batches = {tuple(got[name][1]) for name in got}
-    # Each instance has every second sequence; those of the backlog have the slots of which instance is free first.
+    # Each instance has every second sequence; the sequences of the backlog get slots of the instance that is free
+    # first.
     first = sorted(batch for batch in batches if "START=1 flags=1" in batch[0])
     assert first in ([(place(1, 1, 1), place(3, 3, 1)), (place(2, 2, 1), place(4, 4, 1))],
                      [(place(1, 1, 1), place(2, 2, 1)), (place(3, 3, 1), place(4, 4, 1))])
@@ -287,7 +289,7 @@ def test_slots_of_two_instances_and_a_backlog(which, tmp_path):
 
 @pytest.mark.parametrize("which", ["conch", "triton"])
 def test_the_backlog_follows_in_its_order(which, tmp_path):
-    """The last of these requests, in the backlog, lets all go."""
+    """The last of these requests, in the backlog, releases all."""
     env = {"TRITONSERVER_DELAY_SCHEDULER": "4", "TRITONSERVER_BACKLOG_DELAY_SCHEDULER": "3"}
     with session(which, tmp_path, {"m": config(2, LONG + NUMBERS)}, env=env) as running:
         lines = running.do(
@@ -326,7 +328,7 @@ def test_paddings_are_not_counted(which, tmp_path):
 # ---- ONNX models: more in test_onnx_states
 
 def write_list(root, *outputs):
-    """SI and behind it IN, which is the next SI."""
+    """The model's next SI is its SI followed by IN."""
     io = repository.tensor("input", "IN", "INT32", [1]) + repository.tensor("output", "OUT", "INT32", [-1])
     folder = repository.write_model(root, "list", f'backend: "onnxruntime"\n{io}sequence_batching {{ {LONG}{STATE % (-1, ZEROS)} }}\n'
                                     "instance_group [ { count: 1 kind: KIND_CPU } ]\n")
@@ -348,7 +350,7 @@ def test_a_state_of_an_onnx_model_grows(which, tmp_path):
                      "c response OUT:INT32:4:0,7,8,9 final", "d response OUT:INT32:2:0,5 final"]
 
 
-def test_a_state_that_an_onnx_model_has_not(tmp_path):
+def test_a_state_missing_in_an_onnx_model_fails_the_load(tmp_path):
     write_list(tmp_path, "OUT")
     with servers.Server(tmp_path, flags=["--exit-on-error=false"], ready=False) as running:
         assert re.search("list.*'SO'", running.log())
@@ -357,7 +359,7 @@ def test_a_state_that_an_onnx_model_has_not(tmp_path):
 # ---- By HTTP, as tritonclient has it
 
 @pytest.mark.parametrize("which", ["conch", "triton"])
-def test_tritonclient(which, tmp_path, monkeypatch):
+def test_tritonclient_sends_sequences(which, tmp_path, monkeypatch):
     if which == "triton" and triton.missing():
         pytest.skip(triton.missing())
     monkeypatch.setattr(servers, "BACKENDS", BACKENDS)
@@ -379,7 +381,7 @@ def test_tritonclient(which, tmp_path, monkeypatch):
             assert error.value.status() == "400"
 
 
-# ---- What only Conch does
+# ---- Conch only
 
 @pytest.fixture
 def conch(monkeypatch):
@@ -387,8 +389,8 @@ def conch(monkeypatch):
     return servers.Server
 
 
-def test_a_name_is_no_number(tmp_path):
-    """Releases of the reference after 2.51 refuse that, too; that one hands the backend whatever lies in its memory."""
+def test_the_kind_of_an_id_must_fit_the_control(tmp_path):
+    """Releases of the reference after 2.51 refuse that, too; 2.51 gives the backend whatever its memory has."""
     with session("conch", tmp_path, {"m": MODELS["flat"], "t": MODELS["text"]}) as running:
         lines = running.do(request("a", "m", 1, "name:x", "start", shape=1), request("b", "t", 1, "id:1", "start"))
     text = "sequence batching control 'CORRID' data-type is '{}', but model '{}' expects '{}'"
@@ -396,7 +398,7 @@ def test_a_name_is_no_number(tmp_path):
     assert seen(lines, "b").endswith(text.format("UINT64", "t", "BYTES"))
 
 
-def test_a_model_that_is_loaded_anew_knows_no_sequence(tmp_path):
+def test_a_reloaded_model_knows_no_sequence(tmp_path):
     models = {"m": config(0, LONG + NUMBERS + STATE % (1, ""), keep="state")}
     with session("conch", tmp_path, models, options=("explicit", "m")) as running:
         one, two, three = (request(name, "m", 1, "id:1", *flags, shape=1)
@@ -414,7 +416,7 @@ def test_a_warm_up_may_have_control_tensors(tmp_path, conch):
         assert "does not declare" not in running.log()
 
 
-def test_all_instances_execute_whatever_the_backend_wants(tmp_path, conch):
+def test_a_device_blocking_sequence_model_is_logged(tmp_path, conch):
     text = ('backend: "witness"\n' + repository.tensor("input", "IN", "INT32", [1]) +
             repository.tensor("output", "OUT", "BYTES", [1]) + f"sequence_batching {{ {LONG} }}\n")
     repository.write_model(tmp_path, "m", text)
@@ -426,7 +428,7 @@ def test_all_instances_execute_whatever_the_backend_wants(tmp_path, conch):
     (b"1234567", "initial_state setting expects 8 bytes, but the data provided from two only has 7 bytes."),
     (None, "initial_state of state input 'SI': .*initial_state/two"),
 ])
-def test_an_initial_state_that_cannot_be_read(tmp_path, conch, content, why):
+def test_an_unreadable_initial_state_fails_the_load(tmp_path, conch, content, why):
     folder = repository.write_model(tmp_path, "begun", MODELS["begun"])
     if content:
         (folder / "initial_state").mkdir()
@@ -435,7 +437,7 @@ def test_an_initial_state_that_cannot_be_read(tmp_path, conch, content, why):
         assert re.search(why, running.log())
 
 
-def test_what_needs_a_gpu_is_refused_by_name(tmp_path, conch):
+def test_fields_that_need_a_gpu_are_refused_by_name(tmp_path, conch):
     repository.write_model(tmp_path, "m", config(4, STATE % (1, "use_growable_memory: true")))
     with conch(tmp_path, flags=["--exit-on-error=false"], ready=False) as running:
         assert "field 'sequence_batching.state.use_growable_memory' is not supported yet by Conch" in running.log()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signals: which of them backends and their children see, which ones the server obeys, and what a crash says."""
+"""Signals: which of them are blocked in backends and their children, which ones the server obeys, and the report of a crash."""
 
 import contextlib
 import fcntl
@@ -62,7 +62,7 @@ def test_backends_and_their_children_have_the_mask_of_the_program(models, execut
         assert f"signals: the {who} ends with {expected:x}\n" in server.out.text()
 
 
-def test_models_that_are_loaded_later_have_it_too(models):
+def test_models_that_are_loaded_later_have_the_mask_too(models):
     """By control threads."""
     write_signals(models, "m")
     with Server(models, flags=["--model-control-mode=explicit"]) as server:
@@ -73,7 +73,7 @@ def test_models_that_are_loaded_later_have_it_too(models):
 
 
 def names_of_threads(server):
-    """Those that are there now."""
+    """The names of the current threads."""
     names = []
     for thread in os.listdir(f"/proc/{server.pid}/task"):
         with contextlib.suppress(OSError), open(f"/proc/{server.pid}/task/{thread}/comm", encoding="ascii") as file:
@@ -82,11 +82,11 @@ def names_of_threads(server):
 
 
 @pytest.mark.parametrize("mode", ["none", "poll"])
-def test_signals_are_obeyed_whichever_thread_they_come_to(models, mode):
-    """None of them blocks any, so it may be any of them: also the one that looks at the repositories."""
+def test_signals_are_obeyed_on_any_thread(models, mode):
+    """No thread blocks a signal, so any of them may get it: also the one that polls the repositories."""
     repository.write_identity(models, "m", [("FP32", [-1])])
     with Server(models, flags=[f"--model-control-mode={mode}", "--repository-poll-secs=3600"]) as server:
-        # That one has the name of the program, as main has; what loads models ends.
+        # The polling thread has the name of the program, as main has; load threads end.
         expected = 1 + (mode == "poll")
         wait_for(lambda: names_of_threads(server).count("conch") >= expected, 60, "all threads are there")
         wait_for(lambda: "model-load" not in names_of_threads(server), 60, "nothing is loaded any more")
@@ -94,7 +94,7 @@ def test_signals_are_obeyed_whichever_thread_they_come_to(models, mode):
         for thread in threads:
             status = open(f"/proc/{server.pid}/task/{thread}/status", encoding="ascii").read()
             (line,) = [line for line in status.splitlines() if line.startswith("SigBlk:")]
-            if not SANITIZED:    # they have threads of their own
+            if not SANITIZED:    # sanitizers have threads of their own
                 assert int(line.split()[1], 16) == 0, status
         for _ in range(20):
             for number in (signal.SIGHUP, signal.SIGWINCH, signal.SIGCHLD):
@@ -119,7 +119,7 @@ def test_a_second_signal_ends_the_process_at_once(models, first, second):
             server.signal(first)
             server.wait_log("HTTP service connections")
 
-            def ended():    # what comes within a moment of the first one is the same wish
+            def ended():    # a second signal within a moment counts as the first
                 if server.process.poll() is None:
                     server.signal(second)
                 return server.process.poll() is not None
@@ -135,7 +135,7 @@ def test_the_same_signal_twice_at_once_is_one(models):
         body = b'{"inputs":[{"name":"IN","datatype":"INT32","shape":[1],"data":[7]}]}'
         held.send(request_bytes("POST", "/v2/models/gated/infer", body))
         gated.await_reached("hold.execute")
-        os.kill(server.pid, signal.SIGSTOP)    # so that they come together, however slow the machine is
+        os.kill(server.pid, signal.SIGSTOP)    # so that both arrive together, however slow the machine is
         server.signal(signal.SIGTERM)
         server.signal(signal.SIGINT)
         os.kill(server.pid, signal.SIGCONT)
@@ -159,7 +159,7 @@ def start_in_session(server, terminal=None):
 
     def prepare():
         os.setsid()
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)    # nohup may have us ignore it
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)    # nohup may have made us ignore it
         if terminal is not None:
             fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
 
@@ -171,7 +171,7 @@ def start_in_session(server, terminal=None):
         subprocess.Popen = original
 
 
-def test_without_a_terminal_it_opens_the_log_file_anew(one, tmp_path):
+def test_sighup_without_a_terminal_reopens_the_log_file(one, tmp_path):
     path, old = tmp_path / "server.log", tmp_path / "server.log.1"
     server = Server(one, flags=[f"--log-file={path}"])
     server.log = lambda: "".join(file.read_text() for file in (old, path) if file.exists())
@@ -187,15 +187,15 @@ def test_without_a_terminal_it_opens_the_log_file_anew(one, tmp_path):
     assert "All models are stopped" in path.read_text()
 
 
-def test_without_a_terminal_and_a_log_file_it_changes_nothing(one):
+def test_sighup_without_terminal_and_log_file_changes_nothing(one):
     with start_in_session(Server(one)) as server:
         server.signal(signal.SIGHUP)
         server.wait_log("Signal (1) received, and there is no log file to be opened anew.")
         assert infer(server, "m", {"inputs": [given("INPUT0", "FP32", [1], [1])]}).status == 200
 
 
-def test_with_a_terminal_it_stops_the_server(one, tmp_path):
-    """As SIGTERM does; also when that hangs up."""
+def test_sighup_with_a_terminal_stops_the_server(one, tmp_path):
+    """As SIGTERM does; also when the terminal hangs up."""
     ours, theirs = os.openpty()
     path = tmp_path / "server.log"
     server = Server(one, flags=[f"--log-file={path}"])
@@ -203,7 +203,7 @@ def test_with_a_terminal_it_stops_the_server(one, tmp_path):
     try:
         with start_in_session(server, theirs):
             os.close(theirs)
-            os.close(ours)    # the terminal is gone: the kernel sends the signal
+            os.close(ours)    # the terminal is closed: the kernel sends the signal
             assert server.wait() == 0
     finally:
         server.process.poll()
@@ -228,14 +228,14 @@ def crashes(server, name, what):
 @HANDLED_BY_SANITIZERS
 @pytest.mark.parametrize("execution", ["inline", "thread"])
 @pytest.mark.parametrize("what", [CRASH, FILL_STACK])
-def test_a_crash_of_a_backend_tells_where_it_happened(models, execution, what):
-    """Also when there is no room left on the stack for a handler to run."""
+def test_a_crash_of_a_backend_prints_its_stack(models, execution, what):
+    """Also when the stack has no room left for a handler."""
     write_signals(models, "m", execution)
     crashes(Server(models), "m", what)
 
 
 @HANDLED_BY_SANITIZERS
-def test_a_crash_on_the_polling_thread_says_so(models):
+def test_a_crash_on_the_polling_thread_names_the_thread(models):
     repository.write_identity(models, "other", [("FP32", [-1])])
     server = Server(models, flags=["--model-control-mode=poll", "--repository-poll-secs=1"])
     with pytest.raises(AssertionError, match=f"ended with {-signal.SIGSEGV}"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who sends or reads less than --http-min-rate is not waited for, though something moves in each second."""
+"""A client that sends or reads less than --http-min-rate is not waited for, although bytes move in each second."""
 
 import os
 import select
@@ -23,14 +23,14 @@ CHUNKED = b"POST %s HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n
 def server(tmp_path_factory):
     models = tmp_path_factory.mktemp("models")
     repository.write_identity(models, "bytes", [("UINT8", [-1])])
-    # Standing still is borne for longer: it is the rate that ends these.
+    # A standing connection is kept for longer: here the rate ends the connections.
     flags = ("--http-min-rate=64", "--http-min-rate-secs=1", f"--http-stall-timeout-secs={10 * WITHIN_S}")
     with Server(models, flags=flags) as server:
         yield server
 
 
 def drip(connection, piece, within_s=WITHIN_S):
-    """The piece again and again until there is an answer."""
+    """Sends the piece again and again until there is an answer."""
     until = time.monotonic() + within_s
     while time.monotonic() < until:
         if select.select([connection.socket], [], [], EACH_S)[0]:
@@ -76,7 +76,7 @@ def sockets_of(server):
 
 
 def test_a_reply_below_the_rate_is_a_stall(server):
-    """16 MiB, of which the client reads some bytes every now and then."""
+    """16 MiB, of which the client reads some bytes now and then."""
     before = sockets_of(server)
     n = 16 << 20
     text = b'{"inputs":[{"name":"INPUT0","datatype":"UINT8","shape":[%d],"parameters":{"binary_data_size":%d}}]' % (n, n)
@@ -95,8 +95,8 @@ def test_a_reply_below_the_rate_is_a_stall(server):
     assert ask(server, "GET", "/v2/health/ready").status == 200
 
 
-def test_a_head_behind_a_request_has_its_time(server):
-    """Requests that are answered, then half a head: what came before it buys it no time."""
+def test_a_head_behind_requests_has_its_own_time(server):
+    """Requests that are answered, then half a head: the earlier requests give it no more time."""
     with Connection(server) as connection:
         for _ in range(3):
             assert connection.request("GET", "/v2/health/ready").status == 200

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starting: what is printed, and the one clear line for each thing that can be wrong, with exit code 1."""
+"""Starting: what is printed, and the one clear line for each fault, with exit code 1."""
 
 import os
 import re
@@ -18,7 +18,7 @@ ONE = {"inputs": [given("INPUT0", "FP32", [1], [1])]}
 
 
 def start(root, *flags, env=None):
-    """Run on a repository where the start is expected to fail: (code, all that was printed)."""
+    """Runs on a repository where the start is expected to fail: (code, all that was printed)."""
     code, out, err = run_to_end(
         f"--model-repository={root}",
         f"--backend-directory={BACKENDS}",
@@ -38,7 +38,7 @@ def names(log, *words):
 
 
 @OURS
-def test_port_0_prints_the_port_it_got(models):
+def test_port_0_prints_the_port_that_it_got(models):
     repository.write_identity(models, "m", [("FP32", [-1])])
     with Server(models) as server:
         assert server.port != 0
@@ -54,7 +54,7 @@ def test_tables_name_models_backends_and_options(models):
     assert re.search(r"\| model_repository_path\[0\] +\| " + re.escape(str(models)), log)
 
 
-def test_two_repositories(models, tmp_path):
+def test_models_of_two_repositories_are_served(models, tmp_path):
     repository.write_identity(models, "here", [("FP32", [-1])])
     repository.write_identity(tmp_path / "others", "there", [("FP32", [-1])])
     with Server(models, tmp_path / "others") as server:
@@ -71,27 +71,27 @@ def test_files_beside_models_and_odd_version_names_are_ignored(models):
         assert ask(server, "GET", "/v2/models/m").json()["versions"] == ["2"]
 
 
-def test_no_repository():
+def test_a_start_needs_a_repository():
     code, out, err = run_to_end("--allow-grpc=false")
     assert code == 1
     assert names(out + err, "--model-repository must be specified")
 
 
-def test_repository_that_does_not_exist(tmp_path):
+def test_a_missing_repository_ends_the_start(tmp_path):
     code, log = start(tmp_path / "nowhere")
     assert code == 1
     assert names(log, str(tmp_path / "nowhere"))
 
 
 @OURS
-def test_repository_that_is_a_file(tmp_path):
+def test_a_repository_that_is_a_file_ends_the_start(tmp_path):
     (tmp_path / "file").write_text("")
     code, log = start(tmp_path / "file")
     assert code == 1
     assert names(log, str(tmp_path / "file"))
 
 
-def test_port_in_use(models):
+def test_a_port_in_use_ends_the_start(models):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -102,7 +102,7 @@ def test_port_in_use(models):
 
 
 @OURS
-def test_address_that_is_none(models):
+def test_an_invalid_address_ends_the_start(models):
     code, log = start(models, "--http-address=nobody.invalid")
     assert code == 1
     assert names(log, "nobody.invalid")
@@ -110,7 +110,7 @@ def test_address_that_is_none(models):
 
 @OURS
 def test_a_name_is_served_at_all_its_addresses(models):
-    """As many as this machine has of it: at least 127.0.0.1, which a listener on ::1 alone would not serve."""
+    """All addresses of the name on this machine: at least 127.0.0.1, which a listener on ::1 alone would not serve."""
     with Server(models, address="localhost") as server:
         found = {at[4][0]: at for at in socket.getaddrinfo("localhost", server.port, type=socket.SOCK_STREAM)}
         assert found
@@ -125,7 +125,7 @@ def test_a_name_is_served_at_all_its_addresses(models):
 GOOD = 'name: "m"\nbackend: "identity"\n' + repository.tensor("input", "INPUT0", "FP32", [1]) + repository.tensor("output", "OUTPUT0", "FP32", [1])
 AGENTS = 'model_repository_agents { agents { name: "a" } }'
 
-# config.pbtxt -> words of the one line that tells what is wrong
+# config.pbtxt -> words of the one line with the fault
 CONFIGS = {
     "no text format": ("name = m {", ["config.pbtxt"]),
     "unknown field": (GOOD + "colour: 1\n", ["config.pbtxt", "colour"]),
@@ -139,7 +139,7 @@ CONFIGS = {
 
 
 @pytest.mark.parametrize("case", CONFIGS)
-def test_wrong_config(models, case):
+def test_a_wrong_configuration_ends_the_start(models, case):
     text, words = CONFIGS[case]
     repository.write_model(models, "m", text)
     code, log = start(models)
@@ -163,7 +163,7 @@ def test_a_field_that_is_not_honoured_yet_is_refused_by_name(models, field, text
 
 
 @OURS
-def test_config_errors_as_the_documentation_shows_them(models):
+def test_configuration_errors_are_as_the_documentation_shows(models):
     page = (ROOT / "docs/model-repository.md").read_text()
     for line, word in ((AGENTS, "agents"), ("colour: 1", "colour")):
         shown = next(row for row in page.splitlines() if row.startswith("Poll failed") and word in row)
@@ -175,9 +175,9 @@ def test_config_errors_as_the_documentation_shows_them(models):
 
 
 @OURS
-def test_config_that_cannot_be_read(models):
+def test_an_unreadable_configuration_ends_the_start(models):
     if os.geteuid() == 0:
-        # Root reads everything; a directory in its place nobody can read as a file.
+        # Root can read every file; but a folder in its place can never be read as a file.
         (models / "m" / "config.pbtxt").mkdir(parents=True)
         (models / "m" / "1").mkdir()
     else:
@@ -188,7 +188,7 @@ def test_config_that_cannot_be_read(models):
     assert names(log, "m"), log
 
 
-def test_model_without_a_version(models):
+def test_a_model_without_a_version_ends_the_start(models):
     repository.write_model(models, "m", GOOD, versions=())
     code, log = start(models)
     assert code == 1
@@ -197,7 +197,7 @@ def test_model_without_a_version(models):
 
 @OURS
 @pytest.mark.parametrize("content", [b"", b"not a model", b"\x08\x08\x12"])
-def test_corrupt_onnx_model(models, content):
+def test_a_corrupt_onnx_model_ends_the_start(models, content):
     repository.copy_example(models, "add_sub")
     (models / "add_sub" / "1" / "model.onnx").write_bytes(content)
     code, log = start(models)
@@ -206,7 +206,7 @@ def test_corrupt_onnx_model(models, content):
 
 
 @OURS
-def test_missing_onnx_model(models):
+def test_a_missing_onnx_model_ends_the_start(models):
     repository.copy_example(models, "add_sub")
     (models / "add_sub" / "1" / "model.onnx").unlink()
     code, log = start(models)
@@ -215,17 +215,17 @@ def test_missing_onnx_model(models):
 
 
 @OURS
-def test_missing_onnx_runtime(models, tmp_path):
+def test_a_missing_onnx_runtime_ends_the_start(models, tmp_path):
     repository.copy_example(models, "add_sub")
     library = str(tmp_path / "libonnxruntime.so")
     code, log = start(models, env={"CONCH_ONNXRUNTIME": library})
     assert code == 1
-    # Which library, where it was looked for, and how to get it.
+    # Which library, where it was searched, and how to install it.
     assert names(log, "add_sub", library, "pip install onnxruntime"), log
 
 
 @OURS
-def test_loading_is_tried_again_as_often_as_asked(models):
+def test_a_failed_load_is_retried_as_configured(models):
     repository.write_model(models, "bad", GOOD.replace('"m"', '"bad"').replace("identity", "nonesuch"))
     code, log = start(models, "--model-load-retry-count=2")
     assert code == 1
@@ -251,10 +251,10 @@ def listens(server):
 
 @pytest.mark.parametrize("kind", [Server, pytest.param(genuine.Triton, marks=genuine.needed)], ids=["ours", "theirs"])
 @pytest.mark.parametrize("flags", [[], ["--strict-readiness=false"], ["--model-control-mode=poll", "--repository-poll-secs=1"]], ids=str)
-def test_a_repository_that_is_not_there_leaves_a_server_that_says_so(models, tmp_path, kind, flags):
+def test_with_a_missing_repository_the_server_may_start(models, tmp_path, kind, flags):
     repository.write_identity(models, "m", [("FP32", [-1])])
     with kind(models, flags=[f"--model-repository={tmp_path / 'nowhere'}", "--exit-on-error=false", *flags], ready=None) as server:
-        wait_for(lambda: listens(server), 60, "the port is open")  # the genuine one says so before
+        wait_for(lambda: listens(server), 60, "the port is open")  # the genuine one logs that before
         with tritonclient.http.InferenceServerClient(server.url) as client:
             assert not client.is_server_live() and not client.is_server_ready()
             assert not client.is_model_ready("m")
@@ -268,14 +268,14 @@ def test_a_repository_that_is_not_there_leaves_a_server_that_says_so(models, tmp
 
 
 @OURS
-def test_help_is_for_reading():
+def test_help_is_readable():
     code, out, err = run_to_end("--help")
     assert (code, err) == (0, "")
     assert "--model-repository" in out
     assert "--http-port" in out
 
 
-def test_help_as_tritonserver(tmp_path):
+def test_help_works_under_the_name_tritonserver(tmp_path):
     if REFERENCE:
         program = BIN
     else:
@@ -298,7 +298,7 @@ def test_help_as_tritonserver(tmp_path):
         (["--model-repository"], ["model-repository"]),
     ],
 )
-def test_wrong_flags(models, flags, words):
+def test_wrong_flags_end_the_start(models, flags, words):
     code, out, err = run_to_end(f"--model-repository={models}", "--allow-grpc=false", "--allow-metrics=false", *flags)
     assert code == 1
     assert out == ""
@@ -306,7 +306,7 @@ def test_wrong_flags(models, flags, words):
         assert names(err, *words), err
 
 
-def test_flags_as_two_words_and_cut_short(models):
+def test_flags_may_be_two_words_and_abbreviated(models):
     repository.write_identity(models, "m", [("FP32", [-1])])
     with Server(models, flags=["--http-thread", "2", "--log-info", "TRUE", "--exit-timeout", "5"]) as server:
         assert infer(server, "m", ONE).status == 200

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What models have done, by the real client; the same requests are counted alike by the genuine Triton."""
+"""The statistics of models, by the real client; the genuine Triton counts the same requests alike."""
 
 import threading
 import time
@@ -60,7 +60,7 @@ def ask_around(client):
     for rows in (1, 4, 1, 8):
         infer(client, "batch", [rows, 2])
     with pytest.raises(InferenceServerException):
-        infer(client, "batch", [9, 2])  # refused before it is a request: counts nowhere
+        infer(client, "batch", [9, 2])  # refused before it is a request: not counted
     infer(client, "plain", [5])
     for _ in range(3):
         infer(client, "several", [5], "3")
@@ -103,7 +103,7 @@ def test_times_add_up(asked):
     assert asked.before_ms - 100 <= one["last_inference"] <= time.time() * 1000 + 100
 
 
-def test_of_one_version_of_all_and_of_all_models(asked):
+def test_statistics_of_a_version_a_model_or_all_models(asked):
     assert [one["version"] for one in statistics(asked, "several")] == ["1", "3"]
     assert [one["execution_count"] for one in statistics(asked, "several")] == [0, 3]
     assert [one["version"] for one in statistics(asked, "several", "3")] == ["3"]
@@ -111,20 +111,20 @@ def test_of_one_version_of_all_and_of_all_models(asked):
         ("batch", "1"), ("plain", "1"), ("several", "1"), ("several", "3"), ("unasked", "1")]
 
 
-def test_a_model_that_nobody_has_asked(asked):
+def test_a_model_without_requests_has_zeros(asked):
     (one,) = statistics(asked, "unasked")
     assert one["last_inference"] == one["inference_count"] == one["execution_count"] == 0
     assert all(moment == {"count": 0, "ns": 0} for moment in one["inference_stats"].values())
     assert one["batch_stats"] == [] and one["response_stats"] == {}
 
 
-def test_memory_is_what_the_model_keeps(asked):
+def test_memory_usage_is_that_of_the_model(asked):
     (usage,) = statistics(asked, "unasked")[0]["memory_usage"]
     assert (usage["type"], usage["id"]) == ("CPU", 0)
     assert 1000 < usage["byte_size"] < 100000
 
 
-def test_of_what_is_not_there(asked):
+def test_statistics_of_a_missing_model_are_refused(asked):
     with pytest.raises(InferenceServerException, match=r"\[400\] requested model 'nobody' is not available"):
         statistics(asked, "nobody")
     with pytest.raises(InferenceServerException, match=r"\[400\] requested model version is not available for model 'batch'"):
@@ -135,8 +135,8 @@ def test_the_extension_is_announced(asked):
     assert "statistics" in asked.get_server_metadata()["extensions"]
 
 
-def test_a_model_called_stats(models):
-    """Its statistics are there; the page of its metadata is that of all statistics, as in the reference."""
+def test_a_model_called_stats_has_statistics(models):
+    """Its statistics can be asked; the path of its metadata is that of all statistics, as in the reference."""
     repository.write_identity(models, "stats", [("FP32", [-1])])
     with servers.Server(models) as server:
         assert ask(server, "GET", "/v2/models/stats").json()["model_stats"][0]["name"] == "stats"
@@ -144,8 +144,8 @@ def test_a_model_called_stats(models):
         assert ask(server, "GET", "/v2/models/stats/versions/1").json()["platform"] == "identity"
 
 
-def test_statistics_while_requests_come(models):
-    """Whoever reads sees a count that never goes back, and in the end every request."""
+def test_statistics_never_decrease_under_load(models):
+    """A reader sees counts that never decrease, and in the end every request."""
     repository.write_identity(models, "busy", [("FP32", [2])], max_batch_size=8)
     with servers.Server(models) as server:
         def work(rows):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stopping: what was accepted is answered, what is idle does not hold anything up."""
+"""Stopping: accepted requests are answered, and idle connections do not delay the end."""
 
 import json
 import re
@@ -43,7 +43,7 @@ def test_accepted_requests_are_answered(slow, number):
         assert answer.status == 200, answer
         assert answer.json()["outputs"][0]["data"] == [7.0]
         if REFERENCE:
-            connection.socket.close()  # it would wait for that, for as long as it is allowed to
+            connection.socket.close()  # the stop would wait for this connection as long as it may
         else:
             assert connection.closed()
     assert slow.wait() == 0
@@ -70,8 +70,8 @@ def test_no_new_connections_while_stopping(slow):
 
 
 @OURS
-def test_idle_connections_do_not_hold_up_the_end(slow):
-    """One that is waited for to the end of the exit timeout would make the exit code 1."""
+def test_idle_connections_do_not_delay_the_end(slow):
+    """If the stop waited for one until the exit timeout, the exit code would be 1."""
     idle = [Connection(slow) for _ in range(20)]
     for connection in idle[:10]:
         assert connection.request("GET", "/v2/health/live").status == 200
@@ -82,8 +82,8 @@ def test_idle_connections_do_not_hold_up_the_end(slow):
 
 
 @OURS
-def test_half_a_request_is_waited_for_no_longer_than_for_others(models):
-    """The time for a body to come is longer than we wait for the end."""
+def test_half_a_request_delays_the_end_no_longer_than_others(models):
+    """The time limit of a body is longer than this test waits for the end."""
     repository.write_identity(models, "m", [("FP32", [-1])])
     flags = ["--exit-timeout-secs=1", "--http-stall-timeout-secs=3600"]
     with Server(models, flags=flags) as server, Connection(server) as connection:
@@ -94,7 +94,7 @@ def test_half_a_request_is_waited_for_no_longer_than_for_others(models):
 
 
 def test_the_exit_timeout_is_the_longest_wait(models):
-    """The model takes longer than we wait for the end."""
+    """The model takes longer than this test waits for the end."""
     repository.write_identity(models, "slow", [("FP32", [-1])], execute_delay_ms=3600_000)
     server = Server(models, flags=["--exit-timeout-secs=1"])
     with pytest.raises(AssertionError, match="ended with 1"):
@@ -107,20 +107,20 @@ def test_the_exit_timeout_is_the_longest_wait(models):
 
 
 @OURS
-def test_a_client_that_leaves_does_not_disturb_the_others(slow):
+def test_a_client_that_leaves_disturbs_no_other(slow):
     leaves, stays = send_slow(slow), send_slow(slow)
     leaves.socket.close()
     assert stays.response().status == 200
 
 
-def test_starting_and_stopping_again(models):
+def test_a_server_starts_and_stops_several_times(models):
     repository.write_identity(models, "m", [("FP32", [-1])])
     for _ in range(3):
         with Server(models) as server:
             assert infer(server, "m", {"inputs": [given("INPUT0", "FP32", [1], [1])]}).status == 200
 
 
-# ---- With a model that executes when the test lets it --------------------------------------------
+# ---- With a model that executes when the test opens its gate -------------------------------------
 
 IN = b'{"inputs":[{"name":"IN","datatype":"INT32","shape":[1],"data":[7]}]}'
 
@@ -145,8 +145,8 @@ def in_order(log, *texts):
 
 
 @OURS
-def test_a_slow_model_does_not_hold_up_a_quick_one(models, gated):
-    """Nothing that executes for long may stand between a connection and another model."""
+def test_a_slow_model_does_not_hold_up_a_fast_one(models, gated):
+    """A long execution must not stand between a connection and another model."""
     repository.write_identity(models, "quick", [("FP32", [-1])])
     with Server(models) as server:
         waiting = send_held(server)
@@ -160,12 +160,12 @@ def test_a_slow_model_does_not_hold_up_a_quick_one(models, gated):
 @pytest.mark.sanitize
 @OURS
 def test_requests_of_clients_that_have_left_are_not_executed(models, gated):
-    """Ten are asked, nine clients leave; when the server has noticed that, another one asks. Two are executed."""
+    """Ten are asked, nine clients leave. When the server has noticed that, another one asks. Two are executed."""
     with Server(models, flags=["--http-thread-count=1"]) as server:
         waiting = [send_held(server) for _ in range(10)]
         for connection in waiting[1:]:
             connection.socket.close()
-        # The one thread sees what happens in its order: what it answers now comes after the nine.
+        # The one thread handles events in order: this answer comes after the nine ends.
         assert ask(server, "GET", "/v2/health/live").status == 200
         last = send_held(server)
         gated.open("hold.execute")
@@ -176,7 +176,8 @@ def test_requests_of_clients_that_have_left_are_not_executed(models, gated):
 
 @OURS
 def test_the_stop_lasts_as_long_as_the_longest_request(models, gated):
-    """Not shorter: it waits for the request. Not longer: the rest takes no time. And it says what it does."""
+    """The stop is not shorter: it waits for the request. It is not longer: the rest takes no time. The log says what it
+    waits for."""
     with Server(models) as server:
         held, idle = send_held(server), Connection(server)
         server.signal(signal.SIGTERM)
@@ -207,12 +208,12 @@ def test_the_stop_lasts_as_long_as_the_longest_request(models, gated):
 
 @OURS
 @pytest.mark.parametrize("seconds", [0, 1])
-def test_a_request_that_does_not_end_is_given_up_at_the_timeout(models, gated, seconds):
+def test_a_request_that_does_not_end_is_abandoned_at_the_timeout(models, gated, seconds):
     server = Server(models, flags=[f"--exit-timeout-secs={seconds}"])
     with pytest.raises(AssertionError, match="ended with 1"):
         with server:
             held = send_held(server)
-            gated.await_reached("hold.execute")    # what is not executed yet is cancelled, and all has ended in time
+            gated.await_reached("hold.execute")    # requests that do not execute yet are cancelled, and all end in time
             server.signal(signal.SIGINT)
             assert server.wait(25) == 1    # the default is 30 s
             assert held.closed()
@@ -227,8 +228,8 @@ def test_a_request_that_does_not_end_is_given_up_at_the_timeout(models, gated, s
 
 
 @OURS
-def test_clients_that_left_do_not_hold_up_the_end(models, gated):
-    """One request is with the backend, which finishes it; those that wait behind it for nobody are dropped."""
+def test_clients_that_left_do_not_delay_the_end(models, gated):
+    """The backend has one request, and finishes it. The requests behind it, whose clients have left, are dropped."""
     with Server(models) as server:
         clients = [send_held(server) for _ in range(5)]
         gated.await_reached("hold.execute")
@@ -240,15 +241,15 @@ def test_clients_that_left_do_not_hold_up_the_end(models, gated):
         assert server.wait() == 0
 
 
-# ---- With a loop that does not come back ---------------------------------------------------------
+# ---- With a loop that does not return ------------------------------------------------------------
 
 INLINE = 'parameters { key: "CONCH_EXECUTION" value: { string_value: "inline" } }\n'
 
 
 @OURS
 @pytest.mark.parametrize("seconds", [0, 2])
-def test_a_blocked_loop_does_not_hold_up_the_end(models, seconds):
-    """A model that was to execute on the loops does not come back there: the stop does not suffice, in time."""
+def test_a_blocked_loop_does_not_delay_the_end(models, seconds):
+    """A model that executes on the loops does not return: the stop ends at its timeout all the same."""
     gated = repository.Gated(models, "gated", more=INLINE).shut("hold.execute")
     server = Server(models, flags=[f"--exit-timeout-secs={seconds}", "--http-thread-count=1"])
     with pytest.raises(AssertionError, match="ended with 1"):
@@ -257,7 +258,7 @@ def test_a_blocked_loop_does_not_hold_up_the_end(models, seconds):
             gated.await_reached("hold.execute")
             from_s = time.monotonic()
             server.signal(signal.SIGTERM)
-            assert server.wait(25) == 1    # the default is 30 s; it was never before
+            assert server.wait(25) == 1    # the default is 30 s; before, it never ended
             assert time.monotonic() - from_s >= seconds
             held.socket.close()
     in_order(server.err.text(), "the event loop 'http-0' does not answer: what it executes has not come back",
@@ -267,11 +268,11 @@ def test_a_blocked_loop_does_not_hold_up_the_end(models, seconds):
 
 @pytest.mark.sanitize
 @OURS
-def test_a_loop_that_comes_back_in_time_is_waited_for(models):
-    """The other loop is told meanwhile, and what the blocked one was told late is done, too."""
+def test_a_stop_waits_for_a_loop_that_returns_in_time(models):
+    """The other loop stops meanwhile, and the blocked one stops when it returns."""
     gated = repository.Gated(models, "gated", more=INLINE).shut("hold.execute")
     with Server(models) as server:
-        idle = [Connection(server) for _ in range(4)]    # on whichever loop
+        idle = [Connection(server) for _ in range(4)]    # on any loop
         for connection in idle:
             assert connection.request("GET", "/v2/health/live").status == 200
         held = send_held(server)
@@ -286,8 +287,8 @@ def test_a_loop_that_comes_back_in_time_is_waited_for(models):
 
 
 @OURS
-def test_a_model_that_does_not_end_is_given_up_at_the_timeout(models):
-    """Nothing is in flight, but the backend keeps the thread that takes its model down."""
+def test_a_model_that_does_not_end_is_abandoned_at_the_timeout(models):
+    """No request is in flight, but the backend keeps the thread that unloads its model."""
     gated = repository.Gated(models, "gated").shut("hold.unload")
     server = Server(models, flags=["--exit-timeout-secs=1"])
     with pytest.raises(AssertionError, match="ended with 1"):
@@ -303,7 +304,7 @@ def test_a_model_that_does_not_end_is_given_up_at_the_timeout(models):
 
 
 def write_sequences(models):
-    """A model whose sequences last for as long as nobody ends them."""
+    """A model whose sequences last until a client ends them."""
     config = 'name: "s"\nbackend: "identity"\n' + repository.tensor("input", "INPUT0", "FP32", [-1])
     config += repository.tensor("output", "OUTPUT0", "FP32", [-1]) + "instance_group [ { count: 1 kind: KIND_CPU } ]\n"
     config += "sequence_batching { max_sequence_idle_microseconds: 3600000000 oldest { max_candidate_sequences: 4 } }\n"
@@ -318,8 +319,8 @@ def of_sequence(connection, number, **flags):
 
 @pytest.mark.sanitize
 @OURS
-def test_sequences_that_have_begun_are_served_to_their_end(models):
-    """On the connections that they came by, which no other sequence can begin on; those of others are closed."""
+def test_sequences_in_progress_are_served_to_their_end(models):
+    """Sequences go on over their own connections, on which no other sequence can begin; other connections are closed."""
     write_sequences(models)
     with Server(models, flags=["--exit-timeout-secs=600"]) as server:
         first, second, idle = (Connection(server) for _ in range(3))
@@ -344,7 +345,7 @@ def test_sequences_that_have_begun_are_served_to_their_end(models):
 
 
 @OURS
-def test_sequences_of_clients_that_have_left_hold_nothing_up(models):
+def test_sequences_of_clients_that_left_do_not_delay_the_end(models):
     write_sequences(models)
     with Server(models, flags=["--exit-timeout-secs=600"]) as server:
         with Connection(server) as connection:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where repositories lie, and what in them is a model."""
+"""Where repositories lie, and which of their folders are models."""
 
 import re
 
@@ -46,7 +46,7 @@ def test_a_model_of_two_repositories_is_served_from_neither(models, tmp_path):
         assert str(roots[1]) in server.log()
 
 
-def test_namespacing_loads_both_and_a_bare_name_is_ambiguous(models, tmp_path):
+def test_namespacing_loads_duplicates_and_bare_names_are_ambiguous(models, tmp_path):
     roots = two_roots(models, tmp_path)
     ambiguous = (
         "There are 2 identifiers of model 'both' in global map, "
@@ -75,7 +75,7 @@ def test_a_slash_at_the_end_is_not_in_messages(models):
     assert f"failed to read text proto from {models}/m/config.pbtxt:1:" in err
 
 
-def test_a_broken_namesake_leaves_a_bare_name_unambiguous(models, tmp_path):
+def test_a_broken_duplicate_leaves_a_bare_name_unambiguous(models, tmp_path):
     _, other = two_roots(models, tmp_path)
     (models / "both" / "config.pbtxt").write_text("nonsense")
     with Server(models, other, flags=["--model-namespacing=true", "--exit-on-error=false"], ready=False) as server:
@@ -84,7 +84,7 @@ def test_a_broken_namesake_leaves_a_bare_name_unambiguous(models, tmp_path):
         assert f"Poll failed for model directory '{models}::both'" in server.log()
 
 
-def test_a_configuration_by_name_goes_before_the_other(models):
+def test_a_named_configuration_wins(models):
     for name in ("with", "without"):
         repository.write_identity(models, name, [("FP32", [-1])])
     configs = models / "with" / "configs"
@@ -98,7 +98,7 @@ def test_a_configuration_by_name_goes_before_the_other(models):
         assert ask(server, "GET", "/v2/models/with/config").json()["max_batch_size"] == 0
 
 
-def test_a_configuration_by_name_that_is_wrong_does_not_fall_back(models):
+def test_a_wrong_named_configuration_does_not_fall_back(models):
     repository.write_identity(models, "m", [("FP32", [-1])])
     (models / "m" / "configs").mkdir()
     (models / "m" / "configs" / "large.pbtxt").write_text("nonsense")
@@ -116,8 +116,8 @@ def test_a_configuration_name_stays_in_its_folder(models):
 @genuine.needed
 @pytest.mark.skipif(REFERENCE, reason="is about our server")
 @pytest.mark.parametrize("namespacing", ["false", "true"])
-def test_what_is_there_is_as_in_the_genuine_triton(models, tmp_path, namespacing):
-    """Names, versions, policies and namesakes: the same index, and the same answer for each name."""
+def test_the_models_are_those_of_the_genuine_triton(models, tmp_path, namespacing):
+    """Names, versions, policies and duplicates: the same index, and the same answer for each name."""
     other = tmp_path / "other"
     two_roots(models, tmp_path)
     every = "version_policy { all { } }\n"
@@ -154,5 +154,5 @@ def test_what_is_there_is_as_in_the_genuine_triton(models, tmp_path, namespacing
                 "some', but the version directory is not present",
             ):
                 counts = [server.log().count(text) for server in (ours, theirs)]
-                # Theirs takes 1.5 for 1.
+                # Triton reads 1.5 as 1.
                 assert counts == [1, 0 if "'1.5'" in text else 1], text

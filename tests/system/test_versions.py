@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which versions of a model are served, and how they are asked."""
+"""Which versions of a model are served, and how clients ask for them."""
 
 import pytest
 
@@ -26,11 +26,11 @@ def served(server):
         ("version_policy { latest { num_versions: 2 } }", ["3", "10"]),
         ("version_policy { latest { num_versions: 9 } }", ["1", "2", "3", "10"]),
         ("version_policy { all { } }", ["1", "2", "3", "10"]),
-        ("version_policy { }", ["1", "2", "3", "10"]),    # chooses nothing, and leaves nothing out
+        ("version_policy { }", ["1", "2", "3", "10"]),    # makes no choice, so all are served
         ("version_policy { specific { versions: [ 3, 1 ] } }", ["1", "3"]),
     ],
 )
-def test_the_policy_says_which_versions_are_served(models, policy, versions):
+def test_the_policy_chooses_the_served_versions(models, policy, versions):
     repository.write_model(models, "m", CONFIG + policy, versions=(1, 2, 3, 10))
     with Server(models) as server:
         assert served(server) == versions
@@ -45,7 +45,7 @@ def test_the_policy_says_which_versions_are_served(models, policy, versions):
                 assert answer.json()["error"] == f"Request for unknown model: 'm' version {version} is not found"
 
 
-def test_a_specific_version_that_is_not_there_is_told_once_and_the_others_serve(models):
+def test_a_missing_specific_version_is_logged_once(models):
     repository.write_model(models, "m", CONFIG + "version_policy { specific { versions: [ 1, 2, 7 ] } }", versions=(1, 2))
     with Server(models) as server:
         assert served(server) == ["1", "2"]
@@ -53,7 +53,7 @@ def test_a_specific_version_that_is_not_there_is_told_once_and_the_others_serve(
     assert server.log().count(told) == 1
 
 
-def test_without_any_version_the_model_is_not_served(models):
+def test_a_model_without_a_served_version_is_unavailable(models):
     repository.write_model(models, "m", CONFIG + "version_policy { specific { versions: [ 7 ] } }", versions=(1,))
     with Server(models, flags=["--exit-on-error=false"], ready=False) as server:
         assert ask(server, "GET", "/v2/models/m").status == 404

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models that are warmed up: the same repository in our server and in the genuine Triton runs the same samples and
-fails with the same texts.
+"""Warm-up of models: the same repository in our server and in the genuine Triton executes the same samples and fails with
+the same texts.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ FILES = {
 
 
 def log_of(which, root):
-    """What a server logged that has loaded the repository and ended."""
+    """The log of a server that has loaded the repository and ended."""
     if which == "triton" and triton.missing():
         pytest.skip(triton.missing())
     kind = {"conch": servers.Server, "triton": triton.Triton}[which]
@@ -114,7 +114,7 @@ MISSING = ("expected 1 inputs but got 0 inputs for model '{model}'. Got input(s)
            "['INPUT0']. Please provide all required input(s).")
 OPTIONAL = "failed to run warmup sample 'S': " + ID + "unknown request input name INPUT0; "
 
-# The model and what both say of it.
+# The model and the error of both servers.
 FAILS = {
     "variable_dims": (model(sample(given(dims=[-1])), dims=[-1]),
                       "warmup setting expects all variable-size dimensions are specified for input 'INPUT0'"),
@@ -140,8 +140,8 @@ FAILS = {
                      ID + "expected 4 string elements for inference input 'INPUT0' for model '{model}', got 0"),
 }
 
-# The model and what we say, where the genuine Triton accepts it, says it otherwise, or ends: it does at whatever the
-# backend answers with an error, in about three runs of four.
+# The model and our error. The genuine Triton accepts it, has another text, or crashes: it does on any error answer of
+# the backend, in about three runs of four.
 FAILS_HERE = {
     "folder": (model(sample(given(data=from_file("below")))), "'{root}/{model}/warmup/below' is a folder"),
     "file_without_name": (model(sample(given(data=from_file("")))),
@@ -171,7 +171,7 @@ def expected_run(name):
 
 @pytest.fixture(scope="module", params=["conch", "triton"])
 def loaded(request, tmp_path_factory):
-    """(which server, the repository, what it logged while it loaded)"""
+    """(which server, the repository, the log of its load)"""
     root = tmp_path_factory.mktemp("models")
     tables = [RUNS, FAILS] + ([FAILS_HERE] if request.param == "conch" else [])
     for table in tables:
@@ -195,7 +195,7 @@ def test_samples_run_in_order_on_each_instance(loaded, name):
 
 
 @pytest.mark.parametrize("name", FAILS)
-def test_what_fails_says_why(loaded, name):
+def test_a_sample_that_fails_gives_its_reason(loaded, name):
     which, root, log = loaded
     text = FAILS[name][1].format(root=root, model=name)
     said = re.search(rf"failed to load '{name}' version 1: (?:Invalid argument|Internal): (.*)\"", unquoted(log))[1]
@@ -209,14 +209,14 @@ def test_what_fails_says_why(loaded, name):
 
 @pytest.mark.parametrize("loaded", ["conch"], indirect=True)
 @pytest.mark.parametrize("name", FAILS_HERE)
-def test_what_fails_here_only(loaded, name):
+def test_a_sample_that_fails_only_here_gives_its_reason(loaded, name):
     _, root, log = loaded
     said = re.search(rf"failed to load '{name}' version 1: \w.*", unquoted(log))[0]
     assert FAILS_HERE[name][1].format(root=root, model=name) in said
 
 
 @pytest.mark.parametrize("loaded", ["conch"], indirect=True)
-def test_warnings(loaded):
+def test_doubtful_samples_are_warned_about(loaded):
     _, _, log = loaded
     assert "warmup sample 'S' is skipped, its batch_size is 0" in log
     assert "of the 16 bytes of warmup/sixteen input 'INPUT0' takes the first 8" in log
@@ -236,7 +236,7 @@ def test_onnx_models_are_warmed_up(which, tmp_path):
         onnx_models.table(folder)
 
     table("fine", sample(given("INDEX", "INT64", [1]), batch_size=8, count=2))
-    if which == "conch":    # the genuine one mostly ends
+    if which == "conch":    # the genuine one mostly crashes
         table("wrong", sample(given("INDEX", "INT64", [1], data=from_file("nine"))))
     log = unquoted(log_of(which, tmp_path))
     ran = re.findall(r"instance (fine_0_\d) is running warmup sample 'S' for iteration (\d)", log)
@@ -247,8 +247,9 @@ def test_onnx_models_are_warmed_up(which, tmp_path):
 
 
 @pytest.mark.parametrize("which", ["conch", "triton"])
-def test_all_responses_of_a_decoupled_model_are_waited_for(which, tmp_path):
-    """Three responses per request, 100 ms each, sent after Execute has returned; a second execution comes after the last."""
+def test_a_warm_up_waits_for_all_decoupled_responses(which, tmp_path):
+    """Three responses per request, 100 ms each, sent after Execute has returned. A second execution begins after the last
+    response."""
     text = 'backend: "repeat"\nmodel_transaction_policy { decoupled: true }\ninstance_group { count: 1 kind: KIND_CPU }\n'
     text += repository.tensor("input", "IN", "INT32", [-1]) + repository.tensor("input", "DELAY", "UINT32", [-1])
     text += repository.tensor("input", "WAIT", "UINT32", [1])
@@ -266,7 +267,7 @@ def test_all_responses_of_a_decoupled_model_are_waited_for(which, tmp_path):
     assert all((after - before) % 3600 >= 0.3 for before, after in zip(times, times[1:]))
 
 
-# ---- A warm-up that takes its time
+# ---- A warm-up that takes long
 
 
 ENDLESS = sample(given(), count=2**32 - 1)
@@ -277,7 +278,7 @@ def still_warming(root, text, *flags):
     """A server that serves one model while another one warms up."""
     write(root, "slow", model(text))
     write(root, "quick", model())
-    # Who ends with a backend that does not come back leaves threads as they are, and the thread sanitizer would say so.
+    # A program that ends while a backend does not return leaves threads, which the thread sanitizer would report.
     options = os.environ.get("TSAN_OPTIONS", "") + ":report_thread_leaks=0"
     return servers.Server(root, flags=("--log-verbose=1", *flags), ready=None, env={"TSAN_OPTIONS": options})
 
@@ -301,7 +302,7 @@ def test_a_stop_ends_a_warm_up_between_two_executions(tmp_path):
 
 
 @pytest.mark.conch_only("the genuine Triton opens its ports when all is loaded")
-def test_a_backend_that_does_not_come_back_is_named_and_holds_the_stop_no_longer_than_allowed(tmp_path):
+def test_a_hanging_warm_up_is_named_and_delays_the_stop_until_the_timeout(tmp_path):
     server = still_warming(tmp_path, STUCK, "--exit-timeout-secs=1")
     with pytest.raises(AssertionError, match="ended with 1"), server:
         servers.wait_for(lambda: "model 'slow' instance slow_0_0: warm-up has taken 5 s so far; sample 'S', iteration 1, 1 "
@@ -320,8 +321,8 @@ def is_ready(server, model_name):
 
 
 @pytest.mark.conch_only("the genuine Triton has no limit")
-def test_a_warm_up_without_end_ends_in_time_and_says_little(tmp_path):
-    """2^32 runs, each with a line once; those that do not fit in the time are not made."""
+def test_an_endless_warm_up_ends_in_time(tmp_path):
+    """2^32 runs, of which each logs a line at most once; the runs that do not fit in the time are not made."""
     text = "warm-up of instance 'slow_0_0' has not ended after 2 s, at run "
     with still_warming(tmp_path, ENDLESS, "--model-warmup-timeout-secs=2", *FLAGS) as server:
         servers.wait_for(lambda: text in server.log(), 60, "the load fails")
@@ -335,7 +336,7 @@ def test_a_warm_up_without_end_ends_in_time_and_says_little(tmp_path):
 
 @pytest.mark.sanitize
 @pytest.mark.conch_only("the genuine Triton opens its ports when all is loaded")
-def test_a_warm_up_does_not_keep_the_threads_of_other_loads(tmp_path):
+def test_a_warm_up_leaves_its_thread_to_other_loads(tmp_path):
     """At the start, with one thread; and by requests, when all threads wait for warm-ups."""
     for i in range(3):
         write(tmp_path, f"a{i}", model(ENDLESS))

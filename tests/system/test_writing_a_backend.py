@@ -50,7 +50,7 @@ def installed(work):
 
 @pytest.fixture(scope="module", params=SOURCES)
 def folder(request, tmp_path_factory):
-    """What the page's commands make, in a folder of the test's own."""
+    """Runs the page's commands in a folder of the test's own."""
     language = request.param
     if not shutil.which(COMPILERS[language]):
         pytest.skip(f"there is no {COMPILERS[language]}: make test-rust")
@@ -74,7 +74,7 @@ def answer(server, body):
 
 
 @pytest.mark.parametrize("which", ["conch", "triton"])
-def test_the_page_is_true(which, folder, monkeypatch):
+def test_the_backends_of_the_page_answer(which, folder, monkeypatch):
     monkeypatch.setattr(servers, "BACKENDS", str(folder / "backends"))
     if which == "triton" and triton.missing():
         pytest.skip(triton.missing())
@@ -89,7 +89,7 @@ def test_the_page_is_true(which, folder, monkeypatch):
 
 
 @pytest.mark.parametrize("language", SOURCES)
-def test_the_page_shows_the_file(language):
+def test_the_page_quotes_its_file(language):
     source = f"examples/backends/scale/{SOURCES[language]}"
     assert f'--8<-- "{source}"' in PAGE.read_text()
     assert len((servers.ROOT / source).read_text().splitlines()) < 140

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTTP by hand: for requests that a well-behaved client would not send, and to see every byte of the answer."""
+"""HTTP by hand: for requests that a well-behaved client would not send, and for tests of every byte of the answer."""
 
 import json
 import socket
@@ -26,7 +26,7 @@ class Response:
 
 
 class Connection:
-    """One TCP connection; what is left after a response stays for the next one."""
+    """One TCP connection; bytes behind a response are kept for the next one."""
 
     def __init__(self, server, timeout_s=60):
         self.socket = socket.create_connection((server.address, server.port), timeout=timeout_s)
@@ -68,7 +68,7 @@ class Connection:
         return b"".join(parts)
 
     def head(self):
-        """(status, headers) of the next response or interim response; its body is still to be read."""
+        """(status, headers) of the next response or interim response; its body is not read yet."""
         lines = self._until(b"\r\n\r\n").decode("latin-1").split("\r\n")
         version, status, _ = lines[0].split(" ", 2)
         assert version == "HTTP/1.1", lines[0]
@@ -84,7 +84,7 @@ class Connection:
         return Response(status, headers, self._exactly(int(headers.get("content-length", 0))))
 
     def taken(self):
-        """True once the server has read all that was sent: its kernel holds nothing more for it."""
+        """Has the server read everything that was sent? Its kernel then holds no bytes for it."""
         here = f"{self.socket.getsockname()[1]:04X}"
         there = f"{self.socket.getpeername()[1]:04X}"
         with open("/proc/net/tcp", encoding="ascii") as table:
@@ -102,7 +102,7 @@ class Connection:
             return True
 
     def request(self, method, path, body=None, headers=()):
-        """Send one request and return the response."""
+        """Sends one request and returns the response."""
         self.send(request_bytes(method, path, body, headers, self.host))
         return self.response()
 
@@ -116,7 +116,7 @@ def request_bytes(method, path, body=None, headers=(), host="localhost"):
 
 
 def ask(server, method, path, body=None, headers=()):
-    """One request on a connection of its own. A body that is no bytes is sent as JSON."""
+    """One request on a connection of its own. A body that is not bytes is sent as JSON."""
     if body is not None and not isinstance(body, bytes):
         body = json.dumps(body).encode()
     with Connection(server) as connection:
@@ -124,7 +124,7 @@ def ask(server, method, path, body=None, headers=()):
 
 
 def infer(server, model, document, tail=b"", headers=()):
-    """An inference request; with a tail it is in the binary form. document: an object, or bytes as they are."""
+    """An inference request; with a tail it is in the binary form. document: an object, or the bytes to send."""
     head = document if isinstance(document, bytes) else json.dumps(document).encode()
     headers = dict(headers)
     if tail:
