@@ -15,7 +15,6 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/str.h"
-#include "core/backend/host_policy.h"
 
 /* The members that options.def names. */
 static const struct member {

@@ -13,7 +13,6 @@
 #include "base/compiler.h"
 
 struct clock;
-struct host_policy_setting;
 struct status;
 
 /* Which models are loaded, and when. */
@@ -26,6 +25,11 @@ enum control_mode {
 /* A setting of a backend; an empty name means all backends. */
 struct backend_setting {
     const char *backend, *key, *value;
+};
+
+/* A setting of a host policy; core/backend/host_policy.h. */
+struct host_policy_setting {
+    const char *policy, *setting, *value;
 };
 
 /* The types of members, as options.def names them. */

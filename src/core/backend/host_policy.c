@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "base/str.h"
 #include "core/json_message.h"
+#include "core/server_options.h"
 
 enum { MAX_DOCUMENT_BYTES = 16 << 20 };
 

@@ -14,11 +14,8 @@
 
 struct json_message;
 struct cpu_binding;
+struct host_policy_setting;
 struct status;
-
-struct host_policy_setting {
-    const char *policy, *setting, *value;
-};
 
 /* host_policy_of - the name of a group's policy; the group's kind must be set. Borrowed. */
 const char *host_policy_of(const Inference__ModelInstanceGroup *group);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/backend/host_policy.h"
+#include "core/server_options.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
