@@ -1,21 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-# conch_library(<name> DIR <folder> [DEPS <libraries>] [SUBDIRS <subfolders>])
+# conch_library(<name> DIR <folder> [DEPS <libraries>])
 #
-# Makes the static library conch_<name> from all C files of <folder> (below src/) and of the named
-# subfolders. Its objects are also linked, whole and alone, into a throw-away shared object against
-# DEPS only: an undefined symbol there is an arrow that the design does not have.
+# Makes the static library conch_<name> from all C files of <folder> (below src/). Its objects are
+# also linked, whole and alone, into a throw-away shared object against DEPS only: an undefined
+# symbol there is an arrow that the design does not have.
 function(conch_library name)
-    cmake_parse_arguments(ARG "" "DIR" "DEPS;SUBDIRS" ${ARGN})
-    set(folders ${CMAKE_SOURCE_DIR}/src/${ARG_DIR})
-    foreach(sub ${ARG_SUBDIRS})
-        list(APPEND folders ${CMAKE_SOURCE_DIR}/src/${ARG_DIR}/${sub})
-    endforeach()
-    set(sources)
-    foreach(folder ${folders})
-        file(GLOB found CONFIGURE_DEPENDS ${folder}/*.c)
-        list(APPEND sources ${found})
-    endforeach()
+    cmake_parse_arguments(ARG "" "DIR" "DEPS" ${ARGN})
+    file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${ARG_DIR}/*.c)
     if(NOT sources)
         set(sources ${CMAKE_SOURCE_DIR}/cmake/empty.c)
     endif()

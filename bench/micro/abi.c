@@ -17,11 +17,11 @@
 #include "base/pool.h"
 #include "base/status.h"
 #include "core/backend/backend.h"
-#include "core/life.h"
-#include "core/model_priv.h"
-#include "core/request.h"
-#include "core/response.h"
-#include "core/server_priv.h"
+#include "core/model/model_priv.h"
+#include "core/request/life.h"
+#include "core/request/request.h"
+#include "core/request/response.h"
+#include "core/server/server_priv.h"
 #include "micro/one_model.h"
 
 enum { PER_ROUND = 20000, TENSOR_BYTES = 64, MAX_DIMS = 4 };

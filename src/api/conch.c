@@ -9,7 +9,7 @@
 #include "base/log_sink.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "core/server.h"
+#include "core/server/server.h"
 
 static struct status *refuse_missing_argument(const char *function, const char *argument)
 {

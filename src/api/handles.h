@@ -6,9 +6,9 @@
 #ifndef CONCH_API_HANDLES_H
 #define CONCH_API_HANDLES_H
 
-#include "core/json_message.h"
-#include "core/request.h"
-#include "core/response.h"
+#include "core/backend/json_message.h"
+#include "core/request/request.h"
+#include "core/request/response.h"
 #include "triton/core/tritonbackend.h"
 #include "triton/core/tritonserver.h"
 

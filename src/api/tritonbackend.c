@@ -10,8 +10,8 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/status.h"
-#include "core/life.h"
-#include "core/model.h"
+#include "core/model/model.h"
+#include "core/request/life.h"
 
 TRITONSERVER_Error *TRITONBACKEND_ApiVersion(uint32_t *major, uint32_t *minor)
 {

@@ -11,8 +11,8 @@
 #include "conch/backend.h"
 #include "core/backend/backend.h"
 #include "core/backend/instance.h"
-#include "core/model.h"
-#include "core/model_services.h"
+#include "core/model/model.h"
+#include "core/model/model_services.h"
 #include "documents/documents.h"
 
 enum { MAX_CONFIG_BYTES = 1 << 28 };

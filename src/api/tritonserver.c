@@ -10,9 +10,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "core/load_parameter.h"
-#include "core/model.h"
-#include "core/server.h"
+#include "core/model/model.h"
+#include "core/repo/load_parameter.h"
+#include "core/server/server.h"
 #include "documents/documents.h"
 
 enum { MAX_DOCUMENT_BYTES = 1 << 30 };

@@ -9,8 +9,8 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/metrics/family.h"
-#include "core/request.h"
-#include "core/server.h"
+#include "core/request/request.h"
+#include "core/server/server.h"
 
 enum { MAX_PAGE_BYTES = INT32_MAX };
 

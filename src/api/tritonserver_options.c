@@ -12,7 +12,7 @@
 #include "base/str.h"
 #include "conch/conch.h"
 #include "core/backend/host_policy.h"
-#include "core/server_options.h"
+#include "core/options/server_options.h"
 
 static TRITONSERVER_Error *not_yet(const char *what)
 {

@@ -11,12 +11,12 @@
 #include "base/pool.h"
 #include "base/status.h"
 #include "base/thread_pool.h"
-#include "core/labels.h"
-#include "core/life.h"
-#include "core/model.h"
+#include "core/model/labels.h"
+#include "core/model/model.h"
+#include "core/request/life.h"
 #include "core/sched/embedder.h"
-#include "core/server.h"
-#include "core/server_priv.h"
+#include "core/server/server.h"
+#include "core/server/server_priv.h"
 
 /* --------------------------------------------------------------------------- response allocator */
 

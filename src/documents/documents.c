@@ -10,8 +10,8 @@
 
 #include "base/json.h"
 #include "base/status.h"
-#include "core/model.h"
-#include "core/server.h"
+#include "core/model/model.h"
+#include "core/server/server.h"
 
 static void put_text(struct json_writer *w, const char *name, const char *value)
 {

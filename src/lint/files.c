@@ -12,10 +12,10 @@
 #include "base/status.h"
 #include "base/str.h"
 #include "core/backend/backend.h"
-#include "core/labels.h"
+#include "core/model/labels.h"
+#include "core/model/tensor.h"
 #include "core/sched/batch_strategy.h"
 #include "core/storage/storage.h"
-#include "core/tensor.h"
 #include "lint/backends.h"
 #include "lint/model_check.h"
 

@@ -12,8 +12,8 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/str.h"
+#include "core/model/tensor.h"
 #include "core/storage/storage.h"
-#include "core/tensor.h"
 #include "lint/model_check.h"
 
 enum { MAX_STRINGS_BYTES = 64 << 20, STRING_LENGTH_BYTES = 4, MAX_SHAPE_TEXT = 512 };

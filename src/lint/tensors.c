@@ -6,7 +6,7 @@
 
 #include "base/buf.h"
 #include "base/map.h"
-#include "core/tensor.h"
+#include "core/model/tensor.h"
 #include "lint/model_check.h"
 
 enum { MAX_SHAPE_TEXT = 512, IMAGE_DIMS = 4 };

@@ -23,8 +23,8 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "core/sched/execution.h"
-#include "core/server.h"
-#include "core/model_statistics.h"
+#include "core/server/server.h"
+#include "core/model/model_statistics.h"
 #include "lib/fake_model.h"
 
 enum {

@@ -18,10 +18,10 @@
 
 #include "base/mem.h"
 #include "base/status.h"
-#include "core/load_parameter.h"
-#include "core/model.h"
-#include "core/server.h"
-#include "core/server_options.h"
+#include "core/model/model.h"
+#include "core/options/server_options.h"
+#include "core/repo/load_parameter.h"
+#include "core/server/server.h"
 #include "lib/fault.h"
 #include "lib/repository.h"
 

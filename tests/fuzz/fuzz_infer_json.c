@@ -13,9 +13,9 @@
 #include "base/loop.h"
 #include "base/pool.h"
 #include "base/status.h"
-#include "core/admit.h"
-#include "core/model.h"
-#include "core/request.h"
+#include "core/model/model.h"
+#include "core/request/admit.h"
+#include "core/request/request.h"
 #include "frontends/http/infer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

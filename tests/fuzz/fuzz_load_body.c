@@ -12,7 +12,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/str.h"
-#include "core/load_parameter.h"
+#include "core/repo/load_parameter.h"
 #include "core/repo/override.h"
 #include "frontends/http/load_body.h"
 

@@ -9,8 +9,8 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/status.h"
-#include "core/response.h"
-#include "core/server_options.h"
+#include "core/options/server_options.h"
+#include "core/request/response.h"
 
 static void must(struct status *st, const char *what)
 {

@@ -11,12 +11,12 @@
 #include "base/status.h"
 #include "core/backend/backend.h"
 #include "core/backend/instance.h"
-#include "core/life.h"
-#include "core/model_load.h"
-#include "core/model_priv.h"
+#include "core/load/model_load.h"
+#include "core/model/model_priv.h"
+#include "core/options/server_options.h"
+#include "core/request/life.h"
 #include "core/sched/scheduler.h"
-#include "core/server_options.h"
-#include "core/server_priv.h"
+#include "core/server/server_priv.h"
 
 typedef struct status *(*fake_execute_fn)(struct instance *, struct request **, uint32_t n);
 

@@ -171,7 +171,7 @@ def hold_loop(server, gated):
         let_go(gated, connection)    # executed on the worker after all
 
 
-@pytest.mark.skipif(servers.SANITIZED, reason="with a sanitizer no backend is quick enough to execute inline; see unit/core/sched/test_watchdog.c")
+@pytest.mark.skipif(servers.SANITIZED, reason="with a sanitizer no backend is quick enough to execute inline; see unit/core/threads/test_watchdog.c")
 def test_a_false_promise_is_noticed_during_the_execution(models):
     gated = repository.Gated(models, "gated").shut("bounded")
     with Server(models, flags=ONE_LOOP) as server:

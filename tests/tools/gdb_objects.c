@@ -11,8 +11,8 @@
 #include "base/list.h"
 #include "base/pool.h"
 #include "base/status.h"
-#include "core/model.h"
-#include "core/request.h"
+#include "core/model/model.h"
+#include "core/request/request.h"
 
 struct thing {
     int number;

@@ -21,7 +21,7 @@
 #include "base/status.h"
 #include "base/str.h"
 #include "base/thread.h"
-#include "core/server_options.h"
+#include "core/options/server_options.h"
 
 enum {
     REGISTRY_LEVEL = 200,

@@ -14,9 +14,9 @@
 #include "base/compiler.h"
 #include "base/list.h"
 #include "base/mutex.h"
+#include "core/backend/json_message.h"
 #include "core/config/config.h"
-#include "core/helpers.h"
-#include "core/json_message.h"
+#include "core/threads/helpers.h"
 
 struct backend;
 struct backend_attribute;

@@ -14,8 +14,8 @@
 #include "base/cpu_binding.h"
 #include "base/status.h"
 #include "base/str.h"
-#include "core/json_message.h"
-#include "core/server_options.h"
+#include "core/backend/json_message.h"
+#include "core/options/server_options.h"
 
 enum { MAX_DOCUMENT_BYTES = 16 << 20 };
 

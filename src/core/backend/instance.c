@@ -20,14 +20,14 @@
 #include "core/backend/backend.h"
 #include "core/backend/home.h"
 #include "core/backend/host_policy.h"
-#include "core/life.h"
-#include "core/model.h"
-#include "core/model_priv.h"
-#include "core/model_services.h"
-#include "core/model_statistics.h"
-#include "core/server_options.h"
-#include "core/statistics.h"
-#include "core/trace/request_trace.h"
+#include "core/request/life.h"
+#include "core/model/model.h"
+#include "core/model/model_priv.h"
+#include "core/model/model_services.h"
+#include "core/model/model_statistics.h"
+#include "core/options/server_options.h"
+#include "core/model/statistics.h"
+#include "core/request/request_trace.h"
 
 void instance_report_memory(struct instance *in, size_t bytes)
 {

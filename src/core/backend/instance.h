@@ -13,7 +13,7 @@
 
 #include "base/compiler.h"
 #include "base/list.h"
-#include "core/json_message.h"
+#include "core/backend/json_message.h"
 #include "proto/model_config.pb-c.h"
 
 struct home;

@@ -16,7 +16,7 @@
 #include "core/backend/backend.h"
 #include "core/backend/instance.h"
 #include "core/backend/warmup.h"
-#include "core/model.h"
+#include "core/model/model.h"
 
 enum {
     MAX_NAMES_BYTES = 16 << 20, /* of all instances together: a group's name can be very long */

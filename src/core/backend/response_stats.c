@@ -8,9 +8,9 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/backend/instance.h"
-#include "core/model.h"
-#include "core/request.h"
-#include "core/statistics.h"
+#include "core/model/model.h"
+#include "core/model/statistics.h"
+#include "core/request/request.h"
 
 static struct status *check_report_times(const struct response_report *r)
 {

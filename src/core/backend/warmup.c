@@ -27,16 +27,16 @@
 #include "base/pool.h"
 #include "base/status.h"
 #include "base/thread.h"
-#include "core/admit.h"
+#include "core/request/admit.h"
 #include "core/backend/home.h"
 #include "core/backend/instance.h"
 #include "core/backend/warmup_data.h"
-#include "core/life.h"
-#include "core/load_slot.h"
-#include "core/model.h"
-#include "core/model_services.h"
-#include "core/response.h"
-#include "core/server_options.h"
+#include "core/request/life.h"
+#include "core/threads/load_slot.h"
+#include "core/model/model.h"
+#include "core/model/model_services.h"
+#include "core/request/response.h"
+#include "core/options/server_options.h"
 
 enum {
     WARMUP_LEVEL = 860,

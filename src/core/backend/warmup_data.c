@@ -12,7 +12,7 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/status.h"
-#include "core/model.h"
+#include "core/model/model.h"
 #include "core/storage/storage.h"
 
 typedef Inference__ModelWarmup__Input input_config;

@@ -12,7 +12,7 @@
 #define CONCH_CORE_BACKEND_WARMUP_DATA_H
 
 #include "base/buf.h"
-#include "core/tensor.h"
+#include "core/model/tensor.h"
 #include "proto/model_config.pb-c.h"
 
 struct model;

@@ -8,9 +8,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "core/options/server_options.h"
 #include "core/repo/override.h"
 #include "core/repo/repository.h"
-#include "core/server_options.h"
 #include "core/storage/source.h"
 
 struct status *repository_check_name(const char *name)

@@ -8,9 +8,9 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/table.h"
-#include "core/model.h"
+#include "core/model/model.h"
+#include "core/options/server_options.h"
 #include "core/repo/repository.h"
-#include "core/server_options.h"
 #include "core/storage/storage.h"
 
 /* ---- Rows ----------------------------------------------------------------------------------- */

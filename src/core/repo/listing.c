@@ -15,9 +15,9 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/utf8.h"
+#include "core/options/server_options.h"
 #include "core/repo/model_mapping.h"
 #include "core/repo/roots.h"
-#include "core/server_options.h"
 #include "core/storage/storage.h"
 
 static void free_listed_model(struct listed_model *pm)

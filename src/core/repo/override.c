@@ -11,7 +11,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
-#include "core/load_parameter.h"
+#include "core/repo/load_parameter.h"
 
 static const char file_prefix[] = "file:";
 

@@ -10,9 +10,9 @@
 #include "base/status.h"
 #include "base/str.h"
 #include "base/utf8.h"
+#include "core/options/server_options.h"
 #include "core/repo/model_mapping.h"
 #include "core/repo/repository.h"
-#include "core/server_options.h"
 #include "core/storage/storage.h"
 
 static struct status *refuse_conflict(enum status_code code, const char *what, const char *name)

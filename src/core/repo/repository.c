@@ -9,8 +9,8 @@
  * also finds the model. A model stays in the catalog while a thread uses it (`n_users`); the last
  * one removes it, unless its state is still to be told.
  */
-#include "core/load_slot.h"
 #include "core/repo/repository.h"
+#include "core/threads/load_slot.h"
 
 #include <string.h>
 
@@ -19,11 +19,11 @@
 #include "base/mem.h"
 #include "base/search.h"
 #include "base/status.h"
-#include "core/model_load.h"
-#include "core/model_priv.h"
-#include "core/model_services.h"
-#include "core/readiness.h"
-#include "core/server_options.h"
+#include "core/backend/readiness.h"
+#include "core/load/model_load.h"
+#include "core/model/model_priv.h"
+#include "core/model/model_services.h"
+#include "core/options/server_options.h"
 #include "core/storage/source.h"
 #include "core/storage/storage.h"
 

@@ -28,13 +28,13 @@
 
 #include "base/list.h"
 #include "base/mutex.h"
-#include "core/control.h"
 #include "core/repo/fingerprint.h"
 #include "core/repo/index_row.h"
 #include "core/repo/listing.h"
 #include "core/repo/model_version.h"
 #include "core/repo/roots.h"
 #include "core/repo/table.h"
+#include "core/threads/control.h"
 
 struct backend_registry;
 struct buf;

@@ -12,8 +12,8 @@
  */
 #include "base/log.h"
 #include "base/mem.h"
-#include "core/model_load.h"
-#include "core/model_priv.h"
+#include "core/load/model_load.h"
+#include "core/model/model_priv.h"
 #include "core/repo/repository.h"
 #include "core/storage/source.h"
 

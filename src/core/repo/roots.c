@@ -9,8 +9,8 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "core/options/server_options.h"
 #include "core/repo/model_mapping.h"
-#include "core/server_options.h"
 #include "core/storage/storage.h"
 
 /* ---- One of them ---------------------------------------------------------------------------- */

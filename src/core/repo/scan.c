@@ -17,7 +17,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/str.h"
-#include "core/server_options.h"
+#include "core/options/server_options.h"
 #include "core/storage/storage.h"
 
 /* Folders of a model that are no versions, and that nobody needs to be told about. */

@@ -10,11 +10,11 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "core/load_slot.h"
+#include "core/options/server_options.h"
 #include "core/repo/repository.h"
-#include "core/server_options.h"
 #include "core/storage/source.h"
 #include "core/storage/storage.h"
+#include "core/threads/load_slot.h"
 
 enum { MAX_ERROR_BYTES = 1 << 20 };
 

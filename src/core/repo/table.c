@@ -17,7 +17,7 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "core/model.h"
+#include "core/model/model.h"
 #include "core/repo/model_version.h"
 
 enum { TABLE_LEVEL = 150 };

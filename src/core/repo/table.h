@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 #include "base/mutex.h"
-#include "core/snapshot.h"
+#include "core/repo/snapshot.h"
 
 struct model;
 struct table_entry;

@@ -20,7 +20,7 @@
 #include "base/status.h"
 #include "base/str.h"
 #include "core/backend/backend.h"
-#include "core/model_priv.h"
+#include "core/model/model_priv.h"
 #include "core/storage/storage.h"
 
 #define ESCAPES "Batching library path escapes model repository."

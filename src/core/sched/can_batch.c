@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-#include "core/model.h"
-#include "core/request.h"
+#include "core/model/model.h"
+#include "core/request/request.h"
 
 /* Requests mostly name their inputs in the same order. */
 static const struct input *find_counterpart(const struct request *a, const struct request *b,

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/request.h"
+#include "core/request/request.h"
 #include "proto/model_config.pb-c.h"
 
 enum { MAX_CONTROLS = 4, MAX_ID_BYTES = 128 };

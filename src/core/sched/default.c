@@ -4,8 +4,8 @@
  */
 #include "base/mem.h"
 #include "base/status.h"
-#include "core/model.h"
-#include "core/request.h"
+#include "core/model/model.h"
+#include "core/request/request.h"
 #include "core/sched/scheduler.h"
 
 static struct status *push_to_waiting(struct scheduler *s, struct request *r)

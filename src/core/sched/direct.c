@@ -9,8 +9,8 @@
  */
 #include "base/status.h"
 #include "core/backend/instance.h"
-#include "core/life.h"
-#include "core/model.h"
+#include "core/request/life.h"
+#include "core/model/model.h"
 #include "core/sched/sequence.h"
 #include "core/sched/can_batch.h"
 

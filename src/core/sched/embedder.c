@@ -11,7 +11,7 @@
 
 #include "base/compiler.h"
 #include "base/mem.h"
-#include "core/request.h"
+#include "core/request/request.h"
 #include "core/sched/execution.h"
 
 enum { N_SLOTS = 64, N_TRIES = 4 };

@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "core/request.h"
+#include "core/request/request.h"
 
 enum {
     FIRST_PROOF = 4,     /* short executions that a new model has to show */

@@ -15,7 +15,8 @@
  * (the default). With `auto` a bounded model first proves itself on its worker. It then runs inline
  * while nearly all of its executions are shorter than a hand-off, and the loop's iteration has time
  * left. After a single long execution it must prove itself again; the longer the execution was, the
- * longer that takes. A watchdog (watchdog.h) ends inline execution while a long one still lasts.
+ * longer that takes. A watchdog (threads/watchdog.h) ends inline execution while a long one still
+ * lasts.
  *
  * The time that moving the request's bytes takes is not counted: the loop has just read them from a
  * socket, which took as long, so that a copy of a tensor is not worth a hand-off. Large requests

@@ -8,7 +8,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
-#include "core/model.h"
+#include "core/model/model.h"
 
 struct status *injected_inputs_spec_init(struct injected_inputs_spec *spec, const struct model *m)
 {

@@ -20,7 +20,7 @@
 #include "base/thread.h"
 #include "core/backend/home.h"
 #include "core/backend/instance.h"
-#include "core/model.h"
+#include "core/model/model.h"
 
 enum { ENDS_LEVEL = 600 };
 

@@ -10,8 +10,8 @@
  */
 #include "base/clock.h"
 #include "core/backend/instance.h"
-#include "core/model.h"
-#include "core/request.h"
+#include "core/model/model.h"
+#include "core/request/request.h"
 #include "core/sched/sequence.h"
 #include "core/sched/can_batch.h"
 

@@ -13,8 +13,8 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/status.h"
-#include "core/life.h"
-#include "core/model.h"
+#include "core/model/model.h"
+#include "core/request/life.h"
 
 enum {
     REQUEST_ARENA_BYTES = 1536,

@@ -12,8 +12,8 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "core/model.h"
-#include "core/request.h"
+#include "core/model/model.h"
+#include "core/request/request.h"
 #include "core/sched/scheduler.h"
 
 /*

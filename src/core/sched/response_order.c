@@ -5,7 +5,7 @@
  * into the line, and that thread takes it from there.
  */
 #include "core/sched/response_order.h"
-#include "core/life.h"
+#include "core/request/life.h"
 
 enum { RESPONSE_ORDER_LEVEL = 650 };
 

@@ -35,14 +35,14 @@
 #include "base/thread.h"
 #include "core/backend/backend.h"
 #include "core/backend/instance.h"
-#include "core/life.h"
-#include "core/model.h"
-#include "core/model_priv.h"
-#include "core/model_services.h"
+#include "core/request/life.h"
+#include "core/model/model.h"
+#include "core/model/model_priv.h"
+#include "core/model/model_services.h"
 #include "core/sched/batch_strategy.h"
 #include "core/sched/instance_thread.h"
 #include "core/sched/response_order.h"
-#include "core/sched/watchdog.h"
+#include "core/threads/watchdog.h"
 
 enum { SCHEDULER_LEVEL = 500 };
 

@@ -13,13 +13,13 @@
 
 #include "base/list.h"
 #include "base/mutex.h"
-#include "core/control.h"
-#include "core/sched/deadline_timer.h"
+#include "core/model/statistics.h"
 #include "core/sched/execution.h"
 #include "core/sched/idle.h"
 #include "core/sched/loan.h"
 #include "core/sched/watch.h"
-#include "core/statistics.h"
+#include "core/threads/control.h"
+#include "core/threads/deadline_timer.h"
 
 struct clock;
 struct instance;

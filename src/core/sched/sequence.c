@@ -19,8 +19,8 @@
 #include "base/status.h"
 #include "core/backend/backend.h"
 #include "core/backend/instance.h"
-#include "core/life.h"
-#include "core/model.h"
+#include "core/model/model.h"
+#include "core/request/life.h"
 
 enum { TEXT_OF_NUMBER = 24 };
 

@@ -16,7 +16,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "core/model.h"
+#include "core/model/model.h"
 #include "core/storage/storage.h"
 
 enum { STRING_LENGTH_BYTES = 4, MAX_SHAPE_TEXT = 1024 };

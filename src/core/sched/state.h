@@ -26,7 +26,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/request.h"
+#include "core/request/request.h"
 
 struct model;
 struct states;

@@ -33,13 +33,13 @@
 #include "base/status.h"
 #include "base/str.h"
 #include "core/backend/instance.h"
-#include "core/helpers.h"
-#include "core/life.h"
-#include "core/model.h"
-#include "core/model_priv.h"
-#include "core/model_services.h"
-#include "core/model_statistics.h"
-#include "core/server_options.h"
+#include "core/model/model.h"
+#include "core/model/model_priv.h"
+#include "core/model/model_services.h"
+#include "core/model/model_statistics.h"
+#include "core/options/server_options.h"
+#include "core/request/life.h"
+#include "core/threads/helpers.h"
 
 enum {
     WATCH_LEVEL = 550,

@@ -30,8 +30,8 @@
 #include "base/list.h"
 #include "base/mutex.h"
 #include "core/backend/instance.h"
-#include "core/control.h"
-#include "core/sched/deadline_timer.h"
+#include "core/threads/control.h"
+#include "core/threads/deadline_timer.h"
 
 struct instance;
 struct model;
@@ -100,7 +100,8 @@ void watch_request_ended(struct watch *w, struct request *r);
 
 /*
  * watch_look - finds what is due, and has a helper log and answer it; one helper for each model. An
- * embedder's callback may take long, and all models share the timers' thread (core/helpers.h).
+ * embedder's callback may take long, and all models share the timers' thread
+ * (core/threads/helpers.h).
  *
  * Thread: the timers'. No lock is held.
  * Returns when to look again; UINT64_MAX: when the next execution begins

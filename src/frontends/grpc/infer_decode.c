@@ -10,8 +10,8 @@
 
 #include "base/arena.h"
 #include "base/status.h"
-#include "core/model.h"
-#include "core/request.h"
+#include "core/model/model.h"
+#include "core/request/request.h"
 #include "frontends/grpc/infer_message.h"
 #include "frontends/ops/tensor_blocks.h"
 

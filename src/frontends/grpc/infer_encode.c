@@ -12,7 +12,7 @@
 #include "base/arena.h"
 #include "base/pbwire.h"
 #include "base/status.h"
-#include "core/response.h"
+#include "core/request/response.h"
 
 /* Up to here a tensor is copied: less work than one more piece. */
 enum { COPIED_TENSOR_BYTES = 1024 };

@@ -9,8 +9,8 @@
 
 #include "base/mem.h"
 #include "base/status.h"
-#include "core/load_parameter.h"
-#include "core/server.h"
+#include "core/repo/load_parameter.h"
+#include "core/server/server.h"
 #include "frontends/grpc/unary_priv.h"
 #include "proto/inference.pb-c.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "core/model.h"
+#include "core/model/model.h"
 #include "frontends/grpc/unary_priv.h"
 #include "frontends/ops/log_settings.h"
 #include "proto/inference.pb-c.h"

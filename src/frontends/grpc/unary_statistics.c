@@ -8,8 +8,8 @@
 #include <stdio.h>
 
 #include "base/status.h"
-#include "core/model.h"
-#include "core/server.h"
+#include "core/model/model.h"
+#include "core/server/server.h"
 #include "frontends/grpc/unary_priv.h"
 #include "proto/inference.pb-c.h"
 

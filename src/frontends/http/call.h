@@ -12,7 +12,7 @@
 #include "base/buf.h"
 #include "base/loop.h"
 #include "base/mailbox.h"
-#include "core/request.h"
+#include "core/request/request.h"
 #include "frontends/http/memo.h"
 #include "frontends/net/exchange.h"
 #include "frontends/ops/ops.h"

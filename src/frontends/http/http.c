@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "base/thread.h"
 #include "core/sched/scheduler.h"
-#include "core/server.h"
+#include "core/server/server.h"
 #include "frontends/http/call.h"
 #include "frontends/http/infer.h"
 #include "frontends/http/meta.h"

@@ -24,9 +24,9 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/status.h"
-#include "core/life.h"
-#include "core/model.h"
-#include "core/response.h"
+#include "core/model/model.h"
+#include "core/request/life.h"
+#include "core/request/response.h"
 #include "core/sched/execution.h"
 
 static struct exchange *exchange_of(struct request *r)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "core/model.h"
+#include "core/model/model.h"
 
 enum { MAX_EXTRA_INPUTS = 64, USUAL_DIMS = 16 };
 

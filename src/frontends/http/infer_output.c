@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "core/model.h"
+#include "core/model/model.h"
 
 struct status *add_requested_output(struct parse *p, bool binary)
 {

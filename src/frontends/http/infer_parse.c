@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "core/model.h"
+#include "core/model/model.h"
 
 /* ---- What the parts share ------------------------------------------------------------------- */
 

@@ -9,9 +9,9 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "core/life.h"
-#include "core/model.h"
-#include "core/response.h"
+#include "core/model/model.h"
+#include "core/request/life.h"
+#include "core/request/response.h"
 #include "frontends/http/infer.h"
 #include "frontends/http/reply.h"
 

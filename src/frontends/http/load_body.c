@@ -13,7 +13,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "core/load_parameter.h"
+#include "core/repo/load_parameter.h"
 
 /* What is wrong when the text is well-formed; NULL when nothing is. */
 static struct status *json_status(const struct json *j)

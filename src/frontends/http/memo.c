@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-#include "core/model.h"
-#include "core/response.h"
+#include "core/model/model.h"
+#include "core/request/response.h"
 
 const struct memo_slot *memo_find(const struct memo *m, const char *text, size_t length)
 {

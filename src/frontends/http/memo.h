@@ -21,7 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/tensor.h"
+#include "core/model/tensor.h"
 
 enum {
     MEMO_SLOTS = 16,

@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "core/server.h"
+#include "core/server/server.h"
 #include "frontends/http/route.h"
 #include "frontends/net/server.h"
 #include "frontends/ops/errors.h"

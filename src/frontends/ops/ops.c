@@ -7,8 +7,8 @@
 
 #include "base/mem.h"
 #include "base/status.h"
-#include "core/model.h"
-#include "core/server.h"
+#include "core/model/model.h"
+#include "core/server/server.h"
 
 /* The version of a reference (reference/behaviours §2.1); the texts are the reference's. */
 static struct status *parse_version(const struct ops_model_ref *ref, int64_t *ret_version)

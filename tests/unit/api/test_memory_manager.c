@@ -13,8 +13,8 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/backend/backend.h"
-#include "core/model.h"
-#include "core/server_priv.h"
+#include "core/model/model.h"
+#include "core/server/server_priv.h"
 #include "triton/core/tritonbackend.h"
 
 static struct server server; /* the memory manager */

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "conch/conch.h"
-#include "core/server_options.h"
+#include "core/options/server_options.h"
 #include "triton/core/tritonbackend.h"
 #include "triton/core/tritonserver.h"
 

@@ -11,7 +11,7 @@
 
 #include "api/handles.h"
 #include "core/backend/response_stats.h"
-#include "core/statistics.h"
+#include "core/model/statistics.h"
 #include "lib/fake_model.h"
 #include "triton/core/tritonbackend.h"
 

@@ -12,7 +12,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/backend/backend.h"
-#include "core/server_options.h"
+#include "core/options/server_options.h"
 
 static struct server_options *options;
 static struct backend_registry reg;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/backend/host_policy.h"
-#include "core/server_options.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +12,8 @@
 #include "base/mem.h"
 #include "base/cpu_binding.h"
 #include "base/status.h"
-#include "core/json_message.h"
+#include "core/backend/json_message.h"
+#include "core/options/server_options.h"
 
 static const struct host_policy_setting settings[] = {{"cpu", "numa-node", "1"},
                                                       {"cpu", "cpu-cores", "9"},

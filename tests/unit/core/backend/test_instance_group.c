@@ -17,7 +17,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
-#include "core/server.h"
+#include "core/server/server.h"
 #include "lib/fake_model.h"
 
 static const char tensors[] = "input { name: \"A\" data_type: TYPE_FP32 dims: [ 1 ] }\n"

@@ -18,9 +18,9 @@
 #include "base/compiler.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "core/options/server_options.h"
 #include "core/repo/roots.h"
-#include "core/server.h"
-#include "core/server_options.h"
+#include "core/server/server.h"
 #include "core/storage/storage.h"
 #include "lib/repository.h"
 

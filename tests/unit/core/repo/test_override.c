@@ -12,7 +12,7 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "core/load_parameter.h"
+#include "core/repo/load_parameter.h"
 #include "core/storage/storage.h"
 
 #define CONFIG                                                                                     \

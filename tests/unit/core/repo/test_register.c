@@ -14,10 +14,10 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/thread.h"
-#include "core/model.h"
-#include "core/server.h"
-#include "core/server_options.h"
-#include "core/server_priv.h"
+#include "core/model/model.h"
+#include "core/options/server_options.h"
+#include "core/server/server.h"
+#include "core/server/server_priv.h"
 #include "lib/repository.h"
 
 #define CONFIG                                                                                     \

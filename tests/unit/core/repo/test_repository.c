@@ -11,9 +11,9 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "core/server.h"
-#include "core/server_options.h"
-#include "core/server_priv.h"
+#include "core/options/server_options.h"
+#include "core/server/server.h"
+#include "core/server/server_priv.h"
 #include "lib/repository.h"
 
 #define CONFIG                                                                                     \

@@ -17,7 +17,7 @@
 #include "base/compiler.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "core/server_options.h"
+#include "core/options/server_options.h"
 #include "core/storage/storage.h"
 #include "lib/repository.h"
 

@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/thread.h"
-#include "core/server.h"
+#include "core/server/server.h"
 #include "lib/fake_model.h"
 
 #define CONFIG                                                                                     \

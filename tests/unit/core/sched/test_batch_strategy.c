@@ -21,7 +21,7 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
-#include "core/server.h"
+#include "core/server/server.h"
 #include "lib/fake_model.h"
 
 static const char config_format[] = "max_batch_size: 8\n"

@@ -15,11 +15,11 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "core/model.h"
-#include "core/request.h"
+#include "core/model/model.h"
+#include "core/request/request.h"
 #include "core/sched/scheduler.h"
-#include "core/server.h"
-#include "core/model_statistics.h"
+#include "core/server/server.h"
+#include "core/model/model_statistics.h"
 #include "lib/fake_model.h"
 
 #define A_AND_X                                                                                    \

@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "core/request.h"
+#include "core/request/request.h"
 #include "lib/fake_clock.h"
 
 static struct inline_budget full = {.left_ns = EXECUTION_BUDGET_NS};

@@ -12,10 +12,10 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "core/model.h"
-#include "core/request.h"
+#include "core/model/model.h"
+#include "core/request/request.h"
 #include "core/sched/scheduler.h"
-#include "core/server.h"
+#include "core/server/server.h"
 #include "lib/fake_model.h"
 
 /*

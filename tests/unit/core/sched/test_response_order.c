@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "core/server.h"
+#include "core/server/server.h"
 #include "lib/fake_model.h"
 
 #define TENSORS                                                                                    \

@@ -19,8 +19,8 @@
 #include "base/cpu_binding.h"
 #include "base/status.h"
 #include "core/sched/instance_thread.h"
-#include "core/server.h"
-#include "core/model_statistics.h"
+#include "core/server/server.h"
+#include "core/model/model_statistics.h"
 #include "lib/fake_model.h"
 
 static const char config_format[] = "input { name: \"A\" data_type: TYPE_FP32 dims: [ 1 ] }\n"

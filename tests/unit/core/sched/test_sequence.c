@@ -20,9 +20,9 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "core/model.h"
-#include "core/server.h"
-#include "core/statistics.h"
+#include "core/model/model.h"
+#include "core/model/statistics.h"
+#include "core/server/server.h"
 #include "lib/fake_model.h"
 #include "lib/fault.h"
 

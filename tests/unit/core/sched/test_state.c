@@ -17,8 +17,8 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "core/model.h"
-#include "core/server.h"
+#include "core/model/model.h"
+#include "core/server/server.h"
 #include "lib/fake_model.h"
 
 #define START REQUEST_SEQUENCE_START

@@ -26,9 +26,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "core/response.h"
-#include "core/server.h"
-#include "core/model_statistics.h"
+#include "core/request/response.h"
+#include "core/server/server.h"
+#include "core/model/model_statistics.h"
 #include "lib/fake_model.h"
 
 #define CONFIG                                                                                     \

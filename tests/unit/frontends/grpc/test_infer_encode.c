@@ -13,7 +13,7 @@
 
 #include "base/arena.h"
 #include "base/status.h"
-#include "core/response.h"
+#include "core/request/response.h"
 #include "proto/inference.pb-c.h"
 
 typedef Inference__ModelInferResponse response_type;

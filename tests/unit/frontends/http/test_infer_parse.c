@@ -18,7 +18,7 @@
 #include "base/loop.h"
 #include "base/pool.h"
 #include "base/status.h"
-#include "core/model.h"
+#include "core/model/model.h"
 #include "frontends/http/infer.h"
 
 enum { MAX_INPUT_BYTES = 4096 };

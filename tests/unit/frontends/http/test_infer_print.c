@@ -14,8 +14,8 @@
 
 #include "base/loop.h"
 #include "base/pool.h"
-#include "core/model.h"
-#include "core/response.h"
+#include "core/model/model.h"
+#include "core/request/response.h"
 #include "frontends/http/infer.h"
 #include "frontends/net/http1.h"
 

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/status.h"
-#include "core/server.h"
+#include "core/server/server.h"
 #include "frontends/ops/ops.h"
 
 static void invalid_versions_are_refused(void **state)

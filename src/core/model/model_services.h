@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a server provides for its models: they, their instances and schedulers see no more of the
+ * server than this.
+ */
+#ifndef CONCH_CORE_MODEL_MODEL_SERVICES_H
+#define CONCH_CORE_MODEL_MODEL_SERVICES_H
+
+#include <stdbool.h>
+
+struct clock;
+struct deadline_timers;
+struct helpers;
+struct model;
+struct readiness_watch;
+struct server;
+struct server_options;
+struct watchdog;
+
+/* Constant. All of it outlives the models. */
+struct model_services {
+    struct server *server; /* whom backends are told to belong to; nothing below looks into it */
+    const struct server_options *options;
+    struct clock *clock; /* whose time models read, and wait for */
+    struct deadline_timers *deadline_timers;
+    struct helpers *helpers;
+    struct readiness_watch *readiness_watch;
+    struct watchdog *watchdog;
+
+    /* Is the server about to stop, so that nothing long may begin? Thread: any, without locks. */
+    bool (*is_stopping)(const struct model_services *services);
+    /*
+     * The last request of a stopping model ends: calls model_count_last_end() under the lock of
+     * those who wait for that, and wakes them. Model and server may be gone when this returns.
+     * Thread: any.
+     */
+    void (*on_drained)(const struct model_services *services, struct model *m);
+};
+
+#endif

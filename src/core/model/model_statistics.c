@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The list of instances' counters only grows while anybody has a reference to the model, so any
+ * such thread reads it without a lock.
+ */
+#include "core/model/model_statistics.h"
+
+#include "core/model/model.h"
+
+void model_count_failure(struct model *m, enum failure_reason reason, uint64_t took_ns)
+{
+    /* Relaxed: nobody concludes anything from one of these about the other. */
+    atomic_fetch_add_explicit(&m->failures.ns, took_ns, memory_order_relaxed);
+    atomic_fetch_add_explicit(&m->failures.counts[reason], 1, memory_order_relaxed);
+}
+
+void model_totals(const struct model *m, struct statistics *ret)
+{
+    instance_stats_totals(atomic_load_explicit(&m->statistics, memory_order_acquire), &m->failures,
+                          ret);
+}
+
+struct status *model_statistics(const struct model *m, struct statistics *ret)
+{
+    return instance_stats_sums(atomic_load_explicit(&m->statistics, memory_order_acquire),
+                               &m->failures, ret);
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a model has counted: the counters of its instances (statistics.h), and its failures.
+ */
+#ifndef CONCH_CORE_MODEL_MODEL_STATISTICS_H
+#define CONCH_CORE_MODEL_MODEL_STATISTICS_H
+
+#include <stdint.h>
+
+#include "base/compiler.h"
+#include "core/model/statistics.h"
+
+struct model;
+struct status;
+
+/*
+ * model_count_failure - counts an accepted request that ends without success after took_ns.
+ * request_fail_queued() calls it for requests that no backend has.
+ *
+ * Thread: any. Takes no lock.
+ */
+void model_count_failure(struct model *m, enum failure_reason reason, uint64_t took_ns);
+
+/*
+ * model_totals - adds up the counters of all instances, without the lines of batch sizes and
+ * responses. So it cannot fail, and *ret needs no statistics_done().
+ *
+ * Thread: any that has a reference to the model.
+ */
+void model_totals(const struct model *m, struct statistics *ret);
+
+/*
+ * model_statistics - adds up the counters of all instances; the caller ends *ret with
+ * statistics_done().
+ *
+ * Thread: any that has a reference to the model.
+ * Errors: STATUS_UNAVAILABLE  no memory
+ */
+NODISCARD struct status *model_statistics(const struct model *m, struct statistics *ret);
+
+#endif

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Statistics of what models have executed. Each instance has counters of its own, so that instances
+ * do not wait for each other; a reader adds them up.
+ *
+ * The counters belong to the model, and outlive their instance: a reader only needs a reference to
+ * the model.
+ *
+ * Source: reference/behaviours §16
+ */
+#ifndef CONCH_CORE_MODEL_STATISTICS_H
+#define CONCH_CORE_MODEL_STATISTICS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/compiler.h"
+#include "base/mutex.h"
+
+struct status;
+
+enum {
+    /* Responses with a higher index than this are counted with it, so that memory stays bounded. */
+    MAX_RESPONSE_INDEX = 4095,
+    /* Batches of further sizes are counted as executions only: clients choose the sizes. */
+    MAX_BATCH_SIZES = 4096,
+};
+
+struct duration {
+    uint64_t count, ns;
+};
+
+/* Why an accepted request has no result; each reason is a metric. */
+enum failure_reason {
+    FAILURE_REJECTED, /* the request waited too long in the queue */
+    FAILURE_CANCELED, /* it was cancelled before it was executed */
+    FAILURE_BACKEND,  /* the backend reports the failure */
+    FAILURE_OTHER,
+    N_FAILURE_REASONS,
+};
+
+/* The failures of a model. Any thread that ends a request counts here, without a lock. */
+struct failures {
+    atomic_uint_fast64_t counts[N_FAILURE_REASONS];
+    atomic_uint_fast64_t ns;
+};
+
+/* Executions of batches of one size. */
+struct batch_stats {
+    uint64_t batch_size, count;
+    uint64_t compute_input_ns, compute_infer_ns, compute_output_ns;
+};
+
+/* The responses of one index within their requests, as far as the backend reports them. */
+struct response_stats {
+    struct duration compute_infer, compute_output, success, fail, empty_response, cancel;
+};
+
+/* response_stats_reported - has the backend reported anything for that index? */
+static inline bool response_stats_reported(const struct response_stats *r)
+{
+    return r->success.count || r->fail.count || r->empty_response.count || r->cancel.count;
+}
+
+struct statistics {
+    struct duration success, fail;
+    uint64_t failures[N_FAILURE_REASONS]; /* fail.count by reason */
+    uint64_t queue_ns;                    /* this and the next three: of successful requests */
+    uint64_t compute_input_ns, compute_infer_ns, compute_output_ns;
+    uint64_t inference_count, execution_count;
+    uint64_t last_inference_ms; /* since the epoch; 0 = never */
+    uint32_t n_batches, batch_capacity;
+    struct batch_stats *batches; /* by size, ascending */
+    uint32_t n_responses;
+    struct response_stats *responses; /* by index; zeros where the backend has reported nothing */
+};
+
+/* statistics_done - frees the lists that statistics_add() and the functions below allocate. */
+void statistics_done(struct statistics *s);
+
+/* duration_add - counts one more duration. */
+static inline void duration_add(struct duration *d, uint64_t ns)
+{
+    d->count++;
+    d->ns += ns;
+}
+
+/*
+ * statistics_batch - the line of a batch size, added when there is none. Borrowed.
+ *
+ * Returns NULL when there are too many sizes, or no memory.
+ */
+struct batch_stats *statistics_batch(struct statistics *s, uint64_t batch_size);
+
+/* statistics_response - the line of an index up to MAX_RESPONSE_INDEX; NULL: no memory. */
+struct response_stats *statistics_response(struct statistics *s, uint32_t index);
+
+/*
+ * statistics_add - adds all of `from`.
+ *
+ * Errors: STATUS_UNAVAILABLE  no memory; `to` is then of use for statistics_done() only
+ */
+NODISCARD struct status *statistics_add(struct statistics *to, const struct statistics *from);
+
+/* What the thread that executes an instance counts: of requests, and of batches of one size. */
+enum executor_count {
+    EXECUTOR_SUCCESSES,
+    EXECUTOR_SUCCESS_NS,
+    EXECUTOR_QUEUE_NS,
+    EXECUTOR_INPUT_NS,
+    EXECUTOR_INFER_NS,
+    EXECUTOR_OUTPUT_NS,
+    EXECUTOR_INFERENCES,
+    EXECUTOR_LAST_MS,
+    EXECUTOR_BATCH_SIZE,
+    EXECUTOR_BATCHES,
+    EXECUTOR_BATCH_INPUT_NS,
+    EXECUTOR_BATCH_INFER_NS,
+    EXECUTOR_BATCH_OUTPUT_NS,
+    EXECUTOR_COUNTS
+};
+
+/*
+ * The counters of one instance. One thread at a time executes it, and counts in `counts` without a
+ * lock and without a read-modify-write. A reader reads them again when n_changes shows a change
+ * meanwhile. Other threads that report count in `sums`. Counts of all batch sizes but the latest
+ * are in `sums`, too.
+ */
+struct instance_stats {
+    /* On cache lines of its own, since each request writes here (mem_zalloc_on_line()). Written by
+     * the thread that executes; under mu, too, when the batch size changes. */
+    _Alignas(64) atomic_uint_least64_t n_changes; /* odd while `counts` changes */
+    atomic_uint_least64_t counts[EXECUTOR_COUNTS];
+    char pad_between[64];
+    struct mutex mu;             /* level 800 in core/README.md */
+    struct statistics sums;      /* under mu */
+    struct instance_stats *next; /* constant: the next one of the same model */
+    char pad_after[64];
+};
+
+/* executor_counts_begin, executor_counts_end - around executor_add(). Thread: the one that executes
+ * the instance. */
+static inline void executor_counts_begin(struct instance_stats *part)
+{
+    uint64_t n = atomic_load_explicit(&part->n_changes, memory_order_relaxed);
+    atomic_store_explicit(&part->n_changes, n + 1, memory_order_relaxed);
+}
+
+static inline void executor_counts_end(struct instance_stats *part)
+{
+    uint64_t n = atomic_load_explicit(&part->n_changes, memory_order_relaxed);
+    atomic_store_explicit(&part->n_changes, n + 1, memory_order_release);
+}
+
+static inline void executor_set(struct instance_stats *part, enum executor_count what, uint64_t n)
+{
+    /* release: a reader that sees this value then reads n_changes as odd, or changed again. */
+    atomic_store_explicit(&part->counts[what], n, memory_order_release);
+}
+
+static inline void executor_add(struct instance_stats *part, enum executor_count what, uint64_t n)
+{
+    executor_set(part, what, n + atomic_load_explicit(&part->counts[what], memory_order_relaxed));
+}
+
+/*
+ * executor_batch_size - the batches counted from now on have that size; the counts of the last size
+ * are added to the sums. Thread: the one that executes the instance. Takes mu.
+ */
+void executor_batch_size(struct instance_stats *part, uint64_t batch_size);
+
+/*
+ * instance_stats_add - makes the counters of an instance, and puts them into the list. The caller
+ * says whom their memory is charged to.
+ *
+ * Thread: any; instances may be made in parallel.
+ */
+struct instance_stats *instance_stats_add(_Atomic(struct instance_stats *) *list);
+
+/* instance_stats_free_all - frees the counters of all instances in the list. No instance is left.
+ */
+void instance_stats_free_all(struct instance_stats *list);
+
+/*
+ * instance_stats_totals - sums of the failures and of all in the list, without the lines of batch
+ * sizes and responses. So it cannot fail, and *ret needs no statistics_done(). Thread: any.
+ */
+void instance_stats_totals(struct instance_stats *list, const struct failures *failures,
+                           struct statistics *ret);
+
+/*
+ * instance_stats_sums - sums with all lines; the caller ends *ret with statistics_done(). Thread:
+ * any.
+ *
+ * Errors: STATUS_UNAVAILABLE  no memory
+ */
+NODISCARD struct status *instance_stats_sums(struct instance_stats *list,
+                                             const struct failures *failures,
+                                             struct statistics *ret);
+
+#endif

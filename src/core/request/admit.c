@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Does a request fit its model? The order and the texts are those of reference/behaviours §7, since
+ * clients and their tests rely on the first error. Everything here is a pass over a few inputs;
+ * nothing is allocated unless an input is reshaped or raw.
+ */
+#include "core/request/admit.h"
+
+#include <endian.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/status.h"
+#include "core/model/model.h"
+#include "core/request/request.h"
+
+enum { MAX_TEXT = 16 << 10 };
+
+#define PREFIX "[request id: %s] "
+
+/* A failed pass over a request; a long list of names is cut, not refused. */
+NODISCARD PRINTF_LIKE(2, 3) static struct status *misfit(const struct request *r, const char *fmt,
+                                                         ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    struct status *st = status_newv(STATUS_INVALID_ARG, fmt, ap);
+    va_end(ap);
+    return status_prefix(st, PREFIX, request_log_name(r));
+}
+
+/* ---------------------------------------------------- raw input (reference/behaviours §5.1) */
+
+static struct status *deduce_raw_shape(struct request *r, struct input *in,
+                                       const struct tensor_spec *spec)
+{
+    struct model *m = r->model;
+    size_t batch_dims = m->batching ? 1 : 0;
+    int64_t *shape = arena_alloc(&r->arena, (spec->n_dims + batch_dims) * sizeof(*shape));
+    if (!shape)
+        return status_no_memory();
+    if (batch_dims)
+        shape[0] = 1;
+    in->shape = shape;
+    in->n_dims = spec->n_dims + (uint32_t)batch_dims;
+    shape += batch_dims;
+
+    if (spec->dtype == DTYPE_BYTES) {
+        if (spec->n_dims != 1 || spec->dims[0] != 1)
+            return misfit(r,
+                          "For BYTE datatype raw input '%s', the model must have input shape [1]",
+                          spec->name);
+        shape[0] = 1;
+        /* The body is one element without its length, which goes in front. */
+        struct tensor_buffer *both = arena_alloc(&r->arena, (in->n_buffers + 1) * sizeof(*both));
+        if (!both)
+            return status_no_memory();
+        if (in->size_bytes > UINT32_MAX)
+            return misfit(r, "raw input '%s' of %zu bytes is too large for a BYTES element",
+                          in->name, in->size_bytes);
+        in->raw_length = htole32((uint32_t)in->size_bytes);
+        both[0] =
+            (struct tensor_buffer){.base = &in->raw_length, .size_bytes = sizeof(in->raw_length)};
+        for (uint32_t i = 0; i < in->n_buffers; i++)
+            both[i + 1] = in->buffers[i];
+        in->buffers = both;
+        in->buffer_capacity = ++in->n_buffers;
+        in->size_bytes += sizeof(in->raw_length);
+        return NULL;
+    }
+
+    int64_t known = (int64_t)dtype_size(spec->dtype);
+    int64_t *variable = NULL;
+    for (uint32_t i = 0; i < spec->n_dims; i++) {
+        shape[i] = spec->dims[i];
+        if (shape[i] != -1) {
+            if (__builtin_mul_overflow(known, shape[i], &known))
+                return misfit(r, "byte size overflow for input '%s'", in->name);
+        } else if (variable) {
+            return misfit(r,
+                          "The shape of the raw input '%s' can not be deduced because there are "
+                          "more than one variable-sized dimension",
+                          spec->name);
+        } else {
+            variable = &shape[i];
+        }
+    }
+    if (variable)
+        *variable = known > 0 ? (int64_t)in->size_bytes / known : 0;
+    return NULL;
+}
+
+/*
+ * A raw input keeps the name that its maker gave it as long as errors may speak of it, as in the
+ * reference; which input of the model it is follows from there being only one.
+ */
+static struct status *check_raw(struct request *r, bool *ret_raw)
+{
+    struct model *m = r->model;
+    bool raw = false;
+    for (uint32_t i = 0; i < r->n_inputs; i++)
+        raw |= r->inputs[i]->raw;
+    *ret_raw = raw;
+    if (LIKELY(!raw))
+        return NULL;
+    if (r->n_inputs != 1 || m->n_inputs != 1)
+        return misfit(r,
+                      "Raw request must only have 1 input (found %u) to be deduced but got %u "
+                      "inputs in '%s' model configuration",
+                      r->n_inputs, m->n_inputs, m->name);
+
+    struct input *in = r->inputs[0];
+    in->dtype = m->inputs[0].dtype;
+    in->raw = false; /* a request that is sent again has its shape */
+    return deduce_raw_shape(r, in, &m->inputs[0]);
+}
+
+/* ------------------------------------------------------------------------------ names, counts */
+
+static struct status *wrong_input_count(struct request *r)
+{
+    struct model *m = r->model;
+    AUTO(buf) got = BUF_INIT(MAX_TEXT);
+    AUTO(buf) missing = BUF_INIT(MAX_TEXT);
+
+    for (uint32_t i = 0; i < r->n_inputs; i++)
+        buf_addf(&got, "%s'%s'", i ? "," : "", r->inputs[i]->name);
+    for (uint32_t i = 0; i < m->n_inputs; i++) {
+        if (!m->inputs[i].optional && !request_find_input(r, m->inputs[i].name))
+            buf_addf(&missing, "%s'%s'", missing.size ? "," : "[", m->inputs[i].name);
+    }
+    /* With nothing missing the reference loses the opening bracket; its clients match on that. */
+    if (m->n_required_inputs == m->n_inputs)
+        return misfit(r,
+                      "expected %u inputs but got %u inputs for model '%s'. Got input(s) [%s], but "
+                      "missing required input(s) %s]. Please provide all required input(s).",
+                      m->n_inputs, r->n_inputs, m->name, buf_text(&got), buf_text(&missing));
+    return misfit(r,
+                  "expected number of inputs between %u and %u but got %u inputs for model '%s'. "
+                  "Got input(s) [%s], but missing required input(s) %s]. Please provide all "
+                  "required input(s).",
+                  m->n_required_inputs, m->n_inputs, r->n_inputs, m->name, buf_text(&got),
+                  buf_text(&missing));
+}
+
+static struct status *check_names(struct request *r, bool raw)
+{
+    struct model *m = r->model;
+    for (uint32_t i = 0; i < r->n_outputs; i++) {
+        if (!model_find_output(m, r->outputs[i]))
+            return status_new(STATUS_INVALID_ARG, "unexpected inference output '%s' for model '%s'",
+                              r->outputs[i], m->name);
+    }
+    if (r->n_inputs > m->n_inputs || r->n_inputs < m->n_required_inputs)
+        return wrong_input_count(r);
+    for (uint32_t i = 0; i < r->n_inputs; i++) {
+        struct input *in = r->inputs[i];
+        in->spec = raw ? &m->inputs[0] : model_find_input(m, in->name);
+        if (!in->spec)
+            return status_new(STATUS_INVALID_ARG, "unexpected inference input '%s' for model '%s'",
+                              in->name, m->name);
+    }
+    return NULL;
+}
+
+static struct status *check_batch(struct request *r)
+{
+    struct model *m = r->model;
+    r->batch_size = 0;
+    if (!m->batching)
+        return NULL;
+
+    for (uint32_t i = 0; i < r->n_inputs; i++) {
+        struct input *in = r->inputs[i];
+        if (in->n_dims == 0)
+            return misfit(r, "input '%s' has no shape but model requires batch dimension for '%s'",
+                          in->name, m->name);
+        if (in->shape[0] > m->max_batch_size)
+            return misfit(r, "inference request batch-size must be <= %u for '%s'",
+                          m->max_batch_size, m->name);
+        if (in->shape[0] < 0)
+            continue; /* the next step names it */
+        if (i == 0 || r->batch_size == 0)
+            r->batch_size = (uint32_t)in->shape[0];
+        else if (r->batch_size != (uint32_t)in->shape[0])
+            return misfit(r, "input '%s' batch size does not match other inputs for '%s'", in->name,
+                          m->name);
+    }
+    return NULL;
+}
+
+/* ------------------------------------------------------------------------------ each input */
+
+static struct status *wrong_shape(struct request *r, const struct input *in)
+{
+    struct model *m = r->model;
+    AUTO(buf) expected = BUF_INIT(MAX_TEXT);
+    AUTO(buf) got = BUF_INIT(MAX_TEXT);
+    if (m->batching) { /* the batch dimension in front */
+        buf_adds(&expected, "[-1");
+        for (uint32_t i = 0; i < in->spec->n_dims; i++)
+            buf_addf(&expected, ",%lld", (long long)in->spec->dims[i]);
+        buf_addc(&expected, ']');
+    } else {
+        shape_print(&expected, in->spec->dims, in->spec->n_dims);
+    }
+    shape_print(&got, in->shape, in->n_dims);
+    return misfit(
+        r, "unexpected shape for input '%s' for model '%s'. Expected %s, got %s. %s", in->name,
+        m->name, buf_text(&expected), buf_text(&got),
+        m->batching
+            ? "NOTE: Setting a non-zero max_batch_size in the model config requires a batch "
+              "dimension to be prepended to each input shape. If you want to specify the full "
+              "shape including the batch dim in your input dims config, try setting "
+              "max_batch_size to zero. See the model configuration docs for more info on "
+              "max_batch_size."
+            : "");
+}
+
+/* The shape that the backend sees: the reshape, whose -1 take the values of the dims' -1. */
+static struct status *apply_reshape(struct request *r, struct input *in, size_t batch_dims)
+{
+    const struct tensor_spec *spec = in->spec;
+    int64_t *shape = arena_alloc(&r->arena, (spec->n_reshape_dims + batch_dims) * sizeof(*shape));
+    if (!shape)
+        return status_no_memory();
+    in->n_backend_dims = spec->n_reshape_dims + (uint32_t)batch_dims;
+    in->backend_shape = shape;
+    if (batch_dims)
+        *shape++ = in->shape[0];
+
+    const int64_t *given = in->shape + batch_dims;
+    uint32_t from = 0;
+    for (uint32_t i = 0; i < spec->n_reshape_dims; i++) {
+        shape[i] = spec->reshape_dims[i];
+        if (shape[i] != -1)
+            continue;
+        while (from < spec->n_dims && spec->dims[from] != -1)
+            from++;
+        BUG_ON(from == spec->n_dims); /* the configuration's check compares the numbers of -1 */
+        shape[i] = given[from++];
+    }
+    return NULL;
+}
+
+static struct status *check_input_shape(struct request *r, struct input *in)
+{
+    struct model *m = r->model;
+    const struct tensor_spec *spec = in->spec;
+    size_t batch_dims = m->batching ? 1 : 0;
+
+    if (in->dtype != spec->dtype)
+        return misfit(r, "inference input '%s' data-type is '%s', but model '%s' expects '%s'",
+                      in->name, dtype_name(in->dtype), m->name, dtype_name(spec->dtype));
+
+    for (uint32_t i = 0; i < in->n_dims; i++) {
+        if (in->shape[i] < 0) {
+            AUTO(buf) got = BUF_INIT(MAX_TEXT);
+            shape_print(&got, in->shape, in->n_dims);
+            return misfit(r,
+                          "All input dimensions should be specified for input '%s' for model "
+                          "'%s', got %s",
+                          in->name, m->name, buf_text(&got));
+        }
+    }
+    if (in->n_dims != spec->n_dims + batch_dims)
+        return wrong_shape(r, in);
+    for (uint32_t i = 0; i < spec->n_dims; i++) {
+        if (spec->dims[i] != -1 && spec->dims[i] != in->shape[i + batch_dims])
+            return wrong_shape(r, in);
+    }
+
+    in->n_backend_dims = in->n_dims;
+    in->backend_shape = in->shape;
+    return spec->has_reshape ? apply_reshape(r, in, batch_dims) : NULL;
+}
+
+/* ------------------------------------------------------------------------------------- bytes */
+
+static bool is_on_cpu(const struct input *in)
+{
+    for (uint32_t i = 0; i < in->n_buffers; i++) {
+        if (in->buffers[i].type == MEMORY_GPU)
+            return false;
+    }
+    return true;
+}
+
+/* BYTES: each element is a length of 4 bytes and that many bytes; a length is in one buffer. */
+static struct status *check_strings(struct request *r, const struct input *in, int64_t expected)
+{
+    const char *model = r->model->name;
+    int64_t n = 0;
+    size_t wanted = 0; /* bytes of the element begun that are still to come */
+    uint32_t length = 0;
+
+    for (uint32_t i = 0; i < in->n_buffers; i++) {
+        const char *p = in->buffers[i].base;
+        size_t left = in->buffers[i].size_bytes;
+        if (in->buffers[i].host_policy)
+            continue;
+        while (left) {
+            if (wanted) {
+                size_t some = MIN(wanted, left);
+                wanted -= some;
+                p += some;
+                left -= some;
+                continue;
+            }
+            if (left < sizeof(length))
+                return misfit(r,
+                              "incomplete string length indicator for inference input '%s' for "
+                              "model '%s', expecting 4 bytes but only %zu bytes available. Please "
+                              "make sure the string length indicator is in one buffer.",
+                              in->name, model, left);
+            memcpy(&length, p, sizeof(length));
+            length = le32toh(length);
+            wanted = length;
+            p += sizeof(length);
+            left -= sizeof(length);
+            if (++n > expected)
+                return misfit(r,
+                              "unexpected number of string elements %lld for inference input '%s' "
+                              "for model '%s', expecting %lld",
+                              (long long)n, in->name, model, (long long)expected);
+        }
+    }
+    if (wanted)
+        return misfit(r,
+                      "incomplete string data for inference input '%s' for model '%s', expecting "
+                      "string of length %u but only %zu bytes available",
+                      in->name, model, length, (size_t)length - wanted);
+    if (n != expected)
+        return misfit(r,
+                      "expected %lld string elements for inference input '%s' for model '%s', "
+                      "got %lld",
+                      (long long)expected, in->name, model, (long long)n);
+    return NULL;
+}
+
+static struct status *check_bytes(struct request *r, struct input *in)
+{
+    struct model *m = r->model;
+    size_t skip = m->batching ? 1 : 0;
+    int64_t elements, expected;
+
+    if (shape_elements(in->shape + skip, in->n_dims - skip, &elements) != SHAPE_FINE)
+        return misfit(r, "element count for tensor '%s' exceeds maximum size of %lld", in->name,
+                      (long long)INT64_MAX);
+    /* A batch of 0 counts as one, as in the reference: its bytes are then missing. */
+    int64_t batch = skip ? MAX(in->shape[0], (int64_t)1) : 1;
+    size_t element_bytes = dtype_size(in->dtype);
+    if (__builtin_mul_overflow(elements, batch, &elements) ||
+        __builtin_mul_overflow(elements, (int64_t)MAX(element_bytes, (size_t)1), &expected))
+        return misfit(r, "byte size overflow for input '%s'", in->name);
+
+    if (in->dtype == DTYPE_BYTES)
+        return is_on_cpu(in) ? check_strings(r, in, elements) : NULL;
+    if ((uint64_t)expected != in->size_bytes)
+        return misfit(r,
+                      "input byte size mismatch for input '%s' for model '%s'. Expected %lld, "
+                      "got %zu",
+                      in->name, m->name, (long long)expected, in->size_bytes);
+    return NULL;
+}
+
+/* ------------------------------------------------------------------------------- sequences */
+
+/* A number cannot be given to a model as a string, nor the other way round. */
+static struct status *check_correlation_id(const struct request *r)
+{
+    const struct model *m = r->model;
+    enum dtype given = r->correlation_id.string ? DTYPE_BYTES : DTYPE_UINT64;
+    if (LIKELY(m->corrid == DTYPE_INVALID) || (given == DTYPE_BYTES) == (m->corrid == DTYPE_BYTES))
+        return NULL;
+    return misfit(r,
+                  "sequence batching control 'CORRID' data-type is '%s', but model '%s' expects "
+                  "'%s'",
+                  dtype_name(given), m->name, dtype_name(m->corrid));
+}
+
+/* ------------------------------------------------------------------------------------------ */
+
+struct status *request_admit(struct request *r)
+{
+    bool raw;
+    struct status *st = check_raw(r, &raw);
+    if (!st)
+        st = check_names(r, raw);
+    if (!st)
+        st = check_batch(r);
+    for (uint32_t i = 0; !st && i < r->n_inputs; i++)
+        st = check_input_shape(r, r->inputs[i]);
+    for (uint32_t i = 0; !st && i < r->n_inputs; i++)
+        st = check_bytes(r, r->inputs[i]);
+    if (!st)
+        st = check_correlation_id(r);
+    if (raw && !st)
+        r->inputs[0]->name = r->inputs[0]->spec->name; /* as the backend knows it */
+    return st;
+}

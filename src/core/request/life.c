@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The life of a request.
+ *
+ * Where it is (`stage`, who holds its inputs):
+ *
+ *      IDLE ──server_infer()──► QUEUED ──instance──► EXECUTING ──request_release()──► RELEASED
+ *        ▲                        │ refused: given back unanswered                       │
+ *        ├────────────────────────┘ ▲──── request_reschedule() ────┘                     │
+ *        └── the last sender lets go: ops->release(), the maker may use it again ◄───────┘
+ *
+ * Whether it has its answer (`answered`): false → true exactly once, by an atomic exchange in
+ * claim_answer(); whoever wins sends the final response. That is the single terminal transition.
+ *
+ * Who may still answer (`senders`): the core or the backend while it holds the request, each
+ * response factory, each response that is not sent yet, a final one that waits for those before it
+ * (sched/response_order.h). When the last of them lets go of a request that has no answer, the core
+ * answers in their place: nothing that was accepted is ever lost. That moment, in sender_done(), is
+ * also the end of the request for its model.
+ *
+ * Whose memory it is (`refs`): the maker's reference from request_init(), one for the senders
+ * together, one for each response that the maker has not freed yet. The last one calls
+ * ops->destroy().
+ */
+#include "core/request/life.h"
+
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "base/status.h"
+#include "core/model/model.h"
+#include "core/model/model_priv.h"
+#include "core/model/model_statistics.h"
+#include "core/request/request_trace.h"
+
+/* The lower half of `senders`. */
+#define COUNT 0xffffffffULL
+
+void request_begin(struct request *r)
+{
+    /* The scheduler's lock, or the call itself on this thread, publishes all of this. */
+    response_spare(r);
+    atomic_store_explicit(&r->answered, false, memory_order_relaxed);
+    uint64_t senders = atomic_load_explicit(&r->senders, memory_order_relaxed);
+    /* release: who sees this run sees that nobody has taken it yet; see request_is_held(). */
+    atomic_store_explicit(&r->senders, (senders | COUNT) + 2, memory_order_release);
+    atomic_store_explicit(&r->responded, false, memory_order_relaxed);
+    atomic_store_explicit(&r->n_reported, 0, memory_order_relaxed);
+    r->order = NULL;
+    atomic_store_explicit(&r->stage, REQUEST_QUEUED, memory_order_relaxed);
+    atomic_fetch_add_explicit(&r->refs, 1, memory_order_relaxed);
+    model_request_begun(r->model);
+}
+
+void request_unbegin(struct request *r)
+{
+    trace_end(r);
+    atomic_store_explicit(&r->stage, REQUEST_IDLE, memory_order_relaxed);
+    atomic_fetch_and_explicit(&r->senders, ~COUNT, memory_order_relaxed);
+    model_request_ended(r->model);
+    /* The maker has a reference of its own: this is never the last. */
+    atomic_fetch_sub_explicit(&r->refs, 1, memory_order_relaxed);
+}
+
+bool request_is_held(const struct request *r, const struct instance *in)
+{
+    /* seq_cst: pairs with request_sender_done(), see core/sched/watch.c. */
+    return (atomic_load(&r->senders) & COUNT) && atomic_load(&r->taken_by) == in;
+}
+
+bool request_sender_join(struct request *r, const struct instance *in)
+{
+    uint64_t senders = atomic_load(&r->senders);
+    /* The number of the run does not come again, so what is read between belongs to it. */
+    while ((senders & COUNT) && atomic_load_explicit(&r->taken_by, memory_order_relaxed) == in) {
+        if (atomic_compare_exchange_weak(&r->senders, &senders, senders + 1))
+            return true;
+    }
+    return false;
+}
+
+static bool claim_answer(struct request *r)
+{
+    return !atomic_exchange_explicit(&r->answered, true, memory_order_acq_rel);
+}
+
+void request_sender_add(struct request *r)
+{
+    atomic_fetch_add_explicit(&r->senders, 1, memory_order_relaxed);
+}
+
+static void observe_first_response(struct request *r)
+{
+    if (atomic_exchange_explicit(&r->responded, true, memory_order_relaxed))
+        return;
+    uint64_t now_ns = clock_now_ns(r->model->clock);
+    double ms = (double)(now_ns - MIN(r->start_ns, now_ns)) / NS_PER_MS;
+    histogram_observe(r->model->metrics.first_response, ms);
+}
+
+void request_respond(struct request *r, struct response *resp, uint32_t flags)
+{
+    if (UNLIKELY(r->model->metrics.first_response != NULL) && resp)
+        observe_first_response(r);
+    r->ops->respond(r, resp, flags);
+}
+
+static void respond_in_order(struct request *r, struct response *resp, uint32_t flags)
+{
+    mutex_assert_none_held();
+    if (UNLIKELY(r->order != NULL))
+        r->model->scheduler_ops->respond(r, resp, flags);
+    else
+        request_respond(r, resp, flags);
+}
+
+/* An error as the final response, made by the core; the answer is already claimed. */
+static void send_error(struct request *r, struct status *error)
+{
+    struct response *resp;
+    struct status *st = response_make(r, &resp);
+    if (st) {
+        /* Not even a response fits in memory: the flags alone still end the request. */
+        status_free(st);
+        status_free(error);
+        respond_in_order(r, NULL, RESPONSE_FINAL);
+        return;
+    }
+    resp->error = error;
+    resp->sent = true;
+    respond_in_order(r, resp, RESPONSE_FINAL);
+}
+
+void request_sender_done(struct request *r)
+{
+    /* seq_cst: pairs with on_kept() of watch.c. */
+    if ((atomic_fetch_sub(&r->senders, 1) & COUNT) != 1)
+        return;
+    if (UNLIKELY(!atomic_load_explicit(&r->answered, memory_order_acquire)) && claim_answer(r)) {
+        request_sender_add(
+            r); /* the core is one, now; its answer may have to wait for those before it */
+        send_error(r, status_new(STATUS_INTERNAL,
+                                 "model '%s' released the request without a final response",
+                                 r->model->name));
+        request_sender_done(r);
+        return;
+    }
+    if (UNLIKELY(atomic_load(&r->late)))
+        r->model->scheduler_ops->on_late_end(r);
+    atomic_store_explicit(&r->taken_by, NULL, memory_order_relaxed);
+    trace_end(r);
+    model_request_ended(r->model);
+    atomic_store_explicit(&r->stage, REQUEST_IDLE, memory_order_release);
+    mutex_assert_none_held();
+    if (r->ops->release)
+        r->ops->release(r, RELEASE_ALL); /* the maker may start it anew in there */
+    request_unref(r);
+}
+
+struct status *request_send(struct request *r, struct response *resp, uint32_t flags)
+{
+    if (flags & RESPONSE_FINAL) {
+        if (!claim_answer(r))
+            goto too_late;
+    } else if (atomic_load_explicit(&r->answered, memory_order_acquire)) {
+        goto too_late;
+    } else {
+        atomic_store_explicit(&r->progressed, true, memory_order_relaxed);
+    }
+    respond_in_order(r, resp, flags);
+    return NULL;
+
+too_late:
+    response_free(resp);
+    return status_new(STATUS_INVALID_ARG,
+                      "[request id: %s] model '%s' sent a response after the final one",
+                      request_log_name(r), r->model->name);
+}
+
+struct status *request_send_flags(struct request *r, uint32_t flags)
+{
+    return request_send(r, NULL, flags);
+}
+
+bool request_fail(struct request *r, struct status *error)
+{
+    bool first = claim_answer(r);
+    if (first)
+        send_error(r, error);
+    else
+        status_free(error);
+    return first;
+}
+
+NODISCARD static struct status *refuse_release(const struct request *r)
+{
+    return status_new(STATUS_INVALID_ARG,
+                      "[request id: %s] request is released, but not held by a backend",
+                      request_log_name(r));
+}
+
+struct status *request_release(struct request *r)
+{
+    /* Exactly one release counts, a backend's; a second one is refused. One that comes from
+     * elsewhere while the request waits, which the reference allows, is heard and changes nothing:
+     * the request goes on to its answer. */
+    int expected = REQUEST_EXECUTING;
+    if (!atomic_compare_exchange_strong_explicit(&r->stage, &expected, REQUEST_RELEASED,
+                                                 memory_order_acq_rel, memory_order_acquire))
+        return expected == REQUEST_QUEUED ? NULL : refuse_release(r);
+    if (UNLIKELY(r->sequence || r->padding))
+        r->model->scheduler_ops->on_released(r);
+    request_sender_done(r);
+    return NULL;
+}
+
+struct status *request_reschedule(struct request *r)
+{
+    const Inference__ModelSequenceBatching *config = model_config_sequences(r->model->config);
+    int expected = REQUEST_EXECUTING;
+    if (!config || !config->iterative_sequence || r->padding)
+        return status_new(STATUS_INVALID_ARG,
+                          "Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while "
+                          "the model is not configured to handle such a flag.");
+    if (atomic_load_explicit(&r->answered, memory_order_acquire))
+        return status_new(STATUS_INVALID_ARG,
+                          "[request id: %s] request is to be rescheduled, but has its final "
+                          "response",
+                          request_log_name(r));
+    r->queue_ns = clock_now_ns(r->model->clock);
+    if (!atomic_compare_exchange_strong_explicit(&r->stage, &expected, REQUEST_QUEUED,
+                                                 memory_order_acq_rel, memory_order_acquire))
+        return refuse_release(r);
+    atomic_store(&r->taken_by, NULL); /* seq_cst: pairs with on_kept() of watch.c */
+    if (UNLIKELY(atomic_load(&r->late)))
+        r->model->scheduler_ops->on_late_end(r);
+    r->model->scheduler_ops->on_rescheduled(r);
+    return NULL;
+}
+
+struct status *status_cancelled(void)
+{
+    return status_new(STATUS_CANCELLED, "%s", "");
+}
+
+struct status *request_too_late(const struct request *r)
+{
+    struct status *st = status_new(STATUS_UNAVAILABLE,
+                                   "Server is stopping, scheduler for model has stopped accepting "
+                                   "new inference requests");
+    return r ? status_prefix(st, "[request id: %s] ", request_log_name(r)) : st;
+}
+
+void request_fail_queued(struct request *r, enum failure_reason reason, struct status *error)
+{
+    uint64_t now_ns = clock_now_ns(r->model->clock);
+    model_count_failure(r->model, reason, now_ns - MIN(r->start_ns, now_ns));
+    request_fail(r, error);
+    atomic_store_explicit(&r->stage, REQUEST_EXECUTING, memory_order_relaxed);
+    struct status *st = request_release(r);
+    BUG_ON(st != NULL);
+}
+
+/* ---- Responses ------------------------------------------------------------------------------- */
+
+struct status *response_new(struct request *r, struct response **ret_response)
+{
+    struct status *st = response_make(r, ret_response);
+    if (!st)
+        request_sender_add(r);
+    return st;
+}
+
+void response_free(struct response *resp)
+{
+    if (!resp)
+        return;
+    struct request *r = resp->request;
+    bool unsent = !resp->sent;
+    response_discard(resp);
+    if (unsent)
+        request_sender_done(r);
+    request_unref(r);
+}
+
+struct status *response_send(struct response *resp, uint32_t flags, struct status *error)
+{
+    struct request *r = resp->request;
+    if (!error)
+        error = response_check(resp);
+    for (uint32_t i = 0; UNLIKELY(r->trace != NULL) && !error && i < resp->n_outputs; i++)
+        trace_output(r, resp->outputs[i]);
+    resp->error = error;
+    resp->sent = true;
+    struct status *st = request_send(r, resp, flags);
+    request_sender_done(r);
+    return st;
+}

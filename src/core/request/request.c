@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A request as its maker sees it: made, filled, used again, cancelled. life.c has what becomes of
+ * it once the server has it. All that is added lies in the request's arena.
+ */
+#include "core/request/request.h"
+
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/status.h"
+#include "core/model/model.h"
+
+enum {
+    MAX_ARENA_BYTES = 64 << 20, /* names, shapes and parameters of one request; no tensors */
+    COMPACT_ABOVE_BYTES = 64 << 10,
+    MAX_CORRELATION_LENGTH = 128,
+};
+
+void request_init(struct request *r, const struct request_ops *ops, struct model *model,
+                  void *first, size_t first_bytes, struct pool *pool)
+{
+    /* By the C library's own: the compiler, which knows the size, takes string instructions, which
+     * are slow to begin. */
+    size_t bytes = sizeof(*r);
+    __asm__("" : "+r"(bytes));
+    memset(r, 0, bytes);
+    r->ops = ops;
+    r->model = model;
+    r->pool = pool;
+    r->id = "";
+    arena_init(&r->arena, first, first_bytes, MAX_ARENA_BYTES, pool, model->owner);
+    list_init(&r->link);
+    atomic_init(&r->refs, 1);
+    atomic_init(&r->stage, REQUEST_IDLE);
+    atomic_init(&r->spare_taken, true);
+}
+
+void request_ref(struct request *r)
+{
+    atomic_fetch_add_explicit(&r->refs, 1, memory_order_relaxed);
+}
+
+void request_unref(struct request *r)
+{
+    /* acq_rel: what the others wrote is visible to whoever ends it. Who has the only reference
+     * needs no read-modify-write: nobody can take another one. */
+    if (atomic_load_explicit(&r->refs, memory_order_acquire) != 1 &&
+        atomic_fetch_sub_explicit(&r->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    arena_reset(&r->arena);
+    model_unref(r->model);
+    r->ops->destroy(r);
+}
+
+struct parameter *parameter_append(struct arena *a, struct parameter **items, uint32_t *n,
+                                   uint32_t *capacity, const struct parameter *p)
+{
+    struct parameter *grown = arena_grow(a, *items, *n, capacity, sizeof(**items));
+    if (!grown)
+        return NULL;
+    *items = grown;
+    struct parameter copy = *p;
+    copy.name = arena_strndup(a, p->name, strlen(p->name));
+    if (p->type == PARAMETER_STRING)
+        copy.string = arena_strndup(a, p->string, strlen(p->string));
+    if (!copy.name || (p->type == PARAMETER_STRING && !copy.string))
+        return NULL;
+    grown[*n] = copy;
+    return &grown[(*n)++];
+}
+
+static struct status *input_append(struct request *r, const char *name, size_t name_length,
+                                   struct input **ret_input)
+{
+    for (uint32_t i = 0; i < r->n_inputs; i++) {
+        if (strncmp(r->inputs[i]->name, name, name_length) == 0 &&
+            r->inputs[i]->name[name_length] == '\0')
+            return status_new(STATUS_INVALID_ARG,
+                              "[request id: %s] input '%.*s' already exists in request",
+                              request_log_name(r), (int)name_length, name);
+    }
+
+    struct input **inputs =
+        arena_grow(&r->arena, r->inputs, r->n_inputs, &r->input_capacity, sizeof(*inputs));
+    if (!inputs)
+        return status_no_memory();
+    r->inputs = inputs;
+
+    struct input *in = arena_alloc(&r->arena, sizeof(*in));
+    const char *own = model_input_name(r->model, r->n_inputs, name, name_length);
+    if (!own)
+        own = arena_strndup(&r->arena, name, name_length);
+    if (!in || !own)
+        return status_no_memory();
+    *in = (struct input){.name = own, .request = r, .buffers = &in->first, .buffer_capacity = 1};
+    inputs[r->n_inputs++] = in;
+    *ret_input = in;
+    return NULL;
+}
+
+/* The shape of an input as the reference accepts it: -1 is looked at later, less never. */
+static struct status *check_given_shape(const char *name, size_t name_length, const int64_t *shape,
+                                        size_t n_dims)
+{
+    enum { FINE, NEGATIVE, TOO_MANY } fault = FINE;
+    int64_t elements = 1;
+    for (size_t i = 0; i < n_dims && fault == FINE; i++) {
+        if (shape[i] < -1)
+            fault = NEGATIVE;
+        else if (shape[i] > 0 && __builtin_mul_overflow(elements, shape[i], &elements))
+            fault = TOO_MANY;
+    }
+    if (LIKELY(fault == FINE))
+        return NULL;
+    if (fault == TOO_MANY)
+        return status_new(STATUS_INVALID_ARG,
+                          "element count for tensor '%.*s' exceeds maximum size of %lld",
+                          (int)name_length, name, (long long)INT64_MAX);
+    AUTO(buf) text = BUF_INIT(4096);
+    shape_print(&text, shape, n_dims);
+    return status_new(STATUS_INVALID_ARG, "tensor '%.*s' contains an invalid dimension in shape %s",
+                      (int)name_length, name, buf_text(&text));
+}
+
+struct status *request_add_input(struct request *r, const char *name, size_t name_length,
+                                 enum dtype dtype, const int64_t *shape, size_t n_dims,
+                                 struct input **ret_input)
+{
+    struct status *st = check_given_shape(name, name_length, shape, n_dims);
+    if (st)
+        return st;
+
+    struct input *in;
+    st = input_append(r, name, name_length, &in);
+    if (st)
+        return st;
+    in->dtype = dtype;
+    in->n_dims = (uint32_t)n_dims;
+    in->shape = arena_dup(&r->arena, shape, n_dims * sizeof(*shape));
+    if (!in->shape) {
+        r->n_inputs--;
+        return status_no_memory();
+    }
+    *ret_input = in;
+    return NULL;
+}
+
+struct status *request_add_raw_input(struct request *r, const char *name, size_t name_length,
+                                     struct input **ret_input)
+{
+    struct input *in;
+    struct status *st = input_append(r, name, name_length, &in);
+    if (st)
+        return st;
+    in->raw = true;
+    *ret_input = in;
+    return NULL;
+}
+
+struct input *request_find_input(const struct request *r, const char *name)
+{
+    for (uint32_t i = 0; i < r->n_inputs; i++) {
+        if (r->inputs[i]->name == name || strcmp(r->inputs[i]->name, name) == 0)
+            return r->inputs[i];
+    }
+    return NULL;
+}
+
+struct status *request_add_data(struct request *r, struct input *in,
+                                const struct tensor_buffer *buffer)
+{
+    size_t total = in->size_bytes;
+    if (!buffer->host_policy && __builtin_add_overflow(total, buffer->size_bytes, &total))
+        return status_new(STATUS_INVALID_ARG, "byte size overflow for input '%s'", in->name);
+
+    struct tensor_buffer *buffers =
+        arena_grow(&r->arena, in->buffers, in->n_buffers, &in->buffer_capacity, sizeof(*buffers));
+    if (!buffers)
+        return status_no_memory();
+    in->buffers = buffers;
+    buffers[in->n_buffers] = *buffer;
+    if (buffer->host_policy) {
+        char *policy = arena_strndup(&r->arena, buffer->host_policy, strlen(buffer->host_policy));
+        if (!policy)
+            return status_no_memory();
+        buffers[in->n_buffers].host_policy = policy;
+    }
+    in->n_buffers++;
+    in->size_bytes = total;
+    return NULL;
+}
+
+struct status *request_add_output(struct request *r, const char *name, size_t name_length)
+{
+    for (uint32_t i = 0; i < r->n_outputs; i++) {
+        if (strncmp(r->outputs[i], name, name_length) == 0 && r->outputs[i][name_length] == '\0')
+            return status_new(STATUS_INVALID_ARG,
+                              "[request id: %s] output '%.*s' already exists in request",
+                              request_log_name(r), (int)name_length, name);
+    }
+    const char **outputs =
+        arena_grow(&r->arena, r->outputs, r->n_outputs, &r->output_capacity, sizeof(*outputs));
+    const char *own = model_output_name(r->model, r->n_outputs, name, name_length);
+    if (!own)
+        own = arena_strndup(&r->arena, name, name_length);
+    if (!outputs || !own)
+        return status_no_memory();
+    r->outputs = outputs;
+    outputs[r->n_outputs++] = own;
+    return NULL;
+}
+
+struct status *request_add_parameter(struct request *r, const struct parameter *p)
+{
+    if (!parameter_append(&r->arena, &r->parameters, &r->n_parameters, &r->parameter_capacity, p))
+        return status_no_memory();
+    return NULL;
+}
+
+struct status *request_set_id(struct request *r, const char *id, size_t length)
+{
+    char *copy = arena_strndup(&r->arena, id, length);
+    if (!copy)
+        return status_no_memory();
+    r->id = copy;
+    return NULL;
+}
+
+struct status *request_set_correlation_string(struct request *r, const char *id, size_t length)
+{
+    if (length > MAX_CORRELATION_LENGTH)
+        return status_new(STATUS_UNSUPPORTED,
+                          "string correlation ID cannot be longer than %d characters",
+                          MAX_CORRELATION_LENGTH);
+    char *copy = arena_strndup(&r->arena, id, length);
+    if (!copy)
+        return status_no_memory();
+    r->correlation_id = (struct correlation_id){.string = copy};
+    return NULL;
+}
+
+const char *request_log_name(const struct request *r)
+{
+    return r->id[0] ? r->id : "<id_unknown>";
+}
+
+/* ------------------------------------------------------------------------ an object used again */
+
+/* The copies are made in full, and only then replace what they were made of. */
+static struct input *copy_input(struct arena *a, const struct input *in)
+{
+    struct input *copy = arena_dup(a, in, sizeof(*in));
+    if (!copy)
+        return NULL;
+    copy->name = arena_strndup(a, in->name, strlen(in->name));
+    copy->shape = in->shape ? arena_dup(a, in->shape, in->n_dims * sizeof(*in->shape)) : NULL;
+    copy->buffer_capacity = MAX(in->n_buffers, 1u);
+    copy->buffers = in->n_buffers > 1
+                        ? arena_dup(a, in->buffers, in->n_buffers * sizeof(*copy->buffers))
+                        : &copy->first;
+    if (!copy->name || (in->shape && !copy->shape) || !copy->buffers)
+        return NULL;
+    if (in->n_buffers == 1)
+        copy->first = in->buffers[0];
+    for (uint32_t i = 0; i < in->n_buffers; i++) {
+        struct tensor_buffer *b = &copy->buffers[i];
+        if (b->base == &in->raw_length)
+            b->base = &copy->raw_length;
+        if (b->host_policy) {
+            b->host_policy = arena_strndup(a, b->host_policy, strlen(b->host_policy));
+            if (!b->host_policy)
+                return NULL;
+        }
+    }
+    return copy;
+}
+
+static bool copy_parts(struct request *to, struct arena *a, const struct request *from)
+{
+    const char *string = from->correlation_id.string;
+    to->id = from->id[0] ? arena_strndup(a, from->id, strlen(from->id)) : "";
+    to->correlation_id.string = string ? arena_strndup(a, string, strlen(string)) : NULL;
+    if (!to->id || (string && !to->correlation_id.string))
+        return false;
+
+    to->n_parameters = to->parameter_capacity = 0;
+    to->parameters = NULL;
+    for (uint32_t i = 0; i < from->n_parameters; i++) {
+        if (!parameter_append(a, &to->parameters, &to->n_parameters, &to->parameter_capacity,
+                              &from->parameters[i]))
+            return false;
+    }
+    to->inputs = arena_alloc(a, from->n_inputs * sizeof(*to->inputs));
+    to->outputs = arena_alloc(a, from->n_outputs * sizeof(*to->outputs));
+    if (!to->inputs || !to->outputs)
+        return false;
+    to->input_capacity = from->n_inputs;
+    to->output_capacity = from->n_outputs;
+    for (uint32_t i = 0; i < from->n_inputs; i++) {
+        to->inputs[i] = copy_input(a, from->inputs[i]);
+        if (!to->inputs[i])
+            return false;
+    }
+    for (uint32_t i = 0; i < from->n_outputs; i++) {
+        to->outputs[i] = arena_strndup(a, from->outputs[i], strlen(from->outputs[i]));
+        if (!to->outputs[i])
+            return false;
+    }
+    return true;
+}
+
+void request_compact(struct request *r)
+{
+    if (LIKELY(r->arena.chunk_bytes_total <=
+               MAX((size_t)COMPACT_ABOVE_BYTES, r->compact_above_bytes)))
+        return;
+    struct arena fresh;
+    struct request parts;
+    arena_init(&fresh, NULL, 0, MAX_ARENA_BYTES, r->pool, r->model->owner);
+    if (!copy_parts(&parts, &fresh, r)) {
+        arena_reset(&fresh); /* no memory for that: it goes on as it is */
+        return;
+    }
+    r->id = parts.id;
+    r->correlation_id.string = parts.correlation_id.string;
+    r->inputs = parts.inputs;
+    r->input_capacity = parts.input_capacity;
+    r->outputs = parts.outputs;
+    r->output_capacity = parts.output_capacity;
+    r->parameters = parts.parameters;
+    r->n_parameters = parts.n_parameters;
+    r->parameter_capacity = parts.parameter_capacity;
+    arena_reset(&r->arena);
+    r->arena = fresh;
+    r->compact_above_bytes = 2 * fresh.chunk_bytes_total;
+}
+
+/* ------------------------------------------------------------------------------------------ */
+
+void request_cancel(struct request *r)
+{
+    atomic_store_explicit(&r->cancelled, true, memory_order_relaxed);
+    if (atomic_load_explicit(&r->waiting, memory_order_relaxed))
+        r->model->scheduler_ops->on_cancelled(r);
+}

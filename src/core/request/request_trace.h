@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the core reports to the trace of a request. One thread at a time has the request, and with
+ * it its trace.
+ */
+#ifndef CONCH_CORE_REQUEST_REQUEST_TRACE_H
+#define CONCH_CORE_REQUEST_REQUEST_TRACE_H
+
+#include <stdint.h>
+
+#include "core/trace/trace.h"
+
+struct output;
+struct request;
+
+/* They do nothing for a request without a trace. */
+void trace_begin(struct request *r); /* accepted: REQUEST_START, QUEUE_START */
+void trace_end(struct request *r);   /* ended: REQUEST_END, and the release */
+void trace_inputs(struct request *r, enum trace_activity activity);
+void trace_output(struct request *r, const struct output *out);
+void trace_compute(const struct request *r, uint64_t exec_start_ns, uint64_t compute_start_ns,
+                   uint64_t compute_end_ns, uint64_t exec_end_ns);
+
+#endif

@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The page is a table of families, in the order in which they are shown; a metric is one entry. The
+ * format wants all metrics of a family together, so the models are read first, into rows, and then
+ * printed family by family. A thousand models make 16 000 lines: a line is a few copies of what is
+ * ready, and one number.
+ *
+ * Threads: any; a page is its printer's own.
+ */
+#include "core/server/page.h"
+
+#include <string.h>
+
+#include "base/budget.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "core/load/model_load.h"
+#include "core/metrics/exposition.h"
+#include "core/metrics/family.h"
+#include "core/metrics/machine.h"
+#include "core/model/model.h"
+#include "core/model/model_priv.h"
+#include "core/model/model_statistics.h"
+#include "core/options/server_options.h"
+#include "core/sched/watch.h"
+
+struct row {
+    struct model *model;
+    struct statistics totals;
+    struct watch_use use;
+};
+
+/* What a page is printed from. */
+struct page {
+    struct buf *out;
+    const struct server_options *options;
+    size_t n_rows;
+    struct row *rows;
+    bool has_machine;
+    struct machine_use machine;
+    struct budget_stats connections;
+};
+
+struct family {
+    const char *name, *help;
+    enum metric_kind kind;
+    bool (*is_shown)(const struct page *p);
+    void (*print)(const struct page *p, const struct family *f); /* its lines */
+    size_t at; /* of a number in what the print function says; 0 where there is no choice */
+};
+
+/* ---- When a family is shown ------------------------------------------------------------------ */
+
+static bool is_always_shown(const struct page *p)
+{
+    (void)p;
+    return true;
+}
+
+/* A family without metrics is not shown. */
+static bool has_models(const struct page *p)
+{
+    return p->n_rows > 0;
+}
+
+static bool shows_durations(const struct page *p)
+{
+    return p->n_rows > 0 && p->options->counter_latencies;
+}
+
+static bool shows_histograms(const struct page *p)
+{
+    return p->n_rows > 0 && p->options->histogram_latencies;
+}
+
+static bool has_machine(const struct page *p)
+{
+    return p->has_machine;
+}
+
+/* ---- Lines ---------------------------------------------------------------------------------- */
+
+/* name{labels with the middle one between them} value */
+static void print_model_line(struct buf *out, const struct family *f, size_t name_length,
+                             const struct model_metrics *m, const char *middle, uint64_t value)
+{
+    buf_add(out, f->name, name_length);
+    buf_addc(out, '{');
+    buf_add(out, m->labels, m->head_length);
+    buf_adds(out, middle);
+    buf_add(out, m->labels + m->head_length, m->length - m->head_length);
+    buf_add(out, "} ", 2);
+    json_write_uint64(out, value);
+    buf_addc(out, '\n');
+}
+
+static uint64_t number_at(const void *base, size_t at)
+{
+    uint64_t value;
+    memcpy(&value, (const char *)base + at, sizeof(value));
+    return value;
+}
+
+/* Of each model's struct statistics. */
+static void print_counts(const struct page *p, const struct family *f)
+{
+    size_t name_length = strlen(f->name);
+    for (size_t i = 0; i < p->n_rows; i++)
+        print_model_line(p->out, f, name_length, &p->rows[i].model->metrics, "",
+                         number_at(&p->rows[i].totals, f->at));
+}
+
+/* The same in nanoseconds, as microseconds. */
+static void print_durations(const struct page *p, const struct family *f)
+{
+    size_t name_length = strlen(f->name);
+    for (size_t i = 0; i < p->n_rows; i++)
+        print_model_line(p->out, f, name_length, &p->rows[i].model->metrics, "",
+                         number_at(&p->rows[i].totals, f->at) / NS_PER_US);
+}
+
+static void print_failures(const struct page *p, const struct family *f)
+{
+    static const char *const reasons[] = {
+        [FAILURE_REJECTED] = ",reason=\"REJECTED\"",
+        [FAILURE_CANCELED] = ",reason=\"CANCELED\"",
+        [FAILURE_BACKEND] = ",reason=\"BACKEND\"",
+        [FAILURE_OTHER] = ",reason=\"OTHER\"",
+    };
+    size_t name_length = strlen(f->name);
+    for (size_t i = 0; i < p->n_rows; i++) {
+        const struct row *row = &p->rows[i];
+        for (size_t r = 0; r < N_FAILURE_REASONS; r++)
+            print_model_line(p->out, f, name_length, &row->model->metrics, reasons[r],
+                             row->totals.failures[r]);
+    }
+}
+
+static void print_pending(const struct page *p, const struct family *f)
+{
+    size_t name_length = strlen(f->name);
+    for (size_t i = 0; i < p->n_rows; i++) {
+        const struct model *m = p->rows[i].model;
+        print_model_line(p->out, f, name_length, &m->metrics, "",
+                         atomic_load_explicit(&m->pending, memory_order_relaxed));
+    }
+}
+
+static void print_executing(const struct page *p, const struct family *f)
+{
+    size_t name_length = strlen(f->name);
+    for (size_t i = 0; i < p->n_rows; i++)
+        print_model_line(p->out, f, name_length, &p->rows[i].model->metrics, "",
+                         p->rows[i].use.n_requests);
+}
+
+static void print_oldest(const struct page *p, const struct family *f)
+{
+    for (size_t i = 0; i < p->n_rows; i++)
+        exposition_line(p->out, f->name, "", p->rows[i].model->metrics.labels, NULL,
+                        (double)p->rows[i].use.oldest_ns / NS_PER_S);
+}
+
+static void print_load_times(const struct page *p, const struct family *f)
+{
+    for (size_t i = 0; i < p->n_rows; i++) {
+        const struct model_metrics *m = &p->rows[i].model->metrics;
+        exposition_line(p->out, f->name, "", m->labels, NULL, (double)m->load_ns / NS_PER_S);
+    }
+}
+
+static void print_first_responses(const struct page *p, const struct family *f)
+{
+    for (size_t i = 0; i < p->n_rows; i++) {
+        const struct model_metrics *m = &p->rows[i].model->metrics;
+        histogram_print(m->first_response, f->name, m->labels, p->out);
+    }
+}
+
+/* Without GPUs there is no pool of pinned memory. */
+static void print_zero(const struct page *p, const struct family *f)
+{
+    exposition_line(p->out, f->name, "", "", NULL, 0);
+}
+
+static void print_cpu_utilization(const struct page *p, const struct family *f)
+{
+    exposition_line(p->out, f->name, "", "", NULL, p->machine.utilization);
+}
+
+/* Of struct machine_use. */
+static void print_machine(const struct page *p, const struct family *f)
+{
+    exposition_line(p->out, f->name, "", "", NULL, (double)number_at(&p->machine, f->at));
+}
+
+/* Of struct budget_stats. */
+static void print_connections(const struct page *p, const struct family *f)
+{
+    exposition_line(p->out, f->name, "", "", NULL, (double)number_at(&p->connections, f->at));
+}
+
+/* ---- Families ------------------------------------------------------------------------------- */
+
+#define COUNTER(name, help, print, at)                                                             \
+    {                                                                                              \
+        name, help, METRIC_COUNTER, has_models, print, at                                          \
+    }
+#define GAUGE(name, help, print)                                                                   \
+    {                                                                                              \
+        name, help, METRIC_GAUGE, has_models, print, 0                                             \
+    }
+#define DURATION(name, help, at)                                                                   \
+    {                                                                                              \
+        name, help, METRIC_COUNTER, shows_durations, print_durations,                              \
+            offsetof(struct statistics, at)                                                        \
+    }
+#define MACHINE(name, help, print, at)                                                             \
+    {                                                                                              \
+        name, help, METRIC_GAUGE, has_machine, print, at                                           \
+    }
+#define CONNECTIONS(name, help, kind, at)                                                          \
+    {                                                                                              \
+        name, help, kind, is_always_shown, print_connections, offsetof(struct budget_stats, at)    \
+    }
+
+/* Names that begin with conch_ are ours: the reference has no such. */
+static const struct family families[] = {
+    COUNTER("nv_inference_request_success",
+            "Number of successful inference requests, all batch sizes", print_counts,
+            offsetof(struct statistics, success.count)),
+    COUNTER("nv_inference_request_failure", "Number of failed inference requests, all batch sizes",
+            print_failures, 0),
+    COUNTER("nv_inference_count",
+            "Number of inferences performed (does not include cached requests)", print_counts,
+            offsetof(struct statistics, inference_count)),
+    COUNTER("nv_inference_exec_count",
+            "Number of model executions performed (does not include cached requests)", print_counts,
+            offsetof(struct statistics, execution_count)),
+    DURATION("nv_inference_request_duration_us",
+             "Cumulative inference request duration in microseconds (includes cached requests)",
+             success.ns),
+    DURATION("nv_inference_queue_duration_us",
+             "Cumulative inference queuing duration in microseconds (includes cached requests)",
+             queue_ns),
+    DURATION("nv_inference_compute_input_duration_us",
+             "Cumulative compute input duration in microseconds (does not include cached requests)",
+             compute_input_ns),
+    DURATION("nv_inference_compute_infer_duration_us",
+             "Cumulative compute inference duration in microseconds (does not include cached "
+             "requests)",
+             compute_infer_ns),
+    DURATION("nv_inference_compute_output_duration_us",
+             "Cumulative inference compute output duration in microseconds (does not include "
+             "cached requests)",
+             compute_output_ns),
+    GAUGE("nv_inference_pending_request_count",
+          "Instantaneous number of pending requests awaiting execution per-model.", print_pending),
+    GAUGE("conch_executing_request_count", "Number of requests that the backend has now",
+          print_executing),
+    GAUGE("conch_executing_request_oldest_secs",
+          "How long the backend has had the oldest of these requests, in seconds", print_oldest),
+    GAUGE("nv_model_load_duration_secs", "Model load time in seconds", print_load_times),
+    {"nv_pinned_memory_pool_total_bytes", "Pinned memory pool total memory size, in bytes",
+     METRIC_GAUGE, is_always_shown, print_zero, 0},
+    {"nv_pinned_memory_pool_used_bytes", "Pinned memory pool used memory size, in bytes",
+     METRIC_GAUGE, is_always_shown, print_zero, 0},
+    MACHINE("nv_cpu_utilization", "CPU utilization rate [0.0 - 1.0]", print_cpu_utilization, 0),
+    MACHINE("nv_cpu_memory_total_bytes", "CPU total memory (RAM), in bytes", print_machine,
+            offsetof(struct machine_use, memory_bytes)),
+    MACHINE("nv_cpu_memory_used_bytes", "CPU used memory (RAM), in bytes", print_machine,
+            offsetof(struct machine_use, memory_used_bytes)),
+    {FIRST_RESPONSE_FAMILY, "Duration from request to first response in milliseconds",
+     METRIC_HISTOGRAM, shows_histograms, print_first_responses, 0},
+    CONNECTIONS("conch_connection_memory_budget_bytes",
+                "Memory that requests and replies of all connections may take, in bytes",
+                METRIC_GAUGE, limit_bytes),
+    CONNECTIONS("conch_connection_memory_used_bytes",
+                "Memory that they take, with what is kept for the next ones, in bytes",
+                METRIC_GAUGE, used_bytes),
+    CONNECTIONS("conch_connection_memory_refusals",
+                "Number of times that the budget had no room for a large request or reply",
+                METRIC_COUNTER, n_refused),
+    CONNECTIONS("conch_connection_memory_evictions",
+                "Number of slow connections that were given up for others", METRIC_COUNTER,
+                n_evicted),
+};
+
+static bool has_own_family(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(families); i++) {
+        if (strcmp(families[i].name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+__attribute__((constructor)) static void reserve_own_families(void)
+{
+    metric_families_reserve(has_own_family);
+}
+
+/* ---- The page ------------------------------------------------------------------------------- */
+
+static void read_models(struct page *p, struct model *const *models, uint64_t now_ns)
+{
+    while (models && models[p->n_rows])
+        p->n_rows++;
+    p->rows = mem_alloc((p->n_rows + 1) * sizeof(*p->rows));
+    for (size_t i = 0; i < p->n_rows; i++) {
+        p->rows[i].model = models[i];
+        model_totals(models[i], &p->rows[i].totals);
+        model_executing(models[i], now_ns, &p->rows[i].use);
+    }
+}
+
+static void print_families(const struct page_source *source, struct buf *out)
+{
+    uint64_t now_ns = clock_now_ns(source->clock);
+    struct page p = {
+        .out = out, .options = source->options, .has_machine = source->machine != NULL};
+    read_models(&p, source->models, now_ns);
+    if (source->machine)
+        p.machine = machine_look(source->machine, now_ns);
+    budget_stats(source->connections, &p.connections);
+    for (size_t i = 0; i < ARRAY_SIZE(families); i++) {
+        const struct family *f = &families[i];
+        if (!f->is_shown(&p))
+            continue;
+        exposition_family(out, f->name, f->help, f->kind);
+        f->print(&p, f);
+    }
+    mem_free(p.rows);
+}
+
+struct status *page_print(const struct page_source *source, struct buf *out)
+{
+    if (source->options->metrics)
+        print_families(source, out);
+    metric_families_print(out);
+    return buf_status(out);
+}

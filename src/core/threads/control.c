@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * First the choice of the next job, by kind and by key; then the threads that run the jobs.
+ *
+ * Everything is under control.mu, but for a job itself and the start of a thread. While a job
+ * could run, some thread is about to look for it: one that is starting, the first thread, which is
+ * woken, or a busy one when its job is over. So posting never waits for a thread. The first thread
+ * stays until control_stop(); the others end when there is nothing for them to do.
+ */
+#include "core/threads/control.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/status.h"
+
+enum { CONTROL_LEVEL = 870 };
+
+/* ---- Which job is next ---------------------------------------------------------------------- */
+
+/*
+ * The first job of each key is ready, or at work; the others of that key stand behind it. So a look
+ * for the next job takes the first that is ready, and a new one finds its line by a hash, however
+ * many wait.
+ */
+
+static uint64_t hash_key(const char *key)
+{
+    uint64_t hash = 0xcbf29ce484222325; /* FNV-1a; who chooses names may load models anyway */
+    for (; *key; key++)
+        hash = (hash ^ (unsigned char)*key) * 0x100000001b3;
+    return hash ^ hash >> 32;
+}
+
+static struct list *bucket_of(struct control *c, uint64_t hash)
+{
+    return &c->buckets[hash % CONTROL_BUCKETS];
+}
+
+static struct control_line *find_line_locked(struct control *c, const char *key, uint64_t hash)
+{
+    LIST_FOR_EACH (link, bucket_of(c, hash)) {
+        struct control_line *line = LIST_ENTRY(link, struct control_line, link);
+        if (line->hash != hash)
+            continue;
+        c->n_compared++;
+        if (strcmp(line->key, key) == 0)
+            return line;
+    }
+    return NULL;
+}
+
+static void open_line_locked(struct control *c, struct control_line *line, const char *key,
+                             uint64_t hash)
+{
+    line->key = key;
+    line->hash = hash;
+    list_init(&line->behind);
+    list_push(bucket_of(c, hash), &line->link);
+}
+
+/* Another one stands at the head of the line. */
+static void take_line_over_locked(struct control *c, struct control_line *to, const char *key,
+                                  struct control_line *from)
+{
+    open_line_locked(c, to, key, from->hash);
+    list_move_all(&to->behind, &from->behind);
+    list_remove(&from->link);
+}
+
+static void add_job_locked(struct control *c, struct control_job *job)
+{
+    struct control_line *line = NULL;
+    c->n_waiting++;
+    if (job->key) {
+        uint64_t hash = hash_key(job->key);
+        line = find_line_locked(c, job->key, hash);
+        if (!line)
+            open_line_locked(c, &job->line, job->key, hash);
+    }
+    list_push(line ? &line->behind : &c->ready[job->is_load], &job->link);
+}
+
+/* The next one of the key that a thread has worked for. */
+static void advance_line_locked(struct control *c, struct control_line *line)
+{
+    struct list *link = list_pop(&line->behind);
+    if (!link) {
+        list_remove(&line->link);
+        return;
+    }
+    struct control_job *job = LIST_ENTRY(link, struct control_job, link);
+    take_line_over_locked(c, &job->line, job->key, line);
+    list_push(&c->ready[job->is_load], &job->link);
+}
+
+static struct control_job *next_job_locked(struct control *c)
+{
+    mutex_assert_held(&c->mu);
+    const unsigned int max[] = {c->max_others,
+                                MIN(c->max_loads + c->n_lent, (unsigned int)CONTROL_MAX_LOADS)};
+    for (size_t i = 0; i < ARRAY_SIZE(c->ready); i++) {
+        if (c->n_busy[i] < max[i] && !list_empty(&c->ready[i]))
+            return LIST_ENTRY(c->ready[i].next, struct control_job, link);
+    }
+    return NULL;
+}
+
+/* ---- Threads -------------------------------------------------------------------------------- */
+
+static void run_control_thread(void *arg);
+
+/* A slot for one more thread. */
+static struct control_thread *find_free_thread_locked(struct control *c)
+{
+    mutex_assert_held(&c->mu);
+    for (size_t i = 0; i < ARRAY_SIZE(c->threads); i++) {
+        struct control_thread *t = &c->threads[i];
+        if (t->stage != CONTROL_THREAD && !t->is_starting)
+            return t;
+    }
+    return NULL;
+}
+
+/* Without the lock: whoever posts does not wait for it, nor for a thread that ends. */
+static struct status *start_control_thread(struct control_thread *t, bool has_ended)
+{
+    struct control *c = t->control;
+    if (has_ended)
+        thread_join(&t->thread); /* it has nothing left to do, not even with mu */
+    struct status *st = thread_start(&t->thread, "control", run_control_thread, t);
+    mutex_lock(&c->mu);
+    if (st) {
+        t->stage = CONTROL_NO_THREAD;
+        c->n_starting--;
+    }
+    t->is_starting = false; /* from here on it may be joined */
+    cond_broadcast(&c->changed);
+    mutex_unlock(&c->mu);
+    return st;
+}
+
+static struct status *start_one_and_unlock(struct control *c)
+{
+    struct control_thread *t = find_free_thread_locked(c);
+    bool has_ended = t && t->stage == CONTROL_THREAD_ENDED;
+    if (t) {
+        t->control = c;
+        t->stage = CONTROL_THREAD;
+        t->is_starting = true;
+        c->n_starting++;
+    }
+    mutex_unlock(&c->mu);
+    return t ? start_control_thread(t, has_ended) : NULL;
+}
+
+/* A job that can run now gets a thread, unless one is about to look. */
+static void ensure_thread_and_unlock(struct control *c)
+{
+    mutex_assert_held(&c->mu);
+    if (next_job_locked(c) && !c->is_idle && c->n_starting == 0) {
+        status_free(start_one_and_unlock(c)); /* without it a busy thread comes by later */
+        return;
+    }
+    if (c->is_idle && next_job_locked(c))
+        cond_broadcast(&c->changed);
+    mutex_unlock(&c->mu);
+}
+
+/* A load that waits for a warm-up does not keep another from its thread. */
+static void lend_load_slot(struct load_slot *p)
+{
+    struct control *c = CONTAINER_OF(p, struct control_thread, slot)->control;
+    mutex_lock(&c->mu);
+    c->n_lent++;
+    ensure_thread_and_unlock(c);
+}
+
+static void take_load_slot_back(struct load_slot *p)
+{
+    struct control *c = CONTAINER_OF(p, struct control_thread, slot)->control;
+    mutex_lock(&c->mu);
+    c->n_lent--;
+    mutex_unlock(&c->mu);
+}
+
+static void run_job_locked(struct control_thread *t, struct control_job *job)
+{
+    struct control *c = t->control;
+    bool is_load = job->is_load;
+    /* The job may free itself while it runs: from here on the thread stands for it in its line. */
+    char *key = job->key ? mem_strdup(job->key) : NULL;
+    list_remove(&job->link);
+    c->n_waiting--;
+    c->n_busy[is_load]++;
+    if (key)
+        take_line_over_locked(c, &t->line, key, &job->line);
+    ensure_thread_and_unlock(c);
+    t->slot.lend = lend_load_slot;
+    t->slot.take_back = take_load_slot_back;
+    load_slot_set(is_load ? &t->slot : NULL);
+    job->run(job); /* which may end it */
+    load_slot_set(NULL);
+    mutex_lock(&c->mu);
+    c->n_busy[is_load]--;
+    if (key)
+        advance_line_locked(c, &t->line);
+    mem_free(key);
+}
+
+static void run_control_thread(void *arg)
+{
+    struct control_thread *t = arg;
+    struct control *c = t->control;
+    bool stays = t == &c->threads[0];
+    mutex_lock(&c->mu);
+    c->n_starting--; /* it looks now; whoever takes a job sees to the next one */
+    for (;;) {
+        struct control_job *job = next_job_locked(c);
+        if (job) {
+            run_job_locked(t, job);
+            continue;
+        }
+        if (!stays || (c->stopping && c->n_waiting == 0))
+            break;
+        c->is_idle = true;
+        cond_wait(&c->changed, &c->mu);
+        c->is_idle = false;
+    }
+    t->stage = CONTROL_THREAD_ENDED;
+    cond_broadcast(&c->changed);
+    mutex_unlock(&c->mu);
+}
+
+struct status *control_start(struct control *c, unsigned int max_loads, unsigned int max_others)
+{
+    memset(c, 0, sizeof(*c));
+    c->max_loads = MIN(max_loads, (unsigned int)CONTROL_MAX_LOADS);
+    c->max_others = MIN(max_others, (unsigned int)CONTROL_MAX_OTHERS);
+    mutex_init(&c->mu, CONTROL_LEVEL, "control.mu");
+    cond_init(&c->changed);
+    for (size_t i = 0; i < ARRAY_SIZE(c->ready); i++)
+        list_init(&c->ready[i]);
+    for (size_t i = 0; i < ARRAY_SIZE(c->buckets); i++)
+        list_init(&c->buckets[i]);
+    mutex_lock(&c->mu);
+    struct status *st = start_one_and_unlock(c);
+    if (st) {
+        cond_done(&c->changed);
+        mutex_done(&c->mu);
+    }
+    return st;
+}
+
+static bool has_threads_locked(const struct control *c)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(c->threads); i++) {
+        if (c->threads[i].stage == CONTROL_THREAD || c->threads[i].is_starting)
+            return true;
+    }
+    return false;
+}
+
+void control_stop(struct control *c)
+{
+    mutex_lock(&c->mu);
+    c->stopping = true;
+    cond_broadcast(&c->changed);
+    while (has_threads_locked(c))
+        cond_wait(&c->changed, &c->mu);
+    mutex_unlock(&c->mu);
+    for (size_t i = 0; i < ARRAY_SIZE(c->threads); i++) {
+        if (c->threads[i].stage == CONTROL_THREAD_ENDED)
+            thread_join(&c->threads[i].thread);
+    }
+    cond_done(&c->changed);
+    mutex_done(&c->mu);
+}
+
+void control_post(struct control *c, struct control_job *job)
+{
+    mutex_lock(&c->mu);
+    add_job_locked(c, job);
+    ensure_thread_and_unlock(c);
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The control threads do what takes long: loading a model, taking one down, reading the
+ * repositories' folders. Threads that must not block, such as event loops, post jobs to them.
+ *
+ *     job->key = "digits", job->is_load = true, job->run = run;
+ *     control_post(c, job);        a control thread calls run(job), which owns the job again
+ *
+ * Jobs are embedded in the objects that they are about, as messages are: posting allocates nothing
+ * and cannot fail. One thread always exists; others are started when there are more jobs, and end
+ * when there are none.
+ */
+#ifndef CONCH_CORE_THREADS_CONTROL_H
+#define CONCH_CORE_THREADS_CONTROL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "base/mutex.h"
+#include "base/thread.h"
+#include "core/threads/load_slot.h"
+
+/* The jobs of one key: the one that runs or is ready, and those that wait behind it. */
+struct control_line {
+    struct list link; /* in the bucket of its key */
+    const char *key;
+    uint64_t hash;
+    struct list behind; /* jobs, as they came */
+};
+
+struct control_job {
+    struct list link;
+    const char *key; /* jobs of the same key run one after another, as posted; NULL: no key */
+    bool is_load;    /* at most max_loads such jobs run at a time */
+    void (*run)(struct control_job *job);
+    struct control_line line; /* the control's, while the job waits as the first of its key */
+};
+
+enum {
+    CONTROL_MAX_LOADS = 64,
+    CONTROL_MAX_OTHERS = 64,
+    CONTROL_BUCKETS = 1024,
+};
+
+struct control {
+    /* Set by control_start(), constant afterwards. */
+    unsigned int max_loads, max_others;
+
+    struct mutex mu; /* level 870 in core/README.md; a leaf */
+    struct cond changed;
+    /* Under mu. */
+    struct list ready[2];                 /* jobs that wait for nothing but a thread; [1]: loads */
+    struct list buckets[CONTROL_BUCKETS]; /* lines, by the hash of their key */
+    size_t n_waiting;                     /* jobs that are ready or behind another */
+    size_t n_compared;                    /* keys, for all jobs together: for tests */
+    unsigned int n_busy[2];               /* threads with a job; [1]: with one that loads */
+    unsigned int n_lent;                  /* loads at work that only wait for a warm-up */
+    unsigned int n_starting;              /* threads that have not looked for a job yet */
+    bool is_idle;                         /* the first thread waits for a job */
+    bool stopping;
+    struct control_thread {
+        struct control *control;
+        struct thread thread;
+        enum { CONTROL_NO_THREAD, CONTROL_THREAD, CONTROL_THREAD_ENDED } stage;
+        bool is_starting;         /* a poster is about to start it, without the lock */
+        struct control_line line; /* of the job that it runs; the key is its own copy */
+        struct load_slot slot;    /* … if that loads */
+    } threads[CONTROL_MAX_LOADS + CONTROL_MAX_OTHERS];
+};
+
+/*
+ * control_start - starts the first thread.
+ *
+ * @max_loads   how many jobs that load may run at the same time; other jobs do not wait for them
+ * @max_others  how many other jobs may run at the same time
+ * Errors: STATUS_UNAVAILABLE  the system has no room for another thread
+ */
+NODISCARD struct status *control_start(struct control *c, unsigned int max_loads,
+                                       unsigned int max_others);
+
+/* control_stop - waits until all jobs are done, and joins the threads. No thread may post jobs any
+ * more. Only after control_start(). */
+void control_stop(struct control *c);
+
+/*
+ * control_post - queues the job; a control thread runs it when its turn comes.
+ *
+ * Thread: any. Takes c->mu, for a time that does not depend on how many jobs wait; may start a
+ * thread.
+ * @job  borrowed until its run() is called
+ */
+void control_post(struct control *c, struct control_job *job);
+
+#endif

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/threads/control.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/status.h"
+
+enum { N_OTHERS = 16 };
+
+/* Jobs that wait until the test releases them. */
+struct gate {
+    struct mutex mu;
+    struct cond changed;
+    size_t n_running, most, n_done;
+    char order[256]; /* the order in which the jobs began */
+};
+
+struct held {
+    struct control_job job;
+    struct gate *gate;
+    char name;
+    bool may_go; /* under mu */
+};
+
+static void gate_init(struct gate *g)
+{
+    memset(g, 0, sizeof(*g));
+    mutex_init(&g->mu, 1, "test");
+    cond_init(&g->changed);
+}
+
+static void gate_done(struct gate *g)
+{
+    cond_done(&g->changed);
+    mutex_done(&g->mu);
+}
+
+static void run(struct control_job *job)
+{
+    struct held *h = CONTAINER_OF(job, struct held, job);
+    struct gate *g = h->gate;
+    mutex_lock(&g->mu);
+    g->order[strlen(g->order)] = h->name;
+    g->n_running++;
+    g->most = MAX(g->most, g->n_running);
+    cond_broadcast(&g->changed);
+    while (!h->may_go)
+        cond_wait(&g->changed, &g->mu);
+    g->n_running--;
+    g->n_done++;
+    cond_broadcast(&g->changed);
+    mutex_unlock(&g->mu);
+}
+
+static void post(struct control *c, struct gate *g, struct held *h, char name, const char *key,
+                 bool is_load)
+{
+    *h =
+        (struct held){.job = {.key = key, .is_load = is_load, .run = run}, .gate = g, .name = name};
+    control_post(c, &h->job);
+}
+
+static void let_go(struct held *h)
+{
+    mutex_lock(&h->gate->mu);
+    h->may_go = true;
+    cond_broadcast(&h->gate->changed);
+    mutex_unlock(&h->gate->mu);
+}
+
+static void await(struct gate *g, size_t n_running, size_t n_done)
+{
+    mutex_lock(&g->mu);
+    uint64_t until_ns = monotonic_ns() + 60 * NS_PER_S;
+    while (g->n_running != n_running || g->n_done != n_done)
+        assert_true(cond_wait_until(&g->changed, &g->mu, until_ns));
+    mutex_unlock(&g->mu);
+}
+
+/* Jobs of one key run one after the other, in order. Jobs of other keys do
+ * not wait for them. */
+static void jobs_of_one_key_run_in_order(void **state)
+{
+    (void)state;
+    struct control c;
+    struct gate g;
+    struct held h[5];
+    gate_init(&g);
+    assert_null(control_start(&c, 8, N_OTHERS));
+    post(&c, &g, &h[0], 'a', "m", true);
+    await(&g, 1, 0);
+    post(&c, &g, &h[1], 'b', "m", false);
+    post(&c, &g, &h[2], 'c', "m", true);
+    post(&c, &g, &h[3], 'd', "n", true);
+    post(&c, &g, &h[4], 'e', NULL, false);
+    await(&g, 3, 0); /* a, d, e */
+    let_go(&h[2]);
+    let_go(&h[0]);
+    await(&g, 3, 1); /* b, d, e: c waits behind b */
+    let_go(&h[1]);
+    await(&g, 2, 3);
+    let_go(&h[3]);
+    let_go(&h[4]);
+    control_stop(&c);
+    assert_int_equal(g.n_done, 5);
+    assert_true(strchr(g.order, 'a') < strchr(g.order, 'b'));
+    assert_true(strchr(g.order, 'b') < strchr(g.order, 'c'));
+    gate_done(&g);
+}
+
+/* At most max_loads jobs load at a time, and other jobs do not wait for them. A stop lets all
+ * jobs end. */
+static void at_most_max_loads_jobs_load_at_once(void **state)
+{
+    (void)state;
+    enum { N = 20 };
+    struct control c;
+    struct gate g;
+    struct held h[N], other;
+    gate_init(&g);
+    assert_null(control_start(&c, 2, N_OTHERS));
+    for (size_t i = 0; i < N; i++)
+        post(&c, &g, &h[i], 'l', NULL, true);
+    await(&g, 2, 0);
+    post(&c, &g, &other, 'o', NULL, false);
+    await(&g, 3, 0);
+    let_go(&other);
+    await(&g, 2, 1);
+    for (size_t i = 0; i < N; i++)
+        let_go(&h[i]);
+    control_stop(&c);
+    assert_int_equal(g.n_done, N + 1);
+    assert_int_equal(g.most, 3);
+    gate_done(&g);
+}
+
+static atomic_int n_run;
+
+static void count(struct control_job *job)
+{
+    atomic_fetch_add(&n_run, 1);
+    mem_free(job); /* its maker owns the job again */
+}
+
+static void a_job_may_free_itself(void **state)
+{
+    (void)state;
+    struct control c;
+    assert_null(control_start(&c, 3, N_OTHERS));
+    for (int i = 0; i < 2000; i++) {
+        struct control_job *job = mem_zalloc(sizeof(*job));
+        job->key = i % 3 ? "some" : NULL;
+        job->is_load = i % 2;
+        job->run = count;
+        control_post(&c, job);
+    }
+    control_stop(&c);
+    assert_int_equal(atomic_load(&n_run), 2000);
+}
+
+struct numbered {
+    struct control_job job;
+    int number, group;
+    char key[16];
+};
+
+enum { N_NUMBERED = 25600, N_GROUPS = 6400 };
+static int last_of_group[N_GROUPS];
+static bool out_of_order;
+
+static void number(struct control_job *job)
+{
+    struct numbered *n = CONTAINER_OF(job, struct numbered, job);
+    out_of_order |= n->number <= last_of_group[n->group]; /* each group has one job at a time */
+    last_of_group[n->group] = n->number;
+}
+
+/* Neither a post nor a thread that wants its next job searches the waiting jobs. */
+static void waiting_jobs_are_not_searched(void **state)
+{
+    (void)state;
+    struct control c;
+    struct gate g;
+    struct held first;
+    struct numbered *all = mem_zalloc(N_NUMBERED * sizeof(*all));
+    gate_init(&g);
+    assert_null(control_start(&c, 1, N_OTHERS));
+    post(&c, &g, &first, 'f', "first", true);
+    await(&g, 1, 0);
+    for (int i = 0; i < N_NUMBERED; i++) {
+        all[i].number = i + 1;
+        all[i].group = i % N_GROUPS;
+        snprintf(all[i].key, sizeof(all[i].key), "m_%d", all[i].group);
+        all[i].job = (struct control_job){.key = all[i].key, .is_load = true, .run = number};
+        control_post(&c, &all[i].job);
+    }
+    let_go(&first);
+    control_stop(&c);
+    for (int i = 0; i < N_GROUPS; i++)
+        assert_int_equal(last_of_group[i], N_NUMBERED - N_GROUPS + i + 1);
+    assert_false(out_of_order);
+    /* Jobs that find their key are compared with it, and few other comparisons are made. */
+    assert_in_range(c.n_compared, N_NUMBERED - N_GROUPS, N_NUMBERED);
+    mem_free(all);
+    gate_done(&g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(jobs_of_one_key_run_in_order),
+        cmocka_unit_test(at_most_max_loads_jobs_load_at_once),
+        cmocka_unit_test(a_job_may_free_itself),
+        cmocka_unit_test(waiting_jobs_are_not_searched),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
