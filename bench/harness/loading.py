@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows about models that are loaded rather than asked: how soon a server is ready, how much memory idle models use,
-how long a load and an unload take, and whether all memory is freed.
+"""
+The rows about models that are loaded rather than asked: how soon a server is ready, what idle
+models weigh, what a load and an unload take, and whether all of it comes back.
 
 Both servers load the same repository with the same libraries of ours.
 """
@@ -25,7 +26,7 @@ instance_group [ {{ count: 1 kind: KIND_CPU }} ]
 
 
 def repository(lab, n):
-    """n models of the identity backend, and beside the only one the ONNX model `digits`."""
+    """n models of the identity backend, and the ONNX model `digits` beside the only one."""
     folder = lab.folder / "repositories" / f"identity-{n}"
     if not folder.exists():
         for i in range(n):
@@ -49,7 +50,7 @@ def _argv(lab, name, folder, port, flags=()):
 
 
 def _starts(lab, n):
-    """Starts both servers with n models several times: {name: {what: median}}; a server that is not installed is left out."""
+    """Both servers' starts with n models, as medians: {name: {what: median}}; without those that are missing."""
     folder = repository(lab, n)
     seen = {"Conch": [], "Triton": []}
     for turn in range(lab.settings.rounds):
@@ -145,7 +146,7 @@ class Control:
 
 
 def _triton_churn(lab, model, cycles):
-    """Loads and unloads in Triton; returns times in µs, and memory at a tenth and at the end."""
+    """Calls of Triton's load and unload; times in µs and memory at a tenth and at the end."""
     server = servers.triton(lab.root, repository(lab, 1), lab.folder / "triton-explicit.log",
                             lab.settings.server_cpu,
                             ["--model-control-mode=explicit", f"--backend-directory={lab.build / 'backends'}"])
@@ -168,7 +169,7 @@ def _churn(lab, model, cycles, *how):
                                       lab.build / "backends", cycles, *how], f"churn of {model}"))
 
 
-# model, cycles here and in Triton, goal of load and unload in µs, growth of RSS in kB that still counts as flat
+# model, cycles here and at Triton, goal of load and unload in µs, growth of RSS in kB that is still flat
 CHURNS = [("identity_00000", 10000, 1000, 300, 512), ("digits", 1000, 1000, None, 1024)]
 
 

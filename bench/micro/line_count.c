@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The functions that gcc calls at each load, store and atomic operation of code that is compiled
- * with -fsanitize=thread. This file is not compiled so. The functions also execute the atomic
- * operations.
+ * with -fsanitize=thread. This file is not. Atomic ones are carried out here.
  */
 #include "micro/line_count.h"
 

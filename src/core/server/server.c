@@ -695,20 +695,6 @@ struct status *server_ask_model_ready(struct server *s, const char *name, size_t
     return model_is_ready(s, name, name_length, version, readiness_ask, ret_ready);
 }
 
-char *server_model_stuck_instance(struct server *s, const char *name, size_t name_length,
-                                  int64_t version)
-{
-    struct model *m;
-    struct status *st = server_find_model(s, name, name_length, version, &m);
-    if (st) {
-        status_free(st);
-        return NULL;
-    }
-    char *stuck = model_stuck_instance(m);
-    model_unref(m);
-    return stuck;
-}
-
 struct status *server_index(struct server *s, bool ready_only, struct model_index_row **ret_rows,
                             size_t *ret_n)
 {

@@ -251,10 +251,6 @@ NODISCARD struct status *server_model_is_ready(struct server *s, const char *nam
 NODISCARD struct status *server_ask_model_ready(struct server *s, const char *name,
                                                 size_t name_length, int64_t version,
                                                 bool *ret_ready);
-/* server_model_stuck_instance - the name of an instance with requests beyond the execution limit;
- * the caller frees it. NULL: there is none, or no such version. Thread: any. */
-char *server_model_stuck_instance(struct server *s, const char *name, size_t name_length,
-                                  int64_t version);
 
 /* What a model version has executed, and how much memory it uses. */
 struct model_statistics {

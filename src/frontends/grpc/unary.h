@@ -23,7 +23,7 @@ struct status;
 /* Where a method may run. */
 enum unary_thread {
     UNARY_LOOP,    /* it does not block */
-    UNARY_HELPER,  /* ops_helpers(): it may take long */
+    UNARY_HELPER,  /* server_helpers(): it may take long */
     UNARY_CONTROL, /* ops_control(): it may block */
     UNARY_LOAD,    /* … and is a load */
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The methods that say whether the server or a model is live or ready. Thread: the loop's. */
 #include "base/status.h"
+#include "core/server/server.h"
 #include "frontends/grpc/unary_priv.h"
 #include "proto/health.pb-c.h"
 #include "proto/inference.pb-c.h"
@@ -8,7 +9,7 @@
 struct status *unary_server_live(struct unary_call *c)
 {
     bool live = false;
-    struct status *st = ops_server_live(c->server, &live);
+    struct status *st = server_is_live(c->server, &live);
     ((Inference__ServerLiveResponse *)c->answer)->live = live;
     return st;
 }
@@ -16,7 +17,7 @@ struct status *unary_server_live(struct unary_call *c)
 struct status *unary_server_ready(struct unary_call *c)
 {
     bool ready = false;
-    struct status *st = ops_server_ready(c->server, &ready);
+    struct status *st = server_is_ready(c->server, &ready);
     ((Inference__ServerReadyResponse *)c->answer)->ready = ready;
     return st;
 }
@@ -36,7 +37,7 @@ struct status *unary_model_ready(struct unary_call *c)
 struct status *unary_health_check(struct unary_call *c)
 {
     bool ready = false;
-    struct status *st = ops_server_ready(c->server, &ready);
+    struct status *st = server_is_ready(c->server, &ready);
     status_free(st);
     ((Grpc__Health__V1__HealthCheckResponse *)c->answer)->status =
         !st && ready ? GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVING

@@ -65,7 +65,7 @@ struct status *unary_repository_index(struct unary_call *c)
     size_t n;
     struct status *st = check_repository_name(asked->repository_name);
     if (!st)
-        st = ops_repository_index(c->server, asked->ready, &rows, &n);
+        st = server_index(c->server, asked->ready, &rows, &n);
     if (st)
         return st;
     bool fine = fill_index(c, rows, n);
@@ -109,7 +109,7 @@ struct status *unary_model_load(struct unary_call *c)
     struct status *st = list ? check_repository_name(asked->repository_name) : status_no_memory();
     for (size_t i = 0; !st && i < asked->n_parameters; i++)
         st = read_load_parameter(asked->parameters[i]->key, asked->parameters[i]->value, &list[i]);
-    return st ? st : ops_model_load(c->server, asked->model_name, list, asked->n_parameters);
+    return st ? st : server_load_model(c->server, asked->model_name, list, asked->n_parameters);
 }
 
 /* There are no models yet on whose behalf others are loaded, so that unload_dependents has no
@@ -127,5 +127,5 @@ struct status *unary_model_unload(struct unary_call *c)
             st = status_new(STATUS_INVALID_ARG, "invalid value type for 'unload_dependents' "
                                                 "parameter, expected bool_param.");
     }
-    return st ? st : ops_model_unload(c->server, asked->model_name);
+    return st ? st : server_unload_model(c->server, asked->model_name);
 }

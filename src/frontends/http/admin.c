@@ -9,7 +9,7 @@
  * The exchange waits meanwhile, whatever becomes of its connection: it is the handler's until the
  * reply. A client that goes away does not end what it has asked for.
  */
-#include "frontends/http/admin.h"
+#include "frontends/http/handlers.h"
 
 #include <string.h>
 
@@ -169,7 +169,7 @@ static struct status *index_models(struct admin_call *a)
     if (!st)
         st = read_ready(a, &ready_only);
     if (!st)
-        st = ops_repository_index(server_of(a), ready_only, &rows, &n_rows);
+        st = server_index(server_of(a), ready_only, &rows, &n_rows);
     if (st)
         return st;
     document_index(rows, n_rows, &a->text);
@@ -203,7 +203,7 @@ static struct status *print_statistics(struct admin_call *a)
 
 void admin_statistics(struct exchange *x)
 {
-    begin_admin_call(x, print_statistics, false, ops_helpers(call_ctx(x)->settings->server));
+    begin_admin_call(x, print_statistics, false, server_helpers(call_ctx(x)->settings->server));
 }
 
 /* ---- Loading and unloading ------------------------------------------------------------------ */
@@ -216,7 +216,7 @@ static struct status *load_requested_model(struct admin_call *a)
     if (!st)
         st = load_body_read(a->x->body, a->x->body_size, &a->arena, &list, &n);
     if (!st)
-        st = ops_model_load(server_of(a), a->name, list, n);
+        st = server_load_model(server_of(a), a->name, list, n);
     mem_free(list);
     return st;
 }
@@ -226,7 +226,7 @@ static struct status *unload_requested_model(struct admin_call *a)
     struct status *st = check_body(a);
     if (!st)
         st = load_body_check_unload(a->x->body, a->x->body_size, &a->arena);
-    return st ? st : ops_model_unload(server_of(a), a->name);
+    return st ? st : server_unload_model(server_of(a), a->name);
 }
 
 static bool names_repository(struct exchange *x)

@@ -16,8 +16,7 @@
 #include "core/server/server.h"
 #include "frontends/http/call.h"
 #include "frontends/http/infer.h"
-#include "frontends/http/meta.h"
-#include "frontends/http/admin.h"
+#include "frontends/http/handlers.h"
 #include "frontends/http/route.h"
 #include "frontends/http/reply.h"
 #include "frontends/net/server.h"
@@ -130,24 +129,9 @@ static void read_accept(struct head_reading *r, const struct http_head *head)
 }
 
 static const struct route routes[] = {
-    {METHOD_POST, "/v2/models/{m}[/versions/{v}]/infer", infer_handle, content_text, true,
-     read_infer_headers},
-    {METHOD_GET, "/v2/health/live", meta_live, content_text, false, NULL},
-    {METHOD_GET, "/v2/health/ready", meta_ready, content_text, false, NULL},
-    {METHOD_GET, "/v2/models/{m}[/versions/{v}]/ready", meta_model_ready, content_text, false,
-     NULL},
-    {METHOD_GET, "/v2/models/{m}[/versions/{v}]/config", meta_model_config, content_json, false,
-     NULL},
-    {METHOD_GET, "/v2/models/stats", admin_statistics, content_json, false, NULL},
-    {METHOD_GET, "/v2/models/{m}[/versions/{v}]/stats", meta_statistics, content_json, false, NULL},
-    {METHOD_GET, "/v2/models/{m}[/versions/{v}]", meta_model, content_json, false, NULL},
-    {METHOD_GET, "/v2", meta_server, content_json, false, NULL},
-    {METHOD_POST, "/v2/repository/index", admin_index, content_json, true, NULL},
-    {METHOD_POST, "/v2/repository/{r}/index", admin_index, content_json, true, NULL},
-    {METHOD_POST, "/v2/repository/models/{m}/load", admin_load, content_json, true, NULL},
-    {METHOD_POST, "/v2/repository/{r}/models/{m}/load", admin_load, content_json, true, NULL},
-    {METHOD_POST, "/v2/repository/models/{m}/unload", admin_unload, content_json, true, NULL},
-    {METHOD_POST, "/v2/repository/{r}/models/{m}/unload", admin_unload, content_json, true, NULL},
+#define ROUTE(method, pattern, handle, error_type, takes_body, read_head)                          \
+    {METHOD_##method, pattern, handle, error_type, takes_body, read_head},
+#include "frontends/http/routes.def"
 };
 
 static void read_head(struct head_reading *r, const struct http_head *head)

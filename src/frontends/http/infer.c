@@ -16,6 +16,7 @@
  * executed inline) they act at once; on another one they post a message to the loop.
  */
 #include "frontends/http/infer.h"
+#include "frontends/http/handlers.h"
 #include "frontends/http/reply.h"
 
 #include <pthread.h>
@@ -28,6 +29,7 @@
 #include "core/request/life.h"
 #include "core/request/response.h"
 #include "core/sched/execution.h"
+#include "core/server/server.h"
 
 static struct exchange *exchange_of(struct request *r)
 {
@@ -178,9 +180,9 @@ static struct status *start_inference(struct exchange *x)
     struct http_call *call = exchange_part(x);
     struct server *server = call_ctx(x)->settings->server;
     if (!call->blocks.first)
-        return ops_infer(server, &call->request);
+        return server_infer(server, &call->request);
     exchange_ref(x);
-    struct status *st = ops_infer(server, &call->request);
+    struct status *st = server_infer(server, &call->request);
     release_inputs(x);
     exchange_unref(x);
     return st;

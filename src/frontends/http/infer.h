@@ -9,8 +9,7 @@
 
 struct model;
 
-/* The handler of the route, and the exchange's other events. Thread: the loop's. */
-void infer_handle(struct exchange *x);
+/* What the exchange calls besides the handler (handlers.h). Thread: the loop's. */
 void infer_cancel(struct exchange *x);
 void infer_end(struct exchange *x);
 

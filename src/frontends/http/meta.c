@@ -3,11 +3,12 @@
  * A handler calls one operation (ops/), prints its struct (documents/) into the buffer of the
  * loop, and replies with a copy. Thread: the loop's; no handler here blocks.
  */
-#include "frontends/http/meta.h"
+#include "frontends/http/handlers.h"
 
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "core/load/model_load.h"
 #include "core/model/model.h"
 #include "core/server/server.h"
 #include "documents/documents.h"
@@ -32,7 +33,7 @@ static void reply_health(struct exchange *x, struct status *st, bool fine)
 void meta_live(struct exchange *x)
 {
     bool live = false;
-    struct status *st = ops_server_live(call_ctx(x)->settings->server, &live);
+    struct status *st = server_is_live(call_ctx(x)->settings->server, &live);
     reply_health(x, st, live);
 }
 
@@ -41,7 +42,7 @@ static void reply_progress(struct exchange *x)
 {
     struct server_progress progress;
     struct status *st =
-        ops_server_progress(call_ctx(x)->settings->server, MAX_PROGRESS_ROWS, &progress);
+        server_progress(call_ctx(x)->settings->server, MAX_PROGRESS_ROWS, &progress);
     if (st) {
         reply_status(x, st, content_json);
         return;
@@ -61,7 +62,7 @@ void meta_ready(struct exchange *x)
         reply_progress(x);
         return;
     }
-    struct status *st = ops_server_ready(call_ctx(x)->settings->server, &ready);
+    struct status *st = server_is_ready(call_ctx(x)->settings->server, &ready);
     reply_health(x, st, ready);
 }
 
@@ -89,11 +90,25 @@ void meta_model(struct exchange *x)
     reply_printed(x, 200, content_json);
 }
 
+/* The caller frees it; NULL: there is none, or no such version. */
+static char *find_stuck_instance(struct exchange *x)
+{
+    struct http_call *call = exchange_part(x);
+    struct model *model;
+    struct status *st = ops_model_find(call_ctx(x)->settings->server, &call->model, &model);
+    if (st) {
+        status_free(st);
+        return NULL;
+    }
+    char *stuck = model_stuck_instance(model);
+    model_unref(model);
+    return stuck;
+}
+
 /* The reference's text; then what only this server knows. */
 static void reply_not_ready(struct exchange *x)
 {
-    struct http_call *call = exchange_part(x);
-    char *stuck = ops_model_stuck_instance(call_ctx(x)->settings->server, &call->model);
+    char *stuck = find_stuck_instance(x);
     if (stuck) {
         char *text =
             mem_printf("Model version not ready: instance '%s' is stuck, the backend keeps "

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Most operations parse the version (parse_version()) and call the server. ops.h says which of
- * them block. No state; any thread.
+ * Most operations parse the version (parse_version()) and call the server. No state; any thread.
  */
 #include "frontends/ops/ops.h"
 
@@ -40,21 +39,6 @@ static struct status *parse_version(const struct ops_model_ref *ref, int64_t *re
     return NULL;
 }
 
-struct status *ops_server_live(struct server *s, bool *ret_live)
-{
-    return server_is_live(s, ret_live);
-}
-
-struct status *ops_server_ready(struct server *s, bool *ret_ready)
-{
-    return server_is_ready(s, ret_ready);
-}
-
-struct status *ops_server_progress(struct server *s, size_t max_rows, struct server_progress *ret)
-{
-    return server_progress(s, max_rows, ret);
-}
-
 struct status *ops_model_ready(struct server *s, const struct ops_model_ref *ref, bool *ret_ready)
 {
     int64_t version;
@@ -62,16 +46,6 @@ struct status *ops_model_ready(struct server *s, const struct ops_model_ref *ref
     if (st)
         return st;
     return server_model_is_ready(s, ref->name, ref->name_length, version, ret_ready);
-}
-
-char *ops_model_stuck_instance(struct server *s, const struct ops_model_ref *ref)
-{
-    int64_t version;
-    struct status *st = parse_version(ref, &version);
-    if (!st)
-        return server_model_stuck_instance(s, ref->name, ref->name_length, version);
-    status_free(st);
-    return NULL;
 }
 
 struct status *ops_model_find(struct server *s, const struct ops_model_ref *ref,
@@ -138,35 +112,8 @@ struct status *ops_infer_model(struct server *s, const struct ops_model_ref *ref
     return NULL;
 }
 
-struct status *ops_repository_index(struct server *s, bool ready_only,
-                                    struct model_index_row **ret_rows, size_t *ret_n)
-{
-    return server_index(s, ready_only, ret_rows, ret_n);
-}
-
 struct control *ops_control(struct server *s)
 {
     struct control *control = server_control(s);
     return control ? control : server_helpers(s);
-}
-
-struct control *ops_helpers(struct server *s)
-{
-    return server_helpers(s);
-}
-
-struct status *ops_model_load(struct server *s, const char *name,
-                              const struct load_parameter *parameters, size_t n_parameters)
-{
-    return server_load_model(s, name, parameters, n_parameters);
-}
-
-struct status *ops_model_unload(struct server *s, const char *name)
-{
-    return server_unload_model(s, name);
-}
-
-struct status *ops_infer(struct server *s, struct request *r)
-{
-    return server_infer(s, r);
 }

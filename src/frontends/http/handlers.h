@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The handlers of the routes: infer.c has that of inference, meta.c those about the state of the
+ * server and of single models, admin.c those of the repository and of all models.
+ *
+ * Thread: the loop's. None blocks: admin.c hands its work to a control thread.
+ */
+#ifndef CONCH_FRONTENDS_HTTP_HANDLERS_H
+#define CONCH_FRONTENDS_HTTP_HANDLERS_H
+
+struct exchange;
+
+#define ROUTE(method, pattern, handle, error_type, takes_body, read_head)                          \
+    void handle(struct exchange *x);
+#include "frontends/http/routes.def"
+
+#endif
