@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Packing and unpacking by libdeflate, which works on whole messages.
+ *
+ * How much a message unpacks to is not known before. The first attempt has the room that the gzip
+ * format promises in its last four bytes, if that is possible, or four times the packed size; each
+ * further one has twice the room of the last, up to the maximum. All attempts together do twice the
+ * work of the last one at the most. Threads: the owner's.
+ */
+#include "base/compress.h"
+
+#include <endian.h>
+#include <libdeflate.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/pool.h"
+#include "base/status.h"
+
+enum {
+    LEVEL = 6,          /* of 1 to 12, the default of gzip and zlib */
+    FIRST_BYTES = 4096, /* the least room */
+    MAX_RATIO = 1032,   /* of deflate: 258 bytes take two bits at the least */
+};
+
+struct compress {
+    struct libdeflate_decompressor *unpack; /* NULL: not used yet */
+    struct libdeflate_compressor *pack;
+};
+
+struct compress *compress_new(void)
+{
+    return mem_zalloc(sizeof(struct compress));
+}
+
+void compress_free(struct compress *c)
+{
+    if (!c)
+        return;
+    if (c->unpack)
+        libdeflate_free_decompressor(c->unpack);
+    if (c->pack)
+        libdeflate_free_compressor(c->pack);
+    mem_free(c);
+}
+
+/* ---- Unpacking ------------------------------------------------------------------------------ */
+
+/* Saturated: a packed message of 16 MiB may promise more than there are addresses on paper. */
+static size_t multiply(size_t n, size_t by)
+{
+    size_t product;
+    return __builtin_mul_overflow(n, by, &product) ? SIZE_MAX : product;
+}
+
+static size_t first_room(enum compress_format format, const char *bytes, size_t n_bytes)
+{
+    uint32_t promised = 0;
+    if (format == COMPRESS_GZIP && n_bytes >= sizeof(promised)) {
+        memcpy(&promised, bytes + n_bytes - sizeof(promised), sizeof(promised));
+        promised = le32toh(promised);
+    }
+    bool possible = promised > 0 && promised <= multiply(n_bytes, MAX_RATIO);
+    return MAX(possible ? (size_t)promised : multiply(n_bytes, 4), (size_t)FIRST_BYTES);
+}
+
+static enum libdeflate_result unpack_into(struct compress *c, enum compress_format format,
+                                          const char *bytes, size_t n_bytes, char *out, size_t room,
+                                          size_t *ret_read, size_t *ret_written)
+{
+    return format == COMPRESS_GZIP ? libdeflate_gzip_decompress_ex(c->unpack, bytes, n_bytes, out,
+                                                                   room, ret_read, ret_written)
+                                   : libdeflate_zlib_decompress_ex(c->unpack, bytes, n_bytes, out,
+                                                                   room, ret_read, ret_written);
+}
+
+static const char *format_name(enum compress_format format)
+{
+    return format == COMPRESS_GZIP ? "gzip" : "deflate";
+}
+
+struct status *compress_unpack(struct compress *c, enum compress_format format, const void *bytes,
+                               size_t n_bytes, size_t max_bytes, struct pool *pool,
+                               struct mem_owner *owner, char **ret_block, size_t *ret_bytes)
+{
+    size_t room = MIN(first_room(format, bytes, n_bytes), max_bytes), n_read = 0, n_written = 0;
+    if (!c->unpack)
+        c->unpack = libdeflate_alloc_decompressor();
+    if (!c->unpack)
+        return status_no_memory();
+    for (;;) {
+        char *block = pool_alloc(pool, room, owner);
+        if (!block)
+            return status_no_memory();
+        enum libdeflate_result result =
+            unpack_into(c, format, bytes, n_bytes, block, room, &n_read, &n_written);
+        if (result == LIBDEFLATE_SUCCESS && n_read == n_bytes) {
+            *ret_block = block;
+            *ret_bytes = n_written;
+            return NULL;
+        }
+        pool_release(block);
+        if (result != LIBDEFLATE_INSUFFICIENT_SPACE)
+            return status_new(STATUS_INVALID_ARG, "%zu bytes are not valid %s", n_bytes,
+                              format_name(format));
+        if (room == max_bytes)
+            return status_new(STATUS_UNSUPPORTED, "%zu bytes unpack to more than %zu bytes",
+                              n_bytes, max_bytes);
+        room = MIN(multiply(room, 2), max_bytes);
+    }
+}
+
+/* ---- Packing -------------------------------------------------------------------------------- */
+
+/* All pieces in one block; NULL: no memory. */
+static char *join_pieces(const struct iovec *pieces, size_t n_pieces, size_t total,
+                         struct pool *pool, struct mem_owner *owner)
+{
+    char *joined = pool_alloc(pool, total, owner), *at = joined;
+    for (size_t i = 0; joined && i < n_pieces; i++) {
+        if (pieces[i].iov_len)
+            memcpy(at, pieces[i].iov_base, pieces[i].iov_len);
+        at += pieces[i].iov_len;
+    }
+    return joined;
+}
+
+static size_t pack_bytes(struct compress *c, enum compress_format format, const void *bytes,
+                         size_t n_bytes, char *out, size_t room)
+{
+    return format == COMPRESS_GZIP ? libdeflate_gzip_compress(c->pack, bytes, n_bytes, out, room)
+                                   : libdeflate_zlib_compress(c->pack, bytes, n_bytes, out, room);
+}
+
+struct status *compress_pack(struct compress *c, enum compress_format format,
+                             const struct iovec *pieces, size_t n_pieces, struct pool *pool,
+                             struct mem_owner *owner, char **ret_block, size_t *ret_bytes)
+{
+    size_t total = 0;
+    if (!c->pack)
+        c->pack = libdeflate_alloc_compressor(LEVEL);
+    if (!c->pack)
+        return status_no_memory();
+    for (size_t i = 0; i < n_pieces; i++)
+        total += pieces[i].iov_len;
+    char *joined = n_pieces == 1 ? NULL : join_pieces(pieces, n_pieces, total, pool, owner);
+    const void *bytes = n_pieces == 1 ? pieces[0].iov_base : joined;
+    size_t room = format == COMPRESS_GZIP ? libdeflate_gzip_compress_bound(c->pack, total)
+                                          : libdeflate_zlib_compress_bound(c->pack, total);
+    char *block = bytes || total == 0 ? pool_alloc(pool, room, owner) : NULL;
+    size_t n = block ? pack_bytes(c, format, bytes ? bytes : "", total, block, room) : 0;
+    pool_release(joined);
+    if (n == 0) {
+        pool_release(block);
+        return status_no_memory();
+    }
+    *ret_block = block;
+    *ret_bytes = n;
+    return NULL;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whole messages and bodies in gzip and in zlib's format (which protocols call deflate), both ways,
+ * by libdeflate.
+ *
+ * A struct compress keeps the library's state and tables from one message to the next, so that only
+ * the results are allocated in the long run. It takes some 10 KiB for unpacking and 700 KiB for
+ * packing, each made at its first use. Thread: one at a time.
+ */
+#ifndef CONCH_BASE_COMPRESS_H
+#define CONCH_BASE_COMPRESS_H
+
+#include <stddef.h>
+#include <sys/uio.h>
+
+#include "base/compiler.h"
+
+struct compress;
+struct mem_owner;
+struct pool;
+struct status;
+
+enum compress_format { COMPRESS_ZLIB, COMPRESS_GZIP };
+
+/* compress_new - the caller ends it with compress_free(), where NULL is fine. */
+struct compress *compress_new(void);
+void compress_free(struct compress *c);
+
+/*
+ * compress_unpack - the unpacked bytes in a block of the pool, which the caller releases.
+ *
+ * The block never has more than max_bytes, whatever the packed bytes promise.
+ *
+ * @owner  is charged for the block; NULL: nobody is
+ * Errors: STATUS_INVALID_ARG  the bytes are not of that format, end early or go on behind their end
+ *         STATUS_UNSUPPORTED  they unpack to more than max_bytes
+ *         STATUS_UNAVAILABLE  no memory
+ */
+NODISCARD struct status *compress_unpack(struct compress *c, enum compress_format format,
+                                         const void *bytes, size_t n_bytes, size_t max_bytes,
+                                         struct pool *pool, struct mem_owner *owner,
+                                         char **ret_block, size_t *ret_bytes);
+
+/*
+ * compress_pack - the packed bytes in a block of the pool, which the caller releases.
+ *
+ * @pieces  the bytes; more than one piece are copied together first
+ * @owner   as above
+ * Errors: STATUS_UNAVAILABLE  no memory
+ */
+NODISCARD struct status *compress_pack(struct compress *c, enum compress_format format,
+                                       const struct iovec *pieces, size_t n_pieces,
+                                       struct pool *pool, struct mem_owner *owner, char **ret_block,
+                                       size_t *ret_bytes);
+
+#endif

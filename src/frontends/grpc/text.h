@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What gRPC writes into headers and trailers (its protocol over HTTP/2): timeouts, encodings,
+ * content types, the message of a status. No state; any thread.
+ */
+#ifndef CONCH_FRONTENDS_GRPC_TEXT_H
+#define CONCH_FRONTENDS_GRPC_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/compiler.h"
+#include "frontends/net/span.h"
+
+/* How messages may be compressed; bits of a set. */
+enum grpc_encoding {
+    GRPC_IDENTITY = 1,
+    GRPC_DEFLATE = 2,
+    GRPC_GZIP = 4,
+};
+
+/* grpc_encoding_name - "identity", "deflate", "gzip"; static. */
+const char *grpc_encoding_name(enum grpc_encoding encoding);
+
+/* grpc_encoding_of - the encoding of that name; 0: there is none. */
+unsigned int grpc_encoding_of(struct span name);
+
+/* grpc_accepted_encodings - the set of the known ones in a list with commas; GRPC_IDENTITY always
+ * is. */
+unsigned int grpc_accepted_encodings(struct span list);
+
+/* What this server accepts, for grpc-accept-encoding. */
+#define GRPC_ACCEPT_ENCODING "identity,deflate,gzip"
+
+/* grpc_is_content_type - is it application/grpc, with a suffix (+proto) or parameters or without?
+ */
+bool grpc_is_content_type(struct span value);
+
+/*
+ * grpc_parse_timeout - the header grpc-timeout: one to eight digits and a unit (H M S m u n).
+ *
+ * Returns false when the value is none. Longer times than UINT64_MAX ns do not exist.
+ */
+bool grpc_parse_timeout(struct span value, uint64_t *ret_ns);
+
+/*
+ * grpc_encode_message - the text of a status for grpc-message: all bytes but those from blank to
+ * '~' become %XX, and '%' does.
+ *
+ * @out  room for 3 × length bytes
+ * Returns the length of the encoded text.
+ */
+size_t grpc_encode_message(const char *text, size_t length, char *out);
+
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Packed messages. The first byte chooses the format. What unpacks packs again to what unpacks to
+ * the same; what does not is refused without memory.
+ */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/compress.h"
+#include "base/pool.h"
+#include "base/status.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void expect(bool fine)
+{
+    if (!fine)
+        abort();
+}
+
+static void pack_again(struct compress *c, enum compress_format format, struct pool *pool,
+                       char *bytes, size_t n, size_t max)
+{
+    struct iovec pieces[] = {{bytes, n / 2}, {bytes + n / 2, n - n / 2}};
+    char *packed, *unpacked;
+    size_t n_packed, n_unpacked;
+    expect(!compress_pack(c, format, pieces, 2, pool, NULL, &packed, &n_packed));
+    expect(!compress_unpack(c, format, packed, n_packed, max, pool, NULL, &unpacked, &n_unpacked));
+    expect(n_unpacked == n && memcmp(unpacked, bytes, n) == 0);
+    pool_release(packed);
+    pool_release(unpacked);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    enum { MAX = 1 << 20 };
+    static struct pool *pool;
+    static struct compress *c;
+    struct pool_stats stats;
+    char *block;
+    size_t n;
+    if (!pool) {
+        pool = pool_new("fuzz", 1 << 20, 16 << 20);
+        c = compress_new();
+    }
+    if (size == 0)
+        return 0;
+    enum compress_format format = data[0] & 1 ? COMPRESS_GZIP : COMPRESS_ZLIB;
+    struct status *st = compress_unpack(c, format, data + 1, size - 1, MAX, pool, NULL, &block, &n);
+    if (!st) {
+        expect(n <= MAX);
+        pack_again(c, format, pool, block, n, MAX);
+        pool_release(block);
+    }
+    status_free(st);
+    pool_stats(pool, &stats);
+    expect(stats.used_bytes == 0);
+    return 0;
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/compress.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/pool.h"
+#include "base/status.h"
+
+/* gzip and zlib streams of "hello hello hello hello", made by Python's modules. */
+static const char hello[] = "hello hello hello hello";
+static const unsigned char hello_gzip[] = {
+    0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x03, 0xcb, 0x48, 0xcd, 0xc9,
+    0xc9, 0x57, 0xc8, 0x40, 0x27, 0x01, 0xe3, 0x51, 0x3d, 0x8d, 0x17, 0x00, 0x00, 0x00};
+static const unsigned char hello_zlib[] = {0x78, 0x9c, 0xcb, 0x48, 0xcd, 0xc9, 0xc9, 0x57,
+                                           0xc8, 0x40, 0x27, 0x01, 0x68, 0x03, 0x08, 0xb1};
+
+static struct pool *pool;
+static struct compress *c;
+
+static int start(void **state)
+{
+    (void)state;
+    pool = pool_new("test", 1 << 20, 256 << 20);
+    c = compress_new();
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    struct pool_stats stats;
+    pool_stats(pool, &stats);
+    assert_int_equal(stats.used_bytes, 0);
+    compress_free(c);
+    compress_free(NULL);
+    pool_free(pool);
+    return 0;
+}
+
+static void expect_error(struct status *st, enum status_code code, const char *text)
+{
+    assert_non_null(st);
+    assert_string_equal(status_message(st), text);
+    assert_int_equal(status_code(st), code);
+    status_free(st);
+}
+
+static struct status *unpack(enum compress_format format, const void *bytes, size_t n, size_t max,
+                             char **ret_block, size_t *ret_bytes)
+{
+    char *copy = malloc(n + !n); /* an exact copy, so that reading past it is seen */
+    assert_non_null(copy);
+    memcpy(copy, bytes, n);
+    struct status *st = compress_unpack(c, format, copy, n, max, pool, NULL, ret_block, ret_bytes);
+    free(copy);
+    return st;
+}
+
+static void unpacks_what_others_have_packed(void **state)
+{
+    (void)state;
+    char *block;
+    size_t n;
+    for (int i = 0; i < 3; i++) {
+        assert_null(unpack(COMPRESS_GZIP, hello_gzip, sizeof(hello_gzip), 1000, &block, &n));
+        assert_int_equal(n, sizeof(hello) - 1);
+        assert_memory_equal(block, hello, n);
+        pool_release(block);
+        assert_null(unpack(COMPRESS_ZLIB, hello_zlib, sizeof(hello_zlib), 23, &block, &n));
+        assert_int_equal(n, sizeof(hello) - 1);
+        assert_memory_equal(block, hello, n);
+        pool_release(block);
+    }
+}
+
+static void refuses_what_is_damaged_cut_or_too_long(void **state)
+{
+    (void)state;
+    char *block, bytes[64];
+    size_t n;
+    for (size_t i = 0; i < sizeof(hello_gzip); i++)
+        expect_error(unpack(COMPRESS_GZIP, hello_gzip, i, 1000, &block, &n), STATUS_INVALID_ARG,
+                     (snprintf(bytes, sizeof(bytes), "%zu bytes are not valid gzip", i), bytes));
+    memcpy(bytes, hello_gzip, sizeof(hello_gzip));
+    bytes[12] ^= 1;
+    expect_error(unpack(COMPRESS_GZIP, bytes, sizeof(hello_gzip), 1000, &block, &n),
+                 STATUS_INVALID_ARG, "28 bytes are not valid gzip");
+    memcpy(bytes, hello_zlib, sizeof(hello_zlib));
+    expect_error(unpack(COMPRESS_ZLIB, bytes, sizeof(hello_zlib) + 1, 1000, &block, &n),
+                 STATUS_INVALID_ARG, "17 bytes are not valid deflate");
+    expect_error(unpack(COMPRESS_ZLIB, hello_gzip, sizeof(hello_gzip), 1000, &block, &n),
+                 STATUS_INVALID_ARG, "28 bytes are not valid deflate");
+    expect_error(unpack(COMPRESS_GZIP, hello_gzip, sizeof(hello_gzip), 22, &block, &n),
+                 STATUS_UNSUPPORTED, "28 bytes unpack to more than 22 bytes");
+    expect_error(unpack(COMPRESS_ZLIB, hello_zlib, sizeof(hello_zlib), 22, &block, &n),
+                 STATUS_UNSUPPORTED, "16 bytes unpack to more than 22 bytes");
+}
+
+/* Pieces of changing content, so that they pack neither to nothing nor not at all. */
+static void unpacks_what_it_has_packed(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {0, 1, 100, 5000, 3 << 20};
+    for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+        for (int format = COMPRESS_ZLIB; format <= COMPRESS_GZIP; format++) {
+            size_t n = sizes[i], n_packed, n_unpacked;
+            char *bytes = malloc(n + 1), *packed, *unpacked;
+            assert_non_null(bytes);
+            for (size_t k = 0; k < n; k++)
+                bytes[k] = (char)(k * k / 1000);
+            struct iovec one = {bytes, n},
+                         three[] = {{bytes, n / 3}, {bytes, 0}, {bytes + n / 3, n - n / 3}};
+            for (int pieces = 1; pieces <= 3; pieces += 2) {
+                assert_null(compress_pack(c, (enum compress_format)format,
+                                          pieces == 1 ? &one : three, (size_t)pieces, pool, NULL,
+                                          &packed, &n_packed));
+                assert_null(unpack((enum compress_format)format, packed, n_packed, n, &unpacked,
+                                   &n_unpacked));
+                assert_int_equal(n_unpacked, n);
+                assert_memory_equal(unpacked, bytes, n);
+                pool_release(packed);
+                pool_release(unpacked);
+            }
+            free(bytes);
+        }
+    }
+}
+
+/* 64 MiB of zeros pack to 64 KiB. */
+static void a_bomb_takes_no_more_than_the_maximum(void **state)
+{
+    (void)state;
+    enum { BYTES = 64 << 20, MAX = 1 << 20 };
+    char *zeros = calloc(1, BYTES), *packed, *block, text[64];
+    size_t n_packed, n;
+    assert_non_null(zeros);
+    struct iovec piece = {zeros, BYTES};
+    assert_null(compress_pack(c, COMPRESS_GZIP, &piece, 1, pool, NULL, &packed, &n_packed));
+    free(zeros);
+    struct pool *small = pool_new("small", 0, 2 * MAX);
+    snprintf(text, sizeof(text), "%zu bytes unpack to more than %d bytes", n_packed, MAX);
+    expect_error(compress_unpack(c, COMPRESS_GZIP, packed, n_packed, MAX, small, NULL, &block, &n),
+                 STATUS_UNSUPPORTED, text);
+    /* the end of the packed bytes promises what they have not */
+    memset(packed + n_packed - 4, 0, 4);
+    struct status *st =
+        compress_unpack(c, COMPRESS_GZIP, packed, n_packed, MAX, small, NULL, &block, &n);
+    expect_error(st, STATUS_UNSUPPORTED, text);
+    /* more than the pool has is no memory */
+    st = compress_unpack(c, COMPRESS_GZIP, packed, n_packed, BYTES, small, NULL, &block, &n);
+    assert_non_null(st);
+    assert_int_equal(status_code(st), STATUS_UNAVAILABLE);
+    status_free(st);
+    pool_release(packed);
+    pool_free(small);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(unpacks_what_others_have_packed),
+        cmocka_unit_test(refuses_what_is_damaged_cut_or_too_long),
+        cmocka_unit_test(unpacks_what_it_has_packed),
+        cmocka_unit_test(a_bomb_takes_no_more_than_the_maximum),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}
