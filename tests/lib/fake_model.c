@@ -10,6 +10,7 @@
 #include "base/pool.h"
 #include "base/status.h"
 #include "core/options/server_options.h"
+#include "core/repo/repository.h"
 #include "core/request/response.h"
 
 static void must(struct status *st, const char *what)
@@ -50,6 +51,7 @@ void fake_model_make_with(struct fake_model *f, struct server_options *options, 
     f->backend.name = mem_strdup("fake");
     f->backend.fns.instance_execute = execute;
     server_services_init(&f->server);
+    f->server.repository = repository_new(&f->server.services, NULL, f->server.options, NULL);
     f->model = model_new(&f->server.services, "m", 1, "/nowhere", config);
     f->model->backend = &f->backend;
     must(model_make_specs(f->model), "specs");
@@ -84,6 +86,7 @@ void fake_model_end(struct fake_model *f)
     model_expect_returned(m->owner, MEM_BACKEND);
     model_unref(m);
     mem_free(f->backend.name);
+    repository_free(f->server.repository);
     deadline_timers_done(&f->server.deadline_timers);
     helpers_done(&f->server.helpers);
     watchdog_done(&f->server.watchdog);

@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "core/options/server_options.h"
 #include "core/repo/override.h"
-#include "core/repo/repository.h"
+#include "core/repo/repository_priv.h"
 #include "core/storage/source.h"
 
 struct status *repository_check_name(const char *name)

@@ -10,7 +10,8 @@
 #include "base/table.h"
 #include "core/model/model.h"
 #include "core/options/server_options.h"
-#include "core/repo/repository.h"
+#include "core/repo/index_row.h"
+#include "core/repo/repository_priv.h"
 #include "core/storage/storage.h"
 
 /* ---- Rows ----------------------------------------------------------------------------------- */
@@ -26,7 +27,7 @@ struct rows {
     char *texts; /* where the next one goes */
 };
 
-static const char *copy_text(struct rows *r, const char *text)
+static const char *copy_row_text(struct rows *r, const char *text)
 {
     size_t size = strlen(text) + 1;
     char *copy = memcpy(r->texts, text, size);
@@ -43,10 +44,10 @@ static void add_row(struct rows *r, const char *name, int64_t version, enum vers
         return;
     }
     r->list[r->n++] = (struct model_index_row){
-        .name = copy_text(r, name),
+        .name = copy_row_text(r, name),
         .version = version,
         .state = state,
-        .reason = copy_text(r, reason),
+        .reason = copy_row_text(r, reason),
     };
 }
 

@@ -21,7 +21,7 @@
 #include "core/load/model_load.h"
 #include "core/model/model_priv.h"
 #include "core/options/server_options.h"
-#include "core/repo/repository.h"
+#include "core/repo/repository_priv.h"
 #include "core/repo/scan.h"
 #include "core/storage/source.h"
 #include "core/storage/storage.h"

@@ -15,7 +15,7 @@
 #include "base/search.h"
 #include "base/status.h"
 #include "core/options/server_options.h"
-#include "core/repo/repository.h"
+#include "core/repo/repository_priv.h"
 #include "core/storage/source.h"
 #include "core/storage/storage.h"
 #include "core/threads/load_slot.h"

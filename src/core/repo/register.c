@@ -12,7 +12,7 @@
 #include "base/utf8.h"
 #include "core/options/server_options.h"
 #include "core/repo/model_mapping.h"
-#include "core/repo/repository.h"
+#include "core/repo/repository_priv.h"
 #include "core/storage/storage.h"
 
 static struct status *refuse_conflict(enum status_code code, const char *what, const char *name)

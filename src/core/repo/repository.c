@@ -9,7 +9,7 @@
  * also finds the model. A model stays in the catalog while a thread uses it (`n_users`); the last
  * one removes it, unless its state is still to be told.
  */
-#include "core/repo/repository.h"
+#include "core/repo/repository_priv.h"
 #include "core/threads/load_slot.h"
 
 #include <string.h>
@@ -31,11 +31,11 @@ enum { REPOSITORY_LEVEL = 100 };
 
 #define ANSWER_HOLDS_NS (20 * NS_PER_MS) /* as long as a backend is not asked again, either */
 
-void repository_init(struct repository *repo, const struct model_services *services,
-                     struct backend_registry *backends, const struct server_options *options,
-                     struct control *control)
+struct repository *repository_new(const struct model_services *services,
+                                  struct backend_registry *backends,
+                                  const struct server_options *options, struct control *control)
 {
-    memset(repo, 0, sizeof(*repo));
+    struct repository *repo = mem_zalloc(sizeof(*repo));
     repo->services = services;
     repo->backends = backends;
     repo->options = options;
@@ -44,6 +44,7 @@ void repository_init(struct repository *repo, const struct model_services *servi
     mutex_init(&repo->mu, REPOSITORY_LEVEL, "repository.mu");
     cond_init(&repo->changed);
     list_init(&repo->retiring);
+    return repo;
 }
 
 struct status *repository_open(struct repository *repo)
@@ -58,8 +59,10 @@ struct status *repository_open(struct repository *repo)
     return NULL;
 }
 
-void repository_done(struct repository *repo)
+void repository_free(struct repository *repo)
 {
+    if (!repo)
+        return;
     table_done(&repo->table);
     for (size_t i = 0; i < repo->n_models; i++)
         repository_model_free(repo->models[i]);
@@ -67,6 +70,7 @@ void repository_done(struct repository *repo)
     roots_unref(repo->roots);
     cond_done(&repo->changed);
     mutex_done(&repo->mu);
+    mem_free(repo);
 }
 
 struct roots *repository_roots(struct repository *repo)
@@ -418,6 +422,11 @@ void repository_stop_loading(struct repository *repo)
     for (size_t i = 0; models[i]; i++)
         model_flush(models[i]);
     repository_unref_models(models);
+}
+
+bool repository_is_stopping(const struct repository *repo)
+{
+    return atomic_load(&repo->stopping);
 }
 
 void repository_stop(struct repository *repo)

@@ -1,149 +1,46 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The repository object knows all models of the model repositories, and the state of each version.
+ * The repository knows all models of the model repositories, and the state of each version. The
+ * server calls these functions; README.md says which file of this folder does what, and has the
+ * states and the rules of the locks.
  *
  * Requests, on any thread, look models up in a table without a lock (table.h). The catalog, with
  * states and reasons, is under the repository's lock. Only control threads change table and
- * catalog.
- *
- *     start.c       loads the models that the options want, several at a time
- *     change.c      loads and unloads by name while the server runs
- *     register.c    registers and unregisters repositories while the server runs
- *     poll_mode.c   loads and unloads what has changed in the repositories
- *     load.c        loads one model, while its old versions serve
- *     retire.c      waits for the last request of a version that serves no more; takes it down
- *     index.c       reads the catalog
- *     repository.c  the catalog itself
- *
- * One thread at a time changes a model: the one that has locked it (repository_lock_model()).
- * Other threads that want to change it wait. Different models are changed in parallel.
+ * catalog. One thread at a time changes a model; different models are changed in parallel.
  */
 #ifndef CONCH_CORE_REPO_REPOSITORY_H
 #define CONCH_CORE_REPO_REPOSITORY_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/list.h"
-#include "base/mutex.h"
-#include "core/repo/fingerprint.h"
-#include "core/repo/index_row.h"
-#include "core/repo/listing.h"
-#include "core/repo/model_version.h"
-#include "core/repo/roots.h"
-#include "core/repo/table.h"
-#include "core/threads/control.h"
+#include "base/compiler.h"
 
 struct backend_registry;
 struct buf;
+struct control;
 struct load_parameter;
 struct model;
+struct model_index_row;
+struct model_mapping;
 struct model_services;
+struct repository;
 struct server_options;
-struct source;
+struct server_progress;
+struct status;
 
 /*
- *                        ┌────────────── reload: stays READY throughout ─┐
- *      (new) ──► LOADING ──► READY ──────────────────────────────────────┘
- *                  │  ▲        └──► UNLOADING ──► UNLOADED
- *                  ▼  │ (again)                        │
- *                 FAILED ◄───────── (again) LOADING ◄──┘
+ * repository_new - a repository without models; all arguments are borrowed.
+ *
+ * @services  what the models get of the server
+ * @control   its threads take models down; NULL: models never change
  */
-struct repo_version {
-    int64_t version;
-    enum version_state state;
-    char *failure;           /* why it has FAILED, else NULL */
-    struct model *model;     /* a reference while READY */
-    struct source *source;   /* where its files lie; a reference while READY */
-    unsigned int n_retiring; /* retired models of this version that are not taken down yet */
-};
-
-/* How far the loading of a model is. */
-enum repo_stage {
-    REPO_WAITING, /* its load has not begun, or it is not to be loaded */
-    REPO_LOADING,
-    REPO_SETTLED, /* each version is READY or has a reason why not; or the folder has none */
-};
-
-struct repo_model {
-    /* Constant. */
-    char *name;
-    char *title; /* its name in the log: with the repository in front under namespacing */
-
-    /* Of the thread that has locked the model. */
-    struct table_entry *entry; /* NULL: it has never been loaded */
-    struct fingerprint seen;   /* of its folder, when the serving versions were loaded from it */
-    bool lacks_versions;       /* versions of its folder could not be loaded; a load tries these */
-    bool overridden;           /* the serving versions have a configuration from a load request */
-
-    /* Under repository.mu. Any thread changes the fields marked (any); the others are changed only
-     * by the thread that has locked the model. */
-    struct storage *storage; /* a reference: where its folder is; NULL: its files came by request */
-    uint64_t n_tickets,
-        ticket_served;    /* (any) tickets that were given out; the one that has the lock */
-    unsigned int n_users; /* (any) threads that have locked it or wait for that, and its retiring
-                             models: they keep it in the catalog */
-    bool wanted;          /* it is to serve */
-    bool unserved;        /* it counts in repository.n_unserved */
-    bool duplicate;       /* several repositories have it, so it is not served; see failure */
-    bool missing;         /* --load-model names it, and no repository has it; see failure */
-    bool empty;           /* no version in its folder is to be served */
-    enum repo_stage stage;
-    size_t n_versions;             /* 0: the folder could not be read, or the model is not wanted */
-    struct repo_version *versions; /* ascending; (any) their n_retiring */
-    char *failure;                 /* why the model could not be read, or NULL */
-};
-
-/* A retired version: it is taken down when the requests that found it before have ended. */
-struct retiring_model {
-    struct list link; /* of repository.retiring */
-    struct repository *repo;
-    struct repo_model *rm;
-    struct model *model; /* the catalog's reference */
-    struct source *source;
-    struct control_job job; /* takes it down, when its last request has ended */
-};
-
-struct repository {
-    /* Constant. */
-    const struct model_services *services;
-    struct backend_registry *backends;
-    const struct server_options *options;
-    struct control *control; /* its threads take models down; NULL: models never change */
-
-    struct table table;
-
-    /*
-     * A summary of the catalog for readiness probes, which then need no lock. Any thread, relaxed:
-     * a probe may get an answer that is a moment old, and asks again.
-     */
-    /* Models that could be read, and of which a version that should serve does not. */
-    atomic_size_t n_unserved;
-    atomic_bool must_ask; /* some backend has TRITONBACKEND_ModelInstanceReady: it is asked */
-    /* The last answer of repository_all_ready() with may_wait false: its time by the services'
-     * clock, with the answer in the lowest bit. */
-    atomic_uint_least64_t last_answer;
-
-    atomic_bool stopping; /* no further model is loaded */
-
-    struct mutex mu;     /* level 100 in core/README.md */
-    struct cond changed; /* a model was unlocked, a retiring model has gone */
-    /* Under mu. */
-    struct roots *roots; /* a reference; NULL before repository_open() */
-    bool listed;         /* the repositories have been listed: the catalog knows the models */
-    size_t n_models;
-    struct repo_model **models; /* sorted by name, then by repository */
-    struct list retiring;       /* of struct retiring_model; until they are taken down */
-    size_t n_ending;            /* retiring models that are being taken down */
-};
-
-void repository_init(struct repository *repo, const struct model_services *services,
-                     struct backend_registry *backends, const struct server_options *options,
-                     struct control *control);
-/* repository_done - frees the catalog. All models must be unloaded. */
-void repository_done(struct repository *repo);
+struct repository *repository_new(const struct model_services *services,
+                                  struct backend_registry *backends,
+                                  const struct server_options *options, struct control *control);
+/* repository_free - all models must be unloaded. */
+void repository_free(struct repository *repo);
 
 /*
  * repository_open - opens the repositories that the options name.
@@ -198,6 +95,14 @@ NODISCARD struct status *repository_index(struct repository *repo, bool ready_on
                                           struct model_index_row **ret_rows, size_t *ret_n);
 
 /*
+ * repository_ready_models - each READY model version, with a reference, so that the caller can ask
+ * backends without the lock. The list ends with NULL; the caller ends it with
+ * repository_unref_models(). It has no retiring models: their last reference ends them.
+ */
+struct model **repository_ready_models(struct repository *repo);
+void repository_unref_models(struct model **models);
+
+/*
  * repository_all_ready - is every version of every wanted model READY and able to run? Models that
  * cannot be read, that several repositories have or that no repository has are not counted.
  *
@@ -221,6 +126,9 @@ NODISCARD struct status *repository_progress(struct repository *repo, size_t max
  * without waiting for others to make a batch.
  */
 void repository_stop_loading(struct repository *repo);
+
+/* repository_is_stopping - has repository_stop_loading() been called? Thread: any. */
+bool repository_is_stopping(const struct repository *repo);
 
 /* repository_stop - every model refuses new requests, except those of sequences that have begun.
  * No further model is loaded. */
@@ -251,144 +159,5 @@ void repository_unload_all(struct repository *repo);
 
 /* repository_print_table - prints the table of models that is logged at the start. */
 void repository_print_table(struct repository *repo, struct buf *out);
-
-/* ---- For the files of the repository --------------------------------------------------------- */
-
-/*
- * repository_unable - the READY model versions whose backends say that they cannot serve: at most
- * max, then NULL. The caller ends list and references with repository_unref_models().
- *
- * Thread: any, without locks.
- * @may_wait  ask the backends now; false: use their last answers
- */
-struct model **repository_unable(struct repository *repo, size_t max, bool may_wait);
-
-/*
- * repository_ready_models - each READY model version, with a reference, so that the caller can ask
- * backends without the lock. The list ends with NULL; the caller ends it with
- * repository_unref_models(). It has no retiring models: their last reference ends them.
- */
-struct model **repository_ready_models(struct repository *repo);
-void repository_unref_models(struct model **models);
-
-/* repository_roots - a reference to the present list of repositories; the caller ends it with
- * roots_unref(). */
-struct roots *repository_roots(struct repository *repo);
-
-/* repository_model_new - a model that is not in the catalog yet. @storage NULL: no repository has
- * it. */
-struct repo_model *repository_model_new(const struct repository *repo, const char *name,
-                                        struct storage *storage);
-/* repository_model_free - frees a model that is not in the catalog and has no version. */
-void repository_model_free(struct repo_model *rm);
-
-/*
- * repository_lock_model - locks the model: only this thread changes it now. A model that is not in
- * the catalog is added to it. repository_unlock_model() unlocks it, and removes from the catalog a
- * model that has no state to tell and no other user.
- *
- * Thread: control. Threads get the lock in the order of their calls; waits for those before.
- * @storage  the repository that has the model, under namespacing; NULL: none has it
- */
-struct repo_model *repository_lock_model(struct repository *repo, const char *name,
-                                         struct storage *storage);
-void repository_unlock_model(struct repository *repo, struct repo_model *rm);
-/* repository_drop_user_and_unlock - the same for a user that has not locked the model (n_users).
- * The caller has locked repository.mu; the function unlocks it. */
-void repository_drop_user_and_unlock(struct repository *repo, struct repo_model *rm);
-/* repository_move - sets the storage that has the model's folder; NULL: none has it. Thread: the
- * one that has locked the model. */
-void repository_move(struct repository *repo, struct repo_model *rm, struct storage *storage);
-
-/*
- * repository_named - the models of that name in the catalog; the list ends with NULL. The caller
- * locks and unlocks each of them, one after the other, with repository_lock_named_model() and
- * repository_unlock_model(), and frees the list with mem_free().
- */
-struct repo_model **repository_named(struct repository *repo, const char *name);
-void repository_lock_named_model(struct repository *repo, struct repo_model *rm);
-
-/* repository_add_to_table - requests can look the model's name up from now on. Thread: control,
- * which has locked the model. */
-void repository_add_to_table(struct repository *repo, struct repo_model *rm);
-
-/*
- * repository_publish_locked - writes what the catalog says of the model into the table, if the
- * table has its name. To be called in the same hold of mu as the change, so that a client that sees
- * a version READY in the index can send requests to it. Returns the old view; the caller passes it
- * to table_view_end() after unlocking mu.
- */
-NODISCARD struct table_view *repository_publish_locked(struct repository *repo,
-                                                       struct repo_model *rm);
-
-/* repository_set_state - sets the state of a version, any but FAILED. */
-void repository_set_state(struct repository *repo, struct repo_version *rv,
-                          enum version_state state);
-void repository_set_state_locked(struct repository *repo, struct repo_version *rv,
-                                 enum version_state state);
-/* repository_set_failed_locked - sets the state FAILED; the text is copied. */
-void repository_set_failed_locked(struct repository *repo, struct repo_version *rv,
-                                  const char *failure);
-/* repo_version_reason - what the index says of its state; "" = nothing. Borrowed, under mu. */
-const char *repo_version_reason(const struct repo_version *rv);
-
-/* repository_count_locked - counts the model, or not, in n_unserved: among those that keep the
- * server from being ready. */
-void repository_count_locked(struct repository *repo, struct repo_model *rm, bool unserved);
-
-/* Why a model is loaded. */
-enum load_reason {
-    LOAD_AT_START,   /* each version serves as soon as it is READY, even if others fail */
-    LOAD_ON_REQUEST, /* a model that cannot be read: the client gets the error, nothing changes */
-    LOAD_ON_POLL,    /* a model that cannot be read: the catalog keeps the reason */
-};
-
-/*
- * repository_load_model - loads all versions of a model that are not loaded, or whose files have
- * changed. The old versions serve until the new ones are READY, and go on if a load fails.
- *
- * Thread: control, which has locked the model.
- * @source   where its files lie; borrowed
- * @config   the configuration as JSON, or NULL: the one in its folder
- * Errors: STATUS_INTERNAL, STATUS_INVALID_ARG  for the client (reference/behaviours §13.3, §13.4);
- *         the log has the cause
- */
-NODISCARD struct status *repository_load_model(struct repository *repo, struct repo_model *rm,
-                                               struct source *source, const char *config,
-                                               enum load_reason reason);
-
-/* repository_is_unfit_locked - notes the failure of a model whose folder cannot be read, or must
- * not be served. The text is copied. */
-void repository_is_unfit_locked(struct repository *repo, struct repo_model *rm,
-                                const char *failure);
-
-/* repository_unload_model - see server_unload_model(). Thread: control, which has locked the model.
- */
-void repository_unload_model(struct repository *repo, struct repo_model *rm);
-
-/* repository_log_unloaded - logs that a version of the model has been taken down. */
-void repository_log_unloaded(const struct repo_model *rm, int64_t version);
-
-/* repository_log_missing - logs that no repository has the model of that name. */
-void repository_log_missing(const char *name);
-
-/* repository_poll_failure - makes the error for a client when the cause is in the log. */
-NODISCARD struct status *repository_poll_failure(const char *name);
-
-/* repository_check_name - may a model have that name? Errors: STATUS_INVALID_ARG  it may not */
-NODISCARD struct status *repository_check_name(const char *name);
-
-/*
- * retire_take_locked - takes the version's model out of the catalog, and adds it to `taken`: the
- * version is READY no more, or gets another model. retire_start() begins to retire those in `taken`
- * once no request can find them: after table_view_end() of the view that
- * repository_publish_locked() has replaced.
- */
-void retire_take_locked(struct repository *repo, struct repo_model *rm, struct repo_version *rv,
-                        struct list *taken);
-void retire_start(struct list *taken);
-
-/* retire_end_all - see repository_unload_all(). */
-void retire_end_all(struct repository *repo);
 
 #endif

@@ -14,7 +14,7 @@
 #include "base/mem.h"
 #include "core/load/model_load.h"
 #include "core/model/model_priv.h"
-#include "core/repo/repository.h"
+#include "core/repo/repository_priv.h"
 #include "core/storage/source.h"
 
 static void note_end_locked(const struct retiring_model *l, int64_t version)

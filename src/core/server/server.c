@@ -26,6 +26,7 @@
 #include "core/model/model_priv.h"
 #include "core/model/model_statistics.h"
 #include "core/options/server_options.h"
+#include "core/repo/repository.h"
 #include "core/request/admit.h"
 #include "core/request/life.h"
 #include "core/request/request_trace.h"
@@ -93,11 +94,10 @@ static struct status *check_options(const struct server_options *o)
  */
 static struct status *open_repositories(struct server *s)
 {
-    struct status *st = repository_open(&s->repository);
+    struct status *st = repository_open(s->repository);
     if (!st || s->options->exit_on_error)
         return st;
     log_status(LOG_ERROR, "the server has failed to initialize, and serves no model", st);
-    table_close(&s->repository.table);
     atomic_store(&s->state, SERVER_FAILED);
     return NULL;
 }
@@ -107,7 +107,7 @@ static struct status *open_repositories(struct server *s)
 static bool is_server_stopping(const struct model_services *services)
 {
     const struct server *s = services->server;
-    return atomic_load(&s->repository.stopping) || atomic_load(&s->state) == SERVER_EXITING;
+    return repository_is_stopping(s->repository) || atomic_load(&s->state) == SERVER_EXITING;
 }
 
 static void on_model_drained(const struct model_services *services, struct model *m)
@@ -139,7 +139,7 @@ void server_services_init(struct server *s)
 static bool ask_wanted_models(struct readiness_watch *w)
 {
     struct server *s = CONTAINER_OF(w, struct server, readiness_watch);
-    struct model **models = repository_ready_models(&s->repository);
+    struct model **models = repository_ready_models(s->repository);
     uint64_t now_ns = clock_now_ns(s->clock);
     bool any = false;
     for (size_t i = 0; models[i]; i++)
@@ -176,8 +176,8 @@ struct status *server_create(const struct server_options *options, struct server
         s->embedder_budgets = embedder_budgets_new(&s->watchdog);
     backend_registry_init(&s->backends, s, s->options);
     s->has_control = options->control_mode != CONTROL_NONE;
-    repository_init(&s->repository, &s->services, &s->backends, s->options,
-                    s->has_control ? &s->control : NULL);
+    s->repository =
+        repository_new(&s->services, &s->backends, s->options, s->has_control ? &s->control : NULL);
     if (s->has_control) {
         st = control_start(&s->control, options->load_threads, CONTROL_THREADS);
         s->has_control = !st;
@@ -218,8 +218,8 @@ struct status *server_load(struct server *s)
         return status_new(STATUS_UNAVAILABLE, "the server has loaded its models, or is stopping");
 
     uint64_t from_ns = clock_now_ns(s->clock);
-    struct status *st = repository_load_all(&s->repository);
-    if (atomic_load(&s->repository.stopping)) {
+    struct status *st = repository_load_all(s->repository);
+    if (repository_is_stopping(s->repository)) {
         status_free(st);
         st = status_new(STATUS_UNAVAILABLE, "Server exiting");
     } else {
@@ -270,8 +270,8 @@ struct status *server_new(const struct server_options *options, struct server **
         return st;
     st = server_load(s);
     if (st) {
-        repository_stop(&s->repository);
-        repository_unload_all(&s->repository);
+        repository_stop(s->repository);
+        repository_unload_all(s->repository);
         server_free(s);
         return st;
     }
@@ -306,7 +306,7 @@ static bool drain_requests(struct server *s, uint64_t deadline_ns)
 
         /* Sequences have until the end of the time, if somebody is left who can go on with them. */
         bool waits = clock_now_ns(s->clock) < deadline_ns && !atomic_load(&s->no_sequences);
-        size_t n_open, n = repository_inflight(&s->repository, at_tick, waits, &n_open);
+        size_t n_open, n = repository_inflight(s->repository, at_tick, waits, &n_open);
         if (at_tick) {
             log_info("Timeout %u: Found %zu model versions that have in-flight inferences",
                      seconds_left(s, deadline_ns), n);
@@ -377,7 +377,7 @@ static bool await_loading(struct server *s, uint64_t deadline_ns)
 
 void server_stop_loading(struct server *s)
 {
-    repository_stop_loading(&s->repository);
+    repository_stop_loading(s->repository);
 }
 
 static struct status *exit_timeout_error(void)
@@ -388,17 +388,17 @@ static struct status *exit_timeout_error(void)
 static struct status *stop_models(struct server *s)
 {
     uint64_t deadline_ns = clock_now_ns(s->clock) + atomic_load(&s->exit_timeout_s) * NS_PER_S;
-    repository_stop(&s->repository);
+    repository_stop(s->repository);
     if (!await_loading(s, deadline_ns))
         return exit_timeout_error();
     log_info("Waiting for in-flight requests to complete.");
-    repository_stop(&s->repository); /* what has become READY since */
+    repository_stop(s->repository); /* what has become READY since */
     if (!drain_requests(s, deadline_ns))
         return exit_timeout_error();
     if (atomic_load(&s->is_kept)) /* the log has said why */
         return exit_timeout_error();
     log_info("All models are stopped, unloading models");
-    repository_unload_all(&s->repository);
+    repository_unload_all(s->repository);
     log_info("Timeout %u: Found 0 live models and 0 in-flight non-inference requests",
              seconds_left(s, deadline_ns));
     return NULL;
@@ -406,12 +406,12 @@ static struct status *stop_models(struct server *s)
 
 void server_log_unended(struct server *s)
 {
-    repository_log_unended(&s->repository);
+    repository_log_unended(s->repository);
 }
 
 bool server_has_open_sequences(struct server *s)
 {
-    return repository_has_open_sequences(&s->repository);
+    return repository_has_open_sequences(s->repository);
 }
 
 void server_end_sequences(struct server *s)
@@ -465,7 +465,7 @@ void server_free(struct server *s)
     if (s->has_control)
         control_stop(&s->control);
     readiness_watch_end(&s->readiness_watch);
-    repository_done(&s->repository);
+    repository_free(s->repository);
     deadline_timers_done(&s->deadline_timers);
     helpers_done(&s->helpers); /* whom timers have posted to */
     readiness_watch_done(&s->readiness_watch);
@@ -517,7 +517,7 @@ struct status *server_is_live(struct server *s, bool *ret_live)
 static bool is_server_ready(struct server *s, bool may_wait)
 {
     return atomic_load(&s->state) == SERVER_READY &&
-           (!s->options->strict_readiness || repository_all_ready(&s->repository, may_wait));
+           (!s->options->strict_readiness || repository_all_ready(s->repository, may_wait));
 }
 
 struct status *server_is_ready(struct server *s, bool *ret_ready)
@@ -547,7 +547,7 @@ struct status *server_progress(struct server *s, size_t max_rows, struct server_
         return st;
     ret->ready = is_server_ready(s, false);
     ret->state = states[atomic_load(&s->state)];
-    return repository_progress(&s->repository, max_rows, ret);
+    return repository_progress(s->repository, max_rows, ret);
 }
 
 /* ---- Models that come and go ----------------------------------------------------------------- */
@@ -566,7 +566,7 @@ struct control *server_helpers(struct server *s)
 static struct status *begin_change(struct server *s, enum control_mode mode)
 {
     mutex_lock(&s->drain_mu);
-    bool ready = atomic_load(&s->state) == SERVER_READY && !atomic_load(&s->repository.stopping);
+    bool ready = atomic_load(&s->state) == SERVER_READY && !repository_is_stopping(s->repository);
     bool allowed = ready && s->options->control_mode == mode;
     s->n_changes += allowed;
     mutex_unlock(&s->drain_mu);
@@ -594,7 +594,7 @@ struct status *server_load_model(struct server *s, const char *name,
     struct status *st = begin_change(s, CONTROL_EXPLICIT);
     if (st)
         return st;
-    st = repository_load(&s->repository, name, parameters, n_parameters);
+    st = repository_load(s->repository, name, parameters, n_parameters);
     end_change(s);
     return st;
 }
@@ -604,7 +604,7 @@ struct status *server_unload_model(struct server *s, const char *name)
     struct status *st = begin_change(s, CONTROL_EXPLICIT);
     if (st)
         return st;
-    repository_unload(&s->repository, name);
+    repository_unload(s->repository, name);
     end_change(s);
     return NULL;
 }
@@ -625,7 +625,7 @@ struct status *server_register_repository(struct server *s, const char *path,
     struct status *st = begin_registration(s, "registration");
     if (st)
         return st;
-    st = repository_register(&s->repository, path, mappings, n_mappings);
+    st = repository_register(s->repository, path, mappings, n_mappings);
     end_change(s);
     return st;
 }
@@ -635,7 +635,7 @@ struct status *server_unregister_repository(struct server *s, const char *path)
     struct status *st = begin_registration(s, "unregistration");
     if (st)
         return st;
-    st = repository_unregister(&s->repository, path);
+    st = repository_unregister(s->repository, path);
     end_change(s);
     return st;
 }
@@ -645,7 +645,7 @@ struct status *server_poll(struct server *s)
     struct status *st = begin_change(s, CONTROL_POLL);
     if (st)
         return st;
-    repository_poll(&s->repository);
+    repository_poll(s->repository);
     end_change(s);
     return NULL;
 }
@@ -655,7 +655,7 @@ struct status *server_poll(struct server *s)
 struct status *server_find_model(struct server *s, const char *name, size_t name_length,
                                  int64_t version, struct model **ret_model)
 {
-    return repository_find(&s->repository, name, name_length, version, ret_model);
+    return repository_find(s->repository, name, name_length, version, ret_model);
 }
 
 struct status *server_model_versions(struct server *s, const char *name, size_t name_length,
@@ -664,7 +664,7 @@ struct status *server_model_versions(struct server *s, const char *name, size_t 
     struct status *st = refuse_unless_serving(s);
     if (st)
         return st;
-    return repository_versions(&s->repository, name, name_length, ret_versions, ret_n);
+    return repository_versions(s->repository, name, name_length, ret_versions, ret_n);
 }
 
 static struct status *model_is_ready(struct server *s, const char *name, size_t name_length,
@@ -701,7 +701,7 @@ struct status *server_index(struct server *s, bool ready_only, struct model_inde
     struct status *st = refuse_unless_serving(s);
     if (st)
         return st;
-    return repository_index(&s->repository, ready_only, ret_rows, ret_n);
+    return repository_index(s->repository, ready_only, ret_rows, ret_n);
 }
 
 static struct status *read_statistics(struct model_statistics *ret)
@@ -720,7 +720,7 @@ struct status *server_statistics(struct server *s, const char *name, size_t name
     struct model **models;
     struct status *st = refuse_unless_serving(s);
     if (!st)
-        st = repository_serving(&s->repository, name, name_length, version, &models);
+        st = repository_serving(s->repository, name, name_length, version, &models);
     if (st)
         return st;
     struct server_statistics all = {0};
@@ -754,7 +754,7 @@ struct status *server_metrics(struct server *s, struct buf *out)
     struct page_source source = {
         .options = s->options, .clock = s->clock, .machine = s->machine, .connections = s->budget};
     struct model **models;
-    struct status *st = s->options->metrics ? repository_serving(&s->repository, "", 0,
+    struct status *st = s->options->metrics ? repository_serving(s->repository, "", 0,
                                                                  CONCH_VERSION_LATEST, &models)
                                             : NULL;
     bool has_models = s->options->metrics && !st;

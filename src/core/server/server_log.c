@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "base/table.h"
 #include "core/options/server_options.h"
+#include "core/repo/repository.h"
 #include "core/server/server_priv.h"
 
 enum { MAX_TABLE_BYTES = 64 << 20, MAX_NAMES = 8, MAX_NAMES_BYTES = 4096 };
@@ -83,7 +84,7 @@ void server_log_tables(struct server *s)
     table_text_print(t, &agents);
     table_text_free(t);
     print_backends(s, &backends);
-    repository_print_table(&s->repository, &models);
+    repository_print_table(s->repository, &models);
     print_options(s, &options);
     log_table(LOG_INFO, __FILE__, __LINE__, buf_text(&agents));
     log_table(LOG_INFO, __FILE__, __LINE__, buf_text(&backends));
@@ -94,7 +95,7 @@ void server_log_tables(struct server *s)
 void server_log_loaded(struct server *s, uint64_t ns)
 {
     struct server_progress p;
-    struct status *st = repository_progress(&s->repository, 0, &p);
+    struct status *st = repository_progress(s->repository, 0, &p);
     if (!st)
         log_info("Loaded %zu of %zu models in %.3f s", p.n_serving, p.n_models, (double)ns / 1e9);
     status_free(st);
@@ -105,7 +106,7 @@ void server_log_loading(struct server *s, unsigned int seconds_left)
 {
     struct server_progress p;
     AUTO(buf) names = BUF_INIT(MAX_NAMES_BYTES);
-    struct status *st = repository_progress(&s->repository, MAX_NAMES, &p);
+    struct status *st = repository_progress(s->repository, MAX_NAMES, &p);
     if (st) {
         status_free(st);
         return;

@@ -9,7 +9,6 @@
 #include "core/backend/backend.h"
 #include "core/backend/readiness.h"
 #include "core/model/model_services.h"
-#include "core/repo/repository.h"
 #include "core/server/server.h"
 #include "core/threads/control.h"
 #include "core/threads/deadline_timer.h"
@@ -20,6 +19,7 @@ struct budget;
 struct clock;
 struct embedder_budgets;
 struct machine;
+struct repository;
 struct server_options;
 
 /*
@@ -37,7 +37,7 @@ struct server {
     struct server_options *options;
     struct clock *clock; /* all of core reads the time of this one */
     struct backend_registry backends;
-    struct repository repository;
+    struct repository *repository;
     struct budget *budget;   /* for what the frontends' connections keep */
     struct machine *machine; /* NULL: metrics of the machine are switched off */
     struct deadline_timers deadline_timers;

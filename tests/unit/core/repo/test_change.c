@@ -21,6 +21,7 @@
 #include "core/model/model.h"
 #include "core/options/server_options.h"
 #include "core/repo/load_parameter.h"
+#include "core/repo/repository_priv.h"
 #include "core/request/life.h"
 #include "core/request/request.h"
 #include "core/request/response.h"
@@ -453,7 +454,7 @@ static void an_up_to_date_model_is_not_fetched(void **state)
     (void)state;
     struct fixture f;
     set_up(&f);
-    struct storage *storage = f.s->repository.roots->list[0]->storage;
+    struct storage *storage = f.s->repository->roots->list[0]->storage;
     store.real = storage->ops;
     struct storage_ops counted = *store.real;
     counted.fetch = fetch_counted;

@@ -16,6 +16,7 @@
 #include "base/thread.h"
 #include "core/model/model.h"
 #include "core/options/server_options.h"
+#include "core/repo/repository_priv.h"
 #include "core/server/server.h"
 #include "core/server/server_priv.h"
 #include "lib/repository.h"
@@ -61,7 +62,7 @@ static void tear_down(struct fixture *f)
 
 static size_t n_in_catalog(const struct fixture *f)
 {
-    struct repository *repo = &f->s->repository;
+    struct repository *repo = f->s->repository;
     mutex_lock(&repo->mu);
     size_t n = repo->n_models;
     mutex_unlock(&repo->mu);
@@ -71,7 +72,7 @@ static size_t n_in_catalog(const struct fixture *f)
 /* A control thread unloads models and removes them from the catalog. */
 static void await_catalog(const struct fixture *f, size_t n)
 {
-    struct repository *repo = &f->s->repository;
+    struct repository *repo = f->s->repository;
     mutex_lock(&repo->mu);
     while (repo->n_models != n)
         cond_wait(&repo->changed, &repo->mu);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/repo/repository.h"
+#include "core/repo/repository_priv.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -102,7 +102,7 @@ static void a_readiness_answer_holds_for_a_while(void **state)
     repository_make(&root);
     repository_add(&root, "m", CONFIG, 1);
     struct server *s = start(&root, 1, false);
-    struct repository *repo = &s->repository;
+    struct repository *repo = s->repository;
     atomic_store(&repo->must_ask, true); /* as if a backend had to be asked */
     assert_true(repository_all_ready(repo, false));
 
