@@ -50,11 +50,11 @@ void backend_log(TRITONSERVER_LogLevel level, const char *file, int line, const 
     free(text);
 }
 
-/* Nothing that these backends call is younger than version 1.15, so an older server than the one
- * that the headers describe will do. */
+/* These backends call nothing younger than version 1.15, so they also run in servers older than
+ * the headers. */
 #define NEEDED_MINOR 15
 
-/* Of Conch only; the loader leaves NULL where there is none. */
+/* A function of Conch only; in other servers the loader leaves NULL. */
 extern __typeof__(conch_model_declare_bounded) conch_model_declare_bounded __attribute__((weak));
 
 TRITONSERVER_Error *backend_declare_bounded(TRITONBACKEND_Model *model)
@@ -87,7 +87,7 @@ void backend_pause_ms(int64_t ms)
 {
     struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
 
-    if (ms == 0) /* nanosleep() of nothing still sleeps, 50 us and more */
+    if (ms == 0) /* nanosleep(0) still sleeps, 50 us and more */
         return;
     while (nanosleep(&left, &left) != 0)
         ;

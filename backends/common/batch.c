@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The first dimension of any of its inputs is its share of the batch. */
+/* The first dimension of any input of a request is its share of the batch. */
 static TRITONSERVER_Error *count_rows(TRITONBACKEND_Request *request, uint64_t *ret_rows)
 {
     TRITONBACKEND_Input *input;
@@ -197,7 +197,7 @@ void batch_single(struct batch *b, uint32_t i, struct batch *ret_single)
     ret_single->compute_start_ns = ret_single->compute_end_ns = 0;
     if (part->err)
         return;
-    /* Outputs that were begun cannot be taken back, so the whole response is made anew. */
+    /* Outputs that were begun cannot be withdrawn, so the whole response is made again. */
     backend_ignore(TRITONBACKEND_ResponseDelete(part->response), "deleting a response");
     part->response = NULL;
     batch_fail(ret_single, part, TRITONBACKEND_ResponseNew(&part->response, part->request));

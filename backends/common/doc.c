@@ -92,7 +92,7 @@ static char *put_code_point(char *to, unsigned int code)
     return to;
 }
 
-/* After "\u": one code point, of one escape or of a surrogate pair. */
+/* Reads one code point after "\u", from one escape or from a surrogate pair. */
 static bool read_code_point(struct reader *r, unsigned int *ret_code)
 {
     unsigned int high, low;
@@ -205,7 +205,7 @@ static bool read_word(struct reader *r, const char *word)
 
 static bool read_doc_value(struct reader *r, struct doc_value *v);
 
-/* Items of an array or an object up to its closing bracket. */
+/* Reads the items of an array or an object up to its closing bracket. */
 static bool read_items(struct reader *r, struct doc_value *v, char close)
 {
     struct doc_value **link = &v->first;

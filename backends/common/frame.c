@@ -70,7 +70,7 @@ TRITONSERVER_Error *frame_model_close(TRITONBACKEND_Model *model)
     void *m;
 
     TRY(TRITONBACKEND_ModelState(model, &m));
-    if (m) /* NULL when opening it has failed */
+    if (m) /* NULL if opening it failed */
         model_free(m);
     return NULL;
 }
@@ -119,7 +119,7 @@ TRITONSERVER_Error *frame_instance_close(TRITONBACKEND_ModelInstance *instance)
     void *in;
 
     TRY(TRITONBACKEND_ModelInstanceState(instance, &in));
-    if (in) /* NULL when opening it has failed */
+    if (in) /* NULL if opening it failed */
         instance_free(in);
     return NULL;
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What one request has for the input. */
+/* One request's data of the input. */
 struct piece {
     TRITONBACKEND_Input *input;
     const int64_t *shape;
@@ -16,9 +16,9 @@ struct piece {
     uint64_t size;
 };
 
-/* Do the buffers seen so far lie one behind the other? */
+/* Buffers seen so far, while each begins where the last one ends. */
 struct run {
-    const char *first, *end; /* NULL: none had bytes yet */
+    const char *first, *end; /* NULL: no bytes yet */
     bool broken;
 };
 
@@ -100,7 +100,7 @@ static TRITONSERVER_Error *join_ragged(struct gathered *g, const struct piece *p
     return NULL;
 }
 
-/* Rows below rows: only the first dimension may differ. */
+/* Joins the rows of requests: only the first dimension may differ. */
 static TRITONSERVER_Error *join_rows(struct gathered *g, const char *name, const struct piece *p,
                                      bool first)
 {
@@ -117,7 +117,7 @@ static TRITONSERVER_Error *join_rows(struct gathered *g, const char *name, const
     return NULL;
 }
 
-/* ---- Where the data lie --------------------------------------------------------------------- */
+/* ---- Addresses of the data ------------------------------------------------------------------- */
 
 static TRITONSERVER_Error *extend_run(struct run *run, const struct piece *p)
 {
@@ -132,15 +132,15 @@ static TRITONSERVER_Error *extend_run(struct run *run, const struct piece *p)
             continue;
         if (!run->first)
             run->first = run->end = data;
-        /* What is on a GPU is refused where it would be copied. */
+        /* Data on a GPU are refused where they would be copied. */
         run->broken = memory == TRITONSERVER_MEMORY_GPU || data != run->end;
         run->end = (const char *)data + n;
     }
     return NULL;
 }
 
-/* Compilers rely on natural alignment when they vectorise, so a float at an odd address, which a
- * region of shared memory may have, can crash a model. */
+/* Compilers rely on natural alignment when they vectorise. A float at an odd address, as in a
+ * region of shared memory, can crash a model. */
 static bool is_usable_run(const struct run *run, const struct gathered *g)
 {
     uint32_t element = TRITONSERVER_DataTypeByteSize(g->type);
@@ -171,9 +171,9 @@ static TRITONSERVER_Error *copy_pieces(struct gathered *g, const struct batch *b
     return NULL;
 }
 
-/* ---- Together ------------------------------------------------------------------------------- */
+/* ---- All steps ------------------------------------------------------------------------------- */
 
-/* RequestInput() of what is not there is an error like others, so ask by counting. */
+/* RequestInput() of a missing input is an error like others, so its inputs are counted instead. */
 static TRITONSERVER_Error *has_input(const struct batch_part *part, const char *name, bool *ret_has)
 {
     const char *is;

@@ -158,7 +158,7 @@ bool ragged_allowed(const struct doc *config, const char *input)
 
 /* ---- For a batch ---------------------------------------------------------------------------- */
 
-/* The shape that one request's source has. */
+/* The source of one request, with its shape. */
 struct source {
     const int64_t *shape;
     uint32_t rank;
@@ -181,7 +181,7 @@ static TRITONSERVER_Error *find_source_input(const struct batch_part *part, cons
     return NULL;
 }
 
-/* The shape of the batch input grows by what one request adds. */
+/* Adds one request's part to the shape of the batch input. */
 static TRITONSERVER_Error *grow_shape(struct gathered *g, enum ragged_kind kind,
                                       const struct source *s, bool first)
 {
@@ -204,7 +204,7 @@ static TRITONSERVER_Error *grow_shape(struct gathered *g, enum ragged_kind kind,
         break;
     case RAGGED_ITEM_SHAPE_FLATTEN:
         if (__builtin_mul_overflow(s->shape[0], rest, &add))
-            add = INT64_MAX; /* the sum below says it */
+            add = INT64_MAX; /* the sum below reports it */
         break;
     case RAGGED_ELEMENT_COUNT:
     case RAGGED_ACCUMULATED:
@@ -215,7 +215,7 @@ static TRITONSERVER_Error *grow_shape(struct gathered *g, enum ragged_kind kind,
     return NULL;
 }
 
-/* FP32 holds whole numbers exactly up to 2^24; beyond, the nearest is as good as it gets. */
+/* FP32 holds whole numbers exactly up to 2^24; larger ones are rounded to the nearest. */
 static TRITONSERVER_Error *write_number(char **at, TRITONSERVER_DataType type, int64_t number)
 {
     int32_t whole = (int32_t)number;
@@ -233,7 +233,7 @@ static TRITONSERVER_Error *write_number(char **at, TRITONSERVER_DataType type, i
 static TRITONSERVER_Error *write_item_shapes(char **at, TRITONSERVER_DataType type,
                                              const struct source *s)
 {
-    /* Without further dimensions there is nothing to write, however many rows there are. */
+    /* Without further dimensions nothing is written, however many rows there are. */
     for (int64_t row = 0; s->rank > 1 && row < s->shape[0]; row++)
         for (uint32_t d = 1; d < s->rank; d++)
             TRY(write_number(at, type, s->shape[d]));

@@ -17,7 +17,7 @@ static TRITONSERVER_Error *wrong_size(const char *name, uint64_t size)
                          (unsigned long long)size);
 }
 
-/* Bytes of a tensor whose elements have a size. */
+/* Computes the bytes of a tensor whose elements have a fixed size. */
 static TRITONSERVER_Error *tensor_size(const char *name, TRITONSERVER_DataType type,
                                        const int64_t *shape, uint32_t rank, uint64_t *ret_size)
 {
@@ -64,7 +64,7 @@ static TRITONSERVER_Error *put_output(const struct batch_part *part, const char 
     return NULL;
 }
 
-/* Takes the next n elements off the data. */
+/* Takes the next n elements from the data. */
 static TRITONSERVER_Error *take_elements(const char *name, TRITONSERVER_DataType type, uint64_t n,
                                          const char **data, uint64_t *size, uint64_t *ret_taken)
 {
@@ -151,7 +151,7 @@ TRITONSERVER_Error *scatter_like_input(const struct batch *b, const char *name, 
 
 /* ---- In place ------------------------------------------------------------------------------- */
 
-/* The memory that the only request's answer is sent from. */
+/* Gets the memory of the only request's response. */
 static TRITONSERVER_Error *begin_in_place(struct scattered *s, const struct batch_part *part)
 {
     TRITONBACKEND_Output *output;
@@ -159,8 +159,7 @@ static TRITONSERVER_Error *begin_in_place(struct scattered *s, const struct batc
 
     TRY(TRITONBACKEND_ResponseOutput(part->response, &output, s->name, s->type, s->shape, s->rank));
     TRY(backend_output_alloc(output, s->size, &to));
-    /* Shared memory at an odd offset: nobody computes into that, see is_usable_run() in gather.c.
-     */
+    /* Shared memory at an odd offset is not computed into (is_usable_run() in gather.c). */
     s->in_place = (uintptr_t)to % TRITONSERVER_DataTypeByteSize(s->type) == 0;
     if (s->in_place)
         s->data = to;

@@ -12,8 +12,8 @@
 #include <string.h>
 
 /*
- * An instance: who is still answering. Threads are joined, by the next request or by finalisation:
- * one that only said that it ends could find the library unloaded under its last steps.
+ * An instance and its threads that still answer. The next request or the finalisation joins each
+ * thread: if a thread only announced its end, the library could be unloaded during its last steps.
  */
 struct instance {
     TRITONBACKEND_ModelInstance *handle;
@@ -24,12 +24,12 @@ struct instance {
     struct series *ended;
 };
 
-/* One request on its way. */
+/* One request that is being answered. */
 struct series {
     struct instance *in;
     TRITONBACKEND_ResponseFactory *factory;
     TRITONBACKEND_ModelInstanceResponseStatistics *statistics; /* NULL: the server has none */
-    uint64_t start_ns; /* of the response being made: the end of the one before */
+    uint64_t start_ns; /* of the response in progress: the end of the earlier one */
     void *job;
     pthread_t thread;
     struct series *next; /* in ended */
@@ -73,7 +73,7 @@ static TRITONSERVER_Error *try_report(struct series *s, uint64_t outputs_ns, uin
 }
 
 /*
- * Before the response is sent, so that a client which has it finds it counted.
+ * Reports before the response is sent, so that a client with the response finds it counted.
  * @outputs_ns  when its outputs were begun; 0: it has none
  */
 static void report_response(struct series *s, uint64_t outputs_ns, TRITONSERVER_Error *err)
@@ -94,7 +94,7 @@ static void close_statistics(struct series *s)
 
 /* ---- Helpers -------------------------------------------------------------------------------- */
 
-enum { SLICE_MS = 50 }; /* so long a cancelled request may go on */
+enum { SLICE_MS = 50 }; /* the longest delay after a cancellation */
 
 TRITONSERVER_Error *series_pause(struct series *s, uint32_t ms)
 {
@@ -260,7 +260,7 @@ static TRITONSERVER_Error *start_series_thread(struct series *s, TRITONBACKEND_R
     TRY(TRITONBACKEND_ResponseFactoryNew(&s->factory, request));
     TRY(open_statistics(s));
     join_ended(in);
-    pthread_mutex_lock(&in->mu); /* until s->thread is set: whoever joins it finds it then */
+    pthread_mutex_lock(&in->mu); /* until s->thread is set, which the joining thread reads */
     number = pthread_create(&s->thread, NULL, run_series, s);
     in->n_running += number == 0;
     pthread_mutex_unlock(&in->mu);
@@ -287,7 +287,7 @@ static TRITONSERVER_Error *start_series(struct instance *in, TRITONBACKEND_Reque
     return err;
 }
 
-/* Until the time is over or nobody wants the request any longer: a client says how long, and the
+/* Waits until the time is over or the request is cancelled. A client chooses the time, and the
  * instance does nothing else meanwhile. */
 static void hold_instance(TRITONBACKEND_Request *request, uint32_t ms)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * identity - what comes in as the k-th configured input goes out as the k-th configured output.
+ * identity - copies the k-th configured input to the k-th configured output.
  *
- * Any type and any shape, BYTES and tensors without elements too. It does nothing else, so it shows
- * what a server costs around a model, and it is the backend to try clients with.
+ * Any type and any shape, BYTES and tensors without elements included. It does nothing else, so it
+ * shows the cost of a server around a model, and it is the backend to try clients with.
  *
  * Model parameters
  *   execute_delay_ms                how long each execution takes, milliseconds; 0
@@ -12,8 +12,8 @@
  *   creation_delay_sec              how long each instance takes to load, seconds; 0
  *
  * Threads: the model's state is constant once it is loaded, instances have none, and a request is
- * answered without allocating anything here. Without a delay an execution takes as long as its
- * inputs are large, and says so to the server (conch/backend.h).
+ * answered without an allocation here. Without a delay the time of an execution depends only on the
+ * size of its inputs, which the backend declares to the server (conch/backend.h).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,7 @@ struct model {
     int64_t execute_delay_ms;
     int64_t delay_multiplier;
     int64_t creation_delay_sec;
-    TRITONSERVER_Metric *metric; /* NULL: it does not demonstrate */
+    TRITONSERVER_Metric *metric; /* NULL: without the demonstration */
 };
 
 /* ---- Backend -------------------------------------------------------------------------------- */
@@ -85,7 +85,7 @@ static TRITONSERVER_Error *read_pair(const char *model, const struct doc_value *
                          model, ret_pair->input, ret_pair->output, in_type, out_type);
 }
 
-/* Pair inputs with outputs by their place in the configuration. */
+/* Pairs inputs with outputs by their position in the configuration. */
 static TRITONSERVER_Error *read_pairs(struct model *m, const char *name, const struct doc *config)
 {
     const struct doc_value *inputs = doc_get(doc_root(config), "input");
@@ -152,7 +152,7 @@ static void instance_close(struct frame_instance *in)
 
 /* ---- Requests ------------------------------------------------------------------------------- */
 
-/* Which pair writes this output? Outputs mostly come in the order of the configuration. */
+/* Finds the pair that writes this output. Outputs mostly come in the order of the configuration. */
 static const struct pair *find_pair(const struct model *m, uint32_t hint, const char *output)
 {
     if (hint < m->n_pairs && strcmp(m->pairs[hint].output, output) == 0)
@@ -180,7 +180,7 @@ static TRITONSERVER_Error *copy_tensor(const struct batch_part *part, const stru
     return backend_input_copy(input, n_buffers, to, size);
 }
 
-/* Write the outputs that the request asks for. */
+/* Writes the outputs that the request asks for. */
 static TRITONSERVER_Error *fill_response(const struct model *m, const struct batch_part *part,
                                          uint32_t number)
 {
@@ -209,7 +209,7 @@ static int64_t delay_of(const struct model *m, const char *instance)
     return m->execute_delay_ms * (times > 1 ? times : 1);
 }
 
-/* Copying is all that this model computes, so the statistics know nothing but that. */
+/* This model computes only a copy, so the statistics count nothing else. */
 static TRITONSERVER_Error *execute_identity(struct frame_instance *in, struct batch *b)
 {
     const struct model *m = in->model->state;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * config - what the model file and the model configuration have to say to each other.
+ * config - compares the model file and the model configuration, and completes the configuration.
  *
  * Completion happens once, when the model loads: the new configuration is written as text, given to
- * the server and read back, so that the rest of the backend knows one configuration only.
+ * the server and read back, so that the rest of the backend knows only one configuration.
  */
 #include "onnxruntime/external.h"
 #include "onnxruntime/model.h"
@@ -37,10 +37,11 @@ static void write_tensor(FILE *to, const struct tensor *t, bool batches)
     fputs("{\"name\":", to);
     doc_write_string(to, t->name);
     fprintf(to, ",\"data_type\":\"%s\",\"dims\":[", t->type->config);
-    /* A configuration cannot say "no dimensions" but by reshaping one element. */
+    /* A configuration has "no dimensions" only as a reshape of one element. */
     if (t->rank <= first)
         fputs("1", to);
-    /* Nor can it say 0, which models with no elements have: any size, and the model will tell. */
+    /* It cannot have 0, as in models with no elements, either: the dimension becomes any size,
+     * which the model decides. */
     for (size_t d = first; d < t->rank; d++)
         fprintf(to, "%s%lld", d > first ? "," : "", t->dims[d] == 0 ? -1LL : (long long)t->dims[d]);
     fputs("]", to);
@@ -60,7 +61,7 @@ static void write_tensors(FILE *to, const struct tensor *tensors, size_t n, bool
     fputs("]", to);
 }
 
-/* The old configuration with what was missing. */
+/* Writes the old configuration with the missing parts added. */
 static void write_config(FILE *to, const struct model *m, int64_t max_batch_size)
 {
     bool fill_inputs = doc_count(config_get(m, "input")) == 0;
@@ -205,7 +206,8 @@ static struct shape_text print_shape_text(const int64_t *dims, size_t n)
     return s;
 }
 
-/* The shape that the backend gets: dims, or what they are reshaped to, behind the batch. */
+/* The shape that the backend gets: dims, or the shape that they are reshaped to, after the batch
+ * dimension. */
 static TRITONSERVER_Error *config_shape(const struct model *m, const struct doc_value *config,
                                         int64_t *dims, size_t *ret_rank)
 {
@@ -261,13 +263,13 @@ static TRITONSERVER_Error *check_config_shape(const struct model *m, struct tens
     int64_t dims[MAX_RANK];
     size_t rank;
 
-    if (t->source) /* cut by the inputs' shapes, whatever its own */
+    if (t->source) /* its own shape is cut by the inputs' */
         return NULL;
     if (t->ragged)
         return check_ragged(m, t);
     TRY(config_shape(m, config, dims, &rank));
     if (t->rank == 0) {
-        /* A single value, or the model does not tell its rank; then anything fits. */
+        /* A single value, or a model of unknown rank; then any shape fits. */
         t->scalar = m->max_batch_size == 0 && (rank == 0 || (rank == 1 && dims[0] == 1));
         return is_one(dims, rank) || !external_has_shape(m->path, t->name)
                    ? NULL
@@ -334,8 +336,8 @@ static TRITONSERVER_Error *check_side(const struct model *m, const char *what,
     return NULL;
 }
 
-/* Inputs of the model that the scheduler provides: controls and states of sequences, and inputs
- * made from the whole batch. */
+/* Counts inputs of the model that the scheduler provides: controls and states of sequences, and
+ * batch inputs. */
 static size_t count_other_inputs(const struct model *m)
 {
     const struct doc_value *sequence = config_get(m, "sequence_batching");
@@ -348,7 +350,7 @@ static size_t count_other_inputs(const struct model *m)
     return n;
 }
 
-/* Inputs that are made of the shapes of a batch. */
+/* Checks the batch inputs, which are made of the shapes of a batch. */
 static TRITONSERVER_Error *check_made(const struct model *m)
 {
     for (size_t i = 0; i < m->ragged.n_inputs; i++) {
@@ -369,7 +371,7 @@ static TRITONSERVER_Error *check_made(const struct model *m)
     return NULL;
 }
 
-/* States of sequences: each comes as an input, and is made by an output. */
+/* Checks the states of sequences: each is an input, and an output makes it. */
 static TRITONSERVER_Error *check_states(const struct model *m)
 {
     const struct doc_value *sequence = config_get(m, "sequence_batching");
@@ -395,7 +397,7 @@ static TRITONSERVER_Error *check_states(const struct model *m)
     return NULL;
 }
 
-/* How many of the configuration's inputs have a value in the file. */
+/* Counts the configuration's inputs that have a value in the file. */
 static size_t count_defaults(const struct model *m)
 {
     size_t n = 0;

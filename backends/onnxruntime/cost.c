@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The file is read whole, for a small model has a small file, and walked in the order of its nodes,
- * which ONNX demands to be sorted. Of each tensor we know the shape, from the inputs on; each
- * operator gives the shape of its first output, and adds its work. What we do not know, such as an
- * operator's second output, makes the model one that is not small as soon as something needs it.
+ * The file is read whole, since a small model has a small file, and walked in the order of its
+ * nodes, which ONNX demands to be sorted. The shape of each tensor is computed, beginning with the
+ * inputs. Each operator gives the shape of its first output, and adds its work. An unknown shape,
+ * such as that of an operator's second output, makes the model one that is not small as soon as an
+ * operator needs it.
  *
- * Work is counted in multiplications: an element of a sum or a copy is one, others more (ops[]);
- * each node adds what ONNX Runtime needs around it. It is an upper estimate: fusions only lessen
- * it.
+ * Work is counted in multiplications: an element of a sum or a copy is one, others are more
+ * (ops[]); each node adds the overhead of ONNX Runtime. It is an upper estimate: fusions only
+ * lessen it.
  */
 #include "onnxruntime/cost.h"
 
@@ -21,7 +22,7 @@ enum {
     MAX_DIMS = 8,
     MAX_INPUTS = 16,
     NODE_COST = 2000,
-    OTHER_TYPES = 8, /* so much longer takes a product of other elements than FP32 */
+    OTHER_TYPES = 8, /* how much longer a product takes with elements other than FP32 */
 };
 
 /* ---- Bytes ---------------------------------------------------------------------------------- */
@@ -63,7 +64,7 @@ static bool take_bytes(struct bytes *b, uint64_t n, struct bytes *ret_bytes)
     return true;
 }
 
-/* False: it is no field. */
+/* Reads a field; false: it is malformed. */
 static bool next_field(struct bytes *b, struct field *ret_field)
 {
     struct field f = {0};
@@ -111,7 +112,7 @@ static bool same_text(const struct bytes *a, const struct bytes *b)
     return n == (size_t)(b->end - b->at) && memcmp(a->at, b->at, n) == 0;
 }
 
-/* A list of numbers comes as one field for each, or as one field with all. */
+/* A list of numbers is one field for each number, or one field with all. */
 struct numbers {
     size_t n;
     int64_t list[MAX_DIMS];
@@ -149,18 +150,18 @@ struct tensor {
     struct bytes name;
     struct shape shape;
     bool has_values;       /* an initializer whose elements are few and INT64, such as a shape */
-    struct numbers values; /* then */
+    struct numbers values; /* if has_values */
 };
 
 struct graph {
     int64_t batch;
     uint64_t cost;
-    bool other_types; /* than FP32 come in, or are made */
+    bool other_types; /* its inputs or outputs have types other than FP32 */
     size_t n_tensors;
     struct tensor tensors[MAX_TENSORS];
 };
 
-/* Elements of a tensor; false: too many to be small. */
+/* Counts the elements of a tensor; false: too many for a small model. */
 static bool count_shape_elements(const struct shape *s, uint64_t *ret_n)
 {
     uint64_t n = 1;
@@ -194,7 +195,8 @@ static const struct tensor *find_tensor(const struct graph *g, const struct byte
     return NULL;
 }
 
-/* The first one of a name counts: an input before its default value, which has its shape. */
+/* Adds a tensor. The first one of a name counts: an input before its default value, which has
+ * the same shape. */
 static bool add_tensor(struct graph *g, const struct tensor *t)
 {
     uint64_t n;
@@ -209,7 +211,7 @@ static bool add_tensor(struct graph *g, const struct tensor *t)
 
 enum { TYPE_FLOAT = 1, TYPE_INT64 = 7 };
 
-/* Of onnx.TensorProto.DataType: numbers and booleans, but those that CPUs do not know. */
+/* Is it a type of onnx.TensorProto.DataType that CPUs compute with: a number or a boolean? */
 static bool is_fine_type(uint64_t type)
 {
     static const bool fine[] = {
@@ -219,7 +221,7 @@ static bool is_fine_type(uint64_t type)
     return type < sizeof(fine) && fine[type];
 }
 
-/* int64_data as it is, raw_data by eight bytes each. */
+/* Reads int64_data as it is, raw_data by eight bytes each. */
 static bool read_tensor_values(struct numbers *to, const struct field *f)
 {
     struct bytes b = f->bytes;
@@ -229,7 +231,7 @@ static bool read_tensor_values(struct numbers *to, const struct field *f)
     for (; b.end - b.at >= 8; b.at += 8) {
         int64_t value;
 
-        memcpy(&value, b.at, sizeof(value)); /* little-endian, and so are the machines we run on */
+        memcpy(&value, b.at, sizeof(value)); /* little-endian, as are the machines we run on */
         if (!add_number(to, (uint64_t)value))
             return false;
     }
@@ -264,7 +266,7 @@ static bool read_constant_tensor(struct bytes b, struct tensor *ret_tensor)
     return is_fine_type(type);
 }
 
-/* A dimension: dim_value, or one that has only a name, or nothing. */
+/* Reads a dimension: dim_value, or one that has only a name, or nothing. */
 static bool read_dim(const struct graph *g, struct bytes b, struct shape *s)
 {
     int64_t dim = -1;
@@ -389,7 +391,8 @@ static bool read_node(struct bytes b, struct node *ret_node)
     return n.has_output && (n.domain.at == n.domain.end || equals_text(&n.domain, "ai.onnx"));
 }
 
-/* The whole numbers of an attribute; a single one is a list of one. False: it is wrong. */
+/* Reads the whole numbers of an attribute; a single one is a list of one. False: it is
+ * malformed. */
 static bool read_attribute(const struct node *n, const char *name, struct numbers *ret)
 {
     *ret = (struct numbers){0};
@@ -440,7 +443,7 @@ static const struct tensor *find_node_input(const struct graph *g, const struct 
     return i < n->n_inputs ? find_tensor(g, &n->inputs[i]) : NULL;
 }
 
-/* Each gives the shape of the first output and spends what the operator takes. False: not small. */
+/* Computes the shape of the first output and adds the operator's work. False: not small. */
 typedef bool (*rule_fn)(struct graph *g, const struct node *n, uint64_t weight, struct shape *out);
 
 static bool cost_same(struct graph *g, const struct node *n, uint64_t weight, struct shape *out)
@@ -454,7 +457,7 @@ static bool cost_same(struct graph *g, const struct node *n, uint64_t weight, st
     return spend_work(g, weight, elements);
 }
 
-/* Shapes that fit each other from the right, where 1 fits everything. */
+/* Shapes must agree from the right; 1 agrees with every size. */
 static bool broadcast_shape(const struct shape *in, struct shape *out)
 {
     struct shape a = *in, all = {0};
@@ -512,7 +515,7 @@ static bool cost_gemm(struct graph *g, const struct node *n, uint64_t weight, st
     return spend_products(g, weight, out, a->shape.dims[turn_a ? 0 : 1]);
 }
 
-/* Of matrices in the last two dimensions; those before fit each other. */
+/* Products of matrices in the last two dimensions; the earlier dimensions are broadcast. */
 static bool cost_matmul(struct graph *g, const struct node *n, uint64_t weight, struct shape *out)
 {
     const struct tensor *a = find_node_input(g, n, 0), *b = find_node_input(g, n, 1);
@@ -553,7 +556,7 @@ static bool cost_flatten(struct graph *g, const struct node *n, uint64_t weight,
     return spend_work(g, weight, before * behind);
 }
 
-/* To a shape that the file has: 0 is the size as it was, -1 what is left. */
+/* Reshapes to a shape in the file: 0 keeps the size, -1 is the rest. */
 static bool cost_reshape(struct graph *g, const struct node *n, uint64_t weight, struct shape *out)
 {
     const struct tensor *in = find_node_input(g, n, 0), *to = find_node_input(g, n, 1);
@@ -623,7 +626,7 @@ static bool cost_concat(struct graph *g, const struct node *n, uint64_t weight, 
     return count_shape_elements(out, &elements) && spend_work(g, weight, elements);
 }
 
-/* Sizes behind the first two dimensions, for a window of that size. */
+/* Computes the sizes behind the first two dimensions, for a window of that size. */
 static bool slide_window(const struct node *n, const struct shape *in, const int64_t *window,
                          struct shape *out)
 {
@@ -701,7 +704,7 @@ static bool cost_cast(struct graph *g, const struct node *n, uint64_t weight, st
            cost_same(g, n, weight, out);
 }
 
-/* An element of each in multiplications, as slow as libraries make them. */
+/* The cost of an element in multiplications, as in slow libraries. */
 enum { PLAIN = 1, DIVISION = 4, FUNCTION = 16, POWER = 32 };
 
 static const struct {
@@ -794,7 +797,8 @@ static bool add_node(struct graph *g, struct bytes b)
 enum { GRAPH_NODE = 1, GRAPH_INITIALIZER = 5, GRAPH_INPUT = 11, GRAPH_SPARSE = 15 };
 enum { MODEL_GRAPH = 7, MODEL_FUNCTION = 25 };
 
-/* The fields of a graph come in any order: inputs first, then values, then nodes. */
+/* The fields of a graph come in any order, so three walks read the inputs, the values, and the
+ * nodes. */
 static bool walk_graph(struct graph *g, struct bytes b, uint32_t which)
 {
     struct tensor t;

@@ -10,7 +10,7 @@
 
 #include "onnxruntime/library.h"
 
-/* Stands for struct ort_thread, which is theirs to keep and ours to know. */
+/* ONNX Runtime keeps it as a struct ort_thread, whose contents only we know. */
 struct member {
     struct crew *crew;
     pthread_t thread;
@@ -25,7 +25,7 @@ struct crew {
     pthread_cond_t changed;
     /* Under mu. */
     struct member *first;
-    bool serving; /* the pools want all that they have started */
+    bool serving; /* the pools need all the threads that they have started */
     bool ending;
 };
 
@@ -45,7 +45,7 @@ static void *run_member(void *arg)
     struct crew *c = t->crew;
     bool lost;
 
-    free(malloc(1)); /* what the allocator has for each thread is there before we count on it */
+    free(malloc(1)); /* the allocator's memory for each thread exists before we count on it */
     pthread_mutex_lock(&c->mu);
     if (t->stage == BEGINNING)
         t->stage = IDLE;
@@ -196,7 +196,7 @@ void crew_free(struct crew *c)
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->mu);
     if (in_use) {
-        library_keep_backend(); /* its threads run in there, and no list of what may go has them */
+        library_keep_backend(); /* its threads run in it and do not count as users */
         return;
     }
     while (c->first) {

@@ -2,19 +2,20 @@
 /*
  * A run goes through these steps, each a function:
  *
- *     bind_inputs    the requests' tensors as values of ONNX Runtime; what lies together is used
- *                    where it lies, anything else is copied together (gather.h)
- *     choose_outputs which of the model's outputs does any request want?
- *     bind_outputs   memory for every output whose shape is known already; of one request it is
- *                    the memory of its answer, so that the model writes into that (scatter.h)
- *     run_session
- *     write_outputs  each request its rows, as far as the model has not written there
- *     keep_states    what the next requests of sequences are to begin with
+ *     bind_inputs    wraps the requests' tensors as values of ONNX Runtime; adjacent buffers are
+ *                    used in place, others are copied into one (gather.h)
+ *     choose_outputs finds the outputs of the model that a request wants
+ *     bind_outputs   gives memory to every output whose shape is known already; with one request
+ *                    it is the memory of its response, so that the model writes into that
+ *                    (scatter.h)
+ *     run_session    runs the model
+ *     write_outputs  copies each request its rows, unless the model has written them in place
+ *     keep_states    keeps the states with which the next requests of sequences begin
  *
- * Up to the end nothing has been sent, so a failed run can be repeated in another way.
+ * Nothing is sent before the end, so a failed run can be repeated in another way.
  *
- * To wrap memory in a value of theirs costs a tenth of a short run for each tensor, and memory is
- * often that of the run before: a client that waits for its answers, batches of one size. So a
+ * Wrapping memory in a value of ONNX Runtime costs a tenth of a short run for each tensor. Memory
+ * is often that of the last run: a client that waits for its answers, batches of one size. So a
  * wrapped value is kept, and used again when memory and shape are the same. It owns nothing.
  */
 #include "onnxruntime/execute.h"
@@ -31,7 +32,7 @@
 /* Memory as a value of ONNX Runtime. */
 struct wrapped {
     struct ort_value *value; /* NULL: nothing was wrapped yet */
-    const void *data;        /* never read through here: it may be gone */
+    const void *data;        /* never read through this pointer: the memory may be freed */
     uint64_t size;
     size_t rank;
     int64_t shape[BATCH_MAX_RANK];
@@ -39,8 +40,8 @@ struct wrapped {
 
 struct bound_output {
     const struct tensor *t;
-    uint32_t hint; /* its place among the model's outputs, or BATCH_WANTED */
-    bool wanted;   /* by a request; else it is a state, and nothing but that */
+    uint32_t hint; /* its position among the model's outputs, or BATCH_WANTED */
+    bool wanted;   /* by a request; otherwise it is only a state */
     bool bound;    /* the model writes into `to`; its value is a wrapped one */
     struct scattered to;
     int64_t shape[MAX_RANK]; /* of the whole batch */
@@ -59,16 +60,16 @@ struct executor {
     /* One for each of the model's inputs. */
     struct gathered *in;
     struct wrapped *in_wrapped;
-    /* One for each of them that this run has. */
+    /* One for each input of this run. */
     struct ort_value **in_values;
     const char **in_names;
     size_t n_in;
-    /* Those of them that are values of strings, made for this run. */
+    /* The values of strings among them, made for this run. */
     struct ort_value **in_strings;
     size_t n_strings;
 
     struct wrapped *out_wrapped; /* one for each of the model's outputs */
-    /* One for each of them that this run makes. */
+    /* One for each output of this run. */
     struct bound_output *out;
     struct ort_value **out_values;
     const char **out_names;
@@ -156,7 +157,7 @@ void executor_free(struct executor *x)
     free(x);
 }
 
-/* Forget the values of a run. Those whose memory is ONNX Runtime's go with it. */
+/* Releases the values of a run, with the memory that belongs to ONNX Runtime. */
 static void release_values(struct executor *x)
 {
     for (size_t i = 0; i < x->n_strings; i++)
@@ -167,7 +168,7 @@ static void release_values(struct executor *x)
     x->n_in = x->n_strings = x->n_out = 0;
 }
 
-/* The value for this memory: the one from before, or a new one in its place. */
+/* Returns the value for this memory: the kept one, or a new one that replaces it. */
 static TRITONSERVER_Error *wrap_memory(struct executor *x, struct wrapped *w,
                                        const struct tensor *t, const void *data, uint64_t size,
                                        const int64_t *shape, size_t rank,
@@ -178,7 +179,7 @@ static TRITONSERVER_Error *wrap_memory(struct executor *x, struct wrapped *w,
         if (w->value)
             x->lib->api.ReleaseValue(w->value);
         w->value = NULL;
-        /* Their interface has no word for input that is only read; they do not write it. */
+        /* ONNX Runtime's interface has no const input; it does not write it. */
         TRY_ORT(x->lib, CreateTensorWithDataAsOrtValue(x->m->rt->cpu, (void *)(uintptr_t)data, size,
                                                        shape, rank, t->type->ort, &w->value));
         w->data = data;
@@ -239,7 +240,7 @@ static TRITONSERVER_Error *is_output_wanted(const struct batch *b, const struct 
     return NULL;
 }
 
-/* The usual request: it names no outputs, which means all of them. */
+/* Handles the usual request: it names no outputs, which means all of them. */
 static TRITONSERVER_Error *wants_all_outputs(const struct executor *x, const struct batch *b,
                                              bool *ret_all)
 {
@@ -247,7 +248,7 @@ static TRITONSERVER_Error *wants_all_outputs(const struct executor *x, const str
 
     if (!b->parts[0].err)
         TRY(TRITONBACKEND_RequestOutputCount(b->parts[0].request, &n));
-    *ret_all = n == x->m->n_outputs; /* no request has one twice */
+    *ret_all = n == x->m->n_outputs; /* no request has an output twice */
     return NULL;
 }
 
@@ -276,7 +277,7 @@ static TRITONSERVER_Error *choose_outputs(struct executor *x, const struct batch
     return NULL;
 }
 
-/* The shape that an output will have; false: it cannot be known or is beyond all measure. */
+/* Predicts the shape of an output; false: it is unknown or too large. */
 static bool predict_shape(const struct executor *x, const struct batch *b, struct bound_output *out,
                           uint64_t *ret_size)
 {
@@ -344,7 +345,7 @@ static TRITONSERVER_Error *read_info(struct executor *x, const struct tensor *t,
     return NULL;
 }
 
-/* What the model has made. */
+/* Reads the type and shape of the output that the model made. */
 static TRITONSERVER_Error *describe_output(struct executor *x, struct bound_output *out,
                                            const struct ort_value *value)
 {
@@ -357,7 +358,7 @@ static TRITONSERVER_Error *describe_output(struct executor *x, struct bound_outp
     return err;
 }
 
-/* Strings are written straight into the answers. */
+/* Writes strings directly into the responses. */
 static TRITONSERVER_Error *write_strings(struct executor *x, const struct batch_part *part,
                                          const struct bound_output *out,
                                          const struct ort_value *value, size_t first, size_t n)
@@ -409,8 +410,8 @@ static TRITONSERVER_Error *scatter_strings(struct executor *x, const struct batc
     return NULL;
 }
 
-/* It is a copy because a batch lies together and its answers do not, or because the size was not
- * known before. */
+/* Copies an output into the responses: a batch is contiguous and its responses are not, or the
+ * size was not known before. */
 static TRITONSERVER_Error *write_output(struct executor *x, const struct batch *b,
                                         struct bound_output *out, struct ort_value *value)
 {
@@ -430,7 +431,7 @@ static TRITONSERVER_Error *write_output(struct executor *x, const struct batch *
                         data, out->n_elements * t->type->size);
 }
 
-/* What the server keeps for the next request of each sequence. */
+/* Gives the server the state for the next request of each sequence. */
 static TRITONSERVER_Error *keep_state(struct executor *x, struct batch *b, struct bound_output *out,
                                       const struct ort_value *value)
 {
@@ -449,7 +450,7 @@ static TRITONSERVER_Error *keep_state(struct executor *x, struct batch *b, struc
             n = part->err ? 0 : part->rows * per_row;
             shape[0] = (int64_t)part->rows;
         }
-        /* One that fails harms no other sequence. */
+        /* A failed state harms no other sequence. */
         if (!part->err)
             batch_fail(b, part,
                        state_keep(x->lib, part->request, out->t, value, first, n, shape,
@@ -458,8 +459,7 @@ static TRITONSERVER_Error *keep_state(struct executor *x, struct batch *b, struc
     return NULL;
 }
 
-/* When all else has succeeded: a run that failed is repeated, and must find the states as they
- * were. */
+/* After all other steps: a run that failed is repeated, and must find the states unchanged. */
 static TRITONSERVER_Error *keep_states(struct executor *x, struct batch *b)
 {
     for (size_t i = 0; i < x->n_out; i++)
@@ -470,7 +470,8 @@ static TRITONSERVER_Error *keep_states(struct executor *x, struct batch *b)
 
 /* ---- A run ---------------------------------------------------------------------------------- */
 
-/* The model itself. Errors: CANCELLED  nobody wants the answers any longer */
+/* Runs the model.
+ * Errors: CANCELLED  all requests were cancelled */
 static TRITONSERVER_Error *run_session(struct executor *x, const struct batch *b)
 {
     struct ort_status *status;
@@ -489,7 +490,7 @@ static TRITONSERVER_Error *run_session(struct executor *x, const struct batch *b
     return library_error(x->lib, status);
 }
 
-/* From the requests to complete but unsent responses. */
+/* Makes complete but unsent responses from the requests. */
 static TRITONSERVER_Error *compute_responses(struct executor *x, struct batch *b)
 {
     TRY(bind_inputs(x, b));
@@ -522,15 +523,16 @@ static TRITONSERVER_Error *attempt_batch(struct executor *x, struct batch *b, bo
     x->n_in = x->n_strings = x->n_out = 0;
     err = compute_responses(x, b);
     *ret_worth_another = err && x->run_failed && any_bound(x);
-    /* Before the answers are sent or dropped: their memory may be in these values. */
+    /* Before the responses are sent or dropped, because their memory may be in these values. */
     release_values(x);
     return err;
 }
 
 /*
- * Models do not always keep to the shapes that they declare, and then ONNX Runtime refuses the
- * memory we bound. Its texts differ from release to release, so a failed run is repeated without
- * that; only if it then succeeds was it the shape, and the model is not trusted again.
+ * Models do not always keep to the shapes that they declare; then ONNX Runtime refuses the bound
+ * memory. Its texts differ from release to release, so a failed run is repeated without bound
+ * outputs. If it then succeeds, the shape was the reason, and the model's shapes are not trusted
+ * again.
  */
 static TRITONSERVER_Error *run_batch(struct executor *x, struct batch *b)
 {

@@ -34,7 +34,7 @@ enum kind {
     TENSOR_TYPE
 };
 
-/* Where tensors can be, and inputs and outputs: fields of onnx.proto that hold such messages. */
+/* The fields of onnx.proto whose messages may contain tensors, inputs and outputs. */
 static const struct {
     enum kind in;
     uint32_t field;
@@ -61,20 +61,20 @@ enum {
 struct walk {
     int fd;
     uint64_t at; /* in the file */
-    bool wrong;  /* no such message, or it cannot be read; the walk is over */
+    bool wrong;  /* a malformed message, or a read error; the walk is over */
     uint64_t window_at;
     size_t window_len;
     unsigned char window[1 << 16];
 
-    char *folder;                /* of the file, as realpath() gives it */
-    char name[256];              /* of the tensor that is walked; cut off if it is longer */
-    char key[16];                /* of its entry */
-    char value[PATH_MAX];        /* the same; longer than a path can be: cut off, so not found */
+    char *folder;                /* the file's folder, as realpath() gives it */
+    char name[256];              /* of the current tensor; cut off if it is longer */
+    char key[16];                /* of its current entry */
+    char value[PATH_MAX];        /* the same; a longer value is no path, so it is cut off */
     TRITONSERVER_Error *refused; /* ends the walk, too */
 
-    const char *wanted; /* an input or output of the model; NULL: nobody asks for its shape */
-    bool has_shape;     /* the value that is walked */
-    bool found;         /* the wanted one has */
+    const char *wanted; /* an input or output of the model; NULL: no shape is wanted */
+    bool has_shape;     /* of the current value */
+    bool found;         /* the wanted value has a shape */
 };
 
 bool external_is_below(const char *path, const char *folder)
@@ -116,7 +116,7 @@ static uint64_t next_varint(struct walk *w)
     return 0;
 }
 
-/* Where a field of this length ends, which must be before `end`. */
+/* Returns where a field of this length ends, which must be before `end`. */
 static uint64_t next_end(struct walk *w, uint64_t end)
 {
     uint64_t len = next_varint(w);
@@ -138,19 +138,20 @@ static void next_text(struct walk *w, uint64_t end, char *to, size_t room)
     w->at = end;
 }
 
-/* ---- What is found -------------------------------------------------------------------------- */
+/* ---- Files that are named -------------------------------------------------------------------- */
 
-/* A location that is none: ONNX Runtime's mark for tensors that it has in memory already, at the
- * address that the entry "offset" then is. Not every library refuses a file that says so. */
+/* Not a location, but ONNX Runtime's marker for tensors that it has in memory already, at the
+ * address in the entry "offset". Not every library refuses a file with it. */
 static const char in_memory[] = "*/_ORT_MEM_ADDR_/*";
 
-/* @real  NULL, and errno tells why, if there is none */
+/* @real  NULL, with the reason in errno, if there is none */
 static TRITONSERVER_Error *check_file(const struct walk *w, const char *location, const char *real)
 {
     struct stat info;
     int why = errno;
 
-    /* What is not there by a name that leads out is outside as well: the error must not tell. */
+    /* A missing file whose name leads out is outside as well: the error must not reveal that it
+     * is missing. */
     if (real ? !external_is_below(real, w->folder) : backend_escapes_folder(location))
         return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
                              "external data of '%s' is in '%s', which is outside the folder of its "
@@ -214,7 +215,7 @@ static void skip_wire_field(struct walk *w, uint32_t wire, uint64_t end)
         w->wrong = true;
 }
 
-/* Groups are unknown to ONNX, so all of one is skipped, with the groups in it. */
+/* ONNX has no groups, so a group is skipped, with the groups in it. */
 static void skip_group(struct walk *w, uint64_t end)
 {
     for (size_t depth = 1; depth > 0 && !w->wrong;) {
@@ -258,7 +259,7 @@ static void walk_bytes(struct walk *w, enum kind in, uint64_t field, uint64_t en
     w->at = end;
 }
 
-/* A tensor's name stands before its external data as a rule; else the error names none. */
+/* A tensor's name usually comes before its external data; otherwise the error has no name. */
 static void walk_message(struct walk *w, enum kind kind, uint64_t end, int depth)
 {
     if (depth > MAX_NESTING)
@@ -323,6 +324,6 @@ bool external_has_shape(const char *file, const char *name)
 {
     bool found = false;
 
-    TRITONSERVER_ErrorDelete(walk_model_file(file, name, &found)); /* it was looked at before */
+    TRITONSERVER_ErrorDelete(walk_model_file(file, name, &found)); /* it was walked before */
     return found;
 }

@@ -17,9 +17,9 @@
     "`apt install libonnxruntime1.21`, or name it: "                                               \
     "--backend-config=onnxruntime,library-path=FILE or CONCH_ONNXRUNTIME=FILE"
 
-/* ---- Find ----------------------------------------------------------------------------------- */
+/* ---- The search ------------------------------------------------------------------------------ */
 
-/* What has been tried, for the message; a memory stream. */
+/* The files that were tried, for the message; a memory stream. */
 struct search {
     char *tried;
     size_t tried_len;
@@ -38,7 +38,7 @@ static void *try_file(struct search *s, const char *file)
     const char *why = dlerror();
 
     if (!handle) {
-        /* The name is in their text already, and what is not there needs no further reason. */
+        /* The name is in the loader's text already, and a missing file needs no further reason. */
         size_t len = strlen(file);
 
         if (why && strncmp(why, file, len) == 0 && why[len] == ':')
@@ -53,7 +53,7 @@ static int compare_library_versions(const void *a, const void *b)
     return -strverscmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The newest file of a pattern that can be loaded. */
+/* Opens the newest file of a pattern that can be loaded. */
 static void *try_pattern(struct search *s, const char *prefix, const char *pattern)
 {
     char *full = NULL;
@@ -77,7 +77,7 @@ static void *try_pattern(struct search *s, const char *prefix, const char *patte
 /* Where pip puts the wheel's library, below <prefix>/lib; Debian's own Python has dist-packages. */
 #define WHEEL(packages) "/lib/python3*/" packages "/onnxruntime/capi/libonnxruntime.so*"
 
-/* Packages of the Pythons that the user would start: <prefix>/bin is on the PATH. */
+/* Tries the packages of the Pythons that the user would start: <prefix>/bin is on the PATH. */
 static void *try_pythons(struct search *s)
 {
     const char *path = getenv("PATH"), *end;
@@ -134,7 +134,7 @@ static TRITONSERVER_Error *find_onnxruntime(const char *backend_dir, const char 
     s.tried_to = open_memstream(&s.tried, &s.tried_len);
     if (!s.tried_to)
         return backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
-    /* Who names a file gets that file or an error, never another one. */
+    /* If the user names a file, that file is loaded or it is an error; no other file is tried. */
     if (library && *library)
         *ret_handle = try_file(&s, library);
     else
@@ -149,7 +149,7 @@ static TRITONSERVER_Error *find_onnxruntime(const char *backend_dir, const char 
     return err;
 }
 
-/* ---- Load ----------------------------------------------------------------------------------- */
+/* ---- The table of functions ------------------------------------------------------------------ */
 
 static void fill_table(struct ort_api *api, const void *const *table)
 {
@@ -176,8 +176,8 @@ static TRITONSERVER_Error *load_table(struct library *l, void *handle)
     memcpy(&get_api_base, &symbol, sizeof(get_api_base));
     l->version = get_api_base()->GetVersionString();
 
-    /* Asking for a table that is newer than the library makes it complain on standard error, so
-     * its version decides beforehand. Tables only grow; an old one serves as well as a new one. */
+    /* A library complains on standard error if it is asked for a newer table than it has, so its
+     * version is tested first. Tables only grow; an old one has all that we need. */
     if (sscanf(l->version, "%u.%u", &major, &minor) != 2 || major != 1 || minor < ORT_TABLE_VERSION)
         return backend_error(TRITONSERVER_ERROR_UNSUPPORTED,
                              "ONNX Runtime %s in %s cannot be used: version 1.%d or a later 1.x is "
@@ -192,7 +192,7 @@ static TRITONSERVER_Error *load_table(struct library *l, void *handle)
     return NULL;
 }
 
-/* Their names, one after the other, as "A, B". */
+/* Reads the names of the providers, as "A, B". */
 static TRITONSERVER_Error *read_providers(struct library *l)
 {
     TRITONSERVER_Error *err;
@@ -214,8 +214,8 @@ static TRITONSERVER_Error *read_providers(struct library *l)
 }
 
 /* Since 1.29 the published libraries report their use to their vendor, from a thread and with a
- * database below ~/.cache, unless this variable says no before they start. A server reports to
- * nobody unasked; who has set the variable has decided otherwise. */
+ * database below ~/.cache, unless this variable disables that before they start. A server must
+ * not report without its user's consent; a user who has set the variable has decided. */
 static void keep_quiet(void)
 {
     setenv("ORT_DISABLE_TELEMETRY", "1", 0);
@@ -242,8 +242,8 @@ TRITONSERVER_Error *library_open(const char *backend_dir, const char *file,
 
 void library_done(struct library *l)
 {
-    /* The library stays loaded: its threads may still be on their way out of its code, and it
-     * keeps thread-local objects whose destructors are in it. */
+    /* The library stays loaded: its threads may still return from its code, and its thread-local
+     * objects have destructors in it. */
     free(l->path);
     free(l->providers);
 }

@@ -20,9 +20,9 @@ static TRITONSERVER_Error *out_of_memory(void)
     return backend_error(TRITONSERVER_ERROR_INTERNAL, "out of memory");
 }
 
-/* ---- File ----------------------------------------------------------------------------------- */
+/* ---- The file -------------------------------------------------------------------------------- */
 
-/* The .onnx file: in the version's folder, or in a folder there that is named like a file. */
+/* Finds the .onnx file: in the version's folder, or in a folder there that is named like a file. */
 static TRITONSERVER_Error *find_file(struct model *m, TRITONBACKEND_Model *handle)
 {
     const char *file = doc_string(doc_get(doc_root(m->config), "default_model_filename"), "");
@@ -32,7 +32,7 @@ static TRITONSERVER_Error *find_file(struct model *m, TRITONBACKEND_Model *handl
     struct stat info;
     char *inner;
 
-    /* Conch has refused such a name; other servers hand it on. */
+    /* Conch refuses such a name before; other servers pass it. */
     if (backend_escapes_folder(file))
         return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
                              "default_model_filename '%s' of model '%s' is outside the version "
@@ -57,7 +57,7 @@ static TRITONSERVER_Error *find_file(struct model *m, TRITONBACKEND_Model *handl
     if (stat(m->path, &info) != 0)
         return backend_error(TRITONSERVER_ERROR_NOT_FOUND, "unable to read '%s' of model '%s': %s",
                              m->path, m->name, strerror(errno));
-    /* Opening a pipe would wait for somebody who writes into it. */
+    /* Opening a pipe would wait for a writer. */
     if (!S_ISREG(info.st_mode))
         return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
                              "unable to read '%s' of model '%s': it is no regular file", m->path,
@@ -106,7 +106,7 @@ static TRITONSERVER_Error *read_ort_type(struct model *m, struct tensor *t, enum
                              "model '%s': '%s' is no tensor but another kind of ONNX value, which "
                              "is not supported",
                              m->name, t->name);
-    TRY_ORT(&m->rt->lib, CastTypeInfoToTensorInfo(type, &shape)); /* belongs to type */
+    TRY_ORT(&m->rt->lib, CastTypeInfoToTensorInfo(type, &shape)); /* owned by type */
     return read_ort_shape(m, t, shape);
 }
 
@@ -136,12 +136,12 @@ static TRITONSERVER_Error *read_ort_tensor(struct model *m, struct tensor *t, ch
     if (!t->name)
         return out_of_memory();
     TRY_ORT(&m->rt->lib, GetOnnxTypeFromTypeInfo(type, &kind));
-    if (kind == ORT_KIND_OPTIONAL) /* a tensor in it is given as a tensor */
+    if (kind == ORT_KIND_OPTIONAL) /* the tensor in it is passed as a tensor */
         return read_optional(m, t, type);
     return read_ort_type(m, t, kind, type);
 }
 
-/* What a session has of each kind of tensor. */
+/* A session's functions for each kind of tensor. */
 struct listing {
     struct ort_status *(*count)(const struct ort_session *, size_t *);
     struct ort_status *(*name)(const struct ort_session *, size_t, struct ort_allocator *, char **);
@@ -178,13 +178,14 @@ static TRITONSERVER_Error *read_model_outputs(struct model *m)
     m->outputs = calloc(n + 1, sizeof(*m->outputs));
     if (!m->outputs)
         return out_of_memory();
-    m->n_outputs = n; /* the model owns them from here, half-read too */
+    m->n_outputs = n; /* the model owns them from here, also half-read ones */
     for (size_t i = 0; i < n; i++)
         TRY(read_listed_tensor(m, &outputs, i, &m->outputs[i]));
     return NULL;
 }
 
-/* Inputs, and behind them those which the file gives a value that a request may replace. */
+/* Reads the inputs, and after them the inputs to which the file gives a value that a request may
+ * replace. */
 static TRITONSERVER_Error *read_model_inputs(struct model *m)
 {
     const struct ort_api *api = &m->rt->lib.api;
@@ -209,8 +210,8 @@ static TRITONSERVER_Error *read_model_inputs(struct model *m)
     return NULL;
 }
 
-/* Where does dimension d of output o come from? A name that an input's dimension has too settles
- * it; without names the batch dimension of a model that batches does. */
+/* Finds where dimension d of output o comes from: an input's dimension of the same name; without
+ * names the batch dimension of a model that batches. */
 static bool find_dim_source(const struct model *m, const struct tensor *o, size_t d,
                             struct dim_source *ret_source)
 {
@@ -237,7 +238,7 @@ static void find_sources(struct model *m)
     for (size_t i = 0; i < m->n_outputs; i++) {
         struct tensor *o = &m->outputs[i];
 
-        /* Strings have no fixed size, and rank 0 may mean that the model does not tell the rank. */
+        /* Strings have no fixed size, and rank 0 may mean that the rank is unknown. */
         o->predictable = o->type->size > 0 && o->rank > 0 && !o->source;
         for (size_t d = 0; d < o->rank; d++) {
             o->from[d].input = -1;
@@ -255,14 +256,14 @@ struct tensor *model_tensor(struct tensor *tensors, size_t n, const char *name)
     return NULL;
 }
 
-/* ---- Promise -------------------------------------------------------------------------------- */
+/* ---- Is the model bounded? ------------------------------------------------------------------- */
 
 static bool has_any(const struct model *m, const char *field, const char *list)
 {
     return doc_count(doc_get(doc_get(doc_root(m->config), field), list)) > 0;
 }
 
-/* Code and devices of others may take as long as they like; ragged inputs have any length. */
+/* Other people's code and devices may take any time; ragged inputs have any length. */
 static bool is_plain(const struct model *m)
 {
     const struct doc_value *optimization = doc_get(doc_root(m->config), "optimization");

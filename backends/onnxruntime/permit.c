@@ -11,7 +11,7 @@
 
 /* ---- Addresses ------------------------------------------------------------------------------ */
 
-/* Numbers that a provider takes for a stream, a function, an array or a device in this process. */
+/* Numbers that a provider uses as a stream, a function, an array or a device in this process. */
 static const char *const parts_of_addresses[] = {
     "user_compute_stream", /* and has_user_compute_stream */
     "aux_stream_array",
@@ -25,7 +25,7 @@ static const char *const parts_of_addresses[] = {
     "_address",
 };
 
-/* Their names do not tell. */
+/* Addresses whose names do not show it. */
 static const char *const addresses_all_the_same[] = {
     "context", /* OpenVINO: of OpenCL */
     "dawnProcTable",
@@ -33,7 +33,7 @@ static const char *const addresses_all_the_same[] = {
     "webgpuDevice",
 };
 
-/* Providers' settings may have the provider's name before them: ep.<provider>.<setting>. */
+/* Providers' settings may have a prefix: ep.<provider>.<setting>. */
 static bool is_address(const char *name)
 {
     const char *dot = strrchr(name, '.'), *own = dot ? dot + 1 : name;
@@ -64,15 +64,15 @@ static const char *const words[] = {
     "libs",     "libraries", "path",      "paths",   "prefix", "profiling",
 };
 
-/* Their names do not tell: they switch writing on, or have a file's name in their value. */
+/* Settings whose names do not show it: they enable writing, or their value has a file's name. */
 static const char *const files_all_the_same[] = {
-    "ep.context_enable",                           /* a model with what a provider has made */
-    "session.resource_cuda_partitioning_settings", /* a file of sizes, behind a comma */
+    "ep.context_enable",                           /* writes a model with a provider's results */
+    "session.resource_cuda_partitioning_settings", /* a file of sizes, after a comma */
     "load_config",                                 /* OpenVINO */
     "qnn.lora_config",                             /* QNN */
 };
 
-/* Their names tell what is not so. */
+/* Settings whose names look like files, and are not. */
 static const char *const no_files[] = {
     "session.use_external_initializer_file_buffers_directly",
 };
@@ -99,7 +99,7 @@ static bool is_file_setting(const char *name)
            (has_word(name) || IS_ONE_OF(name, len, files_all_the_same));
 }
 
-/* ---- Both ----------------------------------------------------------------------------------- */
+/* ---- Both ------------------------------------------------------------------------------------ */
 
 TRITONSERVER_Error *permit_check(const char *what, const char *name, const char *value,
                                  bool allows_files)

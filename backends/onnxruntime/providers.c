@@ -18,8 +18,8 @@ struct options {
 };
 
 struct provider {
-    const char *side; /* field of the configuration that may name it */
-    const char *name; /* there */
+    const char *side; /* the field of the configuration that may name it */
+    const char *name; /* its name there */
     const char *offered_as;
     TRITONSERVER_Error *(*add)(const struct model *m, struct ort_options *options,
                                const struct options *given);
@@ -72,7 +72,7 @@ static const struct provider providers[] = {
     {"gpu_execution_accelerator", "tensorrt", "TensorrtExecutionProvider", add_tensorrt},
 };
 
-/* ---- Their options -------------------------------------------------------------------------- */
+/* ---- The providers' options ------------------------------------------------------------------ */
 
 /* Names that configurations have for options of TensorRT. */
 static const struct {
@@ -110,8 +110,8 @@ static TRITONSERVER_Error *put_tensorrt(struct options *o, const char *name, con
     return NULL;
 }
 
-/* Parameters of the model from when an accelerator 'cuda' had none of its own; they count where it
- * does not say the same thing. Numbers stand for the names. */
+/* Parameters of the model from when an accelerator 'cuda' had none of its own; they count unless
+ * the accelerator sets the same option. Numbers stand for the names. */
 static const struct {
     const char *name;
     const char *values[4];
@@ -122,7 +122,7 @@ static const struct {
 };
 #define N_CUDA_PARAMETERS (sizeof(cuda_parameters) / sizeof(cuda_parameters[0]))
 
-/* Checked even where there is no such accelerator. */
+/* Checks them even without such an accelerator. */
 static TRITONSERVER_Error *check_cuda_parameters(const struct model *m)
 {
     const char *limit = backend_parameter(m->config, "gpu_mem_limit");

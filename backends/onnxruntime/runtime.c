@@ -15,7 +15,7 @@
 #include "onnxruntime/room.h"
 
 #define MAX_THREADS            4096
-#define ENV_BYTES              ((size_t)32 << 20) /* of address space, to begin with */
+#define ENV_BYTES              ((size_t)32 << 20) /* of address space, at the start */
 #define DEFAULT_MAX_BATCH_SIZE 4
 
 /* ---- Log ------------------------------------------------------------------------------------ */
@@ -27,9 +27,9 @@ enum ort_severity runtime_log_level(void)
                                                                : ORT_ERROR;
 }
 
-/* Their log line becomes one of the server's. They say where as "file.cc:123 function", and whose
- * session it is in logid. What they call information is for who looks for a fault in ONNX Runtime.
- */
+/* Logs a line of ONNX Runtime as one of the server's. Its position is "file.cc:123 function",
+ * and logid names the session. Its information lines matter only to users who examine ONNX
+ * Runtime, so they are verbose here. */
 static void forward_log(void *param, enum ort_severity severity, const char *category,
                         const char *logid, const char *code_location, const char *message)
 {
@@ -83,8 +83,8 @@ static TRITONSERVER_Error *setting_bool(const struct doc *settings, const char *
     return NULL;
 }
 
-/* A setting that is spelt wrongly would have no effect, without a word. The
- * last four are told to every backend. */
+/* Warns of unknown settings: a misspelt setting would silently have no effect. The server passes
+ * the last four to every backend. */
 static void warn_of_unknown(const struct doc *settings)
 {
     static const char *const known[] = {"allow-file-settings",      "allow-spinning",
@@ -109,12 +109,14 @@ static void warn_of_unknown(const struct doc *settings)
 
 /* ---- Threads -------------------------------------------------------------------------------- */
 
-/* The pools of all models: as many threads as the process has CPUs, unless a setting says more or
- * less, or room is limited (crew.h). One of them is whoever runs a model. */
+/* Chooses the size of the pools of all models: as many threads as the process has CPUs, unless a
+ * setting gives another number, or room is limited (crew.h). The thread that runs a model counts
+ * as one of them. */
 static TRITONSERVER_Error *size_pools(struct runtime *rt, const struct doc *settings,
                                       struct ort_threading *threads, size_t *ret_n_own)
 {
-    /* 1: the pool has no threads of its own. Models that need one bring it, see session.c. */
+    /* 1: the pool has no threads of its own. Models that need one bring their own pool
+     * (session.c). */
     int64_t intra, inter = rt->inter_op_threads > 0 ? rt->inter_op_threads : 1;
     bool spin;
 
@@ -153,7 +155,7 @@ static TRITONSERVER_Error *make_shared_env(struct runtime *rt, const struct doc 
     TRY_ORT(&rt->lib, CreateThreadingOptions(&threads));
     err = size_pools(rt, settings, threads, &n);
     if (!err) {
-        /* Threads inherit where they may run, and this one may be bound for the first model. */
+        /* Threads inherit their CPUs, and this thread may be bound for the first model. */
         bool bound = sched_getaffinity(0, sizeof(ours), &ours) == 0 &&
                      sched_setaffinity(0, sizeof(rt->cpus), &rt->cpus) == 0;
 
@@ -174,12 +176,12 @@ static TRITONSERVER_Error *make_own_env(struct runtime *rt)
     return NULL;
 }
 
-/* ---- Want of memory ------------------------------------------------------------------------- */
+/* ---- Lack of memory -------------------------------------------------------------------------- */
 
 /*
- * An exception while ONNX Runtime makes its environment, such as std::bad_alloc, comes out of its
- * C API as an error, but leaves its own globals half made: the next attempt crashes inside it. So
- * there is none in this process, with that library.
+ * An exception while ONNX Runtime makes its environment, such as std::bad_alloc, leaves its C API
+ * as an error, but leaves its globals half made: the next attempt would crash in them. So this
+ * process makes no further attempt with that library.
  */
 static pthread_mutex_t broken_mu = PTHREAD_MUTEX_INITIALIZER;
 static char *broken_library; /* under broken_mu; its path */
@@ -198,7 +200,7 @@ static void note_broken(const struct library *lib)
     free(broken_library);
     broken_library = lib->path ? strdup(lib->path) : NULL;
     pthread_mutex_unlock(&broken_mu);
-    /* This note must outlast the backend, which is unloaded after the error, and comes back. */
+    /* This note must outlive the backend, which is unloaded after the error, and loaded again. */
     library_keep_backend();
 }
 

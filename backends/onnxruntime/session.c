@@ -23,8 +23,8 @@ static const char arena_shrinkage[] = "memory.enable_memory_arena_shrinkage";
 /* ---- Threads -------------------------------------------------------------------------------- */
 
 /*
- * A model shares the threads of all, unless it asks for a number of its own, wants operators side
- * by side where the shared pool is not made for that, or is bound to other CPUs (host policy).
+ * A model shares the threads of all models, unless it asks for a number of its own, wants parallel
+ * operators and the shared pool is not made for that, or is bound to other CPUs (host policy).
  */
 static bool shares_threads(const struct model *m, const cpu_set_t *cpus, bool counted,
                            bool parallel)
@@ -33,7 +33,7 @@ static bool shares_threads(const struct model *m, const cpu_set_t *cpus, bool co
            CPU_EQUAL(cpus, &m->rt->cpus);
 }
 
-/* One thread of each of the model's pools is whoever runs it. */
+/* The thread that runs a model counts as one thread of each of its pools. */
 static TRITONSERVER_Error *set_crew(struct model *m, struct ort_options *options, size_t n)
 {
     TRY(crew_new(n, &m->crew));
@@ -46,8 +46,7 @@ static TRITONSERVER_Error *set_crew(struct model *m, struct ort_options *options
 /*
  * ONNX Runtime's own default is a thread per core of the machine, each bound to its core: too many
  * in a container or under taskset, and bound to cores that are not ours. So we count the CPUs that
- * this thread may use, which the threads it starts inherit; threads whose number is given are not
- * bound.
+ * this thread may use, which its threads inherit. Threads whose number is given are not bound.
  */
 static TRITONSERVER_Error *set_threads(struct model *m, struct ort_options *options)
 {
@@ -77,7 +76,7 @@ static TRITONSERVER_Error *set_threads(struct model *m, struct ort_options *opti
     return NULL;
 }
 
-/* ---- Options that are handed on ------------------------------------------------------------- */
+/* ---- Options that are passed on -------------------------------------------------------------- */
 
 static const struct doc_value *parameters_of(const struct model *m)
 {
@@ -94,7 +93,7 @@ static const char *string_of_parameter(const struct doc_value *parameter)
     return doc_string(doc_get(parameter, "string_value"), "");
 }
 
-/* Parameters that are named like options of ONNX Runtime are handed to it as they are. */
+/* Parameters that are named like options of ONNX Runtime are passed to it unchanged. */
 static TRITONSERVER_Error *pass_options(const struct model *m, struct ort_options *options)
 {
     static const char *const prefixes[] = {"session.", "optimization.", "ep.", "mlas."};
@@ -110,7 +109,7 @@ static TRITONSERVER_Error *pass_options(const struct model *m, struct ort_option
     return NULL;
 }
 
-/* Theirs have no common beginning, so ours is "run.". */
+/* ONNX Runtime's run options have no common prefix, so ours is "run.". */
 static TRITONSERVER_Error *pass_run_options(const struct model *m, struct ort_run_options *options)
 {
     const char *arenas = backend_parameter(m->config, arena_shrinkage);
@@ -142,7 +141,7 @@ TRITONSERVER_Error *session_run_options(const struct model *m, struct ort_run_op
 
 /* ---- Memory, graph -------------------------------------------------------------------------- */
 
-/* "cpu:0;gpu:1": checked here, for a wrong one would fail each run and not the load. */
+/* Checks "cpu:0;gpu:1" here, because a wrong value would fail each run and not the load. */
 static TRITONSERVER_Error *check_shrinkage(const struct model *m)
 {
     const char *arenas = backend_parameter(m->config, arena_shrinkage), *at = arenas;
@@ -220,8 +219,9 @@ static bool is_written_below(const char *path, const char *folder)
     return depth >= 0;
 }
 
-/* @full  the path without links, in which case it is there; else NULL, and why
- * @folder  the repository, as the server names it; @repository  without links */
+/* @full        the path without links; NULL, with the reason in errno, if it does not exist
+ * @folder      the repository, as the server names it
+ * @repository  the repository without links */
 static TRITONSERVER_Error *check_library(const char *name, const char *path, const char *full,
                                          int why, const char *folder, const char *repository)
 {
@@ -230,7 +230,7 @@ static TRITONSERVER_Error *check_library(const char *name, const char *path, con
              : is_written_below(path, folder) || (repository && is_written_below(path, repository));
     struct stat info;
 
-    /* The same whether something lies there or not. */
+    /* The same text whether or not a file exists there. */
     if (!inside)
         return backend_error(TRITONSERVER_ERROR_INVALID_ARG,
                              "library of custom operators '%s' (op_library_filename) is not in the "
@@ -248,8 +248,8 @@ static TRITONSERVER_Error *check_library(const char *name, const char *path, con
     return NULL;
 }
 
-/* A library is code, so it comes from where the model comes from: the folder that its repository
- * is. Relative names begin in the model's folder. */
+/* A library is code, so it must come from where the model comes from: from the folder of its
+ * repository. Relative names begin in the model's folder. */
 static TRITONSERVER_Error *add_library(const struct model *m, struct ort_options *options,
                                        const char *name)
 {
@@ -303,8 +303,8 @@ static TRITONSERVER_Error *set_options(struct model *m, struct ort_options *opti
     return pass_options(m, options);
 }
 
-/* Their texts name the highest IR version and opset that the library reads; which library that is,
- * we add. */
+/* ONNX Runtime's texts name the highest IR version and opset that the library reads; we add
+ * which library that is. */
 static TRITONSERVER_Error *create_session(struct model *m, const struct ort_options *options)
 {
     TRITONSERVER_Error *err = library_error(
@@ -324,7 +324,7 @@ TRITONSERVER_Error *session_open(struct model *m)
     struct ort_options *options = NULL;
     TRITONSERVER_Error *err;
 
-    /* The server's log may have become more or less talkative since the last model. */
+    /* The server's log level may have changed since the last model. */
     TRY_ORT(&m->rt->lib, UpdateEnvWithCustomLogLevel(m->rt->env, runtime_log_level()));
     TRY_ORT(&m->rt->lib, CreateSessionOptions(&options));
     err = set_options(m, options);

@@ -60,8 +60,8 @@ TRITONSERVER_Error *strings_read(const struct library *lib, struct ort_allocator
     TRITONSERVER_Error *err;
     size_t n = 1;
 
-    /* Each element takes at least its length, so a shape that promises more is wrong; without this
-     * a few bytes could ask for any amount of memory. */
+    /* Each element takes at least its length, so a shape that promises more is wrong. Without
+     * this check a few bytes could cause an allocation of any size. */
     for (size_t d = 0; d < rank; d++)
         if (shape[d] < 0 || __builtin_mul_overflow(n, (size_t)shape[d], &n))
             return refuse_element(name, "its shape is impossible:", 0, 0);

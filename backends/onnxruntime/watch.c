@@ -22,7 +22,7 @@
 #define WATCH_TICK_MS 10
 #define IDLE_TICKS    100 /* until the thread sleeps */
 
-/* Of watched.state; above them the number of the run. */
+/* Flags of watched.state; above them is the number of the run. */
 enum { RUNS = 1, CLAIMED = 2, NEXT_RUN = 4 };
 
 struct watched {
@@ -30,17 +30,17 @@ struct watched {
     struct ort_run_options *options;
     struct watched *next, **link; /* under watch.mu */
 
-    /* The runner's, and the thread's while it has claimed the run. */
+    /* Written by the runner, and read by the thread while it has claimed the run. */
     TRITONBACKEND_Request *const *requests;
     uint32_t n;
 
     atomic_uint_least64_t state;
 
-    pthread_mutex_t mu; /* after watch.mu; the thread holds it while it looks at a claimed run */
+    pthread_mutex_t mu; /* level: after watch.mu; held by the thread while it reads a claimed run */
     /* Under mu. */
-    bool ended; /* this run has been told to end */
+    bool ended; /* this run was ended */
 
-    uint64_t seen; /* the state at the last look; the thread's own */
+    uint64_t seen; /* the state at the last look; only the thread uses it */
 };
 
 struct watch {
@@ -53,7 +53,8 @@ struct watch {
     /* Under mu. */
     struct watched *first;
     bool stopping;
-    /* Written under mu; read without it by who has just shown a run, see watch_begin(). */
+    /* Written under mu; read without mu by a runner that has just published its run
+     * (watch_begin()). */
     atomic_bool awake;
 };
 
@@ -73,7 +74,7 @@ static bool all_cancelled(const struct watched *d)
     return true;
 }
 
-/* The claimed run is still there when mu is given back, or its end has waited for that. */
+/* The claimed run exists until mu is unlocked, because its end waits for mu. */
 static void terminate_if_cancelled(struct watch *w, struct watched *d, uint64_t run)
 {
     pthread_mutex_lock(&d->mu);
@@ -111,7 +112,7 @@ static bool check_all_watched_locked(struct watch *w)
     return ran;
 }
 
-/* One tick, or until there is something to do. Spurious ends do no harm. */
+/* Waits for one tick, or until there is a run. Spurious wake-ups do no harm. */
 static void wait_for_tick_locked(struct watch *w)
 {
     struct timespec until;
@@ -142,7 +143,8 @@ static void *watch_main(void *arg)
         idle = check_all_watched_locked(w) ? 0 : idle + 1;
         if (idle < IDLE_TICKS)
             continue;
-        /* First say so, then look once more: a run that this look does not see finds us asleep. */
+        /* First clear `awake`, then look once more: a run that this look misses finds the flag
+         * clear, and wakes the thread. */
         atomic_store(&w->awake, false);
         if (check_all_watched_locked(w))
             atomic_store(&w->awake, true);
@@ -160,7 +162,7 @@ void watch_begin(struct watched *d, TRITONBACKEND_Request *const *requests, uint
 
     d->requests = requests;
     d->n = n;
-    /* Only the runner writes it while nothing runs. */
+    /* Only the runner writes it while no run is in progress. */
     atomic_fetch_add(&d->state, NEXT_RUN | RUNS);
     if (atomic_load(&w->awake))
         return;
@@ -170,7 +172,7 @@ void watch_begin(struct watched *d, TRITONBACKEND_Request *const *requests, uint
     pthread_mutex_unlock(&w->mu);
 }
 
-/* The end of a run that the thread has claimed. */
+/* Ends a run that the thread has claimed. */
 static bool end_claimed(struct watched *d)
 {
     bool ended;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * repeat - answers with the elements of its input, one response for each, when it is their time.
+ * repeat - answers with the elements of its input, one response for each, after its delay.
  *
- *     IN     INT32   [n]   what to answer
+ *     IN     INT32   [n]   the elements
  *     DELAY  UINT32  [n]   how long to wait before each, milliseconds
  *     WAIT   UINT32  [1]   how long the request is held, milliseconds
  *     OUT    INT32   [1]   the element
  *     IDX    UINT32  [1]   its index in IN
  *
  * A decoupled model, to try clients and servers with: the responses begin while the request is
- * held, and may go on long after it has been released. With max_batch_size the shapes have a first
+ * held, and may go on long after it was released. With max_batch_size the shapes have a first
  * dimension of 1.
  */
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 #include "common/series.h"
 
 struct job {
-    const char *out, *idx; /* NULL: not asked for */
+    const char *out, *idx; /* NULL: not requested */
     uint32_t n, n_dims;
     uint32_t *in, *delay_ms;
 };

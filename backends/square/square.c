@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * square - answers n with n responses, each of which says n.
+ * square - answers n with n responses, each with the value n.
  *
- *     IN   INT32  [1]   n; nothing comes for 0, and an error for less
+ *     IN   INT32  [1]   n; no response for 0, and an error for less
  *     OUT  INT32  [1]
  *
- * A decoupled model: how many responses come depends on the request. With max_batch_size the shapes
+ * A decoupled model: the number of responses depends on the request. With max_batch_size the shapes
  * have a first dimension of 1.
  */
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "common/series.h"
 
 struct job {
-    const char *out; /* NULL: not asked for */
+    const char *out; /* NULL: not requested */
     uint32_t n, n_dims;
 };
 
@@ -46,7 +46,7 @@ static TRITONSERVER_Error *send_copies(struct series *s, const void *job)
     const struct series_value value = {j->out, TRITONSERVER_TYPE_INT32, j->n};
 
     for (uint32_t i = 0; i < j->n; i++) {
-        TRY(series_pause(s, 0)); /* is anybody still there? */
+        TRY(series_pause(s, 0)); /* ends if the request was cancelled */
         TRY(series_send(s, &value, 1, j->n_dims));
     }
     return NULL;

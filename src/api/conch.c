@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * conch.h: a server whose models come up while it is there already.
+ * conch.h: a server whose models load while it runs already.
  */
 #include "conch/conch.h"
 
@@ -28,7 +28,7 @@ TRITONSERVER_Error *conch_server_new(TRITONSERVER_Server **server,
     return as_status(st);
 }
 
-/* Whom to tell; freed when that is done. */
+/* The callback of a load, and its argument; freed after the call. */
 struct listener {
     conch_server_loaded_fn loaded;
     void *userp;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tritonbackend.h: what the server offers to backends. Thin: each function checks its arguments,
+ * tritonbackend.h: the server's functions for backends. Thin: each function checks its arguments,
  * and reads or calls the core. Here: memory, inputs, outputs, requests, responses; backends, models
  * and instances are in tritonbackend_objects.c.
  */
@@ -28,11 +28,11 @@ TRITONSERVER_Error *out_of_bounds(const char *what, uint32_t index, uint32_t cou
                                 index, count, what));
 }
 
-/* ------------------------------------------------------------------------------ memory manager */
+/* ---- The memory manager ---------------------------------------------------------------------- */
 
 /*
- * Aligned memory on the account of whoever pays now: while a backend initialises, that is its
- * model. In front of what the backend sees stands where the block begins.
+ * Allocates aligned memory, charged to the current owner: while a backend initialises, that is its
+ * model. The address of the block lies in front of the memory that the backend gets.
  */
 static void *alloc_for_backend(uint64_t size_bytes)
 {
@@ -85,7 +85,7 @@ TRITONSERVER_Error *TRITONBACKEND_MemoryManagerFree(TRITONBACKEND_MemoryManager 
     return NULL;
 }
 
-/* ---------------------------------------------------------------------------------------- input */
+/* ---- Inputs ---------------------------------------------------------------------------------- */
 
 /* Is this buffer one of those that an instance with that host policy reads? */
 static bool is_buffer_for_policy(const struct tensor_buffer *b, const char *policy)
@@ -93,7 +93,8 @@ static bool is_buffer_for_policy(const struct tensor_buffer *b, const char *poli
     return policy ? b->host_policy && strcmp(b->host_policy, policy) == 0 : !b->host_policy;
 }
 
-/* The buffers for a host policy are its own, or those for everybody when it has none. */
+/* Returns the policy whose buffers are read: this one if it has buffers of its own, otherwise
+ * NULL, the policy of the common buffers. */
 static const char *effective_policy(const struct input *in, const char *policy)
 {
     for (uint32_t i = 0; policy && i < in->n_buffers; i++) {
@@ -103,7 +104,7 @@ static const char *effective_policy(const struct input *in, const char *policy)
     return NULL;
 }
 
-/* As nearly all inputs. */
+/* The usual case. */
 static bool has_one_for_all(const struct input *in)
 {
     return in->n_buffers == 1 && !in->buffers[0].host_policy;
@@ -222,7 +223,7 @@ TRITONBACKEND_InputBufferAttributes(TRITONBACKEND_Input *input, const uint32_t i
                          buffer_attributes);
 }
 
-/* --------------------------------------------------------------------------------------- output */
+/* ---- Outputs --------------------------------------------------------------------------------- */
 
 TRITONSERVER_Error *TRITONBACKEND_OutputBuffer(TRITONBACKEND_Output *output, void **buffer,
                                                const uint64_t buffer_byte_size,
@@ -270,7 +271,7 @@ TRITONBACKEND_OutputBufferAttributes(TRITONBACKEND_Output *output,
                                        a->allocator_data, out->maker_data);
 }
 
-/* -------------------------------------------------------------------------------------- request */
+/* ---- Requests -------------------------------------------------------------------------------- */
 
 TRITONSERVER_Error *TRITONBACKEND_RequestId(TRITONBACKEND_Request *request, const char **id)
 {
@@ -371,7 +372,7 @@ static struct status *input_at(const struct request *r, uint32_t index, struct i
     return NULL;
 }
 
-/* What the scheduler has added goes before what a client may have sent under the same name. */
+/* Injected inputs win over a client's inputs of the same name. */
 static struct input *input_named(const struct request *r, const char *name)
 {
     for (uint32_t i = 0; i < r->n_injected; i++) {
@@ -421,7 +422,7 @@ TRITONSERVER_Error *TRITONBACKEND_RequestInputByIndex(TRITONBACKEND_Request *req
     return as_status(st);
 }
 
-/* No requested outputs means all that the model has; of a padding nobody wants any. */
+/* Without requested outputs all outputs of the model count; of a padding none does. */
 static uint32_t count_outputs(const struct request *r)
 {
     if (UNLIKELY(r->padding))
@@ -489,7 +490,7 @@ TRITONSERVER_Error *TRITONBACKEND_RequestRelease(TRITONBACKEND_Request *request,
     return as_status(request_release(to_request(request)));
 }
 
-/* ---------------------------------------------------------------------------- response factory */
+/* ---- Response factories ---------------------------------------------------------------------- */
 
 TRITONSERVER_Error *TRITONBACKEND_ResponseFactoryNew(TRITONBACKEND_ResponseFactory **factory,
                                                      TRITONBACKEND_Request *request)
@@ -532,7 +533,7 @@ TRITONSERVER_Error *TRITONBACKEND_ResponseFactorySendFlags(TRITONBACKEND_Respons
     return as_status(request_send_flags(to_factory(factory)->request, send_flags));
 }
 
-/* ------------------------------------------------------------------------------------ response */
+/* ---- Responses ------------------------------------------------------------------------------- */
 
 static TRITONSERVER_Error *new_response(struct request *r, TRITONBACKEND_Response **ret_response)
 {
@@ -635,7 +636,7 @@ TRITONSERVER_Error *TRITONBACKEND_ResponseSend(TRITONBACKEND_Response *response,
 {
     if (!response)
         return as_status(status_new(STATUS_INVALID_ARG, "response was nullptr"));
-    /* The error stays the backend's to delete, as the ABI has it; ours is shared, not copied. */
+    /* The backend still owns the error, as the ABI demands; ours is shared, not copied. */
     return as_status(
         response_send(to_response(response), send_flags, status_ref(to_status(error))));
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tritonbackend.h: backends, models and instances, and what backends report of them; backend.h.
+ * tritonbackend.h: backends, models and instances, and the backends' reports about them; backend.h.
  */
 #include "conch/backend.h"
 
@@ -21,7 +21,7 @@ _Static_assert((int)INSTANCE_MODEL == (int)TRITONSERVER_INSTANCEGROUPKIND_MODEL,
 _Static_assert((int)EXECUTION_DEVICE_BLOCKING == (int)TRITONBACKEND_EXECUTION_DEVICE_BLOCKING,
                "execution policies");
 
-/* ------------------------------------------------------------------------------------- backend */
+/* ---- Backends -------------------------------------------------------------------------------- */
 
 TRITONSERVER_Error *TRITONBACKEND_BackendName(TRITONBACKEND_Backend *backend, const char **name)
 {
@@ -125,7 +125,7 @@ conch_backend_attribute_set_instance_threads(TRITONBACKEND_BackendAttribute *bac
     return NULL;
 }
 
-/* --------------------------------------------------------------------------------------- model */
+/* ---- Models ---------------------------------------------------------------------------------- */
 
 TRITONSERVER_Error *TRITONBACKEND_ModelName(TRITONBACKEND_Model *model, const char **name)
 {
@@ -232,7 +232,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelSetState(TRITONBACKEND_Model *model, void
     return NULL;
 }
 
-/* The sum of what a backend says it uses. */
+/* Adds up the memory that a backend reports. */
 static TRITONSERVER_Error *sum_of(TRITONSERVER_BufferAttributes **usage, uint32_t usage_size,
                                   size_t *ret_sum)
 {
@@ -261,7 +261,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelReportMemoryUsage(TRITONBACKEND_Model *mo
     return error;
 }
 
-/* ------------------------------------------------------------------------------------ instance */
+/* ---- Instances ------------------------------------------------------------------------------- */
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceName(TRITONBACKEND_ModelInstance *instance,
                                                     const char **name)

@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "core/backend/response_stats.h"
 
-/* What a backend fills in before it reports. */
+/* The values that a backend sets before it reports. */
 struct api_response_stats {
     struct instance *instance;
     struct response_factory *factory;

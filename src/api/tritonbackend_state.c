@@ -30,7 +30,7 @@ TRITONSERVER_Error *TRITONBACKEND_StateUpdate(TRITONBACKEND_State *state)
     return as_status(state_update(to_state(state)));
 }
 
-/* States are in the memory of the CPU, whatever the backend would like better. */
+/* The memory of states is the CPU's, whatever type the backend prefers. */
 TRITONSERVER_Error *TRITONBACKEND_StateBuffer(TRITONBACKEND_State *state, void **buffer,
                                               const uint64_t buffer_byte_size,
                                               TRITONSERVER_MemoryType *memory_type,

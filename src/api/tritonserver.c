@@ -33,7 +33,7 @@ TRITONSERVER_Error *TRITONSERVER_ApiVersion(uint32_t *major, uint32_t *minor)
     return NULL;
 }
 
-/* ----------------------------------------------------------------------------------- names */
+/* ---- Names ----------------------------------------------------------------------------------- */
 
 const char *TRITONSERVER_DataTypeString(TRITONSERVER_DataType datatype)
 {
@@ -73,7 +73,7 @@ const char *TRITONSERVER_InstanceGroupKindString(TRITONSERVER_InstanceGroupKind 
     return name_in(names, ARRAY_SIZE(names), kind);
 }
 
-/* ---------------------------------------------------------------------------- errors, the log */
+/* ---- Errors, the log ------------------------------------------------------------------------- */
 
 TRITONSERVER_Error *TRITONSERVER_ErrorNew(TRITONSERVER_Error_Code code, const char *msg)
 {
@@ -85,12 +85,12 @@ void TRITONSERVER_ErrorDelete(TRITONSERVER_Error *error)
     status_free(to_status(error));
 }
 
-/* Each code and the one that stands for it here are the same number as in the ABI. */
+/* Each code has the same number here and in the ABI. */
 #define STATUS_CODE(code, name, public, http, grpc, grpc_name)                                     \
     _Static_assert((int)STATUS_##public == (int)TRITONSERVER_ERROR_##public, "error codes");
 #include "base/status.def"
 
-/* As far as the interface has a word for it. */
+/* The nearest code that the interface has. */
 static enum status_code public_code(TRITONSERVER_Error *error)
 {
     static const enum status_code codes[] = {
@@ -133,7 +133,7 @@ TRITONSERVER_Error *TRITONSERVER_LogMessage(TRITONSERVER_LogLevel level, const c
     return NULL;
 }
 
-/* ---------------------------------------------------------------------------------- parameters */
+/* ---- Parameters ------------------------------------------------------------------------------ */
 
 TRITONSERVER_Parameter *TRITONSERVER_ParameterNew(const char *name,
                                                   const TRITONSERVER_ParameterType type,
@@ -187,7 +187,7 @@ void TRITONSERVER_ParameterDelete(TRITONSERVER_Parameter *parameter)
     mem_free(parameter);
 }
 
-/* ------------------------------------------------------------------------------------ messages */
+/* ---- Messages -------------------------------------------------------------------------------- */
 
 struct json_message *json_message_new(char *json, size_t size_bytes)
 {
@@ -222,7 +222,7 @@ TRITONSERVER_Error *TRITONSERVER_MessageSerializeToJson(TRITONSERVER_Message *me
     return NULL;
 }
 
-/* --------------------------------------------------------------------------- buffer attributes */
+/* ---- Buffer attributes ----------------------------------------------------------------------- */
 
 TRITONSERVER_Error *
 TRITONSERVER_BufferAttributesNew(TRITONSERVER_BufferAttributes **buffer_attributes)
@@ -323,7 +323,7 @@ TRITONSERVER_Error *attributes_in(struct arena *a, enum memory_type type, int64_
     return NULL;
 }
 
-/* ---------------------------------------------------------------------------------- the server */
+/* ---- The server ------------------------------------------------------------------------------ */
 
 TRITONSERVER_Error *TRITONSERVER_ServerNew(TRITONSERVER_Server **server,
                                            TRITONSERVER_ServerOptions *options)
@@ -348,7 +348,7 @@ TRITONSERVER_Error *TRITONSERVER_ServerDelete(TRITONSERVER_Server *server)
     if (!server)
         return NULL;
     struct status *st = server_stop(to_server(server));
-    /* What still executes needs the server: then it stays, and the caller knows. */
+    /* Executions in progress need the server: then it stays, and the caller gets the error. */
     if (!st)
         server_free(to_server(server));
     return as_status(st);
@@ -426,7 +426,7 @@ TRITONSERVER_Error *TRITONSERVER_ServerModelTransactionProperties(TRITONSERVER_S
     return NULL;
 }
 
-/* A finished document becomes a message; a failed one an error. */
+/* Makes a message of a finished document, or an error of a failed one. */
 static TRITONSERVER_Error *give_message(struct buf *text, TRITONSERVER_Message **ret_message)
 {
     struct status *st = buf_status(text);

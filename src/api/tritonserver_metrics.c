@@ -14,7 +14,7 @@
 
 enum { MAX_PAGE_BYTES = INT32_MAX };
 
-/* This is TRITONSERVER_Metrics: the server that is asked, and what it said last. */
+/* This is TRITONSERVER_Metrics: the server, and its last page. */
 struct metrics_page {
     struct server *server;
     struct buf text;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tritonserver.h: what a server is started with. A setting of a feature that does not exist yet is
- * accepted where it switches the feature off or only sizes or places it, and refused where it asks
- * for its behaviour.
+ * tritonserver.h: the options of a server. A setting of a feature that does not exist yet is
+ * accepted where it disables the feature or only sizes or places it, and refused where it asks for
+ * its behaviour.
  */
 #include <string.h>
 
@@ -32,7 +32,7 @@ TRITONSERVER_Error *TRITONSERVER_ServerOptionsDelete(TRITONSERVER_ServerOptions 
     return NULL;
 }
 
-/* --------------------------------------------------------------------------- from options.def */
+/* ---- From options.def ------------------------------------------------------------------------ */
 
 #define ARGUMENT_BOOL(name)        bool name
 #define ARGUMENT_UINT(name)        unsigned int name
@@ -55,7 +55,7 @@ TRITONSERVER_Error *TRITONSERVER_ServerOptionsDelete(TRITONSERVER_ServerOptions 
 #define OPTION(group, id, flag, kind, argument, initial, check, effect, keeper, help) keeper
 #include "options.def"
 
-/* --------------------------------------------------------------------------------- by the flag */
+/* ---- By the flag ----------------------------------------------------------------------------- */
 
 static struct status *invalid_value(const char *flag, const char *text, const char *expected)
 {
@@ -79,7 +79,7 @@ static struct status *parse_number(const char *flag, const char *text, int64_t m
     return NULL;
 }
 
-/* A value of each type: `value`, or the return of what is wrong with the text. */
+/* Parses a value of each type into `value`, or returns the error of the text. */
 #define TRY(call)                                                                                  \
     do {                                                                                           \
         struct status *st = (call);                                                                \
@@ -132,7 +132,7 @@ TRITONSERVER_Error *conch_server_options_set(TRITONSERVER_ServerOptions *options
         status_new(STATUS_NOT_FOUND, "there is no option '%s' that is a server's value", flag));
 }
 
-/* ------------------------------------------------------------------ identity, repository, life */
+/* ---- Identity, repository, life -------------------------------------------------------------- */
 
 TRITONSERVER_Error *
 TRITONSERVER_ServerOptionsSetModelRepositoryPath(TRITONSERVER_ServerOptions *options,
@@ -221,7 +221,7 @@ conch_server_options_set_connection_memory_budget(TRITONSERVER_ServerOptions *op
     return NULL;
 }
 
-/* ------------------------------------------------------------------- limits, memory, devices */
+/* ---- Limits, memory, devices ----------------------------------------------------------------- */
 
 TRITONSERVER_Error *
 TRITONSERVER_ServerOptionsSetRateLimiterMode(TRITONSERVER_ServerOptions *options,
@@ -332,7 +332,7 @@ TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetHostPolicy(TRITONSERVER_ServerO
     return as_status(st);
 }
 
-/* ------------------------------------------------------------- cache, log, metrics, backends */
+/* ---- Cache, log, metrics, backends ----------------------------------------------------------- */
 
 TRITONSERVER_Error *
 TRITONSERVER_ServerOptionsSetResponseCacheByteSize(TRITONSERVER_ServerOptions *options,
@@ -361,7 +361,7 @@ TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetCacheDirectory(TRITONSERVER_Ser
     return NULL;
 }
 
-/* The log is the process's, not the server's. */
+/* The log belongs to the process, not to the server. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogFile(TRITONSERVER_ServerOptions *options,
                                                          const char *file)
 {
@@ -409,7 +409,7 @@ TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogVerbose(TRITONSERVER_ServerO
     CHANGE_LOG(verbose_level, level);
 }
 
-/* Without GPUs there are none, whatever is wanted. */
+/* Without GPUs there are none, whatever the value. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetGpuMetrics(TRITONSERVER_ServerOptions *options,
                                                             bool gpu_metrics)
 {

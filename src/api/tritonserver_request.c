@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tritonserver.h: requests and responses of an embedder. A request object may be changed and run
- * again once it has been released; what it held before goes when there is much of it
+ * again once it has been released. If its memory has become large, it is freed then
  * (request_compact()).
  */
 #include <string.h>
@@ -18,7 +18,7 @@
 #include "core/server/server.h"
 #include "core/server/server_priv.h"
 
-/* --------------------------------------------------------------------------- response allocator */
+/* ---- The response allocator ------------------------------------------------------------------ */
 
 TRITONSERVER_Error *
 TRITONSERVER_ResponseAllocatorNew(TRITONSERVER_ResponseAllocator **allocator,
@@ -61,8 +61,7 @@ TRITONSERVER_Error *TRITONSERVER_ResponseAllocatorDelete(TRITONSERVER_ResponseAl
     return NULL;
 }
 
-/* --------------------------------------------------------------- what the core calls of a request
- */
+/* ---- The request's ops, which the core calls ------------------------------------------------- */
 
 static struct api_request *to_outer_request(struct request *r)
 {
@@ -77,7 +76,7 @@ static struct status *alloc_output(struct request *r, struct output *out, size_t
         as_allocator(a->allocator), out->name, size_bytes, type, out->memory_type_id,
         a->allocator_data, &out->base, &out->maker_data, &type, &out->memory_type_id));
     out->memory_type = (enum memory_type)type;
-    return st; /* NULL without an error is what the embedder wants; the backend sees it */
+    return st; /* the embedder may choose NULL without an error; the backend sees it */
 }
 
 static void free_output(struct request *r, struct output *out)
@@ -123,8 +122,7 @@ struct api_request *api_request_of(struct request *r)
     return r->ops == &ops ? to_outer_request(r) : NULL;
 }
 
-/* -------------------------------------------------------------------------------- life, identity
- */
+/* ---- Life, identity -------------------------------------------------------------------------- */
 
 TRITONSERVER_Error *
 TRITONSERVER_InferenceRequestNew(TRITONSERVER_InferenceRequest **inference_request,
@@ -139,7 +137,7 @@ TRITONSERVER_InferenceRequestNew(TRITONSERVER_InferenceRequest **inference_reque
     struct status *st = server_find_model(s, model_name, strlen(model_name), model_version, &m);
     if (st)
         return as_status(st);
-    struct pool *pool = thread_pool(); /* its responses come from there, too */
+    struct pool *pool = thread_pool(); /* its responses are allocated from it, too */
     struct api_request *a = pool_alloc(pool, sizeof(*a), NULL);
     if (!a) {
         model_unref(m);
@@ -310,8 +308,7 @@ TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetTimeoutMicroseconds(
     return NULL;
 }
 
-/* ---------------------------------------------------------------------------------------- inputs
- */
+/* ---- Inputs ---------------------------------------------------------------------------------- */
 
 TRITONSERVER_Error *
 TRITONSERVER_InferenceRequestAddInput(TRITONSERVER_InferenceRequest *inference_request,
@@ -436,8 +433,7 @@ TRITONSERVER_InferenceRequestRemoveAllInputData(TRITONSERVER_InferenceRequest *i
     return NULL;
 }
 
-/* ------------------------------------------------------------------- outputs, callbacks,
- * parameters */
+/* ---- Outputs, callbacks, parameters ---------------------------------------------------------- */
 
 TRITONSERVER_Error *
 TRITONSERVER_InferenceRequestAddRequestedOutput(TRITONSERVER_InferenceRequest *inference_request,
@@ -497,7 +493,7 @@ TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetResponseCallback(
     a->allocator_data = response_allocator_userp;
     a->response_fn = response_fn;
     a->response_data = response_userp;
-    /* As in the reference, a cancelled object is of use again from here on. */
+    /* As in the reference, a cancelled object may be used again from here on. */
     atomic_store_explicit(&a->request.cancelled, false, memory_order_relaxed);
     return NULL;
 }
@@ -543,7 +539,7 @@ TRITONSERVER_InferenceRequestSetDoubleParameter(TRITONSERVER_InferenceRequest *r
     return set_parameter(request, &p);
 }
 
-/* What else is wrong with it is said first, as in the reference. */
+/* Other faults of the request are reported first, as in the reference. */
 NODISCARD static struct status *refuse_without_callback(struct api_request *a)
 {
     struct status *st = server_check(&a->request);
@@ -572,13 +568,11 @@ TRITONSERVER_Error *TRITONSERVER_ServerInferAsync(TRITONSERVER_Server *server,
     struct status *st = server_infer(to_server(server), &a->request);
     embedder_budget_end(budget);
     if (st && idle)
-        a->request.trace =
-            NULL; /* of a request that was not even accepted it remains the caller's */
+        a->request.trace = NULL; /* a request that was not accepted leaves it to the caller */
     return as_status(st);
 }
 
-/* -------------------------------------------------------------------------------------- responses
- */
+/* ---- Responses ------------------------------------------------------------------------------- */
 
 TRITONSERVER_Error *
 TRITONSERVER_InferenceResponseDelete(TRITONSERVER_InferenceResponse *inference_response)

@@ -10,7 +10,7 @@
 _Static_assert((int)TRACE_CUSTOM_ACTIVITY == (int)TRITONSERVER_TRACE_CUSTOM_ACTIVITY, "activities");
 _Static_assert((int)TRACE_TENSORS == (int)TRITONSERVER_TRACE_LEVEL_TENSORS, "levels");
 
-/* A trace that an embedder made: ours, and what it gave us to call. */
+/* A trace of an embedder: our part, and the embedder's callbacks. */
 struct api_trace {
     struct trace trace;
     TRITONSERVER_InferenceTraceActivityFn_t activity_fn;

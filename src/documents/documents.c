@@ -150,8 +150,8 @@ static void put_duration(struct json_writer *w, const char *name, uint64_t count
     json_put_close(w, '}');
 }
 
-/* Counts as the reference derives them: who succeeded has been queued and computed
- * (reference/behaviours §16.2). */
+/* Counts as the reference derives them: each request that succeeded counts as queued and
+ * computed (reference/behaviours §16.2). */
 static void put_inference_stats(struct json_writer *w, const struct statistics *s)
 {
     uint64_t n = s->success.count;

@@ -25,7 +25,7 @@ static const struct parameter_traits identity[] = {
     {0},
 };
 
-/* Those for GPUs are accepted and have no effect on a CPU. */
+/* Parameters for GPUs are accepted and have no effect on a CPU. */
 static const struct parameter_traits onnxruntime[] = {
     {.name = "intra_op_thread_count", .is_number = true, .max = 4096},
     {.name = "inter_op_thread_count", .is_number = true, .max = 4096},

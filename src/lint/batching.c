@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Schedulers and instances that work, but not as whoever configured them may think.
+ * Schedulers and instances that work, but perhaps not as the configuration's author expects.
  */
 #include <inttypes.h>
 
@@ -16,7 +16,7 @@ static void check_queue_delay(struct model_check *l, const Inference__ModelDynam
     int32_t least = INT32_MAX;
 
     if (!delay_us || l->pb->max_batch_size <= 1)
-        return; /* without batches there is nothing to wait for */
+        return; /* without batches there is no wait */
     for (size_t i = 0; i < b->n_preferred_batch_size; i++)
         least = MIN(least, b->preferred_batch_size[i]);
     if (!model_config_is_given(l->config, b, "preferred_batch_size"))
@@ -89,7 +89,7 @@ static void check_sequence_batching(struct model_check *l)
 
 static void check_instance_groups(struct model_check *l)
 {
-    const Inference__ModelInstanceGroup *first = NULL; /* whose count someone wrote down */
+    const Inference__ModelInstanceGroup *first = NULL; /* whose count is in the text */
     int64_t n = 0;
     for (size_t i = 0; i < l->pb->n_instance_group; i++) {
         const Inference__ModelInstanceGroup *g = l->pb->instance_group[i];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What only shows between models: the same name twice, and ensembles.
+ * Faults between models: equal names, and ensembles.
  */
 #include <string.h>
 
@@ -12,16 +12,16 @@
 #include "core/storage/storage.h"
 #include "lint/lint.h"
 
-/* Looking for the name that was meant goes through all models: not for each of thousands. */
+/* A suggestion compares a name with all models, so only this many are made. */
 enum { MAX_SUGGESTIONS = 50 };
 
 struct between {
     struct lint_run *run;
-    struct map by_name; /* the first model of each name: those of the same name follow it */
-    const struct lint_model *asking; /* the ensemble whose models are looked for */
+    struct map by_name; /* the first model of each name; others of that name follow it */
+    const struct lint_model *asking; /* the ensemble whose models are searched */
     bool even_wrong;                 /* find models that cannot be served, too */
     size_t n_suggestions;
-    char *advice; /* for the last question */
+    char *advice; /* about the last model searched */
 };
 
 static void add_to_model(struct lint_model *m, enum lint_code code, const char *fmt,
@@ -74,10 +74,10 @@ static void check_name_case(struct lint_run *run)
     mem_free(folded);
 }
 
-/* ---- looking models up ----------------------------------------------------------------------- */
+/* ---- Looking models up ----------------------------------------------------------------------- */
 
-/* The model that a step names: of several of that name the one in the namespace that it asks for,
- * else the one beside the ensemble. NULL when there is none, or it is not clear which. */
+/* Finds the model that a step names: among several of that name the one in the step's namespace,
+ * or otherwise the one beside the ensemble. NULL if there is none, or more than one fits. */
 static struct lint_model *find_model(const struct between *b,
                                      const Inference__ModelEnsembling__Step *step)
 {
@@ -147,7 +147,7 @@ static enum ensemble_answer find_member(void *arg, const Inference__ModelEnsembl
 
 /* ---- ensembles ------------------------------------------------------------------------------- */
 
-/* An optional input that is not given does not reach a model that insists on its own. */
+/* An optional input that is omitted does not reach a model that requires it. */
 static void check_optional_inputs(const struct between *b, struct lint_model *m)
 {
     const Inference__ModelConfig *pb = m->config->pb;
@@ -207,24 +207,24 @@ static void check_ensemble(struct between *b, struct lint_model *m)
     note_first_error(m);
 }
 
-/* ---- cycles, and what comes before what ------------------------------------------------------ */
+/* ---- Cycles, and the order of ensembles ------------------------------------------------------ */
 
 /*
  * A depth-first walk, which orders the ensembles: parts before wholes. A part that is still on the
- * stack closes a cycle: of all that are on the stack from there on. (Who comes to the cycle later,
- * by a part that has been ordered, depends on one that is not valid.) Each is told of one cycle, so
- * the time is linear in the number of steps.
+ * stack closes a cycle of all ensembles on the stack from it on. (An ensemble that reaches the
+ * cycle later, by a part that is ordered already, depends on one that is not valid.) Each ensemble
+ * is reported in one cycle, so the time is linear in the number of steps.
  */
 struct walk {
     struct between *b;
     struct node {
         enum { NOT_SEEN, ON_STACK, ORDERED } state;
         size_t position;  /* on the stack */
-        size_t next_step; /* the one before leads to the next on the stack */
+        size_t next_step; /* the step before leads to the next one on the stack */
     } * nodes;            /* by model */
     struct lint_model **order, **stack;
     size_t n_ordered, n_stack;
-    size_t *sound; /* the positions on the stack of those that no cycle was found for, ascending */
+    size_t *sound; /* the stack positions of ensembles without a cycle so far, ascending */
     size_t n_sound;
 };
 
@@ -249,7 +249,7 @@ static void pop_model(struct walk *w)
         w->n_sound--;
 }
 
-/* The uppermost on the stack has this one below as its part. */
+/* The top of the stack has this ensemble, which is below it, as its part. */
 static void close_cycle(struct walk *w, const struct lint_model *part)
 {
     size_t from = node_of(w, part)->position;
@@ -269,7 +269,7 @@ static void close_cycle(struct walk *w, const struct lint_model *part)
     }
 }
 
-/* The next part of an ensemble that has not been walked to; NULL when there is none. */
+/* Returns the next part of an ensemble that has not been visited; NULL if there is none. */
 static struct lint_model *next_part(struct walk *w, const struct lint_model *m)
 {
     const Inference__ModelEnsembling *e = m->config->pb->ensemble_scheduling;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The files of a model: what is in its version folders, and what its configuration names.
+ * The files of a model: the contents of its version folders, and the files that its configuration
+ * names.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -37,7 +38,7 @@ static void add_at_path(struct model_check *l, enum lint_code code, const char *
 
 /* ---- files in general ------------------------------------------------------------------------ */
 
-/* Reads small files only; others are just opened. */
+/* Reads small files completely; others are only opened. */
 void lint_check_file(struct model_check *l, const char *path)
 {
     static const char mark[] = "version https://git-lfs";
@@ -46,7 +47,7 @@ void lint_check_file(struct model_check *l, const char *path)
     if (!st && text.size >= strlen(mark) && memcmp(text.data, mark, strlen(mark)) == 0)
         add_at_path(l, LINT_LFS_POINTER, path, "get the content: git lfs pull",
                     "this is a pointer of git-lfs, not the file that it stands for");
-    if (st && status_code(st) != STATUS_INVALID_ARG) { /* that one says that it is larger */
+    if (st && status_code(st) != STATUS_INVALID_ARG) { /* it only says that the file is larger */
         lint_add_status(l->found, LINT_READ, l->m->storage, path, st);
         return;
     }
@@ -55,7 +56,7 @@ void lint_check_file(struct model_check *l, const char *path)
 
 /* ---- version folders ------------------------------------------------------------------------- */
 
-/* Everything in it; true if there is anything. */
+/* Checks every entry; true if there is one. */
 static bool check_version_entries(struct model_check *l, const char *folder)
 {
     struct file_list list;
@@ -87,10 +88,10 @@ static void check_model_file(struct model_check *l, const char *folder)
     if (!*name)
         return;
     if (str_escapes_folder(name))
-        return; /* a broken rule, which was told */
+        return; /* a broken rule, reported already */
     char *path = mem_printf("%s/%s", folder, name);
     struct status *st = storage_stat_named(l->m->storage, folder, name, &info);
-    if (st && !strchr(name, '/')) { /* told with the folder's other entries */
+    if (st && !strchr(name, '/')) { /* reported with the folder's other entries */
         status_free(st);
         mem_free(path);
         return;
@@ -115,10 +116,10 @@ static void check_version_folder(struct model_check *l, int64_t version)
     char *folder = mem_printf("%s/%" PRId64, l->m->name, version);
     bool any = check_version_entries(l, folder);
     if (is_ensemble(l))
-        ; /* nothing needs to be there */
+        ; /* no file is needed */
     else if (any || (l->backend && l->backend->needs_file))
         check_model_file(l, folder);
-    else if (!l->backend && *l->pb->backend) /* the known ones need nothing */
+    else if (!l->backend && *l->pb->backend) /* the known ones need no file */
         add_at_path(l, LINT_EMPTY_VERSION, folder, NULL, "the version folder is empty");
     mem_free(folder);
 }
@@ -164,7 +165,7 @@ static void check_backend_library(struct model_check *l)
 
 /* ---- the batching library -------------------------------------------------------------------- */
 
-/* Where the configuration names it, or else its folder. */
+/* The position of the library's name in the configuration, or its folder. */
 static struct lint_position strategy_position(const struct model_check *l)
 {
     for (size_t i = 0; i < l->pb->n_parameters; i++) {
@@ -198,8 +199,8 @@ static void check_one_strategy(struct model_check *l, const struct batch_strateg
     mem_free(path);
 }
 
-/* Of the first version that would be served; the others find the same, or what is in their own
- * folders. */
+/* Checks the library of the first served version; other versions find the same one, or one in
+ * their own folders. */
 static void check_batch_strategy(struct model_check *l)
 {
     const char *backends = l->run->options->backend_directory;
@@ -236,7 +237,7 @@ static void check_label_file(struct model_check *l, const Inference__ModelOutput
     struct labels *labels = NULL;
     int64_t classes = 0;
     if (str_escapes_folder(output->label_filename))
-        return; /* a broken rule, which was told */
+        return; /* a broken rule, reported already */
     struct status *st = labels_read(l->m->name, output->name, l->m->storage, l->m->name,
                                     output->label_filename, &labels);
     if (st) {

@@ -22,7 +22,7 @@
 
 enum { MAX_THREADS = 16, PROGRESS_MS = 100 };
 
-/* ---- which models there are ------------------------------------------------------------------ */
+/* ---- Listing the models ---------------------------------------------------------------------- */
 
 static void add_root_fault(struct lint_run *run, const char *root, struct status *st)
 {
@@ -32,7 +32,7 @@ static void add_root_fault(struct lint_run *run, const char *root, struct status
     status_free(st);
 }
 
-/* "models/" is "models": what is found there reads "models/digits/config.pbtxt". */
+/* "models/" counts as "models", so that paths read "models/digits/config.pbtxt". */
 static struct storage *open_root(struct lint_run *run, const char *root)
 {
     size_t length = strlen(root);
@@ -112,11 +112,11 @@ static void open_roots(struct lint_run *run)
     }
     if (run->n_models)
         qsort(run->models, run->n_models, sizeof(*run->models), compare_models);
-    for (size_t i = 0; i < run->n_models; i++) /* the names stayed, the models moved */
+    for (size_t i = 0; i < run->n_models; i++) /* the models were moved */
         run->models[i].found.model = run->models[i].name;
 }
 
-/* Without a folder of backends there is no telling which of them exist. */
+/* Without a folder of backends it is unknown which of them exist. */
 static void find_backends(struct lint_run *run)
 {
     struct file_info info = {.kind = FILE_MISSING};
@@ -126,13 +126,13 @@ static void find_backends(struct lint_run *run)
     run->has_backends = info.kind == FILE_FOLDER;
 }
 
-/* ---- checking them --------------------------------------------------------------------------- */
+/* ---- Checking them --------------------------------------------------------------------------- */
 
 struct pass {
     struct lint_run *run;
-    pthread_t teller; /* the thread that says how far it is */
-    uint64_t told_ns; /* its own: when it did so last, or began … */
-    bool told;        /* … and whether it ever did */
+    pthread_t teller; /* the thread that prints the progress */
+    uint64_t told_ns; /* used by that thread: the time of its last line, or of its begin … */
+    bool told;        /* … and whether it has printed any */
 };
 
 static void say_progress(struct lint_run *run, size_t done, uint64_t *last_ns)
@@ -206,7 +206,7 @@ static void run_done(struct lint_run *run)
     mem_free(run->storages);
 }
 
-/* Only warnings may be ignored, and only those that there are. */
+/* Only existing codes of warnings may be ignored. */
 static bool set_ignored(struct lint_run *run)
 {
     const struct conch_check_options *o = run->options;

@@ -57,7 +57,7 @@ bool lint_completes(const struct model_check *l)
             INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_ENSEMBLE_SCHEDULING)
         return false;
     if (!l->backend || l->backend->completes_more)
-        return true; /* of a backend that nobody knows it must be assumed */
+        return true; /* an unknown backend may do that */
     return l->backend->completes && (!l->pb->n_input || !l->pb->n_output);
 }
 
@@ -97,7 +97,7 @@ static void report_version_name(struct model_check *l, const char *name, enum sc
     mem_free(path);
 }
 
-/* A file that someone may take for the configuration. */
+/* Reports a file that looks like the configuration. */
 static void check_file_name(struct model_check *l, const char *name, bool has_config)
 {
     static const char right[] = "config.pbtxt";
@@ -117,8 +117,8 @@ static void check_file_name(struct model_check *l, const char *name, bool has_co
     mem_free(path);
 }
 
-/* An entry that cannot be read. Links that are no versions nobody follows, wherever they lead.
- */
+/* Reports an entry that cannot be read. A link that is no version is not followed: if it leads out
+ * it is no fault, if it is broken it is a warning. */
 static void add_closed(struct model_check *l, const char *name, bool is_unused, bool is_link,
                        enum file_kind kind, struct status *st)
 {
@@ -134,7 +134,8 @@ static void add_closed(struct model_check *l, const char *name, bool is_unused, 
     mem_free(path);
 }
 
-/* Neither versions nor a configuration: was a folder above repositories named, this being one? */
+/* Neither versions nor a configuration: is this folder a repository, and the folder above was
+ * given? */
 static void look_for_models(struct model_check *l, const struct file_list *list)
 {
     bool found = false;
@@ -158,7 +159,7 @@ static void look_for_models(struct model_check *l, const struct file_list *list)
     }
 }
 
-/* Versions, the files of the first one, and what else catches the eye. */
+/* Checks the versions, the files of the first one, and suspicious entries. */
 static void check_model_folder(struct model_check *l, bool has_config)
 {
     const struct storage *s = l->m->storage;
@@ -168,7 +169,7 @@ static void check_model_folder(struct model_check *l, bool has_config)
         lint_add_status(l->found, LINT_READ, l->m->storage, l->m->name, st);
         return;
     }
-    const char *first = NULL; /* entries come sorted: "10" before "9" */
+    const char *first = NULL; /* entries are sorted: "10" before "9" */
     l->sm.versions = mem_zalloc((list.count + 1) * sizeof(*l->sm.versions));
     for (size_t i = 0; i < list.count; i++) {
         const char *name = list.entries[i].name;
@@ -195,28 +196,28 @@ static void check_model_folder(struct model_check *l, bool has_config)
     if (first) {
         st = scan_list_files(s, l->m->name, first, &l->sm);
         if (st)
-            status_free(st); /* files.c meets it again, version by version */
+            status_free(st); /* files.c reports it again, version by version */
     }
     file_list_done(&list);
 }
 
 /* ---- the configuration ----------------------------------------------------------------------- */
 
-/* Reads and parses it. *ret_config is NULL after a fault. */
+/* Reads and parses the configuration. *ret_config is NULL after a fault. */
 static struct status *read_config_file(const struct lint_model *m, struct lint_fault_sink *sink,
                                        struct config_listener *listener, const char *path,
                                        struct model_config **ret_config)
 {
     AUTO(buf) text = BUF_INIT(CONFIG_MAX_BYTES);
     struct status *st = storage_read(m->storage, path, &text);
-    if (st) /* the server's words for it */
+    if (st) /* in the server's words */
         return model_config_parse_file(st, &text, sink->file, ret_config);
     if (!listener)
         return model_config_parse_text(buf_text(&text), text.size, sink->file, ret_config);
     return model_config_parse_all(buf_text(&text), text.size, sink->file, listener, ret_config);
 }
 
-/* The configuration, or NULL when there is something wrong with it already. */
+/* Returns the configuration, or NULL if it has a fault already. */
 static struct model_config *open_config(struct model_check *l, struct lint_fault_sink *sink,
                                         struct config_listener *listener, bool *ret_exists)
 {
@@ -297,7 +298,7 @@ static void check_model_config(struct model_check *l, bool exists)
                  "model configuration is not provided for model '%s'", l->m->name);
 }
 
-/* What is asked about later: which versions there are, and of ensembles the configuration. */
+/* Keeps what later checks need: the versions, and of ensembles the configuration. */
 static void keep_for_ensembles(struct model_check *l)
 {
     struct lint_model *m = l->m;
@@ -354,7 +355,7 @@ void lint_read_again(const struct lint_run *run, struct lint_model *m)
     if (l.sm.config) {
         check_model_folder(&l, exists);
         struct config_facts facts = facts_of(&l);
-        status_free(model_config_validate_all(l.sm.config, &facts)); /* told the first time */
+        status_free(model_config_validate_all(l.sm.config, &facts)); /* reported the first time */
         l.pb = l.sm.config->pb;
         l.backend = backend_traits_of(l.pb->backend);
         m->is_complete = !lint_completes(&l);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a configuration hands on to the backend: parameters that nobody reads, values that the
- * reader refuses, and fields that this backend cannot act upon.
+ * The parts of a configuration for the backend: parameters that the backend does not read, values
+ * that it refuses, and fields that it cannot act upon.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -61,7 +61,8 @@ static void check_parameter_value(struct model_check *l, const struct parameter_
     }
 }
 
-/* Nobody reads it. Is that a mistake? A model may read what it likes, if its backend lets it. */
+/* A parameter that the backend does not read is a mistake only if its models cannot read it,
+ * either. */
 static void check_unknown_parameter(struct model_check *l, const parameter *p)
 {
     const struct backend_traits *b = l->backend;
@@ -83,7 +84,7 @@ static void check_unknown_parameter(struct model_check *l, const parameter *p)
 
 typedef Inference__ModelOptimizationPolicy__ExecutionAccelerators__Accelerator accelerator;
 
-/* Whether the library that a backend finds has a known one, only the server can tell. */
+/* Whether the library that a backend finds has a known one, only the server can see. */
 static void check_accelerators(struct model_check *l, accelerator *const *list, size_t n,
                                const char *const *known)
 {

@@ -24,7 +24,7 @@ static const char *severity_name(const struct lint_finding *item)
 
 /* ---- names and texts from outside ------------------------------------------------------------ */
 
-/* Would it move a terminal's cursor, or end the line? How many bytes of it do. */
+/* How many bytes here would move a terminal's cursor or end the line? */
 static size_t control_bytes(const char *s)
 {
     unsigned char c = (unsigned char)s[0], next = (unsigned char)s[c != '\0'];
@@ -33,7 +33,7 @@ static size_t control_bytes(const char *s)
     return c == 0xc2 && next >= 0x80 && next < 0xa0 ? 2 : 0; /* U+0080 to U+009F */
 }
 
-/* On one line, and harmless to terminals. */
+/* Adds a text on one line, harmless to terminals. */
 static void add_clean(struct buf *out, const char *s)
 {
     char *text = utf8_printable(s);
@@ -52,7 +52,7 @@ static void add_clean(struct buf *out, const char *s)
     mem_free(text);
 }
 
-/* ---- for people ------------------------------------------------------------------------------ */
+/* ---- For people ------------------------------------------------------------------------------ */
 
 static void print_human(struct lint_printer *p, const struct lint_finding *item, struct buf *line)
 {
@@ -110,7 +110,7 @@ static void print_json(struct lint_printer *p, const struct lint_finding *item, 
 
 /* ---- GitHub ---------------------------------------------------------------------------------- */
 
-/* What its runner would take for its own syntax, as it wants it; in properties also : and , */
+/* Escapes GitHub's own syntax; in properties also : and , */
 static void add_github(struct buf *out, const char *s, bool property)
 {
     AUTO(buf) clean = BUF_INIT(MAX_LINE_BYTES);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tensors that the server makes itself: warm-up samples and initial states of sequences. Do they
- * fit the model, and is their data there?
+ * Tensors that the server makes itself: warm-up samples and initial states of sequences. Checks
+ * whether they fit the model, and whether their data exists.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -22,17 +22,17 @@ enum { MAX_STRINGS_BYTES = 64 << 20, STRING_LENGTH_BYTES = 4, MAX_SHAPE_TEXT = 5
 
 /* A tensor whose bytes are in a file. */
 struct data_file {
-    const void *message; /* of the configuration, whose `field` names the file */
+    const void *message; /* of the configuration; its `field` names the file */
     const char *field;
     const char *folder; /* of the model: "warmup" */
     const char *file;
     Inference__DataType type;
     size_t n_dims;
     const int64_t *dims;
-    const char *setting; /* how errors begin: "warmup setting" */
+    const char *setting; /* the beginning of errors: "warmup setting" */
 };
 
-/* How many strings there are, each after its length; false: the last one is not whole. */
+/* Counts the strings, each after its length; false: the last one is not whole. */
 static bool count_strings(const struct buf *text, uint64_t *ret_n)
 {
     size_t at = 0;
@@ -77,7 +77,7 @@ static void check_data_size(struct model_check *l, const struct data_file *d, co
     int64_t elements = 0;
     uint64_t expected;
     if (shape_elements(d->dims, d->n_dims, &elements) != SHAPE_FINE)
-        return; /* the rules have something to say about that */
+        return; /* a broken rule reports it */
     if (d->type == INFERENCE__DATA_TYPE__TYPE_STRING) {
         check_string_count(l, d, folder, elements);
         return;
@@ -103,7 +103,7 @@ static void check_data_file(struct model_check *l, const struct data_file *d)
     struct file_info info = {.kind = FILE_MISSING};
     struct lint_position position = lint_at(l, d->message, d->field, 0);
     if (str_escapes_folder(d->file))
-        return; /* a broken rule, which was told */
+        return; /* a broken rule, reported already */
     char *folder = mem_printf("%s/%s", l->m->name, d->folder);
     char *path = mem_printf("%s/%s", folder, d->file);
     struct status *st = storage_stat_named(l->m->storage, folder, d->file, &info);
@@ -141,7 +141,7 @@ static bool same_dims(const Inference__ModelInput *input, const Inference__Model
     bool same = input->n_dims == from->n_dims;
     for (size_t i = 0; same && i < input->n_dims; i++)
         same = input->dims[i] == -1 || from->dims[i] == -1 || input->dims[i] == from->dims[i];
-    return same; /* a wildcard in a sample is a broken rule, which was told */
+    return same; /* a wildcard in a sample is a broken rule, reported already */
 }
 
 static void check_sample_fits_input(struct model_check *l, const Inference__ModelWarmup *sample,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inputs and outputs that are valid and yet seldom meant.
+ * Inputs and outputs that are valid but seldom intended.
  */
 #include <string.h>
 
@@ -23,7 +23,7 @@ static size_t count_tensors(const Inference__ModelConfig *pb)
     return pb->n_input + pb->n_output;
 }
 
-/* Inputs, then outputs. */
+/* Counts inputs first, then outputs. */
 static struct tensor tensor_at(const Inference__ModelConfig *pb, size_t i)
 {
     if (i < pb->n_input) {
@@ -38,7 +38,7 @@ static struct tensor tensor_at(const Inference__ModelConfig *pb, size_t i)
 
 /*
  * [1,3,224,224] or [-1,3,224,224]: with four dimensions the first one is hardly part of one item.
- * With fewer it may be a channel or a length.
+ * With fewer dimensions the first one may be a channel or a length.
  */
 static bool looks_batched(const struct tensor *t)
 {

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is asked of the repository, or of all models, may take long. So the loop hands it to a
- * control thread, bodies included, which may be large, and goes on; the answer comes back as a
- * message:
+ * An operation on the repository, or on all models, may take long. So the loop gives it to a
+ * control thread, with its body, which may be large, and goes on. The answer returns as a message:
  *
  *     admin_load ──► control_post ─► run ─► work ──► loop_post ─► on_done ─► reply
  *
- * The exchange waits meanwhile, whatever becomes of its connection: it is the handler's until the
- * reply. A client that goes away does not end what it has asked for.
+ * The handler owns the exchange until the reply, whatever happens to its connection. If the client
+ * leaves, the operation is completed all the same.
  */
 #include "frontends/http/handlers.h"
 
@@ -30,11 +29,11 @@ enum { MAX_DOCUMENT = INT32_MAX };
 struct admin_call {
     struct exchange *x;
     struct status *(*work)(struct admin_call *a);
-    char *name; /* of the model; NULL without */
+    char *name; /* of the model; NULL: none */
     struct control_job job;
     struct message done;
 
-    struct arena arena; /* for what is read of the body */
+    struct arena arena; /* for values read from the body */
 
     /* The answer. */
     struct status *st;
@@ -50,7 +49,7 @@ static struct server *server_of(const struct admin_call *a)
 
 /* ---- On the loop ---------------------------------------------------------------------------- */
 
-/* As it is: it may be long. It goes when the reply has left. */
+/* Replies with the text itself, which may be long; it is freed when the reply has been sent. */
 static void reply_text(struct admin_call *a)
 {
     struct http_call *call = exchange_part(a->x);
@@ -121,8 +120,8 @@ static void begin_admin_call(struct exchange *x, struct status *(*work)(struct a
 /* ---- Bodies --------------------------------------------------------------------------------- */
 
 /*
- * The body of such a request: JSON of any kind, or nothing (reference/behaviours §3.4, §3.5).
- * Members of a body that is no object are those of an empty one, as the reference has it.
+ * Validates the body of such a request: JSON of any kind, or nothing (reference/behaviours §3.4,
+ * §3.5). As in the reference, a body that is no object counts as an empty one.
  */
 static struct status *check_body(const struct admin_call *a)
 {
@@ -138,7 +137,7 @@ static struct status *check_body(const struct admin_call *a)
 
 /* ---- The index ------------------------------------------------------------------------------ */
 
-/* The first member `ready`; the text has been checked. */
+/* Reads the first member `ready` of a valid text. */
 static struct status *read_ready(struct admin_call *a, bool *ret_ready)
 {
     struct json j;

@@ -10,7 +10,7 @@
 
 enum { MAX_EXTRA_INPUTS = 64, USUAL_DIMS = 16 };
 
-/* What the members of an input say, as far as they could be read. */
+/* The members of an input, as far as they could be read. */
 struct input_text {
     bool has_name, has_datatype, has_shape, has_parameters, has_data, has_size, has_region;
     enum json_failure name_failure, datatype_failure, size_failure;
@@ -19,7 +19,7 @@ struct input_text {
     int64_t *dims;
     size_t n_dims;
     uint64_t binary_bytes; /* parameters: binary_data_size */
-    struct json data;      /* where it stands */
+    struct json data;      /* the position of the data */
 };
 
 struct input_made {
@@ -64,7 +64,7 @@ static struct status *shape_status(enum shape_fault fault, const struct input_te
                             "9223372036854775807");
 }
 
-/* The input from its name, datatype and shape, in this order. */
+/* Makes the input from its name, datatype and shape, in this order. */
 static struct status *open_input(struct parse *p, struct input_text *text, struct input_made *ret)
 {
     if (!text->has_name)
@@ -84,9 +84,9 @@ static struct status *open_input(struct parse *p, struct input_text *text, struc
     enum shape_fault fault = shape_elements(text->dims, text->n_dims, &ret->n_elements);
     if (fault)
         return shape_status(fault, text);
-    if (text->n_dims == 0) /* no shape has no elements, as in the reference: the core refuses it */
+    if (text->n_dims == 0) /* without elements, as in the reference: the core refuses it */
         ret->n_elements = 0;
-    /* Each input is compared with those before it: their number must not be the client's choice. */
+    /* Each input is compared with the earlier ones, so a client must not choose their number. */
     if (p->r->n_inputs >= p->r->model->n_inputs + MAX_EXTRA_INPUTS)
         return status_new(STATUS_INVALID_ARG,
                           "expected %u inputs but got more than %u inputs for model '%s'",
@@ -149,7 +149,7 @@ static bool read_values(struct json *j, enum dtype dtype, void *out, size_t max,
     }
 }
 
-/* The member "data" at j into the input; j is behind it then. */
+/* Reads the member "data" at j into the input; j is behind it then. */
 static struct status *read_data(struct parse *p, const struct input_made *made, struct json *j)
 {
     struct input *in = made->in;
@@ -159,12 +159,12 @@ static struct status *read_data(struct parse *p, const struct input_made *made, 
                           "receiving %s data via JSON is not supported. Please use the binary data "
                           "format for input %s",
                           dtype_name(made->dtype), in->name);
-    if (made->n_elements == 0) { /* not looked at, as the reference does */
+    if (made->n_elements == 0) { /* not parsed, as in the reference */
         if (!json_skip_value(j))
             return field_status(j->failure, "data");
         return add_data(p, in, NULL, 0);
     }
-    /* Of an input whose bytes come in binary, the core says it. */
+    /* For an input with binary data the core reports it. */
     if (made->dtype == DTYPE_INVALID) {
         if (!json_enter_array(j))
             return field_status(j->failure, "data");
@@ -179,7 +179,7 @@ static struct status *read_data(struct parse *p, const struct input_made *made, 
     if (n_bytes > p->max_bytes)
         return input_too_large(p, in, n_bytes);
 
-    /* What the text cannot hold is not allocated: a value and its comma are two bytes at least. */
+    /* Memory is limited by the text: a value and its comma are two bytes at least. */
     size_t n_possible = (size_t)(j->end - j->p) / 2 + 1, n;
     size_t n_room = MIN((size_t)made->n_elements, n_possible);
     void *out = infer_block(p->x, n_room * element_bytes);
@@ -209,7 +209,7 @@ static struct status *take_binary(struct parse *p, struct input *in, const struc
     return add_data(p, in, base, n_bytes);
 }
 
-/* Exactly one place says where the data is (reference/behaviours §3.9). */
+/* Exactly one member must give the data's source (reference/behaviours §3.9). */
 static struct status *check_sources(const struct input_text *text)
 {
     bool data = text->has_data, binary = text->has_size, region = text->has_region;
@@ -223,7 +223,7 @@ static struct status *check_sources(const struct input_text *text)
                       binary ? " 'binary_data_size'" : "", region ? " 'shared_memory_region'" : "");
 }
 
-/* The two members of an input's parameters that say where its data is. */
+/* Reads the two parameters of an input that give its data's source. */
 static void read_sources(struct input_text *text, struct json *j)
 {
     struct json_str key;
@@ -245,7 +245,8 @@ static void read_sources(struct input_text *text, struct json *j)
     }
 }
 
-/* The members of an input. Its data goes to its place at once when the input is known by then. */
+/* Reads the members of an input. Its data is written into the input at once if the input is
+ * known by then. */
 static void read_input(struct parse *p, struct json *j, struct input_text *text,
                        struct input_made *made, struct status **opened, struct status **data)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The outputs that an inference names, and how they are to come. */
+/* The outputs that an inference names, and their requested forms. */
 #include "frontends/http/infer_priv.h"
 
 #include <string.h>
@@ -21,7 +21,7 @@ struct status *add_requested_output(struct parse *p, bool binary)
     return NULL;
 }
 
-/* What an output's parameters ask for. */
+/* Reads an output's parameters. */
 static struct status *parse_output_parameters(struct json *j, struct json_str output,
                                               bool *ret_binary)
 {
@@ -85,7 +85,8 @@ static struct status *parse_output(struct parse *p, struct json *j)
         } else if (json_str_is(key, "parameters") && !has_parameters) {
             has_parameters = true;
             parameters = value;
-            /* An error in them counts only after one in the name, which may still follow. */
+            /* An error in the parameters counts only after one in the name, which may still
+             * follow. */
             parsed = has_name && !name_failure;
             if (parsed)
                 st = parse_output_parameters(j, name, &binary);
@@ -107,7 +108,7 @@ static struct status *parse_output(struct parse *p, struct json *j)
         st = parse_output_parameters(&parameters, name, &binary);
     if (st)
         return st;
-    /* One more than the model has: the core will find the one that is unknown. */
+    /* One more than the model has: the core reports the unknown one. */
     if (p->r->n_outputs > p->r->model->n_outputs) {
         p->plain = false; /* another model may have more */
         return NULL;

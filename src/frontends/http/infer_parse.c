@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The body of an inference, JSON with binary tensors behind it, into a request of the core.
+ * Parses the body of an inference, JSON with binary tensors behind it, into a request of the core.
  *
- * The text is walked once. The values of a tensor go straight into its buffer when its name,
- * datatype and shape stand before them, as clients write them; otherwise their position is
+ * The text is walked once. If name, datatype and shape of a tensor precede its values, as clients
+ * write them, the values are written directly into its buffer. Otherwise the values' position is
  * remembered until the tensor is known.
  *
- * Which of several errors is told: the reference parses all of the text before it looks at any
- * field, then looks at id, parameters, inputs, outputs in this order, whatever their order in the
- * text. So an error in one of them is put aside while the walk goes on, and when anything is wrong
- * json_check() looks for a syntax error first.
+ * The order of errors is the reference's: it parses all of the text before it reads any field, then
+ * reads id, parameters, inputs, outputs in this order, whatever their order in the text. So an
+ * error in one of them is kept while the walk goes on, and after an error json_check() looks for a
+ * syntax error first.
  */
 #include "frontends/http/infer_priv.h"
 #include "frontends/http/reply.h"
@@ -19,7 +19,7 @@
 #include "base/status.h"
 #include "core/model/model.h"
 
-/* ---- What the parts share ------------------------------------------------------------------- */
+/* ---- Shared by the parts --------------------------------------------------------------------- */
 
 struct status *json_status(enum json_failure failure, const char *what)
 {
@@ -27,7 +27,7 @@ struct status *json_status(enum json_failure failure, const char *what)
         return status_no_memory();
     if (failure == JSON_TOO_DEEP)
         return status_new(STATUS_INVALID_ARG, "%s", json_failure_text(failure));
-    /* A syntax error is only noted here: infer_parse() finds its words. */
+    /* A syntax error is only noted here: infer_parse() makes its text. */
     return status_new(STATUS_INTERNAL, "%s: %s", what,
                       failure == JSON_OK ? "no value" : json_failure_text(failure));
 }
@@ -72,7 +72,7 @@ struct status *add_data(struct parse *p, struct input *in, const void *base, siz
 static struct status *parse_id(struct parse *p, struct json *j)
 {
     struct json_str id;
-    p->plain = false; /* usually another one each time */
+    p->plain = false; /* each request usually has another id */
     if (!json_read_string(j, &id))
         return field_status(j->failure, "id");
     return request_set_id(p->r, id.at, id.length);
@@ -134,7 +134,7 @@ static struct status *add_custom(struct parse *p, struct json *j, struct json_st
         if (fine && number.kind == JSON_INT64) {
             parameter.type = PARAMETER_INT;
             parameter.int64 = number.i64;
-        } else if (fine) { /* what is no int64 becomes a double (reference/behaviours §27.6) */
+        } else if (fine) { /* others become doubles (reference/behaviours §27.6) */
             parameter.type = PARAMETER_DOUBLE;
             parameter.float64 = number.kind == JSON_UINT64 ? (double)number.u64 : number.d;
         }
@@ -170,7 +170,7 @@ static struct status *parse_parameter(struct parse *p, struct json *j, struct js
         return json_read_bool(j, &p->call->binary_default)
                    ? NULL
                    : field_status(j->failure, "binary_data_output");
-    if (json_str_is(key, "headers")) { /* reserved for forwarded headers, which are not offered */
+    if (json_str_is(key, "headers")) { /* reserved for forwarded headers, which are not supported */
         json_skip_value(j);
         return NULL;
     }
@@ -192,7 +192,7 @@ static struct status *parse_parameters(struct parse *p, struct json *j)
     return j->failure ? field_status(j->failure, "parameters") : NULL;
 }
 
-/* ---- The whole ------------------------------------------------------------------------------ */
+/* ---- The whole body -------------------------------------------------------------------------- */
 
 enum section { SECTION_ID, SECTION_PARAMETERS, SECTION_INPUTS, SECTION_OUTPUTS, N_SECTIONS };
 
@@ -206,7 +206,7 @@ static const struct {
     [SECTION_OUTPUTS] = {"outputs", parse_outputs},
 };
 
-/* The first error by the reference's order, and all others freed. */
+/* Returns the first error in the reference's order, and frees the others. */
 static struct status *first_error(struct status *errors[N_SECTIONS], const char *text,
                                   size_t length)
 {
@@ -259,9 +259,9 @@ static struct status *parse_document(struct parse *p, const char *text, size_t l
     return st ? st : status_no_memory(); /* of a name with escapes */
 }
 
-/* ---- Headers that were seen before (memo.h) ------------------------------------------------- */
+/* ---- Remembered headers (memo.h) ------------------------------------------------------------- */
 
-/* Whether the name is a view on the text (it had no escapes), and where. */
+/* Is the name a view of the text (it had no escapes)? Then returns its position. */
 static bool find_name_in(const char *text, size_t length, struct json_str name,
                          uint16_t *ret_offset, uint16_t *ret_length)
 {
@@ -305,7 +305,7 @@ static void remember_text(struct parse *p, const char *text, size_t length)
     memo_keep(slot, text, length);
 }
 
-/* The request that the text came to before, with this body's data. */
+/* Makes the request that the text gave before, with this body's data. */
 static struct status *replay_memo(struct parse *p, const struct memo_slot *slot)
 {
     struct status *st = NULL;
@@ -332,7 +332,7 @@ static struct status *replay_memo(struct parse *p, const struct memo_slot *slot)
 static struct status *parse_json(struct parse *p, const char *text, size_t length)
 {
     const struct memo_slot *slot = memo_find(&call_ctx(p->x)->memo, text, length);
-    /* With other data behind it the same text may be wrong: the parser knows the words. */
+    /* With other data behind it the same text may be wrong: then the parser makes the error. */
     if (slot && slot->tail_bytes == p->tail_bytes)
         return replay_memo(p, slot);
     p->plain = true;
@@ -354,8 +354,8 @@ static struct status *parse_raw(struct parse *p, const char *body, size_t n_byte
     return add_data(p, in, body, n_bytes);
 }
 
-/* Inference-Header-Content-Length (reference/behaviours §3.3): without it, all of the body is
- * JSON. */
+/* Reads Inference-Header-Content-Length (reference/behaviours §3.3); without it, all of the body
+ * is JSON. */
 static struct status *header_length(const struct http_call *call, size_t body_bytes,
                                     size_t *ret_length)
 {

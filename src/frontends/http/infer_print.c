@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A response of the core as a reply (reference/behaviours §3.19 to §4.7): one JSON object, and
- * behind it the bytes of the outputs that are wanted as binary, sent from where the backend wrote
- * them.
+ * Prints a response of the core as a reply (reference/behaviours §3.19 to §4.7): one JSON object,
+ * and behind it the bytes of the binary outputs, which are sent from the backend's memory.
  */
 #include <string.h>
 
@@ -15,7 +14,7 @@
 #include "frontends/http/infer.h"
 #include "frontends/http/reply.h"
 
-enum { COPIED_JSON = 4096 }; /* larger texts are handed over as they are */
+enum { COPIED_JSON = 4096 }; /* larger texts are handed over without a copy */
 
 struct print {
     struct exchange *x;
@@ -25,7 +24,7 @@ struct print {
     int n_pieces;
 };
 
-/* What is always the same is added as it stands: a third of the cost of writing it as JSON. */
+/* Constant parts are added as literals, which saves a third of the cost of writing them as JSON. */
 #define ADD(out, literal) buf_add(out, literal, sizeof(literal) - 1)
 
 static void add_string(struct buf *out, const char *text)
@@ -33,7 +32,7 @@ static void add_string(struct buf *out, const char *text)
     json_write_string(out, text, strlen(text));
 }
 
-/* An output that the request names says itself how it comes; only the others follow the request's
+/* A requested output has its own form; the other outputs follow the request's
  * binary_data_output. */
 static bool wants_binary(const struct http_call *call, const char *name)
 {
@@ -104,8 +103,8 @@ static struct status *print_strings(struct print *p, const struct output *out, i
     return NULL;
 }
 
-/* Room for about what n numbers take, so that the text of a large tensor is not moved again and
- * again while it grows. Less may be used, and more may be needed. */
+/* Reserves about as much room as n numbers take, so that the text of a large tensor is not moved
+ * several times while it grows. The text may be shorter or longer. */
 static void reserve_numbers(struct buf *b, size_t n, enum dtype dtype, bool shortest_floats)
 {
     enum { SHORTEST_WIDTH = 12 };
@@ -121,7 +120,7 @@ static void reserve_numbers(struct buf *b, size_t n, enum dtype dtype, bool shor
         buf_reserve(b, wanted);
 }
 
-/* The n elements of a tensor whose size was checked. False: its datatype is none of numbers. */
+/* Writes the n elements of a tensor whose size was checked. False: its datatype is not a number. */
 static bool write_numbers(struct buf *b, const struct output *out, size_t n, bool shortest_floats)
 {
     switch (out->dtype) {
@@ -183,7 +182,7 @@ static struct status *print_data(struct print *p, const struct output *out)
     ADD(b, ",\"data\":");
     if (out->dtype == DTYPE_BYTES)
         return print_strings(p, out, n_elements);
-    if (dtype_size(out->dtype) == 0 || /* what is no data type, from a backend */
+    if (dtype_size(out->dtype) == 0 || /* an invalid data type, from a backend */
         __builtin_mul_overflow((size_t)n_elements, dtype_size(out->dtype), &n_bytes) ||
         n_bytes != out->size_bytes)
         return status_of_misfit(out);
@@ -259,7 +258,7 @@ static struct status *print_document(struct print *p, struct response *resp)
     return buf_status(b);
 }
 
-/* The text leaves the loop's buffer for the exchange. */
+/* Moves the text from the loop's buffer to the exchange. */
 static char *keep_text(struct print *p, size_t size)
 {
     struct buf *json = p->out;
@@ -278,7 +277,8 @@ static bool is_all_binary(const struct http_call *call, const struct response *r
     return true;
 }
 
-/* The text of a response that is printed, or was before (memo.h); *ret_size says its length. */
+/* Returns the text of a response, newly printed or remembered (memo.h), and its length in
+ * *ret_size. */
 static struct status *make_reply_text(struct print *p, struct response *resp, char **ret_text,
                                       size_t *ret_size)
 {
@@ -322,7 +322,7 @@ void infer_print(struct exchange *x, struct response *resp)
         return;
     }
 
-    /* What has all been printed need not wait for a client that is slow to take it. */
+    /* Tensors that are all printed are not kept for a client that reads slowly. */
     if (p.n_pieces == 1)
         response_free(atomic_exchange(&p.call->response, NULL));
     p.pieces[0] = (struct iovec){text, size};

@@ -15,7 +15,7 @@
 #include "base/status.h"
 #include "core/repo/load_parameter.h"
 
-/* What is wrong when the text is well-formed; NULL when nothing is. */
+/* The error of a well-formed text; NULL without one. */
 static struct status *json_status(const struct json *j)
 {
     if (j->failure == JSON_OK)
@@ -47,7 +47,7 @@ static struct status *find_parameters(const char *body, size_t size, struct aren
     return json_status(j);
 }
 
-/* A string of the body, which ends with a zero. */
+/* Keeps a string of the body, ended by a zero byte. */
 static struct status *keep_string(struct arena *arena, struct json_str s, const char **ret_text)
 {
     char *text = arena_strndup(arena, s.at, s.length);
@@ -129,7 +129,7 @@ struct status *load_body_read(const char *body, size_t size, struct arena *arena
     return NULL;
 }
 
-/* Models on whose behalf others are loaded do not exist, so that these go, too, says nothing. */
+/* No model is loaded on behalf of others, so a wish to unload those, too, has no effect. */
 struct status *load_body_check_unload(const char *body, size_t size, struct arena *arena)
 {
     struct json j;

@@ -65,7 +65,7 @@ const struct memo_reply *memo_find_reply(const struct memo *m, const struct mode
     return kept;
 }
 
-/* False: it does not fit. */
+/* False: the name is too long. */
 static bool copy_name(char *to, size_t n_bytes, const char *name)
 {
     size_t length = strnlen(name, n_bytes);

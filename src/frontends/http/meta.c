@@ -37,7 +37,7 @@ void meta_live(struct exchange *x)
     reply_health(x, st, live);
 }
 
-/* Who asks for JSON is told why. */
+/* With `Accept: application/json` the body gives the reason. */
 static void reply_progress(struct exchange *x)
 {
     struct server_progress progress;
@@ -90,7 +90,8 @@ void meta_model(struct exchange *x)
     reply_printed(x, 200, content_json);
 }
 
-/* The caller frees it; NULL: there is none, or no such version. */
+/* Returns the name of a stuck instance, which the caller frees; NULL: none is, or no such version.
+ */
 static char *find_stuck_instance(struct exchange *x)
 {
     struct http_call *call = exchange_part(x);
@@ -105,7 +106,7 @@ static char *find_stuck_instance(struct exchange *x)
     return stuck;
 }
 
-/* The reference's text; then what only this server knows. */
+/* The reference's text, followed by the reason that only this server knows. */
 static void reply_not_ready(struct exchange *x)
 {
     char *stuck = find_stuck_instance(x);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Replies of errors and of what is in the loop's buffer. An error that does not fit into memory
- * becomes a short one that needs none. Thread: the loop's.
+ * Replies with errors and with the contents of the loop's buffer. An error that does not fit into
+ * memory becomes a short one that needs none. Thread: the loop's.
  */
 #include "frontends/http/reply.h"
 

@@ -13,7 +13,7 @@ static bool starts_with(const char *at, const char *end, const char *text, size_
     return (size_t)(end - at) >= length && memcmp(at, text, length) == 0;
 }
 
-/* The segment that begins at *at; false when it is empty. */
+/* Reads the segment that begins at *at; false when it is empty. */
 static bool take_segment(const char **at, const char *end, struct span *ret)
 {
     const char *from = *at;
@@ -23,7 +23,7 @@ static bool take_segment(const char **at, const char *end, struct span *ret)
     return ret->length > 0;
 }
 
-/* One pass over pattern and path side by side. */
+/* Compares pattern and path in one pass. */
 static bool fits_pattern(const char *pattern, struct span path, struct route_match *m)
 {
     static const char versions[] = "[/versions/{v}]";

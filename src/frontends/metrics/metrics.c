@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The endpoint for metrics: one loop on a thread of its own, so that a scrape of thousands of
- * models holds up no inference. Whatever else is asked for at this port gives 200 and nothing, as
- * in the reference, whose users take it for a sign of life (reference/features §1.1 row 24).
+ * models holds up no inference. As in the reference, any other path at this port gives 200 and an
+ * empty body, which users take for a sign of life (reference/features §1.1 row 24).
  */
 #include "conch/conch.h"
 
@@ -21,7 +21,7 @@
 
 enum {
     MAX_PAGE_BYTES = INT32_MAX,
-    MAX_CONNECTIONS = 256, /* each may keep a page waiting that its client does not read */
+    MAX_CONNECTIONS = 256, /* each may keep a page that its client does not read */
     MAX_BODY_BYTES = 1 << 20,
 };
 
@@ -30,10 +30,10 @@ struct conch_metrics {
     struct net_server *net;
 };
 
-/* The part of an exchange that is the frontend's. */
+/* The frontend's part of an exchange. */
 struct metrics_call {
     const struct route *route; /* NULL: no such path */
-    struct buf page;           /* until the reply has left */
+    struct buf page;           /* until the reply has been sent */
 };
 
 static void reply_page(struct exchange *x, const struct buf *page)
@@ -108,7 +108,7 @@ static const struct http_handler handler = {
 static void *metrics_ctx_new(void *arg, struct http_env *env)
 {
     (void)env;
-    return arg; /* one loop: what it keeps is the endpoint itself */
+    return arg; /* with one loop its context is the endpoint itself */
 }
 
 void conch_metrics_options_init(struct conch_metrics_options *o)
@@ -141,7 +141,7 @@ TRITONSERVER_Error *conch_metrics_start(TRITONSERVER_Server *server,
     net.address = o.address;
     net.port = o.port;
     net.max_conns = MAX_CONNECTIONS;
-    net.n_reserved_fds = listener_reserve() / 2; /* reached while HTTP has all that it may have */
+    net.n_reserved_fds = listener_reserve() / 2; /* reached while HTTP has all of its connections */
     net.limits.max_body_bytes = MAX_BODY_BYTES;
     net.limits.max_pipeline = 1;
     net.budget = server_budget((struct server *)server);
@@ -172,7 +172,7 @@ void conch_metrics_stop(struct conch_metrics *metrics, uint64_t timeout_ms)
     if (!metrics)
         return;
     net_server_stop(metrics->net, monotonic_ns() + timeout_ms * NS_PER_MS, NULL, &end);
-    /* Each request is answered before the next one is looked at. */
+    /* Each request is answered before the next one is parsed. */
     BUG_ON(end == NET_KEPT);
     if (end == NET_FREED)
         mem_free(metrics);

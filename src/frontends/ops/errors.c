@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The columns of base/status.def that are of wire protocols. A code that the table lacks is
- * answered as STATUS_UNKNOWN. Constant data; any thread.
+ * The columns of base/status.def for wire protocols. A code that the table lacks is answered as
+ * STATUS_UNKNOWN. Constant data; any thread.
  */
 #include "frontends/ops/errors.h"
 
