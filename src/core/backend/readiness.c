@@ -97,9 +97,9 @@ static void ask_wanted_again(struct control_job *job)
     mutex_unlock(&w->mu);
 }
 
-static void on_readiness_timer(struct deadline_timer *a)
+static void on_readiness_timer(struct deadline_timer *t)
 {
-    struct readiness_watch *w = CONTAINER_OF(a, struct readiness_watch, deadline_timer);
+    struct readiness_watch *w = CONTAINER_OF(t, struct readiness_watch, deadline_timer);
     mutex_lock(&w->mu);
     bool mine = !w->is_at_it && !w->ending;
     w->is_at_it |= mine;

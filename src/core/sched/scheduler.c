@@ -56,7 +56,7 @@ static const struct instance *bound_instance(const struct model *m)
     return NULL;
 }
 
-static void on_scheduler_timer(struct deadline_timer *a);
+static void on_scheduler_timer(struct deadline_timer *t);
 
 struct status *scheduler_init(struct scheduler *s, const struct scheduler_ops *ops, struct model *m)
 {
@@ -498,9 +498,9 @@ NODISCARD static bool leave_refused_to_helper_locked(struct scheduler *s)
     return true;
 }
 
-static void on_scheduler_timer(struct deadline_timer *a)
+static void on_scheduler_timer(struct deadline_timer *t)
 {
-    struct scheduler *s = CONTAINER_OF(a, struct scheduler, deadline_timer);
+    struct scheduler *s = CONTAINER_OF(t, struct scheduler, deadline_timer);
     struct instance *in;
     mutex_lock(&s->mu);
     if (s->ops->on_timer_locked)

@@ -86,9 +86,9 @@ struct status *watch_limit(const char *parameter, uint64_t *ret_limit_ns)
     return NULL;
 }
 
-static void on_watch_timer(struct deadline_timer *a)
+static void on_watch_timer(struct deadline_timer *t)
 {
-    struct watch *w = CONTAINER_OF(a, struct watch, deadline_timer);
+    struct watch *w = CONTAINER_OF(t, struct watch, deadline_timer);
     watch_look(w, clock_now_ns(w->model->clock));
 }
 

@@ -32,15 +32,15 @@ void deadline_timers_done(struct deadline_timers *set)
 }
 
 /* One timer is due. Lets go of mu meanwhile, and the timer may be gone afterwards. */
-static void call_due_timer(struct timer *t)
+static void call_due_timer(struct timer *timer)
 {
-    struct deadline_timer *a = CONTAINER_OF(t, struct deadline_timer, timer);
-    struct deadline_timers *set = a->set;
+    struct deadline_timer *t = CONTAINER_OF(timer, struct deadline_timer, timer);
+    struct deadline_timers *set = t->set;
 
-    atomic_store_explicit(&a->at_ns, UINT64_MAX, memory_order_relaxed);
-    set->running = a;
+    atomic_store_explicit(&t->at_ns, UINT64_MAX, memory_order_relaxed);
+    set->running = t;
     mutex_unlock(&set->mu);
-    a->on_timer(a);
+    t->on_timer(t);
     mutex_lock(&set->mu);
     set->running = NULL;
     cond_broadcast(&set->changed);
@@ -57,7 +57,7 @@ static void run_timer_thread(void *arg)
     mutex_unlock(&set->mu);
 }
 
-struct status *deadline_timer_init(struct deadline_timer *a, struct deadline_timers *set,
+struct status *deadline_timer_init(struct deadline_timer *t, struct deadline_timers *set,
                                    deadline_timer_fn fn)
 {
     struct status *st = NULL;
@@ -68,42 +68,42 @@ struct status *deadline_timer_init(struct deadline_timer *a, struct deadline_tim
     mutex_unlock(&set->mu);
     if (st)
         return st;
-    *a = (struct deadline_timer){.set = set, .on_timer = fn};
-    timer_init(&a->timer, call_due_timer);
-    atomic_init(&a->at_ns, UINT64_MAX);
+    *t = (struct deadline_timer){.set = set, .on_timer = fn};
+    timer_init(&t->timer, call_due_timer);
+    atomic_init(&t->at_ns, UINT64_MAX);
     return NULL;
 }
 
-void deadline_timer_fire_by(struct deadline_timer *a, uint64_t at_ns)
+void deadline_timer_fire_by(struct deadline_timer *t, uint64_t at_ns)
 {
     /*
      * Relaxed: the caller holds the lock of what the timer's function looks at. If that runs just
      * now, it has either not looked yet, or this thread's lock came after it, and sees UINT64_MAX.
      */
-    if (LIKELY(atomic_load_explicit(&a->at_ns, memory_order_relaxed) <= at_ns))
+    if (LIKELY(atomic_load_explicit(&t->at_ns, memory_order_relaxed) <= at_ns))
         return;
-    struct deadline_timers *set = a->set;
+    struct deadline_timers *set = t->set;
     mutex_lock(&set->mu);
-    if (!a->ending && at_ns < atomic_load_explicit(&a->at_ns, memory_order_relaxed)) {
+    if (!t->ending && at_ns < atomic_load_explicit(&t->at_ns, memory_order_relaxed)) {
         bool first = at_ns < timers_next_ns(&set->timers);
-        atomic_store_explicit(&a->at_ns, at_ns, memory_order_relaxed);
-        timers_set(&set->timers, &a->timer, at_ns);
+        atomic_store_explicit(&t->at_ns, at_ns, memory_order_relaxed);
+        timers_set(&set->timers, &t->timer, at_ns);
         if (first)
             cond_broadcast(&set->changed);
     }
     mutex_unlock(&set->mu);
 }
 
-void deadline_timer_done(struct deadline_timer *a)
+void deadline_timer_done(struct deadline_timer *t)
 {
-    struct deadline_timers *set = a->set;
+    struct deadline_timers *set = t->set;
     if (!set)
         return;
     mutex_lock(&set->mu);
-    a->ending = true; /* its function may be about to set it anew */
-    timers_clear(&set->timers, &a->timer);
-    while (set->running == a)
+    t->ending = true; /* its function may be about to set it anew */
+    timers_clear(&set->timers, &t->timer);
+    while (set->running == t)
         cond_wait(&set->changed, &set->mu);
     mutex_unlock(&set->mu);
-    a->set = NULL;
+    t->set = NULL;
 }

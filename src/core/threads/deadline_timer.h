@@ -23,7 +23,7 @@ struct clock;
 struct deadline_timer;
 struct status;
 /* Called on the timers' thread, without locks. Must return soon, since other timers wait. */
-typedef void (*deadline_timer_fn)(struct deadline_timer *a);
+typedef void (*deadline_timer_fn)(struct deadline_timer *t);
 
 /* A server's. */
 struct deadline_timers {
@@ -57,19 +57,19 @@ void deadline_timers_done(struct deadline_timers *set);
  * Thread: control.
  * Errors: STATUS_UNAVAILABLE  the system has no room for the thread
  */
-NODISCARD struct status *deadline_timer_init(struct deadline_timer *a, struct deadline_timers *set,
+NODISCARD struct status *deadline_timer_init(struct deadline_timer *t, struct deadline_timers *set,
                                              deadline_timer_fn on_timer);
 
 /*
  * deadline_timer_fire_by - sets the timer: it fires at that time of the set's clock at the latest.
  * Thread: any, also inside on_timer().
  */
-void deadline_timer_fire_by(struct deadline_timer *a, uint64_t at_ns);
+void deadline_timer_fire_by(struct deadline_timer *t, uint64_t at_ns);
 
 /*
  * deadline_timer_done - ends the timer, and waits for the end of on_timer(). No thread may set it
  * meanwhile. A timer that was never initialised (all zeros) is fine.
  */
-void deadline_timer_done(struct deadline_timer *a);
+void deadline_timer_done(struct deadline_timer *t);
 
 #endif

@@ -27,15 +27,15 @@ struct bell {
     bool ended;
 };
 
-static void on_fire(struct deadline_timer *a)
+static void on_fire(struct deadline_timer *t)
 {
-    struct bell *b = CONTAINER_OF(a, struct bell, deadline_timer);
+    struct bell *b = CONTAINER_OF(t, struct bell, deadline_timer);
     pthread_mutex_lock(&b->mu);
     assert_false(b->ended);
     b->n_fired++;
     b->fired_ns = clock_now_ns(&fake.clock);
     if (b->n_again-- > 0)
-        deadline_timer_fire_by(a, b->fired_ns); /* at once */
+        deadline_timer_fire_by(t, b->fired_ns); /* at once */
     pthread_cond_broadcast(&b->fired);
     pthread_mutex_unlock(&b->mu);
 }
