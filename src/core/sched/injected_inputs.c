@@ -23,71 +23,73 @@ void injected_inputs_spec_done(struct injected_inputs_spec *spec)
     state_specs_done(&spec->states);
 }
 
-void injected_inputs_init(struct injected_inputs *e, const struct injected_inputs_spec *spec)
+void injected_inputs_init(struct injected_inputs *injected, const struct injected_inputs_spec *spec)
 {
-    e->spec = spec;
-    e->states = NULL;
-    e->list = NULL;
+    injected->spec = spec;
+    injected->states = NULL;
+    injected->list = NULL;
 }
 
-void injected_inputs_done(struct injected_inputs *e)
+void injected_inputs_done(struct injected_inputs *injected)
 {
-    states_free(e->states);
-    mem_free(e->list);
-    e->states = NULL;
-    e->list = NULL;
+    states_free(injected->states);
+    mem_free(injected->list);
+    injected->states = NULL;
+    injected->list = NULL;
 }
 
 /* Before the first request. */
-NODISCARD static struct status *make_injected_inputs(struct injected_inputs *e)
+NODISCARD static struct status *make_injected_inputs(struct injected_inputs *injected)
 {
-    const struct injected_inputs_spec *spec = e->spec;
+    const struct injected_inputs_spec *spec = injected->spec;
     struct status *st = NULL;
-    if (LIKELY(e->list != NULL))
+    if (LIKELY(injected->list != NULL))
         return NULL;
     MEM_CHARGE(spec->states.owner, MEM_INSTANCES);
-    if (spec->states.n && !e->states)
-        st = states_new(&spec->states, &e->states);
+    if (spec->states.n && !injected->states)
+        st = states_new(&spec->states, &injected->states);
     if (st)
         return st;
-    controls_make(&spec->controls, &e->controls);
-    e->list = mem_try_zalloc(spec->n, sizeof(*e->list));
-    if (!e->list)
+    controls_make(&spec->controls, &injected->controls);
+    injected->list = mem_try_zalloc(spec->n, sizeof(*injected->list));
+    if (!injected->list)
         return status_no_memory();
     for (uint32_t i = 0; i < spec->n; i++)
-        e->list[i] = i < spec->controls.n ? &e->controls.inputs[i]
-                                          : &e->states->items[i - spec->controls.n].input;
+        injected->list[i] = i < spec->controls.n
+                                ? &injected->controls.inputs[i]
+                                : &injected->states->items[i - spec->controls.n].input;
     return NULL;
 }
 
-static void attach_injected_inputs(struct injected_inputs *e, struct request *r, bool ready)
+static void attach_injected_inputs(struct injected_inputs *injected, struct request *r, bool ready)
 {
-    controls_show(&e->spec->controls, r, ready, &e->controls);
-    if (e->states)
-        states_show(e->states, r);
-    r->states = e->states;
-    r->n_injected = e->spec->n;
-    r->injected = e->list;
+    controls_show(&injected->spec->controls, r, ready, &injected->controls);
+    if (injected->states)
+        states_show(injected->states, r);
+    r->states = injected->states;
+    r->n_injected = injected->spec->n;
+    r->injected = injected->list;
 }
 
-struct status *injected_inputs_attach(struct injected_inputs *e, struct request *r)
+struct status *injected_inputs_attach(struct injected_inputs *injected, struct request *r)
 {
-    bool first = e->states == NULL;
-    struct status *st = make_injected_inputs(e);
-    if (!st && e->states && (first || (r->flags & REQUEST_SEQUENCE_START)))
-        st = states_begin(e->states);
+    bool first = injected->states == NULL;
+    struct status *st = make_injected_inputs(injected);
+    if (!st && injected->states && (first || (r->flags & REQUEST_SEQUENCE_START)))
+        st = states_begin(injected->states);
     if (!st)
-        attach_injected_inputs(e, r, true);
+        attach_injected_inputs(injected, r, true);
     return st;
 }
 
-struct status *injected_inputs_attach_idle(struct injected_inputs *e, struct request *r,
+struct status *injected_inputs_attach_idle(struct injected_inputs *injected, struct request *r,
                                            const struct request *live)
 {
-    struct status *st = make_injected_inputs(e);
-    if (!st && e->states)
-        st = live->states ? states_begin_like(e->states, live->states) : states_begin(e->states);
+    struct status *st = make_injected_inputs(injected);
+    if (!st && injected->states)
+        st = live->states ? states_begin_like(injected->states, live->states)
+                          : states_begin(injected->states);
     if (!st)
-        attach_injected_inputs(e, r, false);
+        attach_injected_inputs(injected, r, false);
     return st;
 }

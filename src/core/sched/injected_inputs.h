@@ -28,8 +28,9 @@ NODISCARD struct status *injected_inputs_spec_init(struct injected_inputs_spec *
                                                    const struct model *m);
 void injected_inputs_spec_done(struct injected_inputs_spec *spec);
 
-void injected_inputs_init(struct injected_inputs *e, const struct injected_inputs_spec *spec);
-void injected_inputs_done(struct injected_inputs *e);
+void injected_inputs_init(struct injected_inputs *injected,
+                          const struct injected_inputs_spec *spec);
+void injected_inputs_done(struct injected_inputs *injected);
 
 /*
  * injected_inputs_attach - gives the request these inputs. Its states are the initial ones if it
@@ -37,13 +38,14 @@ void injected_inputs_done(struct injected_inputs *e);
  *
  * Errors: STATUS_UNAVAILABLE  no memory
  */
-NODISCARD struct status *injected_inputs_attach(struct injected_inputs *e, struct request *r);
+NODISCARD struct status *injected_inputs_attach(struct injected_inputs *injected,
+                                                struct request *r);
 
 /*
  * injected_inputs_attach_idle - the same for a request that stands for an empty slot: "not ready",
  * and states of zeros in the shapes of a live request's.
  */
-NODISCARD struct status *injected_inputs_attach_idle(struct injected_inputs *e, struct request *r,
-                                                     const struct request *live);
+NODISCARD struct status *injected_inputs_attach_idle(struct injected_inputs *injected,
+                                                     struct request *r, const struct request *live);
 
 #endif
