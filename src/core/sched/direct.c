@@ -20,10 +20,10 @@ static uint32_t count_batch_slots(const struct model *m)
 }
 
 /* A cancelled request ends its sequence; after that another one may be ready in its slot. */
-static struct sequence *find_first_live(struct instance_slots *l)
+static struct sequence *find_first_live(struct instance_slots *slots)
 {
-    while (!list_empty(&l->ready)) {
-        struct sequence *seq = LIST_ENTRY(l->ready.next, struct sequence, link);
+    while (!list_empty(&slots->ready)) {
+        struct sequence *seq = LIST_ENTRY(slots->ready.next, struct sequence, link);
         if (LIKELY(!request_is_cancelled(sequence_front(seq))))
             return seq;
         sequence_drop_cancelled(seq);
@@ -31,25 +31,25 @@ static struct sequence *find_first_live(struct instance_slots *l)
     return NULL;
 }
 
-static uint64_t find_oldest_ns(const struct instance_slots *l)
+static uint64_t find_oldest_ns(const struct instance_slots *slots)
 {
     uint64_t oldest = UINT64_MAX;
-    LIST_FOR_EACH (link, &l->ready) {
+    LIST_FOR_EACH (link, &slots->ready) {
         struct request *r = sequence_front(LIST_ENTRY(link, struct sequence, link));
         oldest = MIN(oldest, r->queue_ns);
     }
     return oldest;
 }
 
-static bool is_slot_batch_due(struct instance_slots *l, uint64_t now_ns, uint64_t *ret_until_ns)
+static bool is_slot_batch_due(struct instance_slots *slots, uint64_t now_ns, uint64_t *ret_until_ns)
 {
-    const struct sequence_scheduler *ss = l->scheduler;
-    if (!find_first_live(l))
+    const struct sequence_scheduler *ss = slots->scheduler;
+    if (!find_first_live(slots))
         return false;
     if (ss->delay_ns == 0 || ss->scheduler.flushing ||
-        (float)l->n_ready / (float)ss->n_slots >= ss->min_use)
+        (float)slots->n_ready / (float)ss->n_slots >= ss->min_use)
         return true;
-    uint64_t since_ns = find_oldest_ns(l);
+    uint64_t since_ns = find_oldest_ns(slots);
     if (now_ns > since_ns && now_ns - since_ns >= ss->delay_ns)
         return true;
     *ret_until_ns = since_ns + MIN(ss->delay_ns, UINT64_MAX - since_ns);
@@ -57,12 +57,12 @@ static bool is_slot_batch_due(struct instance_slots *l, uint64_t now_ns, uint64_
 }
 
 /* The slots between which the batch lies. */
-static void find_batch_ends(struct instance_slots *l, struct sequence **ret_first,
+static void find_batch_ends(struct instance_slots *slots, struct sequence **ret_first,
                             uint32_t *ret_last)
 {
     *ret_first = NULL;
     *ret_last = 0;
-    LIST_FOR_EACH_SAFE (link, &l->ready) {
+    LIST_FOR_EACH_SAFE (link, &slots->ready) {
         struct sequence *seq = LIST_ENTRY(link, struct sequence, link);
         if (request_is_cancelled(sequence_front(seq))) {
             sequence_drop_cancelled(seq);
@@ -76,23 +76,23 @@ static void find_batch_ends(struct instance_slots *l, struct sequence **ret_firs
 
 /* What stands at that position of the batch. The first one is shown already: paddings look like it.
  */
-static struct request *take_request_at(struct instance_slots *l, uint32_t number,
+static struct request *take_request_at(struct instance_slots *slots, uint32_t number,
                                        const struct request *first, struct status **ret_error)
 {
-    struct sequence *seq = l->slots[number]->sequence;
+    struct sequence *seq = slots->by_number[number]->sequence;
     struct request *r = NULL;
     if (seq && seq->ready && requests_can_batch(first, sequence_front(seq)))
         r = sequence_take(seq);
     if (!r)
-        *ret_error = padding_new(&l->scheduler->paddings, first, &r);
+        *ret_error = padding_new(&slots->scheduler->paddings, first, &r);
     return r;
 }
 
-static uint32_t take_slot_batch(struct instance_slots *l, struct request **batch, uint32_t max)
+static uint32_t take_slot_batch(struct instance_slots *slots, struct request **batch, uint32_t max)
 {
     struct sequence *seq;
     uint32_t last, n = 0;
-    find_batch_ends(l, &seq, &last);
+    find_batch_ends(slots, &seq, &last);
     if (!seq)
         return 0;
     uint32_t first_number = seq->slot->number;
@@ -101,7 +101,7 @@ static uint32_t take_slot_batch(struct instance_slots *l, struct request **batch
     if (!first)
         return 0;
     while (n <= last && n < max && !error) {
-        struct request *r = n == first_number ? first : take_request_at(l, n, first, &error);
+        struct request *r = n == first_number ? first : take_request_at(slots, n, first, &error);
         if (r)
             batch[n++] = r;
     }

@@ -24,38 +24,39 @@ static uint32_t count_candidate_slots(const struct model *m)
     return (uint32_t)MIN(MAX(n, (int64_t)1), (int64_t)MAX_CANDIDATES);
 }
 
-static void init_candidates(struct instance_slots *l)
+static void init_candidates(struct instance_slots *slots)
 {
-    const struct model *m = l->scheduler->scheduler.model;
+    const struct model *m = slots->scheduler->scheduler.model;
     const Inference__ModelSequenceBatching__StrategyOldest *c =
         model_config_sequences(m->config)->oldest;
-    batch_rule_init(&l->rule, m->max_batch_size, INSTANCE_MAX_REQUESTS, c->n_preferred_batch_size,
-                    c->preferred_batch_size, c->max_queue_delay_microseconds);
-    l->preserves_order = c->preserve_ordering;
-    l->hold_below = scheduler_hook("TRITONSERVER_DELAY_SCHEDULER");
+    batch_rule_init(&slots->rule, m->max_batch_size, INSTANCE_MAX_REQUESTS,
+                    c->n_preferred_batch_size, c->preferred_batch_size,
+                    c->max_queue_delay_microseconds);
+    slots->preserves_order = c->preserve_ordering;
+    slots->hold_below = scheduler_hook("TRITONSERVER_DELAY_SCHEDULER");
 }
 
-static void discard_batch(struct instance_slots *l)
+static void discard_batch(struct instance_slots *slots)
 {
-    struct list *link = l->ready.next;
-    for (uint32_t i = 0; i < l->batch.n; i++, link = link->next)
+    struct list *link = slots->ready.next;
+    for (uint32_t i = 0; i < slots->batch.n; i++, link = link->next)
         LIST_ENTRY(link, struct sequence, link)->in_batch = false;
-    l->batch = (struct batch){0};
-    l->last = NULL;
+    slots->batch = (struct batch){0};
+    slots->last = NULL;
 }
 
-static void discard_batch_with(struct instance_slots *l, struct sequence *seq)
+static void discard_batch_with(struct instance_slots *slots, struct sequence *seq)
 {
     if (seq->in_batch)
-        discard_batch(l);
+        discard_batch(slots);
 }
 
 /* The next one that is to be looked at; cancelled ones end. */
-static struct sequence *next_candidate(struct instance_slots *l)
+static struct sequence *next_candidate(struct instance_slots *slots)
 {
     for (;;) {
-        struct list *link = l->last ? l->last->link.next : l->ready.next;
-        if (link == &l->ready)
+        struct list *link = slots->last ? slots->last->link.next : slots->ready.next;
+        if (link == &slots->ready)
             return NULL;
         struct sequence *seq = LIST_ENTRY(link, struct sequence, link);
         if (LIKELY(!request_is_cancelled(sequence_front(seq))))
@@ -64,43 +65,45 @@ static struct sequence *next_candidate(struct instance_slots *l)
     }
 }
 
-static void add_candidates(struct instance_slots *l)
+static void add_candidates(struct instance_slots *slots)
 {
     struct sequence *seq;
-    while (!l->batch.closed && (seq = next_candidate(l)) &&
-           batch_has_room(&l->batch, &l->rule, 1)) {
-        struct sequence *first = LIST_ENTRY(l->ready.next, struct sequence, link);
+    while (!slots->batch.closed && (seq = next_candidate(slots)) &&
+           batch_has_room(&slots->batch, &slots->rule, 1)) {
+        struct sequence *first = LIST_ENTRY(slots->ready.next, struct sequence, link);
         if (!requests_can_batch(sequence_front(first), sequence_front(seq))) {
-            batch_close(&l->batch);
+            batch_close(&slots->batch);
             return;
         }
-        batch_add(&l->batch, &l->rule, 1, seq->ready_ns);
+        batch_add(&slots->batch, &slots->rule, 1, seq->ready_ns);
         seq->in_batch = true;
-        l->last = seq;
+        slots->last = seq;
     }
 }
 
-static uint32_t count_due_candidates(struct instance_slots *l, uint64_t now_ns,
+static uint32_t count_due_candidates(struct instance_slots *slots, uint64_t now_ns,
                                      uint64_t *ret_until_ns)
 {
-    add_candidates(l);
-    bool flushing = l->scheduler->scheduler.flushing;
-    return batch_due(&l->batch, &l->rule, now_ns, flushing, ret_until_ns);
+    add_candidates(slots);
+    bool flushing = slots->scheduler->scheduler.flushing;
+    return batch_due(&slots->batch, &slots->rule, now_ns, flushing, ret_until_ns);
 }
 
-static bool is_candidate_batch_due(struct instance_slots *l, uint64_t now_ns,
+static bool is_candidate_batch_due(struct instance_slots *slots, uint64_t now_ns,
                                    uint64_t *ret_until_ns)
 {
-    return count_due_candidates(l, now_ns, ret_until_ns) > 0;
+    return count_due_candidates(slots, now_ns, ret_until_ns) > 0;
 }
 
-static uint32_t take_ready_requests(struct instance_slots *l, struct request **batch, uint32_t max)
+static uint32_t take_ready_requests(struct instance_slots *slots, struct request **batch,
+                                    uint32_t max)
 {
-    uint64_t now_ns = l->rule.delay_ns ? clock_now_ns(l->scheduler->scheduler.clock) : 0, until_ns;
-    uint32_t n = MIN(count_due_candidates(l, now_ns, &until_ns), max), taken = 0;
-    discard_batch(l); /* as a whole: what is left of it is offered anew */
+    uint64_t now_ns = slots->rule.delay_ns ? clock_now_ns(slots->scheduler->scheduler.clock) : 0,
+             until_ns;
+    uint32_t n = MIN(count_due_candidates(slots, now_ns, &until_ns), max), taken = 0;
+    discard_batch(slots); /* as a whole: what is left of it is offered anew */
     for (; n > 0; n--) {
-        struct sequence *seq = LIST_ENTRY(l->ready.next, struct sequence, link);
+        struct sequence *seq = LIST_ENTRY(slots->ready.next, struct sequence, link);
         if (UNLIKELY(request_is_cancelled(sequence_front(seq)))) {
             sequence_drop_cancelled(seq);
             continue;
@@ -108,8 +111,8 @@ static uint32_t take_ready_requests(struct instance_slots *l, struct request **b
         struct request *r = sequence_take(seq);
         if (!r)
             continue;
-        if (l->preserves_order && !r->order) /* one that comes again has its position */
-            response_order_add(&l->order, r);
+        if (slots->preserves_order && !r->order) /* one that comes again has its position */
+            response_order_add(&slots->order, r);
         batch[taken++] = r;
     }
     return taken;

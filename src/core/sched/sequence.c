@@ -131,23 +131,23 @@ struct request *sequence_front(const struct sequence *seq)
 
 static void become_ready_locked(struct sequence *seq, uint64_t now_ns)
 {
-    struct instance_slots *l = seq->slot->instance_slots;
+    struct instance_slots *slots = seq->slot->instance_slots;
     list_remove(&seq->link); /* it may have been silent */
     seq->ready = true;
     seq->ready_ns = now_ns;
-    l->n_ready++;
-    list_push(&l->ready, &seq->link);
+    slots->n_ready++;
+    list_push(&slots->ready, &seq->link);
 }
 
 static void unready_locked(struct sequence *seq)
 {
-    struct instance_slots *l = seq->slot->instance_slots;
+    struct instance_slots *slots = seq->slot->instance_slots;
     if (!seq->ready)
         return;
     if (seq->scheduler->strategy->unready)
-        seq->scheduler->strategy->unready(l, seq);
+        seq->scheduler->strategy->unready(slots, seq);
     seq->ready = false;
-    l->n_ready--;
+    slots->n_ready--;
     list_remove(&seq->link);
 }
 
@@ -204,22 +204,23 @@ static bool is_slot_before(const struct heap_node *a, const struct heap_node *b)
 /* One more slot, where there are the fewest; NULL: there are as many as there may be. */
 static struct slot *make_slot_locked(struct sequence_scheduler *ss)
 {
-    struct instance_slots *l = NULL;
+    struct instance_slots *slots = NULL;
     for (uint32_t i = 0; i < ss->n_instances; i++) {
-        if (ss->instance_slots[i].scheduler && (!l || ss->instance_slots[i].n_made < l->n_made))
-            l = &ss->instance_slots[i];
+        if (ss->instance_slots[i].scheduler &&
+            (!slots || ss->instance_slots[i].n_made < slots->n_made))
+            slots = &ss->instance_slots[i];
     }
-    if (!l || l->n_made == ss->n_slots)
+    if (!slots || slots->n_made == ss->n_slots)
         return NULL;
     MEM_CHARGE(ss->scheduler.model->owner, MEM_INSTANCES);
-    if (l->n_made == l->capacity) {
-        l->capacity = MIN(MAX(2 * l->capacity, 4u), ss->n_slots);
-        l->slots = mem_realloc(l->slots, l->capacity * sizeof(struct slot *));
+    if (slots->n_made == slots->capacity) {
+        slots->capacity = MIN(MAX(2 * slots->capacity, 4u), ss->n_slots);
+        slots->by_number = mem_realloc(slots->by_number, slots->capacity * sizeof(struct slot *));
     }
     struct slot *slot = mem_zalloc(sizeof(*slot));
-    slot->instance_slots = l;
-    slot->number = l->n_made;
-    l->slots[l->n_made++] = slot;
+    slot->instance_slots = slots;
+    slot->number = slots->n_made;
+    slots->by_number[slots->n_made++] = slot;
     return slot;
 }
 
@@ -364,27 +365,27 @@ void sequence_give_up(struct request *r, struct status *error)
     finish_request_locked(seq, clock_now_ns(seq->scheduler->scheduler.clock));
 }
 
-static void note_released(struct instance_slots *l, struct sequence *seq)
+static void note_released(struct instance_slots *slots, struct sequence *seq)
 {
-    seq->next_released = atomic_load_explicit(&l->released, memory_order_relaxed);
-    while (!atomic_compare_exchange_weak_explicit(&l->released, &seq->next_released, seq,
+    seq->next_released = atomic_load_explicit(&slots->released, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&slots->released, &seq->next_released, seq,
                                                   memory_order_release, memory_order_relaxed)) {
     }
 }
 
 /* In the order in which they were released. Whoever executes looks for work afterwards. */
-static void finish_released_locked(struct instance_slots *l)
+static void finish_released_locked(struct instance_slots *slots)
 {
-    if (!atomic_load_explicit(&l->released, memory_order_relaxed))
+    if (!atomic_load_explicit(&slots->released, memory_order_relaxed))
         return;
-    struct sequence *seq = atomic_exchange_explicit(&l->released, NULL, memory_order_acquire);
+    struct sequence *seq = atomic_exchange_explicit(&slots->released, NULL, memory_order_acquire);
     struct sequence *first = NULL, *next;
     for (; seq; seq = next) {
         next = seq->next_released;
         seq->next_released = first;
         first = seq;
     }
-    uint64_t now_ns = clock_now_ns(l->scheduler->scheduler.clock);
+    uint64_t now_ns = clock_now_ns(slots->scheduler->scheduler.clock);
     for (seq = first; seq; seq = next) {
         next = seq->next_released;
         finish_request_locked(seq, now_ns);
@@ -584,27 +585,27 @@ static bool remove_cancelled(struct scheduler *s, struct request *r)
  * Until enough requests have come, nothing is executed: hooks of the reference, on which its tests
  * rely (reference/behaviours §10.14). The slots that were held as well are looked at by the timer.
  */
-static bool are_slots_held_locked(struct instance_slots *l)
+static bool are_slots_held_locked(struct instance_slots *slots)
 {
-    struct sequence_scheduler *ss = l->scheduler;
-    if (LIKELY(!ss->hold_below && !l->hold_below))
+    struct sequence_scheduler *ss = slots->scheduler;
+    if (LIKELY(!ss->hold_below && !slots->hold_below))
         return false;
-    bool enough = l->hold_below ? l->n_ready >= l->hold_below
-                                : ss->n_in_slots >= ss->hold_below &&
-                                      ss->n_in_backlog >= ss->hold_backlog_below;
+    bool enough = slots->hold_below ? slots->n_ready >= slots->hold_below
+                                    : ss->n_in_slots >= ss->hold_below &&
+                                          ss->n_in_backlog >= ss->hold_backlog_below;
     if (!enough && !ss->scheduler.flushing)
         return true;
-    ss->hold_below = l->hold_below = 0;
+    ss->hold_below = slots->hold_below = 0;
     deadline_timer_fire_by(&ss->scheduler.deadline_timer, clock_now_ns(ss->scheduler.clock));
     return false;
 }
 
 /* Each of them leaves: so a look costs no more than those that it ends. */
-static void end_silent_sequences_locked(struct instance_slots *l)
+static void end_silent_sequences_locked(struct instance_slots *slots)
 {
-    while (!list_empty(&l->silent)) {
-        struct sequence *seq = LIST_ENTRY(l->silent.next, struct sequence, link);
-        l->n_looks++;
+    while (!list_empty(&slots->silent)) {
+        struct sequence *seq = LIST_ENTRY(slots->silent.next, struct sequence, link);
+        slots->n_looks++;
         if (!is_sequence_over(seq))
             break; /* nobody waits for a slot: none of the others is over then */
         release_slot_locked(seq);
@@ -612,17 +613,17 @@ static void end_silent_sequences_locked(struct instance_slots *l)
     }
 }
 
-static bool is_batch_due_locked(struct instance_slots *l)
+static bool is_batch_due_locked(struct instance_slots *slots)
 {
-    struct sequence_scheduler *ss = l->scheduler;
+    struct sequence_scheduler *ss = slots->scheduler;
     uint64_t until_ns = UINT64_MAX;
-    finish_released_locked(l);
+    finish_released_locked(slots);
     if (UNLIKELY(ss->scheduler.flushing))
-        end_silent_sequences_locked(l);
-    if (l->n_ready == 0 || are_slots_held_locked(l))
+        end_silent_sequences_locked(slots);
+    if (slots->n_ready == 0 || are_slots_held_locked(slots))
         return false;
-    uint64_t now_ns = ss->delay_ns || l->rule.delay_ns ? clock_now_ns(ss->scheduler.clock) : 0;
-    bool due = ss->strategy->due(l, now_ns, &until_ns);
+    uint64_t now_ns = ss->delay_ns || slots->rule.delay_ns ? clock_now_ns(ss->scheduler.clock) : 0;
+    bool due = ss->strategy->due(slots, now_ns, &until_ns);
     if (until_ns != UINT64_MAX)
         deadline_timer_fire_by(&ss->scheduler.deadline_timer, until_ns);
     return due;
@@ -702,17 +703,17 @@ static void on_sequence_timer_locked(struct scheduler *s)
 
 /* ---- The scheduler --------------------------------------------------------------------------- */
 
-static void end_instance_slots(struct instance_slots *l)
+static void end_instance_slots(struct instance_slots *slots)
 {
-    for (uint32_t i = 0; i < l->n_made; i++) {
-        struct sequence *seq = l->slots[i]->sequence;
+    for (uint32_t i = 0; i < slots->n_made; i++) {
+        struct sequence *seq = slots->by_number[i]->sequence;
         if (seq)
             free_sequence_locked(
                 seq); /* nothing came for it of late; nobody is left to take the lock */
-        mem_free(l->slots[i]);
+        mem_free(slots->by_number[i]);
     }
-    mem_free(l->slots);
-    response_order_done(&l->order);
+    mem_free(slots->by_number);
+    response_order_done(&slots->order);
 }
 
 static void free_sequence_scheduler(struct scheduler *s)
@@ -762,16 +763,16 @@ static void init_instance_slots(struct sequence_scheduler *ss, const struct mode
     ss->n_instances = m->n_instances;
     ss->instance_slots = mem_zalloc(ss->n_instances * sizeof(*ss->instance_slots));
     for (uint32_t i = 0; i < ss->n_instances; i++) {
-        struct instance_slots *l = &ss->instance_slots[i];
-        list_init(&l->ready);
-        list_init(&l->silent);
-        response_order_init(&l->order);
-        m->instances[i]->instance_slots = l;
+        struct instance_slots *slots = &ss->instance_slots[i];
+        list_init(&slots->ready);
+        list_init(&slots->silent);
+        response_order_init(&slots->order);
+        m->instances[i]->instance_slots = slots;
         if (m->instances[i]->group->passive)
             continue;
-        l->scheduler = ss;
+        slots->scheduler = ss;
         if (ss->strategy->init)
-            ss->strategy->init(l);
+            ss->strategy->init(slots);
     }
 }
 

@@ -56,16 +56,16 @@ struct sequence_strategy {
     /* How many sequences an instance has at a time, at least 1. */
     uint32_t (*n_slots)(const struct model *m);
     /* Sets the constant fields of an instance's slots. Optional. */
-    void (*init)(struct instance_slots *l);
+    void (*init)(struct instance_slots *slots);
     /*
      * Are there requests to be given to the instance now? If not, *ret_until_ns is when to ask
      * again; UINT64_MAX: it does not depend on the time.
      */
-    bool (*due)(struct instance_slots *l, uint64_t now_ns, uint64_t *ret_until_ns);
+    bool (*due)(struct instance_slots *slots, uint64_t now_ns, uint64_t *ret_until_ns);
     /* Takes the requests that are due; 0 when all of them have been cancelled. */
-    uint32_t (*take)(struct instance_slots *l, struct request **batch, uint32_t max);
+    uint32_t (*take)(struct instance_slots *slots, struct request **batch, uint32_t max);
     /* A ready sequence stops being ready. Optional. */
-    void (*unready)(struct instance_slots *l, struct sequence *seq);
+    void (*unready)(struct instance_slots *slots, struct sequence *seq);
 };
 
 extern const struct sequence_strategy sequence_direct, sequence_oldest;
@@ -81,7 +81,7 @@ struct slot {
 struct instance_slots {
     struct sequence_scheduler *scheduler;
     uint32_t n_made, capacity;
-    struct slot **slots; /* by number; as many as were ever needed at a time */
+    struct slot **by_number; /* as many as were ever needed at a time */
     uint32_t n_ready;
     struct list ready;  /* sequences, in the order in which they became ready */
     struct list silent; /* … of which no request waits or runs, the one silent for longest first */

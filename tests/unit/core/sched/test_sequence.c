@@ -310,7 +310,7 @@ static void sequences_spread_over_instances(void **state)
     await_arrivals(2);
     mutex_lock(&ss->scheduler.mu);
     for (uint32_t i = 0; i < 4; i++)
-        assert_int_equal(ss->instance_slots[i % 2].slots[i / 2]->sequence->number, i + 1);
+        assert_int_equal(ss->instance_slots[i % 2].by_number[i / 2]->sequence->number, i + 1);
     mutex_unlock(&ss->scheduler.mu);
     let_in(4);
     for (int i = 0; i < 4; i++)
