@@ -17,11 +17,11 @@
 #include "core/repo/repository_priv.h"
 #include "core/storage/source.h"
 
-static void note_end_locked(const struct retiring_model *l, int64_t version)
+static void note_end_locked(const struct retiring_model *retiring, int64_t version)
 {
-    struct repository *repo = l->repo;
-    for (size_t i = 0; i < l->rm->n_versions; i++) {
-        struct repo_version *rv = &l->rm->versions[i];
+    struct repository *repo = retiring->repo;
+    for (size_t i = 0; i < retiring->rm->n_versions; i++) {
+        struct repo_version *rv = &retiring->rm->versions[i];
         if (rv->version != version)
             continue;
         rv->n_retiring--;
@@ -31,74 +31,74 @@ static void note_end_locked(const struct retiring_model *l, int64_t version)
 }
 
 /* Nobody has the model but the catalog, and it is not in its list any more. */
-static void retire_version(struct retiring_model *l)
+static void retire_version(struct retiring_model *retiring)
 {
-    struct repository *repo = l->repo;
-    int64_t version = l->model->version;
-    model_stop(l->model);
-    model_unload(l->model, repo->backends);
-    model_unref(l->model);
-    source_unref(l->source);
-    repository_log_unloaded(l->rm, version);
+    struct repository *repo = retiring->repo;
+    int64_t version = retiring->model->version;
+    model_stop(retiring->model);
+    model_unload(retiring->model, repo->backends);
+    model_unref(retiring->model);
+    source_unref(retiring->source);
+    repository_log_unloaded(retiring->rm, version);
     mutex_lock(&repo->mu);
-    note_end_locked(l, version);
-    repository_drop_user_and_unlock(repo, l->rm);
-    mem_free(l);
+    note_end_locked(retiring, version);
+    repository_drop_user_and_unlock(repo, retiring->rm);
+    mem_free(retiring);
     mutex_lock(&repo->mu);
     repo->n_ending--;
     cond_broadcast(&repo->changed);
     mutex_unlock(&repo->mu);
 }
 
-static void unlist_retiring_locked(struct retiring_model *l)
+static void unlist_retiring_locked(struct retiring_model *retiring)
 {
-    list_remove(&l->link);
-    l->repo->n_ending++;
+    list_remove(&retiring->link);
+    retiring->repo->n_ending++;
 }
 
 static void run_retirement(struct control_job *job)
 {
-    struct retiring_model *l = CONTAINER_OF(job, struct retiring_model, job);
-    mutex_lock(&l->repo->mu);
-    unlist_retiring_locked(l);
-    mutex_unlock(&l->repo->mu);
-    retire_version(l);
+    struct retiring_model *retiring = CONTAINER_OF(job, struct retiring_model, job);
+    mutex_lock(&retiring->repo->mu);
+    unlist_retiring_locked(retiring);
+    mutex_unlock(&retiring->repo->mu);
+    retire_version(retiring);
 }
 
 static void on_alone(struct model *m)
 {
-    struct retiring_model *l = m->on_alone_arg;
-    control_post(l->repo->control, &l->job);
+    struct retiring_model *retiring = m->on_alone_arg;
+    control_post(retiring->repo->control, &retiring->job);
 }
 
 void retire_take_locked(struct repository *repo, struct repo_model *rm, struct repo_version *rv,
                         struct list *taken)
 {
     mutex_assert_held(&repo->mu);
-    struct retiring_model *l = mem_zalloc(sizeof(*l));
-    l->repo = repo;
-    l->rm = rm;
-    l->model = TAKE(rv->model);
-    l->source = TAKE(rv->source);
-    l->job.run = run_retirement;
-    l->model->on_alone = on_alone;
-    l->model->on_alone_arg = l;
+    struct retiring_model *retiring = mem_zalloc(sizeof(*retiring));
+    retiring->repo = repo;
+    retiring->rm = rm;
+    retiring->model = TAKE(rv->model);
+    retiring->source = TAKE(rv->source);
+    retiring->job.run = run_retirement;
+    retiring->model->on_alone = on_alone;
+    retiring->model->on_alone_arg = retiring;
     rm->n_users++;
     rv->n_retiring++;
-    list_push(taken, &l->link);
+    list_push(taken, &retiring->link);
 }
 
 void retire_start(struct list *taken)
 {
     struct list *link;
     while ((link = list_pop(taken))) {
-        struct retiring_model *l = LIST_ENTRY(link, struct retiring_model, link);
-        mutex_lock(&l->repo->mu);
-        list_push(&l->repo->retiring, &l->link);
-        mutex_unlock(&l->repo->mu);
-        model_flush(l->model); /* nobody comes any more for whom a request could wait */
-        if (model_retire(l->model))
-            on_alone(l->model);
+        struct retiring_model *retiring = LIST_ENTRY(link, struct retiring_model, link);
+        mutex_lock(&retiring->repo->mu);
+        list_push(&retiring->repo->retiring, &retiring->link);
+        mutex_unlock(&retiring->repo->mu);
+        model_flush(retiring->model); /* nobody comes any more for whom a request could wait */
+        if (model_retire(retiring->model))
+            on_alone(retiring->model);
     }
 }
 
@@ -108,9 +108,9 @@ void retire_end_all(struct repository *repo)
     while (!list_empty(&repo->retiring) || repo->n_ending > 0) {
         struct retiring_model *mine = NULL;
         LIST_FOR_EACH (link, &repo->retiring) {
-            struct retiring_model *l = LIST_ENTRY(link, struct retiring_model, link);
-            if (model_cancel_retirement(l->model)) {
-                mine = l;
+            struct retiring_model *retiring = LIST_ENTRY(link, struct retiring_model, link);
+            if (model_cancel_retirement(retiring->model)) {
+                mine = retiring;
                 break;
             }
         }
