@@ -53,13 +53,13 @@ struct status *execution_init(struct execution *e, struct clock *clock, const ch
                       parameter);
 }
 
-struct status *execution_never_inline(struct execution *e, const char *why, const char *who)
+struct status *execution_never_inline(struct execution *e, const char *why, const char *name)
 {
     if (e->mode == EXECUTION_INLINE)
         return status_new(STATUS_INVALID_ARG,
                           "parameter 'CONCH_EXECUTION' is 'inline', but %s '%s': it executes on a "
                           "thread of its own",
-                          why, who);
+                          why, name);
     e->mode = EXECUTION_THREAD;
     return NULL;
 }

@@ -74,11 +74,11 @@ NODISCARD struct status *execution_init(struct execution *e, struct clock *clock
 /*
  * execution_never_inline - executions need a thread of their own; `auto` means `thread` then.
  *
- * @why, @who  for the error: "a host policy binds instance", "m_0"
+ * @why, @name  for the error: "a host policy binds instance", "m_0"
  * Errors: STATUS_INVALID_ARG  the parameter says `inline`
  */
 NODISCARD struct status *execution_never_inline(struct execution *e, const char *why,
-                                                const char *who);
+                                                const char *name);
 
 /* execution_is_ever_inline - may the model ever run inline, so that a watchdog is needed? */
 bool execution_is_ever_inline(const struct execution *e);
