@@ -12,7 +12,7 @@
 #include "base/mem.h"
 #include "base/pool.h"
 
-/* With the header that mem.h puts in front, a size class of allocators; and of pools, nearly. */
+/* With the header that mem.h adds, this is a size class of allocators, and nearly one of pools. */
 enum { CHUNK_BYTES = 4096 - 16 };
 
 struct chunk {
@@ -23,11 +23,11 @@ struct chunk {
 void arena_init(struct arena *a, void *first, size_t first_bytes, size_t max_bytes,
                 struct pool *pool, struct mem_owner *owner)
 {
-    static char nothing; /* so that the pointers below are of some object */
+    static char nothing; /* an object that the pointers below may point to */
     if (!first)
         first = &nothing;
 
-    /* The owner's memory may begin anywhere; what we hand out is aligned to 16. */
+    /* The caller's memory may begin anywhere; allocated memory is aligned to 16. */
     size_t skip = (size_t)(-(uintptr_t)first & 15);
     if (skip > first_bytes)
         skip = first_bytes;
@@ -86,7 +86,7 @@ void *arena_alloc_slow(struct arena *a, size_t size_bytes)
     size_t rounded = (size_bytes + !size_bytes + 15) & ~(size_t)15;
     size_t room = MAX(rounded, (size_t)CHUNK_BYTES - sizeof(struct chunk));
     if (room > a->max_bytes - a->chunk_bytes_total) {
-        room = rounded; /* near the maximum: no more than is asked for */
+        room = rounded; /* near the maximum: no more than requested */
         if (room > a->max_bytes - a->chunk_bytes_total)
             return NULL;
     }
@@ -101,7 +101,7 @@ void *arena_alloc_slow(struct arena *a, size_t size_bytes)
     a->chunks = c;
     a->chunk_bytes_total += room;
 
-    /* A large block of its own must not waste what is left of the chunk in use. */
+    /* A large block of its own must not waste the rest of the chunk in use. */
     if (room - rounded > (size_t)(a->end - a->next)) {
         a->next = c->bytes + rounded;
         a->end = c->bytes + room;

@@ -5,7 +5,7 @@
  */
 #include "base/base64.h"
 
-/* The value of a digit; -1 for none. */
+/* Returns the value of a digit; -1: not a digit. */
 static int value_of_digit(char c)
 {
     if (c >= 'A' && c <= 'Z')

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * DESIGN: one atomic sum, changed only together with a system call or a walk through the allocator.
- * A large block leaves the sum when it is handed to the thread, so that nobody is refused for what
- * is about to be free; what is being unmapped comes on top of the limit for some milliseconds.
+ * A large block leaves the sum when it is given to the thread, so that no request is refused for
+ * memory that is about to be free. For some milliseconds the memory being unmapped exceeds the
+ * limit.
  */
 #include "base/budget.h"
 
@@ -27,11 +28,11 @@ struct budget {
     /* Any thread, relaxed: sums. */
     atomic_uint_fast64_t used_bytes;
     atomic_uint_fast64_t n_refused, n_evicted;
-    atomic_uint_fast64_t refused_ns;    /* when something was refused last; 0 = never */
-    atomic_uint_fast64_t lacking_bytes; /* what was refused then */
+    atomic_uint_fast64_t refused_ns;    /* when a request was last refused; 0: never */
+    atomic_uint_fast64_t lacking_bytes; /* its size */
     atomic_uint_fast64_t logged_ns;
 
-    char apart[64]; /* the line above is written often, the one below is not */
+    char apart[64]; /* the line above is written often, the line below is not */
     atomic_uint_fast64_t limit_bytes;
     atomic_uint refs;
 
@@ -61,7 +62,7 @@ struct budget *budget_ref(struct budget *b)
 
 void budget_unref(struct budget *b)
 {
-    /* acq_rel: who frees it has seen what all others did. */
+    /* acq_rel: the thread that frees it sees all writes of the others. */
     if (!b || atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) > 1)
         return;
     memory_thread_done(&b->pages);
@@ -142,7 +143,7 @@ bool budget_is_heaviest(struct budget *b, const struct budget_member *m)
 
 /* ---- Bytes ---------------------------------------------------------------------------------- */
 
-/* A line each ten seconds. */
+/* Logs a line at most every ten seconds. */
 static void log_shortage(struct budget *b, uint64_t now_ns)
 {
     uint64_t logged_ns = LOAD(b->logged_ns);
@@ -178,7 +179,7 @@ bool budget_take(struct budget *b, size_t bytes)
         atomic_fetch_sub_explicit(&b->used_bytes, bytes, memory_order_relaxed);
         return refuse_bytes(b, bytes);
     }
-    /* A small request is not refused: the members give up connections that weigh more instead. */
+    /* A small request is not refused: instead the members close connections with more memory. */
     tell_members(b);
     return true;
 }

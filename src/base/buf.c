@@ -39,7 +39,7 @@ void buf_done(struct buf *b)
     forget_block(b);
 }
 
-/* The same content in room for `capacity` bytes; NULL leaves all as it was. */
+/* Moves the content into room for `capacity` bytes; NULL leaves the buffer as it was. */
 static char *move_content(struct buf *b, size_t *capacity)
 {
     if (!b->pool)
@@ -70,7 +70,7 @@ char *buf_reserve(struct buf *b, size_t n_bytes)
         b->failed = b->full = true;
         return NULL;
     }
-    size_t needed = b->size + n_bytes + 1; /* the zero byte; max is never SIZE_MAX in earnest */
+    size_t needed = b->size + n_bytes + 1; /* the zero byte; max is never as large as SIZE_MAX */
     if (needed > b->capacity) {
         size_t capacity = MAX(b->capacity * 2, (size_t)SMALLEST_BYTES);
         capacity = MAX(MIN(capacity, b->max + 1), needed);

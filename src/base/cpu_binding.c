@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernel takes a list of CPUs of which only some exist, and uses those; we look at what it made
- * of the list and refuse what is not the whole.
+ * The kernel accepts a list of CPUs of which only some exist, and uses those. So the code reads
+ * back which CPUs it has set, and refuses an incomplete list.
  */
 #include "base/cpu_binding.h"
 
@@ -18,7 +18,7 @@
 
 enum { WORD_BITS = CHAR_BIT * sizeof(unsigned long), MAX_LIST_BYTES = 200 };
 
-/* One more than there are: the kernel's count is off by one. */
+/* One more than there are, because the kernel's count is off by one. */
 #define N_NODE_BITS (CPU_BINDING_MAX_NODES + 1UL)
 
 static struct cpu_binding outside;
@@ -41,7 +41,7 @@ void cpu_binding_set_node(struct cpu_binding *p, unsigned int node)
     p->nodes[node / WORD_BITS] = 1UL << (node % WORD_BITS);
 }
 
-/* As "0-3,7"; what does not fit any more is cut off. */
+/* Prints them as "0-3,7"; the text is cut off where it does not fit. */
 static void print_cpus(const cpu_set_t *cpus, char *out, size_t size)
 {
     size_t used = 0;
@@ -69,7 +69,7 @@ NODISCARD static struct status *get_cpus(cpu_set_t *ret_cpus)
 NODISCARD static struct status *set_cpus(const cpu_set_t *wanted)
 {
     cpu_set_t got, missing;
-    CPU_ZERO(&got); /* what we have when the kernel finds none of them */
+    CPU_ZERO(&got); /* stays empty when the kernel finds none of them */
     if (sched_setaffinity(0, sizeof(*wanted), wanted) == 0) {
         struct status *st = get_cpus(&got);
         if (st)
@@ -100,7 +100,7 @@ NODISCARD static struct status *get_memory(struct cpu_binding *p)
     return NULL;
 }
 
-/* The reference's text; the code is the same whatever the cause. */
+/* The text is the reference's; the code is the same for every cause. */
 NODISCARD static struct status *set_memory(const struct cpu_binding *p)
 {
     if (syscall(SYS_set_mempolicy, p->memory_mode, p->nodes, N_NODE_BITS) == 0)
@@ -110,7 +110,7 @@ NODISCARD static struct status *set_memory(const struct cpu_binding *p)
                       strerror_r(errno, reason, sizeof(reason)));
 }
 
-/* What is there of both kinds; a kernel that does not tell about memory leaves that out. */
+/* Notes the existing CPUs and nodes; without nodes if the kernel does not report them. */
 static void remember_outside(void)
 {
     struct status *st = get_cpus(&outside.cpus);
@@ -154,7 +154,7 @@ struct status *cpu_binding_enter(const struct cpu_binding *p, struct cpu_binding
 
 void cpu_binding_restore(const struct cpu_binding *before)
 {
-    /* Where the thread has been already: this fails only if the machine shrank meanwhile. */
+    /* The thread was bound so before: this fails only if the machine has lost CPUs meanwhile. */
     if (before->has_cpus)
         status_free(set_cpus(&before->cpus));
     if (before->has_memory)

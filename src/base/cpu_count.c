@@ -8,7 +8,7 @@
 #include <sched.h>
 #include <stdio.h>
 
-/* The CPU quota of our control group (version 2), rounded up; 0 when there is none. */
+/* Returns the CPU quota of our control group (version 2), rounded up; 0 if there is none. */
 static int cgroup_cpus(void)
 {
     FILE *f = fopen("/sys/fs/cgroup/cpu.max", "re");

@@ -30,23 +30,23 @@
 
 static const char *last_error(void)
 {
-    const char *text = dlerror(); /* the calling thread's own */
+    const char *text = dlerror(); /* of the calling thread */
     return text ? text : "unknown error";
 }
 
-/* ------------------------------------------------------------- what lies beside a library */
+/* ---- Libraries beside a library -------------------------------------------------------------- */
 
-enum { MAX_BESIDE = 64 }; /* libraries that one may need from its own folder, and theirs */
+enum { MAX_BESIDE = 64 }; /* libraries from its folder that one may need, and theirs */
 
-/* Opened by hand, until the one that needs them holds them by itself. */
+/* A library beside another one, opened by us until the library that needs it keeps it open. */
 struct beside {
     void *handles[MAX_BESIDE];
     size_t n;
 };
 
 /*
- * The file beside the library that the linker has just missed; NULL if that is not what was wrong.
- * The linker's words begin with the name, and so they tell what to try without reading ELF files.
+ * Returns the file beside the library that the linker has just missed; NULL if the error was
+ * another one. The linker's error begins with the name, so ELF files need not be read.
  */
 static char *missed_beside(const char *path, const char *error, const struct beside *beside)
 {
@@ -62,8 +62,8 @@ static char *missed_beside(const char *path, const char *error, const struct bes
     return NULL;
 }
 
-/* What has been opened is found again by its name (DT_SONAME): so what is missed is opened first,
- * and the library then tried once more. */
+/* The linker finds an opened library by its name (DT_SONAME). So a missing one is opened first,
+ * and then the library is tried again. */
 static struct status *open_with_beside(const char *name, const char *path, struct beside *beside,
                                        void **ret_handle)
 {
@@ -80,9 +80,9 @@ static struct status *open_with_beside(const char *name, const char *path, struc
     return NULL;
 }
 
-/* ------------------------------------------------------------- files that have changed */
+/* ---- Changed files --------------------------------------------------------------------------- */
 
-/* A file as it is now; another one, or other content, looks different. */
+/* The identity of a file as it is now; another file, or other content, has another one. */
 struct file_id {
     dev_t device;
     ino_t inode;
@@ -90,23 +90,22 @@ struct file_id {
     struct timespec modified, changed;
 };
 
-/* What the linker was told to load, and is not known to have gone. */
+/* A library that the linker was told to load, and that may still be loaded. */
 struct opened {
     struct list link;
-    char *path; /* that was asked for */
-    char
-        *name; /* under which it was loaded: the path, or another one that leads to the same file */
+    char *path; /* the requested path */
+    char *name; /* the name under which it was loaded: the path, or another name of the same file */
     struct file_id id;
     void *handle;
-    bool is_copy; /* of a file that was overwritten; the name leads nowhere any more */
+    bool is_copy; /* of a file that was overwritten; the name leads to no file any more */
     bool stays;
 };
 
-/* Of the process, as the linker's own list is. */
+/* One for the process, as the linker's own list is. */
 static struct {
-    pthread_mutex_t mu; /* a leaf but for the linker's own lock */
+    pthread_mutex_t mu; /* a leaf, except for the linker's own lock */
     struct list list;
-    unsigned int n_names; /* that were made up */
+    unsigned int n_names; /* how many names were made up */
 } all = {.mu = PTHREAD_MUTEX_INITIALIZER, .list = LIST_INIT(all.list)};
 
 static bool identify_file(const char *path, struct file_id *ret_id)
@@ -114,7 +113,7 @@ static bool identify_file(const char *path, struct file_id *ret_id)
     struct stat st;
     if (stat(path, &st) != 0)
         return false;
-    memset(ret_id, 0, sizeof(*ret_id)); /* they are compared by their bytes */
+    memset(ret_id, 0, sizeof(*ret_id)); /* identities are compared by their bytes */
     ret_id->device = st.st_dev;
     ret_id->inode = st.st_ino;
     ret_id->size_bytes = st.st_size;
@@ -140,8 +139,8 @@ static void forget_library_locked(struct opened *o)
 }
 
 /*
- * Names that differ for the linker and not for the system, so that what is relative to the
- * library's own folder is found: "folder/.//./library", by the bits of a number.
+ * Makes a name that differs for the linker and not for the system, so that paths relative to the
+ * library's own folder still work: "folder/.//./library", by the bits of a number.
  */
 static char *other_name_locked(const char *path)
 {
@@ -156,14 +155,16 @@ static char *other_name_locked(const char *path)
     return mem_printf("%.*s%s%s", (int)(base - path), path, bits, base);
 }
 
-/* The file was overwritten: under whatever name, the linker knows it by its inode. */
+/* If the file was overwritten, the linker recognises its inode under any name, so a copy is
+ * opened. */
 struct choice {
     char *name;
     bool is_copy;
     int copy_fd; /* -1: none */
 };
 
-/* Under which name the path is to be opened; one that it has in memory already, if that is it. */
+/* Chooses the name under which the path is to be opened. If the library is in memory already, it
+ * is the name of that. */
 static void choose_locked(const char *path, const struct file_id *id, struct choice *ret)
 {
     bool taken = false, same_inode = false;
@@ -209,7 +210,7 @@ NODISCARD static struct status *copy_file(const char *path, int to_fd)
 static void note_library(const char *path, const struct choice *choice, const struct file_id *id,
                          void *handle)
 {
-    MEM_CHARGE(NULL, 0); /* it stays longer than who asks for it */
+    MEM_CHARGE(NULL, 0); /* it outlives the model that asks for it */
     pthread_mutex_lock(&all.mu);
     LIST_FOR_EACH (link, &all.list) {
         struct opened *o = LIST_ENTRY(link, struct opened, link);
@@ -232,7 +233,7 @@ NODISCARD static struct status *open_file(const char *path, struct beside *besid
                                           void **ret_handle)
 {
     struct file_id id;
-    if (!identify_file(path, &id)) /* the linker has the words for that */
+    if (!identify_file(path, &id)) /* the linker's error has the reason */
         return open_with_beside(path, path, beside, ret_handle);
     struct choice choice = {.copy_fd = -1};
     pthread_mutex_lock(&all.mu);
@@ -252,7 +253,7 @@ NODISCARD static struct status *open_file(const char *path, struct beside *besid
 
 struct status *dl_open(const char *path, struct dl **ret_dl)
 {
-    /* Without a slash the dynamic linker would look through its own folders. */
+    /* Without a slash the dynamic linker would search its own folders. */
     char *by_path = strchr(path, '/') ? mem_strdup(path) : mem_printf("./%s", path);
     struct beside beside = {.n = 0};
     void *handle;
@@ -273,8 +274,8 @@ void dl_offer_self(void)
     Dl_info self;
     if (!dladdr((void *)(uintptr_t)dl_offer_self, &self))
         return;
-    /* A library that is there already stays offered when this handle is gone. In a program of its
-     * own nothing is opened, and nothing needs to be. */
+    /* Keeps the library's symbols available after this handle is closed. In a static program no
+     * library is opened, and none needs to be. */
     void *handle = dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
     if (handle)
         dlclose(handle);
@@ -302,7 +303,8 @@ void dl_close(struct dl *dl)
     if (!dl)
         return;
     dlclose(dl);
-    /* One that the linker keeps all the same is remembered, with the file that it was. */
+    /* A library that the linker keeps loaded all the same stays in the list, with the file that
+     * it was. */
     struct list *next;
     pthread_mutex_lock(&all.mu);
     for (struct list *link = all.list.next; link != &all.list; link = next) {

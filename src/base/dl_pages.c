@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A library's pages are the file's until somebody writes to them, and even those go when the file
- * is cut off: who overwrites it changes the code under who runs in it, or ends the process. So all
- * of them are copied, and each copy takes the place of what it was made of in one step. Who only
- * reads sees nothing of it. What somebody writes to a variable of the library between the two is
- * lost; the library has been finalised, and without this it would have been unloaded under such a
- * thread.
+ * A library's pages are those of its file until they are written, and even written ones vanish when
+ * the file is truncated. So a user who overwrites the file changes the code that threads execute,
+ * or kills the process. Therefore all pages are copied, and each copy replaces its original in one
+ * step, which readers do not notice. A write to a variable of the library between the copy and the
+ * replacement is lost. That is acceptable: the library has been finalised, and without the copy it
+ * would have been unloaded under such a thread.
  */
 #include "base/dl_pages.h"
 
@@ -24,7 +24,7 @@
 
 enum { MAX_MAPS_BYTES = 64 << 20 };
 
-/* Where the library lies. */
+/* The addresses of the library. */
 struct span {
     const struct link_map *map;
     uintptr_t from, to;
@@ -47,7 +47,8 @@ static int find_mapped_span(struct dl_phdr_info *info, size_t size, void *arg)
     return 1;
 }
 
-/* What lies between the variables of a library is nobody's, for a sanitizer; it is copied, too. */
+/* For a sanitizer the bytes between the variables of a library belong to no object; they are
+ * copied, too. */
 __attribute__((no_sanitize("address", "thread", "undefined"))) static void
 copy_words(volatile uint64_t *to, const volatile uint64_t *from, size_t n)
 {
@@ -66,7 +67,7 @@ static void copy_pages(uintptr_t at, size_t n_bytes, int protection)
         munmap(copy, n_bytes);
 }
 
-/* One line of /proc/self/maps. */
+/* Copies the pages of one line of /proc/self/maps. */
 static void copy_mapping(const char *line, const struct span *s)
 {
     uintptr_t from, to;

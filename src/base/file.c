@@ -46,7 +46,7 @@ static struct file_info info_of(const struct stat *s)
     return (struct file_info){
         .kind = kind_of_mode(s->st_mode),
         .size_bytes = (uint64_t)s->st_size,
-        /* A file that was moved or copied here with its old time is a change, too. */
+        /* A file that was moved or copied here with its old time has changed, too. */
         .modified_ns = MAX(ns_of(s->st_mtim), ns_of(s->st_ctim)),
     };
 }
@@ -92,13 +92,13 @@ struct status *file_stat_fd(int fd, const char *path, struct file_info *ret_info
 }
 
 /*
- * Reads until the end of the file, not until its size: it may have grown since fstat(), and in
- * /proc all sizes are 0. When the buffer is full, one byte more tells whether that was all.
+ * Reads to the end of the file, not to its size: it may have grown since fstat(), and in /proc all
+ * sizes are 0. When the buffer is full, one byte more shows whether the file has ended.
  */
 static struct status *read_to_end(int fd, const char *path, struct buf *content)
 {
     for (;;) {
-        size_t room = content->capacity - content->size - 1; /* but for the zero byte */
+        size_t room = content->capacity - content->size - 1; /* without the zero byte */
         char one_more;
         ssize_t n = room ? read(fd, content->data + content->size, room) : read(fd, &one_more, 1);
         if (n < 0 && errno == EINTR)
@@ -130,7 +130,7 @@ struct status *file_read_fd(int fd, const char *path, struct buf *ret_content)
     if (info.size_bytes > ret_content->max - ret_content->size)
         return status_new(STATUS_INVALID_ARG, "'%s' has %llu bytes, the maximum is %zu", path,
                           (unsigned long long)info.size_bytes, ret_content->max);
-    if (!buf_reserve(ret_content, (size_t)info.size_bytes)) /* once, not by doubling */
+    if (!buf_reserve(ret_content, (size_t)info.size_bytes)) /* once, instead of doubling */
         return status_prefix(buf_status(ret_content), "'%s': ", path);
     return read_to_end(fd, path, ret_content);
 }
@@ -146,7 +146,7 @@ struct status *file_read(const char *path, struct buf *ret_content)
     return st;
 }
 
-/* Not every file system tells the kind along with the name. */
+/* Not every file system returns the kind with the name. */
 static enum file_kind kind_of_entry(int fd, const struct dirent *e)
 {
     struct stat s;
@@ -211,7 +211,8 @@ static struct status *read_folder(DIR *dir, const char *path, struct file_list *
 struct status *file_list_fd(int fd, const char *path, struct file_list *ret_list)
 {
     struct file_list list = {0};
-    /* Opened anew, so that the caller's descriptor stays: reading it would close and move it. */
+    /* Opens it again, so that the caller's descriptor stays as it is: reading would move and
+     * close it. */
     int own = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
     DIR *dir = own < 0 ? NULL : fdopendir(own);
     if (!dir) {

@@ -11,7 +11,7 @@ void heap_init(struct heap *h, heap_before_fn before)
     *h = (struct heap){.before = before};
 }
 
-/* The pointer that holds the node at this position; its parent comes back too. */
+/* Returns the pointer to the node at this position, and its parent. */
 static struct heap_node **pointer_at(struct heap *h, size_t number, struct heap_node **ret_parent)
 {
     struct heap_node **at = &h->top;
@@ -98,7 +98,7 @@ void heap_remove(struct heap *h, struct heap_node *node)
     if (last == node)
         return;
 
-    /* The last one takes the free position, then goes to where it belongs. */
+    /* The last node takes the free position, then moves to where it belongs. */
     *last = *node;
     *pointer_to_heap_node(h, node) = last;
     adopt_children(last);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Numbers of any form and length, as they stand in the text: complete, and not quick.
+ * Numbers of any form and length, read from the text: complete, not fast.
  *
  * json_number.c reads the usual numbers, and calls this file for all others: those near the end of
  * the text, with many digits or large exponents, NaN and the infinities. The errors of malformed
@@ -17,7 +17,7 @@
 
 /* ---- scanning ------------------------------------------------------------------------------- */
 
-/* NaN, Inf, Infinity; the minus sign was passed. */
+/* Reads NaN, Inf, Infinity, after the minus sign. */
 static const char *scan_special(const char *p, const char *end, struct json_decimal *d)
 {
     size_t left = (size_t)(end - p);
@@ -62,7 +62,7 @@ static const char *scan_digits(const char *p, const char *end, struct json_decim
     return p;
 }
 
-/* The exponent; p is behind the letter. */
+/* Reads the exponent; p is behind the letter. */
 static const char *scan_exponent(const char *p, const char *end, struct json_decimal *d)
 {
     bool minus = false;
@@ -80,7 +80,7 @@ static const char *scan_exponent(const char *p, const char *end, struct json_dec
     return p;
 }
 
-/* Any number, of any length. */
+/* Reads any number, of any length. */
 static const char *scan_slow(const char *p, const char *end, struct json_decimal *d)
 {
     *d = (struct json_decimal){.integer = true};
@@ -170,7 +170,7 @@ static const char *set_number_error(const char *text, const char *at, const char
     return NULL;
 }
 
-/* How far the text agrees with the word. */
+/* Returns how far the text agrees with the word. */
 static const char *match_word(const char *p, const char *end, const char *word)
 {
     while (*word && p < end && *p == *word) {
@@ -218,7 +218,7 @@ const char *json_check_number(const char *from, const char *end, const char **re
         }
         p = after;
     }
-    /* Only these can be too big; the others need no conversion. */
+    /* Only these can be too large; the others need no conversion. */
     if ((d.exponent > 0 || p - from > 300) && !json_parse_double(from, end, &value))
         return set_number_error(JSON_TEXT_TOO_BIG, from, ret_text, ret_at);
     return p;

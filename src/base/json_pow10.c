@@ -39,7 +39,7 @@ static void big_over_5(struct big *b)
     }
 }
 
-/* The 32 bits from position `from` (counted from the least significant bit) upwards. */
+/* Returns the 32 bits from position `from` (counted from the least significant bit) upwards. */
 static uint32_t big_bits(const struct big *b, int from)
 {
     uint64_t pair = 0;
@@ -50,7 +50,7 @@ static uint32_t big_bits(const struct big *b, int from)
     return (uint32_t)(pair >> (from & 31));
 }
 
-/* The top 128 bits. */
+/* Returns the top 128 bits. */
 static struct json_pow10 big_top(const struct big *b)
 {
     int top = N_WORDS - 1;

@@ -3,18 +3,17 @@
  * Printing numbers, one at a time and whole tensors of them.
  *
  * A double is printed with the shortest digits that read back as the same double, and of those the
- * ones nearest to it. In nearly every case that is told by one product with a 128-bit power of ten
- * (shorten_quick()). Where the answer hangs on bits that this product does not have, the Schubfach
- * algorithm decides exactly (R. Giulietti, "The Schubfach way to render doubles", 2020), with a
- * trick: its bounds are 4c ± 2 where the value is 4c, so their products are not multiplied again
- * but differ from the value's by a shifted power.
+ * ones nearest to it. In nearly every case one product with a 128-bit power of ten decides that
+ * (shorten_quick()). Where the result depends on bits that this product does not have, the
+ * Schubfach algorithm decides exactly (R. Giulietti, "The Schubfach way to render doubles", 2020),
+ * with a trick: its bounds are 4c ± 2 where the value is 4c, so their products are not multiplied
+ * again but differ from the value's by a shifted power.
  *
- * Floats are printed as the doubles that they are equal to, or, for those who ask, with the
- * shortest digits that read back as the same float, in the same ways with numbers of half the
- * width.
+ * Floats are printed as the doubles that they are equal to or, on request, with the shortest digits
+ * that read back as the same float, by the same methods with numbers of half the width.
  *
- * Digits are made sixteen at once. Nothing on the way of the usual number branches on what cannot
- * be foreseen: its sign, how many digits it has, whether it is below one. Where the processor has
+ * Digits are made sixteen at once. The path of the usual number has no branch on what cannot be
+ * predicted: its sign, how many digits it has, whether it is below one. Where the processor has
  * AVX-512 or AVX2, json_print_avx512.c or json_print_avx2.c prints the usual floats.
  */
 #ifdef __SSE2__
@@ -28,7 +27,7 @@
 
 enum {
     MAX_NUMBER_BYTES = 25, /* "-0.00000" and 17 digits */
-    SLACK = 4,             /* what products of ours may be off, in their last bits */
+    SLACK = 4,             /* the largest error of our products, in their last bits */
 };
 
 #define ASCII_ZEROS 0x3030303030303030u
@@ -59,7 +58,7 @@ static inline unsigned put_sixteen(char *out, uint32_t high, uint32_t low, unsig
 #ifdef __SSE2__
     /* The same steps as above on both halves: fours, pairs, single digits, by reciprocals. */
     __m128i hundred = _mm_set1_epi16(100), ten = _mm_set1_epi16(10);
-    __asm__("" : "+x"(hundred), "+x"(ten)); /* gcc would put shifts and sums for the products */
+    __asm__("" : "+x"(hundred), "+x"(ten)); /* gcc would replace the products by shifts and sums */
     __m128i v = _mm_set_epi64x(low, high);
     __m128i q = _mm_srli_epi64(_mm_mul_epu32(v, _mm_set1_epi64x(3518437209)), 45);
     v = _mm_sub_epi64(v, _mm_mul_epu32(q, _mm_set1_epi64x(10000)));
@@ -125,15 +124,16 @@ struct shortest {
     int exponent;
 };
 
-/* A product with a power of ten: its integer part, the lowest bit set when there is a fraction. */
+/* Returns the integer part of a product with a power of ten; its lowest bit is set when there is
+ * a fraction. */
 static inline uint64_t round_to_odd(uint64_t hi, uint64_t mid)
 {
     return hi | (mid > 1);
 }
 
 /*
- * The shortest decimal of the double with these fields, which is positive and finite. Where the
- * paper speaks of s, s' and w', these are the 17 digit and 16 digit candidates below and above.
+ * Returns the shortest decimal of the double with these fields, which is positive and finite. The
+ * paper's s, s' and w' are the 17 digit and 16 digit candidates below and above.
  */
 static __attribute__((noinline)) struct shortest shorten_double(uint64_t fraction, int biased)
 {
@@ -145,7 +145,7 @@ static __attribute__((noinline)) struct shortest shorten_double(uint64_t fractio
     int k = (q * 1262611 - (closer_below ? 524031 : 0)) >> 22; /* log10 of the interval, floored */
     int h = q + json_log2_pow10(-k) + 1;
     struct json_pow10 power = json_pow10_table[-k - JSON_POW10_MIN];
-    if ((-k < 0 || -k > 55) && ++power.lo == 0) /* wanted rounded up unless it is exact */
+    if ((-k < 0 || -k > 55) && ++power.lo == 0) /* rounded up unless it is exact */
         power.hi++;
 
     /* hi·2^64 + mid: the value; up, down: the distances to the bounds, all times the power. */
@@ -180,7 +180,7 @@ static __attribute__((noinline)) struct shortest shorten_double(uint64_t fractio
         bool round_up = vb > middle || (vb == middle && (s & 1));
         digits = s + (under != over ? over : round_up);
     }
-    while (digits < 10000000000000000u) { /* once at most, but for subnormals */
+    while (digits < 10000000000000000u) { /* once at most, except for subnormals */
         digits *= 10;
         k--;
     }
@@ -190,8 +190,8 @@ static __attribute__((noinline)) struct shortest shorten_double(uint64_t fractio
 /*
  * The same for nearly all doubles: false for the others. With 10^k <= 2^q < 10^(k+1), the value is
  * s + f in units of 10^k, and everything within `half`, which is 0.5 to 5 such units, reads back as
- * it. A multiple of ten in there is the shorter answer; there is one or none. Otherwise it is the
- * nearest integer, at most 0.5 away.
+ * it. A multiple of ten in that range is the shorter answer; there is one or none. Otherwise the
+ * nearest integer is, at most 0.5 away.
  */
 static inline bool shorten_quick(uint64_t fraction, int biased, struct shortest *ret_shortest)
 {
@@ -203,7 +203,7 @@ static inline bool shorten_quick(uint64_t fraction, int biased, struct shortest 
     int h = q + json_log2_pow10(-k) + 1; /* 1 to 4 */
     const struct json_pow10 *power = &json_pow10_table[-k - JSON_POW10_MIN];
 
-    /* The power is cut off, so f may be too small by 2 of its units at most. */
+    /* The power is truncated, so f may be too small by at most 2 of its units. */
     uint64_t cp = c << h;
     unsigned __int128 product =
         (unsigned __int128)power->hi * cp + (uint64_t)((unsigned __int128)power->lo * cp >> 64);
@@ -300,7 +300,7 @@ static __attribute__((noinline)) char *put_finite(char *out, uint64_t bits)
     return put_decimal(out, first, high, low, 17 + v.exponent);
 }
 
-/* What is no number, or has no end. */
+/* Writes NaN or an infinity. */
 static char *put_word(char *out, bool is_nan, bool negative)
 {
     const char *word = is_nan ? "NaN" : negative ? "-Infinity" : "Infinity";
@@ -309,7 +309,7 @@ static char *put_word(char *out, bool is_nan, bool negative)
     return out + length;
 }
 
-/* Any double. */
+/* Writes any double. */
 static __attribute__((noinline)) char *put_any(char *out, uint64_t bits)
 {
     if ((bits >> 52 & 0x7ff) != 0x7ff)
@@ -318,20 +318,20 @@ static __attribute__((noinline)) char *put_any(char *out, uint64_t bits)
 }
 
 /*
- * What shorten_quick() and put_finite() find out from the exponent alone, for doubles from 1e-4 to
- * 8: the tensors of the usual model consist of those.
+ * The values that shorten_quick() and put_finite() compute from the exponent alone, for doubles
+ * from 1e-4 to 8: usual models' tensors consist of those.
  */
 static struct usual {
     uint64_t hi, lo; /* the power of ten, for a significand of 57 bits */
     uint64_t half;
     unsigned char first_at, rest_at; /* where the first of 17 digits goes, and the others */
-    unsigned char least;             /* of put_sixteen(): above one, the point has a digit behind */
+    unsigned char least;             /* of put_sixteen(): above one, a digit follows the point */
 } usual_table[16];
 enum { USUAL_FROM = 1010, USUAL_END = 1026 }; /* biased exponents: 2^-13 to 2^3 */
 
 /* The same for shortest floats of this size, which need no rounded power of ten. */
 static struct usual_float {
-    uint32_t factor; /* of the significand: what it makes has SHORT_BITS bits behind the point */
+    uint32_t factor; /* of the significand: the product has SHORT_BITS bits behind the point */
     uint32_t scale;  /* 10 where that has 8 digits, 1 where it has 9 */
     unsigned char first_at, rest_at, least; /* as above; the first of 9 digits */
 } usual_floats[USUAL_END - USUAL_FROM];
@@ -363,7 +363,7 @@ void json_print_prepare(void)
         int q = biased - 1075;
         int k = (q * 1262611) >> 22;
         int h = q + json_log2_pow10(-k) + 1; /* 1 to 4 */
-        int point = 17 + k; /* at most 1; the first digit may be zero, it then is in its place */
+        int point = 17 + k; /* at most 1; the first digit may be zero, which is right there */
         struct json_pow10 power = json_pow10_table[-k - JSON_POW10_MIN];
         unsigned __int128 shifted = ((unsigned __int128)power.hi << 64 | power.lo) >> (4 - h);
         usual_table[biased - USUAL_FROM] = (struct usual){
@@ -379,9 +379,9 @@ void json_print_prepare(void)
 }
 
 /*
- * Any double, quick for the usual ones; see shorten_quick() for how.
+ * Writes any double, the usual ones fast; shorten_quick() explains how.
  *
- * @is_float  the value was a float. Of those that are no ties none is too close to call: all 134
+ * @is_float  the value was a float. Of floats that are no ties none is too close to call: all 134
  *            million with these exponents were compared with the exact way, and the unit test
  *            takes samples.
  */
@@ -446,16 +446,16 @@ char *json_print_double(char *out, double value)
 
 /* ---- shortest floats ------------------------------------------------------------------------ */
 
-/* As round_to_odd(): of a product of 32 bits with a power of ten of 64 bits. */
+/* As round_to_odd(), for a product of 32 bits with a power of ten of 64 bits. */
 static inline uint32_t float_to_odd(unsigned __int128 product)
 {
     return (uint32_t)(product >> 64) | ((uint32_t)(product >> 32) > 1);
 }
 
 /*
- * The shortest decimal of the float with these fields, which is positive and finite; as
- * shorten_double(), whose comments hold here, but with 9 digits. The power of ten is rounded up,
- * always: its 64 bits are more than enough for the products to be told from integers.
+ * Returns the shortest decimal of the float with these fields, which is positive and finite; as
+ * shorten_double(), whose comments hold here, but with 9 digits. The power of ten is always rounded
+ * up: its 64 bits are more than enough to distinguish the products from integers.
  */
 static inline struct shortest shorten_float(uint32_t fraction, int biased)
 {
@@ -484,14 +484,14 @@ static inline struct shortest shorten_float(uint32_t fraction, int biased)
         bool round_up = vb > middle || (vb == middle && (s & 1));
         digits = s + (under != over ? over : round_up);
     }
-    while (digits < 100000000) { /* twice at most, but for subnormals */
+    while (digits < 100000000) { /* twice at most, except for subnormals */
         digits *= 10;
         k--;
     }
     return (struct shortest){digits, k};
 }
 
-/* Any float, by its own shortest digits. */
+/* Writes any float, by its own shortest digits. */
 static __attribute__((noinline)) char *put_any_shortest(char *out, float value)
 {
     uint32_t bits;
@@ -507,8 +507,8 @@ static __attribute__((noinline)) char *put_any_shortest(char *out, float value)
         return out + 3;
     }
     struct shortest v = shorten_float(fraction, biased);
-    /* 7.038531e-26 is so near to the middle of two floats that, rounded to a double first, as most
-     * clients read it, it becomes the other one. No other float has such digits; all were tried. */
+    /* 7.038531e-26 is so near the middle of two floats that most clients, which round it to a
+     * double first, read the other one. All floats were tried: no other has such digits. */
     if (UNLIKELY((bits & 0x7fffffff) == 0x15ae43fd))
         v = (struct shortest){703853070, -34};
     uint32_t digits = (uint32_t)v.digits, first = digits / 100000000;
@@ -516,8 +516,8 @@ static __attribute__((noinline)) char *put_any_shortest(char *out, float value)
 }
 
 /*
- * The same, quick for the usual ones. Their product with a power of ten is exact, and what
- * shorten_float() decides by three bounds is told by the distances to the multiples of ten, as in
+ * The same, fast for the usual floats. Their product with a power of ten is exact, and the
+ * distances to the multiples of ten decide what shorten_float() decides by three bounds, as in
  * shorten_quick(). No decimal lies on the bounds. A power of two, whose lower bound is nearer,
  * comes out right, too: all floats of this size were compared with the exact way.
  */
@@ -574,7 +574,8 @@ void json_write_double(struct buf *b, double value)
 
 /* ---- tensors -------------------------------------------------------------------------------- */
 
-/* PRINT_VALUES(name, type, put) - n values, each behind a comma; returns the end. */
+/* PRINT_VALUES(name, type, put) - defines a function that writes n values, each behind a comma,
+ * and returns the end. */
 #define PRINT_VALUES(name, type, put)                                                              \
     char *json_print_##name(char *out, const void *array, size_t n)                                \
     {                                                                                              \

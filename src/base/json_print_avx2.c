@@ -35,7 +35,7 @@ struct json_float_scale json_float_scale;
 
 enum {
     BLOCK = 32,
-    FIRST_EXPONENT = JSON_FLOAT_FIRST, /* e of the smallest float that is done here */
+    FIRST_EXPONENT = JSON_FLOAT_FIRST, /* e of the smallest float that is printed here */
     N_EXPONENTS = JSON_FLOAT_EXPONENTS,
     BITS = JSON_FLOAT_BITS, /* behind the point of the first product */
     LAST_BITS = BITS - 12,
@@ -52,17 +52,17 @@ enum {
 
 /*
  * How the digits of a number are put together: the prefix, digits from the first one on, the point
- * among them if it is not in the prefix, and the digits behind it once more.
+ * among them if the prefix does not have it, and the digits behind the point once more.
  */
 static struct layout {
     char prefix[8]; /* the comma, the sign, and "0.000" of numbers below one */
     uint8_t prefix_bytes;
-    uint8_t first;    /* the first digit to be seen, of the slot */
-    uint8_t behind;   /* the first one behind the point */
-    uint8_t point_at; /* behind the prefix; or where a digit is put over it, it is in the prefix */
+    uint8_t first;    /* the first digit of the slot that is written */
+    uint8_t behind;   /* the first digit behind the point */
+    uint8_t point_at; /* behind the prefix; if the prefix has it, where a digit overwrites it */
     uint8_t behind_at;
-    uint8_t more;  /* characters that are not counted by the digits behind the first */
-    uint8_t least; /* bits: above one, the digit behind the point stands even if it is zero */
+    uint8_t more;  /* characters that the digits behind the first do not count */
+    uint8_t least; /* bits: above one, the digit behind the point is written even if it is zero */
     uint8_t unused;
 } layouts[2 * N_LAYOUTS];
 _Static_assert(sizeof(struct layout) == 1 << LAYOUT_SHIFT, "an index is shifted to its place");
@@ -73,7 +73,7 @@ _Static_assert(sizeof(struct layout) == 1 << LAYOUT_SHIFT, "an index is shifted 
  */
 enum { SLOT_BYTES = 32, FIRST = 15 };
 struct digits {
-    _Alignas(32) char slots[BLOCK + 1][SLOT_BYTES]; /* one more to be read, not to be seen */
+    _Alignas(32) char slots[BLOCK + 1][SLOT_BYTES]; /* one more, which is read but not used */
     _Alignas(32) uint32_t layout[BLOCK];            /* an index in bytes */
     uint16_t set[BLOCK];                            /* bits: which of the 16 are not zero */
 };
@@ -131,7 +131,8 @@ void json_prepare_floats(void)
 __attribute__((constructor)) static void prepare(void)
 {
     __builtin_cpu_init();
-    /* What json_read_avx2.c uses besides came with AVX2, but a hypervisor may hide it. */
+    /* json_read_avx2.c also uses instructions that came with AVX2, but that a hypervisor may
+     * hide. */
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
         __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt"))
         json_way = JSON_AVX2;
@@ -153,13 +154,13 @@ __attribute__((constructor)) static void prepare(void)
 #define EACH_32(x) _mm256_set1_epi32(x)
 #define EACH_64(x) _mm256_set1_epi64x(x)
 
-/* In 64-bit lanes: what stands in the lower halves of b goes to the upper halves of a. */
+/* In 64-bit lanes: moves the lower halves of b to the upper halves of a. */
 AVX2 INLINE __m256i pair(__m256i a, __m256i b)
 {
     return _mm256_or_si256(a, _mm256_slli_epi64(b, 32));
 }
 
-/* x times a constant, in 16-bit lanes; hidden from gcc, which would put shifts and sums for it. */
+/* Multiplies x by a constant, in 16-bit lanes; hidden from gcc, which would use shifts and sums. */
 AVX2 INLINE __m256i times_16(__m256i x, short factor)
 {
     __m256i factors_16 = EACH_16(factor);
@@ -190,14 +191,14 @@ struct four {
     __m256i last;   /* the last four digits, and LAST_BITS bits behind them */
 };
 
-/* What is behind the point of a product, times 10^4; one bit of `bits` for each that is there. */
+/* Multiplies the bits behind the point of a product by 10^4; `bits` has a bit for each of them. */
 AVX2 INLINE __m256i next_product(__m256i product, int bits)
 {
     __m256i behind = _mm256_and_si256(product, EACH_64(((int64_t)1 << bits) - 1));
     return _mm256_mul_epu32(behind, EACH_64(FIVE_4));
 }
 
-/* Significands and factors stand in the lower halves of the lanes. */
+/* Splits; significands and factors are in the lower halves of the lanes. */
 AVX2 INLINE struct four split(__m256i significand, __m256i factor)
 {
     struct four f;
@@ -216,8 +217,8 @@ AVX2 INLINE struct four split(__m256i significand, __m256i factor)
 }
 
 /*
- * The last four digits, rounded: to a multiple of ten when one is within `half`, which is half the
- * last bit of the double (two never are), else to the nearest, ties to even. May give 10000.
+ * Rounds the last four digits: to a multiple of ten when one is within `half`, which is half the
+ * last bit of the double (two never are), otherwise to the nearest, ties to even. May return 10000.
  */
 AVX2 INLINE __m256i round_last(__m256i last, __m256i half)
 {
@@ -280,7 +281,7 @@ AVX2 INLINE void put_four(struct digits *d, size_t i, size_t j, __m256i first, _
 struct eight {
     __m256i bits;
     __m256i significand;
-    __m256i nearest; /* index of the exponent, or what is left of it by N_EXPONENTS */
+    __m256i nearest; /* index of the exponent; modulo N_EXPONENTS */
     __m256i is_usual;
 };
 
@@ -293,7 +294,7 @@ AVX2 INLINE struct eight load_eight(const float *values)
     f.significand = _mm256_and_si256(f.bits, EACH_32(0x7fffff));
     f.significand = _mm256_or_si256(f.significand, EACH_32(0x800000));
 
-    /* Zero, of which there are many, looks like 1.000 but for its digits. */
+    /* Zero, which is frequent, has the layout of 1.000 with other digits. */
     __m256i is_zero = _mm256_cmpeq_epi32(_mm256_slli_epi32(f.bits, 1), _mm256_setzero_si256());
     index = _mm256_blendv_epi8(index, EACH_32(-FIRST_EXPONENT), is_zero);
     f.significand = _mm256_andnot_si256(is_zero, f.significand);
@@ -315,7 +316,7 @@ AVX2 INLINE void put_layouts(struct digits *d, size_t i, const struct eight *f, 
     _mm256_store_si256((__m256i *)(void *)(d->layout + i), layout);
 }
 
-/* Eight floats into slots i to i + 7; a bit of the result for each that could be done. */
+/* Puts eight floats into slots i to i + 7; returns a bit for each that could be printed. */
 AVX2 INLINE uint32_t put_eight(struct digits *d, size_t i, const float *values)
 {
     struct eight f = load_eight(values);
@@ -339,7 +340,7 @@ AVX2 INLINE uint32_t put_eight(struct digits *d, size_t i, const float *values)
 
 /* ---- shortest floats ------------------------------------------------------------------------ */
 
-/* A tenth of what stands in the lower halves of 64-bit lanes, below 2^30, cut off, times ten. */
+/* A tenth of the lower halves of 64-bit lanes, below 2^30, truncated, times ten. */
 AVX2 INLINE __m256i cut_to_tens(__m256i x)
 {
     __m256i tenth = _mm256_srli_epi64(_mm256_mul_epu32(x, EACH_64(429496730)), 32);
@@ -347,9 +348,9 @@ AVX2 INLINE __m256i cut_to_tens(__m256i x)
 }
 
 /*
- * The nine digits of each, as a number. What shorten_float() has as s, and 27 bits behind its
- * point, is one exact product, and half an ulp is half of its factor; put_shortest() has the same
- * for one float.
+ * Returns the nine digits of each as a number. shorten_float()'s s, with 27 bits behind its point,
+ * is one exact product, and half an ulp is half of its factor; put_shortest() does the same for one
+ * float.
  */
 AVX2 INLINE __m256i shorten_eight(__m256i significand, __m256i factor)
 {
@@ -414,7 +415,7 @@ AVX2 INLINE uint32_t put_eight_shortest(struct digits *d, size_t i, const float 
     __m256i nothing = _mm256_setzero_si256();
     struct eight f = load_eight(values);
     __m256i digits = shorten_eight(f.significand, look_up(short_factors, f.nearest));
-    __m256i has_nine = _mm256_cmpgt_epi32(digits, EACH_32(99999999)); /* it begins with 1 then */
+    __m256i has_nine = _mm256_cmpgt_epi32(digits, EACH_32(99999999)); /* then it begins with 1 */
     digits = _mm256_sub_epi32(digits, _mm256_and_si256(has_nine, EACH_32(100000000)));
     __m256i first = _mm256_slli_epi32(_mm256_sub_epi32(EACH_32('0'), has_nine), 24);
     __m256i pairs = split_fours(split_eights(digits));
@@ -446,8 +447,8 @@ AVX2 INLINE char *put_text(char *out, const struct digits *d, size_t i)
 }
 
 /*
- * n floats by way of put_eight() or put_eight_shortest(), the same for all calls of a caller, who
- * has this inlined.
+ * Prints n floats by put_eight() or put_eight_shortest(). It is inlined into each caller, whose
+ * calls all use the same one.
  */
 AVX2 INLINE char *print_floats(char *out, const float *values, size_t n, bool shortest)
 {

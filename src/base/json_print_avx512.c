@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Printing floats sixteen at a time, for processors with AVX-512 (VBMI2 and what came before it).
+ * Printing floats sixteen at a time, for processors with AVX-512 (VBMI2 and the older parts).
  *
  * The digits are json_print_avx2.c's, whose comments hold here. Then each number's text is made in
- * a register: rows[] say of each of its characters which digit it is, or what else, by exponent,
- * sign and whether the first digit is zero. One permutation of bytes and one store are a number.
- * How long the texts are is computed for all together, before.
+ * a register: rows[] give for each of its characters the digit or other character, by exponent,
+ * sign and whether the first digit is zero. A number takes one permutation of bytes and one store.
+ * The lengths of the texts are computed before, for all together.
  *
  * On an AMD EPYC a picture of 150 528 floats takes 0.43 ms where json_print_avx2.c takes 0.83; by
  * shortest digits 0.35 and 0.69.
@@ -36,28 +36,29 @@ enum {
     ROW_SHORTEST = N_ROWS << ROW_SHIFT, /* there are 9 digits, not 17 */
 };
 
-/* Where a character comes from, of 16 digits and more, and 32 others; and what is added to it. */
+/* A character of a row is the digit at index `from` (FROM_FIRST: the first digit, FROM_NOTHING:
+ * 0) plus `plus`. */
 enum { FROM_FIRST = 32, FROM_NOTHING = 33 };
 static _Alignas(64) struct row {
     uint8_t from[TEXT], plus[TEXT];
 } rows[2 * N_ROWS];
 _Static_assert(sizeof(struct row) == 1 << ROW_SHIFT, "an index is shifted to its place");
 
-/* Of each exponent: the length of a text, when all digits are zero that may be left out, and 31;
- * and the bit for a digit that stands even if it is zero. */
+/* Of each exponent: the length of a text without all zeros that may be omitted, and 31; and the
+ * bit for a digit that is written even if it is zero. */
 static _Alignas(64) uint32_t lengths[2][N_EXPONENTS], least[2][N_EXPONENTS];
-/* 1: a first digit of zero is not shown. */
+/* 1: a first digit of zero is not written. */
 static uint32_t drops_first[2];
 
 /*
- * A block. The digits behind the first stand in groups of 16, or of 8 for shortest floats, in the
- * order that unpacking gives.
+ * A block. The digits behind the first are in groups of 16, or of 8 for shortest floats, in the
+ * order of unpacking.
  */
 struct digits {
     _Alignas(64) uint8_t text[BLOCK * 16 + 32];
     _Alignas(64) uint32_t first[BLOCK];
     _Alignas(64) uint32_t row[BLOCK];    /* an index in bytes */
-    _Alignas(64) uint32_t length[BLOCK]; /* less what the last digits add */
+    _Alignas(64) uint32_t length[BLOCK]; /* without the part that depends on the last digits */
     _Alignas(64) uint32_t least[BLOCK];
     _Alignas(
         64) uint64_t set[BLOCK / 4]; /* bits: which digits are not zero, in the order of text */
@@ -94,7 +95,7 @@ __attribute__((constructor)) static void prepare(void)
             for (int kind = 0; kind < 4; kind++)
                 prepare_row(&rows[shortest * N_ROWS + kind * N_EXPONENTS + i], shortest, n_whole,
                             kind & 1, kind & 2);
-            /* Comma, "0." and zeros; the first digit, the point; and what is taken off again. */
+            /* Comma, "0." and zeros; the first digit, the point; and the correction. */
             int prefix = has_point ? 1 : 3 - n_whole;
             lengths[shortest][i] = (uint32_t)(prefix + 1 + has_point + 31);
             least[shortest][i] = 1u << (has_point ? n_whole : 0);
@@ -110,13 +111,13 @@ __attribute__((constructor)) static void prepare(void)
 #define EACH_32(x) _mm512_set1_epi32(x)
 #define EACH_64(x) _mm512_set1_epi64(x)
 
-/* The lower halves of 64-bit lanes of both, in turn. */
+/* Alternates the lower halves of 64-bit lanes of both. */
 AVX512 INLINE __m512i pair(__m512i even, __m512i odd)
 {
     return _mm512_mask_shuffle_epi32(even, 0xaaaa, odd, _MM_PERM_CCAA);
 }
 
-/* x times a constant, in 16-bit lanes; hidden from gcc, which would put shifts and sums for it. */
+/* Multiplies x by a constant, in 16-bit lanes; hidden from gcc, which would use shifts and sums. */
 AVX512 INLINE __m512i times_16(__m512i x, short factor)
 {
     __m512i factors = EACH_16(factor);
@@ -138,14 +139,14 @@ struct eight {
     __m512i last;   /* the last four digits, and LAST_BITS bits behind them */
 };
 
-/* What is behind the point of a product, times 10^4; one bit of `bits` for each that is there. */
+/* Multiplies the bits behind the point of a product by 10^4; `bits` has a bit for each of them. */
 AVX512 INLINE __m512i next_product(__m512i product, int bits)
 {
     __m512i behind = _mm512_and_si512(product, EACH_64(((int64_t)1 << bits) - 1));
     return _mm512_mul_epu32(behind, EACH_64(FIVE_4));
 }
 
-/* Significands and factors stand in the lower halves of the lanes. */
+/* Splits; significands and factors are in the lower halves of the lanes. */
 AVX512 INLINE struct eight split(__m512i significand, __m512i factor)
 {
     struct eight f;
@@ -164,11 +165,12 @@ AVX512 INLINE struct eight split(__m512i significand, __m512i factor)
 }
 
 /*
- * A multiple of ten, or the nearest integer, ties to even: as round_last() of json_print_avx2.c.
+ * Rounds to a multiple of ten, or to the nearest integer, ties to even: as round_last() of
+ * json_print_avx2.c.
  *
- * @tens  a multiple of ten
+ * @tens        a multiple of ten
  * @from_below  the distance from it, with `bits` bits behind the point
- * @is_odd  whether its integer part is, in the lowest bit
+ * @is_odd      in the lowest bit: its integer part is odd
  */
 AVX512 INLINE __m512i round_unit(__m512i tens, __m512i from_below, __m512i is_odd, __m512i half,
                                  unsigned bits)
@@ -182,7 +184,7 @@ AVX512 INLINE __m512i round_unit(__m512i tens, __m512i from_below, __m512i is_od
     return _mm512_add_epi32(tens, _mm512_mask_mov_epi32(unit, is_ten, EACH_32(10)));
 }
 
-/* The last four digits, rounded. May give 10000. */
+/* Rounds the last four digits. May return 10000. */
 AVX512 INLINE __m512i round_last(__m512i last, __m512i half)
 {
     __m512i group = _mm512_srli_epi32(last, LAST_BITS);
@@ -212,7 +214,7 @@ AVX512 INLINE void put_digits(struct digits *d, size_t i, __m512i x)
 struct sixteen {
     __m512i bits;
     __m512i significand;
-    __m512i nearest; /* index of the exponent, or what is left of it by N_EXPONENTS */
+    __m512i nearest; /* index of the exponent; modulo N_EXPONENTS */
     __mmask16 is_usual;
 };
 
@@ -225,7 +227,7 @@ AVX512 INLINE struct sixteen load_sixteen(const float *values)
     f.significand = _mm512_and_si512(f.bits, EACH_32(0x7fffff));
     f.significand = _mm512_or_si512(f.significand, EACH_32(0x800000));
 
-    /* Zero, of which there are many, looks like 1.000 but for its digits. */
+    /* Zero, which is frequent, has the row of 1.000 with other digits. */
     __mmask16 is_zero = _mm512_testn_epi32_mask(f.bits, EACH_32(0x7fffffff));
     index = _mm512_mask_mov_epi32(index, is_zero, EACH_32(-JSON_FLOAT_FIRST));
     f.significand = _mm512_mask_mov_epi32(f.significand, is_zero, _mm512_setzero_si512());
@@ -235,7 +237,7 @@ AVX512 INLINE struct sixteen load_sixteen(const float *values)
     return f;
 }
 
-/* Rows and lengths of floats i to i + 15. */
+/* Sets rows and lengths of floats i to i + 15. */
 AVX512 INLINE void put_rows(struct digits *d, size_t i, const struct sixteen *f, __m512i first,
                             bool shortest)
 {
@@ -256,7 +258,7 @@ AVX512 INLINE void put_rows(struct digits *d, size_t i, const struct sixteen *f,
     _mm512_store_si512(d->first + i, first);
 }
 
-/* Floats i to i + 15; a bit of the result for each that could be done. */
+/* Prints floats i to i + 15; returns a bit for each that could be printed. */
 AVX512 INLINE uint32_t put_sixteen(struct digits *d, size_t i, const float *values)
 {
     struct sixteen f = load_sixteen(values);
@@ -283,7 +285,7 @@ AVX512 INLINE uint32_t put_sixteen(struct digits *d, size_t i, const float *valu
 
 /* ---- shortest floats ------------------------------------------------------------------------ */
 
-/* A tenth of x / 2^SHORT_BITS, cut off, times ten. */
+/* A tenth of x / 2^SHORT_BITS, truncated, times ten. */
 AVX512 INLINE __m512i cut_to_tens(__m512i x)
 {
     x = _mm512_srli_epi64(x, SHORT_BITS);
@@ -291,7 +293,7 @@ AVX512 INLINE __m512i cut_to_tens(__m512i x)
     return _mm512_mul_epu32(tenth, EACH_64(10));
 }
 
-/* The nine digits of each, as a number. */
+/* Returns the nine digits of each, as a number. */
 AVX512 INLINE __m512i shorten_sixteen(__m512i significand, __m512i factor)
 {
     __m512i even = _mm512_mul_epu32(significand, factor);
@@ -324,7 +326,7 @@ AVX512 INLINE uint32_t put_sixteen_shortest(struct digits *d, size_t i, const fl
     struct sixteen f = load_sixteen(values);
     __m512i digits =
         shorten_sixteen(f.significand, look_up(json_float_scale.short_factors, f.nearest));
-    /* It begins with 1 then. */
+    /* It then begins with 1. */
     __mmask16 has_nine = _mm512_cmpgt_epu32_mask(digits, EACH_32(99999999));
     digits = _mm512_mask_sub_epi32(digits, has_nine, digits, EACH_32(100000000));
     __m512i pairs = split_fours(split_eights(digits));
@@ -336,7 +338,7 @@ AVX512 INLINE uint32_t put_sixteen_shortest(struct digits *d, size_t i, const fl
 
 /* ---- text ----------------------------------------------------------------------------------- */
 
-/* Where the digits of float i stand. */
+/* Returns where the digits of float i begin. */
 AVX512 INLINE const uint8_t *digits_of(const struct digits *d, size_t i, bool shortest)
 {
     size_t sixteen = i / 16, k = i % 16;
@@ -345,7 +347,7 @@ AVX512 INLINE const uint8_t *digits_of(const struct digits *d, size_t i, bool sh
     return d->text + sixteen * 256 + k % 4 * 64 + k / 4 * 16;
 }
 
-/* The lengths of floats i to i + 15 are complete: up to the last digit that is not zero. */
+/* Completes the lengths of floats i to i + 15, up to the last digit that is not zero. */
 AVX512 INLINE void add_lengths(struct digits *d, size_t i, bool shortest)
 {
     __m512i set, order;

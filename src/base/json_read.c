@@ -62,7 +62,7 @@ const char *json_failure_text(enum json_failure failure)
 
 /* ---- strings -------------------------------------------------------------------------------- */
 
-/* Four hexadecimal digits as a number, or -1 with *ret_at at the one that is none. */
+/* Reads four hexadecimal digits; -1 with *ret_at at a character that is none. */
 static int parse_hex4(const char *p, const char *end, const char **ret_at)
 {
     int value = 0;
@@ -95,7 +95,7 @@ static const char *set_syntax_error(struct syntax *error, const char *text, cons
 
 static const char BAD_ESCAPE[] = "Invalid escape character in string.";
 
-/* Passes one escape; p is at the backslash. RapidJSON places most of its errors there. */
+/* Skips one escape; p is at the backslash. RapidJSON gives most of its errors that position. */
 static const char *check_escape(const char *p, const char *end, struct syntax *error)
 {
     static const char *const BAD_HEX = "Incorrect hex digit after \\u escape in string.";
@@ -119,7 +119,7 @@ static const char *check_escape(const char *p, const char *end, struct syntax *e
     int code = parse_hex4(p + 2, end, &at);
     if (code < 0)
         return set_syntax_error(error, BAD_HEX, p);
-    if (code < 0xd800 || code > 0xdbff) /* the second half of a pair may stand alone, there too */
+    if (code < 0xd800 || code > 0xdbff) /* as there, the second half of a pair may be alone */
         return p + 6;
     if (json_byte(p + 6, end) != '\\' || json_byte(p + 7, end) != 'u')
         return set_syntax_error(error, BAD_PAIR, p);
@@ -131,7 +131,7 @@ static const char *check_escape(const char *p, const char *end, struct syntax *e
     return p + 12;
 }
 
-/* Passes the string whose first character is at p; returns its closing quote. */
+/* Skips the string whose first character is at p; returns its closing quote. */
 static const char *check_string(const char *p, const char *end, bool *ret_escapes,
                                 struct syntax *error)
 {
@@ -145,7 +145,7 @@ static const char *check_string(const char *p, const char *end, bool *ret_escape
             return set_syntax_error(error, "Missing a closing quotation mark in string.", p);
         if (c != '\\')
             return set_syntax_error(error, BAD_ESCAPE,
-                                    p); /* a control character: so it is called */
+                                    p); /* a control character, as the error calls it */
         *ret_escapes = true;
         p = check_escape(p, end, error);
         if (!p)
@@ -178,8 +178,8 @@ static size_t put_utf8(unsigned code, char *out)
 }
 
 /*
- * Writes the string [p, end), which was checked, without its escapes; never longer than it stands.
- * out NULL only counts.
+ * Writes the string [p, end), which was checked, without its escapes; it is never longer than in
+ * the text. If out is NULL, it only counts.
  */
 static size_t unescape_string(const char *p, const char *end, char *out)
 {
@@ -230,7 +230,7 @@ static size_t unescape_string(const char *p, const char *end, char *out)
     return length;
 }
 
-/* ---- passing whole values ------------------------------------------------------------------- */
+/* ---- Skipping whole values ------------------------------------------------------------------- */
 
 /* Which brackets are open: one bit per level, set for objects. */
 struct nesting {
@@ -275,7 +275,7 @@ static const char *check_word(const char *p, const char *end, const char *word,
     return p;
 }
 
-/* A value that is no container. */
+/* Skips a value that is no container. */
 static const char *check_scalar(const char *p, const char *end, struct syntax *error)
 {
     bool escapes;
@@ -294,7 +294,7 @@ static const char *check_scalar(const char *p, const char *end, struct syntax *e
     }
 }
 
-/* A member's name and the colon behind it. */
+/* Skips a member's name and the colon behind it. */
 static const char *check_name(const char *p, const char *end, struct syntax *error)
 {
     bool escapes;
@@ -310,8 +310,8 @@ static const char *check_name(const char *p, const char *end, struct syntax *err
 }
 
 /*
- * What follows a value inside the innermost container: over closing brackets, up to the place of
- * the next value. n->depth is 0 afterwards when the outermost container has ended.
+ * Skips what follows a value inside the innermost container: closing brackets, up to the position
+ * of the next value. n->depth is 0 afterwards if the outermost container has ended.
  */
 static const char *check_after(struct nesting *n, const char *p, const char *end,
                                struct syntax *error)
@@ -336,8 +336,8 @@ static const char *check_after(struct nesting *n, const char *p, const char *end
 }
 
 /*
- * Passes the value at p with all that is in it. NULL with *error otherwise; its text is NULL when
- * memory ended.
+ * Skips the value at p with its contents. Otherwise NULL with *error; the error's text is NULL for
+ * lack of memory.
  */
 static const char *walk_value(const char *p, const char *end, struct syntax *error)
 {
@@ -450,7 +450,8 @@ bool json_enter_array(struct json *j)
     return enter_container(j, JSON_ARRAY, JSON_NOT_ARRAY);
 }
 
-/* To the next value, name or closing bracket of a container; false when that bracket was passed. */
+/* Moves to the next value, name or closing bracket of a container; false when it has skipped
+ * that bracket. */
 static bool next_in_container(struct json *j, char bracket)
 {
     if (j->failure != JSON_OK)
@@ -476,7 +477,7 @@ bool json_next_element(struct json *j)
     return next_in_container(j, ']');
 }
 
-/* The string at j->p, which is at its opening quote. */
+/* Reads the string at j->p, which is at its opening quote. */
 static bool read_string(struct json *j, struct json_str *ret_value)
 {
     bool escapes;

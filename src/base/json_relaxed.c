@@ -39,7 +39,7 @@ static void copy_bytes(struct tidying *t, size_t n)
     t->p += n;
 }
 
-/* As it stands, up to its closing quote. */
+/* Copies a string as it is, up to its closing quote. */
 static void copy_string(struct tidying *t)
 {
     const char *p = t->p + 1;
@@ -48,7 +48,7 @@ static void copy_string(struct tidying *t)
     copy_bytes(t, (size_t)(p - t->p) + (p < t->end));
 }
 
-/* From single quotes into double ones. One that is not closed stays open. */
+/* Copies a string in single quotes into double ones. One that is not closed stays open. */
 static void requote_string(struct tidying *t)
 {
     *t->out++ = '"';
@@ -57,7 +57,7 @@ static void requote_string(struct tidying *t)
             *t->out++ = '\\';
             copy_bytes(t, 1);
         } else if (*t->p == '\\' && t->p + 1 < t->end) {
-            t->p += t->p[1] == '\''; /* needs no backslash between double quotes */
+            t->p += t->p[1] == '\''; /* a single quote needs no backslash between double quotes */
             copy_bytes(t, t->p[0] == '\'' ? 1 : 2);
         } else {
             copy_bytes(t, 1);
@@ -74,7 +74,7 @@ static bool equals_word(const char *p, size_t n, const char *word)
     return n == strlen(word) && memcmp(p, word, n) == 0;
 }
 
-/* A name gets its quotes; a value (true, NaN) stays as it is. */
+/* Copies a bare word: a name gets its quotes, a value (true, NaN) stays as it is. */
 static void copy_word(struct tidying *t)
 {
     const char *p = t->p;
@@ -103,7 +103,8 @@ static void copy_comma(struct tidying *t)
 bool json_relaxed_tidy(const char *text, size_t length, struct arena *arena, const char **ret_text,
                        size_t *ret_length)
 {
-    /* A name of one letter and its colon become four bytes, a quote between single ones two. */
+    /* A name of one letter and its colon become four bytes; a quote between single ones becomes
+     * two. */
     char *room = length < SIZE_MAX / 2 ? arena_alloc(arena, 2 * length + 1) : NULL;
     if (!room)
         return false;

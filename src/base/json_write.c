@@ -49,8 +49,8 @@ enum { BLOCK = 64 };
 typedef char *(*print_values_fn)(char *out, const void *values, size_t n);
 
 /*
- * Blocks of values straight into the buffer, or by way of the stack where the buffer's maximum is
- * near, so that it is met to the byte.
+ * Writes blocks of values directly into the buffer, or by way of the stack where the buffer's
+ * maximum is near, so that it is exact to the byte.
  */
 static void write_array(struct buf *b, const void *values, size_t n, size_t value_bytes,
                         print_values_fn print_values)
@@ -74,11 +74,11 @@ static void write_array(struct buf *b, const void *values, size_t n, size_t valu
     if (b->failed)
         return;
     if (n > 0)
-        b->data[start] = '['; /* where the first comma is */
+        b->data[start] = '['; /* instead of the first comma */
     buf_addc(b, ']');
 }
 
-/* WRITE_ARRAY(name, type) - a bulk writer. */
+/* WRITE_ARRAY(name, type) - defines a bulk writer. */
 #define WRITE_ARRAY(name, type)                                                                    \
     void json_write_##name(struct buf *b, const type *values, size_t n)                            \
     {                                                                                              \

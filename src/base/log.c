@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * DESIGN: a line is put together on the stack, then handed to its sink (log_sink.h) under one
- * mutex: lines keep their order, and there is the memory of the last message. Whether a level is on
- * is a single relaxed load.
+ * DESIGN: a line is put together on the stack, then given to its sink (log_sink.h) under one mutex.
+ * So lines keep their order, and the last message is remembered. The test whether a level is on is
+ * one relaxed load.
  */
 #include "base/log.h"
 
@@ -26,10 +26,10 @@
 #include "base/utf8.h"
 
 enum {
-    LOG_LEVEL = 1000,     /* of the mutex: the last of all */
+    LOG_LEVEL = 1000,     /* of the mutex: below all others */
     USUAL_BYTES = 1024,   /* longer messages take memory from the system */
-    MAX_BYTES = 32 << 10, /* of a message; cut beyond, and its length said */
-    FILE_BYTES = 128,     /* of a file name; cut beyond */
+    MAX_BYTES = 32 << 10, /* of a message; longer ones are cut, with their length */
+    FILE_BYTES = 128,     /* of a file name; longer ones are cut */
     PREFIX_BYTES = 256,   /* time, process, file:line */
     ESCAPED_BYTES = 6,    /* of one byte, at most */
     LINE_BYTES = USUAL_BYTES * ESCAPED_BYTES + PREFIX_BYTES,
@@ -47,7 +47,7 @@ static struct log_origin origin_of_message(enum log_level level, const char *fil
     return (struct log_origin){level, slash ? slash + 1 : file, line};
 }
 
-/* What log_is_on() asks; bits by enum log_level. Any thread, relaxed: a late change is harmless. */
+/* Read by log_is_on(); bits by enum log_level. Any thread, relaxed: a late change is harmless. */
 static atomic_uint levels_on = 1u << LOG_INFO | 1u << LOG_WARN | 1u << LOG_ERROR;
 static atomic_int verbose_on;
 static atomic_int format_in_use = LOG_FORMAT_DEFAULT;
@@ -56,7 +56,7 @@ static struct {
     struct mutex mu;
     /* Under mu. */
     struct clock *clock;       /* NULL = the real one */
-    bool has_file;             /* or it goes to the console */
+    bool has_file;             /* otherwise it goes to the console */
     char path[PATH_MAX];       /* of the file; "" */
     enum log_level last_level; /* of the last message, if it is short enough to be remembered */
     char last_file[FILE_BYTES];
@@ -64,7 +64,7 @@ static struct {
     char last_text[USUAL_BYTES];
     bool has_last;
     uint64_t last_written_ns;
-    unsigned long n_repeats; /* of it, not yet told */
+    unsigned long n_repeats; /* of it, not logged yet */
 } log_state = {
     .mu = {.mu = PTHREAD_MUTEX_INITIALIZER, .level = LOG_LEVEL, .name = "log.mu"},
 };
@@ -108,7 +108,7 @@ struct status *log_open_file(const char *path)
         if (fd < 0)
             return status_from_errno(errno, "failed to open log file '%s'", path);
     }
-    log_flush(); /* repeats belong to where the message is */
+    log_flush(); /* repeats are logged where the message was */
     mutex_lock(&log_state.mu);
     log_state.has_file = fd >= 0;
     snprintf(log_state.path, sizeof(log_state.path), "%s", path ? path : "");
@@ -148,8 +148,9 @@ static bool is_escaping(void)
 }
 
 /*
- * How many bytes at `text` are a control that is no byte below 0x20, and which: those of C1
- * (U+0080 to U+009F, U+0085 ends a line for some), and U+2028 and U+2029, which end lines, too.
+ * Returns how many bytes at `text` are a control character above 0x20, and which one: those of C1
+ * (U+0080 to U+009F; U+0085 ends a line for some readers), and U+2028 and U+2029, which end lines,
+ * too.
  */
 static size_t far_control(const char *text, size_t length, unsigned int *ret_code)
 {
@@ -175,8 +176,8 @@ static char *put_code(char *to, unsigned int code)
     return to;
 }
 
-/* The text in quotes, as a JSON string has it; returns the end. Other bytes than controls stay as
- * they are. */
+/* Writes the text in quotes, as a JSON string; returns the end. Bytes other than controls stay
+ * as they are. */
 static char *put_quoted(char *to, const char *text, size_t length)
 {
     static const char short_form[0x20] = {
@@ -244,7 +245,7 @@ size_t log_put_lost(char to[LOG_LOST_BYTES], unsigned long n_lost)
     return (size_t)(end - to);
 }
 
-/* Puts the line together and hands it on. */
+/* Puts the line together and gives it to the sink. */
 static void write_message_locked(const struct log_origin *where, const char *text, size_t length)
 {
     char usual[LINE_BYTES];
@@ -284,7 +285,7 @@ static void tell_repeats_locked(void)
     write_message_locked(&where, text, (size_t)length);
 }
 
-/* Counts a repeat instead of having it written; false: write it. */
+/* Counts a repeat instead of writing it; false: it is to be written. */
 static bool is_repeat_locked(const struct log_origin *where, const char *text, size_t length)
 {
     uint64_t now_ns = now_locked();
@@ -303,7 +304,7 @@ static bool is_repeat_locked(const struct log_origin *where, const char *text, s
     }
     tell_repeats_locked();
     log_state.last_written_ns = now_ns;
-    /* Copied, the name too: it may be a plugin's, which may be unloaded next. */
+    /* Copies the name, too: it may belong to a plugin that is unloaded next. */
     size_t file_length = strlen(where->file);
     log_state.has_last = length < USUAL_BYTES && file_length < FILE_BYTES;
     if (log_state.has_last && !same) {
@@ -336,7 +337,7 @@ void log_write(enum log_level level, const char *file, int line, const char *fmt
     va_end(ap);
     size_t length = n > 0 ? (size_t)n : 0;
     if (n < 0)
-        usual[0] = '\0'; /* a wide character without a form: nothing of ours prints any */
+        usual[0] = '\0'; /* a wide character that cannot be converted: no message of ours has any */
     if (length >= sizeof(usual)) {
         size_t kept = MIN(length, (size_t)MAX_BYTES);
         text = mem_try_alloc(kept + 1 + UTF8_CUT_BYTES);
@@ -425,7 +426,7 @@ static void unlock_log_after_fork(void)
     mutex_unlock(&log_state.mu);
 }
 
-/* After those of the sinks: so this lock is taken before theirs. */
+/* The handlers of the sinks are registered before, so that fork() takes this lock before theirs. */
 static void survive_forks(void)
 {
     pthread_atfork(lock_log_before_fork, unlock_log_after_fork, unlock_log_after_fork);

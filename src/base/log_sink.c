@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * DESIGN: each sink has a ring of bytes. As long as it is empty a line is written by whoever logs
- * it, without waiting; the rest of it, and all that comes after, is queued, until the thread has
- * emptied the ring. So lines keep their order, and a log that somebody reads never sees the thread.
+ * DESIGN: each sink has a ring of bytes. While it is empty, the thread that logs a line writes it,
+ * without waiting. The rest of it, and all later lines, are queued until the log thread has emptied
+ * the ring. So lines keep their order, and a log whose reader keeps up never uses the thread.
  *
- * How a descriptor is written without waiting depends on what it is. Its flags are not changed: it
- * is shared with other processes, which do not expect it to be non-blocking.
+ * How a descriptor is written without waiting depends on its kind. Its flags are not changed: it is
+ * shared with other processes, which do not expect it to be non-blocking.
  *
  *     a pipe, a terminal    pwritev2(RWF_NOWAIT); before Linux 6.4, and on terminals, poll() and
  *                           then no more than PIPE_BUF bytes, for which a ready pipe has room
@@ -13,8 +13,8 @@
  *     a regular file        write(), which waits for a disk at most
  *     … of another machine  write(), by the thread alone
  *
- * The thread lets go of the lock while it writes: nobody else moves `head`, so what it writes from
- * stays. In a child made by fork() there is no thread, and what was queued is the parent's.
+ * The thread unlocks the mutex while it writes: only it moves `head`, so the bytes that it writes
+ * do not move. A child made by fork() has no thread, and the queue belongs to the parent.
  */
 #include "base/log_sink.h"
 
@@ -39,9 +39,9 @@
 
 enum {
     USERS_LEVEL = 990,
-    SINKS_LEVEL = 1001, /* behind log.mu, the last of all */
-    PATIENCE_MS = 1000, /* for a sink that takes nothing */
-    LOOK_MS = 100,      /* while one is full: how often the thread sees to the others */
+    SINKS_LEVEL = 1001, /* below log.mu, the last of all */
+    PATIENCE_MS = 1000, /* for a sink that accepts nothing */
+    LOOK_MS = 100,      /* while a sink is full: how often the thread looks at the others */
 };
 
 #ifndef SMB2_SUPER_MAGIC
@@ -50,16 +50,16 @@ enum {
 
 enum way { WAY_UNKNOWN, WAY_NOWAIT, WAY_POLLED, WAY_SOCKET, WAY_FILE, WAY_REMOTE };
 
-/* All under log_sinks.mu, but what is atomic: that is read by log_await(), too. */
+/* All under log_sinks.mu, except the atomic members, which log_await() reads, too. */
 struct sink {
     int fd; /* -1: none */
     enum way way;
-    bool is_shared;  /* stderr that is stdout: its lines go there, for the sake of their order */
-    bool is_writing; /* the thread is, from ring[head] */
-    int closes_fd;   /* … that descriptor, which is closed when it has; -1: none */
-    bool stalled;    /* the last wait for the reader was in vain: do not wait again */
-    bool torn;       /* a line was cut off in the middle */
-    unsigned long n_lost; /* lines that are not told yet */
+    bool is_shared;       /* stderr is stdout: its lines go to that sink, which keeps their order */
+    bool is_writing;      /* the thread writes, from ring[head] … */
+    int closes_fd;        /* … to that descriptor, which it closes afterwards; -1: none */
+    bool stalled;         /* the last wait for the reader failed: do not wait again */
+    bool torn;            /* a line was cut off in the middle */
+    unsigned long n_lost; /* lost lines that are not reported yet */
     /* Counts of bytes: ring[head % size .. tail % size) is queued. */
     _Atomic size_t head, tail;
     char *ring; /* LOG_QUEUE_BYTES */
@@ -71,12 +71,12 @@ static struct {
     struct mutex mu;
     /* Under mu. */
     bool has_thread, stopping;
-    uint64_t stop_ns; /* … and by when it is to end */
+    uint64_t stop_ns; /* … and by when it must end */
     struct thread thread;
     struct sink sinks[LOG_SINKS];
-    /* Made by the first user. */
-    struct cond filled; /* something is queued, or it is to end */
-    struct cond room;   /* less is queued */
+    /* Initialised by the first user. */
+    struct cond filled; /* a line is queued, or the thread must end */
+    struct cond room;   /* the queue has become shorter */
 } log_sinks = {
     .mu = {.mu = PTHREAD_MUTEX_INITIALIZER, .level = SINKS_LEVEL, .name = "log_sinks.mu"},
     .sinks =
@@ -85,7 +85,7 @@ static struct {
          [LOG_TO_FILE] = {.fd = -1, .closes_fd = -1, .ring = rings[LOG_TO_FILE]}},
 };
 
-/* Whoever starts or ends the thread. */
+/* Users of the log thread: the first starts it, the last ends it. */
 static struct {
     struct mutex mu;
     unsigned int n; /* under mu */
@@ -123,7 +123,7 @@ static enum way way_of(int fd)
 {
     struct stat st;
     if (fstat(fd, &st) != 0)
-        return WAY_NOWAIT; /* it will say why */
+        return WAY_NOWAIT; /* the write gives the error */
     if (S_ISSOCK(st.st_mode))
         return WAY_SOCKET;
     if (S_ISREG(st.st_mode))
@@ -150,7 +150,7 @@ static ssize_t write_when_ready(int fd, const char *bytes, size_t length)
     return write(fd, bytes, MIN(length, (size_t)PIPE_BUF));
 }
 
-/* As write() has it; -1 with EAGAIN when the sink takes nothing now. May change *way. */
+/* As write(); -1 with EAGAIN when the sink accepts nothing now. May change *way. */
 static ssize_t write_some(int fd, enum way *way, const char *bytes, size_t length)
 {
     struct iovec piece = {(char *)(uintptr_t)bytes, length};
@@ -171,7 +171,8 @@ static ssize_t write_some(int fd, enum way *way, const char *bytes, size_t lengt
     }
 }
 
-/* As much as it takes; how much that is. *ret_error: errno, if that is why there is no more. */
+/* Writes as much as the sink accepts, and returns how much. *ret_error: errno, if an error has
+ * ended it. */
 static size_t write_until_full(int fd, enum way *way, const char *bytes, size_t length,
                                int *ret_error)
 {
@@ -191,7 +192,7 @@ static size_t write_until_full(int fd, enum way *way, const char *bytes, size_t 
     return done;
 }
 
-/* ---- A line comes ---------------------------------------------------------------------------- */
+/* ---- Adding a line --------------------------------------------------------------------------- */
 
 static void enqueue_locked(struct sink *k, const char *bytes, size_t length)
 {
@@ -204,7 +205,7 @@ static void enqueue_locked(struct sink *k, const char *bytes, size_t length)
     cond_signal(&log_sinks.filled);
 }
 
-/* With a thread: what is not taken at once is queued. False: it does not fit. */
+/* With the thread: queues what the sink does not accept at once. False: it does not fit. */
 static bool put_or_queue_locked(struct sink *k, const char *bytes, size_t length)
 {
     size_t done = 0;
@@ -221,7 +222,7 @@ static bool put_or_queue_locked(struct sink *k, const char *bytes, size_t length
     return true;
 }
 
-/* Without: the caller waits a little. The descriptor may be another one each time. */
+/* Without the thread: the caller waits a little. The descriptor may differ each time. */
 static bool put_or_wait_locked(struct sink *k, const char *bytes, size_t length)
 {
     int error;
@@ -243,7 +244,7 @@ static bool put_text_locked(struct sink *k, const char *bytes, size_t length)
                                 : put_or_wait_locked(k, bytes, length);
 }
 
-/* Says what is missing before what comes next. False: there is no room even for that. */
+/* Reports lost lines before the next line. False: there is no room even for that. */
 static bool tell_lost_locked(struct sink *k)
 {
     char note[LOG_LOST_BYTES + 1];
@@ -294,7 +295,8 @@ static void await_room(enum log_where where, size_t length)
     mutex_unlock(&log_sinks.mu);
 }
 
-/* How many of the bytes make whole lines of at most so many; all of a longer line. */
+/* Returns how many of the bytes are whole lines of at most this many in all; all of a longer
+ * line. */
 static size_t whole_lines(const char *bytes, size_t length, size_t most)
 {
     if (length <= most)
@@ -326,7 +328,7 @@ void log_sink_set_file(int fd)
     k->stalled = k->torn = false;
     for (int i = 0; i < LOG_SINKS; i++)
         log_sinks.sinks[i].stalled = false;
-    if (fd < 0) /* nobody is left to take it */
+    if (fd < 0) /* no descriptor is left to write to */
         atomic_store_explicit(&k->head, atomic_load(&k->tail), memory_order_relaxed);
     if (before >= 0 && k->is_writing && k->closes_fd < 0)
         k->closes_fd = before;
@@ -346,7 +348,7 @@ static unsigned long count_lines_locked(const struct sink *k)
     return n;
 }
 
-/* One piece of what is queued. Whether the sink has taken any. */
+/* Writes one piece of the queue. Returns whether the sink has accepted any of it. */
 static bool write_queued_locked(struct sink *k)
 {
     size_t head = atomic_load_explicit(&k->head, memory_order_relaxed);
@@ -367,7 +369,7 @@ static bool write_queued_locked(struct sink *k)
     if (atomic_load_explicit(&k->head, memory_order_relaxed) != head)
         return true; /* all was dropped meanwhile */
     atomic_store_explicit(&k->head, head + done, memory_order_relaxed);
-    if (error) { /* it takes nothing any more: what is here is lost */
+    if (error) { /* it accepts nothing any more: its queue is lost */
         k->n_lost += count_lines_locked(k);
         atomic_store_explicit(&k->head, atomic_load(&k->tail), memory_order_relaxed);
     } else if (n_queued(k) == 0) {
@@ -377,7 +379,8 @@ static bool write_queued_locked(struct sink *k)
     return done > 0 || error;
 }
 
-/* Until one of the full sinks takes more; or for a moment, since another may have filled. */
+/* Waits until one of the full sinks accepts more; or for a moment, since another one may have
+ * filled. */
 static void await_sinks(void)
 {
     struct pollfd polled[LOG_SINKS];
@@ -418,7 +421,7 @@ static void run_log_thread(void *arg)
     mutex_unlock(&log_sinks.mu);
 }
 
-/* ---- Beginning and end ----------------------------------------------------------------------- */
+/* ---- Start and stop -------------------------------------------------------------------------- */
 
 static void lock_sinks_before_fork(void)
 {

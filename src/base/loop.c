@@ -32,7 +32,7 @@ static void assert_owner(const struct loop *loop)
 #endif
 }
 
-/* Only the owner writes, so there is no need for a locked addition. */
+/* Only the owner writes, so a locked addition is not needed. */
 static void add_count(_Atomic uint64_t *counter, uint64_t n)
 {
     uint64_t before = atomic_load_explicit(counter, memory_order_relaxed);
@@ -43,7 +43,7 @@ static void on_wake(struct loop_fd *w, uint32_t events)
 {
     struct loop *loop = CONTAINER_OF(w, struct loop, wake);
     (void)events;
-    add_count(&loop->counts.wakeups, 1); /* the messages themselves are taken in every iteration */
+    add_count(&loop->counts.wakeups, 1); /* every iteration delivers the messages themselves */
 }
 
 struct status *loop_init(struct loop *loop, struct clock *clock)
@@ -76,7 +76,7 @@ struct status *loop_init(struct loop *loop, struct clock *clock)
 void loop_done(struct loop *loop)
 {
     while (mailbox_deliver(&loop->mailbox) > 0) {
-        /* delivering may have posted more */
+        /* the callbacks may have posted more */
     }
     mailbox_done(&loop->mailbox);
     if (loop->epoll_fd >= 0)
@@ -108,7 +108,7 @@ void loop_rearm_fd(struct loop *loop, struct loop_fd *w)
 {
     assert_owner(loop);
     struct epoll_event ev = {.events = w->events, .data.ptr = w};
-    /* The kernel allocates nothing for a change: it fails for a wrong descriptor only. */
+    /* The kernel allocates nothing for a change: it fails only for a wrong descriptor. */
     BUG_ON(epoll_ctl(loop->epoll_fd, EPOLL_CTL_MOD, w->fd, &ev) < 0);
 }
 
@@ -167,7 +167,8 @@ void loop_cancel_work(struct loop *loop, struct loop_work *work)
     list_remove(&work->link);
 }
 
-/* How long the iteration may sleep; when that is not 0, loop_now_ns() is the time of the call. */
+/* Returns how long the iteration may sleep; if that is not 0, loop_now_ns() is the time of the
+ * call. */
 static uint64_t wait_ns(struct loop *loop, uint64_t max_wait_ns)
 {
     if (!list_empty(&loop->deferred) || !list_empty(&loop->last) || max_wait_ns == 0)
@@ -193,8 +194,8 @@ static int wait_for_events(struct loop *loop, uint64_t ns)
 {
     if (loop->coarse_wait)
         return wait_coarsely(loop, ns);
-    /* More than a day: the kernel's time types end somewhere, and a spurious iteration costs
-     * nothing. */
+    /* Longer waits are cut to a day: the kernel's time types have a limit, and a spurious
+     * iteration costs nothing. */
     struct timespec ts = {.tv_sec = (time_t)MIN(ns / NS_PER_S, (uint64_t)86400),
                           .tv_nsec = (long)(ns % NS_PER_S)};
     int n =
@@ -211,7 +212,7 @@ static void set_phase(struct loop *loop, bool waits)
     atomic_store_explicit(&loop->phase, loop->now_ns * 2 + waits, memory_order_relaxed);
 }
 
-/* An iteration begins to be handled, after a wait of that length. */
+/* Notes that an iteration begins after a wait of this length. */
 static void note_load(struct loop *loop, uint64_t waited_ns)
 {
     uint64_t whole_ns = loop->now_ns - loop->load_since_ns;
@@ -234,7 +235,7 @@ static unsigned int call_back_ready(struct loop *loop)
         struct loop_fd *w = ev->data.ptr;
         if (!w)
             continue; /* removed by an earlier callback of this iteration */
-        /* An earlier callback may have stopped waiting for what had come. */
+        /* An earlier callback may have changed the events that are waited for. */
         uint32_t events = ev->events & (w->events | EPOLLERR | EPOLLHUP);
         if (!events)
             continue;
@@ -302,7 +303,8 @@ void loop_run(struct loop *loop)
 
 void loop_stop(struct loop *loop)
 {
-    /* Pairs with the acquire in loop_run(): what the stopper did before is done there. */
+    /* Pairs with the acquire in loop_run(): writes of the stopping thread before are visible
+     * there. */
     atomic_store_explicit(&loop->stopping, true, memory_order_release);
     mailbox_wake(&loop->mailbox);
 }

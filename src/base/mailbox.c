@@ -53,7 +53,7 @@ struct status *mailbox_init(struct mailbox *mb)
     return NULL;
 }
 
-/* Waits until as many wake-ups have been written as there are senders that must write one. */
+/* Waits until as many wake-ups have been written as senders must write. */
 static void await_senders(struct mailbox *mb)
 {
     uint64_t n_due = mb->n_awaited + atomic_load_explicit(&mb->n_wakes, memory_order_relaxed);
@@ -75,8 +75,8 @@ void mailbox_done(struct mailbox *mb)
 static void write_wake_fd(struct mailbox *mb)
 {
     uint64_t one = 1;
-    int saved_errno = errno; /* a signal handler must leave it alone */
-    /* The counter ends at 2^64 - 2, which nobody lives to see. */
+    int saved_errno = errno; /* a signal handler must not change it */
+    /* The counter ends at 2^64 - 2, which is never reached. */
     while (write(mb->wake_fd, &one, sizeof(one)) < 0)
         BUG_ON(errno != EINTR);
     errno = saved_errno;
@@ -103,7 +103,7 @@ bool mailbox_sleep(struct mailbox *mb)
 
 struct message *mailbox_take(struct mailbox *mb)
 {
-    /* The usual case while requests run inline: nothing there, and no need to write the line. */
+    /* The usual case while requests run inline: no message, and no need to write the cache line. */
     if (!atomic_load_explicit(&mb->newest, memory_order_relaxed))
         return NULL;
 

@@ -21,8 +21,7 @@ static uint64_t hash_key[2];
 
 static void draw_hash_key(void)
 {
-    /* Without entropy (very early in a machine's life) something still differs between processes.
-     */
+    /* Without entropy (very early in a machine's life) the key still differs between processes. */
     if (getrandom(hash_key, sizeof(hash_key), GRND_NONBLOCK) != sizeof(hash_key)) {
         hash_key[0] = monotonic_ns() * 0x9e3779b97f4a7c15ULL;
         hash_key[1] = (uint64_t)getpid() ^ (uint64_t)(uintptr_t)hash_key;
@@ -98,7 +97,7 @@ void map_copy(struct map *m, const struct map *from)
     memcpy(m->entries, from->entries, from->capacity * sizeof(*m->entries));
 }
 
-/* Where the key is, or the empty slot where it would go; the map has a capacity. */
+/* Returns the entry of the key, or the empty slot where it would go; the map has a capacity. */
 static struct map_entry *find_entry(const struct map *m, const char *key, size_t length,
                                     uint64_t hash)
 {
@@ -147,7 +146,7 @@ void *map_put(struct map *m, const char *key, size_t key_length, void *value)
     void *before = e->value;
     if (!e->key)
         m->count++;
-    /* The new key replaces the old one, which may live in the old value. */
+    /* The new key replaces the old one, which may be part of the old value. */
     *e = (struct map_entry){.key = key, .key_length = key_length, .value = value, .hash = hash};
     return before;
 }
@@ -167,7 +166,7 @@ void *map_remove(struct map *m, const char *key, size_t key_length)
     void *value = e->value;
     m->count--;
 
-    /* Close the gap: an entry further on may move into it unless its own slot lies in between. */
+    /* Closes the gap: a later entry may move into it unless its own slot lies in between. */
     size_t mask = m->capacity - 1;
     size_t gap = (size_t)(e - m->entries);
     for (size_t i = (gap + 1) & mask; m->entries[i].key; i = (i + 1) & mask) {

@@ -12,8 +12,8 @@
 #include <string.h>
 
 /*
- * In front of each block: who pays for it. 16 bytes, so that the block is aligned as malloc's are.
- * The header also means that nothing is asked to give no bytes, for which malloc may answer NULL.
+ * The header of each block: the owner that is charged. 16 bytes, so that the block is aligned as
+ * malloc's are. With the header no allocation has 0 bytes, for which malloc may answer NULL.
  */
 struct header {
     struct mem_owner *owner; /* or NULL */
@@ -23,7 +23,7 @@ struct header {
 
 _Static_assert(sizeof(struct header) == 16, "the header keeps the block's alignment");
 
-/* No block of malloc's is as large, so that the sum cannot wrap. */
+/* No block of malloc's is that large, so the sum cannot wrap. */
 enum { HEADER_BYTES = sizeof(struct header) };
 #define MAX_BYTES ((size_t)1 << 55)
 
@@ -32,7 +32,8 @@ static struct header *header_of(void *p)
     return (struct header *)p - 1;
 }
 
-/* The block behind a header from the system, charged to who pays now; NULL stays NULL. */
+/* Returns the block behind a header from the system, charged to the current owner; NULL stays
+ * NULL. */
 static void *charge_block(struct header *h, size_t size_bytes)
 {
     if (UNLIKELY(!h))
@@ -55,7 +56,7 @@ static void *get_zeroed(size_t size_bytes)
                                   : charge_block(calloc(1, HEADER_BYTES + size_bytes), size_bytes);
 }
 
-/* The block stays its owner's. */
+/* The block keeps its owner. */
 static void *resize_block(void *p, size_t size_bytes)
 {
     if (!p)
@@ -67,7 +68,7 @@ static void *resize_block(void *p, size_t size_bytes)
         return NULL;
     size_t before = h->size_bytes;
     h->size_bytes = size_bytes;
-    /* In this order: the owner may have no other block left that keeps it. */
+    /* In this order: the owner may have no other block that keeps it. */
     mem_owner_charge(h->owner, h->kind, size_bytes);
     mem_owner_discharge(h->owner, h->kind, before);
     return h + 1;
@@ -167,7 +168,7 @@ void mem_free(void *p)
     free(h);
 }
 
-/* In front of it stands which block it lies in. */
+/* The address of the block lies in front of it. */
 void *mem_zalloc_on_line(size_t size_bytes)
 {
     void **block = mem_zalloc(size_bytes + sizeof(*block) + MEM_ALIGNMENT - 1);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * DESIGN: an owner counts its blocks, and its holder as one more. Whoever takes the count to zero
- * frees the owner, so that a block may outlive what it was made for (a tensor that is still being
- * sent when its model has gone) and no account is ever written to after its end.
+ * DESIGN: an owner counts its blocks, and its holder as one more. The thread that takes the count
+ * to zero frees the owner. So a block may outlive its purpose (a tensor that is still being sent
+ * when its model was unloaded), and an account is never written after its end.
  *
- * Tensors come and go with each request, on all loops at once. So blocks are counted in stripes as
- * long as the owner has its holder, and with them, in the same word, the bytes of tensors:
- * ONE_BLOCK is more than all of them. What a stripe has may have wrapped; the sum of all has not.
+ * Tensors are allocated and freed with each request, on all loops at once. So blocks are counted in
+ * stripes while the owner has its holder. The same word counts the bytes of tensors: ONE_BLOCK is
+ * more than all of them. The value of one stripe may have wrapped; the sum of all has not.
  */
 #include "base/mem_owner.h"
 
@@ -18,12 +18,12 @@
 #include "base/stripe.h"
 
 enum { BYTES_BITS = 40, SEEN_BYTES = 64 << 10 };
-#define ONE_BLOCK (1L << BYTES_BITS) /* twice as much as the bytes that it stands with */
-#define BIAS      (1L << 62)         /* more than any count: keeps it from 0 while it is open */
+#define ONE_BLOCK (1L << BYTES_BITS) /* more than the bytes that it shares its word with */
+#define BIAS      (1L << 62)         /* more than any count: keeps it above 0 while it is open */
 
 struct mem_owner {
     struct stripe *stripes; /* constant */
-    atomic_long blocks;     /* and one for the holder; with BIAS: and those of the stripes */
+    atomic_long blocks;     /* plus one for the holder; with BIAS: plus those of the stripes */
     /* Any thread, relaxed: gauges. */
     struct {
         atomic_long now, peak;
@@ -53,7 +53,7 @@ void mem_payer_done(struct mem_payer *before)
 struct mem_owner *mem_owner_new(const char *name)
 {
     size_t name_bytes = strlen(name) + 1;
-    /* An owner is nobody's, or it would never come to an end. */
+    /* An owner has no owner, or it would never end. */
     struct mem_owner *o = mem_alloc_aligned(sizeof(*o) + name_bytes);
     memset(o, 0, sizeof(*o));
     memcpy(o->name, name, name_bytes);
@@ -70,7 +70,7 @@ struct stripe *mem_owner_stripes(struct mem_owner *o)
 
 static void drop_blocks(struct mem_owner *o, long n)
 {
-    /* seq_cst: the accounts of all who left before are settled when the last one frees them. */
+    /* seq_cst: the accounts of all earlier threads are settled when the last one frees them. */
     if (atomic_fetch_sub(&o->blocks, n) != n)
         return;
     stripes_free(o->stripes);
@@ -97,10 +97,10 @@ const char *mem_kind_name(enum mem_kind kind)
 
 static size_t clamp_to_zero(long n)
 {
-    return n > 0 ? (size_t)n : 0; /* what is changing may be seen half */
+    return n > 0 ? (size_t)n : 0; /* a change in progress may be read in part */
 }
 
-/* Blocks, the holder among them, and bytes of tensors. */
+/* Sums the blocks, the holder included, and the bytes of tensors. */
 static long sum_blocks(const struct mem_owner *o)
 {
     long n = atomic_load_explicit(&o->blocks, memory_order_relaxed);
@@ -125,7 +125,7 @@ size_t mem_owner_blocks(const struct mem_owner *o)
     return clamp_to_zero(((n - bytes_in(n)) >> BYTES_BITS) - 1);
 }
 
-/* The highest that was seen; returns it. */
+/* Raises the peak to `now`, and returns it. */
 static long raise_peak(struct mem_owner *o, enum mem_kind kind, long now)
 {
     atomic_long *highest = &o->bytes[kind].peak;
@@ -147,7 +147,7 @@ static void add_bytes(struct mem_owner *o, enum mem_kind kind, long bytes)
     raise_peak(o, kind, atomic_fetch_add_explicit(account, bytes, memory_order_relaxed) + bytes);
 }
 
-/* What a block counts for; of tensors with its bytes. */
+/* Returns the count of a block; for tensors with its bytes. */
 static long count_of_block(enum mem_kind kind, size_t bytes)
 {
     return ONE_BLOCK + (kind == MEM_TENSORS ? (long)bytes : 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Aligned blocks and whole pages from the system, and what happens when there are none. mem.c makes
- * blocks with owners beside it, and asks here whether a test forbids one.
+ * Aligned blocks and whole pages from the system, and the end of the process when there are none.
+ * mem.c makes blocks with owners, and asks here whether a test makes an allocation fail.
  *
  * Threads: any; the two settings belong to the first thread.
  */
@@ -92,8 +92,8 @@ void *mem_try_map(size_t size_bytes)
         size_bytes);
 }
 
-/* The thread sanitizer of GCC 12 does not know mremap(): where pages come to lie, it would take
- * what another thread did there before, with pages that have left, for a race. mmap() tells it. */
+/* The thread sanitizer of GCC 12 does not know mremap(): where pages are moved, it would report
+ * a race with another thread that had moved pages away from there. It knows mmap(). */
 #ifdef __SANITIZE_THREAD__
 static void *remap_pages(void *p, size_t old_bytes, size_t size_bytes)
 {

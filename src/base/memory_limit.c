@@ -33,7 +33,7 @@ static FILE *open_under(const char *root, const char *path)
     return n > 0 && (size_t)n < sizeof(whole) ? fopen(whole, "re") : NULL;
 }
 
-/* Whether one of the words between commas is "memory". */
+/* Is one of the words between commas "memory"? */
 static bool names_memory(const char *words)
 {
     for (const char *at = words; at; at = strchr(at, ',')) {
@@ -45,7 +45,8 @@ static bool names_memory(const char *words)
     return false;
 }
 
-/* Our group in the hierarchy that counts memory, from lines such as "4:memory:/a" and "0::/a". */
+/* Finds our group in the hierarchy that counts memory, in lines such as "4:memory:/a" and
+ * "0::/a". */
 static bool find_group(const char *root, struct hierarchy *h)
 {
     char line[LINE_BYTES];
@@ -68,7 +69,7 @@ static bool find_group(const char *root, struct hierarchy *h)
     return found;
 }
 
-/* Where it is mounted: "35 31 0:32 ROOT MOUNT options - cgroup cgroup rw,memory". */
+/* Finds where it is mounted: "35 31 0:32 ROOT MOUNT options - cgroup cgroup rw,memory". */
 static bool find_mount(const char *root, struct hierarchy *h)
 {
     char line[LINE_BYTES], type[16], source[256], options[512];
@@ -88,7 +89,7 @@ static bool find_mount(const char *root, struct hierarchy *h)
     return found;
 }
 
-/* What one group is allowed; UINT64_MAX when it says nothing, or "max". */
+/* Reads the limit of one group; UINT64_MAX if it has none, or "max". */
 static uint64_t limit_at(const char *root, const struct hierarchy *h, const char *group)
 {
     char path[2 * PATH_MAX + 64];
@@ -104,7 +105,8 @@ static uint64_t limit_at(const char *root, const struct hierarchy *h, const char
     return bytes;
 }
 
-/* The least of our group and of all around it, as far as the mount shows them. */
+/* Returns the least limit of our group and of all groups around it, as far as the mount shows
+ * them. */
 static uint64_t limit_of(const char *root, bool is_v2)
 {
     struct hierarchy h = {.is_v2 = is_v2};

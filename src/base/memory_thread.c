@@ -2,8 +2,8 @@
 /*
  * DESIGN: pages are made by a write to each and not by madvise(MADV_POPULATE_WRITE), which holds
  * the lock of all mappings for as long as it takes; a fault holds only that of its own. A large
- * block is unmapped in pieces of 16 MiB from its end, since that does hold up every other mapping.
- * Orders and pieces take turns, so that neither waits for many of the other.
+ * block is unmapped in pieces of 16 MiB from its end, since unmapping does block every other
+ * mapping. Orders and pieces alternate, so that neither waits for many of the other.
  */
 #include "base/memory_thread.h"
 
@@ -20,7 +20,7 @@ enum {
     UNMAP_BYTES = 16 << 20, /* at once: at most a millisecond */
     PAGE_BYTES = 4096,
     ALL_ARENAS = 4096, /* jemalloc's MALLCTL_ARENAS_ALL */
-    NICE = 10,         /* a loop that wakes up has the CPU at once */
+    NICE = 10,         /* a loop that wakes up gets the CPU at once */
 };
 
 /* At the beginning of pages that wait to be unmapped. */
@@ -35,7 +35,7 @@ struct leaving_pages {
  *       └ forgotten: freed at once
  */
 struct page_order {
-    /* Constant while it is under way. */
+    /* Constant while the order is in progress. */
     struct loop *loop;
     char *pages;
     size_t bytes;
@@ -61,9 +61,9 @@ void memory_thread_done(struct memory_thread *t)
     mutex_done(&t->mu);
 }
 
-/* ---- What it does --------------------------------------------------------------------------- */
+/* ---- The work -------------------------------------------------------------------------------- */
 
-/* A write that changes nothing, whatever is there. */
+/* Writes without a change, whatever the pages contain. */
 static void make_pages(const struct page_order *order)
 {
     for (size_t at = 0; at < order->bytes; at += PAGE_BYTES) {
@@ -73,7 +73,7 @@ static void make_pages(const struct page_order *order)
     }
 }
 
-/* A piece from the end; whether that was all. */
+/* Unmaps a piece from the end; returns whether it was the last one. */
 static bool unmap_piece(struct leaving_pages *pages)
 {
     size_t rest = (pages->bytes - 1) / UNMAP_BYTES * UNMAP_BYTES;
@@ -83,8 +83,8 @@ static bool unmap_piece(struct leaving_pages *pages)
     return rest == 0;
 }
 
-/* jemalloc gives back freed pages by and by, but only while somebody allocates. Other allocators
- * are not asked: they are the embedding program's. */
+/* jemalloc returns freed pages gradually, but only while a thread allocates. Other allocators
+ * are not asked: they belong to the embedding program. */
 __attribute__((weak)) int mallctl(const char *name, void *old, size_t *old_size, void *new,
                                   size_t new_size);
 
@@ -105,7 +105,7 @@ static void on_order_made(struct message *m)
         on_made(arg);
 }
 
-/* The oldest order; false: there is none. mu is let go of meanwhile. */
+/* Executes the oldest order; false: there is none. Unlocks mu meanwhile. */
 static bool fulfil_one_locked(struct memory_thread *t)
 {
     mutex_assert_held(&t->mu);
@@ -117,7 +117,7 @@ static bool fulfil_one_locked(struct memory_thread *t)
     mutex_unlock(&t->mu);
     make_pages(order);
     mutex_lock(&t->mu);
-    if (order->stage == ORDER_FORGOTTEN) { /* its loop may be gone */
+    if (order->stage == ORDER_FORGOTTEN) { /* its loop may be freed */
         mem_free(order);
     } else {
         order->stage = ORDER_MADE;
@@ -126,7 +126,7 @@ static bool fulfil_one_locked(struct memory_thread *t)
     return true;
 }
 
-/* Likewise. */
+/* Unmaps a piece of the oldest block; false: there is none. Unlocks mu meanwhile. */
 static bool unmap_some_locked(struct memory_thread *t)
 {
     mutex_assert_held(&t->mu);
@@ -194,7 +194,7 @@ void memory_thread_stop(struct memory_thread *t)
         thread_join(&t->thread);
 }
 
-/* ---- What is asked of it -------------------------------------------------------------------- */
+/* ---- Orders ---------------------------------------------------------------------------------- */
 
 struct page_order *memory_thread_order(struct memory_thread *t, struct loop *loop, char *pages,
                                        size_t bytes, void (*on_made)(void *arg), void *arg)
@@ -254,7 +254,7 @@ void memory_thread_purge(struct memory_thread *t)
 {
     mutex_lock(&t->mu);
     if (t->purge_ns == UINT64_MAX) {
-        t->purge_ns = monotonic_ns() + NS_PER_S; /* more will come, of the same peak */
+        t->purge_ns = monotonic_ns() + NS_PER_S; /* more pages of the same peak will follow */
         cond_signal(&t->work);
     }
     mutex_unlock(&t->mu);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * In debug builds `held` has the locks of each thread, in the order in which it took them, and
- * each call is checked against it. In release builds mutex.h has lock and unlock as inline
- * functions, and the notes here do nothing. A wait gives its mutex up, so it takes it out of
- * `held` meanwhile.
+ * In debug builds `held` has the locks of each thread, in the order in which it took them, and each
+ * call is checked against it. In release builds mutex.h has lock and unlock as inline functions,
+ * and the notes here do nothing. A wait unlocks its mutex, so it removes the mutex from `held`
+ * meanwhile.
  */
 #include "base/mutex.h"
 

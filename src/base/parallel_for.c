@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads share an index that only grows. A worker that lends lets one more thread work: one that
- * is to go stays, or a new one comes. When it takes back, the next one that has done a piece of
- * work goes (`n_excess`), so the number of those that work is bounded but for a moment.
+ * Threads share an index that only grows. When a worker lends its share, one more thread may work:
+ * one that was to end stays, or a new one is started. When it takes its share back, the next thread
+ * that has finished a call ends (`n_excess`). So the number of working threads is bounded, except
+ * for a moment.
  *
- * Threads: any; threads are started by threads that are still at work, and joined by the caller.
+ * Threads: any; working threads start others, and the caller joins them.
  */
 #include "base/parallel_for.h"
 
@@ -28,8 +29,8 @@ struct crew {
 
     struct mutex mu; /* level 865 in core/README.md */
     /* Under mu. */
-    size_t n_threads; /* started; they stay in the list when they have ended */
-    size_t n_excess;  /* of those that work: so many are to go */
+    size_t n_threads; /* started; they stay in the list after their end */
+    size_t n_excess;  /* how many of the working threads must end */
     struct thread threads[PARALLEL_MAX_THREADS + PARALLEL_MAX_LENT];
 };
 

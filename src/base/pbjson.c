@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading the JSON form: one walk over the pull parser, steered by the descriptors.
+ * Reading the JSON form: one walk over the pull parser, by the message's descriptors.
  */
 #include "base/pbjson.h"
 
@@ -27,7 +27,7 @@ NODISCARD static struct status *fail_json_memory(const struct pbjson_reader *r)
                       r->arena->max_bytes);
 }
 
-/* The parser has failed: either the text is no JSON, or the value is not of the wanted type. */
+/* The parser has failed: either the text is no JSON, or the value has the wrong type. */
 NODISCARD static struct status *fail_json(const struct pbjson_reader *r,
                                           const struct pbjson_step *step, const char *wanted)
 {
@@ -40,7 +40,7 @@ NODISCARD static struct status *fail_json(const struct pbjson_reader *r,
     return pbjson_fail_value(r, j->failed_at ? j->failed_at : j->p, step, "expected %s", wanted);
 }
 
-/* The field's name in camelCase, compared without building it. */
+/* Compares the field's name in camelCase without building it. */
 static bool is_camel_case_of(struct json_str name, const char *declared)
 {
     size_t n = 0;
@@ -71,14 +71,14 @@ static const ProtobufCFieldDescriptor *find_field(const ProtobufCMessageDescript
     return f;
 }
 
-/* Where the next value begins, behind blanks. */
+/* Returns where the next value begins, behind blanks. */
 static const char *next_value(struct pbjson_reader *r)
 {
     json_peek(&r->json);
     return r->json.p;
 }
 
-/* A number, or a string that holds one. */
+/* Reads a number, or a string that holds one. */
 NODISCARD static struct status *read_number(struct pbjson_reader *r, const struct pbjson_step *step,
                                             const char *wanted, struct json_number *ret_number)
 {
@@ -98,7 +98,7 @@ NODISCARD static struct status *read_number(struct pbjson_reader *r, const struc
     return NULL;
 }
 
-/* An integer of a type with these limits; 1.0 and 1e3 are integers too. */
+/* Reads an integer of a type with these limits; 1.0 and 1e3 are integers, too. */
 NODISCARD static struct status *read_integer(struct pbjson_reader *r,
                                              const struct pbjson_step *step, int64_t min,
                                              uint64_t max, uint64_t *ret_bits)
@@ -162,7 +162,7 @@ NODISCARD static struct status *read_json_enum(struct pbjson_reader *r,
 {
     const char *at = next_value(r);
     if (json_peek(&r->json) == JSON_NUMBER) {
-        uint64_t bits = 0; /* one without a name is fine: enums of proto3 are open */
+        uint64_t bits = 0; /* a number without a name is right: enums of proto3 are open */
         struct status *st = read_integer(r, step, INT32_MIN, INT32_MAX, &bits);
         *ret_value = (int)(int64_t)bits;
         return st;
@@ -286,7 +286,7 @@ NODISCARD static struct status *read_json_value(struct pbjson_reader *r,
     BUG_ON(true);
 }
 
-/* One value where a list may be is a list of it, as protobuf has it. */
+/* Reads a value in place of a list as a list of one, as protobuf does. */
 NODISCARD static struct status *read_only_element(struct pbjson_reader *r,
                                                   const struct pbjson_step *step,
                                                   ProtobufCMessage *m,
@@ -316,7 +316,7 @@ NODISCARD static struct status *read_array(struct pbjson_reader *r, const struct
     return r->json.failure ? fail_json(r, step, "an array") : NULL;
 }
 
-/* A map's key, which JSON writes as a name. */
+/* Reads a map's key, which JSON writes as a name. */
 NODISCARD static struct status *read_key(struct pbjson_reader *r, const struct pbjson_step *step,
                                          struct json_str name, const ProtobufCFieldDescriptor *f,
                                          void *slot)
@@ -328,7 +328,7 @@ NODISCARD static struct status *read_key(struct pbjson_reader *r, const struct p
         return *(char **)slot ? NULL : fail_json_memory(r);
     }
 
-    /* Any other key reads like the value that stands between the quotes. */
+    /* Any other key is read like the value between the quotes. */
     struct pbjson_reader inside = {.arena = r->arena, .text = name.at};
     json_init(&inside.json, name.at, name.length, NULL);
     struct status *st = read_json_value(&inside, NULL, f, slot);
@@ -412,7 +412,7 @@ NODISCARD static struct status *read_object(struct pbjson_reader *r, const struc
     return r->json.failure ? fail_json(r, step, "an object") : NULL;
 }
 
-/* What is no JSON may be what people take for it; if not, the error is that of the text itself.
+/* A text that is no JSON may be relaxed JSON; if not, the error is that of the text itself.
  * False: no memory. */
 static bool as_json(struct pbjson_reader *r, const char **text, size_t *length)
 {

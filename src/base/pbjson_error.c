@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is said of JSON that is no such message. The texts begin as those of protobuf's C++ library,
- * which people search for; where it stands and what would have been right follows in brackets.
+ * The errors of JSON that is no such message. The texts begin as those of protobuf's C++ library,
+ * which people search for; the position and the expected value follow in brackets.
  */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -69,7 +69,7 @@ struct status *pbjson_fail(const struct pbjson_reader *r, const char *at,
                          path.size ? ": " : "");
 }
 
-/* protobuf names a position "(input[0].dims)", and the whole message not at all. */
+/* protobuf names a position "(input[0].dims)", and has no name for the whole message. */
 static void print_location(const struct pbjson_step *s, struct buf *out)
 {
     AUTO(buf) path = BUF_INIT(MAX_PATH_BYTES);
@@ -78,7 +78,7 @@ static void print_location(const struct pbjson_step *s, struct buf *out)
         buf_addf(out, "(%s)", buf_text(&path));
 }
 
-/* "(input[0]) dims: ": a name, and where it stands. */
+/* Prints "(input[0]) dims: ": a name and its position. */
 static void print_name(const struct pbjson_step *outer, const char *name, struct buf *out)
 {
     print_location(outer, out);
@@ -107,7 +107,7 @@ static void print_type(const ProtobufCFieldDescriptor *f, struct buf *out)
         buf_addf(out, "TYPE_%s", names[f->type]);
 }
 
-/* The value at `at`, a string, a number or a word, as it stands in the text. */
+/* Returns the value at `at`, a string, a number or a word, as it is in the text. */
 static struct pbjson_shown raw_value(const struct pbjson_reader *r, const char *at)
 {
     const char *end = at;
@@ -145,7 +145,7 @@ static void print_value_fault(const struct pbjson_reader *r, const char *at,
     }
 }
 
-/* The whole of it: protobuf's text, and in brackets the position and ours. */
+/* Makes the error: protobuf's text, and in brackets the position and our text. */
 NODISCARD static struct status *status_of_fault(const struct pbjson_reader *r, const char *at,
                                                 const struct buf *theirs, const char *ours)
 {

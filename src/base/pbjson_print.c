@@ -17,7 +17,7 @@ static void print_message(const ProtobufCMessage *m, const struct pbjson_style *
                           struct json_writer *w);
 
 /*
- * Triton passes protobuf's digits through another JSON library, which reads them as a double or,
+ * Triton passes protobuf's digits through another JSON library. It reads them as a double or,
  * without point and exponent, as an integer, and prints that.
  */
 static void print_json_double(double d, bool is_float, struct json_writer *w)
@@ -128,7 +128,7 @@ static void print_json_value(const ProtobufCMessageDescriptor *d, const Protobuf
     }
 }
 
-/* A map's key as a member's name. */
+/* Prints a map's key as a member's name. */
 static void print_key(const ProtobufCFieldDescriptor *f, const void *value, struct json_writer *w)
 {
     char text[24];

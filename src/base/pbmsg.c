@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * protobuf-c describes each field of a message struct by offsets; all that is done by descriptor
- * is done here, so that pbtext and pbjson deal with syntax only.
+ * protobuf-c describes each field of a message struct by offsets. All work by descriptor is done
+ * here, so that pbtext and pbjson handle only syntax.
  *
- * A repeated field has no capacity of its own: arrays grow at powers of two, so the count tells
+ * A repeated field has no capacity of its own: arrays grow at powers of two, so the count shows
  * when.
  */
 #include "base/pbmsg.h"
@@ -21,7 +21,7 @@
 
 enum {
     MAX_POSITIONS = 1 << 16, /* 1.5 MB; a hand-written configuration has hundreds of fields */
-    FEW_KEYS = 16,           /* below, comparing all with all beats hashing */
+    FEW_KEYS = 16,           /* up to this many, comparing all with all is faster than hashing */
     MAX_SUGGESTED = 64,      /* longer names are no typing errors */
 };
 
@@ -58,7 +58,7 @@ const struct pb_position *pb_positions_find(const struct pb_positions *p, const 
     return NULL;
 }
 
-/* The field's value (singular), array (repeated) or quantifier in the message. */
+/* Returns the field's value (singular), array (repeated) or quantifier in the message. */
 static void *member_at(const ProtobufCMessage *m, unsigned offset)
 {
     return (char *)(uintptr_t)m + offset;
@@ -160,7 +160,7 @@ ProtobufCMessage *pb_copy(struct arena *a, const ProtobufCMessage *m)
     return copy;
 }
 
-/* What a field or a value of an enum is looked up by. */
+/* The key of a look-up of a field or an enum value. */
 struct name_key {
     const ProtobufCMessageDescriptor *d; /* for fields */
     const char *name;
@@ -294,7 +294,7 @@ void *pb_append(struct arena *a, ProtobufCMessage *m, const ProtobufCFieldDescri
     size_t *count = counter_of(m, f), n = *count, size = pb_element_size(f);
     char **array = member_at(m, f->offset);
 
-    /* A message has the number of elements, but not the capacity: that follows from the number. */
+    /* A message has the number of elements, but not the capacity, which follows from the number. */
     bool full = n == 0 || (n >= ARENA_FIRST_ITEMS && (n & (n - 1)) == 0);
     uint32_t capacity = (uint32_t)n + !full;
     char *elements = n < UINT32_MAX ? arena_grow(a, *array, (uint32_t)n, &capacity, size) : NULL;
@@ -307,7 +307,7 @@ void *pb_append(struct arena *a, ProtobufCMessage *m, const ProtobufCFieldDescri
     return slot;
 }
 
-/* The bytes by which a map tells keys apart. */
+/* Returns the bytes by which a map distinguishes keys. */
 static const char *key_bytes(const ProtobufCMessage *entry, size_t *ret_length)
 {
     const ProtobufCFieldDescriptor *key = &entry->descriptor->fields[0];
@@ -359,7 +359,7 @@ bool pb_map_settle(struct arena *a, ProtobufCMessage *m, const ProtobufCFieldDes
         }
         ProtobufCMessage **same = find_same(&seen, entries, n_kept, &entries[i], hashed);
         if (same)
-            *same = entries[i]; /* equal keys, so the hash stays right; the old key lives on */
+            *same = entries[i]; /* equal keys, so the hash stays right; the old key stays in use */
         else
             entries[n_kept++] = entries[i];
     }
@@ -368,7 +368,7 @@ bool pb_map_settle(struct arena *a, ProtobufCMessage *m, const ProtobufCFieldDes
     return fine;
 }
 
-/* A name as a typist hears it: lower case, without what joins words. */
+/* Folds a name to compare misspellings: lower case, without separators of words. */
 static size_t fold_name(char *to, const char *name, size_t length)
 {
     size_t n = 0;
@@ -380,7 +380,7 @@ static size_t fold_name(char *to, const char *name, size_t length)
     return n;
 }
 
-/* Less is closer; SIZE_MAX is too far to be meant. */
+/* Smaller is closer; SIZE_MAX: too far for a suggestion. */
 static size_t distance_to_name(const char *name, size_t length, const char *candidate)
 {
     char a[MAX_SUGGESTED + 1], b[MAX_SUGGESTED + 1];
@@ -391,11 +391,12 @@ static size_t distance_to_name(const char *name, size_t length, const char *cand
     if (n_a == 0)
         return SIZE_MAX;
 
-    /* "FP32" for TYPE_FP32, "batching" for dynamic_batching: a part that begins at a word. */
+    /* "FP32" for TYPE_FP32, "batching" for dynamic_batching: the end of the name, from the
+     * beginning of a word. */
     if (candidate_length > length && candidate[candidate_length - length - 1] == '_' &&
         strncasecmp(candidate + candidate_length - length, name, length) == 0)
         return 1;
-    /* "ensemble" for ensemble_scheduling: whole words of it, in front. */
+    /* "ensemble" for ensemble_scheduling: the first whole words of the name. */
     if (candidate_length > length && length >= 3 && candidate[length] == '_' &&
         strncasecmp(candidate, name, length) == 0)
         return 2;
@@ -428,7 +429,7 @@ const char *pb_suggest_home(const ProtobufCMessageDescriptor *d, const char *nam
     return NULL;
 }
 
-/* What other systems call the same, as the end of a name. */
+/* Names of the same things in other systems, as the end of a name. */
 static const struct {
     const char *theirs, *ours;
 } other_words[] = {
@@ -462,7 +463,7 @@ static const char *translate_enum_word(const ProtobufCEnumDescriptor *d, const c
 const char *pb_suggest_enum(const ProtobufCEnumDescriptor *d, const char *name, size_t length)
 {
     const char *best = translate_enum_word(d, name, length);
-    size_t least = best ? 2 : SIZE_MAX; /* better than a name that needs two letters changed */
+    size_t least = best ? 2 : SIZE_MAX; /* it beats a name that needs two letters changed */
     for (unsigned i = 0; i < d->n_value_names; i++) {
         size_t s = distance_to_name(name, length, d->values_by_name[i].name);
         if (s < least) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reading the text format: a recursive descent over the tokens, one function per rule of the
- * format. The first error ends it; its text is what protobuf says in that case, and then what we
- * know. With a listener, the list of fields in which it happened goes on at the next field.
+ * format. Parsing ends with the first error; its text is protobuf's, followed by ours. With a
+ * listener, the list of fields with the error goes on at the next field.
  */
 #include "base/pbtext.h"
 
@@ -40,14 +40,14 @@ struct parser {
     struct buf scratch;
     int depth;
 
-    /* The last fault that has a position in the text, until it is told or returned. */
+    /* The last fault that has a position in the text, until it is reported or returned. */
     struct text_position at;
     char advice[MAX_ADVICE];
 
     void (*on_fault)(void *arg, const struct pbtext_fault *); /* NULL: the first fault ends it */
     void *arg;
     size_t n_told;
-    bool is_over; /* no field follows from which to go on */
+    bool is_over; /* no later field is left to go on with */
 };
 
 static struct text_position current_position(const struct parser *p)
@@ -55,8 +55,7 @@ static struct text_position current_position(const struct parser *p)
     return (struct text_position){p->lex.token.line, p->lex.token.column};
 }
 
-/* A fault of the text; its name and position are put in front of it in the end
- * (add_position_to_status()). */
+/* Makes a fault of the text; add_position_to_status() adds its name and position at the end. */
 NODISCARD PRINTF_LIKE(3, 4) static struct status *fail_at(struct parser *p, struct text_position at,
                                                           const char *fmt, ...)
 {
@@ -78,7 +77,7 @@ NODISCARD static struct status *fail_memory(struct parser *p)
                       p->name, p->arena->max_bytes);
 }
 
-/* The current token as an error shows it: one line, not too long. */
+/* The current token as an error shows it: one line, limited in length. */
 struct shown {
     char text[MAX_SHOWN + 8];
 };
@@ -116,7 +115,7 @@ static bool take_symbol(struct parser *p, char symbol)
     return true;
 }
 
-/* "Expected <what>, got: <token>", or what the lexer has against the token. */
+/* Makes "Expected <what>, got: <token>", or the lexer's complaint about the token. */
 NODISCARD static struct status *fail_unexpected(struct parser *p, const char *what)
 {
     if (p->lex.token.type == TOKEN_BAD)
@@ -134,7 +133,8 @@ NODISCARD static struct status *expect_symbol(struct parser *p, char symbol)
                    shown_token(p).text);
 }
 
-/* An integer token up to max. @negative: a minus went before it, for the error */
+/* Reads an integer token up to max.
+ * @negative  it follows a minus, for the error */
 NODISCARD static struct status *read_magnitude(struct parser *p, uint64_t max, bool negative,
                                                uint64_t *ret_value)
 {
@@ -250,7 +250,7 @@ NODISCARD static struct status *read_enum(struct parser *p, const ProtobufCField
     const struct token *t = &p->lex.token;
 
     if (t->type == TOKEN_INTEGER || looking_at(p, '-')) {
-        int64_t number = 0; /* one without a name is fine: enums of proto3 are open */
+        int64_t number = 0; /* a number without a name is right: enums of proto3 are open */
         struct status *st = read_signed(p, INT32_MAX, &number);
         *ret_value = (int)number;
         return st;
@@ -273,7 +273,7 @@ NODISCARD static struct status *read_enum(struct parser *p, const ProtobufCField
     return NULL;
 }
 
-/* One or more string tokens, joined in p->scratch. */
+/* Reads one or more string tokens, joined in p->scratch. */
 NODISCARD static struct status *read_string_tokens(struct parser *p)
 {
     if (p->lex.token.type != TOKEN_STRING)
@@ -315,7 +315,7 @@ NODISCARD static struct status *read_bytes(struct parser *p, ProtobufCBinaryData
 
 NODISCARD static struct status *read_fields(struct parser *p, ProtobufCMessage *m, char end);
 
-/* { fields } or < fields > */
+/* Reads { fields } or < fields >. */
 NODISCARD static struct status *read_message(struct parser *p, const ProtobufCFieldDescriptor *f,
                                              ProtobufCMessage **ret_message)
 {
@@ -345,7 +345,7 @@ NODISCARD static struct status *read_message(struct parser *p, const ProtobufCFi
     return expect_symbol(p, end);
 }
 
-/* One value of the field, into its place. */
+/* Reads one value of the field into its slot. */
 NODISCARD static struct status *read_value(struct parser *p, const ProtobufCFieldDescriptor *f,
                                            void *slot)
 {
@@ -399,7 +399,7 @@ NODISCARD static struct status *read_value(struct parser *p, const ProtobufCFiel
     BUG_ON(true);
 }
 
-/* A value of the field in m: its only one, or one more. */
+/* Reads a value of the field in m: its only one, or one more. */
 NODISCARD static struct status *read_into(struct parser *p, ProtobufCMessage *m,
                                           const ProtobufCFieldDescriptor *f,
                                           const struct text_position *at)
@@ -413,7 +413,7 @@ NODISCARD static struct status *read_into(struct parser *p, ProtobufCMessage *m,
     return slot ? read_value(p, f, slot) : fail_memory(p);
 }
 
-/* [value, value]; the bracket is taken already. */
+/* Reads [value, value], after the bracket. */
 NODISCARD static struct status *read_list(struct parser *p, ProtobufCMessage *m,
                                           const ProtobufCFieldDescriptor *f)
 {
@@ -429,7 +429,7 @@ NODISCARD static struct status *read_list(struct parser *p, ProtobufCMessage *m,
     return st;
 }
 
-/* A singular field may come once, and of a oneof one member only. */
+/* A singular field may appear once, and of a oneof one member. */
 NODISCARD static struct status *check_single(struct parser *p, const ProtobufCMessage *m,
                                              const ProtobufCFieldDescriptor *f,
                                              struct text_position at)
@@ -457,7 +457,7 @@ NODISCARD static struct status *check_single(struct parser *p, const ProtobufCMe
                    f->name, earlier->name, where);
 }
 
-/* [some.extension]: no message of ours has any. */
+/* Refuses [some.extension]: no message of ours has any. */
 NODISCARD static struct status *refuse_extension(struct parser *p, const ProtobufCMessage *m,
                                                  struct text_position at)
 {
@@ -475,7 +475,8 @@ NODISCARD static struct status *refuse_extension(struct parser *p, const Protobu
                    shown_bytes(from, (size_t)(to - from)).text, m->descriptor->name);
 }
 
-/* The current token names no field: one that is nearly so called, or where it would be right. */
+/* Makes the error of a token that names no field: with a similar name, or the message where it
+ * would be right. */
 NODISCARD static struct status *
 refuse_unknown(struct parser *p, const ProtobufCMessageDescriptor *d, struct text_position at)
 {
@@ -491,7 +492,7 @@ refuse_unknown(struct parser *p, const ProtobufCMessageDescriptor *d, struct tex
     return st;
 }
 
-/* name: value, name { … }, name: [values]; a separator may follow. */
+/* Reads name: value, name { … }, name: [values]; a separator may follow. */
 NODISCARD static struct status *read_field(struct parser *p, ProtobufCMessage *m)
 {
     struct text_position at = current_position(p);
@@ -543,7 +544,7 @@ static bool at_field(const struct parser *p)
     return ahead.token.type == TOKEN_SYMBOL && strchr(":{<[", *ahead.token.text);
 }
 
-/* Passes over the rest of a field that is wrong; false when the text ends before another begins. */
+/* Skips the rest of a wrong field; false when the text ends before another one begins. */
 static bool skip_field(struct parser *p, bool inside)
 {
     for (size_t depth = 0;;) {
@@ -562,8 +563,8 @@ static bool skip_field(struct parser *p, bool inside)
 }
 
 /*
- * Tells the listener of the fault and goes on with the next field. NULL when it can; otherwise the
- * status, which ends the parsing.
+ * Reports the fault to the listener and goes on with the next field. Returns NULL if that is
+ * possible; otherwise the status, which ends the parsing.
  *
  * @field   where the text of the wrong field begins
  * @inside  of a message in braces
@@ -582,7 +583,7 @@ NODISCARD static struct status *go_on(struct parser *p, struct status *st, const
         p->is_over = ++p->n_told == PBTEXT_MAX_FAULTS;
     }
     if (p->lex.token.text == field && p->lex.token.type == TOKEN_IDENTIFIER)
-        lexer_next(&p->lex); /* the name itself is what is wrong */
+        lexer_next(&p->lex); /* the name itself is wrong */
     p->is_over = p->is_over || !skip_field(p, inside);
     if (p->is_over)
         return st;
@@ -591,7 +592,7 @@ NODISCARD static struct status *go_on(struct parser *p, struct status *st, const
     return NULL;
 }
 
-/* All fields up to the end of the message (which the caller takes) or of the text. */
+/* Reads all fields up to the end of the message (which the caller reads) or of the text. */
 NODISCARD static struct status *read_fields(struct parser *p, ProtobufCMessage *m, char end)
 {
     struct status *st = NULL;
@@ -603,11 +604,12 @@ NODISCARD static struct status *read_fields(struct parser *p, ProtobufCMessage *
         if (st)
             st = go_on(p, st, field, end != '\0');
     }
-    /* After a fault that was told nobody gets the message, and an entry may have no value. */
+    /* After a reported fault the message is not used, and a map entry may have no value. */
     return st || p->n_told ? st : settle_maps(p, m);
 }
 
-/* The status as a whole: "<name>:<line>:<column>: <text>, <advice>"; NULL when all was told. */
+/* Makes the whole status: "<name>:<line>:<column>: <text>, <advice>"; NULL when all was
+ * reported. */
 NODISCARD static struct status *add_position_to_status(const struct parser *p, struct status *st)
 {
     if (!st || !p->at.line || status_code(st) == STATUS_UNAVAILABLE)

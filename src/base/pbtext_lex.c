@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tokens of the text format, as protobuf's own tokenizer cuts them. A token refers to the
- * input; a string is checked here and decoded by whoever wants it.
+ * The tokens of the text format, cut as by protobuf's own tokenizer. A token refers to the input; a
+ * string is checked here and decoded by the parser.
  */
 #include "base/pbtext_priv.h"
 
@@ -39,7 +39,7 @@ static uint32_t hex_value(char c)
     return (uint32_t)(is_digit(c) ? c - '0' : (c | 0x20) - 'a' + 10);
 }
 
-/* The byte at `at`, or NUL at the end: no rule below accepts a NUL. */
+/* Returns the byte at `at`, or NUL at the end: no rule below accepts a NUL. */
 static char peek_char(const struct lexer *l)
 {
     return l->at < l->end ? *l->at : '\0';
@@ -65,7 +65,7 @@ static void mark_tab(struct lexer *l)
     l->anchor = l->at + 1;
 }
 
-/* A position inside the token is wrong: the token moves there, so that the error points at it. */
+/* A position inside the token is wrong: the token moves there, so that the error names it. */
 static void complain_here(struct lexer *l, const char *complaint)
 {
     l->complaint = complaint;
@@ -178,7 +178,7 @@ static bool take_hex(struct lexer *l, int n)
     return true;
 }
 
-/* After a backslash. False if a complaint was made. */
+/* Reads an escape after its backslash. False if there was a complaint. */
 static bool lex_escape(struct lexer *l)
 {
     char c = peek_char(l);
@@ -257,7 +257,7 @@ void lexer_next(struct lexer *l)
         while (is_letter(peek_char(l)) || is_digit(peek_char(l)))
             l->at++;
         if ((unsigned char)peek_char(l) >= 0x80)
-            complain_here(l, beyond_ascii); /* rather than name the half before it */
+            complain_here(l, beyond_ascii); /* rather than only its first half */
     } else if (is_digit((char)c) || (c == '.' && l->at + 1 < l->end && is_digit(l->at[1]))) {
         lex_number(l);
     } else if (c == '"' || c == '\'') {
@@ -282,7 +282,7 @@ static uint32_t read_hex(const char **at, int n)
     return value;
 }
 
-/* \uXXXX and \UXXXXXXXX; two halves of a surrogate pair make one code point. */
+/* Decodes \uXXXX and \UXXXXXXXX; two halves of a surrogate pair make one code point. */
 static const char *decode_code_point(const char *at, const char *end, struct buf *out)
 {
     uint32_t code = read_hex(&at, at[-1] == 'u' ? 4 : 8);
@@ -299,7 +299,7 @@ static const char *decode_code_point(const char *at, const char *end, struct buf
     if (n)
         buf_add(out, bytes, n);
     else
-        buf_add(out, "\xff", 1); /* half a pair: no valid text, whoever checks will say so */
+        buf_add(out, "\xff", 1); /* half a pair is invalid UTF-8, which a later check reports */
     return at;
 }
 

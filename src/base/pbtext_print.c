@@ -17,7 +17,7 @@
 
 static void print_fields(const ProtobufCMessage *m, pb_order_fn order, int depth, struct buf *out);
 
-/* Text stays readable where it is valid; other bytes become octal escapes. */
+/* Valid UTF-8 stays readable; other bytes become octal escapes. */
 static void print_string(const char *s, size_t length, struct buf *out)
 {
     bool text = utf8_is_valid(s, length);
@@ -165,7 +165,7 @@ static int compare_keys(const void *a, const void *b, void *arg)
     }
 }
 
-/* Which key came first in a map has no meaning: entries are in the order of their keys. */
+/* The order of keys in a map has no meaning: entries are printed in the order of their keys. */
 static void print_map(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f,
                       pb_order_fn order, int depth, struct buf *out)
 {

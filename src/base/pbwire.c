@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Protobuf's wire format: what the inline functions of pbwire.h leave over. A position never passes
- * the end, and after a failure no byte is read any more. Threads: no state.
+ * Protobuf's wire format: the parts that are not inline in pbwire.h. A position never passes the
+ * end, and after a failure no byte is read any more. Threads: no state.
  */
 #include "base/pbwire.h"
 
@@ -23,7 +23,7 @@ bool pbwire_varint_slow(struct pbwire *in, uint64_t *ret)
         if (in->at == in->end)
             return fail(in);
         unsigned char byte = (unsigned char)*in->at++;
-        /* Of the tenth byte one bit counts: what is beyond 64 bits is dropped, as protobuf does. */
+        /* One bit of the tenth byte counts: bits beyond 64 are dropped, as by protobuf. */
         value |= (uint64_t)(byte & 0x7f) << shift;
         if (!(byte & 0x80)) {
             *ret = value;
@@ -68,7 +68,7 @@ static bool take_tag(struct pbwire *in, struct pbwire_field *ret)
     return true;
 }
 
-/* The value behind the tag; a group has none. */
+/* Reads the value behind the tag; a group has none. */
 static bool take_value(struct pbwire *in, struct pbwire_field *ret)
 {
     switch (ret->type) {
@@ -87,7 +87,7 @@ static bool take_value(struct pbwire *in, struct pbwire_field *ret)
     return fail(in);
 }
 
-/* The fields of an unknown group, up to its end. */
+/* Skips the fields of an unknown group, up to its end. */
 static bool skip_group(struct pbwire *in, uint32_t number)
 {
     uint32_t open[MAX_GROUPS] = {number};

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * DESIGN: classes are spaced four per power of two from 256 bytes to 64 MiB, so that rounding
- * wastes less than a quarter. A block larger than the last class goes to and from the system
- * directly. In front of each block stands a header of 64 bytes (which keeps the alignment) that
- * names the pool, the class and the owner, so that giving back needs the block alone.
+ * wastes less than a quarter. A block larger than the last class is allocated from and freed to the
+ * system directly. A header of 64 bytes (which keeps the alignment) in front of each block names
+ * the pool, the class and the owner, so that a release needs only the block.
  *
- * A thread that has joined the pool keeps some blocks of the small classes in lists of its own, in
- * front of the others.
+ * A thread that has joined the pool keeps some blocks of the small classes in lists of its own,
+ * which it uses first.
  *
- * Lifetime: pool_free() may come while blocks are still out (a slow backend holds a buffer of a
- * connection that is gone). The pool object then lives until the last of them is given back.
+ * Lifetime: pool_free() may be called while blocks are still in use (a slow backend holds a buffer
+ * of a closed connection). The pool object then lives until the last of them is released.
  */
 #include "base/pool.h"
 
@@ -28,7 +28,7 @@ enum {
     NO_CLASS = N_CLASSES,
     NEAR_CLASSES = 4 * STEPS + 1, /* up to 4 KiB */
     NEAR_BLOCKS = 64,             /* of each class */
-    POOL_LEVEL = 900,             /* a leaf: nothing is locked under it */
+    POOL_LEVEL = 900,             /* a leaf: no lock is taken under it */
     MAPPED_BYTES = 1 << 20,       /* from here on a mapping of its own, in a pool with a budget */
     SETTLED_BYTES = 1 << 20,      /* kept at rest */
     PAGE_BYTES = 4096,
@@ -42,7 +42,7 @@ struct header {
     unsigned int class;
     unsigned int magic : 31;
     unsigned int is_mapped : 1;
-    size_t made_bytes; /* see pool_made_bytes(); the block's owner's */
+    size_t made_bytes; /* see pool_made_bytes(); belongs to the block's owner */
     char pad[MEM_ALIGNMENT - 6 * 8];
 };
 
@@ -57,9 +57,9 @@ struct pool {
     size_t max_used_bytes; /* 0 = no limit */
     struct budget *budget; /* or NULL */
 
-    /* Who has joined: whose `self` it is. */
+    /* The thread that has joined, by the address of its `self`. */
     _Atomic(const char *) user;
-    /* That thread's. */
+    /* Used by that thread alone. */
     struct {
         struct header *first;
         unsigned int n;
@@ -68,21 +68,21 @@ struct pool {
     struct mutex mu;
     /* Under mu. */
     struct {
-        struct header *first; /* last given back first */
+        struct header *first; /* the last released one is first */
         unsigned int n;
         unsigned int n_least; /* since the last pool_settle() */
     } unused[N_CLASSES];
     struct pool_stats stats;
     size_t n_used;
     size_t peak_bytes;      /* the most in use since the last pool_settle() */
-    size_t last_peak_bytes; /* … and before, fading */
-    bool settles;           /* pool_settle() is being called: peaks count */
+    size_t last_peak_bytes; /* … and before, decreasing */
+    bool settles;           /* pool_settle() is being called, so peaks count */
     bool closed;            /* pool_free() was called; the last release ends the pool */
 };
 
 /* ---- The system ----------------------------------------------------------------------------- */
 
-/* What a block takes, with its header. */
+/* Computes the size of a block with its header. */
 static bool total_bytes(const struct pool *p, size_t bytes, size_t *ret_total)
 {
     size_t page = p->budget && bytes >= MAPPED_BYTES ? PAGE_BYTES : 1, total;
@@ -112,7 +112,7 @@ static struct header *block_from_system(struct pool *p, unsigned int class, size
     return h;
 }
 
-/* Thread: any, without p->mu. p itself must not go meanwhile. */
+/* Thread: any, without p->mu. p itself must exist meanwhile. */
 static void block_to_system(struct pool *p, struct header *h)
 {
     size_t total;
@@ -164,7 +164,7 @@ void pool_set_budget(struct pool *p, struct budget *budget)
     p->budget = budget_ref(budget);
 }
 
-/* The unused block that was given back last, or NULL. */
+/* Returns the unused block that was released last, or NULL. */
 static struct header *take_one_locked(struct pool *p, unsigned int class)
 {
     mutex_assert_held(&p->mu);
@@ -189,12 +189,12 @@ static bool count_used(struct pool *p, size_t bytes)
     return true;
 }
 
-/* ---- At hand --------------------------------------------------------------------------------- */
+/* ---- Blocks of a joined thread --------------------------------------------------------------- */
 
 static void give_block_back(struct pool *p, struct header *h, bool again);
-static THREAD_WORD char self; /* its address is this thread's name */
+static THREAD_WORD char self; /* its address identifies this thread */
 
-/* Relaxed: only the thread itself ever finds its own name there. */
+/* Relaxed: only the thread itself ever finds its own address there. */
 static bool is_user(const struct pool *p)
 {
     return atomic_load_explicit(&p->user, memory_order_relaxed) == &self;
@@ -242,7 +242,7 @@ static bool keep_near(struct pool *p, struct header *h)
     return true;
 }
 
-/* ---- Giving out ------------------------------------------------------------------------------ */
+/* ---- Allocation ------------------------------------------------------------------------------ */
 
 static void *give_out(struct header *h, struct mem_owner *owner)
 {
@@ -275,7 +275,7 @@ void *pool_alloc(struct pool *p, size_t size_bytes, struct mem_owner *owner)
     if (!h) {
         h = block_from_system(p, class, bytes);
         if (!h && p->budget && has_others) {
-            pool_trim(p, 0); /* what is kept here is of no use to anybody now */
+            pool_trim(p, 0); /* gives unused blocks of other classes back to the budget */
             h = block_from_system(p, class, bytes);
         }
         if (!h) {
@@ -289,7 +289,7 @@ void *pool_alloc(struct pool *p, size_t size_bytes, struct mem_owner *owner)
     return give_out(h, owner);
 }
 
-/* The mapping becomes longer; the header moves with it. */
+/* Extends the mapping; the header moves with it. */
 static struct header *grow_mapping(struct pool *p, struct header *h, size_t bytes)
 {
     size_t before, total;
@@ -327,19 +327,19 @@ void *pool_grow(void *block, size_t size_bytes)
     }
     grown->size_bytes = size_bytes;
     grown->class = NO_CLASS;
-    /* In this order: the owner may have no other block left that keeps it. */
+    /* In this order: the owner may have no other block that keeps it. */
     mem_owner_charge(grown->owner, MEM_TENSORS, size_bytes);
     mem_owner_discharge(grown->owner, MEM_TENSORS, before);
     return grown + 1;
 }
 
-/* Unused blocks beyond keep_bytes, taken out and linked: freed by free_blocks() without the lock.
- */
+/* Removes unused blocks beyond keep_bytes and links them; free_blocks() frees them without the
+ * lock. */
 static struct header *take_unused_locked(struct pool *p, size_t keep_bytes)
 {
     struct header *victims = NULL, *h;
 
-    for (unsigned int class = N_CLASSES; class -- > 0;) { /* the large ones give back most */
+    for (unsigned int class = N_CLASSES; class -- > 0;) { /* the large ones free most */
         while (p->stats.unused_bytes > keep_bytes && (h = take_one_locked(p, class))) {
             h->next = victims;
             victims = h;
@@ -348,7 +348,7 @@ static struct header *take_unused_locked(struct pool *p, size_t keep_bytes)
     return victims;
 }
 
-/* Of each class half of those that nobody has needed since the last time. */
+/* Removes from each class half of the blocks that were not needed since the last time. */
 static struct header *take_idle_blocks_locked(struct pool *p)
 {
     struct header *victims = NULL, *h;
@@ -378,7 +378,7 @@ static void free_blocks(struct pool *p, struct header *h)
         budget_purge(p->budget);
 }
 
-/* A closed pool has no unused blocks; nobody else knows it any more. */
+/* A closed pool has no unused blocks, and no user any more. */
 static void pool_end(struct pool *p)
 {
     mutex_done(&p->mu);
@@ -386,7 +386,7 @@ static void pool_end(struct pool *p)
     mem_free(p);
 }
 
-/* Under mu. How many unused bytes are justified while so many are in use. */
+/* Under mu. Returns how many unused bytes the pool may keep while this many are in use. */
 static size_t may_keep_locked(const struct pool *p)
 {
     size_t peak_bytes = p->settles ? MAX(p->peak_bytes, p->last_peak_bytes) : 0;
@@ -394,7 +394,7 @@ static size_t may_keep_locked(const struct pool *p)
     return MAX(p->max_unused_bytes, below_peak);
 }
 
-/* To those that anybody may have, if it is of use again, or to the system. */
+/* Moves a block to the shared lists if it may be used again, otherwise to the system. */
 static void give_block_back(struct pool *p, struct header *h, bool again)
 {
     size_t bytes = h->size_bytes;
@@ -407,7 +407,7 @@ static void give_block_back(struct pool *p, struct header *h, bool again)
         p->unused[h->class].first = h;
         p->unused[h->class].n++;
         p->stats.unused_bytes += bytes;
-        p->n_used--; /* it is not closed, and stays */
+        p->n_used--; /* the pool is not closed, and stays */
         mutex_unlock(&p->mu);
         return;
     }
@@ -422,8 +422,8 @@ static void give_block_back(struct pool *p, struct header *h, bool again)
         pool_end(p);
 }
 
-/* The block is nobody's from now on, and counts as in use until give_block_back(). NULL for NULL.
- */
+/* From now on the block has no owner; it counts as in use until give_block_back(). NULL for
+ * NULL. */
 static struct header *end_use(void *block)
 {
     if (!block)
@@ -461,7 +461,7 @@ void pool_free(struct pool *p)
     free_blocks(p, victims);
     mutex_lock(&p->mu);
     bool last = --p->n_used == 0;
-    mutex_unlock(&p->mu); /* p may be gone from here on: another thread releases the last block */
+    mutex_unlock(&p->mu); /* p may be freed from here on: another thread releases the last block */
     if (last)
         pool_end(p);
 }
@@ -493,7 +493,7 @@ bool pool_settle(struct pool *p)
 {
     mutex_lock(&p->mu);
     p->settles = true;
-    /* Half of a peak each time, so that those that vary a little cost nothing. */
+    /* An older peak halves each time, so that varying peaks cost nothing. */
     p->last_peak_bytes = MAX(p->peak_bytes, p->last_peak_bytes / 2);
     p->peak_bytes = p->stats.used_bytes;
     struct header *victims = take_idle_blocks_locked(p);

@@ -2,10 +2,11 @@
 /*
  *          prepare                    poll over
  *    UP ───────────► LOOKING ─────────────────────► ASLEEP
- *    ▲                  │ rouse: that is all           │ rouse: then wake
+ *    ▲                  │ rouse: changes the state     │ rouse: then also wakes
  *    └──────────────────┴──────────────────────────────┘
  *
- * The lock orders what is handed over; release and acquire are for those who look without it.
+ * The lock orders the work that is handed over. Release and acquire are for threads that look
+ * without it.
  */
 #include "base/sleeper.h"
 
@@ -20,7 +21,7 @@
 
 enum { UP, LOOKING, ASLEEP };
 
-enum { LOOKS_PER_TIME = 8 }; /* between two questions for the time, some 0.3 µs */
+enum { LOOKS_PER_TIME = 8 }; /* between two readings of the clock, some 0.3 µs */
 
 void sleeper_init(struct sleeper *s)
 {
@@ -78,7 +79,7 @@ void sleeper_wait_until(struct sleeper *s, uint64_t deadline_ns)
 {
     const struct timespec deadline = {.tv_sec = (time_t)(deadline_ns / NS_PER_S),
                                       .tv_nsec = (long)(deadline_ns % NS_PER_S)};
-    /* Of the futex calls, the one whose time is a point and not a length; on CLOCK_MONOTONIC. */
+    /* The futex call whose timeout is a point in time and not a length; on CLOCK_MONOTONIC. */
     if (fall_asleep(s))
         syscall(SYS_futex, &s->state, FUTEX_WAIT_BITSET_PRIVATE, ASLEEP, &deadline, NULL,
                 FUTEX_BITSET_MATCH_ANY);

@@ -23,7 +23,7 @@ struct status {
 
 static struct status no_memory = {.code = STATUS_UNAVAILABLE, .message = "out of memory"};
 
-/* What may be put around a message that has been cut, before the whole is cut again. */
+/* How much text may be added around a message that was cut, before the whole is cut again. */
 enum { MAX_AROUND_BYTES = 4 << 10 };
 
 struct status *status_newv(enum status_code code, const char *fmt, va_list ap)
@@ -37,7 +37,7 @@ struct status *status_newv(enum status_code code, const char *fmt, va_list ap)
     bool is_cut = length > STATUS_MAX_BYTES + MAX_AROUND_BYTES;
     size_t kept = is_cut ? STATUS_MAX_BYTES : (size_t)length;
 
-    MEM_CHARGE(NULL, 0); /* it may outlive what it tells of */
+    MEM_CHARGE(NULL, 0); /* it may outlive the model that it is about */
     struct status *st = mem_try_alloc(sizeof(*st) + kept + 1 + (is_cut ? UTF8_CUT_BYTES : 0));
     if (!st)
         return &no_memory;
@@ -80,7 +80,7 @@ struct status *status_prefix(struct status *st, const char *fmt, ...)
         whole = status_new(st->code, "%s%s", prefix->message, st->message);
     status_free(prefix);
     if (whole == &no_memory)
-        return st; /* the cause matters more than its surroundings */
+        return st; /* the cause matters more than its context */
     status_free(st);
     return whole;
 }
@@ -131,7 +131,7 @@ void status_free(struct status *st)
 {
     if (!st || st == &no_memory)
         return;
-    /* acq_rel: the last owner sees all that the others did before they let go. */
+    /* acq_rel: the last owner sees all writes of the others before their release. */
     if (atomic_fetch_sub_explicit(&st->refs, 1, memory_order_acq_rel) == 1)
         mem_free(st);
 }

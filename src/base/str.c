@@ -104,7 +104,7 @@ bool str_nearer(const char *name, const char *candidate, size_t *least)
     size_t distance = str_edit_distance(name, candidate);
     size_t shorter = MIN(strlen(name), strlen(candidate));
     if (distance >= *least || distance >= shorter || distance > MAX((size_t)1, shorter / 3))
-        return false; /* of one letter only itself is near */
+        return false; /* a name of one letter is near only itself */
     *least = distance;
     return true;
 }

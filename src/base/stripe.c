@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * There are twice as many stripes as processors, rounded up to a power of two, within bounds: most
- * threads that have one do nothing most of the time. A thread gets the one that fewest others have,
- * at its first count, and gives it back when it ends; so the loops, which begin together and stay,
- * do not share one while others are free.
+ * threads that have a stripe are idle most of the time. At its first count a thread gets the stripe
+ * that the fewest others have, and returns it when it ends. So the loops, which begin together and
+ * stay, do not share one while others are free.
  */
 #include "base/stripe.h"
 
@@ -79,7 +79,7 @@ void stripes_open(struct stripe *stripes, enum stripe_count count)
         atomic_store(&stripes[i].words[count], 0);
 }
 
-/* Of words, which are twice what is counted. */
+/* Sums words that count twice each count. */
 static long halve_sum(unsigned long sum)
 {
     return (long)sum >> 1;

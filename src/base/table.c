@@ -16,7 +16,7 @@ struct table_text {
     char **cells;
 };
 
-/* A line end inside a cell would break the frame, and could forge a row. */
+/* Replaces line ends: inside a cell one would break the frame, and could forge a row. */
 static char *one_line(const char *text)
 {
     char *copy = mem_strdup(text);

@@ -18,13 +18,13 @@
 
 #include "base/status.h"
 
-/* Registers of large vector units are saved there (AT_MINSIGSTKSZ is up to 11 KiB), a backtrace
- * needs some more. */
+/* The registers of large vector units are saved there (AT_MINSIGSTKSZ is up to 11 KiB); a
+ * backtrace needs some more. */
 enum { HANDLER_STACK_BYTES = 64 << 10 };
 
 /*
- * The mask that threads begin with, once thread_keep_mask() has been called. Set before the threads
- * of a server start; a second server may set it anew while others start threads.
+ * The mask with which threads begin, once thread_keep_mask() was called. Set before the threads of
+ * a server start; a second server may set it again while others start threads.
  */
 static struct {
     pthread_mutex_t mu;
@@ -41,9 +41,9 @@ void thread_keep_mask(void)
 }
 
 /*
- * A handler that asks for it (SA_ONSTACK) needs a stack that is there when the thread's own is
- * full: the other end of that is, and costs nothing until it is used. A sanitizer has brought its
- * own, which it wants to find again.
+ * A handler with SA_ONSTACK needs this stack when the thread's own is full: then it runs on the
+ * other one, whose pages cost nothing until they are used. A sanitizer brings a stack of its own,
+ * which must stay.
  */
 static bool lend_stack(void *bytes, size_t n_bytes)
 {
@@ -104,7 +104,7 @@ struct status *thread_call(const char *name, void (*run)(void *arg), void *arg)
 
 uint64_t thread_waited_ns(void)
 {
-    /* Without stdio, which would ask for memory: this may be in the middle of a request. */
+    /* Without stdio, which would allocate: this may be in the middle of a request. */
     char text[128];
     int fd = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The list of pools only grows, at its front. A pool is its thread's from the exchange of `taken`
- * until the thread ends; others may release blocks of it all the time.
+ * The list of pools only grows, at its front. A pool belongs to its thread from the exchange of
+ * `taken` until the thread ends; other threads may release blocks of it at any time.
  */
 #include "base/thread_pool.h"
 
@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "base/pool.h"
 
-enum { UNUSED_BYTES = 64 << 20 }; /* what one may keep for later while its thread is there */
+enum { UNUSED_BYTES = 64 << 20 }; /* unused bytes that a pool may keep while its thread lives */
 
 struct seat {
     struct pool *pool;
@@ -42,7 +42,7 @@ static void create_thread_key(void)
 
 static struct seat *make_seat(void)
 {
-    MEM_CHARGE(NULL, 0); /* it is the process's, whoever needs it first */
+    MEM_CHARGE(NULL, 0); /* it belongs to the process, whichever thread needs it first */
     struct seat *seat = mem_zalloc(sizeof(*seat));
     seat->pool = pool_new("thread", UNUSED_BYTES, 0);
     atomic_init(&seat->taken, true);

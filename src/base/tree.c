@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A treap: a search tree by the keys, and a heap by weights that are drawn by lot. Such a tree is
- * shaped as if its keys had come in random order, whatever order a client gives them.
+ * A treap: a search tree by the keys, and a heap by random weights. Its shape is that of a tree
+ * whose keys were added in random order, whatever order a client gives them.
  */
 #include "base/tree.h"
 
@@ -25,7 +25,7 @@ static struct tree_node **pointer_to(struct tree *t, const struct tree_node *nod
     return node->parent->left == node ? &node->parent->left : &node->parent->right;
 }
 
-/* A child takes the place of its parent, which goes below it. */
+/* Moves a child to the position of its parent, which goes below it. */
 static void rotate_up(struct tree *t, struct tree_node *node)
 {
     struct tree_node *parent = node->parent, *passed;
@@ -81,7 +81,7 @@ void tree_remove(struct tree *t, struct tree_node *node)
     t->count--;
 }
 
-/* The outermost node below this one; each direction has one function here. */
+/* find_leftmost, find_rightmost - return the outermost node of this subtree. */
 static struct tree_node *find_leftmost(struct tree_node *node)
 {
     while (node && node->left)

@@ -10,7 +10,7 @@
 
 #include "base/mem.h"
 
-/* The bytes of the sequence at s, or 0 if there is no valid one. */
+/* Returns the bytes of the sequence at s, or 0 if there is no valid one. */
 static size_t sequence_length(const unsigned char *s, size_t room)
 {
     unsigned char low = 0x80, high = 0xbf; /* limits of the second byte */
@@ -129,7 +129,7 @@ size_t utf8_mark_cut(char *text, size_t kept, size_t whole)
         size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
         n = n - 1 + length <= kept ? kept : n - 1;
     } else {
-        n = kept; /* ASCII, or bytes that are none of a character */
+        n = kept; /* ASCII, or bytes that belong to no character */
     }
     return n + (size_t)snprintf(text + n, UTF8_CUT_BYTES, "…(%zu bytes)", whole);
 }
