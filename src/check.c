@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The command line of `conch check`. Flags that matter to reading are those of the server, with its
- * help and its checks (options.def): who serves with them checks with them.
+ * The command line of `conch check`. The flags that affect reading are the server's, with its help
+ * and its checks (options.def), so that a user checks with the flags that the server gets.
  */
 #include "check.h"
 
@@ -20,8 +20,8 @@ struct arguments {
 };
 
 struct flag {
-    enum option_id same; /* that option of the server, with its name; N_OPTIONS: our own */
-    /* NULL, or what is wrong with the value. */
+    enum option_id same; /* the server's option of that name; N_OPTIONS: our own */
+    /* Reads the value; returns NULL, or its fault. */
     char *(*take)(struct arguments *a, const char *value);
     const char *name;
     const char *argument; /* NULL: takes none */
@@ -165,7 +165,7 @@ static const struct flag *find_check_flag(const char *name, size_t length)
     return NULL;
 }
 
-/* The value of one flag; the server's own check of it comes first. */
+/* Reads the value of one flag; the server's own check of it comes first. */
 static char *take_flag_value(struct arguments *a, const struct flag *f, const char *value)
 {
     const struct option *o = f->same < N_OPTIONS ? &option_table[f->same] : NULL;

@@ -2,11 +2,11 @@
 /*
  * The program: options → server → frontends → a signal → drain → exit code.
  *
- * It is an embedder like any other: all it has of the server is the public API, and conch.h for the
- * frontends and for models that load while the ports are open. Main owns start and stop, and waits
- * in between; signals, and the end of the loading, only wake it. Before it waits, while it looks at
- * options and repositories, a signal ends the process as it would without a handler; the second one
- * after it has waited does so at once.
+ * It is an embedder like any other: it uses only the public API, and conch.h for the frontends and
+ * for models that load while the ports are open. Main owns start and stop, and waits in between;
+ * signals, and the end of the loading, only wake it. Before main waits, while it reads options and
+ * repositories, a signal ends the process as without a handler. Once it waits, only a second signal
+ * does so at once.
  */
 #include <errno.h>
 #include <execinfo.h>
@@ -33,10 +33,10 @@
 #include "version.h"
 
 enum {
-    LAST_PAGE_MS = 1000, /* what metrics have to do yet when all else has ended */
+    LAST_PAGE_MS = 1000, /* for metrics to end after all else has ended */
     TAKE_DOWN_MS = 2000, /* beyond the exit timeout: to free what has ended */
-    LAST_LINES_MS = 500, /* for a log that is not read in time */
-    ONE_SIGNAL_MS = 200, /* what comes so soon is the same wish: timeout(1) sends it twice */
+    LAST_LINES_MS = 500, /* for a log that is read too slowly */
+    ONE_SIGNAL_MS = 200, /* signals within this time are one: timeout(1) sends it twice */
     CRASH_WITHIN_S = 5,
 };
 
@@ -61,7 +61,7 @@ static void log_line(TRITONSERVER_LogLevel level, int line, const char *fmt, ...
 
 static void print_console_line(TRITONSERVER_LogLevel level, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
-/* A line as it is, on the console. */
+/* Prints a line unchanged on the console. */
 static void print_console_line(TRITONSERVER_LogLevel level, const char *fmt, ...)
 {
     char *text;
@@ -75,7 +75,7 @@ static void print_console_line(TRITONSERVER_LogLevel level, const char *fmt, ...
     free(text);
 }
 
-/* An error ends here, on stderr: "error: <what>: <Code> - <message>". False when there was one. */
+/* Ends an error on stderr: "error: <what>: <Code> - <message>". False if there was one. */
 static bool passed_or_printed(TRITONSERVER_Error *error, const char *what)
 {
     if (!error)
@@ -100,15 +100,15 @@ static bool worked_or_logged(TRITONSERVER_Error *error, const char *what)
 /* ---- signals --------------------------------------------------------------------------------- */
 
 /*
- * No thread blocks any: a child that a backend starts has the mask of the thread that starts it. So
- * a handler may run on any thread, at any place, and does nothing that depends on where it is.
+ * No thread blocks a signal: a child that a backend starts has the mask of the thread that starts
+ * it. So a handler may run on any thread, anywhere, and does nothing that depends on its thread.
  */
 
 static sem_t events;
-static atomic_bool waiting;      /* main is there, or about to be */
+static atomic_bool waiting;      /* main waits, or is about to */
 static atomic_int signal_number; /* the first that ends the program */
-static atomic_ullong signal_ms;  /* … and when it came; 0: none has */
-static atomic_bool hung_up;      /* the log file is to be opened anew */
+static atomic_ullong signal_ms;  /* … and its time; 0: none has come */
+static atomic_bool hung_up;      /* the log file is to be reopened */
 static bool has_terminal;        /* constant before there are handlers, as is … */
 static pid_t program_pid;
 
@@ -119,7 +119,7 @@ static uint64_t now_ms(void)
     return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-/* For handlers: text for stderr, unless nobody reads that. */
+/* Writes a handler's text to stderr, unless that is not read. */
 static void write_stderr(const char *text, size_t length)
 {
     struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
@@ -147,8 +147,8 @@ NORETURN static void end_at_once(int number)
 }
 
 /*
- * Also in a child that a backend has just made, and that has not become another program yet: with
- * vfork() it even has our memory.
+ * Also in a child that a backend has just made, before it becomes another program: after vfork() it
+ * even shares our memory.
  */
 static void let_happen(int number)
 {
@@ -173,7 +173,7 @@ static void on_signal(int number)
     errno = saved;
 }
 
-/* Nobody has hung up who could: log files are being rotated. */
+/* Without a terminal SIGHUP means that log files are rotated. */
 static void on_hangup(int number)
 {
     int saved = errno;
@@ -187,9 +187,9 @@ static void on_hangup(int number)
 }
 
 /*
- * Says where it happened, then lets it happen. On a stack of its own, since the thread's may be
- * full; nothing here takes memory. Should the program be in such a state that even this hangs, the
- * alarm ends it.
+ * Prints the stack, then lets the crash happen. On a stack of its own, since the thread's may be
+ * full; nothing here allocates. If the program is in a state in which even this hangs, the alarm
+ * ends it.
  */
 static void on_crash(int number)
 {
@@ -199,10 +199,11 @@ static void on_crash(int number)
     say_signal(number, ".\n");
     backtrace_symbols_fd(frames, backtrace(frames, ARRAY_SIZE(frames)), STDERR_FILENO);
     conch_log_await(LAST_LINES_MS);
-    raise(number); /* SA_RESETHAND has put the default back */
+    raise(number); /* SA_RESETHAND has restored the default */
 }
 
-/* SIGHUP is the terminal's, if there is one, and whoever wants to outlive that (nohup) is let. */
+/* SIGHUP comes from the terminal, if there is one; a user who ignores it (nohup) wants to
+ * outlive that. */
 static void catch_hangup(const struct sigaction *ends)
 {
     struct sigaction reopens = {.sa_handler = on_hangup, .sa_flags = SA_RESTART}, before;
@@ -220,7 +221,7 @@ static void catch_hangup(const struct sigaction *ends)
 static void catch_crashes(void)
 {
     static const int crashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
-    static char stack[64 << 10]; /* main's; our other threads have one of their own */
+    static char stack[64 << 10]; /* main's; our other threads have their own */
     struct sigaction action = {.sa_handler = on_crash, .sa_flags = SA_ONSTACK | (int)SA_RESETHAND};
     struct sigaction before;
     stack_t none, ours = {.ss_sp = stack, .ss_size = sizeof(stack)};
@@ -230,7 +231,7 @@ static void catch_crashes(void)
     if (sigaltstack(NULL, &none) == 0 && (none.ss_flags & SS_DISABLE))
         sigaltstack(&ours, NULL);
     for (size_t i = 0; i < ARRAY_SIZE(crashes); i++) {
-        /* A sanitizer that has its own handler says more than ours. */
+        /* A sanitizer's own handler prints more than ours. */
         if (sigaction(crashes[i], NULL, &before) == 0 && before.sa_handler == SIG_DFL)
             sigaction(crashes[i], &action, NULL);
     }
@@ -248,7 +249,7 @@ static void catch_signals(void)
     catch_crashes();
 }
 
-/* ---- what main waits for -------------------------------------------------------------------- */
+/* ---- Events ---------------------------------------------------------------------------------- */
 
 static atomic_bool loaded;
 static TRITONSERVER_Error *load_error; /* set before `loaded` */
@@ -261,7 +262,7 @@ static void on_models_loaded(TRITONSERVER_Error *error, void *userp)
     sem_post(&events);
 }
 
-/* Once the models are loaded, or the thread that loads them is gone. */
+/* Call it once the models are loaded, or the loading thread has ended. */
 static TRITONSERVER_Error *take_load_error(void)
 {
     TRITONSERVER_Error *error = load_error;
@@ -269,7 +270,7 @@ static TRITONSERVER_Error *take_load_error(void)
     return error;
 }
 
-/* The file may have been renamed: what comes now goes to one of the name that was given. */
+/* The file may have been renamed: later lines go to a new file of the given name. */
 static void reopen_log(const char *path)
 {
     TRITONSERVER_ServerOptions *so = NULL;
@@ -284,8 +285,7 @@ static void reopen_log(const char *path)
     TRITONSERVER_ErrorDelete(TRITONSERVER_ServerOptionsDelete(so));
 }
 
-/* Until there is a signal that ends the program; or, if that is asked for, until the models are
- * loaded. */
+/* Waits for a signal that ends the program; with or_loaded also for the end of the load. */
 static void wait_for_event(const struct options *o, bool or_loaded)
 {
     while (!atomic_load(&signal_number) && !(or_loaded && atomic_load(&loaded))) {
@@ -296,9 +296,9 @@ static void wait_for_event(const struct options *o, bool or_loaded)
     }
 }
 
-/* ---- following the repositories ------------------------------------------------------------- */
+/* ---- Polling the repositories ---------------------------------------------------------------- */
 
-/* Mode poll: a thread looks at the repositories again and again. */
+/* Mode poll: a thread polls the repositories again and again. */
 struct follower {
     TRITONSERVER_Server *server;
     long seconds;
@@ -328,7 +328,7 @@ static void follower_start(struct follower *f, TRITONSERVER_Server *server, cons
 {
     f->server = server;
     f->seconds = option_int(o, OPT_REPOSITORY_POLL_SECS);
-    bool live = false; /* else it has no repositories */
+    bool live = false; /* otherwise it has no repositories */
     TRITONSERVER_ErrorDelete(TRITONSERVER_ServerIsLive(server, &live));
     if (strcasecmp(option_text(o, OPT_MODEL_CONTROL_MODE), "poll") != 0 || f->seconds == 0 || !live)
         return;
@@ -339,7 +339,7 @@ static void follower_start(struct follower *f, TRITONSERVER_Server *server, cons
         log_error("failed to start a thread to poll the model repository: %s", strerror(failed));
 }
 
-/* It looks no more; what it is about goes on. */
+/* Ends the polling; a load in progress goes on. */
 static void follower_end(struct follower *f)
 {
     if (f->runs)
@@ -373,7 +373,7 @@ static bool start_metrics(TRITONSERVER_Server *server, const struct options *o,
                             "start Metrics service");
 }
 
-/* The one line that says what is served where, and what is not although nobody switched it off. */
+/* Logs the one line that says what is served where, and which default services are missing. */
 static void log_services(const struct options *o, const struct conch_http *http)
 {
     const char *missing = option_bool(o, OPT_ALLOW_GRPC) ? " (gRPC is not available yet)" : "";
@@ -389,7 +389,7 @@ static void log_services(const struct options *o, const struct conch_http *http)
              conch_http_port(http), missing);
 }
 
-/* What is open to the outside. */
+/* The open ports. */
 struct frontends {
     struct conch_http *http;
     struct conch_metrics *metrics;
@@ -397,9 +397,9 @@ struct frontends {
 };
 
 /*
- * First HTTP, then the server, both within the one exit timeout, and then the metrics, which show
- * what the stop waits for. False when the timeout did not suffice: what is still running then must
- * not be waited for.
+ * Stops HTTP first, then the server, both within the one exit timeout, then the metrics, which show
+ * what the stop waits for. False if the timeout did not suffice: then nothing may wait for what
+ * still runs.
  */
 static bool stop_serving(TRITONSERVER_Server *server, struct frontends *f, uint64_t timeout_ms)
 {
@@ -409,7 +409,7 @@ static bool stop_serving(TRITONSERVER_Server *server, struct frontends *f, uint6
     unsigned int n_cut = conch_http_stop(f->http, timeout_ms);
     if (n_cut)
         log_info("Timeout 0: Found %u HTTP service connections", n_cut);
-    conch_server_end_sequences(server); /* all who asked for them were clients */
+    conch_server_end_sequences(server); /* their clients' connections are closed */
     uint64_t used_ms = now_ms() - from_ms;
     uint64_t left_ms = used_ms < timeout_ms ? timeout_ms - used_ms : 0;
     if (!worked_or_logged(
@@ -422,7 +422,7 @@ static bool stop_serving(TRITONSERVER_Server *server, struct frontends *f, uint6
     return true;
 }
 
-/* Something still runs that cannot be ended: nothing may be freed under it. */
+/* Something that cannot be ended still runs: its memory may not be freed. */
 NORETURN static void give_up(void)
 {
     conch_log_await(LAST_LINES_MS);
@@ -450,8 +450,8 @@ static void *stop_and_delete_server(void *arg)
 }
 
 /*
- * Whatever hangs (a model that is being finalised, a library), the exit timeout is the longest that
- * a stop lasts, and some time in which all that has ended is taken down.
+ * Whatever hangs (the finalisation of a model, a library), a stop lasts at most as long as the exit
+ * timeout, and some time to free what has ended.
  */
 static bool end_in_time(TRITONSERVER_Server *server, struct frontends *f, uint64_t timeout_ms)
 {
@@ -463,7 +463,7 @@ static bool end_in_time(TRITONSERVER_Server *server, struct frontends *f, uint64
 
     sem_init(&e.over, 0, 0);
     if (pthread_create(&thread, NULL, stop_and_delete_server, &e) != 0) {
-        stop_and_delete_server(&e); /* no room for a thread: rather too late than not at all */
+        stop_and_delete_server(&e); /* no memory for a thread: late is better than never */
         return e.fine;
     }
     while (sem_clockwait(&e.over, CLOCK_MONOTONIC, &until) != 0) {
@@ -490,7 +490,7 @@ static bool create_server(const struct options *o, TRITONSERVER_Server **ret_ser
     if (!passed_or_printed(TRITONSERVER_ServerOptionsNew(&so), "creating server options"))
         return false;
     bool ok = apply_options(o, true, so);
-    /* Deprecations go where Triton has them, the rest into the log. */
+    /* Deprecations are printed where Triton prints them, the rest is logged. */
     for (size_t i = 0; ok && i < o->n_notices; i++) {
         if (strncmp(o->notices[i], "Warning:", 8) == 0)
             fprintf(stderr, "%s\n", o->notices[i]);
@@ -514,8 +514,8 @@ static bool open_ports(TRITONSERVER_Server *server, const struct options *o, str
 }
 
 /*
- * From the first model to the signal that ends the program. The ports are open before the models
- * load, so that whoever asks can tell a server that loads from one that is dead.
+ * Serves from the first model to the signal that ends the program. The ports are open before the
+ * models load, so that clients can distinguish a server that loads from a dead one.
  */
 static bool serve_until_signal(TRITONSERVER_Server *server, const struct options *o,
                                struct frontends *f)
@@ -539,7 +539,7 @@ static bool serve_until_signal(TRITONSERVER_Server *server, const struct options
     return true;
 }
 
-/* Each connection is a descriptor, and the usual limit is there for programs that use select(). */
+/* Each connection is a descriptor; the usual limit exists for programs that use select(). */
 static void raise_descriptor_limit(struct rlimit *ret_before)
 {
     struct rlimit limit = {0};
@@ -573,26 +573,26 @@ static int run_server(const struct options *o)
     bool fine = serve_until_signal(server, o, &frontends);
     fine = end_in_time(server, &frontends, (uint64_t)option_int(o, OPT_EXIT_TIMEOUT_SECS) * 1000) &&
            fine;
-    TRITONSERVER_ErrorDelete(take_load_error()); /* that it has been stopped meanwhile */
+    TRITONSERVER_ErrorDelete(take_load_error()); /* the error that it was stopped meanwhile */
     return fine ? 0 : 1;
 }
 
-/* ---- memory --------------------------------------------------------------------------------- */
+/* ---- Memory ---------------------------------------------------------------------------------- */
 
 int mallctl(const char *name, void *old, size_t *old_size, void *fresh, size_t fresh_size)
     __attribute__((weak));
 
 /*
- * What jemalloc reads first; the environment's MALLOC_CONF comes after it. By itself it has four
- * arenas for each processor: 64 of these would cost 22 MiB before there is a model. Requests
- * allocate nothing, and so a few are enough, on any machine.
+ * jemalloc's first settings; the environment's MALLOC_CONF comes after them. By default it has four
+ * arenas for each processor: on 64 processors they would cost 22 MiB before there is a model.
+ * Requests allocate nothing, so a few are enough, on any machine.
  */
 extern const char *malloc_conf __attribute__((visibility("default")));
 const char *malloc_conf = "narenas:8";
 
 /*
- * jemalloc makes an arena when a thread first needs one; a thread for which there is no memory left
- * then crashes inside its first malloc(). So all arenas exist before there are threads.
+ * jemalloc makes an arena when a thread first needs one; if there is no memory for it, the thread
+ * crashes inside its first malloc(). So all arenas are made before there are threads.
  */
 static bool make_arenas(void)
 {
@@ -608,14 +608,15 @@ static bool make_arenas(void)
 
 /* ---- the command line ----------------------------------------------------------------------- */
 
-/* Started under Triton's name: what its start scripts and tests expect of the command line. */
+/* Was the program started under Triton's name? Its start scripts and tests expect Triton's
+ * command line. */
 static bool is_tritonserver(const char *program)
 {
     const char *slash = strrchr(program, '/');
     return strcmp(slash ? slash + 1 : program, "tritonserver") == 0;
 }
 
-/* What is wrong with the command line: with the usage as Triton has it, else on one line. */
+/* Prints the fault of the command line: with the usage as Triton does, otherwise on one line. */
 static void print_wrong(char *wrong, bool as_tritonserver)
 {
     if (as_tritonserver) {
@@ -632,7 +633,7 @@ int main(int argc, char **argv)
 {
     struct options o;
     int code = 0;
-    if (!make_arenas()) { /* whatever needs a byte would crash */
+    if (!make_arenas()) { /* any allocation would crash */
         static const char text[] = "conch: there is not enough memory to start\n";
         write_stderr(text, sizeof(text) - 1);
         _exit(1);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Parsing the command line by the table in options.def.
+ * Parses the command line by the table in options.def.
  *
- * Not getopt_long: it prints its errors itself, and lets each new flag of ours make a prefix
- * ambiguous that start scripts for Triton use; here our own flags match only in full.
+ * It does not use getopt_long, which prints its errors itself, and with which each new flag of ours
+ * could make a prefix ambiguous that start scripts for Triton use. Here our own flags match only in
+ * full.
  */
 #include "options.h"
 
@@ -128,9 +129,9 @@ static char *parse_value(const struct option *option, struct option_value *v, co
     return wrong;
 }
 
-/* ---- what becomes of a flag ----------------------------------------------------------------- */
+/* ---- The effect of a flag -------------------------------------------------------------------- */
 
-/* Does this value ask for something that does not exist yet? */
+/* Does this value ask for a feature that does not exist yet? */
 static bool asks_for_more(const struct option *option, const struct option_value *v,
                           const char *text)
 {
@@ -190,7 +191,7 @@ static char *take_value(struct options *o, enum option_id id, const char *text)
     return NULL;
 }
 
-/* The first flag whose last value (any, of a list) asks for too much. */
+/* Finds the first flag whose last value (any value, of a list) asks for a missing feature. */
 static char *check_effects(const struct options *o)
 {
     for (int id = 0; id < N_OPTIONS; id++) {
@@ -250,7 +251,8 @@ static void add_deprecations(struct options *o)
 
 /* ---- the command line ----------------------------------------------------------------------- */
 
-/* The flag that the first `length` characters of name mean, or N_OPTIONS and *ret_wrong. */
+/* Finds the flag that the first `length` characters of name mean; or returns N_OPTIONS and
+ * *ret_wrong. */
 static enum option_id find_flag(const char *name, size_t length, char **ret_wrong)
 {
     enum option_id found = N_OPTIONS;
@@ -306,7 +308,7 @@ static void set_defaults(struct options *o)
     }
 }
 
-/* What the environment says where the command line did not. */
+/* Applies the environment to flags that the command line does not have. */
 static char *apply_environment(struct options *o)
 {
     struct option_value *repositories = &o->values[OPT_MODEL_REPOSITORY];

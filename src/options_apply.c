@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From the command line to the C API: each value of options.def goes to the keeper that stands
- * beside it. A server's values go by conch_server_options_set(), by the name of their flag; the
- * functions here are for those whose text is more than a value.
+ * Passes the command line to the C API: each value of options.def goes to the keeper beside it. A
+ * server's values go by conch_server_options_set(), by the name of their flag; the functions here
+ * are for values whose text has several parts.
  */
 #include <inttypes.h>
 #include <limits.h>
@@ -15,7 +15,7 @@
 #include "options_priv.h"
 #include "triton/core/tritonserver.h"
 
-/* ---- Values that are more than one thing ----------------------------------------------------- */
+/* ---- Values of several parts ----------------------------------------------------------------- */
 
 static TRITONSERVER_Error *apply_log_format(TRITONSERVER_ServerOptions *so, const char *text)
 {
@@ -65,7 +65,7 @@ static TRITONSERVER_Error *apply_backend_directory(TRITONSERVER_ServerOptions *s
                                                          text ? text : options_backend_directory());
 }
 
-/* `text`, up to its end; the program ends when there is no memory. */
+/* Copies `text` up to its end; the program ends when there is no memory. */
 static char *copy_until(const char *text, const char *end)
 {
     char *copy = strndup(text, (size_t)(end - text));
@@ -74,7 +74,7 @@ static char *copy_until(const char *text, const char *end)
     return copy;
 }
 
-/* [backend,]setting=value, which was checked. */
+/* Applies [backend,]setting=value, which was checked. */
 static TRITONSERVER_Error *apply_backend_config(TRITONSERVER_ServerOptions *so, const char *text)
 {
     const char *comma = strchr(text, ','), *equals = strchr(text, '=');
@@ -91,7 +91,7 @@ static TRITONSERVER_Error *apply_backend_config(TRITONSERVER_ServerOptions *so, 
     return error;
 }
 
-/* policy,setting=value, whose form was checked. */
+/* Applies policy,setting=value, whose form was checked. */
 static TRITONSERVER_Error *apply_host_policy(TRITONSERVER_ServerOptions *so, const char *text)
 {
     const char *comma = strchr(text, ','), *equals = strchr(comma, '=');
@@ -104,7 +104,7 @@ static TRITONSERVER_Error *apply_host_policy(TRITONSERVER_ServerOptions *so, con
     return error;
 }
 
-/* setting=value, whose form was checked. */
+/* Applies setting=value, whose form was checked. */
 static TRITONSERVER_Error *apply_metrics_config(TRITONSERVER_ServerOptions *so, const char *text)
 {
     const char *equals = strchr(text, '=');
@@ -117,10 +117,10 @@ static TRITONSERVER_Error *apply_metrics_config(TRITONSERVER_ServerOptions *so, 
 
 /* ---- The server's options -------------------------------------------------------------------- */
 
-/* Where a value of each option goes: to its function, to conch_server_options_set(), nowhere. */
+/* The keeper of each option's value: a function, conch_server_options_set(), or none. */
 static const struct keeper {
     TRITONSERVER_Error *(*apply)(TRITONSERVER_ServerOptions *so, const char *text);
-    const char *what; /* it sets */
+    const char *what; /* its name in errors */
     bool by_flag;
 } keepers[N_OPTIONS] = {
 #define KEPT(type, name)            .by_flag = true
@@ -134,7 +134,7 @@ static const struct keeper {
 #include "options.def"
 };
 
-/* As the C API reads it: numbers in digits, without what comes after the point. */
+/* Prints a value as the C API reads it: numbers in digits, without a fraction. */
 static const char *text_of(const struct option *option, const struct option_value *v, char *buffer,
                            size_t size)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a flag's value must look like, with the words that Triton has for it where it is wrong.
+ * The form of each flag's value, with Triton's words for its faults.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -124,7 +124,7 @@ CHECK(check_agent_directory)
 
 /* ---- settings: [name,]setting=value --------------------------------------------------------- */
 
-/* The place of c in text, with something on both sides of it; NULL otherwise. */
+/* Finds c in text, with something on both sides of it; NULL otherwise. */
 static const char *find_inner_char(const char *text, char c)
 {
     const char *at = strchr(text, c);
@@ -166,7 +166,7 @@ bool metrics_config_asks(const char *text)
     int64_t wanted = 0;
     if (strncmp(text, name, sizeof(name) - 1) == 0)
         free(option_parse_bool(text + sizeof(name) - 1,
-                               &wanted)); /* the server says if it is none */
+                               &wanted)); /* the server reports it if it is none */
     return wanted;
 }
 
@@ -174,12 +174,12 @@ CHECK(check_host_policy)
 {
     const char *comma = find_inner_char(text, ',');
     if (comma && find_inner_char(comma + 1, '='))
-        return NULL; /* which settings there are is for the server to say */
+        return NULL; /* the server knows which settings exist */
     return option_message(
         "--host-policy option format is '<policy name>,<setting>=<value>'. Got %s", text);
 }
 
-/* A setting of tracing, taken apart; mode is empty for the global ones. */
+/* A setting of tracing in its parts; mode is empty for the global ones. */
 struct trace_setting {
     const char *name, *value;
     size_t name_length;
@@ -241,7 +241,8 @@ bool trace_config_asks(const char *text)
 
 /* ---- pairs ---------------------------------------------------------------------------------- */
 
-/* text as <first><c><second>: a copy of the first that the caller frees, and the second. */
+/* Splits text at <first><c><second>: returns a copy of the first, which the caller frees, and
+ * the second. */
 static char *split_pair(const char *text, char c, char **ret_first, const char **ret_second)
 {
     const char *at = strchr(text, c);
@@ -381,8 +382,8 @@ static const struct service services[] = {
 };
 
 /*
- * Is the service placed somewhere? Of the one that does not exist yet, the default place is
- * nobody's wish; only one that was asked for can be in the way.
+ * Does the service have a port? For the service that does not exist yet, the default port does not
+ * count; only a port that was asked for can clash.
  */
 static bool is_placed(const struct options *o, const struct service *s)
 {
@@ -396,7 +397,7 @@ static const char *address_of(const struct options *o, const struct service *s)
     return address ? address : option_text(o, OPT_HTTP_ADDRESS);
 }
 
-/* Of a service that is switched off any number will do, as in the reference. */
+/* A service that is switched off may have any number, as in the reference. */
 static char *check_port_numbers(const struct options *o)
 {
     static const struct {

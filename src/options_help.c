@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * --help: the table for reading. Flags in a column of their own, what they do beside them.
+ * Prints --help: the table for reading. Flags in a column of their own, their descriptions beside
+ * them.
  */
 #include <string.h>
 
@@ -29,7 +30,7 @@ static const char *const headings[] = {
     [GROUP_DEPRECATED] = "Deprecated",
 };
 
-/* Characters, not bytes. */
+/* Counts characters, not bytes. */
 static int count_columns(const char *text, size_t n_bytes)
 {
     int n = 0;

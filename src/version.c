@@ -17,10 +17,10 @@
 
 typedef char *backend_version_fn(const char *folder, const char *library_path);
 
-/* Those that find a library; nobody else's code is loaded to tell a version. */
+/* The backends that search for a library; no other backend is loaded to print a version. */
 static const char *const finders[] = {"onnxruntime"};
 
-/* The value of a text like "[backend,]library-path=value"; NULL: it is something else. */
+/* Returns the value of a text like "[backend,]library-path=value"; NULL: it is another setting. */
 static const char *library_path_in(const char *text, const char *backend)
 {
     static const char key[] = "library-path=";
@@ -34,7 +34,8 @@ static const char *library_path_in(const char *text, const char *backend)
     return strncmp(text, key, sizeof(key) - 1) == 0 ? text + sizeof(key) - 1 : NULL;
 }
 
-/* As the backend would be told: its own setting before one for all, the last of several. */
+/* Finds the path that the backend would get: its own setting wins over one for all, the last of
+ * several counts. */
 static const char *find_library_path(const char *backend, const char *const *settings, size_t n)
 {
     const char *own = NULL, *all = NULL;
@@ -67,7 +68,7 @@ static void print_backend(const char *backends, const char *name, const char *li
         return;
     }
     symbol = dlsym(handle, "conch_backend_version");
-    if (!symbol) { /* somebody else's backend of that name */
+    if (!symbol) { /* another author's backend of that name */
         printf("%s: %s, which does not tell what it finds\n", name, library);
         return;
     }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The registry of backend libraries. A library is loaded and initialised by the first thread that
- * asks for it, without a lock (its Initialize may take as long as it likes); others that want the
- * same one wait for the outcome.
+ * The registry of backend libraries. The first thread that asks for a library loads and initialises
+ * it, without a lock (its Initialize may take any time). Other threads that want the same one wait
+ * for the result.
  */
 #include "core/backend/backend.h"
 
@@ -30,7 +30,7 @@ enum {
     MAX_HELPERS = 64,
 };
 
-/* As in the reference: 1 is yes, anything else no. */
+/* As in the reference: 1 means yes, any other text no. */
 static enum parallel_instances read_parallel_instances(void)
 {
     const char *wanted = getenv("TRITON_PARALLEL_INSTANCE_LOADING");
@@ -39,15 +39,15 @@ static enum parallel_instances read_parallel_instances(void)
     return strcmp(wanted, "1") == 0 ? PARALLEL_ALWAYS : PARALLEL_NEVER;
 }
 
-/* ------------------------------------------------------------------------------------ settings */
+/* ---- Settings -------------------------------------------------------------------------------- */
 
 static bool is_setting_for(const struct backend_setting *s, const char *backend)
 {
     return !*s->backend || strcmp(s->backend, backend) == 0;
 }
 
-/* What the command line says: the backend's own before what is for all ("" asks for that alone),
- * and the last of several. NULL: nothing. */
+/* Finds a value of the command line: the backend's own settings win over those for all backends
+ * ("" finds only those), and the last of several counts. NULL: there is none. */
 static const char *find_setting(const struct backend_registry *reg, const char *backend,
                                 const char *key)
 {
@@ -61,8 +61,8 @@ static const char *find_setting(const struct backend_registry *reg, const char *
     return found ? found->value : NULL;
 }
 
-/* Two settings for all are the server's as well, whatever they are called on the command line. Only
- * the word true completes, as in the reference. */
+/* Two settings for all backends are also the server's, whatever their names on the command line.
+ * As in the reference, only the word true enables completion. */
 static void read_settings(struct backend_registry *reg)
 {
     const char *directory = find_setting(reg, "", "backend-directory");
@@ -97,7 +97,8 @@ static void call_finalize(void *arg)
     log_status(LOG_ERROR, "failed to finalize backend", b->fns.finalize(b));
 }
 
-/* Nothing of the core's runs in it afterwards, but threads for which it stays. */
+/* Afterwards the core calls nothing in the library; it stays loaded for the backend's own
+ * threads. */
 static void finalize_backend(struct backend *b)
 {
     helpers_done(&b->askers);
@@ -138,7 +139,7 @@ void backend_registry_done(struct backend_registry *reg)
     mutex_done(&reg->mu);
 }
 
-/* ------------------------------------------------------------------------ finding the library */
+/* ---- Finding the library --------------------------------------------------------------------- */
 
 static bool is_regular_file(const char *path)
 {
@@ -146,7 +147,7 @@ static bool is_regular_file(const char *path)
     return stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-/* The path of that file in the first of these folders, or NULL. */
+/* Returns the path of that file in the first of these folders, or NULL. */
 static char *find_in(const char *const *folders, size_t n, const char *name)
 {
     for (size_t i = 0; i < n; i++) {
@@ -168,7 +169,7 @@ char *backend_find_file(const struct backend_registry *reg, const char *backend,
     return path;
 }
 
-/* Where the files of one model's backend may be. */
+/* The folders that may have the files of one model's backend. */
 struct search {
     const Inference__ModelConfig *pb;
     const char
@@ -176,7 +177,7 @@ struct search {
 };
 enum { OWN = 2, ALL_BUT_PYTHON = 3, ALL = 4 };
 
-/* The texts tell whether the model or the backend named the library. */
+/* The text depends on whether the model or the backend named the library. */
 static struct status *not_found(const struct search *s, const char *name, size_t n_places)
 {
     AUTO(buf) searched = BUF_INIT(MAX_SEARCHED);
@@ -200,8 +201,8 @@ static bool has_python_file(const struct search *s)
     return has;
 }
 
-/* A backend that is written in Python: a folder with its model.py, which the Python backend runs.
- */
+/* A backend that is written in Python: a folder with its model.py, which the Python backend
+ * runs. */
 static struct status *find_python(const struct search *s, struct backend_files *f)
 {
     const char *own = s->search_folders[OWN];
@@ -277,7 +278,7 @@ struct status *backend_find(const struct backend_registry *reg, const struct mod
     return st;
 }
 
-/* ----------------------------------------------------------------------------------- loading */
+/* ---- Loading --------------------------------------------------------------------------------- */
 
 static void write_setting(struct buf *out, const char *key, const char *value)
 {
@@ -286,7 +287,8 @@ static void write_setting(struct buf *out, const char *key, const char *value)
     json_write_string(out, value, strlen(value));
 }
 
-/* Has this setting been written: as one that every backend has, or under an earlier one's name? */
+/* Is this setting in the text already: as one that every backend has, or under an earlier one's
+ * name? */
 static bool is_written(const struct backend_registry *reg, const char *backend, size_t i,
                        const struct backend_setting *common, size_t n_common)
 {
@@ -302,7 +304,8 @@ static bool is_written(const struct backend_registry *reg, const char *backend, 
     return false;
 }
 
-/* In the words of the reference, for whoever looks in a log for what a backend has been told. */
+/* Logs it in the words of the reference, for users who search a log for the settings of a
+ * backend. */
 static void log_default(const char *key, const char *given, const char *value)
 {
     if (given)
@@ -311,7 +314,7 @@ static void log_default(const char *key, const char *given, const char *value)
         log_verbose(1, "Adding default backend config setting: %s,%s", key, value);
 }
 
-/* The settings that a backend sees: those that every backend has, then what else there is. */
+/* Prints the settings of a backend: those that every backend has, then the others. */
 static struct status *config_json(const struct backend_registry *reg, const char *backend,
                                   char **ret_json)
 {
@@ -381,17 +384,17 @@ struct loading {
 
 static struct status *open_and_initialize(struct backend *b)
 {
-    dl_offer_self(); /* backends that do not say where the server's functions are find them */
+    dl_offer_self(); /* backends that do not name the server's library then find its functions */
     struct status *st = dl_open(b->library_path, &b->library);
     if (!st)
         st = resolve_backend_functions(b);
     if (st)
         return st;
     log_verbose(1, "backend configuration:\n%s", b->config.json);
-    b->entered = true; /* whatever Initialize returns: as with models and instances */
+    b->entered = true; /* whatever Initialize returns, as with models and instances */
     if (b->fns.initialize)
         st = b->fns.initialize(b);
-    /* Attributes are wishes: without them the backend runs, too, as in the reference. */
+    /* Attributes are optional: as in the reference, the backend runs without them. */
     if (!st && b->fns.get_attribute)
         log_status(LOG_WARN, "failed to get attributes of backend",
                    b->fns.get_attribute(b, &b->attribute));
@@ -414,7 +417,7 @@ static void run_loading(void *arg)
     l->result = open_and_initialize(l->b);
 }
 
-/* When this fails, the library is closed by this thread, in which it has left nothing. */
+/* If this fails, this thread closes the library, which has left nothing in the thread. */
 static struct status *load_backend(struct backend *b)
 {
     struct loading l = {.b = b};
@@ -423,7 +426,7 @@ static struct status *load_backend(struct backend *b)
     return l.result;
 }
 
-/* Backends in Python have one library, and each is a backend of its own. */
+/* Backends in Python share one library, and each is a backend of its own. */
 static struct backend *find_backend_locked(struct backend_registry *reg,
                                            const struct backend_files *f)
 {
@@ -450,13 +453,13 @@ static struct backend *backend_new(struct backend_registry *reg, const char *nam
     return b;
 }
 
-/* Under mu. One user less of a backend whose outcome is known; the last one ends it. */
+/* Under mu. Drops one user of a backend whose load has ended; the last one ends the backend. */
 static void put_backend_locked(struct backend_registry *reg, struct backend *b)
 {
     mutex_assert_held(&reg->mu);
     if (--b->users > 0)
         return;
-    /* It stays in the list, as loading, so that nobody loads it anew before it is gone. */
+    /* It stays in the list, as loading, so that no thread loads it again before it is ended. */
     b->stage = BACKEND_LOADING;
     mutex_unlock(&reg->mu);
     finalize_backend(b);

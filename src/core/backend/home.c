@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One job at a time: `run` is set by who posts it, and NULL again when it has been done.
+ * One job at a time: the posting thread sets `run`, which is NULL again when the job is done.
  */
 #include "core/backend/home.h"
 

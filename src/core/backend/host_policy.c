@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Values are read when an instance is made, as in the reference: a policy that no instance has may
- * say what it likes. Texts of errors are the reference's. (Beyond it, `cpu-cores` may have single
- * CPUs; what it takes by mistake, such as "0-3x", is an error here.)
+ * Values are read when an instance is made, as in the reference: the values of a policy that no
+ * instance has are not read. Texts of errors are the reference's. (Beyond the reference,
+ * `cpu-cores` may have single CPUs. Values that the reference accepts by mistake, such as "0-3x",
+ * are errors here.)
  */
 #include "core/backend/host_policy.h"
 
@@ -132,7 +133,7 @@ NODISCARD static struct status *read_numa_node(struct cpu_binding *p, const char
     return NULL;
 }
 
-/* Those who read values and enter bindings do not know whose they are. */
+/* The functions that read values and enter bindings do not know the policy's name. */
 NODISCARD static struct status *blame_policy(struct status *st, const char *policy)
 {
     if (!st)

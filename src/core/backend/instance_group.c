@@ -2,7 +2,8 @@
 /*
  * DESIGN: each instance has an index in m->instances and is described by a job. Threads of
  * parallel_for() take jobs and write to elements that are theirs alone. After a failure no thread
- * begins another job. All have ended when the outcome is looked at, so nothing here needs a lock.
+ * begins another job. All threads have ended before the results are read, so nothing here needs a
+ * lock.
  */
 #include "core/backend/instance_group.h"
 
@@ -34,7 +35,7 @@ struct making {
     struct model *model;
     struct warmup *warmup;
     uint32_t n;
-    struct instance_job *jobs; /* a job's fields belong to who took it */
+    struct instance_job *jobs; /* the thread that took a job owns its fields */
 
     /* Any thread. */
     atomic_bool failed;
@@ -54,7 +55,7 @@ static void make_instance(void *arg, size_t i)
         atomic_store(&making->failed, true);
 }
 
-/* As many helpers as are wanted and to be had; they are given back by give_helpers_back(). */
+/* Takes as many helpers as are wanted and available; give_helpers_back() returns them. */
 static unsigned int take_helpers(struct backend_registry *reg, unsigned int wanted)
 {
     unsigned int free = atomic_load(&reg->n_free_helpers), taken;
@@ -78,7 +79,7 @@ static void make_in_parallel(struct making *making, struct backend_registry *reg
     give_helpers_back(reg, n);
 }
 
-/* The first failure counts; another one that came at the same time is logged. */
+/* Returns the first failure; another one at the same time is logged. */
 NODISCARD static struct status *collect_outcome(const struct making *making)
 {
     struct status *first = NULL;
@@ -114,7 +115,7 @@ NODISCARD static struct status *count_instances(const struct model *m, uint32_t 
 
 static bool may_be_parallel(const struct model *m, const struct backend_registry *reg)
 {
-    /* One instance at a time executes, in warm-up as later (scheduler.exclusive). */
+    /* One instance at a time executes, in warm-up as in service (scheduler.exclusive). */
     if (m->backend->policy == EXECUTION_DEVICE_BLOCKING && m->config->pb->n_model_warmup)
         return false;
     switch (reg->parallel_instances) {

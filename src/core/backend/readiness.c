@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A question is counted as a request is, and has a reference, so that nobody takes the instances
- * down while they are asked. `is_asking` goes from false to true in start_question(), and back when
- * the answer is there: by then the job is free for the next question.
+ * A question counts as a request and has a reference, so that the instances are not finalised while
+ * they are asked. `is_asking` becomes true in start_question(), and false when the answer is there:
+ * then the job is free for the next question.
  */
 #include "core/backend/readiness.h"
 
@@ -19,11 +19,11 @@ enum { READINESS_WATCH_LEVEL = 310 };
 enum { READINESS_UNKNOWN, READINESS_NO, READINESS_YES };
 
 #define FIRST_WAIT_NS NS_PER_S
-#define AGAIN_NS      NS_PER_S         /* while somebody wants to know, */
-#define WANTED_NS     (30 * NS_PER_S)  /* … which is for so long after he asked */
-#define AT_MOST_NS    (20 * NS_PER_MS) /* no question for a loop follows the last one sooner */
+#define AGAIN_NS      NS_PER_S        /* while clients want the answer, … */
+#define WANTED_NS     (30 * NS_PER_S) /* … which lasts this long after the last client has asked */
+#define AT_MOST_NS    (20 * NS_PER_MS) /* the least time between questions for loops */
 
-/* Asks each instance; the log has what the first one says that is not ready. */
+/* Asks each instance; the answer of the first one that is not ready is logged. */
 static bool ask_instances(struct model *m)
 {
     struct status *st = NULL;
@@ -49,7 +49,7 @@ static void run_question_job(struct control_job *job)
     model_unref(m);
 }
 
-/* Has it asked, unless it is being asked. The caller has a reference. */
+/* Starts a question, unless one is in progress. The caller has a reference. */
 static void start_question(struct model *m)
 {
     struct readiness *rd = &m->readiness;
@@ -66,11 +66,11 @@ static void start_question(struct model *m)
         control_post(askers, &rd->job);
         return;
     }
-    backend_stays(m->backend); /* this thread goes on */
+    backend_stays(m->backend); /* this thread still runs in the backend */
     run_question_job(&rd->job);
 }
 
-/* ---- Again and again ------------------------------------------------------------------------ */
+/* ---- Questions by timer ---------------------------------------------------------------------- */
 
 bool readiness_ask_if_wanted(struct model *m, uint64_t now_ns)
 {
@@ -112,14 +112,14 @@ static void on_readiness_timer(struct deadline_timer *t)
 static void begin_watch(struct readiness_watch *w)
 {
     mutex_lock(&w->mu);
-    /* Without a thread for the timers it is asked again only when somebody wants to know. */
+    /* Without a thread for the timers, questions are asked only when clients ask. */
     if (!w->deadline_timer.set && !w->ending)
         status_free(
             deadline_timer_init(&w->deadline_timer, w->deadline_timers, on_readiness_timer));
     mutex_unlock(&w->mu);
 }
 
-/* Somebody wants to know: in a second, at the latest, it is asked again. */
+/* A client wants the answer: the next question is asked in a second at the latest. */
 static void keep_watching(struct readiness_watch *w)
 {
     mutex_lock(&w->mu);
@@ -156,7 +156,7 @@ void readiness_watch_done(struct readiness_watch *w)
     mutex_done(&w->mu);
 }
 
-/* ---- Who wants to know ---------------------------------------------------------------------- */
+/* ---- Questions for clients ------------------------------------------------------------------- */
 
 static bool has_answer(void *arg)
 {
@@ -174,7 +174,8 @@ void readiness_begin(struct model *m)
                  clock_now_ns(m->clock) + FIRST_WAIT_NS);
 }
 
-/* Counted in, so that the backend stays; false: it is being stopped. */
+/* Counts the question as a request, so that the backend stays; false: the model is being
+ * stopped. */
 static bool hold_backend(struct model *m)
 {
     model_request_begun(m);

@@ -19,7 +19,7 @@ typedef Inference__ModelWarmup__Input input_config;
 
 enum { STRING_LENGTH_BYTES = 4, MAX_SHAPE_TEXT = 1024 };
 
-/* --------------------------------------------------------------------------- random numbers */
+/* ---- Random numbers -------------------------------------------------------------------------- */
 
 /* The splitmix64 sequence, always from the same seed: each load warms up with the same numbers. */
 static uint64_t next_random(uint64_t *state)
@@ -30,14 +30,14 @@ static uint64_t next_random(uint64_t *state)
     return x ^ (x >> 31);
 }
 
-/* In a word of random bits: which ones stay, which ones are set. */
+/* Which bits of a word of random bits stay, and which ones are set. */
 struct bit_rule {
     uint64_t keep, set;
 };
 
 /*
- * Integers may be anything. A bool is 0 or 1. Floating point numbers are from [1, 2): random bits
- * would make NaNs and infinities of some, and denormal ones, at which processors are slow.
+ * Integers are any bits. A bool is 0 or 1. Floating point numbers are from [1, 2): random bits
+ * would give NaNs and infinities, and denormal numbers, which are slow on processors.
  */
 static struct bit_rule rule_of(enum dtype t)
 {
@@ -67,16 +67,16 @@ static void fill_random(void *to, size_t size_bytes, enum dtype t)
     }
 }
 
-/* --------------------------------------------------------------------------------- one input */
+/* ---- One input ------------------------------------------------------------------------------- */
 
-/* How many bytes the tensor has; of strings, when all are empty. */
+/* Computes the bytes of the tensor; for strings, of empty ones. */
 static struct status *tensor_bytes(const struct warmup_input *in, size_t *ret_bytes)
 {
     size_t element_bytes = in->dtype == DTYPE_BYTES ? STRING_LENGTH_BYTES : dtype_size(in->dtype);
     int64_t elements = 0;
     size_t bytes = 0;
     enum shape_fault fault = shape_elements(in->dims, in->n_dims, &elements);
-    BUG_ON(fault == SHAPE_BAD_DIM); /* config_validate_data() */
+    BUG_ON(fault == SHAPE_BAD_DIM); /* config_validate_data() has refused it */
     if (fault == SHAPE_TOO_LARGE || __builtin_mul_overflow(elements, element_bytes, &bytes) ||
         bytes > WARMUP_MAX_INPUT_BYTES) {
         AUTO(buf) shape = BUF_INIT(MAX_SHAPE_TEXT);
@@ -89,7 +89,7 @@ static struct status *tensor_bytes(const struct warmup_input *in, size_t *ret_by
     return NULL;
 }
 
-/* No data at all is a fine tensor as well: one of its dimensions is 0. */
+/* A tensor may have no data: one of its dimensions is 0. */
 static struct status *make_numbers(const struct model *m, struct pool *pool,
                                    struct warmup_input *in, size_t size_bytes, bool random)
 {
@@ -97,8 +97,8 @@ static struct status *make_numbers(const struct model *m, struct pool *pool,
     if (!in->made)
         return status_prefix(status_no_memory(),
                              "warmup setting of input '%s', %zu bytes: ", in->name, size_bytes);
-    /* A string of random bytes would have to begin with its length; like the reference's, random
-     * strings are empty ones. */
+    /* A string of random bytes would have to begin with its length. Like the reference's, random
+     * strings are empty. */
     if (random && in->dtype != DTYPE_BYTES)
         fill_random(in->made, size_bytes, in->dtype);
     else
@@ -127,7 +127,7 @@ static struct status *read_sample_file(const struct model *m, struct warmup_inpu
     in->data = in->file.data;
     in->size_bytes = in->file.size;
     if (in->dtype == DTYPE_BYTES)
-        return NULL; /* as long as it is; its elements are counted as in any request */
+        return NULL; /* any length; its elements are counted as in a request */
     if (in->file.size < size_bytes)
         return status_new(
             STATUS_INVALID_ARG,
@@ -167,9 +167,9 @@ static struct status *make_input(const struct model *m, struct pool *pool,
                             INFERENCE__MODEL_WARMUP__INPUT__INPUT_DATA_TYPE_RANDOM_DATA);
 }
 
-/* -------------------------------------------------------------------------------- the sample */
+/* ---- The sample ------------------------------------------------------------------------------ */
 
-/* Control tensors and states, which a sequence batcher would add to a client's request. */
+/* Control tensors and states, which a sequence batcher would inject into a client's request. */
 static bool is_sequence_input(const struct model *m, const char *name)
 {
     const Inference__ModelSequenceBatching *c = model_config_sequences(m->config);

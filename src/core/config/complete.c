@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the server fills in by itself: the backend and its file (reference/features §8.3), defaults,
- * instance groups. What stands in the configuration already is never changed.
+ * The parts that the server completes by itself: the backend and its file (reference/features
+ * §8.3), defaults, instance groups. It never changes what the configuration has.
  */
 #include <string.h>
 
@@ -12,7 +12,7 @@
 
 enum { SEQUENCE_IDLE_US = 1000000 };
 
-/* Any more than this in one field is out of memory for us. */
+/* A longer text in one field counts as out of memory. */
 NODISCARD static struct status *set_text(struct model_config *c, char **field, const char *value)
 {
     char *copy = config_text(c, "%s", value);
@@ -22,17 +22,17 @@ NODISCARD static struct status *set_text(struct model_config *c, char **field, c
     return NULL;
 }
 
-/* One kind of model that is recognised by its platform, its backend or its file. */
+/* A kind of model that its platform, its backend or its file identifies. */
 struct artifact {
     const char *backend;
     const char *platform; /* NULL: the backend has none */
     const char *file;
     enum { EITHER, FILE_ONLY, FOLDER_ONLY } form;
-    bool needs_platform;    /* the backend's name alone does not tell which of its files is meant */
-    const char *not_beside; /* a file that is preferred to this one */
+    bool needs_platform;    /* the backend's name alone does not determine the file */
+    const char *not_beside; /* another file that is preferred to this one */
 };
 
-/* In the order in which they are looked for. */
+/* In the order of the search. */
 static const struct artifact artifacts[] = {
     {"tensorflow", "tensorflow_graphdef", "model.graphdef", FILE_ONLY, true, NULL},
     {"tensorflow", "tensorflow_savedmodel", "model.savedmodel", FOLDER_ONLY, true, NULL},
@@ -71,7 +71,7 @@ static bool is_platform(const struct artifact *a, const char *platform)
            strcmp(platform, "libtorch") == 0;
 }
 
-/* Is the configured model of this kind, as far as it says? */
+/* Is the configured model of this kind, as far as the configuration shows? */
 static bool is_model_of_artifact(const struct artifact *a, const Inference__ModelConfig *pb,
                                  const struct config_facts *facts)
 {
@@ -102,7 +102,7 @@ NODISCARD static struct status *fill_from_artifact(struct model_config *c, const
     return st;
 }
 
-/* A model "x.<backend>" that says nothing about itself. */
+/* Completes a model "x.<backend>" whose configuration names no backend. */
 NODISCARD static struct status *fill_custom(struct model_config *c,
                                             const struct config_facts *facts)
 {
@@ -128,7 +128,7 @@ NODISCARD static struct status *fill_custom(struct model_config *c,
     return pb->default_model_filename ? NULL : status_no_memory();
 }
 
-/* The platforms of TensorFlow tell the file whichever backend is given. */
+/* The platforms of TensorFlow determine the file, whatever the backend. */
 NODISCARD static struct status *fill_file(struct model_config *c)
 {
     Inference__ModelConfig *pb = c->pb;
@@ -156,13 +156,13 @@ struct status *config_fill_backend(struct model_config *c, const struct config_f
     return fill_custom(c, facts);
 }
 
-/* A new message in the configuration; used for the few that completion adds. */
+/* Makes a new message in the configuration; used for the few that completion adds. */
 static void *make_message(struct model_config *c, const ProtobufCMessageDescriptor *type)
 {
     return pb_new(&c->arena, type);
 }
 
-/* The same as a new last element of a field of it; NULL: no memory. */
+/* The same, as a new last element of a field of it; NULL: no memory. */
 static void *append_message(struct model_config *c, const char *field,
                             const ProtobufCMessageDescriptor *type)
 {
@@ -257,7 +257,7 @@ struct status *config_normalise(struct model_config *c)
     return st;
 }
 
-/* Without a group there is one, as the backend prefers it, named after the model. */
+/* Without a group the model gets one: as the backend prefers it, named after the model. */
 NODISCARD static struct status *add_default_group(struct model_config *c,
                                                   const struct config_facts *facts)
 {
@@ -269,7 +269,7 @@ NODISCARD static struct status *add_default_group(struct model_config *c,
     for (size_t i = 0; i < facts->n_preferred_groups; i++) {
         const struct config_group *preferred = &facts->preferred_groups[i];
         if (preferred->kind == INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_GPU && !facts->has_gpus)
-            continue; /* gives way to the next, or to what the server would choose */
+            continue; /* the next one, or the server's choice, replaces it */
         group->kind = preferred->kind;
         group->count = preferred->count;
         break;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading and holding a configuration. All of a message lives in the arena, so that completion adds
- * to it without asking who frees what.
+ * Reading and holding a configuration. All of a message lies in the arena, so that completion adds
+ * to it without a question of ownership.
  */
 #include "core/config/config.h"
 
@@ -20,7 +20,7 @@
 
 static const ProtobufCMessageDescriptor *const config_type = &inference__model_config__descriptor;
 
-/* Without a message yet. */
+/* Makes a configuration without a message. */
 static struct model_config *new_empty(const char *file)
 {
     struct model_config *c = mem_zalloc(sizeof(*c));
@@ -33,7 +33,7 @@ struct model_config *model_config_new(void)
 {
     struct model_config *c = new_empty(NULL);
     c->pb = (Inference__ModelConfig *)pb_new(&c->arena, config_type);
-    BUG_ON(!c->pb); /* a few hundred bytes of our own choosing */
+    BUG_ON(!c->pb); /* a few hundred bytes, whose size we choose */
     return c;
 }
 
@@ -55,7 +55,7 @@ void model_config_give(struct model_config *c, struct mem_owner *owner)
     arena_give(&c->arena, owner, MEM_CONFIG);
 }
 
-/* Elements of lists, in the message and in all that it consists of; no further than is asked. */
+/* Counts the elements of lists, in the message and all messages inside it, up to `enough`. */
 static size_t count_elements(const ProtobufCMessage *m, size_t enough)
 {
     size_t n = 0;
@@ -76,7 +76,7 @@ static size_t count_elements(const ProtobufCMessage *m, size_t enough)
     return n;
 }
 
-/* Before anything is made of them: each costs some hundred bytes and more in what follows. */
+/* Checked before anything is made of them: later each costs at least some hundred bytes. */
 NODISCARD static struct status *check_elements(const ProtobufCMessage *m)
 {
     if (count_elements(m, CONFIG_MAX_ELEMENTS) <= CONFIG_MAX_ELEMENTS)
@@ -189,7 +189,7 @@ struct status *model_config_read_file(const char *path, struct model_config **re
     return model_config_parse_file(file_read(path, &text), &text, path, ret_config);
 }
 
-/* Where the message itself stands: as the value of a field that was read. */
+/* Returns the position of the message itself: that of the value of a field that was read. */
 static const struct pb_position *find_message_position(const struct pb_positions *positions,
                                                        const void *message)
 {
@@ -245,7 +245,7 @@ bool model_config_is_given(const struct model_config *c, const void *message, co
     return f && pb_positions_find(&c->positions, m, f->id, 0);
 }
 
-/* Tells the listener of the fault; the step goes on as if there were none. */
+/* Reports the fault to the listener; the step goes on as if there were none. */
 static void report_fault(const struct model_config *c, struct config_position position,
                          struct status *st)
 {
@@ -255,7 +255,7 @@ static void report_fault(const struct model_config *c, struct config_position po
         .text = status_message(st),
         .advice = position.advice,
     };
-    /* Looking for positions takes its time: not for all of a million faults. */
+    /* Finding a position takes time: not for all of a million faults. */
     if (c->listener->n_faults++ < CONFIG_MAX_FAULTS)
         model_config_where(c, position.message, position.field, position.index, &fault.line,
                            &fault.column);

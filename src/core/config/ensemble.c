@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Walks the steps in the order of the configuration and remembers of each ensemble tensor what was
- * said of it first: by the ensemble's own inputs and outputs, or by the first model that is
- * connected to it. Whoever is connected later must agree.
+ * Walks the steps in the order of the configuration, and notes of each ensemble tensor its first
+ * declaration: by the ensemble's own inputs and outputs, or by the first model that is connected to
+ * it. Every later declaration must agree.
  */
 #include "core/config/ensemble.h"
 
@@ -20,11 +20,11 @@ enum { MAX_SHAPE_TEXT = 512, MAX_NAMES_TEXT = 4096 };
 
 typedef Inference__ModelEnsembling__Step step_config;
 
-/* What a model says of a tensor. */
+/* One declaration of a tensor. */
 struct said {
     const char *model;
     Inference__DataType type;
-    bool batching; /* the shape has a batch dimension in front */
+    bool batching; /* the shape begins with a batch dimension */
     size_t n_dims;
     const int64_t *dims;
 };
@@ -54,8 +54,8 @@ static bool same_dim(int64_t a, int64_t b)
     return a == b || a == -1 || b == -1;
 }
 
-/* Without batch dimensions, or with those that are there: a model that batches may be connected to
- * one that does not, if one of these fits (reference/behaviours §12.3). */
+/* Compares without batch dimensions, or with the existing ones: a model that batches may be
+ * connected to one that does not, if one of these fits (reference/behaviours §12.3). */
 static bool are_shapes_compatible(const struct said *a, const struct said *b)
 {
     bool plain = a->n_dims == b->n_dims, full = n_full(a) == n_full(b);
@@ -81,7 +81,7 @@ static const char *get_type_name(Inference__DataType type)
     return v ? v->name : "?";
 }
 
-/* Does b say of the tensor what a said? */
+/* Do both declarations of the tensor agree? */
 NODISCARD static struct status *check_agreement(const struct check *k,
                                                 struct config_position position, const char *tensor,
                                                 const struct said *a, const struct said *b)
@@ -104,7 +104,7 @@ NODISCARD static struct status *check_agreement(const struct check *k,
                        k->name, tensor, buf_text(&first), a->model, buf_text(&second), b->model);
 }
 
-/* One more who says something of the tensor. */
+/* Notes one more declaration of the tensor. */
 NODISCARD static struct status *note_said(struct check *k, struct config_position position,
                                           const char *tensor, const struct said *said)
 {
@@ -138,7 +138,8 @@ static struct said said_of_output(const char *model, const Inference__ModelConfi
                          .dims = output->dims};
 }
 
-/* What the ensemble says itself. Of several of one name the first counts, as in the reference. */
+/* Notes the ensemble's own declarations. Of several with one name the first counts, as in the
+ * reference. */
 NODISCARD static struct status *note_own_tensors(struct check *k)
 {
     const Inference__ModelConfig *pb = k->config->pb;
@@ -158,7 +159,8 @@ NODISCARD static struct status *note_own_tensors(struct check *k)
 
 /* ---- one step -------------------------------------------------------------------------------- */
 
-/* Names of tensors by a function, so that inputs and outputs have one search for the nearest. */
+/* The name of a tensor, by a function, so that inputs and outputs share the search for the
+ * nearest name. */
 static const char *find_input_name(const Inference__ModelConfig *pb, size_t i)
 {
     return i < pb->n_input ? pb->input[i]->name : NULL;
@@ -181,7 +183,7 @@ static const char *find_nearest_name(const Inference__ModelConfig *pb, const cha
     return best;
 }
 
-/* A tensor of that name is not in the model; @how "mapping to non-existing input" */
+/* Makes the error of a tensor that the model does not have; @how "mapping to non-existing input" */
 NODISCARD static struct status *no_tensor(const struct check *k, struct config_position position,
                                           const char *tensor, const char *how, const char *name,
                                           const char *model, const char *meant)
@@ -197,7 +199,7 @@ NODISCARD static struct status *no_tensor(const struct check *k, struct config_p
 NODISCARD static struct status *check_input_map(struct check *k, const step_config *step,
                                                 const struct ensemble_member *m)
 {
-    struct map inputs = MAP_INIT; /* there may be any number of them */
+    struct map inputs = MAP_INIT; /* of any number */
     struct status *st = NULL;
     if (m->pb->n_input == 0 && !m->is_complete)
         return NULL;
@@ -241,7 +243,7 @@ NODISCARD static struct status *check_all_mapped(const struct check *k, const st
 NODISCARD static struct status *check_output_map(struct check *k, const step_config *step,
                                                  const struct ensemble_member *m)
 {
-    struct map outputs = MAP_INIT; /* there may be any number of them */
+    struct map outputs = MAP_INIT; /* of any number */
     struct status *st = NULL;
     if (m->pb->n_output == 0 && !m->is_complete)
         return NULL;
@@ -280,7 +282,7 @@ NODISCARD static struct status *check_step(struct check *k, const step_config *s
     return st ? st : check_output_map(k, step, m);
 }
 
-/* ---- where responses multiply ---------------------------------------------------------------- */
+/* ---- Where responses multiply ---------------------------------------------------------------- */
 
 static bool is_decoupled(const struct ensemble_member *m)
 {
@@ -288,8 +290,8 @@ static bool is_decoupled(const struct ensemble_member *m)
 }
 
 /*
- * A decoupled model answers a request any number of times, and each answer goes its own way. Two
- * such ways may not meet: which answer of the one would belong to which of the other?
+ * A decoupled model answers a request any number of times, and each answer takes its own path. Two
+ * such paths may not meet, since it is undefined which answers would belong together.
  */
 NODISCARD static struct status *check_decoupled(struct check *k)
 {
@@ -328,7 +330,8 @@ NODISCARD static struct status *no_model(const struct check *k, const step_confi
                        k->name, names);
 }
 
-/* Of those that cannot be found the reference tells all in one sentence, a listener each alone. */
+/* Of the models that are not found, the reference names all in one sentence; a listener gets
+ * each alone. */
 NODISCARD static struct status *find_members(struct check *k, const struct ensemble_lookup *lookup,
                                              bool *ret_all)
 {
@@ -410,7 +413,7 @@ struct walk {
     struct visit *open;
 };
 
-/* Looks at the ensemble's steps later. False when memory ends. */
+/* Queues the ensemble for a later visit. False for lack of memory. */
 static bool visit_later(struct walk *w, const Inference__ModelConfig *pb)
 {
     struct visit *v = arena_alloc(&w->arena, sizeof(*v));
@@ -421,7 +424,7 @@ static bool visit_later(struct walk *w, const Inference__ModelConfig *pb)
     return true;
 }
 
-/* The step of one ensemble that leads back to the first one, or NULL. */
+/* Returns the step of one ensemble that leads back to the first one, or NULL. */
 static const step_config *leads_back(struct walk *w, const struct ensemble_lookup *lookup,
                                      const Inference__ModelConfig *pb, const char *name,
                                      struct status **ret_st)

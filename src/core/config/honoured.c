@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the server does about each field. A field that it does not act upon yet is refused by name:
- * a configuration must never be misread in silence. A field at its default asks for nothing.
+ * How the server treats each field. A field that it does not act upon yet is refused by name,
+ * because a configuration must never be silently misread. A field at its default asks for nothing.
  *
- * One line per field; what comes to be supported changes its line here.
+ * One line per field; support for a field changes its line here.
  */
 #include <string.h>
 
@@ -70,7 +70,7 @@ const struct config_table config_tables[] = {
     TABLE(model_input,
         {"name", YES},
         {"data_type", YES},
-        {"format", YES},                /* for clients and backends; no bytes are moved for it */
+        {"format", YES},                /* for clients and backends; no bytes are converted */
         {"dims", YES},
         {"reshape", YES},
         {"is_shape_tensor", NO},
@@ -91,7 +91,7 @@ const struct config_table config_tables[] = {
         {"gpus", YES},                  /* the rules of model_config_complete_groups() */
         {"kind", YES},                  /* as above */
         {"profile", YES},               /* as above: for TensorRT only */
-        {"rate_limiter", TUNES},        /* what the limiter counts; it is off (--rate-limit) */
+        {"rate_limiter", TUNES},        /* the limiter's resources; it is off (--rate-limit) */
         {"passive", YES},
         {"secondary_devices", YES},     /* for the backend */
         {"host_policy", YES}),
@@ -152,7 +152,7 @@ const struct config_table *config_table_of(const ProtobufCMessageDescriptor *typ
     return NULL;
 }
 
-/* The way down from the whole configuration, for the error. */
+/* The path from the whole configuration to the field, for the error. */
 struct path {
     const struct path *outer;
     const char *field;
@@ -209,7 +209,7 @@ NODISCARD static struct status *check_message(const struct model_config *c,
         const ProtobufCFieldDescriptor *f = &m->descriptor->fields[i];
         if (!pb_is_set(m, f))
             continue;
-        /* The unit test holds the tables against the descriptors: same fields, same order. */
+        /* The unit test compares the tables with the descriptors: same fields, same order. */
         struct path path = {.outer = outer, .field = f->name};
         struct status *st = check_field(c, m, f, &path, lines[i].answer);
         if (st)

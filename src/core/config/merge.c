@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Taking over what a backend found out about its model (reference/behaviours §14.5).
+ * Merges the configuration that a backend made of its model (reference/behaviours §14.5).
  */
 #include "base/pbjson.h"
 #include "base/pbmsg.h"
@@ -24,7 +24,7 @@ static const char *choice_name(choice_case choice)
     }
 }
 
-/* The choice is the backend's only when the configuration leaves it open. */
+/* The backend's choice counts only if the configuration makes none. */
 NODISCARD static struct status *merge_choice(struct model_config *c,
                                              const Inference__ModelConfig *from)
 {
@@ -38,7 +38,7 @@ NODISCARD static struct status *merge_choice(struct model_config *c,
                           "(from %s to %s)",
                           (int)had, (int)wants, choice_name(had), choice_name(wants));
     pb->scheduling_choice_case = wants;
-    pb->dynamic_batching = from->dynamic_batching; /* one union: whichever it is */
+    pb->dynamic_batching = from->dynamic_batching; /* one union: copies any member */
     return NULL;
 }
 

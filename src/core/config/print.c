@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Printing a configuration, with the habits of the reference (reference/behaviours §15).
+ * Printing a configuration, with the special cases of the reference (reference/behaviours §15).
  */
 #include "base/pbjson.h"
 #include "base/pbtext.h"
 #include "core/config/config.h"
 #include "core/config/config_priv.h"
 
-/* Messages that are declared in another order than their numbers; members of a oneof that are no
- * messages come last in the reference's JSON. */
+/* Messages whose fields are declared in another order than their numbers. In the reference's
+ * JSON, members of a oneof that are no messages come last. */
 const uint32_t *config_field_order(const ProtobufCMessageDescriptor *type)
 {
     static const uint32_t config[] = {1,  2, 17, 25, 3,  4,  5,  6,  20, 21, 12, 11, 13,
@@ -38,7 +38,7 @@ const uint32_t *config_field_order(const ProtobufCMessageDescriptor *type)
     return NULL;
 }
 
-/* 64-bit integers that the reference forgot to turn into numbers. */
+/* 64-bit integers that the reference prints as strings, not as numbers. */
 static bool is_number(const ProtobufCMessageDescriptor *type, const ProtobufCFieldDescriptor *f)
 {
     return type != &inference__model_sequence_batching__initial_state__descriptor &&

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The general rules of a configuration, those of the dynamic batcher and of instance groups. The
- * texts are the reference's (reference/behaviours §14.9, §14.10, §14.16): people search for them.
+ * texts are the reference's (reference/behaviours §14.9, §14.10, §14.16), because people search for
+ * them.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,7 +15,8 @@
 #include "core/config/config.h"
 #include "core/config/config_priv.h"
 
-/* Frameworks that the platform's name and the backend's name both tell; NULL for all others. */
+/* Frameworks that the platform's name and the backend's name both determine; NULL for all
+ * others. */
 static const char *const platforms[][2] = {
     {"tensorflow_savedmodel", "tensorflow"},
     {"tensorflow_graphdef", "tensorflow"},
@@ -92,7 +94,7 @@ struct status *config_validate_backend(const struct model_config *c)
     const char *by_backend = framework_of_backend(pb->backend);
     if (!*pb->backend && !by_platform)
         return unknown_platform(c);
-    /* A backend that we do not know may use any platform's name. */
+    /* An unknown backend may use any platform's name. */
     if (by_backend && (!by_platform || strcmp(by_platform, by_backend) != 0))
         return unexpected_pair(c);
     return NULL;
@@ -174,7 +176,7 @@ NODISCARD static struct status *validate_dynamic(const struct model_config *c)
     return !st && b->preserve_ordering ? validate_preserved_order(c, b) : st;
 }
 
-/* Who asks for a cache and has something that no cache can go with. */
+/* A cache is refused together with features that no cache supports. */
 NODISCARD static struct status *refuse_cache(const struct model_config *c, const char *in_the_way)
 {
     const Inference__ModelResponseCache *cache = c->pb->response_cache;
@@ -186,7 +188,7 @@ NODISCARD static struct status *refuse_cache(const struct model_config *c, const
                        c->pb->name, in_the_way);
 }
 
-/* The tag x is the label _x; labels that begin with two are Prometheus' own. */
+/* The tag x is the label _x; labels that begin with two underscores are Prometheus' own. */
 NODISCARD static struct status *validate_tags(const struct model_config *c)
 {
     struct status *st = NULL;
@@ -236,7 +238,7 @@ NODISCARD static struct status *validate_n_groups(const struct model_config *c)
                        CONFIG_MAX_INSTANCES);
 }
 
-/* Backends open these by a path that they make of the version's folder and the name. */
+/* Backends open these files by a path made of the version's folder and the name. */
 NODISCARD static struct status *validate_model_files(const struct model_config *c)
 {
     const Inference__ModelConfig *pb = c->pb;
@@ -298,14 +300,14 @@ struct status *config_validate_general(const struct model_config *c)
     return st ? st : validate_metrics(c);
 }
 
-/* Profiles are numbers of TensorRT's, written as text; what follows a number is passed over. */
+/* Profiles are numbers of TensorRT, written as text; text behind a number is ignored. */
 NODISCARD static struct status *validate_profiles(const struct model_config *c,
                                                   const Inference__ModelInstanceGroup *g)
 {
     const char *model = c->pb->name, *platform = c->pb->platform;
     struct status *st = NULL;
     if (g->n_profile && strcmp(platform, "tensorrt_plan") != 0)
-        return config_fail(c, at_field(g, "profile"), /* the reference's blank is missing too */
+        return config_fail(c, at_field(g, "profile"), /* the reference has no blank there, either */
                            "instance group %s of model %s and platform %sspecifies profile field "
                            "which is only supported for TensorRT models",
                            g->name, model, platform);
@@ -313,7 +315,7 @@ NODISCARD static struct status *validate_profiles(const struct model_config *c,
         struct config_position position = at_element(g, "profile", i);
         const char *text = g->profile[i];
         char *end;
-        long long number = strtoll(text, &end, 10); /* beyond its range: a number beyond int's */
+        long long number = strtoll(text, &end, 10); /* beyond its range it is beyond int's, too */
         if (!*text)
             st = config_fail(c, position, "profile name must not be empty");
         else if (end == text || number > INT32_MAX || number < INT32_MIN)

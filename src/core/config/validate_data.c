@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The rules of what the server itself reads or makes: labels, initial states of sequences and
- * warm-up samples (reference/behaviours §8.5, §18.5, §27.3), as far as no file is to be looked at.
+ * The rules of data that the server itself reads or makes: labels, initial states of sequences and
+ * warm-up samples (reference/behaviours §8.5, §18.5, §27.3), as far as they need no file.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -33,7 +33,7 @@ NODISCARD static struct status *validate_dims(const struct model_config *c,
                                "'initial_state' field for state input name '%s' contains variable "
                                "dimensions.",
                                name);
-        /* A wildcard of the state takes any size. */
+        /* A wildcard of the state allows any size. */
         if (state->dims[i] != -1 && state->dims[i] != initial->dims[i])
             return config_fail(c, position,
                                "'initial_state' dim for input name '%s' doesn't match 'state' dim "
@@ -137,7 +137,7 @@ validate_sample_input(const struct model_config *c,
     }
 }
 
-/* The reference passes over a sample whose batch_size is 0, right or wrong. */
+/* The reference ignores a sample whose batch_size is 0, right or wrong. */
 NODISCARD static struct status *validate_sample(const struct model_config *c,
                                                 const Inference__ModelWarmup *w)
 {

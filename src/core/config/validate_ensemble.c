@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The rules of an ensemble that its own configuration can tell (reference/behaviours §14.14): every
- * tensor must be reached from the inputs, and must lead somewhere. What the composing models say
- * about themselves is checked where they are known.
+ * The rules of an ensemble that need only its own configuration (reference/behaviours §14.14):
+ * every tensor must be reached from the inputs, and must be used. The declarations of the composing
+ * models are checked where these are known.
  *
- * A tensor is ready when it is an input of the ensemble, or when the step that writes it has all it
- * reads. Readiness spreads through a work list, so the time is linear in the number of map entries.
+ * A tensor is ready when it is an input of the ensemble, or when all tensors are ready that its
+ * step reads. Readiness spreads through a work list, so the time is linear in the number of map
+ * entries.
  */
 #include <string.h>
 
@@ -37,7 +38,7 @@ struct tensor {
 struct step {
     struct tensor **reads, **writes;
     size_t n_reads, n_writes;
-    size_t n_missing; /* of reads, not ready yet */
+    size_t n_missing; /* reads that are not ready yet */
 };
 
 struct graph {
@@ -47,7 +48,7 @@ struct graph {
     struct tensor *first_made, **last_made;
     struct tensor *work;
     struct step *steps;
-    size_t *order; /* the steps by index, as they become ready; NULL: nobody asks */
+    size_t *order; /* the steps by index, as they become ready; NULL: not wanted */
     size_t n_ordered;
     size_t n_faults_before; /* that a listener has got */
 };
@@ -216,7 +217,7 @@ NODISCARD static struct status *validate_unused(struct graph *g)
     return st;
 }
 
-/* Has a listener got something that would only show again, in other words, further on? */
+/* Has a listener got a fault that would cause another one further on? */
 static bool is_spoilt(const struct graph *g)
 {
     return g->config->listener && g->config->listener->n_faults > g->n_faults_before;
@@ -248,7 +249,7 @@ struct status *ensemble_order(const struct model_config *c, struct arena *arena,
         st = start_from_inputs(&g);
     if (!st) {
         propagate_readiness(&g);
-        BUG_ON(g.n_ordered != n); /* else a tensor would not be ready, which is a fault */
+        BUG_ON(g.n_ordered != n); /* otherwise a tensor would not be ready, which is a fault */
         *ret_steps = g.order;
     }
     graph_done(&g);

@@ -13,7 +13,7 @@
 #include "core/config/config.h"
 #include "core/config/config_priv.h"
 
-/* An input or an output, as far as the rules are the same. */
+/* An input or an output, for their common rules. */
 struct tensor {
     const void *message;
     const char *what; /* "model input " */
@@ -30,7 +30,7 @@ static bool is_bad_dim(int64_t dim)
     return dim < 1 && dim != -1;
 }
 
-/* The elements before the first wildcard; *at moves behind it. Saturates. */
+/* Counts the elements before the first wildcard; *at moves behind it. Saturates. */
 static uint64_t count_chunk_elements(const int64_t *dims, size_t n, size_t *at)
 {
     uint64_t elements = 1;
@@ -51,7 +51,8 @@ static size_t count_wildcards(const int64_t *dims, size_t n)
     return count;
 }
 
-/* What is wrong with the reshape, or NULL. Dimensions between wildcards must agree pair by pair. */
+/* Returns the fault of the reshape, or NULL. Dimensions between wildcards must agree pair by
+ * pair. */
 static const char *reshape_fault(const struct tensor *t)
 {
     static const char other_size[] = "has different size for dims and reshape";
@@ -72,7 +73,7 @@ static const char *reshape_fault(const struct tensor *t)
     return NULL;
 }
 
-/* The dims and the elements of both sides, as far as there is room. */
+/* Prints the dims and the elements of both sides, as far as there is room. */
 static struct config_advice advise_reshape(const struct tensor *t)
 {
     struct config_advice a;
@@ -198,7 +199,8 @@ NODISCARD static struct status *validate_output_tensor(const struct model_config
     return st ? st : validate_tensorrt_only(c, &t, "output");
 }
 
-/* Names that batch tensors refer to; of maps, since a configuration may have any number of them. */
+/* The names that batch tensors refer to; in maps, since a configuration may have any number of
+ * them. */
 struct names {
     const struct model_config *config;
     struct map inputs, outputs, targets;
@@ -210,7 +212,7 @@ static const char *enum_name(const ProtobufCEnumDescriptor *d, int number)
     return v ? v->name : "";
 }
 
-/* The tensor that was probably meant by a name that none has. */
+/* Suggests the existing tensor whose name is nearest to an unknown one. */
 static struct config_advice advise_name(const char *name, size_t n,
                                         const char *(*name_at)(const Inference__ModelConfig *,
                                                                size_t),
@@ -262,7 +264,7 @@ NODISCARD static struct status *validate_batch_input(const struct names *names,
     if (!*kind)
         return config_fail(c, at_field(b, "kind"), "unknown batch input kind '%d' for %s",
                            (int)b->kind, c->pb->name);
-    /* The data type comes between the source's number and its name, as in the reference. */
+    /* As in the reference, the data type is validated between the source's number and its name. */
     if (b->n_source_input == 1 && b->data_type != INFERENCE__DATA_TYPE__TYPE_INT32 &&
         b->data_type != INFERENCE__DATA_TYPE__TYPE_FP32)
         return config_fail(c, at_field(b, "data_type"),

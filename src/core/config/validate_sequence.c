@@ -72,7 +72,7 @@ check_typed(const struct model_config *c, const Inference__ModelSequenceBatching
     return NULL;
 }
 
-/* Every control tensor has a name of its own. */
+/* Each control tensor has a name of its own. */
 NODISCARD static struct status *
 check_name(const struct model_config *c,
            const Inference__ModelSequenceBatching__ControlInput *input, struct map *seen)
@@ -88,7 +88,7 @@ check_name(const struct model_config *c,
     return NULL;
 }
 
-/* Of that kind there may be one control: is this input it? */
+/* Is this input the control of that kind, of which there may be one? */
 NODISCARD static struct status *
 check_controls(const struct model_config *c,
                const Inference__ModelSequenceBatching__ControlInput *input, control_kind kind,
@@ -110,8 +110,8 @@ check_controls(const struct model_config *c,
 }
 
 /*
- * The control of that kind. Names are looked at on the way, for the first kind: which of several
- * faults is told follows the reference.
+ * Finds the control of that kind. For the first kind it also checks the names, because the
+ * reference reports the faults in that order.
  */
 NODISCARD static struct status *validate_kind(const struct model_config *c, control_kind kind,
                                               const Inference__ModelSequenceBatching__Control **ret)

@@ -15,7 +15,7 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 
-/* With a backslash in front of what would end the line, or the value. */
+/* Adds the text with a backslash before characters that would end the line, or the value. */
 static void add_escaped(struct buf *out, const char *text, bool quoted)
 {
     char *printable = LIKELY(utf8_is_valid(text, strlen(text))) ? NULL : utf8_printable(text);
@@ -43,8 +43,8 @@ void exposition_label(struct buf *out, bool first, const char *name, const char 
 }
 
 /*
- * As C and C++ print it, since bounds of buckets are labels: who compares them as text finds those
- * of the reference. Sixteen digits are enough for nearly all that people write.
+ * Prints it as C and C++ do, since bounds of buckets are labels: a text comparison then finds those
+ * of the reference. Sixteen digits are enough for nearly all numbers that people write.
  */
 static void add_fraction(struct buf *out, double value)
 {
@@ -52,7 +52,7 @@ static void add_fraction(struct buf *out, double value)
     snprintf(text, sizeof(text), "%.16g", value);
     if (strtod(text, NULL) != value)
         snprintf(text, sizeof(text), "%.17g", value);
-    /* Whatever an embedder's locale has instead of the point. */
+    /* The character that an embedder's locale has instead of the point. */
     size_t digits = strspn(text, "-0123456789");
     size_t point = strcspn(text + digits, "0123456789e");
     buf_add(out, text, digits);

@@ -24,7 +24,7 @@
 
 enum { METRICS_LEVEL = 850, MAX_LABEL_BYTES = 1 << 20 };
 
-/* What all handles of one name share. */
+/* The object that all handles of one name share. */
 struct family {
     /* Constant. */
     enum metric_kind kind;
@@ -35,7 +35,7 @@ struct family {
     size_t n_handles;
 };
 
-/* What all handles of one family with the same labels share. */
+/* The object that all handles of one family with the same labels share. */
 struct series {
     /* Constant. */
     struct family *family;
@@ -83,9 +83,9 @@ static struct status *refuse_operation(const struct metric *m, const char *what)
                       kind_names[m->series->family->kind], what);
 }
 
-/* ------------------------------------------------------------------------------------ families */
+/* ---- Families -------------------------------------------------------------------------------- */
 
-/* The maps are charged to no model: they outlive whoever happens to make them grow. */
+/* The maps are charged to no model: they outlive the model that happens to make them grow. */
 static void put_without_payer(struct map *map, const char *key, void *value)
 {
     MEM_CHARGE(NULL, 0);
@@ -137,7 +137,7 @@ struct status *metric_family_free(struct metric_family *family)
         return status_new(STATUS_INTERNAL, "Must call MetricDelete on all dependent metrics before "
                                            "calling MetricFamilyDelete.");
     mutex_lock(&metrics_mu);
-    bool last = --f->n_handles == 0; /* then nobody has metrics of it either */
+    bool last = --f->n_handles == 0; /* then it has no metrics, either */
     if (last)
         map_remove(&families, f->name, strlen(f->name));
     mutex_unlock(&metrics_mu);
@@ -156,7 +156,7 @@ enum metric_kind metric_family_kind(const struct metric_family *family)
     return family->shared->kind;
 }
 
-/* ------------------------------------------------------------------------------------- metrics */
+/* ---- Metrics --------------------------------------------------------------------------------- */
 
 static int compare_labels(const void *a, const void *b)
 {
@@ -226,7 +226,7 @@ static struct status *series_new(struct family *f, const char *labels,
     return st;
 }
 
-/* The one that is there, or the new one, which is taken from *series then. */
+/* Returns the existing one, or the new one, which is then taken from *series. */
 static struct series *get_series_locked(struct family *f, const char *labels,
                                         struct series **series)
 {
@@ -287,7 +287,7 @@ enum metric_kind metric_kind(const struct metric *m)
     return m->series->family->kind;
 }
 
-/* -------------------------------------------------------------------------------------- values */
+/* ---- Values ---------------------------------------------------------------------------------- */
 
 struct status *metric_value(const struct metric *m, double *ret_value)
 {
@@ -327,7 +327,7 @@ struct status *metric_observe(struct metric *m, double value)
     return NULL;
 }
 
-/* ------------------------------------------------------------------------------------ printing */
+/* ---- Printing -------------------------------------------------------------------------------- */
 
 static int compare_entries(const void *a, const void *b)
 {
@@ -336,7 +336,7 @@ static int compare_entries(const void *a, const void *b)
     return strcmp((*x)->key, (*y)->key);
 }
 
-/* Its entries by their keys, for mem_free(); they stay as long as metrics_mu is held. */
+/* Returns its entries sorted by key, for mem_free(); they are valid while metrics_mu is held. */
 static struct map_entry **sort_locked(const struct map *map)
 {
     mutex_assert_held(&metrics_mu);

@@ -20,7 +20,7 @@ struct status *histogram_init(struct histogram *h, const double *bounds, size_t 
             return status_new(STATUS_INVALID_ARG, "Bucket Boundaries must be strictly sorted");
     }
     *h = (struct histogram){.n_bounds = n_bounds};
-    /* Their number is the caller's: it was able to keep as many itself. */
+    /* The caller chooses their number, and had memory for as many itself. */
     h->bounds = mem_try_alloc((n_bounds + 1) * sizeof(*h->bounds));
     h->counts = mem_try_alloc((n_bounds + 1) * sizeof(*h->counts));
     if (!h->bounds || !h->counts) {
@@ -56,7 +56,7 @@ void histogram_print(const struct histogram *h, const char *name, const char *la
                      struct buf *out)
 {
     static const double above_all = (double)INFINITY;
-    /* Each is read once: the reader adds the buckets up and finds the count. */
+    /* Each is read once: the reader adds up the buckets, which gives the count. */
     uint64_t *counts = mem_alloc((h->n_bounds + 1) * sizeof(*counts)), count = 0;
     for (size_t i = 0; i <= h->n_bounds; i++)
         count += counts[i] = atomic_load_explicit(&h->counts[i], memory_order_relaxed);

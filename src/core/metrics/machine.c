@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * First the parsers of /proc/stat and /proc/meminfo, which know nothing of the system and are
- * tested with texts; then the looks, under machine.mu. A look is reused for half of
- * --metrics-interval-ms.
+ * First the parsers of /proc/stat and /proc/meminfo, which are independent of the system and tested
+ * with texts; then the looks, under machine.mu. A look is reused for half of --metrics-interval-ms.
  */
 #include "core/metrics/machine.h"
 
@@ -31,7 +30,7 @@ struct machine {
     uint64_t looked_ns;
     struct machine_time time;
     struct machine_use use;
-    bool told; /* that it cannot be had */
+    bool told; /* that the value is unavailable */
 };
 
 /* ---- /proc ---------------------------------------------------------------------------------- */
@@ -39,7 +38,7 @@ struct machine {
 bool machine_read_stat(const char *text, struct machine_time *ret)
 {
     uint64_t user, nice, system, idle, iowait, irq, softirq, steal;
-    if (strncmp(text, "cpu ", 4) != 0 || /* that of all of them, not of "cpu0" */
+    if (strncmp(text, "cpu ", 4) != 0 || /* of all CPUs, not of "cpu0" */
         sscanf(text,
                "cpu %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64
                " %" SCNu64 " %" SCNu64,
@@ -50,7 +49,7 @@ bool machine_read_stat(const char *text, struct machine_time *ret)
     return true;
 }
 
-/* The number of kB behind the name at the beginning of a line. */
+/* Returns the number of kB behind the name at the beginning of a line. */
 static bool find_kb(const char *text, const char *name, uint64_t *ret_bytes)
 {
     size_t length = strlen(name);
@@ -74,7 +73,7 @@ bool machine_read_meminfo(const char *text, struct machine_use *ret)
     return true;
 }
 
-/* The kernel makes these texts as they are read: one read() gives one moment. */
+/* The kernel makes these texts when they are read: one read() gives one moment. */
 static bool read_proc_file(const char *path, char text[TEXT_BYTES])
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -93,7 +92,7 @@ static bool read_proc_file(const char *path, char text[TEXT_BYTES])
 
 static void count_time(struct machine *m, const struct machine_time *now)
 {
-    /* Some of these counters may go back a little; that is no time. */
+    /* Some of these counters may decrease a little, which counts as no time. */
     uint64_t busy = now->busy - MIN(m->time.busy, now->busy);
     uint64_t idle = now->idle - MIN(m->time.idle, now->idle);
     if (busy + idle)
