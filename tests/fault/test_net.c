@@ -281,7 +281,7 @@ static void every_request_is_answered_right(void **state)
     net_options_init(&o);
     o.address = "127.0.0.1";
     o.n_threads = 2;
-    o.handler = &handler;
+    o.http1.handler = &handler;
     assert_null(loop_init(&detour, clock_real()));
     struct thread detour_thread;
     assert_null(thread_start(&detour_thread, "detour", run_detour, NULL));

@@ -57,7 +57,7 @@ static void set_up(void)
         map_puts(&model.input_by_name, inputs[i].name, &inputs[i]);
     map_puts(&model.output_by_name, outputs[0].name, &outputs[0]);
     loop.owner = pthread_self();
-    ctx = (struct http_ctx){.settings = &settings, .env = &env};
+    ctx = (struct http_ctx){.settings = &settings};
     buf_init(&ctx.json, 1 << 20);
     http_env_init(&env, &handler, &ctx, NULL, pool_new("fuzz", 1 << 20, 64 << 20), &loop, NULL, 0);
 }

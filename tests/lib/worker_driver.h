@@ -27,6 +27,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "frontends/net/conn.h"
+#include "frontends/net/http1.h"
 #include "frontends/net/listener.h"
 #include "frontends/net/upkeep.h"
 #include "frontends/net/worker.h"
@@ -42,6 +43,7 @@ enum {
 
 static struct listener listener;
 static struct worker worker;
+static struct worker_service service;
 static struct budget *memory;
 
 /* A client, and what the worker has of it. */
@@ -103,7 +105,7 @@ static inline void come(struct client *c)
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds), 0);
     *c = (struct client){.fd = fds[0], .far_fd = fds[1]};
     listener.n_open++;
-    conn_give(&worker, &worker, c->far_fd);
+    conn_give(&service, &service, c->far_fd);
 }
 
 static inline void leave(struct client *c)
@@ -137,7 +139,8 @@ static inline int heard(struct client *c, const char *what)
     return times;
 }
 
-static struct http_limits limits;
+static struct http1_settings settings = {.handler = &handler};
+static struct http_limits *const limits = &settings.limits;
 static struct net_timeouts timeouts;
 static struct clock_fake
     now; /* of the worker: an iteration takes no time, however slow the machine is */
@@ -145,19 +148,21 @@ static struct clock_fake
 static inline int start(void **state)
 {
     (void)state;
-    limits = (struct http_limits){.max_head_bytes = 16 << 10,
-                                  .max_body_bytes = 1 << 30,
-                                  .max_chunks = 65536,
-                                  .max_pipeline = 64};
+    *limits = (struct http_limits){.max_head_bytes = 16 << 10,
+                                   .max_body_bytes = 1 << 30,
+                                   .max_chunks = 65536,
+                                   .max_pipeline = 64};
     memset(&timeouts, 0, sizeof(timeouts));
     memset(&worker, 0, sizeof(worker));
     on_each_request = NULL;
     n_requests = 0;
     memset(&listener, 0, sizeof(listener));
     memory = budget_new(1 << 30);
-    assert_null(worker_init(&worker, &handler, NULL, &limits, &timeouts, memory));
+    assert_null(worker_init(&worker, memory));
     upkeep_begin(&worker);
-    worker.listener = &listener;
+    struct net_env members = worker_get_env(&worker, &http1_protocol);
+    upkeep_serve(&worker, &service, &listener, &timeouts,
+                 http1_protocol.env_new(&members, &settings));
     clock_fake_init(&now, 1000 * NS_PER_S);
     worker.loop.clock = &now.clock;
     loop_refresh_time(&worker.loop);
@@ -170,10 +175,9 @@ static inline int start(void **state)
 static inline int stop(void **state)
 {
     (void)state;
-    LIST_FOR_EACH_SAFE (link, &worker.conns) {
-        conn_close(LIST_ENTRY(link, struct conn, link));
-    }
+    upkeep_serve_no_more(&service);
     assert_int_equal(listener.n_open, 0);
+    http1_protocol.env_free(service.env);
     worker_done(&worker);
     budget_unref(memory);
     return 0;

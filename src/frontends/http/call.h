@@ -18,6 +18,7 @@
 #include "frontends/ops/ops.h"
 #include "frontends/ops/tensor_blocks.h"
 
+struct loop_share;
 struct response;
 struct route;
 
@@ -30,11 +31,8 @@ struct http_settings {
 /* Per loop; the loop's thread only. */
 struct http_ctx {
     const struct http_settings *settings;
-    struct http_env *env;
-    struct inline_budget inline_budget;
-    uint64_t iteration;              /* the loop's iteration that inline_budget belongs to */
-    struct loop_work iteration_work; /* scheduler_run_deferred(); deferred while models need it */
-    struct buf json;                 /* replies are printed into it; it keeps its memory */
+    struct loop_share *share; /* with all that the loop serves; NULL: nothing is inline */
+    struct buf json;          /* replies are printed into it; it keeps its memory */
     struct memo memo;
 };
 

@@ -7,12 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cpu_count.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/thread.h"
-#include "core/sched/scheduler.h"
 #include "core/server/server.h"
 #include "frontends/http/call.h"
 #include "frontends/http/infer.h"
@@ -20,6 +18,7 @@
 #include "frontends/http/route.h"
 #include "frontends/http/reply.h"
 #include "frontends/net/server.h"
+#include "frontends/serve/server_loops.h"
 
 enum { MAX_JSON_REPLY = INT32_MAX };
 
@@ -230,41 +229,21 @@ struct conch_http {
     struct net_server *net;
 };
 
-/* Models wait for the end of the loop's iteration: before the replies are written, if it can be. */
-static void on_wait(struct inline_budget *budget)
-{
-    struct http_ctx *ctx = CONTAINER_OF(budget, struct http_ctx, inline_budget);
-    loop_defer(ctx->env->net.loop, &ctx->iteration_work);
-}
-
-static void on_iteration_end(struct loop_work *work)
-{
-    scheduler_run_deferred(&CONTAINER_OF(work, struct http_ctx, iteration_work)->inline_budget);
-}
-
-static void *http_ctx_new(void *arg, struct http_env *env)
+static void *http_ctx_new(void *arg, struct net_env *env)
 {
     struct conch_http *http = arg;
     struct http_ctx *ctx = mem_zalloc(sizeof(*ctx));
     ctx->settings = &http->settings;
-    ctx->env = env;
-    loop_work_init(&ctx->iteration_work, on_iteration_end);
-    ctx->inline_budget.on_wait = env->net.loop ? on_wait : NULL;
-    if (http->settings.server)
-        server_watch(http->settings.server, &ctx->inline_budget);
-    buf_init_pooled(&ctx->json, MAX_JSON_REPLY, env->net.pool);
+    ctx->share = env->loop_ctx;
+    buf_init_pooled(&ctx->json, MAX_JSON_REPLY, env->pool);
     return ctx;
 }
 
-static void ctx_free(void *arg)
+static void http_ctx_free(void *arg)
 {
     struct http_ctx *ctx = arg;
     if (!ctx)
         return;
-    if (ctx->env->net.loop)
-        loop_cancel_work(ctx->env->net.loop, &ctx->iteration_work);
-    scheduler_run_deferred(&ctx->inline_budget);
-    inline_watch_close(&ctx->inline_budget.watch);
     buf_done(&ctx->json);
     mem_free(ctx);
 }
@@ -313,37 +292,38 @@ TRITONSERVER_Error *conch_http_start(TRITONSERVER_Server *server,
                                                 "conch_http_start: invalid arguments");
     memcpy(&o, options, options->size); /* a caller of an older header knows fewer members */
 
-    int n_cpus = cpu_count_usable();
     struct net_options net;
     net_options_init(&net);
-    net.name = "http";
     net.address = o.address;
     net.port = o.port;
     net.reuse_port = o.reuse_port;
-    net.n_threads =
-        o.n_threads > 0 && o.n_threads < n_cpus ? (unsigned int)o.n_threads : (unsigned int)n_cpus;
+    net.n_threads = server_loops_count(o.n_threads);
     net.max_conns = o.max_connections;
     net.n_reserved_fds = listener_reserve();
-    net.limits.max_head_bytes = o.max_head_bytes;
-    net.limits.max_body_bytes = o.max_body_bytes;
-    net.limits.max_pipeline = o.max_pipeline > 0 ? o.max_pipeline : 1;
+    net.http1.limits.max_head_bytes = o.max_head_bytes;
+    net.http1.limits.max_body_bytes = o.max_body_bytes;
+    net.http1.limits.max_pipeline = o.max_pipeline > 0 ? o.max_pipeline : 1;
     net.timeouts.head_ns = o.head_timeout_ms * NS_PER_MS;
     net.timeouts.body_ns = o.body_timeout_ms * NS_PER_MS;
     net.timeouts.write_ns = o.write_timeout_ms * NS_PER_MS;
     net.timeouts.idle_ns = o.idle_timeout_ms * NS_PER_MS;
     net.timeouts.min_rate = o.min_rate;
     net.timeouts.rate_ns = o.min_rate_ms * NS_PER_MS;
-    net.budget = server_budget((struct server *)server);
-    net.handler = &handler;
+    net.http1.handler = &handler;
     net.ctx_new = http_ctx_new;
-    net.ctx_free = ctx_free;
+    net.ctx_free = http_ctx_free;
     net.goes_on = goes_on;
 
     struct conch_http *http = mem_zalloc(sizeof(*http));
     http->settings.server = (struct server *)server;
     http->settings.max_input_bytes = o.max_input_bytes;
     net.handler_arg = http;
-    struct status *st = net_server_start(&net, &http->net);
+    struct status *st = server_loops_get(http->settings.server, net.n_threads, &net.loops);
+    if (!st) {
+        st = net_server_start(&net, &http->net);
+        if (st)
+            server_loops_put(http->settings.server, NET_FREED);
+    }
     if (st) {
         mem_free(http);
         return (TRITONSERVER_Error *)st;
@@ -371,6 +351,7 @@ unsigned int conch_http_stop(struct conch_http *http, uint64_t timeout_ms)
     struct server *server = http->settings.server;
     unsigned int n =
         net_server_stop(http->net, monotonic_ns() + timeout_ms * NS_PER_MS, on_tick, &end);
+    server_loops_put(server, end);
     if (end == NET_FREED)
         mem_free(http);
     if (end == NET_STUCK)

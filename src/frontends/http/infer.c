@@ -28,8 +28,8 @@
 #include "core/model/model.h"
 #include "core/request/life.h"
 #include "core/request/response.h"
-#include "core/sched/execution.h"
 #include "core/server/server.h"
+#include "frontends/ops/loop_share.h"
 
 static struct exchange *exchange_of(struct request *r)
 {
@@ -167,11 +167,8 @@ void infer_begin(struct exchange *x, struct model *model)
                  x->env->net.pool);
     exchange_ref(x); /* on_destroy's */
 
-    if (ctx->iteration != x->env->net.loop->iteration) {
-        ctx->iteration = x->env->net.loop->iteration;
-        ctx->inline_budget.left_ns = EXECUTION_BUDGET_NS;
-    }
-    call->request.inline_budget = &ctx->inline_budget;
+    if (LIKELY(ctx->share != NULL))
+        call->request.inline_budget = loop_share_budget(ctx->share);
 }
 
 /* The core's: `x` may be gone afterwards. */

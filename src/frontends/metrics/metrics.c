@@ -105,7 +105,7 @@ static const struct http_handler handler = {
 
 /* ---- Start and stop ------------------------------------------------------------------------- */
 
-static void *metrics_ctx_new(void *arg, struct http_env *env)
+static void *metrics_ctx_new(void *arg, struct net_env *env)
 {
     (void)env;
     return arg; /* with one loop its context is the endpoint itself */
@@ -142,10 +142,10 @@ TRITONSERVER_Error *conch_metrics_start(TRITONSERVER_Server *server,
     net.port = o.port;
     net.max_conns = MAX_CONNECTIONS;
     net.n_reserved_fds = listener_reserve() / 2; /* reached while HTTP has all of its connections */
-    net.limits.max_body_bytes = MAX_BODY_BYTES;
-    net.limits.max_pipeline = 1;
+    net.http1.limits.max_body_bytes = MAX_BODY_BYTES;
+    net.http1.limits.max_pipeline = 1;
     net.budget = server_budget((struct server *)server);
-    net.handler = &handler;
+    net.http1.handler = &handler;
     net.ctx_new = metrics_ctx_new;
 
     struct conch_metrics *metrics = mem_zalloc(sizeof(*metrics));

@@ -15,12 +15,10 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/log.h"
-#include "base/mem.h"
 #include "base/status.h"
 #include "frontends/net/conn.h"
 #include "frontends/net/upkeep.h"
@@ -45,25 +43,25 @@ static void on_acceptable(struct loop_fd *watch, uint32_t events);
 static bool takes_more(const struct acceptor *a, const struct worker *w, unsigned int *ret_busy)
 {
     struct loop_load load;
-    loop_get_load(&w->loop, loop_now_ns(&a->worker->loop), &load);
+    loop_get_load(&w->loop, loop_now_ns(&a->service->worker->loop), &load);
     *ret_busy = load.busy_permille;
-    return w == a->worker || load.in_iteration_ns < LONG_ITERATION_NS;
+    return w == a->service->worker || load.in_iteration_ns < LONG_ITERATION_NS;
 }
 
-struct worker *acceptor_choose(const struct acceptor *a)
+struct worker_service *acceptor_choose(const struct acceptor *a)
 {
-    const struct listener *l = a->listener;
-    struct worker *best = a->worker;
+    const struct listener *l = a->service->listener;
+    struct worker_service *best = a->service;
     unsigned int least_busy = 1000, fewest = UINT32_MAX, busy;
-    for (unsigned int i = 0; i < l->n_workers; i++) {
-        if (takes_more(a, &l->workers[i], &busy))
+    for (unsigned int i = 0; i < l->n_services; i++) {
+        if (takes_more(a, l->services[i].worker, &busy))
             least_busy = MIN(least_busy, busy);
     }
-    for (unsigned int i = 0; i < l->n_workers; i++) {
-        struct worker *w = &l->workers[i];
+    for (unsigned int i = 0; i < l->n_services; i++) {
+        struct worker *w = l->services[i].worker;
         unsigned int n = atomic_load_explicit(&w->n_conns, memory_order_relaxed);
         if (n < fewest && takes_more(a, w, &busy) && busy <= least_busy + SIMILAR_PERMILLE) {
-            best = w;
+            best = &l->services[i];
             fewest = n;
         }
     }
@@ -74,16 +72,17 @@ struct worker *acceptor_choose(const struct acceptor *a)
 
 static void watch_none(struct acceptor *a)
 {
-    for (unsigned int i = 0; i < a->listener->n_sockets; i++)
-        loop_remove_fd(&a->worker->loop, &a->sockets[i].watch);
+    for (unsigned int i = 0; i < a->service->listener->n_sockets; i++)
+        loop_remove_fd(&a->service->worker->loop, &a->sockets[i].watch);
 }
 
 static struct status *watch_all(struct acceptor *a)
 {
-    for (unsigned int i = 0; i < a->listener->n_sockets; i++) {
+    for (unsigned int i = 0; i < a->service->listener->n_sockets; i++) {
         struct accepting *each = &a->sockets[i];
-        struct status *st = loop_add_fd(&a->worker->loop, &each->watch, a->listener->fds[i],
-                                        EPOLLIN | EPOLLEXCLUSIVE, on_acceptable);
+        struct status *st =
+            loop_add_fd(&a->service->worker->loop, &each->watch, a->service->listener->fds[i],
+                        EPOLLIN | EPOLLEXCLUSIVE, on_acceptable);
         if (st) {
             watch_none(a);
             return st;
@@ -95,8 +94,8 @@ static struct status *watch_all(struct acceptor *a)
 /* An exclusive watch cannot be changed, so it is taken away and put back. */
 static void pause_accepting(struct acceptor *a, const char *why)
 {
-    struct loop *loop = &a->worker->loop;
-    if (!atomic_exchange_explicit(&a->listener->told, true, memory_order_relaxed))
+    struct loop *loop = &a->service->worker->loop;
+    if (!atomic_exchange_explicit(&a->service->listener->told, true, memory_order_relaxed))
         log_warn("no more connections are accepted for now: %s", why);
     watch_none(a);
     loop_set_timer(loop, &a->pause, loop_now_ns(loop) + PAUSE_NS);
@@ -108,7 +107,8 @@ static void on_pause_over(struct timer *t)
     struct status *st = watch_all(a);
     if (st) { /* the kernel has no room for a watch: later, perhaps */
         status_free(st);
-        loop_set_timer(&a->worker->loop, t, loop_now_ns(&a->worker->loop) + PAUSE_NS);
+        loop_set_timer(&a->service->worker->loop, t,
+                       loop_now_ns(&a->service->worker->loop) + PAUSE_NS);
     }
 }
 
@@ -163,12 +163,12 @@ static unsigned int count_waiting(int from)
  */
 static struct worker *with_longest_idle(const struct acceptor *a, uint64_t *ret_before_ns)
 {
-    const struct listener *l = a->listener;
+    const struct listener *l = a->service->listener;
     struct worker *best = NULL;
-    uint64_t now_ns = loop_now_ns(&a->worker->loop), latest_ns = now_ns - FRESH_NS;
+    uint64_t now_ns = loop_now_ns(&a->service->worker->loop), latest_ns = now_ns - FRESH_NS;
     uint64_t first_ns = latest_ns, second_ns = latest_ns;
-    for (unsigned int i = 0; i < l->n_workers; i++) {
-        struct worker *w = &l->workers[i];
+    for (unsigned int i = 0; i < l->n_services; i++) {
+        struct worker *w = l->services[i].worker;
         unsigned int busy;
         uint64_t since_ns = atomic_load_explicit(&w->idle_since_ns, memory_order_relaxed);
         if (since_ns >= second_ns || !takes_more(a, w, &busy))
@@ -202,13 +202,13 @@ static unsigned int close_idle_conns(struct acceptor *a, unsigned int n)
     unsigned int n_closed = 0;
     uint64_t before_ns;
     struct worker *w = NULL;
-    while (n_closed < n && (w = with_longest_idle(a, &before_ns)) == a->worker)
+    while (n_closed < n && (w = with_longest_idle(a, &before_ns)) == a->service->worker)
         n_closed += upkeep_close_idle(w, n - n_closed, before_ns);
     a->asked = n_closed < n ? w : NULL;
     if (a->asked)
         upkeep_ask_close_idle(w, n - n_closed, before_ns);
     if (n_closed > 0 || a->asked)
-        tell_shortage(a->listener);
+        tell_shortage(a->service->listener);
     return n_closed;
 }
 
@@ -226,7 +226,7 @@ static void end_in_shortage(struct acceptor *a)
     if (!a->in_shortage)
         return;
     a->in_shortage = false;
-    atomic_store_explicit(&a->listener->accepts_in_shortage, false, memory_order_release);
+    atomic_store_explicit(&a->service->listener->accepts_in_shortage, false, memory_order_release);
 }
 
 /*
@@ -239,7 +239,7 @@ static void end_in_shortage(struct acceptor *a)
  */
 static bool begin_in_shortage(struct acceptor *a, int from)
 {
-    struct listener *l = a->listener;
+    struct listener *l = a->service->listener;
     if (waits_for_room(a))
         return false; /* asked again in the next iteration, which follows at once */
     unsigned int n_waiting = count_waiting(from);
@@ -251,8 +251,8 @@ static bool begin_in_shortage(struct acceptor *a, int from)
     a->in_shortage = true;
     unsigned int n_used = count_used_of_reserve(l);
     unsigned int n_wanted = n_used + MAX(MIN(n_waiting, (unsigned int)ACCEPTS_PER_ITERATION), 1U);
-    unsigned int n_free = count_free(l, MAX(n_wanted, l->n_workers));
-    if (n_used == 0 && n_free >= MIN(l->n_workers, (unsigned int)MAX_COUNTED)) {
+    unsigned int n_free = count_free(l, MAX(n_wanted, l->n_services));
+    if (n_used == 0 && n_free >= MIN(l->n_services, (unsigned int)MAX_COUNTED)) {
         atomic_store_explicit(&l->is_short, false, memory_order_relaxed);
         atomic_store_explicit(&l->told_short, false, memory_order_relaxed);
         a->room = n_free;
@@ -272,7 +272,7 @@ static bool begin_in_shortage(struct acceptor *a, int from)
 /* Takes a slot among the connections that the user allows. */
 static bool take_conn_slot(struct acceptor *a)
 {
-    struct listener *l = a->listener;
+    struct listener *l = a->service->listener;
     unsigned int before = atomic_fetch_add_explicit(&l->n_open, 1, memory_order_relaxed);
     if (l->max_conns == 0 || before < l->max_conns)
         return true;
@@ -287,7 +287,7 @@ static void on_failure(struct acceptor *a, int err)
 {
     switch (err) {
     case EMFILE:
-        atomic_store_explicit(&a->listener->is_short, true, memory_order_relaxed);
+        atomic_store_explicit(&a->service->listener->is_short, true, memory_order_relaxed);
         break;
     case ENFILE: /* of the whole machine; ours are not short */
     case ENOMEM:
@@ -302,7 +302,7 @@ static void on_failure(struct acceptor *a, int err)
 /* Accepts one connection and gives it to a worker; false: no more in this iteration. */
 static bool accept_one(struct acceptor *a, int from)
 {
-    struct listener *l = a->listener;
+    struct listener *l = a->service->listener;
     bool is_short = atomic_load_explicit(&l->is_short, memory_order_relaxed);
     if (UNLIKELY(is_short) && a->room == 0 && !begin_in_shortage(a, from))
         return false;
@@ -327,24 +327,24 @@ static bool accept_one(struct acceptor *a, int from)
     int one = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     atomic_store_explicit(&l->told, false, memory_order_relaxed);
-    conn_give(a->worker, acceptor_choose(a), fd);
+    conn_give(a->service, acceptor_choose(a), fd);
     return true;
 }
 
-static void stop_acceptor(struct acceptor *a)
+void acceptor_stop(struct acceptor *a)
 {
     if (!a->started)
         return;
     a->started = false;
     watch_none(a);
-    loop_clear_timer(&a->worker->loop, &a->pause);
+    loop_clear_timer(&a->service->worker->loop, &a->pause);
 }
 
 static void on_acceptable(struct loop_fd *watch, uint32_t events)
 {
     struct acceptor *a = CONTAINER_OF(watch, struct accepting, watch)->acceptor;
     if (events & EPOLLHUP) { /* listener_shut() */
-        stop_acceptor(a);
+        acceptor_stop(a);
         return;
     }
     int from = watch->fd;
@@ -354,54 +354,12 @@ static void on_acceptable(struct loop_fd *watch, uint32_t events)
     end_in_shortage(a);
 }
 
-static struct status *start_acceptor(struct acceptor *a, struct listener *l, struct worker *w)
+struct status *acceptor_start(struct acceptor *a, struct worker_service *service)
 {
-    *a = (struct acceptor){.listener = l, .worker = w};
+    *a = (struct acceptor){.service = service};
     for (unsigned int i = 0; i < LISTENER_MAX_SOCKETS; i++)
         a->sockets[i] = (struct accepting){.watch.fd = -1, .acceptor = a};
     timer_init(&a->pause, on_pause_over);
     a->started = true;
     return watch_all(a);
-}
-
-/* ---- All of a listener ----------------------------------------------------------------------- */
-
-/* The lowest number of a descriptor that is not for connections. */
-static int first_reserved_fd(unsigned int n_reserved_fds)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= INT_MAX)
-        return INT_MAX;
-    return (int)limit.rlim_cur - (int)n_reserved_fds;
-}
-
-struct status *acceptors_start(struct listener *l, struct worker *workers, unsigned int n_workers,
-                               unsigned int max_conns, unsigned int n_reserved_fds)
-{
-    l->workers = workers;
-    l->n_workers = n_workers;
-    l->max_conns = max_conns;
-    l->first_reserved_fd = first_reserved_fd(n_reserved_fds);
-    l->n_reserved_fds = l->first_reserved_fd < INT_MAX ? n_reserved_fds : 0;
-    l->acceptors = mem_zalloc(sizeof(*l->acceptors) * n_workers);
-    for (unsigned int i = 0; i < n_workers; i++) {
-        workers[i].listener = l;
-        struct status *st = start_acceptor(&l->acceptors[i], l, &workers[i]);
-        if (st)
-            return st;
-    }
-    return NULL;
-}
-
-void acceptors_stop(struct listener *l, struct worker *w)
-{
-    stop_acceptor(&l->acceptors[w - l->workers]);
-}
-
-void acceptors_end(struct listener *l)
-{
-    for (unsigned int i = 0; l->acceptors && i < l->n_workers; i++)
-        stop_acceptor(&l->acceptors[i]);
-    mem_free(TAKE(l->acceptors));
-    listener_close(l);
 }

@@ -11,7 +11,7 @@
  * connections is reached, this loop accepts nothing for a moment and logs that once. Clients then
  * wait in the kernel's queue.
  *
- * Thread: the worker's, or any one before the worker runs and after it has ended.
+ * Thread: the worker's, or any one while it does not run.
  */
 #ifndef CONCH_FRONTENDS_NET_ACCEPTOR_H
 #define CONCH_FRONTENDS_NET_ACCEPTOR_H
@@ -22,8 +22,7 @@
 #include "frontends/net/listener.h"
 
 struct acceptor {
-    struct listener *listener; /* the one that all acceptors share */
-    struct worker *worker;
+    struct worker_service *service; /* whose loop it runs on, and whose listener it shares */
     struct accepting {
         struct loop_fd watch;
         struct acceptor *acceptor;
@@ -38,32 +37,22 @@ struct acceptor {
 };
 
 /*
- * acceptor_choose - the worker with the least work, as other threads can see it. When all others
- * have been inside an iteration for long, it is this acceptor's own.
+ * acceptor_choose - that of the worker with the least work, as other threads can see it. When all
+ * others have been inside an iteration for long, it is this acceptor's own.
  */
-struct worker *acceptor_choose(const struct acceptor *a);
+struct worker_service *acceptor_choose(const struct acceptor *a);
 
 /*
- * acceptors_start - makes every worker accept.
+ * acceptor_start - makes the service's worker accept, after listener_serve().
  *
- * Thread: any, before the workers run.
- * @max_conns       the most connections at one time; 0: no limit
- * @n_reserved_fds  descriptors that connections must not use
+ * Errors: as loop_add_fd()
  */
-NODISCARD struct status *acceptors_start(struct listener *l, struct worker *workers,
-                                         unsigned int n_workers, unsigned int max_conns,
-                                         unsigned int n_reserved_fds);
+NODISCARD struct status *acceptor_start(struct acceptor *a, struct worker_service *service);
 
 /*
- * acceptors_stop - makes the worker stop accepting; harmless when it does not accept. The sockets
- * stay open. Thread: the worker's.
+ * acceptor_stop - makes the worker stop accepting; harmless when it does not accept. The sockets
+ * stay open.
  */
-void acceptors_stop(struct listener *l, struct worker *w);
-
-/*
- * acceptors_end - stops all acceptors and closes the sockets. Thread: any, when no worker runs or
- * none accepts.
- */
-void acceptors_end(struct listener *l);
+void acceptor_stop(struct acceptor *a);
 
 #endif

@@ -51,10 +51,10 @@ static void on_output(struct session *s)
     loop_defer(&c->worker->loop, &c->flush);
 }
 
-static void count_out(struct worker *w)
+static void count_out(struct worker_service *s)
 {
-    atomic_fetch_sub_explicit(&w->n_conns, 1, memory_order_relaxed);
-    listener_give_slot_back(w->listener);
+    atomic_fetch_sub_explicit(&s->worker->n_conns, 1, memory_order_relaxed);
+    listener_give_slot_back(s->listener);
 }
 
 static void begin_conn(struct conn *c)
@@ -62,9 +62,9 @@ static void begin_conn(struct conn *c)
     struct worker *w = c->worker;
     uint64_t now_ns = loop_now_ns(&w->loop);
 
-    c->session.protocol = w->env.net.protocol;
+    c->session.protocol = c->service->env->protocol;
     c->session.on_output = on_output;
-    c->session.protocol->begin(&c->session, &w->env.net);
+    c->session.protocol->begin(&c->session, c->service->env);
     loop_work_init(&c->flush, on_flush);
     c->read_ns = c->written_ns = now_ns;
     struct status *st =
@@ -72,13 +72,13 @@ static void begin_conn(struct conn *c)
     if (st) {
         log_status(LOG_WARN, "connection refused", st);
         close(c->fd);
-        count_out(w);
+        count_out(c->service);
         mem_free(c);
         return;
     }
     c->ranked_ns = now_ns;
     worker_add_conn(w, &c->link, &c->use);
-    if (w->env.net.draining)
+    if (c->service->env->draining)
         conn_drain(c);
 }
 
@@ -87,40 +87,42 @@ static void on_arrival(struct message *m)
     begin_conn(CONTAINER_OF(m, struct conn, arrival));
 }
 
-void conn_give(struct worker *here, struct worker *to, int fd)
+void conn_give(struct worker_service *here, struct worker_service *to, int fd)
 {
-    size_t session_bytes = to->env.net.protocol->session_bytes;
+    size_t session_bytes = to->env->protocol->session_bytes;
     struct conn *c = mem_try_zalloc(1, offsetof(struct conn, session) + session_bytes);
     if (!c) {
         close(fd);
         listener_give_slot_back(to->listener);
         return;
     }
-    c->worker = to;
+    c->worker = to->worker;
+    c->service = to;
     c->fd = fd;
     c->watch.fd = -1;
     list_init(&c->link);
     list_init(&c->ready);
     /* Counted before it arrives, so that the next hand-out sees it. */
-    atomic_fetch_add_explicit(&to->n_conns, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&c->worker->n_conns, 1, memory_order_relaxed);
     c->arrival.deliver = on_arrival;
     if (to == here)
         begin_conn(c);
     else
-        loop_post(&to->loop, &c->arrival);
+        loop_post(&c->worker->loop, &c->arrival);
 }
 
 void conn_close(struct conn *c)
 {
     struct worker *w = c->worker;
+    struct worker_service *s = c->service;
     c->session.protocol->abort(&c->session);
     loop_cancel_work(&w->loop, &c->flush);
     loop_remove_fd(&w->loop, &c->watch);
     close(c->fd);
     worker_remove_conn(w, &c->link, &c->ready, &c->use);
-    count_out(w);
+    count_out(s);
     mem_free(c);
-    net_env_left(&w->env.net);
+    net_env_left(s->env);
 }
 
 /*
@@ -232,7 +234,7 @@ static void on_flush(struct loop_work *work)
         worker_go_on_later(c->worker, &c->ready);
 }
 
-static void probe_client(struct conn *c)
+static void probe_conn(struct conn *c)
 {
     if (c->session.protocol->probe)
         c->session.protocol->probe(&c->session);
@@ -250,7 +252,7 @@ static void on_eof(struct conn *c)
         conn_close(c);
         return;
     }
-    probe_client(c);
+    probe_conn(c);
     update_interest(c);
 }
 
@@ -263,13 +265,13 @@ enum read_result {
 /* One system call for at most max_bytes, and what follows from it; they are counted. */
 static enum read_result read_once(struct conn *c, size_t max_bytes, size_t *ret_bytes)
 {
-    const struct net_env *env = &c->worker->env.net;
+    const struct worker *w = c->worker;
     struct session *s = &c->session;
     struct iovec space[2];
     int n_space = 1;
 
     if (c->lingering)
-        space[0] = (struct iovec){env->scratch, env->scratch_bytes};
+        space[0] = (struct iovec){w->scratch, w->scratch_bytes};
     else
         n_space = s->protocol->read_space(s, space);
     if (n_space == 0) {
@@ -337,7 +339,7 @@ static void on_readable(struct conn *c)
         return;
     size_t n = 0;
     enum read_result result = READ_MORE;
-    if (!is_bulk(c) && w->left_bytes > 0 && w->env.net.requests_left > 0) {
+    if (!is_bulk(c) && w->left_bytes > 0 && w->requests_left > 0) {
         result = read_once(c, SMALL_BYTES, &n);
         w->left_bytes -= MIN(n, w->left_bytes);
         /* A head with a body behind it: the rest goes straight to its place. */
@@ -401,7 +403,7 @@ static void on_ready(struct loop_fd *watch, uint32_t events)
     if (events & EPOLLIN)
         on_readable(c);
     else if (events & EPOLLRDHUP)
-        probe_client(c); /* its end is read behind what it has sent, once that is wanted */
+        probe_conn(c); /* its end is read behind what it has sent, once that is wanted */
 }
 
 static bool has_passed(uint64_t since_ns, uint64_t limit_ns, uint64_t now_ns)
@@ -416,7 +418,7 @@ static struct session_input get_input(const struct conn *c)
     return input;
 }
 
-static void refuse_input(struct conn *c, enum session_refusal why)
+static void refuse_conn(struct conn *c, enum session_refusal why)
 {
     c->session.protocol->refuse(&c->session, why);
 }
@@ -427,7 +429,7 @@ static void refuse_input(struct conn *c, enum session_refusal why)
  * time of the last is over. */
 static bool is_too_slow(const struct conn *c, struct pace *pace, uint64_t n_bytes, uint64_t now_ns)
 {
-    const struct net_timeouts *t = c->worker->timeouts;
+    const struct net_timeouts *t = c->service->timeouts;
     if (t->min_rate == 0 || t->rate_ns == 0)
         return false;
     if (pace->since_ns > 0 && !c->worker->swept_late) {
@@ -456,7 +458,7 @@ static bool sends_too_slowly(struct conn *c, const struct session_input *input, 
         c->read_ns = now_ns;
     }
     return is_too_slow(c, &c->received, c->n_received, now_ns) ||
-           has_passed(c->read_ns, c->worker->timeouts->body_ns, now_ns);
+           has_passed(c->read_ns, c->service->timeouts->body_ns, now_ns);
 }
 
 /* Whether there are bytes that the client has not taken, here or with the kernel. */
@@ -486,7 +488,7 @@ static bool takes_too_slowly(struct conn *c, uint64_t now_ns)
     if (c->taken.since_ns == 0)
         c->taken.mark = c->n_sent;
     return is_too_slow(c, &c->taken, c->n_taken, now_ns) ||
-           has_passed(c->written_ns, c->worker->timeouts->write_ns, now_ns);
+           has_passed(c->written_ns, c->service->timeouts->write_ns, now_ns);
 }
 
 /* Seen here and not when its bytes come, since it may come in with the end of another request, and
@@ -497,7 +499,7 @@ static bool head_takes_too_long(struct conn *c, uint64_t number, uint64_t now_ns
         c->head_ns = now_ns;
         c->head_number = number;
     }
-    return has_passed(c->head_ns, c->worker->timeouts->head_ns, now_ns);
+    return has_passed(c->head_ns, c->service->timeouts->head_ns, now_ns);
 }
 
 /* A head that has been coming for longer keeps nobody else's descriptor. */
@@ -570,16 +572,16 @@ uint64_t conn_burden(const struct conn *c, uint64_t now_ns, bool *ret_stalled)
 
 void conn_evict(struct conn *c)
 {
-    budget_evicted(c->worker->env.net.budget);
+    budget_evicted(c->worker->memory);
     if (c->waiting || get_input(c).kind != INPUT_BODY)
         conn_close(c); /* a reply is half out: there is no way to say more */
     else
-        refuse_input(c, REFUSAL_MEMORY);
+        refuse_conn(c, REFUSAL_MEMORY);
 }
 
 void conn_check_time(struct conn *c, uint64_t now_ns)
 {
-    const struct net_timeouts *t = c->worker->timeouts;
+    const struct net_timeouts *t = c->service->timeouts;
 
     note_pace(c, now_ns);
     if (takes_too_slowly(c, now_ns)) {
@@ -594,12 +596,12 @@ void conn_check_time(struct conn *c, uint64_t now_ns)
     const struct protocol *p = c->session.protocol;
     struct session_input input = get_input(c);
     if (takes_too_long(c, &input, now_ns))
-        refuse_input(c, input.kind == INPUT_HEAD ? REFUSAL_HEAD_TIME : REFUSAL_BODY_TIME);
+        refuse_conn(c, input.kind == INPUT_HEAD ? REFUSAL_HEAD_TIME : REFUSAL_BODY_TIME);
     else if (p->is_idle(&c->session) && has_passed(conn_active_ns(c), t->idle_ns, now_ns))
         conn_close(c);
-    else if (c->worker->env.net.draining && input.kind != INPUT_NONE &&
+    else if (c->service->env->draining && input.kind != INPUT_NONE &&
              has_passed(c->read_ns, DRAIN_PATIENCE_NS, now_ns))
-        refuse_input(c, REFUSAL_STOPPING);
+        refuse_conn(c, REFUSAL_STOPPING);
     else if (p->check_time)
         p->check_time(&c->session, now_ns);
 }

@@ -18,6 +18,7 @@
 #include "frontends/net/session.h"
 
 struct worker;
+struct worker_service;
 
 /* The progress of a body or of replies since the start of a measurement. */
 struct pace {
@@ -28,7 +29,8 @@ struct pace {
 
 struct conn {
     struct worker *worker;
-    struct list link;  /* in worker->conns */
+    struct worker_service *service; /* of this worker */
+    struct list link;               /* in worker->conns */
     struct list ready; /* in worker->ready, while there is more to read than a portion */
     struct message arrival;
     int fd;
@@ -57,9 +59,10 @@ struct conn {
  * calling thread's own.
  *
  * Thread: that of `here`.
- * @fd  taken, and counted in to->listener; closed at once when memory is exhausted
+ * @here, to  what the two workers have of the same service
+ * @fd        taken, and counted in its listener; closed at once when memory is exhausted
  */
-void conn_give(struct worker *here, struct worker *to, int fd);
+void conn_give(struct worker_service *here, struct worker_service *to, int fd);
 
 /* conn_go_on - reads a portion, and queues the connection again if there is more. */
 void conn_go_on(struct conn *c);

@@ -40,8 +40,7 @@ void http_env_init(struct http_env *env, const struct http_handler *handler, voi
                 .pool = pool,
                 .loop = loop,
                 .scratch = scratch,
-                .scratch_bytes = scratch_bytes,
-                .requests_left = UINT_MAX},
+                .scratch_bytes = scratch_bytes},
         .handler = handler,
         .limits = limits,
     };

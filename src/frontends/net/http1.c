@@ -36,7 +36,7 @@ static bool on_chunk_data(void *ctx, const char *bytes, size_t n_bytes);
 
 static const struct exchange_events events;
 
-static void begin_state(struct http1 *h, struct http_env *env)
+static void begin_http1(struct http1 *h, struct http_env *env)
 {
     h->env = env;
     h->session.protocol = &http1_protocol;
@@ -50,7 +50,7 @@ static void begin_state(struct http1 *h, struct http_env *env)
 void http1_init(struct http1 *h, struct http_env *env, void (*on_output)(struct session *s))
 {
     *h = (struct http1){.session.on_output = on_output, .input = HTTP1_HEAD};
-    begin_state(h, env);
+    begin_http1(h, env);
 }
 
 static void drop_held(struct http1 *h)
@@ -107,8 +107,8 @@ static bool is_blocked(const struct http1 *h)
 /* The next request does not begin in this iteration. */
 static bool must_pause(const struct http1 *h)
 {
-    return UNLIKELY(h->env->net.requests_left == 0) && h->input == HTTP1_HEAD &&
-           h->parser.parsed == 0;
+    const unsigned int *left = h->env->net.requests_left;
+    return UNLIKELY(left && *left == 0) && h->input == HTTP1_HEAD && h->parser.parsed == 0;
 }
 
 bool http1_wants_input(const struct http1 *h)
@@ -308,7 +308,9 @@ static void begin_exchange(struct http1 *h, bool body_follows)
         http1_fault(h, 503, "out of memory");
         return;
     }
-    h->env->net.requests_left -= h->env->net.requests_left > 0; /* its head may have begun before */
+    unsigned int *left = h->env->net.requests_left;
+    if (left && *left > 0) /* none is left if its head has begun before */
+        (*left)--;
     h->current = x;
     x->method = head->method;
     x->http_1_1 = head->http_1_1;
@@ -644,7 +646,7 @@ static const struct http1 *const_http1_of(const struct session *s)
 
 static void begin_session(struct session *s, struct net_env *env)
 {
-    begin_state(http1_of(s), CONTAINER_OF(env, struct http_env, net));
+    begin_http1(http1_of(s), CONTAINER_OF(env, struct http_env, net));
 }
 
 static void abort_session(struct session *s)
@@ -739,6 +741,23 @@ static void refuse_session(struct session *s, enum session_refusal why)
     }
 }
 
+static struct net_env *new_env(const struct net_env *members, const void *settings)
+{
+    const struct http1_settings *given = settings;
+    struct http_env *env = mem_alloc(sizeof(*env));
+    http_env_init(env, given->handler, members->handler_ctx, &given->limits, members->pool,
+                  members->loop, members->scratch, members->scratch_bytes);
+    env->net = *members;
+    return &env->net;
+}
+
+static void free_env(struct net_env *env)
+{
+    struct http_env *http = CONTAINER_OF(env, struct http_env, net);
+    http_env_done(http);
+    mem_free(http);
+}
+
 static bool settle_sessions(struct net_env *env)
 {
     return http_env_settle(CONTAINER_OF(env, struct http_env, net));
@@ -766,6 +785,8 @@ const struct protocol http1_protocol = {
     .get_input = get_session_input,
     .weigh = weigh_session,
     .refuse = refuse_session,
+    .env_new = new_env,
+    .env_free = free_env,
     .settle = settle_sessions,
     .trim = trim_sessions,
 };

@@ -54,7 +54,13 @@ struct http1 {
     bool has_room;       /* a reply has left: held requests may begin */
 };
 
-/* The functions below, as the connection calls them. */
+/* What a service gives to protocol.env_new(). */
+struct http1_settings {
+    const struct http_handler *handler;
+    struct http_limits limits;
+};
+
+/* The functions below, as the connection calls them; env_new takes struct http1_settings. */
 extern const struct protocol http1_protocol;
 
 /* http1_init - makes the state; on_output as in struct session. */

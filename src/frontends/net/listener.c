@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opening and closing run on the thread that starts and stops the server, before the workers run
- * and after they accept no more. listener_stop() runs on the worker whose acceptor it stops.
- * Accepting is in acceptor.c.
+ * Opening and closing run on the thread that starts and stops the service, before its workers
+ * accept and after they accept no more. Accepting is in acceptor.c.
  */
 #include "frontends/net/listener.h"
 
@@ -185,4 +184,23 @@ void listener_shut(struct listener *l)
 void listener_close(struct listener *l)
 {
     close_all(l);
+}
+
+/* The lowest number of a descriptor that is not for connections. */
+static int first_reserved_fd(unsigned int n_reserved_fds)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= INT_MAX)
+        return INT_MAX;
+    return (int)limit.rlim_cur - (int)n_reserved_fds;
+}
+
+void listener_serve(struct listener *l, struct worker_service *services, unsigned int n_services,
+                    unsigned int max_conns, unsigned int n_reserved_fds)
+{
+    l->services = services;
+    l->n_services = n_services;
+    l->max_conns = max_conns;
+    l->first_reserved_fd = first_reserved_fd(n_reserved_fds);
+    l->n_reserved_fds = l->first_reserved_fd < INT_MAX ? n_reserved_fds : 0;
 }

@@ -13,9 +13,8 @@
 
 #include "base/compiler.h"
 
-struct acceptor;
 struct status;
-struct worker;
+struct worker_service;
 
 enum { LISTENER_MAX_SOCKETS = 8 };
 
@@ -25,12 +24,11 @@ struct listener {
     unsigned int n_sockets;
     int port; /* the port in use, also when 0 was asked for */
 
-    /* Set by acceptors_start(), constant afterwards. */
-    struct worker *workers;
-    unsigned int n_workers;
-    struct acceptor *acceptors; /* one for each worker */
-    unsigned int max_conns;     /* 0 = no limit */
-    int first_reserved_fd;      /* connections should have lower descriptors */
+    /* Set by listener_serve(), constant afterwards. */
+    struct worker_service *services; /* of each worker that has connections of this port */
+    unsigned int n_services;
+    unsigned int max_conns; /* 0 = no limit */
+    int first_reserved_fd;  /* connections should have lower descriptors */
     unsigned int n_reserved_fds;
 
     /* Any thread, relaxed. */
@@ -63,13 +61,26 @@ NODISCARD struct status *listener_open(struct listener *l, const char *address, 
 unsigned int listener_reserve(void);
 
 /*
+ * listener_serve - says who will have the connections; acceptor_start() on each of their loops
+ * follows.
+ *
+ * @max_conns       the most connections at one time; 0: no limit
+ * @n_reserved_fds  descriptors that connections must not use
+ */
+void listener_serve(struct listener *l, struct worker_service *services, unsigned int n_services,
+                    unsigned int max_conns, unsigned int n_reserved_fds);
+
+/*
  * listener_shut - from now on no client can connect, whatever each loop does.
  *
- * Thread: any, between acceptors_start() and acceptors_end().
+ * Thread: any, until listener_close().
  */
 void listener_shut(struct listener *l);
 
-/* listener_close - closes the sockets. Thread: any, when no worker accepts. */
+/*
+ * listener_close - closes the sockets; harmless when they are closed. Thread: any, when no worker
+ * accepts.
+ */
 void listener_close(struct listener *l);
 
 /* listener_give_slot_back - uncounts a connection that is gone. Thread: any. */

@@ -2,19 +2,16 @@
 /*
  * Stopping is most of this file. A loop may be inside a model and not answer, so ask_all() asks
  * all loops at once, and a tally for each worker holds its answer. wait_for_departures() asks
- * again whenever `left` says that a connection or an exchange is gone.
+ * again whenever `left` says that a connection or an exchange is gone. Loops may be shared, so a
+ * service attaches to each by a call on its thread, and detaches likewise.
  *
- * Threads: start and stop run on the caller's; drain_worker(), count_left() and cut_off() on the
- * worker's; on_left() on any worker's. mu guards n_left only.
+ * Threads: start and stop run on the caller's; attach(), drain_service(), count_left(), cut_off()
+ * and detach() on the worker's; on_left() on any worker's. mu guards n_left only.
  */
 #include "frontends/net/server.h"
 
-#include <stdio.h>
-
-#include "base/budget.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/memory_limit.h"
 #include "base/status.h"
 #include "frontends/net/acceptor.h"
 #include "frontends/net/conn.h"
@@ -25,27 +22,35 @@ enum { STOP_LEVEL = 895 }; /* a leaf in the table of core/README.md */
 /* A loop that runs has this much time to do what it is told, even when the deadline is over. */
 #define LAST_WORD_NS (100 * NS_PER_MS)
 
-/* What a stop knows of one worker; written by the worker, in a call that the stop waits for. */
+/* A loop that has begun to run and does not attach a service has no part in it. */
+#define ATTACH_NS (60 * NS_PER_S)
+
+/* What start and stop know of one worker; written by the worker, in a call that they wait for. */
 struct tally {
     struct net_server *server;
+    struct worker_service *service;
+    struct acceptor acceptor;
+    struct status *st; /* of attach() */
     unsigned int n_conns, n_exchanges, n_cut;
+    bool attached;
     bool answered; /* the last call; if not, n_conns is what the counter says */
     struct worker_call *call;
+    struct message begin_stop;
+    atomic_bool begin_stop_posted;
 };
 
 struct net_server {
-    struct http_limits limits;
+    struct http1_settings http1;
     struct net_timeouts timeouts;
     void (*ctx_free)(void *handler_ctx);
-    struct budget *budget;
     bool (*goes_on)(void *handler_arg);
     void *handler_arg;
-    bool goes_on_now; /* what it has said before the loops were asked */
+    atomic_bool goes_on_now; /* what it has said before the loops were asked */
     struct listener listener;
-    unsigned int n_workers; /* initialised */
-    unsigned int n_running; /* with a thread */
-    struct worker *workers;
-    struct tally *tallies; /* one for each worker */
+    struct loops *loops;
+    unsigned int n_services;         /* with an env: one for each worker that it uses */
+    struct worker_service *services; /* as many */
+    struct tally *tallies;           /* as many */
 
     struct mutex mu;
     struct cond left;    /* a worker has less under way than before */
@@ -58,11 +63,11 @@ void net_options_init(struct net_options *o)
         .name = "net",
         .address = "0.0.0.0",
         .n_threads = 1,
-        .limits = {.max_head_bytes = 16 << 10,
-                   .max_body_bytes = INT32_MAX,
-                   .max_chunks = HTTP_MAX_CHUNKS,
-                   .max_pipeline = 64,
-                   .max_pipeline_bytes = 4 << 20},
+        .http1.limits = {.max_head_bytes = 16 << 10,
+                         .max_body_bytes = INT32_MAX,
+                         .max_chunks = HTTP_MAX_CHUNKS,
+                         .max_pipeline = 64,
+                         .max_pipeline_bytes = 4 << 20},
         .timeouts = {.head_ns = 30 * NS_PER_S,
                      .body_ns = 60 * NS_PER_S,
                      .write_ns = 60 * NS_PER_S,
@@ -82,81 +87,150 @@ static void on_left(void *arg)
     mutex_unlock(&s->mu);
 }
 
-static void server_free(struct net_server *s)
+/* The loops of others go on: nothing of the service may be left on them. */
+static void free_server(struct net_server *s)
 {
-    for (unsigned int i = 0; i < s->n_running; i++)
-        worker_stop(&s->workers[i]);
-    acceptors_end(&s->listener);
-    for (unsigned int i = 0; i < s->n_workers; i++) {
-        struct worker *w = &s->workers[i];
-        void *ctx = w->env.net.handler_ctx;
-        worker_done(w);
+    listener_close(&s->listener);
+    for (unsigned int i = 0; i < s->n_services; i++) {
+        struct net_env *env = s->services[i].env;
+        void *ctx = env->handler_ctx;
+        env->protocol->env_free(env);
         if (s->ctx_free)
             s->ctx_free(ctx);
     }
-    mem_free(s->workers);
+    loops_unref(s->loops);
+    mem_free(s->services);
     mem_free(s->tallies);
-    if (s->budget) {
-        budget_stop(s->budget);
-        budget_unref(s->budget);
-    }
     cond_done(&s->left);
     mutex_done(&s->mu);
     mem_free(s);
 }
 
+static void attach(struct worker *w, void *arg);
+
+/*
+ * A loop may be inside a model that executes on it and does not come back. So whatever is asked of
+ * the loops is asked of all of them at once, and waited for as long as there is time.
+ */
+static void ask_all(struct net_server *s, worker_fn *fn, uint64_t deadline_ns)
+{
+    deadline_ns = MAX(deadline_ns, monotonic_ns() + LAST_WORD_NS);
+    for (unsigned int i = 0; i < s->n_services; i++) {
+        struct tally *t = &s->tallies[i];
+        if (t->attached || fn == attach)
+            t->call = worker_post(s->services[i].worker, fn, t);
+    }
+    for (unsigned int i = 0; i < s->n_services; i++) {
+        struct tally *t = &s->tallies[i];
+        t->answered = !t->call || worker_await(TAKE(t->call), deadline_ns);
+        if (!t->answered)
+            t->n_conns =
+                atomic_load_explicit(&s->services[i].worker->n_conns, memory_order_relaxed);
+    }
+}
+
+/* ---- Starting -------------------------------------------------------------------------------- */
+
+static void attach(struct worker *w, void *arg)
+{
+    struct tally *t = arg;
+    struct worker_service *ws = t->service;
+    upkeep_serve(w, ws, &t->server->listener, &t->server->timeouts, ws->env);
+    t->attached = true;
+    t->st = acceptor_start(&t->acceptor, ws);
+}
+
+/* Whatever has come meanwhile goes, too. */
+static void detach(struct worker *w, void *arg)
+{
+    struct tally *t = arg;
+    (void)w;
+    acceptor_stop(&t->acceptor);
+    upkeep_serve_no_more(t->service);
+    t->attached = false;
+}
+
+/* Each loop accepts, or there is an error. */
+static struct status *attach_all(struct net_server *s)
+{
+    struct status *st = NULL;
+    ask_all(s, attach, monotonic_ns() + ATTACH_NS);
+    for (unsigned int i = 0; i < s->n_services; i++) {
+        struct tally *t = &s->tallies[i];
+        if (!t->answered && !st)
+            st = status_new(STATUS_UNAVAILABLE, "the event loop '%s' does not answer",
+                            s->services[i].worker->thread.name);
+        if (!st)
+            st = TAKE(t->st);
+        status_free(TAKE(t->st));
+    }
+    return st;
+}
+
+static void on_begin_stop(struct message *m);
+
+static struct status *make_service(struct net_server *s, struct worker *w,
+                                   const struct net_options *o)
+{
+    struct worker_service *ws = &s->services[s->n_services];
+    struct tally *t = &s->tallies[s->n_services];
+    const struct protocol *protocol = o->protocol ? o->protocol : &http1_protocol;
+    struct net_env members = worker_get_env(w, protocol);
+    members.on_left = on_left;
+    members.on_left_arg = s;
+    ws->worker = w;
+    ws->env = protocol->env_new(&members, o->protocol ? o->settings : &s->http1);
+    if (!ws->env)
+        return status_no_memory();
+    if (o->ctx_new)
+        ws->env->handler_ctx = o->ctx_new(o->handler_arg, ws->env);
+    t->server = s;
+    t->service = ws;
+    t->begin_stop.deliver = on_begin_stop;
+    s->n_services++;
+    return NULL;
+}
+
+static struct status *make_loops(struct net_server *s, const struct net_options *o)
+{
+    struct loops_options own = {.name = o->name, .n_threads = o->n_threads, .budget = o->budget};
+    if (!o->loops)
+        return loops_new(&own, &s->loops);
+    s->loops = loops_ref(o->loops);
+    return NULL;
+}
+
 struct status *net_server_start(const struct net_options *o, struct net_server **ret)
 {
     struct net_server *s = mem_zalloc(sizeof(*s));
-    s->limits = o->limits;
+    s->http1 = o->http1;
     s->timeouts = o->timeouts;
     s->ctx_free = o->ctx_free;
     s->goes_on = o->goes_on;
     s->handler_arg = o->handler_arg;
-    s->workers = mem_zalloc(sizeof(*s->workers) * o->n_threads);
+    s->services = mem_zalloc(sizeof(*s->services) * o->n_threads);
     s->tallies = mem_zalloc(sizeof(*s->tallies) * o->n_threads);
     mutex_init(&s->mu, STOP_LEVEL, "net_server.mu");
     cond_init(&s->left);
 
-    struct budget *budget =
-        o->budget ? budget_ref(o->budget) : budget_new(memory_limit_bytes() / 4);
-    struct status *st = budget_start(budget);
+    struct status *st = listener_open(&s->listener, o->address, o->port, o->reuse_port);
+    if (!st)
+        st = make_loops(s, o);
+    for (unsigned int i = 0; !st && i < MIN(o->n_threads, s->loops->n_workers); i++)
+        st = make_service(s, &s->loops->workers[i], o);
     if (st) {
-        budget_unref(budget);
-        goto fail;
+        free_server(s);
+        return st;
     }
-    s->budget = budget;
-    st = listener_open(&s->listener, o->address, o->port, o->reuse_port);
-    if (st)
-        goto fail;
-    for (unsigned int i = 0; i < o->n_threads; i++) {
-        struct worker *w = &s->workers[i];
-        st = worker_init(w, o->handler, NULL, &s->limits, &s->timeouts, s->budget);
-        if (st)
-            goto fail;
-        upkeep_begin(w);
-        s->n_workers++;
-        if (o->ctx_new)
-            w->env.net.handler_ctx = o->ctx_new(o->handler_arg, &w->env);
-        w->env.net.on_left = on_left;
-        w->env.net.on_left_arg = s;
-    }
-    st = acceptors_start(&s->listener, s->workers, s->n_workers, o->max_conns, o->n_reserved_fds);
-    if (st)
-        goto fail;
-    for (unsigned int i = 0; i < s->n_workers; i++) {
-        char name[16];
-        snprintf(name, sizeof(name), "%.8s-%u", o->name, i % 1000);
-        st = worker_start(&s->workers[i], name);
-        if (st)
-            goto fail;
-        s->n_running++;
+    listener_serve(&s->listener, s->services, s->n_services, o->max_conns, o->n_reserved_fds);
+    st = attach_all(s);
+    if (st) {
+        ask_all(s, detach, UINT64_MAX); /* calls of one thread come in their order */
+        free_server(s);
+        return st;
     }
     *ret = s;
     return NULL;
-fail:
-    server_free(s);
-    return st;
 }
 
 int net_server_port(const struct net_server *s)
@@ -166,44 +240,36 @@ int net_server_port(const struct net_server *s)
 
 /* ---- Stopping ------------------------------------------------------------------------------- */
 
-/*
- * A loop may be inside a model that executes on it and does not come back. So whatever is asked of
- * the loops is asked of all of them at once, and waited for as long as there is time.
- */
-static void ask_all(struct net_server *s, worker_fn *fn, uint64_t deadline_ns)
+/* With each call that a loop comes to: first all that is idle, later what has become so. */
+static void drain_service(struct tally *t)
 {
-    deadline_ns = MAX(deadline_ns, monotonic_ns() + LAST_WORD_NS);
-    for (unsigned int i = 0; i < s->n_workers; i++) {
-        s->tallies[i].server = s;
-        s->tallies[i].call = worker_post(&s->workers[i], fn, &s->tallies[i]);
-    }
-    for (unsigned int i = 0; i < s->n_workers; i++) {
-        struct tally *t = &s->tallies[i];
-        t->answered = worker_await(TAKE(t->call), deadline_ns);
-        if (!t->answered)
-            t->n_conns = atomic_load_explicit(&s->workers[i].n_conns, memory_order_relaxed);
+    struct net_env *env = t->service->env;
+    if (env->draining && !env->goes_on)
+        return;
+    if (!env->draining)
+        acceptor_stop(&t->acceptor);
+    env->draining = true;
+    env->goes_on = atomic_load_explicit(&t->server->goes_on_now, memory_order_relaxed);
+    LIST_FOR_EACH_SAFE (link, &t->service->worker->conns) {
+        struct conn *c = LIST_ENTRY(link, struct conn, link);
+        if (c->service == t->service)
+            conn_drain(c);
     }
 }
 
-/* With each call that a loop comes to: first all that is idle, later what has become so. */
-static void drain_worker(struct worker *w, struct net_server *s)
+static void on_begin_stop(struct message *m)
 {
-    if (w->env.net.draining && !w->env.net.goes_on)
-        return;
-    if (!w->env.net.draining)
-        acceptors_stop(&s->listener, w);
-    w->env.net.draining = true;
-    w->env.net.goes_on = s->goes_on_now;
-    LIST_FOR_EACH_SAFE (link, &w->conns) {
-        conn_drain(LIST_ENTRY(link, struct conn, link));
-    }
+    drain_service(CONTAINER_OF(m, struct tally, begin_stop));
 }
 
 static void cut_off(struct worker *w, void *arg)
 {
     struct tally *t = arg;
     LIST_FOR_EACH_SAFE (link, &w->conns) {
-        conn_close(LIST_ENTRY(link, struct conn, link));
+        struct conn *c = LIST_ENTRY(link, struct conn, link);
+        if (c->service != t->service)
+            continue;
+        conn_close(c);
         t->n_cut++;
     }
 }
@@ -211,21 +277,27 @@ static void cut_off(struct worker *w, void *arg)
 static void count_left(struct worker *w, void *arg)
 {
     struct tally *t = arg;
-    drain_worker(w, t->server);
+    drain_service(t);
     t->n_conns = 0;
     LIST_FOR_EACH (link, &w->conns) {
-        t->n_conns++;
+        t->n_conns += LIST_ENTRY(link, struct conn, link)->service == t->service;
     }
-    t->n_exchanges = w->env.net.n_used;
+    t->n_exchanges = t->service->env->n_used;
+}
+
+static void ask_what_goes_on(struct net_server *s)
+{
+    bool goes_on = s->goes_on && s->goes_on(s->handler_arg);
+    atomic_store_explicit(&s->goes_on_now, goes_on, memory_order_relaxed);
 }
 
 /* Of all workers. */
 static struct tally tally_workers(struct net_server *s, uint64_t deadline_ns)
 {
     struct tally sum = {.answered = true};
-    s->goes_on_now = s->goes_on && s->goes_on(s->handler_arg);
+    ask_what_goes_on(s);
     ask_all(s, count_left, deadline_ns);
-    for (unsigned int i = 0; i < s->n_workers; i++) {
+    for (unsigned int i = 0; i < s->n_services; i++) {
         const struct tally *t = &s->tallies[i];
         sum.n_conns += t->n_conns;
         sum.n_exchanges += t->n_exchanges;
@@ -233,7 +305,7 @@ static struct tally tally_workers(struct net_server *s, uint64_t deadline_ns)
         sum.answered &= t->answered;
     }
     if (sum.answered) /* so none accepts any more */
-        acceptors_end(&s->listener);
+        listener_close(&s->listener);
     return sum;
 }
 
@@ -268,11 +340,31 @@ static void wait_for_departures(struct net_server *s, uint64_t deadline_ns, net_
 
 static void tell_stuck(const struct net_server *s)
 {
-    for (unsigned int i = 0; i < s->n_workers; i++) {
+    for (unsigned int i = 0; i < s->n_services; i++) {
         if (!s->tallies[i].answered)
             log_error("the event loop '%s' does not answer: what it executes has not come back",
-                      s->workers[i].thread.name);
+                      s->services[i].worker->thread.name);
     }
+}
+
+void net_server_begin_stop(struct net_server *s)
+{
+    listener_shut(&s->listener);
+    ask_what_goes_on(s);
+    for (unsigned int i = 0; i < s->n_services; i++) {
+        if (!atomic_exchange(&s->tallies[i].begin_stop_posted, true))
+            loop_post(&s->services[i].worker->loop, &s->tallies[i].begin_stop);
+    }
+}
+
+/* No loop accepts any more, and all that was accepted has arrived: see count_left(). */
+static bool detach_all(struct net_server *s, uint64_t deadline_ns)
+{
+    bool answered = true;
+    ask_all(s, detach, deadline_ns);
+    for (unsigned int i = 0; i < s->n_services; i++)
+        answered &= s->tallies[i].answered;
+    return answered;
 }
 
 unsigned int net_server_stop(struct net_server *s, uint64_t deadline_ns, net_tick_fn *on_tick,
@@ -282,7 +374,8 @@ unsigned int net_server_stop(struct net_server *s, uint64_t deadline_ns, net_tic
     wait_for_departures(s, deadline_ns, on_tick);
     ask_all(s, cut_off, deadline_ns);
     struct tally t = tally_workers(s, deadline_ns);
-    if (!t.answered) {
+    bool answered = t.answered && (t.n_exchanges > 0 || detach_all(s, deadline_ns));
+    if (!answered) {
         tell_stuck(s);
         *ret_end = NET_STUCK;
         return MAX(t.n_cut + t.n_conns, 1u);
@@ -291,7 +384,7 @@ unsigned int net_server_stop(struct net_server *s, uint64_t deadline_ns, net_tic
         *ret_end = NET_KEPT;
         return MAX(t.n_cut, t.n_exchanges);
     }
-    server_free(s);
+    free_server(s);
     *ret_end = NET_FREED;
     return t.n_cut;
 }

@@ -1,36 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A server of one protocol: its listening sockets and the workers that serve its connections.
+ * A service: what listens at one port and speaks one protocol, on loops that it may share with
+ * other services (loops.h). A service that is given none has loops of its own.
  */
 #ifndef CONCH_FRONTENDS_NET_SERVER_H
 #define CONCH_FRONTENDS_NET_SERVER_H
 
 #include <stdbool.h>
 
-#include "frontends/net/exchange.h"
+#include "frontends/net/http1.h"
 #include "frontends/net/listener.h"
+#include "frontends/net/loops.h"
 #include "frontends/net/worker.h"
 
 struct net_options {
-    const char *name; /* "http" names the threads http-0, http-1, … */
+    const char *name; /* of its loops, if they are its own */
     const char *address;
     int port;
     bool reuse_port;
-    unsigned int n_threads;      /* at least 1 */
+    struct loops *loops;         /* which it shares; NULL: its own */
+    unsigned int n_threads;      /* at least 1; of shared loops, the first that there are */
     unsigned int max_conns;      /* 0: limited by descriptors only */
     unsigned int n_reserved_fds; /* descriptors for other uses: listener_reserve() */
-    struct http_limits limits;
     struct net_timeouts timeouts;
-    struct budget *budget; /* of what connections keep; NULL: the server makes one */
-    const struct http_handler *handler;
+    struct budget *budget; /* of its own loops: see struct loops_options */
+
+    const struct protocol *protocol; /* NULL: HTTP/1.1 */
+    const void *settings;            /* for protocol->env_new(); must outlive the service */
+    struct http1_settings http1;     /* those of HTTP/1.1 */
+
     void *handler_arg;
-    /* The handler's data of a loop; made before the threads run, freed after they have ended. */
-    void *(*ctx_new)(void *handler_arg, struct http_env *env);
+    /* The handler's data of a loop; made before the first connection, freed after the last. */
+    void *(*ctx_new)(void *handler_arg, struct net_env *env);
     void (*ctx_free)(void *handler_ctx);
     /*
-     * While the server stops: whether clients may have begun something that they should end on
+     * While the service stops: whether clients may have begun something that they should end on
      * their present connections (exchange_goes_on()). Called repeatedly. Thread: that of
-     * net_server_stop(). Optional.
+     * net_server_begin_stop() and net_server_stop(). Optional.
      */
     bool (*goes_on)(void *handler_arg);
 };
@@ -43,7 +49,8 @@ void net_options_init(struct net_options *o);
 /*
  * net_server_start - listens and serves. The caller ends the server with net_server_stop().
  *
- * Errors: as listener_open() and worker_start()
+ * Errors: as listener_open(), loops_new() and acceptor_start(); STATUS_UNAVAILABLE  memory is
+ *         exhausted, or a shared loop does not answer
  */
 NODISCARD struct status *net_server_start(const struct net_options *o, struct net_server **ret);
 
@@ -59,8 +66,18 @@ enum net_end {
 };
 
 /*
+ * net_server_begin_stop - stops accepting, and has all loops end the connections on which nothing
+ * is in progress. Does not wait: several services that stop together first all begin to, then each
+ * is waited for by net_server_stop().
+ *
+ * Thread: any but a worker's.
+ */
+void net_server_begin_stop(struct net_server *s);
+
+/*
  * net_server_stop - stops accepting, lets requests in progress end, and closes the connections.
- * Connections of which exchange_goes_on() was called stay while net_options.goes_on() returns true.
+ * Ends the service's own loops, too. Connections of which exchange_goes_on() was called stay while
+ * net_options.goes_on() returns true.
  *
  * Thread: any but a worker's. Blocks until the deadline (monotonic) at most, and then some tenths
  * of a second more, in which the loops close what is left.

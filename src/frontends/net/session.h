@@ -35,6 +35,7 @@ struct session;
 struct net_env {
     /* Constant once there are sessions. */
     const struct protocol *protocol;
+    void *loop_ctx;        /* what all services on the loop share (loops.h) */
     void *handler_ctx;     /* the handler's own data of this loop */
     struct pool *pool;     /* bodies, outputs */
     struct budget *budget; /* the pool's; NULL: none */
@@ -42,8 +43,9 @@ struct net_env {
     char *scratch;         /* sockets are read into it; hot in the cache */
     size_t scratch_bytes;
 
-    unsigned int requests_left; /* that may begin in this iteration; set by the worker */
-    unsigned int n_used;        /* exchanges, or calls, that are not over */
+    /* Requests that may begin in this iteration, of all services; NULL: without limit. */
+    unsigned int *requests_left;
+    unsigned int n_used; /* exchanges, or calls, that are not over */
     /*
      * Called when the budget has no room for a body that has begun. Frees memory of other
      * connections; true: there is room now. Optional.
@@ -151,6 +153,13 @@ struct protocol {
 
     /* ---- What sessions share ---- */
 
+    /*
+     * Makes an environment with these members and the service's settings, which are the protocol's;
+     * both are copied or outlive it. NULL when memory is exhausted.
+     */
+    struct net_env *(*env_new)(const struct net_env *members, const void *settings);
+    /* Nothing may be in use. */
+    void (*env_free)(struct net_env *env);
     /* Frees some of what was not used since the last call; true when few is left. */
     bool (*settle)(struct net_env *env);
     /* Frees all that is not in use. */

@@ -54,13 +54,12 @@ static void evict_worst(struct worker *w, bool only_stalled, const struct conn *
 
 static bool lacks_memory(struct worker *w)
 {
-    return budget_lacks(w->env.net.budget, loop_now_ns(&w->loop));
+    return budget_lacks(w->memory, loop_now_ns(&w->loop));
 }
 
 static bool is_exceeded(struct worker *w)
 {
-    return budget_is_exceeded(w->env.net.budget) &&
-           budget_is_heaviest(w->env.net.budget, &w->member);
+    return budget_is_exceeded(w->memory) && budget_is_heaviest(w->memory, &w->member);
 }
 
 /* What the member tells the others: the greatest burden here. */
@@ -88,11 +87,19 @@ static void relieve_memory(struct worker *w)
     }
 }
 
+static void trim_services(struct worker *w)
+{
+    LIST_FOR_EACH (link, &w->services) {
+        struct net_env *env = LIST_ENTRY(link, struct worker_service, link)->env;
+        env->protocol->trim(env);
+    }
+}
+
 static void on_shortage(struct message *m)
 {
     struct worker *w = CONTAINER_OF(m, struct worker, shortage);
     atomic_store(&w->shortage_posted, false); /* before the work: what lacks later needs one more */
-    w->env.net.protocol->trim(&w->env.net);
+    trim_services(w);
     pool_trim(w->pool, 0);
     relieve_memory(w);
 }
@@ -111,7 +118,7 @@ static bool make_room_for_body(void *arg, struct session *for_whom, size_t bytes
     bool stalled;
     uint64_t own =
         conn_burden(CONTAINER_OF(for_whom, struct conn, session), loop_now_ns(&w->loop), &stalled);
-    while (!budget_could_take(w->env.net.budget, bytes)) {
+    while (!budget_could_take(w->memory, bytes)) {
         struct conn *c = find_worst_conn(w, false, own, for_whom);
         if (!c)
             return false;
@@ -129,6 +136,16 @@ static void check_conn_times(struct worker *w, uint64_t now_ns)
         conn_check_time(LIST_ENTRY(link, struct conn, link), now_ns);
 }
 
+static bool settle_services(struct worker *w)
+{
+    bool at_rest = true;
+    LIST_FOR_EACH (link, &w->services) {
+        struct net_env *env = LIST_ENTRY(link, struct worker_service, link)->env;
+        at_rest &= env->protocol->settle(env);
+    }
+    return at_rest;
+}
+
 static void on_sweep(struct timer *t)
 {
     struct worker *w = CONTAINER_OF(t, struct worker, sweep);
@@ -138,7 +155,7 @@ static void on_sweep(struct timer *t)
     w->swept_ns = now_ns;
     check_conn_times(w, now_ns);
     relieve_memory(w);
-    bool at_rest = w->env.net.protocol->settle(&w->env.net);
+    bool at_rest = settle_services(w);
     at_rest &= pool_settle(w->pool);
     if (list_empty(&w->conns) && at_rest)
         w->swept_ns = 0;
@@ -158,8 +175,8 @@ static void on_go_on(struct loop_work *work)
     worker_begin_iteration(w);
     w->left_bytes = w->budget.iteration_bytes;
     w->iteration_ns = 0;
-    w->env.net.requests_left = w->budget.requests;
-    while (worker_may_read_body(w) && w->env.net.requests_left > 0 && (link = list_pop(&waiting)))
+    w->requests_left = w->budget.requests;
+    while (worker_may_read_body(w) && w->requests_left > 0 && (link = list_pop(&waiting)))
         conn_go_on(LIST_ENTRY(link, struct conn, ready));
     list_move_all(&waiting, &w->ready);
     list_move_all(&w->ready, &waiting);
@@ -244,10 +261,44 @@ void upkeep_begin(struct worker *w)
     heap_init(&w->by_use, used_before);
     timer_init(&w->sweep, on_sweep);
     w->close_idle.deliver = on_close_idle;
-    w->env.net.make_room = make_room_for_body;
-    w->env.net.make_room_arg = w;
-    w->env.net.on_space = conn_on_space;
     w->shortage.deliver = on_shortage;
     w->member.on_short = on_short;
-    budget_attach(w->env.net.budget, &w->member);
+    budget_attach(w->memory, &w->member);
+}
+
+/* ---- Services -------------------------------------------------------------------------------- */
+
+/* Once a second, more often where a timeout is shorter than that. */
+static uint64_t sweep_interval_ns(const struct net_timeouts *t)
+{
+    const uint64_t all[] = {t->head_ns, t->body_ns,   t->write_ns,
+                            t->idle_ns, t->linger_ns, t->min_rate > 0 ? t->rate_ns : 0};
+    uint64_t ns = NS_PER_S;
+    for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+        if (all[i] > 0 && all[i] / 2 < ns)
+            ns = MAX(all[i] / 2, 10 * NS_PER_MS);
+    }
+    return ns;
+}
+
+void upkeep_serve(struct worker *w, struct worker_service *s, struct listener *listener,
+                  const struct net_timeouts *timeouts, struct net_env *env)
+{
+    *s = (struct worker_service){
+        .worker = w, .listener = listener, .timeouts = timeouts, .env = env};
+    list_push(&w->services, &s->link);
+    w->sweep_ns = MIN(w->sweep_ns, sweep_interval_ns(timeouts));
+    env->make_room = make_room_for_body;
+    env->make_room_arg = w;
+    env->on_space = conn_on_space;
+}
+
+void upkeep_serve_no_more(struct worker_service *s)
+{
+    LIST_FOR_EACH_SAFE (link, &s->worker->conns) {
+        struct conn *c = LIST_ENTRY(link, struct conn, link);
+        if (c->service == s)
+            conn_close(c);
+    }
+    list_remove(&s->link);
 }

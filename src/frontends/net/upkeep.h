@@ -8,10 +8,26 @@
 
 #include <stdint.h>
 
+struct listener;
+struct net_env;
+struct net_timeouts;
 struct worker;
+struct worker_service;
 
 /* upkeep_begin - starts the upkeep of a worker that has no connection yet. Thread: any. */
 void upkeep_begin(struct worker *w);
+
+/*
+ * upkeep_serve - makes the worker ready for connections of a service; their env gets its callbacks.
+ * upkeep_serve_no_more - closes the connections of the service; it must not accept any more, and
+ * every connection that was given to it must have arrived. Its listener, timeouts and env may be
+ * freed afterwards.
+ *
+ * Thread: the worker's, or any while the worker does not run.
+ */
+void upkeep_serve(struct worker *w, struct worker_service *s, struct listener *listener,
+                  const struct net_timeouts *timeouts, struct net_env *env);
+void upkeep_serve_no_more(struct worker_service *s);
 
 /*
  * upkeep_close_idle - closes up to n connections that have been idle since before_ns or earlier,

@@ -11,7 +11,6 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/status.h"
-#include "frontends/net/http1.h"
 
 enum {
     SCRATCH_BYTES = 16 << 10,
@@ -71,36 +70,24 @@ void worker_go_on_later(struct worker *w, struct list *ready)
 
 /* ---- Start and stop ------------------------------------------------------------------------- */
 
-/* Once a second, more often where a timeout is shorter than that. */
-static uint64_t sweep_interval_ns(const struct net_timeouts *t)
-{
-    const uint64_t all[] = {t->head_ns, t->body_ns,   t->write_ns,
-                            t->idle_ns, t->linger_ns, t->min_rate > 0 ? t->rate_ns : 0};
-    uint64_t ns = NS_PER_S;
-    for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
-        if (all[i] > 0 && all[i] / 2 < ns)
-            ns = MAX(all[i] / 2, 10 * NS_PER_MS);
-    }
-    return ns;
-}
-
-struct status *worker_init(struct worker *w, const struct http_handler *handler, void *handler_ctx,
-                           const struct http_limits *limits, const struct net_timeouts *timeouts,
-                           struct budget *budget)
+struct status *worker_init(struct worker *w, struct budget *memory)
 {
     struct status *st = loop_init(&w->loop, clock_real());
     if (st)
         return st;
-    w->timeouts = timeouts;
-    w->sweep_ns = sweep_interval_ns(timeouts);
+    w->memory = memory;
+    w->sweep_ns = NS_PER_S;
     struct budget_stats stats;
-    budget_stats(budget, &stats);
+    budget_stats(memory, &stats);
     w->pool = pool_new("http", MIN((uint64_t)POOL_UNUSED_BYTES, stats.limit_bytes / 16), 0);
-    pool_set_budget(w->pool, budget);
+    pool_set_budget(w->pool, memory);
     (void)pool_settle(w->pool);
+    w->scratch = mem_alloc(SCRATCH_BYTES);
+    w->scratch_bytes = SCRATCH_BYTES;
     w->budget = (struct net_budget){.portion_bytes = PORTION_BYTES,
                                     .iteration_bytes = ITERATION_BYTES,
                                     .requests = ITERATION_REQUESTS};
+    list_init(&w->services);
     list_init(&w->ready);
     list_init(&w->conns);
     atomic_init(&w->n_conns, 0);
@@ -108,12 +95,20 @@ struct status *worker_init(struct worker *w, const struct http_handler *handler,
     atomic_init(&w->close_idle_posted, false);
     atomic_init(&w->n_to_close, 0);
     atomic_init(&w->close_before_ns, 0);
-    http_env_init(&w->env, handler, handler_ctx, limits, w->pool, &w->loop,
-                  mem_alloc(SCRATCH_BYTES), SCRATCH_BYTES);
-    w->env.net.protocol = &http1_protocol;
-    w->env.net.budget = budget;
     atomic_init(&w->shortage_posted, false);
     return NULL;
+}
+
+struct net_env worker_get_env(struct worker *w, const struct protocol *protocol)
+{
+    return (struct net_env){.protocol = protocol,
+                            .loop_ctx = w->ctx,
+                            .pool = w->pool,
+                            .budget = w->memory,
+                            .loop = &w->loop,
+                            .scratch = w->scratch,
+                            .scratch_bytes = w->scratch_bytes,
+                            .requests_left = &w->requests_left};
 }
 
 static void run_worker(void *arg)
@@ -135,10 +130,9 @@ void worker_stop(struct worker *w)
 
 void worker_done(struct worker *w)
 {
-    budget_detach(w->env.net.budget, &w->member); /* before the last messages are delivered */
+    budget_detach(w->memory, &w->member); /* before the last messages are delivered */
     loop_done(&w->loop);
-    http_env_done(&w->env);
-    mem_free(w->env.net.scratch);
+    mem_free(w->scratch);
     pool_free(w->pool);
 }
 

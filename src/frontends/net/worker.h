@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A worker: one thread with one event loop, and everything that its connections share. A connection
- * is given to a worker once and stays with it. Workers share nothing but the few atomics below.
+ * A worker: one thread with one event loop, and everything that its connections share, of whatever
+ * service (server.h) they are. A connection is given to a worker once and stays with it. Workers
+ * share nothing but the few atomics below.
  */
 #ifndef CONCH_FRONTENDS_NET_WORKER_H
 #define CONCH_FRONTENDS_NET_WORKER_H
@@ -14,8 +15,9 @@
 #include "base/loop.h"
 #include "base/mutex.h"
 #include "base/thread.h"
-#include "frontends/net/exchange.h"
+#include "frontends/net/session.h"
 
+struct listener;
 struct worker_call;
 
 /* Time limits of a connection in nanoseconds; 0: no limit. */
@@ -41,21 +43,24 @@ struct net_budget {
 
 struct worker {
     /* Set by worker_init(), constant afterwards. */
-    const struct net_timeouts *timeouts;
-    uint64_t sweep_ns;         /* how often the connections are checked against them */
-    struct listener *listener; /* counts connections */
+    struct budget *memory; /* counts everything that connections keep */
     struct pool *pool;
+    char *scratch; /* sockets are read into it */
+    size_t scratch_bytes;
+    void *ctx; /* of its owner (loops.h) */
     struct thread thread;
 
     /* The worker's thread. */
     struct loop loop;
-    struct http_env env;
-    struct net_budget budget; /* constant while it runs */
-    size_t left_bytes;        /* of budget.iteration_bytes, in this iteration */
-    uint64_t iteration_ns;    /* when this iteration began to read bodies; 0: not yet */
-    uint64_t iteration;       /* the loop's iteration that the two above belong to */
-    struct list ready;        /* connections that have more to read or to parse; oldest first */
-    struct loop_work go_on;   /* works on `ready`; deferred while it has any */
+    struct list services;       /* struct worker_service */
+    uint64_t sweep_ns;          /* how often the connections are checked against their timeouts */
+    struct net_budget budget;   /* constant while it runs */
+    unsigned int requests_left; /* of budget.requests, in this iteration */
+    size_t left_bytes;          /* of budget.iteration_bytes, in this iteration */
+    uint64_t iteration_ns;      /* when this iteration began to read bodies; 0: not yet */
+    uint64_t iteration;         /* the loop's iteration that the two above belong to */
+    struct list ready;          /* connections that have more to read or to parse; oldest first */
+    struct loop_work go_on;     /* works on `ready`; deferred while it has any */
     struct list conns;
     struct heap by_use; /* connections, longest unused first, by their ranked_ns */
     uint64_t swept_ns;  /* the last check of the connections' times; 0: none yet */
@@ -77,21 +82,35 @@ struct worker {
     atomic_bool shortage_posted;
 };
 
+/* What a worker has of one service. */
+struct worker_service {
+    /* Set by upkeep_serve(), constant afterwards. */
+    struct worker *worker;
+    struct listener *listener; /* counts connections */
+    const struct net_timeouts *timeouts;
+    struct net_env *env;
+
+    struct list link; /* in worker->services; the worker's thread */
+};
+
 /*
  * worker_init - makes a worker; worker_done() ends it.
  * worker_start - starts its thread.
  *
- * @handler_ctx  the handler's own data for this loop
- * @budget       counts everything that the worker's connections keep; must outlive the worker
+ * @memory  counts everything that the worker's connections keep; must outlive the worker
  * Errors: STATUS_UNAVAILABLE  no thread or no descriptor is left
  */
-NODISCARD struct status *worker_init(struct worker *w, const struct http_handler *handler,
-                                     void *handler_ctx, const struct http_limits *limits,
-                                     const struct net_timeouts *timeouts, struct budget *budget);
+NODISCARD struct status *worker_init(struct worker *w, struct budget *memory);
 NODISCARD struct status *worker_start(struct worker *w, const char *name);
 /* worker_stop - ends the thread. worker_done() then frees the worker; nothing may be in use. */
 void worker_stop(struct worker *w);
 void worker_done(struct worker *w);
+
+/*
+ * worker_get_env - what sessions of a service on this worker share, for protocol.env_new(); members
+ * of the handler are not set.
+ */
+struct net_env worker_get_env(struct worker *w, const struct protocol *protocol);
 
 /*
  * worker_add_conn, worker_remove_conn - add and remove a connection, given by its links (conn.h).
@@ -114,7 +133,7 @@ static inline void worker_begin_iteration(struct worker *w)
     w->iteration = w->loop.iteration;
     w->left_bytes = w->budget.iteration_bytes;
     w->iteration_ns = 0;
-    w->env.net.requests_left = w->budget.requests;
+    w->requests_left = w->budget.requests;
 }
 
 /*

@@ -59,7 +59,7 @@ static int start(void **state)
     static const struct http_settings settings = {.max_input_bytes = MAX_INPUT_BYTES};
     atomic_store(&model.refs, 1);
     loop.owner = pthread_self();
-    ctx = (struct http_ctx){.settings = &settings, .env = &env};
+    ctx = (struct http_ctx){.settings = &settings};
     buf_init(&ctx.json, 1 << 20);
     pool = pool_new("test", 1 << 20, 64 << 20);
     http_env_init(&env, &handler, &ctx, NULL, pool, &loop, NULL, 0);

@@ -60,7 +60,7 @@ static const char *print(struct response *resp, size_t *ret_length)
 
     atomic_store(&model.refs, 1);
     loop.owner = pthread_self();
-    ctx = (struct http_ctx){.settings = &settings, .env = &env};
+    ctx = (struct http_ctx){.settings = &settings};
     buf_init_pooled(&ctx.json, 1 << 20, pool);
     http_env_init(&env, &handler, &ctx, &limits, pool, &loop, scratch, sizeof(scratch));
     http1_init(&h, &env, on_output);

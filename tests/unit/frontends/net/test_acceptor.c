@@ -14,6 +14,7 @@
 #define NOW_NS (1000 * NS_PER_S)
 
 static struct worker workers[3];
+static struct worker_service services[3];
 static struct listener listener;
 static struct acceptor acceptor; /* of the first worker */
 
@@ -25,8 +26,10 @@ static int start(void **state)
         workers[i].loop.phase = NOW_NS * 2 + 1; /* it waits */
     workers[0].loop.phase = NOW_NS * 2;
     workers[0].loop.now_ns = NOW_NS;
-    listener = (struct listener){.workers = workers, .n_workers = 3};
-    acceptor = (struct acceptor){.listener = &listener, .worker = &workers[0]};
+    for (int i = 0; i < 3; i++)
+        services[i] = (struct worker_service){.worker = &workers[i], .listener = &listener};
+    listener = (struct listener){.services = services, .n_services = 3};
+    acceptor = (struct acceptor){.service = &services[0]};
     return 0;
 }
 
@@ -46,7 +49,7 @@ static void set_busy(unsigned int a, unsigned int b, unsigned int c)
 
 static ptrdiff_t chosen(void)
 {
-    return acceptor_choose(&acceptor) - workers;
+    return acceptor_choose(&acceptor) - services;
 }
 
 static void of_equals_the_one_with_the_fewest(void **state)

@@ -48,7 +48,7 @@ static void a_body_that_comes_fast_enough_may_take_long(void **state)
 static void who_waits_for_an_answer_is_not_slow(void **state)
 {
     (void)state;
-    limits.max_pipeline = 1;
+    limits->max_pipeline = 1;
     say(&asker, "HEAD / HTTP/1.1\r\nHost: x\r\n\r\n");
     say(&asker, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n");
     for (int i = 0; i < 1000; i++)
@@ -136,7 +136,7 @@ static void a_head_ends_after_its_time(void **state)
     come(&asker);
 
     /* Behind as many as are under way at the same time: it has not begun before. */
-    limits.max_pipeline = 1;
+    limits->max_pipeline = 1;
     say(&asker, "HEAD / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nA: ");
     for (int i = 0; i < 100; i++)
         pass_a_second();
@@ -300,16 +300,16 @@ static void who_is_evicted_is_told_if_that_is_possible(void **state)
 static void a_server_that_stops_waits_for_what_goes_on(void **state)
 {
     (void)state;
-    worker.env.net.draining = true;
+    service.env->draining = true;
     conn_drain(of_asker());
     assert_int_equal(listener.n_open, 0); /* nothing was under way */
     leave(&asker);
-    worker.env.net.draining = false;
+    service.env->draining = false;
 
     come(&asker);
     say(&asker, "HEAD / HTTP/1.1\r\nHost: x\r\n\r\n");
     iteration();
-    worker.env.net.draining = true;
+    service.env->draining = true;
     conn_drain(of_asker());
     for (int i = 0; i < 100; i++)
         pass_a_second();
@@ -323,11 +323,11 @@ static void a_server_that_stops_waits_for_what_goes_on(void **state)
     leave(&asker);
 
     /* … but not for who stands still. */
-    worker.env.net.draining = false;
+    service.env->draining = false;
     come(&asker);
     say(&asker, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10000\r\n\r\nabc");
     iteration();
-    worker.env.net.draining = true;
+    service.env->draining = true;
     for (int i = 0; i < 3; i++)
         pass_a_second();
     assert_int_equal(heard(&asker, "HTTP/1.1 503 "), 1);

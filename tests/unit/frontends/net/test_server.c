@@ -138,7 +138,7 @@ static struct net_server *start(struct net_options *o)
 {
     struct net_server *s;
     o->address = "127.0.0.1";
-    o->handler = &handler;
+    o->http1.handler = &handler;
     assert_null(net_server_start(o, &s));
     mutex_lock(&mu); /* a test that failed leaves its server */
     n_cancelled = n_ended = n_ticks = 0;
@@ -343,7 +343,7 @@ static void a_client_that_sends_no_more_gets_its_reply(void **state)
     (void)state;
     struct net_options o;
     net_options_init(&o);
-    o.limits.max_pipeline = 2;
+    o.http1.limits.max_pipeline = 2;
     struct net_server *s = start(&o);
 
     int half = dial(s);
@@ -383,7 +383,7 @@ static void a_client_that_leaves_a_full_pipeline_cancels_it(void **state)
     (void)state;
     struct net_options o;
     net_options_init(&o);
-    o.limits.max_pipeline = 1;
+    o.http1.limits.max_pipeline = 1;
     struct net_server *s = start(&o);
     int gone = dial(s);
     say(gone, "GET /hold HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n");

@@ -25,6 +25,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "frontends/net/acceptor.h"
+#include "frontends/net/http1.h"
 #include "frontends/net/conn.h"
 #include "frontends/net/listener.h"
 #include "frontends/net/upkeep.h"
@@ -54,6 +55,8 @@ int fcntl(int fd, int command, ...)
 }
 
 static struct worker workers[N_LOOPS];
+static struct worker_service services[N_LOOPS];
+static struct acceptor acceptors[N_LOOPS];
 static struct listener listener;
 static struct budget *memory;
 static struct clock_fake now;
@@ -65,8 +68,6 @@ static struct client {
 static unsigned int n_clients;
 static unsigned int reserved_before;
 
-static const struct http_limits limits = {
-    .max_head_bytes = 16 << 10, .max_body_bytes = 1 << 30, .max_chunks = 65536, .max_pipeline = 64};
 static const struct net_timeouts timeouts;
 
 static void on_request(struct exchange *x)
@@ -80,6 +81,11 @@ static void on_end(struct exchange *x)
 }
 
 static const struct http_handler handler = {.on_request = on_request, .on_end = on_end};
+static const struct http1_settings settings = {.handler = &handler,
+                                               .limits = {.max_head_bytes = 16 << 10,
+                                                          .max_body_bytes = 1 << 30,
+                                                          .max_chunks = 65536,
+                                                          .max_pipeline = 64}};
 
 static void set_limit(rlim_t n)
 {
@@ -106,13 +112,18 @@ static int start(void **state)
     clock_fake_init(&now, 1000 * NS_PER_S);
     assert_null(listener_open(&listener, "127.0.0.1", 0, false));
     for (int i = 0; i < N_LOOPS; i++) {
-        assert_null(worker_init(&workers[i], &handler, NULL, &limits, &timeouts, memory));
+        assert_null(worker_init(&workers[i], memory));
         upkeep_begin(&workers[i]);
+        struct net_env members = worker_get_env(&workers[i], &http1_protocol);
+        upkeep_serve(&workers[i], &services[i], &listener, &timeouts,
+                     http1_protocol.env_new(&members, &settings));
         workers[i].loop.clock = &now.clock;
         loop_refresh_time(&workers[i].loop);
     }
     set_limit(LIMIT); /* as the listener is to see it */
-    assert_null(acceptors_start(&listener, workers, N_LOOPS, 0, RESERVE));
+    listener_serve(&listener, services, N_LOOPS, 0, RESERVE);
+    for (int i = 0; i < N_LOOPS; i++)
+        assert_null(acceptor_start(&acceptors[i], &services[i]));
     set_limit(FIRST_OWN + MAX_CLIENTS);
     reserved_before = count_reserved();
     return 0;
@@ -122,12 +133,12 @@ static int stop(void **state)
 {
     (void)state;
     for (int i = 0; i < N_LOOPS; i++) {
-        LIST_FOR_EACH_SAFE (link, &workers[i].conns) {
-            conn_close(LIST_ENTRY(link, struct conn, link));
-        }
+        acceptor_stop(&acceptors[i]);
+        upkeep_serve_no_more(&services[i]);
+        http1_protocol.env_free(services[i].env);
     }
     assert_int_equal(listener.n_open, 0);
-    acceptors_end(&listener);
+    listener_close(&listener);
     for (int i = 0; i < N_LOOPS; i++)
         worker_done(&workers[i]);
     while (n_clients > 0)

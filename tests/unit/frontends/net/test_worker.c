@@ -3,7 +3,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
-#include "frontends/net/http1.h"
 #include "lib/worker_driver.h"
 
 enum {
@@ -145,7 +144,7 @@ static void pages_of_a_chunked_body_are_made_elsewhere(void **state)
     leave(&asker);
     iteration();
     come(&asker);
-    limits.max_body_bytes = 30 << 20;
+    limits->max_body_bytes = 30 << 20;
     upload_chunks(&asker, 29 << 20);
     end_chunks(&asker);
     while (heard(&asker, "30408704.") == 0)

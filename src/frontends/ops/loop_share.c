@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A model that makes batches asks for the end of the iteration by inline_budget.on_wait(); the work
+ * that is deferred then runs it once all requests of the iteration have come, and before their
+ * replies are written, if it can be.
+ *
+ * Thread: the loop's.
+ */
+#include "frontends/ops/loop_share.h"
+
+#include "base/mem.h"
+#include "core/sched/scheduler.h"
+#include "core/server/server.h"
+
+static void on_wait(struct inline_budget *budget)
+{
+    struct loop_share *l = CONTAINER_OF(budget, struct loop_share, inline_budget);
+    loop_defer(l->loop, &l->iteration_work);
+}
+
+static void on_iteration_end(struct loop_work *work)
+{
+    scheduler_run_deferred(&CONTAINER_OF(work, struct loop_share, iteration_work)->inline_budget);
+}
+
+struct loop_share *loop_share_new(struct server *server, struct loop *loop)
+{
+    struct loop_share *l = mem_zalloc(sizeof(*l));
+    l->loop = loop;
+    loop_work_init(&l->iteration_work, on_iteration_end);
+    l->inline_budget.on_wait = on_wait;
+    server_watch(server, &l->inline_budget);
+    return l;
+}
+
+void loop_share_free(struct loop_share *l)
+{
+    if (!l)
+        return;
+    scheduler_run_deferred(&l->inline_budget);
+    inline_watch_close(&l->inline_budget.watch);
+    mem_free(l);
+}

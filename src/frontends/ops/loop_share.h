@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What an event loop has for the core, whatever protocols its connections speak: one inline budget,
+ * and the models that wait for the end of the iteration with one batch of what all connections have
+ * brought.
+ *
+ * Thread: the loop's; made before the loop runs and freed after it.
+ */
+#ifndef CONCH_FRONTENDS_OPS_LOOP_SHARE_H
+#define CONCH_FRONTENDS_OPS_LOOP_SHARE_H
+
+#include <stdint.h>
+
+#include "base/loop.h"
+#include "core/request/request.h"
+#include "core/sched/execution.h"
+
+struct server;
+
+struct loop_share {
+    struct loop *loop; /* constant */
+    struct inline_budget inline_budget;
+    uint64_t iteration;              /* the loop's iteration that inline_budget belongs to */
+    struct loop_work iteration_work; /* scheduler_run_deferred(); deferred while models need it */
+};
+
+/* loop_share_new - the caller ends it with loop_share_free(). */
+struct loop_share *loop_share_new(struct server *server, struct loop *loop);
+void loop_share_free(struct loop_share *l);
+
+/* loop_share_budget - the inline budget of this iteration, for request.inline_budget. */
+static inline struct inline_budget *loop_share_budget(struct loop_share *l)
+{
+    if (l->iteration != l->loop->iteration) {
+        l->iteration = l->loop->iteration;
+        l->inline_budget.left_ns = EXECUTION_BUDGET_NS;
+    }
+    return &l->inline_budget;
+}
+
+#endif
