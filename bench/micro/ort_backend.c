@@ -257,7 +257,7 @@ static void backend_run(struct model *m, const struct bare *b, void *const *inpu
         make(&all[i], &ops, m, k, data);
         batch[i] = &all[i].request;
         must(request_admit(batch[i]), "check");
-        batch[i]->start_ns = batch[i]->queue_ns = now_ns;
+        batch[i]->admitted.start_ns = batch[i]->admitted.queue_ns = now_ns;
         if (executes)
             request_begin(batch[i]);
     }

@@ -99,7 +99,7 @@ struct api_request *api_request_of(struct request *r);
 
 /* A way to answer a request after its release. */
 struct response_factory {
-    struct request *request; /* a reference; counts in request.senders */
+    struct request *request; /* a reference; counts in request.life.senders */
 };
 
 /* attributes_in - makes buffer attributes in the arena, which owns them. Each output and input

@@ -357,27 +357,27 @@ TRITONSERVER_Error *TRITONBACKEND_RequestInputCount(TRITONBACKEND_Request *reque
                                                     uint32_t *input_count)
 {
     NEED(request);
-    *input_count = to_request(request)->n_inputs + to_request(request)->n_injected;
+    *input_count = to_request(request)->n_inputs + to_request(request)->seq.n_injected;
     return NULL;
 }
 
 /* An input by its index, with the reference's text. */
 static struct status *input_at(const struct request *r, uint32_t index, struct input **ret_input)
 {
-    if (index >= r->n_inputs + r->n_injected)
+    if (index >= r->n_inputs + r->seq.n_injected)
         return status_new(STATUS_INVALID_ARG,
                           "[request id: %s] out of bounds index %u: request has %u inputs",
-                          request_log_name(r), index, r->n_inputs + r->n_injected);
-    *ret_input = index < r->n_inputs ? r->inputs[index] : r->injected[index - r->n_inputs];
+                          request_log_name(r), index, r->n_inputs + r->seq.n_injected);
+    *ret_input = index < r->n_inputs ? r->inputs[index] : r->seq.injected[index - r->n_inputs];
     return NULL;
 }
 
 /* Injected inputs win over a client's inputs of the same name. */
 static struct input *input_named(const struct request *r, const char *name)
 {
-    for (uint32_t i = 0; i < r->n_injected; i++) {
-        if (strcmp(r->injected[i]->name, name) == 0)
-            return r->injected[i];
+    for (uint32_t i = 0; i < r->seq.n_injected; i++) {
+        if (strcmp(r->seq.injected[i]->name, name) == 0)
+            return r->seq.injected[i];
     }
     return request_find_input(r, name);
 }
@@ -425,7 +425,7 @@ TRITONSERVER_Error *TRITONBACKEND_RequestInputByIndex(TRITONBACKEND_Request *req
 /* Without requested outputs all outputs of the model count; of a padding none does. */
 static uint32_t count_outputs(const struct request *r)
 {
-    if (UNLIKELY(r->padding))
+    if (UNLIKELY(r->seq.padding))
         return 0;
     return r->n_outputs ? r->n_outputs : r->model->n_outputs;
 }

@@ -494,7 +494,7 @@ TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetResponseCallback(
     a->response_fn = response_fn;
     a->response_data = response_userp;
     /* As in the reference, a cancelled object may be used again from here on. */
-    atomic_store_explicit(&a->request.cancelled, false, memory_order_relaxed);
+    atomic_store_explicit(&a->request.life.cancelled, false, memory_order_relaxed);
     return NULL;
 }
 
@@ -557,7 +557,7 @@ TRITONSERVER_Error *TRITONSERVER_ServerInferAsync(TRITONSERVER_Server *server,
     struct api_request *a = to_api_request(inference_request);
     if (!a->response_fn || !a->release_fn)
         return as_status(refuse_without_callback(a));
-    bool idle = atomic_load_explicit(&a->request.stage, memory_order_acquire) == REQUEST_IDLE;
+    bool idle = atomic_load_explicit(&a->request.life.stage, memory_order_acquire) == REQUEST_IDLE;
     if (idle) {
         request_compact(&a->request);
         a->request.trace = to_trace(trace);

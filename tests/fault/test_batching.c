@@ -141,7 +141,7 @@ static void check_batch(int which, struct request **requests, uint32_t n)
     uint32_t rows = 0;
     for (uint32_t i = 0; i < n; i++) {
         struct asked *a = of(requests[i]);
-        uint64_t late_ns = a->fake.request.queue_ns + a->late_us * NS_PER_US;
+        uint64_t late_ns = a->fake.request.admitted.queue_ns + a->late_us * NS_PER_US;
         rows += a->rows;
         if (atomic_fetch_add(&a->n_executed, 1) != 0)
             wrong("executed twice", a);

@@ -209,7 +209,8 @@ static void begin_call(struct instance *in, uint32_t n, uint64_t start_ns)
 /* When the backend has the request still, that is noted. */
 static void watch_if_kept(struct instance *in, struct request *r, uint64_t start_ns)
 {
-    if (UNLIKELY(atomic_load_explicit(&r->taken_by, memory_order_relaxed) == in) && in->watcher)
+    if (UNLIKELY(atomic_load_explicit(&r->life.taken_by, memory_order_relaxed) == in) &&
+        in->watcher)
         in->watcher->ops->on_kept(in, r, start_ns);
 }
 
@@ -285,12 +286,12 @@ uint64_t instance_execute(struct instance *in, struct request **batch, uint32_t 
          * us touch what is gone: the requests stay until the call is over. */
         request_ref(batch[i]);
         given[i] = batch[i];
-        if (batch[i]->states)
+        if (batch[i]->seq.states)
             in->model->scheduler_ops->fill_states(batch[i]);
         for (uint32_t j = 0; j < batch[i]->n_inputs; j++)
             *ret_bytes += batch[i]->inputs[j]->size_bytes;
-        atomic_store_explicit(&batch[i]->taken_by, in, memory_order_relaxed);
-        atomic_store_explicit(&batch[i]->stage, REQUEST_EXECUTING, memory_order_release);
+        atomic_store_explicit(&batch[i]->life.taken_by, in, memory_order_relaxed);
+        atomic_store_explicit(&batch[i]->life.stage, REQUEST_EXECUTING, memory_order_release);
         trace_inputs(batch[i], TRACE_TENSOR_BACKEND_INPUT);
     }
 
@@ -342,8 +343,8 @@ struct request_ns {
 static inline struct request_ns request_ns_of(const struct request *r,
                                               const struct execution_times *t)
 {
-    return (struct request_ns){.all = elapsed_ns(r->start_ns, t->exec_end_ns),
-                               .queue = elapsed_ns(r->queue_ns, t->exec_start_ns),
+    return (struct request_ns){.all = elapsed_ns(r->admitted.start_ns, t->exec_end_ns),
+                               .queue = elapsed_ns(r->admitted.queue_ns, t->exec_start_ns),
                                .compute = compute_of(t)};
 }
 
@@ -378,17 +379,18 @@ static void count_elsewhere(struct instance_stats *part, struct request_ns ns,
 void instance_report_statistics(struct instance *in, const struct request *r, bool success,
                                 const struct execution_times *t)
 {
-    if (UNLIKELY(r->padding))
+    if (UNLIKELY(r->seq.padding))
         return;
     if (UNLIKELY(request_is_overdue(r)))
         return; /* counted as a failure, whatever has become of it */
     trace_compute(r, t->exec_start_ns, t->compute_start_ns, t->compute_end_ns, t->exec_end_ns);
     if (!success) {
-        model_count_failure(in->model, FAILURE_BACKEND, elapsed_ns(r->start_ns, t->exec_end_ns));
+        model_count_failure(in->model, FAILURE_BACKEND,
+                            elapsed_ns(r->admitted.start_ns, t->exec_end_ns));
         return;
     }
     struct request_ns ns = request_ns_of(r, t);
-    uint32_t n_inferences = MAX(r->batch_size, 1u);
+    uint32_t n_inferences = MAX(r->admitted.batch_size, 1u);
     if (LIKELY(executing == in))
         count_here(in->stats, ns, n_inferences);
     else

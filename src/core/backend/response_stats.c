@@ -30,7 +30,7 @@ struct status *instance_report_response(struct instance *in, struct request *r,
     struct status *st = check_report_times(report);
     if (st)
         return st;
-    uint32_t index = atomic_fetch_add_explicit(&r->n_reported, 1, memory_order_relaxed);
+    uint32_t index = atomic_fetch_add_explicit(&r->life.n_reported, 1, memory_order_relaxed);
     uint64_t whole_ns = report->end_ns - report->start_ns;
     uint64_t output_start_ns = report->compute_output_start_ns;
 

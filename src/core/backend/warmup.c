@@ -298,7 +298,7 @@ static struct status *execute_sample(struct drill *d, const struct warmup_sample
     for (uint32_t i = 0; i < s->batch_size; i++) {
         atomic_store_explicit(&all[i].has_response, false, memory_order_relaxed);
         batch[i] = &all[i].request;
-        batch[i]->start_ns = batch[i]->queue_ns = now_ns;
+        batch[i]->admitted.start_ns = batch[i]->admitted.queue_ns = now_ns;
         request_begin(batch[i]);
     }
     instance_execute(d->in, batch, s->batch_size, now_ns, &bytes);

@@ -166,7 +166,7 @@ static struct status *check_names(struct request *r, bool raw)
 static struct status *check_batch(struct request *r)
 {
     struct model *m = r->model;
-    r->batch_size = 0;
+    r->admitted.batch_size = 0;
     if (!m->batching)
         return NULL;
 
@@ -180,9 +180,9 @@ static struct status *check_batch(struct request *r)
                           m->max_batch_size, m->name);
         if (in->shape[0] < 0)
             continue; /* the next step names it */
-        if (i == 0 || r->batch_size == 0)
-            r->batch_size = (uint32_t)in->shape[0];
-        else if (r->batch_size != (uint32_t)in->shape[0])
+        if (i == 0 || r->admitted.batch_size == 0)
+            r->admitted.batch_size = (uint32_t)in->shape[0];
+        else if (r->admitted.batch_size != (uint32_t)in->shape[0])
             return misfit(r, "input '%s' batch size does not match other inputs for '%s'", in->name,
                           m->name);
     }

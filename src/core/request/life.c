@@ -39,40 +39,41 @@ void request_begin(struct request *r)
 {
     /* The scheduler's lock, or the call itself on this thread, publishes all of this. */
     response_spare(r);
-    atomic_store_explicit(&r->answered, false, memory_order_relaxed);
-    uint64_t senders = atomic_load_explicit(&r->senders, memory_order_relaxed);
+    atomic_store_explicit(&r->life.answered, false, memory_order_relaxed);
+    uint64_t senders = atomic_load_explicit(&r->life.senders, memory_order_relaxed);
     /* release: who sees this run sees that nobody has taken it yet; see request_is_held(). */
-    atomic_store_explicit(&r->senders, (senders | COUNT) + 2, memory_order_release);
-    atomic_store_explicit(&r->responded, false, memory_order_relaxed);
-    atomic_store_explicit(&r->n_reported, 0, memory_order_relaxed);
-    r->order = NULL;
-    atomic_store_explicit(&r->stage, REQUEST_QUEUED, memory_order_relaxed);
-    atomic_fetch_add_explicit(&r->refs, 1, memory_order_relaxed);
+    atomic_store_explicit(&r->life.senders, (senders | COUNT) + 2, memory_order_release);
+    atomic_store_explicit(&r->life.responded, false, memory_order_relaxed);
+    atomic_store_explicit(&r->life.n_reported, 0, memory_order_relaxed);
+    r->order.in = NULL;
+    atomic_store_explicit(&r->life.stage, REQUEST_QUEUED, memory_order_relaxed);
+    atomic_fetch_add_explicit(&r->life.refs, 1, memory_order_relaxed);
     model_request_begun(r->model);
 }
 
 void request_unbegin(struct request *r)
 {
     trace_end(r);
-    atomic_store_explicit(&r->stage, REQUEST_IDLE, memory_order_relaxed);
-    atomic_fetch_and_explicit(&r->senders, ~COUNT, memory_order_relaxed);
+    atomic_store_explicit(&r->life.stage, REQUEST_IDLE, memory_order_relaxed);
+    atomic_fetch_and_explicit(&r->life.senders, ~COUNT, memory_order_relaxed);
     model_request_ended(r->model);
     /* The maker has a reference of its own: this is never the last. */
-    atomic_fetch_sub_explicit(&r->refs, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&r->life.refs, 1, memory_order_relaxed);
 }
 
 bool request_is_held(const struct request *r, const struct instance *in)
 {
     /* seq_cst: pairs with request_sender_done(), see core/sched/watch.c. */
-    return (atomic_load(&r->senders) & COUNT) && atomic_load(&r->taken_by) == in;
+    return (atomic_load(&r->life.senders) & COUNT) && atomic_load(&r->life.taken_by) == in;
 }
 
 bool request_sender_join(struct request *r, const struct instance *in)
 {
-    uint64_t senders = atomic_load(&r->senders);
+    uint64_t senders = atomic_load(&r->life.senders);
     /* The number of the run does not come again, so what is read between belongs to it. */
-    while ((senders & COUNT) && atomic_load_explicit(&r->taken_by, memory_order_relaxed) == in) {
-        if (atomic_compare_exchange_weak(&r->senders, &senders, senders + 1))
+    while ((senders & COUNT) &&
+           atomic_load_explicit(&r->life.taken_by, memory_order_relaxed) == in) {
+        if (atomic_compare_exchange_weak(&r->life.senders, &senders, senders + 1))
             return true;
     }
     return false;
@@ -80,20 +81,20 @@ bool request_sender_join(struct request *r, const struct instance *in)
 
 static bool claim_answer(struct request *r)
 {
-    return !atomic_exchange_explicit(&r->answered, true, memory_order_acq_rel);
+    return !atomic_exchange_explicit(&r->life.answered, true, memory_order_acq_rel);
 }
 
 void request_sender_add(struct request *r)
 {
-    atomic_fetch_add_explicit(&r->senders, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&r->life.senders, 1, memory_order_relaxed);
 }
 
 static void observe_first_response(struct request *r)
 {
-    if (atomic_exchange_explicit(&r->responded, true, memory_order_relaxed))
+    if (atomic_exchange_explicit(&r->life.responded, true, memory_order_relaxed))
         return;
     uint64_t now_ns = clock_now_ns(r->model->clock);
-    double ms = (double)(now_ns - MIN(r->start_ns, now_ns)) / NS_PER_MS;
+    double ms = (double)(now_ns - MIN(r->admitted.start_ns, now_ns)) / NS_PER_MS;
     histogram_observe(r->model->metrics.first_response, ms);
 }
 
@@ -107,7 +108,7 @@ void request_respond(struct request *r, struct response *resp, uint32_t flags)
 static void respond_in_order(struct request *r, struct response *resp, uint32_t flags)
 {
     mutex_assert_none_held();
-    if (UNLIKELY(r->order != NULL))
+    if (UNLIKELY(r->order.in != NULL))
         r->model->scheduler_ops->respond(r, resp, flags);
     else
         request_respond(r, resp, flags);
@@ -133,9 +134,10 @@ static void send_error(struct request *r, struct status *error)
 void request_sender_done(struct request *r)
 {
     /* seq_cst: pairs with on_kept() of watch.c. */
-    if ((atomic_fetch_sub(&r->senders, 1) & COUNT) != 1)
+    if ((atomic_fetch_sub(&r->life.senders, 1) & COUNT) != 1)
         return;
-    if (UNLIKELY(!atomic_load_explicit(&r->answered, memory_order_acquire)) && claim_answer(r)) {
+    if (UNLIKELY(!atomic_load_explicit(&r->life.answered, memory_order_acquire)) &&
+        claim_answer(r)) {
         request_sender_add(
             r); /* the core is one, now; its answer may have to wait for those before it */
         send_error(r, status_new(STATUS_INTERNAL,
@@ -144,12 +146,12 @@ void request_sender_done(struct request *r)
         request_sender_done(r);
         return;
     }
-    if (UNLIKELY(atomic_load(&r->late)))
+    if (UNLIKELY(atomic_load(&r->life.late)))
         r->model->scheduler_ops->on_late_end(r);
-    atomic_store_explicit(&r->taken_by, NULL, memory_order_relaxed);
+    atomic_store_explicit(&r->life.taken_by, NULL, memory_order_relaxed);
     trace_end(r);
     model_request_ended(r->model);
-    atomic_store_explicit(&r->stage, REQUEST_IDLE, memory_order_release);
+    atomic_store_explicit(&r->life.stage, REQUEST_IDLE, memory_order_release);
     mutex_assert_none_held();
     if (r->ops->release)
         r->ops->release(r, RELEASE_ALL); /* the maker may start it anew in there */
@@ -161,10 +163,10 @@ struct status *request_send(struct request *r, struct response *resp, uint32_t f
     if (flags & RESPONSE_FINAL) {
         if (!claim_answer(r))
             goto too_late;
-    } else if (atomic_load_explicit(&r->answered, memory_order_acquire)) {
+    } else if (atomic_load_explicit(&r->life.answered, memory_order_acquire)) {
         goto too_late;
     } else {
-        atomic_store_explicit(&r->progressed, true, memory_order_relaxed);
+        atomic_store_explicit(&r->life.progressed, true, memory_order_relaxed);
     }
     respond_in_order(r, resp, flags);
     return NULL;
@@ -204,10 +206,10 @@ struct status *request_release(struct request *r)
      * elsewhere while the request waits, which the reference allows, is heard and changes nothing:
      * the request goes on to its answer. */
     int expected = REQUEST_EXECUTING;
-    if (!atomic_compare_exchange_strong_explicit(&r->stage, &expected, REQUEST_RELEASED,
+    if (!atomic_compare_exchange_strong_explicit(&r->life.stage, &expected, REQUEST_RELEASED,
                                                  memory_order_acq_rel, memory_order_acquire))
         return expected == REQUEST_QUEUED ? NULL : refuse_release(r);
-    if (UNLIKELY(r->sequence || r->padding))
+    if (UNLIKELY(r->seq.sequence || r->seq.padding))
         r->model->scheduler_ops->on_released(r);
     request_sender_done(r);
     return NULL;
@@ -217,21 +219,21 @@ struct status *request_reschedule(struct request *r)
 {
     const Inference__ModelSequenceBatching *config = model_config_sequences(r->model->config);
     int expected = REQUEST_EXECUTING;
-    if (!config || !config->iterative_sequence || r->padding)
+    if (!config || !config->iterative_sequence || r->seq.padding)
         return status_new(STATUS_INVALID_ARG,
                           "Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while "
                           "the model is not configured to handle such a flag.");
-    if (atomic_load_explicit(&r->answered, memory_order_acquire))
+    if (atomic_load_explicit(&r->life.answered, memory_order_acquire))
         return status_new(STATUS_INVALID_ARG,
                           "[request id: %s] request is to be rescheduled, but has its final "
                           "response",
                           request_log_name(r));
-    r->queue_ns = clock_now_ns(r->model->clock);
-    if (!atomic_compare_exchange_strong_explicit(&r->stage, &expected, REQUEST_QUEUED,
+    r->admitted.queue_ns = clock_now_ns(r->model->clock);
+    if (!atomic_compare_exchange_strong_explicit(&r->life.stage, &expected, REQUEST_QUEUED,
                                                  memory_order_acq_rel, memory_order_acquire))
         return refuse_release(r);
-    atomic_store(&r->taken_by, NULL); /* seq_cst: pairs with on_kept() of watch.c */
-    if (UNLIKELY(atomic_load(&r->late)))
+    atomic_store(&r->life.taken_by, NULL); /* seq_cst: pairs with on_kept() of watch.c */
+    if (UNLIKELY(atomic_load(&r->life.late)))
         r->model->scheduler_ops->on_late_end(r);
     r->model->scheduler_ops->on_rescheduled(r);
     return NULL;
@@ -253,9 +255,9 @@ struct status *request_too_late(const struct request *r)
 void request_fail_queued(struct request *r, enum failure_reason reason, struct status *error)
 {
     uint64_t now_ns = clock_now_ns(r->model->clock);
-    model_count_failure(r->model, reason, now_ns - MIN(r->start_ns, now_ns));
+    model_count_failure(r->model, reason, now_ns - MIN(r->admitted.start_ns, now_ns));
     request_fail(r, error);
-    atomic_store_explicit(&r->stage, REQUEST_EXECUTING, memory_order_relaxed);
+    atomic_store_explicit(&r->life.stage, REQUEST_EXECUTING, memory_order_relaxed);
     struct status *st = request_release(r);
     BUG_ON(st != NULL);
 }

@@ -87,8 +87,8 @@ struct status *status_cancelled(void);
  */
 struct status *request_too_late(const struct request *r);
 
-/* request_sender_add, request_sender_done - count those that may still answer (r->senders). The
- * last one that is done ends the request. */
+/* request_sender_add, request_sender_done - count those that may still answer (r->life.senders).
+ * The last one that is done ends the request. */
 void request_sender_add(struct request *r);
 void request_sender_done(struct request *r);
 

@@ -30,23 +30,23 @@ void request_init(struct request *r, const struct request_ops *ops, struct model
     r->pool = pool;
     r->id = "";
     arena_init(&r->arena, first, first_bytes, MAX_ARENA_BYTES, pool, model->owner);
-    list_init(&r->link);
-    atomic_init(&r->refs, 1);
-    atomic_init(&r->stage, REQUEST_IDLE);
-    atomic_init(&r->spare_taken, true);
+    list_init(&r->queue.link);
+    atomic_init(&r->life.refs, 1);
+    atomic_init(&r->life.stage, REQUEST_IDLE);
+    atomic_init(&r->life.spare_taken, true);
 }
 
 void request_ref(struct request *r)
 {
-    atomic_fetch_add_explicit(&r->refs, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&r->life.refs, 1, memory_order_relaxed);
 }
 
 void request_unref(struct request *r)
 {
     /* acq_rel: what the others wrote is visible to whoever ends it. Who has the only reference
      * needs no read-modify-write: nobody can take another one. */
-    if (atomic_load_explicit(&r->refs, memory_order_acquire) != 1 &&
-        atomic_fetch_sub_explicit(&r->refs, 1, memory_order_acq_rel) != 1)
+    if (atomic_load_explicit(&r->life.refs, memory_order_acquire) != 1 &&
+        atomic_fetch_sub_explicit(&r->life.refs, 1, memory_order_acq_rel) != 1)
         return;
     arena_reset(&r->arena);
     model_unref(r->model);
@@ -340,7 +340,7 @@ void request_compact(struct request *r)
 
 void request_cancel(struct request *r)
 {
-    atomic_store_explicit(&r->cancelled, true, memory_order_relaxed);
-    if (atomic_load_explicit(&r->waiting, memory_order_relaxed))
+    atomic_store_explicit(&r->life.cancelled, true, memory_order_relaxed);
+    if (atomic_load_explicit(&r->life.waiting, memory_order_relaxed))
         r->model->scheduler_ops->on_cancelled(r);
 }

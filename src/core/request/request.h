@@ -165,9 +165,75 @@ struct scheduler_request_ops {
 /* Which part of the core holds a request; drawn in life.c. */
 enum request_stage { REQUEST_IDLE, REQUEST_QUEUED, REQUEST_EXECUTING, REQUEST_RELEASED };
 
-/* In request.late: the backend still has it after its call; the watch has answered it, since it was
- * beyond the execution limit. */
+/* In request.life.late: the backend still has it after its call; the watch has answered it, since
+ * it was beyond the execution limit. */
 enum { REQUEST_KEPT = 1, REQUEST_OVERDUE = 2 };
+
+/* What server_infer() finds out of a request. Constant once a scheduler has it, but for queue_ns.
+ */
+struct admitted_part {
+    struct response *spare; /* room in the arena for one response: response.c; or NULL */
+    uint32_t batch_size;    /* 0 for a model without batching */
+    uint64_t start_ns, queue_ns;
+};
+
+/* The scheduler's, under scheduler.mu; of a refused request, the thread's that answers it. */
+struct queue_part {
+    struct list link;
+    struct queue_level *level; /* this and the next two: see sched/queue.h */
+    struct heap_node limit;
+    uint64_t limit_ns;      /* when its time in the queue ends; UINT64_MAX: never */
+    bool is_large;          /* too large to be executed inline; scheduler_waits_locked() */
+    struct status *refusal; /* the error with which it is answered instead of being executed */
+    int refusal_reason;     /* enum failure_reason */
+};
+
+/* Its position in a response order, under response_order.mu (sched/response_order.h). */
+struct order_part {
+    /* Constant once a scheduler has it. NULL: it has no position, its responses are sent at once.
+     */
+    struct response_order *in;
+    struct list link;
+    struct list kept; /* responses that wait for those of earlier requests */
+    bool complete;    /* the backend has sent the final response */
+};
+
+/* A sequence batcher's: the first under scheduler.mu, the others set under it, and constant from
+ * the call of the backend to the request's release. */
+struct sequence_part {
+    struct sequence *waits_in;
+    struct sequence *sequence; /* that the request belongs to; NULL: of none */
+    bool padding;              /* it stands for an empty slot: no client made it, not counted */
+    uint32_t n_injected;       /* inputs that the backend has besides those of the maker */
+    struct input *const *injected;
+    struct states *states; /* NULL: the model has none */
+};
+
+/* While a backend has the request; under watch.mu (sched/watch.h). */
+struct watched_part {
+    struct list link; /* among the late ones */
+    struct instance *kept_by;
+    uint64_t taken_ns;
+    uint64_t warn_from_ns, warn_after_ns; /* when the next warning is due */
+};
+
+/* Any thread. */
+struct life_part {
+    atomic_int refs; /* the maker; the core until the end; each response and factory */
+    /* Lower half: how many may still answer (core or backend, factories, unsent responses). Upper
+     * half: the number of this run, which tells it from other runs of the same object. */
+    atomic_uint_least64_t senders;
+    _Atomic(struct instance *) taken_by; /* executes it; NULL: the request has ended, or waits */
+    atomic_uint late;                    /* REQUEST_KEPT …; 0: it is not late */
+    atomic_bool progressed;  /* a response other than the final one was sent since the last look */
+    atomic_int stage;        /* enum request_stage */
+    atomic_uint n_reported;  /* responses whose statistics the backend has reported */
+    atomic_bool spare_taken; /* a response uses `admitted.spare`, or there is none */
+    atomic_bool answered;
+    atomic_bool responded; /* it has a response; set only for models that measure the first one */
+    atomic_bool cancelled;
+    atomic_bool waiting; /* in a scheduler; changed under its lock */
+};
 
 struct request {
     /* Set by request_init(), constant afterwards. */
@@ -193,57 +259,12 @@ struct request {
     uint32_t n_parameters, parameter_capacity;
     struct parameter *parameters;
 
-    /* Set by server_infer(). */
-    struct response *spare; /* room in the arena for one response: response.c; or NULL */
-    uint32_t batch_size;    /* 0 for a model without batching */
-    uint64_t start_ns, queue_ns;
-
-    /* The scheduler's, under its lock. */
-    struct list link;
-    struct queue_level *level; /* this and the next two: see queue.h */
-    struct heap_node limit;
-    uint64_t limit_ns;      /* when its time in the queue ends; UINT64_MAX: never */
-    bool is_large;          /* too large to be executed inline; scheduler_waits_locked() */
-    struct status *refusal; /* the error with which it is answered instead of being executed */
-    int refusal_reason;     /* enum failure_reason */
-    struct response_order
-        *order; /* in which it has a position; NULL: its responses are sent at once */
-
-    /* Under response_order.mu (sched/response_order.h). */
-    struct list order_link;
-    struct list kept; /* responses that wait for those of earlier requests */
-    bool complete;    /* the backend has sent the final response */
-
-    struct sequence *waits_in; /* a sequence batcher's */
-
-    /* A sequence batcher's, from the call of the backend to the request's release. */
-    struct sequence *sequence; /* that the request belongs to; NULL: of none */
-    bool padding;              /* it stands for an empty slot: no client made it, not counted */
-    uint32_t n_injected;       /* inputs that the backend has besides those of the maker */
-    struct input *const *injected;
-    struct states *states; /* NULL: the model has none */
-
-    /* While a backend has the request; under watch.mu (core/sched/watch.h). */
-    struct list late_link;
-    struct instance *kept_by;
-    uint64_t taken_ns;
-    uint64_t warn_from_ns, warn_after_ns; /* when the next warning is due */
-
-    /* Any thread. */
-    atomic_int refs; /* the maker; the core until the end; each response and factory */
-    /* Lower half: how many may still answer (core or backend, factories, unsent responses). Upper
-     * half: the number of this run, which tells it from other runs of the same object. */
-    atomic_uint_least64_t senders;
-    _Atomic(struct instance *) taken_by; /* executes it; NULL: the request has ended, or waits */
-    atomic_uint late;                    /* REQUEST_KEPT …; 0: it is not late */
-    atomic_bool progressed;  /* a response other than the final one was sent since the last look */
-    atomic_int stage;        /* enum request_stage */
-    atomic_uint n_reported;  /* responses whose statistics the backend has reported */
-    atomic_bool spare_taken; /* a response uses `spare`, or there is none */
-    atomic_bool answered;
-    atomic_bool responded; /* it has a response; set only for models that measure the first one */
-    atomic_bool cancelled;
-    atomic_bool waiting; /* in a scheduler; changed under its lock */
+    struct admitted_part admitted;
+    struct queue_part queue;
+    struct order_part order;
+    struct sequence_part seq;
+    struct watched_part watched;
+    struct life_part life;
 };
 
 /*
@@ -311,12 +332,12 @@ void request_cancel(struct request *r);
 
 static inline bool request_is_cancelled(const struct request *r)
 {
-    return atomic_load_explicit(&r->cancelled, memory_order_relaxed);
+    return atomic_load_explicit(&r->life.cancelled, memory_order_relaxed);
 }
 
 static inline bool request_is_overdue(const struct request *r)
 {
-    return atomic_load_explicit(&r->late, memory_order_relaxed) & REQUEST_OVERDUE;
+    return atomic_load_explicit(&r->life.late, memory_order_relaxed) & REQUEST_OVERDUE;
 }
 
 /* parameter_append - adds a copy to an array in the arena. NULL: no memory. */

@@ -16,9 +16,9 @@ void trace_begin(struct request *r)
     if (LIKELY(!t))
         return;
     trace_set_request(t, r->model->name, r->model->version, r->id);
-    trace_report(t, TRACE_REQUEST_START, r->start_ns);
+    trace_report(t, TRACE_REQUEST_START, r->admitted.start_ns);
     trace_inputs(r, TRACE_TENSOR_QUEUE_INPUT);
-    trace_report(t, TRACE_QUEUE_START, r->queue_ns);
+    trace_report(t, TRACE_QUEUE_START, r->admitted.queue_ns);
 }
 
 void trace_end(struct request *r)

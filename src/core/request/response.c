@@ -2,10 +2,10 @@
 /*
  * A response is one piece of memory: the struct, and behind it what its arena begins in, enough for
  * a few outputs and, where they are small, for their data. One response of a request lies in the
- * request's own arena, where there is room (r->spare); whoever takes `spare_taken` from false to
- * true has it, until the response is freed, which may be in a later run of the request. The others
- * are blocks of the request's pool. A response keeps its request alive, and while it is unsent it
- * counts as one who may still answer it (life.c).
+ * request's own arena, where there is room (r->admitted.spare); whoever takes `spare_taken` from
+ * false to true has it, until the response is freed, which may be in a later run of the request.
+ * The others are blocks of the request's pool. A response keeps its request alive, and while it is
+ * unsent it counts as one who may still answer it (life.c).
  */
 #include "core/request/response.h"
 
@@ -28,19 +28,19 @@ enum {
 void response_spare(struct request *r)
 {
     struct arena *a = &r->arena;
-    if (r->spare || a->chunks || (size_t)(a->end - a->next) < RESPONSE_SPARE_BYTES)
+    if (r->admitted.spare || a->chunks || (size_t)(a->end - a->next) < RESPONSE_SPARE_BYTES)
         return;
-    r->spare = arena_alloc(a, RESPONSE_SPARE_BYTES);
-    atomic_store_explicit(&r->spare_taken, false, memory_order_relaxed);
+    r->admitted.spare = arena_alloc(a, RESPONSE_SPARE_BYTES);
+    atomic_store_explicit(&r->life.spare_taken, false, memory_order_relaxed);
 }
 
 static struct response *take_room(struct request *r, size_t *ret_bytes)
 {
     /* acquire: who had it before is done with it. */
-    if (!atomic_load_explicit(&r->spare_taken, memory_order_relaxed) &&
-        !atomic_exchange_explicit(&r->spare_taken, true, memory_order_acquire)) {
+    if (!atomic_load_explicit(&r->life.spare_taken, memory_order_relaxed) &&
+        !atomic_exchange_explicit(&r->life.spare_taken, true, memory_order_acquire)) {
         *ret_bytes = RESPONSE_SPARE_BYTES;
-        return r->spare;
+        return r->admitted.spare;
     }
     *ret_bytes = RESPONSE_BYTES;
     return pool_alloc(r->pool, RESPONSE_BYTES, r->model->owner);
@@ -48,8 +48,8 @@ static struct response *take_room(struct request *r, size_t *ret_bytes)
 
 static void give_room(struct request *r, struct response *resp)
 {
-    if (LIKELY(resp == r->spare))
-        atomic_store_explicit(&r->spare_taken, false, memory_order_release);
+    if (LIKELY(resp == r->admitted.spare))
+        atomic_store_explicit(&r->life.spare_taken, false, memory_order_release);
     else
         pool_release(resp);
 }

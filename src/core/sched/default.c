@@ -10,7 +10,7 @@
 
 static struct status *push_to_waiting(struct scheduler *s, struct request *r)
 {
-    list_push(&s->waiting, &r->link);
+    list_push(&s->waiting, &r->queue.link);
     return NULL;
 }
 
@@ -22,7 +22,7 @@ static uint32_t take_first_waiting(struct scheduler *s, struct instance *in, str
     struct list *link = list_pop(&s->waiting);
     if (!link)
         return 0;
-    batch[0] = LIST_ENTRY(link, struct request, link);
+    batch[0] = LIST_ENTRY(link, struct request, queue.link);
     return 1;
 }
 
@@ -35,7 +35,7 @@ static bool has_waiting(struct scheduler *s, const struct instance *in)
 static bool remove_from_waiting(struct scheduler *s, struct request *r)
 {
     (void)s;
-    list_remove(&r->link);
+    list_remove(&r->queue.link);
     return true;
 }
 

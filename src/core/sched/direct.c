@@ -36,7 +36,7 @@ static uint64_t find_oldest_ns(const struct instance_slots *slots)
     uint64_t oldest = UINT64_MAX;
     LIST_FOR_EACH (link, &slots->ready) {
         struct request *r = sequence_front(LIST_ENTRY(link, struct sequence, link));
-        oldest = MIN(oldest, r->queue_ns);
+        oldest = MIN(oldest, r->admitted.queue_ns);
     }
     return oldest;
 }
@@ -114,7 +114,7 @@ static uint32_t take_slot_batch(struct instance_slots *slots, struct request **b
     }
     status_free(error); /* the others are in the next batch */
     for (uint32_t i = 0; i < n; i++) {
-        if (batch[i]->padding)
+        if (batch[i]->seq.padding)
             request_begin(batch[i]);
     }
     return n;

@@ -70,7 +70,7 @@ static struct dynamic_scheduler *to_dynamic(struct scheduler *s)
 
 static uint32_t batch_size_of(const struct request *r)
 {
-    return MAX(r->batch_size, 1u);
+    return MAX(r->admitted.batch_size, 1u);
 }
 
 static void discard_batch_locked(struct dynamic_scheduler *d)
@@ -108,7 +108,7 @@ static struct request *next_candidate_locked(struct dynamic_scheduler *d)
 
 static void add_to_batch_locked(struct dynamic_scheduler *d, struct request *r)
 {
-    batch_add(&d->batch, &d->rule, batch_size_of(r), r->queue_ns);
+    batch_add(&d->batch, &d->rule, batch_size_of(r), r->admitted.queue_ns);
     d->last = r;
     if (!d->first)
         d->first = r;
@@ -173,8 +173,8 @@ static struct status *push_to_queue(struct scheduler *s, struct request *r)
     else
         discard_batch_locked(d);
     if (d->uses_deadlines) { /* there may be no idle instance that would look */
-        update_batch_locked(d, r->queue_ns);
-        count_due_locked(d, r->queue_ns);
+        update_batch_locked(d, r->admitted.queue_ns);
+        count_due_locked(d, r->admitted.queue_ns);
     }
     return NULL;
 }
@@ -322,7 +322,7 @@ static uint32_t take_examined(struct scheduler *s, struct instance *in, struct r
             examine_one_locked(d, r);
         n = take_due_batch(s, in, batch, max);
         for (uint32_t i = 0; i < n; i++) /* before others can look */
-            atomic_store_explicit(&batch[i]->waiting, false, memory_order_relaxed);
+            atomic_store_explicit(&batch[i]->life.waiting, false, memory_order_relaxed);
         end_known_locked(d); /* the library hears of its end before the batch is executed */
     } while (n == 0 && (has_due_batch(s, in) || unexamined_locked(d)));
     d->examining = false;

@@ -66,9 +66,9 @@ static void attach_injected_inputs(struct injected_inputs *injected, struct requ
     controls_show(&injected->spec->controls, r, ready, &injected->controls);
     if (injected->states)
         states_show(injected->states, r);
-    r->states = injected->states;
-    r->n_injected = injected->spec->n;
-    r->injected = injected->list;
+    r->seq.states = injected->states;
+    r->seq.n_injected = injected->spec->n;
+    r->seq.injected = injected->list;
 }
 
 struct status *injected_inputs_attach(struct injected_inputs *injected, struct request *r)
@@ -87,8 +87,8 @@ struct status *injected_inputs_attach_idle(struct injected_inputs *injected, str
 {
     struct status *st = make_injected_inputs(injected);
     if (!st && injected->states)
-        st = live->states ? states_begin_like(injected->states, live->states)
-                          : states_begin(injected->states);
+        st = live->seq.states ? states_begin_like(injected->states, live->seq.states)
+                              : states_begin(injected->states);
     if (!st)
         attach_injected_inputs(injected, r, false);
     return st;

@@ -111,7 +111,7 @@ static uint32_t take_ready_requests(struct instance_slots *slots, struct request
         struct request *r = sequence_take(seq);
         if (!r)
             continue;
-        if (slots->preserves_order && !r->order) /* one that comes again has its position */
+        if (slots->preserves_order && !r->order.in) /* one that comes again has its position */
             response_order_add(&slots->order, r);
         batch[taken++] = r;
     }

@@ -153,10 +153,10 @@ NODISCARD static struct status *fill_padding(struct padding_request *pr, const s
 {
     struct request *r = &pr->request;
     struct status *st = NULL;
-    r->padding = true;
-    r->batch_size = live->batch_size;
-    r->start_ns = live->start_ns;
-    r->queue_ns = live->queue_ns;
+    r->seq.padding = true;
+    r->admitted.batch_size = live->admitted.batch_size;
+    r->admitted.start_ns = live->admitted.start_ns;
+    r->admitted.queue_ns = live->admitted.queue_ns;
     for (uint32_t i = 0; i < live->n_inputs && !st; i++)
         st = add_zero_input(r, live->inputs[i], pr->zeros);
     if (!st)

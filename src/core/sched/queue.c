@@ -26,8 +26,8 @@ typedef Inference__ModelDynamicBatching__PriorityQueuePolicyEntry policy_entry;
 
 static bool limit_before(const struct heap_node *a, const struct heap_node *b)
 {
-    return CONTAINER_OF((uintptr_t)a, struct request, limit)->limit_ns <
-           CONTAINER_OF((uintptr_t)b, struct request, limit)->limit_ns;
+    return CONTAINER_OF((uintptr_t)a, struct request, queue.limit)->queue.limit_ns <
+           CONTAINER_OF((uintptr_t)b, struct request, queue.limit)->queue.limit_ns;
 }
 
 static int compare_policies(const void *a, const void *b)
@@ -135,22 +135,22 @@ static uint64_t limit_us(const Inference__ModelQueuePolicy *p, const struct requ
 static void set_limit(struct queue *q, struct request *r, const Inference__ModelQueuePolicy *p)
 {
     uint64_t us = p ? limit_us(p, r) : 0, ns;
-    r->limit_ns = UINT64_MAX;
+    r->queue.limit_ns = UINT64_MAX;
     if (us == 0)
         return;
     if (!__builtin_mul_overflow(us, NS_PER_US, &ns) &&
-        !__builtin_add_overflow(r->queue_ns, ns, &ns) && ns < UINT64_MAX) {
-        r->limit_ns = ns;
-        heap_push(&q->limits, &r->limit);
+        !__builtin_add_overflow(r->admitted.queue_ns, ns, &ns) && ns < UINT64_MAX) {
+        r->queue.limit_ns = ns;
+        heap_push(&q->limits, &r->queue.limit);
     }
 }
 
 static void clear_limit(struct queue *q, struct request *r)
 {
-    if (r->limit_ns == UINT64_MAX)
+    if (r->queue.limit_ns == UINT64_MAX)
         return;
-    heap_remove(&q->limits, &r->limit);
-    r->limit_ns = UINT64_MAX;
+    heap_remove(&q->limits, &r->queue.limit);
+    r->queue.limit_ns = UINT64_MAX;
 }
 
 struct status *queue_push(struct queue *q, struct request *r, bool *ret_last)
@@ -160,8 +160,8 @@ struct status *queue_push(struct queue *q, struct request *r, bool *ret_last)
     if (UNLIKELY(max && l->n >= max)) /* then it is not empty: nothing is left behind */
         return status_new(STATUS_UNAVAILABLE, "[request id: %s] Exceeds maximum queue size",
                           request_log_name(r));
-    list_push(&l->unexpired, &r->link);
-    r->level = l;
+    list_push(&l->unexpired, &r->queue.link);
+    r->queue.level = l;
     l->n++;
     q->n++;
     set_limit(q, r, l->policy);
@@ -171,10 +171,10 @@ struct status *queue_push(struct queue *q, struct request *r, bool *ret_last)
 
 void queue_remove(struct queue *q, struct request *r)
 {
-    struct queue_level *l = TAKE(r->level);
-    DEBUG_BUG_ON(list_empty(&r->link) || l->n == 0);
+    struct queue_level *l = TAKE(r->queue.level);
+    DEBUG_BUG_ON(list_empty(&r->queue.link) || l->n == 0);
     clear_limit(q, r);
-    list_remove(&r->link);
+    list_remove(&r->queue.link);
     q->n--;
     if (--l->n == 0)
         free_level_if_many(q, l);
@@ -182,7 +182,7 @@ void queue_remove(struct queue *q, struct request *r)
 
 static struct request *first_of_list(const struct list *l)
 {
-    return list_empty(l) ? NULL : LIST_ENTRY(l->next, struct request, link);
+    return list_empty(l) ? NULL : LIST_ENTRY(l->next, struct request, queue.link);
 }
 
 static struct request *first_of_levels(const struct tree_node *node)
@@ -203,13 +203,13 @@ struct request *queue_first(const struct queue *q)
 
 struct request *queue_next(const struct queue *q, const struct request *r)
 {
-    const struct queue_level *l = r->level;
-    const struct list *next = r->link.next;
+    const struct queue_level *l = r->queue.level;
+    const struct list *next = r->queue.link.next;
     if (next == &l->unexpired)
         next = l->delayed.next;
     if (next == &l->delayed)
         return first_of_levels(tree_next(&l->node));
-    return LIST_ENTRY((uintptr_t)next, struct request, link);
+    return LIST_ENTRY((uintptr_t)next, struct request, queue.link);
 }
 
 bool queue_expire(struct queue *q, uint64_t now_ns, struct scheduler *s)
@@ -217,15 +217,15 @@ bool queue_expire(struct queue *q, uint64_t now_ns, struct scheduler *s)
     bool changed = false;
     struct heap_node *top;
     while ((top = heap_top(&q->limits))) {
-        struct request *r = CONTAINER_OF(top, struct request, limit);
-        if (r->limit_ns > now_ns)
+        struct request *r = CONTAINER_OF(top, struct request, queue.limit);
+        if (r->queue.limit_ns > now_ns)
             break;
         changed = true;
-        if (r->level->policy->timeout_action ==
+        if (r->queue.level->policy->timeout_action ==
             INFERENCE__MODEL_QUEUE_POLICY__TIMEOUT_ACTION__DELAY) {
             clear_limit(q, r);
-            list_remove(&r->link);
-            list_push(&r->level->delayed, &r->link);
+            list_remove(&r->queue.link);
+            list_push(&r->queue.level->delayed, &r->queue.link);
         } else {
             queue_remove(q, r);
             scheduler_refuse_locked(s, r, FAILURE_REJECTED,
@@ -238,7 +238,8 @@ bool queue_expire(struct queue *q, uint64_t now_ns, struct scheduler *s)
 uint64_t queue_next_limit_ns(const struct queue *q)
 {
     const struct heap_node *top = heap_top(&q->limits);
-    return top ? CONTAINER_OF((uintptr_t)top, struct request, limit)->limit_ns : UINT64_MAX;
+    return top ? CONTAINER_OF((uintptr_t)top, struct request, queue.limit)->queue.limit_ns
+               : UINT64_MAX;
 }
 
 static bool limits_time(const Inference__ModelQueuePolicy *p)

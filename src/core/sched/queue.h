@@ -51,7 +51,7 @@ void queue_init(struct queue *q, const struct model *m,
 void queue_done(struct queue *q);
 
 /*
- * queue_push - adds a request, which came at r->queue_ns.
+ * queue_push - adds a request, which came at r->admitted.queue_ns.
  *
  * @ret_last  no request of the queue is to be executed after it
  * Errors:    STATUS_UNAVAILABLE  Exceeds maximum queue size

@@ -24,11 +24,11 @@ void response_order_done(struct response_order *o)
 
 void response_order_add(struct response_order *o, struct request *r)
 {
-    r->order = o;
-    list_init(&r->kept);
-    r->complete = false;
+    r->order.in = o;
+    list_init(&r->order.kept);
+    r->order.complete = false;
     mutex_lock(&o->mu);
-    list_push(&o->waiting, &r->order_link);
+    list_push(&o->waiting, &r->order.link);
     mutex_unlock(&o->mu);
 }
 
@@ -43,14 +43,14 @@ static bool next_due_locked(struct response_order *o, struct due_response *ret_n
 {
     if (list_empty(&o->waiting))
         return false;
-    struct request *r = LIST_ENTRY(o->waiting.next, struct request, order_link);
-    struct list *link = list_pop(&r->kept);
-    if (!link && !r->complete)
+    struct request *r = LIST_ENTRY(o->waiting.next, struct request, order.link);
+    struct list *link = list_pop(&r->order.kept);
+    if (!link && !r->order.complete)
         return false;
     struct response *resp = link ? LIST_ENTRY(link, struct response, link) : NULL;
     *ret_next = (struct due_response){r, resp, resp ? resp->flags : RESPONSE_FINAL};
     if (ret_next->flags & RESPONSE_FINAL)
-        list_remove(&r->order_link);
+        list_remove(&r->order.link);
     return true;
 }
 
@@ -80,22 +80,22 @@ static void respond_and_unlock(struct response_order *o)
 /* Returns false for a response that has lost a race against the final one of another thread. */
 static bool keep_response_locked(struct request *r, struct response *resp, uint32_t flags)
 {
-    if (r->complete)
+    if (r->order.complete)
         return false;
     if (flags & RESPONSE_FINAL) {
-        r->complete = true;
+        r->order.complete = true;
         request_sender_add(r); /* until it has been sent */
     }
     if (resp) {
         resp->flags = flags;
-        list_push(&r->kept, &resp->link);
+        list_push(&r->order.kept, &resp->link);
     }
     return true;
 }
 
 void response_order_respond(struct request *r, struct response *resp, uint32_t flags)
 {
-    struct response_order *o = r->order;
+    struct response_order *o = r->order.in;
     mutex_lock(&o->mu);
     bool kept = keep_response_locked(r, resp, flags);
     if (kept && !o->responding) {

@@ -13,8 +13,8 @@
  *                       final    some     then on
  *
  * A request ends only when its final response has been sent. A kept response counts in
- * request.senders (life.c), so ops->release() and the end of the model wait for it. Requests and
- * responses have their own links; nothing is allocated.
+ * request.life.senders (life.c), so ops->release() and the end of the model wait for it. Requests
+ * and responses have their own links; nothing is allocated.
  *
  * Source: reference/behaviours §10.11
  */

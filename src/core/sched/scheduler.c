@@ -189,28 +189,28 @@ static bool is_large(const struct request *r)
 void scheduler_waits_locked(struct scheduler *s, struct request *r)
 {
     add_pending_locked(s, 1);
-    r->is_large = is_large(r);
-    s->n_large += r->is_large;
-    atomic_store_explicit(&r->waiting, true, memory_order_relaxed);
+    r->queue.is_large = is_large(r);
+    s->n_large += r->queue.is_large;
+    atomic_store_explicit(&r->life.waiting, true, memory_order_relaxed);
 }
 
 void scheduler_refuse_locked(struct scheduler *s, struct request *r, enum failure_reason reason,
                              struct status *error)
 {
     add_pending_locked(s, -1);
-    s->n_large -= r->is_large;
-    r->refusal = error;
-    r->refusal_reason = reason;
-    atomic_store_explicit(&r->waiting, false, memory_order_relaxed);
-    list_push(&s->refused, &r->link);
+    s->n_large -= r->queue.is_large;
+    r->queue.refusal = error;
+    r->queue.refusal_reason = reason;
+    atomic_store_explicit(&r->life.waiting, false, memory_order_relaxed);
+    list_push(&s->refused, &r->queue.link);
 }
 
 static void answer_refused(struct list *refused)
 {
     struct list *link;
     while ((link = list_pop(refused))) {
-        struct request *r = LIST_ENTRY(link, struct request, link);
-        request_fail_queued(r, r->refusal_reason, TAKE(r->refusal));
+        struct request *r = LIST_ENTRY(link, struct request, queue.link);
+        request_fail_queued(r, r->queue.refusal_reason, TAKE(r->queue.refusal));
     }
 }
 
@@ -246,7 +246,7 @@ void scheduler_unlock(struct scheduler *s)
 static void refuse_cancelled(struct scheduler *s, struct request *r)
 {
     mutex_lock(&s->mu);
-    bool waits = atomic_load_explicit(&r->waiting, memory_order_relaxed);
+    bool waits = atomic_load_explicit(&r->life.waiting, memory_order_relaxed);
     if (waits && s->ops->remove_locked(s, r)) {
         scheduler_refuse_locked(s, r, FAILURE_CANCELED, status_cancelled());
         deadline_timer_fire_by(&s->deadline_timer, 0);
@@ -263,7 +263,7 @@ void scheduler_on_cancelled(struct request *r)
      * the model sees this increment, or it has not begun when the request is seen waiting.
      */
     model_request_begun(m);
-    if (atomic_load(&r->waiting) && m->scheduler->ops->remove_locked)
+    if (atomic_load(&r->life.waiting) && m->scheduler->ops->remove_locked)
         refuse_cancelled(m->scheduler, r);
     model_request_ended(m);
 }
@@ -343,9 +343,9 @@ static uint32_t take_batch_locked(struct scheduler *s, struct instance *in)
     uint32_t n = s->ops->take_locked(s, in, in->batch, in->batch_capacity);
     int n_waited = 0;
     for (uint32_t i = 0; i < n; i++) {
-        atomic_store_explicit(&in->batch[i]->waiting, false, memory_order_relaxed);
-        n_waited += !in->batch[i]->padding;
-        s->n_large -= in->batch[i]->is_large;
+        atomic_store_explicit(&in->batch[i]->life.waiting, false, memory_order_relaxed);
+        n_waited += !in->batch[i]->seq.padding;
+        s->n_large -= in->batch[i]->queue.is_large;
     }
     add_pending_locked(s, -n_waited);
     return n;
@@ -614,7 +614,7 @@ static bool run_lent(struct scheduler *s, struct request *r, struct inline_budge
         return false;
     in->batch[0] = r;
     /* Queued a moment ago: no need to ask for the time again. */
-    execute_inline(s, in, budget, 1, r->queue_ns);
+    execute_inline(s, in, budget, 1, r->admitted.queue_ns);
     if (LIKELY(loan_give_back(in)))
         return true;
     mutex_lock(&s->mu);
@@ -699,9 +699,9 @@ struct status *scheduler_submit(struct scheduler *s, struct request *r)
     struct status *st = UNLIKELY(s->stopping || s->n_instances == 0) ? refuse_request_locked(s, r)
                                                                      : s->ops->push_locked(s, r);
     if (UNLIKELY(st != NULL)) {
-        atomic_store_explicit(&r->waiting, false, memory_order_relaxed);
+        atomic_store_explicit(&r->life.waiting, false, memory_order_relaxed);
         add_pending_locked(s, -1);
-        s->n_large -= r->is_large;
+        s->n_large -= r->queue.is_large;
         scheduler_unlock(s);
         return st;
     }
@@ -711,7 +711,7 @@ struct status *scheduler_submit(struct scheduler *s, struct request *r)
     if (!in)
         scheduler_unlock(s);
     else if (may_inline)
-        run_inline_and_unlock(s, in, budget, r->queue_ns);
+        run_inline_and_unlock(s, in, budget, r->admitted.queue_ns);
     else
         give_to_worker_and_unlock(s, in);
     return NULL;

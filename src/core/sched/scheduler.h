@@ -78,7 +78,8 @@ struct scheduler {
     /* Under mu. */
     struct idle idle;    /* instances that have no runner and are not lent */
     struct list waiting; /* requests, oldest first, of a scheduler that has no other queue */
-    /* Requests that are not executed: scheduler_unlock() answers them with their r->refusal. */
+    /* Requests that are not executed: scheduler_unlock() answers them with their r->queue.refusal.
+     */
     struct list refused;
     unsigned int n_running; /* instances with a runner, or lent */
     unsigned int n_pending; /* requests that wait; copied to model.pending */

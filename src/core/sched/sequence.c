@@ -126,7 +126,7 @@ static void free_sequence_locked(struct sequence *seq)
 
 struct request *sequence_front(const struct sequence *seq)
 {
-    return LIST_ENTRY(seq->waiting.next, struct request, link);
+    return LIST_ENTRY(seq->waiting.next, struct request, queue.link);
 }
 
 static void become_ready_locked(struct sequence *seq, uint64_t now_ns)
@@ -157,8 +157,8 @@ static struct request *pop_request_locked(struct sequence *seq)
     struct list *link = list_pop(&seq->waiting);
     if (!link)
         return NULL;
-    struct request *r = LIST_ENTRY(link, struct request, link);
-    r->waits_in = NULL;
+    struct request *r = LIST_ENTRY(link, struct request, queue.link);
+    r->seq.waits_in = NULL;
     seq->n_waiting--;
     --*(seq->slot ? &ss->n_in_slots : &ss->n_in_backlog);
     return r;
@@ -186,7 +186,7 @@ static void restore_request_locked(struct sequence *seq, struct request *r)
 static bool any_is_cancelled(const struct sequence *seq)
 {
     LIST_FOR_EACH (link, &seq->waiting) {
-        if (request_is_cancelled(LIST_ENTRY(link, struct request, link)))
+        if (request_is_cancelled(LIST_ENTRY(link, struct request, queue.link)))
             return true;
     }
     return false;
@@ -296,7 +296,7 @@ struct request *sequence_take(struct sequence *seq)
     unready_locked(seq);
     pop_request_locked(seq);
     seq->running = r;
-    r->sequence = seq;
+    r->seq.sequence = seq;
     /* An iterative sequence ends when its backend does not give the request back. */
     if ((r->flags & REQUEST_SEQUENCE_END) && !seq->scheduler->iterative)
         release_slot_locked(seq);
@@ -319,11 +319,11 @@ void sequence_drop_cancelled(struct sequence *seq)
 /* The request is not the backend's any more, and does not lead here. */
 static struct sequence *detach_sequence(struct request *r)
 {
-    struct sequence *seq = r->sequence;
-    r->sequence = NULL;
-    r->injected = NULL;
-    r->n_injected = 0;
-    r->states = NULL;
+    struct sequence *seq = r->seq.sequence;
+    r->seq.sequence = NULL;
+    r->seq.injected = NULL;
+    r->seq.n_injected = 0;
+    r->seq.states = NULL;
     return seq;
 }
 
@@ -396,13 +396,13 @@ static void finish_released_locked(struct instance_slots *slots)
  * the one that executes the instance. */
 static void on_request_released(struct request *r)
 {
-    if (r->padding) {
+    if (r->seq.padding) {
         padding_released(r);
         return;
     }
-    struct sequence_scheduler *ss = r->sequence->scheduler;
+    struct sequence_scheduler *ss = r->seq.sequence->scheduler;
     struct scheduler *s = &ss->scheduler;
-    const struct instance *in = atomic_load_explicit(&r->taken_by, memory_order_relaxed);
+    const struct instance *in = atomic_load_explicit(&r->life.taken_by, memory_order_relaxed);
     bool goes_on = !ss->iterative && !(r->flags & REQUEST_SEQUENCE_END);
     if (goes_on && LIKELY(instance_executes_here(in))) {
         note_released(in->instance_slots,
@@ -421,18 +421,18 @@ static void on_request_released(struct request *r)
 /* The backend has given the request back: it is the next of its sequence. */
 static void on_request_rescheduled(struct request *r)
 {
-    struct scheduler *s = &r->sequence->scheduler->scheduler;
+    struct scheduler *s = &r->seq.sequence->scheduler->scheduler;
     mutex_lock(&s->mu);
     struct sequence *seq = detach_sequence(r);
     seq->running = NULL;
     change_flags_locked(seq, r, 0);
-    seq->active_ns = r->queue_ns;
-    list_push_front(&seq->waiting, &r->link);
-    r->waits_in = seq;
+    seq->active_ns = r->admitted.queue_ns;
+    list_push_front(&seq->waiting, &r->queue.link);
+    r->seq.waits_in = seq;
     seq->n_waiting++;
     scheduler_waits_locked(s, r);
     to_sequences(s)->n_in_slots++;
-    become_ready_locked(seq, r->queue_ns);
+    become_ready_locked(seq, r->admitted.queue_ns);
     scheduler_dispatch_and_unlock(s);
 }
 
@@ -451,9 +451,9 @@ static void log_conflict_locked(struct sequence_scheduler *ss, const struct requ
 {
     char number[TEXT_OF_NUMBER];
     ss->n_conflicts++;
-    if (ss->conflict_told_ns && r->queue_ns - ss->conflict_told_ns < NS_PER_S)
+    if (ss->conflict_told_ns && r->admitted.queue_ns - ss->conflict_told_ns < NS_PER_S)
         return;
-    ss->conflict_told_ns = r->queue_ns;
+    ss->conflict_told_ns = r->admitted.queue_ns;
     log_warn("sequence %s for model '%s' has a conflict. The sequence before did not end, and this "
              "one goes on in its place. (%" PRIu64 " so far)",
              id_text(&r->correlation_id, number), r->model->name, ss->n_conflicts);
@@ -468,7 +468,7 @@ NODISCARD static struct status *check_sequence_locked(const struct sequence_sche
     const char *model = r->model->name;
     bool start = r->flags & REQUEST_SEQUENCE_START;
     char number[TEXT_OF_NUMBER];
-    if (r->batch_size > 1)
+    if (r->admitted.batch_size > 1)
         return status_new(STATUS_INVALID_ARG,
                           "inference request to model '%s' must specify batch-size 1 due to "
                           "requirements of sequence batcher",
@@ -495,7 +495,7 @@ static void limit_backlog_wait_locked(struct sequence *seq, const struct request
     uint64_t ns;
     if (r->timeout_us == 0 || __builtin_mul_overflow(r->timeout_us, NS_PER_US, &ns))
         return;
-    uint64_t at_ns = add_wait_ns(r->queue_ns, ns);
+    uint64_t at_ns = add_wait_ns(r->admitted.queue_ns, ns);
     if (at_ns < seq->timer_ns)
         set_timer_locked(seq, at_ns);
 }
@@ -532,12 +532,12 @@ static struct status *push_to_sequence(struct scheduler *s, struct request *r)
             assign_own_id_locked(seq, r);
         struct slot *slot = find_free_slot_locked(ss);
         if (slot)
-            enter_slot_locked(seq, slot, r->queue_ns);
+            enter_slot_locked(seq, slot, r->admitted.queue_ns);
         else
             list_push(&ss->backlog, &seq->link);
     }
-    list_push(&seq->waiting, &r->link);
-    r->waits_in = seq;
+    list_push(&seq->waiting, &r->queue.link);
+    r->seq.waits_in = seq;
     seq->n_waiting++;
     if (r->flags & REQUEST_SEQUENCE_END)
         release_id_locked(seq);
@@ -547,9 +547,9 @@ static struct status *push_to_sequence(struct scheduler *s, struct request *r)
         return NULL;
     }
     ss->n_in_slots++;
-    seq->active_ns = r->queue_ns;
+    seq->active_ns = r->admitted.queue_ns;
     if (!seq->ready && !seq->running)
-        become_ready_locked(seq, r->queue_ns);
+        become_ready_locked(seq, r->admitted.queue_ns);
     return NULL;
 }
 
@@ -559,15 +559,15 @@ static struct status *push_to_sequence(struct scheduler *s, struct request *r)
  */
 static bool remove_cancelled(struct scheduler *s, struct request *r)
 {
-    struct sequence *seq = r->waits_in;
+    struct sequence *seq = r->seq.waits_in;
     (void)s;
     if (seq->slot)
         finish_released_locked(seq->slot->instance_slots);
     if (seq->slot && (seq->running || sequence_front(seq) != r))
         return false;
     /* First in its line, so that it is popped and counted like any other; the caller answers it. */
-    list_remove(&r->link);
-    list_push_front(&seq->waiting, &r->link);
+    list_remove(&r->queue.link);
+    list_push_front(&seq->waiting, &r->queue.link);
     restore_request_locked(seq, pop_request_locked(seq));
     if (seq->slot) {
         sequence_drop_cancelled(seq);
@@ -733,7 +733,7 @@ static void free_sequence_scheduler(struct scheduler *s)
 
 static void fill_request_states(struct request *r)
 {
-    states_fill(r->states);
+    states_fill(r->seq.states);
 }
 
 static const struct scheduler_request_ops request_ops = {

@@ -349,7 +349,7 @@ static struct status *check_state_shape(const char *name, const int64_t *shape, 
 struct status *states_output(const struct request *r, const char *name, enum dtype dtype,
                              const int64_t *shape, uint32_t n_dims, struct state **ret_state)
 {
-    struct states *s = r->states;
+    struct states *s = r->seq.states;
     if (!s)
         return status_new(
             STATUS_INVALID_ARG,

@@ -199,30 +199,30 @@ static void note_return(struct instance *in)
 static bool remove_late_locked(struct watch *w, struct request *r)
 {
     mutex_assert_held(&w->mu);
-    unsigned int late = atomic_exchange_explicit(&r->late, 0, memory_order_relaxed);
+    unsigned int late = atomic_exchange_explicit(&r->life.late, 0, memory_order_relaxed);
     if (!(late & REQUEST_KEPT))
         return false;
-    list_remove(&r->late_link);
+    list_remove(&r->watched.link);
     w->n_late--;
-    return (late & REQUEST_OVERDUE) && remove_overdue_locked(w, r->kept_by);
+    return (late & REQUEST_OVERDUE) && remove_overdue_locked(w, r->watched.kept_by);
 }
 
 static void keep_late(struct instance *in, struct request *r, uint64_t start_ns)
 {
     struct watch *w = watch_of(in);
     mutex_lock(&w->mu);
-    unsigned int late = atomic_fetch_or(&r->late, REQUEST_KEPT);
+    unsigned int late = atomic_fetch_or(&r->life.late, REQUEST_KEPT);
     if (!request_is_held(r, in)) { /* it ended, and may be in use again */
         if (!(late & REQUEST_KEPT))
-            atomic_fetch_and(&r->late, ~(unsigned int)REQUEST_KEPT);
+            atomic_fetch_and(&r->life.late, ~(unsigned int)REQUEST_KEPT);
         mutex_unlock(&w->mu);
         return;
     }
-    r->kept_by = in;
-    r->taken_ns = start_ns;
-    r->warn_after_ns = in->call.since_ns == start_ns ? in->call.warn_after_ns : w->warn_ns;
-    r->warn_from_ns = start_ns;
-    list_push(&w->late, &r->late_link);
+    r->watched.kept_by = in;
+    r->watched.taken_ns = start_ns;
+    r->watched.warn_after_ns = in->call.since_ns == start_ns ? in->call.warn_after_ns : w->warn_ns;
+    r->watched.warn_from_ns = start_ns;
+    list_push(&w->late, &r->watched.link);
     w->n_late++;
     if (late & REQUEST_OVERDUE)
         add_overdue_locked(w, in);
@@ -232,7 +232,7 @@ static void keep_late(struct instance *in, struct request *r, uint64_t start_ns)
 void watch_request_ended(struct watch *w, struct request *r)
 {
     mutex_lock(&w->mu);
-    const struct instance *in = r->kept_by;
+    const struct instance *in = r->watched.kept_by;
     bool usable = remove_late_locked(w, r);
     mutex_unlock(&w->mu);
     if (usable)
@@ -290,7 +290,7 @@ static bool join_request(struct watch_finding *f, struct request *r, const struc
 
 static bool is_answered(const struct request *r)
 {
-    return atomic_load_explicit(&r->answered, memory_order_relaxed);
+    return atomic_load_explicit(&r->life.answered, memory_order_relaxed);
 }
 
 /* The batch of a call that is long; it stays as it is as long as mu is held. */
@@ -299,11 +299,11 @@ static void find_in_batch_locked(struct watch_finding *f, const struct instance 
     uint32_t n = atomic_load_explicit(&in->n_executing, memory_order_relaxed);
     for (uint32_t i = 0; i < n; i++) {
         struct request *r = in->batch[i];
-        if (r->padding || !request_is_held(r, in) || is_answered(r))
+        if (r->seq.padding || !request_is_held(r, in) || is_answered(r))
             continue;
         f->n_unanswered++;
         if ((f->overdue || f->n_joined == 0) && join_request(f, r, in) && f->overdue)
-            atomic_fetch_or_explicit(&r->late, REQUEST_OVERDUE, memory_order_relaxed);
+            atomic_fetch_or_explicit(&r->life.late, REQUEST_OVERDUE, memory_order_relaxed);
     }
 }
 
@@ -360,38 +360,40 @@ static void look_at_late_locked(struct look *l)
     struct watch *w = l->w;
     struct watch_finding *told = NULL, *overdue = NULL;
     LIST_FOR_EACH (link, &w->late) {
-        struct request *r = LIST_ENTRY(link, struct request, late_link);
-        struct instance *in = r->kept_by;
+        struct request *r = LIST_ENTRY(link, struct request, watched.link);
+        struct instance *in = r->watched.kept_by;
         l->busy = true;
         if (is_answered(r))
             continue; /* whoever keeps it now keeps nobody waiting */
-        if (atomic_exchange_explicit(&r->progressed, false, memory_order_relaxed)) {
-            r->warn_from_ns = l->now_ns;
-            r->warn_after_ns = w->warn_ns;
+        if (atomic_exchange_explicit(&r->life.progressed, false, memory_order_relaxed)) {
+            r->watched.warn_from_ns = l->now_ns;
+            r->watched.warn_after_ns = w->warn_ns;
         }
-        bool is_overdue = atomic_load_explicit(&r->late, memory_order_relaxed) & REQUEST_OVERDUE;
-        uint64_t limit_ns = is_overdue ? UINT64_MAX : add_time_ns(r->taken_ns, w->limit_ns);
+        bool is_overdue =
+            atomic_load_explicit(&r->life.late, memory_order_relaxed) & REQUEST_OVERDUE;
+        uint64_t limit_ns = is_overdue ? UINT64_MAX : add_time_ns(r->watched.taken_ns, w->limit_ns);
         if (l->now_ns >= limit_ns) {
             if (!overdue)
-                overdue = add_finding(l, in, r->taken_ns, true);
+                overdue = add_finding(l, in, r->watched.taken_ns, true);
             if (overdue->n_joined == MAX_LATE_AT_ONCE) {
                 look_again_by(l, l->now_ns);
             } else if (join_request(overdue, r, in)) {
                 overdue->n_unanswered++;
-                atomic_fetch_or_explicit(&r->late, REQUEST_OVERDUE, memory_order_relaxed);
+                atomic_fetch_or_explicit(&r->life.late, REQUEST_OVERDUE, memory_order_relaxed);
                 add_overdue_locked(w, in);
             }
             continue;
         }
         look_again_by(l, limit_ns);
-        if (l->now_ns >= add_time_ns(r->warn_from_ns, r->warn_after_ns)) {
+        if (l->now_ns >= add_time_ns(r->watched.warn_from_ns, r->watched.warn_after_ns)) {
             if (!told)
-                told = add_finding(l, in, r->taken_ns, false);
+                told = add_finding(l, in, r->watched.taken_ns, false);
             /* Only the first one is joined, for its id in the log; the others are counted. */
             told->n_unanswered += told->n_joined > 0 || join_request(told, r, in);
-            r->warn_after_ns = next_warning_ns(r->warn_from_ns, r->warn_after_ns, l->now_ns);
+            r->watched.warn_after_ns =
+                next_warning_ns(r->watched.warn_from_ns, r->watched.warn_after_ns, l->now_ns);
         }
-        look_again_by(l, add_time_ns(r->warn_from_ns, r->warn_after_ns));
+        look_again_by(l, add_time_ns(r->watched.warn_from_ns, r->watched.warn_after_ns));
     }
 }
 
@@ -533,7 +535,7 @@ void watch_read(struct watch *w, uint64_t now_ns, struct watch_use *ret)
     }
     ret->n_requests += w->n_late;
     LIST_FOR_EACH (link, &w->late)
-        since_ns = MIN(since_ns, LIST_ENTRY(link, struct request, late_link)->taken_ns);
+        since_ns = MIN(since_ns, LIST_ENTRY(link, struct request, watched.link)->watched.taken_ns);
     mutex_unlock(&w->mu);
     if (since_ns < now_ns)
         ret->oldest_ns = now_ns - since_ns;

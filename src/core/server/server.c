@@ -768,7 +768,7 @@ struct status *server_metrics(struct server *s, struct buf *out)
 
 struct status *server_check(struct request *r)
 {
-    if (UNLIKELY((uint32_t)atomic_load_explicit(&r->senders, memory_order_acquire) != 0))
+    if (UNLIKELY((uint32_t)atomic_load_explicit(&r->life.senders, memory_order_acquire) != 0))
         return status_new(STATUS_INVALID_ARG, "[request id: %s] request is in flight already",
                           request_log_name(r));
     return request_admit(r);
@@ -787,7 +787,7 @@ struct status *server_infer(struct server *s, struct request *r)
     if (st)
         return st;
 
-    r->start_ns = r->queue_ns = clock_now_ns(m->clock);
+    r->admitted.start_ns = r->admitted.queue_ns = clock_now_ns(m->clock);
     request_begin(r);
     trace_begin(r);
     /* Counted in first, then asked: so an unload either waits for this request, or it is refused

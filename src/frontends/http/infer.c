@@ -52,7 +52,7 @@ static void release_inputs(struct exchange *x)
     if (x->stage != EXCHANGE_REPLIED || !call->blocks.first)
         return;
     int ours = atomic_load(&call->response) ? 2 : 1; /* a response has a reference */
-    if (atomic_load_explicit(&call->request.refs, memory_order_acquire) == ours)
+    if (atomic_load_explicit(&call->request.life.refs, memory_order_acquire) == ours)
         tensor_blocks_release(&call->blocks);
 }
 

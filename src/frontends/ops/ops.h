@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the operations of clients need beyond a call of the server (core/server.h), whatever the
- * protocol: the version as text, and what one protocol's reply cannot carry. An operation that
+ * What the operations of clients need beyond a call of the server (core/server/server.h), whatever
+ * the protocol: the version as text, and what one protocol's reply cannot carry. An operation that
  * needs nothing of this is a call of the server. Answers are structs; frontends encode them.
  *
  * Thread: any, also an event loop's. Nothing here blocks.

@@ -155,7 +155,7 @@ static void times_that_go_backwards_count_as_zero(void **state)
     struct statistics s;
     fake_model_make(&f, config, 1, NULL);
     fake_request_make(&fr, &f);
-    fr.request.start_ns = fr.request.queue_ns = 500;
+    fr.request.admitted.start_ns = fr.request.admitted.queue_ns = 500;
     struct instance *in = f.model->instances[0];
     instance_report_batch(in, 1, &times);
     instance_report_statistics(in, &fr.request, true, &times);
@@ -222,7 +222,7 @@ static void failures_are_counted_by_reason(void **state)
     struct statistics s;
     fake_model_make(&f, config, 1, NULL);
     fake_request_make(&fr, &f);
-    fr.request.start_ns = 100;
+    fr.request.admitted.start_ns = 100;
     instance_report_statistics(f.model->instances[0], &fr.request, false, &times);
     instance_report_statistics(f.model->instances[0], &fr.request, false, &times);
     model_count_failure(f.model, FAILURE_REJECTED, 7);

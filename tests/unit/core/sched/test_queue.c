@@ -62,8 +62,8 @@ static struct request *push_at(struct bench *b, uint64_t priority, uint64_t time
     fake_request_make(fr, &b->f);
     fr->request.priority = priority;
     fr->request.timeout_us = timeout_us;
-    fr->request.queue_ns = at_ns;
-    fr->request.batch_size = 1;
+    fr->request.admitted.queue_ns = at_ns;
+    fr->request.admitted.batch_size = 1;
     assert_null(queue_push(&b->q, &fr->request, &is_last));
     const struct request *next = queue_next(&b->q, &fr->request);
     assert_int_equal(is_last, next == NULL);
@@ -97,7 +97,7 @@ static void tear_down(struct bench *b)
         queue_remove(&b->q, r);
     struct list *link;
     while ((link = list_pop(&b->refuser.refused)))
-        status_free(LIST_ENTRY(link, struct request, link)->refusal);
+        status_free(LIST_ENTRY(link, struct request, queue.link)->queue.refusal);
     assert_int_equal(queue_next_limit_ns(&b->q), UINT64_MAX);
     queue_done(&b->q);
     for (int i = 0; i < b->n; i++)
@@ -264,9 +264,9 @@ static void an_expired_request_is_refused(void **state)
     assert_order(&b, "");
     for (int i = 0; i < 3; i++) {
         const struct request *r = &b.requests[i].request;
-        assert_int_equal(status_code(r->refusal), STATUS_UNAVAILABLE);
-        assert_string_equal(status_message(r->refusal), "Request timeout expired");
-        assert_int_equal(r->refusal_reason, FAILURE_REJECTED);
+        assert_int_equal(status_code(r->queue.refusal), STATUS_UNAVAILABLE);
+        assert_string_equal(status_message(r->queue.refusal), "Request timeout expired");
+        assert_int_equal(r->queue.refusal_reason, FAILURE_REJECTED);
     }
     tear_down(&b);
 }

@@ -98,7 +98,7 @@ static struct steps *steps_new(void)
         assert_null(request_set_id(r, &"abcd"[i], 1));
         request_begin(r);
         response_order_add(&s->order, r);
-        atomic_store(&r->stage, REQUEST_EXECUTING);
+        atomic_store(&r->life.stage, REQUEST_EXECUTING);
     }
     return s;
 }

@@ -123,9 +123,9 @@ static void expect_error(struct step *s, enum status_code code, const char *text
 
 static const struct input *injected(const struct request *r, const char *name)
 {
-    for (uint32_t i = 0; i < r->n_injected; i++) {
-        if (strcmp(r->injected[i]->name, name) == 0)
-            return r->injected[i];
+    for (uint32_t i = 0; i < r->seq.n_injected; i++) {
+        if (strcmp(r->seq.injected[i]->name, name) == 0)
+            return r->seq.injected[i];
     }
     return NULL;
 }
@@ -138,7 +138,7 @@ static bool controls_are_right(const struct request *r)
     const char *ready = injected(r, "READY")->buffers[0].base;
     const uint64_t *id = injected(r, "CORRID")->buffers[0].base;
     return *start == (r->flags & START ? 4 : 3) && *end == (r->flags & END ? 1.5F : 0.5F) &&
-           *ready == !r->padding && *id == (r->padding ? 0 : r->correlation_id.number) &&
+           *ready == !r->seq.padding && *id == (r->seq.padding ? 0 : r->correlation_id.number) &&
            injected(r, "START")->n_backend_dims == 1u + r->model->batching &&
            injected(r, "READY")->size_bytes == 1 && injected(r, "CORRID")->size_bytes == 8;
 }
@@ -188,10 +188,10 @@ static void note_locked(struct request **requests, uint32_t n)
         abort(); /* a test notes more than the buffer holds */
     for (uint32_t i = 0; i < n; i++) {
         const struct request *r = requests[i];
-        if (r->n_injected >= 4)
+        if (r->seq.n_injected >= 4)
             door.wrong |= !controls_are_right(r);
         at += (size_t)snprintf(door.batches + at, room - at, i ? " " : "[");
-        if (r->padding)
+        if (r->seq.padding)
             at += (size_t)snprintf(door.batches + at, room - at, "-");
         else
             at += (size_t)snprintf(door.batches + at, room - at, "%d:%d",
@@ -805,7 +805,7 @@ static struct status *execute_repeatedly(struct instance *in, struct request **r
         struct request *r = requests[i];
         int32_t *times = &n_times[r->correlation_id.number % ARRAY_SIZE(n_times)];
         *times = r->flags & START ? 1 : *times + 1;
-        if (!r->padding && *times < value_of(r))
+        if (!r->seq.padding && *times < value_of(r))
             assert_null(request_reschedule(r));
         else
             fake_answer(r);
@@ -1051,7 +1051,7 @@ static void look_at(struct request *r, int place)
     int value = value_of(r);
     if (!controls_are_right(r))
         atomic_fetch_add(&n_wrong_controls, 1);
-    if (r->padding)
+    if (r->seq.padding)
         return;
     if (atomic_fetch_add(&seen[id].inside, 1) != 0)
         atomic_fetch_add(&n_two_at_once, 1);
@@ -1070,7 +1070,7 @@ static struct status *execute_some_late(struct instance *in, struct request **re
         look_at(requests[i], which * 1000 + (int)i);
     for (uint32_t i = 0; i < n; i++) {
         struct request *r = requests[i];
-        if (r->padding) {
+        if (r->seq.padding) {
             fake_answer(r);
         } else if (r->correlation_id.number % 3 == 0) {
             pthread_mutex_lock(&answerer.mu);

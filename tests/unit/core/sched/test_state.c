@@ -52,10 +52,10 @@ static struct status *execute(struct instance *in, struct request **requests, ui
 
 static const struct input *state_input(const struct request *r)
 {
-    assert_true(r->n_injected == 1);
-    assert_string_equal(r->injected[0]->name, "SI");
-    assert_ptr_equal(r->injected[0]->request, r);
-    return r->injected[0];
+    assert_true(r->seq.n_injected == 1);
+    assert_string_equal(r->seq.injected[0]->name, "SI");
+    assert_ptr_equal(r->seq.injected[0]->request, r);
+    return r->seq.injected[0];
 }
 
 /* "[1,2]:5,6 " */

@@ -523,7 +523,7 @@ static void *ask_again(void *arg)
         fr.n_responses = fr.n_final = fr.n_released = 0;
         fr.failed = false;
         pthread_mutex_unlock(&fr.mu);
-        atomic_store(&fr.request.cancelled, false);
+        atomic_store(&fr.request.life.cancelled, false);
         assert_null(server_infer(&f.server, &fr.request));
         fake_request_wait(&fr);
         assert_int_equal(fr.n_final, 1);
