@@ -3,7 +3,7 @@
  * An operation on the repository, or on all models, may take long. So the loop gives it to a
  * control thread, with its body, which may be large, and goes on. The answer returns as a message:
  *
- *     admin_load ──► control_post ─► run ─► work ──► loop_post ─► on_done ─► reply
+ *     admin_load ──► control_call_begin ─► work ─► on_done ─► reply
  *
  * The handler owns the exchange until the reply, whatever happens to its connection. If the client
  * leaves, the operation is completed all the same.
@@ -14,15 +14,14 @@
 
 #include "base/arena.h"
 #include "base/json.h"
-#include "base/loop.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/server/server.h"
-#include "core/threads/control.h"
 #include "documents/documents.h"
 #include "frontends/http/call.h"
 #include "frontends/http/load_body.h"
 #include "frontends/http/reply.h"
+#include "frontends/ops/control_call.h"
 
 enum { MAX_DOCUMENT = INT32_MAX };
 
@@ -30,8 +29,7 @@ struct admin_call {
     struct exchange *x;
     struct status *(*work)(struct admin_call *a);
     char *name; /* of the model; NULL: none */
-    struct control_job job;
-    struct message done;
+    struct control_call call;
 
     struct arena arena; /* for values read from the body */
 
@@ -82,18 +80,17 @@ static void reply_and_free_call(struct admin_call *a)
     mem_free(a);
 }
 
-static void on_done(struct message *m)
+static void on_done(struct control_call *c)
 {
-    reply_and_free_call(CONTAINER_OF(m, struct admin_call, done));
+    reply_and_free_call(CONTAINER_OF(c, struct admin_call, call));
 }
 
 /* ---- On a control thread -------------------------------------------------------------------- */
 
-static void run_admin_job(struct control_job *job)
+static void run_admin_call(struct control_call *c)
 {
-    struct admin_call *a = CONTAINER_OF(job, struct admin_call, job);
+    struct admin_call *a = CONTAINER_OF(c, struct admin_call, call);
     a->st = a->work(a);
-    loop_post(a->x->env->net.loop, &a->done);
 }
 
 static void begin_admin_call(struct exchange *x, struct status *(*work)(struct admin_call *a),
@@ -103,18 +100,13 @@ static void begin_admin_call(struct exchange *x, struct status *(*work)(struct a
     struct admin_call *a = mem_zalloc(sizeof(*a));
     a->x = x;
     a->work = work;
-    a->done.deliver = on_done;
+    a->call.work = run_admin_call;
+    a->call.on_done = on_done;
     buf_init_pooled(&a->text, MAX_DOCUMENT, x->env->net.pool);
     arena_init(&a->arena, NULL, 0, load_body_arena_bytes(x->body_size), NULL, NULL);
     if (call->model.name)
         a->name = mem_strndup(call->model.name, call->model.name_length);
-    a->job = (struct control_job){.key = a->name, .is_load = is_load, .run = run_admin_job};
-    if (control) {
-        control_post(control, &a->job);
-        return;
-    }
-    a->st = work(a);
-    reply_and_free_call(a);
+    control_call_begin(&a->call, control, x->env->net.loop, a->name, is_load);
 }
 
 /* ---- Bodies --------------------------------------------------------------------------------- */

@@ -359,7 +359,7 @@ const char exchange_continue_text[] = "HTTP/1.1 100 Continue\r\n\r\n";
 
 /* ---- Replies ------------------------------------------------------------------------------- */
 
-static void add_piece(struct exchange *x, const void *bytes, size_t n_bytes)
+static void add_reply_piece(struct exchange *x, const void *bytes, size_t n_bytes)
 {
     if (n_bytes == 0)
         return;
@@ -518,10 +518,10 @@ void exchange_reply(struct exchange *x, const struct http_reply *reply)
         return;
     }
     begin_pieces(x, pieces);
-    add_piece(x, text, length);
+    add_reply_piece(x, text, length);
     if (x->method != METHOD_HEAD) {
         for (int i = 0; i < reply->n_body; i++)
-            add_piece(x, reply->body[i].iov_base, reply->body[i].iov_len);
+            add_reply_piece(x, reply->body[i].iov_base, reply->body[i].iov_len);
     }
     reply_done(x);
 }
@@ -533,12 +533,12 @@ void exchange_reply_fixed(struct exchange *x, const struct http_reply_fixed *rep
 
     begin_pieces(x, x->first_pieces);
     if (!*connection) {
-        add_piece(x, reply->text, whole ? reply->length : reply->head_length);
+        add_reply_piece(x, reply->text, whole ? reply->length : reply->head_length);
     } else { /* one header more, before the empty line */
-        add_piece(x, reply->text, reply->head_length - 2);
-        add_piece(x, connection, strlen(connection));
-        add_piece(x, reply->text + reply->head_length - 2,
-                  (whole ? reply->length : reply->head_length) - (reply->head_length - 2));
+        add_reply_piece(x, reply->text, reply->head_length - 2);
+        add_reply_piece(x, connection, strlen(connection));
+        add_reply_piece(x, reply->text + reply->head_length - 2,
+                        (whole ? reply->length : reply->head_length) - (reply->head_length - 2));
     }
     reply_done(x);
 }

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A call that takes long, such as the load of a model, made for an event loop by a control thread:
+ *
+ *     control_call_begin ──► control_post ─► work ──► loop_post ─► on_done
+ *            the loop                   a control thread            the loop
+ *
+ * The call is embedded in what its owner has of it, so that beginning it allocates nothing.
+ */
+#ifndef CONCH_FRONTENDS_OPS_CONTROL_CALL_H
+#define CONCH_FRONTENDS_OPS_CONTROL_CALL_H
+
+#include <stdbool.h>
+
+#include "base/loop.h"
+#include "core/threads/control.h"
+
+struct control_call {
+    /* Set by the owner, constant while the call runs. */
+    void (*work)(struct control_call *c);    /* on the control thread: may block */
+    void (*on_done)(struct control_call *c); /* on the loop; the call is the owner's again */
+
+    struct loop *loop;
+    struct control_job job;
+    struct message done;
+};
+
+/*
+ * control_call_begin - has c->work() called on a control thread and then c->on_done() on the loop.
+ *
+ * Thread: the loop's, where this never blocks, but for one case: without control threads both are
+ * called before this returns.
+ * @control  ops_control() or ops_helpers(); NULL: the system has no room for a thread
+ * @key      calls of the same key are made one after another, as they began; NULL: none
+ * @is_load  it counts among the loads that may run at the same time
+ */
+void control_call_begin(struct control_call *c, struct control *control, struct loop *loop,
+                        const char *key, bool is_load);
+
+#endif
